@@ -1,0 +1,1 @@
+//! Failure-atomic building blocks on persistent memory: logs.

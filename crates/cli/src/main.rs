@@ -1,0 +1,3 @@
+//! The `lapis` command line.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The crash-consistency checker: explores the power cuts a structure must survive.

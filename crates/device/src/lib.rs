@@ -1,0 +1,1 @@
+//! The modelled machine: caches, write pending queue, XPLine buffer, counters and crash images.

@@ -1,0 +1,1 @@
+//! Persistent index structures: WORT, FAST & FAIR, P-CLHT.

@@ -1,0 +1,1 @@
+//! Workloads and experiments over the indexes and the store.

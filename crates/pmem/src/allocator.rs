@@ -1,0 +1,382 @@
+//! The persistent allocator: which bytes of a pool belong to which block.
+//!
+//! In the manner of Ralloc (Cai et al., ISMM 2020): what is persistent is only how the pool is cut
+//! into slabs of equal blocks; *which* blocks are free is kept in DRAM and, after a crash, worked
+//! out again by tracing from the roots. The steady state therefore has no flush and no fence, and
+//! no crash can leak or double-allocate. What differs from Ralloc: opening never waits for a
+//! trace. After a crash allocation goes on in chunks that were never used, and in blocks freed
+//! since, until [`Pool::reclaim`](crate::Pool::reclaim) is given a trace; after a clean shutdown
+//! saved bitmaps make a trace unnecessary and are read slab by slab, as needed.
+//!
+//! ```text
+//!  pool = chunks of 64 KiB; segments of chunks, each beginning with its chunk table
+//!
+//!  segment 0 (chunks 0 ..= 7679)            segment k >= 1 (1 Mi chunks = 64 GiB each)
+//!  +--------+-------------+------------     +---------------+------------------------
+//!  | header | descriptors | chunk 1 …       | descriptors   | data chunks
+//!  | 4 KiB  | 7680 x 8 B  |                 | 1 Mi x 8 B    |
+//!  +--------+-------------+------------     +---------------+------------------------
+//!
+//!  descriptor (8 bytes)   63        32 31     16 15    8 7     0
+//!                        +------------+---------+-------+-------+
+//!                        |  chunks    |  zero   | class | kind  |  kind 0 free, 1 slab, 2 large
+//!                        +------------+---------+-------+-------+
+//!
+//!  slab (1 chunk, or 8 for blocks over 4 KiB)
+//!  +--------------------------+---------+---------+----
+//!  | saved bitmap, 1 = in use | block 0 | block 1 | …
+//!  +--------------------------+---------+---------+----
+//!
+//!  large (blocks over 32 KiB): a run of whole chunks; only the first has a descriptor
+//! ```
+//!
+//! Invariants, at every instant a crash may come:
+//!
+//! * A1. A reachable block lies in a slab or large run whose descriptor is durable: the descriptor
+//!   is persisted before the allocator hands out the first block.
+//! * A2. The descriptor of every chunk that is not the first of a slab or run is zero: runs are
+//!   made of free chunks, whose descriptors are zero, and a freed run's descriptor is zeroed and
+//!   persisted before any of its chunks is used again.
+//! * A3. Chunks at or above the header's high-water mark have zero descriptors and were never
+//!   handed out: the mark is durable before a descriptor beyond its old value is written.
+//! * A4. Saved bitmaps are believed only after a clean shutdown that says so, and no block is
+//!   allocated between the shutdown that writes them and the open that stops believing them (H3).
+//!
+//! Costs: a block from a cache, a partial slab or a freed block: no flush, no fence. A new slab or
+//! large run: 1 flush and 1 fence, and once in 16 chunks another 1 and 1 for the high-water mark.
+//! A slab has at least 15 blocks, so the amortised cost is below 0.1 flushes per allocation.
+
+mod cache;
+mod chunks;
+mod classes;
+mod locate;
+mod slabs;
+
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+
+use crate::domain::Domain;
+use crate::pool::{Pool, Usage};
+use crate::region::{EXTENT_BYTES, Region, RegionError};
+use crate::trace::{AuditReport, ReclaimReport, Traced};
+
+use cache::Caches;
+use chunks::{ChunkMap, LARGE, SLAB};
+use classes::{CLASS_COUNT, ClassId};
+pub use classes::{LARGEST_SLAB_BLOCK_BYTES, block_bytes_for};
+use slabs::ClassSlabs;
+
+pub(crate) use chunks::Descriptor;
+pub(crate) use locate::TraceMap;
+
+/// The largest block, in bytes: a segment without its chunk table.
+pub const LARGEST_BLOCK_BYTES: usize = (64 << 30) - (8 << 20);
+
+/// Why a block could not be had. The pool is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AllocError {
+    /// The pool is full and cannot grow.
+    #[error("the pool is full: no room for a block of {asked_bytes} bytes ({why})")]
+    Full {
+        /// Bytes asked for.
+        asked_bytes: usize,
+        /// Why it could not grow.
+        why: RegionError,
+    },
+    /// Larger than [`LARGEST_BLOCK_BYTES`].
+    #[error("a block of {asked_bytes} bytes is larger than the largest, {LARGEST_BLOCK_BYTES}")]
+    TooLarge {
+        /// Bytes asked for.
+        asked_bytes: usize,
+    },
+}
+
+/// A block: where it is and how many bytes were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Block {
+    pub(crate) offset: u64,
+    pub(crate) bytes: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Allocator {
+    caches: Caches,
+    classes: [CachePadded<Mutex<ClassSlabs>>; CLASS_COUNT],
+    chunks: Mutex<ChunkMap>,
+}
+
+impl Allocator {
+    /// Zeroes the chunk table of segment 0 and flushes it; the caller fences.
+    pub(crate) fn format<D: Domain>(region: &Region, domain: &D) {
+        chunks::format(region, domain);
+    }
+
+    /// The allocator of a pool whose chunks below `high_water` may be in use.
+    pub(crate) fn open(high_water: u32, bitmaps_valid: bool) -> Self {
+        Self {
+            caches: Caches::default(),
+            classes: std::array::from_fn(|_| CachePadded::default()),
+            chunks: Mutex::new(ChunkMap::open(high_water, bitmaps_valid)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn allocate<D: Domain>(
+        &self,
+        pool: &Pool<D>,
+        bytes: usize,
+    ) -> Result<u64, AllocError> {
+        let Some(class) = ClassId::for_bytes(bytes) else {
+            return self.allocate_large(pool, bytes);
+        };
+        let mut cache = self.caches.mine();
+        if let Some(offset) = cache.pop(class) {
+            return Ok(offset);
+        }
+        self.refill(pool, class, &mut cache, bytes)
+    }
+
+    #[cold]
+    fn refill<D: Domain>(
+        &self,
+        pool: &Pool<D>,
+        class: ClassId,
+        cache: &mut cache::Cache,
+        asked_bytes: usize,
+    ) -> Result<u64, AllocError> {
+        // Blocks whose readers have gone are the cheapest: look at them first.
+        let passed = pool.limbo().take_passed();
+        if !passed.is_empty() {
+            for block in passed {
+                if let Some(class) = ClassId::for_bytes(block.bytes) {
+                    cache.push(class, block.offset);
+                } else {
+                    self.free_large(pool, block);
+                }
+            }
+            if let Some(offset) = cache.pop(class) {
+                return Ok(offset);
+            }
+        }
+        let mut slabs = self.classes[class.index()].lock();
+        while slabs.is_exhausted() {
+            drop(slabs);
+            let more = self.discover(pool);
+            slabs = self.classes[class.index()].lock();
+            if more || !slabs.is_exhausted() {
+                continue;
+            }
+            let count = class.slab_chunks();
+            let first = self
+                .chunks
+                .lock()
+                .take_run(pool, count, Descriptor::slab(class, count))
+                .map_err(|why| AllocError::Full { asked_bytes, why })?;
+            slabs.adopt_empty(class, first);
+        }
+        slabs.take(class, cache.magazine(class));
+        Ok(cache.pop(class).expect("a slab that is not exhausted gives at least one block"))
+    }
+
+    pub(crate) fn free<D: Domain>(&self, pool: &Pool<D>, block: Block) {
+        let Some(class) = ClassId::for_bytes(block.bytes) else {
+            return self.free_large(pool, block);
+        };
+        let mut cache = self.caches.mine();
+        cache.push(class, block.offset);
+        if cache.is_overfull(class) {
+            let surplus = cache.shed(class);
+            drop(cache);
+            self.give_back(pool, class, &surplus);
+        }
+    }
+
+    /// Returns blocks to their slabs; slabs that become empty give their chunks back.
+    fn give_back<D: Domain>(&self, pool: &Pool<D>, class: ClassId, offsets: &[u64]) {
+        let mut slabs = self.classes[class.index()].lock();
+        for &offset in offsets {
+            if let Some(emptied) = slabs.give_back(class, offset) {
+                self.chunks.lock().free_run(pool, emptied, class.slab_chunks());
+            }
+        }
+    }
+
+    #[cold]
+    fn allocate_large<D: Domain>(&self, pool: &Pool<D>, bytes: usize) -> Result<u64, AllocError> {
+        if bytes > LARGEST_BLOCK_BYTES {
+            return Err(AllocError::TooLarge { asked_bytes: bytes });
+        }
+        for block in pool.limbo().take_passed() {
+            self.free(pool, block);
+        }
+        let count = bytes.div_ceil(EXTENT_BYTES) as u32;
+        while self.discover(pool) {}
+        let first = self
+            .chunks
+            .lock()
+            .take_run(pool, count, Descriptor::large(count))
+            .map_err(|why| AllocError::Full { asked_bytes: bytes, why })?;
+        Ok(u64::from(first) * EXTENT_BYTES as u64)
+    }
+
+    #[cold]
+    fn free_large<D: Domain>(&self, pool: &Pool<D>, block: Block) {
+        let first = (block.offset / EXTENT_BYTES as u64) as u32;
+        self.chunks.lock().free_run(pool, first, block.bytes.div_ceil(EXTENT_BYTES) as u32);
+    }
+
+    /// Every slab and run, for a trace.
+    pub(crate) fn survey<D: Domain>(&self, pool: &Pool<D>) -> Vec<(u32, Descriptor)> {
+        self.chunks.lock().survey(pool)
+    }
+
+    pub(crate) fn is_untraced(&self) -> bool {
+        self.chunks.lock().is_untraced()
+    }
+
+    /// Reads some descriptors not yet read since a clean open and adopts the slabs they name.
+    /// Returns whether there were any. Lock order: a class's lock may be held when the chunks' is
+    /// taken, never the other way round.
+    fn discover<D: Domain>(&self, pool: &Pool<D>) -> bool {
+        let mut found = Vec::new();
+        let more = self.chunks.lock().discover(pool, |class, first| found.push((class, first)));
+        for (class, first) in found {
+            self.classes[class.index()].lock().adopt_saved(pool, class, first);
+        }
+        more
+    }
+
+    /// Returns every cached block to its slab, for an exact picture.
+    fn settle<D: Domain>(&self, pool: &Pool<D>) {
+        for (class, offsets) in self.caches.drain() {
+            self.give_back(pool, class, &offsets);
+        }
+        while self.discover(pool) {}
+        for class in ClassId::all() {
+            let loose = self.classes[class.index()].lock().take_loose();
+            self.give_back(pool, class, &loose);
+        }
+    }
+
+    /// Writes the bitmaps of all slabs that changed and flushes them; the caller fences. Returns
+    /// whether the saved bitmaps are complete.
+    pub(crate) fn save<D: Domain>(&self, pool: &Pool<D>) -> bool {
+        for (class, offsets) in self.caches.drain() {
+            self.give_back(pool, class, &offsets);
+        }
+        if self.is_untraced() {
+            return false;
+        }
+        for class in ClassId::all() {
+            self.classes[class.index()].lock().save(pool, class);
+        }
+        true
+    }
+
+    pub(crate) fn usage<D: Domain>(&self, pool: &Pool<D>) -> Usage {
+        let exact = !self.is_untraced();
+        if exact {
+            self.settle(pool);
+        }
+        let slabs: u64 = ClassId::all()
+            .map(|class| {
+                let in_use = self.classes[class.index()].lock().blocks_in_use();
+                in_use * class.block_bytes() as u64
+            })
+            .sum();
+        let chunks = self.chunks.lock();
+        Usage {
+            storage_bytes: pool.region().mapped_bytes() as u64,
+            touched_bytes: u64::from(chunks.high_water()) * EXTENT_BYTES as u64,
+            allocated_bytes: slabs + chunks.large_bytes(pool),
+            exact,
+        }
+    }
+
+    pub(crate) fn reclaim<D: Domain>(&self, pool: &Pool<D>, traced: &Traced) -> ReclaimReport {
+        let _ = self.caches.drain();
+        let mut chunks = self.chunks.lock();
+        let mut report = ReclaimReport::default();
+        for class in ClassId::all() {
+            *self.classes[class.index()].lock() = CachePadded::into_inner(CachePadded::default());
+        }
+        let limbo = pool.limbo().blocks();
+        let in_limbo = |first: u32| {
+            limbo.iter().any(|block| block.offset == u64::from(first) * EXTENT_BYTES as u64)
+        };
+        let runs = chunks.survey(pool);
+        chunks.forget();
+        for (first, descriptor) in runs {
+            let count = descriptor.chunks().max(1);
+            match descriptor.kind() {
+                SLAB => {
+                    let Some(class) = descriptor.class() else { continue };
+                    let mut slabs = self.classes[class.index()].lock();
+                    let mut marks = traced.slab_marks(first, class);
+                    for block in &limbo {
+                        if ClassId::for_bytes(block.bytes) == Some(class)
+                            && let Some(index) = class.index_in_slab(first, block.offset)
+                        {
+                            marks[index / 64] |= 1 << (index % 64);
+                        }
+                    }
+                    report.reachable_blocks += traced.slab_count(first);
+                    if marks.iter().all(|&word| word == 0) {
+                        report.freed_chunks += u64::from(count);
+                        chunks.free_run(pool, first, count);
+                    } else {
+                        slabs.adopt(class, first, marks, true);
+                    }
+                }
+                LARGE => {
+                    if traced.has_large(first) || in_limbo(first) {
+                        report.reachable_blocks += u64::from(traced.has_large(first));
+                    } else {
+                        report.freed_chunks += u64::from(count);
+                        chunks.free_run(pool, first, count);
+                    }
+                }
+                _ => chunks.add_free(first, count),
+            }
+        }
+        report
+    }
+
+    pub(crate) fn audit<D: Domain>(&self, pool: &Pool<D>, traced: &Traced) -> AuditReport {
+        let mut report = AuditReport { problems: traced.problems().to_vec(), ..Default::default() };
+        if self.is_untraced() {
+            return report;
+        }
+        self.settle(pool);
+        let limbo = pool.limbo().blocks();
+        let in_limbo = |offset: u64| limbo.iter().any(|block| block.offset == offset);
+        for class in ClassId::all() {
+            self.classes[class.index()].lock().for_each_in_use(class, |first, offset| {
+                report.allocated_blocks += 1;
+                let index = class.index_in_slab(first, offset).unwrap_or(usize::MAX);
+                if !traced.is_marked(first, index) && !in_limbo(offset) {
+                    report.leaked.push(offset);
+                }
+            });
+        }
+        for (first, descriptor) in self.chunks.lock().survey(pool) {
+            if descriptor.kind() == LARGE {
+                report.allocated_blocks += 1;
+                let offset = u64::from(first) * EXTENT_BYTES as u64;
+                if !traced.has_large(first) && !in_limbo(offset) {
+                    report.leaked.push(offset);
+                }
+            }
+        }
+        // The other direction: a reachable block that the allocator thinks is free would be handed
+        // out twice.
+        for (first, class, index) in traced.marked_slab_blocks() {
+            let known = self.classes[class.index()].lock().is_in_use(first, index);
+            if !known {
+                report.unallocated.push(class.offset_of(first, index));
+            }
+        }
+        report
+    }
+}

@@ -1,0 +1,295 @@
+//! Chunks: the pool's 64 KiB pieces, their descriptors, and which of them are free.
+
+use std::collections::BTreeMap;
+
+use crate::cell::{Link, PCell};
+use crate::commit::Committed;
+use crate::domain::Domain;
+use crate::pool::Pool;
+use crate::region::{EXTENT_BYTES, Region, RegionError};
+
+use super::classes::ClassId;
+
+/// Chunks of segment 0: as many as 60 KiB of descriptors name.
+const FIRST_SEGMENT_CHUNKS: u32 = ((EXTENT_BYTES - FIRST_TABLE_OFFSET) / 8) as u32;
+const FIRST_TABLE_OFFSET: usize = 4096;
+/// Chunks of every later segment: 64 GiB.
+const SEGMENT_CHUNKS: u32 = 1 << 20;
+/// Chunks that the table of a later segment takes: 8 MiB.
+const SEGMENT_TABLE_CHUNKS: u32 = SEGMENT_CHUNKS * 8 / EXTENT_BYTES as u32;
+
+/// How far the persistent high-water mark is moved ahead of need.
+const HIGH_WATER_STEP: u32 = 16;
+
+/// Descriptors looked at in one step of discovery.
+const DISCOVER_STEP: u32 = 256;
+
+pub(crate) const FREE: u8 = 0;
+pub(crate) const SLAB: u8 = 1;
+pub(crate) const LARGE: u8 = 2;
+
+/// What a chunk is the beginning of. See the layout in [`super`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Descriptor(u64);
+
+impl Descriptor {
+    const FREE: Self = Self(0);
+
+    pub(crate) fn slab(class: ClassId, chunks: u32) -> Self {
+        Self(u64::from(SLAB) | (class.index() as u64) << 8 | u64::from(chunks) << 32)
+    }
+    pub(crate) fn large(chunks: u32) -> Self {
+        Self(u64::from(LARGE) | u64::from(chunks) << 32)
+    }
+    pub(crate) fn kind(self) -> u8 {
+        self.0 as u8
+    }
+    pub(crate) fn class(self) -> Option<ClassId> {
+        ClassId::from_index((self.0 >> 8) as u8)
+    }
+    pub(crate) fn chunks(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// Where the descriptor of `chunk` is.
+fn descriptor_offset(chunk: u32) -> u64 {
+    if chunk < FIRST_SEGMENT_CHUNKS {
+        return FIRST_TABLE_OFFSET as u64 + 8 * u64::from(chunk);
+    }
+    let beyond = chunk - FIRST_SEGMENT_CHUNKS;
+    let segment_start = chunk - beyond % SEGMENT_CHUNKS;
+    u64::from(segment_start) * EXTENT_BYTES as u64 + 8 * u64::from(beyond % SEGMENT_CHUNKS)
+}
+
+/// If `chunk` begins a segment, how many chunks its table takes.
+fn table_chunks_at(chunk: u32) -> u32 {
+    match chunk {
+        0 => 1,
+        _ if chunk < FIRST_SEGMENT_CHUNKS => 0,
+        _ if (chunk - FIRST_SEGMENT_CHUNKS).is_multiple_of(SEGMENT_CHUNKS) => SEGMENT_TABLE_CHUNKS,
+        _ => 0,
+    }
+}
+
+/// The first chunk of the segment after the one that holds `chunk`.
+fn next_segment(chunk: u32) -> u32 {
+    if chunk < FIRST_SEGMENT_CHUNKS {
+        return FIRST_SEGMENT_CHUNKS;
+    }
+    let segment = (chunk - FIRST_SEGMENT_CHUNKS) / SEGMENT_CHUNKS + 1;
+    FIRST_SEGMENT_CHUNKS.saturating_add(segment.saturating_mul(SEGMENT_CHUNKS))
+}
+
+fn descriptor_cell<D: Domain>(pool: &Pool<D>, chunk: u32) -> &PCell<u64> {
+    pool.at(Link::from_bits(descriptor_offset(chunk)))
+}
+
+pub(super) fn format<D: Domain>(region: &Region, domain: &D) {
+    let zeroes = [0u8; 4096];
+    for page in FIRST_TABLE_OFFSET / 4096..EXTENT_BYTES / 4096 {
+        // SAFETY: the first chunk is mapped (pools have at least two) and nobody else has it yet.
+        unsafe { domain.copy_nontemporal(region.base().add(page * 4096), &zeroes) };
+    }
+}
+
+/// Which chunks are free, as far as known.
+#[derive(Debug)]
+pub(super) struct ChunkMap {
+    /// Free runs by first chunk; neighbours are merged.
+    free: BTreeMap<u32, u32>,
+    /// The next chunk that was never used.
+    next_fresh: u32,
+    /// The persistent high-water mark (A3).
+    high_water: u32,
+    /// Descriptors in `undiscovered.0..undiscovered.1` have not been read since a clean open.
+    undiscovered: (u32, u32),
+    /// Chunks below this were in use before a crash and have not been traced.
+    untraced: Option<u32>,
+}
+
+impl ChunkMap {
+    pub(super) fn open(high_water: u32, bitmaps_valid: bool) -> Self {
+        Self {
+            free: BTreeMap::new(),
+            next_fresh: high_water,
+            high_water,
+            undiscovered: if bitmaps_valid { (1, high_water) } else { (0, 0) },
+            untraced: (!bitmaps_valid).then_some(high_water),
+        }
+    }
+
+    pub(super) fn is_untraced(&self) -> bool {
+        self.untraced.is_some()
+    }
+
+    pub(super) fn high_water(&self) -> u32 {
+        self.high_water
+    }
+
+    /// Reads some descriptors that have not been read since a clean open. `slab` is told of each
+    /// slab. Returns whether there were any to read.
+    pub(super) fn discover<D: Domain>(
+        &mut self,
+        pool: &Pool<D>,
+        mut slab: impl FnMut(ClassId, u32),
+    ) -> bool {
+        let (mut at, end) = self.undiscovered;
+        if at >= end {
+            return false;
+        }
+        let stop = at.saturating_add(DISCOVER_STEP).min(end);
+        while at < stop {
+            let tables = table_chunks_at(at);
+            if tables > 0 {
+                at += tables;
+                continue;
+            }
+            let descriptor = Descriptor(descriptor_cell(pool, at).load(pool.domain()));
+            let count = descriptor.chunks().max(1);
+            match (descriptor.kind(), descriptor.class()) {
+                (SLAB, Some(class)) => slab(class, at),
+                (FREE, _) => self.add_free(at, 1),
+                _ => {}
+            }
+            at = at.saturating_add(count);
+        }
+        self.undiscovered.0 = at;
+        true
+    }
+
+    /// Takes a run of `count` chunks and makes `descriptor` durable for it (A1).
+    pub(super) fn take_run<D: Domain>(
+        &mut self,
+        pool: &Pool<D>,
+        count: u32,
+        descriptor: Descriptor,
+    ) -> Result<u32, RegionError> {
+        let fit = self.free.iter().find(|&(_, &length)| length >= count);
+        let first = match fit.map(|(&first, &length)| (first, length)) {
+            Some((first, length)) => {
+                self.free.remove(&first);
+                if length > count {
+                    self.free.insert(first + count, length - count);
+                }
+                first
+            }
+            None => self.take_fresh(pool, count)?,
+        };
+        let cell = descriptor_cell(pool, first);
+        let _: Committed = cell.publish(pool.domain(), descriptor.0).persist();
+        Ok(first)
+    }
+
+    fn take_fresh<D: Domain>(&mut self, pool: &Pool<D>, count: u32) -> Result<u32, RegionError> {
+        let mut first = self.next_fresh;
+        let segment_end = next_segment(first);
+        if first + count > segment_end {
+            first = segment_end;
+        }
+        first += table_chunks_at(first);
+        let end = first.checked_add(count).ok_or(RegionError::Full {
+            capacity_bytes: pool.region().reserved_bytes(),
+        })?;
+        let end_bytes = end as usize * EXTENT_BYTES;
+        if end_bytes > pool.region().mapped_bytes() {
+            grow(pool, end_bytes)?;
+        }
+        let table_start = first - (first - self.next_fresh).min(SEGMENT_TABLE_CHUNKS);
+        if table_chunks_at(table_start) > 0 {
+            // A device may hold anything here; a file holds zeroes and stays so.
+            let table = Link::<PCell<u64>>::from_bits(descriptor_offset(table_start));
+            let bytes = SEGMENT_TABLE_CHUNKS as usize * EXTENT_BYTES;
+            // SAFETY: within the pool, which was grown to `end` chunks, and beyond everything that
+            // was ever used.
+            unsafe { pool.domain().zero_nontemporal(pool.address_of(table.offset()), bytes) };
+            pool.domain().fence();
+        }
+        if end > self.high_water {
+            let mapped = (pool.region().mapped_bytes() / EXTENT_BYTES) as u32;
+            let mark = end.saturating_add(HIGH_WATER_STEP).min(mapped);
+            let header = pool.header();
+            // H5, A3: durable before anything beyond the old mark is used.
+            header
+                .storage_bytes
+                .store_ordered(pool.domain(), pool.region().mapped_bytes() as u64);
+            let _: Committed = header.high_water.publish(pool.domain(), mark.into()).persist();
+            self.high_water = mark;
+        }
+        // What was skipped to reach the next segment is free.
+        let skipped_to = if first < segment_end { first } else { segment_end };
+        let skipped = skipped_to.saturating_sub(self.next_fresh);
+        if first >= segment_end && skipped > 0 {
+            self.add_free(self.next_fresh, skipped);
+        }
+        self.next_fresh = end;
+        Ok(first)
+    }
+
+    /// Gives a run back. Its descriptor is zeroed and durable before the chunks can be used (A2).
+    pub(super) fn free_run<D: Domain>(&mut self, pool: &Pool<D>, first: u32, count: u32) {
+        let cell = descriptor_cell(pool, first);
+        let _: Committed = cell.publish(pool.domain(), Descriptor::FREE.0).persist();
+        self.add_free(first, count);
+    }
+
+    /// Notes that a run is free whose descriptors are zero and durable.
+    pub(super) fn add_free(&mut self, mut first: u32, mut count: u32) {
+        if let Some((&before, &length)) = self.free.range(..first).next_back()
+            && before + length == first
+        {
+            self.free.remove(&before);
+            first = before;
+            count += length;
+        }
+        if let Some(length) = self.free.remove(&(first + count)) {
+            count += length;
+        }
+        self.free.insert(first, count);
+    }
+
+    /// Every run below the high-water mark that is known to the descriptors, free ones included,
+    /// in order.
+    pub(super) fn survey<D: Domain>(&self, pool: &Pool<D>) -> Vec<(u32, Descriptor)> {
+        let mut runs = Vec::new();
+        let mut at = 0;
+        while at < self.next_fresh {
+            let tables = table_chunks_at(at);
+            if tables > 0 {
+                at += tables;
+                continue;
+            }
+            let descriptor = Descriptor(descriptor_cell(pool, at).load(pool.domain()));
+            runs.push((at, descriptor));
+            at = at.saturating_add(descriptor.chunks().max(1));
+        }
+        runs
+    }
+
+    /// Forgets what is free, before a reclaim says so anew; afterwards everything is traced.
+    pub(super) fn forget(&mut self) {
+        self.free.clear();
+        self.undiscovered = (0, 0);
+        self.untraced = None;
+    }
+
+    pub(super) fn large_bytes<D: Domain>(&self, pool: &Pool<D>) -> u64 {
+        let runs = self.survey(pool);
+        let large = runs.iter().filter(|(_, descriptor)| descriptor.kind() == LARGE);
+        large.map(|(_, descriptor)| u64::from(descriptor.chunks()) * EXTENT_BYTES as u64).sum()
+    }
+}
+
+/// Grows the region to hold `end_bytes`: by a quarter of what there is, at least 1 MiB and at most
+/// 1 GiB, or by exactly what is needed if there is no room for more.
+fn grow<D: Domain>(pool: &Pool<D>, end_bytes: usize) -> Result<(), RegionError> {
+    let mapped = pool.region().mapped_bytes();
+    let step = (mapped / 4).clamp(1 << 20, 1 << 30);
+    let generous = end_bytes.max(mapped + step);
+    match pool.region().grow_to(generous) {
+        Err(RegionError::Full { .. } | RegionError::NoSpace { .. }) if generous > end_bytes => {
+            pool.region().grow_to(end_bytes)
+        }
+        other => other,
+    }
+}

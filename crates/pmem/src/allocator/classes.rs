@@ -1,0 +1,181 @@
+//! Size classes: which block sizes there are and how a slab of each is laid out.
+
+use crate::region::EXTENT_BYTES;
+
+/// Block sizes in bytes. Steps of at most 33 % above 64 bytes keep internal waste low; multiples of
+/// 64 start on a line, multiples of 256 on an XPLine.
+const BLOCK_BYTES: [u32; 33] = [
+    16, 32, 48, 64, 96, 128, 144, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280, 1536,
+    1792, 2048, 2560, 3072, 3584, 4096, 6144, 8192, 10240, 12288, 16384, 20480, 24576, 32768,
+];
+
+pub(crate) const CLASS_COUNT: usize = BLOCK_BYTES.len();
+
+/// Blocks up to this size come from slabs; larger ones are runs of whole chunks.
+pub const LARGEST_SLAB_BLOCK_BYTES: usize = 32768;
+
+/// Blocks over this size come from slabs of several chunks.
+const SINGLE_CHUNK_LIMIT: u32 = 4096;
+const MULTI_CHUNK_SLAB: u32 = 8;
+
+/// For each size in units of 16 bytes, up to 4 KiB, the class that serves it.
+const SMALL_CLASS: [u8; 257] = {
+    let mut table = [0u8; 257];
+    let (mut unit, mut class) = (0, 0);
+    while unit < table.len() {
+        if unit * 16 > BLOCK_BYTES[class] as usize {
+            class += 1;
+        }
+        table[unit] = class as u8;
+        unit += 1;
+    }
+    table
+};
+
+const LAYOUTS: [Layout; CLASS_COUNT] = {
+    let mut layouts = [Layout { first: 0, blocks: 0 }; CLASS_COUNT];
+    let mut class = 0;
+    while class < CLASS_COUNT {
+        layouts[class] = Layout::of(BLOCK_BYTES[class]);
+        class += 1;
+    }
+    layouts
+};
+
+#[derive(Clone, Copy)]
+struct Layout {
+    /// Offset of block 0 in the slab.
+    first: u32,
+    blocks: u32,
+}
+
+impl Layout {
+    const fn of(block: u32) -> Self {
+        let chunks = if block > SINGLE_CHUNK_LIMIT { MULTI_CHUNK_SLAB } else { 1 };
+        let slab = chunks * EXTENT_BYTES as u32;
+        let lowest_bit = block & block.wrapping_neg();
+        let align = if lowest_bit > 256 { 256 } else { lowest_bit };
+        let mut blocks = slab / block;
+        loop {
+            let bitmap = blocks.div_ceil(64) * 8;
+            let first = bitmap.next_multiple_of(align);
+            if first + blocks * block <= slab {
+                return Self { first, blocks };
+            }
+            blocks -= 1;
+        }
+    }
+}
+
+/// One of the size classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ClassId(u8);
+
+impl ClassId {
+    /// The class for blocks of `bytes`, or none if they are large.
+    #[inline(always)]
+    pub(crate) fn for_bytes(bytes: usize) -> Option<Self> {
+        if bytes <= SINGLE_CHUNK_LIMIT as usize {
+            return Some(Self(SMALL_CLASS[bytes.div_ceil(16)]));
+        }
+        let class = BLOCK_BYTES.partition_point(|&block| (block as usize) < bytes);
+        (class < CLASS_COUNT).then_some(Self(class as u8))
+    }
+
+    pub(crate) fn from_index(index: u8) -> Option<Self> {
+        ((index as usize) < CLASS_COUNT).then_some(Self(index))
+    }
+
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (0..CLASS_COUNT as u8).map(Self)
+    }
+
+    #[inline(always)]
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(crate) fn block_bytes(self) -> usize {
+        BLOCK_BYTES[self.index()] as usize
+    }
+
+    pub(crate) fn slab_chunks(self) -> u32 {
+        if BLOCK_BYTES[self.index()] > SINGLE_CHUNK_LIMIT { MULTI_CHUNK_SLAB } else { 1 }
+    }
+
+    pub(crate) fn blocks_per_slab(self) -> usize {
+        LAYOUTS[self.index()].blocks as usize
+    }
+
+    pub(crate) fn bitmap_words(self) -> usize {
+        self.blocks_per_slab().div_ceil(64)
+    }
+
+    /// Pool offset of block `index` of the slab that begins at chunk `first`.
+    #[inline]
+    pub(crate) fn offset_of(self, first: u32, index: usize) -> u64 {
+        u64::from(first) * EXTENT_BYTES as u64
+            + u64::from(LAYOUTS[self.index()].first)
+            + (index * self.block_bytes()) as u64
+    }
+
+    /// The inverse of [`ClassId::offset_of`]: none if `offset` is not where a block begins.
+    #[inline]
+    pub(crate) fn index_in_slab(self, first: u32, offset: u64) -> Option<usize> {
+        let start = u64::from(first) * EXTENT_BYTES as u64;
+        let inside = offset.checked_sub(start + u64::from(LAYOUTS[self.index()].first))? as usize;
+        let index = inside / self.block_bytes();
+        (inside % self.block_bytes() == 0 && index < self.blocks_per_slab()).then_some(index)
+    }
+
+    /// The first chunk of the slab that holds `offset`, for slabs of one chunk; for larger ones the
+    /// caller looks the chunk up.
+    #[inline]
+    pub(crate) fn chunk_of(offset: u64) -> u32 {
+        (offset / EXTENT_BYTES as u64) as u32
+    }
+}
+
+/// Bytes that a block of `bytes` really takes.
+pub fn block_bytes_for(bytes: usize) -> usize {
+    match ClassId::for_bytes(bytes) {
+        Some(class) => class.block_bytes(),
+        None => bytes.next_multiple_of(EXTENT_BYTES),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_up_to_the_largest_gets_the_smallest_block_that_holds_it() {
+        for bytes in 0..=LARGEST_SLAB_BLOCK_BYTES {
+            let class = ClassId::for_bytes(bytes).unwrap();
+            assert!(class.block_bytes() >= bytes);
+            if class.index() > 0 {
+                assert!((BLOCK_BYTES[class.index() - 1] as usize) < bytes.max(1), "{bytes}");
+            }
+        }
+        assert_eq!(ClassId::for_bytes(LARGEST_SLAB_BLOCK_BYTES + 1), None);
+    }
+
+    #[test]
+    fn slabs_hold_at_least_fifteen_aligned_blocks_that_do_not_touch_the_bitmap() {
+        for class in ClassId::all() {
+            assert!(class.blocks_per_slab() >= 15, "{}", class.block_bytes());
+            let last = class.offset_of(1, class.blocks_per_slab() - 1) as usize;
+            let end = (1 + class.slab_chunks() as usize) * EXTENT_BYTES;
+            assert!(last + class.block_bytes() <= end);
+            assert!(class.offset_of(1, 0) as usize >= EXTENT_BYTES + class.bitmap_words() * 8);
+            for align in [64, 256] {
+                if class.block_bytes().is_multiple_of(align) {
+                    assert!(class.offset_of(1, 1).is_multiple_of(align as u64));
+                }
+            }
+            for index in [0, 1, class.blocks_per_slab() - 1] {
+                assert_eq!(class.index_in_slab(3, class.offset_of(3, index)), Some(index));
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! From an offset to the block that begins there, for traces.
+
+use crate::domain::Domain;
+use crate::pool::Pool;
+use crate::region::EXTENT_BYTES;
+use crate::trace::Traced;
+
+use super::chunks::{Descriptor, LARGE, SLAB};
+use super::classes::ClassId;
+
+/// The pool's slabs and runs, frozen for one trace.
+#[derive(Debug)]
+pub(crate) struct TraceMap {
+    /// First chunk and descriptor, in order.
+    runs: Vec<(u32, Descriptor)>,
+}
+
+/// A block that was found.
+#[derive(Debug)]
+pub(crate) struct Located {
+    pub(crate) first: u32,
+    pub(crate) descriptor: Descriptor,
+    /// The block's number in its slab; none for a large run.
+    pub(crate) index: Option<usize>,
+    /// Words of the slab's bitmap.
+    pub(crate) words: usize,
+}
+
+impl TraceMap {
+    pub(crate) fn new<D: Domain>(pool: &Pool<D>) -> Self {
+        Self { runs: pool.allocator().survey(pool) }
+    }
+
+    pub(crate) fn locate(&self, offset: u64, block_bytes: usize) -> Option<Located> {
+        let chunk = ClassId::chunk_of(offset);
+        let after = self.runs.partition_point(|&(first, _)| first <= chunk);
+        let (first, descriptor) = *self.runs.get(after.checked_sub(1)?)?;
+        match descriptor.kind() {
+            SLAB => {
+                let class = descriptor.class()?;
+                if ClassId::for_bytes(block_bytes) != Some(class) {
+                    return None;
+                }
+                let index = class.index_in_slab(first, offset)?;
+                Some(Located { first, descriptor, index: Some(index), words: class.bitmap_words() })
+            }
+            LARGE => {
+                let begins = offset == u64::from(first) * EXTENT_BYTES as u64;
+                let fits = ClassId::for_bytes(block_bytes).is_none()
+                    && block_bytes.div_ceil(EXTENT_BYTES) == descriptor.chunks() as usize;
+                (begins && fits).then_some(Located { first, descriptor, index: None, words: 0 })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Traced {
+    /// The bitmap of reachable blocks of the slab at `first`.
+    pub(super) fn slab_marks(&self, first: u32, class: ClassId) -> Vec<u64> {
+        match self.slabs.get(&first) {
+            Some(marks) => marks.words.clone(),
+            None => vec![0; class.bitmap_words()],
+        }
+    }
+
+    /// Every reachable block in a slab: first chunk, class, number.
+    pub(super) fn marked_slab_blocks(&self) -> impl Iterator<Item = (u32, ClassId, usize)> + '_ {
+        self.slabs.iter().flat_map(|(&first, marks)| {
+            let class = marks.descriptor.class();
+            let bits = marks.words.iter().enumerate().flat_map(|(index, &word)| {
+                (0..64).filter(move |bit| word & (1 << bit) != 0).map(move |bit| index * 64 + bit)
+            });
+            bits.filter_map(move |index| class.map(|class| (first, class, index)))
+        })
+    }
+}

@@ -1,0 +1,177 @@
+//! The slabs of one class: which of their blocks are in use.
+
+use std::collections::BTreeMap;
+
+use crate::cell::{Link, PCell};
+use crate::domain::Domain;
+use crate::pool::Pool;
+
+use super::cache::REFILL;
+use super::classes::ClassId;
+
+#[derive(Debug)]
+struct Slab {
+    /// 1 = in use (or in a cache).
+    bitmap: Vec<u64>,
+    free: usize,
+    /// Changed since its bitmap was saved.
+    dirty: bool,
+    /// In `ClassSlabs::partial`.
+    listed: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct ClassSlabs {
+    /// By first chunk.
+    slabs: BTreeMap<u32, Slab>,
+    /// Slabs with free blocks; the last is used first.
+    partial: Vec<u32>,
+    /// Free blocks of slabs that are not known yet, because they were in use before a crash and
+    /// have not been traced. They are free because the program freed them since.
+    loose: Vec<u64>,
+}
+
+impl ClassSlabs {
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.partial.is_empty() && self.loose.is_empty()
+    }
+
+    /// A new slab, all free.
+    pub(super) fn adopt_empty(&mut self, class: ClassId, first: u32) {
+        self.adopt(class, first, vec![0; class.bitmap_words()], true);
+    }
+
+    /// A slab as the last clean shutdown left it.
+    pub(super) fn adopt_saved<D: Domain>(&mut self, pool: &Pool<D>, class: ClassId, first: u32) {
+        let saved = saved_bitmap(pool, class, first);
+        let bitmap = saved.map(|word| word.load(pool.domain())).collect();
+        self.adopt(class, first, bitmap, false);
+    }
+
+    pub(super) fn adopt(&mut self, class: ClassId, first: u32, bitmap: Vec<u64>, dirty: bool) {
+        let blocks = class.blocks_per_slab();
+        let in_use: usize = bitmap.iter().map(|word| word.count_ones() as usize).sum();
+        let free = blocks.saturating_sub(in_use);
+        self.slabs.insert(first, Slab { bitmap, free, dirty, listed: free > 0 });
+        if free > 0 {
+            self.partial.push(first);
+        }
+    }
+
+    /// Moves up to [`REFILL`] free blocks into `magazine`, lowest address last (used first).
+    pub(super) fn take(&mut self, class: ClassId, magazine: &mut Vec<u64>) {
+        if !self.loose.is_empty() {
+            let keep = self.loose.len().saturating_sub(REFILL);
+            magazine.extend(self.loose.drain(keep..));
+            return;
+        }
+        let Some(&first) = self.partial.last() else { return };
+        let Some(slab) = self.slabs.get_mut(&first) else { return };
+        let blocks = class.blocks_per_slab();
+        let before = magazine.len();
+        let mut wanted = REFILL.min(slab.free);
+        slab.free -= wanted;
+        slab.dirty = true;
+        for (index, word) in slab.bitmap.iter_mut().enumerate() {
+            while wanted > 0 && *word != u64::MAX {
+                let bit = (!*word).trailing_zeros() as usize;
+                let block = index * 64 + bit;
+                if block >= blocks {
+                    break;
+                }
+                *word |= 1 << bit;
+                magazine.push(class.offset_of(first, block));
+                wanted -= 1;
+            }
+        }
+        magazine[before..].reverse();
+        if slab.free == 0 {
+            slab.listed = false;
+            self.partial.pop();
+        }
+    }
+
+    /// Returns one block. If that empties its slab, and it is not the only one with room, the slab
+    /// is dissolved and its first chunk returned.
+    pub(super) fn give_back(&mut self, class: ClassId, offset: u64) -> Option<u32> {
+        let chunk = ClassId::chunk_of(offset);
+        let found = self.slabs.range_mut(..=chunk).next_back();
+        let Some((&first, slab)) = found.filter(|(first, _)| chunk - **first < class.slab_chunks())
+        else {
+            self.loose.push(offset);
+            return None;
+        };
+        let Some(index) = class.index_in_slab(first, offset) else {
+            debug_assert!(false, "freed {offset:#x}, which is not a block");
+            return None;
+        };
+        debug_assert!(slab.bitmap[index / 64] & (1 << (index % 64)) != 0, "double free");
+        slab.bitmap[index / 64] &= !(1 << (index % 64));
+        slab.free += 1;
+        slab.dirty = true;
+        if slab.free == class.blocks_per_slab() && self.partial.len() > 1 {
+            self.slabs.remove(&first);
+            self.partial.retain(|&other| other != first);
+            return Some(first);
+        }
+        if !slab.listed {
+            slab.listed = true;
+            self.partial.push(first);
+        }
+        None
+    }
+
+    /// Empties the list of blocks whose slab was not known when they were freed.
+    pub(super) fn take_loose(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.loose)
+    }
+
+    /// Writes the bitmaps that changed into their slabs and flushes them; the caller fences.
+    pub(super) fn save<D: Domain>(&mut self, pool: &Pool<D>, class: ClassId) {
+        for (&first, slab) in &mut self.slabs {
+            if !std::mem::take(&mut slab.dirty) {
+                continue;
+            }
+            for (cell, &word) in saved_bitmap(pool, class, first).zip(&slab.bitmap) {
+                cell.store(pool.domain(), word);
+                pool.domain().flush(cell);
+            }
+        }
+    }
+
+    pub(super) fn blocks_in_use(&self) -> u64 {
+        let count = |slab: &Slab| -> u64 {
+            slab.bitmap.iter().map(|word| u64::from(word.count_ones())).sum()
+        };
+        self.slabs.values().map(count).sum()
+    }
+
+    pub(super) fn is_in_use(&self, first: u32, index: usize) -> bool {
+        self.slabs
+            .get(&first)
+            .is_some_and(|slab| slab.bitmap[index / 64] & (1 << (index % 64)) != 0)
+    }
+
+    pub(super) fn for_each_in_use(&self, class: ClassId, mut each: impl FnMut(u32, u64)) {
+        for (&first, slab) in &self.slabs {
+            for (index, &word) in slab.bitmap.iter().enumerate() {
+                let mut word = word;
+                while word != 0 {
+                    let bit = word.trailing_zeros() as usize;
+                    word &= word - 1;
+                    each(first, class.offset_of(first, index * 64 + bit));
+                }
+            }
+        }
+    }
+}
+
+fn saved_bitmap<D: Domain>(
+    pool: &Pool<D>,
+    class: ClassId,
+    first: u32,
+) -> impl Iterator<Item = &PCell<u64>> {
+    let start = u64::from(first) * crate::region::EXTENT_BYTES as u64;
+    (0..class.bitmap_words())
+        .filter_map(move |word| pool.try_at(Link::from_bits(start + 8 * word as u64)))
+}

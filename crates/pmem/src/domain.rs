@@ -1,0 +1,138 @@
+//! The persistence domain: the machine a structure runs on.
+//!
+//! Every load, store, flush and fence that touches persistent memory goes through a [`Domain`].
+//! Structures are generic over it and so have one source for two machines:
+//!
+//! * [`Hardware`](crate::Hardware) — the machine at hand; each method is the one instruction a
+//!   hand-written version would have.
+//! * `lapis_device::Modelled` — each call is an event of a model that counts what reaches the
+//!   media and can be asked for every state a power cut may leave.
+//!
+//! # The rules a structure may rely on
+//!
+//! They are those of the synchronous-flush formulation of Px86 (x86 persistency):
+//!
+//! * R1. Only stores that are globally visible persist.
+//! * R2. Within one 64-byte line, stores persist in the order in which they became visible, each
+//!   aligned eight bytes whole. Stores with [`Ordering::Release`] become visible in program order
+//!   (a `mov` on x86-64, `stlr` on aarch64); relaxed ones may be reordered by the compiler.
+//! * R3. Different lines persist independently, and any line may persist at any time.
+//! * R4. A flush makes no promise until the same thread's next fence; that fence then promises the
+//!   contents that the line had when it was flushed.
+//! * R5. A compare-exchange or swap is visible, not durable; it orders this thread's earlier
+//!   flushes like a fence.
+//! * R6. Bytes copied non-temporally may persist in any 8-byte subset until this thread's next
+//!   fence, which makes all of them durable.
+//!
+//! # Persist points
+//!
+//! [`Domain::flush_range`], [`Domain::copy_nontemporal`] and [`Domain::fence`] are
+//! `#[track_caller]`, and so is every wrapper in this crate: the modelled machine knows the source
+//! line of each flush and fence, can switch one off, and so can show that each is necessary.
+//! Functions of a structure that merely forward to a flush should be `#[track_caller]` too if their
+//! callers are the places a reader would name.
+
+use core::fmt::Debug;
+use core::sync::atomic::Ordering;
+
+use crate::word::Word;
+
+/// Bytes in a cache line: the unit of flushing.
+pub const LINE_BYTES: usize = 64;
+/// Bytes in an XPLine: the unit in which Optane media are written.
+pub const XPLINE_BYTES: usize = 256;
+
+/// Why a domain can no longer keep its promise of durability.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("the medium refused to persist earlier writes ({reason}); reopen the pool and check it")]
+pub struct DomainFault {
+    /// What the operating system answered.
+    pub reason: String,
+}
+
+/// The machine a persistent structure runs on. See the [module documentation](self).
+///
+/// Cloning is cheap: all clones are handles of one machine.
+pub trait Domain: Clone + Debug + Send + Sync + 'static {
+    /// Whether two runs of the same program must do the same things in the same order. When set,
+    /// the pool frees retired blocks at the moment the last guard is dropped instead of when the
+    /// epoch happens to advance.
+    const DETERMINISTIC: bool;
+
+    /// Loads a word.
+    fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W;
+
+    /// Stores a word. Use [`Ordering::Release`] wherever rule R2 is relied on.
+    fn store<W: Word>(&self, at: &W::Atomic, value: W, order: Ordering);
+
+    /// Exchanges a word (a locked instruction: rule R5).
+    fn swap<W: Word>(&self, at: &W::Atomic, value: W) -> W;
+
+    /// Compares and exchanges a word (a locked instruction: rule R5). `Err` holds what was found.
+    fn compare_exchange<W: Word>(&self, at: &W::Atomic, current: W, new: W) -> Result<W, W>;
+
+    /// Copies `source` to `destination` with ordinary stores, in no particular order.
+    ///
+    /// # Safety
+    /// `destination` must be valid for writes of `source.len()` bytes inside this domain's region,
+    /// and nobody else may read or write those bytes during the call.
+    unsafe fn copy(&self, destination: *mut u8, source: &[u8]);
+
+    /// Copies `source` to `destination` past the caches (rule R6): durable at this thread's next
+    /// fence, without a flush.
+    ///
+    /// # Safety
+    /// As for [`Domain::copy`].
+    #[track_caller]
+    unsafe fn copy_nontemporal(&self, destination: *mut u8, source: &[u8]);
+
+    /// Fills `bytes` bytes at `destination` with zero, past the caches (rule R6).
+    ///
+    /// # Safety
+    /// As for [`Domain::copy`].
+    #[track_caller]
+    unsafe fn zero_nontemporal(&self, destination: *mut u8, bytes: usize);
+
+    /// Notes that `bytes` bytes at `source` are about to be read with plain loads. Nothing on
+    /// hardware; a load event of the model.
+    fn note_read(&self, source: *const u8, bytes: usize);
+
+    /// Writes back every line that `[start, start + bytes)` touches (rule R4). Addresses outside
+    /// the region are a programming error that the model reports and hardware may fault on; the
+    /// safe wrappers take references and cannot produce one.
+    ///
+    /// # Safety
+    /// The range must lie within mapped memory of this domain's region.
+    #[track_caller]
+    unsafe fn flush_range(&self, start: *const u8, bytes: usize);
+
+    /// Orders and completes this thread's earlier flushes and non-temporal stores (rules R4, R6).
+    #[track_caller]
+    fn fence(&self);
+
+    /// Hints that the line at `at` will be read soon. Never faults, never counts as a load.
+    fn prefetch(&self, at: *const u8);
+
+    /// Says whether every fence so far kept its promise. Whoever acknowledges a write to a user
+    /// asks this after the fence that the acknowledgement rests on.
+    ///
+    /// # Errors
+    /// [`DomainFault`] once the operating system has refused to persist a page.
+    fn health(&self) -> Result<(), DomainFault>;
+
+    /// Flushes the lines of `what`.
+    #[inline(always)]
+    #[track_caller]
+    fn flush<T: ?Sized>(&self, what: &T) {
+        // SAFETY: a reference is mapped memory for its whole size; flushing changes no contents.
+        unsafe { self.flush_range((&raw const *what).cast(), size_of_val(what)) }
+    }
+
+    /// Flushes the lines of `what`, then fences: `what` is durable on return.
+    #[inline(always)]
+    #[track_caller]
+    fn persist<T: ?Sized>(&self, what: &T) {
+        self.flush(what);
+        self.fence();
+    }
+}

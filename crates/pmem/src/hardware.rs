@@ -1,0 +1,278 @@
+//! The machine at hand: plain loads and stores, and the best flush instruction it has.
+
+use core::fmt;
+use core::sync::atomic::{Ordering, compiler_fence};
+use std::sync::Arc;
+
+use crate::domain::{Domain, DomainFault, LINE_BYTES};
+use crate::instructions;
+use crate::nontemporal::{self, CopyMethod};
+use crate::sync_file::SyncFile;
+use crate::word::Word;
+
+/// How lines are written back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum FlushMethod {
+    /// `clwb`: writes back, may keep the line. x86-64.
+    Clwb,
+    /// `clflushopt`: writes back and evicts, weakly ordered. x86-64.
+    ClflushOpt,
+    /// `clflush`: writes back and evicts, ordered with stores. x86-64.
+    Clflush,
+    /// `dc cvap`: cleans to the point of persistence. aarch64.
+    DcCvap,
+    /// No flush, because caches are inside the power-fail domain (eADR); fences stay.
+    EadrNone,
+    /// No flush, because the medium is the page cache or anonymous memory: stores survive the
+    /// process as soon as they are executed, and no instruction makes them survive more.
+    PageCacheNone,
+    /// `msync`/`fdatasync` at each fence: the medium is an ordinary file and power failure counts.
+    FileSync,
+}
+
+impl FlushMethod {
+    /// The best flush instruction of this processor, from CPUID (x86-64) or the feature registers
+    /// (aarch64).
+    pub fn detect() -> Self {
+        instructions::detect()
+    }
+
+    /// Whether this processor can execute the method.
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::EadrNone | Self::PageCacheNone | Self::FileSync => true,
+            instruction => instructions::is_available(instruction),
+        }
+    }
+
+    /// The name users know it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Clwb => "clwb",
+            Self::ClflushOpt => "clflushopt",
+            Self::Clflush => "clflush",
+            Self::DcCvap => "dc cvap",
+            Self::EadrNone => "none (eADR)",
+            Self::PageCacheNone => "none (page cache)",
+            Self::FileSync => "fdatasync",
+        }
+    }
+}
+
+impl fmt::Display for FlushMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The machine at hand. See [`Domain`].
+#[derive(Clone)]
+pub struct Hardware {
+    method: FlushMethod,
+    copy: CopyMethod,
+    sync: Option<Arc<SyncFile>>,
+}
+
+impl fmt::Debug for Hardware {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hardware({}, {:?})", self.method, self.copy)
+    }
+}
+
+/// The processor has no such flush instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this processor has no {0}; leave the flush method to be detected")]
+pub struct UnavailableFlush(pub FlushMethod);
+
+impl Hardware {
+    /// The machine with its best flush instruction.
+    pub fn detect() -> Self {
+        Self { method: FlushMethod::detect(), copy: CopyMethod::detect(), sync: None }
+    }
+
+    /// The machine with a flush method of the caller's choice.
+    ///
+    /// # Errors
+    /// [`UnavailableFlush`] if the processor lacks the instruction, or if `method` is
+    /// [`FlushMethod::FileSync`], which needs a file ([`Region::domain`](crate::Region::domain)
+    /// makes that one).
+    pub fn with_method(method: FlushMethod) -> Result<Self, UnavailableFlush> {
+        if method == FlushMethod::FileSync || !method.is_available() {
+            return Err(UnavailableFlush(method));
+        }
+        Ok(Self { method, copy: CopyMethod::detect(), sync: None })
+    }
+
+    pub(crate) fn with_sync(sync: Arc<SyncFile>) -> Self {
+        Self {
+            method: FlushMethod::FileSync,
+            copy: CopyMethod::detect(),
+            sync: Some(sync),
+        }
+    }
+
+    /// How this domain writes lines back.
+    pub fn method(&self) -> FlushMethod {
+        self.method
+    }
+
+    #[cold]
+    fn note_unsynced(&self, start: *const u8, bytes: usize) {
+        if let Some(sync) = &self.sync {
+            sync.note(start.addr(), bytes);
+        }
+    }
+}
+
+impl Domain for Hardware {
+    const DETERMINISTIC: bool = false;
+
+    #[inline(always)]
+    fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
+        W::load(at, order)
+    }
+
+    #[inline(always)]
+    fn store<W: Word>(&self, at: &W::Atomic, value: W, order: Ordering) {
+        W::store(at, value, order);
+    }
+
+    #[inline(always)]
+    fn swap<W: Word>(&self, at: &W::Atomic, value: W) -> W {
+        W::swap(at, value, Ordering::AcqRel)
+    }
+
+    #[inline(always)]
+    fn compare_exchange<W: Word>(&self, at: &W::Atomic, current: W, new: W) -> Result<W, W> {
+        W::compare_exchange(at, current, new)
+    }
+
+    #[inline(always)]
+    unsafe fn copy(&self, destination: *mut u8, source: &[u8]) {
+        // SAFETY: the caller vouches for `destination`; a slice cannot overlap memory that nobody
+        // else may read.
+        unsafe { destination.copy_from_nonoverlapping(source.as_ptr(), source.len()) };
+    }
+
+    #[inline]
+    #[track_caller]
+    unsafe fn copy_nontemporal(&self, destination: *mut u8, source: &[u8]) {
+        match self.method {
+            FlushMethod::Clwb | FlushMethod::ClflushOpt | FlushMethod::Clflush => {
+                // SAFETY: as the caller vouches.
+                unsafe { nontemporal::copy(self, self.copy, destination, source) };
+            }
+            _ => {
+                // SAFETY: as the caller vouches; flushing gives the promise that the non-temporal
+                // path would have given.
+                unsafe {
+                    self.copy(destination, source);
+                    self.flush_range(destination, source.len());
+                }
+            }
+        }
+    }
+
+    #[inline]
+    #[track_caller]
+    unsafe fn zero_nontemporal(&self, destination: *mut u8, bytes: usize) {
+        const ZEROES: [u8; 4096] = [0; 4096];
+        let mut done = 0;
+        while done < bytes {
+            let step = ZEROES.len().min(bytes - done);
+            // SAFETY: within the range that the caller vouches for.
+            unsafe { self.copy_nontemporal(destination.add(done), &ZEROES[..step]) };
+            done += step;
+        }
+    }
+
+    #[inline(always)]
+    fn note_read(&self, _source: *const u8, _bytes: usize) {}
+
+    #[inline(always)]
+    unsafe fn flush_range(&self, start: *const u8, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let first = start.addr() & !(LINE_BYTES - 1);
+        let end = start.addr() + bytes;
+        // One loop per instruction keeps the choice out of the loop.
+        macro_rules! each_line {
+            ($flush:path) => {{
+                let mut line = first;
+                while line < end {
+                    // SAFETY: the line holds at least one byte of the mapped range.
+                    unsafe { $flush(start.with_addr(line)) };
+                    line += LINE_BYTES;
+                }
+            }};
+        }
+        match self.method {
+            FlushMethod::Clwb => each_line!(instructions::clwb),
+            FlushMethod::ClflushOpt => each_line!(instructions::clflushopt),
+            FlushMethod::Clflush => each_line!(instructions::clflush),
+            FlushMethod::DcCvap => each_line!(instructions::dc_cvap),
+            FlushMethod::EadrNone | FlushMethod::PageCacheNone => {
+                compiler_fence(Ordering::Release);
+            }
+            FlushMethod::FileSync => self.note_unsynced(start, bytes),
+        }
+    }
+
+    #[inline(always)]
+    fn fence(&self) {
+        match self.method {
+            FlushMethod::PageCacheNone => compiler_fence(Ordering::SeqCst),
+            FlushMethod::FileSync => {
+                if let Some(sync) = &self.sync {
+                    sync.complete();
+                }
+            }
+            _ => instructions::store_fence(),
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, at: *const u8) {
+        instructions::prefetch(at);
+    }
+
+    fn health(&self) -> Result<(), DomainFault> {
+        match &self.sync {
+            Some(sync) => sync.health(),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_available_method_flushes_and_fences() {
+        for method in [
+            FlushMethod::Clwb,
+            FlushMethod::ClflushOpt,
+            FlushMethod::Clflush,
+            FlushMethod::DcCvap,
+            FlushMethod::EadrNone,
+            FlushMethod::PageCacheNone,
+        ] {
+            let Ok(hardware) = Hardware::with_method(method) else { continue };
+            let buffer = vec![7u8; 1000];
+            hardware.persist(&buffer[..]);
+            assert!(buffer.iter().all(|&byte| byte == 7), "{method}");
+        }
+    }
+
+    #[test]
+    fn file_sync_needs_a_file() {
+        assert_eq!(
+            Hardware::with_method(FlushMethod::FileSync).unwrap_err(),
+            UnavailableFlush(FlushMethod::FileSync)
+        );
+    }
+}

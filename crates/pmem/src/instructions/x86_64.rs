@@ -1,0 +1,73 @@
+//! x86-64: `clwb`, `clflushopt`, `clflush`, `sfence`, `prefetcht0`.
+//!
+//! Inline assembly without `nomem` also keeps the compiler from moving stores across it.
+
+use core::arch::asm;
+use core::arch::x86_64::{__cpuid, __cpuid_count};
+
+use crate::hardware::FlushMethod;
+
+/// CPUID leaf 7, sub-leaf 0, EBX: bit 23 is CLFLUSHOPT, bit 24 CLWB.
+fn leaf7_ebx() -> u32 {
+    if __cpuid(0).eax < 7 { 0 } else { __cpuid_count(7, 0).ebx }
+}
+
+pub(crate) fn is_available(method: FlushMethod) -> bool {
+    match method {
+        FlushMethod::Clwb => leaf7_ebx() & (1 << 24) != 0,
+        FlushMethod::ClflushOpt => leaf7_ebx() & (1 << 23) != 0,
+        // CPUID leaf 1, EDX bit 19; every x86-64 processor has it.
+        FlushMethod::Clflush => true,
+        _ => false,
+    }
+}
+
+pub(crate) fn detect() -> FlushMethod {
+    [FlushMethod::Clwb, FlushMethod::ClflushOpt]
+        .into_iter()
+        .find(|&method| is_available(method))
+        .unwrap_or(FlushMethod::Clflush)
+}
+
+/// # Safety
+/// `at` must be mapped and the processor must have `clwb`.
+#[inline(always)]
+pub(crate) unsafe fn clwb(at: *const u8) {
+    // SAFETY: writes a line back without changing its contents; the caller vouches for `at`.
+    unsafe { asm!("clwb [{}]", in(reg) at, options(nostack, preserves_flags)) }
+}
+
+/// # Safety
+/// `at` must be mapped and the processor must have `clflushopt`.
+#[inline(always)]
+pub(crate) unsafe fn clflushopt(at: *const u8) {
+    // SAFETY: as for `clwb`.
+    unsafe { asm!("clflushopt [{}]", in(reg) at, options(nostack, preserves_flags)) }
+}
+
+/// # Safety
+/// `at` must be mapped.
+#[inline(always)]
+pub(crate) unsafe fn clflush(at: *const u8) {
+    // SAFETY: as for `clwb`.
+    unsafe { asm!("clflush [{}]", in(reg) at, options(nostack, preserves_flags)) }
+}
+
+/// Never called: [`detect`] and [`is_available`] do not offer it here.
+///
+/// # Safety
+/// None; the function does nothing.
+#[inline(always)]
+pub(crate) unsafe fn dc_cvap(_at: *const u8) {}
+
+#[inline(always)]
+pub(crate) fn store_fence() {
+    // SAFETY: `sfence` has no operands and is part of x86-64.
+    unsafe { asm!("sfence", options(nostack, preserves_flags)) }
+}
+
+#[inline(always)]
+pub(crate) fn prefetch(at: *const u8) {
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast()) }
+}

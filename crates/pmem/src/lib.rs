@@ -1,0 +1,49 @@
+//! The persistence domain of Lapis: everything that touches persistent memory.
+//!
+//! A structure written on this crate is generic over the machine it runs on ([`Domain`]): real
+//! hardware ([`Hardware`]) or the modelled machine of `lapis-device`, which counts what reaches the
+//! media and enumerates what a power cut may leave. It is made of
+//!
+//! * persistent structs ([`persistent!`]) whose fields are cells ([`PCell`], [`Slot`]),
+//! * in a [`Pool`] (header, named roots, allocator, epochs) over a [`Region`] (DAX file, device-DAX,
+//!   ordinary file, anonymous memory),
+//! * linked by pool-relative [`Link`]s,
+//! * brought into reach through ordering typestates ([`Owned`]) that make a wrong order of stores,
+//!   flushes and fences fail to compile, and ended by a [`Committed`], the proof of durability.
+//!
+//! What may be relied on across a power cut is written down as rules R1–R6 in [`domain`].
+
+pub mod allocator;
+mod cell;
+mod commit;
+pub mod domain;
+mod hardware;
+mod instructions;
+mod lock;
+mod nontemporal;
+mod owned;
+mod pool;
+mod reclaim;
+mod region;
+mod sync_file;
+mod trace;
+mod word;
+
+pub use allocator::{AllocError, LARGEST_BLOCK_BYTES};
+pub use cell::{LINK_MASK, Link, PCell, Persistent, Rejected, Slot};
+pub use commit::{Committed, Flushed, Visible};
+pub use domain::{Domain, DomainFault, LINE_BYTES, XPLINE_BYTES};
+pub use hardware::{FlushMethod, Hardware, UnavailableFlush};
+pub use lock::{GenerationLock, LockGeneration, LockWord};
+pub use owned::{Batch, Dirty, Durable, InFlight, Owned};
+pub use pool::{
+    FORMAT_VERSION, MIN_POOL_BYTES, Pool, PoolError, ROOT_CAPACITY, ROOT_NAME_BYTES, RootError,
+    Usage,
+};
+pub use reclaim::Guard;
+pub use region::{
+    DEFAULT_RESERVE_BYTES, Durability, EXTENT_BYTES, Guarantee, Medium, Region, RegionError,
+    RegionOptions,
+};
+pub use trace::{AuditReport, ReclaimReport, TraceProblem, Traced, Tracer};
+pub use word::Word;

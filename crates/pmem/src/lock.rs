@@ -1,0 +1,216 @@
+//! Locks that lie in persistent memory and do not survive a restart.
+//!
+//! A lock word in a node saves a cache miss, but a power cut may persist it locked. Each word
+//! therefore names the generation of the pool in which it was last taken: a word of another
+//! generation is unlocked, whatever its lock bit says, and nothing has to be scanned at open.
+//!
+//! ```text
+//!  63            40 39                     8 7         1   0
+//! +----------------+------------------------+-----------+------+
+//! |  generation    |  version               |  payload  | lock |
+//! +----------------+------------------------+-----------+------+
+//! ```
+//!
+//! The version counts completed critical sections, for optimistic readers. The payload is seven
+//! bits for the owner of the word; it survives a restart and a change of generation.
+
+use crate::cell::{PCell, Persistent};
+use crate::domain::Domain;
+
+const LOCKED: u64 = 1;
+const PAYLOAD_MASK: u64 = 0x7F << 1;
+const VERSION_ONE: u64 = 1 << 8;
+const VERSION_MASK: u64 = 0xFFFF_FFFF << 8;
+const GENERATION_SHIFT: u32 = 40;
+
+/// A lock, version and seven bits of payload in one persistent word. See the
+/// [module documentation](self).
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct GenerationLock(PCell<u64>);
+
+// SAFETY: transparent over an atomic word.
+unsafe impl Persistent for GenerationLock {}
+
+/// The generation part of lock words taken in one opening of a pool; never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockGeneration(u64);
+
+impl LockGeneration {
+    /// From the pool's generation.
+    pub fn of(pool_generation: u64) -> Self {
+        let folded = pool_generation & 0xFF_FFFF;
+        Self((if folded == 0 { 0xFF_FFFF } else { folded }) << GENERATION_SHIFT)
+    }
+}
+
+/// A lock word as it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockWord(u64);
+
+impl LockWord {
+    /// Whether somebody holds the lock.
+    #[inline(always)]
+    pub fn is_locked(self, generation: LockGeneration) -> bool {
+        self.0 & LOCKED != 0 && self.is_current(generation)
+    }
+
+    /// Whether the lock has been taken since the pool was opened. The first to take it in a
+    /// generation repairs what a crash may have left behind.
+    #[inline(always)]
+    pub fn is_current(self, generation: LockGeneration) -> bool {
+        self.0 >> GENERATION_SHIFT == generation.0 >> GENERATION_SHIFT
+    }
+
+    /// The seven bits of payload.
+    #[inline(always)]
+    pub fn payload(self) -> u8 {
+        ((self.0 & PAYLOAD_MASK) >> 1) as u8
+    }
+
+    /// The raw bits.
+    #[inline(always)]
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+impl GenerationLock {
+    /// The word, for flushing what shares its line and for stores of a whole initial word.
+    #[inline(always)]
+    pub fn word(&self) -> &PCell<u64> {
+        &self.0
+    }
+
+    /// Initialises the lock of a new node: free, version zero.
+    #[inline(always)]
+    pub fn init<D: Domain>(&self, domain: &D, generation: LockGeneration, payload: u8) {
+        self.0.store(domain, generation.0 | (u64::from(payload & 0x7F) << 1));
+    }
+
+    /// Reads the word; what follows in program order is not moved before it.
+    #[inline(always)]
+    pub fn read<D: Domain>(&self, domain: &D) -> LockWord {
+        LockWord(self.0.load_acquire(domain))
+    }
+
+    /// Reads the word again after everything an optimistic reader has read.
+    #[inline(always)]
+    pub fn reread<D: Domain>(&self, domain: &D) -> LockWord {
+        // On x86-64 loads are not reordered with loads; elsewhere the fence orders them.
+        core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
+        LockWord(self.0.load(domain))
+    }
+
+    /// Takes the lock if it is free. Returns the word as it was before.
+    #[inline]
+    pub fn try_lock<D: Domain>(&self, domain: &D, generation: LockGeneration) -> Option<LockWord> {
+        let found = self.read(domain);
+        if found.is_locked(generation) {
+            return None;
+        }
+        let kept = found.0 & (VERSION_MASK | PAYLOAD_MASK);
+        let taken = generation.0 | kept | LOCKED;
+        self.0.compare_exchange(domain, found.0, taken).ok().map(|_| found)
+    }
+
+    /// Takes the lock, waiting for it. Returns the word as it was before: if that is not of the
+    /// current generation, the caller is the first here since the pool was opened.
+    #[inline]
+    pub fn lock<D: Domain>(&self, domain: &D, generation: LockGeneration) -> LockWord {
+        if let Some(before) = self.try_lock(domain, generation) {
+            return before;
+        }
+        self.lock_contended(domain, generation)
+    }
+
+    #[cold]
+    fn lock_contended<D: Domain>(&self, domain: &D, generation: LockGeneration) -> LockWord {
+        let backoff = crossbeam_utils::Backoff::new();
+        loop {
+            if let Some(before) = self.try_lock(domain, generation) {
+                return before;
+            }
+            // Spins a while, then yields the processor: the holder may be descheduled.
+            backoff.snooze();
+        }
+    }
+
+    /// Replaces the payload while the lock is held, by one ordered store that shares its order
+    /// with other stores to the line (rule R2 of [`crate::domain`]).
+    #[inline(always)]
+    pub fn set_payload<D: Domain>(&self, domain: &D, payload: u8) {
+        let held = self.0.load(domain);
+        debug_assert!(held & LOCKED != 0, "the payload changes under the lock only");
+        self.0.store_ordered(domain, (held & !PAYLOAD_MASK) | (u64::from(payload & 0x7F) << 1));
+    }
+
+    /// Gives the lock back and counts one more completed critical section.
+    #[inline(always)]
+    pub fn unlock<D: Domain>(&self, domain: &D) {
+        let held = self.0.load(domain);
+        debug_assert!(held & LOCKED != 0, "unlocked a lock that is not held");
+        let version = held.wrapping_add(VERSION_ONE) & VERSION_MASK;
+        self.0.store_ordered(domain, (held & !(VERSION_MASK | LOCKED)) | version);
+    }
+
+    /// Gives the lock back without counting: nothing that readers look at has changed.
+    #[inline(always)]
+    pub fn unlock_unchanged<D: Domain>(&self, domain: &D) {
+        let held = self.0.load(domain);
+        debug_assert!(held & LOCKED != 0, "unlocked a lock that is not held");
+        self.0.store_ordered(domain, held & !LOCKED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Hardware;
+
+    fn fresh(word: u64) -> GenerationLock {
+        GenerationLock(PCell::new(word))
+    }
+
+    #[test]
+    fn a_lock_of_another_generation_is_free_and_keeps_its_payload() {
+        let domain = Hardware::detect();
+        let lock = fresh(0);
+        lock.init(&domain, LockGeneration::of(5), 0b101);
+        lock.lock(&domain, LockGeneration::of(5));
+        assert!(lock.try_lock(&domain, LockGeneration::of(5)).is_none());
+        let before = lock.try_lock(&domain, LockGeneration::of(6)).unwrap();
+        assert!(!before.is_current(LockGeneration::of(6)));
+        assert_eq!(before.payload(), 0b101);
+    }
+
+    #[test]
+    fn unlocking_counts_and_the_version_wraps_within_its_field() {
+        let domain = Hardware::detect();
+        let generation = LockGeneration::of(1);
+        let lock = fresh(generation.0 | VERSION_MASK | (3 << 1));
+        lock.lock(&domain, generation);
+        lock.unlock(&domain);
+        let word = lock.read(&domain);
+        assert_eq!(word.bits(), generation.0 | (3 << 1));
+    }
+
+    #[test]
+    fn threads_exclude_each_other() {
+        let domain = Hardware::detect();
+        let generation = LockGeneration::of(9);
+        let (lock, count) = (fresh(0), PCell::new(0u64));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        lock.lock(&domain, generation);
+                        count.store(&domain, count.load(&domain) + 1);
+                        lock.unlock(&domain);
+                    }
+                });
+            }
+        });
+        assert_eq!(count.load(&domain), 8000);
+    }
+}

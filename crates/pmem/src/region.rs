@@ -1,0 +1,647 @@
+//! Regions: byte ranges that a pool lies in, and what each medium promises.
+//!
+//! A region reserves address space once and maps storage into it from the front, extent by extent:
+//! it grows while it is in use and nothing ever moves.
+//!
+//! ```text
+//!  base                        base + mapped              base + reserved
+//!   | storage, readable, writable  |  reserved, inaccessible    |
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::Errno;
+use rustix::mm::{self, MapFlags, ProtFlags};
+
+use crate::hardware::{FlushMethod, Hardware};
+use crate::sync_file::SyncFile;
+
+/// Regions are mapped, and grow, in multiples of this.
+pub const EXTENT_BYTES: usize = 64 * 1024;
+
+/// Address space reserved for a pool unless the caller says otherwise: 1 TiB.
+pub const DEFAULT_RESERVE_BYTES: usize = 1 << 40;
+
+/// What a region's bytes lie on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Medium {
+    /// Memory of this process alone.
+    Anonymous,
+    /// An ordinary file, through the page cache.
+    File,
+    /// An ordinary file on a file system that itself lives in memory (tmpfs).
+    MemoryFile,
+    /// A file on a DAX file system, mapped with `MAP_SYNC`.
+    Dax,
+    /// A device-DAX character device.
+    DeviceDax,
+}
+
+impl Medium {
+    /// The name users know it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Anonymous => "anonymous memory",
+            Self::File => "file",
+            Self::MemoryFile => "file in memory (tmpfs)",
+            Self::Dax => "DAX file (MAP_SYNC)",
+            Self::DeviceDax => "device-DAX",
+        }
+    }
+}
+
+/// What the user asks of a persist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// What the medium gives at memory speed: on an ordinary file, survival of a process crash but
+    /// not of a power cut; on DAX, survival of both.
+    #[default]
+    Medium,
+    /// Survival of a power cut, whatever it costs: on an ordinary file, `msync`/`fdatasync` at each
+    /// persist point. Refused where the medium cannot give it.
+    PowerFail,
+}
+
+/// What survives what, once a persist has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Guarantee {
+    /// Nothing outlives the process.
+    Nothing,
+    /// Persisted data survives the death of the process, not of the machine.
+    ProcessCrash,
+    /// Persisted data survives a power cut.
+    PowerFail,
+}
+
+impl Guarantee {
+    /// The name users know it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "none",
+            Self::ProcessCrash => "process-crash",
+            Self::PowerFail => "power-fail",
+        }
+    }
+}
+
+/// How to open a region.
+#[derive(Clone, Debug)]
+pub struct RegionOptions {
+    /// Address space to reserve: the size the region can grow to.
+    pub reserve_bytes: usize,
+    /// What a persist must survive.
+    pub durability: Durability,
+    /// The machine's caches are inside the power-fail domain, so that no flush is needed on DAX.
+    /// The processor cannot be asked; the user must know.
+    pub eadr: bool,
+}
+
+impl Default for RegionOptions {
+    fn default() -> Self {
+        Self {
+            reserve_bytes: DEFAULT_RESERVE_BYTES,
+            durability: Durability::Medium,
+            eadr: false,
+        }
+    }
+}
+
+/// Why a region could not be opened, created or grown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegionError {
+    /// Somebody else has it open.
+    #[error("the file is open in another process or elsewhere in this one; close it there first")]
+    AlreadyOpen,
+    /// The file may not be written.
+    #[error("the file is read-only; a pool must be writable to be opened")]
+    ReadOnly,
+    /// The disk is full.
+    #[error("no space left on the device for {needed_bytes} more bytes")]
+    NoSpace {
+        /// Bytes that were asked for.
+        needed_bytes: usize,
+    },
+    /// The region has reached the size it reserved or the device has.
+    #[error("the region is full at {capacity_bytes} bytes and cannot grow")]
+    Full {
+        /// Bytes the region can hold.
+        capacity_bytes: usize,
+    },
+    /// The medium cannot give the durability asked for.
+    #[error("{} cannot survive a power cut; use another medium or ask for less", medium.name())]
+    DurabilityUnavailable {
+        /// The medium in question.
+        medium: Medium,
+    },
+    /// Neither a regular file nor a device-DAX device.
+    #[error("not a regular file or device-DAX device")]
+    NotAFile,
+    /// The file exists already and was to be created.
+    #[error("the file exists already")]
+    Exists,
+    /// No such file.
+    #[error("no such file")]
+    NotFound,
+    /// Anything else the operating system refused.
+    #[error("the operating system refused to {doing}: {source}")]
+    Os {
+        /// What was being done.
+        doing: &'static str,
+        /// What it answered.
+        source: io::Error,
+    },
+}
+
+fn os(doing: &'static str) -> impl Fn(Errno) -> RegionError {
+    move |errno| RegionError::Os { doing, source: errno.into() }
+}
+
+/// A mapped byte range. See the [module documentation](self).
+#[derive(Debug)]
+pub struct Region {
+    base: *mut u8,
+    reserved: usize,
+    mapped: AtomicUsize,
+    medium: Medium,
+    guarantee: Guarantee,
+    eadr: bool,
+    file: Option<Arc<File>>,
+    path: Option<PathBuf>,
+    sync: Option<Arc<SyncFile>>,
+    growth: Mutex<()>,
+}
+
+// SAFETY: the mapping is owned by the region and lives as long as it does; all access to its
+// contents goes through atomics or exclusively owned ranges.
+unsafe impl Send for Region {}
+// SAFETY: as above; growth is serialised by a lock and only ever adds mapped pages.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Anonymous memory of `bytes` (rounded up to [`EXTENT_BYTES`]), zeroed, that can grow to
+    /// `reserve_bytes`. Nothing outlives the process.
+    ///
+    /// # Errors
+    /// [`RegionError::Os`] if the memory cannot be had.
+    pub fn anonymous(bytes: usize, reserve_bytes: usize) -> Result<Self, RegionError> {
+        let bytes = bytes.max(1).next_multiple_of(EXTENT_BYTES);
+        let (base, reserved) = reserve(reserve_bytes.max(bytes))?;
+        let region = Self {
+            base,
+            reserved,
+            mapped: AtomicUsize::new(0),
+            medium: Medium::Anonymous,
+            guarantee: Guarantee::Nothing,
+            eadr: false,
+            file: None,
+            path: None,
+            sync: None,
+            growth: Mutex::new(()),
+        };
+        region.map_extent(0, bytes)?;
+        Ok(region)
+    }
+
+    /// Creates a file of `bytes` (rounded up to [`EXTENT_BYTES`]), zeroed and with its disk space
+    /// allocated, and maps it.
+    ///
+    /// # Errors
+    /// [`RegionError`]; a file that could not be completed is removed again.
+    pub fn create_file(
+        path: &Path,
+        bytes: usize,
+        options: &RegionOptions,
+    ) -> Result<Self, RegionError> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o644)
+            .open(path)
+            .map_err(open_error)?;
+        Self::over_file(path, file, bytes, options).inspect_err(|_| {
+            let _ = std::fs::remove_file(path);
+        })
+    }
+
+    /// Maps an existing file, or a device-DAX device, whole. Does not change it.
+    ///
+    /// # Errors
+    /// [`RegionError`].
+    pub fn open_file(path: &Path, options: &RegionOptions) -> Result<Self, RegionError> {
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(open_error)?;
+        Self::over_file(path, file, 0, options)
+    }
+
+    fn over_file(
+        path: &Path,
+        file: File,
+        create_bytes: usize,
+        options: &RegionOptions,
+    ) -> Result<Self, RegionError> {
+        let metadata =
+            file.metadata().map_err(|source| RegionError::Os { doing: "stat the file", source })?;
+        let device = metadata.file_type().is_char_device();
+        if !device && !metadata.file_type().is_file() {
+            return Err(RegionError::NotAFile);
+        }
+        match flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(RegionError::AlreadyOpen),
+            Err(errno) => return Err(os("lock the file")(errno)),
+        }
+        let length = if device {
+            device_dax_bytes(&metadata)?
+        } else {
+            usize::try_from(metadata.len()).unwrap_or(usize::MAX)
+        };
+        let medium = if device { Medium::DeviceDax } else { detect_medium(&file, length)? };
+        let (base, reserved) = reserve(options.reserve_bytes.max(length).max(create_bytes))?;
+        let file = Arc::new(file);
+        let power_fail = options.durability == Durability::PowerFail;
+        let (guarantee, sync) = match medium {
+            Medium::Dax | Medium::DeviceDax => (Guarantee::PowerFail, None),
+            Medium::File if power_fail => {
+                (Guarantee::PowerFail, Some(Arc::new(SyncFile::new(Arc::clone(&file)))))
+            }
+            Medium::MemoryFile | Medium::Anonymous if power_fail => {
+                // SAFETY: reserved just above and nothing mapped into it yet.
+                unsafe { unreserve(base, reserved) };
+                return Err(RegionError::DurabilityUnavailable { medium });
+            }
+            Medium::File | Medium::MemoryFile => (Guarantee::ProcessCrash, None),
+            Medium::Anonymous => (Guarantee::Nothing, None),
+        };
+        let region = Self {
+            base,
+            reserved,
+            mapped: AtomicUsize::new(0),
+            medium,
+            guarantee,
+            eadr: options.eadr,
+            file: Some(file),
+            path: Some(path.to_owned()),
+            sync,
+            growth: Mutex::new(()),
+        };
+        // A trailing partial extent is not mapped: touching a page past the end of a file is
+        // SIGBUS. The pool header says how long the file must be.
+        let whole = length / EXTENT_BYTES * EXTENT_BYTES;
+        if whole > 0 {
+            region.map_extent(0, whole)?;
+        }
+        if create_bytes > whole {
+            region.grow_to(create_bytes)?;
+            if power_fail {
+                region.sync_directory_entry()?;
+            }
+        }
+        Ok(region)
+    }
+
+    /// The first byte.
+    #[inline(always)]
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Bytes that are mapped now.
+    #[inline(always)]
+    pub fn mapped_bytes(&self) -> usize {
+        self.mapped.load(Ordering::Acquire)
+    }
+
+    /// Bytes that the region can grow to.
+    pub fn reserved_bytes(&self) -> usize {
+        self.reserved
+    }
+
+    /// What the bytes lie on.
+    pub fn medium(&self) -> Medium {
+        self.medium
+    }
+
+    /// What survives what, once a persist has returned.
+    pub fn guarantee(&self) -> Guarantee {
+        self.guarantee
+    }
+
+    /// The file, if there is one.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Why [`Region::guarantee`] is what it is, in a sentence for the user.
+    pub fn why(&self) -> &'static str {
+        match (self.medium, self.guarantee) {
+            (Medium::Anonymous, _) => "anonymous memory ends with the process",
+            (Medium::File, Guarantee::PowerFail) => {
+                "an ordinary file; every persist waits for msync or fdatasync, so acknowledged \
+                 writes survive a power cut as far as the disk honours a flush"
+            }
+            (Medium::File, _) => {
+                "an ordinary file behind the page cache: acknowledged writes survive a crash of \
+                 the process, not a power cut; open with power-fail durability to pay for that"
+            }
+            (Medium::MemoryFile, _) => {
+                "a file in a memory file system: acknowledged writes survive a crash of the \
+                 process, and are gone when the machine restarts"
+            }
+            (Medium::Dax, _) => {
+                "a DAX file mapped with MAP_SYNC: flush and fence reach the persistence domain"
+            }
+            (Medium::DeviceDax, _) => {
+                "a device-DAX device: flush and fence reach the persistence domain"
+            }
+        }
+    }
+
+    /// The hardware domain that makes persists true on this medium.
+    pub fn domain(&self) -> Hardware {
+        let method = match (self.medium, &self.sync) {
+            (_, Some(sync)) => return Hardware::with_sync(Arc::clone(sync)),
+            (Medium::Dax | Medium::DeviceDax, None) if self.eadr => FlushMethod::EadrNone,
+            (Medium::Dax | Medium::DeviceDax, None) => FlushMethod::detect(),
+            _ => FlushMethod::PageCacheNone,
+        };
+        Hardware::with_method(method).unwrap_or_else(|_| Hardware::detect())
+    }
+
+    /// Grows the mapping to at least `bytes`. New bytes are zero. Nothing moves; other threads may
+    /// go on using what is mapped.
+    ///
+    /// # Errors
+    /// [`RegionError::Full`] beyond the reservation, [`RegionError::NoSpace`] when the disk is
+    /// full; the region stays as it was.
+    pub fn grow_to(&self, bytes: usize) -> Result<(), RegionError> {
+        let _growing = self.growth.lock();
+        let mapped = self.mapped_bytes();
+        let Some(target) = bytes.checked_next_multiple_of(EXTENT_BYTES) else {
+            return Err(RegionError::Full { capacity_bytes: self.reserved });
+        };
+        if target <= mapped {
+            return Ok(());
+        }
+        if target > self.reserved || self.medium == Medium::DeviceDax {
+            return Err(RegionError::Full { capacity_bytes: self.reserved.min(mapped) });
+        }
+        if let Some(file) = &self.file {
+            // Real blocks, not a hole: a full disk must be an error here and not SIGBUS later.
+            let extent = (mapped as u64, (target - mapped) as u64);
+            match fallocate(file.as_fd(), FallocateFlags::empty(), extent.0, extent.1) {
+                Ok(()) => {}
+                Err(Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => {
+                    // fallocate may leave part of the extent behind.
+                    let _ = file.set_len(mapped as u64);
+                    return Err(RegionError::NoSpace { needed_bytes: target - mapped });
+                }
+                Err(Errno::OPNOTSUPP) => write_zeroes(file, extent.0, extent.1).inspect_err(
+                    |_| {
+                        let _ = file.set_len(mapped as u64);
+                    },
+                )?,
+                Err(errno) => return Err(os("allocate disk space")(errno)),
+            }
+            if self.sync.is_some() {
+                rustix::fs::fsync(file.as_fd()).map_err(os("write the file's size"))?;
+            }
+        }
+        self.map_extent(mapped, target)
+    }
+
+    fn map_extent(&self, from: usize, to: usize) -> Result<(), RegionError> {
+        let (length, protection) = (to - from, ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: `[from, to)` lies within the reservation, beyond what is mapped; MAP_FIXED
+        // replaces inaccessible reserved pages only.
+        unsafe {
+            let at = self.base.add(from).cast();
+            match &self.file {
+                None => {
+                    let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
+                    mm::mmap_anonymous(at, length, protection, flags)
+                        .map_err(os("map memory"))?;
+                    // A hint only: fewer TLB misses where the kernel has huge pages to give.
+                    let _ = mm::madvise(at, length, mm::Advice::LinuxHugepage);
+                }
+                Some(file) => {
+                    let flags = match self.medium {
+                        Medium::Dax => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+                        _ => MapFlags::SHARED,
+                    };
+                    mm::mmap(at, length, protection, flags | MapFlags::FIXED, file, from as u64)
+                        .map_err(os("map the file"))?;
+                }
+            }
+        }
+        self.mapped.store(to, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes the file's existence durable: its directory entry.
+    fn sync_directory_entry(&self) -> Result<(), RegionError> {
+        let Some(parent) = self.path.as_deref().and_then(Path::parent) else { return Ok(()) };
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        File::open(parent)
+            .and_then(|directory| directory.sync_all())
+            .map_err(|source| RegionError::Os { doing: "write the directory", source })
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the reservation was made by `reserve` and everything in it belongs to the region.
+        unsafe { unreserve(self.base, self.reserved) };
+    }
+}
+
+/// Reserves inaccessible address space: `bytes`, or less if the system does not give as much.
+fn reserve(bytes: usize) -> Result<(*mut u8, usize), RegionError> {
+    let mut bytes = bytes.next_multiple_of(EXTENT_BYTES);
+    loop {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+        match unsafe { mm::mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), flags) }
+        {
+            Ok(base) => return Ok((base.cast(), bytes)),
+            Err(Errno::NOMEM) if bytes > (1 << 30) => {
+                bytes = (bytes / 2).next_multiple_of(EXTENT_BYTES);
+            }
+            Err(errno) => return Err(os("reserve address space")(errno)),
+        }
+    }
+}
+
+/// # Safety
+/// `base` and `bytes` come from [`reserve`], and nothing refers into the range any more.
+unsafe fn unreserve(base: *mut u8, bytes: usize) {
+    // SAFETY: as the caller vouches.
+    let _ = unsafe { mm::munmap(base.cast(), bytes) };
+}
+
+fn open_error(source: io::Error) -> RegionError {
+    match source.kind() {
+        io::ErrorKind::NotFound => RegionError::NotFound,
+        io::ErrorKind::AlreadyExists => RegionError::Exists,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            RegionError::ReadOnly
+        }
+        io::ErrorKind::IsADirectory => RegionError::NotAFile,
+        _ => RegionError::Os { doing: "open the file", source },
+    }
+}
+
+/// Finds out whether a file is DAX by asking for `MAP_SYNC`, which only DAX file systems grant.
+fn detect_medium(file: &File, length: usize) -> Result<Medium, RegionError> {
+    if length > 0 || file.set_len(0).is_ok() {
+        let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
+        // SAFETY: a fresh read-only mapping that is never dereferenced and is unmapped at once.
+        let probe =
+            unsafe { mm::mmap(std::ptr::null_mut(), 4096, ProtFlags::READ, flags, file, 0) };
+        if let Ok(address) = probe {
+            // SAFETY: mapped just above, not used.
+            let _ = unsafe { mm::munmap(address, 4096) };
+            return Ok(Medium::Dax);
+        }
+    }
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    const RAMFS_MAGIC: u64 = 0x8584_58f6;
+    let system = rustix::fs::fstatfs(file.as_fd()).map_err(os("examine the file system"))?;
+    Ok(match system.f_type as u64 {
+        TMPFS_MAGIC | RAMFS_MAGIC => Medium::MemoryFile,
+        _ => Medium::File,
+    })
+}
+
+/// The size of a device-DAX device, which `stat` does not tell.
+fn device_dax_bytes(metadata: &std::fs::Metadata) -> Result<usize, RegionError> {
+    let device = metadata.rdev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let directory = PathBuf::from(format!("/sys/dev/char/{major}:{minor}"));
+    let is_dax = std::fs::read_link(directory.join("subsystem"))
+        .is_ok_and(|target| target.file_name().is_some_and(|name| name == "dax"));
+    if !is_dax {
+        return Err(RegionError::NotAFile);
+    }
+    let text = std::fs::read_to_string(directory.join("size"))
+        .map_err(|source| RegionError::Os { doing: "read the size of the device", source })?;
+    text.trim().parse().map_err(|_| RegionError::NotAFile)
+}
+
+/// For file systems without `fallocate`: writes real zeroes, so that the blocks exist.
+fn write_zeroes(file: &File, from: u64, bytes: u64) -> Result<(), RegionError> {
+    use std::os::unix::fs::FileExt;
+    let zeroes = vec![0u8; EXTENT_BYTES];
+    let mut at = from;
+    while at < from + bytes {
+        let step = usize::try_from(from + bytes - at).unwrap_or(EXTENT_BYTES).min(EXTENT_BYTES);
+        file.write_all_at(&zeroes[..step], at).map_err(|source| {
+            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+                RegionError::NoSpace { needed_bytes: bytes as usize }
+            } else {
+                RegionError::Os { doing: "allocate disk space", source }
+            }
+        })?;
+        at += step as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_anonymous_region_grows_without_moving_and_new_bytes_are_zero() {
+        let region = Region::anonymous(1, 1 << 24).unwrap();
+        assert_eq!(region.mapped_bytes(), EXTENT_BYTES);
+        let base = region.base();
+        // SAFETY: the first byte is mapped and nobody else uses it.
+        unsafe { base.write(9) };
+        region.grow_to(3 * EXTENT_BYTES + 1).unwrap();
+        assert_eq!(region.mapped_bytes(), 4 * EXTENT_BYTES);
+        assert_eq!(region.base(), base);
+        // SAFETY: both bytes are mapped.
+        assert_eq!(unsafe { (base.read(), base.add(4 * EXTENT_BYTES - 1).read()) }, (9, 0));
+    }
+
+    #[test]
+    fn growing_past_the_reservation_is_an_error_that_changes_nothing() {
+        let region = Region::anonymous(EXTENT_BYTES, 4 * EXTENT_BYTES).unwrap();
+        assert!(matches!(region.grow_to(1 << 30), Err(RegionError::Full { .. })));
+        assert_eq!(region.mapped_bytes(), EXTENT_BYTES);
+    }
+
+    #[test]
+    fn a_file_keeps_its_bytes_and_a_second_opener_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("r");
+        let options = RegionOptions::default();
+        let region = Region::create_file(&path, 1, &options).unwrap();
+        // SAFETY: mapped, and this test alone uses it.
+        unsafe { region.base().add(100).write(42) };
+        assert!(matches!(Region::open_file(&path, &options), Err(RegionError::AlreadyOpen)));
+        drop(region);
+        let region = Region::open_file(&path, &options).unwrap();
+        // SAFETY: mapped.
+        assert_eq!(unsafe { region.base().add(100).read() }, 42);
+        assert!(matches!(region.medium(), Medium::File | Medium::MemoryFile | Medium::Dax));
+    }
+
+    #[test]
+    fn power_fail_durability_on_a_file_writes_through_a_sync_domain() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let path = directory.path().join("r");
+        let options = RegionOptions { durability: Durability::PowerFail, ..Default::default() };
+        match Region::create_file(&path, 1, &options) {
+            Ok(region) => {
+                use crate::Domain;
+                assert_eq!(region.guarantee(), Guarantee::PowerFail);
+                let domain = region.domain();
+                // SAFETY: the first extent is mapped and this test alone uses it.
+                let bytes = unsafe { std::slice::from_raw_parts(region.base(), 10_000) };
+                domain.persist(bytes);
+                domain.flush(&bytes[..1]);
+                domain.flush(&bytes[9000..9001]);
+                domain.fence();
+                assert_eq!(domain.health(), Ok(()));
+            }
+            Err(RegionError::DurabilityUnavailable { medium: Medium::MemoryFile }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_directory_and_a_missing_file_are_clear_errors() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = RegionOptions::default();
+        assert!(matches!(
+            Region::open_file(directory.path(), &options),
+            Err(RegionError::NotAFile)
+        ));
+        let missing = directory.path().join("missing");
+        assert!(matches!(Region::open_file(&missing, &options), Err(RegionError::NotFound)));
+    }
+
+    #[test]
+    fn a_full_file_system_is_an_error_that_leaves_the_region_usable() {
+        // /dev/full-like behaviour without a small file system: ask for more than any disk has.
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("r");
+        let options = RegionOptions { reserve_bytes: 1 << 46, ..Default::default() };
+        let region = Region::create_file(&path, 1, &options).unwrap();
+        let error = region.grow_to(1 << 45).unwrap_err();
+        assert!(matches!(error, RegionError::NoSpace { .. } | RegionError::Full { .. }), "{error}");
+        assert_eq!(region.mapped_bytes(), EXTENT_BYTES);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), EXTENT_BYTES as u64);
+    }
+}

@@ -1,0 +1,180 @@
+//! Tracing: which blocks are reachable.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::allocator::{Descriptor, TraceMap};
+use crate::cell::{Link, Persistent};
+use crate::domain::Domain;
+use crate::pool::Pool;
+
+/// Something a trace found that cannot be in a sound pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TraceProblem {
+    /// A reference to something that is not a block of that size.
+    NotABlock {
+        /// Where the reference points.
+        offset: u64,
+        /// The size the structure expects.
+        bytes: usize,
+    },
+    /// Two references to a block that has one owner.
+    ReachedTwice {
+        /// The block.
+        offset: u64,
+    },
+    /// Something the structure itself found wrong.
+    Structure {
+        /// What.
+        what: String,
+    },
+}
+
+impl std::fmt::Display for TraceProblem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotABlock { offset, bytes } => {
+                write!(f, "a reference to {offset:#x}, where no block of {bytes} bytes begins")
+            }
+            Self::ReachedTwice { offset } => write!(f, "the block at {offset:#x} has two owners"),
+            Self::Structure { what } => f.write_str(what),
+        }
+    }
+}
+
+/// Collects reachable blocks. Made by [`Pool::trace`].
+#[derive(Debug)]
+pub struct Tracer<'p, D: Domain> {
+    pool: &'p Pool<D>,
+    map: TraceMap,
+    slabs: BTreeMap<u32, SlabMarks>,
+    large: BTreeSet<u32>,
+    problems: Vec<TraceProblem>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct SlabMarks {
+    pub(crate) descriptor: Descriptor,
+    pub(crate) words: Vec<u64>,
+}
+
+impl<'p, D: Domain> Tracer<'p, D> {
+    pub(crate) fn new(pool: &'p Pool<D>) -> Self {
+        Self {
+            pool,
+            map: TraceMap::new(pool),
+            slabs: BTreeMap::new(),
+            large: BTreeSet::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// The pool being traced.
+    pub fn pool(&self) -> &'p Pool<D> {
+        self.pool
+    }
+
+    /// Says that the block at `link`, of `block_bytes` bytes (as allocated: the `T` and its tail),
+    /// is reachable. Returns whether it is a block and has not been visited before: only then may
+    /// the caller look into it.
+    pub fn visit<T: Persistent>(&mut self, link: Link<T>, block_bytes: usize) -> bool {
+        let offset = link.offset();
+        let Some(found) = self.map.locate(offset, block_bytes) else {
+            self.problems.push(TraceProblem::NotABlock { offset, bytes: block_bytes });
+            return false;
+        };
+        let fresh = match found.index {
+            None => self.large.insert(found.first),
+            Some(index) => {
+                let marks = self.slabs.entry(found.first).or_insert_with(|| SlabMarks {
+                    descriptor: found.descriptor,
+                    words: vec![0; found.words],
+                });
+                let (word, bit) = (&mut marks.words[index / 64], 1u64 << (index % 64));
+                let fresh = *word & bit == 0;
+                *word |= bit;
+                fresh
+            }
+        };
+        if !fresh {
+            self.problems.push(TraceProblem::ReachedTwice { offset });
+        }
+        fresh
+    }
+
+    /// Notes something wrong in the structure itself.
+    pub fn problem(&mut self, what: impl Into<String>) {
+        self.problems.push(TraceProblem::Structure { what: what.into() });
+    }
+
+    pub(crate) fn finish(self) -> Traced {
+        Traced { slabs: self.slabs, large: self.large, problems: self.problems }
+    }
+}
+
+/// What a trace found: the reachable blocks and the problems.
+#[derive(Clone, Debug, Default)]
+pub struct Traced {
+    pub(crate) slabs: BTreeMap<u32, SlabMarks>,
+    pub(crate) large: BTreeSet<u32>,
+    problems: Vec<TraceProblem>,
+}
+
+impl Traced {
+    /// What cannot be in a sound pool.
+    pub fn problems(&self) -> &[TraceProblem] {
+        &self.problems
+    }
+
+    /// Reachable blocks.
+    pub fn block_count(&self) -> u64 {
+        let slabs: u64 = self.slabs.keys().map(|&first| self.slab_count(first)).sum();
+        slabs + self.large.len() as u64
+    }
+
+    pub(crate) fn slab_count(&self, first: u32) -> u64 {
+        self.slabs
+            .get(&first)
+            .map_or(0, |marks| marks.words.iter().map(|word| u64::from(word.count_ones())).sum())
+    }
+
+    pub(crate) fn has_large(&self, first: u32) -> bool {
+        self.large.contains(&first)
+    }
+
+    pub(crate) fn is_marked(&self, first: u32, index: usize) -> bool {
+        self.slabs
+            .get(&first)
+            .and_then(|marks| marks.words.get(index / 64))
+            .is_some_and(|word| word & (1 << (index % 64)) != 0)
+    }
+}
+
+/// What [`Pool::reclaim`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReclaimReport {
+    /// Blocks that stay because they are reachable.
+    pub reachable_blocks: u64,
+    /// Whole chunks of 64 KiB that became free.
+    pub freed_chunks: u64,
+}
+
+/// What [`Pool::audit`] found.
+#[derive(Clone, Debug, Default)]
+pub struct AuditReport {
+    /// Blocks the allocator counts as in use.
+    pub allocated_blocks: u64,
+    /// Offsets of blocks that are allocated but not reachable.
+    pub leaked: Vec<u64>,
+    /// Offsets of blocks that are reachable but that the allocator would hand out again.
+    pub unallocated: Vec<u64>,
+    /// What the trace found.
+    pub problems: Vec<TraceProblem>,
+}
+
+impl AuditReport {
+    /// Whether allocated and reachable are the same.
+    pub fn is_clean(&self) -> bool {
+        self.leaked.is_empty() && self.unallocated.is_empty() && self.problems.is_empty()
+    }
+}
