@@ -268,6 +268,11 @@ impl Allocator {
         if self.is_untraced() {
             return false;
         }
+        let any_loose = ClassId::all().any(|id| self.classes[id.index()].lock().has_loose());
+        if any_loose {
+            // Their slabs' saved bitmaps count them as in use: read those slabs now and correct it.
+            self.settle(pool);
+        }
         for class in ClassId::all() {
             self.classes[class.index()].lock().save(pool, class);
         }

@@ -121,6 +121,11 @@ impl ClassSlabs {
         None
     }
 
+    /// Whether there are blocks whose slab was not known when they were freed.
+    pub(super) fn has_loose(&self) -> bool {
+        !self.loose.is_empty()
+    }
+
     /// Empties the list of blocks whose slab was not known when they were freed.
     pub(super) fn take_loose(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.loose)
