@@ -1,1 +1,17 @@
-//! Persistent index structures: WORT, FAST & FAIR, P-CLHT.
+//! Persistent index structures of Lapis, one module each, under one pair of traits.
+//!
+//! Every index maps keys ([`IndexKey`]: fixed 8-byte integers, or byte strings of 1 to 65,535
+//! bytes) to 8-byte values, is generic over the machine it runs on
+//! ([`Domain`](lapis_pmem::Domain)), is safe for use by many threads, and has made a change durable
+//! when the call that asked for it returns.
+
+mod index;
+mod key;
+mod root;
+
+pub use index::{
+    Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Range,
+    Statistics,
+};
+pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
+pub use root::{IndexKind, IndexRoot, KeyKind};

@@ -156,6 +156,24 @@ impl<'p, D: Domain, T: Persistent, S> Owned<'p, D, T, S> {
     }
 }
 
+impl<D: Domain, T: Persistent> Owned<'_, D, T, InFlight> {
+    /// Hands the block to a structure that has stored its link in a word of its own making (a
+    /// tagged pointer, an in-line array). The structure answers for the order: the fence that
+    /// makes this block durable comes before the word can be reached after a crash.
+    #[inline(always)]
+    pub fn release(self) -> Link<T> {
+        self.into_link()
+    }
+}
+
+impl<D: Domain, T: Persistent> Owned<'_, D, T, Durable> {
+    /// Hands the durable block to a structure that stores its link in a word of its own making.
+    #[inline(always)]
+    pub fn release(self) -> Link<T> {
+        self.into_link()
+    }
+}
+
 impl<'p, D: Domain, T: Persistent> Owned<'p, D, T, Dirty> {
     /// Writes back the lines of the block (the `T` and the tail). It can no longer be written.
     #[inline(always)]

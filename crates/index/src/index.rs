@@ -1,0 +1,309 @@
+//! The traits every index implements.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use lapis_pmem::{AllocError, Committed, Domain, InFlight, Link, Owned, Pool, Tracer};
+
+use crate::key::{IndexKey, MAX_KEY_BYTES};
+use crate::root::{IndexKind, IndexRoot};
+
+/// Why an index operation failed. The index is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// Byte-string keys have at least one byte.
+    #[error("a key has at least one byte")]
+    EmptyKey,
+    /// Longer than [`MAX_KEY_BYTES`].
+    #[error("a key of {bytes} bytes is longer than the longest, {MAX_KEY_BYTES}")]
+    KeyTooLong {
+        /// The key's length.
+        bytes: usize,
+    },
+    /// No room for a node.
+    #[error(transparent)]
+    Alloc(#[from] AllocError),
+    /// The root belongs to another structure or another kind of keys.
+    #[error("this is not a {expected} index with such keys (its root says kind {found})")]
+    WrongKind {
+        /// What was to be opened.
+        expected: IndexKind,
+        /// What the root says.
+        found: u32,
+    },
+    /// Written by a newer Lapis.
+    #[error("the index has format version {found}; this Lapis reads up to {supported}")]
+    NewerFormat {
+        /// The version found.
+        found: u32,
+        /// The newest version this code reads.
+        supported: u32,
+    },
+    /// An option has a value the structure cannot have.
+    #[error("{what}")]
+    BadOption {
+        /// What is wrong with which option.
+        what: String,
+    },
+    /// The bytes cannot be an index.
+    #[error("the index is damaged: {what}")]
+    Damaged {
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// What can be chosen when an index is created. Structures ignore what does not concern them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexOptions {
+    /// Entries to make room for at once (hash tables). 0: start small and grow.
+    pub expected_entries: usize,
+    /// Bytes per node (B+-trees). 0: the structure's default.
+    pub node_bytes: usize,
+}
+
+/// What a structure can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Capabilities {
+    /// Keys can be scanned in order ([`OrderedIndex`]).
+    pub ordered: bool,
+    /// Writers of different keys can run at the same time; otherwise they take turns.
+    pub concurrent_writers: bool,
+    /// Readers never wait for writers.
+    pub lock_free_reads: bool,
+    /// An insert or update of this structure fences between the calling thread's earlier flushes
+    /// and the moment the new value can become reachable after a crash. A caller whose value refers
+    /// to a block it has only flushed needs no fence of its own.
+    pub orders_prior_flushes: bool,
+}
+
+/// The result of a change: what was there before, and the proof that the change is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Outcome {
+    /// The value the key had before.
+    pub previous: Option<u64>,
+    /// Durability of the state the call leaves.
+    pub committed: Committed,
+}
+
+/// Sizes of an index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Statistics {
+    /// Keys.
+    pub entries: u64,
+    /// Blocks, leaves and out-of-line keys included.
+    pub blocks: u64,
+    /// Inner nodes (trees) or buckets (hash tables).
+    pub nodes: u64,
+    /// Mean number of nodes visited on the way to an entry, the leaf excluded, as in the papers.
+    pub mean_depth: f64,
+    /// Greatest such number.
+    pub max_depth: u64,
+    /// Bytes of all blocks as asked of the allocator.
+    pub bytes: u64,
+}
+
+/// Which way a scan goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From small keys to large ones.
+    Forward,
+    /// From large keys to small ones.
+    Backward,
+}
+
+/// A map from keys to 8-byte values in persistent memory.
+///
+/// All methods may be called from many threads. A change is durable when the call returns, and no
+/// read returns a value that a power cut could still take back.
+pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
+    /// Which structure this is.
+    const KIND: IndexKind;
+    /// What it can do.
+    const CAPABILITIES: Capabilities;
+
+    /// Builds an empty index that nobody can reach yet: the caller fences and publishes the root.
+    ///
+    /// # Errors
+    /// [`IndexError::Alloc`], [`IndexError::BadOption`].
+    fn create<'p>(
+        pool: &'p Pool<D>,
+        options: &IndexOptions,
+    ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError>;
+
+    /// Opens the index whose root is at `root`. Takes time independent of its size.
+    ///
+    /// # Errors
+    /// [`IndexError::WrongKind`], [`IndexError::NewerFormat`], [`IndexError::Damaged`].
+    fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError>;
+
+    /// The pool the index lies in.
+    fn pool(&self) -> &Arc<Pool<D>>;
+
+    /// Adds `key` if it is absent. If it is present nothing changes and
+    /// [`Outcome::previous`] is its value.
+    ///
+    /// # Errors
+    /// [`IndexError`]; the index is as it was.
+    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError>;
+
+    /// Replaces the value of `key` if it is present; [`Outcome::previous`] is what it was. If it is
+    /// absent nothing changes.
+    ///
+    /// # Errors
+    /// [`IndexError`]; the index is as it was.
+    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError>;
+
+    /// Adds or replaces `key`.
+    ///
+    /// # Errors
+    /// [`IndexError`]; the index is as it was.
+    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError>;
+
+    /// Removes `key` if it is present; [`Outcome::previous`] is what it was.
+    ///
+    /// # Errors
+    /// [`IndexError`]; the index is as it was.
+    fn remove(&self, key: &K) -> Result<Outcome, IndexError>;
+
+    /// The value of `key`.
+    fn get(&self, key: &K) -> Option<u64>;
+
+    /// Calls `visit` for each entry, in key order if the structure is ordered, until it breaks.
+    /// Entries that are added or removed meanwhile may or may not be visited; all others are,
+    /// exactly once. `visit` must not change this index.
+    fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>);
+
+    /// Everything that is wrong with the structure's invariants, one sentence each. Changes
+    /// nothing; never panics, whatever the bytes. Nobody may change the index meanwhile.
+    fn check(&self) -> Vec<String>;
+
+    /// Sizes. Visits everything. Nobody may change the index meanwhile.
+    fn statistics(&self) -> Statistics;
+
+    /// Tells the tracer of every block of the index, the root included, but not of what the values
+    /// refer to: `value` is called with each value for that. Nobody may change the index meanwhile.
+    fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64));
+}
+
+/// An index whose keys can be scanned in order.
+pub trait OrderedIndex<D: Domain, K: IndexKey + ?Sized>: Index<D, K> {
+    /// Calls `visit` for the entries from `from` on, in strictly ascending (or descending) order,
+    /// until it breaks. Entries that are added or removed meanwhile may or may not be visited; all
+    /// others are, exactly once. `visit` must not change this index.
+    fn scan(
+        &self,
+        from: Bound<&K>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    );
+
+    /// The entries between two bounds, in either direction, fetched lazily in batches. Each batch
+    /// is a scan of its own: see [`OrderedIndex::scan`] for what it sees of concurrent changes.
+    fn range<'a>(
+        &'a self,
+        lower: Bound<&K>,
+        upper: Bound<&K>,
+        direction: Direction,
+    ) -> Range<'a, D, K, Self> {
+        let (from, to) = match direction {
+            Direction::Forward => (lower, upper),
+            Direction::Backward => (upper, lower),
+        };
+        Range {
+            index: self,
+            from: own(from),
+            to: own(to),
+            direction,
+            batch: Vec::new().into_iter(),
+            exhausted: false,
+            _domain: std::marker::PhantomData,
+        }
+    }
+
+    /// The entry with the smallest key.
+    fn first(&self) -> Option<(K::Buf, u64)> {
+        let mut found = None;
+        self.scan(Bound::Unbounded, Direction::Forward, &mut |key, value| {
+            found = Some((key.to_buf(), value));
+            ControlFlow::Break(())
+        });
+        found
+    }
+
+    /// The entry with the greatest key.
+    fn last(&self) -> Option<(K::Buf, u64)> {
+        let mut found = None;
+        self.scan(Bound::Unbounded, Direction::Backward, &mut |key, value| {
+            found = Some((key.to_buf(), value));
+            ControlFlow::Break(())
+        });
+        found
+    }
+}
+
+/// Entries fetched by one scan of a [`Range`].
+const RANGE_BATCH: usize = 64;
+
+/// A lazy iterator over part of an ordered index. See [`OrderedIndex::range`].
+#[derive(Debug)]
+pub struct Range<'a, D: Domain, K: IndexKey + ?Sized, I> {
+    index: &'a I,
+    from: Bound<K::Buf>,
+    to: Bound<K::Buf>,
+    direction: Direction,
+    batch: std::vec::IntoIter<(K::Buf, u64)>,
+    exhausted: bool,
+    _domain: std::marker::PhantomData<fn() -> D>,
+}
+
+fn own<K: IndexKey + ?Sized>(bound: Bound<&K>) -> Bound<K::Buf> {
+    bound.map(IndexKey::to_buf)
+}
+
+impl<D: Domain, K: IndexKey + ?Sized, I: OrderedIndex<D, K>> Iterator for Range<'_, D, K, I> {
+    type Item = (K::Buf, u64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(entry) = self.batch.next() {
+            return Some(entry);
+        }
+        if self.exhausted {
+            return None;
+        }
+        let mut batch = Vec::with_capacity(RANGE_BATCH);
+        let (to, direction) = (&self.to, self.direction);
+        let within = |key: &K| match (to, direction) {
+            (Bound::Unbounded, _) => true,
+            (Bound::Included(to), Direction::Forward) => key <= K::borrow(to),
+            (Bound::Excluded(to), Direction::Forward) => key < K::borrow(to),
+            (Bound::Included(to), Direction::Backward) => key >= K::borrow(to),
+            (Bound::Excluded(to), Direction::Backward) => key > K::borrow(to),
+        };
+        let from = match &self.from {
+            Bound::Included(key) => Bound::Included(K::borrow(key)),
+            Bound::Excluded(key) => Bound::Excluded(K::borrow(key)),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        let mut ended = true;
+        self.index.scan(from, direction, &mut |key, value| {
+            if !within(key) {
+                return ControlFlow::Break(());
+            }
+            batch.push((key.to_buf(), value));
+            if batch.len() == RANGE_BATCH {
+                ended = false;
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        self.exhausted = ended;
+        if let Some((last, _)) = batch.last() {
+            self.from = Bound::Excluded(last.clone());
+        }
+        self.batch = batch.into_iter();
+        self.batch.next()
+    }
+}

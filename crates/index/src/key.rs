@@ -1,0 +1,351 @@
+//! Keys: what an index is asked for, and how a key fits into eight bytes of a node.
+
+use std::cmp::Ordering;
+use std::fmt::Debug;
+
+use lapis_pmem::{
+    AllocError, Committed, Domain, Guard, InFlight, Link, Owned, PCell, Pool, Tracer, persistent,
+};
+
+use crate::index::IndexError;
+use crate::root::KeyKind;
+
+/// The longest byte-string key.
+pub const MAX_KEY_BYTES: usize = 65_535;
+
+persistent! {
+    /// A byte-string key out of line: its length, then its bytes.
+    ///
+    /// ```text
+    ///  offset  bytes  field
+    ///       0      8  key_bytes
+    ///       8      n  the key
+    /// ```
+    ///
+    /// Written before it is linked and never changed.
+    pub struct KeyBlob: 8 {
+        key_bytes: PCell<u64>,
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for u64 {}
+    impl Sealed for [u8] {}
+}
+
+/// A key: `u64`, ordered as an integer, or `[u8]`, ordered as bytes.
+///
+/// Structures that keep keys in 8-byte fields store a *key word*: the integer itself, or a link to a
+/// [`KeyBlob`] with 16 bits of the key's hash above it. A word of a byte-string key is never zero.
+pub trait IndexKey: sealed::Sealed + Ord + Debug + Send + Sync + 'static {
+    /// An owned key.
+    type Buf: Clone + Ord + Debug + Send + Sync + 'static;
+    /// How the index root names this kind.
+    const KIND: KeyKind;
+    /// Whether the key word is the key, so that words compare like keys.
+    const INLINE: bool;
+
+    /// A copy.
+    fn to_buf(&self) -> Self::Buf;
+    /// The key in an owned key.
+    fn borrow(buf: &Self::Buf) -> &Self;
+
+    /// Whether the key has a length that an index takes.
+    ///
+    /// # Errors
+    /// [`IndexError::EmptyKey`], [`IndexError::KeyTooLong`].
+    fn validate(&self) -> Result<(), IndexError>;
+
+    /// 64 well-mixed bits.
+    fn hash64(&self) -> u64;
+
+    /// Length in bytes.
+    fn len_bytes(&self) -> usize;
+
+    /// Byte `index` in the order of comparison (integers big-endian), or none past the end.
+    fn byte_at(&self, index: usize) -> Option<u8>;
+
+    /// The key's bytes in the order of comparison, in `space` if they have to be made.
+    fn bytes<'a>(&'a self, space: &'a mut [u8; 8]) -> &'a [u8];
+
+    /// Calls `with` with the key that `bytes`, in the order of comparison, are; none if they cannot
+    /// be a key of this kind.
+    fn with_bytes<R>(bytes: &[u8], with: impl FnOnce(&Self) -> R) -> Option<R>;
+
+    /// Prepares the word for storing: for byte strings, allocates, writes and flushes a blob. A
+    /// fence of the caller must come before the word becomes reachable.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    fn make_word<'p, D: Domain>(&self, pool: &'p Pool<D>) -> Result<KeyWord<'p, D>, AllocError>;
+
+    /// Compares this key with the one that a word stands for. A damaged word compares as greater.
+    fn cmp_word<D: Domain>(&self, pool: &Pool<D>, word: u64) -> Ordering;
+
+    /// Whether a word stands for this key. `tag` is [`IndexKey::tag`] of this key.
+    fn eq_word<D: Domain>(&self, pool: &Pool<D>, tag: u64, word: u64) -> bool;
+
+    /// The hash bits that this key's word has above its link (0 for integers).
+    fn tag(&self) -> u64;
+
+    /// Calls `with` with the key that a word stands for; none if the word is damaged.
+    fn with_word<D: Domain, R>(
+        pool: &Pool<D>,
+        word: u64,
+        with: impl FnOnce(&Self) -> R,
+    ) -> Option<R>;
+
+    /// Retires what a word refers to (nothing for integers).
+    fn retire_word<D: Domain>(
+        pool: &Pool<D>,
+        word: u64,
+        unlinked: Committed,
+        guard: &Guard<'_, D>,
+    );
+
+    /// Visits what a word refers to (nothing for integers).
+    fn trace_word<D: Domain>(tracer: &mut Tracer<'_, D>, word: u64);
+
+    /// Bytes of the blocks that a word refers to.
+    fn word_block_bytes<D: Domain>(pool: &Pool<D>, word: u64) -> usize;
+}
+
+/// A key word and, for byte strings, the block it refers to, flushed and not yet reachable.
+/// Dropping it gives the block back.
+#[derive(Debug)]
+pub struct KeyWord<'p, D: Domain> {
+    word: u64,
+    blob: Option<Owned<'p, D, KeyBlob, InFlight>>,
+}
+
+impl<D: Domain> KeyWord<'_, D> {
+    /// The word, for writing into a node that is not reachable yet or is locked. Only after
+    /// [`KeyWord::release`] does the block belong to the structure.
+    pub fn bits(&self) -> u64 {
+        self.word
+    }
+
+    /// The word has been stored where the structure can reach it: the block is the structure's.
+    pub fn release(self) -> u64 {
+        if let Some(blob) = self.blob {
+            let _ = blob.release();
+        }
+        self.word
+    }
+}
+
+impl IndexKey for u64 {
+    type Buf = u64;
+    const KIND: KeyKind = KeyKind::Fixed8;
+    const INLINE: bool = true;
+
+    #[inline(always)]
+    fn to_buf(&self) -> u64 {
+        *self
+    }
+    #[inline(always)]
+    fn borrow(buf: &u64) -> &u64 {
+        buf
+    }
+    #[inline(always)]
+    fn validate(&self) -> Result<(), IndexError> {
+        Ok(())
+    }
+    #[inline(always)]
+    fn hash64(&self) -> u64 {
+        // The finaliser of SplitMix64: every input bit reaches every output bit.
+        let mut bits = self.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bits ^ (bits >> 31)
+    }
+    #[inline(always)]
+    fn len_bytes(&self) -> usize {
+        8
+    }
+    #[inline(always)]
+    fn byte_at(&self, index: usize) -> Option<u8> {
+        (index < 8).then(|| (self >> (56 - 8 * index)) as u8)
+    }
+    #[inline(always)]
+    fn bytes<'a>(&'a self, space: &'a mut [u8; 8]) -> &'a [u8] {
+        *space = self.to_be_bytes();
+        space
+    }
+    #[inline(always)]
+    fn with_bytes<R>(bytes: &[u8], with: impl FnOnce(&u64) -> R) -> Option<R> {
+        Some(with(&u64::from_be_bytes(bytes.try_into().ok()?)))
+    }
+    #[inline(always)]
+    fn make_word<'p, D: Domain>(&self, _pool: &'p Pool<D>) -> Result<KeyWord<'p, D>, AllocError> {
+        Ok(KeyWord { word: *self, blob: None })
+    }
+    #[inline(always)]
+    fn cmp_word<D: Domain>(&self, _pool: &Pool<D>, word: u64) -> Ordering {
+        self.cmp(&word)
+    }
+    #[inline(always)]
+    fn eq_word<D: Domain>(&self, _pool: &Pool<D>, _tag: u64, word: u64) -> bool {
+        *self == word
+    }
+    #[inline(always)]
+    fn tag(&self) -> u64 {
+        0
+    }
+    #[inline(always)]
+    fn with_word<D: Domain, R>(
+        _pool: &Pool<D>,
+        word: u64,
+        with: impl FnOnce(&u64) -> R,
+    ) -> Option<R> {
+        Some(with(&word))
+    }
+    #[inline(always)]
+    fn retire_word<D: Domain>(_: &Pool<D>, _: u64, _: Committed, _: &Guard<'_, D>) {}
+    #[inline(always)]
+    fn trace_word<D: Domain>(_: &mut Tracer<'_, D>, _: u64) {}
+    #[inline(always)]
+    fn word_block_bytes<D: Domain>(_: &Pool<D>, _: u64) -> usize {
+        0
+    }
+}
+
+const TAG_SHIFT: u32 = 48;
+
+fn blob_link(word: u64) -> Link<KeyBlob> {
+    Link::from_bits(word)
+}
+
+fn blob_bytes<D: Domain>(pool: &Pool<D>, word: u64) -> Option<&[u8]> {
+    let link = blob_link(word);
+    let bytes = pool.try_at(link)?.key_bytes.load(pool.domain()) as usize;
+    if bytes == 0 || bytes > MAX_KEY_BYTES {
+        return None;
+    }
+    pool.try_tail(link, bytes)
+}
+
+impl IndexKey for [u8] {
+    type Buf = Vec<u8>;
+    const KIND: KeyKind = KeyKind::Bytes;
+    const INLINE: bool = false;
+
+    fn to_buf(&self) -> Vec<u8> {
+        self.to_vec()
+    }
+    fn borrow(buf: &Vec<u8>) -> &[u8] {
+        buf
+    }
+    fn validate(&self) -> Result<(), IndexError> {
+        match self.len() {
+            0 => Err(IndexError::EmptyKey),
+            bytes if bytes > MAX_KEY_BYTES => Err(IndexError::KeyTooLong { bytes }),
+            _ => Ok(()),
+        }
+    }
+    #[inline]
+    fn hash64(&self) -> u64 {
+        xxhash_rust::xxh3::xxh3_64(self)
+    }
+    #[inline(always)]
+    fn len_bytes(&self) -> usize {
+        self.len()
+    }
+    #[inline(always)]
+    fn byte_at(&self, index: usize) -> Option<u8> {
+        self.get(index).copied()
+    }
+    #[inline(always)]
+    fn bytes<'a>(&'a self, _space: &'a mut [u8; 8]) -> &'a [u8] {
+        self
+    }
+    #[inline(always)]
+    fn with_bytes<R>(bytes: &[u8], with: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        Some(with(bytes))
+    }
+    #[track_caller]
+    fn make_word<'p, D: Domain>(&self, pool: &'p Pool<D>) -> Result<KeyWord<'p, D>, AllocError> {
+        let mut blob = pool.allocate_with_tail::<KeyBlob>(self.len())?;
+        blob.key_bytes.store(pool.domain(), self.len() as u64);
+        blob.write_tail(0, self);
+        let blob = blob.flush();
+        Ok(KeyWord { word: self.tag() | blob.link().bits(), blob: Some(blob) })
+    }
+    fn cmp_word<D: Domain>(&self, pool: &Pool<D>, word: u64) -> Ordering {
+        match blob_bytes(pool, word) {
+            Some(bytes) => self.cmp(bytes),
+            None => Ordering::Greater,
+        }
+    }
+    fn eq_word<D: Domain>(&self, pool: &Pool<D>, tag: u64, word: u64) -> bool {
+        word >> TAG_SHIFT == tag >> TAG_SHIFT && blob_bytes(pool, word) == Some(self)
+    }
+    fn tag(&self) -> u64 {
+        self.hash64() >> TAG_SHIFT << TAG_SHIFT
+    }
+    fn with_word<D: Domain, R>(
+        pool: &Pool<D>,
+        word: u64,
+        with: impl FnOnce(&[u8]) -> R,
+    ) -> Option<R> {
+        blob_bytes(pool, word).map(with)
+    }
+    fn retire_word<D: Domain>(
+        pool: &Pool<D>,
+        word: u64,
+        unlinked: Committed,
+        guard: &Guard<'_, D>,
+    ) {
+        let bytes = Self::word_block_bytes(pool, word);
+        if bytes > 0 {
+            pool.retire(blob_link(word), bytes, unlinked, guard);
+        }
+    }
+    fn trace_word<D: Domain>(tracer: &mut Tracer<'_, D>, word: u64) {
+        let bytes = Self::word_block_bytes(tracer.pool(), word);
+        if bytes > 0 {
+            tracer.visit(blob_link(word), bytes);
+        } else {
+            tracer.problem(format!("the key word {word:#x} refers to no key"));
+        }
+    }
+    fn word_block_bytes<D: Domain>(pool: &Pool<D>, word: u64) -> usize {
+        blob_bytes(pool, word).map_or(0, |bytes| size_of::<KeyBlob>() + bytes.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integer_bytes_sort_like_integers() {
+        let (a, b) = (255u64, 256u64);
+        let (mut space_a, mut space_b) = ([0; 8], [0; 8]);
+        assert!(a.bytes(&mut space_a) < b.bytes(&mut space_b));
+        assert_eq!(b.byte_at(6), Some(1));
+        assert_eq!(b.byte_at(8), None);
+    }
+
+    #[test]
+    fn byte_string_words_compare_by_content() {
+        let pool = Pool::create_anonymous(1 << 20).unwrap();
+        let key: &[u8] = b"a\0b";
+        let word = key.make_word(&pool).unwrap();
+        pool.domain().fence();
+        assert_eq!(key.cmp_word(&pool, word.bits()), Ordering::Equal);
+        assert!(key.eq_word(&pool, key.tag(), word.bits()));
+        assert_eq!(b"a".as_slice().cmp_word(&pool, word.bits()), Ordering::Less);
+        assert_eq!(<[u8]>::with_word(&pool, word.bits(), <[u8]>::to_vec), Some(key.to_vec()));
+        let bits = word.release();
+        assert_eq!(<[u8]>::word_block_bytes(&pool, bits), 11);
+    }
+
+    #[test]
+    fn empty_and_overlong_keys_are_refused() {
+        assert!(matches!([].as_slice().validate(), Err(IndexError::EmptyKey)));
+        let long = vec![0u8; MAX_KEY_BYTES + 1];
+        assert!(matches!(long.as_slice().validate(), Err(IndexError::KeyTooLong { bytes: 65_536 })));
+    }
+}

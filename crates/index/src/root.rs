@@ -1,0 +1,133 @@
+//! The root block of an index: what it is and where its top node hangs.
+//!
+//! ```text
+//!  offset  bytes  field
+//!       0      4  kind            which structure (IndexKind)
+//!       4      4  key_kind        how keys are stored (KeyKind)
+//!       8      4  format_version  of that structure's layout
+//!      12      4  reserved, zero
+//!      16      8  top             the structure's top block, or null
+//!      24     40  words           the structure's own
+//! ```
+//!
+//! One line, written before the root is published; afterwards only `top` and `words` change, each
+//! by the structure's own rules.
+
+use lapis_pmem::{Domain, Link, PCell, Pool, Slot, persistent};
+
+use crate::index::IndexError;
+
+persistent! {
+    /// The root block of an index. Its owner publishes it: under a name
+    /// ([`Pool::publish_root`]), or from a catalogue.
+    pub struct IndexRoot: 64 {
+        pub(crate) kind: PCell<u32>,
+        pub(crate) key_kind: PCell<u32>,
+        pub(crate) format_version: PCell<u32>,
+        pub(crate) reserved: PCell<u32>,
+        pub(crate) top: Slot<PCell<u64>>,
+        pub(crate) words: [PCell<u64>; 5],
+    }
+}
+
+/// Which structure an index is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+#[repr(u32)]
+pub enum IndexKind {
+    /// WORT (Lee et al., FAST 2017).
+    Wort = 1,
+    /// FAST & FAIR (Hwang et al., FAST 2018).
+    FastFair = 2,
+    /// P-CLHT (Lee et al., SOSP 2019).
+    PClht = 3,
+}
+
+impl IndexKind {
+    /// All kinds, in the order of the capability table.
+    pub const ALL: [Self; 3] = [Self::Wort, Self::FastFair, Self::PClht];
+
+    /// The name used on the command line, in JSON and in file names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Wort => "wort",
+            Self::FastFair => "fast-fair",
+            Self::PClht => "p-clht",
+        }
+    }
+
+    /// The kind called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The kind with this number on the medium.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
+}
+
+impl std::fmt::Display for IndexKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How an index stores its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum KeyKind {
+    /// 8-byte integers, in place.
+    Fixed8 = 1,
+    /// Byte strings of 1 to 65,535 bytes.
+    Bytes = 2,
+}
+
+impl IndexRoot {
+    /// Writes the identity of a new root; `top` null and `words` zero.
+    pub(crate) fn init<D: Domain>(
+        &self,
+        domain: &D,
+        kind: IndexKind,
+        key_kind: KeyKind,
+        format_version: u32,
+    ) {
+        self.kind.store(domain, kind as u32);
+        self.key_kind.store(domain, key_kind as u32);
+        self.format_version.store(domain, format_version);
+        self.reserved.store(domain, 0);
+        self.top.word().store(domain, 0);
+        for word in &self.words {
+            word.store(domain, 0);
+        }
+    }
+
+    /// The root at `link`, if it is of this kind, key kind and a format that the caller reads.
+    pub(crate) fn open<D: Domain>(
+        pool: &Pool<D>,
+        link: Link<Self>,
+        kind: IndexKind,
+        key_kind: KeyKind,
+        newest_format: u32,
+    ) -> Result<&Self, IndexError> {
+        let domain = pool.domain();
+        let root = pool
+            .try_at(link)
+            .ok_or_else(|| IndexError::Damaged { what: "its root is outside the pool".into() })?;
+        let found = root.kind.load(domain);
+        if found != kind as u32 || root.key_kind.load(domain) != key_kind as u32 {
+            return Err(IndexError::WrongKind { expected: kind, found });
+        }
+        let format = root.format_version.load(domain);
+        if format == 0 || format > newest_format {
+            return Err(IndexError::NewerFormat { found: format, supported: newest_format });
+        }
+        Ok(root)
+    }
+
+    /// Which structure the root at `link` is, for callers that choose by it.
+    pub fn kind_of<D: Domain>(pool: &Pool<D>, link: Link<Self>) -> Option<IndexKind> {
+        IndexKind::from_number(pool.try_at(link)?.kind.load(pool.domain()))
+    }
+}
