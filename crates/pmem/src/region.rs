@@ -107,11 +107,7 @@ pub struct RegionOptions {
 
 impl Default for RegionOptions {
     fn default() -> Self {
-        Self {
-            reserve_bytes: DEFAULT_RESERVE_BYTES,
-            durability: Durability::Medium,
-            eadr: false,
-        }
+        Self { reserve_bytes: DEFAULT_RESERVE_BYTES, durability: Durability::Medium, eadr: false }
     }
 }
 
@@ -265,7 +261,7 @@ impl Region {
         } else {
             usize::try_from(metadata.len()).unwrap_or(usize::MAX)
         };
-        let medium = if device { Medium::DeviceDax } else { detect_medium(&file, length)? };
+        let medium = if device { Medium::DeviceDax } else { detect_medium(&file)? };
         let (base, reserved) = reserve(options.reserve_bytes.max(length).max(create_bytes))?;
         let file = Arc::new(file);
         let power_fail = options.durability == Durability::PowerFail;
@@ -405,11 +401,11 @@ impl Region {
                     let _ = file.set_len(mapped as u64);
                     return Err(RegionError::NoSpace { needed_bytes: target - mapped });
                 }
-                Err(Errno::OPNOTSUPP) => write_zeroes(file, extent.0, extent.1).inspect_err(
-                    |_| {
+                Err(Errno::OPNOTSUPP) => {
+                    write_zeroes(file, extent.0, extent.1).inspect_err(|_| {
                         let _ = file.set_len(mapped as u64);
-                    },
-                )?,
+                    })?
+                }
                 Err(errno) => return Err(os("allocate disk space")(errno)),
             }
             if self.sync.is_some() {
@@ -428,8 +424,7 @@ impl Region {
             match &self.file {
                 None => {
                     let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
-                    mm::mmap_anonymous(at, length, protection, flags)
-                        .map_err(os("map memory"))?;
+                    mm::mmap_anonymous(at, length, protection, flags).map_err(os("map memory"))?;
                     // A hint only: fewer TLB misses where the kernel has huge pages to give.
                     let _ = mm::madvise(at, length, mm::Advice::LinuxHugepage);
                 }
@@ -445,6 +440,16 @@ impl Region {
         }
         self.mapped.store(to, Ordering::Release);
         Ok(())
+    }
+
+    /// The length of the file and its first bytes, read without the mapping.
+    pub(crate) fn file_start(&self) -> (u64, Vec<u8>) {
+        use std::os::unix::fs::FileExt;
+        let Some(file) = &self.file else { return (0, Vec::new()) };
+        let mut start = vec![0; 64];
+        let read = file.read_at(&mut start, 0).unwrap_or(0);
+        start.truncate(read);
+        (file.metadata().map_or(0, |metadata| metadata.len()), start)
     }
 
     /// Makes the file's existence durable: its directory entry.
@@ -501,17 +506,14 @@ fn open_error(source: io::Error) -> RegionError {
 }
 
 /// Finds out whether a file is DAX by asking for `MAP_SYNC`, which only DAX file systems grant.
-fn detect_medium(file: &File, length: usize) -> Result<Medium, RegionError> {
-    if length > 0 || file.set_len(0).is_ok() {
-        let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
-        // SAFETY: a fresh read-only mapping that is never dereferenced and is unmapped at once.
-        let probe =
-            unsafe { mm::mmap(std::ptr::null_mut(), 4096, ProtFlags::READ, flags, file, 0) };
-        if let Ok(address) = probe {
-            // SAFETY: mapped just above, not used.
-            let _ = unsafe { mm::munmap(address, 4096) };
-            return Ok(Medium::Dax);
-        }
+fn detect_medium(file: &File) -> Result<Medium, RegionError> {
+    let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
+    // SAFETY: a fresh read-only mapping that is never dereferenced and is unmapped at once.
+    let probe = unsafe { mm::mmap(std::ptr::null_mut(), 4096, ProtFlags::READ, flags, file, 0) };
+    if let Ok(address) = probe {
+        // SAFETY: mapped just above, not used.
+        let _ = unsafe { mm::munmap(address, 4096) };
+        return Ok(Medium::Dax);
     }
     const TMPFS_MAGIC: u64 = 0x0102_1994;
     const RAMFS_MAGIC: u64 = 0x8584_58f6;

@@ -188,9 +188,9 @@ impl ChunkMap {
             first = segment_end;
         }
         first += table_chunks_at(first);
-        let end = first.checked_add(count).ok_or(RegionError::Full {
-            capacity_bytes: pool.region().reserved_bytes(),
-        })?;
+        let end = first
+            .checked_add(count)
+            .ok_or(RegionError::Full { capacity_bytes: pool.region().reserved_bytes() })?;
         let end_bytes = end as usize * EXTENT_BYTES;
         if end_bytes > pool.region().mapped_bytes() {
             grow(pool, end_bytes)?;
@@ -210,9 +210,7 @@ impl ChunkMap {
             let mark = end.saturating_add(HIGH_WATER_STEP).min(mapped);
             let header = pool.header();
             // H5, A3: durable before anything beyond the old mark is used.
-            header
-                .storage_bytes
-                .store_ordered(pool.domain(), pool.region().mapped_bytes() as u64);
+            header.storage_bytes.store_ordered(pool.domain(), pool.region().mapped_bytes() as u64);
             let _: Committed = header.high_water.publish(pool.domain(), mark.into()).persist();
             self.high_water = mark;
         }
