@@ -531,6 +531,24 @@ impl<D: Domain> Pool<D> {
         Some(entry.link.redirect(domain, Link::NULL))
     }
 
+    /// Makes sure that `bytes` can be allocated before the first of them is, growing the region if
+    /// need be: for callers that must not fail half-way. A promise only while nobody else
+    /// allocates.
+    ///
+    /// # Errors
+    /// [`AllocError::Full`]; the pool is as it was.
+    pub fn ensure_headroom(&self, bytes: usize) -> Result<(), AllocError> {
+        self.allocator.ensure_headroom(self, bytes)
+    }
+
+    /// Retires every block that `traced` reached: for dropping a whole structure, of which
+    /// `_unlinked` proves that it can no longer be reached.
+    pub fn retire_traced(&self, traced: &Traced, _unlinked: Committed, guard: &Guard<'_, D>) {
+        for block in traced.blocks() {
+            self.limbo.retire(block, guard);
+        }
+    }
+
     /// Bytes of storage, bytes in use by blocks as far as the allocator knows, and whether that is
     /// exact (it is not between a crash and [`Pool::reclaim`]).
     pub fn usage(&self) -> Usage {

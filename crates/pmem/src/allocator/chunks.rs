@@ -224,6 +224,23 @@ impl ChunkMap {
         Ok(first)
     }
 
+    /// Free chunks: known runs and those mapped and never used.
+    pub(super) fn free_chunks<D: Domain>(&self, pool: &Pool<D>) -> u32 {
+        let mapped = (pool.region().mapped_bytes() / EXTENT_BYTES) as u32;
+        let known: u32 = self.free.values().sum();
+        known.saturating_add(mapped.saturating_sub(self.next_fresh))
+    }
+
+    /// Maps storage until `count` chunks are free.
+    pub(super) fn grow_by<D: Domain>(
+        &mut self,
+        pool: &Pool<D>,
+        count: u32,
+    ) -> Result<(), RegionError> {
+        let missing = count.saturating_sub(self.free_chunks(pool)) as usize;
+        grow(pool, pool.region().mapped_bytes() + missing * EXTENT_BYTES)
+    }
+
     /// Gives a run back. Its descriptor is zeroed and durable before the chunks can be used (A2).
     pub(super) fn free_run<D: Domain>(&mut self, pool: &Pool<D>, first: u32, count: u32) {
         let cell = descriptor_cell(pool, first);
