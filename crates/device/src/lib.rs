@@ -13,13 +13,22 @@
 //! Nothing here depends on time, addresses or the scheduler: the same single-threaded program gives
 //! the same trace and the same counts on every run and every machine.
 
+mod crash_points;
+mod images;
+mod line_table;
 mod modelled;
+mod pending;
 mod persist_points;
+pub mod persistence;
+mod random;
 mod trace;
 mod tracking;
 mod worker;
 
+pub use crash_points::{CrashCause, CrashPoint, CrashPoints};
+pub use images::{CrashStates, Image, ImageBudget, Images};
 pub use modelled::{Config, MODELLED_BYTES_LIMIT, Modelled};
 pub use persist_points::{PersistKind, PersistPoint, PersistPointCount};
+pub use persistence::PowerFailDomain;
 pub use trace::{Event, Marker, Trace};
 pub use worker::{current_worker, set_current_worker};
