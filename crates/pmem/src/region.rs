@@ -175,6 +175,8 @@ pub struct Region {
     path: Option<PathBuf>,
     sync: Option<Arc<SyncFile>>,
     growth: Mutex<()>,
+    /// Whether dropping this gives the address space back. An alias does not.
+    owner: bool,
 }
 
 // SAFETY: the mapping is owned by the region and lives as long as it does; all access to its
@@ -203,9 +205,39 @@ impl Region {
             path: None,
             sync: None,
             growth: Mutex::new(()),
+            owner: true,
         };
         region.map_extent(0, bytes)?;
         Ok(region)
+    }
+
+    /// A second region over the same anonymous memory, for opening a pool on it again and again:
+    /// dropping a pool drops its region, and dropping an alias gives nothing back.
+    ///
+    /// What an alias maps beyond [`Region::mapped_bytes`] by growing, this region does not know:
+    /// it maps those extents anew, zeroed, when it grows itself.
+    ///
+    /// # Safety
+    /// The alias, and whatever was made from it, is dropped before this region is, and is not used
+    /// while this region or another alias of it is being written.
+    ///
+    /// # Panics
+    /// If the region lies on a file or device.
+    pub unsafe fn alias(&self) -> Self {
+        assert_eq!(self.medium, Medium::Anonymous, "only anonymous memory has aliases");
+        Self {
+            base: self.base,
+            reserved: self.reserved,
+            mapped: AtomicUsize::new(self.mapped_bytes()),
+            medium: self.medium,
+            guarantee: self.guarantee,
+            eadr: self.eadr,
+            file: None,
+            path: None,
+            sync: None,
+            growth: Mutex::new(()),
+            owner: false,
+        }
     }
 
     /// Creates a file of `bytes` (rounded up to [`EXTENT_BYTES`]), zeroed and with its disk space
@@ -289,6 +321,7 @@ impl Region {
             path: Some(path.to_owned()),
             sync,
             growth: Mutex::new(()),
+            owner: true,
         };
         // A trailing partial extent is not mapped: touching a page past the end of a file is
         // SIGBUS. The pool header says how long the file must be.
@@ -464,6 +497,9 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        if !self.owner {
+            return;
+        }
         // SAFETY: the reservation was made by `reserve` and everything in it belongs to the region.
         unsafe { unreserve(self.base, self.reserved) };
     }
@@ -574,6 +610,17 @@ mod tests {
         assert_eq!(region.base(), base);
         // SAFETY: both bytes are mapped.
         assert_eq!(unsafe { (base.read(), base.add(4 * EXTENT_BYTES - 1).read()) }, (9, 0));
+    }
+
+    #[test]
+    fn dropping_an_alias_leaves_the_region_mapped() {
+        let region = Region::anonymous(EXTENT_BYTES, 1 << 24).unwrap();
+        // SAFETY: the alias is dropped at once, before the region and before anything else is used.
+        let alias = unsafe { region.alias() };
+        assert_eq!((alias.base(), alias.mapped_bytes()), (region.base(), EXTENT_BYTES));
+        drop(alias);
+        // SAFETY: the byte is mapped and nobody else uses it.
+        unsafe { region.base().write(1) };
     }
 
     #[test]
