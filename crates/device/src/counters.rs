@@ -64,7 +64,8 @@ counts! {
     fences,
     /// Locked operations, successful or not.
     locked,
-    /// Lines stored to by non-temporal copies; each copy counts the lines it touches.
+    /// Lines stored to by non-temporal copies. Copies that follow one another in a line without a
+    /// fence are combined and count once.
     nontemporal_lines,
     /// Loads, stores, locked operations and prefetches, by line, that missed the cache.
     llc_misses,
@@ -119,6 +120,8 @@ impl fmt::Display for Counts {
 #[derive(Clone, Debug)]
 pub(crate) struct Counters {
     counts: Counts,
+    /// For each worker the line whose non-temporal stores are still being combined.
+    combining: Vec<Option<u32>>,
     cache: Cache,
     buffer: XpBuffer,
 }
@@ -135,6 +138,7 @@ impl Counters {
     pub(crate) fn new(shape: MachineShape) -> Self {
         Self {
             counts: Counts::default(),
+            combining: vec![None; 256],
             cache: Cache::new(shape.cache),
             buffer: XpBuffer::new(shape.xp_buffer),
         }
@@ -197,12 +201,18 @@ impl Counters {
         lines(offset, bytes).for_each(|line| self.access(line, true));
     }
 
-    pub(crate) fn nontemporal(&mut self, offset: usize, bytes: usize) {
+    pub(crate) fn nontemporal(&mut self, worker: u8, offset: usize, bytes: usize) {
+        let worker = usize::from(worker);
         for line in lines(offset, bytes) {
+            let dirty = self.cache.remove(line);
+            // An ordinary store in between has ended the combining.
+            if self.combining[worker] == Some(line) && !dirty {
+                continue;
+            }
             let start = line as usize * LINE_BYTES;
             let whole = offset <= start && start + LINE_BYTES <= offset + bytes;
             // A cached copy leaves first; if it is overwritten in whole there is nothing to save.
-            if self.cache.remove(line) && !whole {
+            if dirty && !whole {
                 self.counts.wpq_eviction += 1;
                 self.buffer.write(line);
             }
@@ -210,6 +220,10 @@ impl Counters {
             self.counts.wpq_nontemporal += 1;
             self.buffer.write(line);
         }
+        // A line that is full leaves its combining buffer.
+        let end = offset + bytes;
+        self.combining[worker] =
+            (!end.is_multiple_of(LINE_BYTES)).then_some((end / LINE_BYTES) as u32);
     }
 
     #[inline]
@@ -224,8 +238,9 @@ impl Counters {
     }
 
     #[inline]
-    pub(crate) fn fence(&mut self) {
+    pub(crate) fn fence(&mut self, worker: u8) {
         self.counts.fences += 1;
+        self.combining[usize::from(worker)] = None;
     }
 
     pub(crate) fn prefetch(&mut self, offset: usize) {
@@ -276,20 +291,41 @@ mod tests {
     fn sequential_nontemporal_lines_are_written_to_the_media_without_amplification() {
         let mut counters = counters();
         for line in 0..64 {
-            counters.nontemporal(line * 64, 64);
+            counters.nontemporal(0, line * 64, 64);
         }
         let counts = counters.counts();
         assert_eq!((counts.wpq_nontemporal, counts.media_writes, counts.media_reads), (64, 64, 0));
     }
 
     #[test]
+    fn nontemporal_copies_are_combined_within_a_line_until_it_is_full_or_fenced() {
+        let mut counters = counters();
+        counters.nontemporal(0, 0, 24);
+        counters.nontemporal(0, 24, 40);
+        assert_eq!(counters.counts().wpq_nontemporal, 1);
+        counters.nontemporal(0, 64, 8);
+        counters.fence(0);
+        counters.nontemporal(0, 72, 8);
+        assert_eq!(counters.counts().wpq_nontemporal, 3);
+    }
+
+    #[test]
+    fn workers_combine_apart() {
+        let mut counters = counters();
+        counters.nontemporal(0, 0, 8);
+        counters.nontemporal(1, 8, 8);
+        counters.nontemporal(0, 16, 8);
+        assert_eq!(counters.counts().wpq_nontemporal, 2);
+    }
+
+    #[test]
     fn a_partial_nontemporal_copy_saves_a_dirty_cached_line_and_a_whole_one_need_not() {
         let mut counters = counters();
         counters.store(0);
-        counters.nontemporal(8, 8);
+        counters.nontemporal(0, 8, 8);
         assert_eq!(counters.counts().wpq_eviction, 1);
         counters.store(0);
-        counters.nontemporal(0, 64);
+        counters.nontemporal(0, 0, 64);
         assert_eq!(counters.counts().wpq_eviction, 1);
         assert_eq!(counters.counts().wpq_nontemporal, 2);
     }
@@ -323,7 +359,7 @@ mod tests {
     #[test]
     fn draining_writes_what_the_buffer_holds() {
         let mut counters = counters();
-        counters.nontemporal(0, 64);
+        counters.nontemporal(0, 0, 64);
         assert_eq!(counters.counts().media_writes, 0);
         counters.drain();
         let counts = counters.counts();
@@ -336,7 +372,7 @@ mod tests {
         counters.store(0);
         let before = counters.counts();
         counters.store(0);
-        counters.fence();
+        counters.fence(0);
         let delta = counters.counts() - before;
         assert_eq!(delta, Counts { stores: 1, fences: 1, ..Counts::default() });
         assert_eq!(before + delta, counters.counts());

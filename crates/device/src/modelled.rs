@@ -297,7 +297,7 @@ impl State {
         }
         if let Some(counters) = &mut self.counters {
             if nontemporal {
-                counters.nontemporal(offset, bytes);
+                counters.nontemporal(current_worker(), offset, bytes);
             } else {
                 counters.write_range(offset, bytes);
             }
@@ -480,7 +480,7 @@ impl Domain for Modelled {
             state.events.push(Event::Fence { worker: current_worker(), point });
         }
         if let Some(counters) = &mut state.counters {
-            counters.fence();
+            counters.fence(current_worker());
         }
     }
 
