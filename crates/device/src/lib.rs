@@ -15,8 +15,8 @@
 
 mod cache;
 mod counters;
-mod crash_points;
-mod images;
+pub mod crash_points;
+pub mod images;
 mod line_table;
 mod modelled;
 mod pending;

@@ -386,6 +386,16 @@ fn r6_the_fence_of_another_worker_leaves_non_temporal_stores_pending() {
 }
 
 #[test]
+fn r6_a_fence_completes_only_its_worker_s_part_of_a_line() {
+    let bench = Bench::new();
+    bench.nontemporal(0, &[1]);
+    set_current_worker(1);
+    bench.nontemporal(1, &[2]);
+    bench.fence();
+    assert_eq!(bench.at_end([0, 1]), set(&[[0, 2], [1, 2]]));
+}
+
+#[test]
 fn r6_an_ordered_store_may_persist_before_an_earlier_non_temporal_one() {
     let bench = Bench::new();
     bench.nontemporal(0, &[1]);
@@ -552,12 +562,11 @@ fn eadr_a_non_temporal_store_may_be_missing_although_later_stores_are_not() {
     assert_eq!(bench.at_end_of(PowerFailDomain::Eadr, [0, B]), legal);
 }
 
-/// What memory may be at each crash point of a trace: position, whether all states are given, and
-/// the states of the first lines.
-fn all_states(
-    trace: &Trace,
-    domain: PowerFailDomain,
-) -> Vec<(usize, bool, BTreeSet<Vec<[u8; 64]>>)> {
+/// Position of a crash point, whether all its states are given, and what the first lines may hold.
+type PointStates = (usize, bool, BTreeSet<Vec<[u8; 64]>>);
+
+/// What memory may be at each crash point of a trace.
+fn all_states(trace: &Trace, domain: PowerFailDomain) -> Vec<PointStates> {
     let mut points = CrashPoints::new(trace, &[], domain);
     let mut memory = vec![[0u8; 64]; WORDS / 8];
     let mut found = Vec::new();
