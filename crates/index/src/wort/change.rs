@@ -96,12 +96,8 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
     /// Follows `key` to where it ends, skipping compressed prefixes.
     #[inline(always)]
     fn descend(&self, key: &Nibbles<'_, K>) -> Descent {
-        let mut descent = Descent {
-            child: self.child_at(self.top),
-            place: self.top,
-            parent: None,
-            exact: true,
-        };
+        let mut descent =
+            Descent { child: self.child_at(self.top), place: self.top, parent: None, exact: true };
         let mut floor = 0;
         while !descent.child.is_none() && !descent.child.is_leaf() {
             let node = descent.child;
@@ -192,12 +188,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
 
     /// Puts a new leaf into the empty slot at `place`.
     #[inline]
-    fn add(
-        &self,
-        key: &Nibbles<'_, K>,
-        value: u64,
-        place: Place,
-    ) -> Result<Committed, IndexError> {
+    fn add(&self, key: &Nibbles<'_, K>, value: u64, place: Place) -> Result<Committed, IndexError> {
         let leaf = make_leaf(&self.pool, key, value)?;
         // I1: the leaf is durable before the slot refers to it.
         let leaf = self.pool.fence(leaf);
@@ -215,8 +206,9 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         position: usize,
         below: (usize, Child),
     ) -> Result<Committed, IndexError> {
-        let slot =
-            key.slot_at(position).ok_or_else(|| damaged("two keys differ behind the end of both"))?;
+        let slot = key
+            .slot_at(position)
+            .ok_or_else(|| damaged("two keys differ behind the end of both"))?;
         let leaf = make_leaf(&self.pool, key, value)?;
         let children = [(slot, Child::leaf(leaf.link())), below];
         let node = make_node::<D, K>(&self.pool, position, children)?.flush();

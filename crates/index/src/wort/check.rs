@@ -56,7 +56,10 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         loop {
             if !child.is_none() {
                 if child.is_malformed::<K>() {
-                    visitor.problem(format!("the word {:#x} is neither a leaf's nor a node's", child.0));
+                    visitor.problem(format!(
+                        "the word {:#x} is neither a leaf's nor a node's",
+                        child.0
+                    ));
                 } else if child.is_leaf() {
                     if let Some(key) = self.walk_leaf(child.as_leaf(), &stack, visitor) {
                         self.compare(before.as_ref(), &key, branch, visitor);

@@ -79,9 +79,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         // A node has children at every instant (I4), yet writers can fill a slot behind this
         // reader and empty the one before it. They would have to do so again in every attempt.
         const ATTEMPTS: usize = 1000;
-        (0..ATTEMPTS)
-            .find_map(|_| self.any_leaf(child))
-            .unwrap_or_else(|| damaged(child))
+        (0..ATTEMPTS).find_map(|_| self.any_leaf(child)).unwrap_or_else(|| damaged(child))
     }
 }
 
