@@ -5,11 +5,13 @@
 //! ([`Domain`](lapis_pmem::Domain)), is safe for use by many threads, and has made a change durable
 //! when the call that asked for it returns.
 
+mod fast_fair;
 mod index;
 mod key;
 mod root;
 mod wort;
 
+pub use fast_fair::FastFair;
 pub use index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Range,
     Statistics,
