@@ -7,6 +7,7 @@
 
 mod index;
 mod key;
+mod p_clht;
 mod root;
 
 pub use index::{
@@ -14,4 +15,5 @@ pub use index::{
     Statistics,
 };
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
+pub use p_clht::PClht;
 pub use root::{IndexKind, IndexRoot, KeyKind};
