@@ -8,6 +8,7 @@
 mod fast_fair;
 mod index;
 mod key;
+mod p_clht;
 mod root;
 mod wort;
 
@@ -17,5 +18,6 @@ pub use index::{
     Statistics,
 };
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
+pub use p_clht::PClht;
 pub use root::{IndexKind, IndexRoot, KeyKind};
 pub use wort::Wort;
