@@ -55,7 +55,7 @@ struct Seen {
 
 impl Seen {
     fn note(&mut self, pool: &Pool<Machine>) {
-        self.sites.extend(pool.domain().sites("pop_log/"));
+        self.sites.extend(pool.domain().sites("src/pop_log/"));
     }
 }
 
@@ -85,6 +85,23 @@ fn verify(pool: &Arc<Pool<Machine>>, possible: &[&Model], seen: &mut Seen) {
     pool.reclaim(&traced);
     let report = pool.audit(&traced);
     assert!(report.is_clean(), "{report:?}");
+    if seen.images.is_multiple_of(4) {
+        // The power is cut again during the next append, which follows recovery at once, or when
+        // what recovery has freed is in use for something else.
+        if seen.images.is_multiple_of(8) {
+            soil(pool);
+        }
+        let before = model.clone();
+        pool.domain().record_every(1);
+        log.append(&[0x55; 130]).unwrap();
+        model.append(vec![0x55; 130]);
+        pool.domain().record_every(0);
+        for (index, moment) in pool.domain().take_moments().iter().enumerate() {
+            let image = moment.power_cut(seen.images / 4 + index as u64);
+            let found = Model::of(&open(&Machine::restart(&image, None)).unwrap());
+            assert!(found == before || found == model, "found {found:?}, not {before:?} or more");
+        }
+    }
     // It goes on, over the end of the segment, and opens again.
     for payload in [vec![0x11; 10], vec![0x22; 3900], vec![0x33; 100]] {
         log.append(&payload).unwrap();
@@ -205,12 +222,12 @@ fn run(effort: Effort, disabled: Option<Site>, seen: &mut Seen) {
     seen.note(&pool);
 }
 
-const EFFORT: Effort = Effort { every: 3, images: 4, steps: 60, seed: 1 };
+const EFFORT: Effort = Effort { every: 3, images: 3, steps: 32, seed: 1 };
 
 #[test]
 fn after_every_crash_the_acknowledged_entries_are_there_and_nothing_leaks() {
     let mut seen = Seen::default();
-    for seed in 1..=3 {
+    for seed in 1..=2 {
         run(Effort { seed, ..EFFORT }, None, &mut seen);
     }
     assert!(seen.images > 1000, "{}", seen.images);

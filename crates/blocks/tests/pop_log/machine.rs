@@ -281,8 +281,7 @@ impl Domain for Machine {
         let now = &mut state.now;
         for line in now.lines.values_mut() {
             for event in line.events.drain(..std::mem::take(&mut line.flushed)) {
-                now.durable[event.unit..event.unit + 8]
-                    .copy_from_slice(&event.value.to_ne_bytes());
+                now.durable[event.unit..event.unit + 8].copy_from_slice(&event.value.to_ne_bytes());
             }
         }
         now.lines.retain(|_, line| !line.events.is_empty());

@@ -12,13 +12,24 @@ use crate::{Numbers, contents, create, open};
 
 #[derive(Clone, Debug)]
 enum Step {
-    Append { bytes: usize, seed: u64 },
-    AppendParts { bytes: Vec<usize>, seed: u64 },
+    Append {
+        bytes: usize,
+        seed: u64,
+    },
+    AppendParts {
+        bytes: Vec<usize>,
+        seed: u64,
+    },
     /// Keeps this share of the entries, in 256ths.
-    Truncate { keep: u8 },
+    Truncate {
+        keep: u8,
+    },
     PrepareSpares,
     /// Opens the log anew; with the pool too, or after a crash of the process.
-    Reopen { pool: bool, crash: bool },
+    Reopen {
+        pool: bool,
+        crash: bool,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -153,7 +164,9 @@ fn entries_of_no_bytes_and_of_too_many_are_refused() {
     assert!(matches!(log.append_parts(&[&[], &[]]), Err(LogError::EmptyEntry)));
     let large = vec![1; LARGEST_ENTRY_BYTES];
     let error = log.append_parts(&[&large, &[1]]).unwrap_err();
-    assert!(matches!(error, LogError::EntryTooLarge { asked_bytes } if asked_bytes == large.len() + 1));
+    assert!(
+        matches!(error, LogError::EntryTooLarge { asked_bytes } if asked_bytes == large.len() + 1)
+    );
     assert_eq!(contents(&log), []);
 }
 
@@ -229,7 +242,10 @@ fn an_iterator_goes_on_over_appends_and_truncation() {
     assert_eq!((number(iter.next()), number(iter.next())), (1, 2));
     log.truncate(Position::from_number(200)).unwrap();
     assert_eq!(number(iter.next()), 200);
-    assert_eq!(iter.map(|entry| number(Some(entry))).collect::<Vec<_>>(), (201..=300).collect::<Vec<_>>());
+    assert_eq!(
+        iter.map(|entry| number(Some(entry))).collect::<Vec<_>>(),
+        (201..=300).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -241,11 +257,13 @@ fn appends_of_many_threads_are_all_there_in_the_order_of_their_positions() {
                 let log = &log;
                 scope.spawn(move || {
                     let mut numbers = Numbers(thread);
-                    (0..500).map(|_| {
-                        let length = 1 + numbers.below(300);
-                        let payload = numbers.bytes(length);
-                        (log.append(&payload).unwrap(), payload)
-                    }).collect::<Vec<_>>()
+                    (0..500)
+                        .map(|_| {
+                            let length = 1 + numbers.below(300);
+                            let payload = numbers.bytes(length);
+                            (log.append(&payload).unwrap(), payload)
+                        })
+                        .collect::<Vec<_>>()
                 })
             })
             .collect();

@@ -117,7 +117,7 @@ fn a_payload_of_zeroes_is_whole_with_its_header() {
 #[test]
 fn every_torn_state_of_the_first_entry_of_a_segment_leaves_the_acknowledged_prefix() {
     let earlier = vec![vec![0xAB; 48]; 63];
-    // The seventh word is the link.
+    // One of the words is the link to the segment.
     Append::new(&earlier, &Numbers(3).bytes(30)).assert_every_subset(7);
 }
 
@@ -242,6 +242,23 @@ fn damage_found_while_reading_is_an_error_and_ends_the_iteration() {
     let read: Vec<_> = log.iter().collect();
     assert!(matches!(&read[..], [Ok(_), Err(LogError::Damaged(_))]));
     assert_ne!(log.check(), []);
+}
+
+#[test]
+fn truncation_over_a_damaged_length_is_refused_and_keeps_the_start() {
+    let pool = Machine::create(POOL_BYTES, None);
+    let log = create(&pool, OPTIONS);
+    let before = visible(&pool);
+    for _ in 0..3 {
+        log.append(&[0xFF; 20]).unwrap();
+    }
+    let after = visible(&pool);
+    let first = (0..POOL_BYTES).find(|&at| before[at] != after[at]).unwrap();
+    // SAFETY: a byte of a length in the pool, which nobody reads meanwhile.
+    unsafe { pool.region().base().add(first + 1).write(0x0F) };
+    let result = log.truncate(Position::from_number(3));
+    assert!(matches!(result, Err(LogError::Damaged(_))));
+    assert_eq!(log.start(), Position::FIRST);
 }
 
 #[test]
