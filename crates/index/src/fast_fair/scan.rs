@@ -96,6 +96,10 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             if key == 0 {
                 continue;
             }
+            if entries.last().is_some_and(|&(last, _)| last == key) {
+                // It has moved along.
+                continue;
+            }
             let value = node.value(domain, slot);
             if self.repeats_left(node, slot, key) {
                 continue;
@@ -107,6 +111,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         }
         let key = node.key(domain, 0);
         match self.counted(node, 0, key, &|_| true) {
+            Some(_) if entries.last().is_some_and(|&(last, _)| last == key) => {}
             Some(value) => entries.push((key, value)),
             None if node.key(domain, 0) == key => {}
             None => return false,
