@@ -55,7 +55,7 @@ fn overlapping<K: IndexKey + ?Sized>(
                     // Runs of insertions and of removals, so that leaves fill and empty.
                     let number = (draw >> 8) % 600;
                     let key = key_of(number);
-                    if (round / 1500 + draw % 4 / 3) % 2 == 0 {
+                    if (round / 1500 + draw % 4 / 3).is_multiple_of(2) {
                         let outcome = tree.insert(K::borrow(&key), number).unwrap();
                         balance[number as usize] += i64::from(outcome.previous.is_none());
                     } else {
@@ -112,7 +112,7 @@ fn steady_keys_are_always_found<K: IndexKey + ?Sized>(
     std::thread::scope(|scope| {
         let writer = scope.spawn(move || {
             for round in 0..40_000u64 {
-                let number = round.hash64() % KEYS | 1;
+                let number = (round.hash64() % KEYS) | 1;
                 let key = key_of(number);
                 if tree.insert(K::borrow(&key), number).unwrap().previous.is_some() {
                     let _ = tree.remove(K::borrow(&key)).unwrap();
