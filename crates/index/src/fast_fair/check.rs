@@ -42,7 +42,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let (mut entries, mut leftovers, mut ended) = (Vec::new(), false, false);
         for (slot, entry) in node.slots.iter().enumerate() {
             let key = entry.key.load(domain);
-            ended |= slot > 0 && key == 0;
+            ended |= node.ends_before(domain, slot, key);
             if ended {
                 leftovers |= key != 0;
             } else if slot == 0 && sibling.is_hidden() {

@@ -29,14 +29,16 @@
 //! The published test for a valid entry compares neighbouring *pointers*, so equal values look like
 //! a half-done shift. Here it is the keys, which are unique, that tell (I2), and the end of a node is
 //! a zero key word in slot 1 or beyond. Integer key 0 can only be in slot 0, where the flag `hidden`
-//! says whether it counts.
+//! says whether it counts; a duplicate of it in slot 1 is told from the end by slot 2, which is in
+//! use then (a removal from slot 1 of two is one store of zero, without a duplicate).
 //!
 //! # Invariants, at every instant a crash may come
 //!
 //! * I1. Whatever a durable link leads to is durable: a new node, its low key and (after a split at
 //!   the right edge) the new entry's key are flushed and fenced before a sibling word, or the root's
 //!   `top`, names the node.
-//! * I2. Slot i > 0 counts if its key word and those of slots 1 to i-1 are not zero, it differs from
+//! * I2. Slot i > 0 counts if its key word and those of slots 1 to i-1 are not zero (slot 1 may be, as
+//!   a duplicate of key 0, while slot 2 is not), it differs from
 //!   that of slot i-1 (or i = 1 and slot 0 is hidden), and its key is below the sibling's low key.
 //!   Slot 0 counts unless hidden. The slots that count hold ascending keys, each with its own value.
 //! * I3. Of the lines of a node at most one differs from a state between two shifts (before it, the

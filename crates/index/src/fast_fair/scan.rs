@@ -63,7 +63,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let hidden = sibling.is_hidden();
         for (slot, entry) in node.slots.iter().enumerate() {
             let key = entry.key.load(domain);
-            if slot > 0 && key == 0 {
+            if node.ends_before(domain, slot, key) {
                 break;
             }
             if !(slot == 0 && hidden || node.is_duplicate(domain, slot, hidden)) {
@@ -76,7 +76,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let domain = self.domain();
         for slot in 0..node.slots.len() {
             let key = node.key(domain, slot);
-            if slot > 0 && key == 0 {
+            if node.ends_before(domain, slot, key) {
                 break;
             }
             if entries.last().is_some_and(|&(last, _)| last == key) {

@@ -95,7 +95,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let mut best: Option<Found> = None;
         for slot in 0..node.slots.len() {
             let key = node.key(domain, slot);
-            if slot > 0 && key == 0 {
+            if node.ends_before(domain, slot, key) {
                 break;
             }
             if best.is_some_and(|best| best.key == key) {

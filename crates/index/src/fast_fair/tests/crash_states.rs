@@ -104,6 +104,19 @@ fn a_removed_slot_of_a_left_shift_does_not_count() {
 }
 
 #[test]
+fn a_duplicate_of_the_integer_zero_is_not_the_end() {
+    let broken = || {
+        let tree = ints(256);
+        for key in [0, 10, 20, 30, 40, 50, 60] {
+            let _ = tree.insert(&key, key + 1).unwrap();
+        }
+        set(&tree, tree.top(), 1, 0, 999);
+        tree
+    };
+    assert_holds(broken, &[0, 20, 30, 40, 50, 60]);
+}
+
+#[test]
 fn a_hidden_slot_does_not_count_whatever_it_holds() {
     for (key, value) in [(10, 11), (10, 999), (5, 6), (0, 999), (20, 21), (777, 1)] {
         let broken = || {
