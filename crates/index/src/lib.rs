@@ -5,11 +5,13 @@
 //! ([`Domain`](lapis_pmem::Domain)), is safe for use by many threads, and has made a change durable
 //! when the call that asked for it returns.
 
+mod capability;
 mod index;
 mod key;
 mod p_clht;
 mod root;
 
+pub use capability::{CapabilityRow, InsertCost, capability_table};
 pub use index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Range,
     Statistics,

@@ -44,7 +44,7 @@ fn rounded(log2: u32) -> u32 {
 
 /// The size to grow to.
 fn grown(log2: u32) -> u32 {
-    if log2 < DEFAULT_LOG2 { log2 + 2 } else { rounded(log2 + 1) }
+    if log2 < DEFAULT_LOG2 { log2 + 2 } else { rounded(log2 + 2) }
 }
 
 /// About how many overflow buckets a table has, from a few of its chains.

@@ -1,0 +1,84 @@
+//! The capability table: what each structure can do and what a steady-state insert costs.
+
+use lapis_pmem::Hardware;
+
+use crate::index::{Capabilities, Index};
+use crate::key::IndexKey;
+use crate::root::{IndexKind, KeyKind};
+
+/// What most inserts cost: those that find room where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct InsertCost {
+    /// Lines flushed, those of a byte-string key included.
+    pub flushed_lines: u64,
+    /// Fences.
+    pub fences: u64,
+}
+
+/// A row of the capability table.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct CapabilityRow {
+    /// The structure.
+    pub kind: IndexKind,
+    /// Its name as the field writes it.
+    pub title: &'static str,
+    /// Where it was published.
+    pub paper: &'static str,
+    /// What it can do.
+    #[serde(flatten)]
+    pub capabilities: Capabilities,
+    /// The kinds of keys it takes.
+    pub keys: [&'static str; 2],
+    /// Cost of inserting an 8-byte integer key.
+    pub insert_u64: InsertCost,
+    /// Cost of inserting a byte-string key whose block fits a line.
+    pub insert_bytes: InsertCost,
+}
+
+/// The rows of all structures, in the order of [`IndexKind::ALL`]. The conformance suite verifies
+/// the costs by counting.
+pub fn capability_table() -> Vec<CapabilityRow> {
+    vec![row::<crate::PClht<Hardware, u64>, crate::PClht<Hardware, [u8]>>(
+        "P-CLHT",
+        "Lee et al., SOSP 2019",
+        InsertCost { flushed_lines: 1, fences: 1 },
+        InsertCost { flushed_lines: 2, fences: 2 },
+    )]
+}
+
+fn row<Numbers: Index<Hardware, u64>, Strings: Index<Hardware, [u8]>>(
+    title: &'static str,
+    paper: &'static str,
+    insert_u64: InsertCost,
+    insert_bytes: InsertCost,
+) -> CapabilityRow {
+    const { assert!(Numbers::KIND as u32 == Strings::KIND as u32) };
+    CapabilityRow {
+        kind: Numbers::KIND,
+        title,
+        paper,
+        capabilities: Numbers::CAPABILITIES,
+        keys: [key_name::<u64>(), key_name::<[u8]>()],
+        insert_u64,
+        insert_bytes,
+    }
+}
+
+fn key_name<K: IndexKey + ?Sized>() -> &'static str {
+    match K::KIND {
+        KeyKind::Fixed8 => "u64",
+        KeyKind::Bytes => "bytes",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_come_in_the_order_of_kinds() {
+        let rows = capability_table();
+        assert!(rows.is_sorted_by_key(|row| IndexKind::ALL.iter().position(|&k| k == row.kind)));
+        assert!(rows.iter().any(|row| row.kind.name() == "p-clht" && !row.capabilities.ordered));
+    }
+}
