@@ -48,7 +48,7 @@ macro_rules! suite_of_every_index {
             damage:
                 no_damage_makes_check_or_trace_panic;
             costs:
-                inserts_and_updates_cost_what_the_table_says;
+                inserts_cost_what_the_table_says;
             model:
                 behaves_like_a_sorted_map;
         }

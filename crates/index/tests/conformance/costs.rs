@@ -8,8 +8,8 @@ use super::counting::{Counts, Watched, watched_pool};
 use super::families::Family;
 use super::harness::{Keys, On, create};
 
-/// Most inserts into an index that is not changing its shape cost what the table says.
-pub fn inserts_and_updates_cost_what_the_table_says<F: Family, K: Keys + ?Sized>() {
+/// More than half of all inserts cost what the table says.
+pub fn inserts_cost_what_the_table_says<F: Family, K: Keys + ?Sized>() {
     let pool = watched_pool::<Counts>(1 << 20);
     let index: F::Of<Watched<Counts>, K> = create(&pool, "index");
     let counts = &pool.domain().watcher;
@@ -23,7 +23,7 @@ pub fn inserts_and_updates_cost_what_the_table_says<F: Family, K: Keys + ?Sized>
             *seen.entry((after.0 - before.0, after.1 - before.1)).or_default() += 1;
         }
     }
-    let (usual, _) = seen.iter().max_by_key(|(_, times)| **times).unwrap();
+    let (usual, times) = seen.iter().max_by_key(|(_, times)| **times).unwrap();
     let row = capability_table()
         .into_iter()
         .find(|row| row.kind == <On<F, K>>::KIND)
@@ -32,6 +32,8 @@ pub fn inserts_and_updates_cost_what_the_table_says<F: Family, K: Keys + ?Sized>
         KeyKind::Fixed8 => row.insert_u64,
         KeyKind::Bytes => row.insert_bytes,
     };
-    let measured = InsertCost { flushed_lines: usual.0, fences: usual.1 };
+    // A cost that most inserts have; none if there is no such cost.
+    let measured = (*times > seen.values().sum::<u32>() / 2)
+        .then_some(InsertCost { flushed_lines: usual.0, fences: usual.1 });
     assert_eq!(stated, measured, "{seen:?}");
 }

@@ -98,7 +98,7 @@ pub fn no_damage_makes_check_or_trace_panic<F: Family, K: Keys + ?Sized>() {
         }
     });
     for seed in 0..TRIALS {
-        match receiver.recv_timeout(Duration::from_secs(60)) {
+        match receiver.recv_timeout(Duration::from_secs(20)) {
             Ok(_) => {}
             Err(mpsc::RecvTimeoutError::Timeout) => panic!("seed {seed}: something never ended"),
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
