@@ -10,6 +10,7 @@ mod index;
 mod key;
 mod p_clht;
 mod root;
+mod wort;
 
 pub use capability::{CapabilityRow, InsertCost, capability_table};
 pub use index::{
@@ -19,3 +20,4 @@ pub use index::{
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
 pub use p_clht::PClht;
 pub use root::{IndexKind, IndexRoot, KeyKind};
+pub use wort::Wort;
