@@ -6,6 +6,7 @@
 //! when the call that asked for it returns.
 
 mod capability;
+mod fast_fair;
 mod index;
 mod key;
 mod p_clht;
@@ -13,6 +14,7 @@ mod root;
 mod wort;
 
 pub use capability::{CapabilityRow, InsertCost, capability_table};
+pub use fast_fair::FastFair;
 pub use index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Range,
     Statistics,
