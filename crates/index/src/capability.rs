@@ -2,9 +2,12 @@
 
 use lapis_pmem::Hardware;
 
+use crate::fast_fair::FastFair;
 use crate::index::{Capabilities, Index};
 use crate::key::IndexKey;
+use crate::p_clht::PClht;
 use crate::root::{IndexKind, KeyKind};
+use crate::wort::Wort;
 
 /// What most inserts cost: those that find room where they are and reorganise nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -39,12 +42,26 @@ pub struct CapabilityRow {
 /// The rows of all structures, in the order of [`IndexKind::ALL`]. The conformance suite verifies
 /// the costs by counting.
 pub fn capability_table() -> Vec<CapabilityRow> {
-    vec![row::<crate::PClht<Hardware, u64>, crate::PClht<Hardware, [u8]>>(
-        "P-CLHT",
-        "Lee et al., SOSP 2019",
-        cost(1, 1),
-        cost(2, 2),
-    )]
+    vec![
+        row::<Wort<Hardware, u64>, Wort<Hardware, [u8]>>(
+            "WORT",
+            "Lee et al., FAST 2017",
+            cost(2, 2),
+            cost(2, 2),
+        ),
+        row::<FastFair<Hardware, u64>, FastFair<Hardware, [u8]>>(
+            "FAST & FAIR",
+            "Hwang et al., FAST 2018",
+            None,
+            None,
+        ),
+        row::<PClht<Hardware, u64>, PClht<Hardware, [u8]>>(
+            "P-CLHT",
+            "Lee et al., SOSP 2019",
+            cost(1, 1),
+            cost(2, 2),
+        ),
+    ]
 }
 
 const fn cost(flushed_lines: u64, fences: u64) -> Option<InsertCost> {
@@ -84,6 +101,7 @@ mod tests {
     fn rows_come_in_the_order_of_kinds() {
         let rows = capability_table();
         assert!(rows.is_sorted_by_key(|row| IndexKind::ALL.iter().position(|&k| k == row.kind)));
+        assert_eq!(rows.len(), IndexKind::ALL.len());
         assert!(rows.iter().any(|row| row.kind.name() == "p-clht" && !row.capabilities.ordered));
     }
 }

@@ -129,4 +129,6 @@ mod conformance {
     pub mod semantics;
 }
 
+conformance!(wort: Wort, ordered);
+conformance!(fast_fair: FastFair, ordered);
 conformance!(p_clht: PClht, unordered);

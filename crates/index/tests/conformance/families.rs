@@ -21,4 +21,4 @@ macro_rules! families {
     };
 }
 
-families!(PClht);
+families!(Wort FastFair PClht);
