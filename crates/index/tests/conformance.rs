@@ -3,22 +3,26 @@
 //! A structure joins by one line, `conformance!(name: Type, ordered)` or `…, unordered)`; the tests
 //! themselves are generic functions in `conformance/`.
 
-/// The tests of one structure with one kind of keys.
+/// The tests of one structure, given the type arguments that they take.
 macro_rules! suite {
-    ($index:ty, $key:ty; $($module:ident: $($test:ident)+;)+) => {
-        $($(
-            #[test]
-            fn $test() {
-                $crate::conformance::$module::$test::<$index, $key>();
-            }
-        )+)+
+    (@module $arguments:tt $module:ident $($test:ident)+) => {
+        $(suite! { @test $arguments $module $test })+
+    };
+    (@test [$($argument:ty),+] $module:ident $test:ident) => {
+        #[test]
+        fn $test() {
+            $crate::conformance::$module::$test::<$($argument),+>();
+        }
+    };
+    ($arguments:tt $($module:ident: $($test:ident)+;)+) => {
+        $(suite! { @module $arguments $module $($test)+ })+
     };
 }
 
 /// The tests that every structure passes with every kind of keys.
 macro_rules! suite_of_every_index {
     ($index:ty, $key:ty) => {
-        suite! { $index, $key;
+        suite! { [$index, $key]
             semantics:
                 insert_adds_an_absent_key_and_leaves_a_present_one
                 update_changes_a_present_key_only
@@ -57,7 +61,7 @@ macro_rules! suite_of_every_index {
 
 macro_rules! suite_of_byte_keys {
     ($index:ty) => {
-        suite! { $index, [u8];
+        suite! { [$index]
             byte_keys:
                 keys_of_one_byte_and_of_the_greatest_length
                 prefixes_of_each_other_are_different_keys
@@ -71,7 +75,7 @@ macro_rules! suite_of_byte_keys {
 
 macro_rules! suite_of_ordered_indexes {
     ($index:ty, $key:ty) => {
-        suite! { $index, $key;
+        suite! { [$index, $key]
             ordered:
                 iteration_is_in_order
                 ranges_of_all_bounds_in_both_directions

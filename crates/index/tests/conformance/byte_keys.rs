@@ -31,7 +31,7 @@ fn hold_and_give_back<I: Index<Hardware, [u8]>>(keys: &[Vec<u8>]) {
     }
 }
 
-pub fn keys_of_one_byte_and_of_the_greatest_length<I: Index<Hardware, [u8]>, K: ?Sized>() {
+pub fn keys_of_one_byte_and_of_the_greatest_length<I: Index<Hardware, [u8]>>() {
     let mut keys: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
     keys.push(vec![7; MAX_KEY_BYTES]);
     keys.push(vec![8; MAX_KEY_BYTES - 1]);
@@ -41,7 +41,7 @@ pub fn keys_of_one_byte_and_of_the_greatest_length<I: Index<Hardware, [u8]>, K: 
     hold_and_give_back::<I>(&keys);
 }
 
-pub fn prefixes_of_each_other_are_different_keys<I: Index<Hardware, [u8]>, K: ?Sized>() {
+pub fn prefixes_of_each_other_are_different_keys<I: Index<Hardware, [u8]>>() {
     let whole = b"abcabcabdabcabcabdabcabcabd\0\0\0\xff\xff";
     let keys: Vec<Vec<u8>> = (1..=whole.len()).map(|bytes| whole[..bytes].to_vec()).collect();
     hold_and_give_back::<I>(&keys);
@@ -49,14 +49,14 @@ pub fn prefixes_of_each_other_are_different_keys<I: Index<Hardware, [u8]>, K: ?S
     hold_and_give_back::<I>(&longest_first);
 }
 
-pub fn zero_bytes_count<I: Index<Hardware, [u8]>, K: ?Sized>() {
+pub fn zero_bytes_count<I: Index<Hardware, [u8]>>() {
     let mut keys: Vec<Vec<u8>> = (1..40).map(|bytes| vec![0; bytes]).collect();
     keys.extend((1..40).map(|bytes| [vec![0; bytes], vec![1]].concat()));
     keys.extend([b"a\0".to_vec(), b"a".to_vec(), b"a\0b".to_vec(), b"\0a".to_vec()]);
     hold_and_give_back::<I>(&keys);
 }
 
-pub fn long_common_prefixes<I: Index<Hardware, [u8]>, K: ?Sized>() {
+pub fn long_common_prefixes<I: Index<Hardware, [u8]>>() {
     let keys: Vec<Vec<u8>> = (0..600u16)
         .map(|number| {
             let stem = vec![b'x'; 40 + usize::from(number % 3) * 200];
@@ -66,7 +66,7 @@ pub fn long_common_prefixes<I: Index<Hardware, [u8]>, K: ?Sized>() {
     hold_and_give_back::<I>(&keys);
 }
 
-pub fn empty_and_overlong_keys_are_refused<I: Index<Hardware, [u8]>, K: ?Sized>() {
+pub fn empty_and_overlong_keys_are_refused<I: Index<Hardware, [u8]>>() {
     let index: I = in_memory();
     let long = vec![0; MAX_KEY_BYTES + 1];
     for operation in [I::insert, I::update, I::put] {
@@ -87,7 +87,7 @@ fn letters() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop::sample::select(vec![0u8, 1, 0x10, 0x11, 0x80, 0xFF]), 1..9)
 }
 
-pub fn behaves_like_a_sorted_map_of_strings<I: Index<Hardware, [u8]>, K: ?Sized>() {
+pub fn behaves_like_a_sorted_map_of_strings<I: Index<Hardware, [u8]>>() {
     let config = ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() };
     let operations = prop::collection::vec((letters(), 0..4u8), 1..200);
     proptest!(config, |(operations in operations)| {
