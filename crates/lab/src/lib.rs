@@ -1,1 +1,8 @@
 //! Workloads and experiments over the indexes and the store.
+
+pub mod keys;
+pub mod report;
+pub mod target;
+pub mod trace;
+pub mod ycsb;
+pub mod zipfian;
