@@ -1,6 +1,7 @@
 //! Workloads and experiments over the indexes and the store.
 
 pub mod keys;
+pub mod replay;
 pub mod report;
 pub mod target;
 pub mod trace;
