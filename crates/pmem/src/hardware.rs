@@ -106,11 +106,7 @@ impl Hardware {
     }
 
     pub(crate) fn with_sync(sync: Arc<SyncFile>) -> Self {
-        Self {
-            method: FlushMethod::FileSync,
-            copy: CopyMethod::detect(),
-            sync: Some(sync),
-        }
+        Self { method: FlushMethod::FileSync, copy: CopyMethod::detect(), sync: Some(sync) }
     }
 
     /// How this domain writes lines back.
