@@ -259,9 +259,7 @@ impl Domain for Hardware {
 
     #[inline(always)]
     unsafe fn flush_range(&self, start: *const u8, bytes: usize) {
-        if bytes == 0 {
-            return;
-        }
+        // Of no bytes at most the line is flushed that they would lie in, which does no harm.
         let first = start.addr() & !(LINE_BYTES - 1);
         let end = start.addr() + bytes;
         // One loop per instruction keeps the choice out of the loop.
