@@ -262,7 +262,7 @@ impl Images<'_> {
                 let index = self.given;
                 self.given += 1;
                 let single = (index / 2).wrapping_sub(1) as usize;
-                let early = index % 2 == 0;
+                let early = index.is_multiple_of(2);
                 let choose = |(at, site): (usize, &Site<'_>)| {
                     if (at == single) == early && index >= 2 || index == 1 {
                         site.everything()

@@ -13,8 +13,10 @@
 //! Nothing here depends on time, addresses or the scheduler: the same single-threaded program gives
 //! the same trace and the same counts on every run and every machine.
 
-mod crash_points;
-mod images;
+mod cache;
+mod counters;
+pub mod crash_points;
+pub mod images;
 mod line_table;
 mod modelled;
 mod pending;
@@ -24,7 +26,10 @@ mod random;
 mod trace;
 mod tracking;
 mod worker;
+mod xp_buffer;
 
+pub use cache::CacheShape;
+pub use counters::{Counts, MachineShape};
 pub use crash_points::{CrashCause, CrashPoint, CrashPoints};
 pub use images::{CrashStates, Image, ImageBudget, Images};
 pub use modelled::{Config, MODELLED_BYTES_LIMIT, Modelled};
@@ -32,3 +37,4 @@ pub use persist_points::{PersistKind, PersistPoint, PersistPointCount};
 pub use persistence::PowerFailDomain;
 pub use trace::{Event, Marker, Trace};
 pub use worker::{current_worker, set_current_worker};
+pub use xp_buffer::XpBufferShape;

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Region, Word};
 use parking_lot::Mutex;
 
+use crate::counters::{Counters, Counts, MachineShape};
 use crate::persist_points::{PersistKind, PersistPoint, PersistPointCount, PersistPoints};
 use crate::trace::{Event, Marker, Trace, unit_value, units};
 use crate::tracking::Tracking;
@@ -29,12 +30,19 @@ pub struct Config {
     pub tracing: bool,
     /// Keep what dirtied lines held before, for [`Modelled::revert`].
     pub tracking: bool,
+    /// Count what happens on a machine of this shape. Counting costs a lock per load.
+    pub counting: Option<MachineShape>,
     /// A flush or fence that is not performed (no guarantee, no count), or a non-temporal copy
     /// that is done with ordinary stores and no flush. Host memory is ordered all the same.
     pub suppress: Option<PersistPoint>,
 }
 
 impl Config {
+    /// Counts, on a machine of the default shape.
+    pub fn counting() -> Self {
+        Self { counting: Some(MachineShape::default()), ..Self::default() }
+    }
+
     /// Records a trace, for crash exploration.
     pub fn tracing() -> Self {
         Self { tracing: true, ..Self::default() }
@@ -68,6 +76,7 @@ struct Machine {
     /// Length that is modelled.
     bytes: usize,
     reserved_bytes: usize,
+    counts_loads: bool,
     state: Mutex<State>,
 }
 
@@ -77,6 +86,7 @@ struct State {
     tracking: Option<Tracking>,
     tracing: bool,
     events: Vec<Event>,
+    counters: Option<Box<Counters>>,
     points: PersistPoints,
 }
 
@@ -100,11 +110,13 @@ impl Modelled {
                 base: base.addr(),
                 bytes: reserved_bytes.min(MODELLED_BYTES_LIMIT),
                 reserved_bytes,
+                counts_loads: config.counting.is_some(),
                 state: Mutex::new(State {
                     base,
                     tracking: config.tracking.then(Tracking::default),
                     tracing: config.tracing,
                     events: Vec::new(),
+                    counters: config.counting.map(|shape| Box::new(Counters::new(shape))),
                     points: PersistPoints::new(config.suppress),
                 }),
             }),
@@ -134,6 +146,20 @@ impl Modelled {
     /// Events recorded since the last [`Modelled::take_trace`].
     pub fn traced_events(&self) -> usize {
         self.machine.state.lock().events.len()
+    }
+
+    /// What has been counted so far; zeroes unless [`Config::counting`].
+    pub fn counts(&self) -> Counts {
+        let state = self.machine.state.lock();
+        state.counters.as_ref().map(|counters| counters.counts()).unwrap_or_default()
+    }
+
+    /// Writes what the XPLine buffers hold to the media, as the end of a measurement that is to
+    /// account for every write. Dirty lines stay in the cache.
+    pub fn drain(&self) {
+        if let Some(counters) = &mut self.machine.state.lock().counters {
+            counters.drain();
+        }
     }
 
     /// Every persist point passed so far, in the order of their first passing.
@@ -170,6 +196,16 @@ impl Modelled {
         }
         tracking.clear();
         count
+    }
+
+    /// Counts reads of the region; others are DRAM's.
+    #[inline(never)]
+    fn count_reads(&self, address: usize, count: impl FnOnce(&mut Counters, usize)) {
+        if let Some(offset) = self.offset(address)
+            && let Some(counters) = &mut self.machine.state.lock().counters
+        {
+            count(counters, offset);
+        }
     }
 
     /// Offset of an address; `None` if it is not in the region.
@@ -230,6 +266,12 @@ impl State {
                 WordEvent::Locked => Event::Locked { worker, start, bytes, line, value },
             });
         }
+        if let Some(counters) = &mut self.counters {
+            match event {
+                WordEvent::Relaxed | WordEvent::Ordered => counters.store(offset),
+                WordEvent::Locked => counters.locked(offset, true),
+            }
+        }
     }
 
     /// A range is about to be stored.
@@ -252,6 +294,13 @@ impl State {
                     Event::Store { worker, start, bytes, line, value }
                 }
             }));
+        }
+        if let Some(counters) = &mut self.counters {
+            if nontemporal {
+                counters.nontemporal(current_worker(), offset, bytes);
+            } else {
+                counters.write_range(offset, bytes);
+            }
         }
     }
 }
@@ -326,6 +375,9 @@ impl Domain for Modelled {
 
     #[inline]
     fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
+        if self.machine.counts_loads {
+            self.count_reads(std::ptr::from_ref(at).addr(), Counters::load);
+        }
         W::load(at, order)
     }
 
@@ -361,6 +413,8 @@ impl Domain for Modelled {
         // fails is a load: that it also fences is an accident of x86 nothing should rest on.
         if W::load(at, Ordering::Acquire) == current {
             state.before_word(offset, new, WordEvent::Locked);
+        } else if let Some(counters) = &mut state.counters {
+            counters.locked(offset, false);
         }
         W::compare_exchange(at, current, new)
     }
@@ -389,7 +443,11 @@ impl Domain for Modelled {
     }
 
     #[inline]
-    fn note_read(&self, _source: *const u8, _bytes: usize) {}
+    fn note_read(&self, source: *const u8, bytes: usize) {
+        if self.machine.counts_loads && bytes > 0 {
+            self.count_reads(source.addr(), |counters, offset| counters.read_range(offset, bytes));
+        }
+    }
 
     #[track_caller]
     unsafe fn flush_range(&self, start: *const u8, bytes: usize) {
@@ -408,6 +466,9 @@ impl Domain for Modelled {
                 line: line as u32,
             }));
         }
+        if let Some(counters) = &mut state.counters {
+            counters.flush(offset, bytes);
+        }
     }
 
     #[track_caller]
@@ -418,10 +479,17 @@ impl Domain for Modelled {
         if state.tracing {
             state.events.push(Event::Fence { worker: current_worker(), point });
         }
+        if let Some(counters) = &mut state.counters {
+            counters.fence(current_worker());
+        }
     }
 
     #[inline]
-    fn prefetch(&self, _at: *const u8) {}
+    fn prefetch(&self, at: *const u8) {
+        if self.machine.counts_loads {
+            self.count_reads(at.addr(), Counters::prefetch);
+        }
+    }
 
     fn health(&self) -> Result<(), DomainFault> {
         Ok(())

@@ -20,14 +20,14 @@
 //! With [`PowerFailDomain::Eadr`] caches survive and only store buffers are lost: what is pending is
 //! the sequence of all stores since the last fence or locked operation, of which any prefix may
 //! have left the buffers; flushes do nothing. Non-temporal units wait in their own buffers and may
-//! be missing one by one. Two workers' buffers are cut at one point of the common order, so of the
+//! be missing, of which one at a time is tried. Two workers' buffers are cut at one point of the common order, so of the
 //! states that several workers can leave, only these are enumerated.
 
 use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
 use crate::line_table::LineTable;
-use crate::pending::{LineBytes, LineStates, THIN_STATES, Unit, line_states, retire};
+use crate::pending::{GROUP_UNITS, LineBytes, LineStates, THIN_STATES, Unit, line_states, retire};
 use crate::trace::{Event, Trace};
 
 /// What survives a power cut without being flushed.
@@ -55,6 +55,8 @@ struct LineHistory {
     last_ordered: bool,
     last_worker: u8,
     last_group: u32,
+    /// Units in it so far.
+    last_group_units: u32,
     /// In [`Persistence::dirty`].
     listed: bool,
     /// In [`Persistence::newly_durable`].
@@ -278,19 +280,24 @@ impl Persistence {
     /// is all.
     pub(crate) fn buffer_states(&self) -> (Vec<BufferState>, bool) {
         let count = self.buffered.len();
-        let step = count.div_ceil(THIN_STATES).max(1);
-        let nontemporal: Vec<usize> =
-            (0..count).filter(|&at| self.buffered[at].1.nontemporal).collect();
-        let nontemporal_step = nontemporal.len().div_ceil(THIN_STATES).max(1);
-        let mut states = Vec::new();
-        for cut in (0..count).step_by(step) {
-            states.push(self.buffer_state(|at| at < cut));
+        // A cut, and perhaps one non-temporal unit before it that is missing.
+        let choices = (0..=count).flat_map(|cut| {
+            let before = self.buffered[..cut].iter().enumerate();
+            let missing = before.filter(|(_, (_, unit))| unit.nontemporal).map(|(at, _)| Some(at));
+            std::iter::once(None).chain(missing).map(move |missing| (cut, missing))
+        });
+        let nontemporal = self.buffered.iter().filter(|(_, unit)| unit.nontemporal).count();
+        let choices: Vec<_> = choices.collect();
+        let step = choices.len().div_ceil(THIN_STATES).max(1);
+        let mut states: Vec<_> = choices
+            .into_iter()
+            .step_by(step)
+            .map(|(cut, missing)| self.buffer_state(|at| at < cut && Some(at) != missing))
+            .collect();
+        if count > 0 {
+            states.push(self.buffer_state(|_| true));
         }
-        for missing in nontemporal.iter().step_by(nontemporal_step) {
-            states.push(self.buffer_state(|at| at != *missing));
-        }
-        states.push(self.buffer_state(|_| true));
-        (states, step == 1 && nontemporal.len() <= 1)
+        (states, step == 1 && nontemporal <= 1)
     }
 
     fn buffer_state(&self, persisted: impl Fn(usize) -> bool) -> BufferState {
@@ -349,6 +356,7 @@ impl LineHistory {
             last_ordered: true,
             last_worker: 0,
             last_group: 0,
+            last_group_units: 0,
             listed: false,
             fresh: false,
             states: None,
@@ -366,10 +374,13 @@ impl LineHistory {
                 && !self.last_ordered
                 && self.last_worker == worker
                 && self.last_epoch == epoch
-                && self.flushed_at != sequence;
+                && self.flushed_at != sequence
+                && self.last_group_units < GROUP_UNITS;
             if !joins {
                 self.last_group += 1;
+                self.last_group_units = 0;
             }
+            self.last_group_units += 1;
             self.last_ordered = kind == Kind::Ordered;
             self.last_worker = worker;
             self.last_epoch = epoch;

@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use lapis_device::{
-    Config, CrashCause, CrashPoints, Image, ImageBudget, Marker, Modelled, PersistKind,
-    PowerFailDomain, set_current_worker,
+    Config, CrashCause, CrashPoints, Event, Image, ImageBudget, Marker, Modelled, PersistKind,
+    PersistPoint, PowerFailDomain, Trace, set_current_worker,
 };
 use lapis_pmem::{Domain, EXTENT_BYTES, Region};
+use proptest::prelude::*;
 
 struct Bench {
     region: Region,
@@ -385,6 +386,16 @@ fn r6_the_fence_of_another_worker_leaves_non_temporal_stores_pending() {
 }
 
 #[test]
+fn r6_a_fence_completes_only_its_worker_s_part_of_a_line() {
+    let bench = Bench::new();
+    bench.nontemporal(0, &[1]);
+    set_current_worker(1);
+    bench.nontemporal(1, &[2]);
+    bench.fence();
+    assert_eq!(bench.at_end([0, 1]), set(&[[0, 2], [1, 2]]));
+}
+
+#[test]
 fn r6_an_ordered_store_may_persist_before_an_earlier_non_temporal_one() {
     let bench = Bench::new();
     bench.nontemporal(0, &[1]);
@@ -540,4 +551,82 @@ fn a_word_stored_a_thousand_times_is_thinned_and_says_so() {
     assert!(states.image_count() <= 130);
     let (_, bytes) = states.overrides(&states.everything())[0];
     assert_eq!(bytes[..8], 1000u64.to_le_bytes());
+}
+
+#[test]
+fn eadr_a_non_temporal_store_may_be_missing_although_later_stores_are_not() {
+    let bench = Bench::new();
+    bench.nontemporal(0, &[1]);
+    bench.ordered(B, 2);
+    let legal = set(&[[0, 0], [1, 0], [0, 2], [1, 2]]);
+    assert_eq!(bench.at_end_of(PowerFailDomain::Eadr, [0, B]), legal);
+}
+
+/// Position of a crash point, whether all its states are given, and what the first lines may hold.
+type PointStates = (usize, bool, BTreeSet<Vec<[u8; 64]>>);
+
+/// What memory may be at each crash point of a trace.
+fn all_states(trace: &Trace, domain: PowerFailDomain) -> Vec<PointStates> {
+    let mut points = CrashPoints::new(trace, &[], domain);
+    let mut memory = vec![[0u8; 64]; WORDS / 8];
+    let mut found = Vec::new();
+    while let Some(point) = points.advance() {
+        for (line, bytes) in points.newly_durable() {
+            memory[line as usize] = *bytes;
+        }
+        let states = points.states();
+        let budget = ImageBudget { exhaustive_limit: u64::MAX, ..ImageBudget::default() };
+        let images = states.images(budget).map(|image| {
+            let mut memory = memory.clone();
+            for (line, bytes) in states.overrides(&image) {
+                memory[line as usize] = bytes;
+            }
+            memory
+        });
+        found.push((point.position, states.is_exact(), images.collect()));
+    }
+    found
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = (0u8..8, 0u8..2, 0u32..3, 0u8..3, any::<bool>());
+    proptest::collection::vec(event, 1..14).prop_map(|events| {
+        let numbered = events.into_iter().enumerate();
+        numbered
+            .map(|(at, (kind, worker, line, word, narrow))| {
+                let (start, bytes) = (word * 8, if narrow { 4 } else { 8 });
+                let value = (at as u64 + 1) * 0x0101_0101_0101_0101;
+                match kind {
+                    0 | 1 => Event::Store { worker, start, bytes, line, value },
+                    2 => Event::OrderedStore { worker, start, bytes, line, value },
+                    3 => Event::Locked { worker, start, bytes, line, value },
+                    4 => Event::NonTemporal { worker, start, bytes, line, value },
+                    5 | 6 => Event::Flush { worker, point: 0, line },
+                    _ => Event::Fence { worker, point: 0 },
+                }
+            })
+            .collect()
+    })
+}
+
+proptest! {
+    /// The argument of `crash_points`: cutting the power at any other instant shows nothing new.
+    #[test]
+    fn the_states_of_every_instant_are_among_those_of_the_next_crash_point(events in events()) {
+        let here = std::panic::Location::caller();
+        let trace = Trace { events, points: vec![PersistPoint::at(here, PersistKind::Fence)] };
+        for domain in [PowerFailDomain::Adr, PowerFailDomain::Eadr] {
+            let points = all_states(&trace, domain);
+            for instant in 0..=trace.events.len() {
+                let cut = Trace { events: trace.events[..instant].to_vec(), ..trace.clone() };
+                let Some((_, exact, states)) = all_states(&cut, domain).pop() else { continue };
+                let next = points.iter().find(|(position, ..)| *position >= instant);
+                // Behind the last point nothing is stored, so its states are the last ones.
+                let (_, next_exact, next_states) = next.or(points.last()).unwrap();
+                if exact && *next_exact {
+                    prop_assert!(states.is_subset(next_states), "{domain:?} at {instant}");
+                }
+            }
+        }
+    }
 }
