@@ -8,6 +8,7 @@
 mod index;
 mod key;
 mod root;
+mod wort;
 
 pub use index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Range,
@@ -15,3 +16,4 @@ pub use index::{
 };
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
 pub use root::{IndexKind, IndexRoot, KeyKind};
+pub use wort::Wort;
