@@ -7,6 +7,7 @@
 
 mod index;
 mod key;
+mod p_clht;
 mod root;
 mod wort;
 
@@ -15,5 +16,6 @@ pub use index::{
     Statistics,
 };
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
+pub use p_clht::PClht;
 pub use root::{IndexKind, IndexRoot, KeyKind};
 pub use wort::Wort;
