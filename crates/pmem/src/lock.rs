@@ -68,6 +68,13 @@ impl LockWord {
         ((self.0 & PAYLOAD_MASK) >> 1) as u8
     }
 
+    /// Whether no critical section ended, and the payload did not change, between this reading and
+    /// `later`: at most one holder was at work, and it may be at work still.
+    #[inline(always)]
+    pub fn is_same_section(self, later: Self) -> bool {
+        (self.0 ^ later.0) & !LOCKED == 0
+    }
+
     /// The raw bits.
     #[inline(always)]
     pub fn bits(self) -> u64 {
@@ -193,6 +200,22 @@ mod tests {
         lock.unlock(&domain);
         let word = lock.read(&domain);
         assert_eq!(word.bits(), generation.0 | (3 << 1));
+    }
+
+    #[test]
+    fn a_section_lasts_until_it_is_counted_or_the_payload_changes() {
+        let domain = Hardware::detect();
+        let generation = LockGeneration::of(3);
+        let lock = fresh(0);
+        lock.init(&domain, generation, 0);
+        let free = lock.read(&domain);
+        lock.lock(&domain, generation);
+        assert!(free.is_same_section(lock.read(&domain)));
+        lock.set_payload(&domain, 1);
+        let held = lock.read(&domain);
+        assert!(!free.is_same_section(held));
+        lock.unlock(&domain);
+        assert!(!held.is_same_section(lock.read(&domain)));
     }
 
     #[test]

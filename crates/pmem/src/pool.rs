@@ -344,6 +344,24 @@ impl<D: Domain> Pool<D> {
         Some(unsafe { &*self.address_of(link.offset()).cast::<T>() })
     }
 
+    /// The `count` values of type `T` that lie one after the other from `link` on, or `None` if
+    /// they are not all inside the pool or misaligned. For arrays whose length is known only at run
+    /// time.
+    #[inline(always)]
+    pub fn try_slice<T: Persistent>(&self, link: Link<T>, count: usize) -> Option<&[T]> {
+        let offset = link.offset() as usize;
+        let bytes = size_of::<T>().checked_mul(count)?;
+        let room = self.region.mapped_bytes().checked_sub(bytes)?;
+        if offset.wrapping_sub(1) >= room || !offset.is_multiple_of(align_of::<T>()) {
+            return None;
+        }
+        // SAFETY: all of it is in bounds and aligned (checked above), each `T` is valid for any bit
+        // pattern and only mutated through its cells (`Persistent`), mapped as long as `self`.
+        Some(unsafe {
+            std::slice::from_raw_parts(self.address_of(link.offset()).cast::<T>(), count)
+        })
+    }
+
     /// The `bytes` bytes behind the `T` at `link`, which were written before it was published and
     /// do not change while it is reachable or pinned. `None` if they are not inside the pool.
     #[inline]
