@@ -22,6 +22,9 @@ const PAYLOAD_MASK: u64 = 0x7F << 1;
 const VERSION_ONE: u64 = 1 << 8;
 const VERSION_MASK: u64 = 0xFFFF_FFFF << 8;
 const GENERATION_SHIFT: u32 = 40;
+/// On a deterministic machine one thread runs at a time, and a lock that stays taken for so many
+/// tries is held by nobody.
+const DETERMINISTIC_PATIENCE: u32 = 1_000_000;
 
 /// A lock, version and seven bits of payload in one persistent word. See the
 /// [module documentation](self).
@@ -134,7 +137,13 @@ impl GenerationLock {
     #[cold]
     fn lock_contended<D: Domain>(&self, domain: &D, generation: LockGeneration) -> LockWord {
         let backoff = crossbeam_utils::Backoff::new();
+        let mut waited = 0u32;
         loop {
+            waited += 1;
+            assert!(
+                !D::DETERMINISTIC || waited < DETERMINISTIC_PATIENCE,
+                "a lock is held by nobody that runs: it survived a crash as locked"
+            );
             if let Some(before) = self.try_lock(domain, generation) {
                 return before;
             }

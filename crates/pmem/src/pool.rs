@@ -170,7 +170,8 @@ impl<D: Domain> Pool<D> {
     /// Writes a new pool into `region`, over whatever is there.
     ///
     /// On return the pool is durable and empty. A power cut before that leaves something that
-    /// [`Pool::open`] calls [`PoolError::InterruptedCreation`] (H1). 3 fences.
+    /// [`Pool::open`] calls [`PoolError::InterruptedCreation`] (H1), or whatever was there before. 3
+    /// fences.
     ///
     /// # Errors
     /// [`PoolError`].
@@ -208,8 +209,8 @@ impl<D: Domain> Pool<D> {
         Allocator::format(&region, &domain);
         domain.flush(header);
         domain.fence();
-        // H1: everything else is durable.
-        let _: Committed = header.magic.publish(&domain, MAGIC).persist();
+        // H1: everything else is durable. `open` fences for this too.
+        let _covered = header.magic.publish(&domain, MAGIC).flush();
         Self::open(region, domain)
     }
 
@@ -398,8 +399,8 @@ impl<D: Domain> Pool<D> {
 
     /// Allocates a block for a `T`. Its contents are arbitrary: write every field.
     ///
-    /// Steady state: no flush, no fence. One slab in a class's life costs 1 flush and 1 fence (2
-    /// each when the pool's high-water mark moves); see [`crate::allocator`].
+    /// Steady state: no flush, no fence. A new slab costs 1 flush and 1 fence, and a second flush when
+    /// the pool's high-water mark moves; see [`crate::allocator`].
     ///
     /// # Errors
     /// [`AllocError`]; the pool is as it was.
