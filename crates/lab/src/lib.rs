@@ -1,1 +1,11 @@
 //! Workloads and experiments over the indexes and the store.
+
+pub mod index_experiment;
+pub mod keys;
+pub mod modelled_store;
+pub mod replay;
+pub mod report;
+pub mod target;
+pub mod trace;
+pub mod ycsb;
+pub mod zipfian;
