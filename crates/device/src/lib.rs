@@ -1,1 +1,40 @@
 //! The modelled machine: caches, write pending queue, XPLine buffer, counters and crash images.
+//!
+//! [`Modelled`] is a [`lapis_pmem::Domain`] over ordinary memory: every load, store, flush and
+//! fence of a structure is an event of a model that can
+//!
+//! * record a [`Trace`], from which [`CrashPoints`] enumerates every state that a power cut may
+//!   leave (the rules are in [`persistence`]);
+//! * track which lines were dirtied and put them back ([`Modelled::revert`]), so that a recovery
+//!   can be tried on one image after another;
+//! * count what reaches the memory controller and the media ([`Counts`]);
+//! * switch a single flush or fence off ([`Config::suppress`]), to show that it is necessary.
+//!
+//! Nothing here depends on time, addresses or the scheduler: the same single-threaded program gives
+//! the same trace and the same counts on every run and every machine.
+
+mod cache;
+mod counters;
+pub mod crash_points;
+pub mod images;
+mod line_table;
+mod modelled;
+mod pending;
+mod persist_points;
+pub mod persistence;
+mod random;
+mod trace;
+mod tracking;
+mod worker;
+mod xp_buffer;
+
+pub use cache::CacheShape;
+pub use counters::{Counts, MachineShape};
+pub use crash_points::{CrashCause, CrashPoint, CrashPoints};
+pub use images::{CrashStates, Image, ImageBudget, Images};
+pub use modelled::{Config, MODELLED_BYTES_LIMIT, Modelled};
+pub use persist_points::{PersistKind, PersistPoint, PersistPointCount};
+pub use persistence::PowerFailDomain;
+pub use trace::{Event, Marker, Trace};
+pub use worker::{current_worker, set_current_worker};
+pub use xp_buffer::XpBufferShape;

@@ -1,1 +1,9 @@
 //! Workloads and experiments over the indexes and the store.
+
+pub mod keys;
+pub mod replay;
+pub mod report;
+pub mod target;
+pub mod trace;
+pub mod ycsb;
+pub mod zipfian;

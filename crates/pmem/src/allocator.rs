@@ -226,6 +226,30 @@ impl Allocator {
         self.chunks.lock().free_run(pool, first, block.bytes.div_ceil(EXTENT_BYTES) as u32);
     }
 
+    /// Whether chunks for `bytes` can be had, growing the region if need be.
+    pub(crate) fn ensure_headroom<D: Domain>(
+        &self,
+        pool: &Pool<D>,
+        bytes: usize,
+    ) -> Result<(), AllocError> {
+        let count = bytes.div_ceil(EXTENT_BYTES) as u32;
+        let free = |allocator: &Self| allocator.chunks.lock().free_chunks(pool);
+        if free(self) >= count {
+            return Ok(());
+        }
+        for block in pool.limbo().take_passed() {
+            self.free(pool, block);
+        }
+        while self.discover(pool) {}
+        if free(self) >= count {
+            return Ok(());
+        }
+        self.chunks
+            .lock()
+            .grow_by(pool, count)
+            .map_err(|why| AllocError::Full { asked_bytes: bytes, why })
+    }
+
     /// Every slab and run, for a trace.
     pub(crate) fn survey<D: Domain>(&self, pool: &Pool<D>) -> Vec<(u32, Descriptor)> {
         self.chunks.lock().survey(pool)

@@ -2,9 +2,9 @@
 //! [`Committed`] (durable).
 
 use core::marker::PhantomData;
-use core::mem;
+use core::mem::ManuallyDrop;
 
-use crate::domain::Domain;
+use crate::domain::{Domain, lies_in_one_line};
 
 /// A store that others can see and a power cut may still undo. It must be persisted.
 ///
@@ -23,6 +23,7 @@ pub struct Visible<'a, D: Domain> {
     domain: &'a D,
     start: *const u8,
     bytes: usize,
+    one_line: bool,
     _range: PhantomData<&'a [u8]>,
 }
 
@@ -60,6 +61,7 @@ impl<'a, D: Domain> Visible<'a, D> {
             domain,
             start: (&raw const *what).cast(),
             bytes: size_of_val(what),
+            one_line: lies_in_one_line(what),
             _range: PhantomData,
         }
     }
@@ -68,10 +70,16 @@ impl<'a, D: Domain> Visible<'a, D> {
     #[inline(always)]
     #[track_caller]
     pub fn persist(self) -> Committed {
+        let visible = ManuallyDrop::new(self);
         // SAFETY: the range was borrowed from a live reference in `of`.
-        unsafe { self.domain.flush_range(self.start, self.bytes) };
-        self.domain.fence();
-        mem::forget(self);
+        unsafe {
+            if visible.one_line {
+                visible.domain.persist_line(visible.start);
+            } else {
+                visible.domain.flush_range(visible.start, visible.bytes);
+                visible.domain.fence();
+            }
+        }
         Committed(())
     }
 
@@ -79,9 +87,15 @@ impl<'a, D: Domain> Visible<'a, D> {
     #[inline(always)]
     #[track_caller]
     pub fn flush(self) -> Flushed<'a> {
+        let visible = ManuallyDrop::new(self);
         // SAFETY: as in `persist`.
-        unsafe { self.domain.flush_range(self.start, self.bytes) };
-        mem::forget(self);
+        unsafe {
+            if visible.one_line {
+                visible.domain.flush_line(visible.start);
+            } else {
+                visible.domain.flush_range(visible.start, visible.bytes);
+            }
+        }
         Flushed { _thread: PhantomData }
     }
 }

@@ -106,11 +106,7 @@ impl Hardware {
     }
 
     pub(crate) fn with_sync(sync: Arc<SyncFile>) -> Self {
-        Self {
-            method: FlushMethod::FileSync,
-            copy: CopyMethod::detect(),
-            sync: Some(sync),
-        }
+        Self { method: FlushMethod::FileSync, copy: CopyMethod::detect(), sync: Some(sync) }
     }
 
     /// How this domain writes lines back.
@@ -118,12 +114,82 @@ impl Hardware {
         self.method
     }
 
-    #[cold]
-    fn note_unsynced(&self, start: *const u8, bytes: usize) {
+    /// Whether each flush is an instruction, or none is needed, and each fence is an instruction.
+    #[inline(always)]
+    fn fences_by_instruction(&self) -> bool {
+        (self.method as u8) < FlushMethod::PageCacheNone as u8
+    }
+
+    /// Flushes where no instruction does it: notes the range if the medium is a file that is
+    /// synchronised, does nothing otherwise.
+    #[inline(always)]
+    fn flush_without_instruction(&self, start: *const u8, bytes: usize) {
+        compiler_fence(Ordering::Release);
         if let Some(sync) = &self.sync {
-            sync.note(start.addr(), bytes);
+            note_unsynced(sync, start.addr(), bytes);
         }
     }
+
+    #[inline(always)]
+    fn fence_without_instruction(&self) {
+        compiler_fence(Ordering::SeqCst);
+        if let Some(sync) = &self.sync {
+            complete_sync(sync);
+        }
+    }
+}
+
+// Functions of the C calling convention do not unwind: callers of a flush or fence need no code for
+// that, which is what keeps values out of memory on the paths that are hot.
+
+#[cold]
+#[inline(never)]
+extern "C" fn note_unsynced(sync: &SyncFile, start: usize, bytes: usize) {
+    sync.note(start, bytes);
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn complete_sync(sync: &SyncFile) {
+    sync.complete();
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn persist_sync(sync: &SyncFile, at: usize) {
+    sync.note(at, 1);
+    sync.complete();
+}
+
+/// Chooses what the flush instruction of this machine is told to do: `$one` with the instruction in
+/// place of `$flush`, or `$none` where there is no instruction. Few enough alternatives to become
+/// comparisons, which are predicted, rather than a jump through a table.
+macro_rules! by_instruction {
+    ($method:expr, |$flush:ident| $one:expr, $none:expr) => {
+        match $method {
+            #[cfg(target_arch = "x86_64")]
+            FlushMethod::Clwb => {
+                use instructions::clwb as $flush;
+                $one
+            }
+            #[cfg(target_arch = "x86_64")]
+            FlushMethod::ClflushOpt => {
+                use instructions::clflushopt as $flush;
+                $one
+            }
+            #[cfg(target_arch = "x86_64")]
+            FlushMethod::Clflush => {
+                use instructions::clflush as $flush;
+                $one
+            }
+            #[cfg(target_arch = "aarch64")]
+            FlushMethod::DcCvap => {
+                use instructions::dc_cvap as $flush;
+                $one
+            }
+            _ => $none,
+        }
+    };
 }
 
 impl Domain for Hardware {
@@ -193,44 +259,61 @@ impl Domain for Hardware {
 
     #[inline(always)]
     unsafe fn flush_range(&self, start: *const u8, bytes: usize) {
-        if bytes == 0 {
-            return;
-        }
+        // Of no bytes at most the line is flushed that they would lie in, which does no harm.
         let first = start.addr() & !(LINE_BYTES - 1);
         let end = start.addr() + bytes;
         // One loop per instruction keeps the choice out of the loop.
-        macro_rules! each_line {
-            ($flush:path) => {{
+        by_instruction!(
+            self.method,
+            |flush| {
                 let mut line = first;
                 while line < end {
                     // SAFETY: the line holds at least one byte of the mapped range.
-                    unsafe { $flush(start.with_addr(line)) };
+                    unsafe { flush(start.with_addr(line)) };
                     line += LINE_BYTES;
                 }
-            }};
-        }
-        match self.method {
-            FlushMethod::Clwb => each_line!(instructions::clwb),
-            FlushMethod::ClflushOpt => each_line!(instructions::clflushopt),
-            FlushMethod::Clflush => each_line!(instructions::clflush),
-            FlushMethod::DcCvap => each_line!(instructions::dc_cvap),
-            FlushMethod::EadrNone | FlushMethod::PageCacheNone => {
-                compiler_fence(Ordering::Release);
+            },
+            self.flush_without_instruction(start, bytes)
+        );
+    }
+
+    #[inline(always)]
+    unsafe fn flush_line(&self, at: *const u8) {
+        by_instruction!(
+            self.method,
+            // SAFETY: the caller vouches for `at`.
+            |flush| unsafe { flush(at) },
+            self.flush_without_instruction(at, 1)
+        );
+    }
+
+    #[inline(always)]
+    unsafe fn persist_line(&self, at: *const u8) {
+        by_instruction!(
+            self.method,
+            |flush| {
+                // SAFETY: the caller vouches for `at`.
+                unsafe { flush(at) };
+                instructions::store_fence();
+            },
+            {
+                if let Some(sync) = &self.sync {
+                    persist_sync(sync, at.addr());
+                } else if self.fences_by_instruction() {
+                    instructions::store_fence();
+                } else {
+                    compiler_fence(Ordering::SeqCst);
+                }
             }
-            FlushMethod::FileSync => self.note_unsynced(start, bytes),
-        }
+        );
     }
 
     #[inline(always)]
     fn fence(&self) {
-        match self.method {
-            FlushMethod::PageCacheNone => compiler_fence(Ordering::SeqCst),
-            FlushMethod::FileSync => {
-                if let Some(sync) = &self.sync {
-                    sync.complete();
-                }
-            }
-            _ => instructions::store_fence(),
+        if self.fences_by_instruction() {
+            instructions::store_fence();
+        } else {
+            self.fence_without_instruction();
         }
     }
 

@@ -99,6 +99,9 @@ pub enum Durable {}
 pub struct Owned<'p, D: Domain, T: Persistent, S> {
     pool: &'p Pool<D>,
     link: Link<T>,
+    /// The block's address, which follows from the pool's and the link: kept so that a field costs
+    /// no load of the pool's.
+    start: *mut u8,
     tail_bytes: usize,
     /// Raw pointer: neither `Send` nor `Sync` (rule R4).
     _state: PhantomData<(S, *const ())>,
@@ -107,7 +110,8 @@ pub struct Owned<'p, D: Domain, T: Persistent, S> {
 impl<'p, D: Domain, T: Persistent, S> Owned<'p, D, T, S> {
     #[inline(always)]
     pub(crate) fn new(pool: &'p Pool<D>, link: Link<T>, tail_bytes: usize) -> Self {
-        Self { pool, link, tail_bytes, _state: PhantomData }
+        let start = pool.address_of(link.offset());
+        Self { pool, link, start, tail_bytes, _state: PhantomData }
     }
 
     /// Where the block is. Storing this somewhere reachable by other means than
@@ -137,14 +141,13 @@ impl<'p, D: Domain, T: Persistent, S> Owned<'p, D, T, S> {
 
     #[inline(always)]
     fn start(&self) -> *mut u8 {
-        self.pool.address_of(self.link.offset())
+        self.start
     }
 
     #[inline(always)]
     fn into_state<U>(self) -> Owned<'p, D, T, U> {
-        let next = Owned::new(self.pool, self.link, self.tail_bytes);
-        mem::forget(self);
-        next
+        let Self { pool, link, start, tail_bytes, .. } = *mem::ManuallyDrop::new(self);
+        Owned { pool, link, start, tail_bytes, _state: PhantomData }
     }
 
     /// Gives up ownership: from here the structure is responsible for the block.

@@ -150,10 +150,9 @@ impl Pool<Hardware> {
     /// # Errors
     /// [`PoolError`]; the file is as it was.
     pub fn open_file(path: &Path, options: &RegionOptions) -> Result<Self, PoolError> {
-        let length = std::fs::metadata(path).map(|m| m.len()).unwrap_or(0);
         let region = Region::open_file(path, options)?;
-        if region.mapped_bytes() == 0 && length == 0 {
-            return Err(PoolError::InterruptedCreation);
+        if region.mapped_bytes() < MIN_POOL_BYTES {
+            return Err(region.too_short_for_a_pool(&MAGIC.to_le_bytes()));
         }
         let domain = region.domain();
         Self::open(region, domain)
@@ -185,11 +184,8 @@ impl<D: Domain> Pool<D> {
         header.header_bytes.store(&domain, HEADER_BYTES as u32);
         header.features_required.store(&domain, 0);
         header.features_optional.store(&domain, 0);
-        let (high, low) = if D::DETERMINISTIC {
-            (0, 1)
-        } else {
-            uuid::Uuid::new_v4().as_u64_pair()
-        };
+        let (high, low) =
+            if D::DETERMINISTIC { (0, 1) } else { uuid::Uuid::new_v4().as_u64_pair() };
         header.uuid[0].store(&domain, high);
         header.uuid[1].store(&domain, low);
         header.chunk_bytes.store(&domain, EXTENT_BYTES as u64);
@@ -222,16 +218,7 @@ impl<D: Domain> Pool<D> {
     /// # Errors
     /// [`PoolError`]; until the checks have passed nothing is written.
     pub fn open(region: Region, domain: D) -> Result<Self, PoolError> {
-        check_size(region.mapped_bytes()).map_err(|error| match error {
-            // Too short to tell what it was.
-            PoolError::TooSmall { asked_bytes, minimum_bytes } if asked_bytes > 0 => {
-                PoolError::Truncated {
-                    expected_bytes: minimum_bytes as u64,
-                    found_bytes: asked_bytes as u64,
-                }
-            }
-            other => other,
-        })?;
+        check_size(region.mapped_bytes())?;
         let header = header_of(&region);
         match header.magic.load(&domain) {
             MAGIC => {}
@@ -486,13 +473,9 @@ impl<D: Domain> Pool<D> {
     /// The root called `name`, if it has been published.
     pub fn root<T: Persistent>(&self, name: &str) -> Option<Link<T>> {
         let name = encode_name(name)?;
-        let entry = self
-            .header()
-            .roots
-            .iter()
-            .find(|entry| {
-                !entry.link.load(&self.domain).is_null() && entry.name_is(&self.domain, &name)
-            })?;
+        let entry = self.header().roots.iter().find(|entry| {
+            !entry.link.load(&self.domain).is_null() && entry.name_is(&self.domain, &name)
+        })?;
         Some(entry.link.load(&self.domain).cast())
     }
 
@@ -540,10 +523,30 @@ impl<D: Domain> Pool<D> {
     pub fn unpublish_root(&self, name: &str) -> Option<Visible<'_, D>> {
         let name = encode_name(name)?;
         let domain = &self.domain;
-        let entry = self.header().roots.iter().find(|entry| {
-            !entry.link.load(domain).is_null() && entry.name_is(domain, &name)
-        })?;
+        let entry = self
+            .header()
+            .roots
+            .iter()
+            .find(|entry| !entry.link.load(domain).is_null() && entry.name_is(domain, &name))?;
         Some(entry.link.redirect(domain, Link::NULL))
+    }
+
+    /// Makes sure that `bytes` can be allocated before the first of them is, growing the region if
+    /// need be: for callers that must not fail half-way. A promise only while nobody else
+    /// allocates.
+    ///
+    /// # Errors
+    /// [`AllocError::Full`]; the pool is as it was.
+    pub fn ensure_headroom(&self, bytes: usize) -> Result<(), AllocError> {
+        self.allocator.ensure_headroom(self, bytes)
+    }
+
+    /// Retires every block that `traced` reached: for dropping a whole structure, of which
+    /// `_unlinked` proves that it can no longer be reached.
+    pub fn retire_traced(&self, traced: &Traced, _unlinked: Committed, guard: &Guard<'_, D>) {
+        for block in traced.blocks() {
+            self.limbo.retire(block, guard);
+        }
     }
 
     /// Bytes of storage, bytes in use by blocks as far as the allocator knows, and whether that is
@@ -623,6 +626,20 @@ pub struct Usage {
     pub allocated_bytes: u64,
     /// Whether `allocated_bytes` is exact.
     pub exact: bool,
+}
+
+impl Region {
+    /// What a file that is shorter than any pool is.
+    fn too_short_for_a_pool(&self, magic: &[u8; 8]) -> PoolError {
+        let (length, start) = self.file_start();
+        match start.get(..8) {
+            _ if length == 0 => PoolError::InterruptedCreation,
+            Some(found) if found == magic => {
+                PoolError::Truncated { expected_bytes: MIN_POOL_BYTES as u64, found_bytes: length }
+            }
+            _ => PoolError::NotAPool,
+        }
+    }
 }
 
 #[cold]

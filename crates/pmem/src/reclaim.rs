@@ -5,7 +5,6 @@
 //! crossbeam-epoch's. Limbo itself belongs to the pool, so that closing a pool can account for
 //! every block in it.
 
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -77,7 +76,6 @@ pub(crate) struct Limbo {
     sealed: Mutex<VecDeque<Batch>>,
     pins: AtomicUsize,
 }
-
 
 impl Limbo {
     pub(crate) fn retire<D: Domain>(&self, block: Block, guard: &Guard<'_, D>) {

@@ -107,11 +107,7 @@ pub struct RegionOptions {
 
 impl Default for RegionOptions {
     fn default() -> Self {
-        Self {
-            reserve_bytes: DEFAULT_RESERVE_BYTES,
-            durability: Durability::Medium,
-            eadr: false,
-        }
+        Self { reserve_bytes: DEFAULT_RESERVE_BYTES, durability: Durability::Medium, eadr: false }
     }
 }
 
@@ -179,6 +175,8 @@ pub struct Region {
     path: Option<PathBuf>,
     sync: Option<Arc<SyncFile>>,
     growth: Mutex<()>,
+    /// Whether dropping this gives the address space back. An alias does not.
+    owner: bool,
 }
 
 // SAFETY: the mapping is owned by the region and lives as long as it does; all access to its
@@ -207,9 +205,39 @@ impl Region {
             path: None,
             sync: None,
             growth: Mutex::new(()),
+            owner: true,
         };
         region.map_extent(0, bytes)?;
         Ok(region)
+    }
+
+    /// A second region over the same anonymous memory, for opening a pool on it again and again:
+    /// dropping a pool drops its region, and dropping an alias gives nothing back.
+    ///
+    /// What an alias maps beyond [`Region::mapped_bytes`] by growing, this region does not know:
+    /// it maps those extents anew, zeroed, when it grows itself.
+    ///
+    /// # Safety
+    /// The alias, and whatever was made from it, is dropped before this region is, and is not used
+    /// while this region or another alias of it is being written.
+    ///
+    /// # Panics
+    /// If the region lies on a file or device.
+    pub unsafe fn alias(&self) -> Self {
+        assert_eq!(self.medium, Medium::Anonymous, "only anonymous memory has aliases");
+        Self {
+            base: self.base,
+            reserved: self.reserved,
+            mapped: AtomicUsize::new(self.mapped_bytes()),
+            medium: self.medium,
+            guarantee: self.guarantee,
+            eadr: self.eadr,
+            file: None,
+            path: None,
+            sync: None,
+            growth: Mutex::new(()),
+            owner: false,
+        }
     }
 
     /// Creates a file of `bytes` (rounded up to [`EXTENT_BYTES`]), zeroed and with its disk space
@@ -265,7 +293,7 @@ impl Region {
         } else {
             usize::try_from(metadata.len()).unwrap_or(usize::MAX)
         };
-        let medium = if device { Medium::DeviceDax } else { detect_medium(&file, length)? };
+        let medium = if device { Medium::DeviceDax } else { detect_medium(&file)? };
         let (base, reserved) = reserve(options.reserve_bytes.max(length).max(create_bytes))?;
         let file = Arc::new(file);
         let power_fail = options.durability == Durability::PowerFail;
@@ -293,6 +321,7 @@ impl Region {
             path: Some(path.to_owned()),
             sync,
             growth: Mutex::new(()),
+            owner: true,
         };
         // A trailing partial extent is not mapped: touching a page past the end of a file is
         // SIGBUS. The pool header says how long the file must be.
@@ -405,11 +434,11 @@ impl Region {
                     let _ = file.set_len(mapped as u64);
                     return Err(RegionError::NoSpace { needed_bytes: target - mapped });
                 }
-                Err(Errno::OPNOTSUPP) => write_zeroes(file, extent.0, extent.1).inspect_err(
-                    |_| {
+                Err(Errno::OPNOTSUPP) => {
+                    write_zeroes(file, extent.0, extent.1).inspect_err(|_| {
                         let _ = file.set_len(mapped as u64);
-                    },
-                )?,
+                    })?
+                }
                 Err(errno) => return Err(os("allocate disk space")(errno)),
             }
             if self.sync.is_some() {
@@ -428,8 +457,7 @@ impl Region {
             match &self.file {
                 None => {
                     let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
-                    mm::mmap_anonymous(at, length, protection, flags)
-                        .map_err(os("map memory"))?;
+                    mm::mmap_anonymous(at, length, protection, flags).map_err(os("map memory"))?;
                     // A hint only: fewer TLB misses where the kernel has huge pages to give.
                     let _ = mm::madvise(at, length, mm::Advice::LinuxHugepage);
                 }
@@ -447,6 +475,16 @@ impl Region {
         Ok(())
     }
 
+    /// The length of the file and its first bytes, read without the mapping.
+    pub(crate) fn file_start(&self) -> (u64, Vec<u8>) {
+        use std::os::unix::fs::FileExt;
+        let Some(file) = &self.file else { return (0, Vec::new()) };
+        let mut start = vec![0; 64];
+        let read = file.read_at(&mut start, 0).unwrap_or(0);
+        start.truncate(read);
+        (file.metadata().map_or(0, |metadata| metadata.len()), start)
+    }
+
     /// Makes the file's existence durable: its directory entry.
     fn sync_directory_entry(&self) -> Result<(), RegionError> {
         let Some(parent) = self.path.as_deref().and_then(Path::parent) else { return Ok(()) };
@@ -459,6 +497,9 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        if !self.owner {
+            return;
+        }
         // SAFETY: the reservation was made by `reserve` and everything in it belongs to the region.
         unsafe { unreserve(self.base, self.reserved) };
     }
@@ -501,17 +542,14 @@ fn open_error(source: io::Error) -> RegionError {
 }
 
 /// Finds out whether a file is DAX by asking for `MAP_SYNC`, which only DAX file systems grant.
-fn detect_medium(file: &File, length: usize) -> Result<Medium, RegionError> {
-    if length > 0 || file.set_len(0).is_ok() {
-        let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
-        // SAFETY: a fresh read-only mapping that is never dereferenced and is unmapped at once.
-        let probe =
-            unsafe { mm::mmap(std::ptr::null_mut(), 4096, ProtFlags::READ, flags, file, 0) };
-        if let Ok(address) = probe {
-            // SAFETY: mapped just above, not used.
-            let _ = unsafe { mm::munmap(address, 4096) };
-            return Ok(Medium::Dax);
-        }
+fn detect_medium(file: &File) -> Result<Medium, RegionError> {
+    let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
+    // SAFETY: a fresh read-only mapping that is never dereferenced and is unmapped at once.
+    let probe = unsafe { mm::mmap(std::ptr::null_mut(), 4096, ProtFlags::READ, flags, file, 0) };
+    if let Ok(address) = probe {
+        // SAFETY: mapped just above, not used.
+        let _ = unsafe { mm::munmap(address, 4096) };
+        return Ok(Medium::Dax);
     }
     const TMPFS_MAGIC: u64 = 0x0102_1994;
     const RAMFS_MAGIC: u64 = 0x8584_58f6;
@@ -572,6 +610,17 @@ mod tests {
         assert_eq!(region.base(), base);
         // SAFETY: both bytes are mapped.
         assert_eq!(unsafe { (base.read(), base.add(4 * EXTENT_BYTES - 1).read()) }, (9, 0));
+    }
+
+    #[test]
+    fn dropping_an_alias_leaves_the_region_mapped() {
+        let region = Region::anonymous(EXTENT_BYTES, 1 << 24).unwrap();
+        // SAFETY: the alias is dropped at once, before the region and before anything else is used.
+        let alias = unsafe { region.alias() };
+        assert_eq!((alias.base(), alias.mapped_bytes()), (region.base(), EXTENT_BYTES));
+        drop(alias);
+        // SAFETY: the byte is mapped and nobody else uses it.
+        unsafe { region.base().write(1) };
     }
 
     #[test]

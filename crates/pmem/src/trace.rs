@@ -1,6 +1,6 @@
 //! Tracing: which blocks are reachable.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::allocator::{Descriptor, TraceMap};
 use crate::cell::{Link, Persistent};
@@ -48,7 +48,8 @@ pub struct Tracer<'p, D: Domain> {
     pool: &'p Pool<D>,
     map: TraceMap,
     slabs: BTreeMap<u32, SlabMarks>,
-    large: BTreeSet<u32>,
+    /// First chunk and number of chunks.
+    large: BTreeMap<u32, u32>,
     problems: Vec<TraceProblem>,
 }
 
@@ -64,7 +65,7 @@ impl<'p, D: Domain> Tracer<'p, D> {
             pool,
             map: TraceMap::new(pool),
             slabs: BTreeMap::new(),
-            large: BTreeSet::new(),
+            large: BTreeMap::new(),
             problems: Vec::new(),
         }
     }
@@ -84,7 +85,7 @@ impl<'p, D: Domain> Tracer<'p, D> {
             return false;
         };
         let fresh = match found.index {
-            None => self.large.insert(found.first),
+            None => self.large.insert(found.first, found.descriptor.chunks()).is_none(),
             Some(index) => {
                 let marks = self.slabs.entry(found.first).or_insert_with(|| SlabMarks {
                     descriptor: found.descriptor,
@@ -116,7 +117,7 @@ impl<'p, D: Domain> Tracer<'p, D> {
 #[derive(Clone, Debug, Default)]
 pub struct Traced {
     pub(crate) slabs: BTreeMap<u32, SlabMarks>,
-    pub(crate) large: BTreeSet<u32>,
+    pub(crate) large: BTreeMap<u32, u32>,
     problems: Vec<TraceProblem>,
 }
 
@@ -139,7 +140,7 @@ impl Traced {
     }
 
     pub(crate) fn has_large(&self, first: u32) -> bool {
-        self.large.contains(&first)
+        self.large.contains_key(&first)
     }
 
     pub(crate) fn is_marked(&self, first: u32, index: usize) -> bool {

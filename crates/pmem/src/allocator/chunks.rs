@@ -188,9 +188,9 @@ impl ChunkMap {
             first = segment_end;
         }
         first += table_chunks_at(first);
-        let end = first.checked_add(count).ok_or(RegionError::Full {
-            capacity_bytes: pool.region().reserved_bytes(),
-        })?;
+        let end = first
+            .checked_add(count)
+            .ok_or(RegionError::Full { capacity_bytes: pool.region().reserved_bytes() })?;
         let end_bytes = end as usize * EXTENT_BYTES;
         if end_bytes > pool.region().mapped_bytes() {
             grow(pool, end_bytes)?;
@@ -210,9 +210,7 @@ impl ChunkMap {
             let mark = end.saturating_add(HIGH_WATER_STEP).min(mapped);
             let header = pool.header();
             // H5, A3: durable before anything beyond the old mark is used.
-            header
-                .storage_bytes
-                .store_ordered(pool.domain(), pool.region().mapped_bytes() as u64);
+            header.storage_bytes.store_ordered(pool.domain(), pool.region().mapped_bytes() as u64);
             let _: Committed = header.high_water.publish(pool.domain(), mark.into()).persist();
             self.high_water = mark;
         }
@@ -224,6 +222,23 @@ impl ChunkMap {
         }
         self.next_fresh = end;
         Ok(first)
+    }
+
+    /// Free chunks: known runs and those mapped and never used.
+    pub(super) fn free_chunks<D: Domain>(&self, pool: &Pool<D>) -> u32 {
+        let mapped = (pool.region().mapped_bytes() / EXTENT_BYTES) as u32;
+        let known: u32 = self.free.values().sum();
+        known.saturating_add(mapped.saturating_sub(self.next_fresh))
+    }
+
+    /// Maps storage until `count` chunks are free.
+    pub(super) fn grow_by<D: Domain>(
+        &mut self,
+        pool: &Pool<D>,
+        count: u32,
+    ) -> Result<(), RegionError> {
+        let missing = count.saturating_sub(self.free_chunks(pool)) as usize;
+        grow(pool, pool.region().mapped_bytes() + missing * EXTENT_BYTES)
     }
 
     /// Gives a run back. Its descriptor is zeroed and durable before the chunks can be used (A2).

@@ -125,7 +125,8 @@ impl ClassId {
         let start = u64::from(first) * EXTENT_BYTES as u64;
         let inside = offset.checked_sub(start + u64::from(LAYOUTS[self.index()].first))? as usize;
         let index = inside / self.block_bytes();
-        (inside % self.block_bytes() == 0 && index < self.blocks_per_slab()).then_some(index)
+        (inside.is_multiple_of(self.block_bytes()) && index < self.blocks_per_slab())
+            .then_some(index)
     }
 
     /// The first chunk of the slab that holds `offset`, for slabs of one chunk; for larger ones the

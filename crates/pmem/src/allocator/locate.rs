@@ -5,6 +5,7 @@ use crate::pool::Pool;
 use crate::region::EXTENT_BYTES;
 use crate::trace::Traced;
 
+use super::Block;
 use super::chunks::{Descriptor, LARGE, SLAB};
 use super::classes::ClassId;
 
@@ -62,6 +63,19 @@ impl Traced {
             Some(marks) => marks.words.clone(),
             None => vec![0; class.bitmap_words()],
         }
+    }
+
+    /// Every reachable block, with as many bytes as its class has.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Block> + '_ {
+        let slabs = self.marked_slab_blocks().map(|(first, class, index)| Block {
+            offset: class.offset_of(first, index),
+            bytes: class.block_bytes(),
+        });
+        let large = self.large.iter().map(|(&first, &chunks)| Block {
+            offset: u64::from(first) * EXTENT_BYTES as u64,
+            bytes: chunks as usize * EXTENT_BYTES,
+        });
+        slabs.chain(large)
     }
 
     /// Every reachable block in a slab: first chunk, class, number.

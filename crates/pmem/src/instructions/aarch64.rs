@@ -23,27 +23,6 @@ pub(crate) unsafe fn dc_cvap(at: *const u8) {
     unsafe { asm!("sys #3, c7, c12, #1, {}", in(reg) at, options(nostack, preserves_flags)) }
 }
 
-/// Never called on this architecture.
-///
-/// # Safety
-/// None; the function does nothing.
-#[inline(always)]
-pub(crate) unsafe fn clwb(_at: *const u8) {}
-
-/// Never called on this architecture.
-///
-/// # Safety
-/// None; the function does nothing.
-#[inline(always)]
-pub(crate) unsafe fn clflushopt(_at: *const u8) {}
-
-/// Never called on this architecture.
-///
-/// # Safety
-/// None; the function does nothing.
-#[inline(always)]
-pub(crate) unsafe fn clflush(_at: *const u8) {}
-
 #[inline(always)]
 pub(crate) fn store_fence() {
     // SAFETY: a full-system data synchronisation barrier has no operands.

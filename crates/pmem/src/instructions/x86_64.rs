@@ -53,13 +53,6 @@ pub(crate) unsafe fn clflush(at: *const u8) {
     unsafe { asm!("clflush [{}]", in(reg) at, options(nostack, preserves_flags)) }
 }
 
-/// Never called: [`detect`] and [`is_available`] do not offer it here.
-///
-/// # Safety
-/// None; the function does nothing.
-#[inline(always)]
-pub(crate) unsafe fn dc_cvap(_at: *const u8) {}
-
 #[inline(always)]
 pub(crate) fn store_fence() {
     // SAFETY: `sfence` has no operands and is part of x86-64.

@@ -1,0 +1,206 @@
+//! One entry: writing it and telling whether it is whole.
+
+use lapis_pmem::{Domain, LINE_BYTES, Link, PCell, Pool};
+
+use crate::log::{LARGEST_ENTRY_BYTES, Position};
+
+use super::layout::{
+    ENTRY_HEADER_BYTES, EntryHeader, Identity, Seal, SegmentRef, address, entry_bytes,
+};
+
+/// Payloads are counted, summed and copied in pieces of this size, so that each byte is fetched
+/// from memory once.
+const PIECE_BYTES: usize = 4096;
+
+/// The number of set bits.
+#[inline]
+pub fn count_ones(bytes: &[u8]) -> u32 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut ones: u32 = words.iter().map(|word| u64::from_ne_bytes(*word).count_ones()).sum();
+    if !rest.is_empty() {
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        ones += u64::from_ne_bytes(last).count_ones();
+    }
+    ones
+}
+
+/// Whether no bit is set.
+pub(super) fn is_zero(bytes: &[u8]) -> bool {
+    // Whole pieces without a branch inside, so that the search vectorises.
+    let or = |piece: &[u8]| piece.iter().fold(0, |bits, byte| bits | byte);
+    bytes.chunks(PIECE_BYTES).all(|piece| or(piece) == 0)
+}
+
+#[inline(always)]
+fn crc_seed(position: Position, length: usize) -> u32 {
+    let mut seed = [0; 12];
+    seed[..8].copy_from_slice(&position.number().to_le_bytes());
+    seed[8..].copy_from_slice(&(length as u32).to_le_bytes());
+    crc32c::crc32c(&seed)
+}
+
+/// Writes the entry at `position`, whose payload is `parts` end to end, `length` bytes together,
+/// and flushes its lines. The caller's fence makes it durable. This is the whole of an append but
+/// for finding the place, taking the lock and the fence; it is public so that its instructions can
+/// be counted.
+///
+/// # Safety
+/// `destination` starts a line of `domain`'s region; the lines of the entry from there on are
+/// zero, durably, and nobody else reads or writes them during the call.
+#[inline]
+#[track_caller]
+pub unsafe fn write_entry<D: Domain>(
+    domain: &D,
+    destination: *mut u8,
+    position: Position,
+    length: usize,
+    parts: &[&[u8]],
+) {
+    let (mut ones, mut crc) = ((length as u64).count_ones(), crc_seed(position, length));
+    let mut at = ENTRY_HEADER_BYTES;
+    for part in parts {
+        for piece in part.chunks(PIECE_BYTES) {
+            ones += count_ones(piece);
+            crc = crc32c::crc32c_append(crc, piece);
+            // SAFETY: within the entry, which the caller vouches for.
+            unsafe { domain.copy(destination.add(at), piece) };
+            at += piece.len();
+        }
+    }
+    debug_assert_eq!(at, ENTRY_HEADER_BYTES + length);
+    let identity = Identity::new(position, crc);
+    ones += identity.0.count_ones();
+    // SAFETY: the first 16 bytes of the entry, aligned to a line; an EntryHeader is two cells.
+    let header = unsafe { &*destination.cast::<EntryHeader>() };
+    // Unordered on purpose: I4 holds whichever of the entry's stores persist.
+    header.identity.store(domain, identity.0);
+    header.seal.store(domain, Seal::new(length, ones).0);
+    // SAFETY: the entry's own bytes. I1: its every line.
+    unsafe { domain.flush_range(destination, at) };
+}
+
+/// What stands where an entry may begin.
+#[derive(Debug)]
+pub(super) enum Found<'p> {
+    /// The entry, whole.
+    Whole {
+        /// Its payload.
+        payload: &'p [u8],
+        /// Bytes it takes with header and padding.
+        bytes: usize,
+    },
+    /// No seal: nothing, or an entry torn in such a way that its seal did not persist.
+    Unsealed,
+    /// A seal, and bits are missing: torn by a crash.
+    Torn {
+        /// Bytes it would take.
+        bytes: usize,
+    },
+    /// What no crash leaves behind.
+    Damaged(&'static str),
+}
+
+/// Examines what stands at `data_offset` of `segment`, where the entry at `position` would be.
+/// Nobody may write there meanwhile; beyond `data_end` nothing is looked at.
+pub(super) fn examine<'p, D: Domain>(
+    pool: &'p Pool<D>,
+    segment: SegmentRef,
+    data_offset: usize,
+    data_end: usize,
+    position: Position,
+) -> Found<'p> {
+    let room = data_end - data_offset;
+    if room < LINE_BYTES {
+        return Found::Unsealed;
+    }
+    let domain = pool.domain();
+    let link = Link::<EntryHeader>::from_bits(segment.pool_offset(data_offset));
+    let header = pool.at(link);
+    let seal = Seal(header.seal.load(domain));
+    let identity = Identity(header.identity.load(domain));
+    // The identity is one word: a crash leaves it whole or zero.
+    if identity.0 != 0 && !identity.is_of(position) {
+        return Found::Damaged("an entry of another position");
+    }
+    if seal.0 == 0 {
+        return Found::Unsealed;
+    }
+    let length = seal.length();
+    if length == 0 || length > LARGEST_ENTRY_BYTES || entry_bytes(length) > room {
+        return Found::Damaged("an entry with an impossible length");
+    }
+    let bytes = entry_bytes(length);
+    let Some(body) = pool.try_tail(link, bytes - ENTRY_HEADER_BYTES) else {
+        return Found::Damaged("an entry that leaves the pool");
+    };
+    let (payload, padding) = body.split_at(length);
+    let ones = (length as u64).count_ones() + identity.0.count_ones() + count_ones(payload);
+    if ones < seal.ones() {
+        return Found::Torn { bytes };
+    }
+    if ones > seal.ones() {
+        return Found::Damaged("an entry with more bits than were written");
+    }
+    if crc32c::crc32c_append(crc_seed(position, length), payload) != identity.crc() {
+        return Found::Damaged("an entry with a wrong checksum");
+    }
+    if !is_zero(padding) {
+        return Found::Damaged("bits after the end of an entry");
+    }
+    Found::Whole { payload, bytes }
+}
+
+/// The length in the seal of an entry that is known to be whole, without looking at the rest.
+pub(super) fn whole_entry_bytes<D: Domain>(
+    pool: &Pool<D>,
+    segment: SegmentRef,
+    data_offset: usize,
+) -> usize {
+    let seal = Link::<PCell<u64>>::from_bits(segment.pool_offset(data_offset));
+    entry_bytes(Seal(pool.at(seal).load(pool.domain())).length())
+}
+
+/// Zeroes `[from, to)` of the data of a segment past the caches; the caller's fence makes it
+/// durable.
+///
+/// # Safety
+/// The range lies in the segment, and nobody else reads or writes it.
+#[track_caller]
+pub(super) unsafe fn zero_data<D: Domain>(
+    pool: &Pool<D>,
+    segment: SegmentRef,
+    from: usize,
+    to: usize,
+) {
+    let start = address(pool, segment.pool_offset(from));
+    // SAFETY: as the caller vouches.
+    unsafe { pool.domain().zero_nontemporal(start, to - from) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_counted_in_every_length_and_alignment() {
+        let bytes: Vec<u8> = (0..300u32).map(|i| (i * 37 + 11) as u8).collect();
+        for from in 0..9 {
+            for to in from..bytes.len() {
+                let one_by_one: u32 = bytes[from..to].iter().map(|byte| byte.count_ones()).sum();
+                assert_eq!(count_ones(&bytes[from..to]), one_by_one);
+            }
+        }
+    }
+
+    #[test]
+    fn a_single_bit_anywhere_is_not_zero() {
+        let mut bytes = vec![0; 10_000];
+        assert!(is_zero(&bytes) && is_zero(&[]));
+        for at in [0, 1, 63, 4095, 4096, 9_999] {
+            bytes[at] = 0x10;
+            assert!(!is_zero(&bytes), "byte {at}");
+            bytes[at] = 0;
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! Counters: what a program asked of the machine, and what reached the controller and the media.
+//!
+//! ```text
+//!  load, store ──▶ cache ──dirty line: flush, eviction──▶ WPQ ──▶ XPLine buffer ──▶ media
+//!                    │                                     ▲          ▲    │
+//!  non-temporal ─────┼─────────────────────────────────────┘          │    └─ write, 4 units
+//!                    └──miss──────────────────────────────────────────┘─ read, 4 units
+//! ```
+//!
+//! The write pending queue is inside the power-fail domain and drains in order, so a line counts
+//! when it enters. Time plays no part: counts follow from the sequence of events alone.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+use lapis_pmem::LINE_BYTES;
+use serde::Serialize;
+
+use crate::cache::{Cache, CacheShape};
+use crate::xp_buffer::{LINES_PER_XPLINE, XpBuffer, XpBufferShape};
+
+/// The shape of the machine whose traffic is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MachineShape {
+    /// The last-level cache.
+    pub cache: CacheShape,
+    /// The modules' XPLine buffers.
+    pub xp_buffer: XpBufferShape,
+}
+
+macro_rules! counts {
+    ($($(#[$meta:meta])* $name:ident),* $(,)?) => {
+        /// What happened, in total or between two moments: subtract an earlier snapshot from a
+        /// later one.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+        pub struct Counts {
+            $($(#[$meta])* pub $name: u64),*
+        }
+
+        impl Add for Counts {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self { $($name: self.$name + other.$name),* }
+            }
+        }
+
+        impl Sub for Counts {
+            type Output = Self;
+            fn sub(self, earlier: Self) -> Self {
+                Self { $($name: self.$name - earlier.$name),* }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Words loaded; a range that is noted as read counts a load for each aligned eight bytes.
+    loads,
+    /// Words stored, a copy in aligned eight bytes; without locked and non-temporal stores.
+    stores,
+    /// Lines flushed, dirty or not.
+    flushes,
+    /// Fences.
+    fences,
+    /// Locked operations, successful or not.
+    locked,
+    /// Lines stored to by non-temporal copies. Copies that follow one another in a line without a
+    /// fence are combined and count once.
+    nontemporal_lines,
+    /// Loads, stores, locked operations and prefetches, by line, that missed the cache.
+    llc_misses,
+    /// Lines that entered the write pending queue because of a flush.
+    wpq_flush,
+    /// Lines that entered it non-temporally.
+    wpq_nontemporal,
+    /// Dirty lines that entered it because the cache needed room.
+    wpq_eviction,
+    /// Media writes, in units of 64 bytes (an XPLine is four).
+    media_writes,
+    /// Media reads, in units of 64 bytes, for cache misses and for partial XPLines.
+    media_reads,
+}
+
+impl Counts {
+    /// Lines that entered the write pending queue for any reason.
+    pub fn wpq_inserts(&self) -> u64 {
+        self.wpq_flush + self.wpq_nontemporal + self.wpq_eviction
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} loads, {} stores, {} locked, {} flushes, {} fences, {} LLC misses, {} WPQ inserts \
+             ({} flush, {} non-temporal, {} eviction), {} media writes, {} media reads",
+            self.loads,
+            self.stores,
+            self.locked,
+            self.flushes,
+            self.fences,
+            self.llc_misses,
+            self.wpq_inserts(),
+            self.wpq_flush,
+            self.wpq_nontemporal,
+            self.wpq_eviction,
+            self.media_writes,
+            self.media_reads,
+        )
+    }
+}
+
+/// The counted machine. Offsets are in bytes from the start of the region.
+#[derive(Clone, Debug)]
+pub(crate) struct Counters {
+    counts: Counts,
+    /// For each worker the line whose non-temporal stores are still being combined.
+    combining: Vec<Option<u32>>,
+    cache: Cache,
+    buffer: XpBuffer,
+}
+
+fn lines(offset: usize, bytes: usize) -> impl Iterator<Item = u32> {
+    (offset / LINE_BYTES) as u32..((offset + bytes).div_ceil(LINE_BYTES)) as u32
+}
+
+fn words(offset: usize, bytes: usize) -> u64 {
+    ((offset + bytes).div_ceil(8) - offset / 8) as u64
+}
+
+impl Counters {
+    pub(crate) fn new(shape: MachineShape) -> Self {
+        Self {
+            counts: Counts::default(),
+            combining: vec![None; 256],
+            cache: Cache::new(shape.cache),
+            buffer: XpBuffer::new(shape.xp_buffer),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        let media = self.buffer.traffic();
+        let units = u64::from(LINES_PER_XPLINE);
+        let (media_writes, media_reads) = (media.writes * units, media.reads * units);
+        Counts { media_writes, media_reads, ..self.counts }
+    }
+
+    pub(crate) fn drain(&mut self) {
+        self.buffer.drain();
+    }
+
+    #[inline]
+    fn access(&mut self, line: u32, write: bool) {
+        let access = self.cache.access(line, write);
+        if !access.hit {
+            self.miss(line, access.evicted);
+        }
+    }
+
+    fn miss(&mut self, line: u32, evicted: Option<u32>) {
+        self.counts.llc_misses += 1;
+        if let Some(evicted) = evicted {
+            self.counts.wpq_eviction += 1;
+            self.buffer.write(evicted);
+        }
+        self.buffer.read(line);
+    }
+
+    #[inline]
+    pub(crate) fn load(&mut self, offset: usize) {
+        self.counts.loads += 1;
+        self.access((offset / LINE_BYTES) as u32, false);
+    }
+
+    #[inline]
+    pub(crate) fn store(&mut self, offset: usize) {
+        self.counts.stores += 1;
+        self.access((offset / LINE_BYTES) as u32, true);
+    }
+
+    /// A locked operation owns the line even if it stores nothing; only a store makes it dirty.
+    #[inline]
+    pub(crate) fn locked(&mut self, offset: usize, stored: bool) {
+        self.counts.locked += 1;
+        self.access((offset / LINE_BYTES) as u32, stored);
+    }
+
+    pub(crate) fn read_range(&mut self, offset: usize, bytes: usize) {
+        self.counts.loads += words(offset, bytes);
+        lines(offset, bytes).for_each(|line| self.access(line, false));
+    }
+
+    pub(crate) fn write_range(&mut self, offset: usize, bytes: usize) {
+        self.counts.stores += words(offset, bytes);
+        lines(offset, bytes).for_each(|line| self.access(line, true));
+    }
+
+    pub(crate) fn nontemporal(&mut self, worker: u8, offset: usize, bytes: usize) {
+        let worker = usize::from(worker);
+        for line in lines(offset, bytes) {
+            let dirty = self.cache.remove(line);
+            // An ordinary store in between has ended the combining.
+            if self.combining[worker] == Some(line) && !dirty {
+                continue;
+            }
+            let start = line as usize * LINE_BYTES;
+            let whole = offset <= start && start + LINE_BYTES <= offset + bytes;
+            // A cached copy leaves first; if it is overwritten in whole there is nothing to save.
+            if dirty && !whole {
+                self.counts.wpq_eviction += 1;
+                self.buffer.write(line);
+            }
+            self.counts.nontemporal_lines += 1;
+            self.counts.wpq_nontemporal += 1;
+            self.buffer.write(line);
+        }
+        // A line that is full leaves its combining buffer.
+        let end = offset + bytes;
+        self.combining[worker] =
+            (!end.is_multiple_of(LINE_BYTES)).then_some((end / LINE_BYTES) as u32);
+    }
+
+    #[inline]
+    pub(crate) fn flush(&mut self, offset: usize, bytes: usize) {
+        for line in lines(offset, bytes) {
+            self.counts.flushes += 1;
+            if self.cache.clean(line) {
+                self.counts.wpq_flush += 1;
+                self.buffer.write(line);
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn fence(&mut self, worker: u8) {
+        self.counts.fences += 1;
+        self.combining[usize::from(worker)] = None;
+    }
+
+    pub(crate) fn prefetch(&mut self, offset: usize) {
+        self.access((offset / LINE_BYTES) as u32, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters() -> Counters {
+        let cache = CacheShape { capacity_bytes: 4096, ways: 2 };
+        Counters::new(MachineShape { cache, ..MachineShape::default() })
+    }
+
+    #[test]
+    fn flushing_a_dirty_line_inserts_once_and_a_clean_or_absent_one_never() {
+        let mut counters = counters();
+        counters.store(0);
+        counters.flush(0, 8);
+        counters.flush(0, 8);
+        counters.flush(640, 8);
+        let counts = counters.counts();
+        assert_eq!((counts.flushes, counts.wpq_flush, counts.wpq_inserts()), (3, 1, 1));
+    }
+
+    #[test]
+    fn a_flushed_line_stays_cached() {
+        let mut counters = counters();
+        counters.store(0);
+        counters.flush(0, 8);
+        counters.load(0);
+        assert_eq!(counters.counts().llc_misses, 1);
+    }
+
+    #[test]
+    fn a_dirty_line_that_is_pushed_out_is_an_insert_by_eviction() {
+        let mut counters = counters();
+        // 32 sets: these share one.
+        for way in 0..3 {
+            counters.store(way * 32 * 64);
+        }
+        assert_eq!(counters.counts().wpq_eviction, 1);
+    }
+
+    #[test]
+    fn sequential_nontemporal_lines_are_written_to_the_media_without_amplification() {
+        let mut counters = counters();
+        for line in 0..64 {
+            counters.nontemporal(0, line * 64, 64);
+        }
+        let counts = counters.counts();
+        assert_eq!((counts.wpq_nontemporal, counts.media_writes, counts.media_reads), (64, 64, 0));
+    }
+
+    #[test]
+    fn nontemporal_copies_are_combined_within_a_line_until_it_is_full_or_fenced() {
+        let mut counters = counters();
+        counters.nontemporal(0, 0, 24);
+        counters.nontemporal(0, 24, 40);
+        assert_eq!(counters.counts().wpq_nontemporal, 1);
+        counters.nontemporal(0, 64, 8);
+        counters.fence(0);
+        counters.nontemporal(0, 72, 8);
+        assert_eq!(counters.counts().wpq_nontemporal, 3);
+    }
+
+    #[test]
+    fn workers_combine_apart() {
+        let mut counters = counters();
+        counters.nontemporal(0, 0, 8);
+        counters.nontemporal(1, 8, 8);
+        counters.nontemporal(0, 16, 8);
+        assert_eq!(counters.counts().wpq_nontemporal, 2);
+    }
+
+    #[test]
+    fn a_partial_nontemporal_copy_saves_a_dirty_cached_line_and_a_whole_one_need_not() {
+        let mut counters = counters();
+        counters.store(0);
+        counters.nontemporal(0, 8, 8);
+        assert_eq!(counters.counts().wpq_eviction, 1);
+        counters.store(0);
+        counters.nontemporal(0, 0, 64);
+        assert_eq!(counters.counts().wpq_eviction, 1);
+        assert_eq!(counters.counts().wpq_nontemporal, 2);
+    }
+
+    #[test]
+    fn loads_that_miss_read_an_xpline_and_its_neighbours_are_buffered() {
+        let mut counters = counters();
+        (0..4).for_each(|line| counters.load(line * 64));
+        let counts = counters.counts();
+        assert_eq!((counts.loads, counts.llc_misses, counts.media_reads), (4, 4, 4));
+    }
+
+    #[test]
+    fn a_prefetch_warms_the_cache_without_counting_as_a_load() {
+        let mut counters = counters();
+        counters.prefetch(0);
+        counters.load(0);
+        let counts = counters.counts();
+        assert_eq!((counts.loads, counts.llc_misses), (1, 1));
+    }
+
+    #[test]
+    fn ranges_count_aligned_words_and_touch_each_line_once() {
+        let mut counters = counters();
+        counters.write_range(60, 10);
+        counters.read_range(60, 10);
+        let counts = counters.counts();
+        assert_eq!((counts.stores, counts.loads, counts.llc_misses), (2, 2, 2));
+    }
+
+    #[test]
+    fn draining_writes_what_the_buffer_holds() {
+        let mut counters = counters();
+        counters.nontemporal(0, 0, 64);
+        assert_eq!(counters.counts().media_writes, 0);
+        counters.drain();
+        let counts = counters.counts();
+        assert_eq!((counts.media_writes, counts.media_reads), (4, 4));
+    }
+
+    #[test]
+    fn counts_subtract_and_add_by_field() {
+        let mut counters = counters();
+        counters.store(0);
+        let before = counters.counts();
+        counters.store(0);
+        counters.fence(0);
+        let delta = counters.counts() - before;
+        assert_eq!(delta, Counts { stores: 1, fences: 1, ..Counts::default() });
+        assert_eq!(before + delta, counters.counts());
+    }
+}

@@ -1,0 +1,138 @@
+//! Crash points: the instants of a trace at which a power cut has to be tried.
+//!
+//! They are: just before every fence or locked operation that makes something durable, just after
+//! every [`Marker::End`], and the end of the trace. That is enough. Between two instants at which
+//! something pending becomes durable, stores only *add* pending units: whatever subset of the
+//! earlier ones was legal before is legal still, with the later ones not persisted. So the states
+//! of any instant are among those of the next point, unless the meaning of a state changes in
+//! between; and it changes only where an operation is acknowledged, which is a point of its own:
+//! whoever judges the states just after the acknowledgement demands more of them than before it.
+//! (Before an operation begins, nothing of it is stored, so the point after the previous
+//! acknowledgement has covered those states too.) With eADR the same holds of the store buffers.
+
+use lapis_pmem::{Region, RegionError};
+use serde::Serialize;
+
+use crate::images::{CrashStates, write_line};
+use crate::pending::LineBytes;
+use crate::persist_points::PersistPoint;
+use crate::persistence::{Persistence, PowerFailDomain};
+use crate::trace::{Event, Marker, Trace};
+
+/// Why an instant is a crash point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CrashCause {
+    /// The next event is this fence.
+    BeforeFence(PersistPoint),
+    /// The next event is a locked operation.
+    BeforeLocked,
+    /// The operation of this number has just been acknowledged.
+    OperationEnd(u32),
+    /// The trace ends.
+    TraceEnd,
+}
+
+/// An instant at which the power may be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CrashPoint {
+    /// How many events of the trace have happened.
+    pub position: usize,
+    /// Why this is one.
+    pub cause: CrashCause,
+}
+
+/// Walks through the crash points of a trace. See the [module documentation](self).
+///
+/// ```text
+///  while let Some(point) = points.advance() {
+///      points.bring_up_to_date(&mut scratch)?;     newly durable lines
+///      let states = points.states();
+///      for image in states.images(budget) {
+///          states.apply(&image, &mut scratch)?;    lines that differ
+///          … recover on a tracking domain, check, revert it …
+///          states.revert(&image, &mut scratch)?;
+///      }
+///  }
+/// ```
+#[derive(Clone, Debug)]
+pub struct CrashPoints<'t> {
+    trace: &'t Trace,
+    machine: Persistence,
+    next: usize,
+    /// The crash point before the next event has been given out.
+    stopped: bool,
+    /// Something was stored or became durable since the last point.
+    changed: bool,
+    ended: bool,
+}
+
+impl<'t> CrashPoints<'t> {
+    /// The crash points of `trace`, which began when memory held `base` durably (and zeroes behind
+    /// it). `base` is copied as far as it is needed.
+    pub fn new(trace: &'t Trace, base: &[u8], domain: PowerFailDomain) -> Self {
+        Self {
+            trace,
+            machine: Persistence::new(trace, base, domain),
+            next: 0,
+            stopped: false,
+            changed: true,
+            ended: false,
+        }
+    }
+
+    /// Goes on to the next crash point.
+    pub fn advance(&mut self) -> Option<CrashPoint> {
+        self.machine.clear_newly_durable();
+        let cause = loop {
+            let Some(event) = self.trace.events.get(self.next) else {
+                if std::mem::replace(&mut self.ended, true) || !self.changed {
+                    return None;
+                }
+                break CrashCause::TraceEnd;
+            };
+            if self.changed && !self.stopped && self.machine.completes(event) {
+                self.stopped = true;
+                break match *event {
+                    Event::Fence { point, .. } => {
+                        CrashCause::BeforeFence(self.trace.points[usize::from(point)])
+                    }
+                    _ => CrashCause::BeforeLocked,
+                };
+            }
+            self.changed |= match event {
+                Event::Flush { .. } | Event::Marker { .. } => false,
+                Event::Fence { .. } => self.machine.completes(event),
+                _ => true,
+            };
+            self.machine.apply(event);
+            self.stopped = false;
+            self.next += 1;
+            if let Event::Marker { marker: Marker::End(operation), .. } = *event {
+                break CrashCause::OperationEnd(operation);
+            }
+        };
+        self.changed = false;
+        self.machine.enumerate();
+        Some(CrashPoint { position: self.next, cause })
+    }
+
+    /// Lines whose durable contents changed since the previous crash point, with those contents.
+    pub fn newly_durable(&self) -> impl Iterator<Item = (u32, &LineBytes)> {
+        self.machine.newly_durable()
+    }
+
+    /// Writes the newly durable lines to `scratch`, which held the durable contents of the previous
+    /// crash point.
+    ///
+    /// # Errors
+    /// [`RegionError`] if the region had to grow and could not.
+    pub fn bring_up_to_date(&self, scratch: &mut Region) -> Result<(), RegionError> {
+        self.newly_durable().try_for_each(|(line, bytes)| write_line(scratch, line, bytes))
+    }
+
+    /// The states that a crash at the current point may leave.
+    pub fn states(&self) -> CrashStates<'_> {
+        CrashStates::of(&self.machine)
+    }
+}

@@ -1,0 +1,70 @@
+//! From a line's number to its place in a dense table: open addressing, no deletion.
+
+/// Numbers lines in the order of their first appearance.
+#[derive(Clone, Debug)]
+pub(crate) struct LineTable {
+    /// Line and its number, or [`EMPTY`].
+    slots: Vec<(u32, u32)>,
+    count: u32,
+}
+
+const EMPTY: (u32, u32) = (u32::MAX, u32::MAX);
+
+impl LineTable {
+    pub(crate) fn new() -> Self {
+        Self { slots: vec![EMPTY; 64], count: 0 }
+    }
+
+    /// The number of `line`; the second is whether it is new.
+    #[inline]
+    pub(crate) fn number(&mut self, line: u32) -> (u32, bool) {
+        let at = self.find(line);
+        if self.slots[at].0 == line {
+            return (self.slots[at].1, false);
+        }
+        let number = self.count;
+        self.slots[at] = (line, number);
+        self.count += 1;
+        if self.count as usize * 2 > self.slots.len() {
+            self.grow();
+        }
+        (number, true)
+    }
+
+    #[inline]
+    fn find(&self, line: u32) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = (line.wrapping_mul(0x9E37_79B1) >> 7) as usize & mask;
+        while self.slots[at].0 != line && self.slots[at] != EMPTY {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let larger = vec![EMPTY; self.slots.len() * 4];
+        for entry in std::mem::replace(&mut self.slots, larger) {
+            if entry != EMPTY {
+                let at = self.find(entry.0);
+                self.slots[at] = entry;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_numbered_once_in_order_through_growth() {
+        let mut table = LineTable::new();
+        for index in 0..10_000u32 {
+            assert_eq!(table.number(index * 977), (index, true));
+        }
+        for index in 0..10_000u32 {
+            assert_eq!(table.number(index * 977), (index, false));
+        }
+    }
+}

@@ -1,0 +1,497 @@
+//! [`Modelled`]: the domain whose every call is an event of the model.
+//!
+//! Memory is real memory of the host; the model knows where the region lies and turns addresses
+//! into offsets. One mutex makes each event and its memory access one step, so the trace is in the
+//! order in which stores became visible. Words outside of the region (a cell on the stack) are
+//! DRAM: they are accessed and otherwise none of the model's business. Flushing them is a
+//! programming error and panics.
+
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Region, Word};
+use parking_lot::Mutex;
+
+use crate::counters::{Counters, Counts, MachineShape};
+use crate::persist_points::{PersistKind, PersistPoint, PersistPointCount, PersistPoints};
+use crate::trace::{Event, Marker, Trace, unit_value, units};
+use crate::tracking::Tracking;
+use crate::worker::current_worker;
+
+/// The model covers this much of a region: line numbers have 31 bits.
+pub const MODELLED_BYTES_LIMIT: usize = LINE_BYTES << 31;
+
+/// What a [`Modelled`] observes.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Record a [`Trace`] from the start. [`Modelled::set_tracing`] switches later.
+    pub tracing: bool,
+    /// Keep what dirtied lines held before, for [`Modelled::revert`].
+    pub tracking: bool,
+    /// Count what happens on a machine of this shape. Counting costs a lock per load.
+    pub counting: Option<MachineShape>,
+    /// A flush or fence that is not performed (no guarantee, no count), or a non-temporal copy
+    /// that is done with ordinary stores and no flush. Host memory is ordered all the same.
+    pub suppress: Option<PersistPoint>,
+}
+
+impl Config {
+    /// Counts, on a machine of the default shape.
+    pub fn counting() -> Self {
+        Self { counting: Some(MachineShape::default()), ..Self::default() }
+    }
+
+    /// Records a trace, for crash exploration.
+    pub fn tracing() -> Self {
+        Self { tracing: true, ..Self::default() }
+    }
+
+    /// Tracks dirtied lines, nothing else: for recoveries on crash images.
+    pub fn tracking() -> Self {
+        Self { tracking: true, ..Self::default() }
+    }
+
+    /// Tracks dirtied lines and records a trace: for crashes during recovery.
+    pub fn tracking_and_tracing() -> Self {
+        Self { tracing: true, tracking: true, ..Self::default() }
+    }
+
+    /// The same with one persist point switched off.
+    pub fn suppressing(self, point: PersistPoint) -> Self {
+        Self { suppress: Some(point), ..self }
+    }
+}
+
+/// The modelled machine over one region. Clones are handles of one machine. See the
+/// [crate documentation](crate).
+#[derive(Clone)]
+pub struct Modelled {
+    machine: Arc<Machine>,
+}
+
+struct Machine {
+    base: usize,
+    /// Length that is modelled.
+    bytes: usize,
+    reserved_bytes: usize,
+    counts_loads: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Start of the region; kept as a pointer for its provenance.
+    base: *const u8,
+    tracking: Option<Tracking>,
+    tracing: bool,
+    events: Vec<Event>,
+    counters: Option<Box<Counters>>,
+    points: PersistPoints,
+}
+
+// SAFETY: `base` is only read through while a caller of a domain method vouches for the memory.
+unsafe impl Send for State {}
+
+impl fmt::Debug for Modelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Modelled({} bytes)", self.machine.bytes)
+    }
+}
+
+impl Modelled {
+    /// The modelled machine whose persistent memory is `region`, up to the length the region can
+    /// grow to. The region outlives all accesses through the domain, as it must on any domain.
+    pub fn over(region: &Region, config: Config) -> Self {
+        let base = region.base();
+        let reserved_bytes = region.reserved_bytes();
+        Self {
+            machine: Arc::new(Machine {
+                base: base.addr(),
+                bytes: reserved_bytes.min(MODELLED_BYTES_LIMIT),
+                reserved_bytes,
+                counts_loads: config.counting.is_some(),
+                state: Mutex::new(State {
+                    base,
+                    tracking: config.tracking.then(Tracking::default),
+                    tracing: config.tracing,
+                    events: Vec::new(),
+                    counters: config.counting.map(|shape| Box::new(Counters::new(shape))),
+                    points: PersistPoints::new(config.suppress),
+                }),
+            }),
+        }
+    }
+
+    /// Notes something in the trace.
+    pub fn mark(&self, marker: Marker) {
+        let mut state = self.machine.state.lock();
+        if state.tracing {
+            state.events.push(Event::Marker { worker: current_worker(), marker });
+        }
+    }
+
+    /// Switches the recording of the trace on or off. What happened while it was off counts as
+    /// durable for the crash points of what is recorded later.
+    pub fn set_tracing(&self, on: bool) {
+        self.machine.state.lock().tracing = on;
+    }
+
+    /// Takes what has been recorded; recording goes on with an empty trace.
+    pub fn take_trace(&self) -> Trace {
+        let mut state = self.machine.state.lock();
+        Trace { events: std::mem::take(&mut state.events), points: state.points.points() }
+    }
+
+    /// Events recorded since the last [`Modelled::take_trace`].
+    pub fn traced_events(&self) -> usize {
+        self.machine.state.lock().events.len()
+    }
+
+    /// What has been counted so far; zeroes unless [`Config::counting`].
+    pub fn counts(&self) -> Counts {
+        let state = self.machine.state.lock();
+        state.counters.as_ref().map(|counters| counters.counts()).unwrap_or_default()
+    }
+
+    /// Writes what the XPLine buffers hold to the media, as the end of a measurement that is to
+    /// account for every write. Dirty lines stay in the cache.
+    pub fn drain(&self) {
+        if let Some(counters) = &mut self.machine.state.lock().counters {
+            counters.drain();
+        }
+    }
+
+    /// Every persist point passed so far, in the order of their first passing.
+    pub fn persist_points(&self) -> Vec<PersistPointCount> {
+        self.machine.state.lock().points.counts()
+    }
+
+    /// Lines dirtied since the last [`Modelled::revert`], with what they held before; none unless
+    /// [`Config::tracking`].
+    pub fn dirtied(&self) -> Vec<(u32, [u8; LINE_BYTES])> {
+        let state = self.machine.state.lock();
+        let lines = state.tracking.iter().flat_map(Tracking::lines);
+        lines.map(|(line, before)| (line, *before)).collect()
+    }
+
+    /// Puts every line dirtied since the last revert back to what it held, and drops the trace
+    /// recorded meanwhile. Returns how many lines that were. Costs time in proportion to them.
+    ///
+    /// # Panics
+    /// If `region` is not the one of this machine.
+    pub fn revert(&self, region: &mut Region) -> usize {
+        assert_eq!(region.base().addr(), self.machine.base, "reverting another region");
+        let mut state = self.machine.state.lock();
+        state.events.clear();
+        let Some(tracking) = &mut state.tracking else { return 0 };
+        let count = tracking.len();
+        for (line, before) in tracking.lines() {
+            let offset = line as usize * LINE_BYTES;
+            // Lines beyond were mapped by an alias of the region and are gone with it or blank.
+            if offset + LINE_BYTES <= region.mapped_bytes() {
+                // SAFETY: inside mapped memory of the region, which is borrowed exclusively.
+                unsafe { region.base().add(offset).cast::<[u8; LINE_BYTES]>().write(*before) };
+            }
+        }
+        tracking.clear();
+        count
+    }
+
+    /// Counts reads of the region; others are DRAM's.
+    #[inline(never)]
+    fn count_reads(&self, address: usize, count: impl FnOnce(&mut Counters, usize)) {
+        if let Some(offset) = self.offset(address)
+            && let Some(counters) = &mut self.machine.state.lock().counters
+        {
+            count(counters, offset);
+        }
+    }
+
+    /// Offset of an address; `None` if it is not in the region.
+    #[inline(always)]
+    fn offset(&self, address: usize) -> Option<usize> {
+        let offset = address.wrapping_sub(self.machine.base);
+        if offset < self.machine.bytes {
+            return Some(offset);
+        }
+        self.outside(offset)
+    }
+
+    #[cold]
+    fn outside(&self, offset: usize) -> Option<usize> {
+        assert!(
+            offset >= self.machine.reserved_bytes,
+            "the model covers the first {MODELLED_BYTES_LIMIT} bytes of a region, not {offset:#x}"
+        );
+        None
+    }
+
+    #[inline(always)]
+    fn atomic_offset<A>(&self, at: &A) -> Option<usize> {
+        self.offset(std::ptr::from_ref(at).addr())
+    }
+
+    /// Offset of a whole range.
+    #[track_caller]
+    fn range_offset(&self, start: *const u8, bytes: usize) -> usize {
+        match self.offset(start.addr()) {
+            Some(offset) if bytes <= self.machine.bytes - offset => offset,
+            _ => panic!("a persistent access of {bytes} bytes at {start:p}, outside of the region"),
+        }
+    }
+}
+
+impl State {
+    #[inline(always)]
+    fn touch(&mut self, offset: usize) {
+        if let Some(tracking) = &mut self.tracking {
+            let line = offset / LINE_BYTES;
+            // SAFETY: the caller of the domain's store vouches that a byte of the line is mapped,
+            // and so is the whole line; stores to the region happen under the mutex.
+            unsafe { tracking.touch(line as u32, self.base.add(line * LINE_BYTES)) };
+        }
+    }
+
+    /// A word is about to be stored.
+    #[inline(always)]
+    fn before_word<W: Word>(&mut self, offset: usize, value: W, event: WordEvent) {
+        self.touch(offset);
+        if self.tracing {
+            let (line, start) = ((offset / LINE_BYTES) as u32, (offset % LINE_BYTES) as u8);
+            let (worker, bytes, value) = (current_worker(), W::BYTES as u8, value.widen());
+            self.events.push(match event {
+                WordEvent::Relaxed => Event::Store { worker, start, bytes, line, value },
+                WordEvent::Ordered => Event::OrderedStore { worker, start, bytes, line, value },
+                WordEvent::Locked => Event::Locked { worker, start, bytes, line, value },
+            });
+        }
+        if let Some(counters) = &mut self.counters {
+            match event {
+                WordEvent::Relaxed | WordEvent::Ordered => counters.store(offset),
+                WordEvent::Locked => counters.locked(offset, true),
+            }
+        }
+    }
+
+    /// A range is about to be stored.
+    fn before_range(&mut self, offset: usize, source: Source<'_>, nontemporal: bool) {
+        let bytes = source.len();
+        if self.tracking.is_some() {
+            let mut at = offset;
+            while at < offset + bytes {
+                self.touch(at);
+                at = (at / LINE_BYTES + 1) * LINE_BYTES;
+            }
+        }
+        if self.tracing {
+            let worker = current_worker();
+            self.events.extend(units(offset, bytes).map(|(line, start, bytes, at)| {
+                let value = source.value(at, bytes);
+                if nontemporal {
+                    Event::NonTemporal { worker, start, bytes, line, value }
+                } else {
+                    Event::Store { worker, start, bytes, line, value }
+                }
+            }));
+        }
+        if let Some(counters) = &mut self.counters {
+            if nontemporal {
+                counters.nontemporal(current_worker(), offset, bytes);
+            } else {
+                counters.write_range(offset, bytes);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum WordEvent {
+    Relaxed,
+    Ordered,
+    Locked,
+}
+
+/// What a range is filled with.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Bytes(&'a [u8]),
+    Zeroes(usize),
+}
+
+impl Source<'_> {
+    fn len(self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Zeroes(bytes) => bytes,
+        }
+    }
+
+    #[inline]
+    fn value(self, at: usize, bytes: u8) -> u64 {
+        match self {
+            Self::Bytes(source) => unit_value(&source[at..at + usize::from(bytes)]),
+            Self::Zeroes(_) => 0,
+        }
+    }
+
+    /// # Safety
+    /// `destination` is valid for writes of the source's length and exclusively the caller's.
+    unsafe fn write(self, destination: *mut u8) {
+        match self {
+            // SAFETY: as the caller vouches.
+            Self::Bytes(bytes) => unsafe {
+                destination.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            },
+            // SAFETY: as the caller vouches.
+            Self::Zeroes(bytes) => unsafe { destination.write_bytes(0, bytes) },
+        }
+    }
+}
+
+impl Modelled {
+    /// # Safety
+    /// As for [`Domain::copy_nontemporal`].
+    unsafe fn fill_nontemporal(
+        &self,
+        destination: *mut u8,
+        source: Source<'_>,
+        caller: &'static Location<'static>,
+    ) {
+        if source.len() == 0 {
+            return;
+        }
+        let offset = self.range_offset(destination, source.len());
+        let mut state = self.machine.state.lock();
+        let performed = state.points.pass(caller, PersistKind::NonTemporal).is_some();
+        state.before_range(offset, source, performed);
+        // SAFETY: as the caller vouches.
+        unsafe { source.write(destination) };
+    }
+}
+
+impl Domain for Modelled {
+    const DETERMINISTIC: bool = true;
+
+    #[inline]
+    fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
+        if self.machine.counts_loads {
+            self.count_reads(std::ptr::from_ref(at).addr(), Counters::load);
+        }
+        W::load(at, order)
+    }
+
+    #[inline]
+    fn store<W: Word>(&self, at: &W::Atomic, value: W, order: Ordering) {
+        let Some(offset) = self.atomic_offset(at) else {
+            return W::store(at, value, order);
+        };
+        let event =
+            if order == Ordering::Relaxed { WordEvent::Relaxed } else { WordEvent::Ordered };
+        let mut state = self.machine.state.lock();
+        state.before_word(offset, value, event);
+        W::store(at, value, order);
+    }
+
+    #[inline]
+    fn swap<W: Word>(&self, at: &W::Atomic, value: W) -> W {
+        let Some(offset) = self.atomic_offset(at) else {
+            return W::swap(at, value, Ordering::AcqRel);
+        };
+        let mut state = self.machine.state.lock();
+        state.before_word(offset, value, WordEvent::Locked);
+        W::swap(at, value, Ordering::AcqRel)
+    }
+
+    #[inline]
+    fn compare_exchange<W: Word>(&self, at: &W::Atomic, current: W, new: W) -> Result<W, W> {
+        let Some(offset) = self.atomic_offset(at) else {
+            return W::compare_exchange(at, current, new);
+        };
+        let mut state = self.machine.state.lock();
+        // Stores to the region happen under the mutex, so this decides the exchange. One that
+        // fails is a load: that it also fences is an accident of x86 nothing should rest on.
+        if W::load(at, Ordering::Acquire) == current {
+            state.before_word(offset, new, WordEvent::Locked);
+        } else if let Some(counters) = &mut state.counters {
+            counters.locked(offset, false);
+        }
+        W::compare_exchange(at, current, new)
+    }
+
+    unsafe fn copy(&self, destination: *mut u8, source: &[u8]) {
+        if source.is_empty() {
+            return;
+        }
+        let offset = self.range_offset(destination, source.len());
+        let mut state = self.machine.state.lock();
+        state.before_range(offset, Source::Bytes(source), false);
+        // SAFETY: as the caller vouches; a slice cannot overlap memory that is being written.
+        unsafe { Source::Bytes(source).write(destination) };
+    }
+
+    #[track_caller]
+    unsafe fn copy_nontemporal(&self, destination: *mut u8, source: &[u8]) {
+        // SAFETY: as the caller vouches.
+        unsafe { self.fill_nontemporal(destination, Source::Bytes(source), Location::caller()) };
+    }
+
+    #[track_caller]
+    unsafe fn zero_nontemporal(&self, destination: *mut u8, bytes: usize) {
+        // SAFETY: as the caller vouches.
+        unsafe { self.fill_nontemporal(destination, Source::Zeroes(bytes), Location::caller()) };
+    }
+
+    #[inline]
+    fn note_read(&self, source: *const u8, bytes: usize) {
+        if self.machine.counts_loads && bytes > 0 {
+            self.count_reads(source.addr(), |counters, offset| counters.read_range(offset, bytes));
+        }
+    }
+
+    #[track_caller]
+    unsafe fn flush_range(&self, start: *const u8, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let offset = self.range_offset(start, bytes);
+        let mut state = self.machine.state.lock();
+        let Some(point) = state.points.pass(Location::caller(), PersistKind::Flush) else { return };
+        if state.tracing {
+            let worker = current_worker();
+            let lines = offset / LINE_BYTES..=(offset + bytes - 1) / LINE_BYTES;
+            state.events.extend(lines.map(|line| Event::Flush {
+                worker,
+                point,
+                line: line as u32,
+            }));
+        }
+        if let Some(counters) = &mut state.counters {
+            counters.flush(offset, bytes);
+        }
+    }
+
+    #[track_caller]
+    fn fence(&self) {
+        let mut state = self.machine.state.lock();
+        // The mutex orders host memory, whether or not the model sees the fence.
+        let Some(point) = state.points.pass(Location::caller(), PersistKind::Fence) else { return };
+        if state.tracing {
+            state.events.push(Event::Fence { worker: current_worker(), point });
+        }
+        if let Some(counters) = &mut state.counters {
+            counters.fence(current_worker());
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, at: *const u8) {
+        if self.machine.counts_loads {
+            self.count_reads(at.addr(), Counters::prefetch);
+        }
+    }
+
+    fn health(&self) -> Result<(), DomainFault> {
+        Ok(())
+    }
+}

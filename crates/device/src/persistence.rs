@@ -1,0 +1,390 @@
+//! The persistence state machine: what is durable and what is pending, event by event.
+//!
+//! It replays a trace under the synchronous-flush formulation of Px86, whose rules R1–R6 stand in
+//! [`lapis_pmem::domain`]. With [`PowerFailDomain::Adr`]:
+//!
+//! ```text
+//!  store ──▶ pending units of its line ──flush by w──▶ marked by w ──fence by w──▶ durable
+//!            any downset may be durable too (module `pending`)
+//!  non-temporal store by w ──▶ pending unit of w ─────────────────fence by w──▶ durable
+//! ```
+//!
+//! * R1. A trace is in the order of visibility; nothing else is replayed.
+//! * R2, R3. A line's pending units persist in the order of their groups; lines are independent.
+//! * R4. A flush notes, for its worker, how many units the line had then. The worker's next fence
+//!   makes those durable; what was stored to the line after the flush stays pending.
+//! * R5. A locked store first completes its worker's flushes and then is pending like an ordered
+//!   store. It does not complete non-temporal stores. A compare-exchange that fails does nothing.
+//! * R6. Non-temporal units are durable at their worker's next fence; a flush does not hasten them.
+//!
+//! With [`PowerFailDomain::Eadr`] caches survive and only store buffers are lost: what is pending is
+//! the sequence of all stores since the last fence or locked operation, of which any prefix may
+//! have left the buffers; flushes do nothing. Non-temporal units wait in their own buffers and may
+//! be missing, of which one at a time is tried. Two workers' buffers are cut at one point of the common order, so of the
+//! states that several workers can leave, only these are enumerated.
+
+use lapis_pmem::LINE_BYTES;
+use serde::Serialize;
+
+use crate::line_table::LineTable;
+use crate::pending::{GROUP_UNITS, LineBytes, LineStates, THIN_STATES, Unit, line_states, retire};
+use crate::trace::{Event, Trace};
+
+/// What survives a power cut without being flushed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PowerFailDomain {
+    /// What the memory controller has accepted.
+    #[default]
+    Adr,
+    /// The caches too, but not the store buffers.
+    Eadr,
+}
+
+/// A line that the trace stores to.
+#[derive(Clone, Debug)]
+struct LineHistory {
+    line: u32,
+    durable: LineBytes,
+    pending: Vec<Unit>,
+    next_sequence: u32,
+    /// Sequence at the last flush by anybody: a group does not reach across it.
+    flushed_at: u32,
+    /// The worker's epoch when the last cached unit was stored.
+    last_epoch: u32,
+    last_ordered: bool,
+    last_worker: u8,
+    last_group: u32,
+    /// Units in it so far.
+    last_group_units: u32,
+    /// In [`Persistence::dirty`].
+    listed: bool,
+    /// In [`Persistence::newly_durable`].
+    fresh: bool,
+    /// Enumerated since the last change.
+    states: Option<LineStates>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct WorkerState {
+    /// Line and its sequence at the flush, for each flush since the last fence.
+    marks: Vec<(u32, u32)>,
+    /// Lines with non-temporal units since the last fence.
+    nontemporal: Vec<u32>,
+    /// Fences and locked operations so far.
+    epoch: u32,
+}
+
+/// A choice among the pending units of the store buffers, for eADR: some lines' contents.
+pub(crate) type BufferState = Vec<(u32, LineBytes)>;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Persistence {
+    domain: PowerFailDomain,
+    table: LineTable,
+    lines: Vec<LineHistory>,
+    dirty: Vec<u32>,
+    newly_durable: Vec<u32>,
+    workers: Vec<WorkerState>,
+    /// eADR: stores in the buffers, oldest first.
+    buffered: Vec<(u32, Unit)>,
+}
+
+impl Persistence {
+    /// Before the first event of `trace`, when memory holds `base` durably (and zeroes behind it).
+    pub(crate) fn new(trace: &Trace, base: &[u8], domain: PowerFailDomain) -> Self {
+        let mut machine = Self {
+            domain,
+            table: LineTable::new(),
+            lines: Vec::new(),
+            dirty: Vec::new(),
+            newly_durable: Vec::new(),
+            workers: Vec::new(),
+            buffered: Vec::new(),
+        };
+        for event in &trace.events {
+            if let Event::Store { line, .. }
+            | Event::OrderedStore { line, .. }
+            | Event::Locked { line, .. }
+            | Event::NonTemporal { line, .. }
+            | Event::Flush { line, .. } = *event
+                && machine.table.number(line).1
+            {
+                machine.lines.push(LineHistory::new(line, base));
+            }
+        }
+        machine
+    }
+
+    fn worker(&mut self, worker: u8) -> &mut WorkerState {
+        let index = usize::from(worker);
+        if index >= self.workers.len() {
+            self.workers.resize_with(index + 1, WorkerState::default);
+        }
+        &mut self.workers[index]
+    }
+
+    /// Whether the event, if it is next, would make something durable that is pending.
+    pub(crate) fn completes(&self, event: &Event) -> bool {
+        let (worker, locked) = match *event {
+            Event::Fence { worker, .. } => (worker, false),
+            Event::Locked { worker, .. } => (worker, true),
+            _ => return false,
+        };
+        if self.domain == PowerFailDomain::Eadr {
+            return locked || !self.buffered.is_empty();
+        }
+        self.workers.get(usize::from(worker)).is_some_and(|state| {
+            !state.marks.is_empty() || (!locked && !state.nontemporal.is_empty())
+        })
+    }
+
+    pub(crate) fn apply(&mut self, event: &Event) {
+        match *event {
+            Event::Store { worker, start, bytes, line, value } => {
+                self.store(worker, Stored { start, bytes, line, value }, Kind::Relaxed);
+            }
+            Event::OrderedStore { worker, start, bytes, line, value } => {
+                self.store(worker, Stored { start, bytes, line, value }, Kind::Ordered);
+            }
+            Event::NonTemporal { worker, start, bytes, line, value } => {
+                self.store(worker, Stored { start, bytes, line, value }, Kind::NonTemporal);
+            }
+            Event::Locked { worker, start, bytes, line, value } => {
+                self.complete(worker, true);
+                self.store(worker, Stored { start, bytes, line, value }, Kind::Ordered);
+                if self.domain == PowerFailDomain::Eadr {
+                    self.drain_buffers();
+                }
+            }
+            Event::Flush { worker, line, .. } => self.flush(worker, line),
+            Event::Fence { worker, .. } => self.complete(worker, false),
+            Event::Marker { .. } => {}
+        }
+    }
+
+    fn store(&mut self, worker: u8, stored: Stored, kind: Kind) {
+        let number = self.table.number(stored.line).0;
+        let epoch = self.worker(worker).epoch;
+        let line = &mut self.lines[number as usize];
+        let unit = line.push(worker, epoch, stored, kind);
+        if self.domain == PowerFailDomain::Eadr {
+            self.buffered.push((number, unit));
+            return;
+        }
+        line.pending.push(unit);
+        line.states = None;
+        if !std::mem::replace(&mut line.listed, true) {
+            self.dirty.push(number);
+        }
+        if kind == Kind::NonTemporal {
+            let list = &mut self.worker(worker).nontemporal;
+            if list.last() != Some(&number) {
+                list.push(number);
+            }
+        }
+    }
+
+    fn flush(&mut self, worker: u8, line: u32) {
+        let number = self.table.number(line).0;
+        let line = &mut self.lines[number as usize];
+        line.flushed_at = line.next_sequence;
+        let mark = (number, line.next_sequence);
+        if self.domain == PowerFailDomain::Adr && line.pending.iter().any(|unit| !unit.nontemporal)
+        {
+            self.worker(worker).marks.push(mark);
+        }
+    }
+
+    /// A fence of `worker`, or the fence that is part of its locked operation.
+    fn complete(&mut self, worker: u8, locked: bool) {
+        self.worker(worker).epoch += 1;
+        if self.domain == PowerFailDomain::Eadr {
+            return self.drain_buffers();
+        }
+        let marks = std::mem::take(&mut self.worker(worker).marks);
+        for &(number, mark) in &marks {
+            self.retire(number, |unit| !unit.nontemporal && unit.sequence < mark);
+        }
+        self.worker(worker).marks = reuse(marks);
+        if locked {
+            return;
+        }
+        let lines = std::mem::take(&mut self.worker(worker).nontemporal);
+        for &number in &lines {
+            self.retire(number, |unit| unit.nontemporal && unit.worker == worker);
+        }
+        self.worker(worker).nontemporal = reuse(lines);
+    }
+
+    fn retire(&mut self, number: u32, selected: impl Fn(&Unit) -> bool) {
+        let line = &mut self.lines[number as usize];
+        let before = line.pending.len();
+        retire(&mut line.durable, &mut line.pending, selected);
+        if line.pending.len() != before {
+            line.states = None;
+            if !std::mem::replace(&mut line.fresh, true) {
+                self.newly_durable.push(number);
+            }
+        }
+    }
+
+    fn drain_buffers(&mut self) {
+        for (number, unit) in self.buffered.drain(..) {
+            let line = &mut self.lines[number as usize];
+            unit.apply(&mut line.durable);
+            if !std::mem::replace(&mut line.fresh, true) {
+                self.newly_durable.push(number);
+            }
+        }
+    }
+
+    /// Forgets which lines became durable so far.
+    pub(crate) fn clear_newly_durable(&mut self) {
+        for number in self.newly_durable.drain(..) {
+            self.lines[number as usize].fresh = false;
+        }
+    }
+
+    /// Lines whose durable contents changed since the last [`Self::clear_newly_durable`].
+    pub(crate) fn newly_durable(&self) -> impl Iterator<Item = (u32, &LineBytes)> {
+        self.newly_durable.iter().map(|&number| {
+            let line = &self.lines[number as usize];
+            (line.line, &line.durable)
+        })
+    }
+
+    /// Enumerates the states of every line with pending units, where that is not done yet.
+    pub(crate) fn enumerate(&mut self) {
+        let lines = &mut self.lines;
+        self.dirty.retain(|&number| {
+            let line = &mut lines[number as usize];
+            line.listed = !line.pending.is_empty();
+            if line.listed && line.states.is_none() {
+                line.states = Some(line_states(&line.durable, &line.pending));
+            }
+            line.listed
+        });
+        self.dirty.sort_unstable_by_key(|&number| lines[number as usize].line);
+    }
+
+    /// The lines that have several states, by number, as [`Self::enumerate`] left them.
+    pub(crate) fn uncertain_lines(&self) -> impl Iterator<Item = (u32, &LineStates)> {
+        let lines = self.dirty.iter().map(|&number| &self.lines[number as usize]);
+        lines.filter_map(|line| {
+            line.states.as_ref().filter(|found| found.states.len() > 1).map(|it| (line.line, it))
+        })
+    }
+
+    /// eADR: what the store buffers may leave, first nothing and last everything, and whether that
+    /// is all.
+    pub(crate) fn buffer_states(&self) -> (Vec<BufferState>, bool) {
+        let count = self.buffered.len();
+        // A cut, and perhaps one non-temporal unit before it that is missing.
+        let choices = (0..=count).flat_map(|cut| {
+            let before = self.buffered[..cut].iter().enumerate();
+            let missing = before.filter(|(_, (_, unit))| unit.nontemporal).map(|(at, _)| Some(at));
+            std::iter::once(None).chain(missing).map(move |missing| (cut, missing))
+        });
+        let nontemporal = self.buffered.iter().filter(|(_, unit)| unit.nontemporal).count();
+        let choices: Vec<_> = choices.collect();
+        let step = choices.len().div_ceil(THIN_STATES).max(1);
+        let mut states: Vec<_> = choices
+            .into_iter()
+            .step_by(step)
+            .map(|(cut, missing)| self.buffer_state(|at| at < cut && Some(at) != missing))
+            .collect();
+        if count > 0 {
+            states.push(self.buffer_state(|_| true));
+        }
+        (states, step == 1 && nontemporal <= 1)
+    }
+
+    fn buffer_state(&self, persisted: impl Fn(usize) -> bool) -> BufferState {
+        let mut table = LineTable::new();
+        let mut state = BufferState::new();
+        for (at, (number, unit)) in self.buffered.iter().enumerate() {
+            let line = &self.lines[*number as usize];
+            let (place, new) = table.number(line.line);
+            if new {
+                state.push((line.line, line.durable));
+            }
+            if persisted(at) {
+                unit.apply(&mut state[place as usize].1);
+            }
+        }
+        state
+    }
+}
+
+/// An empty vector with the capacity of `vector`.
+fn reuse<T>(mut vector: Vec<T>) -> Vec<T> {
+    vector.clear();
+    vector
+}
+
+/// What a store writes where.
+#[derive(Clone, Copy)]
+struct Stored {
+    start: u8,
+    bytes: u8,
+    line: u32,
+    value: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Relaxed,
+    Ordered,
+    NonTemporal,
+}
+
+impl LineHistory {
+    fn new(line: u32, base: &[u8]) -> Self {
+        let mut durable = [0; LINE_BYTES];
+        let start = line as usize * LINE_BYTES;
+        if let Some(bytes) = base.get(start..start + LINE_BYTES) {
+            durable.copy_from_slice(bytes);
+        }
+        Self {
+            line,
+            durable,
+            pending: Vec::new(),
+            next_sequence: 0,
+            flushed_at: 0,
+            last_epoch: 0,
+            last_ordered: true,
+            last_worker: 0,
+            last_group: 0,
+            last_group_units: 0,
+            listed: false,
+            fresh: false,
+            states: None,
+        }
+    }
+
+    /// Makes the unit of a store and assigns its group.
+    fn push(&mut self, worker: u8, epoch: u32, stored: Stored, kind: Kind) -> Unit {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let Stored { start, bytes, value, .. } = stored;
+        let nontemporal = kind == Kind::NonTemporal;
+        if !nontemporal {
+            let joins = kind == Kind::Relaxed
+                && !self.last_ordered
+                && self.last_worker == worker
+                && self.last_epoch == epoch
+                && self.flushed_at != sequence
+                && self.last_group_units < GROUP_UNITS;
+            if !joins {
+                self.last_group += 1;
+                self.last_group_units = 0;
+            }
+            self.last_group_units += 1;
+            self.last_ordered = kind == Kind::Ordered;
+            self.last_worker = worker;
+            self.last_epoch = epoch;
+        }
+        Unit { value, sequence, group: self.last_group, start, bytes, worker, nontemporal }
+    }
+}

@@ -1,0 +1,218 @@
+//! What a workload reports: throughput, latency quantiles, counts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// The longest latency a histogram tells from longer ones.
+const LONGEST_NS: u64 = 60_000_000_000;
+
+/// Latencies, to three significant digits.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    histogram: Histogram<u64>,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Latencies {
+    /// None yet.
+    pub fn new() -> Self {
+        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, 3);
+        Self { histogram: histogram.expect("1 ns to 60 s at three digits is a valid histogram") }
+    }
+
+    /// Adds one.
+    #[inline]
+    pub fn record(&mut self, latency: Duration) {
+        self.histogram.saturating_record(latency.as_nanos() as u64);
+    }
+
+    /// Adds all of another's.
+    pub fn merge(&mut self, other: &Self) {
+        self.histogram.add(&other.histogram).expect("histograms of the same bounds add up");
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The quantiles that are reported. All zero if nothing was recorded.
+    pub fn quantiles(&self) -> Quantiles {
+        let at = |quantile| self.histogram.value_at_quantile(quantile);
+        Quantiles { p50: at(0.5), p99: at(0.99), p999: at(0.999), p9999: at(0.9999) }
+    }
+}
+
+/// Latencies in nanoseconds that 50 %, 99 %, 99.9 % and 99.99 % of operations did not exceed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Quantiles {
+    /// Half of them.
+    pub p50: u64,
+    /// 99 %.
+    pub p99: u64,
+    /// 99.9 %.
+    pub p999: u64,
+    /// 99.99 %.
+    pub p9999: u64,
+}
+
+/// Counts per operation as far as the machine under the store knows them: the modelled machine
+/// does, hardware does not. Media counts are in units of 64 bytes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PerOperation {
+    /// The device profile that was modelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Records of the modelled run, which has fewer of them than the measured one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub records: Option<u64>,
+    /// Lines flushed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flushes: Option<f64>,
+    /// Fences.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fences: Option<f64>,
+    /// Lines that reached the memory controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wpq_inserts: Option<f64>,
+    /// Media writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub media_writes: Option<f64>,
+    /// Media reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub media_reads: Option<f64>,
+    /// Misses of the last-level cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub llc_misses: Option<f64>,
+}
+
+/// One kind of operation within a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct KindReport {
+    /// How many were done.
+    pub operations: u64,
+    /// Their latencies.
+    pub latency_ns: Quantiles,
+}
+
+/// What a workload did and how fast.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Its name.
+    pub workload: String,
+    /// Records in the table when it began (after it, for a load).
+    pub records: u64,
+    /// Operations done.
+    pub operations: u64,
+    /// Threads that did them.
+    pub threads: usize,
+    /// Operations per second of all threads together, measured here.
+    pub ops_per_s: f64,
+    /// Latencies over all operations, measured here.
+    pub latency_ns: Quantiles,
+    /// Counts per operation where known.
+    pub per_op: PerOperation,
+    /// The same by kind of operation.
+    pub by_kind: BTreeMap<&'static str, KindReport>,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+impl Report {
+    /// A report from what was recorded for each kind of operation.
+    pub(crate) fn new(
+        workload: impl Into<String>,
+        records: u64,
+        threads: usize,
+        elapsed: Duration,
+        kinds: &BTreeMap<&'static str, Latencies>,
+    ) -> Self {
+        let mut all = Latencies::new();
+        for latencies in kinds.values() {
+            all.merge(latencies);
+        }
+        let seconds = elapsed.as_secs_f64();
+        let by_kind = kinds
+            .iter()
+            .map(|(&kind, latencies)| {
+                let latency_ns = latencies.quantiles();
+                (kind, KindReport { operations: latencies.count(), latency_ns })
+            })
+            .collect();
+        Self {
+            workload: workload.into(),
+            records,
+            operations: all.count(),
+            threads,
+            ops_per_s: if seconds > 0.0 { all.count() as f64 / seconds } else { 0.0 },
+            latency_ns: all.quantiles(),
+            per_op: PerOperation::default(),
+            by_kind,
+            seconds,
+        }
+    }
+}
+
+/// How far a workload has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Operations done.
+    pub done: u64,
+    /// Operations to do.
+    pub total: u64,
+}
+
+/// Called from the working threads now and then.
+pub type OnProgress<'a> = &'a (dyn Fn(Progress) + Sync);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_within_three_digits() {
+        let mut latencies = Latencies::new();
+        for nanoseconds in 1..=100_000u64 {
+            latencies.record(Duration::from_nanos(nanoseconds));
+        }
+        let quantiles = latencies.quantiles();
+        for (found, expected) in
+            [(quantiles.p50, 50_000.0), (quantiles.p99, 99_000.0), (quantiles.p9999, 99_990.0)]
+        {
+            assert!((found as f64 - expected).abs() < expected * 0.002, "{found} {expected}");
+        }
+    }
+
+    #[test]
+    fn an_hour_counts_as_the_longest_latency() {
+        let mut latencies = Latencies::new();
+        latencies.record(Duration::from_secs(3600));
+        assert!(latencies.quantiles().p50 >= LONGEST_NS);
+    }
+
+    #[test]
+    fn a_report_has_the_fields_that_are_promised() {
+        let mut reads = Latencies::new();
+        reads.record(Duration::from_nanos(100));
+        let kinds = BTreeMap::from([("read", reads)]);
+        let report = Report::new("ycsb-c", 10, 1, Duration::from_millis(1), &kinds);
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["workload"], "ycsb-c");
+        assert_eq!(json["records"], 10);
+        assert_eq!(json["operations"], 1);
+        assert_eq!(json["threads"], 1);
+        assert_eq!(json["ops_per_s"], 1000.0);
+        assert_eq!(json["per_op"], serde_json::json!({}));
+        for quantile in ["p50", "p99", "p999", "p9999"] {
+            assert_eq!(json["latency_ns"][quantile], 100);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What workloads run against: anything that maps byte strings to byte strings.
+
+/// A durable map from keys to values. Every method may be called from many threads, and a change is
+/// durable when the call returns.
+pub trait KeyValue: Sync {
+    /// A value as it is handed out.
+    type Value: AsRef<[u8]>;
+    /// Why a call failed.
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// The target's own.
+    fn read(&self, key: &[u8]) -> Result<Option<Self::Value>, Self::Error>;
+
+    /// Adds or replaces `key`.
+    ///
+    /// # Errors
+    /// The target's own.
+    fn write(&self, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
+
+    /// Changes the value of `key`, keeping its length; false if there is none. Nobody else changes
+    /// it between the read and the write. `change` is called at most once.
+    ///
+    /// # Errors
+    /// The target's own.
+    fn modify(&self, key: &[u8], change: &mut dyn FnMut(&mut [u8])) -> Result<bool, Self::Error>;
+
+    /// Visits the first `limit` entries from `from` on, in key order.
+    ///
+    /// # Errors
+    /// The target's own; among them that it has no order.
+    fn scan(
+        &self,
+        from: &[u8],
+        limit: usize,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), Self::Error>;
+
+    /// Visits every entry once, in any order.
+    ///
+    /// # Errors
+    /// The target's own.
+    fn for_each(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Self::Error>;
+}
+
+#[cfg(test)]
+pub(crate) mod volatile {
+    //! A target that cannot fail, to test workloads with, and that can be made to misbehave.
+
+    use std::collections::BTreeMap;
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::KeyValue;
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Volatile {
+        pub(crate) entries: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+        /// Every write whose number (from 1) is a multiple of this is acknowledged and lost.
+        pub(crate) loses_every: Option<u64>,
+        writes: AtomicU64,
+    }
+
+    impl Volatile {
+        fn loses_this(&self) -> bool {
+            let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
+            self.loses_every.is_some_and(|every| number.is_multiple_of(every))
+        }
+    }
+
+    impl KeyValue for Volatile {
+        type Value = Vec<u8>;
+        type Error = Infallible;
+
+        fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Infallible> {
+            Ok(self.entries.lock().unwrap().get(key).cloned())
+        }
+
+        fn write(&self, key: &[u8], value: &[u8]) -> Result<(), Infallible> {
+            if !self.loses_this() {
+                self.entries.lock().unwrap().insert(key.to_vec(), value.to_vec());
+            }
+            Ok(())
+        }
+
+        fn modify(
+            &self,
+            key: &[u8],
+            change: &mut dyn FnMut(&mut [u8]),
+        ) -> Result<bool, Infallible> {
+            let loses_this = self.loses_this();
+            let mut entries = self.entries.lock().unwrap();
+            let Some(value) = entries.get_mut(key) else { return Ok(false) };
+            let mut changed = value.clone();
+            change(&mut changed);
+            if !loses_this {
+                *value = changed;
+            }
+            Ok(true)
+        }
+
+        fn scan(
+            &self,
+            from: &[u8],
+            limit: usize,
+            visit: &mut dyn FnMut(&[u8], &[u8]),
+        ) -> Result<(), Infallible> {
+            let entries = self.entries.lock().unwrap();
+            for (key, value) in entries.range(from.to_vec()..).take(limit) {
+                visit(key, value);
+            }
+            Ok(())
+        }
+
+        fn for_each(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Infallible> {
+            self.entries.lock().unwrap().iter().for_each(|(key, value)| visit(key, value));
+            Ok(())
+        }
+    }
+}

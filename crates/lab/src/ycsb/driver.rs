@@ -1,0 +1,596 @@
+//! Runs workloads, measures them and checks every answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::record::{Shape, key};
+use super::{Kind, Mix, Options, RequestDistribution, Workload, WorkloadError};
+use crate::keys::scatter;
+use crate::report::{Latencies, OnProgress, Progress, Report};
+use crate::target::KeyValue;
+use crate::zipfian::{Latest, ScrambledZipfian};
+
+/// Operations between two reports of progress of one thread.
+const PROGRESS_STEP: u64 = 512;
+
+/// Field writes of one record since it was loaded.
+#[derive(Debug, Default)]
+struct Writes {
+    begun: AtomicU32,
+    acknowledged: AtomicU32,
+}
+
+/// Numbers given to inserts. Those below `limit` are all acknowledged.
+#[derive(Debug, Default)]
+struct Inserts {
+    next: AtomicU64,
+    limit: AtomicU64,
+    /// Acknowledged numbers at or above `limit`.
+    early: Mutex<BTreeSet<u64>>,
+}
+
+impl Inserts {
+    fn starting_at(records: u64) -> Self {
+        let (next, limit) = (AtomicU64::new(records), AtomicU64::new(records));
+        Self { next, limit, early: Mutex::default() }
+    }
+
+    fn acknowledge(&self, number: u64) {
+        let mut early = self.early.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        early.insert(number);
+        let mut limit = self.limit.load(Ordering::Relaxed);
+        while early.remove(&limit) {
+            limit += 1;
+        }
+        // Whoever sees the limit sees that the inserts below it have returned.
+        self.limit.store(limit, Ordering::Release);
+    }
+}
+
+/// Runs workloads one after another over one target, and knows what the target must hold.
+#[derive(Debug)]
+pub struct Driver<'t, T> {
+    target: &'t T,
+    options: Options,
+    shape: Shape,
+    records: u64,
+    writes: Vec<Writes>,
+}
+
+/// What one thread shares with the others.
+struct Shared<'a> {
+    mix: Mix,
+    inserts: Inserts,
+    done: AtomicU64,
+    total: u64,
+    stop: AtomicBool,
+    progress: OnProgress<'a>,
+}
+
+type Measured = BTreeMap<&'static str, Latencies>;
+
+impl<'t, T: KeyValue> Driver<'t, T> {
+    /// A driver over an empty target: load comes first.
+    ///
+    /// # Errors
+    /// [`WorkloadError::BadOption`].
+    pub fn new(target: &'t T, options: Options) -> Result<Self, WorkloadError<T::Error>> {
+        if let Some(what) = options.problem() {
+            return Err(WorkloadError::BadOption { what });
+        }
+        let shape = Shape { fields: options.fields, field_bytes: options.field_bytes };
+        Ok(Self { target, options, shape, records: 0, writes: Vec::new() })
+    }
+
+    /// A driver over a target that was loaded before, by any number of earlier runs. Reads it whole
+    /// and checks it.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Foreign`] if there is anything else in it.
+    pub fn attach(target: &'t T, options: Options) -> Result<Self, WorkloadError<T::Error>> {
+        let mut driver = Self::new(target, options)?;
+        let (shape, mut found, mut foreign) = (driver.shape, BTreeMap::new(), None);
+        target.for_each(&mut |record_key, value| match shape.check(value) {
+            Ok(contents) if key(contents.number) == record_key => {
+                found.insert(contents.number, contents.writes);
+            }
+            Ok(contents) => {
+                foreign = Some(format!("record {} has another key", contents.number));
+            }
+            Err(what) => foreign = Some(format!("the record {}: {what}", name(record_key))),
+        })?;
+        let numbered = found.keys().copied().eq(0..found.len() as u64);
+        if foreign.is_none() && !numbered {
+            foreign = Some("some of its records are missing".into());
+        }
+        if let Some(what) = foreign {
+            return Err(WorkloadError::Foreign { what });
+        }
+        driver.records = found.len() as u64;
+        let of = |&writes: &u64| {
+            let writes = writes as u32;
+            Writes { begun: AtomicU32::new(writes), acknowledged: AtomicU32::new(writes) }
+        };
+        driver.writes = found.values().map(of).collect();
+        Ok(driver)
+    }
+
+    /// Records the target holds.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Runs a workload. [`Workload::Load`] inserts records until there are as many as the options
+    /// say.
+    ///
+    /// # Errors
+    /// [`WorkloadError`]: the first wrong answer or failure; what was done before it is done.
+    pub fn run(
+        &mut self,
+        workload: Workload,
+        progress: OnProgress<'_>,
+    ) -> Result<Report, WorkloadError<T::Error>> {
+        let total = match workload {
+            Workload::Load => self.options.records.saturating_sub(self.records),
+            _ if self.records == 0 => {
+                let what = format!("workload {workload} needs a loaded table: load it first");
+                return Err(WorkloadError::BadOption { what });
+            }
+            _ => self.options.operations,
+        };
+        let mut mix = workload.mix();
+        mix.requests = self.options.requests.unwrap_or(mix.requests);
+        if mix.insert > 0 {
+            let most = self.records.saturating_add(total) as usize;
+            self.writes.resize_with(most.max(self.writes.len()), Writes::default);
+        }
+        let before = self.records;
+        let shared = Shared {
+            mix,
+            inserts: Inserts::starting_at(before),
+            done: AtomicU64::new(0),
+            total,
+            stop: AtomicBool::new(false),
+            progress,
+        };
+        let threads = self.options.threads;
+        let share = |thread: u64| {
+            let threads = threads as u64;
+            total / threads + u64::from(thread < total % threads)
+        };
+        let begin = Instant::now();
+        let results: Vec<Result<Measured, WorkloadError<T::Error>>> = std::thread::scope(|scope| {
+            let (driver, shared) = (&*self, &shared);
+            let worker = |thread: u64| {
+                let operations = share(thread);
+                scope.spawn(move || {
+                    let mut worker = Worker::new(driver, shared, workload, thread);
+                    let result = worker.run(operations);
+                    shared.stop.fetch_or(result.is_err(), Ordering::Relaxed);
+                    result.map(|()| worker.measured())
+                })
+            };
+            let workers: Vec<_> = (0..threads as u64).map(worker).collect();
+            let joined = workers.into_iter().map(|worker| match worker.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            joined.collect()
+        });
+        let elapsed = begin.elapsed();
+        self.records = shared.inserts.limit.load(Ordering::Acquire);
+        let mut measured = Measured::new();
+        for result in results {
+            for (kind, latencies) in result? {
+                measured.entry(kind).or_default().merge(&latencies);
+            }
+        }
+        progress(Progress { done: total, total });
+        let (name, records) = match workload {
+            Workload::Load => ("ycsb-load".into(), self.records),
+            other => (format!("ycsb-{other}"), before),
+        };
+        Ok(Report::new(name, records, threads, elapsed, &measured))
+    }
+
+    /// Reads every record and checks it.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Missing`], [`WorkloadError::Wrong`], [`WorkloadError::Target`].
+    pub fn verify(&self) -> Result<(), WorkloadError<T::Error>> {
+        for number in 0..self.records {
+            let acknowledged = self.acknowledged(number);
+            let value = self.target.read(&key(number))?;
+            self.check(number, value.as_ref().map(AsRef::as_ref), acknowledged)?;
+        }
+        Ok(())
+    }
+
+    fn acknowledged(&self, number: u64) -> u32 {
+        let writes = self.writes.get(number as usize);
+        writes.map_or(0, |writes| writes.acknowledged.load(Ordering::Acquire))
+    }
+
+    /// Checks what a read of record `number` gave. `acknowledged` was taken before the read began.
+    fn check(
+        &self,
+        number: u64,
+        value: Option<&[u8]>,
+        acknowledged: u32,
+    ) -> Result<(), WorkloadError<T::Error>> {
+        let record_key = || name(&key(number));
+        let value = value.ok_or_else(|| WorkloadError::Missing { key: record_key() })?;
+        let wrong = |what| WorkloadError::Wrong { key: record_key(), what };
+        let contents = self.shape.check(value).map_err(wrong)?;
+        if contents.number != number {
+            return Err(wrong(format!("it is record {}", contents.number)));
+        }
+        let begun = self.writes.get(number as usize);
+        let begun = begun.map_or(0, |writes| writes.begun.load(Ordering::Acquire));
+        if !(u64::from(acknowledged)..=u64::from(begun)).contains(&contents.writes) {
+            return Err(wrong(format!(
+                "it shows {} field writes; {acknowledged} were acknowledged before it was read \
+                 and {begun} had begun after",
+                contents.writes
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// A key for people.
+fn name(key: &[u8]) -> String {
+    key.escape_ascii().to_string()
+}
+
+/// Draws record numbers.
+enum Chooser {
+    Uniform,
+    Zipfian(ScrambledZipfian),
+    Latest(Latest),
+}
+
+impl Chooser {
+    fn next(&mut self, random: &mut SmallRng, limit: u64) -> u64 {
+        match self {
+            Self::Uniform => random.random_range(0..limit),
+            // It draws from the records to come as well, so that popular records stay the same
+            // while the table grows.
+            Self::Zipfian(zipfian) => loop {
+                let number = zipfian.next(random);
+                if number < limit {
+                    return number;
+                }
+            },
+            Self::Latest(latest) => latest.next(random, limit),
+        }
+    }
+}
+
+/// One thread of a run.
+struct Worker<'a, 't, T> {
+    driver: &'a Driver<'t, T>,
+    shared: &'a Shared<'a>,
+    random: SmallRng,
+    chooser: Chooser,
+    latencies: BTreeMap<Kind, Latencies>,
+    record: Vec<u8>,
+}
+
+impl<'a, 't, T: KeyValue> Worker<'a, 't, T> {
+    fn new(
+        driver: &'a Driver<'t, T>,
+        shared: &'a Shared<'a>,
+        workload: Workload,
+        thread: u64,
+    ) -> Self {
+        let records = driver.records;
+        let chooser = match shared.mix.requests {
+            RequestDistribution::Uniform => Chooser::Uniform,
+            RequestDistribution::Zipfian => {
+                // Twice the inserts that are to be expected, as YCSB has it.
+                let to_come = shared.total * u64::from(shared.mix.insert) / 50;
+                let to_come = if workload == Workload::Load { 0 } else { to_come };
+                Chooser::Zipfian(ScrambledZipfian::new(records + to_come))
+            }
+            RequestDistribution::Latest => Chooser::Latest(Latest::new(records)),
+        };
+        let seed = scatter(driver.options.seed ^ scatter(thread) ^ (workload as u64) << 56);
+        Self {
+            driver,
+            shared,
+            random: SmallRng::seed_from_u64(seed),
+            chooser,
+            latencies: BTreeMap::new(),
+            record: Vec::new(),
+        }
+    }
+
+    fn measured(self) -> Measured {
+        self.latencies.into_iter().map(|(kind, latencies)| (kind.name(), latencies)).collect()
+    }
+
+    fn run(&mut self, operations: u64) -> Result<(), WorkloadError<T::Error>> {
+        let mut unreported = 0;
+        for _ in 0..operations {
+            let kind = self.shared.mix.kind(self.random.random_range(0..100));
+            match kind {
+                Kind::Insert => self.insert()?,
+                Kind::Read => self.read(kind)?,
+                Kind::Update => self.update(kind)?,
+                Kind::Scan => self.scan()?,
+                Kind::ReadModifyWrite => self.read_modify_write()?,
+            }
+            unreported += 1;
+            if unreported == PROGRESS_STEP {
+                if self.shared.stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let done = self.shared.done.fetch_add(unreported, Ordering::Relaxed) + unreported;
+                (self.shared.progress)(Progress { done, total: self.shared.total });
+                unreported = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn record_latency(&mut self, kind: Kind, begin: Instant) {
+        let elapsed = begin.elapsed();
+        self.latencies.entry(kind).or_default().record(elapsed);
+    }
+
+    fn choose(&mut self) -> u64 {
+        let limit = self.shared.inserts.limit.load(Ordering::Acquire);
+        self.chooser.next(&mut self.random, limit)
+    }
+
+    fn insert(&mut self) -> Result<(), WorkloadError<T::Error>> {
+        let number = self.shared.inserts.next.fetch_add(1, Ordering::Relaxed);
+        let record_key = key(number);
+        self.driver.shape.fill(&mut self.record, number);
+        let begin = Instant::now();
+        self.driver.target.write(&record_key, &self.record)?;
+        self.record_latency(Kind::Insert, begin);
+        self.shared.inserts.acknowledge(number);
+        Ok(())
+    }
+
+    fn read(&mut self, kind: Kind) -> Result<(), WorkloadError<T::Error>> {
+        let number = self.choose();
+        let record_key = key(number);
+        let acknowledged = self.driver.acknowledged(number);
+        let begin = Instant::now();
+        let value = self.driver.target.read(&record_key)?;
+        self.record_latency(kind, begin);
+        self.driver.check(number, value.as_ref().map(AsRef::as_ref), acknowledged)
+    }
+
+    fn update(&mut self, kind: Kind) -> Result<(), WorkloadError<T::Error>> {
+        let number = self.choose();
+        let begin = Instant::now();
+        self.write_fields(number)?;
+        self.record_latency(kind, begin);
+        Ok(())
+    }
+
+    /// Writes one field or all of record `number`.
+    fn write_fields(&mut self, number: u64) -> Result<(), WorkloadError<T::Error>> {
+        let (shape, driver) = (self.driver.shape, self.driver);
+        let fields = if driver.options.update_all_fields {
+            0..shape.fields
+        } else {
+            let field = self.random.random_range(0..shape.fields);
+            field..field + 1
+        };
+        let count = fields.len() as u32;
+        let writes = &driver.writes[number as usize];
+        let record_key = key(number);
+        writes.begun.fetch_add(count, Ordering::Release);
+        let found = driver.target.modify(&record_key, &mut |record| {
+            fields.clone().for_each(|field| shape.bump(record, field));
+        })?;
+        if !found {
+            return Err(WorkloadError::Missing { key: name(&record_key) });
+        }
+        writes.acknowledged.fetch_add(count, Ordering::Release);
+        Ok(())
+    }
+
+    fn read_modify_write(&mut self) -> Result<(), WorkloadError<T::Error>> {
+        let number = self.choose();
+        let record_key = key(number);
+        let acknowledged = self.driver.acknowledged(number);
+        let begin = Instant::now();
+        let value = self.driver.target.read(&record_key)?;
+        self.write_fields(number)?;
+        self.record_latency(Kind::ReadModifyWrite, begin);
+        self.driver.check(number, value.as_ref().map(AsRef::as_ref), acknowledged)
+    }
+
+    fn scan(&mut self) -> Result<(), WorkloadError<T::Error>> {
+        let number = self.choose();
+        let from = key(number);
+        let limit = self.random.random_range(1..=self.driver.options.longest_scan);
+        let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(limit);
+        let acknowledged = self.driver.acknowledged(number);
+        let begin = Instant::now();
+        self.driver.target.scan(&from, limit, &mut |key, value| {
+            found.push((key.to_vec(), value.to_vec()));
+        })?;
+        self.record_latency(Kind::Scan, begin);
+        let first = found.first().filter(|(first, _)| *first == from);
+        self.driver.check(number, first.map(|(_, value)| &value[..]), acknowledged)?;
+        let wrong = |at: &[u8], what: String| WorkloadError::Wrong { key: name(at), what };
+        if found.len() > limit {
+            return Err(wrong(&from, format!("a scan of {limit} gave {} entries", found.len())));
+        }
+        for pair in found.windows(2) {
+            let ((before, _), (after, value)) = (&pair[0], &pair[1]);
+            if before >= after {
+                return Err(wrong(after, "a scan gave it out of order".into()));
+            }
+            let contents = self.driver.shape.check(value).map_err(|what| wrong(after, what))?;
+            let begun = self.shared.inserts.next.load(Ordering::Acquire);
+            if key(contents.number) != *after || contents.number >= begun {
+                return Err(wrong(after, format!("it is record {}", contents.number)));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::volatile::Volatile;
+
+    fn options() -> Options {
+        Options { records: 2000, operations: 10_000, ..Options::default() }
+    }
+
+    fn loaded(target: &Volatile, options: Options) -> Driver<'_, Volatile> {
+        let mut driver = Driver::new(target, options).unwrap();
+        let report = driver.run(Workload::Load, &|_| ()).unwrap();
+        assert_eq!((report.operations, report.records), (2000, 2000));
+        driver
+    }
+
+    #[test]
+    fn each_workload_has_its_mix_of_operations() {
+        let target = Volatile::default();
+        let mut driver = loaded(&target, options());
+        for workload in &Workload::ALL[1..] {
+            let report = driver.run(*workload, &|_| ()).unwrap();
+            assert_eq!(report.operations, 10_000);
+            let mix = workload.mix();
+            for (share, kind) in [
+                (mix.read, Kind::Read),
+                (mix.update, Kind::Update),
+                (mix.insert, Kind::Insert),
+                (mix.scan, Kind::Scan),
+                (mix.read_modify_write, Kind::ReadModifyWrite),
+            ] {
+                let found = report.by_kind.get(kind.name()).map_or(0, |kind| kind.operations);
+                let expected = u64::from(share) * 100;
+                assert!(found.abs_diff(expected) <= 250, "{workload}: {kind:?} {found}");
+                assert_eq!(found == 0, share == 0, "{workload}: {kind:?}");
+            }
+        }
+        driver.verify().unwrap();
+    }
+
+    #[test]
+    fn with_one_thread_the_seed_determines_everything() {
+        let contents = |seed| {
+            let target = Volatile::default();
+            let mut driver = loaded(&target, Options { seed, ..options() });
+            driver.run(Workload::A, &|_| ()).unwrap();
+            driver.run(Workload::D, &|_| ()).unwrap();
+            target.entries.into_inner().unwrap()
+        };
+        assert_eq!(contents(1), contents(1));
+        assert_ne!(contents(1), contents(2));
+    }
+
+    #[test]
+    fn threads_share_the_operations_and_lose_no_update() {
+        let target = Volatile::default();
+        let mut driver = loaded(&target, Options { threads: 3, ..options() });
+        for workload in [Workload::A, Workload::F, Workload::D, Workload::E] {
+            let report = driver.run(workload, &|_| ()).unwrap();
+            assert_eq!((report.operations, report.threads), (10_000, 3));
+        }
+        driver.verify().unwrap();
+        let entries = target.entries.lock().unwrap().len() as u64;
+        assert!(driver.records() > 2800);
+        assert_eq!(driver.records(), entries);
+    }
+
+    #[test]
+    fn a_lost_update_is_found() {
+        let mut target = Volatile::default();
+        drop(loaded(&target, options()));
+        target.loses_every = Some(1000);
+        let mut driver = Driver::attach(&target, options()).unwrap();
+        let error = driver.run(Workload::A, &|_| ()).and_then(|_| driver.verify()).unwrap_err();
+        assert!(matches!(error, WorkloadError::Wrong { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_lost_insert_is_found() {
+        let mut target = Volatile::default();
+        drop(loaded(&target, options()));
+        target.loses_every = Some(100);
+        let mut driver = Driver::attach(&target, options()).unwrap();
+        let error = driver.run(Workload::D, &|_| ()).unwrap_err();
+        assert!(matches!(error, WorkloadError::Missing { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_later_driver_takes_up_where_an_earlier_one_left() {
+        let target = Volatile::default();
+        let mut driver = loaded(&target, options());
+        driver.run(Workload::A, &|_| ()).unwrap();
+        driver.run(Workload::D, &|_| ()).unwrap();
+        let records = driver.records();
+        let mut later = Driver::attach(&target, Options { seed: 9, ..options() }).unwrap();
+        assert_eq!(later.records(), records);
+        later.run(Workload::F, &|_| ()).unwrap();
+        later.verify().unwrap();
+    }
+
+    #[test]
+    fn a_foreign_table_is_refused() {
+        let target = Volatile::default();
+        drop(loaded(&target, options()));
+        target.write(b"else", b"what").unwrap();
+        let error = Driver::attach(&target, options()).unwrap_err();
+        assert!(matches!(error, WorkloadError::Foreign { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_table_with_a_missing_record_is_refused() {
+        let target = Volatile::default();
+        drop(loaded(&target, options()));
+        target.entries.lock().unwrap().remove(&key(7));
+        assert!(matches!(Driver::attach(&target, options()), Err(WorkloadError::Foreign { .. })));
+    }
+
+    #[test]
+    fn running_before_loading_is_refused() {
+        let target = Volatile::default();
+        let mut driver = Driver::new(&target, options()).unwrap();
+        let error = driver.run(Workload::C, &|_| ()).unwrap_err();
+        assert!(matches!(error, WorkloadError::BadOption { .. }));
+    }
+
+    #[test]
+    fn options_that_make_no_sense_are_refused() {
+        let target = Volatile::default();
+        for wrong in [
+            Options { threads: 0, ..options() },
+            Options { records: 0, ..options() },
+            Options { fields: 0, ..options() },
+            Options { field_bytes: 15, ..options() },
+            Options { longest_scan: 0, ..options() },
+        ] {
+            assert!(matches!(Driver::new(&target, wrong), Err(WorkloadError::BadOption { .. })));
+        }
+    }
+
+    #[test]
+    fn progress_ends_with_everything_done() {
+        let target = Volatile::default();
+        let mut driver = Driver::new(&target, options()).unwrap();
+        let seen = Mutex::new(Vec::new());
+        driver.run(Workload::Load, &|progress| seen.lock().unwrap().push(progress)).unwrap();
+        let seen = seen.into_inner().unwrap();
+        assert!(seen.len() > 2);
+        assert_eq!(seen.last(), Some(&Progress { done: 2000, total: 2000 }));
+    }
+}

@@ -1,0 +1,356 @@
+//! The allocator: its costs, its limits, and that no block is ever lost or handed out twice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lapis_pmem::{
+    AllocError, Committed, Domain, DomainFault, Hardware, Link, Owned, PCell, Pool, Region, Tracer,
+    Word,
+};
+use proptest::prelude::*;
+
+/// Hardware that counts flushed lines and fences.
+#[derive(Clone, Debug, Default)]
+struct Counting {
+    counts: Arc<[AtomicU64; 2]>,
+}
+
+impl Counting {
+    fn read(&self) -> (u64, u64) {
+        (self.counts[0].load(Ordering::Relaxed), self.counts[1].load(Ordering::Relaxed))
+    }
+}
+
+impl Domain for Counting {
+    const DETERMINISTIC: bool = true;
+    fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
+        W::load(at, order)
+    }
+    fn store<W: Word>(&self, at: &W::Atomic, value: W, order: Ordering) {
+        W::store(at, value, order);
+    }
+    fn swap<W: Word>(&self, at: &W::Atomic, value: W) -> W {
+        W::swap(at, value, Ordering::AcqRel)
+    }
+    fn compare_exchange<W: Word>(&self, at: &W::Atomic, current: W, new: W) -> Result<W, W> {
+        W::compare_exchange(at, current, new)
+    }
+    unsafe fn copy(&self, destination: *mut u8, source: &[u8]) {
+        // SAFETY: the caller vouches for the destination.
+        unsafe { Hardware::detect().copy(destination, source) };
+    }
+    unsafe fn copy_nontemporal(&self, destination: *mut u8, source: &[u8]) {
+        // SAFETY: as above.
+        unsafe { self.copy(destination, source) };
+    }
+    unsafe fn zero_nontemporal(&self, destination: *mut u8, bytes: usize) {
+        // SAFETY: as above.
+        unsafe { destination.write_bytes(0, bytes) };
+    }
+    fn note_read(&self, _source: *const u8, _bytes: usize) {}
+    unsafe fn flush_range(&self, start: *const u8, bytes: usize) {
+        let lines = (start.addr() + bytes).div_ceil(64) - start.addr() / 64;
+        self.counts[0].fetch_add(lines as u64, Ordering::Relaxed);
+    }
+    fn fence(&self) {
+        self.counts[1].fetch_add(1, Ordering::Relaxed);
+    }
+    fn prefetch(&self, _at: *const u8) {}
+    fn health(&self) -> Result<(), DomainFault> {
+        Ok(())
+    }
+}
+
+fn counting_pool(bytes: usize) -> Pool<Counting> {
+    Pool::create(Region::anonymous(bytes, 1 << 34).unwrap(), Counting::default()).unwrap()
+}
+
+fn keep<D: Domain>(block: Owned<'_, D, PCell<u64>, lapis_pmem::Dirty>) -> Link<PCell<u64>> {
+    block.flush().release()
+}
+
+#[test]
+fn allocation_costs_less_than_a_tenth_of_a_flush_and_of_a_fence_for_every_slab_size() {
+    for bytes in [8usize, 16, 48, 64, 100, 144, 256, 512, 1000, 2048, 4096, 5000, 16_000, 32_768] {
+        let pool = counting_pool(1 << 20);
+        let before = pool.domain().read();
+        const ALLOCATIONS: u64 = 3000;
+        for _ in 0..ALLOCATIONS {
+            let block = pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap();
+            std::mem::forget(block);
+        }
+        let after = pool.domain().read();
+        let flushes = (after.0 - before.0) as f64 / ALLOCATIONS as f64;
+        let fences = (after.1 - before.1) as f64 / ALLOCATIONS as f64;
+        assert!(flushes < 0.1 && fences < 0.1, "{bytes} bytes: {flushes} flushes, {fences} fences");
+    }
+}
+
+#[test]
+fn the_steady_state_of_freeing_and_allocating_has_no_flush_and_no_fence() {
+    let pool = counting_pool(1 << 20);
+    let blocks: Vec<_> = (0..50).map(|_| pool.allocate::<PCell<u64>>().unwrap()).collect();
+    drop(blocks);
+    let before = pool.domain().read();
+    for _ in 0..1000 {
+        let blocks: Vec<_> = (0..50).map(|_| pool.allocate::<PCell<u64>>().unwrap()).collect();
+        drop(blocks);
+    }
+    assert_eq!(pool.domain().read(), before);
+}
+
+#[test]
+fn a_new_slab_costs_one_flush_and_one_fence_and_the_mark_once_in_sixteen_chunks() {
+    let pool = counting_pool(4 << 20);
+    let mut costs = Vec::new();
+    for _ in 0..40 {
+        let before = pool.domain().read();
+        // 15 blocks of 4096 bytes fill a slab.
+        for _ in 0..15 {
+            std::mem::forget(pool.allocate_with_tail::<PCell<u64>>(4088).unwrap());
+        }
+        let after = pool.domain().read();
+        costs.push((after.0 - before.0, after.1 - before.1));
+    }
+    assert!(costs.iter().all(|&cost| cost == (1, 1) || cost == (2, 2)), "{costs:?}");
+    assert!(costs.iter().filter(|&&cost| cost == (2, 2)).count() <= 40 / 16 + 1, "{costs:?}");
+}
+
+#[test]
+fn freed_memory_is_used_again() {
+    let pool = counting_pool(1 << 20);
+    for _ in 0..200 {
+        let blocks: Vec<_> =
+            (0..200).map(|_| pool.allocate_with_tail::<PCell<u64>>(1000).unwrap()).collect();
+        drop(blocks);
+    }
+    assert!(pool.usage().storage_bytes <= 2 << 20, "{:?}", pool.usage());
+    assert_eq!(pool.usage().allocated_bytes, 0);
+}
+
+#[test]
+fn large_blocks_come_back_and_neighbours_merge() {
+    let pool = counting_pool(1 << 20);
+    for round in 1..20 {
+        let block = pool.allocate_with_tail::<PCell<u64>>(round * 1_000_000).unwrap();
+        drop(block);
+    }
+    assert!(pool.usage().storage_bytes < 60_000_000, "{:?}", pool.usage());
+}
+
+#[test]
+fn a_gibibyte_block_can_be_had_and_written() {
+    let pool = counting_pool(1 << 20);
+    let mut block = pool.allocate_with_tail::<PCell<u64>>(1 << 30).unwrap();
+    block.write_tail((1 << 30) - 5, b"hello");
+    let link = keep(block);
+    assert_eq!(&pool.tail(link, 1 << 30)[(1 << 30) - 5..], b"hello");
+}
+
+#[test]
+fn blocks_larger_than_a_segment_are_refused() {
+    let pool = counting_pool(1 << 20);
+    let error = pool.allocate_with_tail::<PCell<u64>>(usize::MAX / 2).unwrap_err();
+    assert!(matches!(error, AllocError::TooLarge { .. }), "{error}");
+}
+
+#[test]
+fn a_full_pool_is_an_error_and_freeing_makes_room() {
+    let region = Region::anonymous(1 << 20, 1 << 20).unwrap();
+    let pool = Pool::create(region, Counting::default()).unwrap();
+    let mut blocks = Vec::new();
+    let error = loop {
+        match pool.allocate_with_tail::<PCell<u64>>(1000) {
+            Ok(block) => blocks.push(block),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, AllocError::Full { .. }), "{error}");
+    assert!(blocks.len() > 800);
+    assert!(pool.allocate_with_tail::<PCell<u64>>(300_000).is_err());
+    blocks.truncate(10);
+    assert!(pool.allocate_with_tail::<PCell<u64>>(1000).is_ok());
+    drop(blocks);
+    assert!(pool.allocate_with_tail::<PCell<u64>>(300_000).is_ok());
+}
+
+/// A directory of blocks hung from one root, so that reachability is whatever the test says.
+struct Directory {
+    root: Link<[PCell<u64>; 512]>,
+}
+
+impl Directory {
+    fn new<D: Domain>(pool: &Pool<D>) -> Self {
+        let mut block = pool.allocate::<[PCell<u64>; 512]>().unwrap();
+        block.zero();
+        let block = pool.fence(block.flush());
+        let root = block.link();
+        let _ = pool.publish_root("directory", 0, block).unwrap().persist();
+        Self { root }
+    }
+
+    fn trace<D: Domain>(&self, tracer: &mut Tracer<'_, D>, sizes: &BTreeMap<u64, usize>) {
+        tracer.visit(self.root, 4096);
+        for (&offset, &bytes) in sizes {
+            tracer.visit(Link::<PCell<u64>>::from_bits(offset), bytes);
+        }
+    }
+}
+
+#[test]
+fn after_a_crash_unreachable_blocks_become_free_and_reachable_ones_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p");
+    let options = lapis_pmem::RegionOptions { reserve_bytes: 1 << 30, ..Default::default() };
+    let pool = Pool::create_file(&path, 1 << 20, &options).unwrap();
+    let root = Directory::new(&pool);
+    let mut reachable = BTreeMap::new();
+    for index in 0..2000usize {
+        let bytes = 16 + index * 37 % 60_000;
+        let link = keep(pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap());
+        if index % 3 == 0 {
+            reachable.insert(link.offset(), bytes);
+        }
+    }
+    pool.abandon();
+    drop(pool);
+
+    let pool = Pool::open_file(&path, &options).unwrap();
+    assert!(pool.needs_reclaim());
+    let early = pool.allocate::<PCell<u64>>().unwrap();
+    assert!(!reachable.contains_key(&early.link().offset()));
+    drop(early);
+    let traced = pool.trace(|tracer| root.trace(tracer, &reachable));
+    assert_eq!(traced.problems(), []);
+    let report = pool.reclaim(&traced);
+    assert_eq!(report.reachable_blocks, reachable.len() as u64 + 1);
+    assert!(!pool.needs_reclaim());
+    let audit = pool.audit(&traced);
+    assert!(audit.is_clean(), "{audit:?}");
+    let before = pool.usage().storage_bytes;
+    for index in 0..1000usize {
+        let bytes = 16 + index * 37 % 60_000;
+        let block = pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap();
+        assert!(!reachable.contains_key(&block.link().offset()), "a reachable block was reused");
+        std::mem::forget(block);
+    }
+    assert!(pool.usage().storage_bytes <= before + (1 << 20), "freed memory was not reused");
+}
+
+#[test]
+fn a_trace_reports_references_that_are_not_blocks_and_blocks_reached_twice() {
+    let pool = counting_pool(1 << 20);
+    let link = keep(pool.allocate_with_tail::<PCell<u64>>(92).unwrap());
+    let traced = pool.trace(|tracer| {
+        assert!(tracer.visit(link, 100));
+        assert!(!tracer.visit(link, 100));
+        assert!(!tracer.visit(Link::<PCell<u64>>::from_bits(link.offset() + 8), 100));
+        assert!(!tracer.visit(link, 5000));
+        assert!(!tracer.visit(Link::<PCell<u64>>::from_bits(1 << 40), 8));
+        assert!(!tracer.visit(Link::<PCell<u64>>::NULL, 8));
+    });
+    assert_eq!(traced.problems().len(), 5, "{:?}", traced.problems());
+}
+
+#[test]
+fn an_audit_finds_a_leak() {
+    let pool = counting_pool(1 << 20);
+    let link = keep(pool.allocate::<PCell<u64>>().unwrap());
+    let audit = pool.audit(&pool.trace(|_| {}));
+    assert_eq!(audit.leaked, [link.offset()]);
+}
+
+#[test]
+fn a_retired_block_waits_for_the_guards_that_were_alive() {
+    let pool = counting_pool(1 << 20);
+    let link = keep(pool.allocate::<PCell<u64>>().unwrap());
+    let guard = pool.pin();
+    {
+        let writer = pool.pin();
+        pool.retire(link, 8, Committed::nothing_to_do(), &writer);
+    }
+    assert!(pool.audit(&pool.trace(|_| {})).is_clean(), "limbo is not a leak");
+    let other = pool.allocate::<PCell<u64>>().unwrap();
+    assert_ne!(other.link(), link);
+    drop(guard);
+    let again = pool.allocate::<PCell<u64>>().unwrap();
+    assert_eq!(again.link(), link);
+}
+
+#[test]
+fn threads_never_share_a_block() {
+    let pool = Pool::create_anonymous(1 << 20).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 1..=4u64 {
+            let pool = &pool;
+            scope.spawn(move || {
+                let mut mine = Vec::new();
+                for round in 0..20_000u64 {
+                    let bytes = 8 + (round * 13 % 500) as usize;
+                    let block = pool.allocate_with_tail::<PCell<u64>>(bytes).unwrap();
+                    block.store(pool.domain(), thread << 32 | round);
+                    mine.push((block, thread << 32 | round));
+                    if mine.len() > 100 {
+                        let (block, value) = mine.swap_remove((round % 100) as usize);
+                        assert_eq!(block.load(pool.domain()), value);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(pool.usage().allocated_bytes, 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn blocks_never_overlap_and_survive_clean_and_unclean_reopening(
+        steps in prop::collection::vec((any::<u8>(), 8usize..70_000), 1..300),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("p");
+        let options = lapis_pmem::RegionOptions { reserve_bytes: 1 << 30, ..Default::default() };
+        let mut pool = Pool::create_file(&path, 1 << 20, &options).unwrap();
+        let root = Directory::new(&pool);
+        let mut live: BTreeMap<u64, usize> = BTreeMap::new();
+        for (action, bytes) in steps {
+            match action {
+                0..=150 => {
+                    let bytes = if action < 120 { 8 + bytes % 600 } else { bytes };
+                    let link = keep(pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap());
+                    let (start, end) = (link.offset(), link.offset() + bytes as u64);
+                    if let Some((&before, &length)) = live.range(..end).next_back() {
+                        prop_assert!(before + length as u64 <= start, "overlap");
+                    }
+                    live.insert(start, bytes);
+                }
+                151..=235 => {
+                    if let Some((&offset, &bytes)) = live.iter().nth(bytes % live.len().max(1)) {
+                        live.remove(&offset);
+                        let link = Link::<PCell<u64>>::from_bits(offset);
+                        pool.free_unshared(link, bytes, Committed::nothing_to_do());
+                    }
+                }
+                _ => {
+                    if action % 2 == 0 {
+                        pool.abandon();
+                    }
+                    drop(pool);
+                    pool = Pool::open_file(&path, &options).unwrap();
+                    if action % 3 == 0 {
+                        let traced = pool.trace(|tracer| root.trace(tracer, &live));
+                        pool.reclaim(&traced);
+                    }
+                }
+            }
+        }
+        let traced = pool.trace(|tracer| root.trace(tracer, &live));
+        prop_assert_eq!(traced.problems(), []);
+        pool.reclaim(&traced);
+        let audit = pool.audit(&traced);
+        prop_assert!(audit.is_clean(), "{:?}", audit);
+        prop_assert_eq!(audit.allocated_blocks, live.len() as u64 + 1);
+    }
+}

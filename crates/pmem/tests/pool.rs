@@ -1,0 +1,241 @@
+//! Opening, creating and damaging pools: every refusal is typed and leaves the file as it was.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lapis_pmem::{
+    Link, MIN_POOL_BYTES, PCell, Pool, PoolError, RegionError, RegionOptions, RootError,
+};
+
+const OPTIONS: fn() -> RegionOptions =
+    || RegionOptions { reserve_bytes: 1 << 30, ..RegionOptions::default() };
+
+struct Scratch {
+    _directory: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn scratch() -> Scratch {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
+    Scratch { _directory: directory, path }
+}
+
+fn created(path: &Path) -> Pool {
+    Pool::create_file(path, 1 << 20, &OPTIONS()).unwrap()
+}
+
+/// Creates a pool with one root, closes it, lets `damage` edit the bytes, and returns what opening
+/// says, having checked that opening did not change the file.
+fn open_damaged(damage: impl FnOnce(&mut Vec<u8>)) -> PoolError {
+    let scratch = scratch();
+    let pool = created(&scratch.path);
+    let node = pool.allocate::<PCell<u64>>().unwrap();
+    node.store(pool.domain(), 7);
+    let node = pool.fence(node.flush());
+    let _ = pool.publish_root("seven", 1, node).unwrap().persist();
+    drop(pool);
+    let mut bytes = fs::read(&scratch.path).unwrap();
+    damage(&mut bytes);
+    fs::write(&scratch.path, &bytes).unwrap();
+    let error = Pool::open_file(&scratch.path, &OPTIONS()).expect_err("damage must be refused");
+    assert!(fs::read(&scratch.path).unwrap() == bytes, "a refused open changed the file");
+    error
+}
+
+#[test]
+fn a_root_survives_closing_and_reopening_at_another_address() {
+    let scratch = scratch();
+    let pool = created(&scratch.path);
+    let node = pool.allocate::<PCell<u64>>().unwrap();
+    node.store(pool.domain(), 42);
+    let node = pool.fence(node.flush());
+    let _ = pool.publish_root("answer", 9, node).unwrap().persist();
+    let uuid = pool.uuid();
+    drop(pool);
+
+    let elsewhere = lapis_pmem::Region::anonymous(1 << 20, 1 << 20).unwrap();
+    let pool = Pool::open_file(&scratch.path, &OPTIONS()).unwrap();
+    assert!(pool.opened_clean());
+    assert_eq!(pool.generation(), 2);
+    assert_eq!(pool.uuid(), uuid);
+    let link: Link<PCell<u64>> = pool.root("answer").unwrap();
+    assert_eq!(pool.at(link).load(pool.domain()), 42);
+    assert_eq!(pool.roots().len(), 1);
+    assert_eq!(pool.roots()[0].1, 9);
+    drop(elsewhere);
+}
+
+#[test]
+fn an_abandoned_pool_opens_unclean_and_keeps_what_was_persisted() {
+    let scratch = scratch();
+    let pool = created(&scratch.path);
+    let node = pool.fence(pool.allocate::<PCell<u64>>().unwrap().flush());
+    let _ = pool.publish_root("r", 0, node).unwrap().persist();
+    pool.abandon();
+    drop(pool);
+    let pool = Pool::open_file(&scratch.path, &OPTIONS()).unwrap();
+    assert!(!pool.opened_clean());
+    assert!(pool.needs_reclaim());
+    assert!(pool.root::<PCell<u64>>("r").is_some());
+}
+
+#[test]
+fn a_second_opener_is_refused() {
+    let scratch = scratch();
+    let _pool = created(&scratch.path);
+    let error = Pool::open_file(&scratch.path, &OPTIONS()).unwrap_err();
+    assert!(matches!(error, PoolError::Region(RegionError::AlreadyOpen)), "{error}");
+}
+
+#[test]
+fn something_else_is_not_a_pool() {
+    assert!(matches!(open_damaged(|bytes| bytes[0] ^= 0xFF), PoolError::NotAPool));
+}
+
+#[test]
+fn a_short_text_file_is_not_a_pool() {
+    let scratch = scratch();
+    fs::write(&scratch.path, b"hello").unwrap();
+    let error = Pool::open_file(&scratch.path, &OPTIONS()).unwrap_err();
+    assert!(matches!(error, PoolError::NotAPool), "{error}");
+    assert_eq!(fs::read(&scratch.path).unwrap(), b"hello");
+}
+
+#[test]
+fn a_truncated_pool_says_how_much_is_missing() {
+    let error = open_damaged(|bytes| bytes.truncate(512 * 1024));
+    let PoolError::Truncated { expected_bytes, found_bytes } = error else {
+        panic!("{error}");
+    };
+    assert_eq!((expected_bytes, found_bytes), (1 << 20, 512 * 1024));
+    let error = open_damaged(|bytes| bytes.truncate(100));
+    assert!(matches!(error, PoolError::Truncated { .. }), "{error}");
+}
+
+#[test]
+fn a_newer_version_is_refused_by_number() {
+    let error = open_damaged(|bytes| bytes[8] = 9);
+    assert!(matches!(error, PoolError::NewerVersion { found: 9, supported: 1 }), "{error}");
+}
+
+#[test]
+fn a_wrong_checksum_is_refused() {
+    assert!(matches!(open_damaged(|bytes| bytes[40] ^= 1), PoolError::WrongChecksum));
+}
+
+#[test]
+fn unknown_required_features_are_refused() {
+    let error = open_damaged(|bytes| {
+        bytes[16] = 4;
+        let mut head = bytes[..56].to_vec();
+        head[..8].copy_from_slice(b"LAPISPM1");
+        let sum = xxhash_rust::xxh3::xxh3_64(&head);
+        bytes[56..64].copy_from_slice(&sum.to_le_bytes());
+    });
+    assert!(matches!(error, PoolError::UnknownFeatures { unknown: 4 }), "{error}");
+}
+
+#[test]
+fn an_impossible_high_water_mark_is_damage() {
+    let error = open_damaged(|bytes| bytes[80..88].copy_from_slice(&u64::MAX.to_le_bytes()));
+    assert!(matches!(error, PoolError::Damaged { .. }), "{error}");
+}
+
+#[test]
+fn an_interrupted_creation_is_told_from_damage() {
+    let error = open_damaged(|bytes| bytes[..8].copy_from_slice(b"LAPISNEW"));
+    assert!(matches!(error, PoolError::InterruptedCreation), "{error}");
+    let scratch = scratch();
+    fs::write(&scratch.path, b"").unwrap();
+    let error = Pool::open_file(&scratch.path, &OPTIONS()).unwrap_err();
+    assert!(matches!(error, PoolError::InterruptedCreation), "{error}");
+    fs::write(&scratch.path, vec![0; 1 << 20]).unwrap();
+    let error = Pool::open_file(&scratch.path, &OPTIONS()).unwrap_err();
+    assert!(matches!(error, PoolError::InterruptedCreation), "{error}");
+}
+
+#[test]
+fn too_small_a_pool_is_not_created() {
+    let scratch = scratch();
+    let error = Pool::create_file(&scratch.path, 1000, &OPTIONS()).unwrap_err();
+    assert!(matches!(error, PoolError::TooSmall { minimum_bytes: MIN_POOL_BYTES, .. }), "{error}");
+    assert!(!scratch.path.exists());
+}
+
+#[test]
+fn creating_over_an_existing_file_is_refused() {
+    let scratch = scratch();
+    fs::write(&scratch.path, b"precious").unwrap();
+    let error = Pool::create_file(&scratch.path, 1 << 20, &OPTIONS()).unwrap_err();
+    assert!(matches!(error, PoolError::Region(RegionError::Exists)), "{error}");
+    assert_eq!(fs::read(&scratch.path).unwrap(), b"precious");
+}
+
+#[test]
+fn a_missing_file_is_not_found() {
+    let scratch = scratch();
+    let error = Pool::open_file(&scratch.path, &OPTIONS()).unwrap_err();
+    assert!(matches!(error, PoolError::Region(RegionError::NotFound)), "{error}");
+}
+
+#[test]
+fn a_read_only_file_is_refused() {
+    let scratch = scratch();
+    drop(created(&scratch.path));
+    let mut permissions = fs::metadata(&scratch.path).unwrap().permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(&scratch.path, permissions).unwrap();
+    match Pool::open_file(&scratch.path, &OPTIONS()) {
+        Err(PoolError::Region(RegionError::ReadOnly)) => {}
+        // Root may write anything.
+        Ok(_) => assert!(rustix::process::geteuid().is_root()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn roots_have_unique_valid_names() {
+    let pool = Pool::create_anonymous(1 << 20).unwrap();
+    let node = || pool.fence(pool.allocate::<PCell<u64>>().unwrap().flush());
+    let _ = pool.publish_root("a", 0, node()).unwrap().persist();
+    assert_eq!(pool.publish_root("a", 0, node()).err(), Some(RootError::Exists));
+    assert_eq!(pool.publish_root("", 0, node()).err(), Some(RootError::BadName));
+    assert_eq!(pool.publish_root(&"x".repeat(41), 0, node()).err(), Some(RootError::BadName));
+    let _ = pool.unpublish_root("a").unwrap().persist();
+    assert!(pool.root::<PCell<u64>>("a").is_none());
+    for index in 0..lapis_pmem::ROOT_CAPACITY {
+        let _ = pool.publish_root(&format!("root {index}"), 0, node()).unwrap().persist();
+    }
+    assert_eq!(pool.publish_root("one more", 0, node()).err(), Some(RootError::Full));
+}
+
+#[test]
+fn links_outside_the_pool_are_never_followed() {
+    let pool = Pool::create_anonymous(1 << 20).unwrap();
+    for offset in [0, 1, 7, 1 << 20, (1 << 20) - 4, 1 << 40, (1 << 48) - 8] {
+        assert!(pool.try_at(Link::<PCell<u64>>::from_bits(offset)).is_none(), "{offset:#x}");
+        assert!(pool.try_tail(Link::<PCell<u64>>::from_bits(offset), 1 << 21).is_none());
+    }
+    assert!(pool.try_at(Link::<PCell<u64>>::from_bits((1 << 20) - 8)).is_some());
+}
+
+#[test]
+fn a_pool_grows_while_in_use_and_no_pointer_moves() {
+    let scratch = scratch();
+    let pool = Pool::create_file(&scratch.path, MIN_POOL_BYTES, &OPTIONS()).unwrap();
+    let first = pool.allocate::<PCell<u64>>().unwrap();
+    first.store(pool.domain(), 5);
+    let address = &raw const *first;
+    let mut kept = Vec::new();
+    for _ in 0..3000 {
+        kept.push(pool.allocate_with_tail::<PCell<u64>>(4000).unwrap());
+    }
+    assert!(pool.usage().storage_bytes > 12_000_000);
+    assert_eq!(&raw const *first, address);
+    assert_eq!(first.load(pool.domain()), 5);
+    drop(kept);
+    drop(first);
+    drop(pool);
+    assert!(Pool::open_file(&scratch.path, &OPTIONS()).unwrap().usage().storage_bytes > 12_000_000);
+}
