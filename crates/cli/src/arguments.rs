@@ -65,7 +65,9 @@ pub enum Command {
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Option<Arguments>, Failure> {
     match Arguments::try_parse_from(words) {
         Ok(arguments) => Ok(Some(arguments)),
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
             let text = error.render().to_string();
             io::stdout().write_all(text.as_bytes()).map_err(|error| closed(&error))?;
             Ok(None)
@@ -95,8 +97,13 @@ fn sentence(error: &clap::Error) -> String {
             }
         }
         ErrorKind::UnknownArgument => match context(ContextKind::SuggestedArg) {
-            Some(near) => format!("`{}` is not an argument here; did you mean `{near}`?", argument()),
-            None => format!("`{}` is not an argument here; add --help to see those that are", argument()),
+            Some(near) => {
+                format!("`{}` is not an argument here; did you mean `{near}`?", argument())
+            }
+            None => format!(
+                "`{}` is not an argument here; add --help to see those that are",
+                argument()
+            ),
         },
         ErrorKind::MissingRequiredArgument => format!("give {}; add --help to see how", argument()),
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
@@ -149,18 +156,12 @@ mod tests {
     #[test]
     fn wrong_commands_and_arguments_are_one_sentence_with_a_way_out() {
         assert_eq!(refusal(&["lapis"]), "name a command; `lapis --help` lists them");
+        assert_eq!(refusal(&["lapis", "gett"]), "there is no command `gett`; did you mean `get`?");
         assert_eq!(
-            refusal(&["lapis", "gett"]),
-            "there is no command `gett`; did you mean `get`?"
+            refusal(&["lapis", "check", "--dirr", "x"]),
+            "`--dirr` is not an argument here; did you mean `--dir`?"
         );
-        assert_eq!(
-            refusal(&["lapis", "check", "--dri", "x"]),
-            "`--dri` is not an argument here; did you mean `--dir`?"
-        );
-        assert_eq!(
-            refusal(&["lapis", "get", "k"]),
-            "give --dir <DIR>; add --help to see how"
-        );
+        assert_eq!(refusal(&["lapis", "get", "k"]), "give --dir <DIR>; add --help to see how");
     }
 
     #[test]
@@ -171,9 +172,6 @@ mod tests {
             "`btree` is not a value of --index <KIND>; use one of wort, fast-fair, p-clht"
         );
         let sentence = refusal(&["lapis", "scan", "--dir", "d", "--limit", "x"]);
-        assert_eq!(
-            sentence,
-            "`x` is not a value of --limit <N>: invalid digit found in string"
-        );
+        assert_eq!(sentence, "`x` is not a value of --limit <N>: invalid digit found in string");
     }
 }

@@ -47,7 +47,8 @@ impl FileIdentity {
         if metadata.is_file() {
             file.take(IDENTITY_BYTES).read_to_end(&mut start).map_err(failed)?;
         }
-        let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let modified =
+            metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         Ok(Self {
             path: match canonical.to_str() {
                 Some(text) => text.to_owned(),
@@ -184,7 +185,8 @@ mod tests {
 
     #[test]
     fn missing_files_and_directories_are_refused_with_a_sentence() {
-        let sentence = |path: &str| FileIdentity::of(Path::new(path)).unwrap_err().sentence().unwrap();
+        let sentence =
+            |path: &str| FileIdentity::of(Path::new(path)).unwrap_err().sentence().unwrap();
         assert_eq!(sentence("/nonexistent"), "cannot read /nonexistent: no such file or directory");
         assert_eq!(sentence("/"), "/ is a directory; name a file");
     }

@@ -24,12 +24,8 @@ use crate::output::Output;
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
         // The last line of defence: even a defect of Lapis ends in one sentence and exit code 2.
-        let what = panic
-            .payload_as_str()
-            .unwrap_or("no reason given")
-            .lines()
-            .next()
-            .unwrap_or_default();
+        let what =
+            panic.payload_as_str().unwrap_or("no reason given").lines().next().unwrap_or_default();
         let place = panic
             .location()
             .map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));

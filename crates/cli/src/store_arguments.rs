@@ -68,7 +68,10 @@ impl TableArguments {
                     .filter(|name| !is_internal(name))
                     .collect();
                 Failure::refused(if names.is_empty() {
-                    format!("the store has no table `{}`, nor any other; put or import something first", self.table)
+                    format!(
+                        "the store has no table `{}`, nor any other; put or import something first",
+                        self.table
+                    )
                 } else {
                     format!("the store has no table `{}`; it has {}", self.table, names.join(", "))
                 })

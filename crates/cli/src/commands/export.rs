@@ -58,7 +58,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         .or_else(|| Format::of_path(arguments.output.as_deref()?))
         .unwrap_or(Format::Tsv);
     if output.is_json() && arguments.output.is_none() {
-        return Err(Failure::refused("--json prints a report; say with --output where the records go"));
+        return Err(Failure::refused(
+            "--json prints a report; say with --output where the records go",
+        ));
     }
     let store = arguments.store.open()?;
     let table = arguments.table.open(&store)?;

@@ -182,9 +182,13 @@ fn format_of(arguments: &Arguments, from_pipe: bool) -> Result<Format, Failure> 
 
 fn check_layout(arguments: &Arguments, format: Format) -> Result<(), Failure> {
     let wrong = match format {
-        Format::Jsonl if arguments.key_column.is_some() => "--key-column is for tsv and csv; use --key-field",
+        Format::Jsonl if arguments.key_column.is_some() => {
+            "--key-column is for tsv and csv; use --key-field"
+        }
         Format::Jsonl if arguments.header => "--header is for tsv and csv; leave it out",
-        Format::Tsv if arguments.key_field.is_some() => "--key-field is for csv and jsonl; use --key-column",
+        Format::Tsv if arguments.key_field.is_some() => {
+            "--key-field is for csv and jsonl; use --key-column"
+        }
         Format::Tsv | Format::Csv if arguments.value_field.is_some() => {
             "--value-field is for jsonl; leave it out"
         }

@@ -62,7 +62,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     let limit = arguments.limit.unwrap_or(u64::MAX);
     if output.is_json() {
         // Written as it is read: a scan may be larger than memory.
-        output.bytes(format!("{{\"table\":{},\"entries\":[", Value::from(table.name())).as_bytes())?;
+        output
+            .bytes(format!("{{\"table\":{},\"entries\":[", Value::from(table.name())).as_bytes())?;
     }
     let mut count = 0u64;
     for entry in entries {

@@ -16,7 +16,9 @@ const MAX_RECORD_BYTES: usize = 2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + (1 << 20
 pub struct CsvRecords {
     reader: Reader<Watched>,
     unread: Rc<RefCell<Unread>>,
-    start: Position,
+    start_offset: u64,
+    /// Line feeds up to the end of the last record.
+    lines: u64,
     key_column: usize,
     record: ByteRecord,
 }
@@ -30,13 +32,33 @@ struct Unread {
 }
 
 impl Unread {
-    /// Removes the bytes up to `end_offset`; whether their quotes are balanced.
-    fn take_until(&mut self, end_offset: u64) -> bool {
+    /// Removes the bytes of the record that ends at `end_offset`, with what separates it from the
+    /// one before.
+    fn take_until(&mut self, end_offset: u64) -> Taken {
         let length = usize::try_from(end_offset - self.start_offset).unwrap_or(usize::MAX);
         let length = length.min(self.bytes.len());
         self.start_offset = end_offset;
-        self.bytes.drain(..length).filter(|byte| *byte == b'"').count().is_multiple_of(2)
+        let mut taken = Taken::default();
+        let (mut before_record, mut quotes) = (true, 0usize);
+        for byte in self.bytes.drain(..length) {
+            before_record &= matches!(byte, b'\r' | b'\n');
+            taken.lines += u64::from(byte == b'\n');
+            taken.lines_before += u64::from(byte == b'\n' && before_record);
+            quotes += usize::from(byte == b'"');
+        }
+        taken.is_balanced = quotes.is_multiple_of(2);
+        taken
     }
+}
+
+/// What was seen of a record's bytes.
+#[derive(Default)]
+struct Taken {
+    /// Line feeds, and those of them that are not part of the record.
+    lines: u64,
+    lines_before: u64,
+    /// Whether every quotation mark that opens is closed.
+    is_balanced: bool,
 }
 
 impl CsvRecords {
@@ -50,7 +72,8 @@ impl CsvRecords {
         let mut records = Self {
             reader: ReaderBuilder::new().has_headers(false).from_reader(watched),
             unread,
-            start,
+            start_offset: start.byte_offset,
+            lines: start.lines,
             key_column: layout.key_column.unwrap_or(1),
             record: ByteRecord::new(),
         };
@@ -68,10 +91,9 @@ impl CsvRecords {
     }
 
     pub fn position(&self) -> Position {
-        let position = self.reader.position();
         Position {
-            byte_offset: self.start.byte_offset + position.byte(),
-            lines: self.start.lines + position.line() - 1,
+            byte_offset: self.start_offset + self.reader.position().byte(),
+            lines: self.lines,
         }
     }
 
@@ -89,7 +111,11 @@ impl CsvRecords {
         };
         let key = key.to_vec();
         let others = || {
-            self.record.iter().enumerate().filter(|(at, _)| at + 1 != column).map(|(_, field)| field)
+            self.record
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| at + 1 != column)
+                .map(|(_, field)| field)
         };
         let value = match fields {
             1 => Vec::new(),
@@ -101,43 +127,34 @@ impl CsvRecords {
 
     /// Reads the next record into `self.record`; its line, or none at the end.
     fn read(&mut self) -> Result<Option<u64>, ReadError> {
-        let before = self.position();
         let read = self.reader.read_byte_record(&mut self.record);
+        let taken = self.unread.borrow_mut().take_until(self.reader.position().byte());
+        let line = self.lines + taken.lines_before + 1;
+        self.lines += taken.lines;
         match read {
             Ok(false) => Ok(None),
-            Ok(true) => {
-                let line = self.start.lines + self.record.position().map_or(1, csv::Position::line);
-                if self.unread.borrow_mut().take_until(self.reader.position().byte()) {
-                    Ok(Some(line))
-                } else {
-                    Err(ReadError::bad(
-                        line,
-                        "a quotation mark is missing; put the field in quotes and double those in it",
-                    ))
-                }
-            }
-            Err(error) => Err(self.read_error(error, before)),
+            Ok(true) if taken.is_balanced => Ok(Some(line)),
+            Ok(true) => Err(ReadError::bad(
+                line,
+                "a quotation mark is missing; put the field in quotes and double those in it",
+            )),
+            Err(error) => Err(read_error(error, line)),
         }
     }
+}
 
-    fn read_error(&self, error: csv::Error, before: Position) -> ReadError {
-        let line = match error.kind() {
-            ErrorKind::UnequalLengths { pos: Some(position), .. } => {
-                self.start.lines + position.line()
-            }
-            _ => before.lines + 1,
-        };
-        match error.into_kind() {
-            ErrorKind::Io(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                ReadError::bad(line, "the record is longer than any record can be; is a quote missing?")
-            }
-            ErrorKind::Io(error) => error.into(),
-            ErrorKind::UnequalLengths { expected_len, len, .. } => ReadError::bad(
-                line,
-                format!("there are {len} fields where the lines before have {expected_len}"),
-            ),
-            _ => ReadError::bad(line, "this is not a CSV record"),
-        }
+fn read_error(error: csv::Error, line: u64) -> ReadError {
+    match error.into_kind() {
+        ErrorKind::Io(error) if error.kind() == io::ErrorKind::FileTooLarge => ReadError::bad(
+            line,
+            "the record is longer than any record can be; is a quotation mark missing?",
+        ),
+        ErrorKind::Io(error) => error.into(),
+        ErrorKind::UnequalLengths { expected_len, len, .. } => ReadError::bad(
+            line,
+            format!("there are {len} fields where the lines before have {expected_len}"),
+        ),
+        _ => ReadError::bad(line, "this is not a CSV record"),
     }
 }
 
@@ -218,7 +235,10 @@ mod tests {
         first.next().unwrap();
         let mut second = open(first.position());
         let (record, line) = second.next().unwrap().unwrap();
-        assert_eq!((record.key.as_slice(), record.value.as_slice(), line), (&b"b"[..], &b"2\n2"[..], 2));
+        assert_eq!(
+            (record.key.as_slice(), record.value.as_slice(), line),
+            (&b"b"[..], &b"2\n2"[..], 2)
+        );
         let mut third = open(second.position());
         let (record, line) = third.next().unwrap().unwrap();
         assert_eq!((record.key.as_slice(), line), (&b"c"[..], 4));

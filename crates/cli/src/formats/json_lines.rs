@@ -50,8 +50,9 @@ fn parse(line: &[u8], key_field: &str, value_field: Option<&str>) -> Result<Reco
     let key = bytes_of(&fields, key_field)?
         .ok_or_else(|| format!("the object has no field `{key_field}`"))?;
     let value = match value_field {
-        Some(field) => bytes_of(&fields, field)?
-            .ok_or_else(|| format!("the object has no field `{field}`"))?,
+        Some(field) => {
+            bytes_of(&fields, field)?.ok_or_else(|| format!("the object has no field `{field}`"))?
+        }
         None if is_exported(&fields) => bytes_of(&fields, "value")?.unwrap_or_default(),
         None => text.as_bytes().to_vec(),
     };
@@ -60,9 +61,8 @@ fn parse(line: &[u8], key_field: &str, value_field: Option<&str>) -> Result<Reco
 
 /// Whether the object is of the form that `lapis export` writes.
 fn is_exported(fields: &Fields<'_>) -> bool {
-    let has = |name: &str| {
-        fields.contains_key(name) != fields.contains_key(&format!("{name}_base64"))
-    };
+    let has =
+        |name: &str| fields.contains_key(name) != fields.contains_key(&format!("{name}_base64"));
     fields.len() == 2 && has("key") && has("value")
 }
 
@@ -81,7 +81,8 @@ fn bytes_of(fields: &Fields<'_>, field: &str) -> Result<Option<Vec<u8>>, String>
     }
     let encoded = format!("{field}_base64");
     let Some(raw) = fields.get(&encoded) else { return Ok(None) };
-    let decoded = serde_json::from_str::<String>(raw.get()).ok().and_then(|s| json_bytes::decode(&s));
+    let decoded =
+        serde_json::from_str::<String>(raw.get()).ok().and_then(|s| json_bytes::decode(&s));
     match decoded {
         Some(bytes) => Ok(Some(bytes)),
         None => Err(format!("the field `{encoded}` is not base64")),

@@ -36,10 +36,8 @@ impl Lines {
             if read as u64 == MAX_LINE_BYTES && self.line.last() != Some(&b'\n') {
                 return Err(ReadError::bad(number, "the line is longer than any record can be"));
             }
-            self.position = Position {
-                byte_offset: self.position.byte_offset + read as u64,
-                lines: number,
-            };
+            self.position =
+                Position { byte_offset: self.position.byte_offset + read as u64, lines: number };
             if self.line.last() == Some(&b'\n') {
                 self.line.pop();
             }

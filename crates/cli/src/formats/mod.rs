@@ -130,7 +130,9 @@ impl RecordReader {
     ) -> Result<Self, ReadError> {
         let source = match format {
             Format::Tsv => Source::Tsv(tsv_records::TsvRecords::new(input, start, layout)?),
-            Format::Csv => Source::Csv(Box::new(csv_records::CsvRecords::new(input, start, layout)?)),
+            Format::Csv => {
+                Source::Csv(Box::new(csv_records::CsvRecords::new(input, start, layout)?))
+            }
             Format::Jsonl => Source::JsonLines(json_lines::JsonLines::new(input, start, layout)),
         };
         Ok(Self { source })

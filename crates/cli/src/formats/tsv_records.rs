@@ -53,7 +53,9 @@ fn split(line: &[u8], column: usize) -> Result<Record, String> {
             Some(tab) => start += tab + 1,
             None => {
                 let fields = line.split(|byte| *byte == b'\t').count();
-                return Err(format!("there are {fields} fields, and the key is to be field {column}"));
+                return Err(format!(
+                    "there are {fields} fields, and the key is to be field {column}"
+                ));
             }
         }
     }

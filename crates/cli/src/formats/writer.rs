@@ -58,7 +58,9 @@ impl<W: Write> RecordWriter<W> {
 
     fn write_tsv(&mut self, key: &[u8], value: &[u8]) -> Result<(), WriteError> {
         if key.iter().any(|byte| matches!(byte, b'\t' | b'\n')) {
-            return Err(WriteError::NotExpressible { what: "its key contains a tab or a line feed" });
+            return Err(WriteError::NotExpressible {
+                what: "its key contains a tab or a line feed",
+            });
         }
         if value.contains(&b'\n') {
             return Err(WriteError::NotExpressible { what: "its value contains a line feed" });
@@ -74,12 +76,14 @@ impl<W: Write> RecordWriter<W> {
         let mark = self.records == 0 && key.starts_with("\u{feff}".as_bytes());
         let style = if mark { QuoteStyle::Always } else { QuoteStyle::Necessary };
         let mut line = Vec::with_capacity(key.len() + value.len() + 4);
-        WriterBuilder::new().quote_style(style).from_writer(&mut line).write_record([key, value]).map_err(
-            |error| match error.into_kind() {
-                csv::ErrorKind::Io(error) => error,
-                _ => io::ErrorKind::InvalidData.into(),
-            },
-        )?;
+        WriterBuilder::new()
+            .quote_style(style)
+            .from_writer(&mut line)
+            .write_record([key, value])
+            .map_err(|error| match error.into_kind() {
+            csv::ErrorKind::Io(error) => error,
+            _ => io::ErrorKind::InvalidData.into(),
+        })?;
         Ok(self.sink.write_all(&line)?)
     }
 
@@ -113,7 +117,8 @@ mod tests {
     }
 
     fn owned(records: &[(&[u8], &[u8])]) -> Vec<Record> {
-        let record = |(key, value): &(&[u8], &[u8])| Record { key: key.to_vec(), value: value.to_vec() };
+        let record =
+            |(key, value): &(&[u8], &[u8])| Record { key: key.to_vec(), value: value.to_vec() };
         records.iter().map(record).collect()
     }
 

@@ -161,7 +161,9 @@ fn next_write(
 }
 
 fn out_of_step() -> Failure {
-    Failure::refused("the killed process reported a write that was not its next; run the demo again")
+    Failure::refused(
+        "the killed process reported a write that was not its next; run the demo again",
+    )
 }
 
 fn describe(state: State) -> String {

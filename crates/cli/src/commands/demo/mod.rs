@@ -4,6 +4,7 @@
 
 mod kills;
 mod ledger;
+mod modelled;
 mod operations;
 mod records;
 mod summary;
@@ -20,7 +21,7 @@ use self::kills::Plan;
 use self::ledger::{Ledger, Verification};
 use self::operations::{Keys, SplitMix};
 use self::records::Records;
-use self::summary::{CrashSummary, Report};
+use self::summary::Report;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped};
 use crate::progress;
@@ -104,10 +105,12 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     let killing = Killing { arguments, seed, directory: directory.path(), store: &store_path };
     killing.run(&keys, &mut ledger, &mut report, output)?;
 
-    output.announce("6  the same operations on the modelled machine, and the power cut at every moment")?;
-    report.crash = Some(summary::explore(seed, arguments.images, output)?);
-    output.announce("7  what one put costs on the modelled machine")?;
-    report.per_put = Some(summary::count_puts()?);
+    output.announce(
+        "4  puts, deletes and transactions on the modelled machine, the power cut between any two steps",
+    )?;
+    report.crash = modelled::explore(seed, arguments.images, output)?;
+    output.announce("5  what a put costs on the modelled machine")?;
+    report.per_put = modelled::count_puts(&keys, loaded)?;
 
     {
         let store = open(&store_path)?;
@@ -134,9 +137,9 @@ fn make_directory(parent: Option<&Path>) -> Result<TempDir, Failure> {
         Some(parent) => builder()
             .tempdir_in(parent)
             .map_err(|error| Failure::file("make a directory in", parent, &error)),
-        None => builder().tempdir().map_err(|error| {
-            Failure::file("make a directory in", &std::env::temp_dir(), &error)
-        }),
+        None => builder()
+            .tempdir()
+            .map_err(|error| Failure::file("make a directory in", &std::env::temp_dir(), &error)),
     }
 }
 

@@ -71,7 +71,8 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Failure> {
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|thread| {
-                let actions = Actions::new(arguments.seed, arguments.round, thread, threads, keys.len());
+                let actions =
+                    Actions::new(arguments.seed, arguments.round, thread, threads, keys.len());
                 let worker = Worker {
                     keys: &keys,
                     table: &table,
