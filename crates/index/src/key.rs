@@ -97,12 +97,7 @@ pub trait IndexKey: sealed::Sealed + Ord + Debug + Send + Sync + 'static {
     ) -> Option<R>;
 
     /// Retires what a word refers to (nothing for integers).
-    fn retire_word<D: Domain>(
-        pool: &Pool<D>,
-        word: u64,
-        unlinked: Committed,
-        guard: &Guard<'_, D>,
-    );
+    fn retire_word<D: Domain>(pool: &Pool<D>, word: u64, unlinked: Committed, guard: &Guard<'_, D>);
 
     /// Visits what a word refers to (nothing for integers).
     fn trace_word<D: Domain>(tracer: &mut Tracer<'_, D>, word: u64);
@@ -346,6 +341,9 @@ mod tests {
     fn empty_and_overlong_keys_are_refused() {
         assert!(matches!([].as_slice().validate(), Err(IndexError::EmptyKey)));
         let long = vec![0u8; MAX_KEY_BYTES + 1];
-        assert!(matches!(long.as_slice().validate(), Err(IndexError::KeyTooLong { bytes: 65_536 })));
+        assert!(matches!(
+            long.as_slice().validate(),
+            Err(IndexError::KeyTooLong { bytes: 65_536 })
+        ));
     }
 }

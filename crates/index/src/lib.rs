@@ -5,13 +5,19 @@
 //! ([`Domain`](lapis_pmem::Domain)), is safe for use by many threads, and has made a change durable
 //! when the call that asked for it returns.
 
+mod fast_fair;
 mod index;
 mod key;
+mod p_clht;
 mod root;
+mod wort;
 
+pub use fast_fair::FastFair;
 pub use index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Range,
     Statistics,
 };
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
+pub use p_clht::PClht;
 pub use root::{IndexKind, IndexRoot, KeyKind};
+pub use wort::Wort;

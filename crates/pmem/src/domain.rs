@@ -180,3 +180,14 @@ pub(crate) fn lies_in_one_line<T: ?Sized>(what: &T) -> bool {
     let bytes = size_of_val(what);
     bytes > 0 && bytes <= align_of_val(what) && bytes <= LINE_BYTES
 }
+
+/// Completes this thread's flushes so that *other* threads may rely on them.
+///
+/// Where the calling thread's own later fence would do for itself, and only another thread could
+/// make something reachable before that, the fence is taken here. Its necessity shows only when
+/// threads interleave; single-threaded crash exploration cannot show it, and therefore does not
+/// count it among the persist points of the structure that calls it.
+#[inline]
+pub fn fence_for_other_threads<D: Domain>(domain: &D) {
+    domain.fence();
+}

@@ -22,6 +22,9 @@ const PAYLOAD_MASK: u64 = 0x7F << 1;
 const VERSION_ONE: u64 = 1 << 8;
 const VERSION_MASK: u64 = 0xFFFF_FFFF << 8;
 const GENERATION_SHIFT: u32 = 40;
+/// On a deterministic machine one thread runs at a time, and a lock that stays taken for so many
+/// tries is held by nobody.
+const DETERMINISTIC_PATIENCE: u32 = 1_000_000;
 
 /// A lock, version and seven bits of payload in one persistent word. See the
 /// [module documentation](self).
@@ -66,6 +69,13 @@ impl LockWord {
     #[inline(always)]
     pub fn payload(self) -> u8 {
         ((self.0 & PAYLOAD_MASK) >> 1) as u8
+    }
+
+    /// Whether no critical section ended, and the payload did not change, between this reading and
+    /// `later`: at most one holder was at work, and it may be at work still.
+    #[inline(always)]
+    pub fn is_same_section(self, later: Self) -> bool {
+        (self.0 ^ later.0) & !LOCKED == 0
     }
 
     /// The raw bits.
@@ -127,7 +137,13 @@ impl GenerationLock {
     #[cold]
     fn lock_contended<D: Domain>(&self, domain: &D, generation: LockGeneration) -> LockWord {
         let backoff = crossbeam_utils::Backoff::new();
+        let mut waited = 0u32;
         loop {
+            waited += 1;
+            assert!(
+                !D::DETERMINISTIC || waited < DETERMINISTIC_PATIENCE,
+                "a lock is held by nobody that runs: it survived a crash as locked"
+            );
             if let Some(before) = self.try_lock(domain, generation) {
                 return before;
             }
@@ -193,6 +209,22 @@ mod tests {
         lock.unlock(&domain);
         let word = lock.read(&domain);
         assert_eq!(word.bits(), generation.0 | (3 << 1));
+    }
+
+    #[test]
+    fn a_section_lasts_until_it_is_counted_or_the_payload_changes() {
+        let domain = Hardware::detect();
+        let generation = LockGeneration::of(3);
+        let lock = fresh(0);
+        lock.init(&domain, generation, 0);
+        let free = lock.read(&domain);
+        lock.lock(&domain, generation);
+        assert!(free.is_same_section(lock.read(&domain)));
+        lock.set_payload(&domain, 1);
+        let held = lock.read(&domain);
+        assert!(!free.is_same_section(held));
+        lock.unlock(&domain);
+        assert!(!held.is_same_section(lock.read(&domain)));
     }
 
     #[test]

@@ -187,6 +187,16 @@ impl<'p, D: Domain, T: Persistent> Owned<'p, D, T, Dirty> {
         self.into_state()
     }
 
+    /// Writes back the lines of the `T` only: for blocks whose whole tail was written with
+    /// [`Owned::write_tail_nontemporal`] and so needs no flush.
+    #[inline(always)]
+    #[track_caller]
+    pub fn flush_head(self) -> Owned<'p, D, T, InFlight> {
+        // SAFETY: as in `flush`; a block is at least a `T` long.
+        unsafe { self.domain().flush_range(self.start(), size_of::<T>()) };
+        self.into_state()
+    }
+
     /// Stores a link to `child` into a slot of this block. The child need only have been flushed:
     /// the fence that makes this block durable covers it, since both stay on this thread. The
     /// child belongs to this block from here on.

@@ -170,7 +170,8 @@ impl<D: Domain> Pool<D> {
     /// Writes a new pool into `region`, over whatever is there.
     ///
     /// On return the pool is durable and empty. A power cut before that leaves something that
-    /// [`Pool::open`] calls [`PoolError::InterruptedCreation`] (H1). 3 fences.
+    /// [`Pool::open`] calls [`PoolError::InterruptedCreation`] (H1), or whatever was there before. 3
+    /// fences.
     ///
     /// # Errors
     /// [`PoolError`].
@@ -208,8 +209,8 @@ impl<D: Domain> Pool<D> {
         Allocator::format(&region, &domain);
         domain.flush(header);
         domain.fence();
-        // H1: everything else is durable.
-        let _: Committed = header.magic.publish(&domain, MAGIC).persist();
+        // H1: everything else is durable. `open` fences for this too.
+        let _covered = header.magic.publish(&domain, MAGIC).flush();
         Self::open(region, domain)
     }
 
@@ -344,6 +345,24 @@ impl<D: Domain> Pool<D> {
         Some(unsafe { &*self.address_of(link.offset()).cast::<T>() })
     }
 
+    /// The `count` values of type `T` that lie one after the other from `link` on, or `None` if
+    /// they are not all inside the pool or misaligned. For arrays whose length is known only at run
+    /// time.
+    #[inline(always)]
+    pub fn try_slice<T: Persistent>(&self, link: Link<T>, count: usize) -> Option<&[T]> {
+        let offset = link.offset() as usize;
+        let bytes = size_of::<T>().checked_mul(count)?;
+        let room = self.region.mapped_bytes().checked_sub(bytes)?;
+        if offset.wrapping_sub(1) >= room || !offset.is_multiple_of(align_of::<T>()) {
+            return None;
+        }
+        // SAFETY: all of it is in bounds and aligned (checked above), each `T` is valid for any bit
+        // pattern and only mutated through its cells (`Persistent`), mapped as long as `self`.
+        Some(unsafe {
+            std::slice::from_raw_parts(self.address_of(link.offset()).cast::<T>(), count)
+        })
+    }
+
     /// The `bytes` bytes behind the `T` at `link`, which were written before it was published and
     /// do not change while it is reachable or pinned. `None` if they are not inside the pool.
     #[inline]
@@ -380,8 +399,8 @@ impl<D: Domain> Pool<D> {
 
     /// Allocates a block for a `T`. Its contents are arbitrary: write every field.
     ///
-    /// Steady state: no flush, no fence. One slab in a class's life costs 1 flush and 1 fence (2
-    /// each when the pool's high-water mark moves); see [`crate::allocator`].
+    /// Steady state: no flush, no fence. A new slab costs 1 flush and 1 fence, and a second flush when
+    /// the pool's high-water mark moves; see [`crate::allocator`].
     ///
     /// # Errors
     /// [`AllocError`]; the pool is as it was.

@@ -112,23 +112,26 @@
 //!   the same entries, so a crash in between does no harm.
 
 mod entry;
+mod inspection;
 mod layout;
 mod reader;
 mod recovery;
+mod retention;
 mod segment;
 
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
-use lapis_pmem::{Committed, Domain, InFlight, LINE_BYTES, Link, Owned, Pool, Tracer};
+use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Owned, Pool};
 use parking_lot::{Mutex, RwLock};
 
 use crate::log::{Damage, LARGEST_ENTRY_BYTES, LogError, Position};
 
 pub use entry::{count_ones, write_entry};
+pub use inspection::Statistics;
 pub use layout::{ENTRY_HEADER_BYTES, PopLogRoot};
-use layout::{FORMAT_VERSION, MAGIC, SEGMENT_HEADER_BYTES, Segment, SegmentRef, Start};
+use layout::{FORMAT_VERSION, MAGIC, SEGMENT_HEADER_BYTES, Segment, Start};
 pub use reader::Iter;
 use recovery::Held;
 use segment::Spare;
@@ -152,21 +155,6 @@ impl Default for PopLogOptions {
     fn default() -> Self {
         Self { segment_bytes: 4 << 20, spare_segments: 2 }
     }
-}
-
-/// What a log holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Statistics {
-    /// Entries that are retained.
-    pub entries: u64,
-    /// Bytes they take, with headers and padding.
-    pub entry_bytes: u64,
-    /// Segments in use.
-    pub segments: usize,
-    /// Segments kept for reuse.
-    pub spare_segments: usize,
-    /// Bytes of all segments.
-    pub segment_bytes: u64,
 }
 
 /// A log in a pool. See the [module documentation](self).
@@ -283,10 +271,9 @@ impl<D: Domain> PopLog<D> {
             }));
         }
         let scan = recovery::scan(&pool, header, ordinary_bytes).map_err(LogError::Damaged)?;
-        scan.repair(&pool, header);
+        let unlinked = scan.repair(&pool, header);
         domain.health()?;
         if let Some(successor) = scan.successor {
-            let unlinked = Committed::nothing_to_do(); // `repair` has fenced.
             segment::free(&pool, successor, ordinary_bytes, unlinked);
         }
         let writer = Writer {
@@ -339,7 +326,7 @@ impl<D: Domain> PopLog<D> {
     /// # Errors
     /// As [`PopLog::append`].
     pub fn append_parts(&self, parts: &[&[u8]]) -> Result<Position, LogError> {
-        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let length = parts.iter().fold(0usize, |sum, part| sum.saturating_add(part.len()));
         if length == 0 {
             return Err(LogError::EmptyEntry);
         }
@@ -388,21 +375,6 @@ impl<D: Domain> PopLog<D> {
         Ok(())
     }
 
-    /// Stocks spare segments up to the limit that the log was created with, so that appends find
-    /// them ready: for whoever cannot bear an append that allocates and zeroes one.
-    ///
-    /// # Errors
-    /// [`LogError::Full`], [`LogError::Fault`]; spares that were had until then are kept.
-    pub fn prepare_spares(&self) -> Result<(), LogError> {
-        let _retained = self.retention.write();
-        while self.writer.lock().spares.len() < self.spare_limit {
-            let segment = segment::allocate(&self.pool, self.ordinary_bytes, LINE_BYTES)?;
-            let spare = Spare { segment, unlinked: Committed::nothing_to_do() };
-            self.writer.lock().spares.push(spare);
-        }
-        Ok(self.pool.domain().health()?)
-    }
-
     /// The position of the oldest retained entry; equal to [`PopLog::end`] if there is none.
     pub fn start(&self) -> Position {
         self.writer.lock().start.position
@@ -413,166 +385,8 @@ impl<D: Domain> PopLog<D> {
         self.writer.lock().next
     }
 
-    /// Drops every entry before `up_to`, which becomes the oldest retained one; `truncate(end())`
-    /// drops all. Durable on return; nothing happens if the entries are gone already. Appends and
-    /// truncation go on side by side.
-    ///
-    /// Cost: one flush and one fence. If whole segments become free, the zeroing of those that are
-    /// kept as spares and one fence more, and what the allocator needs to take back the others.
-    ///
-    /// # Errors
-    /// [`LogError::BeyondEnd`], [`LogError::Fault`].
-    pub fn truncate(&self, up_to: Position) -> Result<Committed, LogError> {
-        let _exclusive = self.retention.write();
-        let (old, held) = {
-            let writer = self.writer.lock();
-            if up_to > writer.next {
-                return Err(LogError::BeyondEnd { asked: up_to, end: writer.next });
-            }
-            if up_to <= writer.start.position {
-                return Ok(Committed::nothing_to_do());
-            }
-            (writer.start, writer.holding(up_to))
-        };
-        let (mut at, mut data_offset) = if held.segment == old.segment {
-            (old.position, old.data_offset)
-        } else {
-            (held.first, 0)
-        };
-        while at < up_to {
-            data_offset += entry::whole_entry_bytes(&self.pool, held.segment, data_offset);
-            at = at.next();
-        }
-        let start = Start { segment: held.segment, position: up_to, data_offset };
-        let unlinked = self.persist_start(start);
-        self.pool.domain().health()?;
-        let (dropped, room) = {
-            let mut writer = self.writer.lock();
-            writer.start = start;
-            let count =
-                writer.earlier.iter().take_while(|held| held.segment != start.segment).count();
-            let dropped: Vec<Held> = writer.earlier.drain(..count).collect();
-            (dropped, self.spare_limit.saturating_sub(writer.spares.len()))
-        };
-        self.recycle(dropped, room, unlinked);
-        Ok(unlinked)
-    }
-
-    /// I6: all in one line, the selector last, so that what it selects is there whenever it is.
-    fn persist_start(&self, start: Start) -> Committed {
-        let (header, domain) = (self.header(), self.pool.domain());
-        let selector = header.start_selector.load(domain).wrapping_add(1);
-        let record = &header.starts[(selector & 1) as usize];
-        record.segment.word().store_ordered(domain, start.segment.bits());
-        record.position.store_ordered(domain, start.position.number());
-        record.data_offset.store_ordered(domain, start.data_offset as u64);
-        header.start_selector.publish(domain, selector).persist()
-    }
-
-    /// Makes spares of up to `room` segments and frees the others. The writer's lock is not held.
-    fn recycle(&self, dropped: Vec<Held>, room: usize, unlinked: Committed) {
-        let mut spares = Vec::new();
-        for Held { segment, .. } in dropped {
-            if segment.is_ordinary() && spares.len() < room {
-                // SAFETY: behind the start, durably (`unlinked`); readers are locked out, and
-                // the writer knows it no more.
-                unsafe { segment::zero(&self.pool, segment, self.ordinary_bytes) };
-                spares.push(Spare { segment, unlinked });
-            } else {
-                segment::free(&self.pool, segment, self.ordinary_bytes, unlinked);
-            }
-        }
-        if !spares.is_empty() {
-            // I3. Here, not at the append that takes the spare: that may be another thread's.
-            self.pool.domain().fence();
-            self.writer.lock().spares.append(&mut spares);
-        }
-    }
-
     /// The retained entries, oldest first.
     pub fn iter(&self) -> Iter<'_, D> {
         Iter::new(self)
-    }
-
-    /// Reads the whole log anew and compares it with what is known of it. Empty if all is well.
-    /// Appends and truncation wait meanwhile.
-    pub fn check(&self) -> Vec<Damage> {
-        let _retained = self.retention.write();
-        let writer = self.writer.lock();
-        let mut problems = Vec::new();
-        let mut problem = |what, position, segment: SegmentRef| {
-            problems.push(Damage { what, position, pool_offset: segment.link().offset() });
-        };
-        match recovery::scan(&self.pool, self.header(), self.ordinary_bytes) {
-            Err(damage) => problems.push(damage),
-            Ok(scan) => {
-                let segment = scan.current.segment;
-                if scan.torn.is_some() || scan.successor.is_some() {
-                    problem("an end that is not clean (I5)", scan.next, segment);
-                }
-                if scan.next != writer.next || scan.current.used_bytes != writer.current.used_bytes
-                {
-                    problem("acknowledged entries are missing (I1)", scan.next, segment);
-                }
-                let chain = scan.earlier.iter().map(|held| held.segment).chain([segment]);
-                if !chain.eq(writer.segments().map(|held| held.segment)) {
-                    problem("other segments than were linked (I7)", scan.next, segment);
-                }
-            }
-        }
-        for Spare { segment, .. } in &writer.spares {
-            let data_bytes = segment.data_bytes(self.ordinary_bytes);
-            let zero = entry::is_zero(recovery::data(&self.pool, *segment, 0, data_bytes));
-            if !zero || self.pool.at(segment.link()).next.load(self.pool.domain()) != 0 {
-                let what = "a spare segment that is not zero (I3)";
-                let pool_offset = segment.link().offset();
-                problems.push(Damage { what, position: writer.next, pool_offset });
-            }
-        }
-        problems
-    }
-
-    /// What the log holds.
-    pub fn statistics(&self) -> Statistics {
-        let writer = self.writer.lock();
-        let used: usize = writer.segments().map(|held| held.used_bytes).sum();
-        let segments = writer.segments().map(|held| held.segment);
-        let spares = writer.spares.iter().map(|spare| spare.segment);
-        let bytes = segments.chain(spares).map(|segment| segment.block_bytes(self.ordinary_bytes));
-        Statistics {
-            entries: writer.next.number() - writer.start.position.number(),
-            entry_bytes: (used - writer.start.data_offset) as u64,
-            segments: writer.earlier.len() + 1,
-            spare_segments: writer.spares.len(),
-            segment_bytes: bytes.sum::<usize>() as u64,
-        }
-    }
-
-    /// Visits every block of the log: the root, the segments as they are linked in the pool, and
-    /// the spares. Nobody may append or truncate meanwhile.
-    pub fn trace(&self, tracer: &mut Tracer<'_, D>) {
-        let writer = self.writer.lock();
-        let domain = self.pool.domain();
-        if !tracer.visit(self.root, size_of::<PopLogRoot>()) {
-            return;
-        }
-        let mut segment = self.header().start(domain).segment;
-        while !segment.is_null()
-            && tracer.visit(segment.link(), segment.block_bytes(self.ordinary_bytes))
-        {
-            segment = SegmentRef::from_bits(self.pool.at(segment.link()).next.load(domain));
-        }
-        for Spare { segment, .. } in &writer.spares {
-            tracer.visit(segment.link(), segment.block_bytes(self.ordinary_bytes));
-        }
-    }
-}
-
-impl<D: Domain> Drop for PopLog<D> {
-    fn drop(&mut self) {
-        // I7: nothing durable refers to them.
-        for Spare { segment, unlinked } in self.writer.get_mut().spares.drain(..) {
-            segment::free(&self.pool, segment, self.ordinary_bytes, unlinked);
-        }
     }
 }

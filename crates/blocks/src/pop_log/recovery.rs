@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use lapis_pmem::{Domain, LINE_BYTES, Link, PCell, Pool};
+use lapis_pmem::{Committed, Domain, LINE_BYTES, Link, PCell, Pool};
 
 use crate::log::{Damage, Position};
 
@@ -129,7 +129,7 @@ pub(super) fn scan<D: Domain>(
 impl Scan {
     /// Makes the end clean, and what was read durable. One fence. On return `successor`, if there
     /// is one, is out of reach, durably.
-    pub(super) fn repair<D: Domain>(&self, pool: &Pool<D>, root: &PopLogRoot) {
+    pub(super) fn repair<D: Domain>(&self, pool: &Pool<D>, root: &PopLogRoot) -> Committed {
         let domain = pool.domain();
         // The process may have died without a power cut: then what the scan has read may be in the
         // cache only, and whoever is told of it, or what is appended behind it, must not outlive
@@ -154,7 +154,7 @@ impl Scan {
             let _shared_fence =
                 pool.at(self.current.segment.link()).next.publish(domain, 0).flush();
         }
-        domain.fence();
+        Committed::after_fence(domain)
     }
 }
 

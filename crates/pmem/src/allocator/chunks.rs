@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::cell::{Link, PCell};
-use crate::commit::Committed;
-use crate::domain::Domain;
+use crate::domain::{self, Domain};
 use crate::pool::Pool;
 use crate::region::{EXTENT_BYTES, Region, RegionError};
 
@@ -177,7 +176,9 @@ impl ChunkMap {
             None => self.take_fresh(pool, count)?,
         };
         let cell = descriptor_cell(pool, first);
-        let _: Committed = cell.publish(pool.domain(), descriptor.0).persist();
+        let _covered = cell.publish(pool.domain(), descriptor.0).flush();
+        // A1: blocks of the slab may be published by other threads, whose fences do not cover this.
+        domain::fence_for_other_threads(pool.domain());
         Ok(first)
     }
 
@@ -209,15 +210,18 @@ impl ChunkMap {
             let mapped = (pool.region().mapped_bytes() / EXTENT_BYTES) as u32;
             let mark = end.saturating_add(HIGH_WATER_STEP).min(mapped);
             let header = pool.header();
-            // H5, A3: durable before anything beyond the old mark is used.
+            // H5, A3: in flight together with the descriptor that `take_run` writes.
             header.storage_bytes.store_ordered(pool.domain(), pool.region().mapped_bytes() as u64);
-            let _: Committed = header.high_water.publish(pool.domain(), mark.into()).persist();
+            let _covered = header.high_water.publish(pool.domain(), mark.into()).flush();
             self.high_water = mark;
         }
         // What was skipped to reach the next segment is free.
         let skipped_to = if first < segment_end { first } else { segment_end };
         let skipped = skipped_to.saturating_sub(self.next_fresh);
         if first >= segment_end && skipped > 0 {
+            // A3: what a crash may have left there must not turn up in a run that is made of it.
+            let cell = descriptor_cell(pool, self.next_fresh);
+            let _covered = cell.publish(pool.domain(), Descriptor::FREE.0).flush();
             self.add_free(self.next_fresh, skipped);
         }
         self.next_fresh = end;
@@ -244,7 +248,9 @@ impl ChunkMap {
     /// Gives a run back. Its descriptor is zeroed and durable before the chunks can be used (A2).
     pub(super) fn free_run<D: Domain>(&mut self, pool: &Pool<D>, first: u32, count: u32) {
         let cell = descriptor_cell(pool, first);
-        let _: Committed = cell.publish(pool.domain(), Descriptor::FREE.0).persist();
+        let _covered = cell.publish(pool.domain(), Descriptor::FREE.0).flush();
+        // A2: the run may be taken by another thread, whose fence does not cover this.
+        domain::fence_for_other_threads(pool.domain());
         self.add_free(first, count);
     }
 

@@ -1,0 +1,297 @@
+//! Recovering on one image and asking the oracle.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+use lapis_device::{Config, CrashPoints, ImageBudget, Marker, Modelled, PersistPoint, PowerFailDomain};
+use lapis_pmem::{Pool, PoolError, Region};
+
+use crate::oracle::{Failure, difference};
+use crate::subject::{Live, Subject, is_interrupted_creation};
+
+/// What a crash point allows.
+pub(crate) struct Expectation<'r, S: Subject> {
+    /// The state after the last acknowledged operation; none while the creation is in flight.
+    pub(crate) acknowledged: Option<&'r S::State>,
+    /// The state after the operation in flight, if one is.
+    pub(crate) in_flight: Option<&'r S::State>,
+    /// The operation in flight.
+    pub(crate) interrupted: Option<&'r S::Operation>,
+    /// A clean shutdown has been acknowledged, so that nothing may have to be recovered.
+    pub(crate) shut_down: bool,
+}
+
+impl<S: Subject> Clone for Expectation<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<S: Subject> Copy for Expectation<'_, S> {}
+
+impl<S: Subject> Expectation<'_, S> {
+    fn allows(&self, state: &S::State) -> bool {
+        self.acknowledged == Some(state) || self.in_flight == Some(state)
+    }
+
+    fn listed(&self) -> Vec<&S::State> {
+        self.acknowledged.into_iter().chain(self.in_flight).collect()
+    }
+}
+
+/// A scratch machine on which images are recovered one after the other.
+pub(crate) struct Bench {
+    pub(crate) region: Region,
+    /// Only tracks.
+    light: Modelled,
+    /// Tracks and records, for crashes during recovery.
+    recording: Modelled,
+}
+
+/// What a recovery came to: the state, or none if there was nothing yet.
+pub(crate) type Recovered<S> = Result<Option<<S as Subject>::State>, Failure>;
+
+impl Bench {
+    /// A machine whose memory holds `base`.
+    pub(crate) fn new(base: &[u8], suppress: Option<PersistPoint>) -> Result<Self, String> {
+        let region = Region::anonymous(base.len(), base.len()).map_err(|e| e.to_string())?;
+        // SAFETY: freshly mapped, that long, and not used by anybody yet.
+        unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), base.len()) };
+        let light = Modelled::over(&region, Config { suppress, ..Config::tracking() });
+        let recording =
+            Modelled::over(&region, Config { suppress, ..Config::tracking_and_tracing() });
+        Ok(Self { region, light, recording })
+    }
+
+    /// Checks the image that the region holds, and leaves the region as it was.
+    pub(crate) fn check<S: Subject>(
+        &mut self,
+        subject: &S,
+        expectation: Expectation<'_, S>,
+        seed: u64,
+    ) -> Recovered<S> {
+        // SAFETY: the pools made from the alias are dropped within the call.
+        let result = guarded(|| unsafe {
+            recover(subject, &self.region, &self.light, expectation, seed, false)
+        });
+        self.light.revert(&mut self.region);
+        result
+    }
+
+    /// Crashes during the recovery from the image that the region holds and during the operations
+    /// after it, and checks every image of that. Returns the images tried.
+    pub(crate) fn check_crashes_in_recovery<S: Subject>(
+        &mut self,
+        subject: &S,
+        expectation: Expectation<'_, S>,
+        seed: u64,
+        budget: ImageBudget,
+        nested: &mut Bench,
+    ) -> Result<u64, Failure> {
+        // The state before: what the second machine starts from.
+        let mapped = self.region.mapped_bytes();
+        // SAFETY: mapped, and nothing else touches the region during this call.
+        let base = unsafe { std::slice::from_raw_parts(self.region.base(), mapped) }.to_vec();
+        // SAFETY: the pools made from the alias are dropped within the call.
+        let first = guarded(|| unsafe {
+            recover(subject, &self.region, &self.recording, expectation, seed, true)
+        });
+        let trace = self.recording.take_trace();
+        self.recording.revert(&mut self.region);
+        let Some(start) = first? else { return Ok(0) };
+
+        // The states that the probes went through, from where recovery ended up.
+        let probes = subject.probes(&start, expectation.interrupted, seed);
+        let mut states = vec![start];
+        for probe in &probes {
+            let mut state = states[states.len() - 1].clone();
+            subject.apply(&mut state, probe);
+            states.push(state);
+        }
+        // SAFETY: as above; the nested bench has a region of the same size of its own.
+        unsafe { nested.region.base().copy_from_nonoverlapping(base.as_ptr(), mapped) };
+        let mut points = CrashPoints::new(&trace, &base, PowerFailDomain::Adr);
+        let mut images = 0;
+        let mut ended = 0usize;
+        let mut seen = 0usize;
+        while let Some(point) = points.advance() {
+            for event in &trace.events[seen..point.position] {
+                if let lapis_device::Event::Marker { marker: Marker::End(number), .. } = event {
+                    ended = *number as usize;
+                }
+            }
+            seen = point.position;
+            let within = Expectation {
+                acknowledged: if ended == 0 {
+                    expectation.acknowledged
+                } else {
+                    Some(&states[ended - 1])
+                },
+                in_flight: if ended == 0 {
+                    expectation.in_flight
+                } else {
+                    states.get(ended)
+                },
+                interrupted: if ended == 0 {
+                    expectation.interrupted
+                } else {
+                    probes.get(ended - 1)
+                },
+                shut_down: false,
+            };
+            points.bring_up_to_date(&mut nested.region).map_err(region_failure)?;
+            let crash_states = points.states();
+            for image in crash_states.images(budget) {
+                images += 1;
+                crash_states.apply(&image, &mut nested.region).map_err(region_failure)?;
+                let result = nested.check(subject, within, seed ^ images);
+                crash_states.revert(&image, &mut nested.region).map_err(region_failure)?;
+                result.map_err(|failure| Failure::DuringRecovery { what: failure.to_string() })?;
+            }
+        }
+        Ok(images)
+    }
+}
+
+fn region_failure(error: lapis_pmem::RegionError) -> Failure {
+    Failure::Open { what: error.to_string() }
+}
+
+/// Opens the pool and the structure on the memory of `region`; none if there is nothing yet.
+///
+/// # Safety
+/// Nothing else uses the memory while what is returned lives.
+unsafe fn open<S: Subject>(
+    subject: &S,
+    region: &Region,
+    domain: &Modelled,
+    expectation: Expectation<'_, S>,
+) -> Result<Option<S::Live>, Failure> {
+    // SAFETY: as the caller vouches.
+    let pool = match Pool::open(unsafe { region.alias() }, domain.clone()) {
+        Ok(pool) => pool,
+        Err(error) if is_interrupted_creation(&error) => return Ok(None),
+        // The creation has not begun to show, and what was there before does.
+        Err(PoolError::NotAPool)
+            if expectation.acknowledged.is_none() && subject.prior_contents() != 0 =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(Failure::Open { what: error.to_string() }),
+    };
+    pool.abandon();
+    if expectation.shut_down && (!pool.opened_clean() || pool.needs_reclaim()) {
+        let what = "a clean shutdown was acknowledged and is not remembered".to_owned();
+        return Err(Failure::Open { what });
+    }
+    subject.open(pool).map_err(|what| Failure::Open { what })
+}
+
+/// Recovers on the memory of `region` and asks everything the oracle asks.
+///
+/// With `stop_early` only the recovery and the probes are run, each followed by an end marker
+/// (number 1 for the recovery, then one per probe), for the sake of their trace.
+///
+/// # Safety
+/// Nothing else uses the memory of `region` during the call.
+unsafe fn recover<S: Subject>(
+    subject: &S,
+    region: &Region,
+    domain: &Modelled,
+    expectation: Expectation<'_, S>,
+    seed: u64,
+    stop_early: bool,
+) -> Recovered<S> {
+    // SAFETY: as the caller vouches; the pools are dropped before this function returns.
+    let open = |expectation| unsafe { open(subject, region, domain, expectation) };
+    let Some(mut live) = open(expectation)? else {
+        return if expectation.acknowledged.is_none() { Ok(None) } else { Err(Failure::Gone) };
+    };
+    let mut state = live.observe().map_err(|what| Failure::Contents { what })?;
+    if !expectation.allows(&state) {
+        let what = difference(&state, &expectation.listed());
+        return Err(Failure::Contents { what });
+    }
+    let recovered = state.clone();
+    if stop_early {
+        domain.mark(Marker::End(1));
+    } else {
+        check_and_audit(&live)?;
+        drop(live);
+        // A second recovery changes nothing.
+        live = open(Expectation { shut_down: false, ..expectation })?.ok_or(Failure::Gone)?;
+        let again = live.observe().map_err(|what| Failure::NotIdempotent { what })?;
+        if again != recovered {
+            let what = difference(&again, &[&recovered]);
+            return Err(Failure::NotIdempotent { what });
+        }
+    }
+    // It still works.
+    for (index, probe) in
+        subject.probes(&recovered, expectation.interrupted, seed).iter().enumerate()
+    {
+        live.perform(probe).map_err(|what| Failure::Broken { what: format!("{probe:?}: {what}") })?;
+        subject.apply(&mut state, probe);
+        if stop_early {
+            domain.mark(Marker::End(index as u32 + 2));
+        }
+    }
+    if !stop_early {
+        let found = live.observe().map_err(|what| Failure::Broken { what })?;
+        if found != state {
+            let what = difference(&found, &[&state]);
+            return Err(Failure::Broken { what });
+        }
+        check_and_audit(&live)?;
+    }
+    Ok(Some(recovered))
+}
+
+fn check_and_audit<O, T>(live: &impl Live<O, T>) -> Result<(), Failure> {
+    if let Some(what) = live.check().into_iter().next() {
+        return Err(Failure::Invariant { what });
+    }
+    let audit = live.reclaim_and_audit();
+    if let Some(problem) = audit.problems.first() {
+        return Err(Failure::Space { what: problem.to_string() });
+    }
+    if let Some(offset) = audit.unallocated.first() {
+        let what = format!("the block at {offset:#x} is reachable but free");
+        return Err(Failure::Space { what });
+    }
+    if let Some(offset) = audit.leaked.first() {
+        let count = audit.leaked.len();
+        let what = format!("{count} blocks are allocated but unreachable, at {offset:#x} first");
+        return Err(Failure::Space { what });
+    }
+    Ok(())
+}
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Turns a panic of `check` into a failure. The message is not printed: a checker that tries a
+/// million images on a faulty structure would print a million of them.
+fn guarded<T>(check: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                previous(info);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let result = catch_unwind(AssertUnwindSafe(check));
+    QUIET.set(false);
+    result.unwrap_or_else(|payload| {
+        let what = payload
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .unwrap_or_else(|| "for an unknown reason".to_owned());
+        Err(Failure::Panic { what })
+    })
+}

@@ -1,0 +1,71 @@
+//! What an exploration found.
+
+use crate::oracle::Failure;
+use crate::persist_points::PersistPointRow;
+
+/// The result of an exploration.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct ExploreReport {
+    /// What was explored.
+    pub structure: String,
+    /// The seed of the operations and of the sampled images.
+    pub seed: u64,
+    /// Operations run.
+    pub ops: usize,
+    /// Instants at which the power was cut.
+    pub crash_points: u64,
+    /// Of those, at how many every image was tried.
+    pub exhaustive_points: u64,
+    /// Images recovered and checked, those of crashes during recovery included.
+    pub images: u64,
+    /// Of those, images of a second crash, during recovery or the operations after it.
+    pub images_in_recovery: u64,
+    /// Different contents that were recovered to.
+    pub distinct_states: u64,
+    /// Images per second of this machine.
+    pub images_per_s: f64,
+    /// Seconds of this machine.
+    pub seconds: f64,
+    /// What was not survived.
+    pub violations: Vec<Violation>,
+    /// Each flush and fence of the structure, and whether switching it off was found out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub persist_points: Vec<PersistPointRow>,
+}
+
+/// A crash that was not survived.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Violation {
+    /// Which part of the structure's run: indexes are explored once per kind of keys.
+    pub subject: String,
+    /// Events before the crash.
+    pub position: usize,
+    /// Why the power was cut there.
+    pub point: String,
+    /// The operation in flight, or none between operations.
+    pub operation: Option<String>,
+    /// The number of the last acknowledged operation.
+    pub acknowledged: Option<u32>,
+    /// The state chosen for each uncertain line; 0 is the durable one.
+    pub image: Vec<u32>,
+    /// What failed.
+    pub failure: Failure,
+    /// The same in a sentence.
+    pub what: String,
+    /// The command that shows it again.
+    pub replay: String,
+}
+
+impl ExploreReport {
+    /// Adds the report of another part of the same structure.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.crash_points += other.crash_points;
+        self.exhaustive_points += other.exhaustive_points;
+        self.images += other.images;
+        self.images_in_recovery += other.images_in_recovery;
+        self.distinct_states += other.distinct_states;
+        self.seconds += other.seconds;
+        self.images_per_s = self.images as f64 / self.seconds.max(1e-9);
+        self.violations.extend(other.violations);
+    }
+}

@@ -1,0 +1,198 @@
+//! Structures by the names they have on the command line.
+
+use std::fmt;
+use std::str::FromStr;
+
+use lapis_device::Modelled;
+use lapis_index::{FastFair, IndexOptions, PClht, Wort};
+
+use crate::explore::{ExploreOptions, explore};
+use crate::persist_points::{PersistPointRow, persist_points};
+use crate::report::ExploreReport;
+use crate::subjects::{AllocatorSubject, IndexSubject, PopLogSubject, StoreSubject};
+
+/// Told now and then how many images have been tried.
+pub type Progress<'p> = dyn Fn(u64) + Sync + 'p;
+
+/// Why an exploration could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CrashError {
+    /// No structure of that name.
+    #[error("there is no structure {name:?}; choose one of {}", Structure::names())]
+    UnknownStructure {
+        /// The name.
+        name: String,
+    },
+    /// It failed without any crash.
+    #[error("{structure} fails without any crash: {what}")]
+    Failed {
+        /// The structure.
+        structure: &'static str,
+        /// What went wrong.
+        what: String,
+    },
+}
+
+/// Something that can be explored by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Structure {
+    /// WORT.
+    Wort,
+    /// FAST & FAIR.
+    FastFair,
+    /// P-CLHT.
+    PClht,
+    /// The PopLog.
+    PopLog,
+    /// The allocator and the pool.
+    Allocator,
+    /// The store.
+    Store,
+}
+
+impl Structure {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Wort, Self::FastFair, Self::PClht, Self::PopLog, Self::Allocator, Self::Store];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Wort => "wort",
+            Self::FastFair => "fast-fair",
+            Self::PClht => "p-clht",
+            Self::PopLog => "pop-log",
+            Self::Allocator => "allocator",
+            Self::Store => "store",
+        }
+    }
+
+    fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+}
+
+impl fmt::Display for Structure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Structure {
+    type Err = CrashError;
+
+    /// Index names may carry the kind of their keys behind a colon, as replay commands do.
+    fn from_str(name: &str) -> Result<Self, CrashError> {
+        let base = name.split_once(':').map_or(name, |(base, _)| base);
+        Self::ALL
+            .into_iter()
+            .find(|structure| structure.name() == base)
+            .ok_or_else(|| CrashError::UnknownStructure { name: name.to_owned() })
+    }
+}
+
+/// Keys that index operations draw from: enough for several levels, few enough to meet again.
+const KEYS: u64 = 160;
+
+type Wort8 = IndexSubject<Wort<Modelled, u64>, u64>;
+type WortBytes = IndexSubject<Wort<Modelled, [u8]>, [u8]>;
+type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
+type FastFairBytes = IndexSubject<FastFair<Modelled, [u8]>, [u8]>;
+type PClht8 = IndexSubject<PClht<Modelled, u64>, u64>;
+type PClhtBytes = IndexSubject<PClht<Modelled, [u8]>, [u8]>;
+
+/// Runs `$body` for each subject of a structure, bound to `$subject`.
+macro_rules! each_subject {
+    ($structure:expr, $subject:ident => $body:expr) => {{
+        let small = IndexOptions { node_bytes: 256, ..Default::default() };
+        let default = IndexOptions::default();
+        match $structure {
+            Structure::Wort => {
+                let source = "index/src/wort";
+                { let $subject = Wort8::new("wort:u64", source, default.clone(), KEYS); $body }
+                { let $subject = WortBytes::new("wort:bytes", source, default, KEYS); $body }
+            }
+            Structure::FastFair => {
+                let source = "index/src/fast_fair";
+                { let $subject = FastFair8::new("fast-fair:u64", source, small.clone(), KEYS); $body }
+                { let $subject = FastFairBytes::new("fast-fair:bytes", source, small, KEYS); $body }
+            }
+            Structure::PClht => {
+                let source = "index/src/p_clht";
+                { let $subject = PClht8::new("p-clht:u64", source, default.clone(), 4 * KEYS); $body }
+                { let $subject = PClhtBytes::new("p-clht:bytes", source, default, 4 * KEYS); $body }
+            }
+            Structure::PopLog => { let $subject = PopLogSubject; $body }
+            Structure::Allocator => {
+                { let $subject = AllocatorSubject; $body }
+                // A user with locks in its blocks, for the promise about generations.
+                { let $subject = PClht8::new("allocator:p-clht", "pmem/src", default, 4 * KEYS); $body }
+            }
+            Structure::Store => { let $subject = StoreSubject; $body }
+        }
+    }};
+}
+
+/// Explores a structure: for an index, with both kinds of keys. `only` restricts it to the subject
+/// of that name (`wort:bytes`), as a replay must.
+///
+/// # Errors
+/// [`CrashError::Failed`].
+pub fn explore_structure(
+    structure: Structure,
+    only: Option<&str>,
+    options: &ExploreOptions,
+    progress: &Progress<'_>,
+) -> Result<ExploreReport, CrashError> {
+    let mut total = ExploreReport {
+        structure: structure.name().to_owned(),
+        seed: options.seed,
+        ops: options.ops,
+        ..Default::default()
+    };
+    each_subject!(structure, subject => {
+        let name = crate::Subject::name(&subject);
+        if only.is_none_or(|only| only == name || only == structure.name()) {
+            let base = total.images;
+            let report = explore(&subject, options, &|images| progress(base + images))
+                .map_err(|what| CrashError::Failed { structure: name, what })?;
+            total.add(report);
+        }
+    });
+    Ok(total)
+}
+
+/// Switches off each flush and fence of a structure in turn. A point counts as killed if the
+/// structure with either kind of keys is found out without it.
+///
+/// # Errors
+/// [`CrashError::Failed`].
+pub fn structure_persist_points(
+    structure: Structure,
+    options: &ExploreOptions,
+    seeds: &[u64],
+    progress: &Progress<'_>,
+) -> Result<Vec<PersistPointRow>, CrashError> {
+    let mut rows: Vec<PersistPointRow> = Vec::new();
+    each_subject!(structure, subject => {
+        let name = crate::Subject::name(&subject);
+        let found = persist_points(&subject, options, seeds, progress)
+            .map_err(|what| CrashError::Failed { structure: name, what })?;
+        for row in found {
+            match rows.iter_mut().find(|known| known.name == row.name) {
+                Some(known) => {
+                    known.images += row.images;
+                    if !known.killed {
+                        known.killed = row.killed;
+                        known.by = row.by;
+                    }
+                }
+                None => rows.push(row),
+            }
+        }
+    });
+    rows.sort_by(|a, b| a.order.cmp(&b.order));
+    Ok(rows)
+}

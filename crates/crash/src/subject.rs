@@ -1,0 +1,90 @@
+//! What can be checked.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use lapis_device::Modelled;
+use lapis_pmem::{AuditReport, Pool, PoolError};
+
+/// A structure together with the operations to run on it and their meaning.
+pub trait Subject: Sync {
+    /// One operation.
+    type Operation: Clone + Debug + Send + Sync;
+    /// The meaning of the operations so far, in a form that can be compared.
+    type State: Clone + Eq + Hash + Debug + Send + Sync;
+    /// The structure, open.
+    type Live: Live<Self::Operation, Self::State>;
+
+    /// The name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Bytes of the pool that the operations need.
+    fn pool_bytes(&self) -> usize;
+
+    /// What the memory holds before the pool is created: zero, as a new file does, or anything, as
+    /// a device does.
+    fn prior_contents(&self) -> u8 {
+        0
+    }
+
+    /// The operations of a run.
+    fn operations(&self, count: usize, seed: u64) -> Vec<Self::Operation>;
+
+    /// Some operations to try on a structure that has just been recovered to `state`, to see that it
+    /// still works; they should touch what an interrupted operation may have left half done.
+    fn probes(&self, state: &Self::State, interrupted: Option<&Self::Operation>, seed: u64)
+    -> Vec<Self::Operation>;
+
+    /// Makes the structure in a new pool, durably.
+    ///
+    /// # Errors
+    /// What went wrong, for a person.
+    fn create(&self, pool: Pool<Modelled>) -> Result<Self::Live, String>;
+
+    /// Opens the structure, recovering it if need be. `None` if it was never created; that is
+    /// legal only for a crash during creation.
+    ///
+    /// # Errors
+    /// What went wrong, for a person.
+    fn open(&self, pool: Pool<Modelled>) -> Result<Option<Self::Live>, String>;
+
+    /// The state after creation.
+    fn initial(&self) -> Self::State;
+
+    /// The state after `operation`.
+    fn apply(&self, state: &mut Self::State, operation: &Self::Operation);
+
+    /// Whether the files that make up the structure include this source file: whose persist points
+    /// are to be shown necessary.
+    fn owns_source(&self, file: &str) -> bool;
+}
+
+/// An open structure.
+pub trait Live<Operation, State> {
+    /// Performs an operation; durable on return.
+    ///
+    /// # Errors
+    /// What went wrong, for a person.
+    fn perform(&mut self, operation: &Operation) -> Result<(), String>;
+
+    /// The meaning of what is there.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    fn observe(&self) -> Result<State, String>;
+
+    /// What is wrong with the structure's invariants.
+    fn check(&self) -> Vec<String>;
+
+    /// Finds free space again if the pool was not closed cleanly, and compares allocated with
+    /// reachable.
+    fn reclaim_and_audit(&self) -> AuditReport;
+
+    /// The pool, for letting go of it as a crash would.
+    fn pool(&self) -> &Pool<Modelled>;
+}
+
+/// Whether a pool that cannot be opened was caught in its creation.
+pub(crate) fn is_interrupted_creation(error: &PoolError) -> bool {
+    matches!(error, PoolError::InterruptedCreation)
+}

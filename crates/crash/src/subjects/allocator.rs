@@ -1,0 +1,241 @@
+//! The allocator and the pool: a directory of blocks of all sizes.
+
+use std::collections::BTreeMap;
+
+use lapis_device::Modelled;
+use lapis_pmem::{AuditReport, Link, PCell, Pool, Slot, persistent};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::subject::{Live, Subject};
+
+const ROOT: &str = "directory";
+const SLOTS: usize = 64;
+
+persistent! {
+    /// A block of the directory: how long it is, and a number that its tail repeats.
+    ///
+    /// D1. A block that a slot refers to is durable, tail and all.
+    pub struct Entry: 16 {
+        tail_bytes: PCell<u64>,
+        number: PCell<u64>,
+    }
+}
+
+persistent! {
+    /// The directory.
+    pub struct Directory: 512 {
+        slots: [Slot<Entry>; 64],
+    }
+}
+
+/// An operation on the directory.
+#[derive(Clone, Debug)]
+pub enum AllocatorOperation {
+    /// Allocates a block, fills it and hangs it into a slot; what was there is freed.
+    Replace {
+        /// Which slot.
+        slot: usize,
+        /// Bytes behind the head.
+        tail_bytes: usize,
+        /// The number.
+        number: u64,
+    },
+    /// Empties a slot and frees the block.
+    Free {
+        /// Which slot.
+        slot: usize,
+    },
+}
+
+/// The allocator, to check.
+#[derive(Debug, Default)]
+pub struct AllocatorSubject;
+
+/// An open directory.
+#[derive(Debug)]
+pub struct LiveDirectory {
+    pool: Pool<Modelled>,
+    root: Link<Directory>,
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+impl Subject for AllocatorSubject {
+    type Operation = AllocatorOperation;
+    /// Slot to tail length and number.
+    type State = BTreeMap<usize, (usize, u64)>;
+    type Live = LiveDirectory;
+
+    fn name(&self) -> &'static str {
+        "allocator"
+    }
+
+    fn pool_bytes(&self) -> usize {
+        16 << 20
+    }
+
+    fn prior_contents(&self) -> u8 {
+        0xA5
+    }
+
+    fn operations(&self, count: usize, seed: u64) -> Vec<AllocatorOperation> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        (0..count)
+            .map(|_| {
+                let slot = random.random_range(0..SLOTS);
+                match random.random_range(0..10) {
+                    0..=2 => AllocatorOperation::Free { slot },
+                    3 => AllocatorOperation::Replace {
+                        slot,
+                        tail_bytes: random.random_range(0..6) * 60_000,
+                        number: random.random(),
+                    },
+                    _ => AllocatorOperation::Replace {
+                        slot,
+                        tail_bytes: random.random_range(0..5000),
+                        number: random.random(),
+                    },
+                }
+            })
+            .collect()
+    }
+
+    fn probes(
+        &self,
+        _: &Self::State,
+        interrupted: Option<&AllocatorOperation>,
+        seed: u64,
+    ) -> Vec<AllocatorOperation> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut probes: Vec<_> = interrupted.cloned().into_iter().collect();
+        for _ in 0..3 {
+            let slot = random.random_range(0..SLOTS);
+            let tail_bytes = random.random_range(0..2) * random.random_range(0..70_000);
+            probes.push(AllocatorOperation::Replace { slot, tail_bytes, number: random.random() });
+        }
+        probes
+    }
+
+    fn create(&self, pool: Pool<Modelled>) -> Result<LiveDirectory, String> {
+        let mut directory = pool.allocate::<Directory>().map_err(text)?;
+        directory.zero();
+        let directory = pool.fence(directory.flush());
+        let root = directory.link();
+        let _committed = pool.publish_root(ROOT, 0, directory).map_err(text)?.persist();
+        Ok(LiveDirectory { pool, root })
+    }
+
+    fn open(&self, pool: Pool<Modelled>) -> Result<Option<LiveDirectory>, String> {
+        let Some(root) = pool.root(ROOT) else { return Ok(None) };
+        Ok(Some(LiveDirectory { pool, root }))
+    }
+
+    fn initial(&self) -> Self::State {
+        BTreeMap::new()
+    }
+
+    fn apply(&self, state: &mut Self::State, operation: &AllocatorOperation) {
+        match *operation {
+            AllocatorOperation::Replace { slot, tail_bytes, number } => {
+                state.insert(slot, (tail_bytes, number));
+            }
+            AllocatorOperation::Free { slot } => {
+                state.remove(&slot);
+            }
+        }
+    }
+
+    fn owns_source(&self, file: &str) -> bool {
+        file.contains("pmem/src/allocator") || file.contains("pmem/src/pool")
+    }
+}
+
+impl LiveDirectory {
+    fn slots(&self) -> &[Slot<Entry>; SLOTS] {
+        &self.pool.at(self.root).slots
+    }
+
+    fn block_bytes(&self, entry: Link<Entry>) -> usize {
+        16 + self.pool.at(entry).tail_bytes.load(self.pool.domain()) as usize
+    }
+}
+
+impl Live<AllocatorOperation, BTreeMap<usize, (usize, u64)>> for LiveDirectory {
+    fn perform(&mut self, operation: &AllocatorOperation) -> Result<(), String> {
+        let (pool, domain) = (&self.pool, self.pool.domain());
+        let guard = pool.pin();
+        let (slot, block) = match *operation {
+            AllocatorOperation::Free { slot } => (slot, None),
+            AllocatorOperation::Replace { slot, tail_bytes, number } => {
+                let mut block = pool.allocate_with_tail::<Entry>(tail_bytes).map_err(text)?;
+                block.tail_bytes.store(domain, tail_bytes as u64);
+                block.number.store(domain, number);
+                // Only the ends of a long tail: they are what a neighbour would overwrite.
+                let ends = tail_bytes.min(40);
+                block.write_tail(0, &vec![number as u8; ends]);
+                block.write_tail(tail_bytes - ends, &vec![number as u8; ends]);
+                (slot, Some(pool.fence(block.flush())))
+            }
+        };
+        let slot = &self.slots()[slot];
+        let old = slot.load(domain);
+        let visible = match block {
+            Some(block) => slot.publish_exclusive(block),
+            None => slot.redirect(domain, Link::NULL),
+        };
+        let unlinked = visible.persist();
+        if !old.is_null() {
+            pool.retire(old, self.block_bytes(old), unlinked, &guard);
+        }
+        Ok(())
+    }
+
+    fn observe(&self) -> Result<BTreeMap<usize, (usize, u64)>, String> {
+        let (pool, domain) = (&self.pool, self.pool.domain());
+        let mut state = BTreeMap::new();
+        for (slot, link) in self.slots().iter().enumerate() {
+            let link = link.load(domain);
+            if link.is_null() {
+                continue;
+            }
+            let entry = pool.try_at(link).ok_or("a slot leads outside the pool")?;
+            let tail_bytes = entry.tail_bytes.load(domain) as usize;
+            let number = entry.number.load(domain);
+            let tail = pool.try_tail(link, tail_bytes).ok_or("a block ends outside the pool")?;
+            let ends = tail_bytes.min(40);
+            let (head, back) = (&tail[..ends], &tail[tail_bytes - ends..]);
+            if head.iter().chain(back).any(|&byte| byte != number as u8) {
+                return Err(format!("the block in slot {slot} holds something else"));
+            }
+            state.insert(slot, (tail_bytes, number));
+        }
+        Ok(state)
+    }
+
+    fn check(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn reclaim_and_audit(&self) -> AuditReport {
+        let traced = self.pool.trace(|tracer| {
+            tracer.visit(self.root, size_of::<Directory>());
+            for slot in self.slots() {
+                let link = slot.load(self.pool.domain());
+                if !link.is_null() {
+                    tracer.visit(link, self.block_bytes(link));
+                }
+            }
+        });
+        if self.pool.needs_reclaim() {
+            self.pool.reclaim(&traced);
+        }
+        self.pool.audit(&traced)
+    }
+
+    fn pool(&self) -> &Pool<Modelled> {
+        &self.pool
+    }
+}

@@ -1,0 +1,265 @@
+//! An index, with keys of one kind.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use lapis_device::Modelled;
+use lapis_index::{Index, IndexKey, IndexOptions, IndexRoot};
+use lapis_pmem::{AuditReport, Link, Pool};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::subject::{Live, Subject};
+
+const ROOT: &str = "index";
+
+/// An operation on an index.
+#[derive(Clone, Debug)]
+pub enum IndexOperation<B> {
+    /// Adds if absent.
+    Insert(B, u64),
+    /// Replaces if present.
+    Update(B, u64),
+    /// Adds or replaces.
+    Put(B, u64),
+    /// Removes if present.
+    Remove(B),
+}
+
+/// Keys to draw from: few, so that they meet, and of the shapes that hurt.
+pub trait KeySpace: IndexKey {
+    /// The `number`-th key.
+    fn key(number: u64) -> Self::Buf;
+}
+
+impl KeySpace for u64 {
+    fn key(number: u64) -> u64 {
+        match number % 4 {
+            // Neighbours, keys that differ at the top, extremes, and scattered ones.
+            0 => number / 4,
+            1 => (number / 4) << 58,
+            2 => u64::MAX - number / 4,
+            _ => (number / 4).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        }
+    }
+}
+
+impl KeySpace for [u8] {
+    fn key(number: u64) -> Vec<u8> {
+        let small = (number / 4) as u8;
+        match number % 4 {
+            // Prefixes of each other, zero bytes, long common prefixes, short keys.
+            0 => vec![b'a'; 1 + number as usize / 4],
+            1 => [&[0; 3][..], &[small], &[0; 2]].concat(),
+            2 => [&b"a common prefix that is longer than a line of sixty-four bytes is: "[..], &[small]].concat(),
+            _ => vec![small, 0xFF],
+        }
+    }
+}
+
+/// An index to check.
+#[derive(Debug)]
+pub struct IndexSubject<I, K: ?Sized> {
+    name: &'static str,
+    source: &'static str,
+    options: IndexOptions,
+    keys: u64,
+    _types: PhantomData<fn() -> (Box<K>, I)>,
+}
+
+impl<I, K: ?Sized> IndexSubject<I, K> {
+    /// `name` on the command line; `source` is part of the paths of its source files; operations
+    /// draw from `keys` keys.
+    pub fn new(name: &'static str, source: &'static str, options: IndexOptions, keys: u64) -> Self {
+        Self { name, source, options, keys, _types: PhantomData }
+    }
+}
+
+/// An open index.
+#[derive(Debug)]
+pub struct LiveIndex<I, K: ?Sized> {
+    index: I,
+    _key: PhantomData<fn() -> Box<K>>,
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Subject for IndexSubject<I, K>
+where
+    K::Buf: std::hash::Hash,
+{
+    type Operation = IndexOperation<K::Buf>;
+    type State = BTreeMap<K::Buf, u64>;
+    type Live = LiveIndex<I, K>;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn pool_bytes(&self) -> usize {
+        4 << 20
+    }
+
+    fn operations(&self, count: usize, seed: u64) -> Vec<Self::Operation> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        // Phases of growth and of shrinking, so that splits and merges both come.
+        (0..count)
+            .map(|index| {
+                let growing = index / 97 % 2 == 0;
+                let key = K::key(random.random_range(0..self.keys));
+                let value = random.random_range(0..8);
+                match random.random_range(0..10) {
+                    0 => IndexOperation::Update(key, value),
+                    1 => IndexOperation::Put(key, value),
+                    2..=8 if growing => IndexOperation::Insert(key, value),
+                    2..=8 => IndexOperation::Remove(key),
+                    _ if growing => IndexOperation::Remove(key),
+                    _ => IndexOperation::Insert(key, value),
+                }
+            })
+            .collect()
+    }
+
+    fn probes(
+        &self,
+        state: &Self::State,
+        interrupted: Option<&Self::Operation>,
+        seed: u64,
+    ) -> Vec<Self::Operation> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut probes = Vec::new();
+        // What was half done is undone and done again, and its neighbours are touched.
+        if let Some(
+            IndexOperation::Insert(key, _)
+            | IndexOperation::Update(key, _)
+            | IndexOperation::Put(key, _)
+            | IndexOperation::Remove(key),
+        ) = interrupted
+        {
+            if random.random() {
+                probes.push(IndexOperation::Remove(key.clone()));
+            }
+            probes.push(IndexOperation::Put(key.clone(), 1));
+            if let Some((next, _)) = state.range(key.clone()..).next() {
+                probes.push(IndexOperation::Remove(next.clone()));
+            }
+            if let Some((before, _)) = state.range(..key.clone()).next_back() {
+                probes.push(IndexOperation::Update(before.clone(), 9));
+            }
+        }
+        for _ in 0..3 {
+            let key = K::key(random.random_range(0..self.keys));
+            probes.push(if random.random() {
+                IndexOperation::Insert(key, random.random_range(0..8))
+            } else {
+                IndexOperation::Remove(key)
+            });
+        }
+        probes
+    }
+
+    fn create(&self, pool: Pool<Modelled>) -> Result<Self::Live, String> {
+        let root = pool.fence(I::create(&pool, &self.options).map_err(text)?);
+        let link = root.link();
+        let _committed = pool.publish_root(ROOT, 0, root).map_err(text)?.persist();
+        let index = I::open(Arc::new(pool), link).map_err(text)?;
+        Ok(LiveIndex { index, _key: PhantomData })
+    }
+
+    fn open(&self, pool: Pool<Modelled>) -> Result<Option<Self::Live>, String> {
+        let Some(root) = pool.root::<IndexRoot>(ROOT) else { return Ok(None) };
+        let index = I::open(Arc::new(pool), root).map_err(text)?;
+        Ok(Some(LiveIndex { index, _key: PhantomData }))
+    }
+
+    fn initial(&self) -> Self::State {
+        BTreeMap::new()
+    }
+
+    fn apply(&self, state: &mut Self::State, operation: &Self::Operation) {
+        match operation {
+            IndexOperation::Insert(key, value) => {
+                state.entry(key.clone()).or_insert(*value);
+            }
+            IndexOperation::Update(key, value) => {
+                if let Some(present) = state.get_mut(key) {
+                    *present = *value;
+                }
+            }
+            IndexOperation::Put(key, value) => {
+                state.insert(key.clone(), *value);
+            }
+            IndexOperation::Remove(key) => {
+                state.remove(key);
+            }
+        }
+    }
+
+    fn owns_source(&self, file: &str) -> bool {
+        file.contains(self.source)
+    }
+}
+
+impl<I: Index<Modelled, K>, K: KeySpace + ?Sized>
+    Live<IndexOperation<K::Buf>, BTreeMap<K::Buf, u64>> for LiveIndex<I, K>
+{
+    fn perform(&mut self, operation: &IndexOperation<K::Buf>) -> Result<(), String> {
+        let outcome = match operation {
+            IndexOperation::Insert(key, value) => self.index.insert(K::borrow(key), *value),
+            IndexOperation::Update(key, value) => self.index.update(K::borrow(key), *value),
+            IndexOperation::Put(key, value) => self.index.put(K::borrow(key), *value),
+            IndexOperation::Remove(key) => self.index.remove(K::borrow(key)),
+        };
+        outcome.map(|_| ()).map_err(text)
+    }
+
+    fn observe(&self) -> Result<BTreeMap<K::Buf, u64>, String> {
+        let mut state = BTreeMap::new();
+        let mut twice = None;
+        self.index.for_each(&mut |key, value| {
+            if state.insert(key.to_buf(), value).is_some() {
+                twice = Some(key.to_buf());
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        if let Some(key) = twice {
+            return Err(format!("{key:?} is visited twice"));
+        }
+        // Looking a key up must find what iteration finds.
+        for (key, &value) in &state {
+            let found = self.index.get(K::borrow(key));
+            if found != Some(value) {
+                return Err(format!("iteration finds {value} for {key:?}, a look-up {found:?}"));
+            }
+        }
+        Ok(state)
+    }
+
+    fn check(&self) -> Vec<String> {
+        self.index.check()
+    }
+
+    fn reclaim_and_audit(&self) -> AuditReport {
+        let pool = self.index.pool();
+        let root: Link<IndexRoot> = pool.root(ROOT).unwrap_or(Link::NULL);
+        let traced = pool.trace(|tracer| {
+            if root.is_null() {
+                tracer.problem("the root is gone");
+            }
+            self.index.trace(tracer, &mut |_, _| {});
+        });
+        if pool.needs_reclaim() {
+            pool.reclaim(&traced);
+        }
+        pool.audit(&traced)
+    }
+
+    fn pool(&self) -> &Pool<Modelled> {
+        self.index.pool()
+    }
+}

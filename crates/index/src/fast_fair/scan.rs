@@ -1,0 +1,227 @@
+//! Scans, a leaf at a time.
+
+use std::ops::{Bound, ControlFlow};
+
+use lapis_pmem::Domain;
+
+use super::FastFair;
+use super::node::{LEFTWARD, Node, SiblingWord};
+use crate::index::Direction;
+use crate::key::IndexKey;
+
+/// The entries that count of one leaf: key words and values, ascending.
+type Entries = Vec<(u64, u64)>;
+
+impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
+    /// Whether the key of `word` is below that of `bound`.
+    pub(super) fn is_below(&self, word: u64, bound: u64) -> bool {
+        K::with_word(&self.pool, word, |key| key.cmp_word(&self.pool, bound).is_lt())
+            .unwrap_or(false)
+    }
+
+    /// Reads all entries of `node` at one moment, without waiting, and makes sure that they are
+    /// durable. Returns the sibling word of that moment.
+    fn collect(&self, node: Node<'_>, entries: &mut Entries) -> SiblingWord {
+        let (domain, generation) = (self.domain(), self.generation);
+        loop {
+            let before = node.header.lock.read(domain);
+            let locked = before.is_locked(generation);
+            let sibling = node.sibling(domain);
+            entries.clear();
+            match (locked, before.payload()) {
+                (false, _) => self.collect_stable(node, sibling, entries),
+                (true, LEFTWARD) => {
+                    if !self.collect_leftward(node, entries) {
+                        continue;
+                    }
+                }
+                (true, _) => self.collect_rightward(node, entries),
+            }
+            // I5. A node that has been repaired and is at rest has none of these.
+            if (locked || !before.is_current(generation)) && !sibling.link().is_null() {
+                let bound = self.node(sibling.link()).low(domain);
+                entries.retain(|&(key, _)| self.is_below(key, bound));
+            }
+            let sibling_after = node.sibling(domain);
+            let after = node.header.lock.reread(domain);
+            if !before.is_same_section(after) || sibling.link() != sibling_after.link() {
+                continue;
+            }
+            if !locked {
+                if before != after {
+                    continue;
+                }
+                return sibling;
+            }
+            super::persist_for_others(domain, node.slots);
+            return sibling;
+        }
+    }
+
+    fn collect_stable(&self, node: Node<'_>, sibling: SiblingWord, entries: &mut Entries) {
+        let domain = self.domain();
+        let hidden = sibling.is_hidden();
+        for (slot, entry) in node.slots.iter().enumerate() {
+            let key = entry.key.load(domain);
+            if slot > 0 && key == 0 {
+                break;
+            }
+            if !(slot == 0 && hidden || node.is_duplicate(domain, slot, hidden)) {
+                entries.push((key, entry.value.load(domain)));
+            }
+        }
+    }
+
+    fn collect_rightward(&self, node: Node<'_>, entries: &mut Entries) {
+        let domain = self.domain();
+        for slot in 0..node.slots.len() {
+            let key = node.key(domain, slot);
+            if slot > 0 && key == 0 {
+                break;
+            }
+            if entries.last().is_some_and(|&(last, _)| last == key) {
+                continue;
+            }
+            if let Some(value) = self.counted(node, slot, key, &|_| true) {
+                entries.push((key, value));
+            }
+        }
+    }
+
+    /// Returns false if an entry was overwritten while it was read.
+    fn collect_leftward(&self, node: Node<'_>, entries: &mut Entries) -> bool {
+        let domain = self.domain();
+        for slot in (1..node.slots.len()).rev() {
+            let key = node.key(domain, slot);
+            if key == 0 {
+                continue;
+            }
+            let value = node.value(domain, slot);
+            if self.repeats_left(node, slot, key) {
+                continue;
+            }
+            if node.key(domain, slot) != key {
+                return false;
+            }
+            entries.push((key, value));
+        }
+        let key = node.key(domain, 0);
+        match self.counted(node, 0, key, &|_| true) {
+            Some(value) => entries.push((key, value)),
+            None if node.key(domain, 0) == key => {}
+            None => return false,
+        }
+        entries.reverse();
+        true
+    }
+
+    pub(super) fn scan_from(
+        &self,
+        from: Bound<&K>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) {
+        let _guard = self.pool.pin();
+        let _: ControlFlow<()> = match direction {
+            Direction::Forward => self.scan_forward(from, visit),
+            Direction::Backward => self.scan_backward(from, visit),
+        };
+    }
+
+    fn scan_forward(
+        &self,
+        from: Bound<&K>,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let arrival = match from {
+            Bound::Unbounded => self.descend(0, |_| false),
+            Bound::Included(key) | Bound::Excluded(key) => self.descend(0, self.up_to(key)),
+        };
+        let Some(arrival) = arrival else { return ControlFlow::Continue(()) };
+        let mut node = arrival.node;
+        let mut started = false;
+        let mut entries = Entries::new();
+        loop {
+            // A deleted node is empty, and its sibling link still leads on.
+            let sibling = self.collect(node, &mut entries);
+            let next = (!sibling.link().is_null()).then(|| self.node(sibling.link()));
+            if let Some(next) = next {
+                self.domain().prefetch((&raw const *next.header).cast());
+            }
+            for &(word, value) in &entries {
+                started = started
+                    || match from {
+                        Bound::Unbounded => true,
+                        Bound::Included(from) => from.cmp_word(&self.pool, word).is_le(),
+                        Bound::Excluded(from) => from.cmp_word(&self.pool, word).is_lt(),
+                    };
+                if started {
+                    self.show(word, value, visit)?;
+                }
+            }
+            match next {
+                Some(next) => node = next,
+                None => return ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    fn scan_backward(
+        &self,
+        from: Bound<&K>,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let mut entries = Entries::new();
+        let mut low = match from {
+            Bound::Unbounded => self.leaf_below(|_| true, &mut entries),
+            Bound::Included(key) => self.leaf_below(self.up_to(key), &mut entries),
+            Bound::Excluded(key) => self.leaf_below(self.below(key), &mut entries),
+        };
+        loop {
+            for &(word, value) in entries.iter().rev() {
+                self.show(word, value, visit)?;
+            }
+            if low == 0 {
+                return ControlFlow::Continue(());
+            }
+            // One descent per leaf: nothing to keep right when nodes come and go on the left.
+            let next =
+                K::with_word(&self.pool, low, |key| self.leaf_below(self.below(key), &mut entries));
+            match next {
+                Some(next) => low = next,
+                None => return ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    /// Reads the last leaf that may have keys that `admits` accepts: those entries, and the low
+    /// word of the leaf.
+    fn leaf_below(&self, admits: impl Fn(u64) -> bool + Copy, entries: &mut Entries) -> u64 {
+        'again: loop {
+            entries.clear();
+            let Some(arrival) = self.descend(0, admits) else { return 0 };
+            let mut node = arrival.node;
+            loop {
+                let sibling = self.collect(node, entries);
+                if sibling.is_deleted() {
+                    continue 'again;
+                }
+                if self.belongs_right(sibling, admits) {
+                    node = self.node(sibling.link());
+                    continue;
+                }
+                entries.retain(|&(word, _)| admits(word));
+                return node.low(self.domain());
+            }
+        }
+    }
+
+    fn show(
+        &self,
+        word: u64,
+        value: u64,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        K::with_word(&self.pool, word, |key| visit(key, value)).unwrap_or(ControlFlow::Continue(()))
+    }
+}

@@ -1,0 +1,232 @@
+//! Searches without locks: one node ([`FastFair::probe`]), and the way down the tree.
+
+use lapis_pmem::{Domain, Link};
+
+use super::FastFair;
+use super::node::{Found, LEFTWARD, Node, NodeHeader, SiblingWord};
+use crate::key::IndexKey;
+
+/// What a lock-free look at a node gave.
+pub(super) struct Probe {
+    /// The sibling word at that time.
+    pub(super) sibling: SiblingWord,
+    /// The key belongs to the sibling or beyond: `found` means nothing.
+    pub(super) go_right: bool,
+    /// The last entry that the caller admits.
+    pub(super) found: Option<Found>,
+    /// Somebody held the lock: what was seen may not be durable.
+    pub(super) disturbed: bool,
+}
+
+/// The way down: where it ended, and the last node that was reached over a sibling link, hence
+/// perhaps missing from its parent.
+pub(super) struct Arrival<'p> {
+    pub(super) node: Node<'p>,
+    pub(super) probe: Probe,
+    pub(super) hop: Option<Link<NodeHeader>>,
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
+    /// Whether the right neighbour that `sibling` names takes keys that `admits` accepts.
+    #[inline(always)]
+    pub(super) fn belongs_right(&self, sibling: SiblingWord, admits: impl Fn(u64) -> bool) -> bool {
+        let link = sibling.link();
+        !link.is_null() && admits(self.node(link).low(self.domain()))
+    }
+
+    /// Finds the last entry of `node` whose key `admits` accepts; `admits` accepts a prefix of all
+    /// keys. Never waits: it tries again only if meanwhile a writer has finished.
+    #[inline(always)]
+    pub(super) fn probe(&self, node: Node<'_>, admits: impl Fn(u64) -> bool) -> Probe {
+        let (domain, generation) = (self.domain(), self.generation);
+        loop {
+            let before = node.header.lock.read(domain);
+            if before.is_locked(generation) {
+                match self.probe_locked(node, &admits) {
+                    Some(probe) => return probe,
+                    None => continue,
+                }
+            }
+            let sibling = node.sibling(domain);
+            // I5: only a node that has been repaired has no entries that belong to the sibling.
+            let unrepaired = !before.is_current(generation);
+            if unrepaired && self.belongs_right(sibling, &admits) {
+                return Probe { sibling, go_right: true, found: None, disturbed: false };
+            }
+            let (found, greater) = node.floor(domain, sibling.is_hidden(), &admits);
+            if node.header.lock.reread(domain) == before {
+                let go_right = !greater && self.belongs_right(sibling, &admits);
+                return Probe { sibling, go_right, found, disturbed: false };
+            }
+        }
+    }
+
+    /// As [`FastFair::probe`], of a node that somebody else may be changing: slot by slot, against
+    /// the direction in which entries cannot slip past. None if that went wrong.
+    #[cold]
+    fn probe_locked(&self, node: Node<'_>, admits: &impl Fn(u64) -> bool) -> Option<Probe> {
+        let domain = self.domain();
+        let before = node.header.lock.read(domain);
+        let sibling = node.sibling(domain);
+        if self.belongs_right(sibling, admits) {
+            return Some(Probe { sibling, go_right: true, found: None, disturbed: true });
+        }
+        let found = if before.payload() == LEFTWARD {
+            self.floor_leftward(node, admits)?
+        } else {
+            self.floor_rightward(node, admits)
+        };
+        let sibling_after = node.sibling(domain);
+        let after = node.header.lock.reread(domain);
+        let same_node = sibling.link() == sibling_after.link()
+            && sibling.is_deleted() == sibling_after.is_deleted();
+        (before.is_same_section(after) && same_node).then_some(Probe {
+            sibling,
+            go_right: false,
+            found,
+            disturbed: true,
+        })
+    }
+
+    /// Slot 0 first, while entries may be moving away from it: an entry is copied before it is
+    /// overwritten, so a reader meets it at least once.
+    fn floor_rightward(&self, node: Node<'_>, admits: &impl Fn(u64) -> bool) -> Option<Found> {
+        let domain = self.domain();
+        let mut best: Option<Found> = None;
+        for slot in 0..node.slots.len() {
+            let key = node.key(domain, slot);
+            if slot > 0 && key == 0 {
+                break;
+            }
+            if best.is_some_and(|best| best.key == key) {
+                continue;
+            }
+            if let Some(value) = self.counted(node, slot, key, admits) {
+                best = Some(Found { slot, key, value });
+            } else if key != 0 && !admits(key) {
+                break;
+            }
+        }
+        best
+    }
+
+    /// The value of `slot` if, after reading it, the slot still has `key`, counts and is admitted.
+    /// A slot that no longer has the key has been copied to its neighbour in whole.
+    #[inline(always)]
+    pub(super) fn counted(
+        &self,
+        node: Node<'_>,
+        slot: usize,
+        key: u64,
+        admits: &impl Fn(u64) -> bool,
+    ) -> Option<u64> {
+        let domain = self.domain();
+        let value = node.value(domain, slot);
+        // `hidden` before the key: `hidden` goes up before the value changes and down after the
+        // key has changed, so an old key with `hidden` down vouches for the value.
+        let hidden = slot == 0 && node.sibling(domain).is_hidden();
+        (!hidden && node.key(domain, slot) == key && admits(key)).then_some(value)
+    }
+
+    /// The last slot first, while entries may be moving towards slot 0. None if an entry was
+    /// overwritten while it was read.
+    fn floor_leftward(
+        &self,
+        node: Node<'_>,
+        admits: &impl Fn(u64) -> bool,
+    ) -> Option<Option<Found>> {
+        let domain = self.domain();
+        for slot in (1..node.slots.len()).rev() {
+            let key = node.key(domain, slot);
+            if key == 0 || !admits(key) {
+                continue;
+            }
+            let value = node.value(domain, slot);
+            if self.repeats_left(node, slot, key) {
+                continue;
+            }
+            if node.key(domain, slot) != key {
+                return None;
+            }
+            return Some(Some(Found { slot, key, value }));
+        }
+        let key = node.key(domain, 0);
+        match self.counted(node, 0, key, admits) {
+            Some(value) => Some(Some(Found { slot: 0, key, value })),
+            None if node.key(domain, 0) == key => Some(None),
+            None => None,
+        }
+    }
+
+    /// Whether the entry in `slot`, seen with `key`, is now (also) in the slot to its left. If not,
+    /// a value read from `slot` before is not yet overwritten by a shift to the left.
+    #[inline(always)]
+    pub(super) fn repeats_left(&self, node: Node<'_>, slot: usize, key: u64) -> bool {
+        let domain = self.domain();
+        node.key(domain, slot - 1) == key && !(slot == 1 && node.sibling(domain).is_hidden())
+    }
+
+    /// Goes down to `level` along the last entries that `admits` accepts. None if the tree is not
+    /// that high. Inlined into each kind of search, which knows `admits`.
+    #[inline(always)]
+    pub(super) fn descend(&self, level: u8, admits: impl Fn(u64) -> bool) -> Option<Arrival<'_>> {
+        let domain = self.domain();
+        'again: loop {
+            let mut node = self.top();
+            let mut hop = None;
+            if node.level(domain) < level {
+                return None;
+            }
+            loop {
+                let probe = self.probe(node, &admits);
+                if probe.sibling.is_deleted() {
+                    continue 'again;
+                }
+                if probe.go_right {
+                    hop = Some(probe.sibling.link());
+                    node = self.arrive(probe.sibling.link());
+                    continue;
+                }
+                if probe.sibling.level() <= level {
+                    return Some(Arrival { node, probe, hop });
+                }
+                let child = match probe.found {
+                    Some(found) => Link::from_bits(found.value),
+                    None => node.leftmost(domain),
+                };
+                node = self.arrive(child);
+            }
+        }
+    }
+
+    /// The node at `link`, with all of its lines on their way to the cache at once.
+    #[inline(always)]
+    fn arrive(&self, link: Link<NodeHeader>) -> Node<'_> {
+        let node = self.node(link);
+        for line in node.slots[2..].chunks(4) {
+            self.domain().prefetch(line.as_ptr().cast());
+        }
+        node
+    }
+
+    #[inline]
+    pub(super) fn lookup(&self, key: &K) -> Option<u64> {
+        let _guard = self.pool.pin();
+        let arrival = self.descend(0, self.up_to(key))?;
+        let Probe { found, disturbed, .. } = arrival.probe;
+        let found = found.filter(|found| key.eq_word(&self.pool, self.tag_of(key), found.key));
+        if disturbed {
+            let slots = arrival.node.slots;
+            // A hit rests on its entry alone; a miss on the whole node, from which the key may
+            // just have been removed.
+            let seen = found.map_or(slots, |found| &slots[found.slot..=found.slot]);
+            super::persist_for_others(self.domain(), seen);
+        }
+        found.map(|found| found.value)
+    }
+
+    #[inline(always)]
+    fn tag_of(&self, key: &K) -> u64 {
+        if K::INLINE { 0 } else { key.tag() }
+    }
+}

@@ -1,0 +1,198 @@
+//! The writes within one node, all under its lock: shifts (FAST), truncation, and the repair of
+//! what a crash left.
+
+use lapis_pmem::{Committed, Domain};
+
+use super::node::{LEFTWARD, Node, RIGHTWARD, begins_line};
+
+impl Node<'_> {
+    /// Tells lock-free readers which way entries are about to move, before any of them does.
+    fn face<D: Domain>(&self, domain: &D, direction: u8) {
+        if self.header.lock.read(domain).payload() != direction {
+            self.header.lock.set_payload(domain, direction);
+        }
+    }
+
+    fn set_hidden<D: Domain>(&self, domain: &D, hidden: bool) {
+        let word = self.sibling(domain).with_hidden(hidden);
+        self.header.sibling.store_ordered(domain, word.0);
+    }
+
+    fn set<D: Domain>(&self, domain: &D, slot: usize, key: u64, value: u64) {
+        let entry = &self.slots[slot];
+        entry.value.store_ordered(domain, value);
+        entry.key.store_ordered(domain, key);
+    }
+
+    /// Puts an entry at `position` of a clean node with `count < capacity` entries.
+    ///
+    /// `unfenced`: the key's block has been flushed and not yet fenced.
+    ///
+    /// One flush and one fence per line from that of `position` to that of slot `count`; one more
+    /// fence if `unfenced` and only one line is touched.
+    pub(super) fn insert_at<D: Domain>(
+        &self,
+        domain: &D,
+        position: usize,
+        count: usize,
+        (key, value): (u64, u64),
+        mut unfenced: bool,
+    ) -> Committed {
+        self.face(domain, RIGHTWARD);
+        for slot in (position..count).rev() {
+            let (from, to) = (&self.slots[slot], &self.slots[slot + 1]);
+            // I2: the key first makes slot + 1 a duplicate, so that its value does not count.
+            to.key.store_ordered(domain, from.key.load(domain));
+            to.value.store_ordered(domain, from.value.load(domain));
+            if begins_line(slot + 1) {
+                // I3: the next store takes the entry out of `slot`, in another line; the copy must
+                // be durable first. Nothing more is written to the copy's line.
+                domain.persist(to);
+                unfenced = false;
+            }
+        }
+        let entry = &self.slots[position];
+        if position == 0 {
+            if count > 0 {
+                // I2: from here slot 1 counts in place of slot 0. Same line (R2).
+                self.set_hidden(domain, true);
+            }
+            self.set(domain, 0, key, value);
+        } else if position < count {
+            // I2: a duplicate of the left neighbour; from here slot position + 1 counts.
+            entry.key.store_ordered(domain, self.slots[position - 1].key.load(domain));
+            entry.value.store_ordered(domain, value);
+        } else {
+            // The key is zero: the end of the node.
+            entry.value.store_ordered(domain, value);
+        }
+        if unfenced {
+            // I8: the commit makes the key's block reachable.
+            domain.fence();
+        }
+        // The commit: one store, in the line of the value (R2).
+        if position == 0 {
+            self.set_hidden(domain, false);
+        } else {
+            entry.key.store_ordered(domain, key);
+        }
+        domain.flush(entry);
+        Committed::after_fence(domain)
+    }
+
+    /// Takes the entry at `position` out of a clean node with `count` entries. One flush and one
+    /// fence per line from that of `position` to that of slot `count - 1`.
+    pub(super) fn remove_at<D: Domain>(
+        &self,
+        domain: &D,
+        position: usize,
+        count: usize,
+    ) -> Committed {
+        self.face(domain, LEFTWARD);
+        let entry = &self.slots[position];
+        if count == 1 {
+            self.set_hidden(domain, true);
+            // No word of a key that is about to be freed stays behind, not even one that does not
+            // count: lock-free readers compare before they look at `hidden`.
+            entry.key.store_ordered(domain, 0);
+            return self.commit_slot(domain, position);
+        }
+        if position + 1 == count {
+            entry.key.store_ordered(domain, 0);
+            return self.commit_slot(domain, position);
+        }
+        if position == 0 {
+            // The commit, once durable: slot 0 does not count. All in one line (R2).
+            self.set_hidden(domain, true);
+            self.take_over_hidden(domain);
+            return self.close_gap(domain, 1, count);
+        }
+        // The commit, once durable: a duplicate does not count (I2).
+        entry.key.store_ordered(domain, self.slots[position - 1].key.load(domain));
+        self.close_gap(domain, position, count)
+    }
+
+    /// Flushes a slot that is the last its operation changes, and fences.
+    fn commit_slot<D: Domain>(&self, domain: &D, slot: usize) -> Committed {
+        domain.flush(&self.slots[slot]);
+        Committed::after_fence(domain)
+    }
+
+    /// Moves slot 1 into the hidden slot 0 of a node that has both; slot 1 becomes a duplicate.
+    fn take_over_hidden<D: Domain>(&self, domain: &D) {
+        self.set(domain, 0, self.slots[1].key.load(domain), self.slots[1].value.load(domain));
+        self.set_hidden(domain, false);
+    }
+
+    /// Moves the entries to the right of `gap`, which is a duplicate, one slot to the left. `count`
+    /// includes the duplicate.
+    fn close_gap<D: Domain>(&self, domain: &D, gap: usize, count: usize) -> Committed {
+        for slot in gap..count - 1 {
+            let (to, from) = (&self.slots[slot], &self.slots[slot + 1]);
+            // I2: `slot` is a duplicate, its value does not count; once it has the key of
+            // slot + 1, it counts and slot + 1 does not.
+            to.value.store_ordered(domain, from.value.load(domain));
+            to.key.store_ordered(domain, from.key.load(domain));
+            if begins_line(slot + 1) {
+                // I3: the next store overwrites the entry in slot + 1, in another line; its copy
+                // must be durable first. Nothing more is written to the copy's line.
+                domain.persist(to);
+            }
+        }
+        self.slots[count - 1].key.store_ordered(domain, 0);
+        // I4: whoever comes next takes the slots beyond the end to be durably empty.
+        self.commit_slot(domain, count - 1)
+    }
+
+    /// Empties the slots from `from` to `to`, whose entries belong to the sibling (I5).
+    fn clear<D: Domain>(&self, domain: &D, from: usize, to: usize) {
+        for entry in self.slots[from..to].iter().rev() {
+            entry.key.store_ordered(domain, 0);
+        }
+    }
+
+    /// Empties the slots from `from` to `to`, whose entries belong to the sibling (I5), and flushes
+    /// them. The caller fences before it gives the lock back.
+    pub(super) fn truncate<D: Domain>(&self, domain: &D, from: usize, to: usize) {
+        self.clear(domain, from, to);
+        // I4, as in `close_gap`.
+        domain.flush(&self.slots[from..to]);
+    }
+
+    /// Brings a node that is locked for the first time since the pool was opened into the clean
+    /// state (I4). `below_sibling` says of a key word whether it is below the sibling's low key.
+    ///
+    /// A crash in here leaves a state of the same kinds, so repair can be repeated: the stores are
+    /// those of a truncation and of a removal after its commit.
+    pub(super) fn repair<D: Domain>(&self, domain: &D, below_sibling: impl Fn(u64) -> bool) {
+        self.face(domain, LEFTWARD);
+        let slots = self.slots;
+        let key = |slot: usize| slots[slot].key.load(domain);
+        let mut count = 1;
+        while count < slots.len() && key(count) != 0 && below_sibling(key(count)) {
+            count += 1;
+        }
+        if let Some(last) = (count..slots.len()).rev().find(|&slot| key(slot) != 0) {
+            self.clear(domain, count, last + 1);
+            // Alone, this thread could leave the fence to its next operation; but another thread
+            // may unlink the sibling before that, and then the stale entries would count again.
+            super::persist_for_others(domain, &slots[count..=last]);
+        }
+        if self.sibling(domain).is_hidden() {
+            if count == 1 {
+                slots[0].key.store_ordered(domain, 0);
+                return;
+            }
+            self.take_over_hidden(domain);
+        }
+        let mut slot = 1;
+        while slot < count {
+            if key(slot) == key(slot - 1) {
+                let _: Committed = self.close_gap(domain, slot, count);
+                count -= 1;
+            } else {
+                slot += 1;
+            }
+        }
+    }
+}

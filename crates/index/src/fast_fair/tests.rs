@@ -1,0 +1,64 @@
+//! Tests of the whole structure; those of one mechanism are in the modules below.
+
+mod concurrency;
+mod counts;
+mod crash_states;
+mod model;
+mod shape;
+
+use std::sync::Arc;
+
+use lapis_pmem::{Domain, Hardware, LockGeneration, Pool, Region};
+
+use super::FastFair;
+use crate::index::{Index, IndexOptions};
+use crate::key::IndexKey;
+
+pub(super) type Ints = FastFair<Hardware, u64>;
+pub(super) type Strings = FastFair<Hardware, [u8]>;
+
+pub(super) fn pool() -> Arc<Pool<Hardware>> {
+    Arc::new(Pool::create_anonymous(1 << 20).unwrap())
+}
+
+pub(super) fn create_in<D: Domain, K: IndexKey + ?Sized>(
+    pool: &Arc<Pool<D>>,
+    node_bytes: usize,
+) -> FastFair<D, K> {
+    let options = IndexOptions { node_bytes, ..IndexOptions::default() };
+    let root = pool.fence(<FastFair<D, K> as Index<D, K>>::create(pool, &options).unwrap());
+    let link = root.link();
+    let _ = pool.publish_root("tree", 0, root).unwrap().persist();
+    FastFair::open(Arc::clone(pool), link).unwrap()
+}
+
+pub(super) fn ints(node_bytes: usize) -> Ints {
+    create_in(&pool(), node_bytes)
+}
+
+pub(super) fn strings(node_bytes: usize) -> Strings {
+    create_in(&pool(), node_bytes)
+}
+
+pub(super) fn small_region() -> Region {
+    Region::anonymous(1 << 20, 1 << 30).unwrap()
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
+    /// The same tree as it is after the pool has been opened again: every lock word is of an
+    /// earlier generation.
+    pub(super) fn reopened(&self, times: u64) -> Self {
+        let mut tree = Self::open(Arc::clone(&self.pool), self.root).unwrap();
+        tree.generation = LockGeneration::of(self.pool.generation() + times);
+        tree
+    }
+
+    /// Fails unless the structure is sound and allocated blocks are reachable ones.
+    pub(super) fn assert_sound(&self) {
+        assert_eq!(self.check(), Vec::<String>::new());
+        let traced = self.pool.trace(|tracer| self.trace(tracer, &mut |_, _| ()));
+        let audit = self.pool.audit(&traced);
+        assert!(audit.is_clean(), "{audit:?}");
+        assert_eq!(traced.block_count(), self.statistics().blocks);
+    }
+}

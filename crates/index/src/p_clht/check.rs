@@ -1,0 +1,177 @@
+//! Walking the whole table: problems, sizes, reachable blocks.
+
+use std::collections::HashSet;
+
+use lapis_pmem::{Domain, Link, Tracer};
+
+use super::bucket::{BUCKET_BYTES, Bucket, FULL, MAX_LOG2, Table, chain_hash};
+use super::{FORMAT_VERSION, PClht};
+use crate::index::Statistics;
+use crate::key::IndexKey;
+use crate::root::{IndexKind, IndexRoot};
+
+/// Problems listed before the rest is only counted.
+const LISTED: usize = 100;
+
+struct Problems {
+    listed: Vec<String>,
+    unlisted: u64,
+}
+
+impl Problems {
+    fn push(&mut self, what: String) {
+        if self.listed.len() < LISTED {
+            self.listed.push(what);
+        } else {
+            self.unlisted += 1;
+        }
+    }
+}
+
+pub(super) fn problems<D: Domain, K: IndexKey + ?Sized>(index: &PClht<D, K>) -> Vec<String> {
+    let mut problems = Problems { listed: Vec::new(), unlisted: 0 };
+    if let Err(error) =
+        IndexRoot::open(&index.pool, index.root, IndexKind::PClht, K::KIND, FORMAT_VERSION)
+    {
+        return vec![error.to_string()];
+    }
+    let table = index.table();
+    if !table.is_inside(&index.pool) {
+        return vec![format!(
+            "I1: the table at {:?} with 2^{} buckets (at most 2^{MAX_LOG2}) is not inside the pool",
+            table.link(),
+            table.log2()
+        )];
+    }
+    let mut linked = HashSet::new();
+    for chain in 0..table.buckets() {
+        check_chain(index, table, chain, &mut linked, &mut problems);
+    }
+    if problems.unlisted > 0 {
+        problems.listed.push(format!("and {} more problems", problems.unlisted));
+    }
+    problems.listed
+}
+
+fn check_chain<D: Domain, K: IndexKey + ?Sized>(
+    index: &PClht<D, K>,
+    table: Table,
+    chain: u64,
+    linked: &mut HashSet<u64>,
+    problems: &mut Problems,
+) {
+    let (pool, domain) = (&index.pool, index.domain());
+    let inside_table = |link: Link<Bucket>| {
+        let start = table.link().offset();
+        (start..start + table.bytes() as u64).contains(&link.offset())
+    };
+    let mut keys: Vec<K::Buf> = Vec::new();
+    let mut link = table.head_link(chain);
+    let mut is_head = true;
+    loop {
+        let Some(bucket) = pool.try_at(link) else {
+            return problems.push(format!("I4: chain {chain} leads to {link:?}, not in the pool"));
+        };
+        let occupancy = bucket.occupancy.load(domain);
+        if occupancy & !FULL != 0 {
+            problems.push(format!("I2: the bucket at {link:?} has the occupancy {occupancy:#x}"));
+        }
+        if !is_head && occupancy & FULL == 0 {
+            problems.push(format!("I5: the overflow bucket at {link:?} is empty"));
+        }
+        for (word, _) in bucket.occupied(domain) {
+            let key = K::with_word(pool, word, |key| (chain_hash(key), key.to_buf()));
+            let Some((hash, key)) = key else {
+                problems.push(format!("I2: the key word {word:#x} in chain {chain} has no key"));
+                continue;
+            };
+            if !K::INLINE && K::borrow(&key).tag() != word & !lapis_pmem::LINK_MASK {
+                problems.push(format!("I2: the key word {word:#x} has the tag of another key"));
+            }
+            if table.index_of(hash) != chain {
+                problems.push(format!("I3: {key:?} is in chain {chain}, not in its own"));
+            }
+            if keys.contains(&key) {
+                problems.push(format!("I3: {key:?} is twice in chain {chain}"));
+            }
+            keys.push(key);
+        }
+        let next = bucket.next.load(domain);
+        if bucket.next.word().load(domain) != next.bits() {
+            problems.push(format!("I4: the bucket at {link:?} has a link with a tag"));
+        }
+        if next.is_null() {
+            return;
+        }
+        if inside_table(next) || !linked.insert(next.offset()) {
+            return problems.push(format!("I4: the bucket at {next:?} has two predecessors"));
+        }
+        (link, is_head) = (next, false);
+    }
+}
+
+pub(super) fn statistics<D: Domain, K: IndexKey + ?Sized>(index: &PClht<D, K>) -> Statistics {
+    let domain = index.domain();
+    let table = index.table();
+    let mut statistics = Statistics {
+        blocks: 2,
+        bytes: (size_of::<IndexRoot>() + table.bytes()) as u64,
+        nodes: table.buckets(),
+        ..Statistics::default()
+    };
+    let mut visited = 0u64;
+    for chain in 0..table.buckets() {
+        let mut bucket = index.pool.at(table.head_link(chain));
+        for depth in 1..=index.hop_limit() as u64 {
+            for (word, _) in bucket.occupied(domain) {
+                let key_bytes = K::word_block_bytes(&index.pool, word) as u64;
+                statistics.entries += 1;
+                statistics.blocks += u64::from(key_bytes > 0);
+                statistics.bytes += key_bytes;
+                statistics.max_depth = statistics.max_depth.max(depth);
+                visited += depth;
+            }
+            let Ok(Some(next)) = index.after(bucket) else { break };
+            bucket = next;
+            statistics.nodes += 1;
+            statistics.blocks += 1;
+            statistics.bytes += BUCKET_BYTES as u64;
+        }
+    }
+    if statistics.entries > 0 {
+        statistics.mean_depth = visited as f64 / statistics.entries as f64;
+    }
+    statistics
+}
+
+pub(super) fn trace<D: Domain, K: IndexKey + ?Sized>(
+    index: &PClht<D, K>,
+    tracer: &mut Tracer<'_, D>,
+    value: &mut dyn FnMut(&mut Tracer<'_, D>, u64),
+) {
+    let domain = index.domain();
+    if !tracer.visit(index.root, size_of::<IndexRoot>()) {
+        return;
+    }
+    let table = index.table();
+    if !table.is_inside(&index.pool) {
+        return tracer
+            .problem(format!("I1: the table at {:?} is not inside the pool", table.link()));
+    }
+    if !tracer.visit(table.link(), table.bytes()) {
+        return;
+    }
+    for chain in 0..table.buckets() {
+        let mut link = table.head_link(chain);
+        while let Some(bucket) = index.pool.try_at(link) {
+            for (word, held) in bucket.occupied(domain) {
+                K::trace_word(tracer, word);
+                value(tracer, held);
+            }
+            link = bucket.next.load(domain);
+            if link.is_null() || !tracer.visit(link, BUCKET_BYTES) {
+                break;
+            }
+        }
+    }
+}

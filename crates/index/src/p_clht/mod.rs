@@ -1,0 +1,519 @@
+//! P-CLHT: the cache-line hash table on persistent memory.
+//!
+//! Lee, Mohan, Kashyap, Kim, Chidambaram: "RECIPE: Converting Concurrent DRAM Indexes to
+//! Persistent-Memory Indexes", SOSP 2019; the table it converts: David, Guerraoui, Trigonakis:
+//! "Asynchronized Concurrency: The Secret to Scaling Concurrent Search Data Structures",
+//! ASPLOS 2015. A bucket is one cache line, so that most changes persist with one flush and most
+//! searches miss the cache once.
+//!
+//! ```text
+//!  index root            table: 2^n buckets, nothing else      overflow bucket
+//!  +-----+----------+    +----------+----------+-----+         +----------+
+//!  | top | n, link  |───▶| bucket 0 | bucket 1 | ... |──next──▶| bucket   |──next──▶ null
+//!  +-----+----------+    +----------+----------+-----+         +----------+
+//!
+//!  bucket (one line)
+//!  offset  bytes  field
+//!       0      8  occupancy    bit s is set: slot s holds an entry
+//!       8     16  slot 0       key word, value
+//!      24     16  slot 1       key word, value
+//!      40     16  slot 2       key word, value
+//!      56      8  next         overflow bucket of the same chain, or null
+//! ```
+//!
+//! A table has no header, so that tables have the sizes the allocator likes; `n` shares the
+//! 8-byte word that refers to the table. Chain `i` holds the keys the upper `n` bits of whose
+//! (rotated) hash are `i`. Any key word and any value can be stored.
+//!
+//! # Invariants, at every instant a crash may come
+//!
+//! * I1. `top` refers to a table all of whose buckets, overflow buckets and keys are durable.
+//! * I2. A slot whose bit is set holds a key word and a value that belong together, and the key is
+//!   durable. Contents of slots whose bit is clear mean nothing.
+//! * I3. A key occurs at most once, in its own chain.
+//! * I4. `next` is null or refers to a durable bucket of this chain that nothing else refers to.
+//! * I5. Every bucket but the first of a chain holds an entry (else it would be reclaimed only with
+//!   the table: a structure that only grows).
+//!
+//! # The order of stores
+//!
+//! * Insert into a free slot: value, key word, occupancy, all in one line (rule R2 keeps their
+//!   order), flush, fence. A byte-string key is flushed and fenced before.
+//! * Insert into a full chain: a new bucket that holds the entry is written, flushed, fenced, and
+//!   then linked by one store of `next` in the last bucket, flush, fence.
+//! * Update: one store of the value, flush, fence.
+//! * Remove: one store of `occupancy` in which the bit is clear, flush, fence. The last entry of an
+//!   overflow bucket goes by unlinking the bucket instead (I5): one store of the `next` before it.
+//! * Growing: all writers are kept out, the new table is written past the caches, its overflow
+//!   buckets are flushed, one fence, one store of `top`, flush, fence; then the old table and its
+//!   overflow buckets are retired, once. A crash before `top` is durable leaves the old table, in
+//!   which nothing was changed, and blocks that no root reaches.
+//!
+//! The table never shrinks. It stays bounded by its greatest number of entries: a table of `b`
+//! buckets grows only while it has more than `b / 8` overflow buckets, each holding an entry (I5).
+//!
+//! # Locks and readers
+//!
+//! The papers keep a lock in each bucket. Here locks are [`stripes`] in volatile memory, because a
+//! lock in the line that was just flushed dirties it again: the line is read back from the
+//! medium on processors that evict what they flush, and written a second time when it leaves the
+//! cache. Nor can a lock survive a crash, and growing locks every chain without touching the old
+//! table. The price is that an index may have one handle at a time.
+//!
+//! Readers take no lock, write nothing and, for integer keys, do not even pin an epoch: they read
+//! the stripe's word, the chain, and the stripe's word again. Blocks are retired only after the
+//! section that unlinked them was counted; so if the count is the same, nothing that was read had
+//! been freed, and if it is not, whatever was read is discarded. In between, garbage can be
+//! followed only to places that the pool finds inside itself, where any bytes are valid cells.
+//! Keys out of line are read as slices; these readers pin.
+//!
+//! An unlocked stripe proves durability: writers let go of it after their fence. A reader that
+//! finds it locked at last may have seen a change that a power cut would undo, and so persists
+//! what it has read before it returns: see `persist_before_return`.
+
+mod bucket;
+mod check;
+mod resize;
+mod stripes;
+
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, Pool, Tracer};
+use parking_lot::Mutex;
+
+use crate::index::{Capabilities, Index, IndexError, IndexOptions, Outcome, Statistics};
+use crate::key::IndexKey;
+use crate::root::{IndexKind, IndexRoot};
+
+use bucket::{BUCKET_BYTES, Bucket, BucketImage, FULL, SLOTS, Table, chain_hash};
+use stripes::{Held, Seen, Stripe, Stripes};
+
+/// The layout this code writes and the newest it reads.
+const FORMAT_VERSION: u32 = 1;
+
+/// A P-CLHT. See the [module documentation](self).
+///
+/// One handle per index: the locks are in the handle.
+#[derive(Debug)]
+pub struct PClht<D: Domain, K: IndexKey + ?Sized> {
+    pool: Arc<Pool<D>>,
+    root: Link<IndexRoot>,
+    stripes: Stripes,
+    growth: Growth,
+    _keys: PhantomData<fn(&K)>,
+}
+
+/// When to grow.
+#[derive(Debug, Default)]
+struct Growth {
+    /// Overflow buckets; estimated when the index is opened, exact after the first growth.
+    overflow_buckets: AtomicI64,
+    /// After a growth that failed for want of room: not before there are so many.
+    not_before: AtomicI64,
+    /// One at a time.
+    turn: Mutex<()>,
+}
+
+/// Where a key is, in a chain that is locked.
+enum Located<'a> {
+    Present { before: Option<&'a Bucket>, bucket: &'a Bucket, slot: usize },
+    Absent { free: Option<&'a Bucket>, last: &'a Bucket },
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
+    #[inline(always)]
+    fn domain(&self) -> &D {
+        self.pool.domain()
+    }
+
+    #[inline(always)]
+    fn root(&self) -> &IndexRoot {
+        self.pool.at(self.root)
+    }
+
+    #[inline(always)]
+    fn table(&self) -> Table {
+        Table::from_bits(self.root().top.word().load_acquire(self.domain()))
+    }
+
+    /// Finds the chain of a hash and looks at its stripe. The table is the current one at the time
+    /// of the look, so that it cannot be retired without changing the stripe's section.
+    #[inline(always)]
+    fn enter(&self, hash: u64) -> (&Bucket, Stripe<'_>, Seen) {
+        loop {
+            let table = self.table();
+            let index = table.index_of(hash);
+            let head = self.pool.at(table.head_link(index));
+            let stripe = self.stripes.of(index);
+            let seen = stripe.look();
+            if self.table() == table {
+                return (head, stripe, seen);
+            }
+        }
+    }
+
+    /// Locks the chain of a hash. While its stripe is held the table is not replaced.
+    #[inline(always)]
+    fn lock(&self, hash: u64) -> Result<(&Bucket, Held<'_>), IndexError> {
+        loop {
+            let table = self.table();
+            let index = table.index_of(hash);
+            self.pool.prefetch(table.head_link(index));
+            // The load lets a machine that switches threads at accesses to the pool do so.
+            let held = self.stripes.of(index).lock(&|| _ = self.table());
+            if self.table() == table {
+                let head = self.pool.try_at(table.head_link(index)).ok_or_else(damaged_chain)?;
+                return Ok((head, held));
+            }
+            held.leave_unchanged();
+        }
+    }
+
+    /// The bucket after `bucket`, or none at the end of the chain.
+    #[inline(always)]
+    fn after(&self, bucket: &Bucket) -> Result<Option<&Bucket>, IndexError> {
+        let next = bucket.next.load(self.domain());
+        if next.is_null() {
+            return Ok(None);
+        }
+        self.pool.try_at(next).map(Some).ok_or_else(damaged_chain)
+    }
+
+    /// More buckets than the pool has room for: a chain that is followed so far has a cycle.
+    fn hop_limit(&self) -> usize {
+        self.pool.region().mapped_bytes() / BUCKET_BYTES
+    }
+
+    /// Finds a key, or the place for it, in a chain that is locked.
+    #[inline(always)]
+    fn locate<'a>(&'a self, head: &'a Bucket, key: &K) -> Result<Located<'a>, IndexError> {
+        let tag = key.tag();
+        let (mut before, mut bucket, mut free) = (None, head, None);
+        for _ in 0..self.hop_limit() {
+            if let Some(slot) = bucket.find(&self.pool, key, tag) {
+                return Ok(Located::Present { before, bucket, slot });
+            }
+            if free.is_none() && bucket.occupancy.load(self.domain()) & FULL != FULL {
+                free = Some(bucket);
+            }
+            match self.after(bucket)? {
+                Some(next) => (before, bucket) = (Some(bucket), next),
+                None => return Ok(Located::Absent { free, last: bucket }),
+            }
+        }
+        Err(damaged_chain())
+    }
+
+    /// Adds an entry that is absent. Returns whether the chain became longer.
+    fn add(
+        &self,
+        key: &K,
+        value: u64,
+        free: Option<&Bucket>,
+        last: &Bucket,
+    ) -> Result<(Committed, bool), IndexError> {
+        let domain = self.domain();
+        let word = key.make_word(&self.pool)?;
+        if let Some(bucket) = free {
+            if !K::INLINE {
+                // I2: the key is durable before its bit can be.
+                domain.fence();
+            }
+            let occupancy = bucket.occupancy.load(domain);
+            let slot = (!occupancy).trailing_zeros() as usize % SLOTS;
+            let entry = &bucket.entries[slot];
+            // I2: within the line these persist in this order (R2), so that with the bit there are
+            // the key and its value.
+            entry.value.store_ordered(domain, value);
+            entry.key.store_ordered(domain, word.release());
+            let visible = bucket.occupancy.publish(domain, occupancy | 1 << slot);
+            return Ok((visible.persist(), false));
+        }
+        let bucket = self.pool.allocate::<Bucket>()?;
+        bucket.write(domain, &BucketImage::of(&[(word.bits(), value)], Link::NULL));
+        // I4: one fence makes the bucket and its key durable before the link exists.
+        let bucket = self.pool.fence(bucket.flush());
+        word.release();
+        Ok((last.next.publish_exclusive(bucket).persist(), true))
+    }
+
+    /// Replaces the value in an occupied slot.
+    fn replace(&self, bucket: &Bucket, slot: usize, value: u64) -> Committed {
+        bucket.entries[slot].value.publish(self.domain(), value).persist()
+    }
+
+    fn value_at(&self, bucket: &Bucket, slot: usize) -> u64 {
+        bucket.entries[slot].value.load(self.domain())
+    }
+
+    /// Adds or, if `replace`, changes a key.
+    #[inline(always)]
+    fn upsert(&self, key: &K, value: u64, replace: bool) -> Result<Outcome, IndexError> {
+        key.validate()?;
+        let (head, held) = self.lock(chain_hash(key))?;
+        match self.locate(head, key)? {
+            Located::Present { bucket, slot, .. } => {
+                let previous = Some(self.value_at(bucket, slot));
+                let committed = if replace {
+                    let committed = self.replace(bucket, slot, value);
+                    drop(held);
+                    committed
+                } else {
+                    held.leave_unchanged();
+                    Committed::nothing_to_do()
+                };
+                Ok(Outcome { previous, committed })
+            }
+            Located::Absent { free, last } => {
+                let (committed, longer) = self.add(key, value, free, last)?;
+                drop(held);
+                if longer {
+                    self.note_overflow();
+                }
+                Ok(Outcome { previous: None, committed })
+            }
+        }
+    }
+
+    /// Makes durable what a reader has seen in a chain that a writer is changing: the buckets from
+    /// `head` to `last` (to the end if none), for a key may be visible, or gone, by a `next` before
+    /// its bucket. Without writers at the same time this is never needed.
+    #[cold]
+    #[inline(never)]
+    fn persist_before_return(&self, head: &Bucket, last: Option<&Bucket>) {
+        let domain = self.domain();
+        let mut bucket = head;
+        for _ in 0..self.hop_limit() {
+            domain.flush(bucket);
+            if last.is_some_and(|last| std::ptr::eq(last, bucket)) {
+                break;
+            }
+            // A link to nowhere is one that the writer has left behind for others: its change is
+            // complete, hence durable.
+            match self.after(bucket) {
+                Ok(Some(next)) => bucket = next,
+                _ => break,
+            }
+        }
+        domain.fence();
+    }
+
+    /// One attempt at reading a key: the outer option is none if a writer has completed meanwhile.
+    #[inline(always)]
+    fn try_get(&self, hash: u64, key: &K, tag: u64) -> Option<Option<u64>> {
+        let (head, stripe, seen) = self.enter(hash);
+        let mut bucket = head;
+        let mut hops = 0;
+        loop {
+            if let Some(slot) = bucket.find(&self.pool, key, tag) {
+                let value = bucket.entries[slot].value.load_acquire(self.domain());
+                let now = stripe.look_again();
+                if !now.same_section(seen) {
+                    return None;
+                }
+                if now.is_changing() {
+                    self.persist_before_return(head, Some(bucket));
+                }
+                return Some(Some(value));
+            }
+            let next = bucket.next.load(self.domain());
+            let now = stripe.look_again();
+            if !now.same_section(seen) {
+                return None;
+            }
+            if next.is_null() {
+                if now.is_changing() {
+                    self.persist_before_return(head, None);
+                }
+                return Some(None);
+            }
+            bucket = self.pool.at(next);
+            hops += 1;
+            assert!(
+                hops <= self.hop_limit(),
+                "the pool is damaged: a chain of buckets has a cycle"
+            );
+        }
+    }
+
+    /// Copies the entries of chain `index` of a table, which the caller keeps from being freed, as
+    /// they are at one instant.
+    fn read_chain(&self, table: Table, index: u64, entries: &mut Vec<(u64, u64)>) {
+        let stripe = self.stripes.of(index);
+        let head = self.pool.at(table.head_link(index));
+        loop {
+            entries.clear();
+            let seen = stripe.look();
+            let (mut bucket, mut hops) = (head, 0);
+            loop {
+                entries.extend(bucket.occupied(self.domain()));
+                let next = bucket.next.load(self.domain());
+                if next.is_null() || !stripe.look_again().same_section(seen) {
+                    break;
+                }
+                bucket = self.pool.at(next);
+                hops += 1;
+                assert!(
+                    hops <= self.hop_limit(),
+                    "the pool is damaged: a chain of buckets has a cycle"
+                );
+            }
+            let now = stripe.look_again();
+            if now.same_section(seen) {
+                if now.is_changing() {
+                    self.persist_before_return(head, None);
+                }
+                return;
+            }
+        }
+    }
+}
+
+fn damaged_chain() -> IndexError {
+    IndexError::Damaged { what: "a chain of buckets leads out of the pool or has a cycle".into() }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
+    const KIND: IndexKind = IndexKind::PClht;
+    const CAPABILITIES: Capabilities = Capabilities {
+        ordered: false,
+        concurrent_writers: true,
+        lock_free_reads: true,
+        orders_prior_flushes: false,
+    };
+
+    fn create<'p>(
+        pool: &'p Pool<D>,
+        options: &IndexOptions,
+    ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
+        let log2 = resize::initial_log2(options.expected_entries)?;
+        let root = pool.allocate::<IndexRoot>()?;
+        let tail_bytes = ((1usize << log2) - 1) * BUCKET_BYTES;
+        let table = pool.allocate_with_tail::<Bucket>(tail_bytes)?.zero_nontemporal();
+        root.init(pool.domain(), Self::KIND, K::KIND, FORMAT_VERSION);
+        // I1: nobody reaches the root before the fence that the caller still has to make.
+        root.top.word().store(pool.domain(), Table::new(table.release(), log2).bits());
+        Ok(root.flush())
+    }
+
+    fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
+        let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
+        let table = Table::from_bits(found.top.word().load_acquire(pool.domain()));
+        if !table.is_inside(&pool) {
+            return Err(IndexError::Damaged { what: "its table is not inside the pool".into() });
+        }
+        let growth = Growth::default();
+        growth.overflow_buckets.store(resize::estimate_overflow(&pool, table), Ordering::Relaxed);
+        Ok(Self { pool, root, stripes: Stripes::new(), growth, _keys: PhantomData })
+    }
+
+    fn pool(&self) -> &Arc<Pool<D>> {
+        &self.pool
+    }
+
+    #[inline]
+    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.upsert(key, value, false)
+    }
+
+    #[inline]
+    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.upsert(key, value, true)
+    }
+
+    #[inline]
+    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        key.validate()?;
+        let (head, held) = self.lock(chain_hash(key))?;
+        let Located::Present { bucket, slot, .. } = self.locate(head, key)? else {
+            held.leave_unchanged();
+            return Ok(Outcome { previous: None, committed: Committed::nothing_to_do() });
+        };
+        let previous = Some(self.value_at(bucket, slot));
+        let committed = self.replace(bucket, slot, value);
+        drop(held);
+        Ok(Outcome { previous, committed })
+    }
+
+    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
+        key.validate()?;
+        let domain = self.domain();
+        let (head, held) = self.lock(chain_hash(key))?;
+        let Located::Present { before, bucket, slot } = self.locate(head, key)? else {
+            held.leave_unchanged();
+            return Ok(Outcome { previous: None, committed: Committed::nothing_to_do() });
+        };
+        let previous = Some(self.value_at(bucket, slot));
+        let word = bucket.entries[slot].key.load(domain);
+        let left = bucket.occupancy.load(domain) & FULL & !(1 << slot);
+        let (committed, emptied) = match before {
+            Some(before) if left == 0 => {
+                // I5: the bucket goes with its last entry, by one store.
+                let link = before.next.load(domain);
+                (before.next.redirect(domain, bucket.next.load(domain)).persist(), Some(link))
+            }
+            _ => (bucket.occupancy.publish(domain, left).persist(), None),
+        };
+        // Readers that do not pin rely on this section's being counted before anything is retired.
+        drop(held);
+        if let Some(link) = emptied {
+            self.growth.overflow_buckets.fetch_sub(1, Ordering::Relaxed);
+            self.pool.retire(link, BUCKET_BYTES, committed, &self.pool.pin());
+        }
+        if !K::INLINE {
+            K::retire_word(&self.pool, word, committed, &self.pool.pin());
+        }
+        Ok(Outcome { previous, committed })
+    }
+
+    /// # Panics
+    /// If the index is damaged in such a way that a chain leads out of the pool or has a cycle.
+    #[inline]
+    fn get(&self, key: &K) -> Option<u64> {
+        // Keys out of line are read as slices, which must not be freed meanwhile.
+        let _guard = (!K::INLINE).then(|| self.pool.pin());
+        let (hash, tag) = (chain_hash(key), key.tag());
+        loop {
+            if let Some(found) = self.try_get(hash, key, tag) {
+                return found;
+            }
+        }
+    }
+
+    /// # Panics
+    /// As [`Index::get`].
+    fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
+        let _guard = self.pool.pin();
+        // If the table is replaced meanwhile, it stays as it was at that moment.
+        let table = self.table();
+        let mut entries = Vec::new();
+        for index in 0..table.buckets() {
+            self.read_chain(table, index, &mut entries);
+            for &(word, value) in &entries {
+                if K::with_word(&self.pool, word, |key| visit(key, value))
+                    .is_some_and(|flow| flow.is_break())
+                {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn check(&self) -> Vec<String> {
+        check::problems(self)
+    }
+
+    fn statistics(&self) -> Statistics {
+        check::statistics(self)
+    }
+
+    fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64)) {
+        check::trace(self, tracer, value);
+    }
+}
+
+#[cfg(test)]
+mod tests;

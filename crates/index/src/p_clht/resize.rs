@@ -1,0 +1,225 @@
+//! Growing: a larger table is built beside the current one and takes its place by one store.
+
+use std::sync::atomic::Ordering;
+
+use lapis_pmem::{Dirty, Domain, InFlight, Link, Owned, Pool};
+
+use super::bucket::{BUCKET_BYTES, Bucket, BucketImage, MAX_LOG2, SLOTS, Table, chain_hash};
+use super::{Growth, PClht};
+use crate::index::IndexError;
+use crate::key::IndexKey;
+
+/// 64 buckets, 4 KiB.
+const DEFAULT_LOG2: u32 = 6;
+/// 1024 buckets, 64 KiB: one chunk. The sizes between share slabs of eight chunks each and are
+/// left out, so that a small pool is not filled with slabs of tables it has outgrown.
+const CHUNK_LOG2: u32 = 10;
+/// A table grows when it has more than one overflow bucket for so many buckets.
+const BUCKETS_PER_OVERFLOW: i64 = 8;
+/// Entries per bucket at which about that many buckets overflow.
+const ENTRIES_PER_BUCKET: f64 = 1.75;
+/// Buckets looked at when the index is opened.
+const SAMPLE: u64 = 64;
+/// Bytes of the new table that are composed at a time.
+const COMPOSED_BYTES: usize = 4096;
+
+/// The size of a new table that is to take `expected_entries` without growing.
+pub(super) fn initial_log2(expected_entries: usize) -> Result<u32, IndexError> {
+    if expected_entries == 0 {
+        return Ok(DEFAULT_LOG2);
+    }
+    let buckets = (expected_entries as f64 / ENTRIES_PER_BUCKET).ceil() as u64;
+    let log2 = rounded(buckets.next_power_of_two().trailing_zeros().max(2));
+    if log2 > MAX_LOG2 {
+        return Err(IndexError::BadOption {
+            what: format!("a P-CLHT cannot be made for {expected_entries} entries"),
+        });
+    }
+    Ok(log2)
+}
+
+fn rounded(log2: u32) -> u32 {
+    if log2 > DEFAULT_LOG2 { log2.max(CHUNK_LOG2) } else { log2 }
+}
+
+/// The size to grow to.
+fn grown(log2: u32) -> u32 {
+    if log2 < DEFAULT_LOG2 { log2 + 2 } else { rounded(log2 + 1) }
+}
+
+/// About how many overflow buckets a table has, from a few of its chains.
+pub(super) fn estimate_overflow<D: Domain>(pool: &Pool<D>, table: Table) -> i64 {
+    let sampled = table.buckets().min(SAMPLE);
+    let mut found = 0;
+    for index in 0..sampled {
+        let mut next =
+            pool.try_at(table.head_link(index)).map(|head| head.next.load(pool.domain()));
+        for _ in 0..SAMPLE {
+            let Some(bucket) = next.and_then(|link| pool.try_at(link)) else { break };
+            found += 1;
+            next = Some(bucket.next.load(pool.domain()));
+        }
+    }
+    found * (table.buckets() / sampled.max(1)) as i64
+}
+
+impl Growth {
+    fn is_due(&self, overflow_buckets: i64, table: Table) -> bool {
+        overflow_buckets > (table.buckets() as i64 / BUCKETS_PER_OVERFLOW)
+            && overflow_buckets >= self.not_before.load(Ordering::Relaxed)
+    }
+}
+
+/// A table on its way.
+struct Building<'p, D: Domain> {
+    table: Owned<'p, D, Bucket, Dirty>,
+    /// Bucket 0 is the block's head, the others are its tail.
+    head_written: bool,
+    /// Bytes of the tail that have been written.
+    written: usize,
+    /// Bytes of the tail that come next.
+    composed: Vec<u8>,
+    overflow: Vec<Owned<'p, D, Bucket, InFlight>>,
+}
+
+/// Why no larger table was built: the old one stays.
+enum Refused {
+    NoRoom,
+    Damaged,
+}
+
+impl<'p, D: Domain> Building<'p, D> {
+    /// Appends a chain with the given entries.
+    fn push(&mut self, entries: &[(u64, u64)]) -> Result<(), Refused> {
+        let (first, rest) = entries.split_at(entries.len().min(SLOTS));
+        let mut next = Link::NULL;
+        for chunk in rest.chunks(SLOTS) {
+            let pool = self.table.pool();
+            let bucket = pool.allocate::<Bucket>().map_err(|_| Refused::NoRoom)?;
+            bucket.write(pool.domain(), &BucketImage::of(chunk, next));
+            next = bucket.link();
+            self.overflow.push(bucket.flush());
+        }
+        let image = BucketImage::of(first, next);
+        if !self.head_written {
+            self.table.write(self.table.domain(), &image);
+            self.head_written = true;
+            return Ok(());
+        }
+        image.append_to(&mut self.composed);
+        if self.composed.len() == COMPOSED_BYTES {
+            self.write_out();
+        }
+        Ok(())
+    }
+
+    fn write_out(&mut self) {
+        self.table.write_tail_nontemporal(self.written, &self.composed);
+        self.written += self.composed.len();
+        self.composed.clear();
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
+    /// Counts an overflow bucket and grows the table if it has become too many. The change that led
+    /// here is durable already; that growing fails, for want of room, does not concern it.
+    #[cold]
+    pub(super) fn note_overflow(&self) {
+        let overflow = self.growth.overflow_buckets.fetch_add(1, Ordering::Relaxed) + 1;
+        let table = self.table();
+        if !self.growth.is_due(overflow, table) || grown(table.log2()) > MAX_LOG2 {
+            return;
+        }
+        // Whoever has the turn grows it for all.
+        let Some(_turn) = self.growth.turn.try_lock() else { return };
+        if self.table() != table {
+            return;
+        }
+        if self.grow(table).is_err() {
+            self.growth.not_before.store(overflow + overflow / 4 + 1, Ordering::Relaxed);
+        }
+    }
+
+    fn grow(&self, old: Table) -> Result<(), Refused> {
+        let log2 = grown(old.log2());
+        let tail_bytes = ((1usize << log2) - 1) * BUCKET_BYTES;
+        let table = self.pool.allocate_with_tail(tail_bytes).map_err(|_| Refused::NoRoom)?;
+        let mut building = Building {
+            table,
+            head_written: false,
+            written: 0,
+            composed: Vec::with_capacity(COMPOSED_BYTES),
+            overflow: Vec::new(),
+        };
+        let frozen = self.stripes.freeze(&|| _ = self.table());
+        let outgrown = self.divide(old, log2, &mut building)?;
+        building.write_out();
+
+        let Building { table, overflow, .. } = building;
+        // I1: one fence for the whole table.
+        let (table, overflow) = self.pool.fence((table.flush_head(), overflow));
+        let overflow_buckets = overflow.len() as i64;
+        for bucket in overflow {
+            // Linked from the table.
+            let _ = bucket.release();
+        }
+        let top = self.root().top.word();
+        let new = Table::new(table.release(), log2);
+        let committed = top.publish(self.domain(), new.bits()).persist();
+        self.growth.overflow_buckets.store(overflow_buckets, Ordering::Relaxed);
+        // Counts a section of every chain: readers of the old table start again before any of it
+        // can be reused.
+        drop(frozen);
+        let guard = self.pool.pin();
+        self.pool.retire(old.link(), old.bytes(), committed, &guard);
+        for link in outgrown {
+            self.pool.retire(link, BUCKET_BYTES, committed, &guard);
+        }
+        Ok(())
+    }
+
+    /// Writes the entries of every chain of `old` into the chains of the new table that it divides
+    /// into. Returns the overflow buckets of the old table.
+    fn divide(
+        &self,
+        old: Table,
+        log2: u32,
+        building: &mut Building<'_, D>,
+    ) -> Result<Vec<Link<Bucket>>, Refused> {
+        let new = Table::new(Link::NULL, log2);
+        let parts = 1u64 << (log2 - old.log2());
+        let mut outgrown = Vec::new();
+        let mut entries: Vec<(u64, (u64, u64))> = Vec::new();
+        let mut part = Vec::new();
+        for index in 0..old.buckets() {
+            entries.clear();
+            let mut bucket = self.pool.try_at(old.head_link(index)).ok_or(Refused::Damaged)?;
+            loop {
+                for entry in bucket.occupied(self.domain()) {
+                    let chain =
+                        K::with_word(&self.pool, entry.0, |key| new.index_of(chain_hash(key)));
+                    entries.push((chain.ok_or(Refused::Damaged)?, entry));
+                }
+                let next = bucket.next.load(self.domain());
+                if next.is_null() {
+                    break;
+                }
+                bucket = self.pool.try_at(next).ok_or(Refused::Damaged)?;
+                outgrown.push(next);
+                if outgrown.len() > self.hop_limit() {
+                    return Err(Refused::Damaged);
+                }
+            }
+            let first = index * parts;
+            if entries.iter().any(|(chain, _)| chain.wrapping_sub(first) >= parts) {
+                return Err(Refused::Damaged);
+            }
+            for chain in first..first + parts {
+                part.clear();
+                part.extend(entries.iter().filter(|(of, _)| *of == chain).map(|(_, entry)| *entry));
+                building.push(&part)?;
+            }
+        }
+        Ok(outgrown)
+    }
+}

@@ -1,0 +1,201 @@
+//! What can only be seen from inside: tables, growth, damage.
+
+use std::collections::HashMap;
+
+use lapis_pmem::{Hardware, MIN_POOL_BYTES, Region};
+
+use super::*;
+
+type Numbers = PClht<Hardware, u64>;
+
+fn pool(bytes: usize, reserve_bytes: usize) -> Arc<Pool> {
+    let region = Region::anonymous(bytes, reserve_bytes).unwrap();
+    Arc::new(Pool::create(region, Hardware::detect()).unwrap())
+}
+
+fn made<K: IndexKey + ?Sized>(pool: &Arc<Pool>, expected_entries: usize) -> PClht<Hardware, K> {
+    let options = IndexOptions { expected_entries, ..IndexOptions::default() };
+    let root = pool.fence(PClht::<Hardware, K>::create(pool, &options).unwrap());
+    let link = root.link();
+    let _ = pool.publish_root("index", 0, root).unwrap().persist();
+    PClht::open(Arc::clone(pool), link).unwrap()
+}
+
+fn audit<K: IndexKey + ?Sized>(index: &PClht<Hardware, K>) -> lapis_pmem::AuditReport {
+    let traced = index.pool.trace(|tracer| index.trace(tracer, &mut |_, _| {}));
+    index.pool.audit(&traced)
+}
+
+#[test]
+fn the_smallest_tables_fit_the_smallest_pools() {
+    let pool = pool(MIN_POOL_BYTES + (64 << 10), MIN_POOL_BYTES + (64 << 10));
+    let index = made::<u64>(&pool, 0);
+    for key in 0..100 {
+        assert!(index.insert(&key, key).unwrap().previous.is_none());
+    }
+    assert_eq!(index.statistics().entries, 100);
+}
+
+#[test]
+fn a_table_grows_through_every_size_and_keeps_every_entry() {
+    let pool = pool(1 << 20, 1 << 30);
+    let index = made::<u64>(&pool, 1);
+    let mut sizes = vec![index.table().log2()];
+    for key in 0..50_000u64 {
+        let _ = index.insert(&key, key ^ 5).unwrap();
+        if index.table().log2() != *sizes.last().unwrap() {
+            sizes.push(index.table().log2());
+        }
+    }
+    assert_eq!(sizes, [2, 4, 6, 10, 11, 12, 13, 14, 15]);
+    assert!((0..50_000).all(|key| index.get(&key) == Some(key ^ 5)));
+    assert_eq!(index.check(), Vec::<String>::new());
+    assert!(audit(&index).is_clean(), "{:?}", audit(&index));
+}
+
+#[test]
+fn a_table_made_for_so_many_entries_does_not_grow_on_the_way() {
+    for expected_entries in [1usize, 100, 5000, 100_000] {
+        let pool = pool(1 << 20, 1 << 30);
+        let index = made::<u64>(&pool, expected_entries);
+        let before = index.table();
+        for key in 0..expected_entries as u64 {
+            let _ = index.insert(&key, 0).unwrap();
+        }
+        assert_eq!(index.table(), before, "{expected_entries}");
+    }
+}
+
+#[test]
+fn a_pool_without_room_for_a_larger_table_leaves_the_old_one_in_use() {
+    let bytes = 6 << 16;
+    let pool = pool(bytes, bytes);
+    let index = made::<u64>(&pool, 0);
+    let mut added = 0u64;
+    while index.insert(&added, added).is_ok() {
+        added += 1;
+    }
+    let full = index.table();
+    assert_eq!(index.statistics().entries, added);
+    assert!((0..added).all(|key| index.get(&key) == Some(key)));
+    assert_eq!(index.check(), Vec::<String>::new());
+    assert!(audit(&index).is_clean());
+    for key in 0..added {
+        assert_eq!(index.remove(&key).unwrap().previous, Some(key));
+    }
+    for key in 0..added / 2 {
+        assert!(index.insert(&key, 1).unwrap().previous.is_none());
+    }
+    assert!(index.table().log2() >= full.log2());
+    assert!(audit(&index).is_clean());
+}
+
+#[test]
+fn inserting_and_removing_with_a_bounded_live_set_stays_bounded() {
+    let pool = pool(1 << 20, 1 << 30);
+    let index = made::<u64>(&pool, 0);
+    const LIVE: u64 = 2000;
+    let mut most_bytes = 0;
+    for key in 0..200 * LIVE {
+        let _ = index.insert(&key, key).unwrap();
+        if key >= LIVE {
+            assert_eq!(index.remove(&(key - LIVE)).unwrap().previous, Some(key - LIVE));
+        }
+        if key % (10 * LIVE) == LIVE {
+            most_bytes = most_bytes.max(index.statistics().bytes);
+        }
+    }
+    let statistics = index.statistics();
+    assert_eq!(statistics.entries, LIVE);
+    assert!(most_bytes <= LIVE * 16 * 64, "{most_bytes}");
+    assert!(audit(&index).is_clean());
+    assert!(pool.region().mapped_bytes() <= 4 << 20);
+}
+
+#[test]
+fn an_emptied_overflow_bucket_is_unlinked_at_once() {
+    let pool = pool(1 << 20, 1 << 30);
+    let index = made::<u64>(&pool, 1);
+    // Five keys of one chain, in a table too small to count two overflow buckets as too many.
+    let table = index.table();
+    index.growth.not_before.store(i64::MAX, Ordering::Relaxed);
+    let keys: Vec<u64> = (0..).filter(|key| table.index_of(chain_hash(key)) == 1).take(8).collect();
+    for key in &keys {
+        let _ = index.insert(key, *key).unwrap();
+    }
+    assert_eq!(index.statistics().max_depth, 3);
+    // The middle bucket of the chain goes; the last stays reachable.
+    for key in &keys[3..6] {
+        assert_eq!(index.remove(key).unwrap().previous, Some(*key));
+    }
+    assert_eq!(index.statistics().nodes, table.buckets() + 1);
+    assert_eq!(index.get(&keys[7]), Some(keys[7]));
+    assert_eq!(index.growth.overflow_buckets.load(Ordering::Relaxed), 1);
+    assert_eq!(index.check(), Vec::<String>::new());
+    assert!(audit(&index).is_clean());
+}
+
+#[test]
+fn keys_of_one_chain_have_different_tags() {
+    let table = Table::new(Link::NULL, 16);
+    let mut chains: HashMap<u64, Vec<u64>> = HashMap::new();
+    for number in 0..200_000u64 {
+        let key = number.to_be_bytes();
+        chains.entry(table.index_of(chain_hash(&key[..]))).or_default().push(key[..].tag());
+    }
+    let (mut pairs, mut equal) = (0u64, 0u64);
+    for tags in chains.values() {
+        pairs += (tags.len() - 1) as u64;
+        equal += tags[1..].iter().filter(|tag| **tag == tags[0]).count() as u64;
+    }
+    assert!(pairs > 100_000 && equal < 20, "{equal} of {pairs}");
+}
+
+#[test]
+fn check_finds_a_key_that_is_twice_in_its_chain_and_one_in_a_wrong_chain() {
+    let pool = pool(1 << 20, 1 << 30);
+    let index = made::<u64>(&pool, 0);
+    let table = index.table();
+    let _ = index.insert(&1, 1).unwrap();
+    let chain = table.index_of(chain_hash(&1u64));
+    let copy = |to: u64, slot: usize| {
+        let bucket = pool.at(table.head_link(to));
+        bucket.entries[slot].key.store(pool.domain(), 1);
+        let occupancy = bucket.occupancy.load(pool.domain());
+        bucket.occupancy.store(pool.domain(), occupancy | 1 << slot);
+    };
+    copy(chain, 2);
+    assert_eq!(index.check(), [format!("I3: 1 is twice in chain {chain}")]);
+    copy(chain ^ 1, 0);
+    assert!(index.check().contains(&format!("I3: 1 is in chain {}, not in its own", chain ^ 1)));
+}
+
+#[test]
+fn check_finds_a_cycle_and_get_refuses_to_follow_it_for_ever() {
+    let pool = pool(1 << 20, 1 << 20);
+    let index = made::<u64>(&pool, 0);
+    let table = index.table();
+    let absent = 77u64;
+    let link = table.head_link(table.index_of(chain_hash(&absent)));
+    pool.at(link).next.word().store(pool.domain(), link.bits());
+    assert_eq!(index.check(), [format!("I4: the bucket at {link:?} has two predecessors")]);
+    assert!(matches!(index.insert(&absent, 0), Err(IndexError::Damaged { .. })));
+    let got = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| index.get(&absent)));
+    let message = *got.unwrap_err().downcast::<&str>().unwrap();
+    assert!(message.starts_with("the pool is damaged"), "{message}");
+}
+
+#[test]
+fn an_index_whose_table_is_not_in_the_pool_is_not_opened() {
+    let pool = pool(1 << 20, 1 << 20);
+    let index = made::<u64>(&pool, 0);
+    for damage in [0, u64::MAX, 30 << 48 | 4096, 20 << 48 | 4096] {
+        index.root().top.word().store(pool.domain(), damage);
+        assert!(matches!(
+            Numbers::open(Arc::clone(&pool), index.root),
+            Err(IndexError::Damaged { .. })
+        ));
+        assert_eq!(index.check().len(), 1);
+        assert!(!audit(&index).problems.is_empty());
+    }
+}

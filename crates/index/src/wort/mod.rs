@@ -1,0 +1,306 @@
+//! WORT, the write-optimal radix tree (Lee, Lim, Song, Nam and Noh, FAST 2017): a radix tree with
+//! path compression in which every change is one failure-atomic store of eight bytes.
+//!
+//! A key is a string of 4-bit nibbles. A node has a slot for each value of the nibble at its
+//! *branch position*, by which the keys below it are the first to differ; nodes where all keys
+//! would take the same slot are left out (path compression).
+//!
+//! ```text
+//!  IndexRoot.top ──▶ slot word
+//!
+//!  slot word: nothing (0), a leaf, or a node
+//!   63                  48 47                                 4 3    2  1   0
+//!  +----------------------+------------------------------------+------+---+---+
+//!  | P, bits 0 to 15      |  link (blocks start at multiples of 16)   | P | L |
+//!  +----------------------+------------------------------------+------+---+---+
+//!    P: the node's branch position, bit 16 of it in bit 1      L: 1 = leaf, and P is zero
+//!
+//!  node: 128 bytes, two lines; or 136        leaf: 16 bytes and the key's
+//!  offset bytes  field                       offset bytes  field
+//!       0     8  slot of nibble 0                 0     8  value
+//!     ...                                         8     8  key (integers), or its length in bytes
+//!     120     8  slot of nibble 15               16     n  key (byte strings)
+//!     128     8  slot of the key that ends here
+//!                (byte strings, even positions)
+//! ```
+//!
+//! The last slot lets a byte string be a prefix of another and hold any bytes. Only where a whole
+//! byte ends can a key end, so a node at an odd position lacks it; so does every node for integers,
+//! whose 16 nibbles never end early.
+//!
+//! # What differs from the paper, and why
+//!
+//! In the paper each node starts with its depth, the length of its compressed prefix and as much of
+//! the prefix as fits. Splitting a prefix changes that header and the parent's slot, which no single
+//! store can do; the depth is there so that the stale header can be noticed and rebuilt from two
+//! leaves. Depth and prefix length change together, though: their sum, the branch position, is
+//! fixed when the node is made. Here the sum is all there is, and it lies in the slot word that
+//! refers to the node:
+//!
+//! * A node says nothing that can become stale, so splitting a prefix writes no byte of the old
+//!   node, and there is no state to notice and repair after a crash.
+//! * A descent reads one line per node and no header: it skips compressed prefixes unseen and
+//!   compares the whole key at the leaf. An insert that ends at an empty slot behind a skipped
+//!   prefix compares with any one leaf below: all of them share the prefix.
+//! * Integers' nodes are two lines sharp. With a header they would take three to flush.
+//!
+//! Removing the last but one child of a node redirects the slot above to the remaining child: the
+//! store that removes the key takes the node out as well, so no node ever has fewer than two.
+//!
+//! # Invariants
+//!
+//! They hold in every state that a crash can leave, but for the store in flight, which is there or
+//! not (I6).
+//!
+//! * I1. A word in the root or in a reachable node is nothing, a leaf or a node whose block was
+//!   durable, in all its lines, before the word was stored.
+//! * I2. Branch positions strictly increase from node to child.
+//! * I3. All keys below a node that branches at `p` agree on the nibbles before `p`; a key is below
+//!   the slot of its nibble at `p` (or the end slot, if it ends there). Neither `p` nor those
+//!   nibbles change while the node is reachable.
+//! * I4. A reachable node has at least two children.
+//! * I5. A reachable leaf's key never changes. Its value changes, by one store, if keys are
+//!   integers; leaves of byte strings are replaced (see below).
+//! * I6. At most one reachable word at a time differs from what is durable: writers take turns, and
+//!   each makes one such store, at the end, and persists it before it lets the next one in.
+//! * I7. A block is retired only when the store that unlinked it is durable.
+//!
+//! # Order of stores
+//!
+//! ```text
+//!  insert, slot empty    leaf: flush │ fence │ slot := leaf: flush │ fence
+//!  insert, slot taken    leaf, node: flush │ fence │ slot := node: flush │ fence
+//!  update (integers)     value: flush │ fence
+//!  update (byte strings) leaf: flush │ fence │ slot := leaf: flush │ fence │ retire the old
+//!  remove, 3+ children   slot := nothing: flush │ fence │ retire the leaf
+//!  remove, 2 children    slot above := the other child: flush │ fence │ retire leaf and node
+//! ```
+//!
+//! The fence before a slot is what I1 needs. It orders the caller's earlier flushes too, so with
+//! byte strings a value may refer to a block that its caller has only flushed
+//! ([`Capabilities::orders_prior_flushes`]); for this, an update replaces the leaf although
+//! storing the value would do. With integers it stores the value, at half the price, and promises
+//! nothing of the kind.
+//!
+//! # Concurrency
+//!
+//! Writers hold a mutex, which is volatile. Readers take no lock, pin the pool and may be anywhere
+//! while a writer stores. By I6 there is one word at most that they can have seen and a power cut
+//! can take back. The writer names it in [`Wort`]'s `in_flight` before storing it and clears that
+//! after its fence; a reader that has seen the store sees the name (or a later one, when the store
+//! is durable), and persists that word itself before it returns: `persist_before_return`. Absences
+//! are answers too, so every read does this. That flush and that fence can be seen to be necessary
+//! only with threads; a crash of a single one never needs them.
+//!
+//! One handle per index: a second one would have its own mutex.
+
+mod change;
+mod check;
+mod leaf;
+mod nibbles;
+mod node;
+mod scan;
+
+use std::marker::PhantomData;
+use std::mem::offset_of;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, PCell, Pool, Tracer};
+use parking_lot::Mutex;
+
+use crate::index::{
+    Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Statistics,
+};
+use crate::key::IndexKey;
+use crate::root::{IndexKind, IndexRoot};
+use nibbles::Nibbles;
+use node::{Child, Place};
+
+/// The newest layout that this code reads, and the one it writes.
+const FORMAT_VERSION: u32 = 1;
+
+/// A write-optimal radix tree. The layout and the invariants are in the source's header comment.
+///
+/// Keys are ordered, readers never wait, writers take turns. With byte-string keys an insert or
+/// update fences between the caller's earlier flushes and the moment the value can be reached;
+/// with integer keys it does not promise that.
+#[derive(Debug)]
+pub struct Wort<D: Domain, K: IndexKey + ?Sized> {
+    pool: Arc<Pool<D>>,
+    root: Link<IndexRoot>,
+    /// The root's `top`.
+    top: Place,
+    /// Held by whoever changes the tree.
+    writer: Mutex<()>,
+    in_flight: InFlightPlace,
+    _keys: PhantomData<fn(&K)>,
+}
+
+/// The offset of the one word that is visible and may not be durable, or zero (I6). On a line of
+/// its own, since every reader reads it.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct InFlightPlace(AtomicU64);
+
+impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
+    #[inline(always)]
+    fn domain(&self) -> &D {
+        self.pool.domain()
+    }
+
+    /// The word at `place`; what it refers to was written before it.
+    #[inline(always)]
+    fn child_at(&self, place: Place) -> Child {
+        Child(self.pool.at(place).load_acquire(self.domain()))
+    }
+
+    /// Makes the one store of a change and persists it (I6). The caller holds the writers' lock and
+    /// everything that `word` leads to is durable (I1).
+    #[inline]
+    #[track_caller]
+    fn publish(&self, place: Place, word: u64) -> Committed {
+        // The store below is a release: whoever sees it sees the place.
+        self.in_flight.0.store(place.offset(), Ordering::Relaxed);
+        let committed = self.pool.at(place).publish(self.domain(), word).persist();
+        self.in_flight.0.store(0, Ordering::Release);
+        committed
+    }
+
+    /// Makes durable what a reader may have seen of a change that is under way: at most one word
+    /// (I6). Called after the last load an answer rests on, which was an acquire.
+    #[inline(always)]
+    fn persist_before_return(&self) {
+        let place = self.in_flight.0.load(Ordering::Acquire);
+        if place != 0 {
+            self.persist_in_flight(Link::from_bits(place));
+        }
+    }
+
+    #[cold]
+    fn persist_in_flight(&self, place: Place) {
+        self.domain().flush(self.pool.at(place));
+        self.domain().fence();
+    }
+
+    /// The value of the leaf of `key`, if there is one. The caller has pinned the pool.
+    #[inline(always)]
+    fn find(&self, key: &Nibbles<'_, K>) -> Option<u64> {
+        let mut child = self.child_at(self.top);
+        let mut floor = 0;
+        while !child.is_leaf() {
+            if child.is_none() {
+                return None;
+            }
+            let position = self.position_from(child, floor);
+            child = self.child_at(child.place(key.slot_at(position)?));
+            floor = position + 1;
+        }
+        let link = child.as_leaf();
+        let found = leaf::leaf_key::<D, K>(&self.pool, link)?;
+        key.is(&found).then(|| self.pool.at(link).value.load_acquire(self.domain()))
+    }
+
+    /// The branch position of a node, which is at least `floor` (I2).
+    ///
+    /// # Panics
+    /// If it is not: the pool is damaged, and going on might never end.
+    #[inline(always)]
+    fn position_from(&self, node: Child, floor: usize) -> usize {
+        let position = node.position::<K>();
+        if position < floor {
+            damaged(node);
+        }
+        position
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn damaged(node: Child) -> ! {
+    panic!("the index is damaged: the word {:#x} is not in its place", node.0)
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Wort<D, K> {
+    const KIND: IndexKind = IndexKind::Wort;
+    const CAPABILITIES: Capabilities = Capabilities {
+        ordered: true,
+        concurrent_writers: false,
+        lock_free_reads: true,
+        orders_prior_flushes: !K::INLINE,
+    };
+
+    fn create<'p>(
+        pool: &'p Pool<D>,
+        _options: &IndexOptions,
+    ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
+        let root = pool.allocate::<IndexRoot>()?;
+        root.init(pool.domain(), Self::KIND, K::KIND, FORMAT_VERSION);
+        Ok(root.flush())
+    }
+
+    fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
+        IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
+        let top = Link::<PCell<u64>>::from_bits(root.offset() + offset_of!(IndexRoot, top) as u64);
+        let in_flight = InFlightPlace::default();
+        Ok(Self { pool, root, top, writer: Mutex::new(()), in_flight, _keys: PhantomData })
+    }
+
+    fn pool(&self) -> &Arc<Pool<D>> {
+        &self.pool
+    }
+
+    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, change::Change::Insert(value))
+    }
+
+    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, change::Change::Update(value))
+    }
+
+    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, change::Change::Put(value))
+    }
+
+    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
+        self.change(key, change::Change::Remove)
+    }
+
+    #[inline]
+    fn get(&self, key: &K) -> Option<u64> {
+        let mut space = [0; 8];
+        let key = Nibbles::of(key, &mut space);
+        let _pinned = self.pool.pin();
+        let value = self.find(&key);
+        self.persist_before_return();
+        value
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
+        self.scan(Bound::Unbounded, Direction::Forward, visit);
+    }
+
+    fn check(&self) -> Vec<String> {
+        self.problems()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.measure()
+    }
+
+    fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64)) {
+        self.trace_blocks(tracer, value);
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for Wort<D, K> {
+    fn scan(
+        &self,
+        from: Bound<&K>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) {
+        self.scan_entries(from, direction, visit);
+    }
+}
