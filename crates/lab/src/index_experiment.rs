@@ -1,0 +1,348 @@
+//! `lab index`: what each index structure does per operation, measured here and modelled.
+//!
+//! For each index and distribution one index is loaded and the operations are run on it one after
+//! another; each finds it holding the keys it was loaded with (and what workloads D and E added,
+//! 5 % of their operations). Every answer is checked.
+//!
+//! *Measured* is this machine: anonymous memory, the flush instruction that the processor has, all
+//! threads, wall-clock time. *Modelled* is the counting machine of `lapis-device`: the same
+//! operations by one thread, so that the counts are the same on every run and every machine. The
+//! two are never mixed. Counting takes about a hundred times as long as running, so the modelled
+//! index may be smaller; its rows say how large it was.
+
+mod engine;
+mod peers;
+mod plan;
+mod sessions;
+
+use lapis_device::MachineShape;
+use lapis_index::{IndexError, IndexKind};
+use lapis_pmem::{PoolError, RegionError, RootError};
+use serde::{Serialize, Serializer};
+
+use crate::keys::Distribution;
+use crate::report::OnProgress;
+use crate::ycsb::Workload;
+
+pub use peers::{PEERS, PEERS_KEYS, PEERS_NOTE, Peer, PeerComparison, PeerRow, compare_with_peers};
+
+/// What is done with the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Inserts every key into an empty index.
+    Load,
+    /// Looks keys up.
+    Get,
+    /// Reads 100 entries in order from a key on. Ordered structures only.
+    Range,
+    /// Replaces values.
+    Update,
+    /// A core workload of YCSB on keys and values of eight bytes. Which keys are asked for is the
+    /// distribution's to say, except in D, which always asks for the latest.
+    Ycsb(Workload),
+    /// Removes keys.
+    Delete,
+    /// Inserts keys that were not loaded.
+    Insert,
+}
+
+impl Operation {
+    /// All of them, in the order in which they are run.
+    pub const ALL: [Self; 12] = [
+        Self::Load,
+        Self::Get,
+        Self::Range,
+        Self::Ycsb(Workload::C),
+        Self::Update,
+        Self::Ycsb(Workload::A),
+        Self::Ycsb(Workload::B),
+        Self::Ycsb(Workload::F),
+        Self::Ycsb(Workload::D),
+        Self::Ycsb(Workload::E),
+        Self::Delete,
+        Self::Insert,
+    ];
+
+    /// The name used on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Get => "get",
+            Self::Range => "range",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Insert => "insert",
+            Self::Ycsb(workload) => match workload {
+                Workload::Load => "ycsb-load",
+                Workload::A => "ycsb-a",
+                Workload::B => "ycsb-b",
+                Workload::C => "ycsb-c",
+                Workload::D => "ycsb-d",
+                Workload::E => "ycsb-e",
+                Workload::F => "ycsb-f",
+            },
+        }
+    }
+
+    /// The operation called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|operation| operation.name() == name)
+    }
+
+    /// Whether only ordered structures can do it.
+    pub fn needs_order(self) -> bool {
+        matches!(self, Self::Range | Self::Ycsb(Workload::E))
+    }
+}
+
+impl std::fmt::Display for Operation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Serialize for Operation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Structures.
+    pub indexes: Vec<IndexKind>,
+    /// Operations. Those that need order are left out for structures that have none.
+    pub operations: Vec<Operation>,
+    /// Distributions.
+    pub distributions: Vec<Distribution>,
+    /// Keys to load.
+    pub keys: usize,
+    /// How often each operation other than load is done, at most as often as there are keys.
+    pub repetitions: usize,
+    /// Threads of the measured runs.
+    pub threads: usize,
+    /// Whether hash tables are given room for all keys when they are created.
+    pub presized: bool,
+    /// Name of the device profile that is modelled; [`profile`] knows which there are.
+    pub profile: String,
+    /// Whether to measure. If not, `measured` is null.
+    pub measure: bool,
+    /// Whether to model. If not, `modelled` is null.
+    pub model: bool,
+    /// Most keys of a modelled index.
+    pub modelled_keys: usize,
+    /// Most repetitions on a modelled index.
+    pub modelled_repetitions: usize,
+    /// What the random numbers start from.
+    pub seed: u64,
+}
+
+/// The name of the only device profile so far: Intel Optane DC Persistent Memory, 100 series.
+pub const OPTANE_100: &str = "optane-100";
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            indexes: IndexKind::ALL.to_vec(),
+            operations: Operation::ALL.to_vec(),
+            distributions: vec![Distribution::Uniform],
+            keys: 1_000_000,
+            repetitions: 250_000,
+            threads: 1,
+            presized: false,
+            profile: OPTANE_100.into(),
+            measure: true,
+            model: true,
+            modelled_keys: 1_000_000,
+            modelled_repetitions: 50_000,
+            seed: 42,
+        }
+    }
+}
+
+/// The counted machine that a profile stands for.
+pub fn profile(name: &str) -> Option<MachineShape> {
+    (name == OPTANE_100).then(MachineShape::default)
+}
+
+/// Why an experiment could not be run, or what it found to be wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExperimentError {
+    /// An option has a value that makes no sense.
+    #[error("{what}")]
+    BadOption {
+        /// What is wrong.
+        what: String,
+    },
+    /// None of the structures can do any of the operations.
+    #[error("{index} keeps no order, so it has no {operation}; name an ordered index")]
+    Unordered {
+        /// The structure.
+        index: IndexKind,
+        /// The operation.
+        operation: Operation,
+    },
+    /// There is no such device profile.
+    #[error("there is no device profile {name}; there is {OPTANE_100}")]
+    UnknownProfile {
+        /// What was asked for.
+        name: String,
+    },
+    /// An index gave wrong answers: it has an error.
+    #[error("{index} gave {wrong} wrong answers in {operation}")]
+    WrongAnswers {
+        /// The structure.
+        index: IndexKind,
+        /// The operation.
+        operation: Operation,
+        /// How many.
+        wrong: u64,
+    },
+    /// The index failed.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// There is no memory for it.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// There is no pool for it.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The pool did not take its root.
+    #[error(transparent)]
+    Root(#[from] RootError),
+}
+
+/// What was measured on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// Million operations per second, all threads together.
+    pub mops: f64,
+    /// Median latency in nanoseconds. Latencies are sampled: at most one operation in 64 is timed.
+    pub p50_ns: u64,
+    /// Latency that 99 % did not exceed.
+    pub p99_ns: u64,
+    /// Latency that 99.99 % did not exceed.
+    pub p9999_ns: u64,
+}
+
+/// What the modelled machine counted, per operation. Media counts are in units of 64 bytes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Modelled {
+    /// The device profile.
+    pub profile: String,
+    /// Million operations per second of virtual time. The model counts and does not keep time yet,
+    /// so this is null rather than a guess.
+    pub mops: Option<f64>,
+    /// Lines flushed.
+    pub flushes: f64,
+    /// Fences.
+    pub fences: f64,
+    /// Lines that reached the memory controller.
+    pub wpq_inserts: f64,
+    /// Media writes.
+    pub media_writes: f64,
+    /// Media reads.
+    pub media_reads: f64,
+    /// Misses of the last-level cache.
+    pub llc_misses: f64,
+    /// Keys that the modelled index was loaded with.
+    pub keys: usize,
+    /// Operations that were counted.
+    pub operations: u64,
+}
+
+/// One operation on one index.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The structure.
+    pub index: IndexKind,
+    /// The operation.
+    pub operation: Operation,
+    /// Where the keys lie and which are asked for.
+    pub distribution: Distribution,
+    /// Keys the index was loaded with.
+    pub keys: usize,
+    /// Threads of the measured run.
+    pub threads: usize,
+    /// This machine.
+    pub measured: Option<Measured>,
+    /// The modelled machine.
+    pub modelled: Option<Modelled>,
+    /// Mean number of nodes on the way to an entry, the leaf excluded, once loaded.
+    pub depth: f64,
+    /// Bytes of the index per key, once loaded.
+    pub bytes_per_key: f64,
+}
+
+/// What `lab index` prints.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IndexResults {
+    /// One row for each index, distribution and operation.
+    pub rows: Vec<Row>,
+}
+
+impl Options {
+    fn check(&self) -> Result<MachineShape, ExperimentError> {
+        let bad = |what: &str| Err(ExperimentError::BadOption { what: what.into() });
+        if self.keys == 0 || self.modelled_keys == 0 {
+            return bad("an index experiment takes at least one key");
+        }
+        if self.repetitions == 0 || self.modelled_repetitions == 0 {
+            return bad("an operation is done at least once");
+        }
+        if self.threads == 0 {
+            return bad("an index experiment takes at least one thread");
+        }
+        if self.indexes.is_empty() || self.operations.is_empty() || self.distributions.is_empty() {
+            return bad("an index experiment takes an index, an operation and a distribution");
+        }
+        if !self.measure && !self.model {
+            return bad("an index experiment measures, models or does both");
+        }
+        let shape = profile(&self.profile);
+        shape.ok_or_else(|| ExperimentError::UnknownProfile { name: self.profile.clone() })
+    }
+}
+
+/// Runs the experiment.
+///
+/// # Errors
+/// [`ExperimentError`].
+pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<IndexResults, ExperimentError> {
+    sessions::run(options, options.check()?, progress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operation_names_round_trip() {
+        for operation in Operation::ALL {
+            assert_eq!(Operation::from_name(operation.name()), Some(operation));
+        }
+        assert_eq!(Operation::from_name("ycsb-g"), None);
+    }
+
+    #[test]
+    fn an_unknown_profile_is_one_clear_sentence() {
+        let options = Options { profile: "optane-300".into(), ..Options::default() };
+        let error = run(&options, &|_| ()).unwrap_err();
+        assert_eq!(error.to_string(), "there is no device profile optane-300; there is optane-100");
+    }
+
+    #[test]
+    fn options_that_make_no_sense_are_refused() {
+        for wrong in [
+            Options { keys: 0, ..Options::default() },
+            Options { repetitions: 0, ..Options::default() },
+            Options { threads: 0, ..Options::default() },
+            Options { operations: vec![], ..Options::default() },
+            Options { measure: false, model: false, ..Options::default() },
+        ] {
+            assert!(matches!(run(&wrong, &|_| ()), Err(ExperimentError::BadOption { .. })));
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Runs steps on an index, measured or not, and checks every answer.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::{Arc, Barrier};
+use std::time::Instant;
+
+use lapis_index::{
+    Direction, FastFair, Index, IndexError, IndexOptions, IndexRoot, OrderedIndex, PClht, Wort,
+};
+use lapis_pmem::{Committed, Domain, Link, Pool};
+
+use super::plan::Step;
+use super::{ExperimentError, Measured};
+use crate::keys::scatter;
+use crate::report::Latencies;
+
+/// At most one operation in this many is timed, so that timing does not distort throughput.
+const SAMPLE_INTERVAL: usize = 64;
+/// Timed operations that suffice for the quantiles.
+const ENOUGH_SAMPLES: usize = 20_000;
+
+/// An index of integers that may or may not have an order.
+pub(crate) trait Subject<D: Domain>: Index<D, u64> {
+    /// Calls `visit` for the keys from `from` on, in order, until it breaks. False if there is no
+    /// order.
+    fn scan_from(&self, from: u64, visit: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>) -> bool;
+}
+
+macro_rules! ordered {
+    ($($index:ident),*) => {$(
+        impl<D: Domain> Subject<D> for $index<D, u64> {
+            #[inline]
+            fn scan_from(
+                &self,
+                from: u64,
+                visit: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>,
+            ) -> bool {
+                self.scan(Bound::Included(&from), Direction::Forward, visit);
+                true
+            }
+        }
+    )*};
+}
+ordered!(Wort, FastFair);
+
+impl<D: Domain> Subject<D> for PClht<D, u64> {
+    fn scan_from(&self, _: u64, _: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>) -> bool {
+        false
+    }
+}
+
+/// Creates an empty index in `pool`, which the index then owns.
+pub(crate) fn create<D: Domain, I: Subject<D>>(
+    pool: Pool<D>,
+    expected_entries: usize,
+) -> Result<I, ExperimentError> {
+    let pool = Arc::new(pool);
+    let options = IndexOptions { expected_entries, ..IndexOptions::default() };
+    let root: Link<IndexRoot> = {
+        let root = pool.fence(I::create(&pool, &options)?);
+        let link = root.link();
+        let _: Committed = pool.publish_root("index", I::KIND as u64, root)?.persist();
+        link
+    };
+    Ok(I::open(pool, root)?)
+}
+
+/// The value of a key after its update in `round`; the upper half says whose value it is.
+fn value_of(key: u64, round: u32) -> u64 {
+    scatter(key) >> 32 << 32 | u64::from(round)
+}
+
+fn is_value_of(key: u64, value: u64) -> bool {
+    (scatter(key) ^ value) >> 32 == 0
+}
+
+/// Does one step; false if the answer is wrong.
+#[inline]
+fn perform<D: Domain, I: Subject<D>>(index: &I, step: Step) -> Result<bool, IndexError> {
+    let was_there =
+        |key: u64, previous: Option<u64>| previous.is_some_and(|value| is_value_of(key, value));
+    Ok(match step {
+        Step::Insert { key } => index.insert(&key, value_of(key, 0))?.previous.is_none(),
+        Step::Get { key } => was_there(key, index.get(&key)),
+        Step::Update { key, round } => {
+            was_there(key, index.update(&key, value_of(key, round))?.previous)
+        }
+        Step::ReadUpdate { key, round } => {
+            was_there(key, index.get(&key))
+                && was_there(key, index.update(&key, value_of(key, round))?.previous)
+        }
+        Step::Remove { key } => was_there(key, index.remove(&key)?.previous),
+        Step::Scan { from, limit } => {
+            let (mut found, mut sound, mut before) = (0, true, None);
+            let ordered = index.scan_from(from, &mut |&key, value| {
+                sound &= is_value_of(key, value) && before < Some(key);
+                // The first is the one asked for.
+                sound &= found > 0 || key == from;
+                before = Some(key);
+                found += 1;
+                if found == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            ordered && sound && found > 0
+        }
+    })
+}
+
+/// Does all steps on this thread; the number of wrong answers.
+pub(crate) fn perform_all<D: Domain, I: Subject<D>>(
+    index: &I,
+    steps: &[Step],
+) -> Result<u64, IndexError> {
+    let mut wrong = 0;
+    for &step in steps {
+        wrong += u64::from(!perform(index, step)?);
+    }
+    Ok(wrong)
+}
+
+struct Thread {
+    begin: Instant,
+    end: Instant,
+    latencies: Latencies,
+    wrong: u64,
+}
+
+/// Does the steps of each thread on a thread of its own and takes the time. The number of wrong
+/// answers comes with the figures.
+pub(crate) fn measure<D: Domain, I: Subject<D>>(
+    index: &I,
+    plans: &[Vec<Step>],
+) -> Result<(Measured, u64), IndexError> {
+    let steps: usize = plans.iter().map(Vec::len).sum();
+    // Odd, so as not to fall into step with what happens every 64th time.
+    let interval = (steps / ENOUGH_SAMPLES).clamp(1, SAMPLE_INTERVAL - 1) | 1;
+    let barrier = Barrier::new(plans.len());
+    let threads: Vec<Result<Thread, IndexError>> = std::thread::scope(|scope| {
+        let barrier = &barrier;
+        let workers: Vec<_> = plans
+            .iter()
+            .map(|steps| scope.spawn(move || measure_thread(index, steps, interval, barrier)))
+            .collect();
+        let joined = workers.into_iter().map(|worker| match worker.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        joined.collect()
+    });
+    let threads = threads.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let begin = threads.iter().map(|thread| thread.begin).min();
+    let end = threads.iter().map(|thread| thread.end).max();
+    let elapsed = begin.zip(end).map_or(0.0, |(begin, end)| (end - begin).as_secs_f64());
+    let mut latencies = Latencies::new();
+    threads.iter().for_each(|thread| latencies.merge(&thread.latencies));
+    let quantiles = latencies.quantiles();
+    let measured = Measured {
+        mops: if elapsed > 0.0 { steps as f64 / elapsed / 1e6 } else { 0.0 },
+        p50_ns: quantiles.p50,
+        p99_ns: quantiles.p99,
+        p9999_ns: quantiles.p9999,
+    };
+    Ok((measured, threads.iter().map(|thread| thread.wrong).sum()))
+}
+
+fn measure_thread<D: Domain, I: Subject<D>>(
+    index: &I,
+    steps: &[Step],
+    interval: usize,
+    barrier: &Barrier,
+) -> Result<Thread, IndexError> {
+    let (mut latencies, mut wrong) = (Latencies::new(), 0);
+    barrier.wait();
+    let begin = Instant::now();
+    for batch in steps.chunks(interval) {
+        let (&timed, rest) = match batch.split_first() {
+            Some(split) => split,
+            None => break,
+        };
+        let start = Instant::now();
+        let right = perform(index, timed)?;
+        latencies.record(start.elapsed());
+        wrong += u64::from(!right);
+        wrong += perform_all(index, rest)?;
+    }
+    Ok(Thread { begin, end: Instant::now(), latencies, wrong })
+}

@@ -1,0 +1,108 @@
+//! `lab index` over every structure and operation, small.
+
+use lapis_index::IndexKind;
+use lapis_lab::index_experiment::{ExperimentError, Operation, Options, Row, run};
+use lapis_lab::keys::Distribution;
+
+fn tiny() -> Options {
+    Options {
+        distributions: Distribution::ALL.to_vec(),
+        keys: 3000,
+        repetitions: 1500,
+        modelled_keys: 1000,
+        modelled_repetitions: 500,
+        ..Options::default()
+    }
+}
+
+fn rows(options: &Options) -> Vec<Row> {
+    run(options, &|_| ()).unwrap().rows
+}
+
+#[test]
+fn every_structure_does_every_operation_it_can() {
+    let rows = rows(&tiny());
+    for &index in &tiny().indexes {
+        for operation in Operation::ALL {
+            let found = rows.iter().filter(|row| (row.index, row.operation) == (index, operation));
+            let unordered = index == IndexKind::PClht && operation.needs_order();
+            assert_eq!(found.count(), if unordered { 0 } else { 5 }, "{index} {operation}");
+        }
+    }
+    for row in &rows {
+        let (measured, modelled) = (row.measured.unwrap(), row.modelled.as_ref().unwrap());
+        assert!(measured.mops > 0.0 && measured.p50_ns <= measured.p9999_ns, "{row:?}");
+        assert_eq!((row.keys, modelled.keys, modelled.mops), (3000, 1000, None), "{row:?}");
+        assert!(row.bytes_per_key >= 16.0, "{row:?}");
+    }
+}
+
+#[test]
+fn counts_are_the_same_on_every_run() {
+    let options = Options { measure: false, ..tiny() };
+    assert_eq!(rows(&options), rows(&options));
+}
+
+#[test]
+fn reads_flush_nothing_and_changes_flush_and_fence() {
+    let options = Options { measure: false, ..tiny() };
+    for row in rows(&options) {
+        let modelled = row.modelled.as_ref().unwrap();
+        let reads = ["get", "range", "ycsb-c"].contains(&row.operation.name());
+        if reads {
+            assert_eq!((modelled.flushes, modelled.fences), (0.0, 0.0), "{row:?}");
+        } else {
+            assert!(modelled.flushes > 0.0 && modelled.fences > 0.0, "{row:?}");
+            assert!(modelled.wpq_inserts > 0.0 && modelled.media_writes > 0.0, "{row:?}");
+        }
+    }
+}
+
+#[test]
+fn an_update_costs_one_flush_and_one_fence_everywhere() {
+    let options = Options { operations: vec![Operation::Update], measure: false, ..tiny() };
+    for row in rows(&options) {
+        let modelled = row.modelled.as_ref().unwrap();
+        assert_eq!((modelled.flushes, modelled.fences), (1.0, 1.0), "{row:?}");
+    }
+}
+
+#[test]
+fn threads_share_an_index() {
+    let options = Options { threads: 3, model: false, ..tiny() };
+    assert!(rows(&options).iter().all(|row| row.threads == 3 && row.modelled.is_none()));
+}
+
+#[test]
+fn asking_a_hash_table_for_order_alone_is_an_error() {
+    let options =
+        Options { indexes: vec![IndexKind::PClht], operations: vec![Operation::Range], ..tiny() };
+    let error = run(&options, &|_| ()).unwrap_err();
+    assert!(matches!(error, ExperimentError::Unordered { index: IndexKind::PClht, .. }));
+}
+
+#[test]
+fn rows_have_the_fields_that_are_promised() {
+    let options = Options {
+        indexes: vec![IndexKind::Wort],
+        operations: vec![Operation::Ycsb(lapis_lab::ycsb::Workload::A)],
+        distributions: vec![Distribution::Dense],
+        ..tiny()
+    };
+    let json = serde_json::to_value(run(&options, &|_| ()).unwrap()).unwrap();
+    let row = &json["rows"][0];
+    assert_eq!(row["index"], "wort");
+    assert_eq!(row["operation"], "ycsb-a");
+    assert_eq!(row["distribution"], "dense");
+    assert_eq!((&row["keys"], &row["threads"]), (&3000.into(), &1.into()));
+    for field in ["mops", "p50_ns", "p99_ns", "p9999_ns"] {
+        assert!(row["measured"][field].is_number(), "{field}");
+    }
+    assert_eq!(row["modelled"]["profile"], "optane-100");
+    assert!(row["modelled"]["mops"].is_null());
+    let counts = ["flushes", "fences", "wpq_inserts", "media_writes", "media_reads", "llc_misses"];
+    for field in counts {
+        assert!(row["modelled"][field].is_number(), "{field}");
+    }
+    assert!(row["depth"].is_number() && row["bytes_per_key"].is_number());
+}
