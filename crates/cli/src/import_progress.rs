@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use lapis::{Store, Table, TableOptions, Transaction};
+use lapis::{Hardware, Store, Table, TableOptions, Transaction};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -140,7 +140,11 @@ impl Journal {
     }
 
     /// Adds the entry to a transaction.
-    pub fn save(&self, transaction: &mut Transaction, progress: &Progress) -> Result<(), Failure> {
+    pub fn save(
+        &self,
+        transaction: &mut Transaction<Hardware>,
+        progress: &Progress,
+    ) -> Result<(), Failure> {
         let text = serde_json::to_vec(progress)
             .map_err(|error| Failure::refused(format!("cannot write the progress: {error}")))?;
         Ok(transaction.put(&self.table, &self.key, &text)?)

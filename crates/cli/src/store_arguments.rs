@@ -101,10 +101,7 @@ impl NewTableArguments {
                 self.table
             )));
         }
-        let mut options = TableOptions::default();
-        if let Some(index) = self.index {
-            options.index = index;
-        }
+        let options = self.index.map_or_else(TableOptions::default, TableOptions::with_index);
         let table = store.table_or_create(&self.table, &options)?;
         match self.index {
             Some(asked) if asked != table.index_kind() => Err(Failure::refused(format!(

@@ -114,7 +114,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     }
     let failed = |error: lapis_crash::CrashError| Failure::refused(error.to_string());
     if arguments.persist_points {
-        let seeds: Vec<_> = (0..PERSIST_POINT_SEEDS).map(|n| arguments.seed.wrapping_add(n)).collect();
+        let seeds: Vec<_> =
+            (0..PERSIST_POINT_SEEDS).map(|n| arguments.seed.wrapping_add(n)).collect();
         let bar = progress::spinner("flushes and fences switched off");
         let rows =
             structure_persist_points(structure, &options, &seeds, &|count| bar.set_position(count))

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lapis::IndexKind;
 use lapis_lab::replay::{ReplayError, ReplayReport, read_trace, replay};
+use lapis_lab::target::TableTarget;
 
 use crate::commands::ycsb;
 use crate::failure::{Failure, Verdict};
@@ -51,14 +52,15 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     let name = arguments.file.display();
     let requests = read_trace(BufReader::new(file), arguments.limit.unwrap_or(usize::MAX))
         .map_err(|error| Failure::refused(format!("{name}: {error}")))?;
-    let (_store, table) = ycsb::open(
+    let (store, table) = ycsb::open(
         arguments.dir.as_ref(),
         arguments.durability,
         &arguments.table,
         arguments.index,
     )?;
+    let target = TableTarget::new(&store, &table);
     let bar = progress::count(requests.len() as u64, "requests");
-    let report = replay(&table, &requests, &|progress| bar.set_position(progress.done));
+    let report = replay(&target, &requests, &|progress| bar.set_position(progress.done));
     bar.finish_and_clear();
     let report = report.map_err(|error| {
         Failure::refused(match error {

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::Args;
-use lapis::{Entries, Table};
+use lapis::{Entries, Hardware, Table};
 use serde_json::{Map, Value};
 
 use crate::failure::{Failure, Verdict};
@@ -95,7 +95,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     Ok(Verdict::Good)
 }
 
-fn entries(arguments: &Arguments, table: &Table) -> Result<Entries, Failure> {
+fn entries(arguments: &Arguments, table: &Table) -> Result<Entries<Hardware>, Failure> {
     let bytes = |text: &Option<OsString>| text.clone().map(OsStringExt::into_vec);
     let ranged = arguments.from.is_some() || arguments.to.is_some() || arguments.reverse;
     let entries = if let Some(prefix) = &arguments.prefix {

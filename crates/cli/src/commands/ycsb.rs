@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lapis::{IndexKind, Store, Table, TableOptions};
-use lapis_lab::report::Report;
+use lapis_lab::report::{Quantiles, Report};
+use lapis_lab::target::TableTarget;
 use lapis_lab::ycsb::{Driver, Options, RequestDistribution, Workload, WorkloadError};
 use serde::Serialize;
 
@@ -78,12 +79,8 @@ struct Runs<'a> {
 
 /// Runs `lapis ycsb`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    let (store, table) = open(
-        arguments.dir.as_ref(),
-        arguments.durability,
-        &arguments.table,
-        arguments.index,
-    )?;
+    let (store, table) =
+        open(arguments.dir.as_ref(), arguments.durability, &arguments.table, arguments.index)?;
     let options = Options {
         records: arguments.records,
         operations: arguments.operations,
@@ -93,11 +90,14 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         ..Options::default()
     };
     let is_empty = table.iter()?.next().is_none();
-    let driver = if is_empty { Driver::new(&table, options) } else { Driver::attach(&table, options) };
+    let target = TableTarget::new(&store, &table);
+    let driver =
+        if is_empty { Driver::new(&target, options) } else { Driver::attach(&target, options) };
     let mut driver = driver.map_err(failed)?;
     let mut runs = Vec::new();
     for &workload in &arguments.workload {
-        let total = if workload == Workload::Load { arguments.records } else { arguments.operations };
+        let total =
+            if workload == Workload::Load { arguments.records } else { arguments.operations };
         let bar = progress::count(total, "operations");
         bar.set_message(workload.name());
         let report = driver.run(workload, &|progress| bar.set_position(progress.done));
@@ -121,23 +121,28 @@ pub fn open(
     index: IndexKind,
 ) -> Result<(Store, Table), Failure> {
     let store = match directory {
-        Some(dir) => {
-            StoreArguments { dir: dir.clone(), durability }.open_or_create(true)?
-        }
+        Some(dir) => StoreArguments { dir: dir.clone(), durability }.open_or_create(true)?,
         None => Store::in_memory(MEMORY_BYTES)?,
     };
-    let mut options = TableOptions::default();
-    options.index = index;
-    let table = store.table_or_create(name, &options)?;
+    let table = store.table_or_create(name, &TableOptions::with_index(index))?;
     Ok((store, table))
 }
 
 /// Prints what workloads did.
 pub fn print(runs: &[Report], output: &mut Output) -> Result<(), Failure> {
-    let headings = ["measured here", "operations", "threads", "ops/s", "p50 ns", "p99 ns", "p99.9 ns", "p99.99 ns"];
+    let headings = [
+        "measured here",
+        "operations",
+        "threads",
+        "ops/s",
+        "p50 ns",
+        "p99 ns",
+        "p99.9 ns",
+        "p99.99 ns",
+    ];
     let mut rows = table(headings);
     for run in runs {
-        let row = |name: String, operations: u64, latency: lapis_lab::report::Quantiles| {
+        let row = |name: String, operations: u64, latency: Quantiles| {
             [
                 name,
                 grouped(operations),

@@ -14,7 +14,10 @@ fn wrong_command_lines_are_refused() {
         (&["scan", "--dir", "x", "--limit", "many"], "`many` is not a value of --limit"),
         (&["scan", "--dir", "x", "--prefix", "a", "--from", "b"], "cannot be used with"),
         (&["import", "--dir", "x", "f.tsv", "--batch", "0"], "`0` is not a value of --batch"),
-        (&["put", "--dir", "x", "k", "v", "--index", "b-tree"], "use one of wort, fast-fair, p-clht"),
+        (
+            &["put", "--dir", "x", "k", "v", "--index", "b-tree"],
+            "use one of wort, fast-fair, p-clht",
+        ),
         (&["crash", "b-tree"], "use one of wort"),
         (&["check", "--dir", "x", "--durability", "total"], "use one of medium, power-fail"),
     ];
@@ -28,7 +31,9 @@ fn wrong_command_lines_are_refused() {
 #[test]
 fn reading_commands_make_no_store() {
     let scene = Scene::new();
-    for arguments in [&["get", "k"][..], &["delete", "k"], &["scan"], &["info"], &["check"], &["export"]] {
+    for arguments in
+        [&["get", "k"][..], &["delete", "k"], &["scan"], &["info"], &["check"], &["export"]]
+    {
         let outcome = scene.run(arguments);
         assert!(outcome.sentence(2).contains("there is no store in"), "{outcome:?}");
     }

@@ -24,8 +24,7 @@ fn the_demo_loses_nothing_and_reports_it() {
 #[test]
 fn the_demo_goes_on_with_other_text_where_there_are_no_crates() {
     let home = tempfile::tempdir().unwrap();
-    let output =
-        lapis().args(SMALL).env("CARGO_HOME", home.path()).output().unwrap();
+    let output = lapis().args(SMALL).env("CARGO_HOME", home.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("text files under"), "{text}");

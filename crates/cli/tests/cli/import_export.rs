@@ -30,7 +30,11 @@ fn odd_store() -> Scene {
     let lines: String = odd_records()
         .iter()
         .map(|(key, value)| {
-            format!("{{\"key_base64\":\"{}\",\"value_base64\":\"{}\"}}\n", encode(key), encode(value))
+            format!(
+                "{{\"key_base64\":\"{}\",\"value_base64\":\"{}\"}}\n",
+                encode(key),
+                encode(value)
+            )
         })
         .collect();
     let file = scene.file("odd.jsonl", lines);
@@ -94,7 +98,12 @@ fn each_format_has_its_way_to_name_the_key() {
         ("f.tsv", "x\tk\ty\n", &["--key-column", "2"], "k\tx\ty\n"),
         ("f.csv", "x,k,\"y,z\"\n", &["--key-column", "2"], "k\tx,\"y,z\"\n"),
         ("g.csv", "n,id\n1,k\n", &["--key-field", "id"], "k\t1\n"),
-        ("f.jsonl", "{\"id\":\"k\",\"n\":1}\n", &["--key-field", "id"], "k\t{\"id\":\"k\",\"n\":1}\n"),
+        (
+            "f.jsonl",
+            "{\"id\":\"k\",\"n\":1}\n",
+            &["--key-field", "id"],
+            "k\t{\"id\":\"k\",\"n\":1}\n",
+        ),
         (
             "g.jsonl",
             "{\"id\":\"k\",\"body\":\"b\"}\n",

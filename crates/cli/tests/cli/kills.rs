@@ -176,8 +176,11 @@ fn an_import_of_real_packages_killed_fifty_times_loses_nothing() {
     assert_eq!(outcome.hits, 50);
     let scanned = scene.run(["scan", "--prefix", "python3-", "--keys-only"]).good_text();
     let found: Vec<_> = scanned.lines().collect();
-    let mut expected: Vec<_> =
-        records.iter().map(|(key, _)| key.as_str()).filter(|key| key.starts_with("python3-")).collect();
+    let mut expected: Vec<_> = records
+        .iter()
+        .map(|(key, _)| key.as_str())
+        .filter(|key| key.starts_with("python3-"))
+        .collect();
     expected.sort_unstable();
     assert_eq!(found, expected);
     let all = scene.run(["scan", "--keys-only"]).good_text();

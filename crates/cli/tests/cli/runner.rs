@@ -35,7 +35,11 @@ impl Outcome {
     /// The one JSON object on standard output, whatever the exit code.
     pub fn json(&self) -> serde_json::Value {
         let value: serde_json::Value = serde_json::from_slice(&self.stdout).unwrap_or_else(|_| {
-            panic!("not one JSON value: {:?} {}", self.stdout.escape_ascii().to_string(), self.stderr)
+            panic!(
+                "not one JSON value: {:?} {}",
+                self.stdout.escape_ascii().to_string(),
+                self.stderr
+            )
         });
         assert!(value.is_object(), "{value}");
         value

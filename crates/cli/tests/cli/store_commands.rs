@@ -93,9 +93,7 @@ fn a_scan_by_prefix_gives_the_keys_that_start_with_it() {
     for key in ["ab", "abc", "abd", "ac", "b"] {
         scene.run(["put", key, ""]).good();
     }
-    let keys = |more: &[&str]| {
-        scene.run(["scan", "--keys-only"].iter().chain(more)).good_text()
-    };
+    let keys = |more: &[&str]| scene.run(["scan", "--keys-only"].iter().chain(more)).good_text();
     assert_eq!(keys(&["--prefix", "ab"]), "ab\nabc\nabd\n");
     assert_eq!(keys(&["--prefix", "ab", "--reverse", "--limit", "1"]), "abd\n");
     assert_eq!(keys(&["--prefix", "x"]), "");
@@ -121,12 +119,8 @@ fn a_reader_that_stops_early_is_not_an_error() {
     let file = scene.file("many.tsv", lines);
     scene.run(["import", text(&file)]).good();
     for command in ["scan", "export"] {
-        let mut child = scene
-            .command([command])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            scene.command([command]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut first = [0; 8];
         child.stdout.take().unwrap().read_exact(&mut first).unwrap();
         let output = child.wait_with_output().unwrap();

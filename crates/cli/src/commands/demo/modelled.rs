@@ -41,7 +41,8 @@ pub fn explore(seed: u64, images: u64, output: &mut Output) -> Result<CrashSumma
         ..ExploreOptions::default()
     };
     let bar = progress::count(images, "images");
-    let report = explore_structure(Structure::Store, None, &options, &|done| bar.set_position(done));
+    let report =
+        explore_structure(Structure::Store, None, &options, &|done| bar.set_position(done));
     bar.finish_and_clear();
     let report = report.map_err(|error| Failure::refused(error.to_string()))?;
     output.announce(format_args!(
