@@ -38,7 +38,7 @@ impl Failure {
     pub fn sentence(&self) -> Option<String> {
         match self {
             Self::NotThere(sentence) | Self::Refused(sentence) => {
-                Some(sentence.split_whitespace().collect::<Vec<_>>().join(" "))
+                Some(without_numbers(&sentence.split_whitespace().collect::<Vec<_>>().join(" ")))
             }
             Self::OutputClosed => None,
         }
@@ -54,13 +54,21 @@ impl Failure {
     }
 }
 
-/// What went wrong, without the number that the standard library appends.
+/// What went wrong, in the style of our own sentences.
 pub fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error") {
-        Some(end) => text[..end].to_lowercase(),
-        None => text,
+    let text = without_numbers(&error.to_string());
+    if error.raw_os_error().is_some() { text.to_lowercase() } else { text }
+}
+
+/// Leaves out the numbers of errors that the standard library appends: ` (os error 20)`.
+fn without_numbers(sentence: &str) -> String {
+    const NUMBER: &str = " (os error ";
+    let mut text = sentence.to_owned();
+    while let Some(start) = text.find(NUMBER) {
+        let Some(length) = text[start..].find(')') else { break };
+        text.replace_range(start..=start + length, "");
     }
+    text
 }
 
 impl From<lapis::Error> for Failure {
@@ -77,6 +85,8 @@ mod tests {
     fn a_sentence_is_one_line() {
         let failure = Failure::refused("a\n  b");
         assert_eq!(failure.sentence().as_deref(), Some("a b"));
+        let failure = Failure::refused("a (os error 20), b");
+        assert_eq!(failure.sentence().as_deref(), Some("a, b"));
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub fn closed(error: &io::Error) -> Failure {
 pub fn table<const N: usize>(headings: [&str; N]) -> Table {
     let mut table = Table::new();
     table
-        .load_style(presets::UTF8_HORIZONTAL_ONLY)
+        .load_style(presets::UTF8_FULL_CONDENSED)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_header(headings);
     table

@@ -158,12 +158,14 @@ fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verd
         grouped(report.images_per_s as u64)
     ))?;
     for violation in &report.violations {
+        // The operation is a number and, for those who read the source, its contents: see --json.
+        let number = violation.operation.as_deref().and_then(|name| name.split(':').next());
         output.line(format_args!(
-            "! {}{}: {}\n  {}\n  again: {}",
+            "! {}, {}, after {} events: {}\n  again: {}",
             violation.subject,
-            violation.operation.as_ref().map_or_else(String::new, |name| format!(" in {name}")),
+            number.map_or_else(|| "between operations".into(), |n| format!("in operation {n}")),
+            grouped(violation.position as u64),
             violation.what,
-            violation.point,
             violation.replay
         ))?;
     }

@@ -2,8 +2,19 @@
 
 use crate::runner::{lapis, run};
 
-const SMALL: [&str; 9] =
-    ["demo", "--records", "2000", "--kills", "2", "--images", "300", "--threads", "3"];
+const SMALL: [&str; 11] = [
+    "demo",
+    "--records",
+    "2000",
+    "--kills",
+    "2",
+    "--images",
+    "300",
+    "--threads",
+    "3",
+    "--seed",
+    "1",
+];
 
 #[test]
 fn the_demo_loses_nothing_and_reports_it() {
