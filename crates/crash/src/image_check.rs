@@ -146,7 +146,14 @@ impl Bench {
                 crash_states.apply(&image, &mut nested.region).map_err(region_failure)?;
                 let result = nested.check(subject, within, seed ^ images);
                 crash_states.revert(&image, &mut nested.region).map_err(region_failure)?;
-                result.map_err(|failure| Failure::DuringRecovery { what: failure.to_string() })?;
+                result.map_err(|failure| Failure::DuringRecovery {
+                    what: format!(
+                        "(event {}, {:?}, image {:?}) {failure}",
+                        point.position,
+                        point.cause,
+                        image.choices()
+                    ),
+                })?;
             }
         }
         Ok(images)

@@ -67,16 +67,23 @@ impl fmt::Display for Failure {
     }
 }
 
-/// How two states differ, briefly.
+/// How two states differ, briefly: both from shortly before the first difference on.
 pub(crate) fn difference<S: fmt::Debug>(found: &S, expected: &[&S]) -> String {
-    const MOST: usize = 600;
-    let shorten = |state: &S| {
-        let text = format!("{state:?}");
-        match text.char_indices().nth(MOST) {
-            Some((cut, _)) => format!("{}…", &text[..cut]),
-            None => text,
-        }
+    const BEFORE: usize = 30;
+    const MOST: usize = 160;
+    let found = format!("{found:?}");
+    let from_difference = |text: &str, other: &str| {
+        let same = text.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
+        let excerpt: String = text.chars().skip(same.saturating_sub(BEFORE)).take(MOST).collect();
+        format!("…{excerpt}…")
     };
-    let expected: Vec<_> = expected.iter().map(|state| shorten(state)).collect();
-    format!("found {}, expected {}", shorten(found), expected.join(" or "))
+    let pairs: Vec<_> = expected
+        .iter()
+        .map(|state| {
+            let state = format!("{state:?}");
+            let (here, there) = (from_difference(&found, &state), from_difference(&state, &found));
+            format!("found {here}, expected {there}")
+        })
+        .collect();
+    if pairs.is_empty() { "found something before its creation".to_owned() } else { pairs.join("; or ") }
 }

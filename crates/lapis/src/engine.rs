@@ -40,6 +40,7 @@ use crate::config::{StoreOptions, TableOptions};
 use crate::error::Error;
 use crate::record::{self, Change, INLINE_LIMIT};
 use crate::table_index::TableIndex;
+use crate::transaction::holds_snapshot;
 use crate::value::{self, ValueBlock};
 
 /// An open table.
@@ -318,6 +319,9 @@ impl<D: Domain> Engine<D> {
             if self.applying.load(Ordering::Relaxed) == before {
                 return result;
             }
+        }
+        if holds_snapshot(self) {
+            return read();
         }
         let _shared = self.apply.read();
         read()

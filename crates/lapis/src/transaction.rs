@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,12 +19,17 @@ use crate::value::Value;
 use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 thread_local! {
-    /// Engines of which this thread holds snapshots, by address, with their number.
-    static SNAPSHOTS: RefCell<BTreeMap<usize, usize>> = const { RefCell::new(BTreeMap::new()) };
+    /// Engines of which this thread holds snapshots, by address: how many, and the lock that they
+    /// share. It is taken once per thread: taken again while a writer waits, it would never come.
+    static SNAPSHOTS: RefCell<BTreeMap<usize, (usize, SharedGuard)>> =
+        const { RefCell::new(BTreeMap::new()) };
 }
 
-fn holds_snapshot<D: Domain>(engine: &Arc<Engine<D>>) -> bool {
-    SNAPSHOTS.with_borrow(|held| held.contains_key(&Arc::as_ptr(engine).addr()))
+type SharedGuard = ArcRwLockReadGuard<RawRwLock, ()>;
+
+/// Whether this thread holds a snapshot of the engine, and with it its lock.
+pub(crate) fn holds_snapshot<D: Domain>(engine: &Engine<D>) -> bool {
+    SNAPSHOTS.with_borrow(|held| held.contains_key(&std::ptr::from_ref(engine).addr()))
 }
 
 pub(crate) fn validate(key: &[u8], value: &[u8]) -> Result<(), Error> {
@@ -216,8 +222,9 @@ impl<D: Domain> Iterator for TransactionEntries<'_, D> {
 /// One committed state of the store. While it lives, commits of other threads wait to be applied;
 /// keep it short. Not `Send`.
 pub struct Snapshot<D: Domain> {
-    _shared: ArcRwLockReadGuard<RawRwLock, ()>,
     engine: Arc<Engine<D>>,
+    /// The lock is given back by the thread that took it.
+    _thread: PhantomData<*const ()>,
 }
 
 impl<D: Domain> std::fmt::Debug for Snapshot<D> {
@@ -228,10 +235,11 @@ impl<D: Domain> std::fmt::Debug for Snapshot<D> {
 
 impl<D: Domain> Snapshot<D> {
     pub(crate) fn new(engine: &Arc<Engine<D>>) -> Self {
-        let shared = engine.apply.read_arc_recursive();
-        let address = Arc::as_ptr(engine).addr();
-        SNAPSHOTS.with_borrow_mut(|held| *held.entry(address).or_default() += 1);
-        Self { _shared: shared, engine: Arc::clone(engine) }
+        SNAPSHOTS.with_borrow_mut(|held| {
+            let shared = || (0, engine.apply.read_arc());
+            held.entry(Arc::as_ptr(engine).addr()).or_insert_with(shared).0 += 1;
+        });
+        Self { engine: Arc::clone(engine), _thread: PhantomData }
     }
 
     /// The value of a key in this state.
@@ -271,7 +279,7 @@ impl<D: Domain> Drop for Snapshot<D> {
     fn drop(&mut self) {
         let address = Arc::as_ptr(&self.engine).addr();
         SNAPSHOTS.with_borrow_mut(|held| {
-            if let Some(count) = held.get_mut(&address) {
+            if let Some((count, _)) = held.get_mut(&address) {
                 *count -= 1;
                 if *count == 0 {
                     held.remove(&address);
