@@ -56,8 +56,12 @@ impl ByHand {
         RawBlock { machine: self, offset, start, tail_bytes: 0 }
     }
 
+    /// Flushes the lines of a range.
+    ///
+    /// # Safety
+    /// The range must be mapped.
     #[inline(always)]
-    unsafe fn flush_lines(&self, start: *const u8, bytes: usize) {
+    pub unsafe fn flush_lines(&self, start: *const u8, bytes: usize) {
         macro_rules! each_line {
             ($instruction:literal) => {{
                 let mut line = start as usize & !63;
@@ -100,8 +104,9 @@ impl ByHand {
         }
     }
 
+    /// Fences.
     #[inline(always)]
-    fn fence(&self) {
+    pub fn fence(&self) {
         if (self.method as u8) < FlushMethod::PageCacheNone as u8 {
             // SAFETY: `sfence` has no operands.
             unsafe { asm!("sfence", options(nostack, preserves_flags)) }
