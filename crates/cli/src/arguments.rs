@@ -1,0 +1,177 @@
+//! The command line's grammar, and its errors as single sentences.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Parser, Subcommand};
+
+use crate::commands::{
+    check, crash, delete, demo, export, get, import, info, lab, put, replay, scan, ycsb,
+};
+use crate::failure::Failure;
+use crate::output::closed;
+
+/// A storage engine and laboratory for persistent memory.
+#[derive(Debug, Parser)]
+#[command(
+    name = "lapis",
+    version,
+    about = "A storage engine and laboratory for persistent memory",
+    disable_help_subcommand = true,
+    after_long_help = "\
+Examples:
+  lapis demo                                          the guided run, about a minute
+  lapis import --dir /tmp/store packages.tsv          load key TAB value lines
+  lapis get --dir /tmp/store bash
+  lapis crash wort                                    explore the power cuts WORT must survive
+  lapis lab index --index wort,fast-fair --json       compare indexes, measured and modelled
+
+Exit codes: 0 done; 1 a check failed or what was asked for is not there; 2 bad input or an error,
+which standard error says in one sentence. LAPIS_LOG=debug (or -vv) shows the log."
+)]
+pub struct Arguments {
+    /// Print one JSON object instead of text for people
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Log more to standard error (-vv: still more); LAPIS_LOG overrides
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Demo(demo::Arguments),
+    Import(import::Arguments),
+    Export(export::Arguments),
+    Get(get::Arguments),
+    Put(put::Arguments),
+    Delete(delete::Arguments),
+    Scan(scan::Arguments),
+    Info(info::Arguments),
+    Check(check::Arguments),
+    Ycsb(ycsb::Arguments),
+    Replay(replay::Arguments),
+    Crash(crash::Arguments),
+    Lab(lab::Arguments),
+    #[command(hide = true, name = "demo-worker")]
+    DemoWorker(demo::WorkerArguments),
+}
+
+/// Parses the command line. None if it asked for help or the version, which has then been printed.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Option<Arguments>, Failure> {
+    match Arguments::try_parse_from(words) {
+        Ok(arguments) => Ok(Some(arguments)),
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
+            let text = error.render().to_string();
+            io::stdout().write_all(text.as_bytes()).map_err(|error| closed(&error))?;
+            Ok(None)
+        }
+        Err(error) => Err(Failure::refused(sentence(&error))),
+    }
+}
+
+/// What is wrong with the command line, and what to do about it.
+fn sentence(error: &clap::Error) -> String {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(texts)) => Some(texts.join(", ")),
+        Some(ContextValue::StyledStr(text)) => Some(text.to_string()),
+        _ => None,
+    };
+    let argument = || context(ContextKind::InvalidArg).unwrap_or_else(|| "an argument".into());
+    match error.kind() {
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            "name a command; `lapis --help` lists them".into()
+        }
+        ErrorKind::InvalidSubcommand => {
+            let name = context(ContextKind::InvalidSubcommand).unwrap_or_default();
+            match context(ContextKind::SuggestedSubcommand) {
+                Some(near) => format!("there is no command `{name}`; did you mean `{near}`?"),
+                None => format!("there is no command `{name}`; `lapis --help` lists them"),
+            }
+        }
+        ErrorKind::UnknownArgument => match context(ContextKind::SuggestedArg) {
+            Some(near) => {
+                format!("`{}` is not an argument here; did you mean `{near}`?", argument())
+            }
+            None => format!(
+                "`{}` is not an argument here; add --help to see those that are",
+                argument()
+            ),
+        },
+        ErrorKind::MissingRequiredArgument => format!("give {}; add --help to see how", argument()),
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
+            let value = context(ContextKind::InvalidValue).unwrap_or_default();
+            if value.is_empty() {
+                return format!("give a value for {}", argument());
+            }
+            let why = std::error::Error::source(error).map(ToString::to_string);
+            match (context(ContextKind::ValidValue), why) {
+                (Some(valid), _) => {
+                    format!("`{value}` is not a value of {}; use one of {valid}", argument())
+                }
+                (None, Some(why)) => format!("`{value}` is not a value of {}: {why}", argument()),
+                (None, None) => format!("`{value}` is not a value of {}", argument()),
+            }
+        }
+        ErrorKind::ArgumentConflict => {
+            let other = context(ContextKind::PriorArg).unwrap_or_else(|| "another argument".into());
+            if other == argument() {
+                format!("{other} is given twice; give it once")
+            } else {
+                format!("{} cannot be used with {other}; leave one of them out", argument())
+            }
+        }
+        _ => {
+            let text = error.render().to_string();
+            let first = text.lines().next().unwrap_or_default();
+            format!("{}; add --help to see how", first.trim_start_matches("error: "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(words: &[&str]) -> String {
+        match parse(words.iter().map(OsString::from)) {
+            Err(failure) => failure.sentence().unwrap(),
+            Ok(_) => panic!("accepted"),
+        }
+    }
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn wrong_commands_and_arguments_are_one_sentence_with_a_way_out() {
+        assert_eq!(refusal(&["lapis"]), "name a command; `lapis --help` lists them");
+        assert_eq!(refusal(&["lapis", "gett"]), "there is no command `gett`; did you mean `get`?");
+        assert_eq!(
+            refusal(&["lapis", "check", "--dirr", "x"]),
+            "`--dirr` is not an argument here; did you mean `--dir`?"
+        );
+        assert_eq!(refusal(&["lapis", "get", "k"]), "give --dir <DIR>; add --help to see how");
+    }
+
+    #[test]
+    fn wrong_values_say_what_would_be_right() {
+        let sentence = refusal(&["lapis", "put", "--dir", "d", "k", "v", "--index", "btree"]);
+        assert_eq!(
+            sentence,
+            "`btree` is not a value of --index <KIND>; use one of wort, fast-fair, p-clht"
+        );
+        let sentence = refusal(&["lapis", "scan", "--dir", "d", "--limit", "x"]);
+        assert_eq!(sentence, "`x` is not a value of --limit <N>: invalid digit found in string");
+    }
+}

@@ -1,0 +1,41 @@
+//! `lapis check`: is every invariant of the store intact?
+
+use clap::Args;
+
+use crate::failure::{Failure, Verdict};
+use crate::output::Output;
+use crate::store_arguments::StoreArguments;
+
+/// Check every invariant of a store; exit code 1 if one is broken
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  lapis check --dir /tmp/store
+  lapis check --dir /tmp/store --json
+
+Opening the store recovers it first if it was not closed in order. The check reads everything and
+changes nothing.")]
+pub struct Arguments {
+    #[command(flatten)]
+    store: StoreArguments,
+}
+
+/// Runs `lapis check`.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
+    let store = arguments.store.open()?;
+    let report = store.check();
+    output.json(&report)?;
+    for problem in &report.problems {
+        output.line(problem)?;
+    }
+    if report.ok {
+        output.line("the store is in order")?;
+        Ok(Verdict::Good)
+    } else {
+        output.line(format_args!(
+            "{} problems; export what can still be read, and restore the rest from a copy",
+            report.problems.len()
+        ))?;
+        Ok(Verdict::Bad)
+    }
+}

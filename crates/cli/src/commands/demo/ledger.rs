@@ -1,0 +1,177 @@
+//! What the store must hold: kept by the process that is never killed.
+
+use std::collections::HashMap;
+
+use lapis::Table;
+
+use super::operations::{Action, Actions, Keys, Stamp};
+use super::worker::parse_report;
+use crate::failure::Failure;
+use crate::json_bytes::shown;
+
+/// The last acknowledged state of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It was never there, or a delete was acknowledged.
+    Absent,
+    /// As it was loaded.
+    Loaded,
+    /// As this put left it.
+    Put(Stamp),
+}
+
+/// The states of all keys.
+#[derive(Debug)]
+pub struct Ledger<'a> {
+    keys: &'a Keys,
+    states: Vec<State>,
+    /// What the operation that was under way in a thread may have left instead.
+    in_flight: HashMap<usize, State>,
+}
+
+/// What became of the acknowledged writes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Verification {
+    /// Keys compared.
+    pub checked: u64,
+    /// Keys that do not have their acknowledged state.
+    pub lost: u64,
+    /// Entries of the store beyond those that it must have.
+    pub unexpected: u64,
+    /// In-flight writes that took effect.
+    pub in_flight_done: u64,
+    /// In-flight writes that left no trace.
+    pub in_flight_undone: u64,
+    /// The first of the losses, in words.
+    pub examples: Vec<String>,
+}
+
+/// Losses that are described.
+const MOST_EXAMPLES: usize = 5;
+
+/// What a round's reports amount to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoundSummary {
+    /// Acknowledged puts and deletes.
+    pub writes: u64,
+    /// Operations, reads included, up to the last acknowledged write of each thread.
+    pub operations: u64,
+}
+
+impl<'a> Ledger<'a> {
+    /// A ledger of a store into which the first `loaded` keys have been loaded.
+    pub fn new(keys: &'a Keys, loaded: usize) -> Self {
+        let state = |index| if index < loaded { State::Loaded } else { State::Absent };
+        Self { keys, states: (0..keys.len()).map(state).collect(), in_flight: HashMap::new() }
+    }
+
+    /// Enters the reports of a round that ended in a kill.
+    pub fn enter_round(
+        &mut self,
+        seed: u64,
+        round: u32,
+        threads: usize,
+        reports: &[u64],
+    ) -> Result<RoundSummary, Failure> {
+        let mut actions: Vec<_> = (0..threads)
+            .map(|thread| Actions::new(seed, round, thread, threads, self.keys.len()))
+            .collect();
+        let mut operations = vec![0; threads];
+        for &report in reports {
+            let (thread, number) = parse_report(report);
+            let actions = actions.get_mut(thread).ok_or_else(out_of_step)?;
+            let (key, state) = next_write(actions, round, thread, Some(number))?;
+            self.states[key] = state;
+            operations[thread] = number + 1;
+        }
+        self.in_flight.clear();
+        for (thread, actions) in actions.iter_mut().enumerate() {
+            let (key, state) = next_write(actions, round, thread, None)?;
+            self.in_flight.insert(key, state);
+        }
+        Ok(RoundSummary { writes: reports.len() as u64, operations: operations.iter().sum() })
+    }
+
+    /// Compares the store with the ledger, and enters which of the in-flight writes took effect.
+    pub fn verify(&mut self, table: &Table) -> Result<Verification, Failure> {
+        let mut verification = Verification::default();
+        let mut present = 0;
+        for index in 0..self.keys.len() {
+            let found = table.get(self.keys.key(index))?;
+            let found = found.as_deref();
+            present += u64::from(found.is_some());
+            verification.checked += 1;
+            let acknowledged = self.states[index];
+            let is_acknowledged = self.matches(index, acknowledged, found);
+            match self.in_flight.get(&index).copied() {
+                Some(other) if self.matches(index, other, found) => {
+                    // A delete of a key that is not there leaves what was there.
+                    verification.in_flight_done += u64::from(!is_acknowledged);
+                    verification.in_flight_undone += u64::from(is_acknowledged);
+                    self.states[index] = other;
+                    continue;
+                }
+                Some(_) if is_acknowledged => verification.in_flight_undone += 1,
+                _ => {}
+            }
+            if is_acknowledged {
+                continue;
+            }
+            verification.lost += 1;
+            if verification.examples.len() < MOST_EXAMPLES {
+                verification.examples.push(format!(
+                    "the key `{}` must be {}, and is {}",
+                    shown(self.keys.key(index)),
+                    describe(acknowledged),
+                    found.map_or("absent".to_owned(), |value| format!("`{}`", shown(value)))
+                ));
+            }
+        }
+        verification.unexpected = table.len()?.abs_diff(present);
+        self.in_flight.clear();
+        Ok(verification)
+    }
+
+    fn matches(&self, index: usize, state: State, found: Option<&[u8]>) -> bool {
+        match state {
+            State::Absent => found.is_none(),
+            State::Loaded => found == Some(self.keys.text(index)),
+            State::Put(stamp) => found == Some(self.keys.value(index, stamp).as_slice()),
+        }
+    }
+}
+
+/// The next write of a thread and what it leaves. `number` is the number it must have, if known.
+fn next_write(
+    actions: &mut Actions,
+    round: u32,
+    thread: usize,
+    number: Option<u64>,
+) -> Result<(usize, State), Failure> {
+    for (found, action) in actions {
+        let Some(key) = action.written_key() else { continue };
+        if number.is_some_and(|number| number != found) {
+            break;
+        }
+        let stamp = Stamp { round, thread: thread as u32, number: found };
+        let is_delete = matches!(action, Action::Delete { .. });
+        return Ok((key, if is_delete { State::Absent } else { State::Put(stamp) }));
+    }
+    Err(out_of_step())
+}
+
+fn out_of_step() -> Failure {
+    Failure::refused(
+        "the killed process reported a write that was not its next; run the demo again",
+    )
+}
+
+fn describe(state: State) -> String {
+    match state {
+        State::Absent => "absent".to_owned(),
+        State::Loaded => "as it was loaded".to_owned(),
+        State::Put(Stamp { round, thread, number }) => {
+            format!("what round {round}, thread {thread}, operation {number} put")
+        }
+    }
+}

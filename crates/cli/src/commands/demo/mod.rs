@@ -1,0 +1,252 @@
+//! `lapis demo`: the guided run. Real records are loaded, a process that writes is killed again and
+//! again, nothing acknowledged may be missing; then the same operations are taken to the modelled
+//! machine, where the power is cut instead, and where what they write is counted.
+
+mod kills;
+mod ledger;
+mod modelled;
+mod operations;
+mod records;
+mod summary;
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use lapis::{Config, Store, Table, TableOptions};
+use tempfile::TempDir;
+
+use self::kills::Plan;
+use self::ledger::{Ledger, Verification};
+use self::operations::{Keys, SplitMix};
+use self::records::Records;
+use self::summary::Report;
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, grouped};
+use crate::progress;
+
+pub use self::worker::{Arguments as WorkerArguments, run as run_worker};
+
+/// The demo's table.
+pub const TABLE: &str = "main";
+
+/// Records per transaction while loading.
+const LOAD_BATCH: usize = 100;
+
+/// The kill comes between these two after the beginning of the work.
+const EARLIEST_KILL_MS: u64 = 200;
+const LATEST_KILL_MS: u64 = 2500;
+
+/// Show the main job in about a minute: load, kill, recover, cut the power, count
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  lapis demo
+  lapis demo --json
+  lapis demo --keep --dir .        leave the store for a look at it
+
+The records are source lines of the crates that lapis was built from, found in cargo's registry
+directory; where that is missing, other text of this machine. The store lies in a temporary
+directory, which is removed at the end. Exit code 1 if an acknowledged write was lost or the crash
+checker found a state that Lapis does not survive.")]
+pub struct Arguments {
+    /// Records to load
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
+    records: u64,
+    /// How often the process that writes is killed
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    kills: u32,
+    /// Threads of the process that writes
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=128))]
+    threads: u8,
+    /// Images of the modelled machine's memory to recover from
+    #[arg(long, value_name = "N", default_value_t = 3000)]
+    images: u64,
+    /// What the random numbers start from [default: another one each time]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// Where to make the store's directory [default: the system's directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Keep the store instead of removing it at the end
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Runs `lapis demo`.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
+    let started = Instant::now();
+    let seed = arguments.seed.unwrap_or_else(rand::random);
+    let directory = make_directory(arguments.dir.as_deref())?;
+    let store_path = directory.path().join("store");
+    output.announce(format_args!("1  a store in {}", store_path.display()))?;
+    let mut report = Report::new(seed);
+
+    let records = collect(arguments, output)?;
+    report.sources = records.sources;
+    let loaded = records.entries.len();
+    report.records = loaded as u64;
+    let keys = Keys::of(records.entries);
+    let load_began = Instant::now();
+    load(&store_path, &keys, loaded)?;
+    report.load_seconds = load_began.elapsed().as_secs_f64();
+    output.announce(format_args!(
+        "   loaded in {:.2} s, {} records/s, {LOAD_BATCH} to a transaction",
+        report.load_seconds,
+        grouped((loaded as f64 / report.load_seconds) as u64)
+    ))?;
+
+    output.announce(format_args!(
+        "3  {} times: another process writes from {} threads and is killed without warning",
+        arguments.kills, arguments.threads
+    ))?;
+    let mut ledger = Ledger::new(&keys, loaded);
+    let killing = Killing { arguments, seed, directory: directory.path(), store: &store_path };
+    killing.run(&keys, &mut ledger, &mut report, output)?;
+
+    output.announce(
+        "4  puts, deletes and transactions on the modelled machine, the power cut between any two steps",
+    )?;
+    report.crash = modelled::explore(seed, arguments.images, output)?;
+    output.announce("5  what a put costs on the modelled machine")?;
+    report.per_put = modelled::count_puts(&keys, loaded)?;
+
+    {
+        let store = open(&store_path)?;
+        let info = store.info(false);
+        report.durability = info.durability.to_owned();
+        report.why = info.why.to_owned();
+    }
+    report.seconds = started.elapsed().as_secs_f64();
+    if arguments.keep {
+        report.kept = Some(directory.keep().join("store").display().to_string());
+    }
+    output.json(&report)?;
+    summary::print(&report, output)?;
+    Ok(if report.is_good() { Verdict::Good } else { Verdict::Bad })
+}
+
+fn make_directory(parent: Option<&Path>) -> Result<TempDir, Failure> {
+    let builder = || {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("lapis-demo-");
+        builder
+    };
+    match parent {
+        Some(parent) => builder()
+            .tempdir_in(parent)
+            .map_err(|error| Failure::file("make a directory in", parent, &error)),
+        None => builder()
+            .tempdir()
+            .map_err(|error| Failure::file("make a directory in", &std::env::temp_dir(), &error)),
+    }
+}
+
+fn collect(arguments: &Arguments, output: &mut Output) -> Result<Records, Failure> {
+    let wanted = usize::try_from(arguments.records).unwrap_or(usize::MAX);
+    let records = Records::collect(wanted);
+    let found = records.entries.len();
+    if found == 0 {
+        return Err(Failure::refused(
+            "this machine has no text to load, neither crates in cargo's registry directory nor files in /usr/share; run `cargo fetch` first",
+        ));
+    }
+    output.announce(format_args!("2  {} records of real data:", grouped(found as u64)))?;
+    for source in &records.sources {
+        output.announce(format_args!("   {source}"))?;
+    }
+    if found < wanted {
+        output.announce(format_args!(
+            "   that is all the text there is here; {} were wanted, going on with these",
+            grouped(wanted as u64)
+        ))?;
+    }
+    Ok(records)
+}
+
+fn open(path: &Path) -> Result<Store, Failure> {
+    Ok(Store::open(Config::new(path))?)
+}
+
+fn load(path: &Path, keys: &Keys, loaded: usize) -> Result<(), Failure> {
+    let store = open(path)?;
+    let table = store.table_or_create(TABLE, &TableOptions::default())?;
+    let bar = progress::count(loaded as u64, "records");
+    for start in (0..loaded).step_by(LOAD_BATCH) {
+        let mut transaction = store.transaction();
+        for index in start..(start + LOAD_BATCH).min(loaded) {
+            transaction.put(&table, keys.key(index), keys.text(index))?;
+        }
+        transaction.commit()?;
+        bar.set_position(start as u64);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// The rounds of killing and checking.
+struct Killing<'a> {
+    arguments: &'a Arguments,
+    seed: u64,
+    directory: &'a Path,
+    store: &'a Path,
+}
+
+impl Killing<'_> {
+    fn run(
+        &self,
+        keys: &Keys,
+        ledger: &mut Ledger<'_>,
+        report: &mut Report,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let keys_path = self.directory.join("keys");
+        keys.save(&keys_path).map_err(|error| Failure::file("write", &keys_path, &error))?;
+        let mut moments = SplitMix(self.seed ^ 0x6b69_6c6c);
+        for round in 1..=self.arguments.kills {
+            let wait = EARLIEST_KILL_MS + moments.below(LATEST_KILL_MS - EARLIEST_KILL_MS);
+            let killed = kills::run(Plan {
+                store: self.store,
+                keys: &keys_path,
+                seed: self.seed,
+                round,
+                threads: self.arguments.threads,
+                kill_after: Duration::from_millis(wait),
+            })?;
+            let threads = usize::from(self.arguments.threads);
+            let summary = ledger.enter_round(self.seed, round, threads, &killed.reports)?;
+            report.kills += 1;
+            report.acknowledged += summary.writes;
+            report.operations += summary.operations;
+            report.work_seconds += killed.worked.as_secs_f64();
+
+            let began = Instant::now();
+            let store = open(self.store)?;
+            let open_ms = began.elapsed().as_secs_f64() * 1e3;
+            let (verification, problems) = check(&store, ledger)?;
+            output.announce(format_args!(
+                "   killed after {:.2} s and {} acknowledged writes; reopened in {open_ms:.1} ms; \
+                 {} keys compared, {} lost, check {}",
+                killed.worked.as_secs_f64(),
+                grouped(summary.writes),
+                grouped(verification.checked),
+                verification.lost,
+                if problems.is_empty() { "clean" } else { "NOT clean" }
+            ))?;
+            for line in verification.examples.iter().chain(&problems) {
+                output.announce(format_args!("   ! {line}"))?;
+            }
+            report.enter(verification, problems, open_ms);
+        }
+        Ok(())
+    }
+}
+
+/// Compares the reopened store with the ledger and checks its invariants.
+fn check(store: &Store, ledger: &mut Ledger<'_>) -> Result<(Verification, Vec<String>), Failure> {
+    let table: Table = store.table(TABLE)?;
+    let verification = ledger.verify(&table)?;
+    let report = store.check();
+    Ok((verification, report.problems))
+}

@@ -1,0 +1,192 @@
+//! What the demo reports, as JSON and for people.
+
+use serde::Serialize;
+
+use super::ledger::Verification;
+use crate::failure::Failure;
+use crate::output::{Output, grouped, right_align, table};
+
+/// What the demo found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Records loaded.
+    pub records: u64,
+    /// What they are.
+    pub sources: Vec<String>,
+    /// Seconds that loading took.
+    pub load_seconds: f64,
+    /// Puts and deletes that the store had acknowledged before a kill.
+    pub acknowledged: u64,
+    /// Acknowledged writes that were not there afterwards, or not as they should be.
+    pub lost: u64,
+    /// Entries that should not have been there.
+    pub unexpected: u64,
+    /// Keys compared, over all rounds.
+    pub compared: u64,
+    /// Writes under way at a kill that took effect, and that did not: either is right.
+    pub in_flight_done: u64,
+    pub in_flight_undone: u64,
+    /// Kills.
+    pub kills: u64,
+    /// What `check` had to say after the kills.
+    pub problems: Vec<String>,
+    /// Milliseconds until the store was open again, the longest of all kills.
+    pub slowest_reopen_ms: f64,
+    /// Operations of the killed processes, reads included.
+    pub operations: u64,
+    /// The same per second, measured here.
+    pub ops_per_s: f64,
+    #[serde(skip)]
+    pub work_seconds: f64,
+    /// What the crash checker found on the modelled machine.
+    pub crash: CrashSummary,
+    /// What a put costs on the modelled machine.
+    pub per_put: PerPut,
+    /// What an acknowledged write survives on the medium of the demo's store, and why.
+    pub durability: String,
+    pub why: String,
+    /// What the random numbers started from.
+    pub seed: u64,
+    /// Seconds that everything took.
+    pub seconds: f64,
+    /// Where the store was left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
+}
+
+/// What the crash checker found.
+#[derive(Debug, Default, Serialize)]
+pub struct CrashSummary {
+    pub images: u64,
+    pub violations: u64,
+    pub crash_points: u64,
+    pub distinct_states: u64,
+    pub seconds: f64,
+    /// The commands that show the violations again.
+    pub replays: Vec<String>,
+}
+
+/// Mean counts of a put on the modelled machine; media in units of 64 bytes.
+#[derive(Debug, Default, Serialize)]
+pub struct PerPut {
+    pub flushes: f64,
+    pub fences: f64,
+    pub wpq_inserts: f64,
+    pub media_writes: f64,
+    pub media_reads: f64,
+    pub llc_misses: f64,
+    /// Puts counted, and records in the store.
+    pub puts: u64,
+    pub records: u64,
+}
+
+impl Report {
+    pub fn new(seed: u64) -> Self {
+        Self {
+            records: 0,
+            sources: Vec::new(),
+            load_seconds: 0.0,
+            acknowledged: 0,
+            lost: 0,
+            unexpected: 0,
+            compared: 0,
+            in_flight_done: 0,
+            in_flight_undone: 0,
+            kills: 0,
+            problems: Vec::new(),
+            slowest_reopen_ms: 0.0,
+            operations: 0,
+            ops_per_s: 0.0,
+            work_seconds: 0.0,
+            crash: CrashSummary::default(),
+            per_put: PerPut::default(),
+            durability: String::new(),
+            why: String::new(),
+            seed,
+            seconds: 0.0,
+            kept: None,
+        }
+    }
+
+    /// Enters what came of a kill.
+    pub fn enter(&mut self, verification: Verification, problems: Vec<String>, open_ms: f64) {
+        self.lost += verification.lost;
+        self.unexpected += verification.unexpected;
+        self.compared += verification.checked;
+        self.in_flight_done += verification.in_flight_done;
+        self.in_flight_undone += verification.in_flight_undone;
+        self.problems.extend(problems);
+        self.slowest_reopen_ms = self.slowest_reopen_ms.max(open_ms);
+        if self.work_seconds > 0.0 {
+            self.ops_per_s = self.operations as f64 / self.work_seconds;
+        }
+    }
+
+    /// Whether nothing was lost or violated.
+    pub fn is_good(&self) -> bool {
+        self.lost == 0
+            && self.unexpected == 0
+            && self.problems.is_empty()
+            && self.crash.violations == 0
+    }
+}
+
+/// Prints the summary for people.
+pub fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
+    output.line("")?;
+    let mut rows = table(["measured here", ""]);
+    rows.add_row(["records loaded".to_owned(), grouped(report.records)]);
+    rows.add_row([
+        "loading, records/s".to_owned(),
+        grouped((report.records as f64 / report.load_seconds.max(1e-9)) as u64),
+    ]);
+    rows.add_row(["mixed workload, ops/s".to_owned(), grouped(report.ops_per_s as u64)]);
+    rows.add_row(["kills".to_owned(), grouped(report.kills)]);
+    rows.add_row(["acknowledged writes".to_owned(), grouped(report.acknowledged)]);
+    rows.add_row(["lost".to_owned(), grouped(report.lost)]);
+    rows.add_row(["entries that should not be".to_owned(), grouped(report.unexpected)]);
+    rows.add_row(["broken invariants".to_owned(), grouped(report.problems.len() as u64)]);
+    rows.add_row(["slowest reopening, ms".to_owned(), format!("{:.1}", report.slowest_reopen_ms)]);
+    right_align(&mut rows, 1);
+    output.table(&rows)?;
+    let mut rows = table(["on the modelled machine", ""]);
+    rows.add_row(["images after a power cut".to_owned(), grouped(report.crash.images)]);
+    rows.add_row(["violations".to_owned(), grouped(report.crash.violations)]);
+    let put = &report.per_put;
+    for (what, count) in [
+        ("flushes per put", put.flushes),
+        ("fences per put", put.fences),
+        ("WPQ inserts per put (64 B)", put.wpq_inserts),
+        ("media writes per put (64 B)", put.media_writes),
+        ("media reads per put (64 B)", put.media_reads),
+    ] {
+        rows.add_row([what.to_owned(), format!("{count:.2}")]);
+    }
+    right_align(&mut rows, 1);
+    output.table(&rows)?;
+    output.line(format_args!(
+        "durability of this store's medium: {}: {}",
+        report.durability, report.why
+    ))?;
+    output.line(if report.is_good() {
+        "Nothing that was acknowledged is missing, and no power cut was found that Lapis does not survive."
+    } else {
+        "NOT GOOD: something that was acknowledged is missing, or a power cut is not survived; see above."
+    })?;
+    output.line(format_args!("{:.0} s, seed {}", report.seconds, report.seed))?;
+    output.line("\nWhere to go next:")?;
+    match &report.kept {
+        Some(path) => {
+            output.line(format_args!("  lapis scan --dir {path} --prefix clap --limit 5"))?;
+        }
+        None => {
+            output.line("  lapis import --dir ./my-store FILE.tsv        load data of your own")?
+        }
+    }
+    output.line(
+        "  lapis crash wort                              explore the power cuts of one index",
+    )?;
+    output.line(
+        "  lapis lab index --index wort,fast-fair,p-clht compare indexes, measured and modelled",
+    )
+}

@@ -1,0 +1,328 @@
+//! `lapis lab`: the experiments.
+
+use clap::{Args, Subcommand};
+use lapis::{Hardware, IndexKind};
+use lapis_index::{Capabilities, FastFair, Index, PClht, Wort};
+use lapis_lab::index_experiment::{
+    ExperimentError, IndexResults, Operation, Options, PEERS_KEYS, PeerComparison, Row,
+    compare_with_peers, run as run_index,
+};
+use lapis_lab::keys::Distribution;
+use serde::Serialize;
+
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, grouped, right_align, table};
+use crate::progress;
+use crate::store_arguments::index_kinds;
+
+/// Run an experiment of the laboratory
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  lapis lab index --index wort,fast-fair --operation insert,get
+  lapis lab capabilities")]
+pub struct Arguments {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Debug, Subcommand)]
+enum Experiment {
+    Index(IndexArguments),
+    Capabilities(CapabilitiesArguments),
+}
+
+/// Compare index structures: speed measured here, traffic counted on the modelled machine
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  lapis lab index
+  lapis lab index --index wort,fast-fair --operation insert,get --distribution dense,zipf
+  lapis lab index --keys 10000 --operation ycsb-a,ycsb-e --json
+  lapis lab index --peers --keys 4000000
+
+Measured and modelled are separate columns and never mixed: measured is this machine's time, in
+anonymous memory; modelled are counts per operation on the machine of the profile, the same on every
+run and every machine. Operations that need order are left out for hash tables.")]
+struct IndexArguments {
+    /// The structures, separated by commas [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = index_kinds())]
+    index: Vec<IndexKind>,
+    /// The operations: load, insert, get, update, delete, range, ycsb-a to ycsb-f [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_operation)]
+    operation: Vec<Operation>,
+    /// Where keys lie and which are asked for: dense, sparse, clustered, uniform, zipf
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "uniform", value_parser = parse_distribution)]
+    distribution: Vec<Distribution>,
+    /// Keys to load
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    keys: usize,
+    /// How often each operation is done [default: once per key, at most 250,000 times]
+    #[arg(long, value_name = "N")]
+    repetitions: Option<usize>,
+    /// Threads of the measured runs
+    #[arg(long, value_name = "T", default_value_t = 1)]
+    threads: usize,
+    /// The device profile that is modelled
+    #[arg(long, value_name = "P", default_value = lapis_lab::index_experiment::OPTANE_100)]
+    profile: String,
+    /// Give hash tables room for all keys at once
+    #[arg(long)]
+    presized: bool,
+    /// Only count on the modelled machine
+    #[arg(long, conflicts_with = "measured_only")]
+    modelled_only: bool,
+    /// Only measure here
+    #[arg(long)]
+    measured_only: bool,
+    /// What the random numbers start from
+    #[arg(long, value_name = "S", default_value_t = 42)]
+    seed: u64,
+    /// Put ours beside the published implementations instead
+    #[arg(long, conflicts_with_all = ["index", "operation", "threads", "presized", "modelled_only", "measured_only"])]
+    peers: bool,
+}
+
+/// Print what each index structure can do, as a Markdown table
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Example:
+  lapis lab capabilities")]
+struct CapabilitiesArguments {}
+
+fn parse_operation(name: &str) -> Result<Operation, String> {
+    Operation::from_name(name).ok_or_else(|| {
+        let names = Operation::ALL.map(Operation::name).join(", ");
+        format!("there is no such operation; use {names}")
+    })
+}
+
+fn parse_distribution(name: &str) -> Result<Distribution, String> {
+    Distribution::from_name(name).ok_or_else(|| {
+        let names = Distribution::ALL.map(Distribution::name).join(", ");
+        format!("there is no such distribution; use {names}")
+    })
+}
+
+/// Runs `lapis lab`.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
+    match &arguments.experiment {
+        Experiment::Index(arguments) if arguments.peers => peers(arguments, output),
+        Experiment::Index(arguments) => index(arguments, output),
+        Experiment::Capabilities(_) => capabilities(output),
+    }
+}
+
+fn failed(error: ExperimentError) -> Failure {
+    match error {
+        ExperimentError::WrongAnswers { .. } => Failure::NotThere(error.to_string()),
+        _ => Failure::refused(error.to_string()),
+    }
+}
+
+fn index(arguments: &IndexArguments, output: &mut Output) -> Result<Verdict, Failure> {
+    let mut options = Options {
+        distributions: arguments.distribution.clone(),
+        keys: arguments.keys,
+        threads: arguments.threads,
+        presized: arguments.presized,
+        profile: arguments.profile.clone(),
+        measure: !arguments.modelled_only,
+        model: !arguments.measured_only,
+        seed: arguments.seed,
+        ..Options::default()
+    };
+    if !arguments.index.is_empty() {
+        options.indexes.clone_from(&arguments.index);
+    }
+    if !arguments.operation.is_empty() {
+        options.operations.clone_from(&arguments.operation);
+    }
+    if let Some(repetitions) = arguments.repetitions {
+        options.repetitions = repetitions;
+    }
+    let bar = progress::count(0, "operations");
+    let results = run_index(&options, &|progress| {
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+    });
+    bar.finish_and_clear();
+    let results = results.map_err(failed)?;
+    output.json(&results)?;
+    print_index(&results, &arguments.profile, output)?;
+    Ok(Verdict::Good)
+}
+
+fn print_index(results: &IndexResults, profile: &str, output: &mut Output) -> Result<(), Failure> {
+    let mut rows = table([
+        "index",
+        "operation",
+        "keys",
+        "Mop/s",
+        "p50 ns",
+        "p99 ns",
+        "flushes",
+        "fences",
+        "WPQ",
+        "media w",
+        "media r",
+        "misses",
+        "depth",
+        "B/key",
+    ]);
+    for row in &results.rows {
+        rows.add_row(index_row(row));
+    }
+    right_align(&mut rows, 3);
+    output.table(&rows)?;
+    output.line("Mop/s to p99: measured here, in anonymous memory, the time of this machine.")?;
+    output.line(format_args!(
+        "flushes to misses: per operation, modelled for {profile}; WPQ in lines, media in units of 64 bytes."
+    ))
+}
+
+fn index_row(row: &Row) -> Vec<String> {
+    let none = || "-".to_owned();
+    let mut cells = vec![
+        row.index.to_string(),
+        row.operation.to_string(),
+        format!("{} {}", grouped(row.keys as u64), row.distribution),
+    ];
+    match &row.measured {
+        Some(measured) => cells.extend([
+            format!("{:.3}", measured.mops),
+            grouped(measured.p50_ns),
+            grouped(measured.p99_ns),
+        ]),
+        None => cells.extend([none(), none(), none()]),
+    }
+    match &row.modelled {
+        Some(counts) => cells.extend(
+            [
+                counts.flushes,
+                counts.fences,
+                counts.wpq_inserts,
+                counts.media_writes,
+                counts.media_reads,
+                counts.llc_misses,
+            ]
+            .map(|count| format!("{count:.2}")),
+        ),
+        None => cells.extend(std::iter::repeat_with(none).take(6)),
+    }
+    cells.extend([format!("{:.2}", row.depth), format!("{:.1}", row.bytes_per_key)]);
+    cells
+}
+
+fn peers(arguments: &IndexArguments, output: &mut Output) -> Result<Verdict, Failure> {
+    let bar = progress::count(0, "implementations");
+    let comparison = compare_with_peers(arguments.keys, arguments.seed, &|progress| {
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+    });
+    bar.finish_and_clear();
+    let comparison: PeerComparison = comparison.map_err(failed)?;
+    output.json(&comparison)?;
+    let mut rows = table([
+        "index",
+        "published",
+        "threads",
+        "insert Mop/s",
+        "get Mop/s",
+        "ours, insert",
+        "ours, get",
+    ]);
+    for row in &comparison.rows {
+        rows.add_row([
+            row.peer.index.to_string(),
+            row.peer.source.to_owned(),
+            row.peer.threads.to_string(),
+            format!("{:.2}", row.peer.insert_mops),
+            format!("{:.2}", row.peer.get_mops),
+            format!("{:.2}", row.insert_mops),
+            format!("{:.2}", row.get_mops),
+        ]);
+    }
+    right_align(&mut rows, 2);
+    output.table(&rows)?;
+    output.line(format_args!(
+        "published: {} at {} keys; ours: measured here at {} keys.",
+        comparison.note,
+        grouped(PEERS_KEYS as u64),
+        grouped(comparison.keys as u64)
+    ))?;
+    Ok(Verdict::Good)
+}
+
+/// What one structure can do.
+#[derive(Debug, Serialize)]
+struct CapabilityRow {
+    index: IndexKind,
+    /// 8-byte integers in place.
+    integer_keys: bool,
+    /// Byte strings of 1 to 65,535 bytes.
+    byte_string_keys: bool,
+    #[serde(flatten)]
+    capabilities: Capabilities,
+}
+
+#[derive(Debug, Serialize)]
+struct CapabilityTable {
+    rows: Vec<CapabilityRow>,
+}
+
+/// The row of a structure that takes both kinds of keys, as its two types prove.
+fn capability_row<Integers, Bytes>() -> CapabilityRow
+where
+    Integers: Index<Hardware, u64>,
+    Bytes: Index<Hardware, [u8]>,
+{
+    let capabilities = Bytes::CAPABILITIES;
+    CapabilityRow {
+        index: Integers::KIND,
+        integer_keys: true,
+        byte_string_keys: true,
+        capabilities,
+    }
+}
+
+fn capability_rows() -> Vec<CapabilityRow> {
+    vec![
+        capability_row::<Wort<Hardware, u64>, Wort<Hardware, [u8]>>(),
+        capability_row::<FastFair<Hardware, u64>, FastFair<Hardware, [u8]>>(),
+        capability_row::<PClht<Hardware, u64>, PClht<Hardware, [u8]>>(),
+    ]
+}
+
+fn capabilities(output: &mut Output) -> Result<Verdict, Failure> {
+    let rows = capability_rows();
+    output.line(
+        "| index | ordered, ranges | 8-byte keys | byte-string keys | writers in parallel | readers never wait |",
+    )?;
+    output.line("|---|---|---|---|---|---|")?;
+    for row in &rows {
+        let mark = |is: bool| if is { "yes" } else { "no" };
+        output.line(format_args!(
+            "| `{}` | {} | {} | {} | {} | {} |",
+            row.index,
+            mark(row.capabilities.ordered),
+            mark(row.integer_keys),
+            mark(row.byte_string_keys),
+            mark(row.capabilities.concurrent_writers),
+            mark(row.capabilities.lock_free_reads)
+        ))?;
+    }
+    output.json(&CapabilityTable { rows })?;
+    Ok(Verdict::Good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_index_has_its_row() {
+        let kinds: Vec<_> = capability_rows().into_iter().map(|row| row.index).collect();
+        assert_eq!(kinds, IndexKind::ALL);
+    }
+}

@@ -1,0 +1,111 @@
+//! `lapis scan`: entries in key order.
+
+use std::ffi::OsString;
+use std::ops::Bound;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use clap::Args;
+use lapis::{Entries, Hardware, Table};
+use serde_json::{Map, Value};
+
+use crate::failure::{Failure, Verdict};
+use crate::json_bytes;
+use crate::output::Output;
+use crate::store_arguments::{StoreArguments, TableArguments};
+
+/// Print entries in key order, one `key TAB value` line each
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  lapis scan --dir /tmp/store --prefix python3- --keys-only
+  lapis scan --dir /tmp/store --from b --to c --limit 10
+  lapis scan --dir /tmp/store --reverse --limit 1
+
+Keys compare byte by byte. Values are printed as they are, line feeds included; use --json or
+`lapis export --format jsonl` where that matters. A hash table (p-clht) has no order and no ranges:
+without --prefix, --from, --to and --reverse its entries come as they lie.")]
+pub struct Arguments {
+    #[command(flatten)]
+    store: StoreArguments,
+    #[command(flatten)]
+    table: TableArguments,
+    /// Only keys that start with P
+    #[arg(long, value_name = "P", conflicts_with_all = ["from", "to"])]
+    prefix: Option<OsString>,
+    /// Only keys from A on, A included
+    #[arg(long, value_name = "A")]
+    from: Option<OsString>,
+    /// Only keys before B, B not included
+    #[arg(long, value_name = "B")]
+    to: Option<OsString>,
+    /// From the greatest key down
+    #[arg(long)]
+    reverse: bool,
+    /// At most N entries
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Leave the values out
+    #[arg(long)]
+    keys_only: bool,
+}
+
+/// Runs `lapis scan`.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
+    let store = arguments.store.open()?;
+    let table = arguments.table.open(&store)?;
+    if let (Some(from), Some(to)) = (&arguments.from, &arguments.to)
+        && from.as_bytes() > to.as_bytes()
+    {
+        return Err(Failure::refused("--from lies after --to; swap them"));
+    }
+    let entries = entries(arguments, &table)?;
+    let limit = arguments.limit.unwrap_or(u64::MAX);
+    if output.is_json() {
+        // Written as it is read: a scan may be larger than memory.
+        output
+            .bytes(format!("{{\"table\":{},\"entries\":[", Value::from(table.name())).as_bytes())?;
+    }
+    let mut count = 0u64;
+    for entry in entries {
+        if count == limit {
+            break;
+        }
+        let (key, value) = entry?;
+        if output.is_json() {
+            let mut object = Map::new();
+            json_bytes::insert(&mut object, "key", &key);
+            if !arguments.keys_only {
+                json_bytes::insert(&mut object, "value", &value);
+            }
+            output.bytes(if count == 0 { b"\n" } else { b",\n" })?;
+            output.bytes(Value::Object(object).to_string().as_bytes())?;
+        } else {
+            output.bytes(&key)?;
+            if !arguments.keys_only {
+                output.bytes(b"\t")?;
+                output.bytes(&value)?;
+            }
+            output.bytes(b"\n")?;
+        }
+        count += 1;
+    }
+    if output.is_json() {
+        output.bytes(format!("],\n\"count\":{count}}}\n").as_bytes())?;
+    }
+    Ok(Verdict::Good)
+}
+
+fn entries(arguments: &Arguments, table: &Table) -> Result<Entries<Hardware>, Failure> {
+    let bytes = |text: &Option<OsString>| text.clone().map(OsStringExt::into_vec);
+    let ranged = arguments.from.is_some() || arguments.to.is_some() || arguments.reverse;
+    let entries = if let Some(prefix) = &arguments.prefix {
+        table.prefix(prefix.as_bytes())?
+    } else if ranged {
+        let from = bytes(&arguments.from).map_or(Bound::Unbounded, Bound::Included);
+        let to = bytes(&arguments.to).map_or(Bound::Unbounded, Bound::Excluded);
+        table.range((from, to))?
+    } else {
+        table.iter()?
+    };
+    Ok(if arguments.reverse { entries.backward() } else { entries })
+}

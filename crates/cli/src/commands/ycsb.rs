@@ -1,0 +1,178 @@
+//! `lapis ycsb`: the core workloads of YCSB against a store.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lapis::{IndexKind, Store, Table, TableOptions};
+use lapis_lab::report::{Quantiles, Report};
+use lapis_lab::target::TableTarget;
+use lapis_lab::ycsb::{Driver, Options, RequestDistribution, Workload, WorkloadError};
+use serde::Serialize;
+
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, grouped, right_align, table};
+use crate::progress;
+use crate::store_arguments::{Durability, StoreArguments, index_kinds};
+
+/// Bytes of an in-memory store per record, beyond the record itself, before it has to grow.
+const MEMORY_BYTES: usize = 64 << 20;
+
+/// Run workloads of YCSB against a store and check every answer
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  lapis ycsb
+  lapis ycsb --workload load,a,b,c,d,e,f --records 1000000 --threads 2
+  lapis ycsb --workload load,a --dir /tmp/store --durability power-fail
+  lapis ycsb --workload c --dir /tmp/store        uses what an earlier load left there
+
+Workloads run one after the other over the same records; without --dir in memory, which a flush
+reaches but no file does. A wrong answer of the store ends the run with exit code 1. With --json the
+fields at the top are those of the last workload, `runs` has them all.")]
+pub struct Arguments {
+    /// The workloads, separated by commas: load, a, b, c, d, e, f
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "load,a", value_parser = parse_workload)]
+    workload: Vec<Workload>,
+    /// Records to load
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    records: u64,
+    /// Operations of each workload
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    operations: u64,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+    /// Which records are asked for [default: as each workload defines]
+    #[arg(long, value_name = "D", value_parser = ["zipfian", "uniform", "latest"])]
+    distribution: Option<String>,
+    /// What the random numbers start from
+    #[arg(long, value_name = "S", default_value_t = 42)]
+    seed: u64,
+    /// The store's directory [default: none, in memory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// What an acknowledged write survives (with --dir)
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t, requires = "dir")]
+    durability: Durability,
+    /// The table
+    #[arg(long, value_name = "NAME", default_value = "ycsb")]
+    table: String,
+    /// The index of a table that has to be created
+    #[arg(long, value_name = "KIND", default_value = "wort", value_parser = index_kinds())]
+    index: IndexKind,
+}
+
+fn parse_workload(name: &str) -> Result<Workload, String> {
+    Workload::from_name(name).ok_or_else(|| {
+        format!("there is no such workload; use {}", Workload::ALL.map(Workload::name).join(", "))
+    })
+}
+
+#[derive(Serialize)]
+struct Runs<'a> {
+    #[serde(flatten)]
+    last: &'a Report,
+    index: IndexKind,
+    durability: &'static str,
+    runs: &'a [Report],
+}
+
+/// Runs `lapis ycsb`.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
+    let (store, table) =
+        open(arguments.dir.as_ref(), arguments.durability, &arguments.table, arguments.index)?;
+    let options = Options {
+        records: arguments.records,
+        operations: arguments.operations,
+        threads: arguments.threads,
+        requests: arguments.distribution.as_deref().and_then(RequestDistribution::from_name),
+        seed: arguments.seed,
+        ..Options::default()
+    };
+    let is_empty = table.iter()?.next().is_none();
+    let target = TableTarget::new(&store, &table);
+    let driver =
+        if is_empty { Driver::new(&target, options) } else { Driver::attach(&target, options) };
+    let mut driver = driver.map_err(failed)?;
+    let mut runs = Vec::new();
+    for &workload in &arguments.workload {
+        let total =
+            if workload == Workload::Load { arguments.records } else { arguments.operations };
+        let bar = progress::count(total, "operations");
+        bar.set_message(workload.name());
+        let report = driver.run(workload, &|progress| bar.set_position(progress.done));
+        bar.finish_and_clear();
+        runs.push(report.map_err(failed)?);
+    }
+    driver.verify().map_err(failed)?;
+    if let Some(last) = runs.last() {
+        let durability = store.info(false).durability;
+        output.json(&Runs { last, index: table.index_kind(), durability, runs: &runs })?;
+    }
+    print(&runs, output)?;
+    Ok(Verdict::Good)
+}
+
+/// The store and the table of a workload.
+pub fn open(
+    directory: Option<&PathBuf>,
+    durability: Durability,
+    name: &str,
+    index: IndexKind,
+) -> Result<(Store, Table), Failure> {
+    let store = match directory {
+        Some(dir) => StoreArguments { dir: dir.clone(), durability }.open_or_create(true)?,
+        None => Store::in_memory(MEMORY_BYTES)?,
+    };
+    let table = store.table_or_create(name, &TableOptions::with_index(index))?;
+    Ok((store, table))
+}
+
+/// Prints what workloads did.
+pub fn print(runs: &[Report], output: &mut Output) -> Result<(), Failure> {
+    let headings = [
+        "measured here",
+        "operations",
+        "threads",
+        "ops/s",
+        "p50 ns",
+        "p99 ns",
+        "p99.9 ns",
+        "p99.99 ns",
+    ];
+    let mut rows = table(headings);
+    for run in runs {
+        let row = |name: String, operations: u64, latency: Quantiles| {
+            [
+                name,
+                grouped(operations),
+                run.threads.to_string(),
+                String::new(),
+                grouped(latency.p50),
+                grouped(latency.p99),
+                grouped(latency.p999),
+                grouped(latency.p9999),
+            ]
+        };
+        let mut all = row(run.workload.clone(), run.operations, run.latency_ns);
+        all[3] = grouped(run.ops_per_s as u64);
+        rows.add_row(all);
+        if run.by_kind.len() > 1 {
+            for (kind, part) in &run.by_kind {
+                rows.add_row(row(format!("  {kind}"), part.operations, part.latency_ns));
+            }
+        }
+    }
+    right_align(&mut rows, 1);
+    output.table(&rows)
+}
+
+/// A wrong answer is a failed check; anything else could not be done.
+fn failed<E: std::error::Error>(error: WorkloadError<E>) -> Failure {
+    match &error {
+        WorkloadError::Missing { .. } | WorkloadError::Wrong { .. } => {
+            Failure::NotThere(format!("{error}; run `lapis check` on the store"))
+        }
+        _ => Failure::refused(error.to_string()),
+    }
+}

@@ -1,0 +1,123 @@
+//! Tab-separated records: key, tab, value to the end of the line.
+
+use std::io::BufRead;
+
+use super::lines::Lines;
+use super::{Layout, Position, ReadError, Record};
+
+/// Reads tab-separated records.
+pub struct TsvRecords {
+    lines: Lines,
+    key_column: usize,
+}
+
+impl TsvRecords {
+    pub fn new(
+        input: Box<dyn BufRead>,
+        start: Position,
+        layout: &Layout,
+    ) -> Result<Self, ReadError> {
+        let mut lines = Lines::new(input, start);
+        if layout.header && start == Position::default() {
+            lines.next()?;
+        }
+        Ok(Self { lines, key_column: layout.key_column.unwrap_or(1) })
+    }
+
+    pub fn position(&self) -> Position {
+        self.lines.position()
+    }
+
+    pub fn key_column(&self) -> usize {
+        self.key_column
+    }
+
+    pub fn next(&mut self) -> Result<Option<(Record, u64)>, ReadError> {
+        let column = self.key_column;
+        let Some((line, number)) = self.lines.next()? else { return Ok(None) };
+        match split(line, column) {
+            Ok(record) => Ok(Some((record, number))),
+            Err(what) => Err(ReadError::bad(number, what)),
+        }
+    }
+}
+
+/// Takes field `column` (from 1) as the key and the rest, tabs kept, as the value.
+fn split(line: &[u8], column: usize) -> Result<Record, String> {
+    if !line.contains(&b'\t') {
+        return Err("there is no tab between key and value".into());
+    }
+    let mut start = 0;
+    for _ in 1..column {
+        match line[start..].iter().position(|byte| *byte == b'\t') {
+            Some(tab) => start += tab + 1,
+            None => {
+                let fields = line.split(|byte| *byte == b'\t').count();
+                return Err(format!(
+                    "there are {fields} fields, and the key is to be field {column}"
+                ));
+            }
+        }
+    }
+    let end = line[start..].iter().position(|byte| *byte == b'\t').map(|tab| start + tab);
+    let key = line[start..end.unwrap_or(line.len())].to_vec();
+    let (before, after) = (&line[..start], end.map_or(&[][..], |end| &line[end + 1..]));
+    let value = match end {
+        Some(_) => [before, after].concat(),
+        // The key was the last field: what is before it ends with a tab that separated the two.
+        None => before[..before.len() - 1].to_vec(),
+    };
+    Ok(Record { key, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &[u8], layout: &Layout) -> Result<Vec<(Record, u64)>, ReadError> {
+        let input = Box::new(std::io::Cursor::new(text.to_vec()));
+        let mut records = TsvRecords::new(input, Position::default(), layout)?;
+        let mut all = Vec::new();
+        while let Some(record) = records.next()? {
+            all.push(record);
+        }
+        assert_eq!(records.position().byte_offset, text.len() as u64);
+        Ok(all)
+    }
+
+    fn record(key: &[u8], value: &[u8]) -> Record {
+        Record { key: key.to_vec(), value: value.to_vec() }
+    }
+
+    #[test]
+    fn the_value_keeps_its_tabs_and_carriage_returns() {
+        let all = read(b"a\t1\t2\r\n\nb\t\n", &Layout::default()).unwrap();
+        assert_eq!(all, [(record(b"a", b"1\t2\r"), 1), (record(b"b", b""), 3)]);
+    }
+
+    #[test]
+    fn the_last_line_needs_no_line_feed() {
+        let all = read(b"a\tb", &Layout::default()).unwrap();
+        assert_eq!(all, [(record(b"a", b"b"), 1)]);
+    }
+
+    #[test]
+    fn another_column_can_be_the_key() {
+        let layout = Layout { key_column: Some(2), header: true, ..Layout::default() };
+        let all = read(b"x\ty\nv\tk\tw\nv\tk\n", &layout).unwrap();
+        assert_eq!(all, [(record(b"k", b"v\tw"), 2), (record(b"k", b"v"), 3)]);
+    }
+
+    #[test]
+    fn a_line_without_a_tab_is_named() {
+        let error = read(b"a\tb\nc\n", &Layout::default()).unwrap_err();
+        assert_eq!(error.to_string(), "line 2: there is no tab between key and value");
+    }
+
+    #[test]
+    fn a_line_with_too_few_fields_is_named() {
+        let layout = Layout { key_column: Some(3), ..Layout::default() };
+        let error = read(b"a\tb\n", &layout).unwrap_err();
+        assert_eq!(error.to_string(), "line 1: there are 2 fields, and the key is to be field 3");
+    }
+}

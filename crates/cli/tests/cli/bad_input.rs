@@ -1,0 +1,153 @@
+//! Bad input: one sentence on standard error, exit code 2, no store made on the way.
+
+use crate::runner::{Scene, run, text};
+
+#[test]
+fn wrong_command_lines_are_refused() {
+    let cases: [(&[&str], &str); 12] = [
+        (&[], "name a command"),
+        (&["frobnicate"], "there is no command `frobnicate`"),
+        (&["get", "key"], "give --dir"),
+        (&["get", "--dir", "x"], "give <KEY>"),
+        (&["put", "--dir", "x", "key"], "give <VALUE>"),
+        (&["put", "--dir", "x", "k", "v", "--file", "f"], "cannot be used with"),
+        (&["scan", "--dir", "x", "--limit", "many"], "`many` is not a value of --limit"),
+        (&["scan", "--dir", "x", "--prefix", "a", "--from", "b"], "cannot be used with"),
+        (&["import", "--dir", "x", "f.tsv", "--batch", "0"], "`0` is not a value of --batch"),
+        (
+            &["put", "--dir", "x", "k", "v", "--index", "b-tree"],
+            "use one of wort, fast-fair, p-clht",
+        ),
+        (&["crash", "b-tree"], "use one of wort"),
+        (&["check", "--dir", "x", "--durability", "total"], "use one of medium, power-fail"),
+    ];
+    for (arguments, expected) in cases {
+        let outcome = run(arguments);
+        assert!(outcome.sentence(2).contains(expected), "{arguments:?}: {outcome:?}");
+        assert!(outcome.stdout.is_empty());
+    }
+}
+
+#[test]
+fn reading_commands_make_no_store() {
+    let scene = Scene::new();
+    for arguments in
+        [&["get", "k"][..], &["delete", "k"], &["scan"], &["info"], &["check"], &["export"]]
+    {
+        let outcome = scene.run(arguments);
+        assert!(outcome.sentence(2).contains("there is no store in"), "{outcome:?}");
+    }
+    assert!(!scene.store().exists());
+}
+
+#[test]
+fn a_file_that_cannot_be_imported_makes_no_store() {
+    let scene = Scene::new();
+    let nameless = scene.file("data", "a\tb\n");
+    let cases = [
+        (text(&scene.path("missing.tsv")).to_owned(), "no such file or directory"),
+        (text(&nameless).to_owned(), "give --format tsv, csv or jsonl"),
+        (text(&scene.path("")).to_owned() + ".", "cannot tell the format"),
+    ];
+    for (file, expected) in cases {
+        let outcome = scene.run(["import", &file]);
+        assert!(outcome.sentence(2).contains(expected), "{outcome:?}");
+    }
+    let outcome = scene.run(["import", text(&scene.path("")), "--format", "tsv"]);
+    assert!(outcome.sentence(2).contains("is a directory"), "{outcome:?}");
+    assert!(!scene.store().exists());
+}
+
+#[test]
+fn options_of_another_format_are_refused() {
+    let scene = Scene::new();
+    let tsv = scene.file("f.tsv", "a\tb\n");
+    let jsonl = scene.file("f.jsonl", "{}\n");
+    let outcome = scene.run(["import", text(&tsv), "--key-field", "x"]);
+    assert!(outcome.sentence(2).contains("use --key-column"));
+    let outcome = scene.run(["import", text(&jsonl), "--key-column", "1"]);
+    assert!(outcome.sentence(2).contains("use --key-field"));
+    let outcome = scene.run(["import", text(&tsv), "--value-field", "x"]);
+    assert!(outcome.sentence(2).contains("leave it out"));
+}
+
+#[test]
+fn empty_and_overlong_keys_are_refused() {
+    let scene = Scene::new();
+    scene.run(["put", "", "v"]).sentence(2);
+    assert!(!scene.store().exists());
+    let long = "k".repeat(65_536);
+    assert!(scene.run(["put", &long, "v"]).sentence(2).contains("65536"));
+    scene.run(["put", &long[1..], "v"]).good();
+    scene.run(["get", &long]).sentence(2);
+}
+
+#[test]
+fn a_value_file_that_is_missing_is_refused() {
+    let scene = Scene::new();
+    let outcome = scene.run(["put", "k", "--file", "/nonexistent/file"]);
+    assert!(outcome.sentence(2).contains("cannot read /nonexistent/file"));
+    assert!(!scene.store().exists());
+}
+
+#[test]
+fn something_that_is_no_store_is_refused() {
+    let scene = Scene::new();
+    std::fs::create_dir(scene.store()).unwrap();
+    std::fs::write(scene.store().join("store.lapis"), "x".repeat(100_000)).unwrap();
+    scene.run(["get", "k"]).sentence(2);
+    scene.run(["put", "k", "v"]).sentence(2);
+    let file = Scene::new();
+    std::fs::write(file.store(), "a file where the directory should be").unwrap();
+    file.run(["put", "k", "v"]).sentence(2);
+}
+
+#[test]
+fn a_truncated_store_is_refused() {
+    let scene = Scene::new();
+    scene.run(["put", "k", "v"]).good();
+    let pool = scene.store().join("store.lapis");
+    for length in [0, 100, 4096, 70_000] {
+        std::fs::OpenOptions::new().write(true).open(&pool).unwrap().set_len(length).unwrap();
+        scene.run(["get", "k"]).sentence(2);
+    }
+}
+
+#[test]
+fn a_table_name_of_lapis_own_is_refused() {
+    let scene = Scene::new();
+    let outcome = scene.run(["put", "k", "v", "--table", ".imports"]);
+    assert!(outcome.sentence(2).contains("start with a dot"));
+}
+
+#[test]
+fn a_log_filter_that_is_none_is_refused() {
+    let scene = Scene::new();
+    let mut command = scene.command(["check"]);
+    let output = command.env("LAPIS_LOG", "a=b=c").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("LAPIS_LOG"));
+}
+
+#[test]
+fn the_log_goes_to_standard_error_only() {
+    let scene = Scene::new();
+    scene.run(["put", "key", "value"]).good();
+    let outcome = scene.run(["get", "key", "-vvv"]);
+    assert_eq!(outcome.good(), b"value");
+}
+
+#[test]
+fn help_names_every_command_and_has_examples() {
+    let help = run(["--help"]).good_text();
+    for command in [
+        "demo", "import", "export", "get", "put", "delete", "scan", "info", "check", "ycsb",
+        "replay", "crash", "lab",
+    ] {
+        assert!(help.contains(&format!("\n  {command} ")), "{command}: {help}");
+        let own = run([command, "--help"]).good_text();
+        assert!(own.contains("Example"), "{command}: {own}");
+        assert!(own.contains("--json"), "{command}: {own}");
+    }
+    assert!(!help.contains("demo-worker"));
+}

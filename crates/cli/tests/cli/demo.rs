@@ -1,0 +1,43 @@
+//! The demo, made small.
+
+use crate::runner::{lapis, run};
+
+const SMALL: [&str; 11] = [
+    "demo",
+    "--records",
+    "2000",
+    "--kills",
+    "2",
+    "--images",
+    "300",
+    "--threads",
+    "3",
+    "--seed",
+    "1",
+];
+
+#[test]
+fn the_demo_loses_nothing_and_reports_it() {
+    let outcome = run(SMALL.iter().chain(&["--json"]));
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let report = outcome.json();
+    assert_eq!((&report["records"], &report["lost"]), (&2000.into(), &0.into()));
+    assert_eq!((&report["kills"], &report["unexpected"]), (&2.into(), &0.into()));
+    assert_eq!(report["crash"]["violations"], 0);
+    assert!(report["crash"]["images"].as_u64().unwrap() > 0);
+    assert!(report["acknowledged"].as_u64().unwrap() > 0);
+    assert!(report["ops_per_s"].as_f64().unwrap() > 0.0);
+    for count in ["flushes", "fences", "wpq_inserts", "media_writes"] {
+        assert!(report["per_put"][count].as_f64().unwrap() > 0.0, "{count}");
+    }
+}
+
+#[test]
+fn the_demo_goes_on_with_other_text_where_there_are_no_crates() {
+    let home = tempfile::tempdir().unwrap();
+    let output = lapis().args(SMALL).env("CARGO_HOME", home.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("text files under"), "{text}");
+    assert!(text.contains("Where to go next"), "{text}");
+}

@@ -1,0 +1,90 @@
+//! What `--json` prints has the names that are documented.
+
+use serde_json::{Value, json};
+
+use crate::runner::{Outcome, Scene, run, text};
+
+fn assert_fields(object: &Value, fields: &[&str]) {
+    for field in fields {
+        assert!(object.get(field).is_some_and(|value| !value.is_null()), "{field} in {object}");
+    }
+}
+
+fn json(outcome: Outcome) -> Value {
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    outcome.json()
+}
+
+#[test]
+fn get_put_delete_and_scan() {
+    let scene = Scene::new();
+    let put = json(scene.run(["put", "key", "value", "--json"]));
+    assert_eq!(put, json!({"table": "main", "key": "key", "bytes": 5}));
+    let got = json(scene.run(["get", "key", "--json"]));
+    assert_eq!(got, json!({"table": "main", "key": "key", "found": true, "value": "value"}));
+    let scanned = json(scene.run(["scan", "--json"]));
+    let entry = json!({"key": "key", "value": "value"});
+    assert_eq!(scanned, json!({"table": "main", "entries": [entry], "count": 1}));
+    let deleted = json(scene.run(["delete", "key", "--json"]));
+    assert_eq!(deleted, json!({"table": "main", "key": "key", "deleted": true}));
+    let empty = json(scene.run(["scan", "--json"]));
+    assert_eq!(empty, json!({"table": "main", "entries": [], "count": 0}));
+    let missing = scene.run(["get", "key", "--json"]);
+    missing.sentence(1);
+    assert_eq!(missing.json(), json!({"table": "main", "key": "key", "found": false}));
+}
+
+#[test]
+fn bytes_that_are_not_text_are_base64() {
+    let scene = Scene::new();
+    scene.run_with_input(["put", "key", "-"], &[0xff, 0x00]).good();
+    let got = json(scene.run(["get", "key", "--json"]));
+    assert_eq!(got["value_base64"], "/wA=");
+    assert!(got.get("value").is_none());
+}
+
+#[test]
+fn import_and_export() {
+    let scene = Scene::new();
+    let file = scene.file("f.tsv", "a\t1\nb\t2\n");
+    let import = json(scene.run(["import", text(&file), "--json"]));
+    assert_fields(&import, &["records", "bytes", "seconds", "resumed_from", "total_records"]);
+    assert_eq!((&import["records"], &import["bytes"]), (&json!(2), &json!(8)));
+    let output = scene.path("out.csv");
+    let export = json(scene.run(["export", "--output", text(&output), "--json"]));
+    assert_eq!((&export["records"], &export["format"]), (&json!(2), &json!("csv")));
+}
+
+#[test]
+fn info_and_check() {
+    let scene = Scene::new();
+    scene.run(["put", "key", "value"]).good();
+    let info = json(scene.run(["info", "--json"]));
+    assert_fields(&info, &["durability", "why", "tiers", "tables", "bytes"]);
+    assert_eq!(info["tables"][0]["name"], "main");
+    let check = json(scene.run(["check", "--json"]));
+    assert_eq!((&check["ok"], &check["problems"]), (&json!(true), &json!([])));
+}
+
+#[test]
+fn ycsb() {
+    let arguments = ["ycsb", "--workload", "load,a", "--records", "500", "--operations", "500"];
+    let report = json(run(arguments.iter().chain(&["--threads", "2", "--json"])));
+    let fields = ["workload", "records", "operations", "threads", "ops_per_s", "per_op"];
+    assert_fields(&report, &fields);
+    assert_fields(&report["latency_ns"], &["p50", "p99", "p999", "p9999"]);
+    assert_eq!((&report["records"], &report["operations"]), (&json!(500), &json!(500)));
+    assert_eq!(report["runs"].as_array().unwrap().len(), 2);
+    assert_eq!(report["runs"][0]["workload"], "ycsb-load");
+}
+
+#[test]
+fn crash() {
+    let report = json(run(["crash", "wort", "--ops", "10", "--images", "200", "--json"]));
+    let fields =
+        ["structure", "seed", "ops", "crash_points", "images", "distinct_states", "images_per_s"];
+    assert_fields(&report, &fields);
+    assert_eq!((&report["structure"], &report["ops"]), (&json!("wort"), &json!(10)));
+    assert_eq!(report["violations"], json!([]));
+    assert!(report["images"].as_u64().unwrap() > 0);
+}

@@ -1,0 +1,201 @@
+//! import and export.
+
+use crate::runner::{Outcome, Scene, text};
+
+fn import(scene: &Scene, file: &std::path::Path, more: &[&str]) -> Outcome {
+    scene.run(["import", text(file)].iter().chain(more))
+}
+
+/// Records that only CSV and JSON lines can carry.
+fn odd_records() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut records: Vec<(Vec<u8>, Vec<u8>)> = vec![
+        (b"plain".to_vec(), b"value".to_vec()),
+        (b"empty".to_vec(), b"".to_vec()),
+        (b"tab\tand\nline feed".to_vec(), b"\r\n\t\n".to_vec()),
+        (b"\"quoted\"".to_vec(), b"a \"b\", c".to_vec()),
+        (b"\0\xff\xfe".to_vec(), vec![0x80; 300]),
+        ("grün".into(), "größer".into()),
+        (b"{\"key\":\"x\"}".to_vec(), b"{\"key\":\"x\",\"value\":\"y\"}".to_vec()),
+        (vec![b'k'; 65_535], vec![b'v'; 200_000]),
+    ];
+    records.sort();
+    records
+}
+
+/// A store with those records, put there through base64 JSON lines.
+fn odd_store() -> Scene {
+    use base64::Engine;
+    let scene = Scene::new();
+    let encode = |bytes: &[u8]| base64::engine::general_purpose::STANDARD.encode(bytes);
+    let lines: String = odd_records()
+        .iter()
+        .map(|(key, value)| {
+            format!(
+                "{{\"key_base64\":\"{}\",\"value_base64\":\"{}\"}}\n",
+                encode(key),
+                encode(value)
+            )
+        })
+        .collect();
+    let file = scene.file("odd.jsonl", lines);
+    import(&scene, &file, &[]).good();
+    scene
+}
+
+/// Every record of a store, by way of `scan --json`.
+fn records(scene: &Scene) -> Vec<(Vec<u8>, Vec<u8>)> {
+    use base64::Engine;
+    let bytes = |entry: &serde_json::Value, name: &str| match &entry[name] {
+        serde_json::Value::String(text) => text.clone().into_bytes(),
+        _ => base64::engine::general_purpose::STANDARD
+            .decode(entry[format!("{name}_base64")].as_str().unwrap())
+            .unwrap(),
+    };
+    let scanned = scene.run(["scan", "--json"]).json();
+    let entries = scanned["entries"].as_array().unwrap();
+    entries.iter().map(|entry| (bytes(entry, "key"), bytes(entry, "value"))).collect()
+}
+
+#[test]
+fn csv_and_json_lines_bring_any_bytes_back() {
+    let scene = odd_store();
+    assert_eq!(records(&scene), odd_records());
+    for name in ["out.csv", "out.jsonl"] {
+        let file = scene.path(name);
+        scene.run(["export", "--output", text(&file)]).good();
+        let copy = Scene::new();
+        import(&copy, &file, &[]).good();
+        assert_eq!(records(&copy), odd_records(), "{name}");
+    }
+}
+
+#[test]
+fn a_tsv_file_comes_back_as_it_was() {
+    let scene = Scene::new();
+    let contents = b"a\t\nb\t1\t2\r\nc\t\xff\xfe\n";
+    let file = scene.file("in.tsv", contents);
+    import(&scene, &file, &[]).good();
+    assert_eq!(scene.run(["export"]).good(), contents);
+    let output = scene.path("out.tsv");
+    scene.run(["export", "--output", text(&output)]).good();
+    assert_eq!(std::fs::read(output).unwrap(), contents);
+}
+
+#[test]
+fn what_tsv_cannot_carry_is_refused_and_leaves_no_file() {
+    let scene = odd_store();
+    let output = scene.path("out.tsv");
+    let outcome = scene.run(["export", "--output", text(&output)]);
+    assert!(outcome.sentence(2).contains("use --format jsonl"), "{outcome:?}");
+    assert!(!output.exists());
+    let leftovers = std::fs::read_dir(scene.path("")).unwrap().count();
+    assert_eq!(leftovers, 2, "the store and the imported file");
+}
+
+#[test]
+fn each_format_has_its_way_to_name_the_key() {
+    let cases: [(&str, &str, &[&str], &str); 5] = [
+        ("f.tsv", "x\tk\ty\n", &["--key-column", "2"], "k\tx\ty\n"),
+        ("f.csv", "x,k,\"y,z\"\n", &["--key-column", "2"], "k\tx,\"y,z\"\n"),
+        ("g.csv", "n,id\n1,k\n", &["--key-field", "id"], "k\t1\n"),
+        (
+            "f.jsonl",
+            "{\"id\":\"k\",\"n\":1}\n",
+            &["--key-field", "id"],
+            "k\t{\"id\":\"k\",\"n\":1}\n",
+        ),
+        (
+            "g.jsonl",
+            "{\"id\":\"k\",\"body\":\"b\"}\n",
+            &["--key-field", "id", "--value-field", "body"],
+            "k\tb\n",
+        ),
+    ];
+    for (name, contents, arguments, expected) in cases {
+        let scene = Scene::new();
+        let file = scene.file(name, contents);
+        import(&scene, &file, arguments).good();
+        assert_eq!(scene.run(["scan"]).good_text(), expected, "{name}");
+    }
+}
+
+#[test]
+fn standard_input_can_be_imported() {
+    let scene = Scene::new();
+    let outcome = scene.run_with_input(["import", "-", "--format", "tsv"], b"a\t1\n");
+    outcome.good();
+    assert_eq!(scene.run(["get", "a"]).good(), b"1");
+    let outcome = scene.run_with_input(["import", "-"], b"a\t1\n");
+    assert!(outcome.sentence(2).contains("--format"));
+}
+
+#[test]
+fn a_finished_import_is_not_repeated_unless_asked_for() {
+    let scene = Scene::new();
+    let file = scene.file("f.tsv", "a\t1\nb\t2\n");
+    import(&scene, &file, &[]).good();
+    scene.run(["put", "a", "changed"]).good();
+    let again = import(&scene, &file, &["--json"]).json();
+    assert_eq!((&again["already_imported"], &again["records"]), (&true.into(), &0.into()));
+    assert_eq!(scene.run(["get", "a"]).good(), b"changed");
+    let forced = import(&scene, &file, &["--again", "--json"]).json();
+    assert_eq!((&forced["already_imported"], &forced["records"]), (&false.into(), &2.into()));
+    assert_eq!(scene.run(["get", "a"]).good(), b"1");
+}
+
+#[test]
+fn a_changed_file_and_another_table_are_imports_of_their_own() {
+    let scene = Scene::new();
+    let file = scene.file("f.tsv", "a\t1\n");
+    import(&scene, &file, &[]).good();
+    let other = import(&scene, &file, &["--table", "other", "--json"]).json();
+    assert_eq!(other["records"], 1);
+    std::fs::write(&file, "a\t1\nb\t2\n").unwrap();
+    let changed = import(&scene, &file, &["--json"]).json();
+    assert_eq!((&changed["records"], &changed["resumed_from"]), (&2.into(), &0.into()));
+}
+
+#[test]
+fn acknowledgements_count_up_to_the_records() {
+    let scene = Scene::new();
+    let lines: String = (0..25).map(|i| format!("{i}\tv\n")).collect();
+    let file = scene.file("f.tsv", lines);
+    let text = import(&scene, &file, &["--acknowledge", "--batch", "10"]).good_text();
+    let numbers: Vec<_> =
+        text.lines().filter_map(|line| line.strip_prefix("acknowledged ")).collect();
+    assert_eq!(numbers, ["10", "20", "25"]);
+}
+
+#[test]
+fn a_bad_line_is_named_and_nothing_of_its_batch_is_stored() {
+    let scene = Scene::new();
+    let lines: String = (0..25).map(|i| format!("{i:02}\tv\n")).collect();
+    let file = scene.file("f.tsv", format!("{lines}bad line\n"));
+    let outcome = import(&scene, &file, &["--batch", "10"]);
+    let sentence = outcome.sentence(2);
+    assert!(sentence.contains("f.tsv:26: there is no tab between key and value"), "{sentence}");
+    let keys = scene.run(["scan", "--keys-only"]).good_text();
+    assert_eq!(keys.lines().count(), 20);
+    assert_eq!(scene.run(["check"]).code, Some(0));
+}
+
+#[test]
+fn every_kind_of_bad_line_is_named() {
+    let long = format!("{}\tv\n", "k".repeat(65_536));
+    let cases: [(&str, &str, &str); 8] = [
+        ("a.tsv", "a\t1\n\tv\n", "a.tsv:2: the key is empty"),
+        ("b.tsv", &long, "b.tsv:1: the key has 65536 bytes and may have 65535"),
+        ("c.csv", "a,1\nb,1,2\n", "c.csv:2: there are 3 fields where the lines before have 2"),
+        ("d.csv", "a,1\nb,\"x\n", "d.csv:2: a quotation mark is missing"),
+        ("e.csv", "a,1\n,1\n", "e.csv:2: the key is empty"),
+        ("f.jsonl", "{\"key\":\"a\"}\n{\"key\"\n", "f.jsonl:2: this is not a JSON object"),
+        ("g.jsonl", "{\"id\":\"a\"}\n", "g.jsonl:1: the object has no field `key`"),
+        ("h.jsonl", "{\"key\":\"\"}\n", "h.jsonl:1: the key is empty"),
+    ];
+    for (name, contents, expected) in cases {
+        let scene = Scene::new();
+        let file = scene.file(name, contents);
+        let outcome = import(&scene, &file, &[]);
+        assert!(outcome.sentence(2).contains(expected), "{outcome:?}");
+    }
+}

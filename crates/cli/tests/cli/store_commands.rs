@@ -1,0 +1,168 @@
+//! put, get, delete, scan, info and check.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use crate::runner::{Scene, text};
+
+#[test]
+fn what_is_put_is_got_byte_for_byte() {
+    let scene = Scene::new();
+    let value: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+    let file = scene.file("value", &value);
+    scene.run(["put", "binary", "--file", text(&file)]).good();
+    scene.run(["put", "text", "a value"]).good();
+    assert_eq!(scene.run(["get", "binary"]).good(), value);
+    assert_eq!(scene.run(["get", "text"]).good(), b"a value");
+}
+
+#[test]
+fn a_value_can_come_from_standard_input() {
+    let scene = Scene::new();
+    scene.run_with_input(["put", "key", "-"], b"from a pipe\n").good();
+    assert_eq!(scene.run(["get", "key"]).good(), b"from a pipe\n");
+    scene.run_with_input(["put", "key", "--file", "-"], b"").good();
+    assert_eq!(scene.run(["get", "key"]).good(), b"");
+}
+
+#[test]
+fn putting_again_replaces() {
+    let scene = Scene::new();
+    scene.run(["put", "key", "first"]).good();
+    scene.run(["put", "key", "second"]).good();
+    assert_eq!(scene.run(["get", "key"]).good(), b"second");
+}
+
+#[test]
+fn a_missing_key_is_exit_code_1_and_a_sentence() {
+    let scene = Scene::new();
+    scene.run(["put", "key", "value"]).good();
+    let outcome = scene.run(["get", "other"]);
+    assert!(outcome.sentence(1).starts_with("there is no key `other` in the table `main`"));
+    assert!(outcome.stdout.is_empty());
+    let outcome = scene.run(["delete", "other", "--json"]);
+    outcome.sentence(1);
+    assert_eq!(outcome.json()["deleted"], false);
+}
+
+#[test]
+fn a_deleted_key_is_gone() {
+    let scene = Scene::new();
+    scene.run(["put", "key", "value"]).good();
+    scene.run(["delete", "key"]).good();
+    scene.run(["get", "key"]).sentence(1);
+}
+
+#[test]
+fn tables_are_separate_and_keep_their_index() {
+    let scene = Scene::new();
+    scene.run(["put", "key", "a", "--table", "first"]).good();
+    scene.run(["put", "key", "b", "--table", "second", "--index", "p-clht"]).good();
+    assert_eq!(scene.run(["get", "key", "--table", "first"]).good(), b"a");
+    assert_eq!(scene.run(["get", "key", "--table", "second"]).good(), b"b");
+    let outcome = scene.run(["put", "key", "c", "--table", "second", "--index", "wort"]);
+    assert!(outcome.sentence(2).contains("is held by p-clht"));
+    let outcome = scene.run(["get", "key"]);
+    assert!(outcome.sentence(2).contains("no table `main`; it has first, second"));
+}
+
+fn alphabet() -> Scene {
+    let scene = Scene::new();
+    let lines: String = ('a'..='z').map(|c| format!("{c}\tvalue of {c}\n")).collect();
+    let file = scene.file("alphabet.tsv", lines);
+    scene.run(["import", text(&file)]).good();
+    scene
+}
+
+#[test]
+fn a_scan_gives_ranges_in_both_directions() {
+    let scene = alphabet();
+    let scan = |arguments: &[&str]| {
+        scene.run(["scan"].iter().chain(arguments)).good_text().replace('\n', " ")
+    };
+    assert_eq!(scan(&["--from", "c", "--to", "e"]), "c\tvalue of c d\tvalue of d ");
+    assert_eq!(scan(&["--keys-only", "--from", "x"]), "x y z ");
+    assert_eq!(scan(&["--keys-only", "--to", "c", "--reverse"]), "b a ");
+    assert_eq!(scan(&["--keys-only", "--reverse", "--limit", "2"]), "z y ");
+    assert_eq!(scan(&["--keys-only", "--limit", "0"]), "");
+}
+
+#[test]
+fn a_scan_by_prefix_gives_the_keys_that_start_with_it() {
+    let scene = Scene::new();
+    for key in ["ab", "abc", "abd", "ac", "b"] {
+        scene.run(["put", key, ""]).good();
+    }
+    let keys = |more: &[&str]| scene.run(["scan", "--keys-only"].iter().chain(more)).good_text();
+    assert_eq!(keys(&["--prefix", "ab"]), "ab\nabc\nabd\n");
+    assert_eq!(keys(&["--prefix", "ab", "--reverse", "--limit", "1"]), "abd\n");
+    assert_eq!(keys(&["--prefix", "x"]), "");
+}
+
+#[test]
+fn a_hash_table_lists_its_entries_but_has_no_ranges() {
+    let scene = Scene::new();
+    for key in ["a", "b"] {
+        scene.run(["put", key, "v", "--index", "p-clht"]).good();
+    }
+    let listed = scene.run(["scan", "--keys-only"]).good_text();
+    let mut keys: Vec<_> = listed.lines().collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["a", "b"]);
+    assert!(scene.run(["scan", "--from", "a"]).sentence(2).contains("ordered"));
+}
+
+#[test]
+fn a_reader_that_stops_early_is_not_an_error() {
+    let scene = Scene::new();
+    let lines: String = (0..20_000).map(|i| format!("{i:08}\t{}\n", "x".repeat(50))).collect();
+    let file = scene.file("many.tsv", lines);
+    scene.run(["import", text(&file)]).good();
+    for command in ["scan", "export"] {
+        let mut child =
+            scene.command([command]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = [0; 8];
+        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(&first, b"00000000");
+        assert_eq!(output.status.code(), Some(0), "{command}");
+        assert!(output.stderr.is_empty(), "{command}");
+    }
+}
+
+#[test]
+fn a_good_store_passes_its_check() {
+    let scene = alphabet();
+    assert_eq!(scene.run(["check"]).good_text(), "the store is in order\n");
+}
+
+#[test]
+fn a_damaged_value_fails_the_check() {
+    let scene = Scene::new();
+    let value = "something that is easy to find in the file ".repeat(20);
+    scene.run(["put", "key", &value]).good();
+    let pool = scene.store().join("store.lapis");
+    let mut bytes = std::fs::read(&pool).unwrap();
+    let mut damaged = 0;
+    for at in 0..bytes.len() - 20 {
+        if bytes[at..].starts_with(b"easy to find") {
+            bytes[at] = b'E';
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0);
+    std::fs::write(&pool, bytes).unwrap();
+    let outcome = scene.run(["check", "--json"]);
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    let report = outcome.json();
+    assert_eq!(report["ok"], false);
+    assert!(!report["problems"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn info_names_the_medium_and_the_guarantee() {
+    let scene = alphabet();
+    let text = scene.run(["info", "--statistics"]).good_text();
+    assert!(text.contains("durability"), "{text}");
+    assert!(text.contains("main") && text.contains("wort") && text.contains("26"), "{text}");
+}
