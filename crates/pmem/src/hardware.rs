@@ -114,9 +114,14 @@ impl Hardware {
         self.method
     }
 
-    /// Whether each flush is an instruction, or none is needed, and each fence is an instruction.
+    /// Whether a fence is an instruction.
     #[inline(always)]
     fn fences_by_instruction(&self) -> bool {
+        // One comparison: the methods without a fence come last.
+        const {
+            assert!((FlushMethod::EadrNone as u8) < FlushMethod::PageCacheNone as u8);
+            assert!((FlushMethod::PageCacheNone as u8) < FlushMethod::FileSync as u8);
+        }
         (self.method as u8) < FlushMethod::PageCacheNone as u8
     }
 
