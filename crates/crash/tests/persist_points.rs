@@ -1,0 +1,54 @@
+//! Every flush and every fence of every structure is necessary: with any one of them switched off,
+//! the checker finds a power cut that is not survived. `cargo test -p lapis-crash --test
+//! persist_points -- --nocapture` prints the tables.
+
+use lapis_crash::{ExploreOptions, Structure, structure_persist_points};
+
+fn all_are_necessary(structure: Structure, ops: usize, seeds: &[u64]) {
+    let options = ExploreOptions {
+        ops,
+        exhaustive_limit: 256,
+        samples: 32,
+        crash_in_recovery_every: 256,
+        ..ExploreOptions::default()
+    };
+    let rows = structure_persist_points(structure, &options, seeds, &|_| {}).unwrap();
+    assert!(rows.len() >= 3, "{structure} has hardly any persist points: {rows:?}");
+    println!("{structure}:");
+    for row in &rows {
+        let outcome = if row.killed { "killed" } else { "SURVIVED" };
+        println!("  {:<70} {outcome:>8} {:>8} images", row.name, row.images);
+    }
+    let survived: Vec<_> = rows.iter().filter(|row| !row.killed).map(|row| &row.name).collect();
+    assert!(survived.is_empty(), "not shown to be necessary: {survived:#?}");
+}
+
+#[test]
+fn each_of_wort_is_necessary() {
+    all_are_necessary(Structure::Wort, 200, &[1, 2]);
+}
+
+#[test]
+fn each_of_fast_fair_is_necessary() {
+    all_are_necessary(Structure::FastFair, 400, &[1, 2, 3]);
+}
+
+#[test]
+fn each_of_p_clht_is_necessary() {
+    all_are_necessary(Structure::PClht, 300, &[1, 2]);
+}
+
+#[test]
+fn each_of_pop_log_is_necessary() {
+    all_are_necessary(Structure::PopLog, 200, &[1, 2, 3]);
+}
+
+#[test]
+fn each_of_the_allocator_and_the_pool_is_necessary() {
+    all_are_necessary(Structure::Allocator, 200, &[1, 2]);
+}
+
+#[test]
+fn each_of_the_store_is_necessary() {
+    all_are_necessary(Structure::Store, 80, &[1, 2]);
+}

@@ -1,0 +1,64 @@
+//! Every structure survives the power cuts of a short run. Longer ones: `lapis crash STRUCTURE`.
+
+use lapis_crash::{ExploreOptions, Structure, explore_structure};
+
+fn survives(structure: Structure, ops: usize, seed: u64) {
+    let options = ExploreOptions {
+        ops,
+        seed,
+        exhaustive_limit: 256,
+        samples: 32,
+        crash_in_recovery_every: 512,
+        ..ExploreOptions::default()
+    };
+    let report = explore_structure(structure, None, &options, &|_| {}).unwrap();
+    println!(
+        "{structure}: {} crash points, {} images, {} distinct states",
+        report.crash_points, report.images, report.distinct_states
+    );
+    let found: Vec<_> = report.violations.iter().map(|v| format!("{}\n  {}", v.what, v.replay)).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(report.images > 1000, "only {} images were tried", report.images);
+    assert!(report.distinct_states > ops as u64 / 8, "the run hardly changed anything");
+}
+
+#[test]
+fn wort_survives_power_cuts() {
+    survives(Structure::Wort, 300, 11);
+}
+
+#[test]
+fn fast_fair_survives_power_cuts() {
+    survives(Structure::FastFair, 200, 12);
+}
+
+#[test]
+fn p_clht_survives_power_cuts() {
+    survives(Structure::PClht, 300, 13);
+}
+
+#[test]
+fn pop_log_survives_power_cuts_and_kills() {
+    survives(Structure::PopLog, 200, 14);
+}
+
+#[test]
+fn the_allocator_survives_power_cuts() {
+    survives(Structure::Allocator, 200, 15);
+}
+
+#[test]
+fn the_store_survives_power_cuts() {
+    survives(Structure::Store, 60, 16);
+}
+
+#[test]
+fn the_same_seed_explores_the_same_images() {
+    let options = ExploreOptions { ops: 40, seed: 3, threads: 1, ..ExploreOptions::default() };
+    let first = explore_structure(Structure::Wort, None, &options, &|_| {}).unwrap();
+    let second = explore_structure(Structure::Wort, None, &options, &|_| {}).unwrap();
+    assert_eq!(
+        (first.crash_points, first.images, first.distinct_states),
+        (second.crash_points, second.images, second.distinct_states)
+    );
+}
