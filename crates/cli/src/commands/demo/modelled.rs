@@ -12,8 +12,8 @@ use crate::failure::Failure;
 use crate::output::{Output, grouped};
 use crate::progress;
 
-/// Operations whose crashes are explored.
-const EXPLORED_OPERATIONS: usize = 120;
+/// Operations whose crashes are explored: as many as the default number of images has room for.
+const EXPLORED_OPERATIONS: usize = 60;
 
 /// At a crash point with more images than this, so many are sampled besides the extremes: few,
 /// so that the budget reaches every crash point.
