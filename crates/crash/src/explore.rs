@@ -59,7 +59,7 @@ impl Default for ExploreOptions {
             image_limit: 0,
             exhaustive_limit: 1 << 12,
             samples: 256,
-            crash_in_recovery_every: 128,
+            crash_in_recovery_every: 256,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             violation_limit: 10,
             suppress: None,
@@ -199,7 +199,7 @@ fn walk<S: Subject>(
             let every = options.crash_in_recovery_every;
             let again = every > 0 && (seed.is_multiple_of(every) || options.replay.is_some());
             if failure.is_none() && again {
-                let budget = ImageBudget { exhaustive_limit: 64, samples: 16, seed };
+                let budget = ImageBudget { exhaustive_limit: 16, samples: 4, seed };
                 let result = bench.check_crashes_in_recovery(
                     subject,
                     expectation,

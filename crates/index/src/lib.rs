@@ -5,6 +5,7 @@
 //! ([`Domain`](lapis_pmem::Domain)), is safe for use by many threads, and has made a change durable
 //! when the call that asked for it returns.
 
+mod capability;
 mod fast_fair;
 mod index;
 mod key;
@@ -12,6 +13,7 @@ mod p_clht;
 mod root;
 mod wort;
 
+pub use capability::{CapabilityRow, InsertCost, capability_table};
 pub use fast_fair::FastFair;
 pub use index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Range,

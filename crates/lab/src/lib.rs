@@ -2,6 +2,7 @@
 
 pub mod index_experiment;
 pub mod keys;
+pub mod modelled_store;
 pub mod replay;
 pub mod report;
 pub mod target;

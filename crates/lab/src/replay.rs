@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ use crate::target::KeyValue;
 use crate::trace::{Operation, Request, TraceError, TraceReader};
 
 /// Requests between two reports of progress.
-const PROGRESS_STEP: usize = 512;
+const PROGRESS_STEP: u64 = 512;
 
 /// Why a replay ended early. Wrong answers do not end it; they are counted.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +74,7 @@ pub fn read_trace(input: impl BufRead, limit: usize) -> Result<Vec<Request>, Tra
     TraceReader::new(input).take(limit).collect()
 }
 
-/// Replays `requests` one after another into `target`, which must be empty.
+/// Replays `requests` one after another into `target`, which must be empty, and compares everything.
 ///
 /// # Errors
 /// [`ReplayError`].
@@ -83,72 +83,138 @@ pub fn replay<T: KeyValue>(
     requests: &[Request],
     progress: OnProgress<'_>,
 ) -> Result<ReplayReport, ReplayError<T::Error>> {
-    if requests.is_empty() {
-        return Err(ReplayError::Empty);
-    }
-    let mut entries = 0u64;
-    target.for_each(&mut |_, _| entries += 1).map_err(ReplayError::Target)?;
-    if entries > 0 {
-        return Err(ReplayError::NotEmpty);
-    }
-    let mut expected: BTreeMap<u64, Expected> = BTreeMap::new();
-    let mut verdict = Verdict::default();
-    let (mut reads, mut writes) = (Latencies::new(), Latencies::new());
-    let (mut cold_reads, mut written_bytes) = (0, 0);
-    let mut contents = Vec::new();
-    let total = requests.len() as u64;
-    let begin = Instant::now();
-    for (number, request) in requests.iter().enumerate() {
-        let (key, number) = (request.block.to_be_bytes(), number as u64);
-        match request.operation {
-            Operation::Write => {
-                let write = Expected { bytes: request.bytes, request: number };
-                fill(&mut contents, request.block, write);
-                let start = Instant::now();
-                target.write(&key, &contents).map_err(ReplayError::Target)?;
-                writes.record(start.elapsed());
-                written_bytes += u64::from(request.bytes);
-                expected.insert(request.block, write);
-            }
-            Operation::Read => {
-                let start = Instant::now();
-                let found = target.read(&key).map_err(ReplayError::Target)?;
-                reads.record(start.elapsed());
-                let last_write = expected.get(&request.block).copied();
-                cold_reads += u64::from(last_write.is_none());
-                let found = found.as_ref().map(AsRef::as_ref);
-                verdict.compare(request.block, found, last_write, &mut contents);
-            }
-        }
-        if (number as usize + 1).is_multiple_of(PROGRESS_STEP) {
-            progress(Progress { done: number + 1, total });
-        }
-    }
-    let elapsed = begin.elapsed();
+    let mut replay = Replay::new(target)?;
+    replay.run(requests, progress)?;
+    replay.finish()
+}
 
-    let mut unseen = expected.clone();
-    target
-        .for_each(&mut |key, value| match key.try_into().map(u64::from_be_bytes) {
-            // Whatever is visited a second time is no longer expected.
-            Ok(block) => {
-                verdict.compare(block, Some(value), unseen.remove(&block), &mut contents);
-            }
-            Err(_) => verdict.wrong(|| format!("the key {} is none", key.escape_ascii())),
+/// A replay in its two steps, for callers that have something to do between them.
+#[derive(Debug)]
+pub struct Replay<'t, T> {
+    target: &'t T,
+    expected: BTreeMap<u64, Expected>,
+    verdict: Verdict,
+    reads: Latencies,
+    writes: Latencies,
+    elapsed: Duration,
+    requests: u64,
+    cold_reads: u64,
+    written_bytes: u64,
+}
+
+impl<'t, T: KeyValue> Replay<'t, T> {
+    /// A replay into `target`, which must be empty.
+    ///
+    /// # Errors
+    /// [`ReplayError::NotEmpty`], [`ReplayError::Target`].
+    pub fn new(target: &'t T) -> Result<Self, ReplayError<T::Error>> {
+        let mut entries = 0u64;
+        target.for_each(&mut |_, _| entries += 1).map_err(ReplayError::Target)?;
+        if entries > 0 {
+            return Err(ReplayError::NotEmpty);
+        }
+        Ok(Self {
+            target,
+            expected: BTreeMap::new(),
+            verdict: Verdict::default(),
+            reads: Latencies::new(),
+            writes: Latencies::new(),
+            elapsed: Duration::ZERO,
+            requests: 0,
+            cold_reads: 0,
+            written_bytes: 0,
         })
-        .map_err(ReplayError::Target)?;
-    for &block in unseen.keys() {
-        verdict.wrong(|| format!("block {block} is missing in the end"));
     }
-    progress(Progress { done: total, total });
-    let kinds = BTreeMap::from([("read", reads), ("write", writes)]);
-    Ok(ReplayReport {
-        report: Report::new("replay", expected.len() as u64, 1, elapsed, &kinds),
-        verified: verdict.verified,
-        mismatches: verdict.mismatches,
-        first_mismatches: verdict.told,
-        cold_reads,
-        written_bytes,
-    })
+
+    /// Replays requests, comparing what is read.
+    ///
+    /// # Errors
+    /// [`ReplayError::Target`].
+    pub fn run(
+        &mut self,
+        requests: &[Request],
+        progress: OnProgress<'_>,
+    ) -> Result<(), ReplayError<T::Error>> {
+        let (total, mut contents) = (requests.len() as u64, Vec::new());
+        let begin = Instant::now();
+        for (done, request) in (1..).zip(requests) {
+            match request.operation {
+                Operation::Write => self.write(request, &mut contents)?,
+                Operation::Read => self.read(request, &mut contents)?,
+            }
+            self.requests += 1;
+            if done % PROGRESS_STEP == 0 || done == total {
+                progress(Progress { done, total });
+            }
+        }
+        self.elapsed += begin.elapsed();
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        request: &Request,
+        contents: &mut Vec<u8>,
+    ) -> Result<(), ReplayError<T::Error>> {
+        let write = Expected { bytes: request.bytes, request: self.requests };
+        fill(contents, request.block, write);
+        let key = request.block.to_be_bytes();
+        let start = Instant::now();
+        self.target.write(&key, contents).map_err(ReplayError::Target)?;
+        self.writes.record(start.elapsed());
+        self.written_bytes += u64::from(request.bytes);
+        self.expected.insert(request.block, write);
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        request: &Request,
+        contents: &mut Vec<u8>,
+    ) -> Result<(), ReplayError<T::Error>> {
+        let key = request.block.to_be_bytes();
+        let start = Instant::now();
+        let found = self.target.read(&key).map_err(ReplayError::Target)?;
+        self.reads.record(start.elapsed());
+        let last_write = self.expected.get(&request.block).copied();
+        self.cold_reads += u64::from(last_write.is_none());
+        let found = found.as_ref().map(AsRef::as_ref);
+        self.verdict.compare(request.block, found, last_write, contents);
+        Ok(())
+    }
+
+    /// Compares the whole table with what it must hold, and reports.
+    ///
+    /// # Errors
+    /// [`ReplayError::Empty`], [`ReplayError::Target`].
+    pub fn finish(mut self) -> Result<ReplayReport, ReplayError<T::Error>> {
+        if self.requests == 0 {
+            return Err(ReplayError::Empty);
+        }
+        let records = self.expected.len() as u64;
+        let (verdict, unseen, mut contents) = (&mut self.verdict, &mut self.expected, Vec::new());
+        self.target
+            .for_each(&mut |key, value| match key.try_into().map(u64::from_be_bytes) {
+                // Whatever is visited a second time is no longer expected.
+                Ok(block) => {
+                    verdict.compare(block, Some(value), unseen.remove(&block), &mut contents);
+                }
+                Err(_) => verdict.wrong(|| format!("the key {} is none", key.escape_ascii())),
+            })
+            .map_err(ReplayError::Target)?;
+        for &block in unseen.keys() {
+            verdict.wrong(|| format!("block {block} is missing in the end"));
+        }
+        let kinds = BTreeMap::from([("read", self.reads), ("write", self.writes)]);
+        Ok(ReplayReport {
+            report: Report::new("replay", records, 1, self.elapsed, &kinds),
+            verified: self.verdict.verified,
+            mismatches: self.verdict.mismatches,
+            first_mismatches: self.verdict.told,
+            cold_reads: self.cold_reads,
+            written_bytes: self.written_bytes,
+        })
+    }
 }
 
 /// Makes the contents that a write gives a block.

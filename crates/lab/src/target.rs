@@ -1,4 +1,8 @@
-//! What workloads run against: anything that maps byte strings to byte strings.
+//! What workloads run against: anything that maps byte strings to byte strings, a table of a store
+//! above all.
+
+use lapis::{Error, Store, Table, Value};
+use lapis_pmem::Domain;
 
 /// A durable map from keys to values. Every method may be called from many threads, and a change is
 /// durable when the call returns.
@@ -43,6 +47,64 @@ pub trait KeyValue: Sync {
     /// # Errors
     /// The target's own.
     fn for_each(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Self::Error>;
+}
+
+/// A table of a store as a target of workloads.
+#[derive(Debug)]
+pub struct TableTarget<D: Domain> {
+    store: Store<D>,
+    table: Table<D>,
+}
+
+impl<D: Domain> TableTarget<D> {
+    /// A target of `table`, which must be of `store`.
+    pub fn new(store: &Store<D>, table: &Table<D>) -> Self {
+        Self { store: store.clone(), table: table.clone() }
+    }
+}
+
+impl<D: Domain> KeyValue for TableTarget<D> {
+    type Value = Value;
+    type Error = Error;
+
+    fn read(&self, key: &[u8]) -> Result<Option<Value>, Error> {
+        self.table.get(key)
+    }
+
+    fn write(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.table.put(key, value)
+    }
+
+    fn modify(&self, key: &[u8], change: &mut dyn FnMut(&mut [u8])) -> Result<bool, Error> {
+        let mut transaction = self.store.transaction();
+        let Some(value) = transaction.get(&self.table, key)? else { return Ok(false) };
+        let mut value = value.into_vec();
+        change(&mut value);
+        transaction.put(&self.table, key, &value)?;
+        transaction.commit()?;
+        Ok(true)
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        limit: usize,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), Error> {
+        for entry in self.table.range(from.to_vec()..)?.take(limit) {
+            let (key, value) = entry?;
+            visit(&key, &value);
+        }
+        Ok(())
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Error> {
+        for entry in self.table.iter()? {
+            let (key, value) = entry?;
+            visit(&key, &value);
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -37,15 +37,15 @@
 //! * A2. The descriptor of every chunk that is not the first of a slab or run is zero: runs are
 //!   made of free chunks, whose descriptors are zero, and a freed run's descriptor is zeroed and
 //!   persisted before any of its chunks is used again.
-//! * A3. Chunks at or above the header's high-water mark hold nothing reachable, and their
-//!   descriptors are zero, except that the one *at* the mark may be what a crash left of an
-//!   allocation: mark and descriptor become durable by one fence, before the block is handed out.
-//!   The first allocation beyond the mark begins exactly there and overwrites it.
+//! * A3. Chunks at or above the header's high-water mark have zero descriptors and were never
+//!   handed out: the mark is durable before a descriptor of a run that ends beyond its old value
+//!   is written. (By one fence for both, the descriptor of a run across the old mark could be
+//!   durable and the mark not; the chunks behind the mark would then be given out twice.)
 //! * A4. Saved bitmaps are believed only after a clean shutdown that says so, and no block is
 //!   allocated between the shutdown that writes them and the open that stops believing them (H3).
 //!
 //! Costs: a block from a cache, a partial slab or a freed block: no flush, no fence. A new slab or
-//! large run: 1 flush and 1 fence, and once in 16 chunks another flush for the high-water mark.
+//! large run: 1 flush and 1 fence, and once in 16 chunks another 1 and 1 for the high-water mark.
 //! A slab has at least 15 blocks, so the amortised cost is below 0.1 flushes per allocation.
 
 mod cache;

@@ -399,7 +399,7 @@ impl<D: Domain> Pool<D> {
 
     /// Allocates a block for a `T`. Its contents are arbitrary: write every field.
     ///
-    /// Steady state: no flush, no fence. A new slab costs 1 flush and 1 fence, and a second flush when
+    /// Steady state: no flush, no fence. A new slab costs 1 flush and 1 fence, and as much again when
     /// the pool's high-water mark moves; see [`crate::allocator`].
     ///
     /// # Errors

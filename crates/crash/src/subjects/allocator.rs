@@ -93,6 +93,12 @@ impl Subject for AllocatorSubject {
                         tail_bytes: random.random_range(0..6) * 60_000,
                         number: random.random(),
                     },
+                    // Slabs of several chunks.
+                    4..=5 => AllocatorOperation::Replace {
+                        slot,
+                        tail_bytes: random.random_range(5000..32_000),
+                        number: random.random(),
+                    },
                     _ => AllocatorOperation::Replace {
                         slot,
                         tail_bytes: random.random_range(0..5000),
@@ -113,7 +119,7 @@ impl Subject for AllocatorSubject {
         let mut probes: Vec<_> = interrupted.cloned().into_iter().collect();
         for _ in 0..3 {
             let slot = random.random_range(0..SLOTS);
-            let tail_bytes = random.random_range(0..2) * random.random_range(0..70_000);
+            let tail_bytes = [100, 4000, 20_000, 70_000][random.random_range(0..4)];
             probes.push(AllocatorOperation::Replace { slot, tail_bytes, number: random.random() });
         }
         probes

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use lapis_pmem::{Domain, Link, Tracer};
+use lapis_pmem::{Domain, LINK_MASK, Link, Tracer};
 
 use super::FastFair;
 use super::node::{HEADER_BYTES, Node, NodeHeader};
@@ -42,7 +42,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let (mut entries, mut leftovers, mut ended) = (Vec::new(), false, false);
         for (slot, entry) in node.slots.iter().enumerate() {
             let key = entry.key.load(domain);
-            ended |= slot > 0 && key == 0;
+            ended |= node.ends_before(domain, slot, key);
             if ended {
                 leftovers |= key != 0;
             } else if slot == 0 && sibling.is_hidden() {
@@ -184,6 +184,11 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         }
         if seen.level > 0 && seen.node.leftmost(domain).is_null() {
             problems.push(format!("the inner node {link:?} has no leftmost child"));
+        }
+        let links = seen.entries.iter().map(|&(_, child)| child);
+        let mut links = links.chain([seen.node.header.leftmost.load(domain)]);
+        if seen.level > 0 && links.any(|word| word & !LINK_MASK != 0) {
+            problems.push(format!("the inner node {link:?} has a link with bits that no link has"));
         }
         if low != 0 && self.compare(low, low).is_none() {
             problems.push(format!("the low key of node {link:?} is no key"));

@@ -155,6 +155,13 @@ impl<'p> Node<'p> {
         self.slots[slot].value.load_acquire(domain)
     }
 
+    /// Whether the node ends before `slot`, whose key word was just read as `key` (I2). Slot 1 also
+    /// holds zero while it is a duplicate of integer key 0; then, and only then, slot 2 is in use.
+    #[inline(always)]
+    pub(super) fn ends_before<D: Domain>(&self, domain: &D, slot: usize, key: u64) -> bool {
+        key == 0 && slot > 0 && !(slot == 1 && self.key(domain, 2) != 0)
+    }
+
     /// Whether slot `slot`, which holds a key, repeats its left neighbour and so does not count
     /// (I2).
     #[inline(always)]

@@ -63,7 +63,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let hidden = sibling.is_hidden();
         for (slot, entry) in node.slots.iter().enumerate() {
             let key = entry.key.load(domain);
-            if slot > 0 && key == 0 {
+            if node.ends_before(domain, slot, key) {
                 break;
             }
             if !(slot == 0 && hidden || node.is_duplicate(domain, slot, hidden)) {
@@ -76,7 +76,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let domain = self.domain();
         for slot in 0..node.slots.len() {
             let key = node.key(domain, slot);
-            if slot > 0 && key == 0 {
+            if node.ends_before(domain, slot, key) {
                 break;
             }
             if entries.last().is_some_and(|&(last, _)| last == key) {
@@ -96,6 +96,10 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             if key == 0 {
                 continue;
             }
+            if entries.last().is_some_and(|&(last, _)| last == key) {
+                // It has moved along.
+                continue;
+            }
             let value = node.value(domain, slot);
             if self.repeats_left(node, slot, key) {
                 continue;
@@ -107,6 +111,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         }
         let key = node.key(domain, 0);
         match self.counted(node, 0, key, &|_| true) {
+            Some(_) if entries.last().is_some_and(|&(last, _)| last == key) => {}
             Some(value) => entries.push((key, value)),
             None if node.key(domain, 0) == key => {}
             None => return false,

@@ -95,7 +95,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let mut best: Option<Found> = None;
         for slot in 0..node.slots.len() {
             let key = node.key(domain, slot);
-            if slot > 0 && key == 0 {
+            if node.ends_before(domain, slot, key) {
                 break;
             }
             if best.is_some_and(|best| best.key == key) {
@@ -103,7 +103,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             }
             if let Some(value) = self.counted(node, slot, key, admits) {
                 best = Some(Found { slot, key, value });
-            } else if key != 0 && !admits(key) {
+            } else if slot > 0 && !admits(key) {
+                // Not by slot 0: hidden, it may hold what a crash left of a key.
                 break;
             }
         }
@@ -170,6 +171,32 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     /// that high. Inlined into each kind of search, which knows `admits`.
     #[inline(always)]
     pub(super) fn descend(&self, level: u8, admits: impl Fn(u64) -> bool) -> Option<Arrival<'_>> {
+        self.descend_and(level, admits, |_| ())
+    }
+
+    /// As [`FastFair::descend`], for writers. I5: a node that is left for its sibling is repaired,
+    /// so that the sibling does not change as long as there are stale copies of its entries.
+    #[inline(always)]
+    pub(super) fn descend_to_write(
+        &self,
+        level: u8,
+        admits: impl Fn(u64) -> bool,
+    ) -> Option<Arrival<'_>> {
+        self.descend_and(level, admits, |left| {
+            if !left.header.lock.read(self.domain()).is_current(self.generation) {
+                self.lock(left);
+                self.release(left);
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn descend_and(
+        &self,
+        level: u8,
+        admits: impl Fn(u64) -> bool,
+        before_hop: impl Fn(Node<'_>),
+    ) -> Option<Arrival<'_>> {
         let domain = self.domain();
         'again: loop {
             let mut node = self.top();
@@ -183,6 +210,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                     continue 'again;
                 }
                 if probe.go_right {
+                    before_hop(node);
                     hop = Some(probe.sibling.link());
                     node = self.arrive(probe.sibling.link());
                     continue;

@@ -169,7 +169,10 @@ impl Node<'_> {
         let slots = self.slots;
         let key = |slot: usize| slots[slot].key.load(domain);
         let mut count = 1;
-        while count < slots.len() && key(count) != 0 && below_sibling(key(count)) {
+        while count < slots.len()
+            && !self.ends_before(domain, count, key(count))
+            && below_sibling(key(count))
+        {
             count += 1;
         }
         if let Some(last) = (count..slots.len()).rev().find(|&slot| key(slot) != 0) {

@@ -137,9 +137,9 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         if left.link != above.node.link {
             self.release_changed(left);
         }
-        let is_lone = above.separator.is_some() && above.node.count(domain) == 0;
+        let is_bare = above.node.count(domain) == 0;
         self.release_changed(above.node);
-        if is_lone {
+        if is_bare {
             if above.node.low(domain) != 0 {
                 pending.push(above.node.link);
             } else {

@@ -72,7 +72,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let domain = self.domain();
         let admits = self.up_to(key);
         loop {
-            let arrival = self.descend(level, admits)?;
+            let arrival = self.descend_to_write(level, admits)?;
             let (mut node, mut hop) = (arrival.node, arrival.hop);
             self.lock(node);
             loop {

@@ -42,9 +42,10 @@ fn rounded(log2: u32) -> u32 {
     if log2 > DEFAULT_LOG2 { log2.max(CHUNK_LOG2) } else { log2 }
 }
 
-/// The size to grow to.
+/// The size to grow to: four times as many buckets. Doubling would copy each entry three times as
+/// often and touch half as much memory again on the way to the same size.
 fn grown(log2: u32) -> u32 {
-    if log2 < DEFAULT_LOG2 { log2 + 2 } else { rounded(log2 + 1) }
+    rounded(log2 + 2)
 }
 
 /// About how many overflow buckets a table has, from a few of its chains.

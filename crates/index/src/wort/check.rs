@@ -245,3 +245,114 @@ impl<K: IndexKey + ?Sized> Visitor<K> for Measuring {
     fn value(&mut self, _value: u64) {}
     fn problem(&mut self, _what: String) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lapis_pmem::{Hardware, Pool};
+
+    use super::*;
+    use crate::index::{Index, IndexOptions};
+    use crate::wort::node::Place;
+
+    fn sample<K: IndexKey + ?Sized>(keys: &[&K]) -> Wort<Hardware, K> {
+        let pool = Arc::new(Pool::create_anonymous(4 << 20).unwrap());
+        let root = pool.fence(Wort::<_, K>::create(&pool, &IndexOptions::default()).unwrap());
+        let link = root.link();
+        let _ = pool.publish_root("wort", 0, root).unwrap().persist();
+        let index = Wort::open(pool, link).unwrap();
+        for &key in keys {
+            let _ = index.insert(key, 1).unwrap();
+        }
+        assert_eq!(index.check(), [""; 0]);
+        index
+    }
+
+    fn strings() -> Wort<Hardware, [u8]> {
+        sample(&[b"a".as_slice(), b"ab", b"ab\0", b"b", b"ba", b"\0"])
+    }
+
+    /// The word at `top` and every word below it, but for empty slots, and where they are.
+    fn words<K: IndexKey + ?Sized>(index: &Wort<Hardware, K>, top: Place) -> Vec<(Place, Child)> {
+        let mut found = Vec::new();
+        let mut open = vec![top];
+        while let Some(place) = open.pop() {
+            let child = index.child_at(place);
+            if child.is_none() {
+                continue;
+            }
+            found.push((place, child));
+            if !child.is_leaf() {
+                let slots = NIBBLE_SLOTS + usize::from(has_end_slot::<K>(child.position::<K>()));
+                open.extend((0..slots).map(|slot| child.place(slot)));
+            }
+        }
+        found
+    }
+
+    fn every_wrong_word_is_reported<K: IndexKey + ?Sized>(index: &Wort<Hardware, K>) {
+        let domain = index.pool.domain();
+        let all = words(index, index.top);
+        let root = index.root.bits();
+        let mut wrong =
+            vec![u64::MAX, 1, 2, 8, root, root | 1, root + 16, 0xFFFF_FFFF_FFF1, 3 << 48 | 0x20000];
+        wrong.extend(all.iter().map(|(_, child)| child.0));
+        for &(place, child) in &all {
+            // With a word from below, this is a sound tree of fewer keys.
+            let below = words(index, place);
+            let is_sound = |word: u64| below.iter().any(|(_, child)| child.0 == word);
+            for &word in wrong.iter().filter(|&&word| !is_sound(word)) {
+                index.pool.at(place).store(domain, word);
+                let problems = index.check();
+                assert!(!problems.is_empty(), "{word:#x} at {place:?} passed for {child:?}");
+            }
+            index.pool.at(place).store(domain, child.0);
+        }
+        assert_eq!(index.check(), [""; 0]);
+    }
+
+    #[test]
+    fn every_wrong_word_in_a_tree_of_integers_is_reported() {
+        every_wrong_word_is_reported(&sample(&[&0u64, &1, &0x10, &0x1000, &u64::MAX, &(1 << 60)]));
+    }
+
+    #[test]
+    fn every_wrong_word_in_a_tree_of_byte_strings_is_reported() {
+        every_wrong_word_is_reported(&strings());
+    }
+
+    #[test]
+    fn a_wild_top_is_reported() {
+        let index = strings();
+        for word in [u64::MAX, 1, 2, 8, 0xFFFF_FFFF_FFF0, 0x20_0000 | 2] {
+            index.pool.at(index.top).store(index.pool.domain(), word);
+            assert!(!index.check().is_empty(), "{word:#x} passed");
+        }
+    }
+
+    #[test]
+    fn a_leaf_whose_key_has_changed_is_reported() {
+        let index = strings();
+        let leaf = index.any_leaf(index.child_at(index.top)).unwrap();
+        for bytes in [0, 2, 5, 65_536, u64::MAX] {
+            index.pool.at(leaf).key.store(index.pool.domain(), bytes);
+            assert!(!index.check().is_empty(), "a length of {bytes} passed");
+        }
+    }
+
+    #[test]
+    fn a_node_with_one_child_is_reported() {
+        let index = sample(&[&1u64, &2]);
+        let (place, _) = words(&index, index.top).pop().unwrap();
+        index.pool.at(place).store(index.pool.domain(), 0);
+        assert!(index.check()[0].starts_with("I4"), "{:?}", index.check());
+    }
+
+    #[test]
+    fn an_empty_index_has_no_problems_and_the_size_of_its_root() {
+        let index = sample::<u64>(&[]);
+        let sizes = Statistics { blocks: 1, bytes: 64, ..Default::default() };
+        assert_eq!(index.statistics(), sizes);
+    }
+}

@@ -71,7 +71,9 @@ impl<'k, K: IndexKey + ?Sized> Nibbles<'k, K> {
             return Some((self.integer.wrapping_shr(shift) & 15) as usize);
         }
         match self.bytes.get(position / 2) {
-            Some(&byte) => Some(usize::from(if position % 2 == 0 { byte >> 4 } else { byte & 15 })),
+            Some(&byte) => {
+                Some(usize::from(if position.is_multiple_of(2) { byte >> 4 } else { byte & 15 }))
+            }
             None if position == 2 * self.bytes.len() => Some(END_SLOT),
             None => None,
         }

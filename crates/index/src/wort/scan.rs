@@ -104,6 +104,18 @@ impl<D: Domain, K: IndexKey + ?Sized> Cursor<'_, D, K> {
                 Direction::Backward => RANKS - 1,
             };
             self.push(child, first);
+            self.prefetch_children(child, position);
+        }
+    }
+
+    /// Asks for all that a node refers to at once, since it will be visited next.
+    fn prefetch_children(&self, node: Child, position: usize) {
+        let slots = NIBBLE_SLOTS + usize::from(has_end_slot::<K>(position));
+        for slot in 0..slots {
+            let child = self.index.child_at(node.place(slot));
+            if !child.is_none() {
+                self.index.pool.prefetch(child.as_node());
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod costs;
 mod files;
+mod full;
 mod model;
 mod threads;
 mod watched;

@@ -99,7 +99,7 @@ fn operations_of(
     left_out: &mut Option<(IndexKind, Operation)>,
 ) -> Result<Vec<Operation>, ExperimentError> {
     let ordered =
-        with_index!(index, Hardware, |I| { <I as Index<Hardware, u64>>::CAPABILITIES.ordered });
+        with_index!(index, Hardware, |I| <I as Index<Hardware, u64>>::CAPABILITIES.ordered);
     let mut operations = Vec::new();
     for operation in Operation::ALL {
         if !options.operations.contains(&operation) {

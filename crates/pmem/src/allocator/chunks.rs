@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::cell::{Link, PCell};
+use crate::commit::Committed;
 use crate::domain::{self, Domain};
 use crate::pool::Pool;
 use crate::region::{EXTENT_BYTES, Region, RegionError};
@@ -210,18 +211,15 @@ impl ChunkMap {
             let mapped = (pool.region().mapped_bytes() / EXTENT_BYTES) as u32;
             let mark = end.saturating_add(HIGH_WATER_STEP).min(mapped);
             let header = pool.header();
-            // H5, A3: in flight together with the descriptor that `take_run` writes.
+            // H5, A3: durable before anything beyond the old mark is used.
             header.storage_bytes.store_ordered(pool.domain(), pool.region().mapped_bytes() as u64);
-            let _covered = header.high_water.publish(pool.domain(), mark.into()).flush();
+            let _: Committed = header.high_water.publish(pool.domain(), mark.into()).persist();
             self.high_water = mark;
         }
         // What was skipped to reach the next segment is free.
         let skipped_to = if first < segment_end { first } else { segment_end };
         let skipped = skipped_to.saturating_sub(self.next_fresh);
         if first >= segment_end && skipped > 0 {
-            // A3: what a crash may have left there must not turn up in a run that is made of it.
-            let cell = descriptor_cell(pool, self.next_fresh);
-            let _covered = cell.publish(pool.domain(), Descriptor::FREE.0).flush();
             self.add_free(self.next_fresh, skipped);
         }
         self.next_fresh = end;

@@ -1,0 +1,113 @@
+//! Byte strings as keys.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lapis_index::{Index, IndexError, MAX_KEY_BYTES};
+use lapis_pmem::{Hardware, Pool};
+use proptest::prelude::*;
+
+use super::harness::{assert_sound, create};
+
+fn in_memory<I: Index<Hardware, [u8]>>() -> I {
+    create(&Arc::new(Pool::create_anonymous(1 << 20).unwrap()), "index")
+}
+
+/// Inserts all, looks, removes every second, looks, removes the rest, looks.
+fn hold_and_give_back<I: Index<Hardware, [u8]>>(keys: &[Vec<u8>]) {
+    let index: I = in_memory();
+    let mut expected = BTreeMap::new();
+    for (value, key) in keys.iter().enumerate() {
+        assert_eq!(index.get(key), None, "{key:?}");
+        assert_eq!(index.insert(key, value as u64).unwrap().previous, None);
+        expected.insert(key.clone(), value as u64);
+    }
+    assert_sound(&index, &expected);
+    for start in [0, 1] {
+        for key in keys.iter().skip(start).step_by(2) {
+            assert_eq!(index.remove(key).unwrap().previous, expected.remove(key));
+        }
+        assert_sound(&index, &expected);
+    }
+}
+
+pub fn keys_of_one_byte_and_of_the_greatest_length<I: Index<Hardware, [u8]>>() {
+    let mut keys: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    keys.push(vec![7; MAX_KEY_BYTES]);
+    keys.push(vec![8; MAX_KEY_BYTES - 1]);
+    let mut last_byte_differs = vec![7; MAX_KEY_BYTES];
+    *last_byte_differs.last_mut().unwrap() = 9;
+    keys.push(last_byte_differs);
+    hold_and_give_back::<I>(&keys);
+}
+
+pub fn prefixes_of_each_other_are_different_keys<I: Index<Hardware, [u8]>>() {
+    let whole = b"abcabcabdabcabcabdabcabcabd\0\0\0\xff\xff";
+    let keys: Vec<Vec<u8>> = (1..=whole.len()).map(|bytes| whole[..bytes].to_vec()).collect();
+    hold_and_give_back::<I>(&keys);
+    let longest_first: Vec<_> = keys.into_iter().rev().collect();
+    hold_and_give_back::<I>(&longest_first);
+}
+
+pub fn zero_bytes_count<I: Index<Hardware, [u8]>>() {
+    let mut keys: Vec<Vec<u8>> = (1..40).map(|bytes| vec![0; bytes]).collect();
+    keys.extend((1..40).map(|bytes| [vec![0; bytes], vec![1]].concat()));
+    keys.extend([b"a\0".to_vec(), b"a".to_vec(), b"a\0b".to_vec(), b"\0a".to_vec()]);
+    hold_and_give_back::<I>(&keys);
+}
+
+pub fn long_common_prefixes<I: Index<Hardware, [u8]>>() {
+    let keys: Vec<Vec<u8>> = (0..600u16)
+        .map(|number| {
+            let stem = vec![b'x'; 40 + usize::from(number % 3) * 200];
+            [&stem[..], &number.to_be_bytes(), &stem[..usize::from(number % 5)]].concat()
+        })
+        .collect();
+    hold_and_give_back::<I>(&keys);
+}
+
+pub fn empty_and_overlong_keys_are_refused<I: Index<Hardware, [u8]>>() {
+    let index: I = in_memory();
+    let long = vec![0; MAX_KEY_BYTES + 1];
+    for operation in [I::insert, I::update, I::put] {
+        assert!(matches!(operation(&index, &[], 1), Err(IndexError::EmptyKey)));
+        assert!(matches!(
+            operation(&index, &long, 1),
+            Err(IndexError::KeyTooLong { bytes }) if bytes == MAX_KEY_BYTES + 1
+        ));
+    }
+    assert!(matches!(index.remove(&[]), Err(IndexError::EmptyKey)));
+    assert!(matches!(index.remove(&long), Err(IndexError::KeyTooLong { .. })));
+    assert_eq!((index.get(&[]), index.get(&long)), (None, None));
+    assert_sound(&index, &BTreeMap::new());
+}
+
+/// Strings over few letters, so that many share prefixes and are prefixes.
+fn letters() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(prop::sample::select(vec![0u8, 1, 0x10, 0x11, 0x80, 0xFF]), 1..9)
+}
+
+pub fn behaves_like_a_sorted_map_of_strings<I: Index<Hardware, [u8]>>() {
+    let config = ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() };
+    let operations = prop::collection::vec((letters(), 0..4u8), 1..200);
+    proptest!(config, |(operations in operations)| {
+        let index: I = in_memory();
+        let mut expected = BTreeMap::new();
+        for (step, (key, operation)) in operations.iter().enumerate() {
+            let (value, before) = (step as u64, expected.get(key).copied());
+            let said = match operation {
+                0 => index.insert(key, value),
+                1 => index.update(key, value),
+                2 => index.put(key, value),
+                _ => index.remove(key),
+            };
+            prop_assert_eq!(said.unwrap().previous, before);
+            match (operation, before) {
+                (0, None) | (1, Some(_)) | (2, _) => drop(expected.insert(key.clone(), value)),
+                (3, _) => drop(expected.remove(key)),
+                _ => {}
+            }
+        }
+        assert_sound(&index, &expected);
+    });
+}

@@ -1,0 +1,239 @@
+//! Many threads at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use lapis_index::Index;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::counting::{Stall, Watched, watched_pool};
+use super::families::Family;
+use super::harness::{Keys, On, assert_sound, create, entries, in_memory};
+
+const THREADS: u64 = 4;
+
+fn spread<K: Keys + ?Sized>(number: u64) -> K::Buf {
+    K::number(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+/// Each thread owns the keys of one residue and knows what every operation on them must say, while
+/// the others change the nodes around them.
+pub fn four_threads_change_their_own_keys<F: Family, K: Keys + ?Sized>() {
+    let index: On<F, K> = in_memory::<F, K>();
+    let expected = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let index = &index;
+                scope.spawn(move || {
+                    let mut random = StdRng::seed_from_u64(thread);
+                    let mut mine: BTreeMap<K::Buf, u64> = BTreeMap::new();
+                    for step in 0..6000u64 {
+                        let number = random.random_range(0..1500u64) * THREADS + thread;
+                        let buf = spread::<K>(number);
+                        let (key, before) = (K::borrow(&buf), mine.get(&buf).copied());
+                        match random.random_range(0..10u32) {
+                            0..4 => {
+                                assert_eq!(index.insert(key, step).unwrap().previous, before);
+                                mine.entry(buf).or_insert(step);
+                            }
+                            4 => {
+                                assert_eq!(index.put(key, step).unwrap().previous, before);
+                                mine.insert(buf, step);
+                            }
+                            5 => {
+                                assert_eq!(index.update(key, step).unwrap().previous, before);
+                                mine.entry(buf).and_modify(|value| *value = step);
+                            }
+                            6 | 7 => {
+                                assert_eq!(index.remove(key).unwrap().previous, before);
+                                mine.remove(&buf);
+                            }
+                            _ => assert_eq!(index.get(key), before),
+                        }
+                    }
+                    mine
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_sound(&index, &expected);
+}
+
+pub fn readers_never_see_a_value_go_back<F: Family, K: Keys + ?Sized>() {
+    const KEYS: u64 = 8;
+    let index: On<F, K> = in_memory::<F, K>();
+    for number in 0..KEYS {
+        let _ = index.insert(K::borrow(&spread::<K>(number)), 0).unwrap();
+    }
+    let acknowledged: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut seen = [0; KEYS as usize];
+                while !done.load(Ordering::Relaxed) {
+                    for number in 0..KEYS {
+                        let floor = acknowledged[number as usize].load(Ordering::Acquire);
+                        let value = index.get(K::borrow(&spread::<K>(number))).unwrap();
+                        let seen = &mut seen[number as usize];
+                        assert!(value >= floor && value >= *seen, "{value} after {seen}, {floor}");
+                        *seen = value;
+                    }
+                }
+            });
+        }
+        for value in 1..4000 {
+            for number in 0..KEYS {
+                let _ = index.update(K::borrow(&spread::<K>(number)), value).unwrap();
+                acknowledged[number as usize].store(value, Ordering::Release);
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Two threads add and remove keys, so that nodes are split, replaced and freed; two look for keys
+/// that stay, by searching and by iterating.
+pub fn keys_that_stay_are_found_while_others_come_and_go<F: Family, K: Keys + ?Sized>() {
+    const STAYING: u64 = 300;
+    let index: On<F, K> = in_memory::<F, K>();
+    let staying: BTreeMap<K::Buf, u64> =
+        (0..STAYING).map(|number| (spread::<K>(number), !number)).collect();
+    for (key, value) in &staying {
+        let _ = index.insert(K::borrow(key), *value).unwrap();
+    }
+    let running = AtomicU64::new(2);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (index, running) = (&index, &running);
+            scope.spawn(move || {
+                for round in 0..4 {
+                    let numbers = || (0..4000u64).map(|number| STAYING + number * 2 + thread);
+                    for number in numbers() {
+                        let outcome = index.insert(K::borrow(&spread::<K>(number)), round).unwrap();
+                        assert_eq!(outcome.previous, None);
+                    }
+                    for number in numbers() {
+                        let outcome = index.remove(K::borrow(&spread::<K>(number))).unwrap();
+                        assert_eq!(outcome.previous, Some(round));
+                    }
+                }
+                running.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        scope.spawn(|| {
+            while running.load(Ordering::Relaxed) > 0 {
+                for (key, value) in &staying {
+                    assert_eq!(index.get(K::borrow(key)), Some(*value), "{key:?}");
+                }
+            }
+        });
+        scope.spawn(|| {
+            while running.load(Ordering::Relaxed) > 0 {
+                let mut found: Vec<_> = entries(&index);
+                found.retain(|(key, _)| staying.contains_key(key));
+                found.sort();
+                assert!(found.iter().map(|(key, value)| (key, value)).eq(&staying));
+            }
+        });
+    });
+    assert_sound(&index, &staying);
+}
+
+/// Every value put is unique, so each may be what exactly one operation says it replaced or
+/// removed.
+pub fn one_key_contended_by_four_threads_has_one_history<F: Family, K: Keys + ?Sized>() {
+    const STEPS: u64 = 2000;
+    let index: On<F, K> = in_memory::<F, K>();
+    let buf = spread::<K>(5);
+    let mut histories: Vec<(u64, Option<u64>)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (index, key) = (&index, K::borrow(&buf));
+                scope.spawn(move || {
+                    (0..STEPS)
+                        .map(|step| {
+                            let value = thread * STEPS + step;
+                            if step % 5 == 4 {
+                                (u64::MAX, index.remove(key).unwrap().previous)
+                            } else {
+                                (value, index.put(key, value).unwrap().previous)
+                            }
+                        })
+                        .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    histories.push((u64::MAX, index.get(K::borrow(&buf))));
+    let mut put: Vec<u64> = histories.iter().map(|(value, _)| *value).collect();
+    let mut ended: Vec<u64> = histories.iter().filter_map(|(_, previous)| *previous).collect();
+    put.retain(|value| *value != u64::MAX);
+    put.sort_unstable();
+    ended.sort_unstable();
+    assert!(put == ended, "{} values were put, {} ended", put.len(), ended.len());
+}
+
+/// With a writer asleep inside an operation: runs `while_stalled`, on a thread of its own, and says
+/// whether it ended before the writer was woken.
+fn beside_a_stalled_writer<F: Family, K: Keys + ?Sized>(
+    while_stalled: impl FnOnce(&F::Of<Watched<Stall>, K>) + Send + 'static,
+) -> bool {
+    let pool = watched_pool::<Stall>(1 << 20);
+    let index: Arc<F::Of<Watched<Stall>, K>> = Arc::new(create(&pool, "index"));
+    for number in 0..1000 {
+        let _ = index.insert(K::borrow(&K::number(number)), number).unwrap();
+    }
+    let stall = pool.domain().watcher.clone();
+    let writer = std::thread::spawn({
+        let (index, stall) = (Arc::clone(&index), stall.clone());
+        move || {
+            stall.this_thread();
+            index.put(K::borrow(&K::number(3)), 30).unwrap().previous
+        }
+    });
+    stall.wait_for_one();
+    let (sender, receiver) = mpsc::channel();
+    let other = std::thread::spawn({
+        let index = Arc::clone(&index);
+        move || {
+            while_stalled(&index);
+            let _ = sender.send(());
+        }
+    });
+    let ended = receiver.recv_timeout(Duration::from_secs(20)).is_ok();
+    stall.open();
+    assert_eq!(writer.join().unwrap(), Some(3));
+    other.join().unwrap();
+    assert_eq!(index.get(K::borrow(&K::number(3))), Some(30));
+    ended
+}
+
+pub fn a_stalled_writer_does_not_stop_lock_free_readers<F: Family, K: Keys + ?Sized>() {
+    if !<On<F, K>>::CAPABILITIES.lock_free_reads {
+        return;
+    }
+    assert!(beside_a_stalled_writer::<F, K>(|index| {
+        for number in 0..1000 {
+            let value = index.get(K::borrow(&K::number(number))).unwrap();
+            assert!(value == number || (number, value) == (3, 30));
+        }
+        assert_eq!(entries(index).len(), 1000);
+    }));
+}
+
+pub fn a_stalled_writer_does_not_stop_concurrent_writers<F: Family, K: Keys + ?Sized>() {
+    if !<On<F, K>>::CAPABILITIES.concurrent_writers {
+        return;
+    }
+    assert!(beside_a_stalled_writer::<F, K>(|index| {
+        let far = K::number(990);
+        assert_eq!(index.put(K::borrow(&far), 1).unwrap().previous, Some(990));
+    }));
+}

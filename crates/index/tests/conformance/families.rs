@@ -1,0 +1,24 @@
+//! A structure as such: before the machine and the kind of keys are chosen.
+
+use lapis_index::{Index, IndexKey};
+use lapis_pmem::Domain;
+
+/// A structure on any machine and with any keys.
+pub trait Family {
+    /// The structure.
+    type Of<D: Domain, K: IndexKey + ?Sized>: Index<D, K> + 'static;
+}
+
+macro_rules! families {
+    ($($structure:ident)+) => {
+        $(
+            /// The structure of this name.
+            pub struct $structure;
+            impl Family for $structure {
+                type Of<D: Domain, K: IndexKey + ?Sized> = lapis_index::$structure<D, K>;
+            }
+        )+
+    };
+}
+
+families!(Wort FastFair PClht);

@@ -1,0 +1,141 @@
+//! Pools, indexes and keys for the tests, and the assertion that everything is in order.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lapis_index::{Index, IndexKey, IndexOptions};
+use lapis_pmem::{Domain, Hardware, Link, Pool, RegionOptions};
+
+use super::families::Family;
+
+/// A structure on this machine.
+pub type On<F, K> = <F as Family>::Of<Hardware, K>;
+
+/// Kinds of keys from which tests can make as many as they like.
+pub trait Keys: IndexKey {
+    /// The key number `number`: different numbers give different keys, in the order of numbers.
+    fn number(number: u64) -> Self::Buf;
+    /// The other kind.
+    type Other: IndexKey + ?Sized;
+}
+
+impl Keys for u64 {
+    fn number(number: u64) -> u64 {
+        number
+    }
+    type Other = [u8];
+}
+
+impl Keys for [u8] {
+    fn number(number: u64) -> Vec<u8> {
+        // Of different lengths, none a prefix of another, so that their order is the numbers'.
+        let mut key = number.to_be_bytes().to_vec();
+        key.extend((0..number % 23).map(|index| (index * 37) as u8));
+        key
+    }
+    type Other = u64;
+}
+
+/// A file in which pools are created and opened.
+pub struct Place {
+    _directory: tempfile::TempDir,
+    pub path: PathBuf,
+    pub options: RegionOptions,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self::of(1 << 30)
+    }
+
+    /// A place where pools grow to `reserve_bytes` at most.
+    pub fn of(reserve_bytes: usize) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pool");
+        let options = RegionOptions { reserve_bytes, ..RegionOptions::default() };
+        Self { _directory: directory, path, options }
+    }
+
+    pub fn create(&self) -> Arc<Pool> {
+        let bytes = self.options.reserve_bytes.min(1 << 20);
+        Arc::new(Pool::create_file(&self.path, bytes, &self.options).unwrap())
+    }
+
+    pub fn open(&self) -> Arc<Pool> {
+        Arc::new(Pool::open_file(&self.path, &self.options).unwrap())
+    }
+}
+
+/// A pool in memory with one index in it.
+pub fn in_memory<F: Family, K: IndexKey + ?Sized>() -> On<F, K> {
+    let pool = Arc::new(Pool::create_anonymous(1 << 20).unwrap());
+    create(&pool, "index")
+}
+
+/// Creates an index under a name and opens it.
+pub fn create<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(
+    pool: &Arc<Pool<D>>,
+    name: &str,
+) -> I {
+    let root = pool.fence(I::create(pool, &IndexOptions::default()).unwrap());
+    let link = root.link();
+    let _ = pool.publish_root(name, I::KIND as u64, root).unwrap().persist();
+    I::open(Arc::clone(pool), link).unwrap()
+}
+
+/// Opens the index under a name.
+pub fn open<K: IndexKey + ?Sized, I: Index<Hardware, K>>(pool: &Arc<Pool>, name: &str) -> I {
+    I::open(Arc::clone(pool), pool.root(name).unwrap()).unwrap()
+}
+
+/// The 32-bit field at `offset` in the root of an index, for tests that falsify it.
+pub fn root_field(pool: &Pool, name: &str, offset: u64) -> u32 {
+    let root = pool.root::<lapis_pmem::PCell<u32>>(name).unwrap();
+    pool.at(Link::<lapis_pmem::PCell<u32>>::from_bits(root.offset() + offset)).load(pool.domain())
+}
+
+/// Overwrites what [`root_field`] reads.
+pub fn set_root_field(pool: &Pool, name: &str, offset: u64, value: u32) {
+    let root = pool.root::<lapis_pmem::PCell<u32>>(name).unwrap();
+    let field = Link::<lapis_pmem::PCell<u32>>::from_bits(root.offset() + offset);
+    pool.at(field).store(pool.domain(), value);
+}
+
+/// All entries, in the order of iteration.
+pub fn entries<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(index: &I) -> Vec<(K::Buf, u64)> {
+    let mut entries = Vec::new();
+    index.for_each(&mut |key, value| {
+        entries.push((key.to_buf(), value));
+        ControlFlow::Continue(())
+    });
+    entries
+}
+
+/// Blocks that are allocated and not reachable, or reachable and not allocated, or wrong.
+pub fn assert_nothing_leaked<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(index: &I) {
+    let traced = index.pool().trace(|tracer| index.trace(tracer, &mut |_, _| {}));
+    let audit = index.pool().audit(&traced);
+    assert!(audit.is_clean(), "{audit:?}");
+}
+
+/// Asserts that the index holds exactly `expected`, that its own check finds nothing, and that no
+/// block is lost.
+pub fn assert_sound<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(
+    index: &I,
+    expected: &BTreeMap<K::Buf, u64>,
+) {
+    assert_eq!(index.check(), Vec::<String>::new());
+    for (key, value) in expected {
+        assert_eq!(index.get(K::borrow(key)), Some(*value), "{key:?}");
+    }
+    let mut found = entries(index);
+    if !I::CAPABILITIES.ordered {
+        found.sort();
+    }
+    let expected: Vec<_> = expected.iter().map(|(key, value)| (key.clone(), *value)).collect();
+    assert!(found == expected, "iteration found {} entries of {}", found.len(), expected.len());
+    assert_eq!(index.statistics().entries, expected.len() as u64);
+    assert_nothing_leaked(index);
+}

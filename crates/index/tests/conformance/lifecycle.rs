@@ -1,0 +1,213 @@
+//! Creating, opening, refusing, filling up.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use lapis_index::{Index, IndexError, IndexRoot, Outcome};
+use lapis_pmem::Hardware;
+
+use super::families::Family;
+use super::harness::{
+    Keys, On, Place, assert_sound, create, in_memory, open, root_field, set_root_field,
+};
+
+const COUNT: u64 = 1000;
+
+fn fill<K: Keys + ?Sized, I: Index<Hardware, K>>(index: &I, count: u64) -> BTreeMap<K::Buf, u64> {
+    (0..count)
+        .map(|number| {
+            let key = K::number(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            assert_eq!(index.insert(K::borrow(&key), number).unwrap().previous, None);
+            (key, number)
+        })
+        .collect()
+}
+
+pub fn a_reopened_index_holds_what_it_held<F: Family, K: Keys + ?Sized>() {
+    let place = Place::new();
+    let pool = place.create();
+    let index: On<F, K> = create(&pool, "index");
+    let mut expected = fill::<K, _>(&index, COUNT);
+    drop((index, pool));
+    for round in 0..3 {
+        let pool = place.open();
+        assert!(pool.opened_clean());
+        let index: On<F, K> = open(&pool, "index");
+        assert_sound(&index, &expected);
+        let (key, _) = expected.pop_first().unwrap();
+        let _ = index.remove(K::borrow(&key)).unwrap();
+        let key = K::number(round);
+        let _ = index.put(K::borrow(&key), round).unwrap();
+        expected.insert(key, round);
+        assert_sound(&index, &expected);
+    }
+}
+
+pub fn an_index_abandoned_as_by_a_crash_holds_what_was_acknowledged<F: Family, K: Keys + ?Sized>() {
+    let place = Place::new();
+    let pool = place.create();
+    let index: On<F, K> = create(&pool, "index");
+    let mut expected = fill::<K, _>(&index, COUNT);
+    pool.abandon();
+    drop((index, pool));
+    let pool = place.open();
+    assert!(!pool.opened_clean());
+    let index: On<F, K> = open(&pool, "index");
+    for (key, value) in expected.iter_mut().take(100) {
+        *value += 1;
+        let _ = index.put(K::borrow(key), *value).unwrap();
+    }
+    let traced = pool.trace(|tracer| index.trace(tracer, &mut |_, _| {}));
+    let _ = pool.reclaim(&traced);
+    assert_sound(&index, &expected);
+}
+
+pub fn two_indexes_in_one_pool_do_not_meet<F: Family, K: Keys + ?Sized>() {
+    let place = Place::new();
+    let pool = place.create();
+    let one: On<F, K> = create(&pool, "one");
+    let two: On<F, K> = create(&pool, "two");
+    for number in 0..COUNT {
+        let key = K::number(number);
+        let _ = one.insert(K::borrow(&key), 1).unwrap();
+        if number % 2 == 0 {
+            let _ = two.insert(K::borrow(&key), 2).unwrap();
+        }
+        if number % 3 == 0 {
+            let _ = one.remove(K::borrow(&key)).unwrap();
+        }
+    }
+    for number in 0..COUNT {
+        let key = K::number(number);
+        assert_eq!(one.get(K::borrow(&key)), (number % 3 != 0).then_some(1));
+        assert_eq!(two.get(K::borrow(&key)), (number % 2 == 0).then_some(2));
+    }
+    let traced = pool.trace(|tracer| {
+        one.trace(tracer, &mut |_, _| {});
+        two.trace(tracer, &mut |_, _| {});
+    });
+    assert!(pool.audit(&traced).is_clean());
+}
+
+pub fn a_root_of_another_kind_is_refused<F: Family, K: Keys + ?Sized>() {
+    let place = Place::new();
+    let pool = place.create();
+    drop(create::<_, K, On<F, K>>(&pool, "index"));
+    let kind = root_field(&pool, "index", 0);
+    assert_eq!(kind, <On<F, K>>::KIND as u32);
+    for other in [0, kind + 1, u32::MAX] {
+        set_root_field(&pool, "index", 0, other);
+        let root = pool.root::<IndexRoot>("index").unwrap();
+        let refused = <On<F, K>>::open(Arc::clone(&pool), root).err();
+        assert!(
+            matches!(refused, Some(IndexError::WrongKind { found, .. }) if found == other),
+            "{refused:?}"
+        );
+    }
+}
+
+pub fn a_root_of_another_key_kind_is_refused<F: Family, K: Keys + ?Sized>() {
+    let place = Place::new();
+    let pool = place.create();
+    drop(create::<_, K, On<F, K>>(&pool, "index"));
+    let root = pool.root::<IndexRoot>("index").unwrap();
+    let refused = On::<F, K::Other>::open(Arc::clone(&pool), root).err();
+    assert!(matches!(refused, Some(IndexError::WrongKind { .. })), "{refused:?}");
+}
+
+pub fn a_newer_format_is_refused<F: Family, K: Keys + ?Sized>() {
+    let place = Place::new();
+    let pool = place.create();
+    drop(create::<_, K, On<F, K>>(&pool, "index"));
+    let supported = root_field(&pool, "index", 8);
+    set_root_field(&pool, "index", 8, supported + 1);
+    let root = pool.root::<IndexRoot>("index").unwrap();
+    let refused = <On<F, K>>::open(Arc::clone(&pool), root).err();
+    assert!(
+        matches!(refused, Some(IndexError::NewerFormat { found, .. }) if found == supported + 1),
+        "{refused:?}"
+    );
+}
+
+pub fn a_full_pool_refuses_cleanly_and_takes_keys_again_after_removals<F, K>()
+where
+    F: Family,
+    K: Keys + ?Sized,
+{
+    let place = Place::of(1 << 20);
+    let pool = place.create();
+    let index: On<F, K> = create(&pool, "index");
+    let mut expected = BTreeMap::new();
+    let spread = |number: u64| K::number(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let mut number = 0;
+    let refused = loop {
+        let key = spread(number);
+        match index.insert(K::borrow(&key), number) {
+            Ok(outcome) => assert_eq!(outcome.previous, None),
+            Err(error) => break error,
+        }
+        expected.insert(key, number);
+        number += 1;
+        assert!(number < 1_000_000, "a pool of a mebibyte cannot hold so much");
+    };
+    assert!(matches!(refused, IndexError::Alloc(_)), "{refused:?}");
+    assert!(number > 1000, "only {number} keys fitted");
+    assert_sound(&index, &expected);
+    // What is there can be removed from a full pool, and what was removed makes room.
+    for round in 0..3u64 {
+        let keys: Vec<K::Buf> = expected.keys().cloned().collect();
+        let mut removed = Vec::new();
+        for (position, key) in keys.iter().enumerate().filter(|(position, _)| position % 4 != 0) {
+            let said = index.remove(K::borrow(key)).unwrap().previous;
+            assert_eq!(said, expected.remove(key), "key {position}");
+            removed.push(key.clone());
+        }
+        assert_sound(&index, &expected);
+        for (key, value) in &mut expected {
+            // Structures that replace leaves need room for this too.
+            let said = patiently::<K, _>(&index, || index.update(K::borrow(key), round));
+            assert_eq!(said, Some(*value));
+            *value = round;
+        }
+        assert_sound(&index, &expected);
+        removed.truncate(removed.len() / 2);
+        for key in removed {
+            let said = patiently::<K, _>(&index, || index.insert(K::borrow(&key), round));
+            assert_eq!(said, None);
+            expected.insert(key, round);
+        }
+        assert_sound(&index, &expected);
+    }
+}
+
+/// Changes an index in a pool that has room, but perhaps in blocks that readers may still be
+/// looking at: tests that run at the same time share their epochs.
+fn patiently<K: Keys + ?Sized, I: Index<Hardware, K>>(
+    index: &I,
+    change: impl Fn() -> Result<Outcome, IndexError>,
+) -> Option<u64> {
+    for _ in 0..2000 {
+        match change() {
+            Ok(outcome) => return outcome.previous,
+            Err(IndexError::Alloc(_)) => {
+                // Pinning is what makes epochs pass.
+                (0..256).for_each(|_| drop(index.pool().pin()));
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("removals made no room");
+}
+
+pub fn iteration_stops_when_it_is_told_to<F: Family, K: Keys + ?Sized>() {
+    let index = in_memory::<F, K>();
+    let _ = fill::<K, _>(&index, 100);
+    let mut visits = 0;
+    index.for_each(&mut |_, _| {
+        visits += 1;
+        if visits == 7 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert_eq!(visits, 7);
+}

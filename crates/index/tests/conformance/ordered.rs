@@ -1,0 +1,154 @@
+//! Scans and ranges.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lapis_index::{Direction, OrderedIndex};
+use lapis_pmem::{Hardware, Pool};
+
+use super::harness::{Keys, create, entries};
+
+fn in_memory<K: Keys + ?Sized, I: OrderedIndex<Hardware, K>>() -> I {
+    create(&Arc::new(Pool::create_anonymous(1 << 20).unwrap()), "index")
+}
+
+/// An index of the keys 0, 10, 20, …, 4990 in no order of insertion, and its model.
+fn tens<I: OrderedIndex<Hardware, K>, K: Keys + ?Sized>() -> (I, BTreeMap<K::Buf, u64>) {
+    let index: I = in_memory();
+    let mut model = BTreeMap::new();
+    for number in (0..500u64).map(|number| number * 7 % 500 * 10) {
+        let key = K::number(number);
+        assert_eq!(index.insert(K::borrow(&key), number).unwrap().previous, None);
+        model.insert(key, number);
+    }
+    (index, model)
+}
+
+pub fn iteration_is_in_order<I: OrderedIndex<Hardware, K>, K: Keys + ?Sized>() {
+    let (index, model) = tens::<I, K>();
+    assert!(entries(&index).into_iter().eq(model));
+}
+
+fn borrowed<K: Keys + ?Sized>(bound: &Bound<K::Buf>) -> Bound<&K> {
+    bound.as_ref().map(K::borrow)
+}
+
+pub fn ranges_of_all_bounds_in_both_directions<I: OrderedIndex<Hardware, K>, K: Keys + ?Sized>() {
+    let (index, model) = tens::<I, K>();
+    let numbers = [0, 5, 10, 640, 645, 650, 1280, 4985, 4990, 4995, u64::MAX];
+    let bounds: Vec<Bound<K::Buf>> = numbers
+        .iter()
+        .flat_map(|&number| {
+            [Bound::Included(K::number(number)), Bound::Excluded(K::number(number))]
+        })
+        .chain([Bound::Unbounded])
+        .collect();
+    let within = |key: &K::Buf, lower: &Bound<K::Buf>, upper: &Bound<K::Buf>| {
+        (match lower {
+            Bound::Included(lower) => key >= lower,
+            Bound::Excluded(lower) => key > lower,
+            Bound::Unbounded => true,
+        }) && match upper {
+            Bound::Included(upper) => key <= upper,
+            Bound::Excluded(upper) => key < upper,
+            Bound::Unbounded => true,
+        }
+    };
+    for lower in &bounds {
+        for upper in &bounds {
+            let mut expected: Vec<_> = model
+                .iter()
+                .filter(|(key, _)| within(key, lower, upper))
+                .map(|(key, value)| (key.clone(), *value))
+                .collect();
+            let forward: Vec<_> = index
+                .range(borrowed::<K>(lower), borrowed::<K>(upper), Direction::Forward)
+                .collect();
+            assert_eq!(forward, expected, "{lower:?} to {upper:?}");
+            expected.reverse();
+            let backward: Vec<_> = index
+                .range(borrowed::<K>(lower), borrowed::<K>(upper), Direction::Backward)
+                .collect();
+            assert_eq!(backward, expected, "{upper:?} down to {lower:?}");
+        }
+    }
+}
+
+pub fn first_and_last<I: OrderedIndex<Hardware, K>, K: Keys + ?Sized>() {
+    let index: I = in_memory();
+    assert_eq!((index.first(), index.last()), (None, None));
+    for number in [500, 3, u64::MAX, 0, 70] {
+        let _ = index.insert(K::borrow(&K::number(number)), number).unwrap();
+    }
+    assert_eq!(index.first(), Some((K::number(0), 0)));
+    assert_eq!(index.last(), Some((K::number(u64::MAX), u64::MAX)));
+    for number in [0, u64::MAX] {
+        let _ = index.remove(K::borrow(&K::number(number))).unwrap();
+    }
+    assert_eq!(index.first(), Some((K::number(3), 3)));
+    assert_eq!(index.last(), Some((K::number(500), 500)));
+}
+
+pub fn a_scan_from_a_key_that_is_absent<I: OrderedIndex<Hardware, K>, K: Keys + ?Sized>() {
+    let (index, model) = tens::<I, K>();
+    for number in (0..5010).step_by(5) {
+        let from = K::number(number);
+        for direction in [Direction::Forward, Direction::Backward] {
+            let expected: Vec<u64> = match direction {
+                Direction::Forward => model.range(from.clone()..).take(3).map(|e| *e.1).collect(),
+                Direction::Backward => {
+                    model.range(..=from.clone()).rev().take(3).map(|e| *e.1).collect()
+                }
+            };
+            let mut found = Vec::new();
+            index.scan(Bound::Included(K::borrow(&from)), direction, &mut |_, value| {
+                found.push(value);
+                if found.len() == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            assert_eq!(found, expected, "from {number} {direction:?}");
+        }
+    }
+}
+
+/// Multiples of ten stay; a writer adds and removes the numbers between them.
+pub fn a_range_beside_a_writer_has_all_stable_keys_in_strict_order<I, K>()
+where
+    I: OrderedIndex<Hardware, K>,
+    K: Keys + ?Sized,
+{
+    let (index, stable) = tens::<I, K>();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..3u64 {
+                for number in (0..5000u64).filter(|number| number % 10 != 0) {
+                    let key = K::number(number * 7 % 5000 / 10 * 10 + number % 10);
+                    let _ = index.put(K::borrow(&key), round).unwrap();
+                }
+                for number in (0..5000u64).filter(|number| number % 10 != 0) {
+                    let _ = index.remove(K::borrow(&K::number(number))).unwrap();
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        for direction in [Direction::Forward, Direction::Backward] {
+            let (index, stable, done) = (&index, &stable, &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let mut found: Vec<_> =
+                        index.range(Bound::Unbounded, Bound::Unbounded, direction).collect();
+                    if direction == Direction::Backward {
+                        found.reverse();
+                    }
+                    assert!(found.is_sorted_by(|a, b| a.0 < b.0), "{direction:?}");
+                    found.retain(|(key, _)| stable.contains_key(key));
+                    assert_eq!(found.len(), stable.len(), "{direction:?}");
+                    assert!(found.iter().map(|(key, value)| (key, value)).eq(stable));
+                }
+            });
+        }
+    });
+    assert!(entries(&index).into_iter().eq(stable));
+}

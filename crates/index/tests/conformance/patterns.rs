@@ -1,0 +1,93 @@
+//! Many keys, laid out in the ways that structures find easy and hard.
+
+use std::collections::BTreeMap;
+
+use lapis_index::Index;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+
+use super::families::Family;
+use super::harness::{Keys, On, assert_nothing_leaked, assert_sound, in_memory};
+
+const COUNT: u64 = 3000;
+
+/// Inserts the keys in the given order, updates a third, removes half in another order, then the
+/// rest, and looks at everything in between.
+fn through_its_life<F: Family, K: Keys + ?Sized>(numbers: impl IntoIterator<Item = u64>) {
+    let index: On<F, K> = in_memory::<F, K>();
+    let mut expected = BTreeMap::new();
+    let mut keys: Vec<K::Buf> = numbers.into_iter().map(K::number).collect();
+    for (value, key) in keys.iter().enumerate() {
+        let outcome = index.insert(K::borrow(key), value as u64).unwrap();
+        assert_eq!(outcome.previous, None, "{key:?}");
+        expected.insert(key.clone(), value as u64);
+    }
+    assert_sound(&index, &expected);
+    for key in keys.iter().step_by(3) {
+        let value = expected.get_mut(key).unwrap();
+        assert_eq!(index.update(K::borrow(key), *value + COUNT).unwrap().previous, Some(*value));
+        *value += COUNT;
+    }
+    assert_sound(&index, &expected);
+    keys.shuffle(&mut StdRng::seed_from_u64(1));
+    let (first, second) = keys.split_at(keys.len() / 2);
+    for half in [first, second] {
+        for key in half {
+            assert_eq!(index.remove(K::borrow(key)).unwrap().previous, expected.remove(key));
+            assert_eq!(index.get(K::borrow(key)), None);
+        }
+        assert_sound(&index, &expected);
+    }
+    for key in &keys[..100] {
+        assert_eq!(index.insert(K::borrow(key), 1).unwrap().previous, None);
+        expected.insert(key.clone(), 1);
+    }
+    assert_sound(&index, &expected);
+}
+
+pub fn dense_keys<F: Family, K: Keys + ?Sized>() {
+    through_its_life::<F, K>(0..COUNT);
+}
+
+pub fn sparse_keys<F: Family, K: Keys + ?Sized>() {
+    through_its_life::<F, K>((0..COUNT).map(|number| number << 51));
+}
+
+pub fn clustered_keys<F: Family, K: Keys + ?Sized>() {
+    // Fifty clusters far from each other, filled in turn.
+    through_its_life::<F, K>(
+        (0..COUNT).map(|number| (number % 50) * 0x0500_0000_1000_0000 / 50 * 7 + number / 50),
+    );
+}
+
+pub fn reverse_keys<F: Family, K: Keys + ?Sized>() {
+    through_its_life::<F, K>((0..COUNT).rev());
+}
+
+pub fn random_keys<F: Family, K: Keys + ?Sized>() {
+    let mut random = StdRng::seed_from_u64(2);
+    through_its_life::<F, K>((0..COUNT).map(|_| random.random::<u64>()));
+}
+
+/// Keys come and go while their number stays: neither the structure nor the pool may keep growing.
+pub fn a_bounded_live_set_takes_bounded_space<F: Family, K: Keys + ?Sized>() {
+    const LIVE: u64 = 500;
+    let index: On<F, K> = in_memory::<F, K>();
+    let mut early = 0;
+    for number in 0..60 * LIVE {
+        let key = K::number(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        assert_eq!(index.insert(K::borrow(&key), number).unwrap().previous, None);
+        if number >= LIVE {
+            let old = K::number((number - LIVE).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            assert_eq!(index.remove(K::borrow(&old)).unwrap().previous, Some(number - LIVE));
+        }
+        if number == 10 * LIVE {
+            early = index.statistics().bytes;
+        }
+    }
+    let late = index.statistics();
+    assert_eq!(late.entries, LIVE);
+    assert!(late.bytes <= 2 * early, "{early} bytes became {}", late.bytes);
+    assert_nothing_leaked(&index);
+}

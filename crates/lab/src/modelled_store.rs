@@ -1,0 +1,172 @@
+//! A store on the modelled machine: what an operation of a workload costs, counted.
+//!
+//! Hardware does not count, so the reports of measured runs get their counts from a smaller run of
+//! the same workload here, by one thread, the same on every machine.
+
+use lapis::{Error, Store, StoreOptions, TableOptions};
+use lapis_device::{Config, Modelled};
+use lapis_pmem::{Pool, PoolError, Region};
+
+use crate::index_experiment::profile;
+use crate::replay::{Replay, ReplayError};
+use crate::report::PerOperation;
+use crate::target::TableTarget;
+use crate::trace::Request;
+use crate::ycsb::{Driver, Options, Workload, WorkloadError};
+
+/// Most records, and most operations, of a counted run: ten seconds' worth at the very most.
+pub const COUNTED_RECORDS: u64 = 10_000;
+
+/// What the region starts with, and what it may grow to.
+const INITIAL_BYTES: usize = 64 << 20;
+const CAPACITY_BYTES: usize = 16 << 30;
+
+/// Why nothing could be counted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CountError {
+    /// There is no such device profile.
+    #[error("there is no device profile {name}")]
+    UnknownProfile {
+        /// What was asked for.
+        name: String,
+    },
+    /// There is no pool for the store.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] Error),
+    /// The workload failed.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError<Error>),
+    /// The replay failed.
+    #[error(transparent)]
+    Replay(#[from] ReplayError<Error>),
+    /// The replay gave wrong answers: the store has an error.
+    #[error("the replay found {mismatches} mismatches on the modelled machine: {first}")]
+    Mismatches {
+        /// How many.
+        mismatches: u64,
+        /// The first, in words.
+        first: String,
+    },
+}
+
+/// A store with one table on the modelled machine, and its counters.
+#[derive(Debug)]
+pub struct ModelledStore {
+    profile: String,
+    machine: Modelled,
+    store: Store<Modelled>,
+    target: TableTarget<Modelled>,
+}
+
+impl ModelledStore {
+    /// An empty store on the machine that `profile_name` stands for, with a table made by `options`.
+    ///
+    /// # Errors
+    /// [`CountError`].
+    pub fn create(profile_name: &str, options: &TableOptions) -> Result<Self, CountError> {
+        let shape = profile(profile_name)
+            .ok_or_else(|| CountError::UnknownProfile { name: profile_name.into() })?;
+        let region = Region::anonymous(INITIAL_BYTES, CAPACITY_BYTES).map_err(PoolError::from)?;
+        let machine =
+            Modelled::over(&region, Config { counting: Some(shape), ..Config::default() });
+        let pool = Pool::create(region, machine.clone())?;
+        let store = Store::create_on(pool, &StoreOptions::default())?;
+        let table = store.create_table("counted", options)?;
+        let target = TableTarget::new(&store, &table);
+        Ok(Self { profile: profile_name.into(), machine, store, target })
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store<Modelled> {
+        &self.store
+    }
+
+    /// Its table, as a target of workloads.
+    pub fn target(&self) -> &TableTarget<Modelled> {
+        &self.target
+    }
+
+    /// Counts what `run` does, which returns how many operations that were, per operation. `records`
+    /// is for the report.
+    ///
+    /// # Errors
+    /// Those of `run`.
+    pub fn count<E>(
+        &self,
+        records: u64,
+        run: impl FnOnce(&TableTarget<Modelled>) -> Result<u64, E>,
+    ) -> Result<PerOperation, E> {
+        let before = self.machine.counts();
+        let operations = run(&self.target)?;
+        // What the operations have written belongs to them, wherever it is.
+        self.machine.drain();
+        let counts = self.machine.counts() - before;
+        let each = |count: u64| (operations > 0).then(|| count as f64 / operations as f64);
+        Ok(PerOperation {
+            profile: Some(self.profile.clone()),
+            records: Some(records),
+            flushes: each(counts.flushes),
+            fences: each(counts.fences),
+            wpq_inserts: each(counts.wpq_inserts()),
+            media_writes: each(counts.media_writes),
+            media_reads: each(counts.media_reads),
+            llc_misses: each(counts.llc_misses),
+        })
+    }
+}
+
+/// Counts a workload of YCSB per operation, with at most [`COUNTED_RECORDS`] records and operations
+/// and one thread.
+///
+/// # Errors
+/// [`CountError`].
+pub fn count_ycsb(
+    profile_name: &str,
+    table: &TableOptions,
+    workload: Workload,
+    options: &Options,
+) -> Result<PerOperation, CountError> {
+    let modelled = ModelledStore::create(profile_name, table)?;
+    let options = Options {
+        records: options.records.min(COUNTED_RECORDS),
+        operations: options.operations.min(COUNTED_RECORDS),
+        threads: 1,
+        ..options.clone()
+    };
+    let records = options.records;
+    let mut driver = Driver::new(modelled.target(), options)?;
+    let load = modelled
+        .count(records, |_| driver.run(Workload::Load, &|_| ()).map(|report| report.operations))?;
+    if workload == Workload::Load {
+        return Ok(load);
+    }
+    Ok(modelled
+        .count(records, |_| driver.run(workload, &|_| ()).map(|report| report.operations))?)
+}
+
+/// Counts the beginning of a trace per request, at most [`COUNTED_RECORDS`] of them.
+///
+/// # Errors
+/// [`CountError`].
+pub fn count_replay(
+    profile_name: &str,
+    table: &TableOptions,
+    requests: &[Request],
+) -> Result<PerOperation, CountError> {
+    let modelled = ModelledStore::create(profile_name, table)?;
+    let beginning = &requests[..requests.len().min(COUNTED_RECORDS as usize)];
+    let mut replay = Replay::new(modelled.target())?;
+    // The comparison in the end is no part of the workload.
+    let per_op = modelled.count(beginning.len() as u64, |_| {
+        replay.run(beginning, &|_| ()).map(|()| beginning.len() as u64)
+    })?;
+    let report = replay.finish()?;
+    match report.first_mismatches.into_iter().next() {
+        None => Ok(per_op),
+        Some(first) => Err(CountError::Mismatches { mismatches: report.mismatches, first }),
+    }
+}

@@ -1,0 +1,56 @@
+//! Counts per operation of a store, from the modelled machine.
+
+use lapis::{IndexKind, TableOptions};
+use lapis_lab::index_experiment::OPTANE_100;
+use lapis_lab::modelled_store::{CountError, count_replay, count_ycsb};
+use lapis_lab::replay::read_trace;
+use lapis_lab::report::PerOperation;
+use lapis_lab::ycsb::{Options, Workload};
+
+fn count(index: IndexKind, workload: Workload) -> PerOperation {
+    let options = Options { records: 500, operations: 500, threads: 4, ..Options::default() };
+    let table = TableOptions { index, ..TableOptions::default() };
+    count_ycsb(OPTANE_100, &table, workload, &options).unwrap()
+}
+
+#[test]
+fn counts_are_the_same_on_every_run() {
+    for index in IndexKind::ALL {
+        assert_eq!(count(index, Workload::A), count(index, Workload::A), "{index}");
+    }
+}
+
+#[test]
+fn reading_flushes_and_fences_nothing() {
+    for index in IndexKind::ALL {
+        let counts = count(index, Workload::C);
+        assert_eq!((counts.flushes, counts.fences), (Some(0.0), Some(0.0)), "{index}");
+        assert_eq!(counts.media_writes, Some(0.0), "{index}");
+    }
+}
+
+#[test]
+fn a_put_of_a_kilobyte_flushes_it_and_reports_its_size() {
+    for index in IndexKind::ALL {
+        let counts = count(index, Workload::Load);
+        // The record is 1000 bytes, 16 lines, and reaches the memory controller at least once.
+        assert!(counts.wpq_inserts.unwrap() >= 16.0, "{index}: {counts:?}");
+        assert!(counts.fences.unwrap() >= 2.0, "{index}: {counts:?}");
+        assert_eq!((counts.profile.as_deref(), counts.records), (Some(OPTANE_100), Some(500)));
+    }
+}
+
+#[test]
+fn a_replay_is_counted() {
+    let text: String = (0..50).map(|i| format!("1,{i},2a,4096,{}\n", i % 20)).collect();
+    let requests = read_trace(text.as_bytes(), usize::MAX).unwrap();
+    let counts = count_replay(OPTANE_100, &TableOptions::default(), &requests).unwrap();
+    assert!(counts.wpq_inserts.unwrap() >= 64.0, "{counts:?}");
+    assert_eq!(counts.records, Some(50));
+}
+
+#[test]
+fn an_unknown_profile_is_an_error() {
+    let error = count_replay("papyrus", &TableOptions::default(), &[]).unwrap_err();
+    assert!(matches!(error, CountError::UnknownProfile { .. }));
+}
