@@ -5,6 +5,7 @@ pub mod keys;
 pub mod modelled_store;
 pub mod replay;
 pub mod report;
+pub mod table;
 pub mod target;
 pub mod trace;
 pub mod ycsb;
