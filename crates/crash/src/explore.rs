@@ -10,7 +10,7 @@ use lapis_device::{
 };
 use parking_lot::Mutex;
 
-use crate::image_check::{Bench, Expectation};
+use crate::image_check::{Bench, Expectation, FirstCrash};
 use crate::oracle::Failure;
 use crate::report::{ExploreReport, Violation};
 use crate::run::Run;
@@ -183,6 +183,20 @@ fn walk<S: Subject>(
             Some(_) => continue,
         };
         shared.points.fetch_add(1, Ordering::Relaxed);
+        let every = options.crash_in_recovery_every / 4;
+        if options.replay.is_none() && every > 0 && (index as u64 / threads as u64) % every == 0 {
+            let image = crash_states.everything();
+            let seed = options.seed ^ point.position as u64;
+            crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
+            let first =
+                FirstCrash::Killed { trace: &run.trace, position: point.position, base: &run.base };
+            let failure =
+                second_crash(subject, shared, &mut bench, &mut nested, first, expectation, seed);
+            crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
+            if let Some(failure) = failure {
+                report(subject, shared, &point, &markers, expectation, &image, failure);
+            }
+        }
         for image in given {
             let number = shared.images.fetch_add(1, Ordering::Relaxed) + 1;
             let seed = options.seed ^ image_hash(&point, &image);
@@ -199,21 +213,16 @@ fn walk<S: Subject>(
             let every = options.crash_in_recovery_every;
             let again = every > 0 && (seed.is_multiple_of(every) || options.replay.is_some());
             if failure.is_none() && again {
-                let budget = ImageBudget { exhaustive_limit: 16, samples: 4, seed };
-                let result = bench.check_crashes_in_recovery(
+                let first = FirstCrash::PowerCut;
+                failure = second_crash(
                     subject,
+                    shared,
+                    &mut bench,
+                    &mut nested,
+                    first,
                     expectation,
                     seed,
-                    budget,
-                    &mut nested,
                 );
-                match result {
-                    Ok(tried) => {
-                        shared.images.fetch_add(tried, Ordering::Relaxed);
-                        shared.in_recovery.fetch_add(tried, Ordering::Relaxed);
-                    }
-                    Err(found) => failure = Some(found),
-                }
             }
             crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
@@ -231,6 +240,27 @@ fn walk<S: Subject>(
     }
     shared.states.lock().extend(states);
     Ok(())
+}
+
+/// Cuts the power a second time; returns what was not survived.
+fn second_crash<S: Subject>(
+    subject: &S,
+    shared: &Shared<'_>,
+    bench: &mut Bench,
+    nested: &mut Bench,
+    first: FirstCrash<'_>,
+    expectation: Expectation<'_, S>,
+    seed: u64,
+) -> Option<Failure> {
+    let budget = ImageBudget { exhaustive_limit: 16, samples: 4, seed };
+    match bench.check_second_crash(subject, first, expectation, seed, budget, nested) {
+        Ok(tried) => {
+            shared.images.fetch_add(tried, Ordering::Relaxed);
+            shared.in_recovery.fetch_add(tried, Ordering::Relaxed);
+            None
+        }
+        Err(found) => Some(found),
+    }
 }
 
 fn report<S: Subject>(

@@ -4,7 +4,10 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
-use lapis_device::{Config, CrashPoints, ImageBudget, Marker, Modelled, PersistPoint, PowerFailDomain};
+use lapis_device::{
+    Config, CrashPoints, Event, ImageBudget, Marker, Modelled, PersistPoint, PowerFailDomain,
+    Trace, set_current_worker,
+};
 use lapis_pmem::{Pool, PoolError, Region};
 
 use crate::oracle::{Failure, difference};
@@ -78,27 +81,41 @@ impl Bench {
         result
     }
 
-    /// Crashes during the recovery from the image that the region holds and during the operations
-    /// after it, and checks every image of that. Returns the images tried.
-    pub(crate) fn check_crashes_in_recovery<S: Subject>(
+    /// Cuts the power again during the recovery from what the region holds and during the
+    /// operations after it, and checks every image of that. Returns the images tried.
+    pub(crate) fn check_second_crash<S: Subject>(
         &mut self,
         subject: &S,
+        first: FirstCrash<'_>,
         expectation: Expectation<'_, S>,
         seed: u64,
         budget: ImageBudget,
         nested: &mut Bench,
     ) -> Result<u64, Failure> {
-        // The state before: what the second machine starts from.
         let mapped = self.region.mapped_bytes();
         // SAFETY: mapped, and nothing else touches the region during this call.
-        let base = unsafe { std::slice::from_raw_parts(self.region.base(), mapped) }.to_vec();
+        let image = unsafe { std::slice::from_raw_parts(self.region.base(), mapped) };
+        let base = match first {
+            FirstCrash::PowerCut => image.to_vec(),
+            FirstCrash::Killed { base, .. } => base.to_vec(),
+        };
+        // After a kill another process goes on, whose fences do not complete what the first one
+        // has flushed.
+        set_current_worker(u8::from(matches!(first, FirstCrash::Killed { .. })));
         // SAFETY: the pools made from the alias are dropped within the call.
-        let first = guarded(|| unsafe {
+        let recovered = guarded(|| unsafe {
             recover(subject, &self.region, &self.recording, expectation, seed, true)
         });
-        let trace = self.recording.take_trace();
+        set_current_worker(0);
+        let recovery = self.recording.take_trace();
         self.recording.revert(&mut self.region);
-        let Some(start) = first? else { return Ok(0) };
+        let Some(start) = recovered? else { return Ok(0) };
+        let (trace, begin) = match first {
+            FirstCrash::PowerCut => (recovery, 0),
+            FirstCrash::Killed { trace, position, .. } => {
+                (continued(trace, position, recovery), position)
+            }
+        };
 
         // The states that the probes went through, from where recovery ended up.
         let probes = subject.probes(&start, expectation.interrupted, seed);
@@ -115,8 +132,13 @@ impl Bench {
         let mut ended = 0usize;
         let mut seen = 0usize;
         while let Some(point) = points.advance() {
+            points.bring_up_to_date(&mut nested.region).map_err(region_failure)?;
+            if point.position <= begin {
+                seen = begin;
+                continue;
+            }
             for event in &trace.events[seen..point.position] {
-                if let lapis_device::Event::Marker { marker: Marker::End(number), .. } = event {
+                if let Event::Marker { marker: Marker::End(number), .. } = event {
                     ended = *number as usize;
                 }
             }
@@ -127,11 +149,7 @@ impl Bench {
                 } else {
                     Some(&states[ended - 1])
                 },
-                in_flight: if ended == 0 {
-                    expectation.in_flight
-                } else {
-                    states.get(ended)
-                },
+                in_flight: if ended == 0 { expectation.in_flight } else { states.get(ended) },
                 interrupted: if ended == 0 {
                     expectation.interrupted
                 } else {
@@ -139,7 +157,6 @@ impl Bench {
                 },
                 shut_down: false,
             };
-            points.bring_up_to_date(&mut nested.region).map_err(region_failure)?;
             let crash_states = points.states();
             for image in crash_states.images(budget) {
                 images += 1;
@@ -158,6 +175,38 @@ impl Bench {
         }
         Ok(images)
     }
+}
+
+/// What happened before a recovery during which the power is cut.
+#[derive(Clone, Copy)]
+pub(crate) enum FirstCrash<'t> {
+    /// The power was cut: what had not persisted is gone.
+    PowerCut,
+    /// The process was killed and the machine ran on: what had not persisted is in the caches, and
+    /// may yet be lost.
+    Killed {
+        /// What the first process did.
+        trace: &'t Trace,
+        /// Events of it that happened.
+        position: usize,
+        /// What the memory held before.
+        base: &'t [u8],
+    },
+}
+
+/// The first `position` events of `trace`, and then `recovery`.
+fn continued(trace: &Trace, position: usize, recovery: Trace) -> Trace {
+    let offset = trace.points.len() as u16;
+    let mut events = trace.events[..position].to_vec();
+    events.extend(recovery.events.into_iter().map(|event| match event {
+        Event::Flush { worker, point, line } => {
+            Event::Flush { worker, point: point + offset, line }
+        }
+        Event::Fence { worker, point } => Event::Fence { worker, point: point + offset },
+        other => other,
+    }));
+    let points = [&trace.points[..], &recovery.points[..]].concat();
+    Trace { events, points }
 }
 
 fn region_failure(error: lapis_pmem::RegionError) -> Failure {
@@ -237,7 +286,8 @@ unsafe fn recover<S: Subject>(
     for (index, probe) in
         subject.probes(&recovered, expectation.interrupted, seed).iter().enumerate()
     {
-        live.perform(probe).map_err(|what| Failure::Broken { what: format!("{probe:?}: {what}") })?;
+        live.perform(probe)
+            .map_err(|what| Failure::Broken { what: format!("{probe:?}: {what}") })?;
         subject.apply(&mut state, probe);
         if stop_early {
             domain.mark(Marker::End(index as u32 + 2));

@@ -85,5 +85,9 @@ pub(crate) fn difference<S: fmt::Debug>(found: &S, expected: &[&S]) -> String {
             format!("found {here}, expected {there}")
         })
         .collect();
-    if pairs.is_empty() { "found something before its creation".to_owned() } else { pairs.join("; or ") }
+    if pairs.is_empty() {
+        "found something before its creation".to_owned()
+    } else {
+        pairs.join("; or ")
+    }
 }

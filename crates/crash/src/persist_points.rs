@@ -81,7 +81,9 @@ fn own_points<S: Subject>(
             }
         }
     }
-    points.sort_by_key(|point| (point.file, point.line, point.column, point.kind == PersistKind::Fence));
+    points.sort_by_key(|point| {
+        (point.file, point.line, point.column, point.kind == PersistKind::Fence)
+    });
     Ok(points)
 }
 

@@ -111,26 +111,56 @@ macro_rules! each_subject {
         match $structure {
             Structure::Wort => {
                 let source = "index/src/wort";
-                { let $subject = Wort8::new("wort:u64", source, default.clone(), KEYS); $body }
-                { let $subject = WortBytes::new("wort:bytes", source, default, KEYS); $body }
+                {
+                    let $subject = Wort8::new("wort:u64", source, default.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = WortBytes::new("wort:bytes", source, default, KEYS);
+                    $body
+                }
             }
             Structure::FastFair => {
                 let source = "index/src/fast_fair";
-                { let $subject = FastFair8::new("fast-fair:u64", source, small.clone(), KEYS); $body }
-                { let $subject = FastFairBytes::new("fast-fair:bytes", source, small, KEYS); $body }
+                {
+                    let $subject = FastFair8::new("fast-fair:u64", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = FastFairBytes::new("fast-fair:bytes", source, small, KEYS);
+                    $body
+                }
             }
             Structure::PClht => {
                 let source = "index/src/p_clht";
-                { let $subject = PClht8::new("p-clht:u64", source, default.clone(), 4 * KEYS); $body }
-                { let $subject = PClhtBytes::new("p-clht:bytes", source, default, 4 * KEYS); $body }
+                {
+                    let $subject = PClht8::new("p-clht:u64", source, default.clone(), 4 * KEYS);
+                    $body
+                }
+                {
+                    let $subject = PClhtBytes::new("p-clht:bytes", source, default, 4 * KEYS);
+                    $body
+                }
             }
-            Structure::PopLog => { let $subject = PopLogSubject; $body }
+            Structure::PopLog => {
+                let $subject = PopLogSubject;
+                $body
+            }
             Structure::Allocator => {
-                { let $subject = AllocatorSubject; $body }
+                {
+                    let $subject = AllocatorSubject;
+                    $body
+                }
                 // A user with locks in its blocks, for the promise about generations.
-                { let $subject = PClht8::new("allocator:p-clht", "pmem/src", default, 4 * KEYS); $body }
+                {
+                    let $subject = PClht8::new("allocator:p-clht", "pmem/src", default, 4 * KEYS);
+                    $body
+                }
             }
-            Structure::Store => { let $subject = StoreSubject; $body }
+            Structure::Store => {
+                let $subject = StoreSubject;
+                $body
+            }
         }
     }};
 }

@@ -32,8 +32,12 @@ pub trait Subject: Sync {
 
     /// Some operations to try on a structure that has just been recovered to `state`, to see that it
     /// still works; they should touch what an interrupted operation may have left half done.
-    fn probes(&self, state: &Self::State, interrupted: Option<&Self::Operation>, seed: u64)
-    -> Vec<Self::Operation>;
+    fn probes(
+        &self,
+        state: &Self::State,
+        interrupted: Option<&Self::Operation>,
+        seed: u64,
+    ) -> Vec<Self::Operation>;
 
     /// Makes the structure in a new pool, durably.
     ///

@@ -197,7 +197,10 @@ impl Catalog {
         let mut problems = Vec::new();
         for (position, table) in tables.iter().enumerate() {
             if table.id >= next || tables[..position].iter().any(|other| other.id == table.id) {
-                problems.push(format!("table {:?} has number {}, which is not its own", table.name, table.id));
+                problems.push(format!(
+                    "table {:?} has number {}, which is not its own",
+                    table.name, table.id
+                ));
             }
         }
         problems

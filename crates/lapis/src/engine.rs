@@ -328,7 +328,11 @@ impl<D: Domain> Engine<D> {
     }
 
     /// The value of a key in one table, from whatever state there is now.
-    pub(crate) fn get(&self, table: &TableState<D>, key: &[u8]) -> Result<Option<value::Value>, Error> {
+    pub(crate) fn get(
+        &self,
+        table: &TableState<D>,
+        key: &[u8],
+    ) -> Result<Option<value::Value>, Error> {
         let _guard = self.pool.pin();
         match table.index.get(key) {
             Some(link) => value::read(&self.pool, link).map(Some),
@@ -367,8 +371,7 @@ impl<D: Domain> Engine<D> {
     pub(crate) fn drop_table(&self, name: &str) -> Result<(), Error> {
         let mut writer = self.writer.lock();
         self.check_running()?;
-        let table =
-            self.table(name).ok_or_else(|| Error::NoSuchTable { name: name.to_owned() })?;
+        let table = self.table(name).ok_or_else(|| Error::NoSuchTable { name: name.to_owned() })?;
         // S5: no record may name the table once it is gone.
         self.log.truncate(self.log.end())?;
         writer.log_bytes = 0;

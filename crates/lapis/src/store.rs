@@ -154,10 +154,8 @@ impl<D: Domain> Store<D> {
     /// # Errors
     /// [`Error::NoSuchTable`].
     pub fn table(&self, name: &str) -> Result<Table<D>, Error> {
-        let state = self
-            .engine
-            .table(name)
-            .ok_or_else(|| Error::NoSuchTable { name: name.to_owned() })?;
+        let state =
+            self.engine.table(name).ok_or_else(|| Error::NoSuchTable { name: name.to_owned() })?;
         Ok(Table::new(&self.engine, state))
     }
 

@@ -170,12 +170,23 @@ impl Allocator {
                 continue;
             }
             let count = class.slab_chunks();
-            let first = self
-                .chunks
-                .lock()
-                .take_run(pool, count, Descriptor::slab(class, count))
-                .map_err(|why| AllocError::Full { asked_bytes, why })?;
-            slabs.adopt_empty(class, first);
+            let taken = self.chunks.lock().take_run(pool, count, Descriptor::slab(class, count));
+            match taken {
+                Ok(first) => slabs.adopt_empty(class, first),
+                Err(why) => {
+                    // Retired blocks may only be waiting for somebody to ask whether their
+                    // readers have gone.
+                    drop(slabs);
+                    for block in pool.limbo().hurry() {
+                        match ClassId::for_bytes(block.bytes) {
+                            Some(class) => cache.push(class, block.offset),
+                            None => self.free_large(pool, block),
+                        }
+                    }
+                    let found = cache.pop(class);
+                    return found.ok_or(AllocError::Full { asked_bytes, why });
+                }
+            }
         }
         slabs.take(class, cache.magazine(class));
         Ok(cache.pop(class).expect("a slab that is not exhausted gives at least one block"))

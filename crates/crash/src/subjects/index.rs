@@ -53,7 +53,11 @@ impl KeySpace for [u8] {
             // Prefixes of each other, zero bytes, long common prefixes, short keys.
             0 => vec![b'a'; 1 + number as usize / 4],
             1 => [&[0; 3][..], &[small], &[0; 2]].concat(),
-            2 => [&b"a common prefix that is longer than a line of sixty-four bytes is: "[..], &[small]].concat(),
+            2 => [
+                &b"a common prefix that is longer than a line of sixty-four bytes is: "[..],
+                &[small],
+            ]
+            .concat(),
             _ => vec![small, 0xFF],
         }
     }

@@ -130,7 +130,9 @@ impl Subject for PopLogSubject {
 
     fn apply(&self, state: &mut LogState, operation: &LogOperation) {
         match *operation {
-            LogOperation::Append { bytes, number } => state.entries.push(digest(&payload(bytes, number))),
+            LogOperation::Append { bytes, number } => {
+                state.entries.push(digest(&payload(bytes, number)))
+            }
             LogOperation::KeepNewest(count) => {
                 let drop = state.entries.len().saturating_sub(count);
                 state.entries.drain(..drop);

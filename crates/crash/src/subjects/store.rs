@@ -183,7 +183,9 @@ impl Live<StoreOperation, StoreState> for LiveStore {
                 for (table, key, made_of) in writes {
                     match made_of {
                         Some(made_of) => {
-                            transaction.put(&tables[*table], key, &value(*made_of)).map_err(text)?;
+                            transaction
+                                .put(&tables[*table], key, &value(*made_of))
+                                .map_err(text)?;
                         }
                         None => {
                             transaction.delete(&tables[*table], key).map_err(text)?;
@@ -194,10 +196,8 @@ impl Live<StoreOperation, StoreState> for LiveStore {
             }
             StoreOperation::CreateTable(number) => {
                 let name = extra_table(*number);
-                let table = self
-                    .store
-                    .table_or_create(&name, &TableOptions::default())
-                    .map_err(text)?;
+                let table =
+                    self.store.table_or_create(&name, &TableOptions::default()).map_err(text)?;
                 if table.get(b"first").map_err(text)?.is_none() {
                     table.put(b"first", &[1]).map_err(text)?;
                 }

@@ -115,6 +115,9 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let mut expected: Vec<(u64, u64)> = Vec::new();
         let mut children: Vec<(u64, u64)> = Vec::new();
         let mut previous: Option<Option<u64>> = None;
+        let top_level = self.try_node(self.root().top.load(self.domain()).cast());
+        let top_level = top_level.map(|top| top.level(self.domain()));
+        let mut top_nodes = 0;
         self.walk(&mut |what| from_walk.push(what), &mut |seen| {
             if level_now != Some(seen.level) {
                 self.check_children(&expected, &lows, &mut problems);
@@ -123,6 +126,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 lows.clear();
                 previous = None;
             }
+            top_nodes += usize::from(top_level == Some(seen.level));
             let low = seen.node.low(self.domain());
             if let Some(bound) = previous
                 && bound != Some(low)
@@ -149,6 +153,9 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             true
         });
         self.check_children(&expected, &lows, &mut problems);
+        if top_nodes > super::WIDEST_TOP {
+            problems.push(format!("the top level has {top_nodes} nodes: a root above it is lost"));
+        }
         problems.append(&mut from_walk);
         problems
     }

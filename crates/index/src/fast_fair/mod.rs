@@ -66,6 +66,8 @@
 //! * I10. Locks are taken from higher levels to lower, and from left to right within a level.
 //! * I11. A lock whose section changed anything readers see is given back after the fence that makes
 //!   it durable.
+//! * I12. The top level is a node and what has split off it and is not in a parent yet: at most one
+//!   node per writer at the time of the crash. The check allows [`WIDEST_TOP`] nodes.
 //!
 //! # The order of stores
 //!
@@ -178,6 +180,9 @@ use write::Change;
 const FORMAT_VERSION: u32 = 1;
 /// [`IndexRoot::words`]: bytes per node.
 const NODE_BYTES_WORD: usize = 0;
+
+/// I12: more nodes than this in the top level mean that a root was lost.
+const WIDEST_TOP: usize = 8;
 
 /// A B+-tree with sorted nodes that are changed in place. See the [module documentation](self).
 pub struct FastFair<D: Domain, K: IndexKey + ?Sized> {

@@ -197,10 +197,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             entries.push(entry);
         }
         let right = SiblingWord::new(sibling.link(), sibling.level(), entries.is_empty());
-        let fresh = self.build(leftmost, right, low, &entries)?;
-        fresh.header.lock.lock(domain, self.generation);
+        let fresh = self.build(leftmost, right, low, &entries, true)?;
         // I1: the new node, its low key and the entry's key are durable before they are reachable.
-        // Its lock word is in line 0; whether that is durable does not matter.
         domain.fence();
         if let Some(low) = own_low {
             low.release();
@@ -233,9 +231,14 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         sibling: SiblingWord,
         low: u64,
         entries: &[(u64, u64)],
+        locked: bool,
     ) -> Result<Node<'_>, IndexError> {
         let fresh = build(&self.pool, self.node_bytes, leftmost, sibling, low, entries, |node| {
             node.lock.init(self.domain(), self.generation, RIGHTWARD);
+            if locked {
+                // Before the flush: a locked instruction after it would do the caller's fence (R5).
+                node.lock.lock(self.domain(), self.generation);
+            }
         })?;
         Ok(self.node(fresh.release()))
     }
@@ -328,9 +331,11 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         }
         let word = SiblingWord::new(Link::NULL, level + 1, false);
         let entry = (child.low(domain), child.link.bits());
-        let root = self.build(top.link, word, 0, &[entry]).inspect_err(|_| self.release(top))?;
+        let root =
+            self.build(top.link, word, 0, &[entry], false).inspect_err(|_| self.release(top))?;
         // I1.
         domain.fence();
+        // I12. Contents do not depend on it, the height of the tree after a crash does.
         self.root().top.redirect(domain, root.link.cast()).persist();
         self.release(top);
         Ok(true)

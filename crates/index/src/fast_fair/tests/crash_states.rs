@@ -274,6 +274,20 @@ fn check_reports_leftovers_in_a_node_that_has_been_repaired() {
 }
 
 #[test]
+fn check_reports_a_lost_root() {
+    let tree = ints(256);
+    for key in 0..200 {
+        let _ = tree.insert(&key, key).unwrap();
+    }
+    let first = tree.top().leftmost(tree.domain());
+    tree.root().top.word().store(tree.domain(), first.bits());
+    let tree = tree.reopened(1);
+    assert_eq!(tree.check().len(), 1);
+    // Contents do not depend on it.
+    assert!((0..200).all(|key| tree.get(&key) == Some(key)));
+}
+
+#[test]
 fn an_index_with_impossible_node_sizes_is_not_opened() {
     let tree = ints(256);
     for bytes in [0, 100, 255, 320 + 16, 8192, u64::MAX] {
