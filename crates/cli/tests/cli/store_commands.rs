@@ -195,6 +195,18 @@ fn a_damaged_value_fails_the_check() {
 }
 
 #[test]
+fn a_store_too_damaged_to_be_opened_fails_the_check() {
+    let scene = alphabet();
+    let pool = scene.store().join("store.lapis");
+    let file = std::fs::OpenOptions::new().write(true).open(pool).unwrap();
+    file.set_len(1 << 20).unwrap();
+    let outcome = scene.run(["check", "--json"]);
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(outcome.json()["problems"][0].as_str().unwrap().contains("truncated"));
+    scene.run(["get", "a"]).sentence(2);
+}
+
+#[test]
 fn info_names_the_medium_and_the_guarantee() {
     let scene = alphabet();
     let text = scene.run(["info", "--statistics"]).good_text();
