@@ -293,7 +293,8 @@ impl Import<'_> {
         let file = self.arguments.file.display();
         match error {
             ReadError::Bad { line, what } => Failure::refused(format!(
-                "{file}:{line}: {what}; correct it and import again (its batch is not stored, the {} records before are)",
+                "{file}:{line}: {what}; correct it and import again (its batch is not stored, \
+                 the {} records before are)",
                 grouped(self.records)
             )),
             ReadError::Io(error) => Failure::file("read", &self.arguments.file, &error),
