@@ -183,8 +183,9 @@ fn walk<S: Subject>(
             Some(_) => continue,
         };
         shared.points.fetch_add(1, Ordering::Relaxed);
-        let every = options.crash_in_recovery_every / 4;
-        if options.replay.is_none() && every > 0 && (index as u64 / threads as u64) % every == 0 {
+        let every = options.crash_in_recovery_every / 32;
+        let kill = subject.outlives_kills() && options.replay.is_none() && every > 0;
+        if kill && (index as u64 / threads as u64).is_multiple_of(every) {
             let image = crash_states.everything();
             let seed = options.seed ^ point.position as u64;
             crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;

@@ -27,6 +27,13 @@ pub trait Subject: Sync {
         0
     }
 
+    /// Whether the structure itself copes with the death of its process without a power cut, in
+    /// which what the process stored stays in the caches, visible and not durable. Others leave
+    /// that to the pool: opening one on the same boot of the machine writes everything back.
+    fn outlives_kills(&self) -> bool {
+        false
+    }
+
     /// The operations of a run.
     fn operations(&self, count: usize, seed: u64) -> Vec<Self::Operation>;
 

@@ -92,7 +92,7 @@ impl KeySet {
                     let runs = keys.div_ceil(CLUSTER_KEYS);
                     // Runs start at multiples of 128 keys; which half of those says which part.
                     let starts = spread(runs, &mut random)
-                        .map(|key| key & !(2 * CLUSTER_KEYS - 1) | part * CLUSTER_KEYS);
+                        .map(|key| (key & !(2 * CLUSTER_KEYS - 1)) | (part * CLUSTER_KEYS));
                     let all = starts.flat_map(|start| (0..CLUSTER_KEYS).map(move |i| start + i));
                     all.take(keys as usize).collect()
                 };

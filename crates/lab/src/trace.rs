@@ -237,10 +237,12 @@ mod tests {
         }
     }
 
+    type IsExpected = fn(&TraceProblem) -> bool;
+
     #[test]
     fn errors_name_the_line_and_what_is_wrong() {
         let good = "version,time,op,size,lbn\n1,1,28,512,7\n";
-        let cases: [(&str, fn(&TraceProblem) -> bool); 9] = [
+        let cases: [(&str, IsExpected); 9] = [
             ("1,1,28,512", |p| matches!(p, TraceProblem::FieldCount { found: 4 })),
             ("1,1,28,512,7,8", |p| matches!(p, TraceProblem::FieldCount { found: 6 })),
             ("2,1,28,512,7", |p| matches!(p, TraceProblem::Version { .. })),

@@ -113,6 +113,11 @@ pub trait Domain: Clone + Debug + Send + Sync + 'static {
     /// Hints that the line at `at` will be read soon. Never faults, never counts as a load.
     fn prefetch(&self, at: *const u8);
 
+    /// The boot of the machine that this is, or 0 if that is unknown or means nothing here.
+    fn boot(&self) -> u128 {
+        0
+    }
+
     /// Says whether every fence so far kept its promise. Whoever acknowledges a write to a user
     /// asks this after the fence that the acknowledgement rests on.
     ///

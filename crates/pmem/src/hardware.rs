@@ -114,9 +114,14 @@ impl Hardware {
         self.method
     }
 
-    /// Whether each flush is an instruction, or none is needed, and each fence is an instruction.
+    /// Whether a fence is an instruction.
     #[inline(always)]
     fn fences_by_instruction(&self) -> bool {
+        // One comparison: the methods without a fence come last.
+        const {
+            assert!((FlushMethod::EadrNone as u8) < FlushMethod::PageCacheNone as u8);
+            assert!((FlushMethod::PageCacheNone as u8) < FlushMethod::FileSync as u8);
+        }
         (self.method as u8) < FlushMethod::PageCacheNone as u8
     }
 
@@ -320,6 +325,11 @@ impl Domain for Hardware {
     #[inline(always)]
     fn prefetch(&self, at: *const u8) {
         instructions::prefetch(at);
+    }
+
+    fn boot(&self) -> u128 {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        uuid::Uuid::parse_str(text.trim()).map_or(0, |id| id.as_u128())
     }
 
     fn health(&self) -> Result<(), DomainFault> {

@@ -195,7 +195,7 @@ impl<D: Domain> Pool<D> {
         header.state.store(&domain, STATE_CLEAN | STATE_BITMAPS_VALID);
         header.high_water.store(&domain, 1);
         header.storage_bytes.store(&domain, region.mapped_bytes() as u64);
-        for word in &header.reserved {
+        for word in header.boot.iter().chain(&header.reserved) {
             word.store(&domain, 0);
         }
         for root in &header.roots {
@@ -214,7 +214,10 @@ impl<D: Domain> Pool<D> {
         Self::open(region, domain)
     }
 
-    /// Opens the pool in `region`. Takes time independent of how much the pool holds. 1 fence.
+    /// Opens the pool in `region`. 1 fence, and time independent of how much the pool holds; with one
+    /// exception: where the medium survives power cuts, and a process died with the pool open while
+    /// the machine ran on, everything is written back first, because what that process left in the
+    /// caches is visible and not durable (H6).
     ///
     /// # Errors
     /// [`PoolError`]; until the checks have passed nothing is written.
@@ -256,7 +259,21 @@ impl<D: Domain> Pool<D> {
         let state = header.state.load(&domain);
         let generation = header.generation.load(&domain).wrapping_add(1);
 
-        // H2, H3: both in one line, durable before anything can be locked or allocated.
+        let boot = domain.boot();
+        let [last_high, last_low] = &header.boot;
+        let last_boot =
+            u128::from(last_high.load(&domain)) << 64 | u128::from(last_low.load(&domain));
+        if state & STATE_CLEAN == 0 && boot != 0 && boot == last_boot {
+            // H6: the caches still hold what a dead process left there.
+            tracing::info!("writing back what a process that died has stored");
+            let touched = (high_water as usize * EXTENT_BYTES).min(region.mapped_bytes());
+            // SAFETY: mapped.
+            unsafe { domain.flush_range(region.base(), touched) };
+            domain.fence();
+        }
+        last_high.store_ordered(&domain, (boot >> 64) as u64);
+        last_low.store_ordered(&domain, boot as u64);
+        // H2, H3: all in one line, durable before anything can be locked or allocated.
         header.state.store_ordered(&domain, 0);
         header.generation.store_ordered(&domain, generation);
         domain.persist(&header.generation);

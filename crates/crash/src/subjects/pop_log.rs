@@ -76,21 +76,25 @@ impl Subject for PopLogSubject {
         0x5A
     }
 
+    fn outlives_kills(&self) -> bool {
+        true
+    }
+
     fn operations(&self, count: usize, seed: u64) -> Vec<LogOperation> {
         let mut random = SmallRng::seed_from_u64(seed);
         (0..count)
-            .map(|_| match random.random_range(0..12) {
-                0 => LogOperation::KeepNewest(random.random_range(0..6)),
-                1 => LogOperation::Append {
+            .map(|_| match random.random_range(0..24) {
+                0..=2 => LogOperation::KeepNewest(random.random_range(0..3)),
+                3 => LogOperation::Append {
                     bytes: random.random_range(3000..6000),
                     number: random.random(),
                 },
-                2..=5 => LogOperation::Append {
+                4..=8 => LogOperation::Append {
                     bytes: random.random_range(1..60),
                     number: random.random(),
                 },
                 _ => LogOperation::Append {
-                    bytes: random.random_range(60..700),
+                    bytes: random.random_range(60..1200),
                     number: random.random(),
                 },
             })

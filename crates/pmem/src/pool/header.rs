@@ -14,7 +14,8 @@
 //!      72      8  state            bit 0: shut down cleanly; bit 1: saved bitmaps are valid
 //!      80      8  high_water       chunks from here on were never used
 //!      88      8  storage_bytes    the file is at least this long
-//!      96    416  reserved, zero
+//!      96     16  boot             the boot of the machine on which it was opened last, or 0
+//!     112    400  reserved, zero
 //!     512   3584  roots            56 of 64 bytes: name (40), kind (8), reserved (8), link (8)
 //! ```
 //!
@@ -29,6 +30,9 @@
 //!   can be allocated.
 //! * H4. A root whose link is not null has a durable name and kind: they are persisted while the
 //!   link is null, and the link is published by one 8-byte store.
+//! * H6. What a process stored and did not persist before it died, while the machine ran on, is made
+//!   durable by the next open, before anybody acts on it. `boot` tells such an end from a power
+//!   cut, which leaves nothing that is visible and not durable.
 //! * H5. `high_water` and `storage_bytes` only grow, and are durable before a chunk beneath them is
 //!   used.
 
@@ -69,7 +73,8 @@ persistent! {
         pub(crate) state: PCell<u64>,
         pub(crate) high_water: PCell<u64>,
         pub(crate) storage_bytes: PCell<u64>,
-        pub(crate) reserved: [PCell<u64>; 52],
+        pub(crate) boot: [PCell<u64>; 2],
+        pub(crate) reserved: [PCell<u64>; 50],
         pub(crate) roots: [RootEntry; 56],
     }
 }
