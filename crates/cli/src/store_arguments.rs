@@ -37,14 +37,16 @@ impl StoreArguments {
 
     /// Opens the store; creates it if asked to.
     pub fn open_or_create(&self, create: bool) -> Result<Store, Failure> {
-        Ok(Store::open(self.config().create(create))?)
+        Ok(self.try_open(create)?)
     }
 
-    fn config(&self) -> Config {
-        Config::new(&self.dir).durability(match self.durability {
+    /// The same, for those who look at the error.
+    pub fn try_open(&self, create: bool) -> Result<Store, lapis::Error> {
+        let durability = match self.durability {
             Durability::Medium => lapis::Durability::Medium,
             Durability::PowerFail => lapis::Durability::PowerFail,
-        })
+        };
+        Store::open(Config::new(&self.dir).durability(durability).create(create))
     }
 }
 

@@ -1,6 +1,9 @@
 //! `lapis check`: is every invariant of the store intact?
 
 use clap::Args;
+use lapis::CheckReport;
+use lapis_index::IndexError;
+use lapis_pmem::PoolError;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
@@ -14,7 +17,7 @@ Examples:
   lapis check --dir /tmp/store --json
 
 Opening the store recovers it first if it was not closed in order. The check reads everything and
-changes nothing.")]
+changes nothing. A store that is too damaged to be opened fails the check.")]
 pub struct Arguments {
     #[command(flatten)]
     store: StoreArguments,
@@ -22,8 +25,13 @@ pub struct Arguments {
 
 /// Runs `lapis check`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    let store = arguments.store.open()?;
-    let report = store.check();
+    let report = match arguments.store.try_open(false) {
+        Ok(store) => store.check(),
+        Err(error) if is_damage(&error) => {
+            CheckReport { problems: vec![error.to_string()], ..CheckReport::default() }
+        }
+        Err(error) => return Err(error.into()),
+    };
     output.json(&report)?;
     for problem in &report.problems {
         output.line(problem)?;
@@ -33,9 +41,22 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         Ok(Verdict::Good)
     } else {
         output.line(format_args!(
-            "{} problems; export what can still be read, and restore the rest from a copy",
+            "{} problem(s); export what can still be read, and restore the rest from a copy",
             report.problems.len()
         ))?;
         Ok(Verdict::Bad)
+    }
+}
+
+/// Whether a store was not opened because of what is in it.
+fn is_damage(error: &lapis::Error) -> bool {
+    use lapis::Error;
+    match error {
+        Error::Damaged { .. } | Error::Log(_) | Error::Index(IndexError::Damaged { .. }) => true,
+        Error::File { source, .. } => matches!(
+            source,
+            PoolError::Truncated { .. } | PoolError::WrongChecksum | PoolError::Damaged { .. }
+        ),
+        _ => false,
     }
 }

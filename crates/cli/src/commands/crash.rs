@@ -15,6 +15,9 @@ use crate::progress;
 /// Seeds that a flush or fence is tried with before it counts as unnecessary.
 const PERSIST_POINT_SEEDS: u64 = 3;
 
+/// Crash points of an operation, in a rough mean over the structures.
+const CRASH_POINTS_PER_OPERATION: u64 = 6;
+
 /// Cut the power at every moment of a structure's work and check what is left
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -41,7 +44,7 @@ pub struct Arguments {
     /// What the random numbers start from
     #[arg(long, value_name = "S", default_value_t = ExploreOptions::default().seed)]
     seed: u64,
-    /// Stop after this many images; 0: go through all crash points
+    /// Spread about so many images over all crash points, and stop at so many; 0: no limit
     #[arg(long, value_name = "N", default_value_t = ExploreOptions::default().image_limit)]
     images: u64,
     /// Threads that recover and check
@@ -106,6 +109,13 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         image_limit: arguments.images,
         ..ExploreOptions::default()
     };
+    if arguments.images > 0 {
+        // Else the first crash points would use all of them up.
+        let points = CRASH_POINTS_PER_OPERATION * arguments.ops.max(1) as u64;
+        let each = (arguments.images / points).max(2);
+        options.exhaustive_limit = options.exhaustive_limit.min(each);
+        options.samples = options.samples.min(each as u32);
+    }
     if let Some(threads) = arguments.threads {
         options.threads = usize::from(threads);
     }

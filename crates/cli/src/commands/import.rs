@@ -39,7 +39,7 @@ How a line becomes a record:
 A batch is one transaction: all of it is stored or nothing. How far the import has come is stored in
 the same transaction, so that after a crash the same command goes on where it stopped, and once it
 is finished the same command does nothing (--again: import it again). A file counts as the same if
-its path, length, time of change and first 64 KiB are. Standard input has no such memory.
+its path, length, time of change and first 64 KiB are. Standard input and pipes have no such memory.
 
 With --acknowledge a line `acknowledged N` appears on standard output, even with --json, after each
 batch: the first N records of the file are durable at that moment.")]
@@ -93,7 +93,7 @@ struct Report {
 /// Runs `lapis import`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     let started = Instant::now();
-    let from_pipe = arguments.file == Path::new("-");
+    let from_pipe = is_pipe(&arguments.file);
     let format = format_of(arguments, from_pipe)?;
     check_layout(arguments, format)?;
     // Everything about the file is settled before a store is made for it.
@@ -164,13 +164,19 @@ fn say(report: &Report, output: &mut Output) -> Result<(), Failure> {
     ))
 }
 
+/// Whether the input can be read once only: standard input, a pipe, a device.
+fn is_pipe(path: &Path) -> bool {
+    let special = || path.metadata().is_ok_and(|about| !about.is_file() && !about.is_dir());
+    path == Path::new("-") || special()
+}
+
 fn format_of(arguments: &Arguments, from_pipe: bool) -> Result<Format, Failure> {
     if let Some(format) = arguments.format {
         return Ok(format);
     }
     Format::of_path(&arguments.file).ok_or_else(|| {
         Failure::refused(if from_pipe {
-            "give --format tsv, csv or jsonl for what comes from standard input".to_owned()
+            "give --format tsv, csv or jsonl for what comes through a pipe".to_owned()
         } else {
             format!(
                 "cannot tell the format of {} by its name; give --format tsv, csv or jsonl",
@@ -287,7 +293,8 @@ impl Import<'_> {
         let file = self.arguments.file.display();
         match error {
             ReadError::Bad { line, what } => Failure::refused(format!(
-                "{file}:{line}: {what}; correct it and import again (its batch is not stored, the {} records before are)",
+                "{file}:{line}: {what}; correct it and import again (its batch is not stored, \
+                 the {} records before are)",
                 grouped(self.records)
             )),
             ReadError::Io(error) => Failure::file("read", &self.arguments.file, &error),

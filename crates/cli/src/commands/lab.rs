@@ -1,13 +1,14 @@
 //! `lapis lab`: the experiments.
 
 use clap::{Args, Subcommand};
-use lapis::{Hardware, IndexKind};
-use lapis_index::{Capabilities, FastFair, Index, PClht, Wort};
+use lapis::IndexKind;
+use lapis_index::CapabilityRow;
 use lapis_lab::index_experiment::{
     ExperimentError, IndexResults, Operation, Options, PEERS_KEYS, PeerComparison, Row,
     compare_with_peers, run as run_index,
 };
 use lapis_lab::keys::Distribution;
+use lapis_lab::table::capability_table;
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
@@ -254,75 +255,16 @@ fn peers(arguments: &IndexArguments, output: &mut Output) -> Result<Verdict, Fai
     Ok(Verdict::Good)
 }
 
-/// What one structure can do.
-#[derive(Debug, Serialize)]
-struct CapabilityRow {
-    index: IndexKind,
-    /// 8-byte integers in place.
-    integer_keys: bool,
-    /// Byte strings of 1 to 65,535 bytes.
-    byte_string_keys: bool,
-    #[serde(flatten)]
-    capabilities: Capabilities,
-}
-
+/// The capability table as JSON.
 #[derive(Debug, Serialize)]
 struct CapabilityTable {
     rows: Vec<CapabilityRow>,
 }
 
-/// The row of a structure that takes both kinds of keys, as its two types prove.
-fn capability_row<Integers, Bytes>() -> CapabilityRow
-where
-    Integers: Index<Hardware, u64>,
-    Bytes: Index<Hardware, [u8]>,
-{
-    let capabilities = Bytes::CAPABILITIES;
-    CapabilityRow {
-        index: Integers::KIND,
-        integer_keys: true,
-        byte_string_keys: true,
-        capabilities,
-    }
-}
-
-fn capability_rows() -> Vec<CapabilityRow> {
-    vec![
-        capability_row::<Wort<Hardware, u64>, Wort<Hardware, [u8]>>(),
-        capability_row::<FastFair<Hardware, u64>, FastFair<Hardware, [u8]>>(),
-        capability_row::<PClht<Hardware, u64>, PClht<Hardware, [u8]>>(),
-    ]
-}
-
 fn capabilities(output: &mut Output) -> Result<Verdict, Failure> {
-    let rows = capability_rows();
-    output.line(
-        "| index | ordered, ranges | 8-byte keys | byte-string keys | writers in parallel | readers never wait |",
-    )?;
-    output.line("|---|---|---|---|---|---|")?;
-    for row in &rows {
-        let mark = |is: bool| if is { "yes" } else { "no" };
-        output.line(format_args!(
-            "| `{}` | {} | {} | {} | {} | {} |",
-            row.index,
-            mark(row.capabilities.ordered),
-            mark(row.integer_keys),
-            mark(row.byte_string_keys),
-            mark(row.capabilities.concurrent_writers),
-            mark(row.capabilities.lock_free_reads)
-        ))?;
+    output.json(&CapabilityTable { rows: lapis_index::capability_table() })?;
+    if !output.is_json() {
+        output.bytes(capability_table().as_bytes())?;
     }
-    output.json(&CapabilityTable { rows })?;
     Ok(Verdict::Good)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_index_has_its_row() {
-        let kinds: Vec<_> = capability_rows().into_iter().map(|row| row.index).collect();
-        assert_eq!(kinds, IndexKind::ALL);
-    }
 }

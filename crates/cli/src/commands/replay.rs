@@ -5,7 +5,9 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use clap::Args;
-use lapis::IndexKind;
+use lapis::{IndexKind, TableOptions};
+use lapis_lab::index_experiment::OPTANE_100;
+use lapis_lab::modelled_store::count_replay;
 use lapis_lab::replay::{ReplayError, ReplayReport, read_trace, replay};
 use lapis_lab::target::TableTarget;
 
@@ -24,7 +26,8 @@ Examples:
 
 The trace has lines `version,time_us,op,size,lbn` as CloudPhysics traces have: op 28 is a read, 2a a
 write, size in bytes, lbn the block. The table must be empty. Without --dir the store is in memory.
-Exit code 1 if an answer was wrong.")]
+The counts per request are those of the beginning of the trace on the modelled machine. Exit code 1
+if an answer was wrong.")]
 pub struct Arguments {
     /// The trace
     file: PathBuf,
@@ -37,6 +40,12 @@ pub struct Arguments {
     /// What an acknowledged write survives (with --dir)
     #[arg(long, value_name = "WHAT", value_enum, default_value_t, requires = "dir")]
     durability: Durability,
+    /// The device profile that the counts per request are modelled for
+    #[arg(long, value_name = "P", default_value = OPTANE_100)]
+    profile: String,
+    /// Leave the counts out
+    #[arg(long)]
+    measured_only: bool,
     /// The table
     #[arg(long, value_name = "NAME", default_value = "replay")]
     table: String,
@@ -62,7 +71,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     let bar = progress::count(requests.len() as u64, "requests");
     let report = replay(&target, &requests, &|progress| bar.set_position(progress.done));
     bar.finish_and_clear();
-    let report = report.map_err(|error| {
+    let mut report = report.map_err(|error| {
         Failure::refused(match error {
             ReplayError::Empty => format!("{name}: the trace has no requests; name another"),
             ReplayError::NotEmpty => format!(
@@ -72,12 +81,19 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             other => format!("{name}: {other}"),
         })
     })?;
+    if !arguments.measured_only {
+        let options = TableOptions::with_index(table.index_kind());
+        report.report.per_op =
+            count_replay(&arguments.profile, &options, &requests).map_err(ycsb::not_counted)?;
+    }
     output.json(&report)?;
     print(&report, output)
 }
 
 fn print(report: &ReplayReport, output: &mut Output) -> Result<Verdict, Failure> {
-    ycsb::print(std::slice::from_ref(&report.report), output)?;
+    let runs = std::slice::from_ref(&report.report);
+    ycsb::print(runs, output)?;
+    ycsb::print_counts(runs, output)?;
     output.line(format_args!(
         "{} values compared and right, {} wrong; {} reads of blocks never written, {} written",
         grouped(report.verified),

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lapis::{IndexKind, Store, Table, TableOptions};
+use lapis_lab::index_experiment::OPTANE_100;
+use lapis_lab::modelled_store::{CountError, count_ycsb};
 use lapis_lab::report::{Quantiles, Report};
 use lapis_lab::target::TableTarget;
 use lapis_lab::ycsb::{Driver, Options, RequestDistribution, Workload, WorkloadError};
@@ -27,8 +29,9 @@ Examples:
   lapis ycsb --workload c --dir /tmp/store        uses what an earlier load left there
 
 Workloads run one after the other over the same records; without --dir in memory, which a flush
-reaches but no file does. A wrong answer of the store ends the run with exit code 1. With --json the
-fields at the top are those of the last workload, `runs` has them all.")]
+reaches but no file does. A wrong answer of the store ends the run with exit code 1. Hardware does not
+count, so the counts per operation are from a smaller run by one thread on the modelled machine. With
+--json the fields at the top are those of the last workload, `runs` has them all.")]
 pub struct Arguments {
     /// The workloads, separated by commas: load, a, b, c, d, e, f
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "load,a", value_parser = parse_workload)]
@@ -54,6 +57,12 @@ pub struct Arguments {
     /// What an acknowledged write survives (with --dir)
     #[arg(long, value_name = "WHAT", value_enum, default_value_t, requires = "dir")]
     durability: Durability,
+    /// The device profile that the counts per operation are modelled for
+    #[arg(long, value_name = "P", default_value = OPTANE_100)]
+    profile: String,
+    /// Leave the counts out
+    #[arg(long)]
+    measured_only: bool,
     /// The table
     #[arg(long, value_name = "NAME", default_value = "ycsb")]
     table: String,
@@ -89,6 +98,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         seed: arguments.seed,
         ..Options::default()
     };
+    let counted = options.clone();
     let is_empty = table.iter()?.next().is_none();
     let target = TableTarget::new(&store, &table);
     let driver =
@@ -104,12 +114,20 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         bar.finish_and_clear();
         runs.push(report.map_err(failed)?);
     }
+    if !arguments.measured_only {
+        let table_options = TableOptions::with_index(table.index_kind());
+        for (report, &workload) in runs.iter_mut().zip(&arguments.workload) {
+            report.per_op = count_ycsb(&arguments.profile, &table_options, workload, &counted)
+                .map_err(not_counted)?;
+        }
+    }
     driver.verify().map_err(failed)?;
     if let Some(last) = runs.last() {
         let durability = store.info(false).durability;
         output.json(&Runs { last, index: table.index_kind(), durability, runs: &runs })?;
     }
     print(&runs, output)?;
+    print_counts(&runs, output)?;
     Ok(Verdict::Good)
 }
 
@@ -165,6 +183,55 @@ pub fn print(runs: &[Report], output: &mut Output) -> Result<(), Failure> {
     }
     right_align(&mut rows, 1);
     output.table(&rows)
+}
+
+/// Prints what was counted on the modelled machine, if anything was.
+pub fn print_counts(runs: &[Report], output: &mut Output) -> Result<(), Failure> {
+    let Some(profile) = runs.iter().find_map(|run| run.per_op.profile.as_deref()) else {
+        return Ok(());
+    };
+    let heading = format!("modelled for {profile}");
+    let mut rows = table([
+        heading.as_str(),
+        "records",
+        "flushes",
+        "fences",
+        "WPQ inserts",
+        "media writes",
+        "media reads",
+        "LLC misses",
+    ]);
+    for run in runs {
+        let counts = &run.per_op;
+        let mut row = vec![run.workload.clone(), grouped(counts.records.unwrap_or_default())];
+        row.extend(
+            [
+                counts.flushes,
+                counts.fences,
+                counts.wpq_inserts,
+                counts.media_writes,
+                counts.media_reads,
+                counts.llc_misses,
+            ]
+            .map(|count| count.map_or_else(|| "-".to_owned(), |count| format!("{count:.2}"))),
+        );
+        rows.add_row(row);
+    }
+    right_align(&mut rows, 1);
+    output.table(&rows)?;
+    output.line("per operation; media in units of 64 bytes")
+}
+
+/// Why nothing could be counted. Wrong answers are failed checks here too.
+pub fn not_counted(error: CountError) -> Failure {
+    match error {
+        CountError::Workload(error) => failed(error),
+        CountError::Mismatches { .. } => Failure::NotThere(error.to_string()),
+        CountError::UnknownProfile { .. } => {
+            Failure::refused(format!("{error}; there is {OPTANE_100}"))
+        }
+        error => Failure::refused(error.to_string()),
+    }
 }
 
 /// A wrong answer is a failed check; anything else could not be done.

@@ -72,6 +72,8 @@ fn ycsb() {
     let report = json(run(arguments.iter().chain(&["--threads", "2", "--json"])));
     let fields = ["workload", "records", "operations", "threads", "ops_per_s", "per_op"];
     assert_fields(&report, &fields);
+    let counts = ["flushes", "fences", "wpq_inserts", "media_writes", "media_reads", "profile"];
+    assert_fields(&report["per_op"], &counts);
     assert_fields(&report["latency_ns"], &["p50", "p99", "p999", "p9999"]);
     assert_eq!((&report["records"], &report["operations"]), (&json!(500), &json!(500)));
     assert_eq!(report["runs"].as_array().unwrap().len(), 2);
@@ -87,4 +89,45 @@ fn crash() {
     assert_eq!((&report["structure"], &report["ops"]), (&json!("wort"), &json!(10)));
     assert_eq!(report["violations"], json!([]));
     assert!(report["images"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn persist_points() {
+    let arguments = ["crash", "pop-log", "--ops", "40", "--persist-points", "--json"];
+    let outcome = run(arguments);
+    let report = outcome.json();
+    let rows = report["persist_points"].as_array().unwrap();
+    assert!(!rows.is_empty());
+    for row in rows {
+        assert_fields(row, &["name", "killed"]);
+    }
+    let survived = rows.iter().any(|row| row["killed"] == false);
+    assert_eq!(outcome.code, Some(i32::from(survived)));
+}
+
+#[test]
+fn lab_index() {
+    let arguments = ["lab", "index", "--index", "wort,p-clht", "--operation", "insert,get"];
+    let more = ["--keys", "500", "--distribution", "zipf", "--json"];
+    let report = json(run(arguments.iter().chain(&more)));
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        let fields =
+            ["index", "operation", "distribution", "keys", "threads", "depth", "bytes_per_key"];
+        assert_fields(row, &fields);
+        assert_fields(&row["measured"], &["mops", "p50_ns", "p99_ns", "p9999_ns"]);
+        let counts = ["profile", "flushes", "fences", "wpq_inserts", "media_writes", "media_reads"];
+        assert_fields(&row["modelled"], &counts);
+    }
+}
+
+#[test]
+fn lab_capabilities() {
+    let report = json(run(["lab", "capabilities", "--json"]));
+    assert_eq!(report["rows"].as_array().unwrap().len(), 3);
+    assert_fields(
+        &report["rows"][0],
+        &["kind", "ordered", "concurrent_writers", "lock_free_reads"],
+    );
 }

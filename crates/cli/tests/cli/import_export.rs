@@ -125,6 +125,9 @@ fn standard_input_can_be_imported() {
     let outcome = scene.run_with_input(["import", "-", "--format", "tsv"], b"a\t1\n");
     outcome.good();
     assert_eq!(scene.run(["get", "a"]).good(), b"1");
+    let outcome = scene.run_with_input(["import", "/dev/stdin", "--format", "csv"], b"b,2\n");
+    outcome.good();
+    assert_eq!(scene.run(["get", "b"]).good(), b"2");
     let outcome = scene.run_with_input(["import", "-"], b"a\t1\n");
     assert!(outcome.sentence(2).contains("--format"));
 }

@@ -26,6 +26,8 @@ impl Random {
 struct Kills {
     /// Kills that hit the import under way.
     hits: u32,
+    /// Of those, how many while some of the records were acknowledged and others were not.
+    midway: u32,
     /// The greatest number acknowledged.
     acknowledged: u64,
 }
@@ -89,6 +91,8 @@ fn kill_and_resume(
             continue;
         }
         outcome.hits += 1;
+        let done = outcome.acknowledged;
+        outcome.midway += u32::from(done > 0 && done < expected.len() as u64);
         if !scene.store().join("store.lapis").exists() {
             assert_eq!(outcome.acknowledged, 0);
             continue;
@@ -149,6 +153,7 @@ fn an_import_killed_ten_times_loses_nothing_and_ends_complete() {
     let file = scene.file("generated.tsv", lines);
     let outcome = kill_and_resume(&scene, &file, &records, 10, &mut Random(7));
     assert_eq!(outcome.hits, 10);
+    assert!(outcome.midway >= 5, "{outcome:?}");
 }
 
 /// Debian's package index, where it lies in `shared/data` beside the repository.
@@ -174,6 +179,7 @@ fn an_import_of_real_packages_killed_fifty_times_loses_nothing() {
     let scene = Scene::new();
     let outcome = kill_and_resume(&scene, &file, &records, 50, &mut Random(11));
     assert_eq!(outcome.hits, 50);
+    assert!(outcome.midway >= 25, "{outcome:?}");
     let scanned = scene.run(["scan", "--prefix", "python3-", "--keys-only"]).good_text();
     let found: Vec<_> = scanned.lines().collect();
     let mut expected: Vec<_> = records
@@ -185,8 +191,9 @@ fn an_import_of_real_packages_killed_fifty_times_loses_nothing() {
     assert_eq!(found, expected);
     let all = scene.run(["scan", "--keys-only"]).good_text();
     eprintln!(
-        "{} kills, {} packages, {} of them python3-, none lost",
+        "{} kills, {} of them midway, {} packages, {} of them python3-, none lost",
         outcome.hits,
+        outcome.midway,
         all.lines().count(),
         found.len()
     );

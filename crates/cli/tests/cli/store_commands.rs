@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use crate::runner::{Scene, text};
 
@@ -131,6 +132,40 @@ fn a_reader_that_stops_early_is_not_an_error() {
 }
 
 #[test]
+fn an_output_that_takes_nothing_is_an_error() {
+    let scene = alphabet();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = scene.command(["scan"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let sentence = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(sentence, "lapis: cannot write to standard output: no space left on device\n");
+}
+
+#[test]
+fn a_store_that_is_open_elsewhere_is_refused() {
+    let scene = Scene::new();
+    scene.run(["put", "key", "value"]).good();
+    // It opens the store and then waits for its input.
+    let mut other = scene
+        .command(["import", "-", "--format", "tsv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let refused = loop {
+        let outcome = scene.run(["get", "key"]);
+        if outcome.code != Some(0) || Instant::now() > deadline {
+            break outcome;
+        }
+    };
+    assert!(refused.sentence(2).contains("open in another process"), "{refused:?}");
+    drop(other.stdin.take());
+    assert!(other.wait().unwrap().success());
+    assert_eq!(scene.run(["get", "key"]).good(), b"value");
+}
+
+#[test]
 fn a_good_store_passes_its_check() {
     let scene = alphabet();
     assert_eq!(scene.run(["check"]).good_text(), "the store is in order\n");
@@ -157,6 +192,18 @@ fn a_damaged_value_fails_the_check() {
     let report = outcome.json();
     assert_eq!(report["ok"], false);
     assert!(!report["problems"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_store_too_damaged_to_be_opened_fails_the_check() {
+    let scene = alphabet();
+    let pool = scene.store().join("store.lapis");
+    let file = std::fs::OpenOptions::new().write(true).open(pool).unwrap();
+    file.set_len(1 << 20).unwrap();
+    let outcome = scene.run(["check", "--json"]);
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(outcome.json()["problems"][0].as_str().unwrap().contains("truncated"));
+    scene.run(["get", "a"]).sentence(2);
 }
 
 #[test]

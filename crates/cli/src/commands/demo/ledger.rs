@@ -175,3 +175,125 @@ fn describe(state: State) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lapis::{Hardware, Store, TableOptions};
+
+    use super::*;
+    use crate::commands::demo::worker::report;
+
+    const SEED: u64 = 5;
+    const LOADED: usize = 20;
+
+    fn keys() -> Keys {
+        Keys::of((0..LOADED).map(|i| (format!("k{i}").into_bytes(), format!("t{i}").into_bytes())))
+    }
+
+    fn loaded_table(keys: &Keys) -> Table<Hardware> {
+        let store = Store::in_memory(16 << 20).unwrap();
+        let table = store.create_table("main", &TableOptions::default()).unwrap();
+        for index in 0..LOADED {
+            table.put(keys.key(index), keys.text(index)).unwrap();
+        }
+        table
+    }
+
+    /// Does the first `writes` writes of the only thread; its reports, with the keys written.
+    fn work(keys: &Keys, table: &Table<Hardware>, writes: usize) -> Vec<(u64, usize)> {
+        let mut reports = Vec::new();
+        for (number, action) in Actions::new(SEED, 1, 0, 1, keys.len()) {
+            if reports.len() == writes {
+                break;
+            }
+            match action {
+                Action::Put { key } => {
+                    let stamp = Stamp { round: 1, thread: 0, number };
+                    table.put(keys.key(key), &keys.value(key, stamp)).unwrap();
+                    reports.push((report(0, number), key));
+                }
+                Action::Delete { key } => {
+                    table.delete(keys.key(key)).unwrap();
+                    reports.push((report(0, number), key));
+                }
+                _ => {}
+            }
+        }
+        reports
+    }
+
+    /// What the ledger finds if the first `acknowledged` of `done` writes were reported and
+    /// `damage` happened to the table afterwards.
+    fn verify(
+        done: usize,
+        acknowledged: usize,
+        damage: impl Fn(&Table<Hardware>, &Keys, usize),
+    ) -> Verification {
+        let keys = keys();
+        let table = loaded_table(&keys);
+        let work = work(&keys, &table, done);
+        let reports: Vec<_> = work.iter().take(acknowledged).map(|(report, _)| *report).collect();
+        let mut ledger = Ledger::new(&keys, LOADED);
+        let summary = ledger.enter_round(SEED, 1, 1, &reports).unwrap();
+        assert_eq!(summary.writes, acknowledged as u64);
+        assert!(summary.operations >= summary.writes);
+        damage(&table, &keys, work[acknowledged - 1].1);
+        ledger.verify(&table).unwrap()
+    }
+
+    #[test]
+    fn a_table_that_holds_what_was_acknowledged_is_right() {
+        let verification = verify(10, 10, |_, _, _| ());
+        assert_eq!((verification.lost, verification.unexpected), (0, 0), "{verification:?}");
+        assert_eq!(verification.checked, keys().len() as u64);
+        assert_eq!(verification.in_flight_undone, 1);
+    }
+
+    #[test]
+    fn a_write_in_flight_may_have_taken_effect() {
+        let verification = verify(11, 10, |_, _, _| ());
+        assert_eq!((verification.lost, verification.unexpected), (0, 0), "{verification:?}");
+        assert_eq!(verification.in_flight_done + verification.in_flight_undone, 1);
+    }
+
+    #[test]
+    fn two_writes_beyond_the_acknowledged_are_not_both_in_flight() {
+        let verification = verify(13, 10, |_, _, _| ());
+        assert!(verification.lost > 0, "{verification:?}");
+    }
+
+    #[test]
+    fn a_changed_value_is_a_loss() {
+        let verification = verify(10, 10, |table, keys, key| {
+            table.put(keys.key(key), b"something else").unwrap();
+        });
+        assert_eq!(verification.lost, 1, "{verification:?}");
+        assert!(verification.examples[0].contains("something else"));
+    }
+
+    #[test]
+    fn a_missing_or_resurrected_key_is_a_loss() {
+        let verification = verify(10, 10, |table, keys, key| {
+            if !table.delete(keys.key(key)).unwrap() {
+                table.put(keys.key(key), keys.text(key)).unwrap();
+            }
+        });
+        assert_eq!(verification.lost, 1, "{verification:?}");
+    }
+
+    #[test]
+    fn an_entry_that_nobody_wrote_is_unexpected() {
+        let verification = verify(10, 10, |table, _, _| table.put(b"ghost", b"").unwrap());
+        assert_eq!((verification.lost, verification.unexpected), (0, 1), "{verification:?}");
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_is_refused() {
+        let keys = keys();
+        let mut ledger = Ledger::new(&keys, LOADED);
+        let reports: Vec<_> =
+            work(&keys, &loaded_table(&keys), 2).iter().map(|(r, _)| *r).collect();
+        assert!(ledger.enter_round(SEED, 1, 1, &[reports[1], reports[0]]).is_err());
+        assert!(ledger.enter_round(SEED, 1, 1, &[report(7, 0)]).is_err());
+    }
+}

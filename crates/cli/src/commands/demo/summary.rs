@@ -1,5 +1,6 @@
 //! What the demo reports, as JSON and for people.
 
+use lapis_lab::report::PerOperation;
 use serde::Serialize;
 
 use super::ledger::Verification;
@@ -69,15 +70,10 @@ pub struct CrashSummary {
 /// Mean counts of a put on the modelled machine; media in units of 64 bytes.
 #[derive(Debug, Default, Serialize)]
 pub struct PerPut {
-    pub flushes: f64,
-    pub fences: f64,
-    pub wpq_inserts: f64,
-    pub media_writes: f64,
-    pub media_reads: f64,
-    pub llc_misses: f64,
-    /// Puts counted, and records in the store.
+    /// Puts counted.
     pub puts: u64,
-    pub records: u64,
+    #[serde(flatten)]
+    pub counts: PerOperation,
 }
 
 impl Report {
@@ -152,7 +148,7 @@ pub fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
     let mut rows = table(["on the modelled machine", ""]);
     rows.add_row(["images after a power cut".to_owned(), grouped(report.crash.images)]);
     rows.add_row(["violations".to_owned(), grouped(report.crash.violations)]);
-    let put = &report.per_put;
+    let put = &report.per_put.counts;
     for (what, count) in [
         ("flushes per put", put.flushes),
         ("fences per put", put.fences),
@@ -160,7 +156,7 @@ pub fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
         ("media writes per put (64 B)", put.media_writes),
         ("media reads per put (64 B)", put.media_reads),
     ] {
-        rows.add_row([what.to_owned(), format!("{count:.2}")]);
+        rows.add_row([what.to_owned(), format!("{:.2}", count.unwrap_or_default())]);
     }
     right_align(&mut rows, 1);
     output.table(&rows)?;
