@@ -34,7 +34,7 @@ pub use cell::{LINK_MASK, Link, PCell, Persistent, Rejected, Slot};
 pub use commit::{Committed, Flushed, Visible};
 pub use domain::{Domain, DomainFault, LINE_BYTES, XPLINE_BYTES};
 pub use hardware::{FlushMethod, Hardware, UnavailableFlush};
-pub use lock::{GenerationLock, LockGeneration, LockWord};
+pub use lock::{GenerationLock, LockGeneration, LockWait, LockWord};
 pub use owned::{Batch, Dirty, Durable, InFlight, Owned};
 pub use pool::{
     FORMAT_VERSION, MIN_POOL_BYTES, Pool, PoolError, ROOT_CAPACITY, ROOT_NAME_BYTES, RootError,

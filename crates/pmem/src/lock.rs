@@ -15,6 +15,7 @@
 //! bits for the owner of the word; it survives a restart and a change of generation.
 
 use crate::cell::{PCell, Persistent};
+use crate::commit::Visible;
 use crate::domain::Domain;
 
 const LOCKED: u64 = 1;
@@ -52,6 +53,12 @@ impl LockGeneration {
 pub struct LockWord(u64);
 
 impl LockWord {
+    /// A word that is free in every generation, with version zero: for nodes composed elsewhere.
+    #[inline(always)]
+    pub fn free(payload: u8) -> Self {
+        Self(u64::from(payload & 0x7F) << 1)
+    }
+
     /// Whether somebody holds the lock.
     #[inline(always)]
     pub fn is_locked(self, generation: LockGeneration) -> bool {
@@ -86,6 +93,13 @@ impl LockWord {
 }
 
 impl GenerationLock {
+    /// The lock that lies in a word which its owner has set aside for one.
+    #[inline(always)]
+    pub fn in_word(word: &PCell<u64>) -> &Self {
+        // SAFETY: transparent over that cell, and a shared reference to it promises no less.
+        unsafe { &*(&raw const *word).cast::<Self>() }
+    }
+
     /// The word, for flushing what shares its line and for stores of a whole initial word.
     #[inline(always)]
     pub fn word(&self) -> &PCell<u64> {
@@ -136,19 +150,12 @@ impl GenerationLock {
 
     #[cold]
     fn lock_contended<D: Domain>(&self, domain: &D, generation: LockGeneration) -> LockWord {
-        let backoff = crossbeam_utils::Backoff::new();
-        let mut waited = 0u32;
+        let mut wait = LockWait::default();
         loop {
-            waited += 1;
-            assert!(
-                !D::DETERMINISTIC || waited < DETERMINISTIC_PATIENCE,
-                "a lock is held by nobody that runs: it survived a crash as locked"
-            );
+            wait.once::<D>();
             if let Some(before) = self.try_lock(domain, generation) {
                 return before;
             }
-            // Spins a while, then yields the processor: the holder may be descheduled.
-            backoff.snooze();
         }
     }
 
@@ -159,6 +166,15 @@ impl GenerationLock {
         let held = self.0.load(domain);
         debug_assert!(held & LOCKED != 0, "the payload changes under the lock only");
         self.0.store_ordered(domain, (held & !PAYLOAD_MASK) | (u64::from(payload & 0x7F) << 1));
+    }
+
+    /// Replaces the payload by one ordered store, as [`GenerationLock::set_payload`] does, and
+    /// returns the obligation to persist it. The word may also be one that is never locked, which
+    /// only the holder of another lock writes.
+    #[inline(always)]
+    pub fn publish_payload<'a, D: Domain>(&'a self, domain: &'a D, payload: u8) -> Visible<'a, D> {
+        let word = self.0.load(domain);
+        self.0.publish(domain, (word & !PAYLOAD_MASK) | (u64::from(payload & 0x7F) << 1))
     }
 
     /// Gives the lock back and counts one more completed critical section.
@@ -176,6 +192,30 @@ impl GenerationLock {
         let held = self.0.load(domain);
         debug_assert!(held & LOCKED != 0, "unlocked a lock that is not held");
         self.0.store_ordered(domain, held & !LOCKED);
+    }
+}
+
+/// Waiting for a lock: for owners of locks who have to look at more than the lock between two
+/// tries.
+#[derive(Debug, Default)]
+pub struct LockWait {
+    backoff: crossbeam_utils::Backoff,
+    waited: u32,
+}
+
+impl LockWait {
+    /// Waits a little: spins at first, later yields the processor, for the holder may be
+    /// descheduled.
+    ///
+    /// # Panics
+    /// On a deterministic machine after a million times: the lock is held by nobody that runs.
+    pub fn once<D: Domain>(&mut self) {
+        self.waited = self.waited.wrapping_add(1);
+        assert!(
+            !D::DETERMINISTIC || self.waited < DETERMINISTIC_PATIENCE,
+            "a lock is held by nobody that runs: it survived a crash as locked"
+        );
+        self.backoff.snooze();
     }
 }
 
@@ -209,6 +249,27 @@ mod tests {
         lock.unlock(&domain);
         let word = lock.read(&domain);
         assert_eq!(word.bits(), generation.0 | (3 << 1));
+    }
+
+    #[test]
+    fn a_published_payload_changes_nothing_else_and_needs_no_lock() {
+        let domain = Hardware::detect();
+        let generation = LockGeneration::of(4);
+        let lock = fresh(LockWord::free(2).bits());
+        let _ = lock.publish_payload(&domain, 0x7F).persist();
+        assert_eq!(lock.read(&domain), LockWord::free(0x7F));
+        lock.lock(&domain, generation);
+        let _ = lock.publish_payload(&domain, 1).persist();
+        assert!(lock.read(&domain).is_locked(generation));
+        assert_eq!(lock.read(&domain).payload(), 1);
+    }
+
+    #[test]
+    fn a_word_set_aside_is_a_lock() {
+        let domain = Hardware::detect();
+        let (word, generation) = (PCell::new(0u64), LockGeneration::of(1));
+        GenerationLock::in_word(&word).lock(&domain, generation);
+        assert!(LockWord(word.load(&domain)).is_locked(generation));
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! What lies in persistent memory: buckets, and the word that refers to a table of them.
 
-use lapis_pmem::{Domain, Link, PCell, Pool, Slot, persistent};
+use lapis_pmem::{
+    Domain, GenerationLock, Link, LockWord, PCell, Pool, Slot, Visible, persistent,
+};
 
 use crate::key::IndexKey;
 
 /// Entries in a bucket.
 pub(super) const SLOTS: usize = 3;
 /// All slots occupied.
-pub(super) const FULL: u64 = (1 << SLOTS) - 1;
+pub(super) const FULL: u8 = (1 << SLOTS) - 1;
+/// The bit of payload above those of the slots: see [`locks`](super::locks).
+pub(super) const FROZEN: u8 = 1 << SLOTS;
 /// Bytes of a bucket.
 pub(super) const BUCKET_BYTES: usize = size_of::<Bucket>();
 /// Tables have at most two to the power of this many buckets (32 GiB).
@@ -24,7 +28,7 @@ persistent! {
 persistent! {
     /// A bucket: one line. See the [module documentation](super) for its layout.
     pub(super) struct Bucket: 64 {
-        pub(super) occupancy: PCell<u64>,
+        pub(super) lock: GenerationLock,
         pub(super) entries: [Entry; 3],
         pub(super) next: Slot<Bucket>,
     }
@@ -37,6 +41,22 @@ const _: () = {
 };
 
 impl Bucket {
+    /// Bit `s` is set if slot `s` holds an entry. What is loaded later is at least as new.
+    #[inline(always)]
+    pub(super) fn occupancy<D: Domain>(&self, domain: &D) -> u8 {
+        self.lock.read(domain).payload() & FULL
+    }
+
+    /// Replaces the occupancy by one ordered store, under the lock of the chain.
+    #[inline(always)]
+    pub(super) fn publish_occupancy<'a, D: Domain>(
+        &'a self,
+        domain: &'a D,
+        occupancy: u8,
+    ) -> Visible<'a, D> {
+        self.lock.publish_payload(domain, occupancy)
+    }
+
     /// The slot that is occupied by `key`, if any. `tag` is the key's tag.
     #[inline(always)]
     pub(super) fn find<D: Domain, K: IndexKey + ?Sized>(
@@ -47,13 +67,13 @@ impl Bucket {
     ) -> Option<usize> {
         let domain = pool.domain();
         // The bit first: with it come the key and the value that were stored before it.
-        let occupancy = self.occupancy.load_acquire(domain);
+        let occupancy = self.occupancy(domain);
         if K::INLINE {
             // Without branches on the keys, which no processor could predict.
-            let mut matching = 0u64;
+            let mut matching = 0u8;
             for (slot, entry) in self.entries.iter().enumerate() {
                 let equal = key.eq_word(pool, tag, entry.key.load_acquire(domain));
-                matching |= u64::from(equal) << slot;
+                matching |= u8::from(equal) << slot;
             }
             let found = matching & occupancy;
             return (found != 0).then(|| found.trailing_zeros() as usize);
@@ -66,7 +86,7 @@ impl Bucket {
 
     /// The occupied slots, as an iterator of key word and value.
     pub(super) fn occupied<D: Domain>(&self, domain: &D) -> impl Iterator<Item = (u64, u64)> {
-        let occupancy = self.occupancy.load_acquire(domain);
+        let occupancy = self.occupancy(domain);
         (0..SLOTS).filter(move |slot| occupancy & (1 << slot) != 0).map(|slot| {
             let entry = &self.entries[slot];
             (entry.key.load_acquire(domain), entry.value.load_acquire(domain))
@@ -75,7 +95,7 @@ impl Bucket {
 
     /// Writes every word of a bucket that nobody else can reach.
     pub(super) fn write<D: Domain>(&self, domain: &D, image: &BucketImage) {
-        self.occupancy.store(domain, image.occupancy());
+        self.lock.word().store(domain, image.lock_word());
         for (entry, &(key, value)) in self.entries.iter().zip(&image.entries) {
             entry.key.store(domain, key);
             entry.value.store(domain, value);
@@ -100,14 +120,15 @@ impl BucketImage {
         image
     }
 
-    fn occupancy(&self) -> u64 {
-        (1 << self.used) - 1
+    /// Free in every generation.
+    fn lock_word(&self) -> u64 {
+        LockWord::free((1 << self.used) - 1).bits()
     }
 
     /// Appends the bytes as they lie in memory.
     pub(super) fn append_to(&self, bytes: &mut Vec<u8>) {
         let [a, b, c] = self.entries;
-        for word in [self.occupancy(), a.0, a.1, b.0, b.1, c.0, c.1, self.next.bits()] {
+        for word in [self.lock_word(), a.0, a.1, b.0, b.1, c.0, c.1, self.next.bits()] {
             bytes.extend_from_slice(&word.to_ne_bytes());
         }
     }

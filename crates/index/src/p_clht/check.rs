@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use lapis_pmem::{Domain, Link, Tracer};
 
-use super::bucket::{BUCKET_BYTES, Bucket, FULL, MAX_LOG2, Table, chain_hash};
+use super::bucket::{BUCKET_BYTES, Bucket, FROZEN, FULL, MAX_LOG2, Table, chain_hash};
 use super::{FORMAT_VERSION, PClht};
 use crate::index::Statistics;
 use crate::key::IndexKey;
@@ -43,6 +43,9 @@ pub(super) fn problems<D: Domain, K: IndexKey + ?Sized>(index: &PClht<D, K>) -> 
             table.log2()
         )];
     }
+    if index.growing().read(index.domain()).is_locked(index.generation) {
+        problems.push("I6: the lock for growing is held and nobody is at work".to_owned());
+    }
     let mut linked = HashSet::new();
     for chain in 0..table.buckets() {
         check_chain(index, table, chain, &mut linked, &mut problems);
@@ -72,11 +75,14 @@ fn check_chain<D: Domain, K: IndexKey + ?Sized>(
         let Some(bucket) = pool.try_at(link) else {
             return problems.push(format!("I4: chain {chain} leads to {link:?}, not in the pool"));
         };
-        let occupancy = bucket.occupancy.load(domain);
-        if occupancy & !FULL != 0 {
-            problems.push(format!("I2: the bucket at {link:?} has the occupancy {occupancy:#x}"));
+        let word = bucket.lock.read(domain);
+        if word.payload() & !(if is_head { FULL | FROZEN } else { FULL }) != 0 {
+            problems.push(format!("I2: the bucket at {link:?} has the word {:#x}", word.bits()));
         }
-        if !is_head && occupancy & FULL == 0 {
+        if word.is_locked(index.generation) {
+            problems.push(format!("I6: the bucket at {link:?} is locked and nobody is at work"));
+        }
+        if !is_head && word.payload() & FULL == 0 {
             problems.push(format!("I5: the overflow bucket at {link:?} is empty"));
         }
         for (word, _) in bucket.occupied(domain) {

@@ -73,48 +73,37 @@
 
 mod bucket;
 mod check;
+mod locks;
 mod resize;
-mod stripes;
 
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicU64;
 
-use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, Pool, Tracer};
-use parking_lot::Mutex;
+use lapis_pmem::{Committed, Domain, InFlight, Link, LockGeneration, Owned, Pool, Tracer};
 
 use crate::index::{Capabilities, Index, IndexError, IndexOptions, Outcome, Statistics};
 use crate::key::IndexKey;
 use crate::root::{IndexKind, IndexRoot};
 
 use bucket::{BUCKET_BYTES, Bucket, BucketImage, FULL, SLOTS, Table, chain_hash};
-use stripes::{Held, Seen, Stripe, Stripes};
+use locks::is_changing;
 
 /// The layout this code writes and the newest it reads.
 const FORMAT_VERSION: u32 = 1;
 
 /// A P-CLHT. See the [module documentation](self).
 ///
-/// One handle per index: the locks are in the handle.
+/// An index may have several handles in one opening of its pool.
 #[derive(Debug)]
 pub struct PClht<D: Domain, K: IndexKey + ?Sized> {
     pool: Arc<Pool<D>>,
     root: Link<IndexRoot>,
-    stripes: Stripes,
-    growth: Growth,
+    generation: LockGeneration,
+    /// After a growth that failed for want of room: not before there are so many overflow buckets.
+    not_before: AtomicU64,
     _keys: PhantomData<fn(&K)>,
-}
-
-/// When to grow.
-#[derive(Debug, Default)]
-struct Growth {
-    /// Overflow buckets; estimated when the index is opened, exact after the first growth.
-    overflow_buckets: AtomicI64,
-    /// After a growth that failed for want of room: not before there are so many.
-    not_before: AtomicI64,
-    /// One at a time.
-    turn: Mutex<()>,
 }
 
 /// Where a key is, in a chain that is locked.
@@ -137,39 +126,6 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     #[inline(always)]
     fn table(&self) -> Table {
         Table::from_bits(self.root().top.word().load_acquire(self.domain()))
-    }
-
-    /// Finds the chain of a hash and looks at its stripe. The table is the current one at the time
-    /// of the look, so that it cannot be retired without changing the stripe's section.
-    #[inline(always)]
-    fn enter(&self, hash: u64) -> (&Bucket, Stripe<'_>, Seen) {
-        loop {
-            let table = self.table();
-            let index = table.index_of(hash);
-            let head = self.pool.at(table.head_link(index));
-            let stripe = self.stripes.of(index);
-            let seen = stripe.look();
-            if self.table() == table {
-                return (head, stripe, seen);
-            }
-        }
-    }
-
-    /// Locks the chain of a hash. While its stripe is held the table is not replaced.
-    #[inline(always)]
-    fn lock(&self, hash: u64) -> Result<(&Bucket, Held<'_>), IndexError> {
-        loop {
-            let table = self.table();
-            let index = table.index_of(hash);
-            self.pool.prefetch(table.head_link(index));
-            // The load lets a machine that switches threads at accesses to the pool do so.
-            let held = self.stripes.of(index).lock(&|| _ = self.table());
-            if self.table() == table {
-                let head = self.pool.try_at(table.head_link(index)).ok_or_else(damaged_chain)?;
-                return Ok((head, held));
-            }
-            held.leave_unchanged();
-        }
     }
 
     /// The bucket after `bucket`, or none at the end of the chain.
@@ -196,7 +152,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             if let Some(slot) = bucket.find(&self.pool, key, tag) {
                 return Ok(Located::Present { before, bucket, slot });
             }
-            if free.is_none() && bucket.occupancy.load(self.domain()) & FULL != FULL {
+            if free.is_none() && bucket.occupancy(self.domain()) != FULL {
                 free = Some(bucket);
             }
             match self.after(bucket)? {
@@ -222,17 +178,18 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
                 // I2: the key is durable before its bit can be.
                 domain.fence();
             }
-            let occupancy = bucket.occupancy.load(domain);
+            let occupancy = bucket.occupancy(domain);
             let slot = (!occupancy).trailing_zeros() as usize % SLOTS;
             let entry = &bucket.entries[slot];
             // I2: within the line these persist in this order (R2), so that with the bit there are
             // the key and its value.
             entry.value.store_ordered(domain, value);
             entry.key.store_ordered(domain, word.release());
-            let visible = bucket.occupancy.publish(domain, occupancy | 1 << slot);
+            let visible = bucket.publish_occupancy(domain, occupancy | 1 << slot);
             return Ok((visible.persist(), false));
         }
         let bucket = self.pool.allocate::<Bucket>()?;
+        self.count_overflow(true);
         bucket.write(domain, &BucketImage::of(&[(word.bits(), value)], Link::NULL));
         // I4: one fence makes the bucket and its key durable before the link exists.
         let bucket = self.pool.fence(bucket.flush());
@@ -253,8 +210,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     #[inline(always)]
     fn upsert(&self, key: &K, value: u64, replace: bool) -> Result<Outcome, IndexError> {
         key.validate()?;
-        let (head, held) = self.lock(chain_hash(key))?;
-        match self.locate(head, key)? {
+        let held = self.lock(chain_hash(key))?;
+        match self.locate(held.head, key)? {
             Located::Present { bucket, slot, .. } => {
                 let previous = Some(self.value_at(bucket, slot));
                 let committed = if replace {
@@ -304,29 +261,23 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     /// One attempt at reading a key: the outer option is none if a writer has completed meanwhile.
     #[inline(always)]
     fn try_get(&self, hash: u64, key: &K, tag: u64) -> Option<Option<u64>> {
-        let (head, stripe, seen) = self.enter(hash);
-        let mut bucket = head;
+        let look = self.look(hash);
+        let mut bucket = look.head;
         let mut hops = 0;
         loop {
             if let Some(slot) = bucket.find(&self.pool, key, tag) {
                 let value = bucket.entries[slot].value.load_acquire(self.domain());
-                let now = stripe.look_again();
-                if !now.same_section(seen) {
-                    return None;
-                }
-                if now.is_changing() {
-                    self.persist_before_return(head, Some(bucket));
+                let now = self.still(&look)?;
+                if is_changing(now, self.generation) {
+                    self.persist_before_return(look.head, Some(bucket));
                 }
                 return Some(Some(value));
             }
             let next = bucket.next.load(self.domain());
-            let now = stripe.look_again();
-            if !now.same_section(seen) {
-                return None;
-            }
+            let now = self.still(&look)?;
             if next.is_null() {
-                if now.is_changing() {
-                    self.persist_before_return(head, None);
+                if is_changing(now, self.generation) {
+                    self.persist_before_return(look.head, None);
                 }
                 return Some(None);
             }
@@ -342,16 +293,16 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     /// Copies the entries of chain `index` of a table, which the caller keeps from being freed, as
     /// they are at one instant.
     fn read_chain(&self, table: Table, index: u64, entries: &mut Vec<(u64, u64)>) {
-        let stripe = self.stripes.of(index);
+        let domain = self.domain();
         let head = self.pool.at(table.head_link(index));
         loop {
             entries.clear();
-            let seen = stripe.look();
+            let seen = head.lock.read(domain);
             let (mut bucket, mut hops) = (head, 0);
             loop {
-                entries.extend(bucket.occupied(self.domain()));
-                let next = bucket.next.load(self.domain());
-                if next.is_null() || !stripe.look_again().same_section(seen) {
+                entries.extend(bucket.occupied(domain));
+                let next = bucket.next.load(domain);
+                if next.is_null() || !head.lock.reread(domain).is_same_section(seen) {
                     break;
                 }
                 bucket = self.pool.at(next);
@@ -361,9 +312,9 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
                     "the pool is damaged: a chain of buckets has a cycle"
                 );
             }
-            let now = stripe.look_again();
-            if now.same_section(seen) {
-                if now.is_changing() {
+            let now = head.lock.reread(domain);
+            if now.is_same_section(seen) {
+                if is_changing(now, self.generation) {
                     self.persist_before_return(head, None);
                 }
                 return;
@@ -405,9 +356,11 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
         if !table.is_inside(&pool) {
             return Err(IndexError::Damaged { what: "its table is not inside the pool".into() });
         }
-        let growth = Growth::default();
-        growth.overflow_buckets.store(resize::estimate_overflow(&pool, table), Ordering::Relaxed);
-        Ok(Self { pool, root, stripes: Stripes::new(), growth, _keys: PhantomData })
+        let generation = LockGeneration::of(pool.generation());
+        let not_before = AtomicU64::new(0);
+        let index = Self { pool, root, generation, not_before, _keys: PhantomData };
+        index.begin_counting();
+        Ok(index)
     }
 
     fn pool(&self) -> &Arc<Pool<D>> {
@@ -427,8 +380,8 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
     #[inline]
     fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
         key.validate()?;
-        let (head, held) = self.lock(chain_hash(key))?;
-        let Located::Present { bucket, slot, .. } = self.locate(head, key)? else {
+        let held = self.lock(chain_hash(key))?;
+        let Located::Present { bucket, slot, .. } = self.locate(held.head, key)? else {
             held.leave_unchanged();
             return Ok(Outcome { previous: None, committed: Committed::nothing_to_do() });
         };
@@ -441,26 +394,26 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
     fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
         key.validate()?;
         let domain = self.domain();
-        let (head, held) = self.lock(chain_hash(key))?;
-        let Located::Present { before, bucket, slot } = self.locate(head, key)? else {
+        let held = self.lock(chain_hash(key))?;
+        let Located::Present { before, bucket, slot } = self.locate(held.head, key)? else {
             held.leave_unchanged();
             return Ok(Outcome { previous: None, committed: Committed::nothing_to_do() });
         };
         let previous = Some(self.value_at(bucket, slot));
         let word = bucket.entries[slot].key.load(domain);
-        let left = bucket.occupancy.load(domain) & FULL & !(1 << slot);
+        let left = bucket.occupancy(domain) & !(1 << slot);
         let (committed, emptied) = match before {
             Some(before) if left == 0 => {
                 // I5: the bucket goes with its last entry, by one store.
                 let link = before.next.load(domain);
+                self.count_overflow(false);
                 (before.next.redirect(domain, bucket.next.load(domain)).persist(), Some(link))
             }
-            _ => (bucket.occupancy.publish(domain, left).persist(), None),
+            _ => (bucket.publish_occupancy(domain, left).persist(), None),
         };
         // Readers that do not pin rely on this section's being counted before anything is retired.
         drop(held);
         if let Some(link) = emptied {
-            self.growth.overflow_buckets.fetch_sub(1, Ordering::Relaxed);
             self.pool.retire(link, BUCKET_BYTES, committed, &self.pool.pin());
         }
         if !K::INLINE {

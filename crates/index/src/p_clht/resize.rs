@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Dirty, Domain, InFlight, Link, Owned, Pool};
+use lapis_pmem::{Dirty, Domain, InFlight, Link, Owned, PCell, Pool};
 
 use super::bucket::{BUCKET_BYTES, Bucket, BucketImage, MAX_LOG2, SLOTS, Table, chain_hash};
-use super::{Growth, PClht};
+use super::PClht;
+use super::locks::Frozen;
 use crate::index::IndexError;
 use crate::key::IndexKey;
 
@@ -15,11 +16,17 @@ const DEFAULT_LOG2: u32 = 6;
 /// left out, so that a small pool is not filled with slabs of tables it has outgrown.
 const CHUNK_LOG2: u32 = 10;
 /// A table grows when it has more than one overflow bucket for so many buckets.
-const BUCKETS_PER_OVERFLOW: i64 = 8;
+const BUCKETS_PER_OVERFLOW: u64 = 8;
 /// Entries per bucket at which about that many buckets overflow.
 const ENTRIES_PER_BUCKET: f64 = 1.75;
 /// Buckets looked at when the index is opened.
 const SAMPLE: u64 = 64;
+/// The payload of the lock for growing while `top` is being replaced: a new table may be visible
+/// that is not durable yet.
+pub(super) const PUBLISHING: u8 = 1;
+/// The count of overflow buckets lies below the generation in which it is true.
+const COUNT_BITS: u32 = 40;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 /// Bytes of the new table that are composed at a time.
 const COMPOSED_BYTES: usize = 4096;
 
@@ -49,7 +56,7 @@ fn grown(log2: u32) -> u32 {
 }
 
 /// About how many overflow buckets a table has, from a few of its chains.
-pub(super) fn estimate_overflow<D: Domain>(pool: &Pool<D>, table: Table) -> i64 {
+fn estimate_overflow<D: Domain>(pool: &Pool<D>, table: Table) -> u64 {
     let sampled = table.buckets().min(SAMPLE);
     let mut found = 0;
     for index in 0..sampled {
@@ -61,14 +68,7 @@ pub(super) fn estimate_overflow<D: Domain>(pool: &Pool<D>, table: Table) -> i64 
             next = Some(bucket.next.load(pool.domain()));
         }
     }
-    found * (table.buckets() / sampled.max(1)) as i64
-}
-
-impl Growth {
-    fn is_due(&self, overflow_buckets: i64, table: Table) -> bool {
-        overflow_buckets > (table.buckets() as i64 / BUCKETS_PER_OVERFLOW)
-            && overflow_buckets >= self.not_before.load(Ordering::Relaxed)
-    }
+    found * (table.buckets() / sampled.max(1))
 }
 
 /// A table on its way.
@@ -122,23 +122,76 @@ impl<'p, D: Domain> Building<'p, D> {
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
-    /// Counts an overflow bucket and grows the table if it has become too many. The change that led
-    /// here is durable already; that growing fails, for want of room, does not concern it.
+    /// The word that counts overflow buckets, for all handles together: a growth that one of them
+    /// decides on rests on what the others have added and removed. A hint, never flushed; true in
+    /// the generation of the pool that it names.
+    fn overflow_word(&self) -> &PCell<u64> {
+        &self.root().words[1]
+    }
+
+    fn counted(&self, overflow_buckets: u64) -> u64 {
+        (self.pool.generation() << COUNT_BITS) | overflow_buckets.min(COUNT_MASK)
+    }
+
+    /// Makes the count true for this generation, if no other handle has.
+    pub(super) fn begin_counting(&self) {
+        let (word, domain) = (self.overflow_word(), self.domain());
+        let found = word.load(domain);
+        if found >> COUNT_BITS != self.counted(0) >> COUNT_BITS {
+            let estimate = self.counted(estimate_overflow(&self.pool, self.table()));
+            // If another handle is faster, its estimate does.
+            let _ = word.compare_exchange(domain, found, estimate);
+        }
+    }
+
+    /// Overflow buckets, as far as is known.
+    pub(super) fn overflow_buckets(&self) -> u64 {
+        self.overflow_word().load(self.domain()) & COUNT_MASK
+    }
+
+    /// Counts an overflow bucket that comes or goes, under the lock of its chain and before
+    /// anything of the change is flushed: a locked instruction completes flushes (rule R5), and no
+    /// order may rest on that.
+    pub(super) fn count_overflow(&self, comes: bool) {
+        let (word, domain) = (self.overflow_word(), self.domain());
+        let mut found = word.load(domain);
+        loop {
+            let count = found & COUNT_MASK;
+            let count = if comes { count + 1 } else { count.saturating_sub(1) };
+            match word.compare_exchange(domain, found, self.counted(count)) {
+                Ok(_) => return,
+                Err(other) => found = other,
+            }
+        }
+    }
+
+    fn is_growth_due(&self, table: Table) -> bool {
+        let overflow_buckets = self.overflow_buckets();
+        overflow_buckets > table.buckets() / BUCKETS_PER_OVERFLOW
+            && overflow_buckets >= self.not_before.load(Ordering::Relaxed)
+            && grown(table.log2()) <= MAX_LOG2
+    }
+
+    /// Grows the table if it has too many overflow buckets. The change that led here is durable
+    /// already; that growing fails, for want of room, does not concern it.
     #[cold]
     pub(super) fn note_overflow(&self) {
-        let overflow = self.growth.overflow_buckets.fetch_add(1, Ordering::Relaxed) + 1;
-        let table = self.table();
-        if !self.growth.is_due(overflow, table) || grown(table.log2()) > MAX_LOG2 {
+        let (domain, table, growing) = (self.domain(), self.table(), self.growing());
+        if !self.is_growth_due(table) {
             return;
         }
-        // Whoever has the turn grows it for all.
-        let Some(_turn) = self.growth.turn.try_lock() else { return };
-        if self.table() != table {
-            return;
+        // Whoever has the lock grows it for all.
+        let Some(before) = growing.try_lock(domain, self.generation) else { return };
+        if before.payload() != 0 {
+            // Left behind by a growth that was cut short.
+            growing.set_payload(domain, 0);
         }
-        if self.grow(table).is_err() {
-            self.growth.not_before.store(overflow + overflow / 4 + 1, Ordering::Relaxed);
+        if self.table() == table && self.grow(table).is_err() {
+            let overflow_buckets = self.overflow_buckets();
+            let not_before = overflow_buckets + overflow_buckets / 4 + 1;
+            self.not_before.store(not_before, Ordering::Relaxed);
         }
+        growing.unlock_unchanged(domain);
     }
 
     fn grow(&self, old: Table) -> Result<(), Refused> {
@@ -152,25 +205,25 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             composed: Vec::with_capacity(COMPOSED_BYTES),
             overflow: Vec::new(),
         };
-        let frozen = self.stripes.freeze(&|| _ = self.table());
-        let outgrown = self.divide(old, log2, &mut building)?;
+        let mut frozen = Frozen::none_of(self, old);
+        let outgrown = self.divide(old, log2, &mut building, &mut frozen)?;
         building.write_out();
 
         let Building { table, overflow, .. } = building;
         // I1: one fence for the whole table.
         let (table, overflow) = self.pool.fence((table.flush_head(), overflow));
-        let overflow_buckets = overflow.len() as i64;
+        self.overflow_word().store(self.domain(), self.counted(overflow.len() as u64));
         for bucket in overflow {
             // Linked from the table.
             let _ = bucket.release();
         }
+        // I1: whoever sees the new table from here on sees this too, and puts nothing into it.
+        self.growing().set_payload(self.domain(), PUBLISHING);
         let top = self.root().top.word();
         let new = Table::new(table.release(), log2);
         let committed = top.publish(self.domain(), new.bits()).persist();
-        self.growth.overflow_buckets.store(overflow_buckets, Ordering::Relaxed);
-        // Counts a section of every chain: readers of the old table start again before any of it
-        // can be reused.
-        drop(frozen);
+        self.growing().set_payload(self.domain(), 0);
+        frozen.leave();
         let guard = self.pool.pin();
         self.pool.retire(old.link(), old.bytes(), committed, &guard);
         for link in outgrown {
@@ -179,13 +232,14 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         Ok(())
     }
 
-    /// Writes the entries of every chain of `old` into the chains of the new table that it divides
+    /// Freezes chain after chain of `old` and writes its entries into the chains of the new table that it divides
     /// into. Returns the overflow buckets of the old table.
     fn divide(
         &self,
         old: Table,
         log2: u32,
         building: &mut Building<'_, D>,
+        frozen: &mut Frozen<'_, D, K>,
     ) -> Result<Vec<Link<Bucket>>, Refused> {
         let new = Table::new(Link::NULL, log2);
         let parts = 1u64 << (log2 - old.log2());
@@ -194,7 +248,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         let mut part = Vec::new();
         for index in 0..old.buckets() {
             entries.clear();
-            let mut bucket = self.pool.try_at(old.head_link(index)).ok_or(Refused::Damaged)?;
+            let mut bucket = frozen.freeze_next().ok_or(Refused::Damaged)?;
             loop {
                 for entry in bucket.occupied(self.domain()) {
                     let chain =
