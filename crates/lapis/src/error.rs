@@ -82,7 +82,9 @@ pub enum Error {
         bytes: usize,
     },
     /// All writes of the transaction together exceed what one log entry holds.
-    #[error("the transaction has {bytes} bytes of small writes, more than {limit}; commit in parts")]
+    #[error(
+        "the transaction has {bytes} bytes of small writes, more than {limit}; commit in parts"
+    )]
     TransactionTooLong {
         /// Bytes of its log record.
         bytes: usize,
@@ -164,9 +166,6 @@ impl From<LogError> for Error {
 impl Error {
     /// Whether somebody else has the store open.
     pub fn is_already_open(&self) -> bool {
-        matches!(
-            self,
-            Self::File { source: PoolError::Region(RegionError::AlreadyOpen), .. }
-        )
+        matches!(self, Self::File { source: PoolError::Region(RegionError::AlreadyOpen), .. })
     }
 }

@@ -37,9 +37,9 @@ impl<D: Domain> TableIndex<D> {
             IndexKind::Wort => Wort::<D, [u8]>::create(pool, options),
             IndexKind::FastFair => FastFair::<D, [u8]>::create(pool, options),
             IndexKind::PClht => PClht::<D, [u8]>::create(pool, options),
-            other => Err(IndexError::BadOption {
-                what: format!("tables cannot be held by {other} yet"),
-            }),
+            other => {
+                Err(IndexError::BadOption { what: format!("tables cannot be held by {other} yet") })
+            }
         }
     }
 

@@ -61,11 +61,7 @@ impl<D: Domain> std::fmt::Debug for Transaction<D> {
 
 impl<D: Domain> Transaction<D> {
     pub(crate) fn begin(engine: &Arc<Engine<D>>) -> Self {
-        Self {
-            turn: engine.writer.lock_arc(),
-            writes: BTreeMap::new(),
-            engine: Arc::clone(engine),
-        }
+        Self { turn: engine.writer.lock_arc(), writes: BTreeMap::new(), engine: Arc::clone(engine) }
     }
 
     fn state<'t>(&self, table: &'t Table<D>) -> Result<&'t Arc<TableState<D>>, Error> {

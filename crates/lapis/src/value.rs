@@ -70,7 +70,9 @@ pub(crate) fn trace<D: Domain>(tracer: &mut Tracer<'_, D>, link: u64) {
         Some(bytes) => {
             tracer.visit(Link::<ValueBlock>::from_bits(link), bytes);
         }
-        None => tracer.problem(format!("an entry refers to a value at {link:#x}, outside the pool")),
+        None => {
+            tracer.problem(format!("an entry refers to a value at {link:#x}, outside the pool"))
+        }
     }
 }
 
