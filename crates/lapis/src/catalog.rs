@@ -18,6 +18,7 @@
 //!   that id is published (it shares the fence of C1). So a log record names one table or none.
 //! * C4. Nothing but list and id changes here after creation; changes take turns with writers.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -107,13 +108,17 @@ impl Catalog {
         let domain = pool.domain();
         let root = pool.at(self.root);
         let mut tables = Vec::new();
+        let mut seen = HashSet::new();
         let mut next = root.tables.load(domain);
         while !next.is_null() {
+            if !seen.insert(next.offset()) {
+                return Err(damaged("its list of tables leads back into itself"));
+            }
             let record = pool
                 .try_at(next)
                 .ok_or_else(|| damaged("its list of tables leads outside the pool"))?;
             let name_bytes = record.name_bytes.load(domain) as usize;
-            if name_bytes == 0 || name_bytes > MAX_TABLE_NAME_BYTES || tables.len() > 1_000_000 {
+            if name_bytes == 0 || name_bytes > MAX_TABLE_NAME_BYTES {
                 return Err(damaged("its list of tables cannot be read"));
             }
             let name = pool

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use lapis_blocks::log::{LARGEST_ENTRY_BYTES, Position};
 use lapis_blocks::pop_log::PopLog;
 use lapis_index::IndexError;
-use lapis_pmem::{AuditReport, Domain, Link, Pool, ReclaimReport, Traced};
+use lapis_pmem::{AuditReport, Domain, Link, Pool, ReclaimReport, Traced, Tracer};
 use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::{self, Catalog};
@@ -40,7 +40,7 @@ use crate::config::{StoreOptions, TableOptions};
 use crate::error::Error;
 use crate::record::{self, Change, INLINE_LIMIT};
 use crate::table_index::TableIndex;
-use crate::transaction::holds_snapshot;
+use crate::transaction::{check_not_dropped, holds_snapshot};
 use crate::value::{self, ValueBlock};
 
 /// An open table.
@@ -127,8 +127,33 @@ impl<D: Domain> Engine<D> {
         }
         let Some((position, payload)) = last else { return Ok(()) };
         let operations = record::parse(&payload)?;
+        match self.redo(&operations) {
+            Err(Error::Full(_)) if self.pool.needs_reclaim() => {
+                // The store was full when its user crashed: the room that the record needs is
+                // there, among the blocks that are not known to be free yet. Redoing begins anew
+                // (S3).
+                let traced = self.pool.trace(|tracer| {
+                    self.trace_all(tracer);
+                    for (_, _, change) in &operations {
+                        // What is linked already is visited twice, which does no harm here.
+                        if let Change::PutLink(link) = change {
+                            value::trace(tracer, *link);
+                        }
+                    }
+                });
+                self.pool.reclaim(&traced);
+                self.redo(&operations)?;
+            }
+            other => other?,
+        }
+        tracing::debug!(operations = operations.len(), "redid the last transaction");
+        self.log.truncate(position.next())?;
+        Ok(())
+    }
+
+    fn redo(&self, operations: &[record::Operation<'_>]) -> Result<(), Error> {
         let tables = self.tables();
-        for &(table, key, change) in &operations {
+        for &(table, key, change) in operations {
             let Some(table) = tables.iter().find(|candidate| candidate.id == table) else {
                 return Err(Error::Damaged {
                     what: format!("its last log record names table number {table}"),
@@ -140,8 +165,6 @@ impl<D: Domain> Engine<D> {
                 Change::PutLink(link) => self.apply_link(table, key, link)?,
             }
         }
-        tracing::debug!(operations = operations.len(), "redid the last transaction");
-        self.log.truncate(position.next())?;
         Ok(())
     }
 
@@ -206,6 +229,13 @@ impl<D: Domain> Engine<D> {
             return Ok(());
         }
         self.check_running()?;
+        let record_bytes = record::bytes_of(writes);
+        if record_bytes > LARGEST_ENTRY_BYTES {
+            return Err(Error::TransactionTooLong {
+                bytes: record_bytes,
+                limit: LARGEST_ENTRY_BYTES,
+            });
+        }
         let tables = self.tables();
         let table_of = |id: u64| tables.iter().find(|table| table.id == id);
         self.reserve(writes)?;
@@ -233,12 +263,7 @@ impl<D: Domain> Engine<D> {
             };
             record::push(&mut writer.record, key.0, &key.1, change);
         }
-        if writer.record.len() > LARGEST_ENTRY_BYTES {
-            return Err(Error::TransactionTooLong {
-                bytes: writer.record.len(),
-                limit: LARGEST_ENTRY_BYTES,
-            });
-        }
+        debug_assert_eq!(writer.record.len(), record_bytes);
         let position = self.log.append(&writer.record)?;
         writer.log_bytes += writer.record.len();
         // From here on the record's blocks belong to the log, and then to the indexes.
@@ -275,7 +300,8 @@ impl<D: Domain> Engine<D> {
     }
 
     /// Makes sure that a durable transaction can be applied: room for its values twice (in the log
-    /// and in blocks), and for index nodes and new slabs.
+    /// and in blocks), and for index nodes, new slabs and the next segment of the log. The last of
+    /// these is also what deletes live on in a full store.
     fn reserve(&self, writes: &WriteSet) -> Result<(), Error> {
         const SLABS: usize = 12 * lapis_pmem::EXTENT_BYTES;
         const NODES_PER_WRITE: usize = 1536;
@@ -288,11 +314,12 @@ impl<D: Domain> Engine<D> {
             // Deletes must go through when the store is full: they are what makes room.
             return Ok(());
         }
-        match self.pool.ensure_headroom(bytes + SLABS) {
+        bytes += SLABS + self.truncate_after_bytes;
+        match self.pool.ensure_headroom(bytes) {
             Ok(()) => Ok(()),
             Err(_) if self.pool.needs_reclaim() => {
                 self.reclaim();
-                Ok(self.pool.ensure_headroom(bytes + SLABS)?)
+                Ok(self.pool.ensure_headroom(bytes)?)
             }
             Err(error) => Err(error.into()),
         }
@@ -334,6 +361,8 @@ impl<D: Domain> Engine<D> {
         key: &[u8],
     ) -> Result<Option<value::Value>, Error> {
         let _guard = self.pool.pin();
+        // Under the guard: the blocks of a table that is dropped from here on stay readable.
+        check_not_dropped(table)?;
         match table.index.get(key) {
             Some(link) => value::read(&self.pool, link).map(Some),
             None => Ok(None),
@@ -383,11 +412,12 @@ impl<D: Domain> Engine<D> {
     }
 
     pub(crate) fn trace(&self) -> Traced {
-        let tables = self.tables();
-        self.pool.trace(|tracer| {
-            self.catalog.trace(tracer, &tables);
-            self.log.trace(tracer);
-        })
+        self.pool.trace(|tracer| self.trace_all(tracer))
+    }
+
+    fn trace_all(&self, tracer: &mut Tracer<'_, D>) {
+        self.catalog.trace(tracer, &self.tables());
+        self.log.trace(tracer);
     }
 
     /// Finds free space again after a crash. The caller has the writer's turn.

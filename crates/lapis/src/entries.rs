@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use lapis_index::Direction;
 use lapis_pmem::Domain;
 
 use crate::engine::{Engine, TableState};
 use crate::error::Error;
+use crate::transaction::check_not_dropped;
 use crate::value::{self, Value};
 
 /// Entries fetched at once, and bytes of values after which a batch ends early.
@@ -141,10 +141,7 @@ impl<D: Domain> Entries<D> {
     }
 
     fn fetch(&mut self) -> Result<(), Error> {
-        if self.table.dropped.load(Ordering::Acquire) {
-            self.ended = true;
-            return Err(Error::Dropped { name: self.table.name.clone() });
-        }
+        check_not_dropped(&self.table)?;
         if self.table.index.is_ordered() { self.fetch_ordered() } else { self.fetch_unordered() }
     }
 
@@ -153,6 +150,8 @@ impl<D: Domain> Entries<D> {
             (&self.engine, &self.table, &self.range, self.direction);
         let (batch, ended) = engine.read(|| {
             let _guard = engine.pool.pin();
+            // Under the guard: what is dropped from here on stays readable.
+            check_not_dropped(table)?;
             let (mut batch, mut bytes, mut ended) = (VecDeque::new(), 0, true);
             let mut failure = None;
             table.index.scan(range.start(direction), direction, &mut |key, link| {
@@ -190,18 +189,20 @@ impl<D: Domain> Entries<D> {
 
     fn fetch_unordered(&mut self) -> Result<(), Error> {
         let (engine, table) = (&self.engine, &self.table);
-        let keys = self.keys.get_or_insert_with(|| {
+        if self.keys.is_none() {
             let keys = engine.read(|| {
                 let _guard = engine.pool.pin();
+                check_not_dropped(table)?;
                 let mut keys = Vec::new();
                 table.index.for_each(&mut |key, _| {
                     keys.push(key.to_vec());
                     ControlFlow::Continue(())
                 });
-                keys
-            });
-            keys.into_iter()
-        });
+                Ok::<_, Error>(keys)
+            })?;
+            self.keys = Some(keys.into_iter());
+        }
+        let Some(keys) = &mut self.keys else { return Ok(()) };
         let Some(key) = keys.next() else {
             self.ended = true;
             return Ok(());

@@ -11,6 +11,7 @@
 //! Integers are little-endian. Values longer than [`INLINE_LIMIT`] are in blocks of their own that
 //! are durable before the record is appended, and the record has their link.
 
+use crate::engine::WriteSet;
 use crate::error::Error;
 
 /// Values up to this long lie in the record.
@@ -27,6 +28,19 @@ pub(crate) enum Change<'a> {
     Delete,
     PutInline(&'a [u8]),
     PutLink(u64),
+}
+
+/// Bytes of the record that `writes` will be.
+pub(crate) fn bytes_of(writes: &WriteSet) -> usize {
+    let operations = writes.iter().map(|((_, key), value)| {
+        let body = match value {
+            None => 0,
+            Some(value) if value.len() > INLINE_LIMIT => size_of::<u64>(),
+            Some(value) => size_of::<u32>() + value.len(),
+        };
+        size_of::<u64>() + size_of::<u8>() + size_of::<u16>() + key.len() + body
+    });
+    size_of::<u8>() + size_of::<u32>() + operations.sum::<usize>()
 }
 
 /// Begins a record.

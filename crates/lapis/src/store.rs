@@ -58,34 +58,44 @@ impl Store<Hardware> {
     /// # Errors
     /// [`Error`]; what was in the directory is as it was.
     pub fn open(config: Config) -> Result<Self, Error> {
+        match Self::find(&config)? {
+            Found::Store(store) => return Ok(store),
+            Found::Nothing | Found::Remains if !config.create => {
+                return Err(Error::NoStore { path: config.directory });
+            }
+            Found::Nothing | Found::Remains => {}
+        }
+        let directory = |source| Error::Directory { path: config.directory.clone(), source };
+        std::fs::create_dir_all(&config.directory).map_err(directory)?;
+        // One creator at a time: what looks like the remains of a creation may be one under way,
+        // and removing its file would take the ground from under a store that is about to be used.
+        let turn = std::fs::File::open(&config.directory).map_err(directory)?;
+        turn.lock().map_err(directory)?;
+        match Self::find(&config)? {
+            Found::Store(store) => Ok(store),
+            Found::Nothing => Self::create(&config),
+            Found::Remains => {
+                std::fs::remove_file(config.pool_path()).map_err(directory)?;
+                Self::create(&config)
+            }
+        }
+    }
+
+    /// Opens what is in the directory. Creates nothing.
+    fn find(config: &Config) -> Result<Found, Error> {
         let path = config.pool_path();
         match Pool::open_file(&path, &config.region) {
-            Ok(pool) => match Engine::open(pool) {
-                // Creation got as far as the pool and not to the store: nothing was acknowledged.
-                Err(Error::NotAStore) if creation_was_cut_short(&path, &config.region)? => {
-                    Self::create(&config, true)
-                }
-                Ok(engine) => Ok(Self { engine: Arc::new(engine) }),
-                Err(error) => Err(error),
-            },
-            Err(PoolError::Region(RegionError::NotFound)) if config.create => {
-                Self::create(&config, false)
-            }
-            Err(PoolError::Region(RegionError::NotFound)) => {
-                Err(Error::NoStore { path: config.directory })
-            }
-            Err(PoolError::InterruptedCreation) if config.create => Self::create(&config, true),
+            // Creation got as far as the pool and not to the store: nothing was acknowledged.
+            Ok(pool) if pool.roots().is_empty() => Ok(Found::Remains),
+            Ok(pool) => Ok(Found::Store(Self { engine: Arc::new(Engine::open(pool)?) })),
+            Err(PoolError::Region(RegionError::NotFound)) => Ok(Found::Nothing),
+            Err(PoolError::InterruptedCreation) => Ok(Found::Remains),
             Err(source) => Err(Error::File { path, source }),
         }
     }
 
-    fn create(config: &Config, replace: bool) -> Result<Self, Error> {
-        let directory = |source| Error::Directory { path: config.directory.clone(), source };
-        std::fs::create_dir_all(&config.directory).map_err(directory)?;
+    fn create(config: &Config) -> Result<Self, Error> {
         let path = config.pool_path();
-        if replace {
-            std::fs::remove_file(&path).map_err(directory)?;
-        }
         let pool = Pool::create_file(&path, config.initial_bytes, &config.region)
             .map_err(|source| Error::File { path: path.clone(), source })?;
         let engine = Engine::create(pool, &config.options).inspect_err(|_| {
@@ -116,11 +126,12 @@ impl Store<Hardware> {
     }
 }
 
-/// Whether a pool without a store has no roots at all, as a creation leaves it that was cut short.
-fn creation_was_cut_short(path: &std::path::Path, options: &RegionOptions) -> Result<bool, Error> {
-    let pool = Pool::open_file(path, options)
-        .map_err(|source| Error::File { path: path.to_owned(), source })?;
-    Ok(pool.roots().is_empty())
+/// What is in a store's directory.
+enum Found {
+    Store(Store<Hardware>),
+    Nothing,
+    /// What a creation leaves behind that was cut short.
+    Remains,
 }
 
 impl<D: Domain> Store<D> {
@@ -209,6 +220,10 @@ impl<D: Domain> Store<D> {
     /// store does this by itself when it would otherwise have to grow or refuse.
     pub fn reclaim(&self) -> ReclaimReport {
         let _turn = self.engine.writer.lock();
+        if self.engine.check_running().is_err() {
+            // The log may have a record that is not applied; the blocks it names are in use.
+            return ReclaimReport::default();
+        }
         self.engine.reclaim()
     }
 

@@ -179,8 +179,7 @@ impl<D: Domain> Table<D> {
     /// # Errors
     /// [`Error::Dropped`].
     pub fn statistics(&self) -> Result<Statistics, Error> {
-        let state = self.state()?;
         let _turn = self.engine.writer.lock();
-        Ok(state.index.statistics())
+        Ok(self.state()?.index.statistics())
     }
 }
