@@ -94,7 +94,7 @@ impl Subject for AllocatorSubject {
                         number: random.random(),
                     },
                     // Slabs of several chunks.
-                    4..=5 => AllocatorOperation::Replace {
+                    4..=6 => AllocatorOperation::Replace {
                         slot,
                         tail_bytes: random.random_range(5000..32_000),
                         number: random.random(),

@@ -335,8 +335,9 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             self.build(top.link, word, 0, &[entry], false).inspect_err(|_| self.release(top))?;
         // I1.
         domain.fence();
-        // I12. Contents do not depend on it, the height of the tree after a crash does.
-        self.root().top.redirect(domain, root.link.cast()).persist();
+        // I12. Contents do not depend on it, the height of the tree after a crash does: so this
+        // thread's next fence is early enough.
+        let _later = self.root().top.redirect(domain, root.link.cast()).flush();
         self.release(top);
         Ok(true)
     }
