@@ -3,6 +3,7 @@
 use lapis_pmem::{Domain, Link, Tracer};
 
 use super::Wort;
+use super::header::Header;
 use super::leaf::{Leaf, leaf_bytes, leaf_key};
 use super::nibbles::Nibbles;
 use super::node::{Child, END_SLOT, NIBBLE_SLOTS, Node, has_end_slot, node_bytes};
@@ -26,6 +27,8 @@ trait Visitor<K: IndexKey + ?Sized> {
 struct Frame {
     node: Child,
     position: usize,
+    /// Its header, until a leaf below has been compared with it.
+    header: Option<Header>,
     /// The slot to visit next, counted so that the end slot is first.
     next: usize,
     children: usize,
@@ -44,7 +47,7 @@ fn last_position<K: IndexKey + ?Sized>() -> usize {
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
-    /// Visits every node and leaf in key order and checks I2 to I4. Survives any bytes; ends
+    /// Visits every node and leaf in key order and checks I2 to I4 and I8. Survives any bytes; ends
     /// because positions increase, and soon because the visitor refuses what it has seen.
     fn walk(&self, visitor: &mut impl Visitor<K>) {
         let mut stack: Vec<Frame> = Vec::new();
@@ -61,7 +64,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
                         child.0
                     ));
                 } else if child.is_leaf() {
-                    if let Some(key) = self.walk_leaf(child.as_leaf(), &stack, visitor) {
+                    if let Some(key) = self.walk_leaf(child.as_leaf(), &mut stack, visitor) {
                         self.compare(before.as_ref(), &key, branch, visitor);
                         before = Some(key);
                         branch = usize::MAX;
@@ -115,19 +118,21 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
             ));
             return None;
         }
-        if self.pool.try_at(link).is_none() {
+        let Some(block) = self.pool.try_at(link) else {
             visitor.problem(format!("the node at {link:?} is outside the pool"));
             return None;
-        }
+        };
         let accepted = visitor.node(link, node_bytes::<K>(position));
-        accepted.then_some(Frame { node, position, next: 0, children: 0 })
+        let header = Header(block.header.load(self.domain()));
+        accepted.then_some(Frame { node, position, header: Some(header), next: 0, children: 0 })
     }
 
-    /// Looks at a leaf: its key takes the slots that lead to it (I3).
+    /// Looks at a leaf: its key takes the slots that lead to it (I3), and the headers of the nodes
+    /// above are true of it (I8). Since all keys below a node share its prefix (I3), one will do.
     fn walk_leaf(
         &self,
         link: Link<Leaf>,
-        stack: &[Frame],
+        stack: &mut [Frame],
         visitor: &mut impl Visitor<K>,
     ) -> Option<Nibbles<'_, K>> {
         let Some(key) = leaf_key::<D, K>(&self.pool, link) else {
@@ -145,6 +150,18 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
                 frame.slot(),
                 frame.position
             ));
+        }
+        for frame in stack {
+            let Some(header) = frame.header.take() else { continue };
+            if !header.is_true_of(&key, frame.position) {
+                visitor.problem(format!(
+                    "I8: the header {:#x} of the node at {:?}, which branches at nibble {}, is \
+                     neither right nor stale",
+                    header.0,
+                    frame.node.as_node(),
+                    frame.position
+                ));
+            }
         }
         visitor.value(self.pool.at(link).value.load(self.domain()));
         Some(key)
@@ -244,115 +261,4 @@ impl<K: IndexKey + ?Sized> Visitor<K> for Measuring {
     }
     fn value(&mut self, _value: u64) {}
     fn problem(&mut self, _what: String) {}
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use lapis_pmem::{Hardware, Pool};
-
-    use super::*;
-    use crate::index::{Index, IndexOptions};
-    use crate::wort::node::Place;
-
-    fn sample<K: IndexKey + ?Sized>(keys: &[&K]) -> Wort<Hardware, K> {
-        let pool = Arc::new(Pool::create_anonymous(4 << 20).unwrap());
-        let root = pool.fence(Wort::<_, K>::create(&pool, &IndexOptions::default()).unwrap());
-        let link = root.link();
-        let _ = pool.publish_root("wort", 0, root).unwrap().persist();
-        let index = Wort::open(pool, link).unwrap();
-        for &key in keys {
-            let _ = index.insert(key, 1).unwrap();
-        }
-        assert_eq!(index.check(), [""; 0]);
-        index
-    }
-
-    fn strings() -> Wort<Hardware, [u8]> {
-        sample(&[b"a".as_slice(), b"ab", b"ab\0", b"b", b"ba", b"\0"])
-    }
-
-    /// The word at `top` and every word below it, but for empty slots, and where they are.
-    fn words<K: IndexKey + ?Sized>(index: &Wort<Hardware, K>, top: Place) -> Vec<(Place, Child)> {
-        let mut found = Vec::new();
-        let mut open = vec![top];
-        while let Some(place) = open.pop() {
-            let child = index.child_at(place);
-            if child.is_none() {
-                continue;
-            }
-            found.push((place, child));
-            if !child.is_leaf() {
-                let slots = NIBBLE_SLOTS + usize::from(has_end_slot::<K>(child.position::<K>()));
-                open.extend((0..slots).map(|slot| child.place(slot)));
-            }
-        }
-        found
-    }
-
-    fn every_wrong_word_is_reported<K: IndexKey + ?Sized>(index: &Wort<Hardware, K>) {
-        let domain = index.pool.domain();
-        let all = words(index, index.top);
-        let root = index.root.bits();
-        let mut wrong =
-            vec![u64::MAX, 1, 2, 8, root, root | 1, root + 16, 0xFFFF_FFFF_FFF1, 3 << 48 | 0x20000];
-        wrong.extend(all.iter().map(|(_, child)| child.0));
-        for &(place, child) in &all {
-            // With a word from below, this is a sound tree of fewer keys.
-            let below = words(index, place);
-            let is_sound = |word: u64| below.iter().any(|(_, child)| child.0 == word);
-            for &word in wrong.iter().filter(|&&word| !is_sound(word)) {
-                index.pool.at(place).store(domain, word);
-                let problems = index.check();
-                assert!(!problems.is_empty(), "{word:#x} at {place:?} passed for {child:?}");
-            }
-            index.pool.at(place).store(domain, child.0);
-        }
-        assert_eq!(index.check(), [""; 0]);
-    }
-
-    #[test]
-    fn every_wrong_word_in_a_tree_of_integers_is_reported() {
-        every_wrong_word_is_reported(&sample(&[&0u64, &1, &0x10, &0x1000, &u64::MAX, &(1 << 60)]));
-    }
-
-    #[test]
-    fn every_wrong_word_in_a_tree_of_byte_strings_is_reported() {
-        every_wrong_word_is_reported(&strings());
-    }
-
-    #[test]
-    fn a_wild_top_is_reported() {
-        let index = strings();
-        for word in [u64::MAX, 1, 2, 8, 0xFFFF_FFFF_FFF0, 0x20_0000 | 2] {
-            index.pool.at(index.top).store(index.pool.domain(), word);
-            assert!(!index.check().is_empty(), "{word:#x} passed");
-        }
-    }
-
-    #[test]
-    fn a_leaf_whose_key_has_changed_is_reported() {
-        let index = strings();
-        let leaf = index.any_leaf(index.child_at(index.top)).unwrap();
-        for bytes in [0, 2, 5, 65_536, u64::MAX] {
-            index.pool.at(leaf).key.store(index.pool.domain(), bytes);
-            assert!(!index.check().is_empty(), "a length of {bytes} passed");
-        }
-    }
-
-    #[test]
-    fn a_node_with_one_child_is_reported() {
-        let index = sample(&[&1u64, &2]);
-        let (place, _) = words(&index, index.top).pop().unwrap();
-        index.pool.at(place).store(index.pool.domain(), 0);
-        assert!(index.check()[0].starts_with("I4"), "{:?}", index.check());
-    }
-
-    #[test]
-    fn an_empty_index_has_no_problems_and_the_size_of_its_root() {
-        let index = sample::<u64>(&[]);
-        let sizes = Statistics { blocks: 1, bytes: 64, ..Default::default() };
-        assert_eq!(index.statistics(), sizes);
-    }
 }

@@ -3,7 +3,8 @@
 //!
 //! A key is a string of 4-bit nibbles. A node has a slot for each value of the nibble at its
 //! *branch position*, by which the keys below it are the first to differ; nodes where all keys
-//! would take the same slot are left out (path compression).
+//! would take the same slot are left out (path compression). The nibbles between the branch
+//! position of the node above and its own are a node's *prefix*, the first of them is its *depth*.
 //!
 //! ```text
 //!  IndexRoot.top ──▶ slot word
@@ -15,12 +16,19 @@
 //!  +----------------------+------------------------------------+------+---+---+
 //!    P: the node's branch position, bit 16 of it in bit 1      L: 1 = leaf, and P is zero
 //!
-//!  node: 128 bytes, two lines; or 136        leaf: 16 bytes and the key's
+//!  header word of a node
+//!   63           46 45           28 27    24 23    20         3     0
+//!  +---------------+---------------+--------+--------+-- ... --+------+
+//!  | depth         | prefix length | first  | second |         | 7th  |  nibbles of the prefix,
+//!  +---------------+---------------+--------+--------+-- ... --+------+  zero if it is shorter
+//!
+//!  node: 136 bytes, three lines; or 144      leaf: 16 bytes and the key's
 //!  offset bytes  field                       offset bytes  field
-//!       0     8  slot of nibble 0                 0     8  value
-//!     ...                                         8     8  key (integers), or its length in bytes
-//!     120     8  slot of nibble 15               16     n  key (byte strings)
-//!     128     8  slot of the key that ends here
+//!       0     8  header                           0     8  value
+//!       8     8  slot of nibble 0                 8     8  key (integers), or its length in bytes
+//!     ...                                        16     n  key (byte strings)
+//!     128     8  slot of nibble 15
+//!     136     8  slot of the key that ends here
 //!                (byte strings, even positions)
 //! ```
 //!
@@ -28,21 +36,43 @@
 //! byte ends can a key end, so a node at an odd position lacks it; so does every node for integers,
 //! whose 16 nibbles never end early.
 //!
+//! # Headers
+//!
+//! A descent that looks for a key skips prefixes unseen, by the branch positions in the slot words,
+//! touches one line per node, and compares the whole key at the leaf. Only inserts read headers: a
+//! prefix of up to seven nibbles is compared on the way, so that neither the point at which to
+//! split it nor an empty slot behind it takes a visit to a leaf. Of a longer prefix the first seven
+//! are compared, and if they agree, all the rest at the end, with any one leaf below (hybrid path
+//! compression).
+//!
+//! Splitting a prefix and removing a node change the depth of the node below and with it the
+//! header that is right for it. No one store can do that together with the slot above. But depth
+//! and prefix length only change together: their sum, the branch position, is fixed when the node
+//! is made, and so are the nibbles before it (I3). What a header says is therefore true for good,
+//! even if it is no longer what is asked for:
+//!
+//! * The header *right* for a node is fully given by its depth; the nodes above give that. A header
+//!   of another depth is *stale*, which whoever comes from above sees at once.
+//! * Every header that was ever stored in a node was right at some time and is true of it (I8). So
+//!   whichever a power cut leaves, its depth says whether it is right; none is wrong unnoticed.
+//! * An insert that meets a stale one rebuilds it from any leaf below, with one store
+//!   (`recover_header`). No header has to be looked at when an index is opened.
+//!
 //! # What differs from the paper, and why
 //!
-//! In the paper each node starts with its depth, the length of its compressed prefix and as much of
-//! the prefix as fits. Splitting a prefix changes that header and the parent's slot, which no single
-//! store can do; the depth is there so that the stale header can be noticed and rebuilt from two
-//! leaves. Depth and prefix length change together, though: their sum, the branch position, is
-//! fixed when the node is made. Here the sum is all there is, and it lies in the slot word that
-//! refers to the node:
+//! * Splitting flushes one line less. Algorithm 1 writes back the old node's header with the new
+//!   blocks, before the slot above. Here that flush would promise nothing: if the header is lost,
+//!   the old one is found stale and rebuilt. The header is stored after the slot is durable and
+//!   left to the caches. Either order would do: before the slot, the new depth would be the one
+//!   that does not match. After it, a power cut in between leaves nothing to rebuild if the slot
+//!   has not come through.
+//! * For the same reason rebuilding (Algorithm 2) flushes nothing; and it takes one leaf instead of
+//!   two, since the slot above knows where the prefix ends.
+//! * The header of a node that moves up because the one above is removed stays stale until an
+//!   insert comes by: its block is not touched otherwise. No flush either way.
+//! * Reads never see a header, stale or not.
 //!
-//! * A node says nothing that can become stale, so splitting a prefix writes no byte of the old
-//!   node, and there is no state to notice and repair after a crash.
-//! * A descent reads one line per node and no header: it skips compressed prefixes unseen and
-//!   compares the whole key at the leaf. An insert that ends at an empty slot behind a skipped
-//!   prefix compares with any one leaf below: all of them share the prefix.
-//! * Integers' nodes are two lines sharp. With a header they would take three to flush.
+//! Lines flushed by an insert: 2 into an empty slot, 5 if it makes a node.
 //!
 //! Removing the last but one child of a node redirects the slot above to the remaining child: the
 //! store that removes the key takes the node out as well, so no node ever has fewer than two.
@@ -61,20 +91,28 @@
 //! * I4. A reachable node has at least two children.
 //! * I5. A reachable leaf's key never changes. Its value changes, by one store, if keys are
 //!   integers; leaves of byte strings are replaced (see below).
-//! * I6. At most one reachable word at a time differs from what is durable: writers take turns, and
-//!   each makes one such store, at the end, and persists it before it lets the next one in.
+//! * I6. At most one reachable slot word or value at a time differs from what is durable: writers
+//!   take turns, and each makes one such store and persists it before it lets the next one in.
 //! * I7. A block is retired only when the store that unlinked it is durable.
+//! * I8. The header of a reachable node that branches at `p` is true of it: depth `d` is at most
+//!   `p`, prefix length is `p - d`, and the nibbles are those at `d` and behind, before `p`, of
+//!   every key below. If `d` is where the node's prefix starts, the header is right; otherwise it
+//!   is stale. It holds when the node is published (I1) and for all that is stored later, in any
+//!   order in which that persists, since neither `p` nor those nibbles change (I3).
 //!
 //! # Order of stores
 //!
 //! ```text
 //!  insert, slot empty    leaf: flush │ fence │ slot := leaf: flush │ fence
-//!  insert, slot taken    leaf, node: flush │ fence │ slot := node: flush │ fence
+//!  insert, slot taken    leaf, node: flush │ fence │ slot := node: flush │ fence │ header below
 //!  update (integers)     value: flush │ fence
 //!  update (byte strings) leaf: flush │ fence │ slot := leaf: flush │ fence │ retire the old
 //!  remove, 3+ children   slot := nothing: flush │ fence │ retire the leaf
 //!  remove, 2 children    slot above := the other child: flush │ fence │ retire leaf and node
 //! ```
+//!
+//! An insert may also rebuild headers on its way; like the one below a split, they are only stored.
+//! A removal with two children leaves the header of the other child, if it is a node, stale.
 //!
 //! The fence before a slot is what I1 needs. It orders the caller's earlier flushes too, so with
 //! byte strings a value may refer to a block that its caller has only flushed
@@ -87,7 +125,7 @@
 //! Writers hold a mutex, which is volatile. Readers take no lock, pin the pool and may be anywhere
 //! while a writer stores. By I6 there is one word at most that they can have seen and a power cut
 //! can take back. The writer names it in [`Wort`]'s `in_flight` before storing it and clears that
-//! after its fence; a reader that has seen the store sees the name (or a later one, when the store
+//! after its fence (headers do not count: no answer rests on them); a reader that has seen the store sees the name (or a later one, when the store
 //! is durable), and persists that word itself before it returns: `persist_before_return`. Absences
 //! are answers too, so every read does this. That flush and that fence can be seen to be necessary
 //! only with threads; a crash of a single one never needs them.
@@ -96,10 +134,13 @@
 
 mod change;
 mod check;
+mod header;
 mod leaf;
 mod nibbles;
 mod node;
 mod scan;
+#[cfg(test)]
+mod tests;
 
 use std::marker::PhantomData;
 use std::mem::offset_of;

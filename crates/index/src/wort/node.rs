@@ -1,7 +1,10 @@
 //! Inner nodes and the words that refer to blocks.
 
+use std::mem::offset_of;
+
 use lapis_pmem::{AllocError, Dirty, Domain, Link, Owned, PCell, Pool, persistent};
 
+use super::header::Header;
 use super::leaf::Leaf;
 use crate::key::IndexKey;
 
@@ -12,7 +15,8 @@ pub(super) const END_SLOT: usize = NIBBLE_SLOTS;
 
 persistent! {
     /// An inner node. If keys can end at its branch position, one more slot follows.
-    pub(super) struct Node: 128 {
+    pub(super) struct Node: 136 {
+        pub(super) header: PCell<u64>,
         pub(super) slots: [PCell<u64>; 16],
     }
 }
@@ -76,7 +80,7 @@ impl Child {
     /// Where the node's slot `slot` is.
     #[inline(always)]
     pub(super) fn place(self, slot: usize) -> Place {
-        Link::from_bits(self.as_node().bits() + 8 * slot as u64)
+        Link::from_bits(self.as_node().bits() + (offset_of!(Node, slots) + 8 * slot) as u64)
     }
 
     /// Whether bits are set that neither a leaf's nor a node's word has.
@@ -108,10 +112,11 @@ pub(super) fn node_bytes<K: IndexKey + ?Sized>(position: usize) -> usize {
     size_of::<Node>() + tail_bytes::<K>(position)
 }
 
-/// A new node that branches at `position` with two children; not flushed.
+/// A new node with `header` that branches at `position` with two children; not flushed.
 #[inline]
 pub(super) fn make_node<'p, D: Domain, K: IndexKey + ?Sized>(
     pool: &'p Pool<D>,
+    header: Header,
     position: usize,
     children: [(usize, Child); 2],
 ) -> Result<Owned<'p, D, Node, Dirty>, AllocError> {
@@ -123,6 +128,7 @@ pub(super) fn make_node<'p, D: Domain, K: IndexKey + ?Sized>(
         _ => 0,
     };
     let mut node = pool.allocate_with_tail::<Node>(tail_bytes::<K>(position))?;
+    node.header.store(pool.domain(), header.0);
     for (slot, word) in node.slots.iter().enumerate() {
         word.store(pool.domain(), contents(slot));
     }
@@ -157,8 +163,8 @@ mod tests {
 
     #[test]
     fn only_byte_strings_at_whole_bytes_have_an_end_slot() {
-        assert_eq!(node_bytes::<u64>(2), 128);
-        assert_eq!(node_bytes::<[u8]>(3), 128);
-        assert_eq!(node_bytes::<[u8]>(2), 136);
+        assert_eq!(node_bytes::<u64>(2), 136);
+        assert_eq!(node_bytes::<[u8]>(3), 136);
+        assert_eq!(node_bytes::<[u8]>(2), 144);
     }
 }
