@@ -153,7 +153,8 @@ macro_rules! each_subject {
                 }
                 // A user with locks in its blocks, for the promise about generations.
                 {
-                    let $subject = PClht8::new("allocator:p-clht", "pmem/src/pool", default, 4 * KEYS);
+                    let $subject =
+                        PClht8::new("allocator:p-clht", "pmem/src/pool", default, 4 * KEYS);
                     $body
                 }
             }

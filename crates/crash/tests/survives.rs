@@ -16,7 +16,8 @@ fn survives(structure: Structure, ops: usize, seed: u64) {
         "{structure}: {} crash points, {} images, {} distinct states",
         report.crash_points, report.images, report.distinct_states
     );
-    let found: Vec<_> = report.violations.iter().map(|v| format!("{}\n  {}", v.what, v.replay)).collect();
+    let found: Vec<_> =
+        report.violations.iter().map(|v| format!("{}\n  {}", v.what, v.replay)).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(report.images > 1000, "only {} images were tried", report.images);
     assert!(report.distinct_states > ops as u64 / 8, "the run hardly changed anything");

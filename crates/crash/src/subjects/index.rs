@@ -70,7 +70,7 @@ pub struct IndexSubject<I, K: ?Sized> {
     source: &'static str,
     options: IndexOptions,
     keys: u64,
-    _types: PhantomData<fn() -> (Box<K>, I)>,
+    _types: PhantomData<(fn() -> I, fn(&K))>,
 }
 
 impl<I, K: ?Sized> IndexSubject<I, K> {
