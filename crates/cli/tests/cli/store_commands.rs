@@ -1,8 +1,7 @@
 //! put, get, delete, scan, info and check.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use crate::runner::{Scene, text};
 
@@ -145,22 +144,21 @@ fn an_output_that_takes_nothing_is_an_error() {
 fn a_store_that_is_open_elsewhere_is_refused() {
     let scene = Scene::new();
     scene.run(["put", "key", "value"]).good();
-    // It opens the store and then waits for its input.
+    // It acknowledges a first record, so has the store open, and then waits for another.
     let mut other = scene
-        .command(["import", "-", "--format", "tsv"])
+        .command(["import", "-", "--format", "tsv", "--batch", "1", "--acknowledge"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    let refused = loop {
-        let outcome = scene.run(["get", "key"]);
-        if outcome.code != Some(0) || Instant::now() > deadline {
-            break outcome;
-        }
-    };
+    let mut input = other.stdin.take().unwrap();
+    input.write_all(b"first\t1\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(other.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "acknowledged 1\n");
+    let refused = scene.run(["get", "key"]);
     assert!(refused.sentence(2).contains("open in another process"), "{refused:?}");
-    drop(other.stdin.take());
+    drop(input);
     assert!(other.wait().unwrap().success());
     assert_eq!(scene.run(["get", "key"]).good(), b"value");
 }
