@@ -47,8 +47,9 @@ pub struct ExploreOptions {
 pub struct Replay {
     /// Events before the crash.
     pub position: usize,
-    /// The state chosen for each uncertain line.
-    pub image: Vec<u32>,
+    /// The state chosen for each uncertain line; or none: the process is killed there while the
+    /// machine runs on, and the power is cut during the recovery.
+    pub image: Option<Vec<u32>>,
 }
 
 impl Default for ExploreOptions {
@@ -175,17 +176,22 @@ fn walk<S: Subject>(
                 Box::new(images)
             }
             Some(replay) if replay.position == point.position => {
-                if replay.image.len() != crash_states.site_count() {
+                let image = replay.image.clone().map(Image::from_choices);
+                if image.as_ref().is_some_and(|i| i.choices().len() != crash_states.site_count()) {
                     return Err("the image to replay is not one of that crash point".to_owned());
                 }
-                Box::new(std::iter::once(Image::from_choices(replay.image.clone())))
+                Box::new(image.into_iter())
             }
             Some(_) => continue,
         };
         shared.points.fetch_add(1, Ordering::Relaxed);
         let every = options.crash_in_recovery_every / 32;
-        let kill = subject.outlives_kills() && options.replay.is_none() && every > 0;
-        if kill && (index as u64 / threads as u64).is_multiple_of(every) {
+        let due = every > 0 && (index as u64 / threads as u64).is_multiple_of(every);
+        let kill = match &options.replay {
+            None => subject.outlives_kills() && due,
+            Some(replay) => replay.image.is_none(),
+        };
+        if kill {
             let image = crash_states.everything();
             let seed = options.seed ^ point.position as u64;
             crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
@@ -195,7 +201,7 @@ fn walk<S: Subject>(
                 second_crash(subject, shared, &mut bench, &mut nested, first, expectation, seed);
             crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
-                report(subject, shared, &point, &markers, expectation, &image, failure);
+                report(subject, shared, &point, &markers, expectation, None, failure);
             }
         }
         for image in given {
@@ -227,7 +233,7 @@ fn walk<S: Subject>(
             }
             crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
-                report(subject, shared, &point, &markers, expectation, &image, failure);
+                report(subject, shared, &point, &markers, expectation, Some(&image), failure);
             }
             if number.is_multiple_of(256) {
                 (shared.progress)(number);
@@ -270,12 +276,16 @@ fn report<S: Subject>(
     point: &CrashPoint,
     markers: &Markers,
     expectation: Expectation<'_, S>,
-    image: &Image,
+    image: Option<&Image>,
     failure: Failure,
 ) {
     let options = shared.options;
-    let choices: Vec<_> = image.choices().iter().map(ToString::to_string).collect();
-    let image_text = if choices.is_empty() { "-".to_owned() } else { choices.join(",") };
+    let choices = image.map_or(&[][..], Image::choices);
+    let image_text = match image {
+        None => "killed".to_owned(),
+        Some(_) if choices.is_empty() => "-".to_owned(),
+        Some(_) => choices.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+    };
     shared.violations.lock().push(Violation {
         subject: subject.name().to_owned(),
         position: point.position,
@@ -287,7 +297,7 @@ fn report<S: Subject>(
             }
         }),
         acknowledged: markers.ended,
-        image: image.choices().to_vec(),
+        image: choices.to_vec(),
         what: failure.to_string(),
         failure,
         replay: format!(

@@ -56,21 +56,25 @@ pub struct Arguments {
     /// Only the crash after this many events (from a violation's replay command)
     #[arg(long, value_name = "EVENTS", requires = "image")]
     at: Option<usize>,
-    /// Only this image: the choice for each uncertain line, separated by commas
+    /// Only this image: the choice for each uncertain line, separated by commas; or `killed`: the
+    /// process dies there and the machine runs on
     #[arg(long, value_name = "CHOICES", requires = "at", value_parser = parse_image)]
     image: Option<Image>,
 }
 
-/// The choices of an image.
+/// The choices of an image; none if the process is killed and the machine runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Image(Vec<u32>);
+struct Image(Option<Vec<u32>>);
 
 fn parse_image(text: &str) -> Result<Image, String> {
+    if text == "killed" {
+        return Ok(Image(None));
+    }
     let choices = text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "-");
     choices
         .map(|part| part.parse().map_err(|_| format!("`{part}` is not a number")))
         .collect::<Result<_, _>>()
-        .map(Image)
+        .map(|choices| Image(Some(choices)))
 }
 
 /// Takes the name of a structure, with or without the kind of its keys.
@@ -215,8 +219,9 @@ mod tests {
 
     #[test]
     fn images_are_numbers_between_commas() {
-        assert_eq!(parse_image("1,0, 2"), Ok(Image(vec![1, 0, 2])));
-        assert_eq!(parse_image("-"), Ok(Image(vec![])));
+        assert_eq!(parse_image("1,0, 2"), Ok(Image(Some(vec![1, 0, 2]))));
+        assert_eq!(parse_image("-"), Ok(Image(Some(vec![]))));
+        assert_eq!(parse_image("killed"), Ok(Image(None)));
         assert_eq!(parse_image("1,x"), Err("`x` is not a number".into()));
     }
 }
