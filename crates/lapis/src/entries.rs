@@ -12,8 +12,10 @@ use crate::error::Error;
 use crate::transaction::check_not_dropped;
 use crate::value::{self, Value};
 
-/// Entries fetched at once, and bytes of values after which a batch ends early.
-const BATCH_ENTRIES: usize = 64;
+/// Entries fetched at once: few at first, because many scans are short, then twice as many each time.
+const FIRST_BATCH_ENTRIES: usize = 16;
+const LARGEST_BATCH_ENTRIES: usize = 256;
+/// Bytes of values after which a batch ends early.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Bounds on keys.
@@ -89,7 +91,7 @@ impl KeyRange {
 /// The entries of a table, or of a range of it, fetched in batches.
 ///
 /// It owns what it needs and can be kept, sent to another thread and outlive the handle it came
-/// from. Each batch (64 entries, or about 1 MiB of values) shows one committed state; later batches
+/// from. Each batch (16 entries, then up to 256, or about 1 MiB of values) shows one committed state; later batches
 /// may show later states. For one state throughout, take a [`Snapshot`](crate::Snapshot).
 ///
 /// A table without order is walked once at the start for its keys; the values are fetched as it
@@ -100,6 +102,7 @@ pub struct Entries<D: Domain> {
     range: KeyRange,
     direction: Direction,
     batch: VecDeque<(Vec<u8>, Value)>,
+    batch_entries: usize,
     /// Keys of a table without order that have not been fetched.
     keys: Option<std::vec::IntoIter<Vec<u8>>>,
     ended: bool,
@@ -148,6 +151,7 @@ impl<D: Domain> Entries<D> {
     fn fetch_ordered(&mut self) -> Result<(), Error> {
         let (engine, table, range, direction) =
             (&self.engine, &self.table, &self.range, self.direction);
+        let entries = self.batch_entries;
         let (batch, ended) = engine.read(|| {
             let _guard = engine.pool.pin();
             // Under the guard: what is dropped from here on stays readable.
@@ -168,7 +172,7 @@ impl<D: Domain> Entries<D> {
                         return ControlFlow::Break(());
                     }
                 }
-                if batch.len() >= BATCH_ENTRIES || bytes >= BATCH_BYTES {
+                if batch.len() >= entries || bytes >= BATCH_BYTES {
                     ended = false;
                     return ControlFlow::Break(());
                 }
@@ -183,6 +187,7 @@ impl<D: Domain> Entries<D> {
             self.range.resume_after(last.clone(), direction);
         }
         self.batch = batch;
+        self.batch_entries = (2 * entries).min(LARGEST_BATCH_ENTRIES);
         self.ended = ended;
         Ok(())
     }
