@@ -121,7 +121,16 @@ impl<D: Domain> Entries<D> {
         range: KeyRange,
         direction: Direction,
     ) -> Self {
-        Self { engine, table, range, direction, batch: VecDeque::new(), keys: None, ended: false }
+        Self {
+            engine,
+            table,
+            range,
+            direction,
+            batch: VecDeque::new(),
+            batch_entries: FIRST_BATCH_ENTRIES,
+            keys: None,
+            ended: false,
+        }
     }
 
     /// The same entries from the other end. Only before the first has been taken does it cover the
