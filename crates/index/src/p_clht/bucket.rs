@@ -1,8 +1,6 @@
 //! What lies in persistent memory: buckets, and the word that refers to a table of them.
 
-use lapis_pmem::{
-    Domain, GenerationLock, Link, LockWord, PCell, Pool, Slot, Visible, persistent,
-};
+use lapis_pmem::{Domain, GenerationLock, Link, LockWord, PCell, Pool, Slot, Visible, persistent};
 
 use crate::key::IndexKey;
 

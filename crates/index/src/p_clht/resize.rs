@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use lapis_pmem::{Dirty, Domain, InFlight, Link, Owned, PCell, Pool};
 
-use super::bucket::{BUCKET_BYTES, Bucket, BucketImage, MAX_LOG2, SLOTS, Table, chain_hash};
 use super::PClht;
+use super::bucket::{BUCKET_BYTES, Bucket, BucketImage, MAX_LOG2, SLOTS, Table, chain_hash};
 use super::locks::Frozen;
 use crate::index::IndexError;
 use crate::key::IndexKey;
