@@ -108,6 +108,8 @@ macro_rules! each_subject {
     ($structure:expr, $subject:ident => $body:expr) => {{
         let small = IndexOptions { node_bytes: 256, ..Default::default() };
         let default = IndexOptions::default();
+        // Four buckets, so that the table grows, more than once, within few operations.
+        let tight = IndexOptions { expected_entries: 1, ..Default::default() };
         match $structure {
             Structure::Wort => {
                 let source = "index/src/wort";
@@ -134,11 +136,11 @@ macro_rules! each_subject {
             Structure::PClht => {
                 let source = "index/src/p_clht";
                 {
-                    let $subject = PClht8::new("p-clht:u64", source, default.clone(), 4 * KEYS);
+                    let $subject = PClht8::new("p-clht:u64", source, tight.clone(), 4 * KEYS);
                     $body
                 }
                 {
-                    let $subject = PClhtBytes::new("p-clht:bytes", source, default, 4 * KEYS);
+                    let $subject = PClhtBytes::new("p-clht:bytes", source, tight, 4 * KEYS);
                     $body
                 }
             }

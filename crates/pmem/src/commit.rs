@@ -4,7 +4,7 @@
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 
-use crate::domain::{Domain, lies_in_one_line};
+use crate::domain::{Domain, fence_for_other_threads, lies_in_one_line};
 
 /// A store that others can see and a power cut may still undo. It must be persisted.
 ///
@@ -106,6 +106,14 @@ impl<'a> Flushed<'a> {
     #[track_caller]
     pub fn fence<D: Domain>(self, domain: &D) -> Committed {
         domain.fence();
+        Committed(())
+    }
+
+    /// Fences as [`Flushed::fence`] does, where only other threads could tell if it did not: see
+    /// [`fence_for_other_threads`].
+    #[inline(always)]
+    pub fn fence_for_other_threads<D: Domain>(self, domain: &D) -> Committed {
+        fence_for_other_threads(domain);
         Committed(())
     }
 

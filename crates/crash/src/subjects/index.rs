@@ -108,6 +108,10 @@ where
         4 << 20
     }
 
+    fn prior_contents(&self) -> u8 {
+        0xC3
+    }
+
     fn operations(&self, count: usize, seed: u64) -> Vec<Self::Operation> {
         let mut random = SmallRng::seed_from_u64(seed);
         // Phases of growth and of shrinking, so that splits and merges both come.

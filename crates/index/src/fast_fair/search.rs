@@ -26,6 +26,16 @@ pub(super) struct Arrival<'p> {
     pub(super) hop: Option<Link<NodeHeader>>,
 }
 
+/// Nodes looked at on one way down before it must be a circle: each step beyond the height of the
+/// tree stands for a split or a removal that somebody has finished meanwhile.
+const MOST_STEPS: u32 = 1 << 22;
+
+#[cold]
+#[inline(never)]
+fn goes_in_circles() -> ! {
+    panic!("the index is damaged: the way down the tree does not end")
+}
+
 impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     /// Whether the right neighbour that `sibling` names takes keys that `admits` accepts.
     #[inline(always)]
@@ -198,6 +208,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         before_hop: impl Fn(Node<'_>),
     ) -> Option<Arrival<'_>> {
         let domain = self.domain();
+        let mut steps = 0u32;
         'again: loop {
             let mut node = self.top();
             let mut hop = None;
@@ -205,6 +216,10 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 return None;
             }
             loop {
+                steps += 1;
+                if steps > MOST_STEPS {
+                    goes_in_circles();
+                }
                 let probe = self.probe(node, &admits);
                 if probe.sibling.is_deleted() {
                     continue 'again;

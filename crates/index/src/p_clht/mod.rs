@@ -14,12 +14,15 @@
 //!
 //!  bucket (one line)
 //!  offset  bytes  field
-//!       0      8  occupancy    bit s is set: slot s holds an entry
+//!       0      8  lock         GenerationLock; bit s of its payload is set: slot s holds an entry
 //!       8     16  slot 0       key word, value
 //!      24     16  slot 1       key word, value
 //!      40     16  slot 2       key word, value
 //!      56      8  next         overflow bucket of the same chain, or null
 //! ```
+//!
+//! The lock of a chain is that of its first bucket; in the others the word only says which slots
+//! are occupied. `words[0]` of the root is the lock for growing, `words[1]` counts overflow buckets.
 //!
 //! A table has no header, so that tables have the sizes the allocator likes; `n` shares the
 //! 8-byte word that refers to the table. Chain `i` holds the keys the upper `n` bits of whose
@@ -34,42 +37,53 @@
 //! * I4. `next` is null or refers to a durable bucket of this chain that nothing else refers to.
 //! * I5. Every bucket but the first of a chain holds an entry (else it would be reclaimed only with
 //!   the table: a structure that only grows).
+//! * I6. A lock that is held in the present generation of the pool has a holder that runs: a crash
+//!   may leave any lock word locked, and the next opening of the pool, which has another
+//!   generation, makes it free. The occupancy in the word stays true whatever the lock says.
 //!
 //! # The order of stores
 //!
-//! * Insert into a free slot: value, key word, occupancy, all in one line (rule R2 keeps their
+//! * Insert into a free slot: value, key word, occupancy (the lock stays held), all in one line (rule R2 keeps their
 //!   order), flush, fence. A byte-string key is flushed and fenced before.
 //! * Insert into a full chain: a new bucket that holds the entry is written, flushed, fenced, and
 //!   then linked by one store of `next` in the last bucket, flush, fence.
 //! * Update: one store of the value, flush, fence.
 //! * Remove: one store of `occupancy` in which the bit is clear, flush, fence. The last entry of an
 //!   overflow bucket goes by unlinking the bucket instead (I5): one store of the `next` before it.
-//! * Growing: all writers are kept out, the new table is written past the caches, its overflow
-//!   buckets are flushed, one fence, one store of `top`, flush, fence; then the old table and its
-//!   overflow buckets are retired, once. A crash before `top` is durable leaves the old table, in
-//!   which nothing was changed, and blocks that no root reaches.
+//! * Growing: under the lock for growing, chain after chain is locked and copied; the new table is
+//!   written past the caches, its overflow buckets are flushed, one fence, one store of `top`, flush,
+//!   fence; then the old table and its overflow buckets are retired, once. A crash before `top` is
+//!   durable leaves the old table, in which nothing but lock words was changed, and blocks that no
+//!   root reaches. Without room for a larger table the chains are given back and become longer.
 //!
 //! The table never shrinks. It stays bounded by its greatest number of entries: a table of `b`
 //! buckets grows only while it has more than `b / 8` overflow buckets, each holding an entry (I5).
 //!
 //! # Locks and readers
 //!
-//! The papers keep a lock in each bucket. Here locks are [`stripes`] in volatile memory, because a
-//! lock in the line that was just flushed dirties it again: the line is read back from the
-//! medium on processors that evict what they flush, and written a second time when it leaves the
-//! cache. Nor can a lock survive a crash, and growing locks every chain without touching the old
-//! table. The price is that an index may have one handle at a time.
+//! A lock lies in the line that a change flushes anyway. Giving it back dirties the line once more,
+//! after the flush: sooner or later it is evicted, and so most changes insert a second line into the
+//! write pending queue that no flush accounts for. That belongs to the published structure.
+//!
+//! Writers pin until they have the lock, for a word in a table that has been freed must not be
+//! written to. The locks of a replaced table are never given back; who waits for one looks at `top`
+//! again and finds the new table. Writers also wait while `top` has been stored and is not durable
+//! yet, which the lock for growing tells them: else a power cut could bring back the old table after
+//! a change of the new one was acknowledged.
 //!
 //! Readers take no lock, write nothing and, for integer keys, do not even pin an epoch: they read
-//! the stripe's word, the chain, and the stripe's word again. Blocks are retired only after the
-//! section that unlinked them was counted; so if the count is the same, nothing that was read had
-//! been freed, and if it is not, whatever was read is discarded. In between, garbage can be
-//! followed only to places that the pool finds inside itself, where any bytes are valid cells.
-//! Keys out of line are read as slices; these readers pin.
+//! `top`, the lock word, the chain, the lock word again and `top` again. Overflow buckets are retired
+//! only after the section that unlinked them was counted, tables only after `top` was changed, and
+//! `top` never has a former value; so if both are the same, nothing that was read had been freed, and
+//! if not, whatever was read is discarded. (A reader would have to sleep for exactly 2^32 changes of
+//! its chain to be deceived.) In between, garbage can be followed only to places that the pool finds
+//! inside itself, where any bytes are valid cells. Keys out of line are read as slices; these readers
+//! pin.
 //!
-//! An unlocked stripe proves durability: writers let go of it after their fence. A reader that
-//! finds it locked at last may have seen a change that a power cut would undo, and so persists
-//! what it has read before it returns: see `persist_before_return`.
+//! A free lock proves durability: writers let go of it after their fence. A reader that finds it
+//! held at last may have seen a change that a power cut would undo, and so persists what it has read
+//! before it returns: see `persist_before_return`. Chains that are being copied are locked, too, but
+//! marked as unchanging ([`locks`]).
 
 mod bucket;
 mod check;

@@ -221,7 +221,10 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         self.growing().set_payload(self.domain(), PUBLISHING);
         let top = self.root().top.word();
         let new = Table::new(table.release(), log2);
-        let committed = top.publish(self.domain(), new.bits()).persist();
+        let flushed = top.publish(self.domain(), new.bits()).flush();
+        // I1: before anybody may change the new table or reuse the old one. This thread locks with a
+        // locked instruction before it does either, which would do for itself (rule R5).
+        let committed = flushed.fence_for_other_threads(self.domain());
         self.growing().set_payload(self.domain(), 0);
         frozen.leave();
         let guard = self.pool.pin();

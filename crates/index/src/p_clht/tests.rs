@@ -200,3 +200,102 @@ fn an_index_whose_table_is_not_in_the_pool_is_not_opened() {
         assert!(!audit(&index).problems.is_empty());
     }
 }
+
+#[test]
+fn handles_of_one_index_share_locks_growth_and_counts() {
+    const KEYS: u64 = 6000;
+    let pool = pool(1 << 20, 1 << 30);
+    let first = made::<u64>(&pool, 0);
+    let second = Numbers::open(Arc::clone(&pool), first.root).unwrap();
+    std::thread::scope(|scope| {
+        for (part, index) in [&first, &second, &first, &second].into_iter().enumerate() {
+            scope.spawn(move || {
+                for key in (part as u64..KEYS).step_by(4) {
+                    assert!(index.insert(&key, key).unwrap().previous.is_none());
+                    // All contend for these.
+                    let _ = index.put(&(KEYS + key % 3), key).unwrap();
+                }
+            });
+        }
+    });
+    for (inserted, index) in [(&second, &first), (&first, &second)] {
+        assert!((0..KEYS).all(|key| index.get(&key) == Some(key)));
+        assert_eq!(index.overflow_buckets(), inserted.overflow_buckets());
+    }
+    let statistics = first.statistics();
+    assert_eq!(statistics.entries, KEYS + 3);
+    assert_eq!(first.overflow_buckets(), statistics.nodes - first.table().buckets());
+    assert_eq!(first.check(), Vec::<String>::new());
+    assert!(audit(&first).is_clean());
+}
+
+#[test]
+fn inserting_by_one_handle_and_removing_by_another_stays_bounded() {
+    const LIVE: u64 = 500;
+    let pool = pool(1 << 20, 1 << 30);
+    let first = made::<u64>(&pool, 0);
+    let second = Numbers::open(Arc::clone(&pool), first.root).unwrap();
+    for key in 0..200 * LIVE {
+        let _ = first.insert(&key, key).unwrap();
+        if key >= LIVE {
+            let _ = second.remove(&(key - LIVE)).unwrap();
+        }
+    }
+    assert_eq!(first.statistics().entries, LIVE);
+    assert!(first.table().log2() <= 10, "2^{} buckets", first.table().log2());
+}
+
+#[test]
+fn a_lock_left_by_an_earlier_generation_is_free_and_keeps_its_entries() {
+    let pool = pool(1 << 20, 1 << 20);
+    let index = made::<u64>(&pool, 0);
+    let _ = index.insert(&1, 10).unwrap();
+    let earlier = LockGeneration::of(pool.generation() + 1);
+    let head = pool.at(index.table().head_link(index.table().index_of(chain_hash(&1u64))));
+    // As a growth that was cut short would leave them.
+    for lock in [&head.lock, index.growing()] {
+        lock.lock(pool.domain(), earlier);
+        lock.set_payload(pool.domain(), lock.read(pool.domain()).payload() | bucket::FROZEN | 1);
+    }
+    assert_eq!(index.get(&1), Some(10));
+    assert_eq!(index.check(), Vec::<String>::new());
+    assert_eq!(index.update(&1, 11).unwrap().previous, Some(10));
+    assert!(!is_changing(head.lock.read(pool.domain()), index.generation));
+    assert_eq!(head.lock.read(pool.domain()).payload() & bucket::FROZEN, 0);
+    for key in 2..500 {
+        let _ = index.insert(&key, key).unwrap();
+    }
+    assert!(index.table().log2() > 6);
+    assert_eq!(index.statistics().entries, 499);
+}
+
+#[test]
+fn check_finds_a_lock_that_nobody_holds() {
+    let pool = pool(1 << 20, 1 << 20);
+    let index = made::<u64>(&pool, 0);
+    pool.at(index.table().head_link(3)).lock.lock(pool.domain(), index.generation);
+    index.growing().lock(pool.domain(), index.generation);
+    let problems = index.check();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems.iter().all(|problem| problem.starts_with("I6")));
+}
+
+#[test]
+fn a_refused_growth_gives_every_chain_back_as_it_was() {
+    let pool = pool(1 << 20, 1 << 20);
+    let index = made::<u64>(&pool, 0);
+    let table = index.table();
+    let _ = index.insert(&1, 1).unwrap();
+    let word = |chain| pool.at(table.head_link(chain)).lock.read(pool.domain());
+    let mut frozen = locks::Frozen::none_of(&index, table);
+    while word(63).payload() & bucket::FROZEN == 0 {
+        assert!(frozen.freeze_next().is_some());
+    }
+    assert!((0..64).all(|chain| word(chain).is_locked(index.generation)));
+    assert!((0..64).all(|chain| !is_changing(word(chain), index.generation)));
+    assert_eq!(index.get(&1), Some(1));
+    drop(frozen);
+    assert!((0..64).all(|chain| word(chain).payload() & bucket::FROZEN == 0));
+    assert_eq!(index.check(), Vec::<String>::new());
+    assert_eq!(index.remove(&1).unwrap().previous, Some(1));
+}
