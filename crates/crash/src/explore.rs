@@ -148,7 +148,7 @@ fn walk<S: Subject>(
     let options = shared.options;
     let mut bench = Bench::new(&run.base, options.suppress)?;
     let mut nested = Bench::new(&run.base, options.suppress)?;
-    let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::Adr);
+    let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
     let mut states = HashSet::new();
     let mut markers = Markers::default();
     let mut index = 0;

@@ -127,7 +127,7 @@ impl Bench {
         }
         // SAFETY: as above; the nested bench has a region of the same size of its own.
         unsafe { nested.region.base().copy_from_nonoverlapping(base.as_ptr(), mapped) };
-        let mut points = CrashPoints::new(&trace, &base, PowerFailDomain::Adr);
+        let mut points = CrashPoints::new(&trace, &base, PowerFailDomain::AdrPortable);
         let mut images = 0;
         let mut ended = 0usize;
         let mut seen = 0usize;

@@ -45,7 +45,7 @@ fn each_of_pop_log_is_necessary() {
 
 #[test]
 fn each_of_the_allocator_and_the_pool_is_necessary() {
-    all_are_necessary(Structure::Allocator, 200, &[1, 2]);
+    all_are_necessary(Structure::Allocator, 300, &[1, 2, 3, 4]);
 }
 
 #[test]

@@ -15,6 +15,7 @@
 //!   makes those durable; what was stored to the line after the flush stays pending.
 //! * R5. A locked store first completes its worker's flushes and then is pending like an ordered
 //!   store. It does not complete non-temporal stores. A compare-exchange that fails does nothing.
+//!   With [`PowerFailDomain::AdrPortable`] it completes nothing at all.
 //! * R6. Non-temporal units are durable at their worker's next fence; a flush does not hasten them.
 //!
 //! With [`PowerFailDomain::Eadr`] caches survive and only store buffers are lost: what is pending is
@@ -37,6 +38,10 @@ pub enum PowerFailDomain {
     /// What the memory controller has accepted.
     #[default]
     Adr,
+    /// As [`PowerFailDomain::Adr`], on any machine that Lapis runs on: a locked operation completes
+    /// nothing, as is the case on aarch64 and where a fence is an `fdatasync`. Every state of `Adr`
+    /// is a state of this, and some more.
+    AdrPortable,
     /// The caches too, but not the store buffers.
     Eadr,
 }
@@ -128,6 +133,7 @@ impl Persistence {
     pub(crate) fn completes(&self, event: &Event) -> bool {
         let (worker, locked) = match *event {
             Event::Fence { worker, .. } => (worker, false),
+            Event::Locked { .. } if self.domain == PowerFailDomain::AdrPortable => return false,
             Event::Locked { worker, .. } => (worker, true),
             _ => return false,
         };
@@ -151,7 +157,9 @@ impl Persistence {
                 self.store(worker, Stored { start, bytes, line, value }, Kind::NonTemporal);
             }
             Event::Locked { worker, start, bytes, line, value } => {
-                self.complete(worker, true);
+                if self.domain != PowerFailDomain::AdrPortable {
+                    self.complete(worker, true);
+                }
                 self.store(worker, Stored { start, bytes, line, value }, Kind::Ordered);
                 if self.domain == PowerFailDomain::Eadr {
                     self.drain_buffers();
@@ -190,7 +198,7 @@ impl Persistence {
         let line = &mut self.lines[number as usize];
         line.flushed_at = line.next_sequence;
         let mark = (number, line.next_sequence);
-        if self.domain == PowerFailDomain::Adr && line.pending.iter().any(|unit| !unit.nontemporal)
+        if self.domain != PowerFailDomain::Eadr && line.pending.iter().any(|unit| !unit.nontemporal)
         {
             self.worker(worker).marks.push(mark);
         }

@@ -333,6 +333,27 @@ fn r5_a_swap_completes_earlier_flushes_of_its_worker() {
 }
 
 #[test]
+fn r5_on_a_portable_machine_a_compare_exchange_completes_nothing() {
+    let bench = Bench::new();
+    bench.ordered(0, 1);
+    bench.flush(0);
+    bench.domain.compare_exchange::<u64>(bench.word(B), 0, 2).unwrap();
+    let legal = bench.at_end_of(PowerFailDomain::AdrPortable, [0, B]);
+    assert_eq!(legal, set(&[[0, 0], [1, 0], [0, 2], [1, 2]]));
+}
+
+#[test]
+fn r5_on_a_portable_machine_the_next_fence_completes_flushes_before_a_compare_exchange() {
+    let bench = Bench::new();
+    bench.ordered(0, 1);
+    bench.flush(0);
+    bench.domain.compare_exchange::<u64>(bench.word(B), 0, 2).unwrap();
+    bench.fence();
+    let legal = bench.at_end_of(PowerFailDomain::AdrPortable, [0, B]);
+    assert_eq!(legal, set(&[[1, 0], [1, 2]]));
+}
+
+#[test]
 fn r5_a_locked_store_follows_earlier_stores_of_its_line() {
     let bench = Bench::new();
     bench.relaxed(0, 1);
