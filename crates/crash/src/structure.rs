@@ -150,7 +150,11 @@ macro_rules! each_subject {
             }
             Structure::Allocator => {
                 {
-                    let $subject = AllocatorSubject;
+                    let $subject = AllocatorSubject::new("allocator:device", 0xA5);
+                    $body
+                }
+                {
+                    let $subject = AllocatorSubject::new("allocator:file", 0);
                     $body
                 }
                 // A user with locks in its blocks, for the promise about generations.

@@ -49,8 +49,18 @@ pub enum AllocatorOperation {
 }
 
 /// The allocator, to check.
-#[derive(Debug, Default)]
-pub struct AllocatorSubject;
+#[derive(Debug)]
+pub struct AllocatorSubject {
+    name: &'static str,
+    prior_contents: u8,
+}
+
+impl AllocatorSubject {
+    /// On a device that holds something, or in a file of zeroes.
+    pub fn new(name: &'static str, prior_contents: u8) -> Self {
+        Self { name, prior_contents }
+    }
+}
 
 /// An open directory.
 #[derive(Debug)]
@@ -70,7 +80,7 @@ impl Subject for AllocatorSubject {
     type Live = LiveDirectory;
 
     fn name(&self) -> &'static str {
-        "allocator"
+        self.name
     }
 
     fn pool_bytes(&self) -> usize {
@@ -78,7 +88,7 @@ impl Subject for AllocatorSubject {
     }
 
     fn prior_contents(&self) -> u8 {
-        0xA5
+        self.prior_contents
     }
 
     fn operations(&self, count: usize, seed: u64) -> Vec<AllocatorOperation> {
