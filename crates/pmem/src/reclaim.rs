@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -85,6 +86,13 @@ impl Limbo {
         if D::DETERMINISTIC || (open.blocks.len() < BATCH && open.bytes < BATCH_BYTES) {
             return;
         }
+        drop(open);
+        self.seal(guard);
+    }
+
+    /// Gives the open batch to the collector.
+    fn seal<D: Domain>(&self, guard: &Guard<'_, D>) {
+        let mut open = self.open.lock();
         let batch = std::mem::take(&mut *open);
         let passed = Arc::clone(&batch.passed);
         self.sealed.lock().push_back(batch);
@@ -101,6 +109,25 @@ impl Limbo {
         let mut blocks = Vec::new();
         while sealed.front().is_some_and(|batch| batch.passed.load(Ordering::Acquire)) {
             blocks.extend(sealed.pop_front().map(|batch| batch.blocks).unwrap_or_default());
+        }
+        blocks
+    }
+
+    /// Removes the blocks whose readers have gone, after having done what there is to do that the
+    /// epoch shows it: for when memory is short. Waits a moment for readers that are about to
+    /// go; one that stays keeps what it may see.
+    pub(crate) fn hasten<D: Domain>(&self, guard: Guard<'_, D>) -> Vec<Block> {
+        const PATIENCE: Duration = Duration::from_millis(250);
+        if !self.open.lock().blocks.is_empty() {
+            self.seal(&guard);
+        }
+        drop(guard);
+        let mut blocks = self.take_passed();
+        let began = Instant::now();
+        while !D::DETERMINISTIC && !self.sealed.lock().is_empty() && began.elapsed() < PATIENCE {
+            crossbeam_epoch::pin().flush();
+            blocks.extend(self.take_passed());
+            std::thread::yield_now();
         }
         blocks
     }
