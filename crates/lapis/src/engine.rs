@@ -311,7 +311,12 @@ impl<D: Domain> Engine<D> {
             bytes += NODES_PER_WRITE + 4 * key.len() + 3 * value.len();
         }
         if bytes == 0 {
-            // Deletes must go through when the store is full: they are what makes room.
+            // Deletes must go through when the store is full: they are what makes room. After a
+            // crash the room that earlier puts left for the log is there, but not known to be free.
+            let needed = SLABS + self.truncate_after_bytes;
+            if self.pool.needs_reclaim() && self.pool.ensure_headroom(needed).is_err() {
+                self.reclaim();
+            }
             return Ok(());
         }
         bytes += SLABS + self.truncate_after_bytes;
