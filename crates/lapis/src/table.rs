@@ -133,7 +133,7 @@ impl<D: Domain> Table<D> {
     /// ```
     pub fn range<R: RangeBounds<Vec<u8>>>(&self, range: R) -> Result<Entries<D>, Error> {
         self.require_order()?;
-        Ok(self.entries(KeyRange::of(&range))?)
+        self.entries(KeyRange::of(&range))
     }
 
     /// The entries whose keys begin with `prefix`.

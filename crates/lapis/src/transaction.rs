@@ -171,11 +171,14 @@ impl<D: Domain> Transaction<D> {
     }
 }
 
+/// A key and its new value, or none for a delete.
+type Write<'t> = (&'t [u8], Option<&'t [u8]>);
+
 /// The entries of a range as a transaction sees them: the committed ones with its own writes laid
 /// over. See [`Transaction::range`].
 pub struct TransactionEntries<'t, D: Domain> {
     committed: std::iter::Peekable<Entries<D>>,
-    mine: std::iter::Peekable<std::vec::IntoIter<(&'t [u8], Option<&'t [u8]>)>>,
+    mine: std::iter::Peekable<std::vec::IntoIter<Write<'t>>>,
     direction: Direction,
 }
 
