@@ -29,7 +29,7 @@ fn overlaid(input: &[u8]) -> Vec<u8> {
             }
             _ => {
                 let old = u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
-                let moved = old.wrapping_add(i64::from(change[0] as i8) as u64 * 8);
+                let moved = old.wrapping_add_signed(i64::from(change[0] as i8) * 8);
                 image[at..at + 8].copy_from_slice(&moved.to_le_bytes());
             }
         }
