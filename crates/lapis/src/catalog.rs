@@ -14,8 +14,9 @@
 //!   record is published at the head of the list by one 8-byte store.
 //! * C2. A table is dropped by redirecting the link that leads to it, durably, before any of its
 //!   blocks is retired.
-//! * C3. An id is never used twice: `next_table_id` is durable beyond an id before a table with
-//!   that id is published (it shares the fence of C1). So a log record names one table or none.
+//! * C3. An id is never used twice: `next_table_id` is stored beyond an id before the table with that
+//!   id is published, and lies in the same line as `tables`, so that it persists no later (rule R2).
+//!   So a log record names one table or none.
 //! * C4. Nothing but list and id changes here after creation; changes take turns with writers.
 
 use std::collections::HashSet;
@@ -71,7 +72,8 @@ pub(crate) fn create<D: Domain>(pool: &Pool<D>, options: &StoreOptions) -> Resul
     let root = pool.fence(root.flush());
     let published = pool.publish_root(ROOT_NAME, ROOT_KIND, root);
     let visible = published.map_err(|error| Error::Damaged { what: error.to_string() })?;
-    let _committed = visible.persist();
+    // Opening, which is how creation goes on, fences for this too.
+    let _covered = visible.flush();
     Ok(())
 }
 
@@ -156,10 +158,9 @@ impl Catalog {
         record.write_tail(0, name.as_bytes());
         record.set_link(|record| &record.next, root.tables.load(domain));
         record.link_child(|record| &record.index, index);
-        // C3: flushed here, made durable by the fence that makes the record durable.
-        let id_advanced = root.next_table_id.publish(domain, id + 1).flush();
         let record = pool.fence(record.flush());
-        drop(id_advanced);
+        // C3: before the record is published, in the same line.
+        root.next_table_id.store_ordered(domain, id + 1);
         // C1: everything that hangs from the record is durable.
         let _committed = root.tables.publish_exclusive(record).persist();
         Ok(Arc::new(TableState {

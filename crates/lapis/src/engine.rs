@@ -183,7 +183,7 @@ impl<D: Domain> Engine<D> {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), IndexError> {
-        let block = value::write(&self.pool, value)?.flush();
+        let block = value::write(&self.pool, value)?;
         if table.index.orders_prior_flushes() {
             let link = block.link().bits();
             self.put_link(table, key, link)?;
@@ -244,7 +244,7 @@ impl<D: Domain> Engine<D> {
         let mut blocks = BTreeMap::new();
         for (key, value) in writes {
             if let Some(value) = value.as_ref().filter(|value| value.len() > INLINE_LIMIT) {
-                blocks.insert(key, value::write(&self.pool, value)?.flush());
+                blocks.insert(key, value::write(&self.pool, value)?);
             }
         }
         let blocks: BTreeMap<_, _> = if blocks.is_empty() {
@@ -311,7 +311,12 @@ impl<D: Domain> Engine<D> {
             bytes += NODES_PER_WRITE + 4 * key.len() + 3 * value.len();
         }
         if bytes == 0 {
-            // Deletes must go through when the store is full: they are what makes room.
+            // Deletes must go through when the store is full: they are what makes room. After a
+            // crash the room that earlier puts left for the log is there, but not known to be free.
+            let needed = SLABS + self.truncate_after_bytes;
+            if self.pool.needs_reclaim() && self.pool.ensure_headroom(needed).is_err() {
+                self.reclaim();
+            }
             return Ok(());
         }
         bytes += SLABS + self.truncate_after_bytes;

@@ -40,6 +40,12 @@ pub use table::Table;
 pub use transaction::{Snapshot, SnapshotEntries, Transaction, TransactionEntries};
 pub use value::Value;
 
+/// Whether bytes are a redo record of the log: for fuzzing its parser.
+#[doc(hidden)]
+pub fn parse_log_record(bytes: &[u8]) -> bool {
+    record::parse(bytes).is_ok()
+}
+
 /// The longest value: 1 GiB.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
 /// The longest name of a table.

@@ -13,9 +13,11 @@
 
 use crate::engine::WriteSet;
 use crate::error::Error;
+use crate::value::ValueBlock;
 
-/// Values up to this long lie in the record.
-pub(crate) const INLINE_LIMIT: usize = 4096;
+/// Values up to this long lie in the record. Their blocks, made when the record is durable already,
+/// fit slabs of one chunk: a larger slab needs chunks side by side, which no reserve can promise.
+pub(crate) const INLINE_LIMIT: usize = 4096 - size_of::<ValueBlock>();
 
 const VERSION: u8 = 1;
 const DELETE: u8 = 0;

@@ -157,7 +157,7 @@ impl<D: Domain> Transaction<D> {
 
     /// Makes all writes durable and visible, or none. Durable on return.
     ///
-    /// Cost: one log append (1 fence), then what the indexes need; for a single put of up to 4 KiB
+    /// Cost: one log append (1 fence), then what the indexes need; for a single put of up to 4,088 bytes
     /// into a WORT table 3 fences in all.
     ///
     /// # Errors

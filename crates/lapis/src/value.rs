@@ -14,7 +14,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use lapis_pmem::{AllocError, Dirty, Domain, Link, Owned, PCell, Pool, Tracer, persistent};
+use lapis_pmem::{AllocError, Domain, InFlight, Link, Owned, PCell, Pool, Tracer, persistent};
 
 use crate::error::Error;
 
@@ -29,20 +29,21 @@ persistent! {
 /// Values longer than this are written past the caches.
 const STREAM_OVER_BYTES: usize = 4096;
 
-/// Allocates and writes a value's block; the caller flushes it.
+/// Allocates, writes and flushes a value's block; the caller fences.
 pub(crate) fn write<'p, D: Domain>(
     pool: &'p Pool<D>,
     value: &[u8],
-) -> Result<Owned<'p, D, ValueBlock, Dirty>, AllocError> {
+) -> Result<Owned<'p, D, ValueBlock, InFlight>, AllocError> {
     let mut block = pool.allocate_with_tail::<ValueBlock>(value.len())?;
     block.value_bytes.store(pool.domain(), value.len() as u32);
     block.crc32c.store(pool.domain(), crc32c::crc32c(value));
     if value.len() > STREAM_OVER_BYTES {
         block.write_tail_nontemporal(0, value);
+        Ok(block.flush_head())
     } else {
         block.write_tail(0, value);
+        Ok(block.flush())
     }
-    Ok(block)
 }
 
 /// The value at `link`, copied out.

@@ -177,7 +177,7 @@ impl Allocator {
                     // Retired blocks may only be waiting for somebody to ask whether their
                     // readers have gone.
                     drop(slabs);
-                    for block in pool.limbo().hurry() {
+                    for block in pool.limbo().hasten(pool.pin()) {
                         match ClassId::for_bytes(block.bytes) {
                             Some(class) => cache.push(class, block.offset),
                             None => self.free_large(pool, block),
@@ -257,10 +257,19 @@ impl Allocator {
         if free(self) >= count {
             return Ok(());
         }
-        self.chunks
-            .lock()
-            .grow_by(pool, count)
-            .map_err(|why| AllocError::Full { asked_bytes: bytes, why })
+        let Err(why) = self.chunks.lock().grow_by(pool, count) else { return Ok(()) };
+        // What is free and not in a free chunk: blocks whose readers have gone although the epoch
+        // does not show it yet, and blocks that threads keep at hand.
+        for block in pool.limbo().hasten(pool.pin()) {
+            self.free(pool, block);
+        }
+        for (class, offsets) in self.caches.drain() {
+            self.give_back(pool, class, &offsets);
+        }
+        if free(self) >= count {
+            return Ok(());
+        }
+        Err(AllocError::Full { asked_bytes: bytes, why })
     }
 
     /// Every slab and run, for a trace.

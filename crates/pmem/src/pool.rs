@@ -526,8 +526,7 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Makes `node` the root called `name`. `kind` is the caller's to define: it says what the
-    /// root is. 1 flush and 1 fence here, and the same for persisting the result (H4). Callers take
-    /// turns.
+    /// root is. 1 flush and 1 fence, those of persisting the result (H4). Callers take turns.
     ///
     /// # Errors
     /// [`RootError`]; the node goes back to the allocator.
@@ -545,11 +544,11 @@ impl<D: Domain> Pool<D> {
         let domain = &self.domain;
         let free = self.header().roots.iter().find(|entry| entry.link.load(domain).is_null());
         let entry = free.ok_or(RootError::Full)?;
+        // H4: one line, in this order.
         for (cell, word) in entry.name.iter().zip(words) {
-            cell.store(domain, word);
+            cell.store_ordered(domain, word);
         }
-        entry.kind.store(domain, kind);
-        domain.persist(entry);
+        entry.kind.store_ordered(domain, kind);
         let link = node.into_link();
         Ok(entry.link.redirect(domain, link.cast()))
     }

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -85,6 +86,13 @@ impl Limbo {
         if D::DETERMINISTIC || (open.blocks.len() < BATCH && open.bytes < BATCH_BYTES) {
             return;
         }
+        drop(open);
+        self.seal(guard);
+    }
+
+    /// Gives the open batch to the collector.
+    fn seal<D: Domain>(&self, guard: &Guard<'_, D>) {
+        let mut open = self.open.lock();
         let batch = std::mem::take(&mut *open);
         let passed = Arc::clone(&batch.passed);
         self.sealed.lock().push_back(batch);
@@ -105,20 +113,23 @@ impl Limbo {
         blocks
     }
 
-    /// Helps the epoch along as far as present guards allow, and removes what has passed: for
-    /// callers that would otherwise have to give up.
-    pub(crate) fn hurry(&self) -> Vec<Block> {
-        let open = std::mem::take(&mut *self.open.lock());
-        if !open.blocks.is_empty() {
-            let passed = Arc::clone(&open.passed);
-            self.sealed.lock().push_back(open);
-            crossbeam_epoch::pin().defer(move || passed.store(true, Ordering::Release));
+    /// Removes the blocks whose readers have gone, after having done what there is to do that the
+    /// epoch shows it: for when memory is short. Waits a moment for readers that are about to
+    /// go; one that stays keeps what it may see.
+    pub(crate) fn hasten<D: Domain>(&self, guard: Guard<'_, D>) -> Vec<Block> {
+        const PATIENCE: Duration = Duration::from_millis(250);
+        if !self.open.lock().blocks.is_empty() {
+            self.seal(&guard);
         }
-        // An epoch passes in three steps, each of which a flush may take.
-        for _ in 0..8 {
+        drop(guard);
+        let mut blocks = self.take_passed();
+        let began = Instant::now();
+        while !D::DETERMINISTIC && !self.sealed.lock().is_empty() && began.elapsed() < PATIENCE {
             crossbeam_epoch::pin().flush();
+            blocks.extend(self.take_passed());
+            std::thread::yield_now();
         }
-        self.take_passed()
+        blocks
     }
 
     /// Removes everything; only when no guard is alive.

@@ -70,14 +70,15 @@ pub struct IndexSubject<I, K: ?Sized> {
     source: &'static str,
     options: IndexOptions,
     keys: u64,
-    _types: PhantomData<(fn() -> I, fn(&K))>,
+    _index: PhantomData<fn() -> I>,
+    _key: PhantomData<fn(&K)>,
 }
 
 impl<I, K: ?Sized> IndexSubject<I, K> {
     /// `name` on the command line; `source` is part of the paths of its source files; operations
     /// draw from `keys` keys.
     pub fn new(name: &'static str, source: &'static str, options: IndexOptions, keys: u64) -> Self {
-        Self { name, source, options, keys, _types: PhantomData }
+        Self { name, source, options, keys, _index: PhantomData, _key: PhantomData }
     }
 }
 

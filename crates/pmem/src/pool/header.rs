@@ -28,8 +28,8 @@
 //! * H3. `state` claims a clean shutdown only if everything before the claim is durable: close
 //!   persists the bitmaps, then the state; open clears the state and persists that before anything
 //!   can be allocated.
-//! * H4. A root whose link is not null has a durable name and kind: they are persisted while the
-//!   link is null, and the link is published by one 8-byte store.
+//! * H4. A root whose link is not null has its name and kind: they are stored before the link, in
+//!   the same line (rule R2), and the link is published by one 8-byte store.
 //! * H6. What a process stored and did not persist before it died, while the machine ran on, is made
 //!   durable by the next open, before anybody acts on it. `boot` tells such an end from a power
 //!   cut, which leaves nothing that is visible and not durable.
@@ -89,6 +89,8 @@ persistent! {
 }
 
 const _: () = {
+    // H4: a root is one line.
+    assert!(size_of::<RootEntry>() == 64);
     assert!(core::mem::offset_of!(Header, checksum) == 56);
     assert!(core::mem::offset_of!(Header, generation) == 64);
     assert!(core::mem::offset_of!(Header, roots) == 512);
