@@ -6,6 +6,7 @@ use lapis_pmem::Domain;
 
 use super::FastFair;
 use super::node::{LEFTWARD, Node, SiblingWord};
+use super::search::{MOST_STEPS, MOST_TRIES, goes_in_circles};
 use crate::index::Direction;
 use crate::key::IndexKey;
 
@@ -23,7 +24,12 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     /// durable. Returns the sibling word of that moment.
     fn collect(&self, node: Node<'_>, entries: &mut Entries) -> SiblingWord {
         let (domain, generation) = (self.domain(), self.generation);
+        let mut tries = 0u32;
         loop {
+            tries += 1;
+            if tries > MOST_TRIES {
+                goes_in_circles();
+            }
             let before = node.header.lock.read(domain);
             let locked = before.is_locked(generation);
             let sibling = node.sibling(domain);
@@ -146,7 +152,12 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let mut node = arrival.node;
         let mut started = false;
         let mut entries = Entries::new();
+        let mut nodes = 0usize;
         loop {
+            nodes += 1;
+            if nodes > self.most_nodes() {
+                goes_in_circles();
+            }
             // A deleted node is empty, and its sibling link still leads on.
             let sibling = self.collect(node, &mut entries);
             let next = (!sibling.link().is_null()).then(|| self.node(sibling.link()));
@@ -182,7 +193,12 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             Bound::Included(key) => self.leaf_below(self.up_to(key), &mut entries),
             Bound::Excluded(key) => self.leaf_below(self.below(key), &mut entries),
         };
+        let mut nodes = 0usize;
         loop {
+            nodes += 1;
+            if nodes > self.most_nodes() {
+                goes_in_circles();
+            }
             for &(word, value) in entries.iter().rev() {
                 self.show(word, value, visit)?;
             }
@@ -202,11 +218,16 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     /// Reads the last leaf that may have keys that `admits` accepts: those entries, and the low
     /// word of the leaf.
     fn leaf_below(&self, admits: impl Fn(u64) -> bool + Copy, entries: &mut Entries) -> u64 {
+        let mut steps = 0u32;
         'again: loop {
             entries.clear();
             let Some(arrival) = self.descend(0, admits) else { return 0 };
             let mut node = arrival.node;
             loop {
+                steps += 1;
+                if steps > MOST_STEPS {
+                    goes_in_circles();
+                }
                 let sibling = self.collect(node, entries);
                 if sibling.is_deleted() {
                     continue 'again;
@@ -219,6 +240,11 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 return node.low(self.domain());
             }
         }
+    }
+
+    /// More nodes than the pool can hold, those that come meanwhile included.
+    fn most_nodes(&self) -> usize {
+        self.pool.region().mapped_bytes() / 128 + 1024
     }
 
     fn show(

@@ -28,12 +28,16 @@ pub(super) struct Arrival<'p> {
 
 /// Nodes looked at on one way down before it must be a circle: each step beyond the height of the
 /// tree stands for a split or a removal that somebody has finished meanwhile.
-const MOST_STEPS: u32 = 1 << 22;
+pub(super) const MOST_STEPS: u32 = 1 << 18;
+
+/// Tries of one look at a node before its lock must be damaged: each stands for a change that
+/// somebody has finished meanwhile.
+pub(super) const MOST_TRIES: u32 = 1 << 20;
 
 #[cold]
 #[inline(never)]
-fn goes_in_circles() -> ! {
-    panic!("the index is damaged: the way down the tree does not end")
+pub(super) fn goes_in_circles() -> ! {
+    panic!("the index is damaged: the way through the tree does not end")
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
@@ -49,7 +53,12 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     #[inline(always)]
     pub(super) fn probe(&self, node: Node<'_>, admits: impl Fn(u64) -> bool) -> Probe {
         let (domain, generation) = (self.domain(), self.generation);
+        let mut tries = 0u32;
         loop {
+            tries += 1;
+            if tries > MOST_TRIES {
+                goes_in_circles();
+            }
             let before = node.header.lock.read(domain);
             if before.is_locked(generation) {
                 match self.probe_locked(node, &admits) {
