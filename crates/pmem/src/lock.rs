@@ -28,7 +28,7 @@ const GENERATION_SHIFT: u32 = 40;
 const DETERMINISTIC_PATIENCE: u32 = 1_000_000;
 
 /// A lock, version and seven bits of payload in one persistent word. See the
-/// [module documentation](self).
+/// module documentation in the source.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct GenerationLock(PCell<u64>);

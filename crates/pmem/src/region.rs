@@ -162,7 +162,7 @@ fn os(doing: &'static str) -> impl Fn(Errno) -> RegionError {
     move |errno| RegionError::Os { doing, source: errno.into() }
 }
 
-/// A mapped byte range. See the [module documentation](self).
+/// A mapped byte range. See the module documentation in the source.
 #[derive(Debug)]
 pub struct Region {
     base: *mut u8,

@@ -184,7 +184,7 @@ const NODE_BYTES_WORD: usize = 0;
 /// I12: more nodes than this in the top level mean that a root was lost.
 const WIDEST_TOP: usize = 8;
 
-/// A B+-tree with sorted nodes that are changed in place. See the [module documentation](self).
+/// A B+-tree with sorted nodes that are changed in place. See the module documentation in the source.
 pub struct FastFair<D: Domain, K: IndexKey + ?Sized> {
     pool: Arc<Pool<D>>,
     root: Link<IndexRoot>,

@@ -107,7 +107,7 @@ use locks::is_changing;
 /// The layout this code writes and the newest it reads.
 const FORMAT_VERSION: u32 = 1;
 
-/// A P-CLHT. See the [module documentation](self).
+/// A P-CLHT. See the module documentation in the source.
 ///
 /// An index may have several handles in one opening of its pool.
 #[derive(Debug)]
