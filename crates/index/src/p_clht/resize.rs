@@ -36,7 +36,8 @@ pub(super) fn initial_log2(expected_entries: usize) -> Result<u32, IndexError> {
         return Ok(DEFAULT_LOG2);
     }
     let buckets = (expected_entries as f64 / ENTRIES_PER_BUCKET).ceil() as u64;
-    let log2 = rounded(buckets.next_power_of_two().trailing_zeros().max(2));
+    let exponent = buckets.checked_next_power_of_two().map_or(u64::BITS, u64::trailing_zeros);
+    let log2 = rounded(exponent.max(2));
     if log2 > MAX_LOG2 {
         return Err(IndexError::BadOption {
             what: format!("a P-CLHT cannot be made for {expected_entries} entries"),

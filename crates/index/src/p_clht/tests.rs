@@ -299,3 +299,11 @@ fn a_refused_growth_gives_every_chain_back_as_it_was() {
     assert_eq!(index.check(), Vec::<String>::new());
     assert_eq!(index.remove(&1).unwrap().previous, Some(1));
 }
+
+#[test]
+fn more_entries_than_any_table_holds_are_a_bad_option() {
+    for expected_entries in [1 << 50, usize::MAX] {
+        let refused = super::resize::initial_log2(expected_entries);
+        assert!(matches!(refused, Err(crate::IndexError::BadOption { .. })), "{refused:?}");
+    }
+}
