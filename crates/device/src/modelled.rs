@@ -491,6 +491,11 @@ impl Domain for Modelled {
         }
     }
 
+    #[inline]
+    fn worker(&self) -> Option<usize> {
+        Some(usize::from(current_worker()))
+    }
+
     fn health(&self) -> Result<(), DomainFault> {
         Ok(())
     }

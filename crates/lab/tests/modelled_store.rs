@@ -2,10 +2,10 @@
 
 use lapis::{IndexKind, TableOptions};
 use lapis_lab::index_experiment::OPTANE_100;
-use lapis_lab::modelled_store::{CountError, count_replay, count_ycsb};
+use lapis_lab::modelled_store::{CountError, ModelledStore, count_replay, count_ycsb};
 use lapis_lab::replay::read_trace;
 use lapis_lab::report::PerOperation;
-use lapis_lab::ycsb::{Options, Workload};
+use lapis_lab::ycsb::{Driver, Options, Workload};
 
 fn count(index: IndexKind, workload: Workload) -> PerOperation {
     let options = Options { records: 500, operations: 500, threads: 4, ..Options::default() };
@@ -17,6 +17,31 @@ fn count(index: IndexKind, workload: Workload) -> PerOperation {
 fn counts_are_the_same_on_every_run() {
     for index in IndexKind::ALL {
         assert_eq!(count(index, Workload::A), count(index, Workload::A), "{index}");
+    }
+}
+
+#[test]
+fn counts_do_not_depend_on_the_threads_that_the_process_had_before() {
+    let options = Options { records: 500, operations: 500, threads: 1, ..Options::default() };
+    // The allocator of a process deals its threads to caches in turn.
+    let start_threads = |count: usize| {
+        for _ in 0..count {
+            let another = || ModelledStore::create(OPTANE_100, &TableOptions::default()).is_ok();
+            assert!(std::thread::scope(|scope| scope.spawn(another).join()).unwrap());
+        }
+    };
+    let count_with = |threads_before: usize| {
+        let modelled = ModelledStore::create(OPTANE_100, &TableOptions::default()).unwrap();
+        let mut driver = Driver::new(modelled.target(), options.clone()).unwrap();
+        driver.run(Workload::Load, &|_| ()).unwrap();
+        start_threads(threads_before);
+        modelled
+            .count(500, |_| driver.run(Workload::A, &|_| ()).map(|report| report.operations))
+            .unwrap()
+    };
+    let expected = count_with(0);
+    for threads_before in 1..17 {
+        assert_eq!(count_with(threads_before), expected, "after {threads_before} threads");
     }
 }
 

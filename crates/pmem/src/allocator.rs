@@ -132,7 +132,7 @@ impl Allocator {
         let Some(class) = ClassId::for_bytes(bytes) else {
             return self.allocate_large(pool, bytes);
         };
-        let mut cache = self.caches.mine();
+        let mut cache = self.caches.mine(pool.domain());
         if let Some(offset) = cache.pop(class) {
             return Ok(offset);
         }
@@ -196,7 +196,7 @@ impl Allocator {
         let Some(class) = ClassId::for_bytes(block.bytes) else {
             return self.free_large(pool, block);
         };
-        let mut cache = self.caches.mine();
+        let mut cache = self.caches.mine(pool.domain());
         cache.push(class, block.offset);
         if cache.is_overfull(class) {
             let surplus = cache.shed(class);

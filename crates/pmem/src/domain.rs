@@ -119,6 +119,14 @@ pub trait Domain: Clone + Debug + Send + Sync + 'static {
         0
     }
 
+    /// The logical worker that the calling thread acts as, where a deterministic domain knows it.
+    /// What is kept by thread on hardware is kept by worker then, so that which thread runs a
+    /// program, and what ran in the process before, changes nothing.
+    #[inline(always)]
+    fn worker(&self) -> Option<usize> {
+        None
+    }
+
     /// Says whether every fence so far kept its promise. Whoever acknowledges a write to a user
     /// asks this after the fence that the acknowledgement rests on.
     ///

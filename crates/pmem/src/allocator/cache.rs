@@ -7,6 +7,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::classes::{CLASS_COUNT, ClassId};
+use crate::domain::Domain;
 
 /// Caches per allocator; threads are dealt to them in turn.
 const SHARDS: usize = 16;
@@ -47,10 +48,12 @@ impl Default for Cache {
 }
 
 impl Caches {
-    /// The calling thread's cache. Seldom contended: it is shared by one thread in sixteen.
+    /// The calling thread's cache, or that of the worker it acts as. Seldom contended: it is shared
+    /// by one thread in sixteen.
     #[inline]
-    pub(super) fn mine(&self) -> MutexGuard<'_, Cache> {
-        self.shards[my_shard()].lock()
+    pub(super) fn mine<D: Domain>(&self, domain: &D) -> MutexGuard<'_, Cache> {
+        let shard = domain.worker().map_or_else(my_shard, |worker| worker % SHARDS);
+        self.shards[shard].lock()
     }
 
     /// Empties all caches.
