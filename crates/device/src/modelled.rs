@@ -11,7 +11,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Region, Word};
+use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Mutant, Region, Word};
 use parking_lot::Mutex;
 
 use crate::counters::{Counters, Counts, MachineShape};
@@ -35,6 +35,8 @@ pub struct Config {
     /// A flush or fence that is not performed (no guarantee, no count), or a non-temporal copy
     /// that is done with ordinary stores and no flush. Host memory is ordered all the same.
     pub suppress: Option<PersistPoint>,
+    /// A known error that structures are to commit.
+    pub mutant: Option<Mutant>,
 }
 
 impl Config {
@@ -62,6 +64,11 @@ impl Config {
     pub fn suppressing(self, point: PersistPoint) -> Self {
         Self { suppress: Some(point), ..self }
     }
+
+    /// The same with one known error committed.
+    pub fn committing(self, mutant: Mutant) -> Self {
+        Self { mutant: Some(mutant), ..self }
+    }
 }
 
 /// The modelled machine over one region. Clones are handles of one machine. See the
@@ -77,6 +84,7 @@ struct Machine {
     bytes: usize,
     reserved_bytes: usize,
     counts_loads: bool,
+    mutant: Option<Mutant>,
     state: Mutex<State>,
 }
 
@@ -111,6 +119,7 @@ impl Modelled {
                 bytes: reserved_bytes.min(MODELLED_BYTES_LIMIT),
                 reserved_bytes,
                 counts_loads: config.counting.is_some(),
+                mutant: config.mutant,
                 state: Mutex::new(State {
                     base,
                     tracking: config.tracking.then(Tracking::default),
@@ -494,6 +503,11 @@ impl Domain for Modelled {
     #[inline]
     fn worker(&self) -> Option<usize> {
         Some(usize::from(current_worker()))
+    }
+
+    #[inline]
+    fn commits(&self, mutant: Mutant) -> bool {
+        self.machine.mutant == Some(mutant)
     }
 
     fn health(&self) -> Result<(), DomainFault> {

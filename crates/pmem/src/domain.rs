@@ -127,6 +127,14 @@ pub trait Domain: Clone + Debug + Send + Sync + 'static {
         None
     }
 
+    /// Whether to commit a known error on purpose. Structures ask this where a published
+    /// implementation went wrong, and so carry its mutant with them; the answer of hardware is a
+    /// constant, which removes both the question and the mutant from the program.
+    #[inline(always)]
+    fn commits(&self, _mutant: Mutant) -> bool {
+        false
+    }
+
     /// Says whether every fence so far kept its promise. Whoever acknowledges a write to a user
     /// asks this after the fence that the acknowledgement rests on.
     ///
@@ -186,6 +194,11 @@ pub trait Domain: Clone + Debug + Send + Sync + 'static {
         }
     }
 }
+
+/// The name of a switchable error, `STRUCTURE/WHAT-IS-WRONG` in lower case with dashes. See
+/// [`Domain::commits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mutant(pub &'static str);
 
 /// Whether the type of `what` says that it does not cross the end of a line: words and links do
 /// not. Known when the program is compiled, unless `what` is a slice.

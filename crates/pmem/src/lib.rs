@@ -32,7 +32,7 @@ mod word;
 pub use allocator::{AllocError, LARGEST_BLOCK_BYTES};
 pub use cell::{LINK_MASK, Link, PCell, Persistent, Rejected, Slot};
 pub use commit::{Committed, Flushed, Visible};
-pub use domain::{Domain, DomainFault, LINE_BYTES, XPLINE_BYTES};
+pub use domain::{Domain, DomainFault, LINE_BYTES, Mutant, XPLINE_BYTES};
 pub use hardware::{FlushMethod, Hardware, UnavailableFlush};
 pub use lock::{GenerationLock, LockGeneration, LockWait, LockWord};
 pub use owned::{Batch, Dirty, Durable, InFlight, Owned};
