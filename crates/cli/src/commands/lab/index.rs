@@ -1,37 +1,17 @@
-//! `lapis lab`: the experiments.
+//! `lapis lab index`: index structures side by side.
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use lapis::IndexKind;
-use lapis_index::CapabilityRow;
 use lapis_lab::index_experiment::{
     ExperimentError, IndexResults, Operation, Options, PEERS_KEYS, PeerComparison, Row,
     compare_with_peers, run as run_index,
 };
 use lapis_lab::keys::Distribution;
-use lapis_lab::table::capability_table;
-use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, right_align, table};
 use crate::progress;
 use crate::store_arguments::index_kinds;
-
-/// Run an experiment of the laboratory
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  lapis lab index --index wort,fast-fair --operation insert,get
-  lapis lab capabilities")]
-pub struct Arguments {
-    #[command(subcommand)]
-    experiment: Experiment,
-}
-
-#[derive(Debug, Subcommand)]
-enum Experiment {
-    Index(IndexArguments),
-    Capabilities(CapabilitiesArguments),
-}
 
 /// Compare index structures: speed measured here, traffic counted on the modelled machine
 #[derive(Debug, Args)]
@@ -45,7 +25,7 @@ Examples:
 Measured and modelled are separate columns and never mixed: measured is this machine's time, in
 anonymous memory; modelled are counts per operation on the machine of the profile, the same on every
 run and every machine. Operations that need order are left out for hash tables.")]
-struct IndexArguments {
+pub struct Arguments {
     /// The structures, separated by commas [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = index_kinds())]
     index: Vec<IndexKind>,
@@ -84,13 +64,6 @@ struct IndexArguments {
     peers: bool,
 }
 
-/// Print what each index structure can do, as a Markdown table
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Example:
-  lapis lab capabilities")]
-struct CapabilitiesArguments {}
-
 fn parse_operation(name: &str) -> Result<Operation, String> {
     Operation::from_name(name).ok_or_else(|| {
         let names = Operation::ALL.map(Operation::name).join(", ");
@@ -105,13 +78,9 @@ fn parse_distribution(name: &str) -> Result<Distribution, String> {
     })
 }
 
-/// Runs `lapis lab`.
+/// Runs `lapis lab index`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    match &arguments.experiment {
-        Experiment::Index(arguments) if arguments.peers => peers(arguments, output),
-        Experiment::Index(arguments) => index(arguments, output),
-        Experiment::Capabilities(_) => capabilities(output),
-    }
+    if arguments.peers { peers(arguments, output) } else { index(arguments, output) }
 }
 
 fn failed(error: ExperimentError) -> Failure {
@@ -121,7 +90,7 @@ fn failed(error: ExperimentError) -> Failure {
     }
 }
 
-fn index(arguments: &IndexArguments, output: &mut Output) -> Result<Verdict, Failure> {
+fn index(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     let mut options = Options {
         distributions: arguments.distribution.clone(),
         keys: arguments.keys,
@@ -215,7 +184,7 @@ fn index_row(row: &Row) -> Vec<String> {
     cells
 }
 
-fn peers(arguments: &IndexArguments, output: &mut Output) -> Result<Verdict, Failure> {
+fn peers(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     let bar = progress::count(0, "implementations");
     let comparison = compare_with_peers(arguments.keys, arguments.seed, &|progress| {
         bar.set_length(progress.total);
@@ -252,19 +221,5 @@ fn peers(arguments: &IndexArguments, output: &mut Output) -> Result<Verdict, Fai
         grouped(PEERS_KEYS as u64),
         grouped(comparison.keys as u64)
     ))?;
-    Ok(Verdict::Good)
-}
-
-/// The capability table as JSON.
-#[derive(Debug, Serialize)]
-struct CapabilityTable {
-    rows: Vec<CapabilityRow>,
-}
-
-fn capabilities(output: &mut Output) -> Result<Verdict, Failure> {
-    output.json(&CapabilityTable { rows: lapis_index::capability_table() })?;
-    if !output.is_json() {
-        output.bytes(capability_table().as_bytes())?;
-    }
     Ok(Verdict::Good)
 }

@@ -1,0 +1,42 @@
+//! `lapis lab capabilities`: the table of the README.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lapis_index::CapabilityRow;
+use lapis_lab::generated::put_into_file;
+use lapis_lab::table::{COMMAND, capability_table};
+use serde::Serialize;
+
+use crate::failure::{Failure, Verdict};
+use crate::output::Output;
+
+/// Print what each index structure can do, as a Markdown table
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  lapis lab capabilities
+  lapis lab capabilities --write README.md")]
+pub struct Arguments {
+    /// Put the table into this document, in place of the one there
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+/// The capability table as JSON.
+#[derive(Debug, Serialize)]
+struct CapabilityTable {
+    rows: Vec<CapabilityRow>,
+}
+
+/// Runs `lapis lab capabilities`.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
+    output.json(&CapabilityTable { rows: lapis_index::capability_table() })?;
+    if let Some(path) = &arguments.write {
+        put_into_file(path, COMMAND, &capability_table())
+            .map_err(|error| Failure::refused(error.to_string()))?;
+    } else if !output.is_json() {
+        output.bytes(capability_table().as_bytes())?;
+    }
+    Ok(Verdict::Good)
+}
