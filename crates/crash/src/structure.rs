@@ -3,13 +3,17 @@
 use std::fmt;
 use std::str::FromStr;
 
+use lapis_blocks::in_place::{CowCell, FamCell, LogCell};
+use lapis_blocks::pop_log::PopLog;
 use lapis_device::Modelled;
 use lapis_index::{FastFair, IndexOptions, PClht, Wort};
 
 use crate::explore::{ExploreOptions, explore};
 use crate::persist_points::{PersistPointRow, persist_points};
 use crate::report::ExploreReport;
-use crate::subjects::{AllocatorSubject, IndexSubject, PopLogSubject, StoreSubject};
+use crate::subjects::{
+    AllocatorSubject, InPlaceSubject, IndexSubject, PopLogSubject, StoreSubject,
+};
 
 /// Told now and then how many images have been tried.
 pub type Progress<'p> = dyn Fn(u64) + Sync + 'p;
@@ -46,6 +50,12 @@ pub enum Structure {
     PClht,
     /// The PopLog.
     PopLog,
+    /// Copy-on-write cells.
+    CowCell,
+    /// Cells with a redo log.
+    LogCell,
+    /// Failure-atomic memory.
+    FamCell,
     /// The allocator and the pool.
     Allocator,
     /// The store.
@@ -54,8 +64,17 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Wort, Self::FastFair, Self::PClht, Self::PopLog, Self::Allocator, Self::Store];
+    pub const ALL: [Self; 9] = [
+        Self::Wort,
+        Self::FastFair,
+        Self::PClht,
+        Self::PopLog,
+        Self::CowCell,
+        Self::LogCell,
+        Self::FamCell,
+        Self::Allocator,
+        Self::Store,
+    ];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -64,6 +83,9 @@ impl Structure {
             Self::FastFair => "fast-fair",
             Self::PClht => "p-clht",
             Self::PopLog => "pop-log",
+            Self::CowCell => "cow-cell",
+            Self::LogCell => "log-cell",
+            Self::FamCell => "fam-cell",
             Self::Allocator => "allocator",
             Self::Store => "store",
         }
@@ -96,6 +118,7 @@ impl FromStr for Structure {
 /// Keys that index operations draw from: enough for several levels, few enough to meet again.
 const KEYS: u64 = 160;
 
+type LogCellPopLog = LogCell<Modelled, PopLog<Modelled>>;
 type Wort8 = IndexSubject<Wort<Modelled, u64>, u64>;
 type WortBytes = IndexSubject<Wort<Modelled, [u8]>, [u8]>;
 type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
@@ -147,6 +170,36 @@ macro_rules! each_subject {
             Structure::PopLog => {
                 let $subject = PopLogSubject;
                 $body
+            }
+            Structure::CowCell => {
+                {
+                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:16", 16);
+                    $body
+                }
+                {
+                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:100", 100);
+                    $body
+                }
+            }
+            Structure::LogCell => {
+                {
+                    let $subject = InPlaceSubject::<LogCellPopLog>::new("log-cell:16", 16);
+                    $body
+                }
+                {
+                    let $subject = InPlaceSubject::<LogCellPopLog>::new("log-cell:100", 100);
+                    $body
+                }
+            }
+            Structure::FamCell => {
+                {
+                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:16", 16);
+                    $body
+                }
+                {
+                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:100", 100);
+                    $body
+                }
             }
             Structure::Allocator => {
                 {
