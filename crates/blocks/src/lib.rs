@@ -1,5 +1,8 @@
-//! Failure-atomic building blocks on persistent memory: logs and in-place updates.
+//! Failure-atomic building blocks on persistent memory: logs, in-place updates,
+//! interleaving.
 
+pub mod fp_leaves;
 pub mod in_place;
+pub mod interleave;
 pub mod log;
 pub mod pop_log;
