@@ -30,7 +30,8 @@
 //!
 //! Insert: pair stored, its line flushed, fence; fingerprint stored, then the bit, in one line and so
 //! in this order (rule R2); flush; fence. Two flushes and two fences, or a share in two group
-//! fences. Update of a key that is there: value stored, flushed, fenced. Nothing to recover.
+//! fences. Update of a key that is there: value stored, flushed, fenced. Remove: the bit cleared,
+//! flushed, fenced. Nothing to recover.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -304,6 +305,27 @@ impl<D: Domain> FpLeaves<D> {
         leaf.used.store_ordered(domain, used | 1 << free); // I1: after the fingerprint, by R2
         domain.flush(&leaf.used);
         Ok(self.fence(turn, overlap).await)
+    }
+
+    /// Removes a pair, as a task of an [`Interleaver`](crate::interleave::Interleaver); says whether
+    /// it was there. Durable on return. One flush, one fence.
+    pub async fn remove(&self, turn: Turn<'_, D>, key: u64, overlap: Overlap) -> bool {
+        let hash = hash(key);
+        let number = self.number_of(hash);
+        let leaf = self.leaf(number);
+        if overlap.reads {
+            turn.prefetch(std::ptr::from_ref(leaf).cast()).await;
+        }
+        let busy = &self.busy[number];
+        let _leaf_is_mine = turn.until(|| Busy::take(busy)).await;
+        let domain = self.pool.domain();
+        let Some(slot) = self.find(turn, leaf, hash, key, overlap.reads).await else {
+            return false;
+        };
+        leaf.used.store_ordered(domain, leaf.used.load(domain) & !(1 << slot)); // I2
+        domain.flush(&leaf.used);
+        self.fence(turn, overlap).await;
+        true
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lapis_blocks::fp_leaves::{FpLeaves, FpLeavesError, FpLeavesRoot, Overlap};
@@ -110,6 +110,24 @@ fn inserts_of_one_key_in_one_group_leave_one_pair_with_the_last_value() {
 }
 
 #[test]
+fn what_a_group_removes_is_gone_and_the_rest_stays() {
+    let leaves = on_hardware(64);
+    let pairs = pairs(300);
+    insert_all(&leaves, &pairs, 16, Overlap::BOTH);
+    let mut removed = Vec::new();
+    Interleaver::new(leaves.pool().domain(), 16).run(
+        pairs.iter().map(|(key, _)| *key).filter(|key| key % 2 == 0).chain([5]),
+        |turn, key| leaves.remove(turn, key, Overlap::BOTH),
+        |was_there| removed.push(was_there),
+    );
+    assert_eq!(removed.iter().filter(|was_there| **was_there).count(), 150);
+    let keys: Vec<u64> = pairs.iter().map(|(key, _)| *key).collect();
+    let left: BTreeMap<u64, u64> = pairs.iter().copied().filter(|(key, _)| key % 2 == 1).collect();
+    assert!(get_all(&leaves, &keys, 8) == left);
+    assert_eq!(leaves.check(), Vec::<String>::new());
+}
+
+#[test]
 fn a_group_of_inserts_into_different_leaves_shares_two_fences() {
     let leaves = on_hardware(512);
     // Keys whose leaves are all different: as long as no leaf gets a second pair.
@@ -168,13 +186,18 @@ fn leaves_refuse_zero_and_what_does_not_fit_and_what_is_none() {
     assert!(matches!(newer, FpLeavesError::NewerVersion { found: 2 }));
 }
 
-/// The pairs of the crash runs: some keys come again, with another value.
-fn crash_pairs() -> Vec<(u64, u64)> {
-    (0..150).map(|number| (1 + number * 31 % 61, 1000 + number)).collect()
+/// A key and its new value, or none to remove it.
+type Change = (u64, Option<u64>);
+
+/// The changes of the crash runs: keys come again, with another value or to be removed.
+fn crash_changes() -> Vec<Change> {
+    (0..150)
+        .map(|number| (1 + number * 31 % 61, (number % 5 != 4).then_some(1000 + number)))
+        .collect()
 }
 
-/// Inserts in groups of eight, with the power cut everywhere; the images tried, and the first in
-/// which an acknowledged pair is missing or one is there that nobody inserted.
+/// Changes in groups of eight, with the power cut everywhere; the images tried, and the first that is
+/// not what the acknowledged changes and some of those in flight leave.
 fn explore(suppress: Option<PersistPoint>) -> (u64, Option<String>, Vec<PersistPoint>) {
     let region = Region::anonymous(POOL_BYTES, POOL_BYTES).unwrap();
     let machine = Modelled::over(&region, Config { suppress, ..Config::tracing() });
@@ -184,15 +207,17 @@ fn explore(suppress: Option<PersistPoint>) -> (u64, Option<String>, Vec<PersistP
     unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), POOL_BYTES) };
     let pool = Pool::create(region, machine.clone()).unwrap();
     let leaves = leaves_in(pool, 8);
-    let pairs = crash_pairs();
-    let numbered: Vec<(u32, u64, u64)> =
-        pairs.iter().enumerate().map(|(at, &(key, value))| (at as u32, key, value)).collect();
+    let changes = crash_changes();
+    let numbered: Vec<(u32, Change)> = (0..).zip(changes.iter().copied()).collect();
     let (leaves, machine) = (&leaves, &machine);
     Interleaver::new(machine, 8).run(
         &numbered,
-        |turn, &(number, key, value)| async move {
+        |turn, &(number, (key, value))| async move {
             machine.mark(Marker::Begin(number));
-            leaves.insert(turn, key, value, Overlap::BOTH).await.unwrap();
+            match value {
+                Some(value) => _ = leaves.insert(turn, key, value, Overlap::BOTH).await.unwrap(),
+                None => _ = leaves.remove(turn, key, Overlap::BOTH).await,
+            }
             number
         },
         |number| machine.mark(Marker::End(number)),
@@ -206,7 +231,7 @@ fn explore(suppress: Option<PersistPoint>) -> (u64, Option<String>, Vec<PersistP
     unsafe { scratch.base().copy_from_nonoverlapping(base.as_ptr(), POOL_BYTES) };
     let reader = Modelled::over(&scratch, Config::tracking());
     let mut crash_points = CrashPoints::new(&trace, &base, PowerFailDomain::AdrPortable);
-    let state = RefCell::new((vec![false; pairs.len()], vec![false; pairs.len()], 0));
+    let state = RefCell::new((vec![false; changes.len()], vec![false; changes.len()], 0));
     let mut images = 0;
     while let Some(point) = crash_points.advance() {
         crash_points.bring_up_to_date(&mut scratch).unwrap();
@@ -230,7 +255,7 @@ fn explore(suppress: Option<PersistPoint>) -> (u64, Option<String>, Vec<PersistP
             // SAFETY: the pool made from the alias is dropped within the call.
             let alias = unsafe { scratch.alias() };
             let wrong =
-                wrong_pair(Pool::open(alias, reader.clone()).unwrap(), &pairs, begun, ended);
+                wrong_state(Pool::open(alias, reader.clone()).unwrap(), &changes, begun, ended);
             reader.revert(&mut scratch);
             states.revert(&image, &mut scratch).unwrap();
             if let Some(wrong) = wrong {
@@ -241,10 +266,10 @@ fn explore(suppress: Option<PersistPoint>) -> (u64, Option<String>, Vec<PersistP
     (images, None, points)
 }
 
-/// What a recovered pool has and should not, or the other way round.
-fn wrong_pair(
+/// What is wrong with a recovered pool.
+fn wrong_state(
     pool: Pool<Modelled>,
-    pairs: &[(u64, u64)],
+    changes: &[Change],
     begun: &[bool],
     ended: &[bool],
 ) -> Option<String> {
@@ -256,19 +281,20 @@ fn wrong_pair(
     }
     let mut found = BTreeMap::new();
     leaves.for_each(|key, value| _ = found.insert(key, value));
-    // Inserts of one key follow one another, so what is acknowledged last, or what came after
-    // it and had begun, is what there may be.
-    let unexpected = found.iter().find(|&(key, value)| {
-        let last = pairs.iter().zip(ended).rposition(|((k, _), ended)| k == key && *ended);
-        let legal = |at: usize| pairs[at] == (*key, *value) && begun[at];
-        !(last.unwrap_or(0)..pairs.len()).any(legal)
+    // Changes of one key follow one another: what is acknowledged last counts, or what came after it
+    // and had begun. Before the first there is nothing.
+    let keys: BTreeSet<u64> =
+        changes.iter().map(|(key, _)| *key).chain(found.keys().copied()).collect();
+    let wrong = keys.into_iter().find(|&key| {
+        let value = found.get(&key).copied();
+        let of_key = |at: &usize| changes[*at].0 == key;
+        let acknowledged = (0..changes.len()).filter(of_key).rfind(|at| ended[*at]);
+        let nothing_yet = acknowledged.is_none() && value.is_none();
+        let legal = |at: usize| changes[at].1 == value && begun[at];
+        let from = acknowledged.unwrap_or(0);
+        !nothing_yet && !(from..changes.len()).filter(of_key).any(legal)
     });
-    if let Some((key, value)) = unexpected {
-        return Some(format!("key {key} has {value}, which is too old or was never inserted"));
-    }
-    let missing =
-        pairs.iter().zip(ended).find(|((key, _), ended)| **ended && !found.contains_key(key));
-    missing.map(|((key, _), _)| format!("key {key} was acknowledged and is gone"))
+    wrong.map(|key| format!("key {key} is {:?}", found.get(&key)))
 }
 
 #[test]
@@ -285,8 +311,9 @@ fn every_flush_of_an_insert_and_the_group_fence_are_necessary() {
         point.file.contains("blocks/src/fp_leaves") || point.file.contains("blocks/src/interleave")
     };
     let own: Vec<_> = points.iter().filter(own).collect();
-    // Two flushes of an insert, one of an update, the group fence; the header of the root.
-    assert!(own.len() >= 4, "{own:?}");
+    // Two flushes of an insert, one of an update, one of a remove, the group fence; the header and
+    // the zeroes of the root.
+    assert!(own.len() >= 7, "{own:?}");
     for point in own {
         // Without the header's flush or the zeroes there is nothing to open.
         let found = std::panic::catch_unwind(|| explore(Some(*point)).1);
