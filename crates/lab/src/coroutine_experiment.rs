@@ -410,3 +410,86 @@ pub fn plot(results: &Results) -> Plot {
     });
     Plot::new("Interleaving", FIGURE, panels.into())
 }
+
+/// The table in Markdown: a line for each variant and size of groups.
+pub fn markdown(results: &Results) -> String {
+    use std::fmt::Write;
+    let mut text = String::from(
+        "| operation | in flight | Mop/s, measured here | speed-up | Mop/s, modelled | speed-up \
+         | fences per operation |\n|---|--:|--:|--:|--:|--:|--:|\n",
+    );
+    let figure = |number: Option<f64>| number.map_or("–".to_owned(), |n| format!("{n:.2}"));
+    for row in &results.rows {
+        let (measured, modelled) = (row.measured, row.modelled.as_ref());
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {} | {} | {} | {} | {} |",
+            row.variant,
+            row.group,
+            figure(measured.map(|found| found.mops)),
+            figure(measured.map(|found| found.speed_up)),
+            figure(modelled.map(|found| found.mops)),
+            figure(modelled.map(|found| found.speed_up)),
+            figure(modelled.map(|found| found.fences)),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> Options {
+        Options {
+            groups: vec![4, 16],
+            leaves: 1000,
+            operations: 400,
+            modelled_leaves: 1000,
+            modelled_operations: 400,
+            ..Options::default()
+        }
+    }
+
+    #[test]
+    fn every_variant_has_a_row_for_each_group_and_one_for_no_company() {
+        let results = run(&small(), &|_| ()).unwrap();
+        let groups: Vec<usize> = results.rows.iter().map(|row| row.group).collect();
+        assert_eq!(groups, [1, 4, 16].repeat(4));
+        assert!(results.rows.iter().all(|row| row.measured.is_some() && row.modelled.is_some()));
+        assert_eq!(markdown(&results).lines().count(), 2 + 12);
+        assert!(plot(&results).svg().unwrap().contains("insert-both"));
+    }
+
+    #[test]
+    fn a_group_shares_its_fences_where_writes_overlap_and_only_there() {
+        let results = run(&Options { measure: false, ..small() }, &|_| ()).unwrap();
+        let fences = |variant: Variant, group| {
+            let of = |row: &&Row| (row.variant, row.group) == (variant.name(), group);
+            results.rows.iter().find(of).unwrap().modelled.as_ref().unwrap().fences
+        };
+        assert_eq!(fences(Variant::InsertReads, 16), 2.0);
+        assert_eq!(fences(Variant::InsertBoth, 1), 2.0);
+        // Two fences for sixteen, and now and then one more where two meet in a leaf.
+        assert!((0.125..0.16).contains(&fences(Variant::InsertBoth, 16)));
+        assert!((0.125..0.16).contains(&fences(Variant::InsertWrites, 16)));
+        assert_eq!(fences(Variant::Lookup, 16), 0.0);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for wrong in [
+            Options { groups: vec![], ..small() },
+            Options { groups: vec![0], ..small() },
+            Options { groups: vec![5000], ..small() },
+            Options { operations: 0, ..small() },
+            Options { operations: 1001, ..small() },
+            Options { leaves: usize::MAX, ..small() },
+            Options { measure: false, model: false, ..small() },
+            Options { profile: "papyrus".into(), ..small() },
+        ] {
+            assert!(run(&wrong, &|_| ()).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -478,3 +478,99 @@ pub fn plot(results: &Results) -> Plot {
     }
     Plot::new("In-place updates", FIGURE, panels)
 }
+
+/// The table in Markdown: a line for each scheme, size and pattern.
+pub fn markdown(results: &Results) -> String {
+    use std::fmt::Write;
+    let mut text = String::from(
+        "| cells | bytes | order | update / read / dependent read, Mop/s, measured here \
+         | the same, modelled | barriers | flushes | WPQ inserts | media writes |\n\
+         |---|--:|---|---|---|--:|--:|--:|--:|\n",
+    );
+    let figure = |mops: Option<f64>| mops.map_or("–".to_owned(), |mops| format!("{mops:.2}"));
+    for update in results.rows.iter().filter(|row| row.operation == Operation::Update) {
+        let of = |operation| {
+            results.rows.iter().find(|row| {
+                (row.variant, row.size_bytes, row.pattern, row.operation)
+                    == (update.variant, update.size_bytes, update.pattern, operation)
+            })
+        };
+        let three = |mops: &dyn Fn(&Row) -> Option<f64>| {
+            Operation::ALL.map(|operation| figure(of(operation).and_then(mops))).join(" / ")
+        };
+        let count = |count: &dyn Fn(&OnModel) -> f64| figure(update.modelled.as_ref().map(count));
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {} | {} | {} | {} | {} | {} | {} |",
+            update.variant,
+            update.size_bytes,
+            update.pattern.name(),
+            three(&|row| row.measured.map(|found| found.mops)),
+            three(&|row| row.modelled.as_ref().map(|found| found.mops)),
+            update.barriers,
+            count(&|found| found.flushes),
+            count(&|found| found.wpq_inserts),
+            count(&|found| found.media_writes),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> Options {
+        Options {
+            sizes_bytes: vec![16, 64],
+            array_bytes: 1 << 16,
+            operations: 500,
+            modelled_operations: 500,
+            ..Options::default()
+        }
+    }
+
+    fn updates(results: &Results, variant: CellKind, size_bytes: usize) -> OnModel {
+        let found = results.rows.iter().find(|row| {
+            (row.variant, row.size_bytes, row.operation, row.pattern)
+                == (variant.name(), size_bytes, Operation::Update, Pattern::Random)
+        });
+        found.unwrap().modelled.clone().unwrap()
+    }
+
+    #[test]
+    fn every_scheme_has_a_row_for_each_size_operation_and_pattern() {
+        let results = run(&small(), &|_| ()).unwrap();
+        assert_eq!(results.rows.len(), 3 * 2 * 3 * 2);
+        assert!(results.rows.iter().all(|row| row.measured.is_some() && row.modelled.is_some()));
+        assert_eq!(markdown(&results).lines().count(), 2 + 3 * 2 * 2);
+        assert!(plot(&results).svg().unwrap().contains("fam-cell"));
+    }
+
+    #[test]
+    fn the_modelled_barriers_are_those_of_the_paper() {
+        let results = run(&Options { measure: false, ..small() }, &|_| ()).unwrap();
+        for size_bytes in [16, 64] {
+            let fences = CellKind::ALL.map(|kind| updates(&results, kind, size_bytes).fences);
+            assert_eq!((fences[0], fences[2]), (2.0, 1.0));
+            // The log is cleared now and then.
+            assert!((2.0..2.1).contains(&fences[1]), "{fences:?}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for wrong in [
+            Options { sizes_bytes: vec![], ..small() },
+            Options { sizes_bytes: vec![7], ..small() },
+            Options { sizes_bytes: vec![257], ..small() },
+            Options { operations: 0, ..small() },
+            Options { array_bytes: 10, ..small() },
+            Options { measure: false, model: false, ..small() },
+            Options { profile: "papyrus".into(), ..small() },
+        ] {
+            assert!(run(&wrong, &|_| ()).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,7 +1,9 @@
 //! Workloads and experiments over the indexes and the store.
 
+pub mod coroutine_experiment;
 pub mod generated;
 pub mod index_experiment;
+pub mod inplace_experiment;
 pub mod keys;
 pub mod modelled_store;
 pub mod plot;

@@ -1,7 +1,10 @@
 //! `lapis lab`: the experiments, one file each.
 
 mod capabilities;
+mod coroutine;
 mod index;
+mod inplace;
+mod sides;
 
 use clap::{Args, Subcommand};
 
@@ -22,6 +25,8 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Experiment {
     Index(index::Arguments),
+    Inplace(inplace::Arguments),
+    Coroutine(coroutine::Arguments),
     Capabilities(capabilities::Arguments),
 }
 
@@ -29,6 +34,8 @@ enum Experiment {
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     match &arguments.experiment {
         Experiment::Index(arguments) => index::run(arguments, output),
+        Experiment::Inplace(arguments) => inplace::run(arguments, output),
+        Experiment::Coroutine(arguments) => coroutine::run(arguments, output),
         Experiment::Capabilities(arguments) => capabilities::run(arguments, output),
     }
 }
