@@ -173,6 +173,7 @@ fn walk<S: Subject>(
                 candidates.learn(&reads);
             }
             let hash = hash_of(&outcome.as_ref().map_err(ToString::to_string));
+            outcomes.images += 1;
             outcomes.hashes.insert(hash);
             let mut failure = outcome.map(|_| states.insert(hash)).err();
             let every = options.crash_in_recovery_every;

@@ -49,6 +49,8 @@ pub struct ExploreReport {
 pub struct PointOutcomes {
     /// Whether every image was tried or is known to come out like one that was.
     pub complete: bool,
+    /// Images tried.
+    pub images: u64,
     /// A hash of each outcome: the contents recovered to, or the failure.
     pub hashes: BTreeSet<u64>,
 }
