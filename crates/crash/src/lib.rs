@@ -15,20 +15,29 @@
 
 mod explore;
 mod image_check;
+mod line_history;
 mod options;
 pub mod oracle;
 mod persist_points;
 mod report;
 mod run;
+mod shrink;
 mod strategy;
 mod structure;
 mod subject;
 pub mod subjects;
+mod timeline;
+mod timeline_page;
+mod timeline_text;
 
 pub use explore::explore;
+pub use lapis_device::PersistPoint;
 pub use options::{ExploreOptions, Replay};
 pub use persist_points::{PersistPointRow, persist_points};
-pub use report::{ExploreReport, PointOutcomes, Violation};
+pub use report::{ExploreReport, KeptOperation, PointOutcomes, Shrunk, Violation};
 pub use strategy::{Strategy, UnknownStrategy};
-pub use structure::{CrashError, Progress, Structure, explore_structure, structure_persist_points};
+pub use structure::{
+    CrashError, Progress, Structure, explore_structure, structure_persist_points, structure_points,
+};
 pub use subject::{Live, Subject};
+pub use timeline::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};

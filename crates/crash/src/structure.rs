@@ -3,13 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lapis_device::Modelled;
+use lapis_device::{Modelled, PersistPoint};
 use lapis_index::{FastFair, IndexOptions, PClht, Wort};
 
 use crate::explore::explore;
 use crate::options::ExploreOptions;
 use crate::persist_points::{PersistPointRow, persist_points};
 use crate::report::ExploreReport;
+use crate::run::Run;
 use crate::subjects::{AllocatorSubject, IndexSubject, PopLogSubject, StoreSubject};
 
 /// Told now and then how many images have been tried.
@@ -200,6 +201,29 @@ pub fn explore_structure(
         }
     });
     Ok(total)
+}
+
+/// Every flush and fence that a structure passes in its run, in the order of the source.
+///
+/// # Errors
+/// [`CrashError::Failed`].
+pub fn structure_points(
+    structure: Structure,
+    only: Option<&str>,
+    options: &ExploreOptions,
+) -> Result<Vec<PersistPoint>, CrashError> {
+    let mut points = Vec::new();
+    each_subject!(structure, subject => {
+        let name = crate::Subject::name(&subject);
+        if only.is_none_or(|only| only == name || only == structure.name()) {
+            let run = Run::record(&subject, options)
+                .map_err(|what| CrashError::Failed { structure: name, what })?;
+            points.extend(run.points);
+        }
+    });
+    points.sort_unstable();
+    points.dedup();
+    Ok(points)
 }
 
 /// Switches off each flush and fence of a structure in turn. A point counts as killed if the
