@@ -95,7 +95,6 @@ impl FromStr for Structure {
 
 /// Keys that index operations draw from: enough for several levels, few enough to meet again.
 const KEYS: u64 = 160;
-
 type Wort8 = IndexSubject<Wort<Modelled, u64>, u64>;
 type WortBytes = IndexSubject<Wort<Modelled, [u8]>, [u8]>;
 type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
@@ -129,7 +128,13 @@ macro_rules! each_subject {
                     $body
                 }
                 {
-                    let $subject = FastFairBytes::new("fast-fair:bytes", source, small, KEYS);
+                    let $subject =
+                        FastFairBytes::new("fast-fair:bytes", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        FastFair8::new("fast-fair:drained", source, small, KEYS / 2).draining();
                     $body
                 }
             }
