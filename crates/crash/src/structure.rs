@@ -6,7 +6,8 @@ use std::str::FromStr;
 use lapis_device::Modelled;
 use lapis_index::{FastFair, IndexOptions, PClht, Wort};
 
-use crate::explore::{ExploreOptions, explore};
+use crate::explore::explore;
+use crate::options::ExploreOptions;
 use crate::persist_points::{PersistPointRow, persist_points};
 use crate::report::ExploreReport;
 use crate::subjects::{AllocatorSubject, IndexSubject, PopLogSubject, StoreSubject};

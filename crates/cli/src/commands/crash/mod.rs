@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::Args;
 use clap::builder::{PossibleValue, TypedValueParser};
 use indicatif::ProgressBar;
-use lapis_crash::{ExploreOptions, ExploreReport, Replay, Structure};
+use lapis_crash::{ExploreOptions, ExploreReport, Replay, Strategy, Structure};
 use lapis_crash::{explore_structure, structure_persist_points};
 
 use crate::failure::{Failure, Verdict};
@@ -47,6 +47,17 @@ pub struct Arguments {
     /// Spread about so many images over all crash points, and stop at so many; 0: no limit
     #[arg(long, value_name = "N", default_value_t = ExploreOptions::default().image_limit)]
     images: u64,
+    /// How images are chosen: `pruned` to those that recovery can tell apart by what it reads,
+    /// `exhaustive` (up to 4096 at each crash point), or `sampled`
+    #[arg(long, value_name = "STRATEGY", default_value = Strategy::default().name(),
+          value_parser = strategies())]
+    strategy: Strategy,
+    /// Cut the power after every store and every flush, not only where something becomes durable
+    #[arg(long)]
+    every_store: bool,
+    /// Run only these of the operations, by number from 1 on, separated by commas; `-` for none
+    #[arg(long, value_name = "NUMBERS", value_parser = parse_numbers)]
+    keep: Option<Numbers>,
     /// Threads that recover and check
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -62,6 +73,19 @@ pub struct Arguments {
     image: Option<Image>,
 }
 
+fn strategies() -> impl TypedValueParser<Value = Strategy> {
+    clap::builder::PossibleValuesParser::new(Strategy::ALL.map(Strategy::name))
+        .try_map(|name| Strategy::from_str(&name))
+}
+
+/// Numbers of operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Numbers(Vec<usize>);
+
+fn parse_numbers(text: &str) -> Result<Numbers, String> {
+    list(text).map(Numbers)
+}
+
 /// The choices of an image; none if the process is killed and the machine runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Image(Option<Vec<u32>>);
@@ -70,11 +94,13 @@ fn parse_image(text: &str) -> Result<Image, String> {
     if text == "killed" {
         return Ok(Image(None));
     }
-    let choices = text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "-");
-    choices
-        .map(|part| part.parse().map_err(|_| format!("`{part}` is not a number")))
-        .collect::<Result<_, _>>()
-        .map(|choices| Image(Some(choices)))
+    list(text).map(|choices| Image(Some(choices)))
+}
+
+/// Numbers between commas, or `-` for none.
+fn list<N: FromStr>(text: &str) -> Result<Vec<N>, String> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "-");
+    parts.map(|part| part.parse().map_err(|_| format!("`{part}` is not a number"))).collect()
 }
 
 /// Takes the name of a structure, with or without the kind of its keys.
@@ -111,6 +137,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         ops: arguments.ops,
         seed: arguments.seed,
         image_limit: arguments.images,
+        strategy: arguments.strategy,
+        every_store: arguments.every_store,
+        keep: arguments.keep.clone().map(|numbers| numbers.0),
         ..ExploreOptions::default()
     };
     if arguments.images > 0 {
