@@ -65,8 +65,7 @@ impl Bench {
         // SAFETY: freshly mapped, that long, and not used by anybody yet.
         unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), base.len()) };
         let watching = options.strategy == Strategy::Pruned;
-        let light =
-            Modelled::over(&region, options.on(Config { watching, ..Config::tracking() }));
+        let light = Modelled::over(&region, options.on(Config { watching, ..Config::tracking() }));
         let recording = Modelled::over(&region, options.on(Config::tracking_and_tracing()));
         Ok(Self { region, light, recording })
     }

@@ -15,6 +15,7 @@
 
 mod explore;
 mod image_check;
+pub mod mutants;
 mod options;
 pub mod oracle;
 mod persist_points;

@@ -178,6 +178,16 @@ macro_rules! each_subject {
     }};
 }
 
+impl Structure {
+    /// The names of the runs that exploring it consists of: for an index, one or more per kind of
+    /// keys.
+    pub fn subjects(self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        each_subject!(self, subject => names.push(crate::Subject::name(&subject)));
+        names
+    }
+}
+
 /// Explores a structure: for an index, with both kinds of keys. `only` restricts it to the subject
 /// of that name (`wort:bytes`), as a replay must.
 ///
