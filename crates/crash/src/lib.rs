@@ -16,6 +16,7 @@
 mod explore;
 mod image_check;
 mod line_history;
+pub mod mutants;
 mod options;
 pub mod oracle;
 mod persist_points;

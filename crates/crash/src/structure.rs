@@ -97,7 +97,6 @@ impl FromStr for Structure {
 
 /// Keys that index operations draw from: enough for several levels, few enough to meet again.
 const KEYS: u64 = 160;
-
 type Wort8 = IndexSubject<Wort<Modelled, u64>, u64>;
 type WortBytes = IndexSubject<Wort<Modelled, [u8]>, [u8]>;
 type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
@@ -131,7 +130,13 @@ macro_rules! each_subject {
                     $body
                 }
                 {
-                    let $subject = FastFairBytes::new("fast-fair:bytes", source, small, KEYS);
+                    let $subject =
+                        FastFairBytes::new("fast-fair:bytes", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        FastFair8::new("fast-fair:drained", source, small, KEYS / 2).draining();
                     $body
                 }
             }
@@ -172,6 +177,16 @@ macro_rules! each_subject {
             }
         }
     }};
+}
+
+impl Structure {
+    /// The names of the runs that exploring it consists of: for an index, one or more per kind of
+    /// keys.
+    pub fn subjects(self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        each_subject!(self, subject => names.push(crate::Subject::name(&subject)));
+        names
+    }
 }
 
 /// Explores a structure: for an index, with both kinds of keys. `only` restricts it to the subject

@@ -11,7 +11,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Mutant, Region, Word};
+use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Mutant, Omission, Region, Word};
 use parking_lot::Mutex;
 
 use crate::counters::{Counters, Counts, MachineShape};
@@ -416,7 +416,8 @@ impl Modelled {
         let offset = self.range_offset(destination, source.len());
         self.watch_written(offset, source.len());
         let mut state = self.machine.state.lock();
-        let performed = state.points.pass(caller, PersistKind::NonTemporal).is_some();
+        let performed = state.points.pass(caller, PersistKind::NonTemporal).is_some()
+            && !Omission::is_in_force();
         state.before_range(offset, source, performed);
         // SAFETY: as the caller vouches.
         unsafe { source.write(destination) };
@@ -522,6 +523,9 @@ impl Domain for Modelled {
         let offset = self.range_offset(start, bytes);
         let mut state = self.machine.state.lock();
         let Some(point) = state.points.pass(Location::caller(), PersistKind::Flush) else { return };
+        if Omission::is_in_force() {
+            return;
+        }
         if state.tracing {
             let worker = current_worker();
             let lines = offset / LINE_BYTES..=(offset + bytes - 1) / LINE_BYTES;
@@ -541,6 +545,9 @@ impl Domain for Modelled {
         let mut state = self.machine.state.lock();
         // The mutex orders host memory, whether or not the model sees the fence.
         let Some(point) = state.points.pass(Location::caller(), PersistKind::Fence) else { return };
+        if Omission::is_in_force() {
+            return;
+        }
         if state.tracing {
             state.events.push(Event::Fence { worker: current_worker(), point });
         }
