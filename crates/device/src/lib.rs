@@ -24,6 +24,7 @@ mod persist_points;
 pub mod persistence;
 mod random;
 mod trace;
+pub mod trace_file;
 mod tracking;
 mod worker;
 mod xp_buffer;
