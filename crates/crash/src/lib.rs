@@ -16,6 +16,7 @@
 mod explore;
 mod image_check;
 pub mod oracle;
+pub mod performance_bugs;
 mod persist_points;
 mod report;
 mod run;
@@ -24,6 +25,10 @@ mod subject;
 pub mod subjects;
 
 pub use explore::{ExploreOptions, Replay, explore};
+pub use performance_bugs::{
+    PerformanceFinding, PerformanceReport, Waste, performance_bugs, structure_performance,
+    subject_performance,
+};
 pub use persist_points::{PersistPointRow, persist_points};
 pub use report::{ExploreReport, Violation};
 pub use structure::{CrashError, Progress, Structure, explore_structure, structure_persist_points};
