@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
 use lapis_index::{FastFair, IndexOptions, PClht, Wort};
 
@@ -272,4 +273,34 @@ pub fn structure_persist_points(
     });
     rows.sort_by(|a, b| a.order.cmp(&b.order));
     Ok(rows)
+}
+
+/// One run of one subject of a structure.
+pub(crate) struct SubjectRun {
+    pub(crate) subject: &'static str,
+    pub(crate) recorded: RecordedTrace,
+    /// The kind of each operation by its number.
+    pub(crate) kinds: Vec<String>,
+}
+
+/// Runs each subject of a structure once, or the one that `only` names.
+pub(crate) fn each_run(
+    structure: Structure,
+    only: Option<&str>,
+    ops: usize,
+    seed: u64,
+    visit: &mut dyn FnMut(SubjectRun),
+) -> Result<(), CrashError> {
+    each_subject!(structure, subject => {
+        let name = crate::Subject::name(&subject);
+        if only.is_none_or(|only| only == name || only == structure.name()) {
+            let options = ExploreOptions { ops, seed, ..ExploreOptions::default() };
+            let run = Run::record(&subject, &options)
+                .map_err(|what| CrashError::Failed { structure: name, what })?;
+            let kinds = run.operation_kinds();
+            let recorded = RecordedTrace::of_run(run.trace, &run.base);
+            visit(SubjectRun { subject: name, recorded, kinds });
+        }
+    });
+    Ok(())
 }

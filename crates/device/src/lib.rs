@@ -26,6 +26,7 @@ pub mod pruned_images;
 mod random;
 mod read_watch;
 mod trace;
+pub mod trace_file;
 mod tracking;
 mod worker;
 mod xp_buffer;
