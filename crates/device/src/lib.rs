@@ -10,6 +10,8 @@
 //! * count what reaches the memory controller and the media ([`Counts`]);
 //! * switch a single flush or fence off ([`Config::suppress`]), to show that it is necessary.
 //!
+//! [`ModelledSsd`] does the same for block storage: it is a [`lapis_pmem::BlockDevice`].
+//!
 //! Nothing here depends on time, addresses or the scheduler: the same single-threaded program gives
 //! the same trace and the same counts on every run and every machine.
 
@@ -23,6 +25,7 @@ mod pending;
 mod persist_points;
 pub mod persistence;
 mod random;
+pub mod ssd;
 mod trace;
 mod tracking;
 mod worker;
@@ -35,6 +38,10 @@ pub use images::{CrashStates, Image, ImageBudget, Images};
 pub use modelled::{Config, MODELLED_BYTES_LIMIT, Modelled};
 pub use persist_points::{PersistKind, PersistPoint, PersistPointCount};
 pub use persistence::PowerFailDomain;
+pub use ssd::{
+    BlockDamage, ModelledSsd, SsdConfig, SsdCrashStates, SsdFaults, SsdImage, SsdImages,
+    SsdProfile, SsdProfileError,
+};
 pub use trace::{Event, Marker, Trace};
 pub use worker::{current_worker, set_current_worker};
 pub use xp_buffer::XpBufferShape;
