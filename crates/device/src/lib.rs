@@ -13,6 +13,7 @@
 //! Nothing here depends on time, addresses or the scheduler: the same single-threaded program gives
 //! the same trace and the same counts on every run and every machine.
 
+mod bounded_search;
 mod cache;
 mod counters;
 pub mod crash_points;
@@ -23,11 +24,15 @@ mod pending;
 mod persist_points;
 pub mod persistence;
 mod random;
+mod schedule;
+mod scheduler;
+mod store_buffer;
 mod trace;
 mod tracking;
 mod worker;
 mod xp_buffer;
 
+pub use bounded_search::BoundedSearch;
 pub use cache::CacheShape;
 pub use counters::{Counts, MachineShape};
 pub use crash_points::{CrashCause, CrashPoint, CrashPoints};
@@ -35,6 +40,8 @@ pub use images::{CrashStates, Image, ImageBudget, Images};
 pub use modelled::{Config, MODELLED_BYTES_LIMIT, Modelled};
 pub use persist_points::{PersistKind, PersistPoint, PersistPointCount};
 pub use persistence::PowerFailDomain;
+pub use schedule::{BadSchedule, Deviation, Schedule, SchedulePolicy};
+pub use scheduler::{InterleavedRun, RunEnd, WorkerProgram};
 pub use trace::{Event, Marker, Trace};
 pub use worker::{current_worker, set_current_worker};
 pub use xp_buffer::XpBufferShape;

@@ -18,6 +18,7 @@ mod cell;
 mod commit;
 pub mod domain;
 mod hardware;
+pub mod host_lock;
 mod instructions;
 mod lock;
 mod nontemporal;
