@@ -19,6 +19,7 @@ mod counters;
 pub mod crash_points;
 pub mod images;
 mod line_table;
+pub mod litmus;
 mod modelled;
 mod pending;
 mod persist_points;

@@ -17,6 +17,10 @@
 //!  acknowledgement   yes      no            no         yes        yes      yes
 //! ```
 //!
+//! Of these, the litmus suite finds a wrong entry for every pair but four, of which no program can
+//! tell the outcomes apart: `clwb` before a store or another `clwb` (a late flush promises only
+//! what eviction may do anyway), and `clwb` and `clflush` of one line in either order.
+//!
 //! `clflushopt` orders as `clwb` does. Loads are not in the buffer: they may overtake everything in
 //! it, and see what it holds for their bytes. Locked instructions and `mfence` wait until it is empty.
 
