@@ -245,10 +245,10 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<Results, Exper
                 variant: variant.name(),
                 group,
                 threads: 1,
-                measured: measured.as_ref().map(of).map(|(outcome, speed_up)| Measured {
-                    mops: outcome.mops(),
-                    speed_up,
-                }),
+                measured: measured
+                    .as_ref()
+                    .map(of)
+                    .map(|(outcome, speed_up)| Measured { mops: outcome.mops(), speed_up }),
                 modelled: modelled.as_ref().map(of).map(|(outcome, speed_up)| OnModel {
                     profile: options.profile.clone(),
                     mops: outcome.mops(),
@@ -288,7 +288,8 @@ fn measure(
     let pool = Pool::create(Region::anonymous(bytes, bytes)?, Hardware::detect())?;
     let started = Instant::now();
     let now_ns = || started.elapsed().as_nanos() as u64;
-    run_all(pool, options.leaves, options.operations, options, &now_ns, &Counts::default, step)
+    let clock = Clock { now_ns: &now_ns, counts: &Counts::default, spend: &|| () };
+    run_all(pool, options.leaves, options.operations, options, &clock, step)
 }
 
 fn model(
@@ -298,11 +299,26 @@ fn model(
 ) -> Result<Vec<Vec<Outcome>>, ExperimentError> {
     let bytes = pool_bytes(options.modelled_leaves);
     let region = Region::anonymous(bytes, bytes)?;
-    let machine = Modelled::over(&region, Config::counting_on(profile));
+    let machine =
+        Modelled::over(&region, Config { counting: Some(profile.machine()), ..Config::default() });
     let pool = Pool::create(region, machine.clone())?;
     let (leaves, operations) = (options.modelled_leaves, options.modelled_operations);
-    let (now_ns, counts) = (|| machine.now_ns(0), || machine.counts());
-    run_all(pool, leaves, operations, options, &now_ns, &counts, step)
+    // The model sees memory; what the processor does with an operation is the profile's to say.
+    let operation_ns = profile.core.operation_ns.value as u64;
+    let clock = Clock {
+        now_ns: &|| machine.now_ns(0),
+        counts: &|| machine.counts(),
+        spend: &|| machine.spend_ns(0, operation_ns),
+    };
+    run_all(pool, leaves, operations, options, &clock, step)
+}
+
+/// What a machine can tell, and be told.
+struct Clock<'c> {
+    now_ns: &'c dyn Fn() -> u64,
+    counts: &'c dyn Fn() -> Counts,
+    /// The processor's share of one operation, where the clock does not see it.
+    spend: &'c dyn Fn(),
 }
 
 /// Every variant with every size of groups, the first of which is what the others are set against:
@@ -312,8 +328,7 @@ fn run_all<D: Domain>(
     leaf_count: usize,
     operations: usize,
     options: &Options,
-    now_ns: &dyn Fn() -> u64,
-    counts: &dyn Fn() -> Counts,
+    clock: &Clock<'_>,
     step: &mut dyn FnMut(),
 ) -> Result<Vec<Vec<Outcome>>, ExperimentError> {
     let pool = Arc::new(pool);
@@ -339,30 +354,36 @@ fn run_all<D: Domain>(
         let mut outcomes = Vec::new();
         for &group in &options.groups {
             // Spread over all that is loaded; the same for each group.
-            let chosen = (0..operations).map(|at| {
-                scatter(at as u64 ^ options.seed << 32) as usize % loaded
-            });
+            let chosen =
+                (0..operations).map(|at| scatter(at as u64 ^ options.seed << 32) as usize % loaded);
             let chosen: Vec<u64> = chosen.map(key).collect();
             let fresh: Vec<u64> = (loaded..loaded + operations).map(key).collect();
             let mut interleaver = Interleaver::new(pool.domain(), group);
             let mut wrong = 0;
             let mut failed = None;
-            let counts_before = counts();
-            let began = now_ns();
+            let counts_before = (clock.counts)();
+            let began = (clock.now_ns)();
             match variant {
                 Variant::Lookup => interleaver.run(
                     &chosen,
-                    |turn, &key| async move { leaves.get(turn, key, overlap).await == Some(!key) },
+                    |turn, &key| async move {
+                        (clock.spend)();
+                        leaves.get(turn, key, overlap).await == Some(!key)
+                    },
                     |right| wrong += u64::from(!right),
                 ),
                 _ => interleaver.run(
                     &fresh,
-                    |turn, &key| leaves.insert(turn, key, !key, overlap),
+                    |turn, &key| async move {
+                        (clock.spend)();
+                        leaves.insert(turn, key, !key, overlap).await
+                    },
                     |inserted| failed = inserted.err().or(failed.take()),
                 ),
             }
-            let elapsed_ns = now_ns() - began;
-            outcomes.push(Outcome { operations, elapsed_ns, counts: counts() - counts_before });
+            let elapsed_ns = (clock.now_ns)() - began;
+            let counts = (clock.counts)() - counts_before;
+            outcomes.push(Outcome { operations, elapsed_ns, counts });
             if let Some(error) = failed {
                 return Err(error.into());
             }
@@ -392,9 +413,8 @@ pub fn plot(results: &Results) -> Plot {
         let mut panel = Panel::new(title, Axis::linear("tasks in flight"), Axis::linear("Mop/s"));
         for variant in variants.iter().map(|variant| variant.name()) {
             let rows = || results.rows.iter().filter(|row| row.variant == variant);
-            let measured: Vec<_> = rows()
-                .filter_map(|row| Some((row.group as f64, row.measured?.mops)))
-                .collect();
+            let measured: Vec<_> =
+                rows().filter_map(|row| Some((row.group as f64, row.measured?.mops))).collect();
             if !measured.is_empty() {
                 panel.line(variant, Source::Measured, measured);
             }

@@ -328,7 +328,8 @@ fn model(
 ) -> Result<Vec<Outcome>, ExperimentError> {
     let bytes = pool_bytes(options);
     let region = Region::anonymous(bytes, bytes)?;
-    let machine = Modelled::over(&region, Config::counting_on(profile));
+    let machine =
+        Modelled::over(&region, Config { counting: Some(profile.machine()), ..Config::default() });
     let pool = Pool::create(region, machine.clone())?;
     let counting = machine.clone();
     let now_ns = move || machine.now_ns(0);

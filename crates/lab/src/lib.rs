@@ -1,6 +1,7 @@
 //! Workloads and experiments over the indexes and the store.
 
 pub mod coroutine_experiment;
+pub mod device_experiment;
 pub mod generated;
 pub mod index_experiment;
 pub mod inplace_experiment;

@@ -65,7 +65,13 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
 
 fn print(results: &Results, profile: &str, output: &mut Output) -> Result<(), Failure> {
     let mut rows = table([
-        "operation", "in flight", "here Mop/s", "speed-up", "model Mop/s", "speed-up", "fences",
+        "operation",
+        "in flight",
+        "here Mop/s",
+        "speed-up",
+        "model Mop/s",
+        "speed-up",
+        "fences",
         "flushes",
     ]);
     for row in &results.rows {

@@ -63,8 +63,16 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
 
 fn print(results: &Results, profile: &str, output: &mut Output) -> Result<(), Failure> {
     let mut rows = table([
-        "cells", "operation", "order", "bytes", "here Mop/s", "model Mop/s", "barriers", "flushes",
-        "WPQ", "media w",
+        "cells",
+        "operation",
+        "order",
+        "bytes",
+        "here Mop/s",
+        "model Mop/s",
+        "barriers",
+        "flushes",
+        "WPQ",
+        "media w",
     ]);
     for row in &results.rows {
         let figure = |number: Option<f64>| number.map_or("-".into(), |n| format!("{n:.2}"));
