@@ -25,6 +25,7 @@ mod strategy;
 mod structure;
 mod subject;
 pub mod subjects;
+mod sweep;
 
 pub use explore::explore;
 pub use options::{ExploreOptions, Replay};
@@ -33,3 +34,4 @@ pub use report::{ExploreReport, PointOutcomes, Violation};
 pub use strategy::{Strategy, UnknownStrategy};
 pub use structure::{CrashError, Progress, Structure, explore_structure, structure_persist_points};
 pub use subject::{Live, Subject};
+pub use sweep::{Sweep, sweep};

@@ -34,7 +34,7 @@ impl Default for MutantBudget {
 impl MutantBudget {
     /// The budget of the default test suite.
     pub fn small() -> Self {
-        Self { seeds: 1, exhaustive_limit: 24, samples: 8, ..Self::default() }
+        Self { seeds: 1, exhaustive_limit: 24, samples: 8, crash_in_recovery_every: 1024 }
     }
 }
 

@@ -1,5 +1,8 @@
 //! `lapis crash`: explores the states that a power cut may leave of a structure.
 
+mod all;
+mod mutants;
+
 use std::str::FromStr;
 
 use clap::Args;
@@ -25,6 +28,8 @@ Examples:
   lapis crash wort
   lapis crash store --ops 1000 --images 10000 --json
   lapis crash fast-fair --persist-points
+  lapis crash --all --budget 60s
+  lapis crash --mutants --structure wort
 
 Operations run once on the modelled machine. At every moment the power is cut; all states that the
 caches and queues may then leave are recovered from (a seeded sample where there are too many), and
@@ -33,11 +38,22 @@ invariants hold, nothing leaks, a second recovery changes nothing. The same seed
 images on any machine. A violation ends with exit code 1 and prints the command that shows it again.
 
 --persist-points switches off each flush and each fence of the structure in turn; the checker must
-then find a violation, else that flush or fence is not needed (exit code 1).")]
+then find a violation, else that flush or fence is not needed (exit code 1).
+
+--all explores every structure, each for its share of the time, with one seed after the other.
+
+--mutants makes the structures commit known errors of published implementations, one at a time, and
+shows after how many images each strategy finds it out; the structures as they are are explored at
+the same budget and must be silent. Exit code 1 if a mutant survives every strategy.")]
 pub struct Arguments {
     /// What to explore
-    #[arg(value_name = "STRUCTURE", value_parser = StructureNames)]
-    structure: String,
+    #[arg(value_name = "STRUCTURE", value_parser = StructureNames,
+          required_unless_present_any = ["mutants", "all"])]
+    structure: Option<String>,
+    #[command(flatten)]
+    mutants: mutants::Arguments,
+    #[command(flatten)]
+    all: all::Arguments,
     /// Operations to run
     #[arg(long, value_name = "N", default_value_t = ExploreOptions::default().ops)]
     ops: usize,
@@ -131,8 +147,14 @@ impl TypedValueParser for StructureNames {
 
 /// Runs `lapis crash`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    let structure = Structure::from_str(&arguments.structure)
-        .map_err(|error| Failure::refused(error.to_string()))?;
+    if arguments.mutants.asked() {
+        return mutants::run(&arguments.mutants, arguments.threads, output);
+    }
+    let Some(name) = arguments.structure.as_deref().filter(|_| !arguments.all.asked()) else {
+        return all::run(&arguments.all, arguments.seed, arguments.threads, output);
+    };
+    let structure =
+        Structure::from_str(name).map_err(|error| Failure::refused(error.to_string()))?;
     let mut options = ExploreOptions {
         ops: arguments.ops,
         seed: arguments.seed,
@@ -176,7 +198,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         return print_persist_points(&report, output);
     }
     let bar: ProgressBar = progress::spinner("images");
-    let report = explore_structure(structure, Some(&arguments.structure), &options, &|images| {
+    let report = explore_structure(structure, Some(name), &options, &|images| {
         bar.set_position(images);
     })
     .map_err(failed)?;
