@@ -284,8 +284,9 @@ pub(crate) fn replay_command(
         format!(" --keep {}", if keep.is_empty() { "-" } else { &numbers })
     });
     let every_store = if options.every_store { " --every-store" } else { "" };
+    let mutant = options.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.0));
     format!(
-        "lapis crash {subject} --ops {} --seed {}{keep}{every_store} --at {position} --image {image}",
+        "lapis crash {subject} --ops {} --seed {}{keep}{every_store}{mutant} --at {position} --image {image}",
         options.ops, options.seed,
     )
 }

@@ -19,6 +19,7 @@ const SAMPLES_PER_CRASH_POINT: u32 = 16;
 
 /// Arguments of `lapis crash --all`.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub struct Arguments {
     /// Explore every structure, 120 operations from each seed
     #[arg(long, conflicts_with_all = ["structure", "mutants", "ops", "images", "strategy",

@@ -161,6 +161,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         image_limit: arguments.images,
         strategy: arguments.strategy,
         every_store: arguments.every_store,
+        mutant: arguments.mutants.mutant(),
         keep: arguments.keep.clone().map(|numbers| numbers.0),
         ..ExploreOptions::default()
     };

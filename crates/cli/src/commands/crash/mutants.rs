@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use lapis_crash::mutants::{MutantReport, MutantTrial, markdown, try_mutants};
+use lapis_crash::mutants::{MutantReport, MutantTrial, catalogue, markdown, try_mutants};
 use lapis_crash::{Strategy, Structure};
 use lapis_lab::generated::put_into_file;
+use lapis_pmem::Mutant;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, right_align, table};
@@ -17,6 +18,7 @@ const COMMAND: &str = "lapis crash --mutants";
 
 /// Arguments of `lapis crash --mutants`.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub struct Arguments {
     /// Commit each known error on purpose and see whether it is found
     #[arg(long, conflicts_with_all = ["structure", "ops", "seed", "images", "strategy",
@@ -29,6 +31,19 @@ pub struct Arguments {
     /// Put the tables into this document, in place of those there
     #[arg(long, value_name = "FILE", requires = "mutants", conflicts_with = "of")]
     write: Option<PathBuf>,
+    /// Explore the structure while it commits this known error (`--mutants` lists them)
+    #[arg(long, value_name = "MUTANT", conflicts_with_all = ["mutants", "all", "persist_points"],
+          value_parser = names())]
+    mutant: Option<Mutant>,
+}
+
+fn names() -> impl TypedValueParser<Value = Mutant> {
+    PossibleValuesParser::new(catalogue().into_iter().map(|(_, entry)| entry.mutant.0)).try_map(
+        |name| {
+            let found = catalogue().into_iter().find(|(_, entry)| entry.mutant.0 == name);
+            found.map(|(_, entry)| entry.mutant).ok_or("there is no mutant of that name")
+        },
+    )
 }
 
 fn structures() -> impl TypedValueParser<Value = Structure> {
@@ -37,6 +52,11 @@ fn structures() -> impl TypedValueParser<Value = Structure> {
 }
 
 impl Arguments {
+    /// The error that the structure is to commit.
+    pub fn mutant(&self) -> Option<Mutant> {
+        self.mutant
+    }
+
     /// Whether this is what was asked for.
     pub fn asked(&self) -> bool {
         self.mutants
