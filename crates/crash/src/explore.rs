@@ -5,7 +5,9 @@ use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use lapis_device::{CrashPoint, CrashPoints, Event, Image, ImageBudget, Marker, PowerFailDomain};
+use lapis_device::{
+    CrashPoint, CrashPoints, CrashStates, Event, Image, ImageBudget, Marker, PowerFailDomain,
+};
 use parking_lot::Mutex;
 
 use crate::image_check::{Bench, Expectation, FirstCrash};
@@ -13,12 +15,15 @@ use crate::options::ExploreOptions;
 use crate::oracle::Failure;
 use crate::report::{ExploreReport, PointOutcomes, Violation};
 use crate::run::Run;
+use crate::shrink::shrink;
 use crate::strategy::Candidates;
 use crate::structure::Progress;
 use crate::subject::Subject;
+use crate::timeline::draw;
 
 struct Shared<'o> {
     options: &'o ExploreOptions,
+    scope: Scope,
     images: AtomicU64,
     in_recovery: AtomicU64,
     points: AtomicU64,
@@ -40,10 +45,39 @@ pub fn explore<S: Subject>(
     options: &ExploreOptions,
     progress: &Progress<'_>,
 ) -> Result<ExploreReport, String> {
+    let mut report = explore_within(subject, options, Scope::default(), progress)?;
+    if options.shrink
+        && let Some(violation) = report.violations.first()
+    {
+        // One that was asked for by its image is told as it is.
+        let shrunk = match options.replay {
+            Some(_) => draw(subject, options, violation).ok(),
+            None => shrink(subject, options, violation),
+        };
+        report.violations[0].shrunk = shrunk;
+    }
+    Ok(report)
+}
+
+/// Which crash points to try.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Scope {
+    /// Those after the beginning of this operation, counted from the creation, which is 0.
+    pub(crate) first_operation: u32,
+}
+
+/// [`explore`] without shrinking, within a scope.
+pub(crate) fn explore_within<S: Subject>(
+    subject: &S,
+    options: &ExploreOptions,
+    scope: Scope,
+    progress: &Progress<'_>,
+) -> Result<ExploreReport, String> {
     let started = Instant::now();
     let run = Run::record(subject, options)?;
     let shared = Shared {
         options,
+        scope,
         images: AtomicU64::new(0),
         in_recovery: AtomicU64::new(0),
         points: AtomicU64::new(0),
@@ -118,6 +152,9 @@ fn walk<S: Subject>(
         if index % threads != thread {
             continue;
         }
+        if markers.begun < Some(shared.scope.first_operation) {
+            continue;
+        }
         if shared.stop.load(Ordering::Relaxed) {
             break;
         }
@@ -157,7 +194,7 @@ fn walk<S: Subject>(
                 second_crash(subject, shared, &mut bench, &mut nested, first, expectation, seed);
             crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
-                report(subject, run, shared, &point, &markers, None, failure);
+                report(subject, run, shared, &point, &crash_states, &markers, None, failure);
             }
         }
         let mut outcomes = PointOutcomes::default();
@@ -193,7 +230,8 @@ fn walk<S: Subject>(
             }
             crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
-                report(subject, run, shared, &point, &markers, Some(&image), failure);
+                let image = Some(&image);
+                report(subject, run, shared, &point, &crash_states, &markers, image, failure);
             }
             if number.is_multiple_of(256) {
                 (shared.progress)(number);
@@ -235,11 +273,13 @@ fn second_crash<S: Subject>(
     }
 }
 
+#[allow(clippy::too_many_arguments)]
 fn report<S: Subject>(
     subject: &S,
     run: &Run<S>,
     shared: &Shared<'_>,
     point: &CrashPoint,
+    states: &CrashStates<'_>,
     markers: &Markers,
     image: Option<&Image>,
     failure: Failure,
@@ -260,9 +300,12 @@ fn report<S: Subject>(
         }),
         acknowledged: markers.ended.map(|ended| number(ended) as u32),
         image: image.map_or(Vec::new(), |image| image.choices().to_vec()),
+        newest: states.everything().choices().to_vec(),
+        killed: image.is_none(),
         what: failure.to_string(),
         failure,
         replay: replay_command(subject.name(), shared.options, point.position, image),
+        shrunk: None,
     });
 }
 
@@ -284,23 +327,25 @@ pub(crate) fn replay_command(
         format!(" --keep {}", if keep.is_empty() { "-" } else { &numbers })
     });
     let every_store = if options.every_store { " --every-store" } else { "" };
+    let without = options.suppress.map_or(String::new(), |point| format!(" --without '{point}'"));
     let mutant = options.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.0));
     format!(
-        "lapis crash {subject} --ops {} --seed {}{keep}{every_store}{mutant} --at {position} --image {image}",
+        "lapis crash {subject} --ops {} --seed {}{keep}{without}{mutant}{every_store} --at {position} \
+         --image {image}",
         options.ops, options.seed,
     )
 }
 
 /// How far the operations have come.
 #[derive(Debug, Default)]
-struct Markers {
-    begun: Option<u32>,
+pub(crate) struct Markers {
+    pub(crate) begun: Option<u32>,
     ended: Option<u32>,
     read: usize,
 }
 
 impl Markers {
-    fn read(&mut self, events: &[Event], position: usize) {
+    pub(crate) fn read(&mut self, events: &[Event], position: usize) {
         for event in &events[self.read..position] {
             match event {
                 Event::Marker { marker: Marker::Begin(number), .. } => self.begun = Some(*number),
@@ -311,7 +356,7 @@ impl Markers {
         self.read = position;
     }
 
-    fn expectation<'r, S: Subject>(&self, run: &'r Run<S>) -> Expectation<'r, S> {
+    pub(crate) fn expectation<'r, S: Subject>(&self, run: &'r Run<S>) -> Expectation<'r, S> {
         let in_flight = self.begun.filter(|&begun| Some(begun) != self.ended);
         Expectation {
             acknowledged: self.ended.map(|ended| &run.states[ended as usize]),

@@ -15,23 +15,37 @@
 
 mod explore;
 mod image_check;
+mod line_history;
 pub mod mutants;
 mod options;
 pub mod oracle;
+pub mod performance_bugs;
 mod persist_points;
 mod report;
 mod run;
+mod shrink;
 mod strategy;
 mod structure;
 mod subject;
 pub mod subjects;
 mod sweep;
+mod timeline;
+mod timeline_page;
+mod timeline_text;
 
 pub use explore::explore;
+pub use lapis_device::PersistPoint;
 pub use options::{ExploreOptions, Replay};
+pub use performance_bugs::{
+    PerformanceFinding, PerformanceReport, Waste, performance_bugs, structure_performance,
+    subject_performance,
+};
 pub use persist_points::{PersistPointRow, persist_points};
-pub use report::{ExploreReport, PointOutcomes, Violation};
+pub use report::{ExploreReport, KeptOperation, PointOutcomes, Shrunk, Violation};
 pub use strategy::{Strategy, UnknownStrategy};
-pub use structure::{CrashError, Progress, Structure, explore_structure, structure_persist_points};
+pub use structure::{
+    CrashError, Progress, Structure, explore_structure, structure_persist_points, structure_points,
+};
 pub use subject::{Live, Subject};
 pub use sweep::{Sweep, sweep};
+pub use timeline::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};

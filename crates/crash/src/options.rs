@@ -38,6 +38,8 @@ pub struct ExploreOptions {
     pub suppress: Option<PersistPoint>,
     /// An error to commit.
     pub mutant: Option<Mutant>,
+    /// Shrink the first violation, and tell it step by step.
+    pub shrink: bool,
     /// Only this image.
     pub replay: Option<Replay>,
 }
@@ -69,6 +71,7 @@ impl Default for ExploreOptions {
             violation_limit: 10,
             suppress: None,
             mutant: None,
+            shrink: false,
             replay: None,
         }
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::oracle::Failure;
 use crate::persist_points::PersistPointRow;
 use crate::strategy::Strategy;
+use crate::timeline::{LineFate, TimelineEntry};
 
 /// The result of an exploration.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -70,12 +71,50 @@ pub struct Violation {
     pub acknowledged: Option<u32>,
     /// The state chosen for each uncertain line; 0 is the durable one.
     pub image: Vec<u32>,
+    /// The choices of the image in which everything has persisted.
+    #[serde(skip)]
+    pub newest: Vec<u32>,
+    /// The process was killed there and the power cut during the recovery.
+    pub killed: bool,
     /// What failed.
     pub failure: Failure,
     /// The same in a sentence.
     pub what: String,
     /// The command that shows it again.
     pub replay: String,
+    /// The shortest case of its kind that was found, if it was looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shrunk: Option<Shrunk>,
+}
+
+/// A violation in as few operations and lines as were found to do, told step by step.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Shrunk {
+    /// Which subject.
+    pub subject: String,
+    /// The operations that it takes.
+    pub operations: Vec<KeptOperation>,
+    /// What became of each line that was uncertain.
+    pub lines: Vec<LineFate>,
+    /// What happened, in order.
+    pub timeline: Vec<TimelineEntry>,
+    /// The clause of the oracle that is broken.
+    pub clause: &'static str,
+    /// What failed.
+    pub what: String,
+    /// The command that shows it again.
+    pub replay: String,
+    /// Explorations that shrinking took.
+    pub explorations: u64,
+}
+
+/// One of the operations that a violation takes.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct KeptOperation {
+    /// Its number in the sequence that the seed gives.
+    pub number: usize,
+    /// What it is.
+    pub what: String,
 }
 
 impl ExploreReport {

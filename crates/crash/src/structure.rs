@@ -3,13 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lapis_device::Modelled;
+use lapis_device::trace_file::RecordedTrace;
+use lapis_device::{Modelled, PersistPoint};
 use lapis_index::{FastFair, IndexOptions, PClht, Wort};
 
 use crate::explore::explore;
 use crate::options::ExploreOptions;
 use crate::persist_points::{PersistPointRow, persist_points};
 use crate::report::ExploreReport;
+use crate::run::Run;
 use crate::subjects::{AllocatorSubject, IndexSubject, PopLogSubject, StoreSubject};
 
 /// Told now and then how many images have been tried.
@@ -217,6 +219,29 @@ pub fn explore_structure(
     Ok(total)
 }
 
+/// Every flush and fence that a structure passes in its run, in the order of the source.
+///
+/// # Errors
+/// [`CrashError::Failed`].
+pub fn structure_points(
+    structure: Structure,
+    only: Option<&str>,
+    options: &ExploreOptions,
+) -> Result<Vec<PersistPoint>, CrashError> {
+    let mut points = Vec::new();
+    each_subject!(structure, subject => {
+        let name = crate::Subject::name(&subject);
+        if only.is_none_or(|only| only == name || only == structure.name()) {
+            let run = Run::record(&subject, options)
+                .map_err(|what| CrashError::Failed { structure: name, what })?;
+            points.extend(run.points);
+        }
+    });
+    points.sort_unstable();
+    points.dedup();
+    Ok(points)
+}
+
 /// Switches off each flush and fence of a structure in turn. A point counts as killed if the
 /// structure with either kind of keys is found out without it.
 ///
@@ -248,4 +273,34 @@ pub fn structure_persist_points(
     });
     rows.sort_by(|a, b| a.order.cmp(&b.order));
     Ok(rows)
+}
+
+/// One run of one subject of a structure.
+pub(crate) struct SubjectRun {
+    pub(crate) subject: &'static str,
+    pub(crate) recorded: RecordedTrace,
+    /// The kind of each operation by its number.
+    pub(crate) kinds: Vec<String>,
+}
+
+/// Runs each subject of a structure once, or the one that `only` names.
+pub(crate) fn each_run(
+    structure: Structure,
+    only: Option<&str>,
+    ops: usize,
+    seed: u64,
+    visit: &mut dyn FnMut(SubjectRun),
+) -> Result<(), CrashError> {
+    each_subject!(structure, subject => {
+        let name = crate::Subject::name(&subject);
+        if only.is_none_or(|only| only == name || only == structure.name()) {
+            let options = ExploreOptions { ops, seed, ..ExploreOptions::default() };
+            let run = Run::record(&subject, &options)
+                .map_err(|what| CrashError::Failed { structure: name, what })?;
+            let kinds = run.operation_kinds();
+            let recorded = RecordedTrace::of_run(run.trace, &run.base);
+            visit(SubjectRun { subject: name, recorded, kinds });
+        }
+    });
+    Ok(())
 }

@@ -23,7 +23,7 @@ const SAMPLES_PER_CRASH_POINT: u32 = 16;
 pub struct Arguments {
     /// Explore every structure, 120 operations from each seed
     #[arg(long, conflicts_with_all = ["structure", "mutants", "ops", "images", "strategy",
-          "every_store", "keep", "persist_points", "at"])]
+          "every_store", "keep", "without", "no_shrink", "html", "persist_points", "at"])]
     all: bool,
     /// How long, all structures together: a number and ms, s, m or h
     #[arg(long, value_name = "TIME", requires = "all", default_value = "60s",
