@@ -27,7 +27,7 @@ pub struct MutantBudget {
 
 impl Default for MutantBudget {
     fn default() -> Self {
-        Self { seeds: 3, exhaustive_limit: 64, samples: 16, crash_in_recovery_every: 256 }
+        Self { seeds: 2, exhaustive_limit: 64, samples: 16, crash_in_recovery_every: 256 }
     }
 }
 
