@@ -36,6 +36,7 @@
 use core::fmt::Debug;
 use core::sync::atomic::Ordering;
 
+use crate::lock::LockGeneration;
 use crate::word::Word;
 
 /// Bytes in a cache line: the unit of flushing.
@@ -126,6 +127,17 @@ pub trait Domain: Clone + Debug + Send + Sync + 'static {
     fn worker(&self) -> Option<usize> {
         None
     }
+
+    /// Notes that the next access to the word at `at` is by a
+    /// [`GenerationLock`](crate::GenerationLock), to which only the [`LockWord::meaning`](
+    /// crate::LockWord::meaning) of the word matters. Nothing on hardware; whoever explores crashes
+    /// need not tell apart what a lock does not.
+    #[inline(always)]
+    fn note_lock(&self, _at: *const u8) {}
+
+    /// Notes that a pool was opened, and in which generation its locks are from here on.
+    #[inline(always)]
+    fn note_generation(&self, _generation: LockGeneration) {}
 
     /// Whether to commit a known error on purpose. Structures ask this where a published
     /// implementation went wrong, and so carry its mutant with them; the answer of hardware is a

@@ -70,6 +70,7 @@ pub struct IndexSubject<I, K: ?Sized> {
     source: &'static str,
     options: IndexOptions,
     keys: u64,
+    filled: u64,
     _index: PhantomData<fn() -> I>,
     _key: PhantomData<fn(&K)>,
 }
@@ -78,7 +79,13 @@ impl<I, K: ?Sized> IndexSubject<I, K> {
     /// `name` on the command line; `source` is part of the paths of its source files; operations
     /// draw from `keys` keys.
     pub fn new(name: &'static str, source: &'static str, options: IndexOptions, keys: u64) -> Self {
-        Self { name, source, options, keys, _index: PhantomData, _key: PhantomData }
+        Self { name, source, options, keys, filled: 0, _index: PhantomData, _key: PhantomData }
+    }
+
+    /// Begins every run with inserting so many keys, for an index of that size.
+    #[must_use]
+    pub fn filled(self, filled: u64) -> Self {
+        Self { filled, ..self }
     }
 }
 
@@ -115,22 +122,22 @@ where
 
     fn operations(&self, count: usize, seed: u64) -> Vec<Self::Operation> {
         let mut random = SmallRng::seed_from_u64(seed);
+        let filling = (0..self.filled).map(|number| IndexOperation::Insert(K::key(number), 1));
         // Phases of growth and of shrinking, so that splits and merges both come.
-        (0..count)
-            .map(|index| {
-                let growing = index / 97 % 2 == 0;
-                let key = K::key(random.random_range(0..self.keys));
-                let value = random.random_range(0..8);
-                match random.random_range(0..10) {
-                    0 => IndexOperation::Update(key, value),
-                    1 => IndexOperation::Put(key, value),
-                    2..=8 if growing => IndexOperation::Insert(key, value),
-                    2..=8 => IndexOperation::Remove(key),
-                    _ if growing => IndexOperation::Remove(key),
-                    _ => IndexOperation::Insert(key, value),
-                }
-            })
-            .collect()
+        let drawn = (0..count).map(|index| {
+            let growing = index / 97 % 2 == 0;
+            let key = K::key(random.random_range(0..self.keys));
+            let value = random.random_range(0..8);
+            match random.random_range(0..10) {
+                0 => IndexOperation::Update(key, value),
+                1 => IndexOperation::Put(key, value),
+                2..=8 if growing => IndexOperation::Insert(key, value),
+                2..=8 => IndexOperation::Remove(key),
+                _ if growing => IndexOperation::Remove(key),
+                _ => IndexOperation::Insert(key, value),
+            }
+        });
+        filling.chain(drawn).collect()
     }
 
     fn probes(
