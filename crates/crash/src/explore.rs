@@ -171,7 +171,9 @@ fn walk<S: Subject>(
         let every = options.crash_in_recovery_every / 32;
         let due = every > 0 && (index as u64 / threads as u64).is_multiple_of(every);
         let kill = match &options.replay {
-            None => subject.outlives_kills() && due,
+            // Before the creation is acknowledged, what the first process left in the caches is the
+            // pool's to make durable.
+            None => subject.outlives_kills() && due && markers.ended.is_some(),
             Some(replay) => replay.image.is_none(),
         };
         if kill {

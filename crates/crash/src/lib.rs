@@ -16,8 +16,10 @@
 mod explore;
 mod image_check;
 mod line_history;
+pub mod mutants;
 mod options;
 pub mod oracle;
+pub mod performance_bugs;
 mod persist_points;
 mod report;
 mod run;
@@ -33,6 +35,10 @@ mod timeline_text;
 pub use explore::explore;
 pub use lapis_device::PersistPoint;
 pub use options::{ExploreOptions, Replay};
+pub use performance_bugs::{
+    PerformanceFinding, PerformanceReport, Waste, performance_bugs, structure_performance,
+    subject_performance,
+};
 pub use persist_points::{PersistPointRow, persist_points};
 pub use report::{ExploreReport, KeptOperation, PointOutcomes, Shrunk, Violation};
 pub use strategy::{Strategy, UnknownStrategy};

@@ -87,4 +87,16 @@ impl<S: Subject> Run<S> {
         let trace = domain.take_trace();
         Ok(Self { trace, operations, numbers, planned, states, points, base })
     }
+
+    /// The kind of each operation, the creation and the shutdown included: the name of its variant.
+    pub(crate) fn operation_kinds(&self) -> Vec<String> {
+        let kind = |operation: &S::Operation| {
+            let text = format!("{operation:?}");
+            let name: String = text.chars().take_while(|c| c.is_alphanumeric()).collect();
+            if name.is_empty() { "operation".to_owned() } else { name.to_lowercase() }
+        };
+        let between = self.operations.iter().map(kind);
+        let first = std::iter::once("creation".to_owned());
+        first.chain(between).chain(std::iter::once("shutdown".to_owned())).collect()
+    }
 }
