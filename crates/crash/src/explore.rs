@@ -23,7 +23,6 @@ use crate::timeline::draw;
 
 struct Shared<'o> {
     options: &'o ExploreOptions,
-    scope: Scope,
     images: AtomicU64,
     in_recovery: AtomicU64,
     points: AtomicU64,
@@ -45,7 +44,7 @@ pub fn explore<S: Subject>(
     options: &ExploreOptions,
     progress: &Progress<'_>,
 ) -> Result<ExploreReport, String> {
-    let mut report = explore_within(subject, options, Scope::default(), progress)?;
+    let mut report = explore_once(subject, options, progress)?;
     if options.shrink
         && let Some(violation) = report.violations.first()
     {
@@ -59,25 +58,16 @@ pub fn explore<S: Subject>(
     Ok(report)
 }
 
-/// Which crash points to try.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Scope {
-    /// Those after the beginning of this operation, counted from the creation, which is 0.
-    pub(crate) first_operation: u32,
-}
-
-/// [`explore`] without shrinking, within a scope.
-pub(crate) fn explore_within<S: Subject>(
+/// [`explore`] without shrinking.
+pub(crate) fn explore_once<S: Subject>(
     subject: &S,
     options: &ExploreOptions,
-    scope: Scope,
     progress: &Progress<'_>,
 ) -> Result<ExploreReport, String> {
     let started = Instant::now();
     let run = Run::record(subject, options)?;
     let shared = Shared {
         options,
-        scope,
         images: AtomicU64::new(0),
         in_recovery: AtomicU64::new(0),
         points: AtomicU64::new(0),
@@ -152,7 +142,8 @@ fn walk<S: Subject>(
         if index % threads != thread {
             continue;
         }
-        if markers.begun < Some(shared.scope.first_operation) {
+        let begun = markers.begun.map_or(0, |begun| run.number(begun));
+        if begun < options.first_operation {
             continue;
         }
         if shared.stop.load(Ordering::Relaxed) {
@@ -284,21 +275,17 @@ fn report<S: Subject>(
     image: Option<&Image>,
     failure: Failure,
 ) {
-    let number = |sequential: u32| match (sequential as usize).checked_sub(1) {
-        Some(index) => run.numbers.get(index).map_or(run.numbers.len() + 1, |&number| number),
-        None => 0,
-    };
     shared.violations.lock().push(Violation {
         subject: subject.name().to_owned(),
         position: point.position,
         point: format!("{:?}", point.cause),
         operation: markers.begun.filter(|&begun| Some(begun) != markers.ended).map(|begun| {
             match markers.expectation(run).interrupted {
-                Some(operation) => format!("{}: {operation:?}", number(begun)),
-                None => format!("{}: creation or shutdown", number(begun)),
+                Some(operation) => format!("{}: {operation:?}", run.number(begun)),
+                None => format!("{}: creation or shutdown", run.number(begun)),
             }
         }),
-        acknowledged: markers.ended.map(|ended| number(ended) as u32),
+        acknowledged: markers.ended.map(|ended| run.number(ended) as u32),
         image: image.map_or(Vec::new(), |image| image.choices().to_vec()),
         newest: states.everything().choices().to_vec(),
         killed: image.is_none(),

@@ -16,6 +16,8 @@ pub struct ExploreOptions {
     pub seed: u64,
     /// Only these of the operations, by number from 1 on, in ascending order.
     pub keep: Option<Vec<usize>>,
+    /// Cut the power only from this operation on; 0 is the creation.
+    pub first_operation: usize,
     /// How the images of a crash point are chosen.
     pub strategy: Strategy,
     /// Cut the power after every store and every flush, not only where something becomes durable.
@@ -60,6 +62,7 @@ impl Default for ExploreOptions {
             ops: 300,
             seed: 1,
             keep: None,
+            first_operation: 0,
             strategy: Strategy::default(),
             every_store: false,
             image_limit: 0,

@@ -14,6 +14,8 @@ pub(crate) struct Run<S: Subject> {
     /// The number of each in the sequence that the seed gives, from 1 on: others may have been left
     /// out between them.
     pub(crate) numbers: Vec<usize>,
+    /// How long that sequence is.
+    planned: usize,
     /// The state after each operation; `states[0]` after the creation. The shutdown, which is the
     /// last, changes nothing.
     pub(crate) states: Vec<S::State>,
@@ -28,14 +30,23 @@ pub(crate) struct Run<S: Subject> {
 const REOPEN_EVERY: usize = 61;
 
 impl<S: Subject> Run<S> {
+    /// The number that an operation of the trace has in the sequence that the seed gives: 0 for the
+    /// creation, and beyond the last for the shutdown.
+    pub(crate) fn number(&self, sequential: u32) -> usize {
+        match (sequential as usize).checked_sub(1) {
+            None => 0,
+            Some(index) => self.numbers.get(index).copied().unwrap_or(self.planned + 1),
+        }
+    }
+
     /// Runs the operations that `options` name.
     pub(crate) fn record(subject: &S, options: &ExploreOptions) -> Result<Self, String> {
         let pool_bytes = subject.pool_bytes();
+        let all = subject.operations(options.ops, options.seed);
+        let planned = all.len();
         let kept = |number: &usize| options.keep.as_ref().is_none_or(|keep| keep.contains(number));
-        let (numbers, operations): (Vec<_>, Vec<_>) = (1..)
-            .zip(subject.operations(options.ops, options.seed))
-            .filter(|(number, _)| kept(number))
-            .unzip();
+        let (numbers, operations): (Vec<_>, Vec<_>) =
+            (1..).zip(all).filter(|(number, _)| kept(number)).unzip();
         let region = Region::anonymous(pool_bytes, pool_bytes).map_err(|e| e.to_string())?;
         let base = vec![subject.prior_contents(); pool_bytes];
         // SAFETY: freshly mapped, that long, and not used by anybody yet.
@@ -74,7 +85,7 @@ impl<S: Subject> Run<S> {
         states.extend(states.last().cloned());
         let points = domain.persist_points().iter().map(|found| found.point).collect();
         let trace = domain.take_trace();
-        Ok(Self { trace, operations, numbers, states, points, base })
+        Ok(Self { trace, operations, numbers, planned, states, points, base })
     }
 
     /// The kind of each operation, the creation and the shutdown included: the name of its variant.

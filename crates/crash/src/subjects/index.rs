@@ -70,6 +70,7 @@ pub struct IndexSubject<I, K: ?Sized> {
     source: &'static str,
     options: IndexOptions,
     keys: u64,
+    filled: u64,
     drains: bool,
     _index: PhantomData<fn() -> I>,
     _key: PhantomData<fn(&K)>,
@@ -79,10 +80,26 @@ impl<I, K: ?Sized> IndexSubject<I, K> {
     /// `name` on the command line; `source` is part of the paths of its source files; operations
     /// draw from `keys` keys.
     pub fn new(name: &'static str, source: &'static str, options: IndexOptions, keys: u64) -> Self {
-        Self { name, source, options, keys, drains: false, _index: PhantomData, _key: PhantomData }
+        Self {
+            name,
+            source,
+            options,
+            keys,
+            filled: 0,
+            drains: false,
+            _index: PhantomData,
+            _key: PhantomData,
+        }
+    }
+
+    /// Begins every run with inserting so many keys, for an index of that size.
+    #[must_use]
+    pub fn filled(self, filled: u64) -> Self {
+        Self { filled, ..self }
     }
 
     /// The same, with removals that go through the keys in order, so that nodes become empty.
+    #[must_use]
     pub fn draining(self) -> Self {
         Self { drains: true, ..self }
     }
@@ -124,25 +141,25 @@ where
         let mut in_order: Vec<_> = (0..self.keys).map(K::key).collect();
         in_order.sort();
         let mut drained = in_order.into_iter().cycle();
+        let filling = (0..self.filled).map(|number| IndexOperation::Insert(K::key(number), 1));
         // Phases of growth and of shrinking, so that splits and merges both come.
-        (0..count)
-            .map(|index| {
-                let growing = index / 97 % 2 == 0;
-                if let (true, false, Some(next)) = (self.drains, growing, drained.next()) {
-                    return IndexOperation::Remove(next);
-                }
-                let key = K::key(random.random_range(0..self.keys));
-                let value = random.random_range(0..8);
-                match random.random_range(0..10) {
-                    0 => IndexOperation::Update(key, value),
-                    1 => IndexOperation::Put(key, value),
-                    2..=8 if growing => IndexOperation::Insert(key, value),
-                    2..=8 => IndexOperation::Remove(key),
-                    _ if growing => IndexOperation::Remove(key),
-                    _ => IndexOperation::Insert(key, value),
-                }
-            })
-            .collect()
+        let drawn = (0..count).map(|index| {
+            let growing = index / 97 % 2 == 0;
+            if let (true, false, Some(next)) = (self.drains, growing, drained.next()) {
+                return IndexOperation::Remove(next);
+            }
+            let key = K::key(random.random_range(0..self.keys));
+            let value = random.random_range(0..8);
+            match random.random_range(0..10) {
+                0 => IndexOperation::Update(key, value),
+                1 => IndexOperation::Put(key, value),
+                2..=8 if growing => IndexOperation::Insert(key, value),
+                2..=8 => IndexOperation::Remove(key),
+                _ if growing => IndexOperation::Remove(key),
+                _ => IndexOperation::Insert(key, value),
+            }
+        });
+        filling.chain(drawn).collect()
     }
 
     fn probes(
