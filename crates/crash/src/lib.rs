@@ -18,6 +18,7 @@ mod image_check;
 pub mod oracle;
 pub mod performance_bugs;
 mod persist_points;
+pub mod recorded;
 mod report;
 mod run;
 mod structure;
@@ -30,6 +31,10 @@ pub use performance_bugs::{
     subject_performance,
 };
 pub use persist_points::{PersistPointRow, persist_points};
+pub use recorded::{
+    RecordedError, RecordedOptions, RecordedReport, RecordedViolation, check_recorded,
+    record_structure,
+};
 pub use report::{ExploreReport, Violation};
 pub use structure::{CrashError, Progress, Structure, explore_structure, structure_persist_points};
 pub use subject::{Live, Subject};

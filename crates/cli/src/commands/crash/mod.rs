@@ -1,5 +1,8 @@
 //! `lapis crash`: explores the states that a power cut may leave of a structure.
 
+mod performance;
+mod trace;
+
 use std::str::FromStr;
 
 use clap::Args;
@@ -25,6 +28,9 @@ Examples:
   lapis crash wort
   lapis crash store --ops 1000 --images 10000 --json
   lapis crash fast-fair --persist-points
+  lapis crash wort --performance
+  lapis crash --trace ring.trace --recover './ring check'
+  lapis crash wort:u64 --record wort.trace
 
 Operations run once on the modelled machine. At every moment the power is cut; all states that the
 caches and queues may then leave are recovered from (a seeded sample where there are too many), and
@@ -33,11 +39,17 @@ invariants hold, nothing leaks, a second recovery changes nothing. The same seed
 images on any machine. A violation ends with exit code 1 and prints the command that shows it again.
 
 --persist-points switches off each flush and each fence of the structure in turn; the checker must
-then find a violation, else that flush or fence is not needed (exit code 1).")]
+then find a violation, else that flush or fence is not needed (exit code 1).
+
+--trace checks what another program recorded, in C or C++ with the macros of include/lapis_trace.h:
+that operations are durable when they end, that what the program asserts holds, and, with --recover,
+that the program's own check takes the images that a power cut may leave (1,000 unless --images says
+otherwise). docs/bring-your-own.md shows how. --performance lists flushes and fences that were
+wasted; they are no failure.")]
 pub struct Arguments {
     /// What to explore
-    #[arg(value_name = "STRUCTURE", value_parser = StructureNames)]
-    structure: String,
+    #[arg(value_name = "STRUCTURE", value_parser = StructureNames, required_unless_present = "trace")]
+    structure: Option<String>,
     /// Operations to run
     #[arg(long, value_name = "N", default_value_t = ExploreOptions::default().ops)]
     ops: usize,
@@ -60,6 +72,8 @@ pub struct Arguments {
     /// process dies there and the machine runs on
     #[arg(long, value_name = "CHOICES", requires = "at", value_parser = parse_image)]
     image: Option<Image>,
+    #[command(flatten)]
+    recorded: trace::TraceArguments,
 }
 
 /// The choices of an image; none if the process is killed and the machine runs on.
@@ -105,8 +119,24 @@ impl TypedValueParser for StructureNames {
 
 /// Runs `lapis crash`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    let structure = Structure::from_str(&arguments.structure)
-        .map_err(|error| Failure::refused(error.to_string()))?;
+    if let Some(file) = &arguments.recorded.trace {
+        let image = arguments.image.clone().map(|Image(choices)| choices.unwrap_or_default());
+        let request = trace::Request {
+            images: arguments.images,
+            seed: arguments.seed,
+            replay: arguments.at.zip(image),
+        };
+        return trace::run(file, &arguments.recorded, request, output);
+    }
+    let name = arguments.structure.as_deref().unwrap_or_default();
+    let structure =
+        Structure::from_str(name).map_err(|error| Failure::refused(error.to_string()))?;
+    if arguments.recorded.performance {
+        return performance::run(structure, name, arguments.ops, arguments.seed, output);
+    }
+    if let Some(file) = &arguments.recorded.record {
+        return trace::record(structure, name, (arguments.ops, arguments.seed), file, output);
+    }
     let mut options = ExploreOptions {
         ops: arguments.ops,
         seed: arguments.seed,
@@ -147,7 +177,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         return print_persist_points(&report, output);
     }
     let bar: ProgressBar = progress::spinner("images");
-    let report = explore_structure(structure, Some(&arguments.structure), &options, &|images| {
+    let report = explore_structure(structure, Some(name), &options, &|images| {
         bar.set_position(images);
     })
     .map_err(failed)?;
