@@ -20,10 +20,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use lapis_device::trace_file::{RecordedTrace, SYNCHRONOUS_WORKER};
+use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Event, Marker};
 use serde::Serialize;
 
+use crate::options::ExploreOptions;
 use crate::run::Run;
 use crate::structure::{CrashError, Structure, each_run};
 use crate::subject::Subject;
@@ -172,7 +173,6 @@ pub fn performance_bugs(
     let mut lines: HashMap<u32, Line> = HashMap::new();
     let mut workers: BTreeMap<u8, Worker> = BTreeMap::new();
     let mut tally = Tally::new(recorded, kind_of);
-    let mut synchronous = recorded.synchronous_flushes.iter().peekable();
     for (position, event) in recorded.trace.events.iter().enumerate() {
         match *event {
             Event::Store { line, .. }
@@ -181,10 +181,9 @@ pub fn performance_bugs(
             Event::NonTemporal { worker, .. } => {
                 workers.entry(worker).or_default().stored_past_caches = true;
             }
-            Event::Flush { worker, line: number, .. } => {
-                let issuer = synchronous.next_if(|(at, _)| *at == position);
-                let issuer = issuer.map_or(worker, |(_, issuer)| *issuer);
-                let operation = workers.entry(issuer).or_default().operation;
+            Event::Flush { worker, line: number, .. }
+            | Event::StrongFlush { worker, line: number } => {
+                let operation = workers.entry(worker).or_default().operation;
                 tally.pass(position, operation, true);
                 let line = lines.entry(number).or_default();
                 let found = |waste, position, because_of| Found {
@@ -200,6 +199,12 @@ pub fn performance_bugs(
                 }
                 if line.version == line.durable_version {
                     tally.add(found(Waste::Durable, position, line.flushed_at));
+                    continue;
+                }
+                if let Event::StrongFlush { .. } = event {
+                    // Durable at once, and whoever has flushed it before need not have.
+                    line.durable_version = line.version;
+                    line.flushed_at = position;
                     continue;
                 }
                 match line.marks.iter_mut().find(|mark| mark.worker == worker) {
@@ -218,14 +223,11 @@ pub fn performance_bugs(
             }
             Event::Fence { worker: number, .. } => {
                 let worker = workers.entry(number).or_default();
-                // The fence that is part of a clflush is nobody's.
-                if number != SYNCHRONOUS_WORKER {
-                    tally.pass(position, worker.operation, false);
-                    if worker.marked.is_empty() && !worker.stored_past_caches {
-                        let operation = worker.operation;
-                        let waste = Waste::IdleFence;
-                        tally.add(Found { waste, position, because_of: None, operation });
-                    }
+                tally.pass(position, worker.operation, false);
+                if worker.marked.is_empty() && !worker.stored_past_caches {
+                    let operation = worker.operation;
+                    let waste = Waste::IdleFence;
+                    tally.add(Found { waste, position, because_of: None, operation });
                 }
                 worker.stored_past_caches = false;
                 for marked in worker.marked.drain(..) {
@@ -377,7 +379,8 @@ pub fn subject_performance<S: Subject>(
     ops: usize,
     seed: u64,
 ) -> Result<PerformanceReport, String> {
-    let run = Run::record(subject, ops, seed, None)?;
+    let options = ExploreOptions { ops, seed, ..ExploreOptions::default() };
+    let run = Run::record(subject, &options)?;
     let kinds = run.operation_kinds();
     let recorded = RecordedTrace::of_run(run.trace, &run.base);
     let report = performance_bugs(&recorded, &|number| kind_of(&kinds, number));

@@ -120,6 +120,12 @@ impl Follower {
                 }
                 self.workers.entry(worker).or_default().marks.push((line, count));
             }
+            Event::StrongFlush { line, .. } => {
+                if let Some(found) = self.lines.get_mut(&line) {
+                    found.open = None;
+                    self.retire(line, position, |_, stored| !stored.past_caches);
+                }
+            }
             Event::Fence { worker, .. } => self.complete(worker, position, false),
             Event::Marker { worker, marker } => match marker {
                 Marker::Begin(_) => {

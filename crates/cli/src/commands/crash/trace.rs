@@ -23,7 +23,7 @@ const IMAGES: u64 = 1000;
 #[derive(Debug, Args)]
 pub struct TraceArguments {
     /// Check this recorded trace instead of a structure
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["structure", "persist_points", "record"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["structure", "persist_points", "record", "every_store", "keep", "without", "html"])]
     pub trace: Option<PathBuf>,
     /// Run CMD on crash images of the trace, the path of each as its last argument; exit code 0
     /// says that the image is sound
