@@ -361,7 +361,7 @@ fn last_values(events: &[Event]) -> [u64; 4] {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
 
     #[test]
     fn a_word_is_durable_if_and_only_if_no_image_of_the_model_lacks_it(
