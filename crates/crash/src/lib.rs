@@ -21,6 +21,7 @@ mod options;
 pub mod oracle;
 pub mod performance_bugs;
 mod persist_points;
+pub mod recorded;
 mod report;
 mod run;
 mod shrink;
@@ -34,13 +35,17 @@ mod timeline_page;
 mod timeline_text;
 
 pub use explore::explore;
-pub use lapis_device::PersistPoint;
+pub use lapis_device::{Modelled, PersistPoint};
 pub use options::{ExploreOptions, Replay};
 pub use performance_bugs::{
     PerformanceFinding, PerformanceReport, Waste, performance_bugs, structure_performance,
     subject_performance,
 };
 pub use persist_points::{PersistPointRow, persist_points};
+pub use recorded::{
+    RecordedError, RecordedOptions, RecordedReport, RecordedViolation, check_recorded,
+    record_structure,
+};
 pub use report::{ExploreReport, KeptOperation, PointOutcomes, Shrunk, Violation};
 pub use strategy::{Strategy, UnknownStrategy};
 pub use structure::{

@@ -2,6 +2,8 @@
 
 mod all;
 mod mutants;
+mod performance;
+mod trace;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -33,6 +35,9 @@ Examples:
   lapis crash wort --without 'crates/index/src/wort/change.rs:272:17 flush' --html wort.html
   lapis crash --all --budget 60s
   lapis crash --mutants --structure wort
+  lapis crash wort --performance
+  lapis crash --trace ring.trace --recover './ring check'
+  lapis crash wort:u64 --record wort.trace
 
 Operations run once on the modelled machine. At every moment the power is cut; all states that the
 caches and queues may then leave are recovered from (a seeded sample where there are too many), and
@@ -47,11 +52,17 @@ then find a violation, else that flush or fence is not needed (exit code 1).
 
 --mutants makes the structures commit known errors of published implementations, one at a time, and
 shows after how many images each strategy finds it out; the structures as they are are explored at
-the same budget and must be silent. Exit code 1 if a mutant survives every strategy.")]
+the same budget and must be silent. Exit code 1 if a mutant survives every strategy.
+
+--trace checks what another program recorded, in C or C++ with the macros of include/lapis_trace.h:
+that operations are durable when they end, that what the program asserts holds, and, with --recover,
+that the program's own check takes the images that a power cut may leave (1,000 unless --images says
+otherwise). docs/bring-your-own.md shows how. --performance lists flushes and fences that were
+wasted; they are no failure.")]
 pub struct Arguments {
     /// What to explore
     #[arg(value_name = "STRUCTURE", value_parser = StructureNames,
-          required_unless_present_any = ["mutants", "all"])]
+          required_unless_present_any = ["mutants", "all", "trace"])]
     structure: Option<String>,
     #[command(flatten)]
     mutants: mutants::Arguments,
@@ -99,6 +110,8 @@ pub struct Arguments {
     /// process dies there and the machine runs on
     #[arg(long, value_name = "CHOICES", requires = "at", value_parser = parse_image)]
     image: Option<Image>,
+    #[command(flatten)]
+    recorded: trace::TraceArguments,
 }
 
 fn strategies() -> impl TypedValueParser<Value = Strategy> {
@@ -159,6 +172,15 @@ impl TypedValueParser for StructureNames {
 
 /// Runs `lapis crash`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
+    if let Some(file) = &arguments.recorded.trace {
+        let image = arguments.image.clone().map(|Image(choices)| choices.unwrap_or_default());
+        let request = trace::Request {
+            images: arguments.images,
+            seed: arguments.seed,
+            replay: arguments.at.zip(image),
+        };
+        return trace::run(file, &arguments.recorded, request, output);
+    }
     if arguments.mutants.asked() {
         return mutants::run(&arguments.mutants, arguments.threads, output);
     }
@@ -167,6 +189,12 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     };
     let structure =
         Structure::from_str(name).map_err(|error| Failure::refused(error.to_string()))?;
+    if arguments.recorded.performance {
+        return performance::run(structure, name, arguments.ops, arguments.seed, output);
+    }
+    if let Some(file) = &arguments.recorded.record {
+        return trace::record(structure, name, (arguments.ops, arguments.seed), file, output);
+    }
     let mut options = ExploreOptions {
         ops: arguments.ops,
         seed: arguments.seed,
