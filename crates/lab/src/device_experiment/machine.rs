@@ -63,7 +63,7 @@ pub struct Effort {
 }
 
 /// What a worker did while the clock ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
     /// Steps.
     pub steps: u64,
@@ -71,17 +71,15 @@ pub struct Progress {
     pub bytes: u64,
     /// Time.
     pub elapsed_ns: u64,
+    /// Time of a step: where a clock runs on while others have the core, that of the median look at
+    /// it, so that interruptions do not count.
+    pub step_ns: f64,
 }
 
 impl Progress {
     /// Bandwidth, in 10^9 bytes per second.
     pub fn gb_s(&self) -> f64 {
         self.bytes as f64 / self.elapsed_ns.max(1) as f64
-    }
-
-    /// Time of a step.
-    pub fn step_ns(&self) -> f64 {
-        self.elapsed_ns as f64 / self.steps.max(1) as f64
     }
 }
 
@@ -163,18 +161,24 @@ fn clocked(
     program.finish();
     barrier.wait();
     let start = Instant::now();
-    let (mut steps, mut bytes) = (0, 0);
+    let (mut steps, mut bytes, mut looks, mut last_ns) = (0, 0, Vec::new(), 0);
     loop {
-        let mut since_look = 0;
-        while since_look < BYTES_PER_LOOK {
-            since_look += program.step();
-            steps += 1;
+        let (mut steps_since, mut bytes_since) = (0, 0);
+        while bytes_since < BYTES_PER_LOOK {
+            bytes_since += program.step();
+            steps_since += 1;
         }
-        bytes += since_look as u64;
-        if start.elapsed().as_nanos() >= u128::from(effort.duration_ns) {
+        steps += steps_since;
+        bytes += bytes_since as u64;
+        let now_ns = start.elapsed().as_nanos() as u64;
+        looks.push((now_ns - last_ns) as f64 / steps_since as f64);
+        last_ns = now_ns;
+        if now_ns >= effort.duration_ns {
             program.finish();
             let elapsed_ns = start.elapsed().as_nanos() as u64;
-            return Progress { steps, bytes, elapsed_ns };
+            let middle = looks.len() / 2;
+            let (_, &mut step_ns, _) = looks.select_nth_unstable_by(middle, f64::total_cmp);
+            return Progress { steps, bytes, elapsed_ns, step_ns };
         }
     }
 }

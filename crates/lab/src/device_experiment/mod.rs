@@ -8,3 +8,4 @@ pub mod machine;
 pub mod point;
 pub mod program;
 pub mod this_machine;
+pub mod virtual_time;

@@ -136,7 +136,7 @@ impl Point {
         let (own, others) = progress.split_at(self.threads);
         let gb_s = |workers: &[Progress]| workers.iter().map(Progress::gb_s).sum();
         Some(if self.experiment.is_latency() {
-            Figures { latency_ns: Some(own[0].step_ns()), ..Figures::default() }
+            Figures { latency_ns: Some(own[0].step_ns), ..Figures::default() }
         } else {
             Figures {
                 gb_s: Some(gb_s(own)),

@@ -125,6 +125,9 @@ pub struct Characterisation {
     pub bytes: usize,
     /// Cores of this machine.
     pub cores: usize,
+    /// Processes that wanted a core, on the average of the minute before; more than a few tenths
+    /// disturb what is measured. `None` where the system does not say.
+    pub load_average_before: Option<f64>,
     /// The figures.
     pub rows: Vec<Row>,
 }
@@ -200,6 +203,7 @@ pub fn characterise(
         Some(path) => Arena::file(path, options.bytes)?,
         None => Arena::anonymous(options.bytes)?,
     };
+    let load_average_before = load_average();
     let machine = ThisMachine::detect();
     let cores = machine.most_workers();
     let points = points(&options.experiments, cores);
@@ -234,8 +238,13 @@ pub fn characterise(
         },
         bytes: arena.bytes(),
         cores,
+        load_average_before,
         rows: rows.map(|(point, (measured, modelled))| row(point, measured, modelled)).collect(),
     })
+}
+
+fn load_average() -> Option<f64> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }
 
 fn row(point: &Point, measured: Option<Figures>, modelled: Option<Figures>) -> Row {
