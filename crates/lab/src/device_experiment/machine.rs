@@ -4,9 +4,9 @@
 use std::sync::Barrier;
 use std::time::Instant;
 
-use lapis_pmem::{Domain, FlushMethod, Hardware};
+use lapis_pmem::{Domain, FlushMethod, Hardware, Region};
 
-use super::program::Program;
+use super::program::{Manner, Program};
 
 /// How lines reach memory: the instructions of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,17 +88,23 @@ pub trait Machine {
     /// Its domain.
     type Domain: Domain;
 
-    /// A domain that writes by `method`; `None` if the machine has no such instruction.
-    fn domain(&self, method: Method) -> Option<Self::Domain>;
+    /// A domain over `region` that writes by `method`; `None` if the machine has no such
+    /// instruction.
+    fn domain(&self, method: Method, region: &Region) -> Option<Self::Domain>;
 
     /// Workers that can run at a time without taking turns on a core.
     fn most_workers(&self) -> usize;
 
-    /// Bytes that a worker does in one step at most.
-    fn slice_bytes(&self) -> usize;
+    /// How programs are to go about their tasks.
+    fn manner(&self) -> Manner;
 
-    /// Runs the programs side by side. The answers are in the same order.
-    fn run(&self, programs: Vec<Program<'_, Self::Domain>>, effort: Effort) -> Vec<Progress>;
+    /// Runs the programs, which are on clones of `domain`, side by side. The answers are in the same order.
+    fn run(
+        &self,
+        domain: &Self::Domain,
+        programs: Vec<Program<'_, Self::Domain>>,
+        effort: Effort,
+    ) -> Vec<Progress>;
 }
 
 /// This machine: a thread per program, and the clock on the wall.
@@ -117,7 +123,7 @@ impl ThisMachine {
 impl Machine for ThisMachine {
     type Domain = Hardware;
 
-    fn domain(&self, method: Method) -> Option<Hardware> {
+    fn domain(&self, method: Method, _: &Region) -> Option<Hardware> {
         match method.flush_method() {
             Some(flush) => Hardware::with_method(flush).ok(),
             None => Some(Hardware::detect()),
@@ -128,11 +134,16 @@ impl Machine for ThisMachine {
         self.cores
     }
 
-    fn slice_bytes(&self) -> usize {
-        4096
+    fn manner(&self) -> Manner {
+        Manner { slice_bytes: Manner::MOST_SLICE_BYTES, loads_under_way: 0 }
     }
 
-    fn run(&self, programs: Vec<Program<'_, Hardware>>, effort: Effort) -> Vec<Progress> {
+    fn run(
+        &self,
+        _: &Hardware,
+        programs: Vec<Program<'_, Hardware>>,
+        effort: Effort,
+    ) -> Vec<Progress> {
         let barrier = Barrier::new(programs.len());
         let warm_up_bytes = effort.warm_up_bytes / programs.len().max(1);
         std::thread::scope(|scope| {
