@@ -13,9 +13,10 @@
 //!
 //! [`ModelledSsd`] does the same for block storage: it is a [`lapis_pmem::BlockDevice`].
 //!
-//! Nothing here depends on the host's time, addresses or the scheduler: the same single-threaded program gives
+//! Nothing here depends on the host's time, addresses or its scheduler: the same program gives
 //! the same trace and the same counts on every run and every machine.
 
+mod bounded_search;
 mod cache;
 mod clock;
 mod counters;
@@ -23,19 +24,27 @@ pub mod crash_points;
 mod hierarchy;
 pub mod images;
 mod line_table;
+pub mod litmus;
 mod modelled;
 mod pending;
 mod persist_points;
 pub mod persistence;
 pub mod profile;
+pub mod pruned_images;
 mod random;
+mod read_watch;
+mod schedule;
+mod scheduler;
 pub mod ssd;
+mod store_buffer;
 mod timing;
 mod trace;
+pub mod trace_file;
 mod tracking;
 mod worker;
 mod xp_buffer;
 
+pub use bounded_search::BoundedSearch;
 pub use cache::CacheShape;
 pub use clock::interleave;
 pub use counters::{Counts, MachineShape};
@@ -46,6 +55,10 @@ pub use modelled::{Config, MODELLED_BYTES_LIMIT, Modelled};
 pub use persist_points::{PersistKind, PersistPoint, PersistPointCount};
 pub use persistence::PowerFailDomain;
 pub use profile::{Profile, ProfileError};
+pub use pruned_images::PrunedImages;
+pub use read_watch::LineRead;
+pub use schedule::{BadSchedule, Deviation, Schedule, SchedulePolicy};
+pub use scheduler::{InterleavedRun, RunEnd, WorkerProgram};
 pub use ssd::{
     BlockDamage, ModelledSsd, SsdConfig, SsdCrashStates, SsdFaults, SsdImage, SsdImages,
     SsdProfile, SsdProfileError,

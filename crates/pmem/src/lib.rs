@@ -25,11 +25,13 @@ mod commit;
 pub mod domain;
 mod file_device;
 mod hardware;
+pub mod host_lock;
 mod instructions;
 #[cfg(all(feature = "io-uring", target_os = "linux"))]
 mod io_uring_device;
 mod lock;
 mod nontemporal;
+mod omission;
 mod owned;
 mod pool;
 mod reclaim;
@@ -53,6 +55,7 @@ pub use hardware::{FlushMethod, Hardware, UnavailableFlush};
 #[cfg(all(feature = "io-uring", target_os = "linux"))]
 pub use io_uring_device::IoUringDevice;
 pub use lock::{GenerationLock, LockGeneration, LockWait, LockWord};
+pub use omission::Omission;
 pub use owned::{Batch, Dirty, Durable, InFlight, Owned};
 pub use pool::{
     FORMAT_VERSION, MIN_POOL_BYTES, Pool, PoolError, ROOT_CAPACITY, ROOT_NAME_BYTES, RootError,
