@@ -172,7 +172,8 @@ fn words(figures: Option<&Figures>) -> String {
         parts.push(format!("{gb_s:.2} GB/s"));
     }
     if let Some(slowdown_percent) = figures.slowdown_percent {
-        parts.push(format!("({slowdown_percent:.0} % lost)"));
+        // Adding zero turns a negative zero into a positive one.
+        parts.push(format!("({:.0} % lost)", slowdown_percent.round() + 0.0));
     }
     parts.join(" ")
 }
