@@ -32,10 +32,13 @@
 //!   most. Dense, the line of the footer is flushed up to three times in a row.
 //! * Truncate: [`ring_log`](crate::ring_log); zeroing keeps G3.
 
-use lapis_pmem::Domain;
+use lapis_pmem::{Domain, Mutant};
 
 use crate::log::Position;
-use crate::ring_log::{Entry, Head, Ring, RingLog, Scheme, Seen, Sink, is_zero, plain, sealed};
+use crate::mutants::CLASSIC_REUSE_WITHOUT_ZEROING;
+use crate::ring_log::{
+    Entry, Head, Ring, RingLog, Scheme, Seen, Sink, is_zero, plain, sealed, zero_dirty,
+};
 
 /// The classic log.
 pub type ClassicLog<D> = RingLog<D, Classic>;
@@ -53,6 +56,7 @@ impl Scheme for Classic {
     const FOOTER: bool = true;
     const ZEROED: bool = true;
     const BLANK: bool = true;
+    const REUSE_MUTANT: Mutant = CLASSIC_REUSE_WITHOUT_ZEROING;
 
     fn body_bytes(length: usize) -> u64 {
         plain::body_bytes(length)
@@ -79,24 +83,8 @@ impl Scheme for Classic {
     }
 
     unsafe fn clean<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool {
-        /// Looked at together, so that the search is fast.
-        const PIECE_BYTES: u64 = 4096;
-        let (mut first, mut last) = (to, from);
-        let mut at = from;
-        while at < to {
-            let next = (at + 1).next_multiple_of(PIECE_BYTES).min(to);
-            if !is_zero(ring, at, next) {
-                first = first.min(at);
-                last = next;
-            }
-            at = next;
-        }
-        if first < last {
-            // SAFETY: free space; nobody else has the log open. A crash in here leaves some of the
-            // bits of what had been begun there.
-            unsafe { ring.zero(first, last) };
-        }
-        first < last
+        // SAFETY: nobody else has the log open.
+        unsafe { zero_dirty(ring, from, to) }
     }
 
     fn is_clean<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool {

@@ -5,6 +5,7 @@ pub mod header_log;
 pub mod log;
 pub mod mutants;
 pub mod pop_log;
+pub mod pop_ring;
 pub mod rawl;
 pub mod ring_log;
 pub mod shared_log;

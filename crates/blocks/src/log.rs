@@ -167,8 +167,11 @@ pub trait Log<D: Domain>: Sized + Send + Sync {
     /// As [`Log::append`].
     fn append_parts(&self, parts: &[&[u8]]) -> Result<Position, LogError>;
 
-    /// Appends several entries for the barriers of one. All are durable on return; a crash in
-    /// between leaves all of them or none. No entries: nothing happens.
+    /// Appends several entries. All are durable on return. No entries: nothing happens.
+    ///
+    /// The logs in a ring take the barriers of one append for all of them, and a crash in between
+    /// leaves all or none. [`PopLog`](crate::pop_log::PopLog), whose format has nothing to tell a
+    /// batch by, takes a barrier for each, and a crash leaves the first so many.
     ///
     /// # Errors
     /// As [`Log::append`]; nothing was appended then.

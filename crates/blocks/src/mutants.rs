@@ -24,5 +24,5 @@ pub const RAWL_TORN_TAIL_STAYS: Mutant = Mutant("rawl/torn-tail-stays");
 /// Recovery leaves a torn entry behind the end, so that its bits make up for missing bits of the
 /// next.
 pub const POP_LOG_TORN_TAIL_STAYS: Mutant = Mutant("pop-log/torn-tail-stays");
-/// Spare segments are used again without having been zeroed.
-pub const POP_LOG_SPARE_WITHOUT_ZEROING: Mutant = Mutant("pop-log/spare-without-zeroing");
+/// Truncated space is used again without having been zeroed.
+pub const POP_LOG_REUSE_WITHOUT_ZEROING: Mutant = Mutant("pop-log/reuse-without-zeroing");

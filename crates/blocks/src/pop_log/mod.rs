@@ -114,6 +114,7 @@
 mod entry;
 mod inspection;
 mod layout;
+mod log_trait;
 mod reader;
 mod recovery;
 mod retention;

@@ -3,6 +3,7 @@
 use lapis_pmem::{Committed, Domain, LINE_BYTES};
 
 use crate::log::{Damage, LogError, Position};
+use crate::mutants::POP_LOG_REUSE_WITHOUT_ZEROING;
 
 use super::PopLog;
 use super::entry::whole_entry_bytes;
@@ -80,9 +81,11 @@ impl<D: Domain> PopLog<D> {
         let mut spares = Vec::new();
         for Held { segment, .. } in dropped {
             if segment.is_ordinary() && spares.len() < room {
-                // SAFETY: behind the start, durably (`unlinked`); readers are locked out, and
-                // the writer knows it no more.
-                unsafe { segment::zero(&self.pool, segment, self.ordinary_bytes) };
+                if !self.pool.domain().commits(POP_LOG_REUSE_WITHOUT_ZEROING) {
+                    // SAFETY: behind the start, durably (`unlinked`); readers are locked out, and
+                    // the writer knows it no more.
+                    unsafe { segment::zero(&self.pool, segment, self.ordinary_bytes) };
+                }
                 spares.push(Spare { segment, unlinked });
             } else {
                 segment::free(&self.pool, segment, self.ordinary_bytes, unlinked);

@@ -21,7 +21,8 @@ const _: () = assert!((LARGEST_ENTRY_BYTES as u64) < LENGTH_MASK);
 ///        +------------------------+--------------------------------------------+
 /// ```
 ///
-/// Neither word is ever zero, so over zeroes a torn header shows: one of them is zero. `joined`:
+/// In the pop log the number of bits set in the payload takes the place of the position, which the
+/// checksum covers anyway. Neither word is ever zero, so over zeroes a torn header shows: one of them is zero. `joined`:
 /// when this entry was written, the one before it was not yet known to be durable. `more`: it is
 /// there if the next one is, and if there are footers, that of the next is also its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,19 +46,31 @@ pub(crate) enum Parsed {
 
 impl Head {
     pub(crate) fn words(self, position: Position) -> [u64; 2] {
+        self.words_with(position, position.number() as u32)
+    }
+
+    /// The two words, with something else in the place of the position.
+    pub(crate) fn words_with(self, position: Position, upper: u32) -> [u64; 2] {
         let flags = if self.joined { JOINED } else { 0 } | if self.more { MORE } else { 0 };
-        let first = position.number() << 32 | flags | self.length as u64;
+        let first = u64::from(upper) << 32 | flags | self.length as u64;
         [first, u64::from(self.payload_crc) << 32 | u64::from(check(position, first))]
     }
 
     /// What two words are where the header of the entry at `position` would be.
-    pub(crate) fn parse([first, second]: [u64; 2], position: Position) -> Parsed {
+    pub(crate) fn parse(words: [u64; 2], position: Position) -> Parsed {
+        let is_other = (words[0] >> 32) as u32 != position.number() as u32;
+        match Self::parse_any(words, position) {
+            Parsed::Damaged(_) if is_other => Parsed::Damaged("an entry of another position"),
+            Parsed::Whole(_) if is_other => Parsed::Damaged("an entry of another position"),
+            parsed => parsed,
+        }
+    }
+
+    /// The same, with anything in the place of the position.
+    pub(crate) fn parse_any([first, second]: [u64; 2], position: Position) -> Parsed {
         if first == 0 || second == 0 {
             let nothing = first == 0 && second == 0;
             return if nothing { Parsed::Nothing } else { Parsed::Torn };
-        }
-        if (first >> 32) as u32 != position.number() as u32 {
-            return Parsed::Damaged("an entry of another position");
         }
         if second as u32 != check(position, first) {
             return Parsed::Damaged("a header with a wrong checksum");

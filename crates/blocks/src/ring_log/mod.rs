@@ -1,6 +1,6 @@
 //! What the logs in a ring have in common: [`RingLog`], of which
-//! [`ClassicLog`](crate::classic_log::ClassicLog), [`HeaderLog`](crate::header_log::HeaderLog) and
-//! [`Rawl`](crate::rawl::Rawl) are kinds. How an entry is written, and by what it is known to be
+//! [`ClassicLog`](crate::classic_log::ClassicLog), [`HeaderLog`](crate::header_log::HeaderLog),
+//! [`Rawl`](crate::rawl::Rawl) and [`PopRing`](crate::pop_ring::PopRing) are kinds. How an entry is written, and by what it is known to be
 //! there, is in the modules of the kinds, with the source; here is the ring around it.
 //!
 //! # Layout
@@ -37,7 +37,7 @@
 //! * G1. An acknowledged entry is durable, whole, with what says that it is there.
 //! * G2. What says that an entry is there does not persist before the entry (the kinds: how).
 //! * G3. Free space, from the end of the last acknowledged entry to `limit`, is as the kind wants it:
-//!   zero (classic), of the polarity of the pass before (RAWL), anything (header); but for the
+//!   zero (classic, pop), of the polarity of the pass before (RAWL), anything (header); but for the
 //!   appends that are under way, each word of which is as it was or as it will be.
 //! * G4. The start is the old one or the new one, never a mixture. `limit` is at most the capacity
 //!   behind the line that the oldest entry is in, so that no line of an entry is written.
@@ -62,8 +62,8 @@
 //!
 //! * Append, or a batch of entries: bodies stored and flushed; fence. Then what the kind adds: see
 //!   there.
-//! * Truncate: start stored, in one line, in order; flush; fence. The classic log then zeroes what
-//!   became free; fence; and stores the start once more with the new limit; flush; fence.
+//! * Truncate: start stored, in one line, in order; flush; fence. The classic and the pop log then zero
+//!   what became free; fence; and store the start once more with the new limit; flush; fence.
 //! * Open: nothing, if the end is clean. Else restores it; fence. The limit behind, as above.
 
 mod append;
@@ -94,7 +94,7 @@ pub use scheme::Scheme;
 pub(crate) use append::{Append, payload_bytes, write_footer};
 pub(crate) use entry::{Head, Parsed};
 pub(crate) use ring::{Ring, Sink};
-pub(crate) use scheme::{Entry, Seen, after_body, is_zero, plain, sealed};
+pub(crate) use scheme::{Entry, Seen, after_body, is_zero, plain, sealed, zero_dirty};
 
 use layout::{FORMAT_VERSION, Size, SizeField, Start};
 use ring::LineBuffer;

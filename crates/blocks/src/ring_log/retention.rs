@@ -3,7 +3,6 @@
 use lapis_pmem::{Committed, Domain};
 
 use crate::log::{Damage, LogError, Position};
-use crate::mutants::CLASSIC_REUSE_WITHOUT_ZEROING;
 
 use super::RingLog;
 use super::layout::Start;
@@ -14,7 +13,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
     /// drops all. Durable on return; nothing happens if the entries are gone already. Appends go
     /// on meanwhile, in the space that was free before.
     ///
-    /// Cost: one flush and one fence. The classic log also zeroes what became free, by whole lines:
+    /// Cost: one flush and one fence. The classic and the pop log also zero what became free, by whole lines:
     /// two fences and one flush more.
     ///
     /// # Errors
@@ -56,7 +55,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         let committed = self.header().store_start(domain, start).persist();
         domain.health()?;
         if start.limit < limit {
-            if !domain.commits(CLASSIC_REUSE_WITHOUT_ZEROING) {
+            if !domain.commits(S::REUSE_MUTANT) {
                 // SAFETY: behind the start, durably; readers are locked out, and appends stay
                 // before the old limit.
                 unsafe { ring.zero(old.limit, limit) };

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use lapis_pmem::{Domain, LINE_BYTES};
+use lapis_pmem::{Domain, LINE_BYTES, Mutant};
 
 use crate::log::{Placement, Position};
 
@@ -24,6 +24,11 @@ impl<'e> Entry<'e> {
     /// Its header.
     pub(crate) fn words(&self) -> [u64; 2] {
         self.head.words(self.position)
+    }
+
+    /// Its header, with something else in the place of the position.
+    pub(crate) fn words_with(&self, upper: u32) -> [u64; 2] {
+        self.head.words_with(self.position, upper)
     }
 
     /// Its payload.
@@ -64,6 +69,9 @@ pub trait Scheme: Debug + Send + Sync + Sized + 'static + sealed::Sealed {
     /// Whether free space has to be zero.
     #[doc(hidden)]
     const ZEROED: bool = false;
+    /// The error of using space again that was not zeroed, where it has to be.
+    #[doc(hidden)]
+    const REUSE_MUTANT: Mutant = Mutant("");
     /// Whether the ring has to be zero when the log is created.
     #[doc(hidden)]
     const BLANK: bool = false;
@@ -160,6 +168,31 @@ pub(crate) fn is_zero<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool
     zero
 }
 
+/// Zeroes what is not zero in `[from, to)`. Returns whether there was anything; then the caller fences.
+///
+/// # Safety
+/// Nobody else reads or writes there.
+pub(crate) unsafe fn zero_dirty<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool {
+    /// Looked at together, so that the search is fast.
+    const PIECE_BYTES: u64 = 4096;
+    let (mut first, mut last) = (to, from);
+    let mut at = from;
+    while at < to {
+        let next = (at + 1).next_multiple_of(PIECE_BYTES).min(to);
+        if !is_zero(ring, at, next) {
+            first = first.min(at);
+            last = next;
+        }
+        at = next;
+    }
+    if first < last {
+        // SAFETY: as the caller vouches. A crash in here leaves some of the bits of what had been
+        // begun there.
+        unsafe { ring.zero(first, last) };
+    }
+    first < last
+}
+
 /// What entries of header, payload and nothing else have in common.
 pub(crate) mod plain {
     use super::{Entry, Head, Ring, Scheme, Seen, Sink};
@@ -175,7 +208,15 @@ pub(crate) mod plain {
         sink: &mut Sink<'_, D, S>,
         entry: &Entry<'_>,
     ) {
-        for word in entry.head.words(entry.position) {
+        write_words(sink, entry, entry.words());
+    }
+
+    pub(crate) fn write_words<D: Domain, S: Scheme>(
+        sink: &mut Sink<'_, D, S>,
+        entry: &Entry<'_>,
+        header: [u64; 2],
+    ) {
+        for word in header {
             sink.word(word);
         }
         for part in entry.parts {
