@@ -1,4 +1,4 @@
-//! Errors that the logs commit on purpose when a machine asks them to (see
+//! Errors that the logs in a ring commit on purpose when a machine asks them to (see
 //! [`Domain::commits`](lapis_pmem::Domain::commits)): each is what an implementation that overlooks
 //! one sentence of the thesis would do.
 
@@ -21,8 +21,8 @@ pub const RAWL_POLARITY_STAYS: Mutant = Mutant("rawl/polarity-stays");
 /// Recovery leaves the blocks of a torn entry as they are, so that they pass for blocks of the next.
 pub const RAWL_TORN_TAIL_STAYS: Mutant = Mutant("rawl/torn-tail-stays");
 
-/// Recovery leaves a torn entry behind the end, so that its bits make up for missing bits of the
-/// next.
-pub const POP_LOG_TORN_TAIL_STAYS: Mutant = Mutant("pop-log/torn-tail-stays");
-/// Truncated space is used again without having been zeroed.
-pub const POP_LOG_REUSE_WITHOUT_ZEROING: Mutant = Mutant("pop-log/reuse-without-zeroing");
+/// Recovery of a pop log in a ring leaves a torn entry behind the end, so that its bits make up for
+/// missing bits of the next.
+pub const POP_RING_TORN_TAIL_STAYS: Mutant = Mutant("pop-log/ring-torn-tail-stays");
+/// Truncated space of a pop log in a ring is used again without having been zeroed.
+pub const POP_RING_REUSE_WITHOUT_ZEROING: Mutant = Mutant("pop-log/ring-reuse-without-zeroing");

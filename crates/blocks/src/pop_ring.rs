@@ -37,7 +37,7 @@
 use lapis_pmem::{Domain, Mutant};
 
 use crate::log::Position;
-use crate::mutants::{POP_LOG_REUSE_WITHOUT_ZEROING, POP_LOG_TORN_TAIL_STAYS};
+use crate::mutants::{POP_RING_REUSE_WITHOUT_ZEROING, POP_RING_TORN_TAIL_STAYS};
 use crate::pop_log::count_ones;
 use crate::ring_log::{
     ENTRY_HEADER_BYTES, Entry, Head, Parsed, Ring, RingLog, Scheme, Seen, Sink, is_zero, plain,
@@ -59,7 +59,7 @@ impl Scheme for Pop {
     const MAGIC: u64 = u64::from_le_bytes(*b"LAPISPPR");
     const ZEROED: bool = true;
     const BLANK: bool = true;
-    const REUSE_MUTANT: Mutant = POP_LOG_REUSE_WITHOUT_ZEROING;
+    const REUSE_MUTANT: Mutant = POP_RING_REUSE_WITHOUT_ZEROING;
 
     fn body_bytes(length: usize) -> u64 {
         plain::body_bytes(length)
@@ -108,7 +108,7 @@ impl Scheme for Pop {
     }
 
     unsafe fn clean<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool {
-        if ring.pool.domain().commits(POP_LOG_TORN_TAIL_STAYS) {
+        if ring.pool.domain().commits(POP_RING_TORN_TAIL_STAYS) {
             return false;
         }
         // SAFETY: nobody else has the log open.

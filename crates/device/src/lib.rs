@@ -10,6 +10,8 @@
 //! * count what reaches the memory controller and the media ([`Counts`]);
 //! * switch a single flush or fence off ([`Config::suppress`]), to show that it is necessary.
 //!
+//! [`ModelledSsd`] does the same for block storage: it is a [`lapis_pmem::BlockDevice`].
+//!
 //! Nothing here depends on time, addresses or the scheduler: the same single-threaded program gives
 //! the same trace and the same counts on every run and every machine.
 
@@ -22,8 +24,12 @@ mod modelled;
 mod pending;
 mod persist_points;
 pub mod persistence;
+pub mod pruned_images;
 mod random;
+mod read_watch;
+pub mod ssd;
 mod trace;
+pub mod trace_file;
 mod tracking;
 mod worker;
 mod xp_buffer;
@@ -35,6 +41,12 @@ pub use images::{CrashStates, Image, ImageBudget, Images};
 pub use modelled::{Config, MODELLED_BYTES_LIMIT, Modelled};
 pub use persist_points::{PersistKind, PersistPoint, PersistPointCount};
 pub use persistence::PowerFailDomain;
+pub use pruned_images::PrunedImages;
+pub use read_watch::LineRead;
+pub use ssd::{
+    BlockDamage, ModelledSsd, SsdConfig, SsdCrashStates, SsdFaults, SsdImage, SsdImages,
+    SsdProfile, SsdProfileError,
+};
 pub use trace::{Event, Marker, Trace};
 pub use worker::{current_worker, set_current_worker};
 pub use xp_buffer::XpBufferShape;

@@ -115,6 +115,7 @@ mod entry;
 mod inspection;
 mod layout;
 mod log_trait;
+pub mod mutants;
 mod reader;
 mod recovery;
 mod retention;

@@ -7,7 +7,6 @@ use std::ops::Range;
 use lapis_pmem::{Committed, Domain, LINE_BYTES, Link, PCell, Pool};
 
 use crate::log::{Damage, Position};
-use crate::mutants::POP_LOG_TORN_TAIL_STAYS;
 
 use super::entry::{Found, examine, is_zero, zero_data};
 use super::layout::{PopLogRoot, SegmentRef, address};
@@ -144,9 +143,7 @@ impl Scan {
                 domain.flush(&pool.at(before.segment.link()).next);
             }
         }
-        if let Some(torn) = &self.torn
-            && !domain.commits(POP_LOG_TORN_TAIL_STAYS)
-        {
+        if let Some(torn) = &self.torn {
             // SAFETY: within the segment (scan); nobody else has the log open. I5. A crash in
             // here leaves a subset of the bits of a torn entry, which is a torn entry (I4).
             unsafe { zero_data(pool, self.current.segment, torn.start, torn.end) };

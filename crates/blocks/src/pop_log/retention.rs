@@ -3,11 +3,11 @@
 use lapis_pmem::{Committed, Domain, LINE_BYTES};
 
 use crate::log::{Damage, LogError, Position};
-use crate::mutants::POP_LOG_REUSE_WITHOUT_ZEROING;
 
 use super::PopLog;
 use super::entry::whole_entry_bytes;
 use super::layout::Start;
+use super::mutants;
 use super::recovery::Held;
 use super::segment::{self, Spare};
 
@@ -81,11 +81,9 @@ impl<D: Domain> PopLog<D> {
         let mut spares = Vec::new();
         for Held { segment, .. } in dropped {
             if segment.is_ordinary() && spares.len() < room {
-                if !self.pool.domain().commits(POP_LOG_REUSE_WITHOUT_ZEROING) {
-                    // SAFETY: behind the start, durably (`unlinked`); readers are locked out, and
-                    // the writer knows it no more.
-                    unsafe { segment::zero(&self.pool, segment, self.ordinary_bytes) };
-                }
+                // SAFETY: behind the start, durably (`unlinked`); readers are locked out, and
+                // the writer knows it no more.
+                unsafe { segment::zero(&self.pool, segment, self.ordinary_bytes) };
                 spares.push(Spare { segment, unlinked });
             } else {
                 segment::free(&self.pool, segment, self.ordinary_bytes, unlinked);
@@ -93,7 +91,10 @@ impl<D: Domain> PopLog<D> {
         }
         if !spares.is_empty() {
             // I3. Here, not at the append that takes the spare: that may be another thread's.
-            self.pool.domain().fence();
+            {
+                let _mutant = self.pool.domain().omitting(mutants::RECYCLE_WITHOUT_BARRIER);
+                self.pool.domain().fence();
+            }
             self.writer.lock().spares.append(&mut spares);
         }
     }

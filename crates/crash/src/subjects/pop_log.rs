@@ -85,7 +85,7 @@ impl Subject for PopLogSubject {
     type Live = LiveLog;
 
     fn name(&self) -> &'static str {
-        "pop-log"
+        "pop-log:segments"
     }
 
     fn pool_bytes(&self) -> usize {
