@@ -23,6 +23,6 @@ pub const RAWL_TORN_TAIL_STAYS: Mutant = Mutant("rawl/torn-tail-stays");
 
 /// Recovery of a pop log in a ring leaves a torn entry behind the end, so that its bits make up for
 /// missing bits of the next.
-pub const POP_RING_TORN_TAIL_STAYS: Mutant = Mutant("pop-log/ring-torn-tail-stays");
+pub const POP_RING_TORN_TAIL_STAYS: Mutant = Mutant("pop-ring/torn-tail-stays");
 /// Truncated space of a pop log in a ring is used again without having been zeroed.
-pub const POP_RING_REUSE_WITHOUT_ZEROING: Mutant = Mutant("pop-log/ring-reuse-without-zeroing");
+pub const POP_RING_REUSE_WITHOUT_ZEROING: Mutant = Mutant("pop-ring/reuse-without-zeroing");

@@ -55,7 +55,7 @@ impl sealed::Sealed for Pop {}
 
 #[expect(private_interfaces, reason = "see Scheme")]
 impl Scheme for Pop {
-    const NAME: &'static str = "pop-log";
+    const NAME: &'static str = "pop-ring";
     const MAGIC: u64 = u64::from_le_bytes(*b"LAPISPPR");
     const ZEROED: bool = true;
     const BLANK: bool = true;

@@ -16,6 +16,7 @@ mod fast_fair;
 mod header_log;
 mod p_clht;
 mod pop_log;
+mod pop_ring;
 mod rawl;
 mod store;
 mod trial;
@@ -67,6 +68,7 @@ impl Catalogue {
             Structure::HeaderLog => header_log::CATALOGUE,
             Structure::Rawl => rawl::CATALOGUE,
             Structure::PopLog => pop_log::CATALOGUE,
+            Structure::PopRing => pop_ring::CATALOGUE,
             Structure::Allocator => allocator::CATALOGUE,
             Structure::Store => store::CATALOGUE,
         }

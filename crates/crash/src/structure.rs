@@ -61,6 +61,8 @@ pub enum Structure {
     Rawl,
     /// The PopLog.
     PopLog,
+    /// The PopLog in a ring.
+    PopRing,
     /// The allocator and the pool.
     Allocator,
     /// The store.
@@ -69,7 +71,7 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
@@ -77,6 +79,7 @@ impl Structure {
         Self::HeaderLog,
         Self::Rawl,
         Self::PopLog,
+        Self::PopRing,
         Self::Allocator,
         Self::Store,
     ];
@@ -91,6 +94,7 @@ impl Structure {
             Self::HeaderLog => "header-log",
             Self::Rawl => "rawl",
             Self::PopLog => "pop-log",
+            Self::PopRing => "pop-ring",
             Self::Allocator => "allocator",
             Self::Store => "store",
         }
@@ -292,13 +296,13 @@ macro_rules! each_subject {
                 }
             }
             Structure::PopLog => {
-                {
-                    let $subject = PopLogSubject;
-                    $body
-                }
+                let $subject = PopLogSubject;
+                $body
+            }
+            Structure::PopRing => {
                 {
                     let $subject = LogSubject::<PopRing<Modelled>>::new(
-                        "pop-log:padded",
+                        "pop-ring:padded",
                         &[RING, "blocks/src/pop_ring"],
                         ring(Placement::Padded, 0),
                         RING_BYTES,
@@ -308,7 +312,7 @@ macro_rules! each_subject {
                 }
                 {
                     let $subject = LogSubject::<PopRing<Modelled>>::new(
-                        "pop-log:dense",
+                        "pop-ring:dense",
                         &[RING, "blocks/src/pop_ring"],
                         ring(Placement::Dense, 0),
                         RING_BYTES,
@@ -318,7 +322,7 @@ macro_rules! each_subject {
                 }
                 {
                     let $subject = LogSubject::<PopRing<Modelled>>::new(
-                        "pop-log:streamed",
+                        "pop-ring:streamed",
                         &[RING, "blocks/src/pop_ring"],
                         ring(Placement::Streamed, 0),
                         RING_BYTES,

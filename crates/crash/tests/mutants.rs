@@ -63,6 +63,11 @@ fn those_of_rawl_are_killed() {
 }
 
 #[test]
+fn those_of_pop_log_in_a_ring_are_killed() {
+    all_are_killed(Structure::PopRing);
+}
+
+#[test]
 fn those_of_pop_log_are_killed() {
     all_are_killed(Structure::PopLog);
 }

@@ -54,6 +54,11 @@ fn rawl_survives_power_cuts() {
 }
 
 #[test]
+fn pop_log_in_a_ring_survives_power_cuts() {
+    survives(Structure::PopRing, 100, 20);
+}
+
+#[test]
 fn pop_log_survives_power_cuts_and_kills() {
     survives(Structure::PopLog, 200, 14);
 }

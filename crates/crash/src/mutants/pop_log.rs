@@ -1,14 +1,8 @@
 //! The mutants of the PopLog.
 
-use lapis_blocks::mutants as ring_mutants;
 use lapis_blocks::pop_log::mutants;
 
 use super::{BUG_CLASS, Catalogue, MutantEntry};
-
-/// Where entries lie in a ring.
-const RINGS: &[&str] = &["pop-log:padded", "pop-log:dense", "pop-log:streamed"];
-/// Where they lie in segments.
-const SEGMENTS: &[&str] = &["pop-log:segments"];
 
 pub(super) const CATALOGUE: Catalogue = Catalogue {
     ops: 150,
@@ -19,7 +13,7 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
                    crash.",
             published: BUG_CLASS,
             place: "blocks/src/pop_log/segment.rs, allocate",
-            subjects: SEGMENTS,
+            subjects: &[],
         },
         MutantEntry {
             mutant: mutants::COUNT_BEFORE_PAYLOAD,
@@ -27,28 +21,14 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
                    payload of another line.",
             published: "Witcher (Fu et al., SOSP 2021), bug 7, of Level Hashing",
             place: "blocks/src/pop_log/entry.rs, counted",
-            subjects: SEGMENTS,
+            subjects: &[],
         },
         MutantEntry {
             mutant: mutants::RECYCLE_WITHOUT_BARRIER,
             what: "A recycled segment is taken into use without a barrier after its zeroing.",
             published: BUG_CLASS,
             place: "blocks/src/pop_log/retention.rs, recycle",
-            subjects: SEGMENTS,
-        },
-        MutantEntry {
-            mutant: ring_mutants::POP_RING_TORN_TAIL_STAYS,
-            what: "Recovery leaves a torn entry, whose bits make up for missing bits of the next.",
-            published: BUG_CLASS,
-            place: "blocks/src/pop_ring.rs, clean",
-            subjects: RINGS,
-        },
-        MutantEntry {
-            mutant: ring_mutants::POP_RING_REUSE_WITHOUT_ZEROING,
-            what: "Truncated space of a ring is used again as it is, old bits included.",
-            published: BUG_CLASS,
-            place: "blocks/src/ring_log/retention.rs, truncate",
-            subjects: RINGS,
+            subjects: &[],
         },
     ],
 };

@@ -85,7 +85,7 @@ impl Subject for PopLogSubject {
     type Live = LiveLog;
 
     fn name(&self) -> &'static str {
-        "pop-log:segments"
+        "pop-log"
     }
 
     fn pool_bytes(&self) -> usize {
