@@ -217,6 +217,20 @@ pub fn performance_bugs(
                     }
                 }
             }
+            Event::StrongFlush { worker, line: number } => {
+                let operation = workers.entry(worker).or_default().operation;
+                tally.pass(position, operation, true);
+                let line = lines.entry(number).or_default();
+                if line.version == line.durable_version {
+                    let (waste, because_of) = match line.version {
+                        0 => (Waste::Clean, None),
+                        _ => (Waste::Durable, Some(line.flushed_at)),
+                    };
+                    tally.add(Found { waste, position, because_of, operation });
+                }
+                line.durable_version = line.version;
+                line.flushed_at = position;
+            }
             Event::Fence { worker: number, .. } => {
                 let worker = workers.entry(number).or_default();
                 // The fence that is part of a clflush is nobody's.

@@ -256,6 +256,10 @@ impl Telling<'_> {
                 CrashCause::BeforeLocked => {
                     "the power is cut before the next locked operation".to_owned()
                 }
+                CrashCause::BeforeStrongFlush => {
+                    "the power is cut before the next clflush".to_owned()
+                }
+                CrashCause::BeforeStore => "the power is cut before the next store".to_owned(),
                 CrashCause::OperationEnd(_) => {
                     "the power is cut just after the acknowledgement".to_owned()
                 }
@@ -353,7 +357,7 @@ impl Telling<'_> {
             Event::Flush { line, .. } => {
                 self.is_uncertain(*line) && self.histories.is_flushed_in_vain(at)
             }
-            Event::Fence { .. } => false,
+            Event::StrongFlush { .. } | Event::Fence { .. } => false,
         }
     }
 
@@ -376,6 +380,11 @@ impl Telling<'_> {
                 let text = format!("flush line {line} ({})", place(u64::from(line) * 64));
                 let lines = self.histories.changes_at(at);
                 self.push(at, EntryKind::Flush, text, source, lines);
+            }
+            Event::StrongFlush { line, .. } => {
+                let text = format!("clflush line {line} ({})", place(u64::from(line) * 64));
+                let lines = self.histories.changes_at(at);
+                self.push(at, EntryKind::Flush, text, None, lines);
             }
             Event::Fence { point, .. } => {
                 let source = source(point);

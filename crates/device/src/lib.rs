@@ -15,11 +15,13 @@
 //! Nothing here depends on time, addresses or the scheduler: the same single-threaded program gives
 //! the same trace and the same counts on every run and every machine.
 
+mod bounded_search;
 mod cache;
 mod counters;
 pub mod crash_points;
 pub mod images;
 mod line_table;
+pub mod litmus;
 mod modelled;
 mod pending;
 mod persist_points;
@@ -27,13 +29,17 @@ pub mod persistence;
 pub mod pruned_images;
 mod random;
 mod read_watch;
+mod schedule;
+mod scheduler;
 pub mod ssd;
+mod store_buffer;
 mod trace;
 pub mod trace_file;
 mod tracking;
 mod worker;
 mod xp_buffer;
 
+pub use bounded_search::BoundedSearch;
 pub use cache::CacheShape;
 pub use counters::{Counts, MachineShape};
 pub use crash_points::{CrashCause, CrashPoint, CrashPoints};
@@ -43,6 +49,8 @@ pub use persist_points::{PersistKind, PersistPoint, PersistPointCount};
 pub use persistence::PowerFailDomain;
 pub use pruned_images::PrunedImages;
 pub use read_watch::LineRead;
+pub use schedule::{BadSchedule, Deviation, Schedule, SchedulePolicy};
+pub use scheduler::{InterleavedRun, RunEnd, WorkerProgram};
 pub use ssd::{
     BlockDamage, ModelledSsd, SsdConfig, SsdCrashStates, SsdFaults, SsdImage, SsdImages,
     SsdProfile, SsdProfileError,

@@ -128,6 +128,20 @@ pub trait Domain: Clone + Debug + Send + Sync + 'static {
         None
     }
 
+    /// What a thread does once in every turn of a loop in which it waits for another. On a machine
+    /// that runs one worker at a time this gives the turn to another.
+    #[inline(always)]
+    fn pause(&self) {
+        core::hint::spin_loop();
+    }
+
+    /// Says that a lock or counter in the host's memory is about to be taken or given back, which
+    /// orders as a locked instruction does. Nothing on hardware, where the instruction itself is
+    /// there; on a modelled machine with store buffers, which does not see it, the worker's stores
+    /// become visible first.
+    #[inline(always)]
+    fn synchronize(&self) {}
+
     /// Whether to commit a known error on purpose. Structures ask this where a published
     /// implementation went wrong, and so carry its mutant with them; the answer of hardware is a
     /// constant, which removes both the question and the mutant from the program.

@@ -25,6 +25,7 @@ mod commit;
 pub mod domain;
 mod file_device;
 mod hardware;
+pub mod host_lock;
 mod instructions;
 #[cfg(all(feature = "io-uring", target_os = "linux"))]
 mod io_uring_device;

@@ -152,7 +152,7 @@ impl GenerationLock {
     fn lock_contended<D: Domain>(&self, domain: &D, generation: LockGeneration) -> LockWord {
         let mut wait = LockWait::default();
         loop {
-            wait.once::<D>();
+            wait.once(domain);
             if let Some(before) = self.try_lock(domain, generation) {
                 return before;
             }
@@ -209,13 +209,17 @@ impl LockWait {
     ///
     /// # Panics
     /// On a deterministic machine after a million times: the lock is held by nobody that runs.
-    pub fn once<D: Domain>(&mut self) {
+    pub fn once<D: Domain>(&mut self, domain: &D) {
         self.waited = self.waited.wrapping_add(1);
         assert!(
             !D::DETERMINISTIC || self.waited < DETERMINISTIC_PATIENCE,
             "a lock is held by nobody that runs: it survived a crash as locked"
         );
-        self.backoff.snooze();
+        if D::DETERMINISTIC {
+            domain.pause();
+        } else {
+            self.backoff.snooze();
+        }
     }
 }
 

@@ -594,7 +594,7 @@ impl<D: Domain> Pool<D> {
     /// Whether the pool was opened after a crash and [`Pool::reclaim`] has not run since. Until it
     /// has, blocks that were free at the crash are not reused.
     pub fn needs_reclaim(&self) -> bool {
-        self.allocator.is_untraced()
+        self.allocator.is_untraced(self)
     }
 
     /// Collects every block that is reachable: `trace` calls [`Tracer::visit`] for each. Nothing is

@@ -439,6 +439,10 @@ fn event_record(event: &Event, location: u32, issuer: u8) -> Option<Record> {
             };
             Record::Flush { instruction, worker, location, line: line.into(), lines: 1 }
         }
+        Event::StrongFlush { worker, line } => {
+            let instruction = FlushInstruction::Clflush;
+            Record::Flush { instruction, worker, location, line: line.into(), lines: 1 }
+        }
         Event::Fence { worker: SYNCHRONOUS_WORKER, .. } => return None,
         Event::Fence { worker, .. } => Record::Fence { worker, location },
         Event::Marker { worker, marker } => Record::Marker { worker, location, marker },
