@@ -5,6 +5,7 @@ pub mod generated;
 pub mod index_experiment;
 pub mod keys;
 pub mod modelled_store;
+pub mod plot;
 pub mod replay;
 pub mod report;
 pub mod table;
