@@ -154,15 +154,12 @@ impl Scheme for Raw {
             return Seen::Nothing;
         }
         let domain = ring.pool.domain();
-        let is_new = |at: u64, block: u64| {
-            block & !MASK == polarity(domain, at / ring.capacity)
-        };
+        let is_new = |at: u64, block: u64| block & !MASK == polarity(domain, at / ring.capacity);
         let [a, b, c] = [ring.load(at), ring.load(at + 8), ring.load(at + 16)];
         let all_new = is_new(at, a) && is_new(at + 8, b) && is_new(at + 16, c);
         let last = c & ((1 << LAST_HEADER_BITS) - 1);
-        let bits = u128::from(a & MASK)
-            | u128::from(b & MASK) << BITS
-            | u128::from(last) << (2 * BITS);
+        let bits =
+            u128::from(a & MASK) | u128::from(b & MASK) << BITS | u128::from(last) << (2 * BITS);
         let head = match Head::parse([bits as u64, (bits >> 64) as u64], position) {
             Parsed::Whole(head) => head,
             _ if !all_new => return Seen::Nothing,

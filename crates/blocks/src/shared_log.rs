@@ -148,8 +148,7 @@ impl<D: Domain, S: Scheme> SharedLog<D, S> {
         let ring = self.log.ring();
         // SAFETY: reserved for this thread alone, before the limit, by whole lines.
         let mut sink = unsafe { Sink::<D, S>::new(&ring, tail, None) };
-        Append { position, joined, more: false, length, parts }
-            .write(&mut sink, Placement::Padded);
+        Append { position, joined, more: false, length, parts }.write(&mut sink, Placement::Padded);
         sink.flush();
         // G2, where something follows; else G1.
         domain.fence();

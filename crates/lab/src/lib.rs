@@ -4,6 +4,7 @@ pub mod device_experiment;
 pub mod generated;
 pub mod index_experiment;
 pub mod keys;
+pub mod log_experiment;
 pub mod modelled_store;
 pub mod plot;
 pub mod replay;

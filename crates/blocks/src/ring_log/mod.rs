@@ -85,9 +85,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::log::{Damage, Log, LogError, LogStatistics, Placement, Position};
 
 pub use entry::ENTRY_HEADER_BYTES;
-pub use layout::{
-    LARGEST_CAPACITY_BYTES, MOST_SIZE_FIELDS, RingRoot, SMALLEST_CAPACITY_BYTES,
-};
+pub use layout::{LARGEST_CAPACITY_BYTES, MOST_SIZE_FIELDS, RingRoot, SMALLEST_CAPACITY_BYTES};
 pub use reader::Iter;
 pub use scheme::Scheme;
 
@@ -175,8 +173,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         let domain = pool.domain();
         let size_fields = if S::SIZED { options.size_fields } else { 0 };
         let sizes_bytes = size_fields * size_of::<SizeField>();
-        let mut root =
-            pool.allocate_with_tail::<RingRoot>(sizes_bytes + options.capacity_bytes)?;
+        let mut root = pool.allocate_with_tail::<RingRoot>(sizes_bytes + options.capacity_bytes)?;
         debug_assert!(root.link().offset().is_multiple_of(LINE_BYTES as u64));
         root.magic.store(domain, S::MAGIC);
         root.format_version.store(domain, FORMAT_VERSION);
@@ -221,8 +218,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         let not_a_log = LogError::NotALog { pool_offset: root.offset() };
         let Some(header) = pool.try_at(root) else { return Err(not_a_log) };
         let domain = pool.domain();
-        if !root.offset().is_multiple_of(LINE_BYTES as u64)
-            || header.magic.load(domain) != S::MAGIC
+        if !root.offset().is_multiple_of(LINE_BYTES as u64) || header.magic.load(domain) != S::MAGIC
         {
             return Err(not_a_log);
         }

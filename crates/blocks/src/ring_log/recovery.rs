@@ -5,12 +5,12 @@ use lapis_pmem::Domain;
 use crate::log::{Damage, Placement, Position};
 use crate::mutants::HEADER_FIRST_SIZE_COUNTS;
 
+use super::RingLog;
 use super::append::footer;
 use super::entry::Head;
 use super::layout::{Size, Start};
 use super::ring::{LineBuffer, Ring};
 use super::scheme::{Scheme, Seen, after_entry};
-use super::RingLog;
 
 /// Where the log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,11 +64,8 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
                     if S::FOOTER {
                         // A group ends where its last footer does.
                         let (begin, _) = group[group.len() - 1];
-                        let body_end = after_entry::<S>(
-                            self.placement,
-                            begin,
-                            Head { more: true, ..head },
-                        );
+                        let body_end =
+                            after_entry::<S>(self.placement, begin, Head { more: true, ..head });
                         let last = Position::from_number(position.number() - 1);
                         match ring.load(body_end) {
                             0 => {
@@ -81,7 +78,11 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
                     }
                     for &(at, head) in &group {
                         if !S::is_intact(&ring, at, head) {
-                            return Err(self.damage("an entry with a wrong checksum", at, end.next));
+                            return Err(self.damage(
+                                "an entry with a wrong checksum",
+                                at,
+                                end.next,
+                            ));
                         }
                         end.next = end.next.next();
                     }
@@ -133,9 +134,10 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
             }
         }
         let (distance, field) = greatest.ok_or(damaged("no size field"))?;
-        let end = start.offset.checked_add_signed(distance).filter(|end| {
-            distance >= 0 && *end <= start.limit
-        });
+        let end = start
+            .offset
+            .checked_add_signed(distance)
+            .filter(|end| distance >= 0 && *end <= start.limit);
         Ok((end.ok_or(damaged("a size outside of the ring"))?, (field + 1) % self.size_fields))
     }
 

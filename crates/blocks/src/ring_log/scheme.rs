@@ -204,10 +204,7 @@ pub(crate) mod plain {
         (ENTRY_HEADER_BYTES + length).next_multiple_of(8) as u64
     }
 
-    pub(crate) fn write<D: Domain, S: Scheme>(
-        sink: &mut Sink<'_, D, S>,
-        entry: &Entry<'_>,
-    ) {
+    pub(crate) fn write<D: Domain, S: Scheme>(sink: &mut Sink<'_, D, S>, entry: &Entry<'_>) {
         write_words(sink, entry, entry.words());
     }
 
@@ -244,20 +241,11 @@ pub(crate) mod plain {
         }
     }
 
-    pub(crate) fn is_intact<D: Domain>(
-        ring: &Ring<'_, D>,
-        at: u64,
-        head: Head,
-    ) -> bool {
+    pub(crate) fn is_intact<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head) -> bool {
         ring.crc(at + ENTRY_HEADER_BYTES as u64, head.length) == head.payload_crc
     }
 
-    pub(crate) fn read<D: Domain>(
-        ring: &Ring<'_, D>,
-        at: u64,
-        head: Head,
-        into: &mut Vec<u8>,
-    ) {
+    pub(crate) fn read<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head, into: &mut Vec<u8>) {
         let payload = at + ENTRY_HEADER_BYTES as u64;
         ring.pieces(payload, head.length, |piece| into.extend_from_slice(piece));
     }

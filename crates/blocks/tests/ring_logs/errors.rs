@@ -99,7 +99,8 @@ fn impossible_options_are_refused<S: Scheme>() {
         let error = RingLog::<_, S>::create(&pool, options).unwrap_err();
         assert!(matches!(error, LogError::BadCapacity { .. }), "{capacity_bytes}: {error}");
     }
-    let too_large = RingOptions { capacity_bytes: 2 * crate::POOL_BYTES, ..options(Placement::Padded) };
+    let too_large =
+        RingOptions { capacity_bytes: 2 * crate::POOL_BYTES, ..options(Placement::Padded) };
     let error = RingLog::<_, S>::create(&pool, too_large).unwrap_err();
     assert!(matches!(error, LogError::Full(_)), "{error}");
 }
@@ -114,7 +115,9 @@ for_each_kind! {
 #[test]
 fn a_pop_log_is_refused_by_the_readers_of_rings() {
     let pool = modelled(Config::default());
-    let root = pool.fence(PopLog::create(&pool, PopLogOptions { segment_bytes: 4096, spare_segments: 0 }).unwrap());
+    let root = pool.fence(
+        PopLog::create(&pool, PopLogOptions { segment_bytes: 4096, spare_segments: 0 }).unwrap(),
+    );
     let link = root.link();
     let _: lapis_pmem::Committed = pool.publish_root(crate::ROOT, 0, root).unwrap().persist();
     let error = RingLog::<_, Raw>::open(Arc::clone(&pool), link.cast::<RingRoot>()).unwrap_err();

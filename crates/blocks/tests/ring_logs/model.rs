@@ -67,7 +67,11 @@ fn behaves_like_a_queue<S: Scheme>() {
                 }
                 assert_eq!((log.end(), log.statistics().entries), (end, model.len() as u64));
                 if step % 20 == 0 {
-                    assert_eq!(VecDeque::from(contents(&log)), model, "{placement}, seed {seed}, step {step}");
+                    assert_eq!(
+                        VecDeque::from(contents(&log)),
+                        model,
+                        "{placement}, seed {seed}, step {step}"
+                    );
                     assert_eq!(log.check(), []);
                     wrapped = end.number();
                 }

@@ -2,6 +2,7 @@
 
 mod capabilities;
 mod index;
+mod log;
 
 use clap::{Args, Subcommand};
 
@@ -13,6 +14,7 @@ use crate::output::Output;
 #[command(after_long_help = "\
 Examples:
   lapis lab index --index wort,fast-fair --operation insert,get
+  lapis lab log --plot logs.svg
   lapis lab capabilities")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -23,6 +25,7 @@ pub struct Arguments {
 enum Experiment {
     Index(index::Arguments),
     Capabilities(capabilities::Arguments),
+    Log(log::Arguments),
 }
 
 /// Runs `lapis lab`.
@@ -30,5 +33,6 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     match &arguments.experiment {
         Experiment::Index(arguments) => index::run(arguments, output),
         Experiment::Capabilities(arguments) => capabilities::run(arguments, output),
+        Experiment::Log(arguments) => log::run(arguments, output),
     }
 }
