@@ -16,7 +16,7 @@ use lapis_device::{Config, Modelled};
 use lapis_pmem::{Committed, Domain, Pool, Region};
 
 const ROOT: &str = "log";
-const POOL_BYTES: usize = 1 << 20;
+const POOL_BYTES: usize = 640 << 10;
 
 fn options(placement: Placement) -> RingOptions {
     RingOptions { capacity_bytes: 4096, placement, size_fields: 8 }
