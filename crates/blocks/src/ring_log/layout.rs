@@ -170,7 +170,7 @@ pub(crate) struct Size(pub(crate) u64);
 
 impl Size {
     pub(crate) fn of(end: u64) -> Self {
-        let units = end / 8 & SIZE_MASK;
+        let units = (end / 8) & SIZE_MASK;
         Self(units | Self::check(units))
     }
 

@@ -7,8 +7,10 @@ use lapis_device::Config;
 
 use crate::{Numbers, contents, create, for_each_kind, memory, modelled, open, options, restart};
 
-/// A log of a few entries, and its memory.
-fn filled<S: Scheme>(placement: Placement) -> (Vec<u8>, usize, Vec<(Position, Vec<u8>)>) {
+type Entries = Vec<(Position, Vec<u8>)>;
+
+/// A log of a few entries: its memory, where its root is, and the entries.
+fn filled<S: Scheme>(placement: Placement) -> (Vec<u8>, usize, Entries) {
     let pool = modelled(Config::default());
     let log = create::<S, _>(&pool, options(placement));
     let mut numbers = Numbers(3);
