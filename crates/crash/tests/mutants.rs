@@ -48,6 +48,26 @@ fn those_of_p_clht_are_killed() {
 }
 
 #[test]
+fn those_of_the_classic_log_are_killed() {
+    all_are_killed(Structure::ClassicLog);
+}
+
+#[test]
+fn those_of_the_header_log_are_killed() {
+    all_are_killed(Structure::HeaderLog);
+}
+
+#[test]
+fn those_of_rawl_are_killed() {
+    all_are_killed(Structure::Rawl);
+}
+
+#[test]
+fn those_of_pop_log_in_a_ring_are_killed() {
+    all_are_killed(Structure::PopRing);
+}
+
+#[test]
 fn those_of_pop_log_are_killed() {
     all_are_killed(Structure::PopLog);
 }

@@ -4,6 +4,7 @@ mod capabilities;
 mod device;
 mod index;
 mod this_machine;
+mod log;
 
 use clap::{Args, Subcommand};
 
@@ -16,6 +17,7 @@ use crate::output::Output;
 Examples:
   lapis lab index --index wort,fast-fair --operation insert,get
   lapis lab device --this-machine
+  lapis lab log --plot logs.svg
   lapis lab capabilities")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -27,6 +29,7 @@ enum Experiment {
     Index(index::Arguments),
     Device(device::Arguments),
     Capabilities(capabilities::Arguments),
+    Log(log::Arguments),
 }
 
 /// Runs `lapis lab`.
@@ -35,5 +38,6 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         Experiment::Index(arguments) => index::run(arguments, output),
         Experiment::Device(arguments) => device::run(arguments, output),
         Experiment::Capabilities(arguments) => capabilities::run(arguments, output),
+        Experiment::Log(arguments) => log::run(arguments, output),
     }
 }
