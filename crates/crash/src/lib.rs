@@ -41,6 +41,7 @@ pub use performance_bugs::{
 };
 pub use persist_points::{PersistPointRow, persist_points};
 pub use report::{ExploreReport, KeptOperation, PointOutcomes, Shrunk, Violation};
+pub use run::Phase;
 pub use strategy::{Strategy, UnknownStrategy};
 pub use structure::{
     CrashError, Progress, Structure, explore_structure, structure_persist_points, structure_points,
