@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use lapis_device::{
-    CrashPoint, CrashPoints, CrashStates, Event, Image, ImageBudget, Marker, PowerFailDomain,
+    CrashCause, CrashPoint, CrashPoints, CrashStates, Event, Image, ImageBudget, Marker,
+    PersistPoint, PowerFailDomain,
 };
 use parking_lot::Mutex;
 
-use crate::image_check::{Bench, Expectation, FirstCrash};
+use crate::image_check::{Bench, Expectation, FirstCrash, SecondCrash};
 use crate::options::ExploreOptions;
 use crate::oracle::Failure;
 use crate::report::{ExploreReport, PointOutcomes, Violation};
-use crate::run::Run;
+use crate::run::{Phase, Run};
 use crate::shrink::shrink;
 use crate::strategy::Candidates;
 use crate::structure::Progress;
@@ -25,7 +26,11 @@ struct Shared<'o> {
     options: &'o ExploreOptions,
     images: AtomicU64,
     in_recovery: AtomicU64,
+    grown_recoveries: AtomicU64,
+    lines_copied: AtomicU64,
     points: AtomicU64,
+    phases: Mutex<BTreeMap<Phase, u64>>,
+    fences: Mutex<BTreeMap<PersistPoint, u64>>,
     exhaustive: AtomicU64,
     covered: Mutex<u128>,
     states: Mutex<HashSet<u64>>,
@@ -70,7 +75,11 @@ pub(crate) fn explore_once<S: Subject>(
         options,
         images: AtomicU64::new(0),
         in_recovery: AtomicU64::new(0),
+        grown_recoveries: AtomicU64::new(0),
+        lines_copied: AtomicU64::new(0),
         points: AtomicU64::new(0),
+        phases: Mutex::default(),
+        fences: Mutex::default(),
         exhaustive: AtomicU64::new(0),
         covered: Mutex::default(),
         states: Mutex::default(),
@@ -103,8 +112,12 @@ pub(crate) fn explore_once<S: Subject>(
         strategy: options.strategy,
         ops: options.ops,
         crash_points: shared.points.into_inner(),
+        crash_points_in: shared.phases.into_inner(),
+        fences: shared.fences.into_inner(),
         exhaustive_points: shared.exhaustive.into_inner(),
         images,
+        grown_recoveries: shared.grown_recoveries.into_inner(),
+        lines_copied: shared.lines_copied.into_inner(),
         images_in_recovery: shared.in_recovery.into_inner(),
         images_covered: u64::try_from(shared.covered.into_inner()).unwrap_or(u64::MAX),
         outcomes: shared.outcomes.into_inner(),
@@ -125,8 +138,7 @@ fn walk<S: Subject>(
     threads: usize,
 ) -> Result<(), String> {
     let options = shared.options;
-    let mut bench = Bench::new(&run.base, options)?;
-    let mut nested = Bench::new(&run.base, options)?;
+    let mut bench = Bench::new(&run.base, subject.pool_bytes(), options)?;
     let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
     if options.every_store {
         points = points.at_every_store();
@@ -137,6 +149,8 @@ fn walk<S: Subject>(
     let mut index = 0;
     while let Some(point) = points.advance() {
         points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
+        let storage_bytes = run.storage_bytes(point.position);
+        bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
         markers.read(&run.trace.events, point.position);
         index += 1;
         if index % threads != thread {
@@ -168,6 +182,10 @@ fn walk<S: Subject>(
             Some(_) => continue,
         };
         shared.points.fetch_add(1, Ordering::Relaxed);
+        *shared.phases.lock().entry(run.phase(point.position)).or_default() += 1;
+        if let CrashCause::BeforeFence(fence) = point.cause {
+            *shared.fences.lock().entry(fence).or_default() += 1;
+        }
         let every = options.crash_in_recovery_every / 32;
         let due = every > 0 && (index as u64 / threads as u64).is_multiple_of(every);
         let kill = match &options.replay {
@@ -181,8 +199,7 @@ fn walk<S: Subject>(
             crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
             let first =
                 FirstCrash::Killed { trace: &run.trace, position: point.position, base: &run.base };
-            let failure =
-                second_crash(subject, shared, &mut bench, &mut nested, first, expectation, seed);
+            let failure = second_crash(subject, shared, &mut bench, first, expectation, seed);
             crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
                 report(subject, run, shared, &point, &crash_states, &markers, None, failure);
@@ -195,6 +212,7 @@ fn walk<S: Subject>(
         while let Some(image) = candidates.next_image() {
             let number = shared.images.fetch_add(1, Ordering::Relaxed) + 1;
             crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
+            bench.lines_copied += 2 * crash_states.changed_sites(&image) as u64;
             let outcome = bench.check(subject, expectation, seed);
             if candidates.needs_reads() {
                 bench.take_reads(&mut reads);
@@ -205,19 +223,13 @@ fn walk<S: Subject>(
             outcomes.hashes.insert(hash);
             let mut failure = outcome.map(|_| states.insert(hash)).err();
             let every = options.crash_in_recovery_every;
-            let chosen = seed ^ hash_of(image.choices());
+            let chosen = hash_of(&(seed, image.choices()));
             let again = every > 0 && (chosen.is_multiple_of(every) || options.replay.is_some());
             if failure.is_none() && again {
                 let first = FirstCrash::PowerCut;
-                failure = second_crash(
-                    subject,
-                    shared,
-                    &mut bench,
-                    &mut nested,
-                    first,
-                    expectation,
-                    seed,
-                );
+                failure = second_crash(subject, shared, &mut bench, first, expectation, seed);
+                // What the recoveries of those images have read is not this one's.
+                bench.take_reads(&mut reads);
             }
             crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
@@ -239,6 +251,7 @@ fn walk<S: Subject>(
         shared.outcomes.lock().insert((subject.name().to_owned(), point.position), outcomes);
         *shared.covered.lock() += u128::from(candidates.covered());
     }
+    shared.lines_copied.fetch_add(bench.lines_copied, Ordering::Relaxed);
     shared.states.lock().extend(states);
     Ok(())
 }
@@ -248,16 +261,16 @@ fn second_crash<S: Subject>(
     subject: &S,
     shared: &Shared<'_>,
     bench: &mut Bench,
-    nested: &mut Bench,
     first: FirstCrash<'_>,
     expectation: Expectation<'_, S>,
     seed: u64,
 ) -> Option<Failure> {
     let budget = ImageBudget { exhaustive_limit: 16, samples: 4, seed };
-    match bench.check_second_crash(subject, first, expectation, seed, budget, nested) {
-        Ok(tried) => {
-            shared.images.fetch_add(tried, Ordering::Relaxed);
-            shared.in_recovery.fetch_add(tried, Ordering::Relaxed);
+    match bench.check_second_crash(subject, first, expectation, seed, budget) {
+        Ok(SecondCrash { images, grew }) => {
+            shared.images.fetch_add(images, Ordering::Relaxed);
+            shared.in_recovery.fetch_add(images, Ordering::Relaxed);
+            shared.grown_recoveries.fetch_add(u64::from(grew), Ordering::Relaxed);
             None
         }
         Err(found) => Some(found),

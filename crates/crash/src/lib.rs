@@ -47,6 +47,7 @@ pub use recorded::{
     record_structure,
 };
 pub use report::{ExploreReport, KeptOperation, PointOutcomes, Shrunk, Violation};
+pub use run::Phase;
 pub use strategy::{Strategy, UnknownStrategy};
 pub use structure::{
     CrashError, Progress, Structure, explore_structure, structure_persist_points, structure_points,

@@ -340,6 +340,10 @@ macro_rules! each_subject {
                     let $subject = AllocatorSubject::new("allocator:file", 0);
                     $body
                 }
+                {
+                    let $subject = AllocatorSubject::new("allocator:growing", 0).growing();
+                    $body
+                }
                 // A user with locks in its blocks, for the promise about generations.
                 {
                     let $subject =

@@ -14,6 +14,8 @@ use rand::{RngExt, SeedableRng};
 use crate::subject::{Live, Subject};
 
 const ROOT: &str = "index";
+/// An index with more entries than any run inserts goes round in a circle.
+const MOST_ENTRIES: usize = 1 << 16;
 
 /// An operation on an index.
 #[derive(Clone, Debug)]
@@ -71,6 +73,7 @@ pub struct IndexSubject<I, K: ?Sized> {
     options: IndexOptions,
     keys: u64,
     filled: u64,
+    pool_bytes: usize,
     drains: bool,
     _index: PhantomData<fn() -> I>,
     _key: PhantomData<fn(&K)>,
@@ -86,10 +89,17 @@ impl<I, K: ?Sized> IndexSubject<I, K> {
             options,
             keys,
             filled: 0,
+            pool_bytes: 4 << 20,
             drains: false,
             _index: PhantomData,
             _key: PhantomData,
         }
+    }
+
+    /// In a pool of so many bytes.
+    #[must_use]
+    pub fn in_pool_of(self, pool_bytes: usize) -> Self {
+        Self { pool_bytes, ..self }
     }
 
     /// Begins every run with inserting so many keys, for an index of that size.
@@ -129,7 +139,7 @@ where
     }
 
     fn pool_bytes(&self) -> usize {
-        4 << 20
+        self.pool_bytes
     }
 
     fn prior_contents(&self) -> u8 {
@@ -256,17 +266,26 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized>
     }
 
     fn observe(&self) -> Result<BTreeMap<K::Buf, u64>, String> {
-        let mut state = BTreeMap::new();
-        let mut twice = None;
+        // A map is made faster from a list, which ordered indexes give in order; and a list from an
+        // index that never ends is cut off.
+        let mut entries = Vec::new();
         self.index.for_each(&mut |key, value| {
-            if state.insert(key.to_buf(), value).is_some() {
-                twice = Some(key.to_buf());
+            entries.push((key.to_buf(), value));
+            if entries.len() > MOST_ENTRIES {
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
         });
-        if let Some(key) = twice {
-            return Err(format!("{key:?} is visited twice"));
+        let visited = entries.len();
+        if !entries.is_sorted_by(|a, b| a.0 < b.0) {
+            entries.sort_unstable();
+            if let Some(twice) = entries.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+                return Err(format!("{:?} is visited twice", twice[0].0));
+            }
+        }
+        let state: BTreeMap<_, _> = entries.into_iter().collect();
+        if state.len() != visited {
+            return Err("a key is visited twice".to_owned());
         }
         // Looking a key up must find what iteration finds.
         for (key, &value) in &state {
