@@ -5,7 +5,7 @@ mod index;
 mod pop_log;
 mod store;
 
-pub use allocator::AllocatorSubject;
-pub use index::IndexSubject;
+pub use allocator::{AllocatorOperation, AllocatorSubject, LiveDirectory};
+pub use index::{IndexSubject, KeySpace};
 pub use pop_log::PopLogSubject;
 pub use store::StoreSubject;

@@ -1,5 +1,7 @@
 //! `lapis crash`: explores the states that a power cut may leave of a structure.
 
+mod workers;
+
 use std::str::FromStr;
 
 use clap::Args;
@@ -25,6 +27,7 @@ Examples:
   lapis crash wort
   lapis crash store --ops 1000 --images 10000 --json
   lapis crash fast-fair --persist-points
+  lapis crash p-clht --workers 3 --schedules 1000
 
 Operations run once on the modelled machine. At every moment the power is cut; all states that the
 caches and queues may then leave are recovered from (a seeded sample where there are too many), and
@@ -33,14 +36,18 @@ invariants hold, nothing leaks, a second recovery changes nothing. The same seed
 images on any machine. A violation ends with exit code 1 and prints the command that shows it again.
 
 --persist-points switches off each flush and each fence of the structure in turn; the checker must
-then find a violation, else that flush or fence is not needed (exit code 1).")]
+then find a violation, else that flush or fence is not needed (exit code 1).
+
+--workers runs short histories of several workers, whose events a scheduler interleaves and whose
+stores wait in store buffers; after every crash there must be an order of the completed calls, and of
+some of those in flight, that explains every answer and the recovered contents.")]
 pub struct Arguments {
     /// What to explore
     #[arg(value_name = "STRUCTURE", value_parser = StructureNames)]
     structure: String,
-    /// Operations to run
-    #[arg(long, value_name = "N", default_value_t = ExploreOptions::default().ops)]
-    ops: usize,
+    /// Operations to run; with --workers, calls of one history [default: 300, or 12]
+    #[arg(long, value_name = "N")]
+    ops: Option<usize>,
     /// What the random numbers start from
     #[arg(long, value_name = "S", default_value_t = ExploreOptions::default().seed)]
     seed: u64,
@@ -60,6 +67,8 @@ pub struct Arguments {
     /// process dies there and the machine runs on
     #[arg(long, value_name = "CHOICES", requires = "at", value_parser = parse_image)]
     image: Option<Image>,
+    #[command(flatten)]
+    several: workers::Workers,
 }
 
 /// The choices of an image; none if the process is killed and the machine runs on.
@@ -107,15 +116,29 @@ impl TypedValueParser for StructureNames {
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     let structure = Structure::from_str(&arguments.structure)
         .map_err(|error| Failure::refused(error.to_string()))?;
+    if let Some(count) = arguments.several.workers {
+        let common = workers::Common {
+            structure,
+            subject: &arguments.structure,
+            ops: arguments.ops,
+            seed: arguments.seed,
+            images: arguments.images,
+            threads: arguments.threads,
+            position: arguments.at,
+            image: arguments.image.as_ref().map(|Image(image)| image.clone()),
+        };
+        return workers::run(count, &arguments.several, common, output);
+    }
+    let ops = arguments.ops.unwrap_or(ExploreOptions::default().ops);
     let mut options = ExploreOptions {
-        ops: arguments.ops,
+        ops,
         seed: arguments.seed,
         image_limit: arguments.images,
         ..ExploreOptions::default()
     };
     if arguments.images > 0 {
         // Else the first crash points would use all of them up.
-        let points = CRASH_POINTS_PER_OPERATION * arguments.ops.max(1) as u64;
+        let points = CRASH_POINTS_PER_OPERATION * ops.max(1) as u64;
         let each = (arguments.images / points).max(2);
         options.exhaustive_limit = options.exhaustive_limit.min(each);
         options.samples = options.samples.min(each as u32);
@@ -138,7 +161,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         let report = ExploreReport {
             structure: structure.name().to_owned(),
             seed: arguments.seed,
-            ops: arguments.ops,
+            ops,
             images: rows.iter().map(|row| row.images).sum(),
             persist_points: rows,
             ..ExploreReport::default()
