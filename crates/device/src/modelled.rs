@@ -11,11 +11,12 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Mutant, Region, Word};
+use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Mutant, Omission, Region, Word};
 use parking_lot::Mutex;
 
 use crate::counters::{Counters, Counts, MachineShape};
 use crate::persist_points::{PersistKind, PersistPoint, PersistPointCount, PersistPoints};
+use crate::read_watch::{LineRead, ReadWatch};
 use crate::scheduler::{Interleaving, is_scheduled};
 use crate::trace::{Event, Marker, Trace, unit_value, units};
 use crate::tracking::Tracking;
@@ -31,6 +32,8 @@ pub struct Config {
     pub tracing: bool,
     /// Keep what dirtied lines held before, for [`Modelled::revert`].
     pub tracking: bool,
+    /// Notice which bytes of given lines are read: [`Modelled::watch_reads`].
+    pub watching: bool,
     /// Count what happens on a machine of this shape. Counting costs a lock per load.
     pub counting: Option<MachineShape>,
     /// A flush or fence that is not performed (no guarantee, no count), or a non-temporal copy
@@ -92,6 +95,9 @@ struct Machine {
     bytes: usize,
     reserved_bytes: usize,
     counts_loads: bool,
+    /// Whether loads are anybody's business: they are counted or watched.
+    observes_loads: bool,
+    watch: Option<ReadWatch>,
     interleaving: Option<Box<Interleaving>>,
     mutant: Option<Mutant>,
     state: Mutex<State>,
@@ -128,6 +134,8 @@ impl Modelled {
                 bytes: reserved_bytes.min(MODELLED_BYTES_LIMIT),
                 reserved_bytes,
                 counts_loads: config.counting.is_some(),
+                observes_loads: config.counting.is_some() || config.watching,
+                watch: config.watching.then(|| ReadWatch::over(reserved_bytes)),
                 interleaving: config.concurrent.then(Box::default),
                 mutant: config.mutant,
                 state: Mutex::new(State {
@@ -224,6 +232,41 @@ impl Modelled {
         count
     }
 
+    /// Watches the reads of these lines, which are in ascending order, instead of those watched
+    /// before. Nothing unless [`Config::watching`].
+    pub fn watch_reads(&self, lines: impl IntoIterator<Item = u32>) {
+        if let Some(watch) = &self.machine.watch {
+            watch.watch(lines.into_iter());
+        }
+    }
+
+    /// Takes what has been read of the watched lines since they were named or this was last called,
+    /// in order: each byte once, and only if it was not written before it was read.
+    pub fn take_reads(&self, reads: &mut Vec<LineRead>) {
+        reads.clear();
+        if let Some(watch) = &self.machine.watch {
+            watch.take(reads);
+        }
+    }
+
+    #[inline(always)]
+    fn watch_written(&self, offset: usize, bytes: usize) {
+        if let Some(watch) = &self.machine.watch {
+            watch.written(offset, bytes);
+        }
+    }
+
+    #[inline(always)]
+    fn watch_read(&self, address: usize, bytes: usize) {
+        if let Some(watch) = &self.machine.watch {
+            // Addresses outside wrap around to offsets beyond every line.
+            let offset = address.wrapping_sub(self.machine.base);
+            if offset < self.machine.bytes {
+                watch.read(offset, bytes);
+            }
+        }
+    }
+
     pub(crate) fn scheduler(&self) -> Option<&Interleaving> {
         self.machine.interleaving.as_deref()
     }
@@ -236,12 +279,17 @@ impl Modelled {
 
     /// Counts reads of the region; others are DRAM's.
     #[inline(never)]
-    fn count_reads(&self, address: usize, count: impl FnOnce(&mut Counters, usize)) {
+    fn count_reads(&self, address: usize, count: impl FnOnce(&mut Counters, u8, usize)) {
         if let Some(offset) = self.offset(address)
             && let Some(counters) = &mut self.machine.state.lock().counters
         {
-            count(counters, offset);
+            count(counters, current_worker(), offset);
         }
+    }
+
+    /// Lets `look` at the counters; none unless [`Config::counting`].
+    pub(crate) fn with_counters<T>(&self, look: impl FnOnce(&mut Counters) -> T) -> Option<T> {
+        self.machine.state.lock().counters.as_deref_mut().map(look)
     }
 
     /// Offset of an address; `None` if it is not in the region.
@@ -304,8 +352,8 @@ impl State {
         }
         if let Some(counters) = &mut self.counters {
             match event {
-                WordEvent::Relaxed | WordEvent::Ordered => counters.store(offset),
-                WordEvent::Locked => counters.locked(offset, true),
+                WordEvent::Relaxed | WordEvent::Ordered => counters.store(current_worker(), offset),
+                WordEvent::Locked => counters.locked(current_worker(), offset, true),
             }
         }
     }
@@ -335,7 +383,7 @@ impl State {
             if nontemporal {
                 counters.nontemporal(current_worker(), offset, bytes);
             } else {
-                counters.write_range(offset, bytes);
+                counters.write_range(current_worker(), offset, bytes);
             }
         }
     }
@@ -399,7 +447,7 @@ impl Modelled {
         }
         if let Some(interleaving) = self.interleaving() {
             let offset = self.range_offset(destination, source.len());
-            let suppressed = self.suppresses(caller, PersistKind::NonTemporal);
+            let suppressed = self.omits(caller, PersistKind::NonTemporal);
             // SAFETY: as the caller vouches.
             return unsafe {
                 if suppressed {
@@ -413,8 +461,9 @@ impl Modelled {
         unsafe { self.fill_nontemporal_now(destination, source, caller) };
     }
 
-    fn suppresses(&self, caller: &'static Location<'static>, kind: PersistKind) -> bool {
-        self.machine.state.lock().points.suppresses(caller, kind)
+    /// Whether a flush, fence or non-temporal copy is not performed.
+    fn omits(&self, caller: &'static Location<'static>, kind: PersistKind) -> bool {
+        Omission::is_in_force() || self.machine.state.lock().points.suppresses(caller, kind)
     }
 
     pub(crate) fn store_now<W: Word>(
@@ -439,6 +488,9 @@ impl Modelled {
     ) {
         let mut state = self.machine.state.lock();
         let Some(point) = state.points.pass(caller, PersistKind::Flush) else { return };
+        if Omission::is_in_force() {
+            return;
+        }
         if state.tracing {
             let worker = current_worker();
             let lines = offset / LINE_BYTES..=(offset + bytes - 1) / LINE_BYTES;
@@ -449,7 +501,7 @@ impl Modelled {
             }));
         }
         if let Some(counters) = &mut state.counters {
-            counters.flush(offset, bytes);
+            counters.flush(current_worker(), offset, bytes);
         }
     }
 
@@ -457,6 +509,9 @@ impl Modelled {
         let mut state = self.machine.state.lock();
         // The mutex orders host memory, whether or not the model sees the fence.
         let Some(point) = state.points.pass(caller, PersistKind::Fence) else { return };
+        if Omission::is_in_force() {
+            return;
+        }
         if state.tracing {
             state.events.push(Event::Fence { worker: current_worker(), point });
         }
@@ -484,8 +539,10 @@ impl Modelled {
         caller: &'static Location<'static>,
     ) {
         let offset = self.range_offset(destination, source.len());
+        self.watch_written(offset, source.len());
         let mut state = self.machine.state.lock();
-        let performed = state.points.pass(caller, PersistKind::NonTemporal).is_some();
+        let performed = state.points.pass(caller, PersistKind::NonTemporal).is_some()
+            && !Omission::is_in_force();
         state.before_range(offset, source, performed);
         // SAFETY: as the caller vouches.
         unsafe { source.write(destination) };
@@ -497,8 +554,12 @@ impl Domain for Modelled {
 
     #[inline]
     fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
-        if self.machine.counts_loads {
-            self.count_reads(std::ptr::from_ref(at).addr(), Counters::load);
+        if self.machine.observes_loads {
+            let address = std::ptr::from_ref(at).addr();
+            self.watch_read(address, W::BYTES);
+            if self.machine.counts_loads {
+                self.count_reads(address, Counters::load);
+            }
         }
         if let Some(interleaving) = self.interleaving()
             && let Some(offset) = self.atomic_offset(at)
@@ -513,6 +574,7 @@ impl Domain for Modelled {
         let Some(offset) = self.atomic_offset(at) else {
             return W::store(at, value, order);
         };
+        self.watch_written(offset, W::BYTES);
         if let Some(interleaving) = self.interleaving() {
             return self.buffer_word::<W>(interleaving, offset, at, value, order);
         }
@@ -524,6 +586,7 @@ impl Domain for Modelled {
         let Some(offset) = self.atomic_offset(at) else {
             return W::swap(at, value, Ordering::AcqRel);
         };
+        self.watch_read(std::ptr::from_ref(at).addr(), W::BYTES);
         if let Some(interleaving) = self.interleaving() {
             self.empty_buffer(interleaving);
         }
@@ -537,6 +600,7 @@ impl Domain for Modelled {
         let Some(offset) = self.atomic_offset(at) else {
             return W::compare_exchange(at, current, new);
         };
+        self.watch_read(std::ptr::from_ref(at).addr(), W::BYTES);
         if let Some(interleaving) = self.interleaving() {
             self.empty_buffer(interleaving);
         }
@@ -546,7 +610,7 @@ impl Domain for Modelled {
         if W::load(at, Ordering::Acquire) == current {
             state.before_word(offset, new, WordEvent::Locked);
         } else if let Some(counters) = &mut state.counters {
-            counters.locked(offset, false);
+            counters.locked(current_worker(), offset, false);
         }
         W::compare_exchange(at, current, new)
     }
@@ -556,6 +620,7 @@ impl Domain for Modelled {
             return;
         }
         let source = Source::Bytes(source);
+        self.watch_written(self.range_offset(destination, source.len()), source.len());
         if let Some(interleaving) = self.interleaving() {
             let offset = self.range_offset(destination, source.len());
             // SAFETY: as the caller vouches.
@@ -579,8 +644,14 @@ impl Domain for Modelled {
 
     #[inline]
     fn note_read(&self, source: *const u8, bytes: usize) {
-        if self.machine.counts_loads && bytes > 0 {
-            self.count_reads(source.addr(), |counters, offset| counters.read_range(offset, bytes));
+        if bytes == 0 || !self.machine.observes_loads {
+            return;
+        }
+        self.watch_read(source.addr(), bytes);
+        if self.machine.counts_loads {
+            self.count_reads(source.addr(), |counters, worker, offset| {
+                counters.read_range(worker, offset, bytes);
+            });
         }
         if let Some(interleaving) = self.interleaving()
             && let Some(offset) = self.offset(source.addr())
@@ -598,7 +669,7 @@ impl Domain for Modelled {
         let caller = Location::caller();
         match self.interleaving() {
             None => self.flush_now(offset, bytes, caller),
-            Some(_) if self.suppresses(caller, PersistKind::Flush) => {}
+            Some(_) if self.omits(caller, PersistKind::Flush) => {}
             Some(interleaving) => self.buffer_flush(interleaving, offset, bytes, caller),
         }
     }
@@ -608,7 +679,7 @@ impl Domain for Modelled {
         let caller = Location::caller();
         match self.interleaving() {
             None => self.fence_now(caller),
-            Some(_) if self.suppresses(caller, PersistKind::Fence) => {}
+            Some(_) if self.omits(caller, PersistKind::Fence) => {}
             Some(interleaving) => self.buffer_fence(interleaving, caller),
         }
     }
