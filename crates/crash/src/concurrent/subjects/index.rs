@@ -78,16 +78,25 @@ where
             }
         }
         // Few keys that workers meet at, neighbours of one another, and now and then any other.
-        let hot: Vec<u64> = (0..3).map(|_| random.random_range(0..self.keys)).collect();
+        // In some histories all meet at one key, which the first worker changes and others read.
+        let contended = random.random_range(0..3) == 0;
+        let hot: Vec<u64> =
+            (0..if contended { 1 } else { 3 }).map(|_| random.random_range(0..self.keys)).collect();
         let reads = random.random_range(2..6);
         let grows = random.random_range(2..7);
         let mut value = 100;
         let workers = (0..workers)
             .map(|worker| {
                 let own = operations / workers + usize::from(worker < operations % workers);
+                let reads = match (contended, worker) {
+                    (true, 0) => 0,
+                    (true, _) => 8,
+                    (false, _) => reads,
+                };
                 (0..own)
                     .map(|_| {
                         let number = match random.random_range(0..5) {
+                            _ if contended => hot[0],
                             0 => random.random_range(0..self.keys),
                             1 => hot[random.random_range(0..hot.len())].saturating_add(4),
                             _ => hot[random.random_range(0..hot.len())],
