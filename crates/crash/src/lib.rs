@@ -13,6 +13,7 @@
 //! [`persist_points`] switches off each flush and fence of a structure in turn and shows that the
 //! checker then finds a violation: that each is necessary, and that the checker can see it.
 
+pub mod concurrent;
 mod explore;
 mod image_check;
 mod line_history;

@@ -3,8 +3,8 @@
 mod capabilities;
 mod device;
 mod index;
-mod this_machine;
 mod log;
+mod this_machine;
 
 use clap::{Args, Subcommand};
 
