@@ -1,5 +1,6 @@
 //! Workloads and experiments over the indexes and the store.
 
+pub mod device_experiment;
 pub mod generated;
 pub mod index_experiment;
 pub mod keys;

@@ -1,0 +1,27 @@
+//! `lab device`: what a modelled machine does, beside what was published about the real one.
+//!
+//! Every modelled figure comes out of running the access pattern of the published measurement
+//! through the model; none is looked up. [`calibration`] makes the rows, and the table of
+//! `docs/calibration.md` from them.
+
+pub mod calibration;
+mod experiments;
+mod patterns;
+mod published;
+
+use lapis_device::ProfileError;
+use lapis_pmem::RegionError;
+
+pub use calibration::{COMMAND, DeviceResults, Row, calibrate, calibration_table};
+
+/// Why there are no figures.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// There is no such profile.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// There is no memory for the experiment.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+}
