@@ -141,14 +141,17 @@ fn values_of_another_kind_are_refused() {
     }
     let sentence = sentence_with("trust = \"M\"", "trust = \"X\"");
     assert!(sentence.contains("takes a trust of"), "{sentence}");
-    let sentence = sentence_with("source = \"data", "source = 5 #");
+    let sentence = sentence_with(
+        "source = \"measurement study of Optane DIMMs, FAST 2020\" }",
+        "source = 5 }",
+    );
     assert!(sentence.contains("source that is no text"), "{sentence}");
 }
 
 #[test]
 fn values_that_contradict_each_other_are_refused() {
     for (field, value, expected) in [
-        ("l1_capacity_bytes", "2097152", "less than L1"),
+        ("l2_capacity_bytes", "16384", "less than L1"),
         ("l2_capacity_bytes", "1000000", "no multiple of 16 ways"),
         ("media_unit_bytes", "192", "no power of two"),
         ("interleave_bytes", "4100", "no multiple of a media unit"),

@@ -6,9 +6,8 @@ use lapis_device::Profile;
 use lapis_lab::device_experiment::{COMMAND, DeviceResults, Row, calibrate, calibration_table};
 use lapis_lab::generated::section;
 
-static OPTANE_100: LazyLock<DeviceResults> = LazyLock::new(|| {
-    calibrate(&Profile::named("optane-100").unwrap(), &|_| ()).unwrap()
-});
+static OPTANE_100: LazyLock<DeviceResults> =
+    LazyLock::new(|| calibrate(&Profile::named("optane-100").unwrap(), &|_| ()).unwrap());
 
 fn row(id: &str) -> &'static Row {
     OPTANE_100.rows.iter().find(|row| row.id == id).unwrap_or_else(|| panic!("no figure {id}"))
@@ -117,15 +116,4 @@ fn the_document_has_the_generated_table() {
         Some(calibration_table(&OPTANE_100).as_str()),
         "`{COMMAND} --write docs/calibration.md` renews it"
     );
-}
-#[test]
-#[ignore]
-fn zz_show() {
-    for p in std::env::var("PROFILES").unwrap().split(',') {
-    let r = calibrate(&Profile::find(p).unwrap(), &|_| ()).unwrap();
-    eprintln!("== {p}");
-    for row in r.rows {
-        if row.error_percent.is_some() { eprintln!("{:45} {:8.2} {:8.2} {:+.1}", row.quantity, row.published.unwrap_or(0.0), row.modelled, row.error_percent.unwrap_or(f64::NAN)); }
-    }
-    }
 }

@@ -73,9 +73,13 @@ impl Bench {
         }
     }
 
+    pub(super) fn fence(&self) {
+        self.machine.fence();
+    }
+
     pub(super) fn persist(&self, offset: usize, bytes: usize, persist: Persist) {
         self.write(offset, bytes, persist);
-        self.machine.fence();
+        self.fence();
     }
 
     /// Mean nanoseconds of worker 0 per step.
