@@ -33,6 +33,15 @@ pub enum CrashError {
         /// The name.
         name: String,
     },
+    /// No histories of several workers are made for it.
+    #[error(
+        "{structure} is explored with one worker only; several are for wort, fast-fair, p-clht, \
+         pop-log, allocator and store"
+    )]
+    OneWorkerOnly {
+        /// The structure.
+        structure: &'static str,
+    },
     /// It failed without any crash.
     #[error("{structure} fails without any crash: {what}")]
     Failed {
