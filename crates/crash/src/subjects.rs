@@ -3,11 +3,13 @@
 mod allocator;
 mod in_place;
 mod index;
+mod log;
 mod pop_log;
 mod store;
 
-pub use allocator::AllocatorSubject;
+pub use allocator::{AllocatorOperation, AllocatorSubject, LiveDirectory};
 pub use in_place::{InPlaceSubject, Scheme, Update};
-pub use index::IndexSubject;
+pub use index::{IndexSubject, KeySpace};
+pub use log::LogSubject;
 pub use pop_log::PopLogSubject;
 pub use store::StoreSubject;

@@ -6,6 +6,7 @@ pub mod generated;
 pub mod index_experiment;
 pub mod inplace_experiment;
 pub mod keys;
+pub mod log_experiment;
 pub mod modelled_store;
 pub mod plot;
 pub mod replay;
