@@ -15,6 +15,7 @@ use crate::output::Output;
 #[command(after_long_help = "\
 Examples:
   lapis lab index --index wort,fast-fair --operation insert,get
+  lapis lab device --profile optane-100
   lapis lab device --this-machine
   lapis lab capabilities")]
 pub struct Arguments {
