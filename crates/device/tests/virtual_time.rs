@@ -232,7 +232,7 @@ fn time_is_the_same_on_every_run() {
 
 /// Caches of a hundred lines or so in all, so that little fills them.
 fn small_caches() -> MachineShape {
-    let level = |lines| CacheShape { capacity_bytes: lines * 64, ways: 4 };
+    let level = |lines: usize| CacheShape { capacity_bytes: lines * 64, ways: 4 };
     let shape = MachineShape::default();
     let caches =
         HierarchyShape { l1: level(8), l2: level(32), l3: level(96), flush_keeps_line: true };

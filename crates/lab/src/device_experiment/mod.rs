@@ -12,7 +12,7 @@ mod published;
 use lapis_device::ProfileError;
 use lapis_pmem::RegionError;
 
-pub use calibration::{COMMAND, DeviceResults, Row, calibrate, calibration_table};
+pub use calibration::{COMMAND, DeviceResults, Row, calibrate, calibration_table, shown};
 
 /// Why there are no figures.
 #[derive(Debug, thiserror::Error)]
