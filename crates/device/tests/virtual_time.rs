@@ -278,8 +278,8 @@ fn version_words_that_readers_write_become_inserts_in_proportion_to_the_reads() 
 #[test]
 fn a_lock_word_that_workers_pass_around_stays_in_the_caches() {
     let machine = Machine::optane();
-    for turn in 0..1000 {
-        set_current_worker(turn % 4);
+    for turn in 0..1000_u32 {
+        set_current_worker((turn % 4) as u8);
         machine.model.swap::<u64>(machine.word(0), 1);
     }
     set_current_worker(0);
@@ -291,6 +291,7 @@ fn a_lock_word_that_workers_pass_around_stays_in_the_caches() {
 fn passing_a_line_to_another_worker_costs_more_than_keeping_it() {
     let machine = Machine::optane();
     machine.store(0);
+    machine.load(0);
     let own = machine.time(|| machine.load(0));
     set_current_worker(1);
     let other = machine.time(|| machine.load(0));
