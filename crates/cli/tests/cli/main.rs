@@ -7,4 +7,5 @@ mod import_export;
 mod kills;
 mod runner;
 mod store_commands;
+mod traces;
 mod workloads;
