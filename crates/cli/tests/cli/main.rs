@@ -9,4 +9,5 @@ mod kills;
 mod runner;
 mod store_commands;
 mod this_machine;
+mod traces;
 mod workloads;
