@@ -41,7 +41,7 @@ use crate::error::Error;
 use crate::mutants;
 use crate::record::{self, Change, INLINE_LIMIT};
 use crate::table_index::TableIndex;
-use crate::transaction::{check_not_dropped, holds_snapshot};
+use crate::transaction::{check_not_dropped, holds_snapshot, turn_to_change};
 use crate::value::{self, ValueBlock};
 
 /// An open table.
@@ -405,7 +405,7 @@ impl<D: Domain> Engine<D> {
         if bytes.is_empty() || bytes.len() > crate::MAX_TABLE_NAME_BYTES || bytes.contains(&0) {
             return Err(Error::BadTableName);
         }
-        let _turn = host_lock::lock(self.pool.domain(), &self.writer);
+        let _turn = turn_to_change(self)?;
         self.check_running()?;
         if self.table(name).is_some() {
             return Err(Error::TableExists { name: name.to_owned() });
@@ -417,7 +417,7 @@ impl<D: Domain> Engine<D> {
     }
 
     pub(crate) fn drop_table(&self, name: &str) -> Result<(), Error> {
-        let mut writer = host_lock::lock(self.pool.domain(), &self.writer);
+        let mut writer = turn_to_change(self)?;
         self.check_running()?;
         let table = self.table(name).ok_or_else(|| Error::NoSuchTable { name: name.to_owned() })?;
         // S5: no record may name the table once it is gone.

@@ -1,15 +1,16 @@
 //! Write transactions and snapshots.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use lapis_index::Direction;
-use lapis_pmem::{Domain, host_lock};
-use parking_lot::{ArcMutexGuard, ArcRwLockReadGuard, RawMutex, RawRwLock};
+use lapis_pmem::Domain;
+use lapis_pmem::host_lock::{self, HostGuard};
+use parking_lot::{ArcMutexGuard, ArcRwLockReadGuard, MutexGuard, RawMutex, RawRwLock};
 
 use crate::engine::{Engine, TableState, WriteSet, Writer};
 use crate::entries::{Entries, KeyRange};
@@ -25,11 +26,40 @@ thread_local! {
         const { RefCell::new(BTreeMap::new()) };
 }
 
+thread_local! {
+    /// Engines that this thread has a transaction of, by address: asking for the turn again, it
+    /// would wait for itself.
+    static TURNS: RefCell<BTreeSet<usize>> = const { RefCell::new(BTreeSet::new()) };
+}
+
 type SharedGuard = ArcRwLockReadGuard<RawRwLock, ()>;
 
 /// Whether this thread holds a snapshot of the engine, and with it its lock.
 pub(crate) fn holds_snapshot<D: Domain>(engine: &Engine<D>) -> bool {
     SNAPSHOTS.with_borrow(|held| held.contains_key(&std::ptr::from_ref(engine).addr()))
+}
+
+/// Whether this thread has a transaction of the engine, and with it the writer's turn.
+fn has_turn<D: Domain>(engine: &Engine<D>) -> bool {
+    TURNS.with_borrow(|held| held.contains(&std::ptr::from_ref(engine).addr()))
+}
+
+/// Waits for the writer's turn to change something that is no entry.
+pub(crate) fn turn_to_change<D: Domain>(
+    engine: &Engine<D>,
+) -> Result<HostGuard<'_, D, MutexGuard<'_, Writer>>, Error> {
+    if has_turn(engine) {
+        return Err(Error::TransactionHeld);
+    }
+    Ok(host_lock::lock(engine.pool.domain(), &engine.writer))
+}
+
+/// Keeps writers out while everything is looked at; nobody has to be kept out if this thread has
+/// the turn already, and none of what its transaction is to write has been written yet.
+pub(crate) fn turn_to_look<D: Domain>(
+    engine: &Engine<D>,
+) -> Option<HostGuard<'_, D, MutexGuard<'_, Writer>>> {
+    (!has_turn(engine)).then(|| host_lock::lock(engine.pool.domain(), &engine.writer))
 }
 
 pub(crate) fn validate(key: &[u8], value: &[u8]) -> Result<(), Error> {
@@ -49,6 +79,7 @@ struct Turn<D: Domain> {
 
 impl<D: Domain> Drop for Turn<D> {
     fn drop(&mut self) {
+        TURNS.with_borrow_mut(|held| held.remove(&Arc::as_ptr(&self.engine).addr()));
         self.engine.pool.domain().synchronize();
     }
 }
@@ -72,14 +103,18 @@ impl<D: Domain> std::fmt::Debug for Transaction<D> {
 }
 
 impl<D: Domain> Transaction<D> {
-    pub(crate) fn begin(engine: &Arc<Engine<D>>) -> Self {
+    pub(crate) fn begin(engine: &Arc<Engine<D>>) -> Result<Self, Error> {
+        if has_turn(engine) {
+            return Err(Error::TransactionHeld);
+        }
         let writer = host_lock::wait_for(
             engine.pool.domain(),
             || engine.writer.try_lock_arc(),
             || engine.writer.lock_arc(),
         );
+        TURNS.with_borrow_mut(|held| held.insert(Arc::as_ptr(engine).addr()));
         let turn = Turn { writer, engine: Arc::clone(engine) };
-        Self { turn, writes: BTreeMap::new(), engine: Arc::clone(engine) }
+        Ok(Self { turn, writes: BTreeMap::new(), engine: Arc::clone(engine) })
     }
 
     fn state<'t>(&self, table: &'t Table<D>) -> Result<&'t Arc<TableState<D>>, Error> {
