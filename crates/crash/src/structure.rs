@@ -3,13 +3,26 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lapis_device::Modelled;
+use lapis_blocks::classic_log::ClassicLog;
+use lapis_blocks::header_log::HeaderLog;
+use lapis_blocks::in_place::{CowCell, FamCell, LogCell};
+use lapis_blocks::log::Placement;
+use lapis_blocks::pop_log::PopLog;
+use lapis_blocks::pop_ring::PopRing;
+use lapis_blocks::rawl::Rawl;
+use lapis_blocks::ring_log::RingOptions;
+use lapis_device::trace_file::RecordedTrace;
+use lapis_device::{Modelled, PersistPoint};
 use lapis_index::{FastFair, IndexOptions, PClht, Wort};
 
-use crate::explore::{ExploreOptions, explore};
+use crate::explore::explore;
+use crate::options::ExploreOptions;
 use crate::persist_points::{PersistPointRow, persist_points};
 use crate::report::ExploreReport;
-use crate::subjects::{AllocatorSubject, IndexSubject, PopLogSubject, StoreSubject};
+use crate::run::Run;
+use crate::subjects::{
+    AllocatorSubject, InPlaceSubject, IndexSubject, LogSubject, PopLogSubject, StoreSubject,
+};
 
 /// Told now and then how many images have been tried.
 pub type Progress<'p> = dyn Fn(u64) + Sync + 'p;
@@ -23,6 +36,15 @@ pub enum CrashError {
     UnknownStructure {
         /// The name.
         name: String,
+    },
+    /// No histories of several workers are made for it.
+    #[error(
+        "{structure} is explored with one worker only; several are for wort, fast-fair, p-clht, \
+         pop-log, allocator and store"
+    )]
+    OneWorkerOnly {
+        /// The structure.
+        structure: &'static str,
     },
     /// It failed without any crash.
     #[error("{structure} fails without any crash: {what}")]
@@ -44,8 +66,22 @@ pub enum Structure {
     FastFair,
     /// P-CLHT.
     PClht,
+    /// The classic log.
+    ClassicLog,
+    /// The header log.
+    HeaderLog,
+    /// RAWL.
+    Rawl,
     /// The PopLog.
     PopLog,
+    /// Copy-on-write cells.
+    CowCell,
+    /// Cells with a redo log.
+    LogCell,
+    /// Failure-atomic memory.
+    FamCell,
+    /// The PopLog in a ring.
+    PopRing,
     /// The allocator and the pool.
     Allocator,
     /// The store.
@@ -54,8 +90,21 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Wort, Self::FastFair, Self::PClht, Self::PopLog, Self::Allocator, Self::Store];
+    pub const ALL: [Self; 13] = [
+        Self::Wort,
+        Self::FastFair,
+        Self::PClht,
+        Self::ClassicLog,
+        Self::HeaderLog,
+        Self::Rawl,
+        Self::PopLog,
+        Self::PopRing,
+        Self::CowCell,
+        Self::LogCell,
+        Self::FamCell,
+        Self::Allocator,
+        Self::Store,
+    ];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -63,7 +112,14 @@ impl Structure {
             Self::Wort => "wort",
             Self::FastFair => "fast-fair",
             Self::PClht => "p-clht",
+            Self::ClassicLog => "classic-log",
+            Self::HeaderLog => "header-log",
+            Self::Rawl => "rawl",
             Self::PopLog => "pop-log",
+            Self::CowCell => "cow-cell",
+            Self::LogCell => "log-cell",
+            Self::FamCell => "fam-cell",
+            Self::PopRing => "pop-ring",
             Self::Allocator => "allocator",
             Self::Store => "store",
         }
@@ -96,12 +152,21 @@ impl FromStr for Structure {
 /// Keys that index operations draw from: enough for several levels, few enough to meet again.
 const KEYS: u64 = 160;
 
+type LogCellPopLog = LogCell<Modelled, PopLog<Modelled>>;
 type Wort8 = IndexSubject<Wort<Modelled, u64>, u64>;
 type WortBytes = IndexSubject<Wort<Modelled, [u8]>, [u8]>;
 type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
 type FastFairBytes = IndexSubject<FastFair<Modelled, [u8]>, [u8]>;
 type PClht8 = IndexSubject<PClht<Modelled, u64>, u64>;
 type PClhtBytes = IndexSubject<PClht<Modelled, [u8]>, [u8]>;
+
+/// Bytes of the rings that are explored: few, so that they are filled often.
+const RING_BYTES: usize = 4096;
+const RING: &str = "blocks/src/ring_log";
+
+fn ring(placement: Placement, size_fields: usize) -> RingOptions {
+    RingOptions { capacity_bytes: RING_BYTES, placement, size_fields }
+}
 
 /// Runs `$body` for each subject of a structure, bound to `$subject`.
 macro_rules! each_subject {
@@ -129,7 +194,13 @@ macro_rules! each_subject {
                     $body
                 }
                 {
-                    let $subject = FastFairBytes::new("fast-fair:bytes", source, small, KEYS);
+                    let $subject =
+                        FastFairBytes::new("fast-fair:bytes", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        FastFair8::new("fast-fair:drained", source, small, KEYS / 2).draining();
                     $body
                 }
             }
@@ -144,9 +215,177 @@ macro_rules! each_subject {
                     $body
                 }
             }
+            Structure::ClassicLog => {
+                {
+                    let $subject = LogSubject::<ClassicLog<Modelled>>::new(
+                        "classic-log:padded",
+                        &[RING, "blocks/src/classic_log"],
+                        ring(Placement::Padded, 0),
+                        RING_BYTES,
+                        Some(4016),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<ClassicLog<Modelled>>::new(
+                        "classic-log:dense",
+                        &[RING, "blocks/src/classic_log"],
+                        ring(Placement::Dense, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<ClassicLog<Modelled>>::new(
+                        "classic-log:streamed",
+                        &[RING, "blocks/src/classic_log"],
+                        ring(Placement::Streamed, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+            }
+            Structure::HeaderLog => {
+                {
+                    let $subject = LogSubject::<HeaderLog<Modelled>>::new(
+                        "header-log:naive",
+                        &[RING, "blocks/src/header_log"],
+                        ring(Placement::Dense, 1),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<HeaderLog<Modelled>>::new(
+                        "header-log:aligned",
+                        &[RING, "blocks/src/header_log"],
+                        ring(Placement::Padded, 1),
+                        RING_BYTES,
+                        Some(4080),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<HeaderLog<Modelled>>::new(
+                        "header-log:dancing",
+                        &[RING, "blocks/src/header_log"],
+                        ring(Placement::Padded, 8),
+                        RING_BYTES,
+                        Some(4080),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<HeaderLog<Modelled>>::new(
+                        "header-log:streamed",
+                        &[RING, "blocks/src/header_log"],
+                        ring(Placement::Streamed, 8),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+            }
+            Structure::Rawl => {
+                {
+                    let $subject = LogSubject::<Rawl<Modelled>>::new(
+                        "rawl:padded",
+                        &[RING, "blocks/src/rawl"],
+                        ring(Placement::Padded, 0),
+                        RING_BYTES,
+                        Some(4016),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<Rawl<Modelled>>::new(
+                        "rawl:dense",
+                        &[RING, "blocks/src/rawl"],
+                        ring(Placement::Dense, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<Rawl<Modelled>>::new(
+                        "rawl:streamed",
+                        &[RING, "blocks/src/rawl"],
+                        ring(Placement::Streamed, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+            }
             Structure::PopLog => {
                 let $subject = PopLogSubject;
                 $body
+            }
+            Structure::CowCell => {
+                {
+                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:16", 16);
+                    $body
+                }
+                {
+                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:100", 100);
+                    $body
+                }
+            }
+            Structure::LogCell => {
+                {
+                    let $subject = InPlaceSubject::<LogCellPopLog>::new("log-cell:16", 16);
+                    $body
+                }
+                {
+                    let $subject = InPlaceSubject::<LogCellPopLog>::new("log-cell:100", 100);
+                    $body
+                }
+            }
+            Structure::FamCell => {
+                {
+                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:16", 16);
+                    $body
+                }
+                {
+                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:100", 100);
+                    $body
+                }
+            }
+            Structure::PopRing => {
+                {
+                    let $subject = LogSubject::<PopRing<Modelled>>::new(
+                        "pop-ring:padded",
+                        &[RING, "blocks/src/pop_ring"],
+                        ring(Placement::Padded, 0),
+                        RING_BYTES,
+                        Some(4080),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<PopRing<Modelled>>::new(
+                        "pop-ring:dense",
+                        &[RING, "blocks/src/pop_ring"],
+                        ring(Placement::Dense, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<PopRing<Modelled>>::new(
+                        "pop-ring:streamed",
+                        &[RING, "blocks/src/pop_ring"],
+                        ring(Placement::Streamed, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
             }
             Structure::Allocator => {
                 {
@@ -155,6 +394,10 @@ macro_rules! each_subject {
                 }
                 {
                     let $subject = AllocatorSubject::new("allocator:file", 0);
+                    $body
+                }
+                {
+                    let $subject = AllocatorSubject::new("allocator:growing", 0).growing();
                     $body
                 }
                 // A user with locks in its blocks, for the promise about generations.
@@ -170,6 +413,16 @@ macro_rules! each_subject {
             }
         }
     }};
+}
+
+impl Structure {
+    /// The names of the runs that exploring it consists of: for an index, one or more per kind of
+    /// keys.
+    pub fn subjects(self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        each_subject!(self, subject => names.push(crate::Subject::name(&subject)));
+        names
+    }
 }
 
 /// Explores a structure: for an index, with both kinds of keys. `only` restricts it to the subject
@@ -199,6 +452,29 @@ pub fn explore_structure(
         }
     });
     Ok(total)
+}
+
+/// Every flush and fence that a structure passes in its run, in the order of the source.
+///
+/// # Errors
+/// [`CrashError::Failed`].
+pub fn structure_points(
+    structure: Structure,
+    only: Option<&str>,
+    options: &ExploreOptions,
+) -> Result<Vec<PersistPoint>, CrashError> {
+    let mut points = Vec::new();
+    each_subject!(structure, subject => {
+        let name = crate::Subject::name(&subject);
+        if only.is_none_or(|only| only == name || only == structure.name()) {
+            let run = Run::record(&subject, options)
+                .map_err(|what| CrashError::Failed { structure: name, what })?;
+            points.extend(run.points);
+        }
+    });
+    points.sort_unstable();
+    points.dedup();
+    Ok(points)
 }
 
 /// Switches off each flush and fence of a structure in turn. A point counts as killed if the
@@ -232,4 +508,34 @@ pub fn structure_persist_points(
     });
     rows.sort_by(|a, b| a.order.cmp(&b.order));
     Ok(rows)
+}
+
+/// One run of one subject of a structure.
+pub(crate) struct SubjectRun {
+    pub(crate) subject: &'static str,
+    pub(crate) recorded: RecordedTrace,
+    /// The kind of each operation by its number.
+    pub(crate) kinds: Vec<String>,
+}
+
+/// Runs each subject of a structure once, or the one that `only` names.
+pub(crate) fn each_run(
+    structure: Structure,
+    only: Option<&str>,
+    ops: usize,
+    seed: u64,
+    visit: &mut dyn FnMut(SubjectRun),
+) -> Result<(), CrashError> {
+    each_subject!(structure, subject => {
+        let name = crate::Subject::name(&subject);
+        if only.is_none_or(|only| only == name || only == structure.name()) {
+            let options = ExploreOptions { ops, seed, ..ExploreOptions::default() };
+            let run = Run::record(&subject, &options)
+                .map_err(|what| CrashError::Failed { structure: name, what })?;
+            let kinds = run.operation_kinds();
+            let recorded = RecordedTrace::of_run(run.trace, &run.base);
+            visit(SubjectRun { subject: name, recorded, kinds });
+        }
+    });
+    Ok(())
 }

@@ -118,6 +118,29 @@ impl<'a> CrashStates<'a> {
         self.sites.len()
     }
 
+    /// The lines that have several states, in ascending order and in the order of an image's choices;
+    /// none if not every site is a line.
+    pub fn uncertain_lines(&self) -> Option<impl Iterator<Item = u32>> {
+        let all_lines = self.sites.iter().all(|site| matches!(site, Site::Line { .. }));
+        all_lines.then(|| {
+            self.sites.iter().filter_map(|site| match site {
+                Site::Line { line, .. } => Some(*line),
+                Site::Buffers(_) => None,
+            })
+        })
+    }
+
+    /// The states of each of those lines, the durable one first.
+    pub fn line_states(&self) -> Option<Vec<&[LineBytes]>> {
+        self.sites
+            .iter()
+            .map(|site| match site {
+                Site::Line { states, .. } => Some(*states),
+                Site::Buffers(_) => None,
+            })
+            .collect()
+    }
+
     /// How many images there are, or `u64::MAX` if that is too small a number to tell.
     pub fn image_count(&self) -> u64 {
         self.sites.iter().fold(1, |count: u64, site| count.saturating_mul(site.count().into()))
@@ -143,6 +166,17 @@ impl<'a> CrashStates<'a> {
         }
     }
 
+    /// Whether `image` is one of these.
+    pub fn includes(&self, image: &Image) -> bool {
+        let sites = self.sites.iter().zip(&image.choices);
+        image.choices.len() == self.sites.len() && sites.into_iter().all(|(s, &c)| c < s.count())
+    }
+
+    /// A sample within `budget` even where there are few images: the extremes first.
+    pub fn sampled_images(&self, budget: ImageBudget) -> Images<'_> {
+        Images { exhaustive: false, ..self.images(budget) }
+    }
+
     /// The image with nothing pending persisted.
     pub fn nothing(&self) -> Image {
         Image { choices: vec![0; self.sites.len()] }
@@ -151,6 +185,11 @@ impl<'a> CrashStates<'a> {
     /// The image with everything pending persisted.
     pub fn everything(&self) -> Image {
         Image { choices: self.sites.iter().map(Site::everything).collect() }
+    }
+
+    /// In how many sites `image` differs from the durable contents.
+    pub fn changed_sites(&self, image: &Image) -> usize {
+        image.choices.iter().filter(|&&choice| choice != 0).count()
     }
 
     /// The lines in which `image` may differ from the durable contents, with their contents.
@@ -205,11 +244,10 @@ impl<'a> CrashStates<'a> {
 }
 
 /// Writes one line of a region, growing it if the line is not mapped yet.
-pub(crate) fn write_line(
-    region: &mut Region,
-    line: u32,
-    bytes: &LineBytes,
-) -> Result<(), RegionError> {
+///
+/// # Errors
+/// [`RegionError`] if it had to grow and could not.
+pub fn write_line(region: &mut Region, line: u32, bytes: &LineBytes) -> Result<(), RegionError> {
     let offset = line as usize * LINE_BYTES;
     if offset + LINE_BYTES > region.mapped_bytes() {
         region.grow_to(offset + LINE_BYTES)?;

@@ -11,11 +11,13 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Mutant, Region, Word};
+use lapis_pmem::{Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Omission, Region, Word};
 use parking_lot::Mutex;
 
 use crate::counters::{Counters, Counts, MachineShape};
 use crate::persist_points::{PersistKind, PersistPoint, PersistPointCount, PersistPoints};
+use crate::read_watch::{LineRead, ReadWatch};
+use crate::scheduler::{Interleaving, is_scheduled};
 use crate::trace::{Event, Marker, Trace, unit_value, units};
 use crate::tracking::Tracking;
 use crate::worker::current_worker;
@@ -30,6 +32,8 @@ pub struct Config {
     pub tracing: bool,
     /// Keep what dirtied lines held before, for [`Modelled::revert`].
     pub tracking: bool,
+    /// Notice which bytes of given lines are read: [`Modelled::watch_reads`].
+    pub watching: bool,
     /// Count what happens on a machine of this shape. Counting costs a lock per load.
     pub counting: Option<MachineShape>,
     /// A flush or fence that is not performed (no guarantee, no count), or a non-temporal copy
@@ -37,6 +41,8 @@ pub struct Config {
     pub suppress: Option<PersistPoint>,
     /// A known error that structures are to commit.
     pub mutant: Option<Mutant>,
+    /// Made for [`Modelled::run_workers`]: several workers, each with a store buffer.
+    pub concurrent: bool,
 }
 
 impl Config {
@@ -58,6 +64,11 @@ impl Config {
     /// Tracks dirtied lines and records a trace: for crashes during recovery.
     pub fn tracking_and_tracing() -> Self {
         Self { tracing: true, tracking: true, ..Self::default() }
+    }
+
+    /// Records a trace of several workers.
+    pub fn concurrent() -> Self {
+        Self { concurrent: true, ..Self::tracing() }
     }
 
     /// The same with one persist point switched off.
@@ -84,6 +95,10 @@ struct Machine {
     bytes: usize,
     reserved_bytes: usize,
     counts_loads: bool,
+    /// Whether loads are anybody's business: they are counted or watched.
+    observes_loads: bool,
+    watch: Option<ReadWatch>,
+    interleaving: Option<Box<Interleaving>>,
     mutant: Option<Mutant>,
     state: Mutex<State>,
 }
@@ -119,6 +134,9 @@ impl Modelled {
                 bytes: reserved_bytes.min(MODELLED_BYTES_LIMIT),
                 reserved_bytes,
                 counts_loads: config.counting.is_some(),
+                observes_loads: config.counting.is_some() || config.watching,
+                watch: config.watching.then(|| ReadWatch::over(reserved_bytes)),
+                interleaving: config.concurrent.then(Box::default),
                 mutant: config.mutant,
                 state: Mutex::new(State {
                     base,
@@ -134,6 +152,13 @@ impl Modelled {
 
     /// Notes something in the trace.
     pub fn mark(&self, marker: Marker) {
+        if let Some(interleaving) = self.interleaving() {
+            return self.buffer_mark(interleaving, marker);
+        }
+        self.mark_now(marker);
+    }
+
+    pub(crate) fn mark_now(&self, marker: Marker) {
         let mut state = self.machine.state.lock();
         if state.tracing {
             state.events.push(Event::Marker { worker: current_worker(), marker });
@@ -205,6 +230,51 @@ impl Modelled {
         }
         tracking.clear();
         count
+    }
+
+    /// Watches the reads of these lines, which are in ascending order, instead of those watched
+    /// before. Nothing unless [`Config::watching`].
+    pub fn watch_reads(&self, lines: impl IntoIterator<Item = u32>) {
+        if let Some(watch) = &self.machine.watch {
+            watch.watch(lines.into_iter());
+        }
+    }
+
+    /// Takes what has been read of the watched lines since they were named or this was last called,
+    /// in order: each byte once, and only if it was not written before it was read.
+    pub fn take_reads(&self, reads: &mut Vec<LineRead>) {
+        reads.clear();
+        if let Some(watch) = &self.machine.watch {
+            watch.take(reads);
+        }
+    }
+
+    #[inline(always)]
+    fn watch_written(&self, offset: usize, bytes: usize) {
+        if let Some(watch) = &self.machine.watch {
+            watch.written(offset, bytes);
+        }
+    }
+
+    #[inline(always)]
+    fn watch_read(&self, address: usize, bytes: usize) {
+        if let Some(watch) = &self.machine.watch {
+            // Addresses outside wrap around to offsets beyond every line.
+            let offset = address.wrapping_sub(self.machine.base);
+            if offset < self.machine.bytes {
+                watch.read(offset, bytes);
+            }
+        }
+    }
+
+    pub(crate) fn scheduler(&self) -> Option<&Interleaving> {
+        self.machine.interleaving.as_deref()
+    }
+
+    /// The scheduler, if the calling thread is one of its workers.
+    #[inline(always)]
+    fn interleaving(&self) -> Option<&Interleaving> {
+        self.machine.interleaving.as_deref().filter(|_| is_scheduled())
     }
 
     /// Counts reads of the region; others are DRAM's.
@@ -328,13 +398,13 @@ enum WordEvent {
 
 /// What a range is filled with.
 #[derive(Clone, Copy)]
-enum Source<'a> {
+pub(crate) enum Source<'a> {
     Bytes(&'a [u8]),
     Zeroes(usize),
 }
 
 impl Source<'_> {
-    fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
             Self::Zeroes(bytes) => bytes,
@@ -375,9 +445,104 @@ impl Modelled {
         if source.len() == 0 {
             return;
         }
+        if let Some(interleaving) = self.interleaving() {
+            let offset = self.range_offset(destination, source.len());
+            let suppressed = self.omits(caller, PersistKind::NonTemporal);
+            // SAFETY: as the caller vouches.
+            return unsafe {
+                if suppressed {
+                    self.buffer_copy(interleaving, offset, destination, source);
+                } else {
+                    self.buffer_nontemporal(interleaving, offset, destination, source, caller);
+                }
+            };
+        }
+        // SAFETY: as the caller vouches.
+        unsafe { self.fill_nontemporal_now(destination, source, caller) };
+    }
+
+    /// Whether a flush, fence or non-temporal copy is not performed.
+    fn omits(&self, caller: &'static Location<'static>, kind: PersistKind) -> bool {
+        Omission::is_in_force() || self.machine.state.lock().points.suppresses(caller, kind)
+    }
+
+    pub(crate) fn store_now<W: Word>(
+        &self,
+        offset: usize,
+        at: &W::Atomic,
+        value: W,
+        order: Ordering,
+    ) {
+        let event =
+            if order == Ordering::Relaxed { WordEvent::Relaxed } else { WordEvent::Ordered };
+        let mut state = self.machine.state.lock();
+        state.before_word(offset, value, event);
+        W::store(at, value, order);
+    }
+
+    pub(crate) fn flush_now(
+        &self,
+        offset: usize,
+        bytes: usize,
+        caller: &'static Location<'static>,
+    ) {
+        let mut state = self.machine.state.lock();
+        let Some(point) = state.points.pass(caller, PersistKind::Flush) else { return };
+        if Omission::is_in_force() {
+            return;
+        }
+        if state.tracing {
+            let worker = current_worker();
+            let lines = offset / LINE_BYTES..=(offset + bytes - 1) / LINE_BYTES;
+            state.events.extend(lines.map(|line| Event::Flush {
+                worker,
+                point,
+                line: line as u32,
+            }));
+        }
+        if let Some(counters) = &mut state.counters {
+            counters.flush(current_worker(), offset, bytes);
+        }
+    }
+
+    pub(crate) fn fence_now(&self, caller: &'static Location<'static>) {
+        let mut state = self.machine.state.lock();
+        // The mutex orders host memory, whether or not the model sees the fence.
+        let Some(point) = state.points.pass(caller, PersistKind::Fence) else { return };
+        if Omission::is_in_force() {
+            return;
+        }
+        if state.tracing {
+            state.events.push(Event::Fence { worker: current_worker(), point });
+        }
+        if let Some(counters) = &mut state.counters {
+            counters.fence(current_worker());
+        }
+    }
+
+    /// # Safety
+    /// As for [`Domain::copy`].
+    pub(crate) unsafe fn copy_now(&self, destination: *mut u8, source: Source<'_>) {
         let offset = self.range_offset(destination, source.len());
         let mut state = self.machine.state.lock();
-        let performed = state.points.pass(caller, PersistKind::NonTemporal).is_some();
+        state.before_range(offset, source, false);
+        // SAFETY: as the caller vouches; a slice cannot overlap memory that is being written.
+        unsafe { source.write(destination) };
+    }
+
+    /// # Safety
+    /// As for [`Domain::copy_nontemporal`].
+    pub(crate) unsafe fn fill_nontemporal_now(
+        &self,
+        destination: *mut u8,
+        source: Source<'_>,
+        caller: &'static Location<'static>,
+    ) {
+        let offset = self.range_offset(destination, source.len());
+        self.watch_written(offset, source.len());
+        let mut state = self.machine.state.lock();
+        let performed = state.points.pass(caller, PersistKind::NonTemporal).is_some()
+            && !Omission::is_in_force();
         state.before_range(offset, source, performed);
         // SAFETY: as the caller vouches.
         unsafe { source.write(destination) };
@@ -389,8 +554,17 @@ impl Domain for Modelled {
 
     #[inline]
     fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
-        if self.machine.counts_loads {
-            self.count_reads(std::ptr::from_ref(at).addr(), Counters::load);
+        if self.machine.observes_loads {
+            let address = std::ptr::from_ref(at).addr();
+            self.watch_read(address, W::BYTES);
+            if self.machine.counts_loads {
+                self.count_reads(address, Counters::load);
+            }
+        }
+        if let Some(interleaving) = self.interleaving()
+            && let Some(offset) = self.atomic_offset(at)
+        {
+            return self.load_buffered::<W>(interleaving, offset, at, order);
         }
         W::load(at, order)
     }
@@ -400,11 +574,11 @@ impl Domain for Modelled {
         let Some(offset) = self.atomic_offset(at) else {
             return W::store(at, value, order);
         };
-        let event =
-            if order == Ordering::Relaxed { WordEvent::Relaxed } else { WordEvent::Ordered };
-        let mut state = self.machine.state.lock();
-        state.before_word(offset, value, event);
-        W::store(at, value, order);
+        self.watch_written(offset, W::BYTES);
+        if let Some(interleaving) = self.interleaving() {
+            return self.buffer_word::<W>(interleaving, offset, at, value, order);
+        }
+        self.store_now::<W>(offset, at, value, order);
     }
 
     #[inline]
@@ -412,6 +586,11 @@ impl Domain for Modelled {
         let Some(offset) = self.atomic_offset(at) else {
             return W::swap(at, value, Ordering::AcqRel);
         };
+        self.watch_read(std::ptr::from_ref(at).addr(), W::BYTES);
+        self.watch_written(offset, W::BYTES);
+        if let Some(interleaving) = self.interleaving() {
+            self.empty_buffer(interleaving);
+        }
         let mut state = self.machine.state.lock();
         state.before_word(offset, value, WordEvent::Locked);
         W::swap(at, value, Ordering::AcqRel)
@@ -422,10 +601,15 @@ impl Domain for Modelled {
         let Some(offset) = self.atomic_offset(at) else {
             return W::compare_exchange(at, current, new);
         };
+        self.watch_read(std::ptr::from_ref(at).addr(), W::BYTES);
+        if let Some(interleaving) = self.interleaving() {
+            self.empty_buffer(interleaving);
+        }
         let mut state = self.machine.state.lock();
         // Stores to the region happen under the mutex, so this decides the exchange. One that
         // fails is a load: that it also fences is an accident of x86 nothing should rest on.
         if W::load(at, Ordering::Acquire) == current {
+            self.watch_written(offset, W::BYTES);
             state.before_word(offset, new, WordEvent::Locked);
         } else if let Some(counters) = &mut state.counters {
             counters.locked(current_worker(), offset, false);
@@ -437,11 +621,15 @@ impl Domain for Modelled {
         if source.is_empty() {
             return;
         }
-        let offset = self.range_offset(destination, source.len());
-        let mut state = self.machine.state.lock();
-        state.before_range(offset, Source::Bytes(source), false);
-        // SAFETY: as the caller vouches; a slice cannot overlap memory that is being written.
-        unsafe { Source::Bytes(source).write(destination) };
+        let source = Source::Bytes(source);
+        self.watch_written(self.range_offset(destination, source.len()), source.len());
+        if let Some(interleaving) = self.interleaving() {
+            let offset = self.range_offset(destination, source.len());
+            // SAFETY: as the caller vouches.
+            return unsafe { self.buffer_copy(interleaving, offset, destination, source) };
+        }
+        // SAFETY: as the caller vouches.
+        unsafe { self.copy_now(destination, source) };
     }
 
     #[track_caller]
@@ -458,10 +646,19 @@ impl Domain for Modelled {
 
     #[inline]
     fn note_read(&self, source: *const u8, bytes: usize) {
-        if self.machine.counts_loads && bytes > 0 {
+        if bytes == 0 || !self.machine.observes_loads {
+            return;
+        }
+        self.watch_read(source.addr(), bytes);
+        if self.machine.counts_loads {
             self.count_reads(source.addr(), |counters, worker, offset| {
                 counters.read_range(worker, offset, bytes);
             });
+        }
+        if let Some(interleaving) = self.interleaving()
+            && let Some(offset) = self.offset(source.addr())
+        {
+            self.read_buffered(interleaving, offset, bytes);
         }
     }
 
@@ -471,32 +668,34 @@ impl Domain for Modelled {
             return;
         }
         let offset = self.range_offset(start, bytes);
-        let mut state = self.machine.state.lock();
-        let Some(point) = state.points.pass(Location::caller(), PersistKind::Flush) else { return };
-        if state.tracing {
-            let worker = current_worker();
-            let lines = offset / LINE_BYTES..=(offset + bytes - 1) / LINE_BYTES;
-            state.events.extend(lines.map(|line| Event::Flush {
-                worker,
-                point,
-                line: line as u32,
-            }));
-        }
-        if let Some(counters) = &mut state.counters {
-            counters.flush(current_worker(), offset, bytes);
+        let caller = Location::caller();
+        match self.interleaving() {
+            None => self.flush_now(offset, bytes, caller),
+            Some(_) if self.omits(caller, PersistKind::Flush) => {}
+            Some(interleaving) => self.buffer_flush(interleaving, offset, bytes, caller),
         }
     }
 
     #[track_caller]
     fn fence(&self) {
-        let mut state = self.machine.state.lock();
-        // The mutex orders host memory, whether or not the model sees the fence.
-        let Some(point) = state.points.pass(Location::caller(), PersistKind::Fence) else { return };
-        if state.tracing {
-            state.events.push(Event::Fence { worker: current_worker(), point });
+        let caller = Location::caller();
+        match self.interleaving() {
+            None => self.fence_now(caller),
+            Some(_) if self.omits(caller, PersistKind::Fence) => {}
+            Some(interleaving) => self.buffer_fence(interleaving, caller),
         }
-        if let Some(counters) = &mut state.counters {
-            counters.fence(current_worker());
+    }
+
+    fn pause(&self) {
+        match self.interleaving() {
+            Some(interleaving) => self.turn(interleaving, true),
+            None => std::hint::spin_loop(),
+        }
+    }
+
+    fn synchronize(&self) {
+        if let Some(interleaving) = self.interleaving() {
+            self.empty_buffer(interleaving);
         }
     }
 
@@ -510,6 +709,19 @@ impl Domain for Modelled {
     #[inline]
     fn worker(&self) -> Option<usize> {
         Some(usize::from(current_worker()))
+    }
+
+    #[inline]
+    fn note_lock(&self, at: *const u8) {
+        if let Some(watch) = &self.machine.watch {
+            watch.lock_access(at.addr().wrapping_sub(self.machine.base));
+        }
+    }
+
+    fn note_generation(&self, generation: LockGeneration) {
+        if let Some(watch) = &self.machine.watch {
+            watch.generation(generation);
+        }
     }
 
     #[inline]

@@ -32,12 +32,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use lapis_blocks::log::{LARGEST_ENTRY_BYTES, Position};
 use lapis_blocks::pop_log::PopLog;
 use lapis_index::IndexError;
-use lapis_pmem::{AuditReport, Domain, Link, Pool, ReclaimReport, Traced, Tracer};
+use lapis_pmem::{AuditReport, Domain, Link, Pool, ReclaimReport, Traced, Tracer, host_lock};
 use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::{self, Catalog};
 use crate::config::{StoreOptions, TableOptions};
 use crate::error::Error;
+use crate::mutants;
 use crate::record::{self, Change, INLINE_LIMIT};
 use crate::table_index::TableIndex;
 use crate::transaction::{check_not_dropped, holds_snapshot};
@@ -264,16 +265,10 @@ impl<D: Domain> Engine<D> {
             record::push(&mut writer.record, key.0, &key.1, change);
         }
         debug_assert_eq!(writer.record.len(), record_bytes);
-        let position = self.log.append(&writer.record)?;
-        writer.log_bytes += writer.record.len();
-        // From here on the record's blocks belong to the log, and then to the indexes.
         let links: BTreeMap<_, u64> =
-            blocks.into_iter().map(|(key, block)| (key, block.release().bits())).collect();
-        // S1.
-        self.pool.domain().health()?;
-
-        let applied = {
-            let _exclusive = self.apply.write();
+            blocks.iter().map(|(key, block)| (*key, block.link().bits())).collect();
+        let apply = || {
+            let _exclusive = host_lock::write(self.pool.domain(), &self.apply);
             self.applying.fetch_add(1, Ordering::AcqRel);
             let applied = writes.iter().try_for_each(|(key, value)| {
                 let Some(table) = table_of(key.0) else { return Ok(()) };
@@ -283,9 +278,28 @@ impl<D: Domain> Engine<D> {
                     (Some(value), None) => self.apply_value(table, &key.1, value),
                 }
             });
+            self.pool.domain().synchronize();
             self.applying.fetch_add(1, Ordering::AcqRel);
             applied
         };
+        let domain = self.pool.domain();
+        let _mutant = domain.omitting(mutants::ACKNOWLEDGED_BEFORE_BARRIER);
+        let is_early = domain.commits(mutants::APPLY_BEFORE_LOG);
+        let mut applied = if is_early { apply() } else { Ok(()) };
+        let position = self.log.append(&writer.record)?;
+        writer.log_bytes += writer.record.len();
+        // From here on the record's blocks belong to the log, and then to the indexes.
+        for block in blocks.into_values() {
+            let _ = block.release();
+        }
+        // S1.
+        domain.health()?;
+        if domain.commits(mutants::RECYCLE_BEFORE_APPLY) {
+            self.log.truncate(position.next())?;
+        }
+        if !is_early {
+            applied = apply();
+        }
         if let Err(error) = applied {
             let why = error.to_string();
             *self.stopped.lock() = Some(why.clone());
@@ -355,7 +369,7 @@ impl<D: Domain> Engine<D> {
         if holds_snapshot(self) {
             return read();
         }
-        let _shared = self.apply.read();
+        let _shared = host_lock::read(self.pool.domain(), &self.apply);
         read()
     }
 
@@ -391,7 +405,7 @@ impl<D: Domain> Engine<D> {
         if bytes.is_empty() || bytes.len() > crate::MAX_TABLE_NAME_BYTES || bytes.contains(&0) {
             return Err(Error::BadTableName);
         }
-        let _turn = self.writer.lock();
+        let _turn = host_lock::lock(self.pool.domain(), &self.writer);
         self.check_running()?;
         if self.table(name).is_some() {
             return Err(Error::TableExists { name: name.to_owned() });
@@ -403,13 +417,13 @@ impl<D: Domain> Engine<D> {
     }
 
     pub(crate) fn drop_table(&self, name: &str) -> Result<(), Error> {
-        let mut writer = self.writer.lock();
+        let mut writer = host_lock::lock(self.pool.domain(), &self.writer);
         self.check_running()?;
         let table = self.table(name).ok_or_else(|| Error::NoSuchTable { name: name.to_owned() })?;
         // S5: no record may name the table once it is gone.
         self.log.truncate(self.log.end())?;
         writer.log_bytes = 0;
-        let _exclusive = self.apply.write();
+        let _exclusive = host_lock::write(self.pool.domain(), &self.apply);
         table.dropped.store(true, Ordering::Release);
         self.tables.write().remove(name);
         self.catalog.remove(&self.pool, &table);

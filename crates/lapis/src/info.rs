@@ -1,7 +1,7 @@
 //! What a store says about itself: info and check.
 
 use lapis_index::{IndexKind, Statistics};
-use lapis_pmem::Domain;
+use lapis_pmem::{Domain, host_lock};
 
 use crate::engine::Engine;
 use crate::value;
@@ -93,7 +93,7 @@ const MOST_PROBLEMS: usize = 100;
 pub(crate) fn info<D: Domain>(engine: &Engine<D>, flush: String, statistics: bool) -> Info {
     let pool = &engine.pool;
     let region = pool.region();
-    let _turn = engine.writer.lock();
+    let _turn = host_lock::lock(engine.pool.domain(), &engine.writer);
     let usage = pool.usage();
     let tables = engine.tables();
     Info {
@@ -129,7 +129,7 @@ pub(crate) fn info<D: Domain>(engine: &Engine<D>, flush: String, statistics: boo
 
 /// Walks everything and says what is wrong. Changes nothing.
 pub(crate) fn check<D: Domain>(engine: &Engine<D>) -> CheckReport {
-    let _turn = engine.writer.lock();
+    let _turn = host_lock::lock(engine.pool.domain(), &engine.writer);
     let mut report = CheckReport::default();
     report.problems.extend(engine.catalog_problems());
     report.problems.extend(engine.log().check().into_iter().map(|what| format!("log: {what}")));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lapis_pmem::{
-    Domain, Hardware, Pool, PoolError, ReclaimReport, Region, RegionError, RegionOptions,
+    Domain, Hardware, Pool, PoolError, ReclaimReport, Region, RegionError, RegionOptions, host_lock,
 };
 
 use crate::config::{Config, StoreOptions, TableOptions};
@@ -219,7 +219,7 @@ impl<D: Domain> Store<D> {
     /// After a crash, finds the space that was free again, by walking everything; writers wait. The
     /// store does this by itself when it would otherwise have to grow or refuse.
     pub fn reclaim(&self) -> ReclaimReport {
-        let _turn = self.engine.writer.lock();
+        let _turn = host_lock::lock(self.engine.pool.domain(), &self.engine.writer);
         if self.engine.check_running().is_err() {
             // The log may have a record that is not applied; the blocks it names are in use.
             return ReclaimReport::default();
@@ -229,7 +229,7 @@ impl<D: Domain> Store<D> {
 
     /// Compares what is allocated with what is reachable. Writers wait.
     pub fn audit(&self) -> lapis_pmem::AuditReport {
-        let _turn = self.engine.writer.lock();
+        let _turn = host_lock::lock(self.engine.pool.domain(), &self.engine.writer);
         self.engine.audit()
     }
 

@@ -4,7 +4,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use lapis_index::{Direction, IndexKind, Statistics};
-use lapis_pmem::{Domain, Hardware};
+use lapis_pmem::{Domain, Hardware, host_lock};
 
 use crate::engine::{Engine, TableState};
 use crate::entries::{Entries, KeyRange};
@@ -179,7 +179,7 @@ impl<D: Domain> Table<D> {
     /// # Errors
     /// [`Error::Dropped`].
     pub fn statistics(&self) -> Result<Statistics, Error> {
-        let _turn = self.engine.writer.lock();
+        let _turn = host_lock::lock(self.engine.pool.domain(), &self.engine.writer);
         Ok(self.state()?.index.statistics())
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use lapis_index::Direction;
-use lapis_pmem::Domain;
+use lapis_pmem::{Domain, host_lock};
 use parking_lot::{ArcMutexGuard, ArcRwLockReadGuard, RawMutex, RawRwLock};
 
 use crate::engine::{Engine, TableState, WriteSet, Writer};
@@ -41,6 +41,18 @@ pub(crate) fn validate(key: &[u8], value: &[u8]) -> Result<(), Error> {
     }
 }
 
+/// The turn of a writer. Dropping it makes what was stored visible, then lets the next one in.
+struct Turn<D: Domain> {
+    writer: ArcMutexGuard<RawMutex, Writer>,
+    engine: Arc<Engine<D>>,
+}
+
+impl<D: Domain> Drop for Turn<D> {
+    fn drop(&mut self) {
+        self.engine.pool.domain().synchronize();
+    }
+}
+
 /// A write transaction over any tables of one store.
 ///
 /// Writers take turns: a transaction waits for its turn when it is made and holds it until it is
@@ -48,7 +60,7 @@ pub(crate) fn validate(key: &[u8], value: &[u8]) -> Result<(), Error> {
 /// before [`Transaction::commit`], which makes all of them durable and visible at once. Dropping it
 /// leaves no trace. Transactions are serializable.
 pub struct Transaction<D: Domain> {
-    turn: ArcMutexGuard<RawMutex, Writer>,
+    turn: Turn<D>,
     writes: WriteSet,
     engine: Arc<Engine<D>>,
 }
@@ -61,7 +73,13 @@ impl<D: Domain> std::fmt::Debug for Transaction<D> {
 
 impl<D: Domain> Transaction<D> {
     pub(crate) fn begin(engine: &Arc<Engine<D>>) -> Self {
-        Self { turn: engine.writer.lock_arc(), writes: BTreeMap::new(), engine: Arc::clone(engine) }
+        let writer = host_lock::wait_for(
+            engine.pool.domain(),
+            || engine.writer.try_lock_arc(),
+            || engine.writer.lock_arc(),
+        );
+        let turn = Turn { writer, engine: Arc::clone(engine) };
+        Self { turn, writes: BTreeMap::new(), engine: Arc::clone(engine) }
     }
 
     fn state<'t>(&self, table: &'t Table<D>) -> Result<&'t Arc<TableState<D>>, Error> {
@@ -167,7 +185,7 @@ impl<D: Domain> Transaction<D> {
         if holds_snapshot(&self.engine) {
             return Err(Error::SnapshotHeld);
         }
-        self.engine.commit(&mut self.turn, &self.writes)
+        self.engine.commit(&mut self.turn.writer, &self.writes)
     }
 }
 
@@ -235,7 +253,11 @@ impl<D: Domain> std::fmt::Debug for Snapshot<D> {
 impl<D: Domain> Snapshot<D> {
     pub(crate) fn new(engine: &Arc<Engine<D>>) -> Self {
         SNAPSHOTS.with_borrow_mut(|held| {
-            let shared = || (0, engine.apply.read_arc());
+            let shared = || {
+                let (lock, domain) = (&engine.apply, engine.pool.domain());
+                let held = host_lock::wait_for(domain, || lock.try_read_arc(), || lock.read_arc());
+                (0, held)
+            };
             held.entry(Arc::as_ptr(engine).addr()).or_insert_with(shared).0 += 1;
         });
         Self { engine: Arc::clone(engine), _thread: PhantomData }

@@ -6,11 +6,12 @@ use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::allocator::{AllocError, Allocator, Block};
+use crate::allocator::{AllocError, Allocator, Block, mutants};
 use crate::cell::{Link, PCell, Persistent};
 use crate::commit::{Committed, Visible};
 use crate::domain::{Domain, DomainFault};
 use crate::hardware::Hardware;
+use crate::lock::LockGeneration;
 use crate::owned::{Batch, Dirty, Durable, Owned};
 use crate::reclaim::{Guard, Limbo};
 use crate::region::{EXTENT_BYTES, Region, RegionError, RegionOptions};
@@ -274,10 +275,12 @@ impl<D: Domain> Pool<D> {
         last_high.store_ordered(&domain, (boot >> 64) as u64);
         last_low.store_ordered(&domain, boot as u64);
         // H2, H3: all in one line, durable before anything can be locked or allocated.
-        header.state.store_ordered(&domain, 0);
+        let stays = domain.commits(mutants::STALE_BITMAPS_BELIEVED);
+        header.state.store_ordered(&domain, if stays { state & STATE_BITMAPS_VALID } else { 0 });
         header.generation.store_ordered(&domain, generation);
         domain.persist(&header.generation);
         domain.health()?;
+        domain.note_generation(LockGeneration::of(generation));
 
         let allocator = Allocator::open(high_water as u32, state & STATE_BITMAPS_VALID != 0);
         Ok(Self {
@@ -593,7 +596,7 @@ impl<D: Domain> Pool<D> {
     /// Whether the pool was opened after a crash and [`Pool::reclaim`] has not run since. Until it
     /// has, blocks that were free at the crash are not reused.
     pub fn needs_reclaim(&self) -> bool {
-        self.allocator.is_untraced()
+        self.allocator.is_untraced(self)
     }
 
     /// Collects every block that is reachable: `trace` calls [`Tracer::visit`] for each. Nothing is

@@ -1,14 +1,21 @@
 //! `lapis crash`: explores the states that a power cut may leave of a structure.
 
+mod all;
+mod mutants;
+mod performance;
+mod trace;
+mod workers;
+
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{PossibleValue, TypedValueParser};
 use indicatif::ProgressBar;
-use lapis_crash::{ExploreOptions, ExploreReport, Replay, Structure};
-use lapis_crash::{explore_structure, structure_persist_points};
+use lapis_crash::{ExploreOptions, ExploreReport, PersistPoint, Replay, Strategy, Structure};
+use lapis_crash::{explore_structure, structure_persist_points, structure_points};
 
-use crate::failure::{Failure, Verdict};
+use crate::failure::{Failure, Verdict, reason};
 use crate::output::{Output, grouped, right_align, table};
 use crate::progress;
 
@@ -25,6 +32,14 @@ Examples:
   lapis crash wort
   lapis crash store --ops 1000 --images 10000 --json
   lapis crash fast-fair --persist-points
+  lapis crash p-clht --workers 3 --schedules 1000
+  lapis crash p-clht --ops 40 --every-store --strategy exhaustive
+  lapis crash wort --without 'crates/index/src/wort/change.rs:272:17 flush' --html wort.html
+  lapis crash --all --budget 60s
+  lapis crash --mutants --structure wort
+  lapis crash wort --performance
+  lapis crash --trace ring.trace --recover './ring check'
+  lapis crash wort:u64 --record wort.trace
 
 Operations run once on the modelled machine. At every moment the power is cut; all states that the
 caches and queues may then leave are recovered from (a seeded sample where there are too many), and
@@ -33,20 +48,61 @@ invariants hold, nothing leaks, a second recovery changes nothing. The same seed
 images on any machine. A violation ends with exit code 1 and prints the command that shows it again.
 
 --persist-points switches off each flush and each fence of the structure in turn; the checker must
-then find a violation, else that flush or fence is not needed (exit code 1).")]
+then find a violation, else that flush or fence is not needed (exit code 1).
+
+--all explores every structure, each for its share of the time, with one seed after the other.
+
+--mutants makes the structures commit known errors of published implementations, one at a time, and
+shows after how many images each strategy finds it out; the structures as they are are explored at
+the same budget and must be silent. Exit code 1 if a mutant survives every strategy.
+
+--trace checks what another program recorded, in C or C++ with the macros of include/lapis_trace.h:
+that operations are durable when they end, that what the program asserts holds, and, with --recover,
+that the program's own check takes the images that a power cut may leave (1,000 unless --images says
+otherwise). docs/bring-your-own.md shows how. --performance lists flushes and fences that were
+wasted; they are no failure.
+
+--workers runs short histories of several workers, whose events a scheduler interleaves and whose
+stores wait in store buffers; after every crash there must be an order of the completed calls, and of
+some of those in flight, that explains every answer and the recovered contents.")]
 pub struct Arguments {
     /// What to explore
-    #[arg(value_name = "STRUCTURE", value_parser = StructureNames)]
-    structure: String,
-    /// Operations to run
-    #[arg(long, value_name = "N", default_value_t = ExploreOptions::default().ops)]
-    ops: usize,
+    #[arg(value_name = "STRUCTURE", value_parser = StructureNames,
+          required_unless_present_any = ["mutants", "all", "trace"])]
+    structure: Option<String>,
+    #[command(flatten)]
+    mutants: mutants::Arguments,
+    #[command(flatten)]
+    all: all::Arguments,
+    /// Operations to run; with --workers, calls of one history [default: 300, or 12]
+    #[arg(long, value_name = "N")]
+    ops: Option<usize>,
     /// What the random numbers start from
     #[arg(long, value_name = "S", default_value_t = ExploreOptions::default().seed)]
     seed: u64,
     /// Spread about so many images over all crash points, and stop at so many; 0: no limit
     #[arg(long, value_name = "N", default_value_t = ExploreOptions::default().image_limit)]
     images: u64,
+    /// How images are chosen: `pruned` to those that recovery can tell apart by what it reads,
+    /// `exhaustive` (up to 4096 at each crash point), or `sampled`
+    #[arg(long, value_name = "STRATEGY", default_value = Strategy::default().name(),
+          value_parser = strategies())]
+    strategy: Strategy,
+    /// Cut the power after every store and every flush, not only where something becomes durable
+    #[arg(long)]
+    every_store: bool,
+    /// Run only these of the operations, by number from 1 on, separated by commas; `-` for none
+    #[arg(long, value_name = "NUMBERS", value_parser = parse_numbers)]
+    keep: Option<Numbers>,
+    /// Switch off this flush or fence, named as `--persist-points` names it
+    #[arg(long, value_name = "POINT", conflicts_with = "persist_points")]
+    without: Option<String>,
+    /// Do not look for the shortest case of a violation
+    #[arg(long)]
+    no_shrink: bool,
+    /// Write the timeline of the first violation to this file, as a page for a browser
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["no_shrink", "persist_points"])]
+    html: Option<PathBuf>,
     /// Threads that recover and check
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -60,6 +116,23 @@ pub struct Arguments {
     /// process dies there and the machine runs on
     #[arg(long, value_name = "CHOICES", requires = "at", value_parser = parse_image)]
     image: Option<Image>,
+    #[command(flatten)]
+    recorded: trace::TraceArguments,
+    #[command(flatten)]
+    several: workers::Workers,
+}
+
+fn strategies() -> impl TypedValueParser<Value = Strategy> {
+    clap::builder::PossibleValuesParser::new(Strategy::ALL.map(Strategy::name))
+        .try_map(|name| Strategy::from_str(&name))
+}
+
+/// Numbers of operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Numbers(Vec<usize>);
+
+fn parse_numbers(text: &str) -> Result<Numbers, String> {
+    list(text).map(Numbers)
 }
 
 /// The choices of an image; none if the process is killed and the machine runs on.
@@ -70,11 +143,13 @@ fn parse_image(text: &str) -> Result<Image, String> {
     if text == "killed" {
         return Ok(Image(None));
     }
-    let choices = text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "-");
-    choices
-        .map(|part| part.parse().map_err(|_| format!("`{part}` is not a number")))
-        .collect::<Result<_, _>>()
-        .map(|choices| Image(Some(choices)))
+    list(text).map(|choices| Image(Some(choices)))
+}
+
+/// Numbers between commas, or `-` for none.
+fn list<N: FromStr>(text: &str) -> Result<Vec<N>, String> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "-");
+    parts.map(|part| part.parse().map_err(|_| format!("`{part}` is not a number"))).collect()
 }
 
 /// Takes the name of a structure, with or without the kind of its keys.
@@ -105,17 +180,56 @@ impl TypedValueParser for StructureNames {
 
 /// Runs `lapis crash`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    let structure = Structure::from_str(&arguments.structure)
-        .map_err(|error| Failure::refused(error.to_string()))?;
+    if let Some(file) = &arguments.recorded.trace {
+        let image = arguments.image.clone().map(|Image(choices)| choices.unwrap_or_default());
+        let request = trace::Request {
+            images: arguments.images,
+            seed: arguments.seed,
+            replay: arguments.at.zip(image),
+        };
+        return trace::run(file, &arguments.recorded, request, output);
+    }
+    if arguments.mutants.asked() {
+        return mutants::run(&arguments.mutants, arguments.threads, output);
+    }
+    let Some(name) = arguments.structure.as_deref().filter(|_| !arguments.all.asked()) else {
+        return all::run(&arguments.all, arguments.seed, arguments.threads, output);
+    };
+    let structure =
+        Structure::from_str(name).map_err(|error| Failure::refused(error.to_string()))?;
+    if let Some(count) = arguments.several.workers {
+        let common = workers::Common {
+            structure,
+            subject: name,
+            ops: arguments.ops,
+            seed: arguments.seed,
+            images: arguments.images,
+            threads: arguments.threads,
+            position: arguments.at,
+            image: arguments.image.as_ref().map(|Image(image)| image.clone()),
+        };
+        return workers::run(count, &arguments.several, common, output);
+    }
+    let ops = arguments.ops.unwrap_or(ExploreOptions::default().ops);
+    if arguments.recorded.performance {
+        return performance::run(structure, name, ops, arguments.seed, output);
+    }
+    if let Some(file) = &arguments.recorded.record {
+        return trace::record(structure, name, (ops, arguments.seed), file, output);
+    }
     let mut options = ExploreOptions {
-        ops: arguments.ops,
+        ops,
         seed: arguments.seed,
         image_limit: arguments.images,
+        strategy: arguments.strategy,
+        every_store: arguments.every_store,
+        mutant: arguments.mutants.mutant(),
+        keep: arguments.keep.clone().map(|numbers| numbers.0),
         ..ExploreOptions::default()
     };
     if arguments.images > 0 {
         // Else the first crash points would use all of them up.
-        let points = CRASH_POINTS_PER_OPERATION * arguments.ops.max(1) as u64;
+        let points = CRASH_POINTS_PER_OPERATION * ops.max(1) as u64;
         let each = (arguments.images / points).max(2);
         options.exhaustive_limit = options.exhaustive_limit.min(each);
         options.samples = options.samples.min(each as u32);
@@ -126,7 +240,11 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     if let (Some(position), Some(Image(image))) = (arguments.at, &arguments.image) {
         options.replay = Some(Replay { position, image: image.clone() });
     }
+    options.shrink = !arguments.no_shrink;
     let failed = |error: lapis_crash::CrashError| Failure::refused(error.to_string());
+    if let Some(name) = &arguments.without {
+        options.suppress = Some(persist_point(structure, arguments, &options, name)?);
+    }
     if arguments.persist_points {
         let seeds: Vec<_> =
             (0..PERSIST_POINT_SEEDS).map(|n| arguments.seed.wrapping_add(n)).collect();
@@ -138,7 +256,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         let report = ExploreReport {
             structure: structure.name().to_owned(),
             seed: arguments.seed,
-            ops: arguments.ops,
+            ops,
             images: rows.iter().map(|row| row.images).sum(),
             persist_points: rows,
             ..ExploreReport::default()
@@ -147,13 +265,44 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         return print_persist_points(&report, output);
     }
     let bar: ProgressBar = progress::spinner("images");
-    let report = explore_structure(structure, Some(&arguments.structure), &options, &|images| {
+    let report = explore_structure(structure, Some(name), &options, &|images| {
         bar.set_position(images);
     })
     .map_err(failed)?;
     bar.finish_and_clear();
+    if let Some(path) = &arguments.html {
+        write_page(path, &report, output)?;
+    }
     output.json(&report)?;
     print_exploration(&report, output)
+}
+
+/// The flush or fence of that name.
+fn persist_point(
+    structure: Structure,
+    arguments: &Arguments,
+    options: &ExploreOptions,
+    name: &str,
+) -> Result<PersistPoint, Failure> {
+    let points = structure_points(structure, arguments.structure.as_deref(), options)
+        .map_err(|error| Failure::refused(error.to_string()))?;
+    let found = points.into_iter().find(|point| point.to_string() == name);
+    found.ok_or_else(|| {
+        Failure::refused(format!(
+            "{structure} passes no flush or fence called {name:?}; `lapis crash {structure} \
+             --persist-points` lists them"
+        ))
+    })
+}
+
+/// Writes the page of the first violation that was shrunk.
+fn write_page(path: &Path, report: &ExploreReport, output: &mut Output) -> Result<(), Failure> {
+    let Some(shrunk) = report.violations.iter().find_map(|found| found.shrunk.as_ref()) else {
+        return output.line("no timeline to write: there is no violation");
+    };
+    std::fs::write(path, shrunk.page()).map_err(|error| {
+        Failure::refused(format!("cannot write {}: {}", path.display(), reason(&error)))
+    })
 }
 
 fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verdict, Failure> {
@@ -182,6 +331,9 @@ fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verd
             violation.what,
             violation.replay
         ))?;
+    }
+    for shrunk in report.violations.iter().filter_map(|found| found.shrunk.as_ref()) {
+        output.line(shrunk)?;
     }
     if report.violations.is_empty() {
         output.line("no violation")?;

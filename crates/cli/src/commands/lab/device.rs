@@ -7,6 +7,7 @@ use lapis_device::Profile;
 use lapis_lab::device_experiment::{COMMAND, DeviceResults, calibrate, calibration_table, shown};
 use lapis_lab::generated::put_into_file;
 
+use super::this_machine;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, right_align, table};
 use crate::progress;
@@ -20,10 +21,14 @@ Examples:
   lapis lab device --profile ./my-machine.toml
   lapis lab device --fields
   lapis lab device --write docs/calibration.md
+  lapis lab device --this-machine
+  lapis lab device --this-machine --experiment read-latency,persist-latency --profile dram
+  lapis lab device --this-machine --measured-only --milliseconds 500 --json
 
 Every modelled figure comes out of running the access pattern of the published measurement through
 the model, in virtual time, the same on every run and every machine; nothing here is measured on
-this machine. Trust: M measured on hardware and published, D derived from such data, A stated by a
+this machine unless --this-machine is given, which prints what is measured and what is modelled in
+separate columns. Trust: M measured on hardware and published, D derived from such data, A stated by a
 vendor or a secondary source. Figures that nobody published say so. A profile is a file; `--fields`
 prints where each of its figures comes from.")]
 pub struct Arguments {
@@ -31,11 +36,13 @@ pub struct Arguments {
     #[arg(long, value_name = "P", default_value = lapis_lab::index_experiment::OPTANE_100)]
     profile: String,
     /// Print the fields of the profile with their trust and source instead
-    #[arg(long, conflicts_with = "write")]
+    #[arg(long, conflicts_with_all = ["write", "this_machine"])]
     fields: bool,
     /// Put the table into this document, in place of the one there
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "this_machine")]
     write: Option<PathBuf>,
+    #[command(flatten)]
+    this_machine: this_machine::Arguments,
 }
 
 /// Runs `lapis lab device`.
@@ -44,6 +51,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     let profile = Profile::find(&arguments.profile).map_err(|error| refused(&error))?;
     if arguments.fields {
         return fields(&profile, output);
+    }
+    if arguments.this_machine.this_machine {
+        return this_machine::run(&arguments.this_machine, &profile, output);
     }
     let bar = progress::count(0, "experiments");
     let results = calibrate(&profile, &|progress| {

@@ -1,0 +1,118 @@
+//! The checker finds every mutant of the catalogue at a small budget, and nothing wrong with the
+//! structures as they are at the same budget.
+
+use lapis_crash::mutants::{Catalogue, MutantBudget, MutantTrial, catalogue, try_mutants};
+use lapis_crash::{Strategy, Structure};
+
+fn all_are_killed(structure: Structure) {
+    let trial = MutantTrial {
+        structures: vec![structure],
+        budget: MutantBudget::small(),
+        threads: 1,
+        ..MutantTrial::default()
+    };
+    let report = try_mutants(&trial, &|_| {});
+    for row in &report.mutants {
+        let outcome = if row.killed { "killed" } else { "SURVIVED" };
+        println!(
+            "{:<50} {:<10} {outcome:>8} {:>8} images {:.2} s {}",
+            row.name,
+            row.strategy.name(),
+            row.images,
+            row.seconds,
+            row.by.as_deref().unwrap_or_default().chars().take(120).collect::<String>()
+        );
+    }
+    for row in &report.unmutated {
+        println!("{} {} {} images {:.2} s", row.structure, row.strategy, row.images, row.seconds);
+        assert_eq!(row.violations, Vec::<String>::new(), "{structure} by {}", row.strategy);
+    }
+    assert_eq!(report.survivors(), Vec::<&str>::new());
+    assert_eq!(report.mutants.len(), 3 * Catalogue::of(structure).entries.len());
+    assert!(report.is_good());
+}
+
+#[test]
+fn those_of_wort_are_killed() {
+    all_are_killed(Structure::Wort);
+}
+
+#[test]
+fn those_of_fast_fair_are_killed() {
+    all_are_killed(Structure::FastFair);
+}
+
+#[test]
+fn those_of_p_clht_are_killed() {
+    all_are_killed(Structure::PClht);
+}
+
+#[test]
+fn those_of_the_classic_log_are_killed() {
+    all_are_killed(Structure::ClassicLog);
+}
+
+#[test]
+fn those_of_the_header_log_are_killed() {
+    all_are_killed(Structure::HeaderLog);
+}
+
+#[test]
+fn those_of_rawl_are_killed() {
+    all_are_killed(Structure::Rawl);
+}
+
+#[test]
+fn those_of_pop_log_in_a_ring_are_killed() {
+    all_are_killed(Structure::PopRing);
+}
+
+#[test]
+fn those_of_pop_log_are_killed() {
+    all_are_killed(Structure::PopLog);
+}
+
+#[test]
+fn those_of_the_cells_updated_in_place_are_killed() {
+    all_are_killed(Structure::CowCell);
+    all_are_killed(Structure::LogCell);
+    all_are_killed(Structure::FamCell);
+}
+
+#[test]
+fn those_of_the_allocator_are_killed() {
+    all_are_killed(Structure::Allocator);
+}
+
+#[test]
+fn those_of_the_store_are_killed() {
+    all_are_killed(Structure::Store);
+}
+
+#[test]
+fn the_same_images_kill_on_any_number_of_threads() {
+    let images = |threads| {
+        let trial = MutantTrial {
+            structures: vec![Structure::Wort],
+            strategies: vec![Strategy::Sampled],
+            budget: MutantBudget::small(),
+            threads,
+        };
+        let report = try_mutants(&trial, &|_| {});
+        report.mutants.iter().map(|row| row.images).collect::<Vec<_>>()
+    };
+    assert_eq!(images(1), images(3));
+}
+
+#[test]
+fn every_mutant_is_in_the_document() {
+    let document = include_str!("../../../docs/mutants.md");
+    for (_, entry) in catalogue() {
+        let row = format!("| `{}` | {} | {} |", entry.mutant.0, entry.what, entry.published);
+        assert!(
+            document.contains(&row),
+            "{}: run `lapis crash --mutants --write docs/mutants.md`",
+            entry.mutant.0
+        );
+    }
+}
