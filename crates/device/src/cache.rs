@@ -55,7 +55,7 @@ impl Cache {
             let mut hash = line.wrapping_mul(0x85EB_CA6B);
             hash = (hash ^ (hash >> 13)).wrapping_mul(0xC2B2_AE35);
             hash ^= hash >> 16;
-            (u64::from(hash) * sets as u64 >> 32) as usize
+            ((u64::from(hash) * sets as u64) >> 32) as usize
         } else if sets.is_power_of_two() {
             line as usize & (sets - 1)
         } else {

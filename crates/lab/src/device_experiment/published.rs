@@ -123,8 +123,17 @@ pub(super) fn published(profile: &str, figure: &str) -> Option<Published> {
     Some(Published { value, trust, source })
 }
 
-/// The figures that were published of a machine.
 #[cfg(test)]
-pub(super) fn figures_of_optane_100() -> impl Iterator<Item = &'static str> {
-    OPTANE_100.iter().map(|entry| entry.0)
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_figure_is_published_twice_and_none_is_zero() {
+        for entries in [OPTANE_100, DRAM, OPTANE_200, CXL_NVDIMM, HYMEM_SEP] {
+            for (at, entry) in entries.iter().enumerate() {
+                assert!(entry.1 > 0.0, "{}", entry.0);
+                assert!(entries[at + 1..].iter().all(|other| other.0 != entry.0), "{}", entry.0);
+            }
+        }
+    }
 }
