@@ -1,6 +1,6 @@
 //! Write transactions.
 
-use lapis::{Direction, Error, Store, Table};
+use lapis::{Direction, Error, Store, Table, TableOptions};
 
 use crate::harness::*;
 

@@ -164,7 +164,7 @@ impl ConcurrentSubject for ConcurrentStore {
                 Ok(vec![read(a)?, read(b)?])
             }
             StoreAction::Commit(writes) => {
-                let mut transaction = store.transaction()?;
+                let mut transaction = store.transaction().map_err(text)?;
                 for (place, value) in writes {
                     let (table, key) = (table(place)?, key(place.1));
                     match *value {
