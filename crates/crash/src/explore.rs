@@ -239,7 +239,8 @@ fn walk<S: Subject>(
             if number.is_multiple_of(256) {
                 (shared.progress)(number);
             }
-            let enough = options.image_limit > 0 && number >= options.image_limit;
+            let enough = options.image_limit > 0 && number >= options.image_limit
+                || options.deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if enough || shared.violations.lock().len() >= options.violation_limit {
                 shared.stop.store(true, Ordering::Relaxed);
                 break;

@@ -459,7 +459,7 @@ thread_local! {
 
 /// Turns a panic of `check` into a failure. The message is not printed: a checker that tries a
 /// million images on a faulty structure would print a million of them.
-fn guarded<T>(check: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+pub(crate) fn guarded<T>(check: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let previous = std::panic::take_hook();

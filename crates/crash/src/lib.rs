@@ -13,6 +13,7 @@
 //! [`persist_points`] switches off each flush and fence of a structure in turn and shows that the
 //! checker then finds a violation: that each is necessary, and that the checker can see it.
 
+pub mod concurrent;
 mod explore;
 mod image_check;
 mod line_history;
@@ -21,6 +22,7 @@ mod options;
 pub mod oracle;
 pub mod performance_bugs;
 mod persist_points;
+pub mod recorded;
 mod report;
 mod run;
 mod shrink;
@@ -28,18 +30,23 @@ mod strategy;
 mod structure;
 mod subject;
 pub mod subjects;
+mod sweep;
 mod timeline;
 mod timeline_page;
 mod timeline_text;
 
 pub use explore::explore;
-pub use lapis_device::PersistPoint;
+pub use lapis_device::{Modelled, PersistPoint};
 pub use options::{ExploreOptions, Replay};
 pub use performance_bugs::{
     PerformanceFinding, PerformanceReport, Waste, performance_bugs, structure_performance,
     subject_performance,
 };
 pub use persist_points::{PersistPointRow, persist_points};
+pub use recorded::{
+    RecordedError, RecordedOptions, RecordedReport, RecordedViolation, check_recorded,
+    record_structure,
+};
 pub use report::{ExploreReport, KeptOperation, PointOutcomes, Shrunk, Violation};
 pub use run::Phase;
 pub use strategy::{Strategy, UnknownStrategy};
@@ -47,4 +54,5 @@ pub use structure::{
     CrashError, Progress, Structure, explore_structure, structure_persist_points, structure_points,
 };
 pub use subject::{Live, Subject};
+pub use sweep::{Sweep, sweep};
 pub use timeline::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};

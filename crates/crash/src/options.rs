@@ -1,5 +1,7 @@
 //! What to explore, and how thoroughly.
 
+use std::time::Instant;
+
 use lapis_device::{Config, PersistPoint};
 use lapis_pmem::Mutant;
 
@@ -22,6 +24,8 @@ pub struct ExploreOptions {
     pub every_store: bool,
     /// Images to stop after; 0 for no limit.
     pub image_limit: u64,
+    /// Stop then.
+    pub deadline: Option<Instant>,
     /// The most images that a crash point is given by the exhaustive and the pruned strategy.
     pub exhaustive_limit: u64,
     /// Random images where those are not all, and of the sampled strategy, besides the extremes.
@@ -62,6 +66,7 @@ impl Default for ExploreOptions {
             strategy: Strategy::default(),
             every_store: false,
             image_limit: 0,
+            deadline: None,
             exhaustive_limit: 1 << 12,
             samples: 256,
             crash_in_recovery_every: 256,

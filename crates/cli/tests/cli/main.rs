@@ -8,4 +8,5 @@ mod import_export;
 mod kills;
 mod runner;
 mod store_commands;
+mod this_machine;
 mod workloads;

@@ -191,8 +191,9 @@ impl LiveDirectory {
     }
 }
 
-impl Live<AllocatorOperation, BTreeMap<usize, (usize, u64)>> for LiveDirectory {
-    fn perform(&mut self, operation: &AllocatorOperation) -> Result<(), String> {
+impl LiveDirectory {
+    /// Performs an operation on a slot that nobody else changes meanwhile.
+    pub(crate) fn perform_alone(&self, operation: &AllocatorOperation) -> Result<(), String> {
         let (pool, domain) = (&self.pool, self.pool.domain());
         let guard = pool.pin();
         let (slot, block) = match *operation {
@@ -219,6 +220,12 @@ impl Live<AllocatorOperation, BTreeMap<usize, (usize, u64)>> for LiveDirectory {
             pool.retire(old, self.block_bytes(old), unlinked, &guard);
         }
         Ok(())
+    }
+}
+
+impl Live<AllocatorOperation, BTreeMap<usize, (usize, u64)>> for LiveDirectory {
+    fn perform(&mut self, operation: &AllocatorOperation) -> Result<(), String> {
+        self.perform_alone(operation)
     }
 
     fn observe(&self) -> Result<BTreeMap<usize, (usize, u64)>, String> {
