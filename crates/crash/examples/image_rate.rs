@@ -10,7 +10,7 @@ use lapis_device::Modelled;
 use lapis_index::{FastFair, IndexOptions, PClht, Wort};
 
 const KEYS: u64 = 1000;
-const OPERATIONS: usize = 60;
+const OPERATIONS: usize = 30;
 
 fn options() -> ExploreOptions {
     ExploreOptions {

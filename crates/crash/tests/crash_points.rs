@@ -66,7 +66,7 @@ fn an_image_costs_the_same_in_a_large_pool_as_in_a_small_one() {
             IndexSubject::<Wort<Modelled, u64>, u64>::new("wort", "", IndexOptions::default(), 90);
         explore(&subject.in_pool_of(pool_bytes), &options, &|_| {}).unwrap()
     };
-    let (small, large) = (explore_in(2 << 20), explore_in(64 << 20));
+    let (small, large) = (explore_in(8 << 20), explore_in(64 << 20));
     assert_eq!(
         (small.crash_points, small.images, small.lines_copied),
         (large.crash_points, large.images, large.lines_copied)

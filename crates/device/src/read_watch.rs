@@ -13,7 +13,7 @@
 //!
 //! [`LockWord::meaning`]: lapis_pmem::LockWord::meaning
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use lapis_pmem::{LINE_BYTES, LockGeneration};
 use parking_lot::Mutex;
@@ -33,6 +33,10 @@ pub struct LineRead {
 #[derive(Debug)]
 pub(crate) struct ReadWatch {
     filter: Box<[AtomicU64]>,
+    /// Words of each line of which nothing is left to learn: most reads are of these.
+    known_words: Box<[AtomicU8]>,
+    /// Words of each line of which locks have nothing left to learn.
+    lock_words: Box<[AtomicU8]>,
     /// Offset of the word that a lock is about to access.
     lock_at: AtomicUsize,
     watched: Mutex<Watched>,
@@ -55,6 +59,8 @@ impl ReadWatch {
         let lines = region_bytes.div_ceil(LINE_BYTES);
         Self {
             filter: (0..lines.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            known_words: (0..lines).map(|_| AtomicU8::new(0)).collect(),
+            lock_words: (0..lines).map(|_| AtomicU8::new(0)).collect(),
             lock_at: AtomicUsize::new(usize::MAX),
             watched: Mutex::default(),
         }
@@ -90,6 +96,8 @@ impl ReadWatch {
         self.lock_at.store(usize::MAX, Ordering::Relaxed);
         for &line in &watched.lines {
             self.filter[line as usize / 64].fetch_or(1 << (line % 64), Ordering::Relaxed);
+            self.known_words[line as usize].store(0, Ordering::Relaxed);
+            self.lock_words[line as usize].store(0, Ordering::Relaxed);
         }
     }
 
@@ -118,6 +126,9 @@ impl ReadWatch {
         let mut watched = self.watched.lock();
         watched.generation = Some(generation);
         watched.known_to_locks.fill(0);
+        for &line in &watched.lines {
+            self.lock_words[line as usize].store(0, Ordering::Relaxed);
+        }
     }
 
     #[inline(always)]
@@ -134,7 +145,14 @@ impl ReadWatch {
             if self.is_watched(line) {
                 let start = offset.max(line * LINE_BYTES) - line * LINE_BYTES;
                 let end = (offset + bytes).min((line + 1) * LINE_BYTES) - line * LINE_BYTES;
-                self.note(line as u32, mask(start, end), read, offset);
+                let left = words(start, end) & !self.known_words[line].load(Ordering::Relaxed);
+                let by_lock = read && self.lock_at.load(Ordering::Relaxed) == offset;
+                let known = if by_lock { self.lock_words[line].load(Ordering::Relaxed) } else { 0 };
+                if left & !known == 0 {
+                    self.lock_at.store(usize::MAX, Ordering::Relaxed);
+                } else {
+                    self.note(line as u32, mask(start, end), read, offset);
+                }
             }
         }
     }
@@ -149,8 +167,12 @@ impl ReadWatch {
         if by_lock.is_some() {
             fresh &= !watched.known_to_locks[place];
             watched.known_to_locks[place] |= fresh;
+            let words = whole_words(watched.known_to_locks[place]);
+            self.lock_words[line as usize].store(words, Ordering::Relaxed);
         } else {
             watched.known[place] |= fresh;
+            let words = whole_words(watched.known[place]);
+            self.known_words[line as usize].store(words, Ordering::Relaxed);
         }
         if read && fresh != 0 {
             watched.log.push(LineRead { place: place as u32, bytes: fresh, by_lock });
@@ -160,6 +182,18 @@ impl ReadWatch {
             bits.fetch_and(!(1 << (line % 64)), Ordering::Relaxed);
         }
     }
+}
+
+/// The words that bytes `start` to `end`, the latter excluded, touch.
+#[inline(always)]
+fn words(start: usize, end: usize) -> u8 {
+    let (first, last) = (start / 8, end.max(start + 1).div_ceil(8));
+    ((1u16 << last) - (1u16 << first)) as u8
+}
+
+/// The words all of whose bytes are in the mask.
+fn whole_words(bytes: u64) -> u8 {
+    (0..8).fold(0, |words, at| words | u8::from(bytes >> (8 * at) & 0xFF == 0xFF) << at)
 }
 
 /// Bits `start` to `end`, the latter excluded.
