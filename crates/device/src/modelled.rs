@@ -650,10 +650,12 @@ impl Domain for Modelled {
 
     #[inline]
     fn note_read(&self, source: *const u8, bytes: usize) {
-        if bytes == 0 || !self.machine.observes_loads {
+        if bytes == 0 {
             return;
         }
-        self.watch_read(source.addr(), bytes);
+        if self.machine.observes_loads {
+            self.watch_read(source.addr(), bytes);
+        }
         if self.machine.counts_loads {
             self.count_reads(source.addr(), |counters, worker, offset| {
                 counters.read_range(worker, offset, bytes);
