@@ -1,4 +1,16 @@
-//! Failure-atomic building blocks on persistent memory: logs.
+//! Failure-atomic building blocks on persistent memory: logs, in-place updates,
+//! interleaving.
 
+pub mod classic_log;
+pub mod fp_leaves;
+pub mod header_log;
+pub mod in_place;
+pub mod interleave;
 pub mod log;
+pub mod mutants;
 pub mod pop_log;
+pub mod pop_ring;
+pub mod rawl;
+pub mod ring_log;
+pub mod shared_log;
+pub mod thread_logs;

@@ -11,9 +11,14 @@
 //! file of the structure.
 
 mod allocator;
+mod classic_log;
 mod fast_fair;
+mod header_log;
+mod in_place;
 mod p_clht;
 mod pop_log;
+mod pop_ring;
+mod rawl;
 mod store;
 mod trial;
 mod wort;
@@ -60,7 +65,14 @@ impl Catalogue {
             Structure::Wort => wort::CATALOGUE,
             Structure::FastFair => fast_fair::CATALOGUE,
             Structure::PClht => p_clht::CATALOGUE,
+            Structure::ClassicLog => classic_log::CATALOGUE,
+            Structure::HeaderLog => header_log::CATALOGUE,
+            Structure::Rawl => rawl::CATALOGUE,
             Structure::PopLog => pop_log::CATALOGUE,
+            Structure::CowCell => in_place::COW_CELL,
+            Structure::LogCell => in_place::LOG_CELL,
+            Structure::FamCell => in_place::FAM_CELL,
+            Structure::PopRing => pop_ring::CATALOGUE,
             Structure::Allocator => allocator::CATALOGUE,
             Structure::Store => store::CATALOGUE,
         }

@@ -83,6 +83,7 @@ pub fn explore_structure_concurrently(
         Structure::PopLog => explorer.explore(&ConcurrentPopLog)?,
         Structure::Store => explorer.explore(&ConcurrentStore)?,
         Structure::Allocator => explorer.explore(&ConcurrentAllocator::default())?,
+        _ => return Err(CrashError::OneWorkerOnly { structure: structure.name() }),
     }
     Ok(total)
 }
