@@ -20,7 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use lapis_device::trace_file::{RecordedTrace, SYNCHRONOUS_WORKER};
+use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Event, Marker};
 use serde::Serialize;
 
@@ -173,7 +173,6 @@ pub fn performance_bugs(
     let mut lines: HashMap<u32, Line> = HashMap::new();
     let mut workers: BTreeMap<u8, Worker> = BTreeMap::new();
     let mut tally = Tally::new(recorded, kind_of);
-    let mut synchronous = recorded.synchronous_flushes.iter().peekable();
     for (position, event) in recorded.trace.events.iter().enumerate() {
         match *event {
             Event::Store { line, .. }
@@ -182,10 +181,9 @@ pub fn performance_bugs(
             Event::NonTemporal { worker, .. } => {
                 workers.entry(worker).or_default().stored_past_caches = true;
             }
-            Event::Flush { worker, line: number, .. } => {
-                let issuer = synchronous.next_if(|(at, _)| *at == position);
-                let issuer = issuer.map_or(worker, |(_, issuer)| *issuer);
-                let operation = workers.entry(issuer).or_default().operation;
+            Event::Flush { worker, line: number, .. }
+            | Event::StrongFlush { worker, line: number } => {
+                let operation = workers.entry(worker).or_default().operation;
                 tally.pass(position, operation, true);
                 let line = lines.entry(number).or_default();
                 let found = |waste, position, because_of| Found {
@@ -203,6 +201,12 @@ pub fn performance_bugs(
                     tally.add(found(Waste::Durable, position, line.flushed_at));
                     continue;
                 }
+                if let Event::StrongFlush { .. } = event {
+                    // Durable at once, and whoever has flushed it before need not have.
+                    line.durable_version = line.version;
+                    line.flushed_at = position;
+                    continue;
+                }
                 match line.marks.iter_mut().find(|mark| mark.worker == worker) {
                     Some(mark) if mark.version == line.version => {
                         tally.add(found(Waste::InFlight, position, mark.position));
@@ -217,30 +221,13 @@ pub fn performance_bugs(
                     }
                 }
             }
-            Event::StrongFlush { worker, line: number } => {
-                let operation = workers.entry(worker).or_default().operation;
-                tally.pass(position, operation, true);
-                let line = lines.entry(number).or_default();
-                if line.version == line.durable_version {
-                    let (waste, because_of) = match line.version {
-                        0 => (Waste::Clean, None),
-                        _ => (Waste::Durable, Some(line.flushed_at)),
-                    };
-                    tally.add(Found { waste, position, because_of, operation });
-                }
-                line.durable_version = line.version;
-                line.flushed_at = position;
-            }
             Event::Fence { worker: number, .. } => {
                 let worker = workers.entry(number).or_default();
-                // The fence that is part of a clflush is nobody's.
-                if number != SYNCHRONOUS_WORKER {
-                    tally.pass(position, worker.operation, false);
-                    if worker.marked.is_empty() && !worker.stored_past_caches {
-                        let operation = worker.operation;
-                        let waste = Waste::IdleFence;
-                        tally.add(Found { waste, position, because_of: None, operation });
-                    }
+                tally.pass(position, worker.operation, false);
+                if worker.marked.is_empty() && !worker.stored_past_caches {
+                    let operation = worker.operation;
+                    let waste = Waste::IdleFence;
+                    tally.add(Found { waste, position, because_of: None, operation });
                 }
                 worker.stored_past_caches = false;
                 for marked in worker.marked.drain(..) {

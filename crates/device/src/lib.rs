@@ -13,7 +13,7 @@
 //!
 //! [`ModelledSsd`] does the same for block storage: it is a [`lapis_pmem::BlockDevice`].
 //!
-//! Nothing here depends on time, addresses or the scheduler: the same single-threaded program gives
+//! Nothing here depends on the host's time, addresses or its scheduler: the same program gives
 //! the same trace and the same counts on every run and every machine.
 
 mod bounded_search;
@@ -50,8 +50,9 @@ pub use clock::interleave;
 pub use counters::{Counts, MachineShape};
 pub use crash_points::{CrashCause, CrashPoint, CrashPoints};
 pub use hierarchy::HierarchyShape;
-pub use images::{CrashStates, Image, ImageBudget, Images};
+pub use images::{CrashStates, Image, ImageBudget, Images, write_line};
 pub use modelled::{Config, MODELLED_BYTES_LIMIT, Modelled};
+pub use pending::LineBytes;
 pub use persist_points::{PersistKind, PersistPoint, PersistPointCount};
 pub use persistence::PowerFailDomain;
 pub use profile::{Profile, ProfileError};

@@ -66,10 +66,9 @@ struct LineHistory {
     durable: LineBytes,
     pending: Vec<Unit>,
     next_sequence: u32,
-    /// Sequence at the last flush by anybody: a group does not reach across it.
-    flushed_at: u32,
     /// The worker's epoch when the last cached unit was stored.
     last_epoch: u32,
+    /// The last group is closed: by an ordered store or by a flush of the line.
     last_ordered: bool,
     last_worker: u8,
     last_group: u32,
@@ -240,7 +239,8 @@ impl Persistence {
         let number = self.table.number(line).0;
         let caches_survive = self.caches_survive();
         let line = &mut self.lines[number as usize];
-        line.flushed_at = line.next_sequence;
+        // A group does not reach across a flush by anybody.
+        line.last_ordered = true;
         let mark = (number, line.next_sequence);
         if !caches_survive && line.pending.iter().any(|unit| !unit.nontemporal) {
             self.worker(worker).marks.push(mark);
@@ -250,7 +250,7 @@ impl Persistence {
     fn flush_at_once(&mut self, line: u32) {
         let number = self.table.number(line).0;
         let line = &mut self.lines[number as usize];
-        line.flushed_at = line.next_sequence;
+        line.last_ordered = true;
         self.retire(number, |unit| !unit.nontemporal);
     }
 
@@ -417,7 +417,6 @@ impl LineHistory {
             durable,
             pending: Vec::new(),
             next_sequence: 0,
-            flushed_at: 0,
             last_epoch: 0,
             last_ordered: true,
             last_worker: 0,
@@ -440,7 +439,6 @@ impl LineHistory {
                 && !self.last_ordered
                 && self.last_worker == worker
                 && self.last_epoch == epoch
-                && self.flushed_at != sequence
                 && self.last_group_units < GROUP_UNITS;
             if !joins {
                 self.last_group += 1;

@@ -93,11 +93,8 @@ pub const FILL_BYTES_LIMIT: u64 = 1 << 30;
 pub const FILE_NAME_BYTES_LIMIT: usize = 1024;
 /// A trace refers to at most so many source files, and to so many places in them.
 pub const LOCATION_LIMIT: usize = 65_535;
-/// The highest worker number. The one above is [`SYNCHRONOUS_WORKER`].
+/// The highest worker number.
 pub const WORKER_LIMIT: u8 = 254;
-/// In the events of a [`RecordedTrace`], a `clflush` is a flush and a fence of this worker, who does
-/// nothing else: so it completes that line at once, and no other flush.
-pub const SYNCHRONOUS_WORKER: u8 = 255;
 
 const MAGIC: [u8; 8] = *b"LAPISTRC";
 const HEADER_BYTES: usize = 64;

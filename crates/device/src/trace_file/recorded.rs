@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::record::{FlushInstruction, Record, StoreKind};
 use super::{
-    Ending, RECORD_BYTES_LIMIT, RECORD_LINES_LIMIT, RecordProblem, SYNCHRONOUS_WORKER,
-    TraceFileError, TraceHeader, TraceReader, TraceWriter,
+    Ending, RECORD_BYTES_LIMIT, RECORD_LINES_LIMIT, RecordProblem, TraceFileError, TraceHeader,
+    TraceReader, TraceWriter,
 };
 use crate::persist_points::{PersistKind, PersistPoint};
 use crate::trace::{Event, Trace, unit_value, units};
@@ -118,8 +118,6 @@ pub struct RecordedTrace {
     pub locations: Vec<SourceLocation>,
     /// What the program claimed, in order.
     pub assertions: Vec<Assertion>,
-    /// Which worker issued each `clflush`, by the position of its flush event, in order.
-    pub synchronous_flushes: Vec<(usize, u8)>,
     /// How the file ended.
     pub ending: Ending,
 }
@@ -162,7 +160,6 @@ impl RecordedTrace {
             places: Vec::new(),
             locations: Vec::new(),
             assertions: Vec::new(),
-            synchronous_flushes: Vec::new(),
             ending: Ending::Cut { whole_bytes: 0, torn_bytes: 0 },
         }
     }
@@ -242,18 +239,15 @@ impl RecordedTrace {
                 }
             }
             Record::Flush { instruction, worker, location, line, lines } => {
-                let point = self.point(location, PersistKind::Flush, points)?;
                 for line in line..line + lines {
                     let line = line as u32;
-                    if instruction == FlushInstruction::Clflush {
-                        self.synchronous_flushes.push((self.trace.events.len(), worker));
-                        let fence = self.point(location, PersistKind::Fence, points)?;
-                        let worker = SYNCHRONOUS_WORKER;
-                        self.push(Event::Flush { worker, point, line }, location);
-                        self.push(Event::Fence { worker, point: fence }, location);
+                    let event = if instruction == FlushInstruction::Clflush {
+                        Event::StrongFlush { worker, line }
                     } else {
-                        self.push(Event::Flush { worker, point, line }, location);
-                    }
+                        let point = self.point(location, PersistKind::Flush, points)?;
+                        Event::Flush { worker, point, line }
+                    };
+                    self.push(event, location);
                 }
             }
             Record::Fence { worker, location } => {
@@ -366,7 +360,6 @@ impl RecordedTrace {
             writer.write(&Record::Location { file, line, column })?;
         }
         let mut assertions = self.assertions.iter().peekable();
-        let mut issuers = self.synchronous_flushes.iter().peekable();
         // Neighbouring words of one copy, and neighbouring lines of one flush, become one record.
         let mut held: Option<Record> = None;
         for (position, event) in self.trace.events.iter().enumerate() {
@@ -376,10 +369,8 @@ impl RecordedTrace {
                 }
                 writer.write(&assertion_record(assertion))?;
             }
-            let issuer =
-                issuers.next_if(|(at, _)| *at == position).map_or(0, |(_, worker)| *worker);
             let place = self.places.get(position).copied().unwrap_or(0);
-            let Some(record) = event_record(event, place, issuer) else { continue };
+            let record = event_record(event, place);
             if held.as_mut().is_some_and(|held| join(held, &record)) {
                 continue;
             }
@@ -409,8 +400,8 @@ fn assertion_record(assertion: &Assertion) -> Record {
     }
 }
 
-/// The record of an event; none for the fence that is part of a `clflush`.
-fn event_record(event: &Event, location: u32, issuer: u8) -> Option<Record> {
+/// The record of an event.
+fn event_record(event: &Event, location: u32) -> Record {
     let store = |kind, worker, start: u8, bytes: u8, line: u32, value: u64| Record::Store {
         kind,
         worker,
@@ -418,7 +409,14 @@ fn event_record(event: &Event, location: u32, issuer: u8) -> Option<Record> {
         offset: u64::from(line) * LINE_BYTES as u64 + u64::from(start),
         bytes: value.to_le_bytes()[..usize::from(bytes)].to_vec(),
     };
-    Some(match *event {
+    let flush = |instruction, worker, line: u32| Record::Flush {
+        instruction,
+        worker,
+        location,
+        line: line.into(),
+        lines: 1,
+    };
+    match *event {
         Event::Store { worker, start, bytes, line, value } => {
             store(StoreKind::Plain, worker, start, bytes, line, value)
         }
@@ -431,22 +429,11 @@ fn event_record(event: &Event, location: u32, issuer: u8) -> Option<Record> {
         Event::NonTemporal { worker, start, bytes, line, value } => {
             store(StoreKind::NonTemporal, worker, start, bytes, line, value)
         }
-        Event::Flush { worker, line, .. } => {
-            let (instruction, worker) = if worker == SYNCHRONOUS_WORKER {
-                (FlushInstruction::Clflush, issuer)
-            } else {
-                (FlushInstruction::Clwb, worker)
-            };
-            Record::Flush { instruction, worker, location, line: line.into(), lines: 1 }
-        }
-        Event::StrongFlush { worker, line } => {
-            let instruction = FlushInstruction::Clflush;
-            Record::Flush { instruction, worker, location, line: line.into(), lines: 1 }
-        }
-        Event::Fence { worker: SYNCHRONOUS_WORKER, .. } => return None,
+        Event::Flush { worker, line, .. } => flush(FlushInstruction::Clwb, worker, line),
+        Event::StrongFlush { worker, line } => flush(FlushInstruction::Clflush, worker, line),
         Event::Fence { worker, .. } => Record::Fence { worker, location },
         Event::Marker { worker, marker } => Record::Marker { worker, location, marker },
-    })
+    }
 }
 
 /// Appends `next` to `held` if reading the longer record gives the same events.

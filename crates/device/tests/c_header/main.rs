@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lapis_device::trace_file::{Claim, Ending, RecordedTrace, SYNCHRONOUS_WORKER};
+use lapis_device::trace_file::{Claim, Ending, RecordedTrace};
 use lapis_device::{Event, Marker};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -105,12 +105,11 @@ fn each_macro_is_its_event(compiler: Compiler) {
         .collect();
     assert_eq!(flushed, (0..20).collect::<Vec<_>>());
     assert!(matches!(rest[30], Event::Flush { worker: 0, line: 1, .. }));
-    assert!(matches!(rest[31], Event::Flush { worker: SYNCHRONOUS_WORKER, line: 2, .. }));
-    assert!(matches!(rest[32], Event::Fence { worker: SYNCHRONOUS_WORKER, .. }));
-    assert!(matches!(rest[33], Event::Fence { worker: 0, .. }));
-    assert_eq!(rest[34], Event::Marker { worker: 0, marker: Marker::Note(9) });
-    assert_eq!(rest[35], Event::Marker { worker: 0, marker: Marker::End(1) });
-    assert_eq!(rest.len(), 36);
+    assert_eq!(rest[31], Event::StrongFlush { worker: 0, line: 2 });
+    assert!(matches!(rest[32], Event::Fence { worker: 0, .. }));
+    assert_eq!(rest[33], Event::Marker { worker: 0, marker: Marker::Note(9) });
+    assert_eq!(rest[34], Event::Marker { worker: 0, marker: Marker::End(1) });
+    assert_eq!(rest.len(), 35);
     let claims: Vec<_> = recorded.assertions.iter().map(|assertion| assertion.claim).collect();
     let expected = [
         Claim::Durable { offset: 0, bytes: 8 },

@@ -93,6 +93,16 @@ fn r2_a_flush_separates_relaxed_stores_of_its_line() {
 }
 
 #[test]
+fn r2_a_flush_separates_relaxed_stores_also_with_a_non_temporal_store_in_between() {
+    let bench = Bench::new();
+    bench.relaxed(0, 1);
+    bench.flush(0);
+    bench.nontemporal(2, &[7]);
+    bench.relaxed(1, 2);
+    assert_eq!(bench.at_end([0, 1]), set(&[[0, 0], [1, 0], [1, 2]]));
+}
+
+#[test]
 fn r2_a_fence_separates_relaxed_stores_of_one_line() {
     let bench = Bench::new();
     bench.relaxed(0, 1);

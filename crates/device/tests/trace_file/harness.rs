@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use lapis_device::trace_file::{
-    Assertion, BasePiece, Claim, Ending, FlushInstruction, Record, RecordedTrace,
-    SYNCHRONOUS_WORKER, SourceLocation, StoreKind, TraceFileError, TraceHeader, TraceReader,
-    TraceWriter,
+    Assertion, BasePiece, Claim, Ending, FlushInstruction, Record, RecordedTrace, SourceLocation,
+    StoreKind, TraceFileError, TraceHeader, TraceReader, TraceWriter,
 };
 use lapis_device::{Event, Marker, PersistKind, PersistPoint, Trace};
 use proptest::collection::vec;
@@ -132,8 +131,7 @@ pub fn specimen() -> RecordedTrace {
         (Event::Fence { worker: 0, point: 1 }, 2),
         (Event::Marker { worker: 0, marker: Marker::End(1) }, 0),
         (Event::Locked { worker: 7, start: 0, bytes: 8, line: 3, value: u64::MAX }, 1),
-        (Event::Flush { worker: SYNCHRONOUS_WORKER, point: 2, line: 3 }, 3),
-        (Event::Fence { worker: SYNCHRONOUS_WORKER, point: 3 }, 3),
+        (Event::StrongFlush { worker: 7, line: 3 }, 3),
         (Event::NonTemporal { worker: 254, start: 56, bytes: 8, line: 1023, value: 1 }, 0),
         (Event::Marker { worker: 7, marker: Marker::Note(u32::MAX) }, 3),
     ];
@@ -149,12 +147,7 @@ pub fn specimen() -> RecordedTrace {
         ],
         trace: Trace {
             events: events_and_places.iter().map(|(event, _)| *event).collect(),
-            points: vec![
-                point(12, 5, PersistKind::Flush),
-                point(12, 5, PersistKind::Fence),
-                point(40, 0, PersistKind::Flush),
-                point(40, 0, PersistKind::Fence),
-            ],
+            points: vec![point(12, 5, PersistKind::Flush), point(12, 5, PersistKind::Fence)],
         },
         places: events_and_places.iter().map(|(_, place)| *place).collect(),
         locations: vec![at(10, 9), at(12, 5), at(40, 0)],
@@ -172,13 +165,12 @@ pub fn specimen() -> RecordedTrace {
                 claim: Claim::InOrder { first: (131, 5), second: (144, 4) },
             },
             Assertion {
-                position: 12,
+                position: 11,
                 worker: 7,
                 place: 3,
                 claim: Claim::Volatile { offset: 192, bytes: 8 },
             },
         ],
-        synchronous_flushes: vec![(8, 7)],
         ending: Ending::Complete,
     }
 }
