@@ -104,6 +104,7 @@
 //! # Ok::<(), String>(())
 //! ```
 
+pub mod concurrent;
 mod explore;
 mod image_check;
 mod line_history;
@@ -120,6 +121,7 @@ mod strategy;
 mod structure;
 mod subject;
 pub mod subjects;
+mod sweep;
 mod timeline;
 mod timeline_page;
 mod timeline_text;
@@ -137,9 +139,11 @@ pub use recorded::{
     record_structure,
 };
 pub use report::{ExploreReport, KeptOperation, PointOutcomes, Shrunk, Violation};
+pub use run::Phase;
 pub use strategy::{Strategy, UnknownStrategy};
 pub use structure::{
     CrashError, Progress, Structure, explore_structure, structure_persist_points, structure_points,
 };
 pub use subject::{Live, Subject};
+pub use sweep::{Sweep, sweep};
 pub use timeline::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};

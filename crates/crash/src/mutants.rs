@@ -11,9 +11,13 @@
 //! file of the structure.
 
 mod allocator;
+mod classic_log;
 mod fast_fair;
+mod header_log;
 mod p_clht;
 mod pop_log;
+mod pop_ring;
+mod rawl;
 mod store;
 mod trial;
 mod wort;
@@ -60,7 +64,11 @@ impl Catalogue {
             Structure::Wort => wort::CATALOGUE,
             Structure::FastFair => fast_fair::CATALOGUE,
             Structure::PClht => p_clht::CATALOGUE,
+            Structure::ClassicLog => classic_log::CATALOGUE,
+            Structure::HeaderLog => header_log::CATALOGUE,
+            Structure::Rawl => rawl::CATALOGUE,
             Structure::PopLog => pop_log::CATALOGUE,
+            Structure::PopRing => pop_ring::CATALOGUE,
             Structure::Allocator => allocator::CATALOGUE,
             Structure::Store => store::CATALOGUE,
         }

@@ -3,6 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use lapis_blocks::classic_log::ClassicLog;
+use lapis_blocks::header_log::HeaderLog;
+use lapis_blocks::log::Placement;
+use lapis_blocks::pop_ring::PopRing;
+use lapis_blocks::rawl::Rawl;
+use lapis_blocks::ring_log::RingOptions;
 use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
 use lapis_index::{FastFair, IndexOptions, PClht, Wort};
@@ -12,7 +18,7 @@ use crate::options::ExploreOptions;
 use crate::persist_points::{PersistPointRow, persist_points};
 use crate::report::ExploreReport;
 use crate::run::Run;
-use crate::subjects::{AllocatorSubject, IndexSubject, PopLogSubject, StoreSubject};
+use crate::subjects::{AllocatorSubject, IndexSubject, LogSubject, PopLogSubject, StoreSubject};
 
 /// Told now and then how many images have been tried.
 pub type Progress<'p> = dyn Fn(u64) + Sync + 'p;
@@ -26,6 +32,15 @@ pub enum CrashError {
     UnknownStructure {
         /// The name.
         name: String,
+    },
+    /// No histories of several workers are made for it.
+    #[error(
+        "{structure} is explored with one worker only; several are for wort, fast-fair, p-clht, \
+         pop-log, allocator and store"
+    )]
+    OneWorkerOnly {
+        /// The structure.
+        structure: &'static str,
     },
     /// It failed without any crash.
     #[error("{structure} fails without any crash: {what}")]
@@ -47,8 +62,16 @@ pub enum Structure {
     FastFair,
     /// P-CLHT.
     PClht,
+    /// The classic log.
+    ClassicLog,
+    /// The header log.
+    HeaderLog,
+    /// RAWL.
+    Rawl,
     /// The PopLog.
     PopLog,
+    /// The PopLog in a ring.
+    PopRing,
     /// The allocator and the pool.
     Allocator,
     /// The store.
@@ -57,8 +80,18 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Wort, Self::FastFair, Self::PClht, Self::PopLog, Self::Allocator, Self::Store];
+    pub const ALL: [Self; 10] = [
+        Self::Wort,
+        Self::FastFair,
+        Self::PClht,
+        Self::ClassicLog,
+        Self::HeaderLog,
+        Self::Rawl,
+        Self::PopLog,
+        Self::PopRing,
+        Self::Allocator,
+        Self::Store,
+    ];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -66,7 +99,11 @@ impl Structure {
             Self::Wort => "wort",
             Self::FastFair => "fast-fair",
             Self::PClht => "p-clht",
+            Self::ClassicLog => "classic-log",
+            Self::HeaderLog => "header-log",
+            Self::Rawl => "rawl",
             Self::PopLog => "pop-log",
+            Self::PopRing => "pop-ring",
             Self::Allocator => "allocator",
             Self::Store => "store",
         }
@@ -98,12 +135,21 @@ impl FromStr for Structure {
 
 /// Keys that index operations draw from: enough for several levels, few enough to meet again.
 const KEYS: u64 = 160;
+
 type Wort8 = IndexSubject<Wort<Modelled, u64>, u64>;
 type WortBytes = IndexSubject<Wort<Modelled, [u8]>, [u8]>;
 type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
 type FastFairBytes = IndexSubject<FastFair<Modelled, [u8]>, [u8]>;
 type PClht8 = IndexSubject<PClht<Modelled, u64>, u64>;
 type PClhtBytes = IndexSubject<PClht<Modelled, [u8]>, [u8]>;
+
+/// Bytes of the rings that are explored: few, so that they are filled often.
+const RING_BYTES: usize = 4096;
+const RING: &str = "blocks/src/ring_log";
+
+fn ring(placement: Placement, size_fields: usize) -> RingOptions {
+    RingOptions { capacity_bytes: RING_BYTES, placement, size_fields }
+}
 
 /// Runs `$body` for each subject of a structure, bound to `$subject`.
 macro_rules! each_subject {
@@ -152,9 +198,147 @@ macro_rules! each_subject {
                     $body
                 }
             }
+            Structure::ClassicLog => {
+                {
+                    let $subject = LogSubject::<ClassicLog<Modelled>>::new(
+                        "classic-log:padded",
+                        &[RING, "blocks/src/classic_log"],
+                        ring(Placement::Padded, 0),
+                        RING_BYTES,
+                        Some(4016),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<ClassicLog<Modelled>>::new(
+                        "classic-log:dense",
+                        &[RING, "blocks/src/classic_log"],
+                        ring(Placement::Dense, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<ClassicLog<Modelled>>::new(
+                        "classic-log:streamed",
+                        &[RING, "blocks/src/classic_log"],
+                        ring(Placement::Streamed, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+            }
+            Structure::HeaderLog => {
+                {
+                    let $subject = LogSubject::<HeaderLog<Modelled>>::new(
+                        "header-log:naive",
+                        &[RING, "blocks/src/header_log"],
+                        ring(Placement::Dense, 1),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<HeaderLog<Modelled>>::new(
+                        "header-log:aligned",
+                        &[RING, "blocks/src/header_log"],
+                        ring(Placement::Padded, 1),
+                        RING_BYTES,
+                        Some(4080),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<HeaderLog<Modelled>>::new(
+                        "header-log:dancing",
+                        &[RING, "blocks/src/header_log"],
+                        ring(Placement::Padded, 8),
+                        RING_BYTES,
+                        Some(4080),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<HeaderLog<Modelled>>::new(
+                        "header-log:streamed",
+                        &[RING, "blocks/src/header_log"],
+                        ring(Placement::Streamed, 8),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+            }
+            Structure::Rawl => {
+                {
+                    let $subject = LogSubject::<Rawl<Modelled>>::new(
+                        "rawl:padded",
+                        &[RING, "blocks/src/rawl"],
+                        ring(Placement::Padded, 0),
+                        RING_BYTES,
+                        Some(4016),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<Rawl<Modelled>>::new(
+                        "rawl:dense",
+                        &[RING, "blocks/src/rawl"],
+                        ring(Placement::Dense, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<Rawl<Modelled>>::new(
+                        "rawl:streamed",
+                        &[RING, "blocks/src/rawl"],
+                        ring(Placement::Streamed, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+            }
             Structure::PopLog => {
                 let $subject = PopLogSubject;
                 $body
+            }
+            Structure::PopRing => {
+                {
+                    let $subject = LogSubject::<PopRing<Modelled>>::new(
+                        "pop-ring:padded",
+                        &[RING, "blocks/src/pop_ring"],
+                        ring(Placement::Padded, 0),
+                        RING_BYTES,
+                        Some(4080),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<PopRing<Modelled>>::new(
+                        "pop-ring:dense",
+                        &[RING, "blocks/src/pop_ring"],
+                        ring(Placement::Dense, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<PopRing<Modelled>>::new(
+                        "pop-ring:streamed",
+                        &[RING, "blocks/src/pop_ring"],
+                        ring(Placement::Streamed, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
             }
             Structure::Allocator => {
                 {
@@ -163,6 +347,10 @@ macro_rules! each_subject {
                 }
                 {
                     let $subject = AllocatorSubject::new("allocator:file", 0);
+                    $body
+                }
+                {
+                    let $subject = AllocatorSubject::new("allocator:growing", 0).growing();
                     $body
                 }
                 // A user with locks in its blocks, for the promise about generations.

@@ -2,10 +2,12 @@
 
 mod allocator;
 mod index;
+mod log;
 mod pop_log;
 mod store;
 
-pub use allocator::AllocatorSubject;
-pub use index::IndexSubject;
+pub use allocator::{AllocatorOperation, AllocatorSubject, LiveDirectory};
+pub use index::{IndexSubject, KeySpace};
+pub use log::LogSubject;
 pub use pop_log::PopLogSubject;
 pub use store::StoreSubject;

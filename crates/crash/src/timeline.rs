@@ -115,7 +115,7 @@ pub(crate) fn draw<S: Subject>(
 ) -> Result<Shrunk, String> {
     let options = ExploreOptions { strategy: Strategy::Pruned, ..options.clone() };
     let run = Run::record(subject, &options)?;
-    let mut bench = Bench::new(&run.base, &options)?;
+    let mut bench = Bench::new(&run.base, subject.pool_bytes(), &options)?;
     let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
     if options.every_store {
         points = points.at_every_store();
@@ -124,6 +124,8 @@ pub(crate) fn draw<S: Subject>(
     let point = loop {
         let point = points.advance().ok_or("there is no such crash point")?;
         points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
+        let storage_bytes = run.storage_bytes(point.position);
+        bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
         markers.read(&run.trace.events, point.position);
         if point.position == violation.position {
             break point;

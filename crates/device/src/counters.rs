@@ -380,9 +380,9 @@ mod tests {
     #[test]
     fn a_dirty_line_that_is_pushed_out_is_an_insert_by_eviction() {
         let mut counters = counters();
-        // 32 sets in L3 and 2 in L2: these share one, of two ways each.
-        for way in 0..5 {
-            counters.store(0, way * 32 * 64);
+        // Four lines fit into L2 and eight into L3.
+        for line in 0..13 {
+            counters.store(0, line * 64);
         }
         assert_eq!(counters.counts().wpq_eviction, 1);
     }

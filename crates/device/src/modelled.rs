@@ -11,7 +11,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Mutant, Omission, Region, Word};
+use lapis_pmem::{Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Omission, Region, Word};
 use parking_lot::Mutex;
 
 use crate::counters::{Counters, Counts, MachineShape};
@@ -587,6 +587,7 @@ impl Domain for Modelled {
             return W::swap(at, value, Ordering::AcqRel);
         };
         self.watch_read(std::ptr::from_ref(at).addr(), W::BYTES);
+        self.watch_written(offset, W::BYTES);
         if let Some(interleaving) = self.interleaving() {
             self.empty_buffer(interleaving);
         }
@@ -608,6 +609,7 @@ impl Domain for Modelled {
         // Stores to the region happen under the mutex, so this decides the exchange. One that
         // fails is a load: that it also fences is an accident of x86 nothing should rest on.
         if W::load(at, Ordering::Acquire) == current {
+            self.watch_written(offset, W::BYTES);
             state.before_word(offset, new, WordEvent::Locked);
         } else if let Some(counters) = &mut state.counters {
             counters.locked(current_worker(), offset, false);
@@ -707,6 +709,19 @@ impl Domain for Modelled {
     #[inline]
     fn worker(&self) -> Option<usize> {
         Some(usize::from(current_worker()))
+    }
+
+    #[inline]
+    fn note_lock(&self, at: *const u8) {
+        if let Some(watch) = &self.machine.watch {
+            watch.lock_access(at.addr().wrapping_sub(self.machine.base));
+        }
+    }
+
+    fn note_generation(&self, generation: LockGeneration) {
+        if let Some(watch) = &self.machine.watch {
+            watch.generation(generation);
+        }
     }
 
     #[inline]

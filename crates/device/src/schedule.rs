@@ -163,6 +163,9 @@ impl View<'_> {
     }
 }
 
+/// Steps for which an interrupted worker may be left alone.
+const LONGEST_SLEEP: u32 = 400;
+
 /// Chooses the steps of one run.
 #[derive(Debug)]
 pub(crate) enum Chooser {
@@ -170,6 +173,9 @@ pub(crate) enum Chooser {
         random: Random,
         switch_one_in: usize,
         drain_of_eight: usize,
+        /// A worker that has been interrupted and is left so, for a number of steps: the others get
+        /// far enough to see what it has half done, and to act on it.
+        asleep: Option<(u8, u32)>,
     },
     Priorities {
         random: Random,
@@ -204,7 +210,7 @@ impl Chooser {
                 let mut random = Random::new(*seed);
                 let switch_one_in = [3, 8, 20, 50][random.below(4)];
                 let drain_of_eight = [1, 4, 7][random.below(3)];
-                Self::Random { random, switch_one_in, drain_of_eight }
+                Self::Random { random, switch_one_in, drain_of_eight, asleep: None }
             }
             SchedulePolicy::Priorities { seed, changes, events } => {
                 let mut random = Random::new(*seed);
@@ -232,18 +238,28 @@ impl Chooser {
     /// The next step.
     pub(crate) fn choose(&mut self, view: &View<'_>) -> Step {
         match self {
-            Self::Random { random, switch_one_in, drain_of_eight } => {
+            Self::Random { random, switch_one_in, drain_of_eight, asleep } => {
                 if let Some((worker, entry)) = drain(random, *drain_of_eight, view) {
                     return Step::Drain(worker, entry);
                 }
-                if view.waits || random.below(*switch_one_in) == 0 {
-                    let others = view.others().count();
-                    if others > 0 {
-                        let chosen = view.others().nth(random.below(others));
-                        return Step::Run(chosen.unwrap_or(view.current));
-                    }
+                *asleep =
+                    asleep.and_then(|(worker, events)| Some((worker, events.checked_sub(1)?)));
+                if !view.waits && random.below(*switch_one_in) > 0 {
+                    return Step::Run(view.current);
                 }
-                Step::Run(view.current)
+                let awake = |worker: &u8| asleep.is_none_or(|(sleeper, _)| sleeper != *worker);
+                let count = view.others().filter(awake).count();
+                let chosen = if count > 0 {
+                    view.others().filter(awake).nth(random.below(count))
+                } else if view.waits {
+                    view.others().next()
+                } else {
+                    None
+                };
+                if chosen.is_some() && random.below(2) == 0 {
+                    *asleep = Some((view.current, LONGEST_SLEEP / 8 * random.below(9) as u32));
+                }
+                Step::Run(chosen.unwrap_or(view.current))
             }
             Self::Priorities { random, order, changes, event, drain_of_eight } => {
                 if let Some((worker, entry)) = drain(random, *drain_of_eight, view) {

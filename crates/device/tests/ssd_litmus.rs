@@ -189,6 +189,15 @@ fn a_failed_flush_promises_nothing() {
     ssd.fail_after(BlockOperation::Flush, 0);
     assert!(matches!(ssd.flush(), Err(BlockError::Io { operation: BlockOperation::Flush, .. })));
     assert_eq!(outcomes(&ssd, [1]), set([[0], [1]]));
+    assert!(matches!(ssd.flush(), Err(BlockError::WritesLost { .. })), "and no later one does");
+    assert!(matches!(ssd.write_blocks(2, &block(2)), Err(BlockError::WritesLost { .. })));
+    let mut queue = ssd.queue(1).unwrap();
+    queue.submit(&mut vec![Request::Flush { tag: 0 }]).unwrap();
+    let mut completions = Vec::new();
+    queue.complete(1, &mut completions).unwrap();
+    assert!(matches!(completions[0].outcome, Err(BlockError::WritesLost { .. })));
+    assert_eq!(first_byte(&ssd, 1), 1, "reads go on");
+    assert_eq!(outcomes(&ssd, [1, 2]), set([[0, 0], [1, 0]]));
 }
 
 #[test]

@@ -36,6 +36,7 @@
 use core::fmt::Debug;
 use core::sync::atomic::Ordering;
 
+use crate::lock::LockGeneration;
 use crate::omission::Omission;
 use crate::word::Word;
 
@@ -128,6 +129,16 @@ pub trait Domain: Clone + Debug + Send + Sync + 'static {
         None
     }
 
+    /// Notes that the next access to the word at `at` is by a
+    /// [`GenerationLock`](crate::GenerationLock), to which only the [`LockWord::meaning`](
+    /// crate::LockWord::meaning) of the word matters. Nothing on hardware; whoever explores crashes
+    /// need not tell apart what a lock does not.
+    #[inline(always)]
+    fn note_lock(&self, _at: *const u8) {}
+
+    /// Notes that a pool was opened, and in which generation its locks are from here on.
+    #[inline(always)]
+    fn note_generation(&self, _generation: LockGeneration) {}
     /// What a thread does once in every turn of a loop in which it waits for another. On a machine
     /// that runs one worker at a time this gives the turn to another.
     #[inline(always)]

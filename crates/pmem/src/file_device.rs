@@ -223,6 +223,21 @@ mod tests {
     }
 
     #[test]
+    fn a_flush_that_failed_makes_the_device_refuse_for_good() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ssd");
+        let device = FileDevice::create(&path, 4, NEVER).unwrap();
+        let error = std::io::Error::other("the disk is gone");
+        device.file.failed(crate::block_device::BlockOperation::Flush, 0, error);
+        let block = [0; BLOCK_BYTES];
+        for refused in [device.write_blocks(0, &block), device.flush(), device.discard(0, 1)] {
+            let Err(BlockError::WritesLost { reason }) = refused else { panic!("{refused:?}") };
+            assert_eq!(reason, "the disk is gone");
+        }
+        device.read_blocks(0, &mut block.clone()).unwrap();
+    }
+
+    #[test]
     fn a_file_truncated_underneath_is_an_error_that_names_the_block() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ssd");

@@ -11,6 +11,7 @@ use crate::cell::{Link, PCell, Persistent};
 use crate::commit::{Committed, Visible};
 use crate::domain::{Domain, DomainFault};
 use crate::hardware::Hardware;
+use crate::lock::LockGeneration;
 use crate::owned::{Batch, Dirty, Durable, Owned};
 use crate::reclaim::{Guard, Limbo};
 use crate::region::{EXTENT_BYTES, Region, RegionError, RegionOptions};
@@ -279,6 +280,7 @@ impl<D: Domain> Pool<D> {
         header.generation.store_ordered(&domain, generation);
         domain.persist(&header.generation);
         domain.health()?;
+        domain.note_generation(LockGeneration::of(generation));
 
         let allocator = Allocator::open(high_water as u32, state & STATE_BITMAPS_VALID != 0);
         Ok(Self {

@@ -114,6 +114,7 @@
 mod entry;
 mod inspection;
 mod layout;
+mod log_trait;
 pub mod mutants;
 mod reader;
 mod recovery;

@@ -92,6 +92,8 @@ struct State {
     timing: Timing,
     faults: FaultState,
     reorder: Option<Random>,
+    /// A flush has failed: writes may be lost, and the device refuses (rule D5).
+    lost: bool,
     requests: u64,
     /// The time of each worker.
     clocks: HashMap<u8, u64>,
@@ -137,6 +139,7 @@ impl ModelledSsd {
             timing: Timing::new(config.profile),
             faults: FaultState::new(config.faults),
             reorder: config.reorder_seed.map(Random::new),
+            lost: false,
             requests: 0,
             clocks: HashMap::new(),
         };
@@ -203,11 +206,12 @@ impl ModelledSsd {
     /// then, by an image or by writes. Costs as much as the blocks that changed. On another device
     /// this is a power cut that persists nothing.
     ///
-    /// A queue opened before must not be used any more.
+    /// A queue that has requests in flight must not be used any more.
     pub fn revert(&self) {
         let mut state = self.shared.state.lock();
         state.contents.revert();
         state.capacity_blocks = state.capacity_before;
+        state.lost = false;
     }
 
     /// Does one request from beginning to end.
@@ -219,6 +223,7 @@ impl ModelledSsd {
         payload: &mut Payload<'_>,
     ) -> Result<(), BlockError> {
         let mut state = self.shared.state.lock();
+        state.check_not_lost(operation)?;
         let started = state.start(operation, first_block, blocks, payload);
         let clock = state.clock();
         *clock = started.done_at.0.max(*clock);
@@ -229,6 +234,8 @@ impl ModelledSsd {
         outcome
     }
 }
+
+const MEDIUM_FAILED: &str = "the modelled medium failed";
 
 /// The memory of a request.
 enum Payload<'a> {
@@ -244,6 +251,13 @@ impl State {
 
     fn now_ns(&self) -> u64 {
         self.clocks.get(&current_worker()).copied().unwrap_or_default()
+    }
+
+    fn check_not_lost(&self, operation: BlockOperation) -> Result<(), BlockError> {
+        if !self.lost || operation == BlockOperation::Read {
+            return Ok(());
+        }
+        Err(BlockError::WritesLost { reason: MEDIUM_FAILED.to_owned() })
     }
 
     /// Puts a request in flight.
@@ -309,7 +323,8 @@ impl State {
         match struck {
             None => Ok(()),
             Some(Strike { block, .. }) => {
-                let source = io::Error::other("the modelled medium failed");
+                self.lost |= operation == BlockOperation::Flush;
+                let source = io::Error::other(MEDIUM_FAILED);
                 Err(BlockError::Io { operation, block, source })
             }
         }

@@ -1,6 +1,9 @@
 //! What an SSD costs, and when requests to it are done.
 
+use lapis_pmem::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
+
+use crate::profile::Ssd;
 
 /// The latencies and bandwidths of an SSD.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,5 +64,53 @@ impl SsdProfile {
             return Err(SsdProfileError::QueueDepth);
         }
         Ok(())
+    }
+}
+
+impl From<&Ssd> for SsdProfile {
+    /// The SSD of a device profile. Its latencies are those of a whole block; here the transfer
+    /// comes on top of the latency, so that a single block takes what the profile says.
+    fn from(profile: &Ssd) -> Self {
+        let without_transfer = |latency_ns: f64, gb_s: f64| {
+            (latency_ns - BLOCK_BYTES as f64 / gb_s).max(0.0).round() as u64
+        };
+        Self {
+            read_latency_ns: without_transfer(
+                profile.read_latency_ns.value,
+                profile.read_gb_s.value,
+            ),
+            write_latency_ns: without_transfer(
+                profile.write_latency_ns.value,
+                profile.write_gb_s.value,
+            ),
+            flush_latency_ns: profile.flush_latency_ns.value.round() as u64,
+            read_gb_s: profile.read_gb_s.value,
+            write_gb_s: profile.write_gb_s.value,
+            queue_depth: u32::try_from(profile.queue_depth.value).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+    use crate::ssd::{ModelledSsd, SsdConfig};
+    use lapis_pmem::BlockDevice;
+
+    #[test]
+    fn a_block_takes_what_the_device_profile_says() {
+        for name in Profile::NAMES {
+            let described = Profile::named(name).unwrap().ssd;
+            let profile = SsdProfile::from(&described);
+            let ssd = ModelledSsd::new(4, SsdConfig { profile, ..SsdConfig::default() }).unwrap();
+            let mut block = vec![0; BLOCK_BYTES];
+            ssd.read_blocks(0, &mut block).unwrap();
+            let read_ns = ssd.now_ns();
+            ssd.write_blocks(0, &block).unwrap();
+            let written_ns = ssd.now_ns() - read_ns;
+            assert!((read_ns as f64 - described.read_latency_ns.value).abs() <= 2.0, "{name}");
+            assert!((written_ns as f64 - described.write_latency_ns.value).abs() <= 2.0, "{name}");
+        }
     }
 }

@@ -36,6 +36,9 @@ impl ModelledQueue {
             Err(error) => return Err(Completion { tag, operation, buffer, outcome: Err(error) }),
         };
         shared.counters.count(operation, bytes);
+        if let Err(error) = state.check_not_lost(operation) {
+            return Err(Completion { tag, operation, buffer, outcome: Err(error) });
+        }
         let started = state.start(operation, first_block, blocks, &payload(operation, &mut buffer));
         drop(state);
         self.flights.push(Flight { tag, buffer, started });

@@ -4,9 +4,9 @@
 use std::sync::Barrier;
 use std::time::Instant;
 
-use lapis_pmem::{Domain, FlushMethod, Hardware};
+use lapis_pmem::{Domain, FlushMethod, Hardware, Region};
 
-use super::program::Program;
+use super::program::{Manner, Program};
 
 /// How lines reach memory: the instructions of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +63,7 @@ pub struct Effort {
 }
 
 /// What a worker did while the clock ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
     /// Steps.
     pub steps: u64,
@@ -71,17 +71,15 @@ pub struct Progress {
     pub bytes: u64,
     /// Time.
     pub elapsed_ns: u64,
+    /// Time of a step: where a clock runs on while others have the core, that of the median look at
+    /// it, so that interruptions do not count.
+    pub step_ns: f64,
 }
 
 impl Progress {
     /// Bandwidth, in 10^9 bytes per second.
     pub fn gb_s(&self) -> f64 {
         self.bytes as f64 / self.elapsed_ns.max(1) as f64
-    }
-
-    /// Time of a step.
-    pub fn step_ns(&self) -> f64 {
-        self.elapsed_ns as f64 / self.steps.max(1) as f64
     }
 }
 
@@ -90,17 +88,23 @@ pub trait Machine {
     /// Its domain.
     type Domain: Domain;
 
-    /// A domain that writes by `method`; `None` if the machine has no such instruction.
-    fn domain(&self, method: Method) -> Option<Self::Domain>;
+    /// A domain over `region` that writes by `method`; `None` if the machine has no such
+    /// instruction.
+    fn domain(&self, method: Method, region: &Region) -> Option<Self::Domain>;
 
     /// Workers that can run at a time without taking turns on a core.
     fn most_workers(&self) -> usize;
 
-    /// Bytes that a worker does in one step at most.
-    fn slice_bytes(&self) -> usize;
+    /// How programs are to go about their tasks.
+    fn manner(&self) -> Manner;
 
-    /// Runs the programs side by side. The answers are in the same order.
-    fn run(&self, programs: Vec<Program<'_, Self::Domain>>, effort: Effort) -> Vec<Progress>;
+    /// Runs the programs, which are on clones of `domain`, side by side. The answers are in the same order.
+    fn run(
+        &self,
+        domain: &Self::Domain,
+        programs: Vec<Program<'_, Self::Domain>>,
+        effort: Effort,
+    ) -> Vec<Progress>;
 }
 
 /// This machine: a thread per program, and the clock on the wall.
@@ -119,7 +123,7 @@ impl ThisMachine {
 impl Machine for ThisMachine {
     type Domain = Hardware;
 
-    fn domain(&self, method: Method) -> Option<Hardware> {
+    fn domain(&self, method: Method, _: &Region) -> Option<Hardware> {
         match method.flush_method() {
             Some(flush) => Hardware::with_method(flush).ok(),
             None => Some(Hardware::detect()),
@@ -130,11 +134,16 @@ impl Machine for ThisMachine {
         self.cores
     }
 
-    fn slice_bytes(&self) -> usize {
-        4096
+    fn manner(&self) -> Manner {
+        Manner { slice_bytes: Manner::MOST_SLICE_BYTES, loads_under_way: 0 }
     }
 
-    fn run(&self, programs: Vec<Program<'_, Hardware>>, effort: Effort) -> Vec<Progress> {
+    fn run(
+        &self,
+        _: &Hardware,
+        programs: Vec<Program<'_, Hardware>>,
+        effort: Effort,
+    ) -> Vec<Progress> {
         let barrier = Barrier::new(programs.len());
         let warm_up_bytes = effort.warm_up_bytes / programs.len().max(1);
         std::thread::scope(|scope| {
@@ -163,18 +172,24 @@ fn clocked(
     program.finish();
     barrier.wait();
     let start = Instant::now();
-    let (mut steps, mut bytes) = (0, 0);
+    let (mut steps, mut bytes, mut looks, mut last_ns) = (0, 0, Vec::new(), 0);
     loop {
-        let mut since_look = 0;
-        while since_look < BYTES_PER_LOOK {
-            since_look += program.step();
-            steps += 1;
+        let (mut steps_since, mut bytes_since) = (0, 0);
+        while bytes_since < BYTES_PER_LOOK {
+            bytes_since += program.step();
+            steps_since += 1;
         }
-        bytes += since_look as u64;
-        if start.elapsed().as_nanos() >= u128::from(effort.duration_ns) {
+        steps += steps_since;
+        bytes += bytes_since as u64;
+        let now_ns = start.elapsed().as_nanos() as u64;
+        looks.push((now_ns - last_ns) as f64 / steps_since as f64);
+        last_ns = now_ns;
+        if now_ns >= effort.duration_ns {
             program.finish();
             let elapsed_ns = start.elapsed().as_nanos() as u64;
-            return Progress { steps, bytes, elapsed_ns };
+            let middle = looks.len() / 2;
+            let (_, &mut step_ns, _) = looks.select_nth_unstable_by(middle, f64::total_cmp);
+            return Progress { steps, bytes, elapsed_ns, step_ns };
         }
     }
 }

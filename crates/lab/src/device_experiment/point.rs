@@ -121,8 +121,8 @@ impl Point {
         if self.workers() > machine.most_workers() {
             return None;
         }
-        let domain = machine.domain(self.method)?;
-        let slice_bytes = machine.slice_bytes();
+        let domain = machine.domain(self.method, arena.region())?;
+        let manner = machine.manner();
         let partitions = arena.deal(self.workers());
         let programs = partitions.into_iter().enumerate().map(|(worker, partition)| {
             let task = match self.beside {
@@ -130,13 +130,13 @@ impl Point {
                 _ => self.task,
             };
             let seed = seed.wrapping_add(worker as u64);
-            Program::new(domain.clone(), partition, task, slice_bytes, seed)
+            Program::new(domain.clone(), partition, task, manner, seed)
         });
-        let progress = machine.run(programs.collect(), effort);
+        let progress = machine.run(&domain, programs.collect(), effort);
         let (own, others) = progress.split_at(self.threads);
         let gb_s = |workers: &[Progress]| workers.iter().map(Progress::gb_s).sum();
         Some(if self.experiment.is_latency() {
-            Figures { latency_ns: Some(own[0].step_ns()), ..Figures::default() }
+            Figures { latency_ns: Some(own[0].step_ns), ..Figures::default() }
         } else {
             Figures {
                 gb_s: Some(gb_s(own)),

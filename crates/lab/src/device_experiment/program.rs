@@ -49,13 +49,38 @@ impl Task {
     }
 }
 
+/// How a machine wants programs to go about their tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Bytes that one step does at most: workers that take turns do so after this many. At most
+    /// [`Manner::MOST_SLICE_BYTES`].
+    pub slice_bytes: usize,
+    /// Independent loads to have under way, by prefetching, on a machine that does not overlap them
+    /// by itself; 0 on one that does. At most [`Manner::MOST_LOADS`].
+    pub loads_under_way: usize,
+}
+
+impl Manner {
+    /// The longest step.
+    pub const MOST_SLICE_BYTES: usize = 4096;
+    /// The most loads under way.
+    pub const MOST_LOADS: usize = 32;
+}
+
+/// Lines that were prefetched and have yet to be loaded, the oldest first.
+#[derive(Debug)]
+struct UnderWay {
+    lines: [usize; Manner::MOST_LOADS],
+    oldest: usize,
+    count: usize,
+}
+
 /// A worker: a task on a partition of memory.
 pub struct Program<'a, D> {
     domain: D,
     partition: Partition<'a>,
     task: Task,
-    /// Bytes that one step does at most: workers that take turns do so after this many.
-    slice_bytes: usize,
+    manner: Manner,
     random: SmallRng,
     /// Where the chunk lies that is being visited; of a chase, the next line.
     at: usize,
@@ -63,7 +88,8 @@ pub struct Program<'a, D> {
     done: usize,
     /// Keeps loads from being optimised away.
     sum: u64,
-    source: Box<[u8]>,
+    under_way: UnderWay,
+    source: [u8; Manner::MOST_SLICE_BYTES],
 }
 
 impl<'a, D: Domain> Program<'a, D> {
@@ -72,43 +98,63 @@ impl<'a, D: Domain> Program<'a, D> {
         domain: D,
         mut partition: Partition<'a>,
         task: Task,
-        slice_bytes: usize,
+        manner: Manner,
         seed: u64,
     ) -> Self {
         if task.access == Access::Chase {
             partition.chain(task.pattern, seed);
         }
+        let mut random = SmallRng::seed_from_u64(seed);
+        // Workers that go through their partitions in order begin anywhere: otherwise all of them
+        // would visit the same memory module at the same time, for ever.
+        let at = match (task.access, task.pattern) {
+            (Access::Chase, _) | (_, Pattern::Same | Pattern::Random) => 0,
+            (_, Pattern::Sequential) => {
+                let stride = task.stride_bytes();
+                random.random_range(0..partition.bytes() / stride) * stride
+            }
+        };
         Self {
             domain,
             partition,
             task,
-            slice_bytes,
-            random: SmallRng::seed_from_u64(seed),
-            at: 0,
+            manner: Manner {
+                slice_bytes: manner.slice_bytes.min(Manner::MOST_SLICE_BYTES),
+                loads_under_way: manner.loads_under_way.min(Manner::MOST_LOADS),
+            },
+            random,
+            at,
             done: 0,
             sum: 0,
-            source: vec![0x5A; slice_bytes].into_boxed_slice(),
+            under_way: UnderWay { lines: [0; Manner::MOST_LOADS], oldest: 0, count: 0 },
+            source: [0x5A; Manner::MOST_SLICE_BYTES],
         }
     }
 
     /// Does a step. Returns the bytes that it read or wrote.
     #[inline]
     pub fn step(&mut self) -> usize {
-        if self.task.access == Access::Chase {
-            self.at = self.load(self.at) as usize;
-            return LINE_BYTES;
+        match self.task.access {
+            Access::Chase => {
+                self.at = self.load(self.at) as usize;
+                return LINE_BYTES;
+            }
+            Access::Load => {
+                let bytes = self.manner.slice_bytes.min(self.task.chunk_bytes);
+                for _ in 0..bytes / LINE_BYTES {
+                    self.load_next_line();
+                }
+                return bytes;
+            }
+            Access::Store | Access::StoreFlush | Access::Stream => {}
         }
         if self.done == 0 {
             self.next_chunk();
         }
         let (start, bytes) =
-            (self.at + self.done, self.slice_bytes.min(self.task.chunk_bytes - self.done));
+            (self.at + self.done, self.manner.slice_bytes.min(self.task.chunk_bytes - self.done));
         match self.task.access {
-            Access::Chase | Access::Load => {
-                for line in (start..start + bytes).step_by(LINE_BYTES) {
-                    self.sum = self.sum.wrapping_add(self.load(line));
-                }
-            }
+            Access::Chase | Access::Load => {}
             Access::Store => {
                 for line in (start..start + bytes).step_by(LINE_BYTES) {
                     self.store_line(line);
@@ -144,6 +190,43 @@ impl<'a, D: Domain> Program<'a, D> {
         if !matches!(self.task.access, Access::Chase | Access::Load) {
             self.domain.fence();
         }
+    }
+
+    /// Loads the line whose turn it is.
+    #[inline(always)]
+    fn load_next_line(&mut self) {
+        let most = self.manner.loads_under_way;
+        let line = if most == 0 {
+            self.visit_line()
+        } else {
+            while self.under_way.count < most {
+                let line = self.visit_line();
+                self.domain.prefetch(self.partition.at(line, LINE_BYTES));
+                let UnderWay { lines, oldest, count } = &mut self.under_way;
+                lines[(*oldest + *count) % most] = line;
+                *count += 1;
+            }
+            let UnderWay { lines, oldest, count } = &mut self.under_way;
+            let line = lines[*oldest];
+            *oldest = (*oldest + 1) % most;
+            *count -= 1;
+            line
+        };
+        self.sum = self.sum.wrapping_add(self.load(line));
+    }
+
+    /// The next line in the order of the task.
+    #[inline(always)]
+    fn visit_line(&mut self) -> usize {
+        if self.done == 0 {
+            self.next_chunk();
+        }
+        let line = self.at + self.done;
+        self.done += LINE_BYTES;
+        if self.done == self.task.chunk_bytes {
+            self.done = 0;
+        }
+        line
     }
 
     fn next_chunk(&mut self) {
@@ -183,6 +266,9 @@ mod tests {
     use super::*;
     use lapis_device::{Config, Modelled};
 
+    const LINES: Manner = Manner { slice_bytes: LINE_BYTES, loads_under_way: 0 };
+    const BLOCKS: Manner = Manner { slice_bytes: 256, loads_under_way: 0 };
+
     const PERSIST: Task = Task {
         access: Access::StoreFlush,
         pattern: Pattern::Sequential,
@@ -191,11 +277,11 @@ mod tests {
     };
 
     /// Runs `steps` steps of a task on the modelled machine and says what was counted.
-    fn counted(task: Task, slice_bytes: usize, steps: usize) -> (usize, lapis_device::Counts) {
+    fn counted(task: Task, manner: Manner, steps: usize) -> (usize, lapis_device::Counts) {
         let mut arena = Arena::anonymous(1 << 20).unwrap();
         let domain = Modelled::over(arena.region(), Config::counting());
         let partition = arena.deal(1).pop().unwrap();
-        let mut program = Program::new(domain.clone(), partition, task, slice_bytes, 1);
+        let mut program = Program::new(domain.clone(), partition, task, manner, 1);
         let bytes = (0..steps).map(|_| program.step()).sum();
         drop(program);
         (bytes, domain.counts())
@@ -203,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_persist_is_a_flush_and_a_fence() {
-        let (bytes, counts) = counted(PERSIST, LINE_BYTES, 100);
+        let (bytes, counts) = counted(PERSIST, LINES, 100);
         assert_eq!(bytes, 100 * LINE_BYTES);
         assert_eq!((counts.flushes, counts.fences), (100, 100));
     }
@@ -211,7 +297,7 @@ mod tests {
     #[test]
     fn a_chunk_is_done_in_slices_and_fenced_once() {
         let task = Task { chunk_bytes: 16 * 1024, pattern: Pattern::Random, ..PERSIST };
-        let (bytes, counts) = counted(task, 256, 64);
+        let (bytes, counts) = counted(task, BLOCKS, 64);
         assert_eq!(bytes, 16 * 1024);
         assert_eq!((counts.flushes, counts.fences), (256, 1));
     }
@@ -219,7 +305,7 @@ mod tests {
     #[test]
     fn streaming_needs_no_flush() {
         let task = Task { access: Access::Stream, chunk_bytes: 256, ..PERSIST };
-        let (bytes, counts) = counted(task, 256, 10);
+        let (bytes, counts) = counted(task, BLOCKS, 10);
         assert_eq!(bytes, 2560);
         assert_eq!((counts.flushes, counts.fences, counts.wpq_inserts()), (0, 10, 40));
     }
@@ -230,10 +316,28 @@ mod tests {
         let mut arena = Arena::anonymous(1 << 16).unwrap();
         let domain = lapis_pmem::Hardware::detect();
         let partition = arena.deal(1).pop().unwrap();
-        let mut program = Program::new(domain, partition, task, LINE_BYTES, 1);
+        let mut program = Program::new(domain, partition, task, LINES, 1);
         for _ in 0..10 {
             program.step();
             assert_eq!(program.at, 0);
         }
+    }
+
+    #[test]
+    fn loads_under_way_change_when_lines_come_and_not_which() {
+        let task = Task { access: Access::Load, chunk_bytes: 256, fenced: false, ..PERSIST };
+        let overlapping = Manner { loads_under_way: 10, ..BLOCKS };
+        let run = |manner| {
+            let mut arena = Arena::anonymous(1 << 20).unwrap();
+            let domain = Modelled::over(arena.region(), Config::counting());
+            let partition = arena.deal(1).pop().unwrap();
+            let mut program = Program::new(domain.clone(), partition, task, manner, 1);
+            (0..1000).for_each(|_| _ = program.step());
+            (domain.counts().llc_misses, domain.now_ns(0))
+        };
+        let ((misses, ns), (overlapped_misses, overlapped_ns)) = (run(BLOCKS), run(overlapping));
+        assert_eq!(misses, 4000);
+        assert_eq!(overlapped_misses, misses + 9, "those that are still under way");
+        assert!(overlapped_ns * 2 < ns, "{overlapped_ns} {ns}");
     }
 }

@@ -1,7 +1,10 @@
 //! `lapis crash`: explores the states that a power cut may leave of a structure.
 
+mod all;
+mod mutants;
 mod performance;
 mod trace;
+mod workers;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -29,8 +32,11 @@ Examples:
   lapis crash wort
   lapis crash store --ops 1000 --images 10000 --json
   lapis crash fast-fair --persist-points
+  lapis crash p-clht --workers 3 --schedules 1000
   lapis crash p-clht --ops 40 --every-store --strategy exhaustive
   lapis crash wort --without 'crates/index/src/wort/change.rs:272:17 flush' --html wort.html
+  lapis crash --all --budget 60s
+  lapis crash --mutants --structure wort
   lapis crash wort --performance
   lapis crash --trace ring.trace --recover './ring check'
   lapis crash wort:u64 --record wort.trace
@@ -44,18 +50,33 @@ images on any machine. A violation ends with exit code 1 and prints the command 
 --persist-points switches off each flush and each fence of the structure in turn; the checker must
 then find a violation, else that flush or fence is not needed (exit code 1).
 
+--all explores every structure, each for its share of the time, with one seed after the other.
+
+--mutants makes the structures commit known errors of published implementations, one at a time, and
+shows after how many images each strategy finds it out; the structures as they are are explored at
+the same budget and must be silent. Exit code 1 if a mutant survives every strategy.
+
 --trace checks what another program recorded, in C or C++ with the macros of include/lapis_trace.h:
 that operations are durable when they end, that what the program asserts holds, and, with --recover,
 that the program's own check takes the images that a power cut may leave (1,000 unless --images says
 otherwise). docs/bring-your-own.md shows how. --performance lists flushes and fences that were
-wasted; they are no failure.")]
+wasted; they are no failure.
+
+--workers runs short histories of several workers, whose events a scheduler interleaves and whose
+stores wait in store buffers; after every crash there must be an order of the completed calls, and of
+some of those in flight, that explains every answer and the recovered contents.")]
 pub struct Arguments {
     /// What to explore
-    #[arg(value_name = "STRUCTURE", value_parser = StructureNames, required_unless_present = "trace")]
+    #[arg(value_name = "STRUCTURE", value_parser = StructureNames,
+          required_unless_present_any = ["mutants", "all", "trace"])]
     structure: Option<String>,
-    /// Operations to run
-    #[arg(long, value_name = "N", default_value_t = ExploreOptions::default().ops)]
-    ops: usize,
+    #[command(flatten)]
+    mutants: mutants::Arguments,
+    #[command(flatten)]
+    all: all::Arguments,
+    /// Operations to run; with --workers, calls of one history [default: 300, or 12]
+    #[arg(long, value_name = "N")]
+    ops: Option<usize>,
     /// What the random numbers start from
     #[arg(long, value_name = "S", default_value_t = ExploreOptions::default().seed)]
     seed: u64,
@@ -97,6 +118,8 @@ pub struct Arguments {
     image: Option<Image>,
     #[command(flatten)]
     recorded: trace::TraceArguments,
+    #[command(flatten)]
+    several: workers::Workers,
 }
 
 fn strategies() -> impl TypedValueParser<Value = Strategy> {
@@ -166,27 +189,47 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         };
         return trace::run(file, &arguments.recorded, request, output);
     }
-    let name = arguments.structure.as_deref().unwrap_or_default();
+    if arguments.mutants.asked() {
+        return mutants::run(&arguments.mutants, arguments.threads, output);
+    }
+    let Some(name) = arguments.structure.as_deref().filter(|_| !arguments.all.asked()) else {
+        return all::run(&arguments.all, arguments.seed, arguments.threads, output);
+    };
     let structure =
         Structure::from_str(name).map_err(|error| Failure::refused(error.to_string()))?;
+    if let Some(count) = arguments.several.workers {
+        let common = workers::Common {
+            structure,
+            subject: name,
+            ops: arguments.ops,
+            seed: arguments.seed,
+            images: arguments.images,
+            threads: arguments.threads,
+            position: arguments.at,
+            image: arguments.image.as_ref().map(|Image(image)| image.clone()),
+        };
+        return workers::run(count, &arguments.several, common, output);
+    }
+    let ops = arguments.ops.unwrap_or(ExploreOptions::default().ops);
     if arguments.recorded.performance {
-        return performance::run(structure, name, arguments.ops, arguments.seed, output);
+        return performance::run(structure, name, ops, arguments.seed, output);
     }
     if let Some(file) = &arguments.recorded.record {
-        return trace::record(structure, name, (arguments.ops, arguments.seed), file, output);
+        return trace::record(structure, name, (ops, arguments.seed), file, output);
     }
     let mut options = ExploreOptions {
-        ops: arguments.ops,
+        ops,
         seed: arguments.seed,
         image_limit: arguments.images,
         strategy: arguments.strategy,
         every_store: arguments.every_store,
+        mutant: arguments.mutants.mutant(),
         keep: arguments.keep.clone().map(|numbers| numbers.0),
         ..ExploreOptions::default()
     };
     if arguments.images > 0 {
         // Else the first crash points would use all of them up.
-        let points = CRASH_POINTS_PER_OPERATION * arguments.ops.max(1) as u64;
+        let points = CRASH_POINTS_PER_OPERATION * ops.max(1) as u64;
         let each = (arguments.images / points).max(2);
         options.exhaustive_limit = options.exhaustive_limit.min(each);
         options.samples = options.samples.min(each as u32);
@@ -213,7 +256,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         let report = ExploreReport {
             structure: structure.name().to_owned(),
             seed: arguments.seed,
-            ops: arguments.ops,
+            ops,
             images: rows.iter().map(|row| row.images).sum(),
             persist_points: rows,
             ..ExploreReport::default()

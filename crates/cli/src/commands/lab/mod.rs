@@ -1,7 +1,10 @@
 //! `lapis lab`: the experiments, one file each.
 
 mod capabilities;
+mod device;
 mod index;
+mod log;
+mod this_machine;
 
 use clap::{Args, Subcommand};
 
@@ -13,6 +16,8 @@ use crate::output::Output;
 #[command(after_long_help = "\
 Examples:
   lapis lab index --index wort,fast-fair --operation insert,get
+  lapis lab device --this-machine
+  lapis lab log --plot logs.svg
   lapis lab capabilities")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -22,13 +27,17 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Experiment {
     Index(index::Arguments),
+    Device(device::Arguments),
     Capabilities(capabilities::Arguments),
+    Log(log::Arguments),
 }
 
 /// Runs `lapis lab`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     match &arguments.experiment {
         Experiment::Index(arguments) => index::run(arguments, output),
+        Experiment::Device(arguments) => device::run(arguments, output),
         Experiment::Capabilities(arguments) => capabilities::run(arguments, output),
+        Experiment::Log(arguments) => log::run(arguments, output),
     }
 }
