@@ -1,7 +1,11 @@
-//! Failure-atomic building blocks on persistent memory: logs.
+//! Failure-atomic building blocks on persistent memory: logs, in-place updates,
+//! interleaving.
 
 pub mod classic_log;
+pub mod fp_leaves;
 pub mod header_log;
+pub mod in_place;
+pub mod interleave;
 pub mod log;
 pub mod mutants;
 pub mod pop_log;

@@ -14,6 +14,7 @@ mod allocator;
 mod classic_log;
 mod fast_fair;
 mod header_log;
+mod in_place;
 mod p_clht;
 mod pop_log;
 mod pop_ring;
@@ -68,6 +69,9 @@ impl Catalogue {
             Structure::HeaderLog => header_log::CATALOGUE,
             Structure::Rawl => rawl::CATALOGUE,
             Structure::PopLog => pop_log::CATALOGUE,
+            Structure::CowCell => in_place::COW_CELL,
+            Structure::LogCell => in_place::LOG_CELL,
+            Structure::FamCell => in_place::FAM_CELL,
             Structure::PopRing => pop_ring::CATALOGUE,
             Structure::Allocator => allocator::CATALOGUE,
             Structure::Store => store::CATALOGUE,

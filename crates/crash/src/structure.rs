@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use lapis_blocks::classic_log::ClassicLog;
 use lapis_blocks::header_log::HeaderLog;
+use lapis_blocks::in_place::{CowCell, FamCell, LogCell};
 use lapis_blocks::log::Placement;
+use lapis_blocks::pop_log::PopLog;
 use lapis_blocks::pop_ring::PopRing;
 use lapis_blocks::rawl::Rawl;
 use lapis_blocks::ring_log::RingOptions;
@@ -18,7 +20,9 @@ use crate::options::ExploreOptions;
 use crate::persist_points::{PersistPointRow, persist_points};
 use crate::report::ExploreReport;
 use crate::run::Run;
-use crate::subjects::{AllocatorSubject, IndexSubject, LogSubject, PopLogSubject, StoreSubject};
+use crate::subjects::{
+    AllocatorSubject, InPlaceSubject, IndexSubject, LogSubject, PopLogSubject, StoreSubject,
+};
 
 /// Told now and then how many images have been tried.
 pub type Progress<'p> = dyn Fn(u64) + Sync + 'p;
@@ -70,6 +74,12 @@ pub enum Structure {
     Rawl,
     /// The PopLog.
     PopLog,
+    /// Copy-on-write cells.
+    CowCell,
+    /// Cells with a redo log.
+    LogCell,
+    /// Failure-atomic memory.
+    FamCell,
     /// The PopLog in a ring.
     PopRing,
     /// The allocator and the pool.
@@ -80,7 +90,7 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
@@ -89,6 +99,9 @@ impl Structure {
         Self::Rawl,
         Self::PopLog,
         Self::PopRing,
+        Self::CowCell,
+        Self::LogCell,
+        Self::FamCell,
         Self::Allocator,
         Self::Store,
     ];
@@ -103,6 +116,9 @@ impl Structure {
             Self::HeaderLog => "header-log",
             Self::Rawl => "rawl",
             Self::PopLog => "pop-log",
+            Self::CowCell => "cow-cell",
+            Self::LogCell => "log-cell",
+            Self::FamCell => "fam-cell",
             Self::PopRing => "pop-ring",
             Self::Allocator => "allocator",
             Self::Store => "store",
@@ -136,6 +152,7 @@ impl FromStr for Structure {
 /// Keys that index operations draw from: enough for several levels, few enough to meet again.
 const KEYS: u64 = 160;
 
+type LogCellPopLog = LogCell<Modelled, PopLog<Modelled>>;
 type Wort8 = IndexSubject<Wort<Modelled, u64>, u64>;
 type WortBytes = IndexSubject<Wort<Modelled, [u8]>, [u8]>;
 type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
@@ -307,6 +324,36 @@ macro_rules! each_subject {
             Structure::PopLog => {
                 let $subject = PopLogSubject;
                 $body
+            }
+            Structure::CowCell => {
+                {
+                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:16", 16);
+                    $body
+                }
+                {
+                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:100", 100);
+                    $body
+                }
+            }
+            Structure::LogCell => {
+                {
+                    let $subject = InPlaceSubject::<LogCellPopLog>::new("log-cell:16", 16);
+                    $body
+                }
+                {
+                    let $subject = InPlaceSubject::<LogCellPopLog>::new("log-cell:100", 100);
+                    $body
+                }
+            }
+            Structure::FamCell => {
+                {
+                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:16", 16);
+                    $body
+                }
+                {
+                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:100", 100);
+                    $body
+                }
             }
             Structure::PopRing => {
                 {

@@ -1,12 +1,14 @@
 //! What Lapis itself has to be checked.
 
 mod allocator;
+mod in_place;
 mod index;
 mod log;
 mod pop_log;
 mod store;
 
 pub use allocator::{AllocatorOperation, AllocatorSubject, LiveDirectory};
+pub use in_place::{InPlaceSubject, Scheme, Update};
 pub use index::{IndexSubject, KeySpace};
 pub use log::LogSubject;
 pub use pop_log::PopLogSubject;

@@ -73,6 +73,13 @@ fn those_of_pop_log_are_killed() {
 }
 
 #[test]
+fn those_of_the_cells_updated_in_place_are_killed() {
+    all_are_killed(Structure::CowCell);
+    all_are_killed(Structure::LogCell);
+    all_are_killed(Structure::FamCell);
+}
+
+#[test]
 fn those_of_the_allocator_are_killed() {
     all_are_killed(Structure::Allocator);
 }

@@ -72,3 +72,10 @@ fn each_of_the_allocator_and_the_pool_is_necessary() {
 fn each_of_the_store_is_necessary() {
     all_are_necessary(Structure::Store, 80, &[1, 2]);
 }
+
+#[test]
+fn each_of_the_cells_updated_in_place_is_necessary() {
+    all_are_necessary(Structure::CowCell, 60, &[1, 2]);
+    all_are_necessary(Structure::LogCell, 60, &[1, 2]);
+    all_are_necessary(Structure::FamCell, 60, &[1, 2]);
+}

@@ -74,6 +74,13 @@ fn the_store_survives_power_cuts() {
 }
 
 #[test]
+fn cells_updated_in_place_survive_power_cuts() {
+    survives(Structure::CowCell, 60, 17);
+    survives(Structure::LogCell, 60, 18);
+    survives(Structure::FamCell, 60, 19);
+}
+
+#[test]
 fn the_same_seed_explores_the_same_images() {
     let options = ExploreOptions { ops: 40, seed: 3, threads: 1, ..ExploreOptions::default() };
     let first = explore_structure(Structure::Wort, None, &options, &|_| {}).unwrap();

@@ -348,9 +348,9 @@ mod tests {
     use crate::cache::CacheShape;
 
     fn counters() -> Counters {
-        let level = |lines| CacheShape { capacity_bytes: lines * LINE_BYTES, ways: 2 };
+        let level = |lines| CacheShape { capacity_bytes: lines * LINE_BYTES, ways: lines };
         let caches =
-            HierarchyShape { l1: level(2), l2: level(4), l3: level(64), flush_keeps_line: true };
+            HierarchyShape { l1: level(2), l2: level(4), l3: level(8), flush_keeps_line: true };
         let machine = MachineShape::default();
         let xp_buffer =
             XpBufferShape { eager_permille: 1000, own_writes_permille: 0, ..machine.xp_buffer };

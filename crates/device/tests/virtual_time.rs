@@ -232,7 +232,7 @@ fn time_is_the_same_on_every_run() {
 
 /// Caches of a hundred lines or so in all, so that little fills them.
 fn small_caches() -> MachineShape {
-    let level = |lines| CacheShape { capacity_bytes: lines * 64, ways: 4 };
+    let level = |lines: usize| CacheShape { capacity_bytes: lines * 64, ways: 4 };
     let shape = MachineShape::default();
     let caches =
         HierarchyShape { l1: level(8), l2: level(32), l3: level(96), flush_keeps_line: true };
@@ -278,8 +278,8 @@ fn version_words_that_readers_write_become_inserts_in_proportion_to_the_reads() 
 #[test]
 fn a_lock_word_that_workers_pass_around_stays_in_the_caches() {
     let machine = Machine::optane();
-    for turn in 0..1000 {
-        set_current_worker(turn % 4);
+    for turn in 0..1000_u32 {
+        set_current_worker((turn % 4) as u8);
         machine.model.swap::<u64>(machine.word(0), 1);
     }
     set_current_worker(0);
@@ -291,6 +291,7 @@ fn a_lock_word_that_workers_pass_around_stays_in_the_caches() {
 fn passing_a_line_to_another_worker_costs_more_than_keeping_it() {
     let machine = Machine::optane();
     machine.store(0);
+    machine.load(0);
     let own = machine.time(|| machine.load(0));
     set_current_worker(1);
     let other = machine.time(|| machine.load(0));

@@ -93,15 +93,12 @@ fn the_figures_are_the_same_on_every_run() {
 }
 
 #[test]
-fn every_profile_runs_every_experiment() {
-    for name in Profile::NAMES {
-        if name == "optane-100" {
-            continue;
-        }
-        let results = calibrate(&Profile::named(name).unwrap(), &|_| ()).unwrap();
-        assert_eq!(results.rows.len(), OPTANE_100.rows.len(), "{name}");
-        assert!(results.rows.iter().all(|row| row.modelled.is_finite()), "{name}");
-    }
+fn memory_without_an_xpline_writes_what_it_is_given() {
+    let results = calibrate(&Profile::named("dram").unwrap(), &|_| ()).unwrap();
+    assert_eq!(results.rows.len(), OPTANE_100.rows.len());
+    assert!(results.rows.iter().all(|row| row.modelled.is_finite()));
+    let amplified = results.rows.iter().filter(|row| row.unit == "media/written");
+    assert!(amplified.map(|row| row.modelled).all(|units| units == 1.0));
 }
 
 #[test]
@@ -116,4 +113,23 @@ fn the_document_has_the_generated_table() {
         Some(calibration_table(&OPTANE_100).as_str()),
         "`{COMMAND} --write docs/calibration.md` renews it"
     );
+}
+#[test]
+#[ignore]
+fn zz_show() {
+    for p in std::env::var("PROFILES").unwrap().split(',') {
+        let r = calibrate(&Profile::find(p).unwrap(), &|_| ()).unwrap();
+        eprintln!("== {p}");
+        for row in r.rows {
+            if row.error_percent.is_some() {
+                eprintln!(
+                    "{:45} {:8.2} {:8.2} {:+.1}",
+                    row.quantity,
+                    row.published.unwrap_or(0.0),
+                    row.modelled,
+                    row.error_percent.unwrap_or(f64::NAN)
+                );
+            }
+        }
+    }
 }

@@ -79,7 +79,7 @@ fn more_workers_do_more_in_the_same_virtual_time_and_a_slower_memory_less() {
     let mops = |threads: usize, profile: &str| {
         let options = Options {
             indexes: vec![IndexKind::PClht],
-            operations: vec![Operation::Get],
+            operations: vec![Operation::Update],
             distributions: vec![Distribution::Uniform],
             threads,
             profile: profile.into(),

@@ -1,9 +1,12 @@
 //! `lapis lab`: the experiments, one file each.
 
 mod capabilities;
+mod coroutine;
 mod device;
 mod index;
+mod inplace;
 mod log;
+mod sides;
 mod this_machine;
 
 use clap::{Args, Subcommand};
@@ -27,6 +30,8 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Experiment {
     Index(index::Arguments),
+    Inplace(inplace::Arguments),
+    Coroutine(coroutine::Arguments),
     Device(device::Arguments),
     Capabilities(capabilities::Arguments),
     Log(log::Arguments),
@@ -36,6 +41,8 @@ enum Experiment {
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     match &arguments.experiment {
         Experiment::Index(arguments) => index::run(arguments, output),
+        Experiment::Inplace(arguments) => inplace::run(arguments, output),
+        Experiment::Coroutine(arguments) => coroutine::run(arguments, output),
         Experiment::Device(arguments) => device::run(arguments, output),
         Experiment::Capabilities(arguments) => capabilities::run(arguments, output),
         Experiment::Log(arguments) => log::run(arguments, output),
