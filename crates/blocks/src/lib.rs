@@ -1,4 +1,5 @@
-//! Failure-atomic building blocks on persistent memory: logs.
+//! Failure-atomic building blocks on persistent memory: logs, page propagation.
 
 pub mod log;
+pub mod page;
 pub mod pop_log;
