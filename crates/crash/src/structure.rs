@@ -3,13 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use lapis_blocks::page::PageScheme;
 use lapis_device::Modelled;
 use lapis_index::{FastFair, IndexOptions, PClht, Wort};
 
 use crate::explore::{ExploreOptions, explore};
 use crate::persist_points::{PersistPointRow, persist_points};
 use crate::report::ExploreReport;
-use crate::subjects::{AllocatorSubject, IndexSubject, PopLogSubject, StoreSubject};
+use crate::subjects::{AllocatorSubject, IndexSubject, PageSubject, PopLogSubject, StoreSubject};
 
 /// Told now and then how many images have been tried.
 pub type Progress<'p> = dyn Fn(u64) + Sync + 'p;
@@ -46,6 +47,12 @@ pub enum Structure {
     PClht,
     /// The PopLog.
     PopLog,
+    /// Pages by copy-on-write, and its variant for comparison that has checksums.
+    PageCow,
+    /// Pages by µlog.
+    PageMulog,
+    /// Pages by either, as a cost model says.
+    PageHybrid,
     /// The allocator and the pool.
     Allocator,
     /// The store.
@@ -54,8 +61,17 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Wort, Self::FastFair, Self::PClht, Self::PopLog, Self::Allocator, Self::Store];
+    pub const ALL: [Self; 9] = [
+        Self::Wort,
+        Self::FastFair,
+        Self::PClht,
+        Self::PopLog,
+        Self::PageCow,
+        Self::PageMulog,
+        Self::PageHybrid,
+        Self::Allocator,
+        Self::Store,
+    ];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -64,6 +80,9 @@ impl Structure {
             Self::FastFair => "fast-fair",
             Self::PClht => "p-clht",
             Self::PopLog => "pop-log",
+            Self::PageCow => "page-cow",
+            Self::PageMulog => "page-mulog",
+            Self::PageHybrid => "page-hybrid",
             Self::Allocator => "allocator",
             Self::Store => "store",
         }
@@ -146,6 +165,40 @@ macro_rules! each_subject {
             }
             Structure::PopLog => {
                 let $subject = PopLogSubject;
+                $body
+            }
+            Structure::PageCow => {
+                {
+                    let scheme = PageScheme::CopyOnWrite;
+                    let $subject = PageSubject::new("page-cow:whole", scheme, 4096);
+                    $body
+                }
+                {
+                    let scheme = PageScheme::CopyOnWriteLoading;
+                    let $subject = PageSubject::new("page-cow:load", scheme, 4096);
+                    $body
+                }
+                {
+                    let scheme = PageScheme::Checksum;
+                    let $subject = PageSubject::new("page-cow:checksum", scheme, 4096);
+                    $body
+                }
+            }
+            Structure::PageMulog => {
+                {
+                    let scheme = PageScheme::MicroLog;
+                    let $subject = PageSubject::new("page-mulog:4k", scheme, 4096);
+                    $body
+                }
+                // Which lines are logged takes more than one line to say.
+                {
+                    let scheme = PageScheme::MicroLog;
+                    let $subject = PageSubject::new("page-mulog:32k", scheme, 32768);
+                    $body
+                }
+            }
+            Structure::PageHybrid => {
+                let $subject = PageSubject::new("page-hybrid:4k", PageScheme::Hybrid, 4096);
                 $body
             }
             Structure::Allocator => {

@@ -44,6 +44,21 @@ fn each_of_pop_log_is_necessary() {
 }
 
 #[test]
+fn each_of_pages_by_copy_on_write_is_necessary() {
+    all_are_necessary(Structure::PageCow, 64, &[1, 2]);
+}
+
+#[test]
+fn each_of_pages_by_micro_log_is_necessary() {
+    all_are_necessary(Structure::PageMulog, 64, &[1, 2]);
+}
+
+#[test]
+fn each_of_pages_by_either_is_necessary() {
+    all_are_necessary(Structure::PageHybrid, 120, &[1, 2]);
+}
+
+#[test]
 fn each_of_the_allocator_and_the_pool_is_necessary() {
     all_are_necessary(Structure::Allocator, 300, &[1, 2, 3, 4]);
 }

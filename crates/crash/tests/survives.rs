@@ -44,6 +44,21 @@ fn pop_log_survives_power_cuts_and_kills() {
 }
 
 #[test]
+fn pages_by_copy_on_write_survive_power_cuts() {
+    survives(Structure::PageCow, 40, 17);
+}
+
+#[test]
+fn pages_by_micro_log_survive_power_cuts() {
+    survives(Structure::PageMulog, 30, 18);
+}
+
+#[test]
+fn pages_by_either_survive_power_cuts() {
+    survives(Structure::PageHybrid, 100, 19);
+}
+
+#[test]
 fn the_allocator_survives_power_cuts() {
     survives(Structure::Allocator, 200, 15);
 }
