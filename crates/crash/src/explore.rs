@@ -1,81 +1,36 @@
 //! Exploring the crash states of one subject.
 
-use std::collections::HashSet;
-use std::hash::{Hash, Hasher};
+use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use lapis_device::{
-    CrashPoint, CrashPoints, Event, Image, ImageBudget, Marker, PersistPoint, PowerFailDomain,
+    CrashPoint, CrashPoints, CrashStates, Event, Image, ImageBudget, Marker, PowerFailDomain,
 };
 use parking_lot::Mutex;
 
 use crate::image_check::{Bench, Expectation, FirstCrash};
+use crate::options::ExploreOptions;
 use crate::oracle::Failure;
-use crate::report::{ExploreReport, Violation};
+use crate::report::{ExploreReport, PointOutcomes, Violation};
 use crate::run::Run;
+use crate::shrink::shrink;
+use crate::strategy::Candidates;
 use crate::structure::Progress;
 use crate::subject::Subject;
-
-/// How to explore.
-#[derive(Clone, Debug)]
-pub struct ExploreOptions {
-    /// Operations to run.
-    pub ops: usize,
-    /// Determines the operations and the sampled images.
-    pub seed: u64,
-    /// Images to stop after; 0 for no limit.
-    pub image_limit: u64,
-    /// At a crash point with up to this many images, all are tried.
-    pub exhaustive_limit: u64,
-    /// Beyond that, this many sampled ones besides the extremes.
-    pub samples: u32,
-    /// One in so many images is crashed again during its recovery; 0 for none.
-    pub crash_in_recovery_every: u64,
-    /// Threads.
-    pub threads: usize,
-    /// Stop at this many violations.
-    pub violation_limit: usize,
-    /// A flush or fence to switch off.
-    pub suppress: Option<PersistPoint>,
-    /// Only this image.
-    pub replay: Option<Replay>,
-}
-
-/// One image of one crash point.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replay {
-    /// Events before the crash.
-    pub position: usize,
-    /// The state chosen for each uncertain line; or none: the process is killed there while the
-    /// machine runs on, and the power is cut during the recovery.
-    pub image: Option<Vec<u32>>,
-}
-
-impl Default for ExploreOptions {
-    fn default() -> Self {
-        Self {
-            ops: 300,
-            seed: 1,
-            image_limit: 0,
-            exhaustive_limit: 1 << 12,
-            samples: 256,
-            crash_in_recovery_every: 256,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            violation_limit: 10,
-            suppress: None,
-            replay: None,
-        }
-    }
-}
+use crate::timeline::draw;
 
 struct Shared<'o> {
     options: &'o ExploreOptions,
+    scope: Scope,
     images: AtomicU64,
     in_recovery: AtomicU64,
     points: AtomicU64,
     exhaustive: AtomicU64,
+    covered: Mutex<u128>,
     states: Mutex<HashSet<u64>>,
+    outcomes: Mutex<BTreeMap<(String, usize), PointOutcomes>>,
     violations: Mutex<Vec<Violation>>,
     stop: AtomicBool,
     progress: &'o Progress<'o>,
@@ -90,15 +45,46 @@ pub fn explore<S: Subject>(
     options: &ExploreOptions,
     progress: &Progress<'_>,
 ) -> Result<ExploreReport, String> {
+    let mut report = explore_within(subject, options, Scope::default(), progress)?;
+    if options.shrink
+        && let Some(violation) = report.violations.first()
+    {
+        // One that was asked for by its image is told as it is.
+        let shrunk = match options.replay {
+            Some(_) => draw(subject, options, violation).ok(),
+            None => shrink(subject, options, violation),
+        };
+        report.violations[0].shrunk = shrunk;
+    }
+    Ok(report)
+}
+
+/// Which crash points to try.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Scope {
+    /// Those after the beginning of this operation, counted from the creation, which is 0.
+    pub(crate) first_operation: u32,
+}
+
+/// [`explore`] without shrinking, within a scope.
+pub(crate) fn explore_within<S: Subject>(
+    subject: &S,
+    options: &ExploreOptions,
+    scope: Scope,
+    progress: &Progress<'_>,
+) -> Result<ExploreReport, String> {
     let started = Instant::now();
-    let run = Run::record(subject, options.ops, options.seed, options.suppress)?;
+    let run = Run::record(subject, options)?;
     let shared = Shared {
         options,
+        scope,
         images: AtomicU64::new(0),
         in_recovery: AtomicU64::new(0),
         points: AtomicU64::new(0),
         exhaustive: AtomicU64::new(0),
+        covered: Mutex::default(),
         states: Mutex::default(),
+        outcomes: Mutex::default(),
         violations: Mutex::default(),
         stop: AtomicBool::new(false),
         progress,
@@ -124,11 +110,14 @@ pub fn explore<S: Subject>(
     Ok(ExploreReport {
         structure: subject.name().to_owned(),
         seed: options.seed,
+        strategy: options.strategy,
         ops: options.ops,
         crash_points: shared.points.into_inner(),
         exhaustive_points: shared.exhaustive.into_inner(),
         images,
         images_in_recovery: shared.in_recovery.into_inner(),
+        images_covered: u64::try_from(shared.covered.into_inner()).unwrap_or(u64::MAX),
+        outcomes: shared.outcomes.into_inner(),
         distinct_states: shared.states.into_inner().len() as u64,
         images_per_s: images as f64 / seconds.max(1e-9),
         seconds,
@@ -146,11 +135,15 @@ fn walk<S: Subject>(
     threads: usize,
 ) -> Result<(), String> {
     let options = shared.options;
-    let mut bench = Bench::new(&run.base, options.suppress)?;
-    let mut nested = Bench::new(&run.base, options.suppress)?;
+    let mut bench = Bench::new(&run.base, options)?;
+    let mut nested = Bench::new(&run.base, options)?;
     let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
+    if options.every_store {
+        points = points.at_every_store();
+    }
     let mut states = HashSet::new();
     let mut markers = Markers::default();
+    let mut reads = Vec::new();
     let mut index = 0;
     while let Some(point) = points.advance() {
         points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
@@ -159,28 +152,27 @@ fn walk<S: Subject>(
         if index % threads != thread {
             continue;
         }
+        if markers.begun < Some(shared.scope.first_operation) {
+            continue;
+        }
         if shared.stop.load(Ordering::Relaxed) {
             break;
         }
         let expectation = markers.expectation(run);
         let crash_states = points.states();
-        let budget = ImageBudget {
-            exhaustive_limit: options.exhaustive_limit,
-            samples: options.samples,
-            seed: options.seed ^ (point.position as u64) << 20,
-        };
-        let given: Box<dyn Iterator<Item = Image>> = match &options.replay {
+        let seed = options.seed ^ (point.position as u64) << 20;
+        let mut candidates = match &options.replay {
             None => {
-                let images = crash_states.images(budget);
-                shared.exhaustive.fetch_add(u64::from(images.is_exhaustive()), Ordering::Relaxed);
-                Box::new(images)
+                let (exhaustive_limit, samples) = (options.exhaustive_limit, options.samples);
+                let budget = ImageBudget { exhaustive_limit, samples, seed };
+                Candidates::new(&crash_states, options.strategy, budget)
             }
             Some(replay) if replay.position == point.position => {
                 let image = replay.image.clone().map(Image::from_choices);
-                if image.as_ref().is_some_and(|i| i.choices().len() != crash_states.site_count()) {
+                if image.as_ref().is_some_and(|image| !crash_states.includes(image)) {
                     return Err("the image to replay is not one of that crash point".to_owned());
                 }
-                Box::new(image.into_iter())
+                Candidates::only(&crash_states, image)
             }
             Some(_) => continue,
         };
@@ -188,12 +180,13 @@ fn walk<S: Subject>(
         let every = options.crash_in_recovery_every / 32;
         let due = every > 0 && (index as u64 / threads as u64).is_multiple_of(every);
         let kill = match &options.replay {
-            None => subject.outlives_kills() && due,
+            // Before the creation is acknowledged, what the first process left in the caches is the
+            // pool's to make durable.
+            None => subject.outlives_kills() && due && markers.ended.is_some(),
             Some(replay) => replay.image.is_none(),
         };
         if kill {
             let image = crash_states.everything();
-            let seed = options.seed ^ point.position as u64;
             crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
             let first =
                 FirstCrash::Killed { trace: &run.trace, position: point.position, base: &run.base };
@@ -201,24 +194,28 @@ fn walk<S: Subject>(
                 second_crash(subject, shared, &mut bench, &mut nested, first, expectation, seed);
             crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
-                report(subject, shared, &point, &markers, expectation, None, failure);
+                report(subject, run, shared, &point, &crash_states, &markers, None, failure);
             }
         }
-        for image in given {
+        let mut outcomes = PointOutcomes::default();
+        if candidates.needs_reads() {
+            bench.watch(&crash_states);
+        }
+        while let Some(image) = candidates.next_image() {
             let number = shared.images.fetch_add(1, Ordering::Relaxed) + 1;
-            let seed = options.seed ^ image_hash(&point, &image);
             crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
-            let mut failure = match bench.check(subject, expectation, seed) {
-                Ok(state) => {
-                    let mut hasher = std::hash::DefaultHasher::new();
-                    state.hash(&mut hasher);
-                    states.insert(hasher.finish());
-                    None
-                }
-                Err(failure) => Some(failure),
-            };
+            let outcome = bench.check(subject, expectation, seed);
+            if candidates.needs_reads() {
+                bench.take_reads(&mut reads);
+                candidates.learn(&reads);
+            }
+            let hash = hash_of(&outcome.as_ref().map_err(ToString::to_string));
+            outcomes.images += 1;
+            outcomes.hashes.insert(hash);
+            let mut failure = outcome.map(|_| states.insert(hash)).err();
             let every = options.crash_in_recovery_every;
-            let again = every > 0 && (seed.is_multiple_of(every) || options.replay.is_some());
+            let chosen = seed ^ hash_of(image.choices());
+            let again = every > 0 && (chosen.is_multiple_of(every) || options.replay.is_some());
             if failure.is_none() && again {
                 let first = FirstCrash::PowerCut;
                 failure = second_crash(
@@ -233,7 +230,8 @@ fn walk<S: Subject>(
             }
             crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
-                report(subject, shared, &point, &markers, expectation, Some(&image), failure);
+                let image = Some(&image);
+                report(subject, run, shared, &point, &crash_states, &markers, image, failure);
             }
             if number.is_multiple_of(256) {
                 (shared.progress)(number);
@@ -244,6 +242,10 @@ fn walk<S: Subject>(
                 break;
             }
         }
+        outcomes.complete = candidates.is_complete();
+        shared.exhaustive.fetch_add(u64::from(outcomes.complete), Ordering::Relaxed);
+        shared.outcomes.lock().insert((subject.name().to_owned(), point.position), outcomes);
+        *shared.covered.lock() += u128::from(candidates.covered());
     }
     shared.states.lock().extend(states);
     Ok(())
@@ -270,56 +272,79 @@ fn second_crash<S: Subject>(
     }
 }
 
+#[allow(clippy::too_many_arguments)]
 fn report<S: Subject>(
     subject: &S,
+    run: &Run<S>,
     shared: &Shared<'_>,
     point: &CrashPoint,
+    states: &CrashStates<'_>,
     markers: &Markers,
-    expectation: Expectation<'_, S>,
     image: Option<&Image>,
     failure: Failure,
 ) {
-    let options = shared.options;
-    let choices = image.map_or(&[][..], Image::choices);
-    let image_text = match image {
-        None => "killed".to_owned(),
-        Some(_) if choices.is_empty() => "-".to_owned(),
-        Some(_) => choices.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+    let number = |sequential: u32| match (sequential as usize).checked_sub(1) {
+        Some(index) => run.numbers.get(index).map_or(run.numbers.len() + 1, |&number| number),
+        None => 0,
     };
     shared.violations.lock().push(Violation {
         subject: subject.name().to_owned(),
         position: point.position,
         point: format!("{:?}", point.cause),
         operation: markers.begun.filter(|&begun| Some(begun) != markers.ended).map(|begun| {
-            match expectation.interrupted {
-                Some(operation) => format!("{begun}: {operation:?}"),
-                None => format!("{begun}: creation or shutdown"),
+            match markers.expectation(run).interrupted {
+                Some(operation) => format!("{}: {operation:?}", number(begun)),
+                None => format!("{}: creation or shutdown", number(begun)),
             }
         }),
-        acknowledged: markers.ended,
-        image: choices.to_vec(),
+        acknowledged: markers.ended.map(|ended| number(ended) as u32),
+        image: image.map_or(Vec::new(), |image| image.choices().to_vec()),
+        newest: states.everything().choices().to_vec(),
+        killed: image.is_none(),
         what: failure.to_string(),
         failure,
-        replay: format!(
-            "lapis crash {} --ops {} --seed {} --at {} --image {image_text}",
-            subject.name(),
-            options.ops,
-            options.seed,
-            point.position,
-        ),
+        replay: replay_command(subject.name(), shared.options, point.position, image),
+        shrunk: None,
     });
+}
+
+/// The command that shows an image again; none: the process is killed there.
+pub(crate) fn replay_command(
+    subject: &str,
+    options: &ExploreOptions,
+    position: usize,
+    image: Option<&Image>,
+) -> String {
+    let join = |numbers: Vec<String>| numbers.join(",");
+    let image = match image.map(Image::choices) {
+        None => "killed".to_owned(),
+        Some([]) => "-".to_owned(),
+        Some(choices) => join(choices.iter().map(ToString::to_string).collect()),
+    };
+    let keep = options.keep.as_ref().map_or(String::new(), |keep| {
+        let numbers = join(keep.iter().map(ToString::to_string).collect());
+        format!(" --keep {}", if keep.is_empty() { "-" } else { &numbers })
+    });
+    let every_store = if options.every_store { " --every-store" } else { "" };
+    let without = options.suppress.map_or(String::new(), |point| format!(" --without '{point}'"));
+    let mutant = options.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.0));
+    format!(
+        "lapis crash {subject} --ops {} --seed {}{keep}{without}{mutant}{every_store} --at {position} \
+         --image {image}",
+        options.ops, options.seed,
+    )
 }
 
 /// How far the operations have come.
 #[derive(Debug, Default)]
-struct Markers {
-    begun: Option<u32>,
+pub(crate) struct Markers {
+    pub(crate) begun: Option<u32>,
     ended: Option<u32>,
     read: usize,
 }
 
 impl Markers {
-    fn read(&mut self, events: &[Event], position: usize) {
+    pub(crate) fn read(&mut self, events: &[Event], position: usize) {
         for event in &events[self.read..position] {
             match event {
                 Event::Marker { marker: Marker::Begin(number), .. } => self.begun = Some(*number),
@@ -330,7 +355,7 @@ impl Markers {
         self.read = position;
     }
 
-    fn expectation<'r, S: Subject>(&self, run: &'r Run<S>) -> Expectation<'r, S> {
+    pub(crate) fn expectation<'r, S: Subject>(&self, run: &'r Run<S>) -> Expectation<'r, S> {
         let in_flight = self.begun.filter(|&begun| Some(begun) != self.ended);
         Expectation {
             acknowledged: self.ended.map(|ended| &run.states[ended as usize]),
@@ -342,9 +367,8 @@ impl Markers {
     }
 }
 
-fn image_hash(point: &CrashPoint, image: &Image) -> u64 {
+fn hash_of(value: &(impl Hash + ?Sized)) -> u64 {
     let mut hasher = xxhash_rust::xxh3::Xxh3::new();
-    point.position.hash(&mut hasher);
-    image.choices().hash(&mut hasher);
+    value.hash(&mut hasher);
     hasher.digest()
 }

@@ -1,16 +1,20 @@
 //! Recovering on one image and asking the oracle.
 
 use std::cell::Cell;
+use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use lapis_device::{
-    Config, CrashPoints, Event, ImageBudget, Marker, Modelled, PersistPoint, PowerFailDomain,
-    Trace, set_current_worker,
+    Config, CrashPoints, CrashStates, Event, ImageBudget, LineRead, Marker, Modelled,
+    PowerFailDomain, Trace, set_current_worker,
 };
 use lapis_pmem::{Pool, PoolError, Region};
+use xxhash_rust::xxh3::Xxh3;
 
+use crate::options::ExploreOptions;
 use crate::oracle::{Failure, difference};
+use crate::strategy::Strategy;
 use crate::subject::{Live, Subject, is_interrupted_creation};
 
 /// What a crash point allows.
@@ -45,7 +49,7 @@ impl<S: Subject> Expectation<'_, S> {
 /// A scratch machine on which images are recovered one after the other.
 pub(crate) struct Bench {
     pub(crate) region: Region,
-    /// Only tracks.
+    /// Only tracks, and watches reads.
     light: Modelled,
     /// Tracks and records, for crashes during recovery.
     recording: Modelled,
@@ -56,14 +60,24 @@ pub(crate) type Recovered<S> = Result<Option<<S as Subject>::State>, Failure>;
 
 impl Bench {
     /// A machine whose memory holds `base`.
-    pub(crate) fn new(base: &[u8], suppress: Option<PersistPoint>) -> Result<Self, String> {
+    pub(crate) fn new(base: &[u8], options: &ExploreOptions) -> Result<Self, String> {
         let region = Region::anonymous(base.len(), base.len()).map_err(|e| e.to_string())?;
         // SAFETY: freshly mapped, that long, and not used by anybody yet.
         unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), base.len()) };
-        let light = Modelled::over(&region, Config { suppress, ..Config::tracking() });
-        let recording =
-            Modelled::over(&region, Config { suppress, ..Config::tracking_and_tracing() });
+        let watching = options.strategy == Strategy::Pruned;
+        let light = Modelled::over(&region, options.on(Config { watching, ..Config::tracking() }));
+        let recording = Modelled::over(&region, options.on(Config::tracking_and_tracing()));
         Ok(Self { region, light, recording })
+    }
+
+    /// Watches the reads of the lines that have several states.
+    pub(crate) fn watch(&self, states: &CrashStates<'_>) {
+        self.light.watch_reads(states.uncertain_lines().into_iter().flatten());
+    }
+
+    /// Takes what the last check read of them.
+    pub(crate) fn take_reads(&self, reads: &mut Vec<LineRead>) {
+        self.light.take_reads(reads);
     }
 
     /// Checks the image that the region holds, and leaves the region as it was.
@@ -118,7 +132,8 @@ impl Bench {
         };
 
         // The states that the probes went through, from where recovery ended up.
-        let probes = subject.probes(&start, expectation.interrupted, seed);
+        let probes =
+            subject.probes(&start, expectation.interrupted, seed_after_recovery(seed, &start));
         let mut states = vec![start];
         for probe in &probes {
             let mut state = states[states.len() - 1].clone();
@@ -269,6 +284,7 @@ unsafe fn recover<S: Subject>(
         return Err(Failure::Contents { what });
     }
     let recovered = state.clone();
+    let seed = seed_after_recovery(seed, &recovered);
     if stop_early {
         domain.mark(Marker::End(1));
     } else {
@@ -307,6 +323,14 @@ unsafe fn recover<S: Subject>(
         audit(&live)?;
     }
     Ok(Some(recovered))
+}
+
+/// What is tried after a recovery depends on the crash point and on what was recovered, and on
+/// nothing else of the image: images that recovery cannot tell apart come out alike.
+fn seed_after_recovery<T: Hash>(seed: u64, state: &T) -> u64 {
+    let mut hasher = Xxh3::with_seed(seed);
+    state.hash(&mut hasher);
+    hasher.digest()
 }
 
 fn check<O, T>(live: &impl Live<O, T>) -> Result<(), Failure> {

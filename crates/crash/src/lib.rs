@@ -3,8 +3,8 @@
 //!
 //! A [`Subject`] is something to check: a structure, the operations to run on it and a model of what
 //! they mean. [`explore`] runs the operations once on the modelled machine, then walks through the
-//! crash points of the recorded trace; at each it takes the images that a power cut may leave (all
-//! of them while they are few, a seeded sample with the extremes otherwise), recovers on each, and
+//! crash points of the recorded trace; at each it takes the images that a power cut may leave (one of each class
+//! that the recovery can tell apart, all of them, or a seeded sample with the extremes: [`Strategy`]), recovers on each, and
 //! asks the oracle ([`oracle`]): is every acknowledged operation there, is the one in flight there
 //! whole or not at all, do the structure's invariants hold, is exactly what is reachable allocated,
 //! does a second recovery change nothing, does a crash during recovery do no harm, and does the
@@ -15,16 +15,30 @@
 
 mod explore;
 mod image_check;
+mod line_history;
+pub mod mutants;
+mod options;
 pub mod oracle;
 mod persist_points;
 mod report;
 mod run;
+mod shrink;
+mod strategy;
 mod structure;
 mod subject;
 pub mod subjects;
+mod timeline;
+mod timeline_page;
+mod timeline_text;
 
-pub use explore::{ExploreOptions, Replay, explore};
+pub use explore::explore;
+pub use lapis_device::PersistPoint;
+pub use options::{ExploreOptions, Replay};
 pub use persist_points::{PersistPointRow, persist_points};
-pub use report::{ExploreReport, Violation};
-pub use structure::{CrashError, Progress, Structure, explore_structure, structure_persist_points};
+pub use report::{ExploreReport, KeptOperation, PointOutcomes, Shrunk, Violation};
+pub use strategy::{Strategy, UnknownStrategy};
+pub use structure::{
+    CrashError, Progress, Structure, explore_structure, structure_persist_points, structure_points,
+};
 pub use subject::{Live, Subject};
+pub use timeline::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};

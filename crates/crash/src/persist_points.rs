@@ -2,7 +2,8 @@
 
 use lapis_device::{PersistKind, PersistPoint};
 
-use crate::explore::{ExploreOptions, explore};
+use crate::explore::explore;
+use crate::options::ExploreOptions;
 use crate::run::Run;
 use crate::structure::Progress;
 use crate::subject::Subject;
@@ -75,7 +76,8 @@ fn own_points<S: Subject>(
 ) -> Result<Vec<PersistPoint>, String> {
     let mut points: Vec<PersistPoint> = Vec::new();
     for &seed in seeds {
-        for point in Run::record(subject, options.ops, seed, None)?.points {
+        let options = ExploreOptions { seed, suppress: None, ..options.clone() };
+        for point in Run::record(subject, &options)?.points {
             if subject.owns_source(point.file) && !points.contains(&point) {
                 points.push(point);
             }

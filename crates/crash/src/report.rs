@@ -1,7 +1,11 @@
 //! What an exploration found.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::oracle::Failure;
 use crate::persist_points::PersistPointRow;
+use crate::strategy::Strategy;
+use crate::timeline::{LineFate, TimelineEntry};
 
 /// The result of an exploration.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -10,18 +14,26 @@ pub struct ExploreReport {
     pub structure: String,
     /// The seed of the operations and of the sampled images.
     pub seed: u64,
+    /// How the images of a crash point were chosen.
+    pub strategy: Strategy,
     /// Operations run.
     pub ops: usize,
     /// Instants at which the power was cut.
     pub crash_points: u64,
-    /// Of those, at how many every image was tried.
+    /// Of those, at how many every image was tried or is known to come out like one that was.
     pub exhaustive_points: u64,
     /// Images recovered and checked, those of crashes during recovery included.
     pub images: u64,
     /// Of those, images of a second crash, during recovery or the operations after it.
     pub images_in_recovery: u64,
+    /// Images of a first crash that were tried or are known to come out like one that was; 2⁶⁴ − 1
+    /// where that is too small a number to tell.
+    pub images_covered: u64,
     /// Different contents that were recovered to.
     pub distinct_states: u64,
+    /// What came of each crash point, by subject and position.
+    #[serde(skip)]
+    pub outcomes: BTreeMap<(String, usize), PointOutcomes>,
     /// Images per second of this machine.
     pub images_per_s: f64,
     /// Seconds of this machine.
@@ -31,6 +43,17 @@ pub struct ExploreReport {
     /// Each flush and fence of the structure, and whether switching it off was found out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub persist_points: Vec<PersistPointRow>,
+}
+
+/// What came of the images of one crash point.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PointOutcomes {
+    /// Whether every image was tried or is known to come out like one that was.
+    pub complete: bool,
+    /// Images tried.
+    pub images: u64,
+    /// A hash of each outcome: the contents recovered to, or the failure.
+    pub hashes: BTreeSet<u64>,
 }
 
 /// A crash that was not survived.
@@ -48,12 +71,50 @@ pub struct Violation {
     pub acknowledged: Option<u32>,
     /// The state chosen for each uncertain line; 0 is the durable one.
     pub image: Vec<u32>,
+    /// The choices of the image in which everything has persisted.
+    #[serde(skip)]
+    pub newest: Vec<u32>,
+    /// The process was killed there and the power cut during the recovery.
+    pub killed: bool,
     /// What failed.
     pub failure: Failure,
     /// The same in a sentence.
     pub what: String,
     /// The command that shows it again.
     pub replay: String,
+    /// The shortest case of its kind that was found, if it was looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shrunk: Option<Shrunk>,
+}
+
+/// A violation in as few operations and lines as were found to do, told step by step.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Shrunk {
+    /// Which subject.
+    pub subject: String,
+    /// The operations that it takes.
+    pub operations: Vec<KeptOperation>,
+    /// What became of each line that was uncertain.
+    pub lines: Vec<LineFate>,
+    /// What happened, in order.
+    pub timeline: Vec<TimelineEntry>,
+    /// The clause of the oracle that is broken.
+    pub clause: &'static str,
+    /// What failed.
+    pub what: String,
+    /// The command that shows it again.
+    pub replay: String,
+    /// Explorations that shrinking took.
+    pub explorations: u64,
+}
+
+/// One of the operations that a violation takes.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct KeptOperation {
+    /// Its number in the sequence that the seed gives.
+    pub number: usize,
+    /// What it is.
+    pub what: String,
 }
 
 impl ExploreReport {
@@ -63,7 +124,9 @@ impl ExploreReport {
         self.exhaustive_points += other.exhaustive_points;
         self.images += other.images;
         self.images_in_recovery += other.images_in_recovery;
+        self.images_covered = self.images_covered.saturating_add(other.images_covered);
         self.distinct_states += other.distinct_states;
+        self.outcomes.extend(other.outcomes);
         self.seconds += other.seconds;
         self.images_per_s = self.images as f64 / self.seconds.max(1e-9);
         self.violations.extend(other.violations);

@@ -3,6 +3,7 @@
 use lapis_device::{Config, Marker, Modelled, PersistPoint, Trace};
 use lapis_pmem::{Pool, Region};
 
+use crate::options::ExploreOptions;
 use crate::subject::{Live, Subject};
 
 /// A recorded run. Operation 0 is the creation, operations 1 to n are the subject's, and the last is
@@ -10,6 +11,9 @@ use crate::subject::{Live, Subject};
 pub(crate) struct Run<S: Subject> {
     pub(crate) trace: Trace,
     pub(crate) operations: Vec<S::Operation>,
+    /// The number of each in the sequence that the seed gives, from 1 on: others may have been left
+    /// out between them.
+    pub(crate) numbers: Vec<usize>,
     /// The state after each operation; `states[0]` after the creation. The shutdown, which is the
     /// last, changes nothing.
     pub(crate) states: Vec<S::State>,
@@ -24,21 +28,19 @@ pub(crate) struct Run<S: Subject> {
 const REOPEN_EVERY: usize = 61;
 
 impl<S: Subject> Run<S> {
-    /// Runs `count` operations; with a persist point switched off if one is given.
-    pub(crate) fn record(
-        subject: &S,
-        count: usize,
-        seed: u64,
-        suppress: Option<PersistPoint>,
-    ) -> Result<Self, String> {
+    /// Runs the operations that `options` name.
+    pub(crate) fn record(subject: &S, options: &ExploreOptions) -> Result<Self, String> {
         let pool_bytes = subject.pool_bytes();
-        let operations = subject.operations(count, seed);
+        let kept = |number: &usize| options.keep.as_ref().is_none_or(|keep| keep.contains(number));
+        let (numbers, operations): (Vec<_>, Vec<_>) = (1..)
+            .zip(subject.operations(options.ops, options.seed))
+            .filter(|(number, _)| kept(number))
+            .unzip();
         let region = Region::anonymous(pool_bytes, pool_bytes).map_err(|e| e.to_string())?;
         let base = vec![subject.prior_contents(); pool_bytes];
         // SAFETY: freshly mapped, that long, and not used by anybody yet.
         unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), pool_bytes) };
-        let config = Config { suppress, ..Config::tracing() };
-        let domain = Modelled::over(&region, config);
+        let domain = Modelled::over(&region, options.on(Config::tracing()));
         // SAFETY: `region` outlives every pool made here, and only they use the memory.
         let alias = || unsafe { region.alias() };
 
@@ -50,7 +52,7 @@ impl<S: Subject> Run<S> {
         for (index, operation) in operations.iter().enumerate() {
             let number = index as u32 + 1;
             domain.mark(Marker::Begin(number));
-            if index % REOPEN_EVERY == REOPEN_EVERY - 1 {
+            if numbers[index].is_multiple_of(REOPEN_EVERY) {
                 drop(live);
                 let pool = Pool::open(alias(), domain.clone()).map_err(|e| e.to_string())?;
                 live = subject.open(pool)?.ok_or("the structure is gone after a clean reopen")?;
@@ -72,6 +74,6 @@ impl<S: Subject> Run<S> {
         states.extend(states.last().cloned());
         let points = domain.persist_points().iter().map(|found| found.point).collect();
         let trace = domain.take_trace();
-        Ok(Self { trace, operations, states, points, base })
+        Ok(Self { trace, operations, numbers, states, points, base })
     }
 }

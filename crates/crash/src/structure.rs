@@ -4,12 +4,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use lapis_blocks::page::PageScheme;
-use lapis_device::Modelled;
+use lapis_device::{Modelled, PersistPoint};
 use lapis_index::{FastFair, IndexOptions, PClht, Wort};
 
-use crate::explore::{ExploreOptions, explore};
+use crate::explore::explore;
+use crate::options::ExploreOptions;
 use crate::persist_points::{PersistPointRow, persist_points};
 use crate::report::ExploreReport;
+use crate::run::Run;
 use crate::subjects::{AllocatorSubject, IndexSubject, PageSubject, PopLogSubject, StoreSubject};
 
 /// Told now and then how many images have been tried.
@@ -114,7 +116,6 @@ impl FromStr for Structure {
 
 /// Keys that index operations draw from: enough for several levels, few enough to meet again.
 const KEYS: u64 = 160;
-
 type Wort8 = IndexSubject<Wort<Modelled, u64>, u64>;
 type WortBytes = IndexSubject<Wort<Modelled, [u8]>, [u8]>;
 type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
@@ -148,7 +149,13 @@ macro_rules! each_subject {
                     $body
                 }
                 {
-                    let $subject = FastFairBytes::new("fast-fair:bytes", source, small, KEYS);
+                    let $subject =
+                        FastFairBytes::new("fast-fair:bytes", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        FastFair8::new("fast-fair:drained", source, small, KEYS / 2).draining();
                     $body
                 }
             }
@@ -225,6 +232,16 @@ macro_rules! each_subject {
     }};
 }
 
+impl Structure {
+    /// The names of the runs that exploring it consists of: for an index, one or more per kind of
+    /// keys.
+    pub fn subjects(self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        each_subject!(self, subject => names.push(crate::Subject::name(&subject)));
+        names
+    }
+}
+
 /// Explores a structure: for an index, with both kinds of keys. `only` restricts it to the subject
 /// of that name (`wort:bytes`), as a replay must.
 ///
@@ -252,6 +269,29 @@ pub fn explore_structure(
         }
     });
     Ok(total)
+}
+
+/// Every flush and fence that a structure passes in its run, in the order of the source.
+///
+/// # Errors
+/// [`CrashError::Failed`].
+pub fn structure_points(
+    structure: Structure,
+    only: Option<&str>,
+    options: &ExploreOptions,
+) -> Result<Vec<PersistPoint>, CrashError> {
+    let mut points = Vec::new();
+    each_subject!(structure, subject => {
+        let name = crate::Subject::name(&subject);
+        if only.is_none_or(|only| only == name || only == structure.name()) {
+            let run = Run::record(&subject, options)
+                .map_err(|what| CrashError::Failed { structure: name, what })?;
+            points.extend(run.points);
+        }
+    });
+    points.sort_unstable();
+    points.dedup();
+    Ok(points)
 }
 
 /// Switches off each flush and fence of a structure in turn. A point counts as killed if the

@@ -9,6 +9,9 @@
 //! whoever judges the states just after the acknowledgement demands more of them than before it.
 //! (Before an operation begins, nothing of it is stored, so the point after the previous
 //! acknowledgement has covered those states too.) With eADR the same holds of the store buffers.
+//!
+//! [`CrashPoints::at_every_store`] stops at every store and flush all the same, for those who would
+//! rather see it than believe it.
 
 use lapis_pmem::{Region, RegionError};
 use serde::Serialize;
@@ -29,6 +32,10 @@ pub enum CrashCause {
     BeforeLocked,
     /// The operation of this number has just been acknowledged.
     OperationEnd(u32),
+    /// The last event was a store. Only at every store: [`CrashPoints::at_every_store`].
+    AfterStore,
+    /// The last event was this flush. Only at every store: [`CrashPoints::at_every_store`].
+    AfterFlush(PersistPoint),
     /// The trace ends.
     TraceEnd,
 }
@@ -65,6 +72,7 @@ pub struct CrashPoints<'t> {
     /// Something was stored or became durable since the last point.
     changed: bool,
     ended: bool,
+    every_store: bool,
 }
 
 impl<'t> CrashPoints<'t> {
@@ -78,7 +86,15 @@ impl<'t> CrashPoints<'t> {
             stopped: false,
             changed: true,
             ended: false,
+            every_store: false,
         }
+    }
+
+    /// Also after every store and every flush. Their states are among those of the points between
+    /// which they lie, so nothing more can be found; but what is found is found where it happens.
+    #[must_use]
+    pub fn at_every_store(self) -> Self {
+        Self { every_store: true, ..self }
     }
 
     /// Goes on to the next crash point.
@@ -110,6 +126,15 @@ impl<'t> CrashPoints<'t> {
             self.next += 1;
             if let Event::Marker { marker: Marker::End(operation), .. } = *event {
                 break CrashCause::OperationEnd(operation);
+            }
+            if self.every_store {
+                match *event {
+                    Event::Flush { point, .. } => {
+                        break CrashCause::AfterFlush(self.trace.points[usize::from(point)]);
+                    }
+                    Event::Fence { .. } | Event::Marker { .. } => {}
+                    _ => break CrashCause::AfterStore,
+                }
             }
         };
         self.changed = false;

@@ -118,6 +118,29 @@ impl<'a> CrashStates<'a> {
         self.sites.len()
     }
 
+    /// The lines that have several states, in ascending order and in the order of an image's choices;
+    /// none if not every site is a line.
+    pub fn uncertain_lines(&self) -> Option<impl Iterator<Item = u32>> {
+        let all_lines = self.sites.iter().all(|site| matches!(site, Site::Line { .. }));
+        all_lines.then(|| {
+            self.sites.iter().filter_map(|site| match site {
+                Site::Line { line, .. } => Some(*line),
+                Site::Buffers(_) => None,
+            })
+        })
+    }
+
+    /// The states of each of those lines, the durable one first.
+    pub fn line_states(&self) -> Option<Vec<&[LineBytes]>> {
+        self.sites
+            .iter()
+            .map(|site| match site {
+                Site::Line { states, .. } => Some(*states),
+                Site::Buffers(_) => None,
+            })
+            .collect()
+    }
+
     /// How many images there are, or `u64::MAX` if that is too small a number to tell.
     pub fn image_count(&self) -> u64 {
         self.sites.iter().fold(1, |count: u64, site| count.saturating_mul(site.count().into()))
@@ -141,6 +164,17 @@ impl<'a> CrashStates<'a> {
             random: Random::new(budget.seed),
             seen: HashSet::new(),
         }
+    }
+
+    /// Whether `image` is one of these.
+    pub fn includes(&self, image: &Image) -> bool {
+        let sites = self.sites.iter().zip(&image.choices);
+        image.choices.len() == self.sites.len() && sites.into_iter().all(|(s, &c)| c < s.count())
+    }
+
+    /// A sample within `budget` even where there are few images: the extremes first.
+    pub fn sampled_images(&self, budget: ImageBudget) -> Images<'_> {
+        Images { exhaustive: false, ..self.images(budget) }
     }
 
     /// The image with nothing pending persisted.

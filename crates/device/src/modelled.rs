@@ -11,11 +11,12 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Mutant, Region, Word};
+use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Mutant, Omission, Region, Word};
 use parking_lot::Mutex;
 
 use crate::counters::{Counters, Counts, MachineShape};
 use crate::persist_points::{PersistKind, PersistPoint, PersistPointCount, PersistPoints};
+use crate::read_watch::{LineRead, ReadWatch};
 use crate::trace::{Event, Marker, Trace, unit_value, units};
 use crate::tracking::Tracking;
 use crate::worker::current_worker;
@@ -30,6 +31,8 @@ pub struct Config {
     pub tracing: bool,
     /// Keep what dirtied lines held before, for [`Modelled::revert`].
     pub tracking: bool,
+    /// Notice which bytes of given lines are read: [`Modelled::watch_reads`].
+    pub watching: bool,
     /// Count what happens on a machine of this shape. Counting costs a lock per load.
     pub counting: Option<MachineShape>,
     /// A flush or fence that is not performed (no guarantee, no count), or a non-temporal copy
@@ -84,6 +87,9 @@ struct Machine {
     bytes: usize,
     reserved_bytes: usize,
     counts_loads: bool,
+    /// Whether loads are anybody's business: they are counted or watched.
+    observes_loads: bool,
+    watch: Option<ReadWatch>,
     mutant: Option<Mutant>,
     state: Mutex<State>,
 }
@@ -119,6 +125,8 @@ impl Modelled {
                 bytes: reserved_bytes.min(MODELLED_BYTES_LIMIT),
                 reserved_bytes,
                 counts_loads: config.counting.is_some(),
+                observes_loads: config.counting.is_some() || config.watching,
+                watch: config.watching.then(|| ReadWatch::over(reserved_bytes)),
                 mutant: config.mutant,
                 state: Mutex::new(State {
                     base,
@@ -205,6 +213,41 @@ impl Modelled {
         }
         tracking.clear();
         count
+    }
+
+    /// Watches the reads of these lines, which are in ascending order, instead of those watched
+    /// before. Nothing unless [`Config::watching`].
+    pub fn watch_reads(&self, lines: impl IntoIterator<Item = u32>) {
+        if let Some(watch) = &self.machine.watch {
+            watch.watch(lines.into_iter());
+        }
+    }
+
+    /// Takes what has been read of the watched lines since they were named or this was last called,
+    /// in order: each byte once, and only if it was not written before it was read.
+    pub fn take_reads(&self, reads: &mut Vec<LineRead>) {
+        reads.clear();
+        if let Some(watch) = &self.machine.watch {
+            watch.take(reads);
+        }
+    }
+
+    #[inline(always)]
+    fn watch_written(&self, offset: usize, bytes: usize) {
+        if let Some(watch) = &self.machine.watch {
+            watch.written(offset, bytes);
+        }
+    }
+
+    #[inline(always)]
+    fn watch_read(&self, address: usize, bytes: usize) {
+        if let Some(watch) = &self.machine.watch {
+            // Addresses outside wrap around to offsets beyond every line.
+            let offset = address.wrapping_sub(self.machine.base);
+            if offset < self.machine.bytes {
+                watch.read(offset, bytes);
+            }
+        }
     }
 
     /// Counts reads of the region; others are DRAM's.
@@ -371,8 +414,10 @@ impl Modelled {
             return;
         }
         let offset = self.range_offset(destination, source.len());
+        self.watch_written(offset, source.len());
         let mut state = self.machine.state.lock();
-        let performed = state.points.pass(caller, PersistKind::NonTemporal).is_some();
+        let performed = state.points.pass(caller, PersistKind::NonTemporal).is_some()
+            && !Omission::is_in_force();
         state.before_range(offset, source, performed);
         // SAFETY: as the caller vouches.
         unsafe { source.write(destination) };
@@ -384,8 +429,12 @@ impl Domain for Modelled {
 
     #[inline]
     fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
-        if self.machine.counts_loads {
-            self.count_reads(std::ptr::from_ref(at).addr(), Counters::load);
+        if self.machine.observes_loads {
+            let address = std::ptr::from_ref(at).addr();
+            self.watch_read(address, W::BYTES);
+            if self.machine.counts_loads {
+                self.count_reads(address, Counters::load);
+            }
         }
         W::load(at, order)
     }
@@ -395,6 +444,7 @@ impl Domain for Modelled {
         let Some(offset) = self.atomic_offset(at) else {
             return W::store(at, value, order);
         };
+        self.watch_written(offset, W::BYTES);
         let event =
             if order == Ordering::Relaxed { WordEvent::Relaxed } else { WordEvent::Ordered };
         let mut state = self.machine.state.lock();
@@ -407,6 +457,7 @@ impl Domain for Modelled {
         let Some(offset) = self.atomic_offset(at) else {
             return W::swap(at, value, Ordering::AcqRel);
         };
+        self.watch_read(std::ptr::from_ref(at).addr(), W::BYTES);
         let mut state = self.machine.state.lock();
         state.before_word(offset, value, WordEvent::Locked);
         W::swap(at, value, Ordering::AcqRel)
@@ -417,6 +468,7 @@ impl Domain for Modelled {
         let Some(offset) = self.atomic_offset(at) else {
             return W::compare_exchange(at, current, new);
         };
+        self.watch_read(std::ptr::from_ref(at).addr(), W::BYTES);
         let mut state = self.machine.state.lock();
         // Stores to the region happen under the mutex, so this decides the exchange. One that
         // fails is a load: that it also fences is an accident of x86 nothing should rest on.
@@ -433,6 +485,7 @@ impl Domain for Modelled {
             return;
         }
         let offset = self.range_offset(destination, source.len());
+        self.watch_written(offset, source.len());
         let mut state = self.machine.state.lock();
         state.before_range(offset, Source::Bytes(source), false);
         // SAFETY: as the caller vouches; a slice cannot overlap memory that is being written.
@@ -453,7 +506,11 @@ impl Domain for Modelled {
 
     #[inline]
     fn note_read(&self, source: *const u8, bytes: usize) {
-        if self.machine.counts_loads && bytes > 0 {
+        if bytes == 0 || !self.machine.observes_loads {
+            return;
+        }
+        self.watch_read(source.addr(), bytes);
+        if self.machine.counts_loads {
             self.count_reads(source.addr(), |counters, offset| counters.read_range(offset, bytes));
         }
     }
@@ -466,6 +523,9 @@ impl Domain for Modelled {
         let offset = self.range_offset(start, bytes);
         let mut state = self.machine.state.lock();
         let Some(point) = state.points.pass(Location::caller(), PersistKind::Flush) else { return };
+        if Omission::is_in_force() {
+            return;
+        }
         if state.tracing {
             let worker = current_worker();
             let lines = offset / LINE_BYTES..=(offset + bytes - 1) / LINE_BYTES;
@@ -485,6 +545,9 @@ impl Domain for Modelled {
         let mut state = self.machine.state.lock();
         // The mutex orders host memory, whether or not the model sees the fence.
         let Some(point) = state.points.pass(Location::caller(), PersistKind::Fence) else { return };
+        if Omission::is_in_force() {
+            return;
+        }
         if state.tracing {
             state.events.push(Event::Fence { worker: current_worker(), point });
         }

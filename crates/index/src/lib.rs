@@ -9,6 +9,7 @@ mod capability;
 mod fast_fair;
 mod index;
 mod key;
+pub mod mutants;
 mod p_clht;
 mod root;
 mod wort;

@@ -38,6 +38,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::catalog::{self, Catalog};
 use crate::config::{StoreOptions, TableOptions};
 use crate::error::Error;
+use crate::mutants;
 use crate::record::{self, Change, INLINE_LIMIT};
 use crate::table_index::TableIndex;
 use crate::transaction::{check_not_dropped, holds_snapshot};
@@ -264,15 +265,9 @@ impl<D: Domain> Engine<D> {
             record::push(&mut writer.record, key.0, &key.1, change);
         }
         debug_assert_eq!(writer.record.len(), record_bytes);
-        let position = self.log.append(&writer.record)?;
-        writer.log_bytes += writer.record.len();
-        // From here on the record's blocks belong to the log, and then to the indexes.
         let links: BTreeMap<_, u64> =
-            blocks.into_iter().map(|(key, block)| (key, block.release().bits())).collect();
-        // S1.
-        self.pool.domain().health()?;
-
-        let applied = {
+            blocks.iter().map(|(key, block)| (*key, block.link().bits())).collect();
+        let apply = || {
             let _exclusive = self.apply.write();
             self.applying.fetch_add(1, Ordering::AcqRel);
             let applied = writes.iter().try_for_each(|(key, value)| {
@@ -286,6 +281,24 @@ impl<D: Domain> Engine<D> {
             self.applying.fetch_add(1, Ordering::AcqRel);
             applied
         };
+        let domain = self.pool.domain();
+        let _mutant = domain.omitting(mutants::ACKNOWLEDGED_BEFORE_BARRIER);
+        let is_early = domain.commits(mutants::APPLY_BEFORE_LOG);
+        let mut applied = if is_early { apply() } else { Ok(()) };
+        let position = self.log.append(&writer.record)?;
+        writer.log_bytes += writer.record.len();
+        // From here on the record's blocks belong to the log, and then to the indexes.
+        for block in blocks.into_values() {
+            let _ = block.release();
+        }
+        // S1.
+        domain.health()?;
+        if domain.commits(mutants::RECYCLE_BEFORE_APPLY) {
+            self.log.truncate(position.next())?;
+        }
+        if !is_early {
+            applied = apply();
+        }
         if let Err(error) = applied {
             let why = error.to_string();
             *self.stopped.lock() = Some(why.clone());

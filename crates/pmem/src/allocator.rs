@@ -52,6 +52,7 @@ mod cache;
 mod chunks;
 mod classes;
 mod locate;
+pub mod mutants;
 mod slabs;
 
 use crossbeam_utils::CachePadded;
@@ -381,7 +382,8 @@ impl Allocator {
                     }
                 }
                 LARGE => {
-                    if traced.has_large(first) || in_limbo(first) {
+                    let leaks = pool.domain().commits(mutants::LEAK_ON_CRASH);
+                    if traced.has_large(first) || in_limbo(first) || leaks {
                         report.reachable_blocks += u64::from(traced.has_large(first));
                     } else {
                         report.freed_chunks += u64::from(count);

@@ -36,6 +36,7 @@
 use core::fmt::Debug;
 use core::sync::atomic::Ordering;
 
+use crate::omission::Omission;
 use crate::word::Word;
 
 /// Bytes in a cache line: the unit of flushing.
@@ -133,6 +134,13 @@ pub trait Domain: Clone + Debug + Send + Sync + 'static {
     #[inline(always)]
     fn commits(&self, _mutant: Mutant) -> bool {
         false
+    }
+
+    /// Leaves out flushes and fences until what is returned is dropped, if `mutant` is to be
+    /// [committed](Domain::commits); else nothing, at no cost.
+    #[inline(always)]
+    fn omitting(&self, mutant: Mutant) -> Omission {
+        Omission::if_committed(self.commits(mutant))
     }
 
     /// Says whether every fence so far kept its promise. Whoever acknowledges a write to a user

@@ -21,6 +21,7 @@ mod hardware;
 mod instructions;
 mod lock;
 mod nontemporal;
+mod omission;
 mod owned;
 mod pool;
 mod reclaim;
@@ -35,6 +36,7 @@ pub use commit::{Committed, Flushed, Visible};
 pub use domain::{Domain, DomainFault, LINE_BYTES, Mutant, XPLINE_BYTES};
 pub use hardware::{FlushMethod, Hardware, UnavailableFlush};
 pub use lock::{GenerationLock, LockGeneration, LockWait, LockWord};
+pub use omission::Omission;
 pub use owned::{Batch, Dirty, Durable, InFlight, Owned};
 pub use pool::{
     FORMAT_VERSION, MIN_POOL_BYTES, Pool, PoolError, ROOT_CAPACITY, ROOT_NAME_BYTES, RootError,

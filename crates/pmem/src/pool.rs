@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::allocator::{AllocError, Allocator, Block};
+use crate::allocator::{AllocError, Allocator, Block, mutants};
 use crate::cell::{Link, PCell, Persistent};
 use crate::commit::{Committed, Visible};
 use crate::domain::{Domain, DomainFault};
@@ -274,7 +274,8 @@ impl<D: Domain> Pool<D> {
         last_high.store_ordered(&domain, (boot >> 64) as u64);
         last_low.store_ordered(&domain, boot as u64);
         // H2, H3: all in one line, durable before anything can be locked or allocated.
-        header.state.store_ordered(&domain, 0);
+        let stays = domain.commits(mutants::STALE_BITMAPS_BELIEVED);
+        header.state.store_ordered(&domain, if stays { state & STATE_BITMAPS_VALID } else { 0 });
         header.generation.store_ordered(&domain, generation);
         domain.persist(&header.generation);
         domain.health()?;

@@ -2,7 +2,7 @@
 
 use lapis_pmem::{Committed, Domain, LINE_BYTES};
 
-use super::layout::{address, page_checksum};
+use super::layout::{Owner, address, page_checksum};
 use super::{DirtyLines, Lane, PageError, PageScheme, PageStore, Place, Spare, mutants};
 
 impl<D: Domain> PageStore<D> {
@@ -32,9 +32,9 @@ impl<D: Domain> PageStore<D> {
                 self.write_contents(slot, page);
                 let header = self.header(slot);
                 // I2: in any order with the contents.
-                header.page.store(domain, u64::from(id) + 1);
+                let checksum = page_checksum(id, version, page);
+                header.page.store(domain, Owner::new(id, checksum).0);
                 header.version.store(domain, version);
-                header.checksum.store(domain, page_checksum(id, version, page));
                 domain.flush(&header.page);
                 Committed::after_fence(domain)
             }
@@ -83,7 +83,7 @@ impl<D: Domain> PageStore<D> {
             domain.fence();
         }
         let header = self.header(spare.slot);
-        let store_page = || header.page.store(domain, u64::from(id) + 1);
+        let store_page = || header.page.store(domain, Owner::new(id, 0).0);
         let store_version = || header.version.store(domain, version);
         let version_first = domain.commits(mutants::VERSION_BEFORE_ID);
         if version_first {

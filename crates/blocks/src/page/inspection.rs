@@ -2,7 +2,7 @@
 
 use lapis_pmem::{Domain, Tracer};
 
-use super::layout::{Target, page_checksum};
+use super::layout::{Owner, Target, page_checksum};
 use super::{Lane, PageDamage, PageScheme, PageStore, PageStoreRoot};
 
 /// What a store holds, and what was done since it was opened.
@@ -89,7 +89,7 @@ impl<D: Domain> PageStore<D> {
             }
             if self.geometry.scheme == PageScheme::Checksum {
                 let checksum = page_checksum(id, version, self.contents(place.slot));
-                if header.checksum.load(domain) != checksum {
+                if Owner(header.page.load(domain)).checksum() != checksum {
                     found.push(self.damaged_slot(place.slot, "I2: a page with a wrong checksum"));
                 }
             }
@@ -125,8 +125,7 @@ impl<D: Domain> PageStore<D> {
     }
 
     fn named_page(&self, slot: u32) -> Option<u32> {
-        let page = self.header(slot).page.load(self.pool.domain());
-        Some(page.checked_sub(1)? as u32)
+        Owner(self.header(slot).page.load(self.pool.domain())).id()
     }
 
     fn damaged_slot(&self, slot: u32, what: &'static str) -> PageDamage {

@@ -40,13 +40,11 @@ persistent! {
 persistent! {
     /// Says which page a slot holds. A line of its own.
     pub(super) struct SlotHeader: 64 {
-        /// The id of the page plus one; 0 if the slot holds none.
+        /// [`Owner`]; 0 if the slot holds no page.
         pub(super) page: PCell<u64>,
         /// The page's version number.
         pub(super) version: PCell<u64>,
-        /// CRC-32C of page, version and contents; with the checksum scheme only.
-        pub(super) checksum: PCell<u64>,
-        pub(super) reserved: [PCell<u64>; 5],
+        pub(super) reserved: [PCell<u64>; 6],
     }
 }
 
@@ -239,12 +237,39 @@ impl LogHeader {
     }
 }
 
+/// Whose page a slot holds, in one word, which persists whole or not at all.
+///
+/// ```text
+///  63                              32 31                               0
+/// +----------------------------------+----------------------------------+
+/// | CRC-32C of id, version, contents | id of the page plus one          |
+/// | (checksum scheme; otherwise 0)   |                                  |
+/// +----------------------------------+----------------------------------+
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner(pub(super) u64);
+
+impl Owner {
+    pub(super) fn new(id: u32, checksum: u32) -> Self {
+        Self(u64::from(checksum) << 32 | (u64::from(id) + 1))
+    }
+
+    /// The page; none if the slot holds none.
+    pub(super) fn id(self) -> Option<u32> {
+        (self.0 as u32).checked_sub(1)
+    }
+
+    pub(super) fn checksum(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
 /// What the checksum scheme stores with a page.
-pub(super) fn page_checksum(id: u32, version: u64, contents: &[u8]) -> u64 {
+pub(super) fn page_checksum(id: u32, version: u64, contents: &[u8]) -> u32 {
     let mut seed = [0; 12];
     seed[..4].copy_from_slice(&id.to_le_bytes());
     seed[4..].copy_from_slice(&version.to_le_bytes());
-    crc32c::crc32c_append(crc32c::crc32c(&seed), contents).into()
+    crc32c::crc32c_append(crc32c::crc32c(&seed), contents)
 }
 
 /// The address of a pool offset. Valid for as many bytes as the caller knows to be in the pool.

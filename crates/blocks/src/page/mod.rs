@@ -39,9 +39,9 @@
 //!
 //!  slot header (one line)                    µlog of a lane (starts on an XPLine)
 //!     0   8  page     id + 1, 0 = none          0   8  target   slot << 32 | id + 1, 0 = invalid
-//!     8   8  version  of the page               8   8  version  of the page it applies to
-//!    16   8  checksum (checksum scheme)        16  32  lines 0 to 255: which are logged
-//!    24  40  reserved                          48  16  reserved
+//!                     (+ CRC << 32: checksum)   8   8  version  of the page it applies to
+//!     8   8  version  of the page              16  32  lines 0 to 255: which are logged
+//!    16  48  reserved                          48  16  reserved
 //!                                              64  96  lines 256 to 1023 (larger pages only)
 //!                                             256   …  the logged lines, end to end
 //! ```
@@ -69,7 +69,9 @@
 //!   should the old version happen to be higher, the latest, which is right too. (Checksum: all in
 //!   any order, and the CRC tells whether all of it has persisted. What is torn is made to name no
 //!   page, durably, before it is written again: a write that was lost and the next one may differ in
-//!   few lines, and then the next one, half done, may complete the one that was lost.)
+//!   few lines, and then the next one, half done, may complete the one that was lost. The
+//!   CRC shares a word with the id: what clears one clears the other, and no page of the same
+//!   name can inherit it.)
 //! * I3. A slot that is neither current nor the spare of a lane names no page, durably. A spare names
 //!   a page of its own lane, or none. So a page has at most one outdated version, and deleting it
 //!   removes that first.

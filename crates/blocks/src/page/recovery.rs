@@ -2,7 +2,7 @@
 
 use lapis_pmem::{Domain, LINE_BYTES, Link, Pool};
 
-use super::layout::{Geometry, PageStoreRoot, Target, page_checksum};
+use super::layout::{Geometry, Owner, PageStoreRoot, Target, page_checksum};
 use super::micro_log::write_lines;
 use super::{DirtyLines, Lane, PageDamage, PageScheme, Place, Recovered, Spare, mutants};
 
@@ -70,21 +70,24 @@ impl Scan {
         let link = geometry.header(root, slot);
         let damage = |what| PageDamage { what, pool_offset: link.offset() };
         let header = pool.at(link);
-        let page = header.page.load(domain);
-        let Some(id) = page.checked_sub(1) else {
+        let owner = Owner(header.page.load(domain));
+        let Some(id) = owner.id() else {
+            if owner != Owner(0) {
+                return Err(damage("a slot that has a checksum and no page"));
+            }
             self.free.push(slot);
             return Ok(());
         };
-        if id >= u64::from(geometry.page_ids) {
+        let has_checksum = geometry.scheme == PageScheme::Checksum;
+        if id >= geometry.page_ids || (!has_checksum && owner.checksum() != 0) {
             return Err(damage("a slot that names an impossible page"));
         }
-        let id = id as u32;
         let found = Place { slot, version: header.version.load(domain) };
         let lane = &mut self.lanes[geometry.lane_of(id) as usize];
         let place = &mut lane.pages[(id / geometry.lanes) as usize];
-        let torn = geometry.scheme == PageScheme::Checksum && {
+        let torn = has_checksum && {
             let contents = pool.tail(geometry.slot(root, slot), geometry.page_bytes);
-            header.checksum.load(domain) != page_checksum(id, found.version, contents)
+            owner.checksum() != page_checksum(id, found.version, contents)
         };
         // I1. Slots come in falling order, so of equal versions the first stays.
         let outdated = if torn {

@@ -7,6 +7,7 @@ use crate::log::{LARGEST_ENTRY_BYTES, Position};
 use super::layout::{
     ENTRY_HEADER_BYTES, EntryHeader, Identity, Seal, SegmentRef, address, entry_bytes,
 };
+use super::mutants;
 
 /// Payloads are counted, summed and copied in pieces of this size, so that each byte is fetched
 /// from memory once.
@@ -40,6 +41,16 @@ fn crc_seed(position: Position, length: usize) -> u32 {
     crc32c::crc32c(&seed)
 }
 
+/// What of `bytes`, which are at offset `at` of an entry, is counted: all.
+#[inline(always)]
+fn counted<'b, D: Domain>(domain: &D, at: usize, bytes: &'b [u8]) -> &'b [u8] {
+    if domain.commits(mutants::COUNT_BEFORE_PAYLOAD) {
+        &bytes[..bytes.len().min(LINE_BYTES.saturating_sub(at))]
+    } else {
+        bytes
+    }
+}
+
 /// Writes the entry at `position`, whose payload is `parts` end to end, `length` bytes together,
 /// and flushes its lines. The caller's fence makes it durable. This is the whole of an append but
 /// for finding the place, taking the lock and the fence; it is public so that its instructions can
@@ -61,7 +72,7 @@ pub unsafe fn write_entry<D: Domain>(
     let mut at = ENTRY_HEADER_BYTES;
     for part in parts {
         for piece in part.chunks(PIECE_BYTES) {
-            ones += count_ones(piece);
+            ones += count_ones(counted(domain, at, piece));
             crc = crc32c::crc32c_append(crc, piece);
             // SAFETY: within the entry, which the caller vouches for.
             unsafe { domain.copy(destination.add(at), piece) };
@@ -135,7 +146,9 @@ pub(super) fn examine<'p, D: Domain>(
         return Found::Damaged("an entry that leaves the pool");
     };
     let (payload, padding) = body.split_at(length);
-    let ones = (length as u64).count_ones() + identity.0.count_ones() + count_ones(payload);
+    let ones = (length as u64).count_ones() + identity.0.count_ones() + {
+        count_ones(counted(domain, ENTRY_HEADER_BYTES, payload))
+    };
     if ones < seal.ones() {
         return Found::Torn { bytes };
     }

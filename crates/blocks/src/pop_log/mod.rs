@@ -114,6 +114,7 @@
 mod entry;
 mod inspection;
 mod layout;
+pub mod mutants;
 mod reader;
 mod recovery;
 mod retention;

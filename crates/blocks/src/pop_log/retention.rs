@@ -7,6 +7,7 @@ use crate::log::{Damage, LogError, Position};
 use super::PopLog;
 use super::entry::whole_entry_bytes;
 use super::layout::Start;
+use super::mutants;
 use super::recovery::Held;
 use super::segment::{self, Spare};
 
@@ -90,7 +91,10 @@ impl<D: Domain> PopLog<D> {
         }
         if !spares.is_empty() {
             // I3. Here, not at the append that takes the spare: that may be another thread's.
-            self.pool.domain().fence();
+            {
+                let _mutant = self.pool.domain().omitting(mutants::RECYCLE_WITHOUT_BARRIER);
+                self.pool.domain().fence();
+            }
             self.writer.lock().spares.append(&mut spares);
         }
     }

@@ -5,6 +5,7 @@ use lapis_pmem::{Committed, Domain, EXTENT_BYTES, LINE_BYTES, Pool};
 use crate::log::LogError;
 
 use super::layout::{SEGMENT_HEADER_BYTES, Segment, SegmentRef, address};
+use super::mutants;
 
 /// A segment that is zero, durably, and that nothing in the pool refers to.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +31,11 @@ pub(super) fn allocate<D: Domain>(
     };
     let block = pool.allocate_with_tail::<Segment>(block_bytes - SEGMENT_HEADER_BYTES)?;
     // I3: an allocated block holds anything.
-    let block = pool.fence(block.zero_nontemporal());
+    let zeroed = {
+        let _mutant = pool.domain().omitting(mutants::NO_ZEROING);
+        block.zero_nontemporal()
+    };
+    let block = pool.fence(zeroed);
     let segment = SegmentRef::new(block.link(), chunks);
     debug_assert!(segment.link().offset().is_multiple_of(LINE_BYTES as u64));
     // It is durable, and from here on the log keeps account of it: as a spare, or linked by a

@@ -84,7 +84,7 @@ fn a_torn_page_with_a_checksum_is_found_and_the_older_version_is_there() {
                 .cast::<u64>()
                 .copy_to_nonoverlapping(words.as_mut_ptr(), 2);
         }
-        if words == [6, 2] {
+        if (words[0] as u32, words[1]) == (6, 2) {
             slot = Some(candidate);
         }
     }

@@ -70,6 +70,7 @@ pub struct IndexSubject<I, K: ?Sized> {
     source: &'static str,
     options: IndexOptions,
     keys: u64,
+    drains: bool,
     _index: PhantomData<fn() -> I>,
     _key: PhantomData<fn(&K)>,
 }
@@ -78,7 +79,12 @@ impl<I, K: ?Sized> IndexSubject<I, K> {
     /// `name` on the command line; `source` is part of the paths of its source files; operations
     /// draw from `keys` keys.
     pub fn new(name: &'static str, source: &'static str, options: IndexOptions, keys: u64) -> Self {
-        Self { name, source, options, keys, _index: PhantomData, _key: PhantomData }
+        Self { name, source, options, keys, drains: false, _index: PhantomData, _key: PhantomData }
+    }
+
+    /// The same, with removals that go through the keys in order, so that nodes become empty.
+    pub fn draining(self) -> Self {
+        Self { drains: true, ..self }
     }
 }
 
@@ -115,10 +121,16 @@ where
 
     fn operations(&self, count: usize, seed: u64) -> Vec<Self::Operation> {
         let mut random = SmallRng::seed_from_u64(seed);
+        let mut in_order: Vec<_> = (0..self.keys).map(K::key).collect();
+        in_order.sort();
+        let mut drained = in_order.into_iter().cycle();
         // Phases of growth and of shrinking, so that splits and merges both come.
         (0..count)
             .map(|index| {
                 let growing = index / 97 % 2 == 0;
+                if let (true, false, Some(next)) = (self.drains, growing, drained.next()) {
+                    return IndexOperation::Remove(next);
+                }
                 let key = K::key(random.random_range(0..self.keys));
                 let value = random.random_range(0..8);
                 match random.random_range(0..10) {

@@ -149,6 +149,7 @@
 //! a wrong parent; the root and the first leaf are durable before they are published.
 
 mod check;
+pub mod mutants;
 mod node;
 mod scan;
 mod search;

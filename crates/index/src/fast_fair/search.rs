@@ -3,6 +3,7 @@
 use lapis_pmem::{Domain, Link};
 
 use super::FastFair;
+use super::mutants;
 use super::node::{Found, LEFTWARD, Node, NodeHeader, SiblingWord};
 use crate::key::IndexKey;
 
@@ -45,6 +46,11 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     #[inline(always)]
     pub(super) fn belongs_right(&self, sibling: SiblingWord, admits: impl Fn(u64) -> bool) -> bool {
         let link = sibling.link();
+        if self.domain().commits(mutants::SIBLING_BEFORE_ROOT)
+            && sibling.level() == self.top().level(self.domain())
+        {
+            return false;
+        }
         !link.is_null() && admits(self.node(link).low(self.domain()))
     }
 
@@ -190,7 +196,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     /// that high. Inlined into each kind of search, which knows `admits`.
     #[inline(always)]
     pub(super) fn descend(&self, level: u8, admits: impl Fn(u64) -> bool) -> Option<Arrival<'_>> {
-        self.descend_and(level, admits, |_| ())
+        self.descend_and(level, admits, |_| (), true)
     }
 
     /// As [`FastFair::descend`], for writers. I5: a node that is left for its sibling is repaired,
@@ -201,12 +207,14 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         level: u8,
         admits: impl Fn(u64) -> bool,
     ) -> Option<Arrival<'_>> {
-        self.descend_and(level, admits, |left| {
+        let repair = |left: Node<'_>| {
             if !left.header.lock.read(self.domain()).is_current(self.generation) {
                 self.lock(left);
                 self.release(left);
             }
-        })
+        };
+        let asks_sibling = !self.domain().commits(mutants::WRONG_NODE_AFTER_SPLIT);
+        self.descend_and(level, admits, repair, asks_sibling)
     }
 
     #[inline(always)]
@@ -215,6 +223,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         level: u8,
         admits: impl Fn(u64) -> bool,
         before_hop: impl Fn(Node<'_>),
+        asks_sibling: bool,
     ) -> Option<Arrival<'_>> {
         let domain = self.domain();
         let mut steps = 0u32;
@@ -233,7 +242,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 if probe.sibling.is_deleted() {
                     continue 'again;
                 }
-                if probe.go_right {
+                if probe.go_right && (asks_sibling || probe.sibling.level() > level) {
                     before_hop(node);
                     hop = Some(probe.sibling.link());
                     node = self.arrive(probe.sibling.link());

@@ -3,6 +3,7 @@
 
 use lapis_pmem::{Committed, Domain};
 
+use super::mutants;
 use super::node::{LEFTWARD, Node, RIGHTWARD, begins_line};
 
 impl Node<'_> {
@@ -133,7 +134,12 @@ impl Node<'_> {
             // slot + 1, it counts and slot + 1 does not.
             to.value.store_ordered(domain, from.value.load(domain));
             to.key.store_ordered(domain, from.key.load(domain));
-            if begins_line(slot + 1) {
+            let ends_line = if domain.commits(mutants::WRONG_END_OF_LINE_ON_REMOVE) {
+                begins_line(slot)
+            } else {
+                begins_line(slot + 1)
+            };
+            if ends_line {
                 // I3: the next store overwrites the entry in slot + 1, in another line; its copy
                 // must be durable first. Nothing more is written to the copy's line.
                 domain.persist(to);
@@ -187,6 +193,9 @@ impl Node<'_> {
                 return;
             }
             self.take_over_hidden(domain);
+        }
+        if domain.commits(mutants::DUPLICATE_ON_REMOVE) {
+            return;
         }
         let mut slot = 1;
         while slot < count {

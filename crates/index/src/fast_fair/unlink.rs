@@ -3,6 +3,7 @@
 use lapis_pmem::{Committed, Domain, Guard, Link};
 
 use super::FastFair;
+use super::mutants;
 use super::node::{Found, Node, NodeHeader};
 use crate::index::{IndexError, Outcome};
 use crate::key::IndexKey;
@@ -124,13 +125,22 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             self.release_below(left, above);
             return self.release(above.node);
         }
-        if let Some(slot) = above.separator {
+        let remove_separator = || {
+            if let Some(slot) = above.separator {
+                let _: Committed = above.node.remove_at(domain, slot, above.node.count(domain));
+            }
+        };
+        let is_late = domain.commits(mutants::MERGE_NOT_ATOMIC);
+        if !is_late {
             // I6: durable before the node leaves its level, let alone is freed.
-            let _: Committed = above.node.remove_at(domain, slot, above.node.count(domain));
+            remove_separator();
         }
         let sibling = node.sibling(domain);
         let around = left.sibling(domain).with_link(sibling.link());
         let unlinked = left.header.sibling.publish(domain, around.0).persist();
+        if is_late {
+            remove_separator();
+        }
         // For those who are on their way here. Nobody can come after a crash, so not persisted.
         node.header.sibling.store_ordered(domain, sibling.deleted().0);
         self.release_changed(node);

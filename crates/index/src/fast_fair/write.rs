@@ -3,6 +3,7 @@
 use lapis_pmem::{Committed, Domain, Guard, Link};
 
 use super::FastFair;
+use super::mutants;
 use super::node::{ENTRY_BYTES, Entry, Found, HEADER_BYTES, LARGEST_NODE_BYTES, Node, NodeHeader};
 use super::node::{RIGHTWARD, SiblingWord};
 use crate::index::{IndexError, Outcome};
@@ -83,7 +84,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 }
                 let (found, greater) = node.floor(domain, sibling.is_hidden(), admits);
                 // I5: a repaired node has no keys that belong to the sibling.
-                if greater || !self.belongs_right(sibling, admits) {
+                let is_taken_for_right = domain.commits(mutants::WRONG_NODE_AFTER_SPLIT);
+                if greater || is_taken_for_right || !self.belongs_right(sibling, admits) {
                     return Some(Place { node, found, hop });
                 }
                 hop = Some(sibling.link());
@@ -205,7 +207,10 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         }
         // The split: from here the upper half belongs to the new node (I5). It stays locked until
         // this is durable, or its entries could be acknowledged and then lost with it.
-        let linked = node.header.sibling.publish(domain, sibling.with_link(fresh.link).0).persist();
+        let linked = {
+            let _mutant = domain.omitting(mutants::INSERT_THROUGH_UNPERSISTED_POINTER);
+            node.header.sibling.publish(domain, sibling.with_link(fresh.link).0).persist()
+        };
         let committed = if key_alone.is_some() {
             linked
         } else {
@@ -372,5 +377,7 @@ pub(super) fn build<'p, D: Domain>(
         bytes[8..].copy_from_slice(&value.to_ne_bytes());
     }
     fresh.write_tail(0, &tail[..node_bytes - HEADER_BYTES]);
+    // The least key is the first of roots, of the first leaf among them.
+    let _mutant = (low == 0).then(|| domain.omitting(mutants::UNFLUSHED_ROOT));
     Ok(fresh.flush())
 }

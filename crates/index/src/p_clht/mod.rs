@@ -88,6 +88,7 @@
 mod bucket;
 mod check;
 mod locks;
+pub mod mutants;
 mod resize;
 
 use std::marker::PhantomData;
@@ -208,6 +209,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         // I4: one fence makes the bucket and its key durable before the link exists.
         let bucket = self.pool.fence(bucket.flush());
         word.release();
+        let _mutant = domain.omitting(mutants::UNFLUSHED_NEXT_POINTER);
         Ok((last.next.publish_exclusive(bucket).persist(), true))
     }
 
@@ -370,7 +372,8 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
         if !table.is_inside(&pool) {
             return Err(IndexError::Damaged { what: "its table is not inside the pool".into() });
         }
-        let generation = LockGeneration::of(pool.generation());
+        let never_ends = pool.domain().commits(mutants::PERSISTED_LOCK);
+        let generation = LockGeneration::of(if never_ends { 1 } else { pool.generation() });
         let not_before = AtomicU64::new(0);
         let index = Self { pool, root, generation, not_before, _keys: PhantomData };
         index.begin_counting();
@@ -423,7 +426,10 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
                 self.count_overflow(false);
                 (before.next.redirect(domain, bucket.next.load(domain)).persist(), Some(link))
             }
-            _ => (bucket.publish_occupancy(domain, left).persist(), None),
+            _ => {
+                let _mutant = domain.omitting(mutants::UNFLUSHED_REMOVE);
+                (bucket.publish_occupancy(domain, left).persist(), None)
+            }
         };
         // Readers that do not pin rely on this section's being counted before anything is retired.
         drop(held);

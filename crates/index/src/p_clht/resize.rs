@@ -7,6 +7,7 @@ use lapis_pmem::{Dirty, Domain, InFlight, Link, Owned, PCell, Pool};
 use super::PClht;
 use super::bucket::{BUCKET_BYTES, Bucket, BucketImage, MAX_LOG2, SLOTS, Table, chain_hash};
 use super::locks::Frozen;
+use super::mutants;
 use crate::index::IndexError;
 use crate::key::IndexKey;
 
@@ -116,6 +117,7 @@ impl<'p, D: Domain> Building<'p, D> {
     }
 
     fn write_out(&mut self) {
+        let _mutant = self.table.domain().omitting(mutants::UNFLUSHED_NEW_TABLE);
         self.table.write_tail_nontemporal(self.written, &self.composed);
         self.written += self.composed.len();
         self.composed.clear();
@@ -212,7 +214,11 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
 
         let Building { table, overflow, .. } = building;
         // I1: one fence for the whole table.
-        let (table, overflow) = self.pool.fence((table.flush_head(), overflow));
+        let head = table.flush_head();
+        let (table, overflow) = {
+            let _mutant = self.domain().omitting(mutants::SWAP_BEFORE_FLUSH);
+            self.pool.fence((head, overflow))
+        };
         self.overflow_word().store(self.domain(), self.counted(overflow.len() as u64));
         for bucket in overflow {
             // Linked from the table.
@@ -222,7 +228,10 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         self.growing().set_payload(self.domain(), PUBLISHING);
         let top = self.root().top.word();
         let new = Table::new(table.release(), log2);
-        let flushed = top.publish(self.domain(), new.bits()).flush();
+        let flushed = {
+            let _mutant = self.domain().omitting(mutants::DOUBLE_FREE);
+            top.publish(self.domain(), new.bits()).flush()
+        };
         // I1: before anybody may change the new table or reuse the old one. This thread locks with a
         // locked instruction before it does either, which would do for itself (rule R5).
         let committed = flushed.fence_for_other_threads(self.domain());

@@ -5,6 +5,7 @@ use lapis_pmem::{Committed, Domain, Link};
 use super::Wort;
 use super::header::Header;
 use super::leaf::{Leaf, leaf_bytes, leaf_key, make_leaf};
+use super::mutants;
 use super::nibbles::Nibbles;
 use super::node::{Child, END_SLOT, NIBBLE_SLOTS, Place, has_end_slot, make_node, node_bytes};
 use crate::index::{IndexError, Outcome};
@@ -268,7 +269,10 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
     fn add(&self, key: &Nibbles<'_, K>, value: u64, place: Place) -> Result<Committed, IndexError> {
         let leaf = make_leaf(&self.pool, key, value)?;
         // I1: the leaf is durable before the slot refers to it.
-        let leaf = self.pool.fence(leaf);
+        let leaf = {
+            let _mutant = self.domain().omitting(mutants::LINK_BEFORE_FENCE);
+            self.pool.fence(leaf)
+        };
         Ok(self.publish(place, Child::leaf(leaf.release()).0))
     }
 
@@ -292,6 +296,11 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         // where the new key and those below differ first, behind the branch of the node above.
         let (leaf, node) = self.pool.fence((leaf, node));
         let _ = leaf.release();
+        if let Some(header) = header
+            && self.domain().commits(mutants::HEADER_BEFORE_PARENT)
+        {
+            self.set_header(child, header.claiming(depth));
+        }
         let committed = self.publish(place, Child::node(node.release(), position).0);
         // I8: a header that was right has become stale with the store, for `depth` is at most
         // `position`. It is rewritten now that the store is durable; the child is the same node

@@ -102,6 +102,12 @@ impl Header {
         is_known.then(|| Self::new(depth, prefix_length, nibbles))
     }
 
+    /// This prefix as if it started at `depth`: what only a mutant stores.
+    #[inline]
+    pub(super) fn claiming(self, depth: usize) -> Self {
+        Self::new(depth, self.prefix_length(), self.0 & NIBBLES_MASK)
+    }
+
     /// Whether this is, or once was, right (I8) for a node that branches at `position` and has
     /// `key` below it.
     pub(super) fn is_true_of<K: IndexKey + ?Sized>(

@@ -2,6 +2,7 @@
 
 use lapis_pmem::{AllocError, Domain, InFlight, Link, Owned, PCell, Pool, persistent};
 
+use super::mutants;
 use super::nibbles::Nibbles;
 use crate::key::{IndexKey, MAX_KEY_BYTES};
 
@@ -30,6 +31,7 @@ pub(super) fn make_leaf<'p, D: Domain, K: IndexKey + ?Sized>(
         leaf.key.store(pool.domain(), key.bytes().len() as u64);
         leaf.write_tail(0, key.bytes());
     }
+    let _mutant = pool.domain().omitting(mutants::MISSING_LEAF_FLUSH);
     Ok(leaf.flush())
 }
 

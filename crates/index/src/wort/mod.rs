@@ -136,6 +136,7 @@ mod change;
 mod check;
 mod header;
 mod leaf;
+pub mod mutants;
 mod nibbles;
 mod node;
 mod scan;

@@ -9,6 +9,7 @@ use crate::pool::Pool;
 use crate::region::{EXTENT_BYTES, Region, RegionError};
 
 use super::classes::ClassId;
+use super::mutants;
 
 /// Chunks of segment 0: as many as 60 KiB of descriptors name.
 const FIRST_SEGMENT_CHUNKS: u32 = ((EXTENT_BYTES - FIRST_TABLE_OFFSET) / 8) as u32;
@@ -213,6 +214,7 @@ impl ChunkMap {
             let header = pool.header();
             // H5, A3: durable before anything beyond the old mark is used.
             header.storage_bytes.store_ordered(pool.domain(), pool.region().mapped_bytes() as u64);
+            let _mutant = pool.domain().omitting(mutants::DOUBLE_ALLOCATION_AFTER_CRASH);
             let _: Committed = header.high_water.publish(pool.domain(), mark.into()).persist();
             self.high_water = mark;
         }

@@ -1,14 +1,15 @@
 //! `lapis crash`: explores the states that a power cut may leave of a structure.
 
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{PossibleValue, TypedValueParser};
 use indicatif::ProgressBar;
-use lapis_crash::{ExploreOptions, ExploreReport, Replay, Structure};
-use lapis_crash::{explore_structure, structure_persist_points};
+use lapis_crash::{ExploreOptions, ExploreReport, PersistPoint, Replay, Strategy, Structure};
+use lapis_crash::{explore_structure, structure_persist_points, structure_points};
 
-use crate::failure::{Failure, Verdict};
+use crate::failure::{Failure, Verdict, reason};
 use crate::output::{Output, grouped, right_align, table};
 use crate::progress;
 
@@ -25,6 +26,8 @@ Examples:
   lapis crash wort
   lapis crash store --ops 1000 --images 10000 --json
   lapis crash fast-fair --persist-points
+  lapis crash p-clht --ops 40 --every-store --strategy exhaustive
+  lapis crash wort --without 'crates/index/src/wort/change.rs:272:17 flush' --html wort.html
 
 Operations run once on the modelled machine. At every moment the power is cut; all states that the
 caches and queues may then leave are recovered from (a seeded sample where there are too many), and
@@ -47,6 +50,26 @@ pub struct Arguments {
     /// Spread about so many images over all crash points, and stop at so many; 0: no limit
     #[arg(long, value_name = "N", default_value_t = ExploreOptions::default().image_limit)]
     images: u64,
+    /// How images are chosen: `pruned` to those that recovery can tell apart by what it reads,
+    /// `exhaustive` (up to 4096 at each crash point), or `sampled`
+    #[arg(long, value_name = "STRATEGY", default_value = Strategy::default().name(),
+          value_parser = strategies())]
+    strategy: Strategy,
+    /// Cut the power after every store and every flush, not only where something becomes durable
+    #[arg(long)]
+    every_store: bool,
+    /// Run only these of the operations, by number from 1 on, separated by commas; `-` for none
+    #[arg(long, value_name = "NUMBERS", value_parser = parse_numbers)]
+    keep: Option<Numbers>,
+    /// Switch off this flush or fence, named as `--persist-points` names it
+    #[arg(long, value_name = "POINT", conflicts_with = "persist_points")]
+    without: Option<String>,
+    /// Do not look for the shortest case of a violation
+    #[arg(long)]
+    no_shrink: bool,
+    /// Write the timeline of the first violation to this file, as a page for a browser
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["no_shrink", "persist_points"])]
+    html: Option<PathBuf>,
     /// Threads that recover and check
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -62,6 +85,19 @@ pub struct Arguments {
     image: Option<Image>,
 }
 
+fn strategies() -> impl TypedValueParser<Value = Strategy> {
+    clap::builder::PossibleValuesParser::new(Strategy::ALL.map(Strategy::name))
+        .try_map(|name| Strategy::from_str(&name))
+}
+
+/// Numbers of operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Numbers(Vec<usize>);
+
+fn parse_numbers(text: &str) -> Result<Numbers, String> {
+    list(text).map(Numbers)
+}
+
 /// The choices of an image; none if the process is killed and the machine runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Image(Option<Vec<u32>>);
@@ -70,11 +106,13 @@ fn parse_image(text: &str) -> Result<Image, String> {
     if text == "killed" {
         return Ok(Image(None));
     }
-    let choices = text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "-");
-    choices
-        .map(|part| part.parse().map_err(|_| format!("`{part}` is not a number")))
-        .collect::<Result<_, _>>()
-        .map(|choices| Image(Some(choices)))
+    list(text).map(|choices| Image(Some(choices)))
+}
+
+/// Numbers between commas, or `-` for none.
+fn list<N: FromStr>(text: &str) -> Result<Vec<N>, String> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "-");
+    parts.map(|part| part.parse().map_err(|_| format!("`{part}` is not a number"))).collect()
 }
 
 /// Takes the name of a structure, with or without the kind of its keys.
@@ -111,6 +149,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         ops: arguments.ops,
         seed: arguments.seed,
         image_limit: arguments.images,
+        strategy: arguments.strategy,
+        every_store: arguments.every_store,
+        keep: arguments.keep.clone().map(|numbers| numbers.0),
         ..ExploreOptions::default()
     };
     if arguments.images > 0 {
@@ -126,7 +167,11 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     if let (Some(position), Some(Image(image))) = (arguments.at, &arguments.image) {
         options.replay = Some(Replay { position, image: image.clone() });
     }
+    options.shrink = !arguments.no_shrink;
     let failed = |error: lapis_crash::CrashError| Failure::refused(error.to_string());
+    if let Some(name) = &arguments.without {
+        options.suppress = Some(persist_point(structure, arguments, &options, name)?);
+    }
     if arguments.persist_points {
         let seeds: Vec<_> =
             (0..PERSIST_POINT_SEEDS).map(|n| arguments.seed.wrapping_add(n)).collect();
@@ -152,8 +197,39 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     })
     .map_err(failed)?;
     bar.finish_and_clear();
+    if let Some(path) = &arguments.html {
+        write_page(path, &report, output)?;
+    }
     output.json(&report)?;
     print_exploration(&report, output)
+}
+
+/// The flush or fence of that name.
+fn persist_point(
+    structure: Structure,
+    arguments: &Arguments,
+    options: &ExploreOptions,
+    name: &str,
+) -> Result<PersistPoint, Failure> {
+    let points = structure_points(structure, Some(&arguments.structure), options)
+        .map_err(|error| Failure::refused(error.to_string()))?;
+    let found = points.into_iter().find(|point| point.to_string() == name);
+    found.ok_or_else(|| {
+        Failure::refused(format!(
+            "{structure} passes no flush or fence called {name:?}; `lapis crash {structure} \
+             --persist-points` lists them"
+        ))
+    })
+}
+
+/// Writes the page of the first violation that was shrunk.
+fn write_page(path: &Path, report: &ExploreReport, output: &mut Output) -> Result<(), Failure> {
+    let Some(shrunk) = report.violations.iter().find_map(|found| found.shrunk.as_ref()) else {
+        return output.line("no timeline to write: there is no violation");
+    };
+    std::fs::write(path, shrunk.page()).map_err(|error| {
+        Failure::refused(format!("cannot write {}: {}", path.display(), reason(&error)))
+    })
 }
 
 fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verdict, Failure> {
@@ -182,6 +258,9 @@ fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verd
             violation.what,
             violation.replay
         ))?;
+    }
+    for shrunk in report.violations.iter().filter_map(|found| found.shrunk.as_ref()) {
+        output.line(shrunk)?;
     }
     if report.violations.is_empty() {
         output.line("no violation")?;

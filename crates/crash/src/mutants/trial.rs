@@ -1,0 +1,279 @@
+//! The trial: each mutant and each strategy, and the structures as they are.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::options::ExploreOptions;
+use crate::strategy::Strategy;
+use crate::structure::{CrashError, Progress, Structure, explore_structure};
+
+use super::{Catalogue, MutantEntry, catalogue};
+
+/// What is spent on each mutant, and on each structure as it is, by each strategy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MutantBudget {
+    /// Runs of operations, from seed 1 on; for a mutant, until it is killed.
+    pub seeds: u64,
+    /// [`ExploreOptions::exhaustive_limit`].
+    pub exhaustive_limit: u64,
+    /// [`ExploreOptions::samples`].
+    pub samples: u32,
+    /// [`ExploreOptions::crash_in_recovery_every`].
+    pub crash_in_recovery_every: u64,
+}
+
+impl Default for MutantBudget {
+    fn default() -> Self {
+        Self { seeds: 3, exhaustive_limit: 64, samples: 16, crash_in_recovery_every: 256 }
+    }
+}
+
+impl MutantBudget {
+    /// The budget of the default test suite.
+    pub fn small() -> Self {
+        Self { seeds: 1, exhaustive_limit: 24, samples: 8, ..Self::default() }
+    }
+}
+
+/// What to try.
+#[derive(Clone, Debug)]
+pub struct MutantTrial {
+    /// The structures whose mutants are tried.
+    pub structures: Vec<Structure>,
+    /// By these strategies.
+    pub strategies: Vec<Strategy>,
+    /// How much is spent on each.
+    pub budget: MutantBudget,
+    /// Threads. What is found does not depend on it.
+    pub threads: usize,
+}
+
+impl Default for MutantTrial {
+    fn default() -> Self {
+        Self {
+            structures: Structure::ALL.to_vec(),
+            strategies: Strategy::ALL.to_vec(),
+            budget: MutantBudget::default(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+/// What became of a mutant under a strategy.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct MutantRow {
+    /// The mutant.
+    pub name: &'static str,
+    /// Its structure.
+    pub structure: &'static str,
+    /// The strategy.
+    pub strategy: Strategy,
+    /// Whether it was found out.
+    pub killed: bool,
+    /// Images tried until then; or all that the budget gave.
+    pub images: u64,
+    /// Seconds of this machine.
+    pub seconds: f64,
+    /// The violation that gave it away.
+    pub by: Option<String>,
+}
+
+/// What was found of a structure as it is, at the same budget.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct UnmutatedRow {
+    /// The structure.
+    pub structure: &'static str,
+    /// The strategy.
+    pub strategy: Strategy,
+    /// Images tried.
+    pub images: u64,
+    /// Seconds of this machine.
+    pub seconds: f64,
+    /// What was not survived.
+    pub violations: Vec<String>,
+}
+
+/// The outcome of a trial.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct MutantReport {
+    /// Mutants by strategies.
+    pub mutants: Vec<MutantRow>,
+    /// The structures as they are.
+    pub unmutated: Vec<UnmutatedRow>,
+    /// Violations of the structures as they are.
+    pub unmutated_violations: u64,
+}
+
+impl MutantReport {
+    /// The mutants that no strategy killed.
+    pub fn survivors(&self) -> Vec<&'static str> {
+        let mut names: Vec<_> = self.mutants.iter().map(|row| row.name).collect();
+        names.dedup();
+        names.retain(|name| !self.mutants.iter().any(|row| row.name == *name && row.killed));
+        names
+    }
+
+    /// Whether every mutant was killed by some strategy, and nothing was found wrong otherwise.
+    pub fn is_good(&self) -> bool {
+        self.unmutated_violations == 0 && self.survivors().is_empty()
+    }
+}
+
+/// One exploration, or several until one kills.
+struct Job {
+    structure: Structure,
+    strategy: Strategy,
+    /// None: the structure as it is.
+    entry: Option<MutantEntry>,
+    seeds: std::ops::RangeInclusive<u64>,
+}
+
+#[derive(Default)]
+struct Outcome {
+    images: u64,
+    seconds: f64,
+    violations: Vec<String>,
+}
+
+impl Job {
+    /// Every seed and every subject in turn; ends at the first violation.
+    fn run(&self, budget: MutantBudget, progress: &Progress<'_>) -> Outcome {
+        let started = Instant::now();
+        let mut outcome = Outcome::default();
+        let named = self.entry.map_or(&[][..], |entry| entry.subjects);
+        let subjects = if named.is_empty() { self.structure.subjects() } else { named.to_vec() };
+        'trial: for seed in self.seeds.clone() {
+            for subject in &subjects {
+                let options = ExploreOptions {
+                    ops: Catalogue::of(self.structure).ops,
+                    seed,
+                    strategy: self.strategy,
+                    exhaustive_limit: budget.exhaustive_limit,
+                    samples: budget.samples,
+                    crash_in_recovery_every: budget.crash_in_recovery_every,
+                    // So that the images up to the first violation are the same everywhere.
+                    threads: 1,
+                    violation_limit: 1,
+                    mutant: self.entry.map(|entry| entry.mutant),
+                    ..ExploreOptions::default()
+                };
+                match explore_structure(self.structure, Some(subject), &options, &|_| {}) {
+                    Ok(report) => {
+                        outcome.images += report.images;
+                        let found = report.violations.first();
+                        outcome.violations.extend(found.map(|violation| violation.what.clone()));
+                    }
+                    // It does not even work without a crash.
+                    Err(CrashError::Failed { what, .. }) => outcome.violations.push(what),
+                    Err(error) => outcome.violations.push(error.to_string()),
+                }
+                progress(outcome.images);
+                if !outcome.violations.is_empty() {
+                    break 'trial;
+                }
+            }
+        }
+        outcome.seconds = started.elapsed().as_secs_f64();
+        outcome
+    }
+}
+
+/// Tries every mutant by every strategy, and the structures as they are at the same budget.
+/// `progress` is told how many of these have been done.
+pub fn try_mutants(trial: &MutantTrial, progress: &Progress<'_>) -> MutantReport {
+    let mut jobs = Vec::new();
+    let each = |structures: &[Structure]| -> Vec<(Structure, Strategy)> {
+        let pairs = structures.iter().flat_map(|structure| {
+            trial.strategies.iter().map(move |strategy| (*structure, *strategy))
+        });
+        pairs.collect()
+    };
+    // The long ones first.
+    for (structure, strategy) in each(&trial.structures) {
+        let seeds = 1..=trial.budget.seeds;
+        jobs.extend(seeds.map(|seed| Job { structure, strategy, entry: None, seeds: seed..=seed }));
+    }
+    for (structure, entry) in catalogue() {
+        if trial.structures.contains(&structure) {
+            jobs.extend(trial.strategies.iter().map(|&strategy| Job {
+                structure,
+                strategy,
+                entry: Some(entry),
+                seeds: 1..=trial.budget.seeds,
+            }));
+        }
+    }
+
+    let outcomes: Vec<Mutex<Outcome>> = jobs.iter().map(|_| Mutex::default()).collect();
+    let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..trial.threads.max(1) {
+            scope.spawn(|| {
+                while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed))
+                    && let Some(job) = jobs.get(index)
+                {
+                    *outcomes[index].lock() = job.run(trial.budget, &|_| {});
+                    progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+                }
+            });
+        }
+    });
+
+    let mut report =
+        MutantReport { mutants: Vec::new(), unmutated: Vec::new(), unmutated_violations: 0 };
+    for (job, outcome) in jobs.iter().zip(outcomes) {
+        let Outcome { images, seconds, violations } = outcome.into_inner();
+        let (structure, strategy) = (job.structure.name(), job.strategy);
+        if let Some(entry) = job.entry {
+            let by = violations.into_iter().next();
+            let (name, killed) = (entry.mutant.0, by.is_some());
+            let row = MutantRow { name, structure, strategy, killed, images, seconds, by };
+            report.mutants.push(row);
+            continue;
+        }
+        report.unmutated_violations += violations.len() as u64;
+        match report.unmutated.last_mut() {
+            Some(row) if (row.structure, row.strategy) == (structure, strategy) => {
+                row.images += images;
+                row.seconds += seconds;
+                row.violations.extend(violations);
+            }
+            _ => report.unmutated.push(UnmutatedRow {
+                structure,
+                strategy,
+                images,
+                seconds,
+                violations,
+            }),
+        }
+    }
+    report
+}
+
+/// The catalogue and the outcome as tables in Markdown. Without times, so that the same code gives
+/// the same text everywhere.
+pub fn markdown(report: &MutantReport) -> String {
+    let mut text =
+        String::from("| mutant | what is wrong | published | where |\n|---|---|---|---|\n");
+    let tried = |name| report.mutants.iter().any(|row| row.name == name);
+    // Writing to a string cannot fail.
+    for (_, entry) in catalogue().iter().filter(|(_, entry)| tried(entry.mutant.0)) {
+        let MutantEntry { what, published, place, .. } = entry;
+        let _ = writeln!(text, "| `{}` | {what} | {published} | `{place}` |", entry.mutant.0);
+    }
+    text.push_str("\n| mutant | strategy | outcome | images |\n|---|---|---|---:|\n");
+    for row in &report.mutants {
+        let outcome = if row.killed { "killed" } else { "survived" };
+        let MutantRow { name, strategy, images, .. } = row;
+        let _ = writeln!(text, "| `{name}` | {strategy} | {outcome} | {images} |");
+    }
+    text.push_str("\n| without mutants | strategy | violations | images |\n|---|---|---:|---:|\n");
+    for row in &report.unmutated {
+        let UnmutatedRow { structure, strategy, images, violations, .. } = row;
+        let _ = writeln!(text, "| {structure} | {strategy} | {} | {images} |", violations.len());
+    }
+    text
+}

@@ -1,0 +1,80 @@
+//! What to explore, and how thoroughly.
+
+use lapis_device::{Config, PersistPoint};
+use lapis_pmem::Mutant;
+
+use crate::strategy::Strategy;
+
+/// How to explore.
+#[derive(Clone, Debug)]
+pub struct ExploreOptions {
+    /// Operations to run.
+    pub ops: usize,
+    /// Determines the operations and the sampled images.
+    pub seed: u64,
+    /// Only these of the operations, by number from 1 on, in ascending order.
+    pub keep: Option<Vec<usize>>,
+    /// How the images of a crash point are chosen.
+    pub strategy: Strategy,
+    /// Cut the power after every store and every flush, not only where something becomes durable.
+    pub every_store: bool,
+    /// Images to stop after; 0 for no limit.
+    pub image_limit: u64,
+    /// The most images that a crash point is given by the exhaustive and the pruned strategy.
+    pub exhaustive_limit: u64,
+    /// Random images where those are not all, and of the sampled strategy, besides the extremes.
+    pub samples: u32,
+    /// One in so many images is crashed again during its recovery; 0 for none.
+    pub crash_in_recovery_every: u64,
+    /// Threads.
+    pub threads: usize,
+    /// Stop at this many violations.
+    pub violation_limit: usize,
+    /// A flush or fence to switch off.
+    pub suppress: Option<PersistPoint>,
+    /// An error to commit.
+    pub mutant: Option<Mutant>,
+    /// Shrink the first violation, and tell it step by step.
+    pub shrink: bool,
+    /// Only this image.
+    pub replay: Option<Replay>,
+}
+
+/// One image of one crash point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replay {
+    /// Events before the crash.
+    pub position: usize,
+    /// The state chosen for each uncertain line; or none: the process is killed there while the
+    /// machine runs on, and the power is cut during the recovery.
+    pub image: Option<Vec<u32>>,
+}
+
+impl Default for ExploreOptions {
+    fn default() -> Self {
+        Self {
+            ops: 300,
+            seed: 1,
+            keep: None,
+            strategy: Strategy::default(),
+            every_store: false,
+            image_limit: 0,
+            exhaustive_limit: 1 << 12,
+            samples: 256,
+            crash_in_recovery_every: 256,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            violation_limit: 10,
+            suppress: None,
+            mutant: None,
+            shrink: false,
+            replay: None,
+        }
+    }
+}
+
+impl ExploreOptions {
+    /// `config` with what is switched off or on.
+    pub(crate) fn on(&self, config: Config) -> Config {
+        Config { suppress: self.suppress, mutant: self.mutant, ..config }
+    }
+}

@@ -1,0 +1,211 @@
+//! Shrinking a violation: the shortest sequence of operations that still shows one of its kind, and
+//! an image that differs from the oldest or the newest in as few lines as possible.
+//!
+//! Operations are taken away from the front first (most violations need only the last few), then in
+//! chunks and one by one (the method of delta debugging: Zeller and Hildebrandt, IEEE TSE 2002).
+//! Each try is an exploration of its own, so the effort is bounded by their number and by images,
+//! never by time: the same violation shrinks to the same case everywhere.
+
+use lapis_device::Image;
+
+use crate::explore::{Scope, explore_within};
+use crate::options::{ExploreOptions, Replay};
+use crate::oracle::Failure;
+use crate::report::{Shrunk, Violation};
+use crate::strategy::Strategy;
+use crate::subject::Subject;
+use crate::timeline::draw;
+
+/// Explorations to try at most.
+const MOST_EXPLORATIONS: u64 = 400;
+/// Images to try at most.
+const MOST_IMAGES: u64 = 300_000;
+/// Images at one crash point.
+const IMAGES_PER_POINT: u64 = 256;
+/// Random images at one crash point that has more.
+const SAMPLES_PER_POINT: u32 = 32;
+
+struct Shrinking<'s, S: Subject> {
+    subject: &'s S,
+    options: ExploreOptions,
+    kind: std::mem::Discriminant<Failure>,
+    explorations: u64,
+    images: u64,
+    /// Operations before this one need no crash: there is no violation in them.
+    first_operation: u32,
+}
+
+/// Shrinks a violation that `options` led to. None if it cannot be shown again.
+pub(crate) fn shrink<S: Subject>(
+    subject: &S,
+    options: &ExploreOptions,
+    violation: &Violation,
+) -> Option<Shrunk> {
+    let every = match (&violation.failure, violation.killed) {
+        (_, true) => 32,
+        (Failure::DuringRecovery { .. }, false) => 8,
+        _ => 0,
+    };
+    let options = ExploreOptions {
+        strategy: Strategy::Pruned,
+        image_limit: 0,
+        exhaustive_limit: options.exhaustive_limit.min(IMAGES_PER_POINT),
+        samples: options.samples.min(SAMPLES_PER_POINT),
+        crash_in_recovery_every: every,
+        violation_limit: 1,
+        replay: None,
+        ..options.clone()
+    };
+    let mut shrinking = Shrinking {
+        subject,
+        options,
+        kind: std::mem::discriminant(&violation.failure),
+        explorations: 0,
+        images: 0,
+        first_operation: 0,
+    };
+    let (keep, found) = shrinking.operations(violation)?;
+    let found = shrinking.lines(&keep, found);
+    let options = ExploreOptions { keep: Some(keep), ..shrinking.options.clone() };
+    let mut shrunk = draw(subject, &options, &found).ok()?;
+    shrunk.explorations = shrinking.explorations;
+    Some(shrunk)
+}
+
+impl<S: Subject> Shrinking<'_, S> {
+    /// The shortest sequence found, and its violation.
+    fn operations(&mut self, violation: &Violation) -> Option<(Vec<usize>, Violation)> {
+        if let Some(found) = self.attempt(&[]) {
+            return Some((Vec::new(), found));
+        }
+        self.first_operation = 1;
+        // Nothing after the operation in flight can matter.
+        let last = violation.last_operation().unwrap_or(self.options.ops);
+        let all: Vec<usize> = match &self.options.keep {
+            Some(keep) => keep.iter().copied().filter(|&number| number <= last).collect(),
+            None => (1..=last.min(self.options.ops)).collect(),
+        };
+        let mut best = None;
+        let mut length = 1;
+        while best.is_none() {
+            let suffix = &all[all.len().saturating_sub(length)..];
+            if let Some(found) = self.attempt(suffix) {
+                best = Some((suffix.to_vec(), found));
+            } else if suffix.len() == all.len() {
+                // Only this very image of the whole run shows it, if anything does.
+                let found = self.replay(&all, violation.position, violation.replayed_image())?;
+                return Some((all, found));
+            }
+            length *= 2;
+        }
+        let (mut keep, mut found) = best?;
+        let mut chunk = keep.len().div_ceil(2).max(1);
+        loop {
+            let mut start = 0;
+            let mut removed = false;
+            while start < keep.len() && keep.len() > 1 {
+                let end = (start + chunk).min(keep.len());
+                let rest = [&keep[..start], &keep[end..]].concat();
+                match self.attempt(&rest) {
+                    Some(shorter) => {
+                        (keep, found) = (rest, shorter);
+                        removed = true;
+                    }
+                    None => start = end,
+                }
+            }
+            if chunk == 1 && !removed || self.is_spent() {
+                return Some((keep, found));
+            }
+            chunk = (chunk / 2).max(1);
+        }
+    }
+
+    /// Moves the image towards the oldest and towards the newest, a line at a time, as long as it
+    /// stays a violation; and keeps the one that is nearer to its end.
+    fn lines(&mut self, keep: &[usize], found: Violation) -> Violation {
+        if found.killed {
+            return found;
+        }
+        let mut best = (usize::MAX, found.clone());
+        for newest in [false, true] {
+            let end = if newest { found.newest.clone() } else { vec![0; found.image.len()] };
+            let mut at = found.clone();
+            // All at once, then one by one.
+            if let Some(there) = self.replay(keep, found.position, Some(end.clone())) {
+                at = there;
+            } else {
+                for line in 0..end.len() {
+                    if at.image[line] == end[line] || self.is_spent() {
+                        continue;
+                    }
+                    let mut image = at.image.clone();
+                    image[line] = end[line];
+                    if let Some(nearer) = self.replay(keep, found.position, Some(image)) {
+                        at = nearer;
+                    }
+                }
+            }
+            let distance = at.image.iter().zip(&end).filter(|(a, b)| a != b).count();
+            if distance < best.0 {
+                best = (distance, at);
+            }
+        }
+        best.1
+    }
+
+    fn is_spent(&self) -> bool {
+        self.explorations >= MOST_EXPLORATIONS || self.images >= MOST_IMAGES
+    }
+
+    /// A violation of the same kind among the crashes of these operations.
+    fn attempt(&mut self, keep: &[usize]) -> Option<Violation> {
+        let image_limit = MOST_IMAGES.saturating_sub(self.images).max(1);
+        let options =
+            ExploreOptions { keep: Some(keep.to_vec()), image_limit, ..self.options.clone() };
+        self.explore(&options, Scope { first_operation: self.first_operation })
+    }
+
+    /// The same crash of these operations with another image.
+    fn replay(
+        &mut self,
+        keep: &[usize],
+        position: usize,
+        image: Option<Vec<u32>>,
+    ) -> Option<Violation> {
+        let options = ExploreOptions {
+            keep: Some(keep.to_vec()),
+            replay: Some(Replay { position, image }),
+            ..self.options.clone()
+        };
+        self.explore(&options, Scope::default())
+    }
+
+    fn explore(&mut self, options: &ExploreOptions, scope: Scope) -> Option<Violation> {
+        if self.is_spent() {
+            return None;
+        }
+        self.explorations += 1;
+        let report = explore_within(self.subject, options, scope, &|_| {}).ok()?;
+        self.images += report.images;
+        let same = |violation: &Violation| std::mem::discriminant(&violation.failure) == self.kind;
+        report.violations.into_iter().find(same)
+    }
+}
+
+impl Violation {
+    /// The number of the last operation that had begun.
+    fn last_operation(&self) -> Option<usize> {
+        let in_flight = self.operation.as_deref().and_then(|text| text.split(':').next());
+        in_flight.and_then(|number| number.parse().ok()).or(self.acknowledged.map(|n| n as usize))
+    }
+
+    fn replayed_image(&self) -> Option<Vec<u32>> {
+        (!self.killed).then(|| self.image.clone())
+    }
+
+    /// As an image, if the power was cut at once.
+    pub(crate) fn as_image(&self) -> Option<Image> {
+        self.replayed_image().map(Image::from_choices)
+    }
+}

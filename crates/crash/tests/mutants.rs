@@ -1,0 +1,93 @@
+//! The checker finds every mutant of the catalogue at a small budget, and nothing wrong with the
+//! structures as they are at the same budget.
+
+use lapis_crash::mutants::{Catalogue, MutantBudget, MutantTrial, try_mutants};
+use lapis_crash::{Strategy, Structure};
+
+fn all_are_killed(structure: Structure) {
+    let trial = MutantTrial {
+        structures: vec![structure],
+        budget: MutantBudget::small(),
+        threads: 1,
+        ..MutantTrial::default()
+    };
+    let report = try_mutants(&trial, &|_| {});
+    for row in &report.mutants {
+        let outcome = if row.killed { "killed" } else { "SURVIVED" };
+        println!(
+            "{:<50} {:<10} {outcome:>8} {:>8} images {:.2} s {}",
+            row.name,
+            row.strategy.name(),
+            row.images,
+            row.seconds,
+            row.by.as_deref().unwrap_or_default().chars().take(120).collect::<String>()
+        );
+    }
+    for row in &report.unmutated {
+        println!("{} {} {} images {:.2} s", row.structure, row.strategy, row.images, row.seconds);
+        assert_eq!(row.violations, Vec::<String>::new(), "{structure} by {}", row.strategy);
+    }
+    assert_eq!(report.survivors(), Vec::<&str>::new());
+    assert_eq!(report.mutants.len(), 3 * Catalogue::of(structure).entries.len());
+    assert!(report.is_good());
+}
+
+#[test]
+fn those_of_wort_are_killed() {
+    all_are_killed(Structure::Wort);
+}
+
+#[test]
+fn those_of_fast_fair_are_killed() {
+    all_are_killed(Structure::FastFair);
+}
+
+#[test]
+fn those_of_p_clht_are_killed() {
+    all_are_killed(Structure::PClht);
+}
+
+#[test]
+fn those_of_pop_log_are_killed() {
+    all_are_killed(Structure::PopLog);
+}
+
+#[test]
+fn those_of_pages_by_copy_on_write_are_killed() {
+    all_are_killed(Structure::PageCow);
+}
+
+#[test]
+fn those_of_pages_by_micro_log_are_killed() {
+    all_are_killed(Structure::PageMulog);
+}
+
+#[test]
+fn those_of_pages_by_either_are_killed() {
+    all_are_killed(Structure::PageHybrid);
+}
+
+#[test]
+fn those_of_the_allocator_are_killed() {
+    all_are_killed(Structure::Allocator);
+}
+
+#[test]
+fn those_of_the_store_are_killed() {
+    all_are_killed(Structure::Store);
+}
+
+#[test]
+fn the_same_images_kill_on_any_number_of_threads() {
+    let images = |threads| {
+        let trial = MutantTrial {
+            structures: vec![Structure::Wort],
+            strategies: vec![Strategy::Sampled],
+            budget: MutantBudget::small(),
+            threads,
+        };
+        let report = try_mutants(&trial, &|_| {});
+        report.mutants.iter().map(|row| row.images).collect::<Vec<_>>()
+    };
+    assert_eq!(images(1), images(3));
+}

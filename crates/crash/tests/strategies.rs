@@ -1,0 +1,94 @@
+//! The strategies agree: what pruning leaves out comes out like something it tries.
+
+use lapis_crash::{ExploreOptions, ExploreReport, Strategy, Structure, explore_structure};
+
+fn explore(structure: Structure, strategy: Strategy, ops: usize) -> ExploreReport {
+    let options = ExploreOptions {
+        ops,
+        seed: 5,
+        strategy,
+        exhaustive_limit: 300,
+        samples: 8,
+        crash_in_recovery_every: 0,
+        ..ExploreOptions::default()
+    };
+    explore_structure(structure, None, &options, &|_| {}).unwrap()
+}
+
+fn pruned_equals_exhaustive(structure: Structure, ops: usize) {
+    let exhaustive = explore(structure, Strategy::Exhaustive, ops);
+    let pruned = explore(structure, Strategy::Pruned, ops);
+    assert_eq!(exhaustive.outcomes.len(), pruned.outcomes.len());
+    let (mut compared, mut all_images, mut images) = (0, 0, 0);
+    for (point, all) in &exhaustive.outcomes {
+        let found = &pruned.outcomes[point];
+        match (all.complete, found.complete) {
+            (true, true) => {
+                compared += 1;
+                all_images += all.images;
+                images += found.images;
+                assert!(found.images <= all.images, "more classes than images at {point:?}");
+                assert_eq!(all.hashes, found.hashes, "at {point:?}");
+            }
+            // A sample finds nothing that pruning does not.
+            (false, true) => assert!(all.hashes.is_subset(&found.hashes), "at {point:?}"),
+            (_, false) => assert!(!all.complete, "{point:?} has few images and many classes"),
+        }
+    }
+    assert!(compared > ops, "only {compared} crash points have few enough images to compare");
+    println!("{structure}: {all_images} images where all are tried, {images} of them told apart");
+    assert!(images < all_images);
+}
+
+#[test]
+fn pruned_equals_exhaustive_on_wort() {
+    pruned_equals_exhaustive(Structure::Wort, 60);
+}
+
+#[test]
+fn pruned_equals_exhaustive_on_fast_fair() {
+    pruned_equals_exhaustive(Structure::FastFair, 40);
+}
+
+#[test]
+fn pruned_equals_exhaustive_on_p_clht() {
+    pruned_equals_exhaustive(Structure::PClht, 20);
+}
+
+#[test]
+fn pruned_equals_exhaustive_on_pop_log() {
+    pruned_equals_exhaustive(Structure::PopLog, 30);
+}
+
+#[test]
+fn pruned_equals_exhaustive_on_the_allocator() {
+    pruned_equals_exhaustive(Structure::Allocator, 30);
+}
+
+#[test]
+fn pruned_equals_exhaustive_on_the_store() {
+    pruned_equals_exhaustive(Structure::Store, 12);
+}
+
+#[test]
+fn a_sample_is_of_the_images_that_exist_and_begins_with_the_extremes() {
+    let sampled = explore(Structure::Wort, Strategy::Sampled, 20);
+    let pruned = explore(Structure::Wort, Strategy::Pruned, 20);
+    assert!(sampled.outcomes.iter().all(|(point, outcomes)| {
+        let all = &pruned.outcomes[point];
+        !all.complete || outcomes.hashes.is_subset(&all.hashes)
+    }));
+    // The oldest and the newest image alone show the operation in flight undone and done.
+    assert_eq!(sampled.distinct_states, pruned.distinct_states);
+}
+
+#[test]
+fn crash_points_at_every_store_are_more_and_find_nothing_else() {
+    let options = ExploreOptions { ops: 12, crash_in_recovery_every: 0, ..Default::default() };
+    let fences = explore_structure(Structure::Wort, None, &options, &|_| {}).unwrap();
+    let options = ExploreOptions { every_store: true, ..options };
+    let stores = explore_structure(Structure::Wort, None, &options, &|_| {}).unwrap();
+    assert!(stores.violations.is_empty());
+    assert!(stores.crash_points > 3 * fences.crash_points);
+    assert_eq!(stores.distinct_states, fences.distinct_states);
+}

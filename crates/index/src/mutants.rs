@@ -1,0 +1,6 @@
+//! Errors of published implementations that the indexes can be told to commit
+//! ([`lapis_pmem::Domain::commits`]), for showing that the crash checker finds them.
+
+pub use crate::fast_fair::mutants as fast_fair;
+pub use crate::p_clht::mutants as p_clht;
+pub use crate::wort::mutants as wort;
