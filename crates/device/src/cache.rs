@@ -15,7 +15,7 @@ use serde::Serialize;
 
 const DIRTY: u32 = 1 << 31;
 
-/// Size and shape of the last-level cache.
+/// Size and shape of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CacheShape {
     /// Bytes of data. Rounded down to a whole number of sets, at least one.
@@ -24,19 +24,8 @@ pub struct CacheShape {
     pub ways: usize,
 }
 
-impl Default for CacheShape {
-    fn default() -> Self {
-        Self { capacity_bytes: 32 << 20, ways: 16 }
-    }
-}
-
-/// What an access did to the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Access {
-    pub(crate) hit: bool,
-    /// A dirty line that had to leave.
-    pub(crate) evicted: Option<u32>,
-}
+/// A line that had to leave, and whether it was dirty.
+pub(crate) type Victim = Option<(u32, bool)>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
@@ -60,31 +49,57 @@ impl Cache {
         &mut self.tags[number * self.ways..][..self.ways]
     }
 
-    /// Brings the line in and makes it the most recently used.
+    /// Makes a line that is here the most recently used, and dirty if it is written. Whether it is
+    /// here.
     #[inline]
-    pub(crate) fn access(&mut self, line: u32, write: bool) -> Access {
+    pub(crate) fn touch(&mut self, line: u32, write: bool) -> bool {
         let dirty = if write { DIRTY } else { 0 };
         let set = self.set(line);
         if set[0] & !DIRTY == line + 1 {
             set[0] |= dirty;
-            return Access { hit: true, evicted: None };
+            return true;
         }
-        let found = set.iter().position(|tag| tag & !DIRTY == line + 1);
-        let way = found.unwrap_or(set.len() - 1);
+        let Some(way) = set.iter().position(|tag| tag & !DIRTY == line + 1) else { return false };
         let tag = set[way];
         set.copy_within(..way, 1);
-        if found.is_some() {
-            set[0] = tag | dirty;
-            return Access { hit: true, evicted: None };
+        set[0] = tag | dirty;
+        true
+    }
+
+    /// Brings in a line that is not here, as the most recently used.
+    #[inline]
+    pub(crate) fn insert(&mut self, line: u32, dirty: bool) -> Victim {
+        let set = self.set(line);
+        debug_assert!(set.iter().all(|tag| tag & !DIRTY != line + 1), "line {line} is here");
+        let last = set.len() - 1;
+        let tag = set[last];
+        set.copy_within(..last, 1);
+        set[0] = (line + 1) | if dirty { DIRTY } else { 0 };
+        (tag & !DIRTY != 0).then(|| ((tag & !DIRTY) - 1, tag & DIRTY != 0))
+    }
+
+    #[inline]
+    fn find(&mut self, line: u32) -> Option<&mut u32> {
+        self.set(line).iter_mut().find(|tag| **tag & !DIRTY == line + 1)
+    }
+
+    /// Whether the line is here; its place in the order of use stays.
+    pub(crate) fn contains(&mut self, line: u32) -> bool {
+        self.find(line).is_some()
+    }
+
+    /// Makes the line dirty if it is here; its place in the order of use stays.
+    #[inline]
+    pub(crate) fn soil(&mut self, line: u32) {
+        if let Some(tag) = self.find(line) {
+            *tag |= DIRTY;
         }
-        set[0] = (line + 1) | dirty;
-        Access { hit: false, evicted: (tag & DIRTY != 0).then(|| (tag & !DIRTY) - 1) }
     }
 
     /// Writes the line back; it stays, clean. Whether it was dirty.
     #[inline]
     pub(crate) fn clean(&mut self, line: u32) -> bool {
-        match self.set(line).iter_mut().find(|tag| **tag & !DIRTY == line + 1) {
+        match self.find(line) {
             Some(tag) => {
                 let dirty = *tag & DIRTY != 0;
                 *tag &= !DIRTY;
@@ -94,14 +109,15 @@ impl Cache {
         }
     }
 
-    /// Removes the line. Whether it was dirty.
-    pub(crate) fn remove(&mut self, line: u32) -> bool {
+    /// Removes the line; none if it is not here. Whether it was dirty.
+    #[inline]
+    pub(crate) fn remove(&mut self, line: u32) -> Option<bool> {
         let set = self.set(line);
-        let Some(way) = set.iter().position(|tag| tag & !DIRTY == line + 1) else { return false };
+        let way = set.iter().position(|tag| tag & !DIRTY == line + 1)?;
         let dirty = set[way] & DIRTY != 0;
         set.copy_within(way + 1.., way);
-        *set.last_mut().expect("a set has a way") = 0;
-        dirty
+        *set.last_mut()? = 0;
+        Some(dirty)
     }
 }
 
@@ -114,8 +130,14 @@ mod tests {
         Cache::new(CacheShape { capacity_bytes: 4 * LINE_BYTES, ways: 2 })
     }
 
+    /// Whether the line was here; it is afterwards.
     fn hit(cache: &mut Cache, line: u32) -> bool {
-        cache.access(line, false).hit
+        access(cache, line, false).is_ok()
+    }
+
+    /// `Err` is a miss, with the victim.
+    fn access(cache: &mut Cache, line: u32, write: bool) -> Result<(), Victim> {
+        if cache.touch(line, write) { Ok(()) } else { Err(cache.insert(line, write)) }
     }
 
     #[test]
@@ -140,18 +162,30 @@ mod tests {
     }
 
     #[test]
-    fn only_dirty_lines_are_evicted_with_a_write() {
+    fn a_victim_comes_with_whether_it_was_dirty() {
         let mut cache = small();
-        cache.access(0, true);
-        cache.access(2, false);
-        assert_eq!(cache.access(4, false), Access { hit: false, evicted: Some(0) });
-        assert_eq!(cache.access(6, false), Access { hit: false, evicted: None });
+        assert_eq!(access(&mut cache, 0, true), Err(None));
+        assert_eq!(access(&mut cache, 2, false), Err(None));
+        assert_eq!(access(&mut cache, 4, false), Err(Some((0, true))));
+        assert_eq!(access(&mut cache, 6, false), Err(Some((2, false))));
+    }
+
+    #[test]
+    fn soiling_and_looking_leave_the_order_of_use() {
+        let mut cache = small();
+        hit(&mut cache, 0);
+        hit(&mut cache, 2);
+        cache.soil(0);
+        cache.soil(4);
+        assert!(cache.contains(0) && !cache.contains(4));
+        assert_eq!(access(&mut cache, 4, false), Err(Some((0, true))));
     }
 
     #[test]
     fn cleaning_keeps_the_line_and_tells_dirty_from_clean_and_absent() {
         let mut cache = small();
-        cache.access(0, true);
+        assert!(!cache.touch(0, true));
+        cache.insert(0, true);
         assert!(cache.clean(0));
         assert!(!cache.clean(0));
         assert!(!cache.clean(2));
@@ -161,12 +195,12 @@ mod tests {
     #[test]
     fn a_removed_line_is_gone_and_its_way_free() {
         let mut cache = small();
-        cache.access(0, true);
-        cache.access(2, true);
-        assert!(cache.remove(2));
-        assert_eq!(cache.access(4, false), Access { hit: false, evicted: None });
+        cache.insert(0, true);
+        cache.insert(2, true);
+        assert_eq!(cache.remove(2), Some(true));
+        assert_eq!(cache.insert(4, false), None);
         assert!(hit(&mut cache, 0));
-        assert!(!cache.remove(2));
+        assert_eq!(cache.remove(2), None);
     }
 
     #[test]

@@ -8,24 +8,40 @@
 //! ```
 //!
 //! The write pending queue is inside the power-fail domain and drains in order, so a line counts
-//! when it enters. Time plays no part: counts follow from the sequence of events alone.
+//! when it enters. Counts follow from the sequence of events alone; the clocks of the workers
+//! (module `timing`) are moved along with them and change no count.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
+use std::sync::LazyLock;
 
 use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
-use crate::cache::{Cache, CacheShape};
-use crate::xp_buffer::{LINES_PER_XPLINE, XpBuffer, XpBufferShape};
+use crate::hierarchy::{Evicted, Hierarchy, HierarchyShape, Level};
+use crate::profile::Profile;
+use crate::timing::{Place, Timing, TimingShape, Way};
+use crate::xp_buffer::{XpBuffer, XpBufferShape};
 
-/// The shape of the machine whose traffic is counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// The machine whose traffic is counted. [`Profile::machine`] makes one; the default is that of
+/// `optane-100`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MachineShape {
-    /// The last-level cache.
-    pub cache: CacheShape,
-    /// The modules' XPLine buffers.
+    /// The caches.
+    pub caches: HierarchyShape,
+    /// The modules and their buffers.
     pub xp_buffer: XpBufferShape,
+    /// What things cost.
+    pub timing: TimingShape,
+}
+
+impl Default for MachineShape {
+    fn default() -> Self {
+        static OPTANE_100: LazyLock<MachineShape> = LazyLock::new(|| {
+            Profile::named("optane-100").expect("a built-in profile is valid").machine()
+        });
+        *OPTANE_100
+    }
 }
 
 macro_rules! counts {
@@ -67,15 +83,16 @@ counts! {
     /// Lines stored to by non-temporal copies. Copies that follow one another in a line without a
     /// fence are combined and count once.
     nontemporal_lines,
-    /// Loads, stores, locked operations and prefetches, by line, that missed the cache.
+    /// Loads, stores, locked operations and prefetches, by line, that no cache answered.
     llc_misses,
     /// Lines that entered the write pending queue because of a flush.
     wpq_flush,
     /// Lines that entered it non-temporally.
     wpq_nontemporal,
-    /// Dirty lines that entered it because the cache needed room.
+    /// Dirty lines that entered it because the caches needed room.
     wpq_eviction,
-    /// Media writes, in units of 64 bytes (an XPLine is four).
+    /// Media writes, in units of 64 bytes (an XPLine is four), those that the modules add on their
+    /// own behalf included.
     media_writes,
     /// Media reads, in units of 64 bytes, for cache misses and for partial XPLines.
     media_reads,
@@ -122,8 +139,22 @@ pub(crate) struct Counters {
     counts: Counts,
     /// For each worker the line whose non-temporal stores are still being combined.
     combining: Vec<Option<u32>>,
-    cache: Cache,
+    caches: Hierarchy,
     buffer: XpBuffer,
+    timing: Timing,
+}
+
+/// What an access is to its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// The worker waits for the line.
+    Load,
+    /// The worker goes on.
+    Store,
+    /// The worker waits and may have written.
+    Locked { stored: bool },
+    /// The worker goes on and has written nothing.
+    Prefetch,
 }
 
 fn lines(offset: usize, bytes: usize) -> impl Iterator<Item = u32> {
@@ -136,103 +167,165 @@ fn words(offset: usize, bytes: usize) -> u64 {
 
 impl Counters {
     pub(crate) fn new(shape: MachineShape) -> Self {
+        let buffer = XpBuffer::new(shape.xp_buffer);
+        let (modules, lines_per_unit) = (shape.xp_buffer.modules, buffer.lines_per_unit());
         Self {
             counts: Counts::default(),
             combining: vec![None; 256],
-            cache: Cache::new(shape.cache),
-            buffer: XpBuffer::new(shape.xp_buffer),
+            caches: Hierarchy::new(shape.caches),
+            buffer,
+            timing: Timing::new(shape.timing, modules, lines_per_unit),
         }
     }
 
     pub(crate) fn counts(&self) -> Counts {
         let media = self.buffer.traffic();
-        let units = u64::from(LINES_PER_XPLINE);
+        let units = u64::from(self.buffer.lines_per_unit());
         let (media_writes, media_reads) = (media.writes * units, media.reads * units);
         Counts { media_writes, media_reads, ..self.counts }
+    }
+
+    pub(crate) fn timing(&mut self) -> &mut Timing {
+        &mut self.timing
     }
 
     pub(crate) fn drain(&mut self) {
         self.buffer.drain();
     }
 
-    #[inline]
-    fn access(&mut self, line: u32, write: bool) {
-        let access = self.cache.access(line, write);
-        if !access.hit {
-            self.miss(line, access.evicted);
-        }
+    fn place(&self, line: u32) -> Place {
+        let (stripe, module) = self.buffer.place(line);
+        Place { line, stripe, module }
     }
 
-    fn miss(&mut self, line: u32, evicted: Option<u32>) {
+    /// A line enters the write pending queue.
+    fn insert(&mut self, worker: u8, line: u32, way: Way) {
+        match way {
+            Way::Flush => self.counts.wpq_flush += 1,
+            Way::NonTemporal => self.counts.wpq_nontemporal += 1,
+            Way::Eviction => self.counts.wpq_eviction += 1,
+        }
+        let written = self.buffer.write(line);
+        self.timing.send(worker, self.place(line), written, way);
+    }
+
+    /// An access; when the line will be there, if the worker does not wait for it.
+    #[inline]
+    fn access(&mut self, worker: u8, line: u32, access: Access) -> u64 {
+        let write = matches!(access, Access::Store | Access::Locked { stored: true });
+        let waits = matches!(access, Access::Load | Access::Locked { .. });
+        let mut evicted = Evicted::default();
+        let level = self.caches.access(worker, line, write, &mut evicted);
+        let ready = if level == Level::Memory {
+            self.miss(worker, line, waits)
+        } else if waits {
+            self.timing.load(worker, line, level);
+            0
+        } else {
+            self.timing.begin(worker, line, level)
+        };
+        for &line in evicted.lines() {
+            self.insert(worker, line, Way::Eviction);
+        }
+        match access {
+            Access::Load => {}
+            Access::Store | Access::Prefetch => self.timing.stored(worker),
+            Access::Locked { .. } => self.timing.locked(worker),
+        }
+        ready
+    }
+
+    #[inline(never)]
+    fn miss(&mut self, worker: u8, line: u32, waits: bool) -> u64 {
         self.counts.llc_misses += 1;
-        if let Some(evicted) = evicted {
-            self.counts.wpq_eviction += 1;
-            self.buffer.write(evicted);
+        let (fetched, place) = (self.buffer.read(line), self.place(line));
+        if waits {
+            self.timing.load_missing(worker, place, fetched);
+            0
+        } else {
+            self.timing.begin_missing(worker, place, fetched)
         }
-        self.buffer.read(line);
     }
 
     #[inline]
-    pub(crate) fn load(&mut self, offset: usize) {
+    pub(crate) fn load(&mut self, worker: u8, offset: usize) {
         self.counts.loads += 1;
-        self.access((offset / LINE_BYTES) as u32, false);
+        self.access(worker, (offset / LINE_BYTES) as u32, Access::Load);
     }
 
     #[inline]
-    pub(crate) fn store(&mut self, offset: usize) {
+    pub(crate) fn store(&mut self, worker: u8, offset: usize) {
         self.counts.stores += 1;
-        self.access((offset / LINE_BYTES) as u32, true);
+        self.access(worker, (offset / LINE_BYTES) as u32, Access::Store);
     }
 
     /// A locked operation owns the line even if it stores nothing; only a store makes it dirty.
     #[inline]
-    pub(crate) fn locked(&mut self, offset: usize, stored: bool) {
+    pub(crate) fn locked(&mut self, worker: u8, offset: usize, stored: bool) {
         self.counts.locked += 1;
-        self.access((offset / LINE_BYTES) as u32, stored);
+        self.access(worker, (offset / LINE_BYTES) as u32, Access::Locked { stored });
     }
 
-    pub(crate) fn read_range(&mut self, offset: usize, bytes: usize) {
+    /// The lines of a range are on their way together.
+    pub(crate) fn read_range(&mut self, worker: u8, offset: usize, bytes: usize) {
         self.counts.loads += words(offset, bytes);
-        lines(offset, bytes).for_each(|line| self.access(line, false));
+        let mut lines = lines(offset, bytes);
+        let first = lines.next();
+        let mut ready = 0;
+        let mut several = false;
+        for line in lines {
+            if !several && let Some(first) = first {
+                ready = self.access(worker, first, Access::Prefetch);
+                several = true;
+            }
+            ready = ready.max(self.access(worker, line, Access::Prefetch));
+        }
+        match first {
+            Some(first) if !several => {
+                self.access(worker, first, Access::Load);
+            }
+            _ => self.timing.wait_until(worker, ready),
+        }
     }
 
-    pub(crate) fn write_range(&mut self, offset: usize, bytes: usize) {
+    pub(crate) fn write_range(&mut self, worker: u8, offset: usize, bytes: usize) {
         self.counts.stores += words(offset, bytes);
-        lines(offset, bytes).for_each(|line| self.access(line, true));
+        lines(offset, bytes).for_each(|line| {
+            self.access(worker, line, Access::Store);
+        });
     }
 
     pub(crate) fn nontemporal(&mut self, worker: u8, offset: usize, bytes: usize) {
-        let worker = usize::from(worker);
+        let combining = usize::from(worker);
         for line in lines(offset, bytes) {
-            let dirty = self.cache.remove(line);
+            let dirty = self.caches.remove(line);
             // An ordinary store in between has ended the combining.
-            if self.combining[worker] == Some(line) && !dirty {
+            if self.combining[combining] == Some(line) && !dirty {
                 continue;
             }
             let start = line as usize * LINE_BYTES;
             let whole = offset <= start && start + LINE_BYTES <= offset + bytes;
             // A cached copy leaves first; if it is overwritten in whole there is nothing to save.
             if dirty && !whole {
-                self.counts.wpq_eviction += 1;
-                self.buffer.write(line);
+                self.insert(worker, line, Way::Eviction);
             }
             self.counts.nontemporal_lines += 1;
-            self.counts.wpq_nontemporal += 1;
-            self.buffer.write(line);
+            self.timing.stored(worker);
+            self.insert(worker, line, Way::NonTemporal);
         }
         // A line that is full leaves its combining buffer.
         let end = offset + bytes;
-        self.combining[worker] =
+        self.combining[combining] =
             (!end.is_multiple_of(LINE_BYTES)).then_some((end / LINE_BYTES) as u32);
     }
 
     #[inline]
-    pub(crate) fn flush(&mut self, offset: usize, bytes: usize) {
+    pub(crate) fn flush(&mut self, worker: u8, offset: usize, bytes: usize) {
         for line in lines(offset, bytes) {
             self.counts.flushes += 1;
-            if self.cache.clean(line) {
-                self.counts.wpq_flush += 1;
-                self.buffer.write(line);
+            self.timing.flush_issued(worker);
+            if self.caches.flush(line) {
+                self.insert(worker, line, Way::Flush);
             }
         }
     }
@@ -241,29 +334,36 @@ impl Counters {
     pub(crate) fn fence(&mut self, worker: u8) {
         self.counts.fences += 1;
         self.combining[usize::from(worker)] = None;
+        self.timing.fence(worker);
     }
 
-    pub(crate) fn prefetch(&mut self, offset: usize) {
-        self.access((offset / LINE_BYTES) as u32, false);
+    pub(crate) fn prefetch(&mut self, worker: u8, offset: usize) {
+        self.access(worker, (offset / LINE_BYTES) as u32, Access::Prefetch);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::CacheShape;
 
     fn counters() -> Counters {
-        let cache = CacheShape { capacity_bytes: 4096, ways: 2 };
-        Counters::new(MachineShape { cache, ..MachineShape::default() })
+        let level = |lines| CacheShape { capacity_bytes: lines * LINE_BYTES, ways: 2 };
+        let caches =
+            HierarchyShape { l1: level(2), l2: level(4), l3: level(64), flush_keeps_line: true };
+        let machine = MachineShape::default();
+        let xp_buffer =
+            XpBufferShape { eager_permille: 1000, own_writes_permille: 0, ..machine.xp_buffer };
+        Counters::new(MachineShape { caches, xp_buffer, ..machine })
     }
 
     #[test]
     fn flushing_a_dirty_line_inserts_once_and_a_clean_or_absent_one_never() {
         let mut counters = counters();
-        counters.store(0);
-        counters.flush(0, 8);
-        counters.flush(0, 8);
-        counters.flush(640, 8);
+        counters.store(0, 0);
+        counters.flush(0, 0, 8);
+        counters.flush(0, 0, 8);
+        counters.flush(0, 640, 8);
         let counts = counters.counts();
         assert_eq!((counts.flushes, counts.wpq_flush, counts.wpq_inserts()), (3, 1, 1));
     }
@@ -271,18 +371,18 @@ mod tests {
     #[test]
     fn a_flushed_line_stays_cached() {
         let mut counters = counters();
-        counters.store(0);
-        counters.flush(0, 8);
-        counters.load(0);
+        counters.store(0, 0);
+        counters.flush(0, 0, 8);
+        counters.load(0, 0);
         assert_eq!(counters.counts().llc_misses, 1);
     }
 
     #[test]
     fn a_dirty_line_that_is_pushed_out_is_an_insert_by_eviction() {
         let mut counters = counters();
-        // 32 sets: these share one.
-        for way in 0..3 {
-            counters.store(way * 32 * 64);
+        // 32 sets in L3 and 2 in L2: these share one, of two ways each.
+        for way in 0..5 {
+            counters.store(0, way * 32 * 64);
         }
         assert_eq!(counters.counts().wpq_eviction, 1);
     }
@@ -321,10 +421,10 @@ mod tests {
     #[test]
     fn a_partial_nontemporal_copy_saves_a_dirty_cached_line_and_a_whole_one_need_not() {
         let mut counters = counters();
-        counters.store(0);
+        counters.store(0, 0);
         counters.nontemporal(0, 8, 8);
         assert_eq!(counters.counts().wpq_eviction, 1);
-        counters.store(0);
+        counters.store(0, 0);
         counters.nontemporal(0, 0, 64);
         assert_eq!(counters.counts().wpq_eviction, 1);
         assert_eq!(counters.counts().wpq_nontemporal, 2);
@@ -333,7 +433,7 @@ mod tests {
     #[test]
     fn loads_that_miss_read_an_xpline_and_its_neighbours_are_buffered() {
         let mut counters = counters();
-        (0..4).for_each(|line| counters.load(line * 64));
+        (0..4).for_each(|line| counters.load(0, line * 64));
         let counts = counters.counts();
         assert_eq!((counts.loads, counts.llc_misses, counts.media_reads), (4, 4, 4));
     }
@@ -341,8 +441,8 @@ mod tests {
     #[test]
     fn a_prefetch_warms_the_cache_without_counting_as_a_load() {
         let mut counters = counters();
-        counters.prefetch(0);
-        counters.load(0);
+        counters.prefetch(0, 0);
+        counters.load(0, 0);
         let counts = counters.counts();
         assert_eq!((counts.loads, counts.llc_misses), (1, 1));
     }
@@ -350,8 +450,8 @@ mod tests {
     #[test]
     fn ranges_count_aligned_words_and_touch_each_line_once() {
         let mut counters = counters();
-        counters.write_range(60, 10);
-        counters.read_range(60, 10);
+        counters.write_range(0, 60, 10);
+        counters.read_range(0, 60, 10);
         let counts = counters.counts();
         assert_eq!((counts.stores, counts.loads, counts.llc_misses), (2, 2, 2));
     }
@@ -369,9 +469,9 @@ mod tests {
     #[test]
     fn counts_subtract_and_add_by_field() {
         let mut counters = counters();
-        counters.store(0);
+        counters.store(0, 0);
         let before = counters.counts();
-        counters.store(0);
+        counters.store(0, 0);
         counters.fence(0);
         let delta = counters.counts() - before;
         assert_eq!(delta, Counts { stores: 1, fences: 1, ..Counts::default() });

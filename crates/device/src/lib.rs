@@ -7,38 +7,47 @@
 //!   leave (the rules are in [`persistence`]);
 //! * track which lines were dirtied and put them back ([`Modelled::revert`]), so that a recovery
 //!   can be tried on one image after another;
-//! * count what reaches the memory controller and the media ([`Counts`]);
+//! * count what reaches the memory controller and the media ([`Counts`]), on the machine of a
+//!   [`Profile`], and keep the virtual time of each worker ([`interleave`]);
 //! * switch a single flush or fence off ([`Config::suppress`]), to show that it is necessary.
 //!
-//! Nothing here depends on time, addresses or the scheduler: the same single-threaded program gives
+//! Nothing here depends on the host's time, addresses or the scheduler: the same single-threaded program gives
 //! the same trace and the same counts on every run and every machine.
 
 mod cache;
+mod clock;
 mod counters;
 pub mod crash_points;
+mod hierarchy;
 pub mod images;
 mod line_table;
 mod modelled;
 mod pending;
 mod persist_points;
 pub mod persistence;
+pub mod profile;
 pub mod pruned_images;
 mod random;
 mod read_watch;
+mod timing;
 mod trace;
 mod tracking;
 mod worker;
 mod xp_buffer;
 
 pub use cache::CacheShape;
+pub use clock::interleave;
 pub use counters::{Counts, MachineShape};
 pub use crash_points::{CrashCause, CrashPoint, CrashPoints};
+pub use hierarchy::HierarchyShape;
 pub use images::{CrashStates, Image, ImageBudget, Images};
 pub use modelled::{Config, MODELLED_BYTES_LIMIT, Modelled};
 pub use persist_points::{PersistKind, PersistPoint, PersistPointCount};
 pub use persistence::PowerFailDomain;
+pub use profile::{Profile, ProfileError};
 pub use pruned_images::PrunedImages;
 pub use read_watch::LineRead;
+pub use timing::{Picoseconds, TimingShape};
 pub use trace::{Event, Marker, Trace};
 pub use worker::{current_worker, set_current_worker};
 pub use xp_buffer::XpBufferShape;

@@ -252,12 +252,17 @@ impl Modelled {
 
     /// Counts reads of the region; others are DRAM's.
     #[inline(never)]
-    fn count_reads(&self, address: usize, count: impl FnOnce(&mut Counters, usize)) {
+    fn count_reads(&self, address: usize, count: impl FnOnce(&mut Counters, u8, usize)) {
         if let Some(offset) = self.offset(address)
             && let Some(counters) = &mut self.machine.state.lock().counters
         {
-            count(counters, offset);
+            count(counters, current_worker(), offset);
         }
+    }
+
+    /// Lets `look` at the counters; none unless [`Config::counting`].
+    pub(crate) fn with_counters<T>(&self, look: impl FnOnce(&mut Counters) -> T) -> Option<T> {
+        self.machine.state.lock().counters.as_deref_mut().map(look)
     }
 
     /// Offset of an address; `None` if it is not in the region.
@@ -320,8 +325,8 @@ impl State {
         }
         if let Some(counters) = &mut self.counters {
             match event {
-                WordEvent::Relaxed | WordEvent::Ordered => counters.store(offset),
-                WordEvent::Locked => counters.locked(offset, true),
+                WordEvent::Relaxed | WordEvent::Ordered => counters.store(current_worker(), offset),
+                WordEvent::Locked => counters.locked(current_worker(), offset, true),
             }
         }
     }
@@ -351,7 +356,7 @@ impl State {
             if nontemporal {
                 counters.nontemporal(current_worker(), offset, bytes);
             } else {
-                counters.write_range(offset, bytes);
+                counters.write_range(current_worker(), offset, bytes);
             }
         }
     }
@@ -475,7 +480,7 @@ impl Domain for Modelled {
         if W::load(at, Ordering::Acquire) == current {
             state.before_word(offset, new, WordEvent::Locked);
         } else if let Some(counters) = &mut state.counters {
-            counters.locked(offset, false);
+            counters.locked(current_worker(), offset, false);
         }
         W::compare_exchange(at, current, new)
     }
@@ -511,7 +516,9 @@ impl Domain for Modelled {
         }
         self.watch_read(source.addr(), bytes);
         if self.machine.counts_loads {
-            self.count_reads(source.addr(), |counters, offset| counters.read_range(offset, bytes));
+            self.count_reads(source.addr(), |counters, worker, offset| {
+                counters.read_range(worker, offset, bytes);
+            });
         }
     }
 
@@ -536,7 +543,7 @@ impl Domain for Modelled {
             }));
         }
         if let Some(counters) = &mut state.counters {
-            counters.flush(offset, bytes);
+            counters.flush(current_worker(), offset, bytes);
         }
     }
 

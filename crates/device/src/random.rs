@@ -24,6 +24,16 @@ impl Random {
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
+
+    /// True so many times in a thousand. Certainties take no number.
+    #[inline]
+    pub(crate) fn chance(&mut self, permille: u32) -> bool {
+        match permille {
+            0 => false,
+            1000.. => true,
+            _ => self.below(1000) < permille as usize,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -151,8 +151,9 @@ fn persisting_one_word_counts_one_flush_one_fence_and_one_insert() {
 fn another_seed_of_the_evictions_gives_other_media_writes_and_the_same_inserts() {
     let count = |seed| {
         let region = region();
-        let xp_buffer = XpBufferShape { seed, ..XpBufferShape::default() };
-        let shape = MachineShape { xp_buffer, ..MachineShape::default() };
+        let default = MachineShape::default();
+        let xp_buffer = XpBufferShape { seed, ..default.xp_buffer };
+        let shape = MachineShape { xp_buffer, ..default };
         let config = Config { counting: Some(shape), ..Config::default() };
         let domain = Modelled::over(&region, config);
         for index in 0..4000 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lapis_blocks::page::{
     CostModel, CostPoint, DirtyLines, PageScheme, PageStore, PageStoreOptions,
 };
-use lapis_device::{Config, Counts, Modelled};
+use lapis_device::{Config, Counts, MachineShape, Modelled, XpBufferShape};
 use lapis_pmem::{Pool, Region};
 
 use crate::{options, page_of, store_in};
@@ -14,7 +14,11 @@ type Store = PageStore<Modelled>;
 
 fn store_of(options: &PageStoreOptions) -> Store {
     let region = Region::anonymous(16 << 20, 16 << 20).unwrap();
-    let domain = Modelled::over(&region, Config::counting());
+    // A module that adds no writes of its own, so that media writes can be told exactly.
+    let shape = MachineShape::default();
+    let xp_buffer = XpBufferShape { own_writes_permille: 0, ..shape.xp_buffer };
+    let counting = Some(MachineShape { xp_buffer, ..shape });
+    let domain = Modelled::over(&region, Config { counting, ..Config::default() });
     let pool = Arc::new(Pool::create(region, domain).unwrap());
     store_in(&pool, options)
 }

@@ -1,0 +1,450 @@
+//! The caches of the machine: L1 and L2 of each worker, L3 of all of them, written back.
+//!
+//! L2 holds all that its L1 holds. L3 takes what the L2s cast out, dirty or clean, and gives it up
+//! when a core takes it back (as on Xeon Scalable, L3 is no copy of the L2s). A dirty line reaches
+//! the memory controller when it is flushed, or when L3 needs its place: the least recently used of
+//! a set goes first, so dirty lines leave in the order in which they fell out of use.
+//!
+//! ```text
+//!  worker 0: L1 ⊂ L2 ─┐ cast out            ┌─ dirty, least recently used: WPQ
+//!  worker 1: L1 ⊂ L2 ─┼──────────▶ L3 ──────┤
+//!  …                  │ ◀───────── taken    └─ clean: gone
+//! ```
+//!
+//! # Coherence
+//!
+//! `holders` says for each line whose private caches may hold it: nobody's, one worker's, or
+//! several workers' (then all private copies are clean). A read of a line that another worker holds
+//! leaves both with clean copies, and a dirty one's contents in L3; a write takes the line away from
+//! everybody else. Neither inserts into the WPQ: moves between caches cost time and no traffic.
+
+use lapis_pmem::LINE_BYTES;
+use serde::Serialize;
+
+use crate::cache::{Cache, CacheShape};
+
+/// The caches of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct HierarchyShape {
+    /// Each worker's first level.
+    pub l1: CacheShape,
+    /// Each worker's second level, no smaller than the first.
+    pub l2: CacheShape,
+    /// Everybody's last level.
+    pub l3: CacheShape,
+    /// Whether a flushed line stays, clean, or leaves all caches.
+    pub flush_keeps_line: bool,
+}
+
+/// Where an access found the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    L1,
+    L2,
+    L3,
+    /// Private caches of another worker.
+    OtherCore,
+    Memory,
+}
+
+/// Dirty lines that left the caches for want of room.
+#[derive(Debug, Default)]
+pub(crate) struct Evicted {
+    lines: [u32; 4],
+    count: usize,
+}
+
+impl Evicted {
+    fn push(&mut self, victim: Option<(u32, bool)>) {
+        if let Some((line, true)) = victim {
+            self.lines[self.count] = line;
+            self.count += 1;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lines(&self) -> &[u32] {
+        &self.lines[..self.count]
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Private {
+    l1: Cache,
+    l2: Cache,
+}
+
+impl Private {
+    /// None if the line is not here, else whether it was dirty.
+    fn remove(&mut self, line: u32) -> Option<bool> {
+        let dirty = self.l2.remove(line)?;
+        Some(self.l1.remove(line) == Some(true) || dirty)
+    }
+
+    fn clean(&mut self, line: u32) -> bool {
+        self.l1.clean(line) | self.l2.clean(line)
+    }
+}
+
+const NOBODY: u16 = 0;
+const SEVERAL: u16 = u16::MAX;
+
+fn holder_of(worker: u8) -> u16 {
+    u16::from(worker) + 1
+}
+
+/// The caches.
+#[derive(Clone, Debug)]
+pub(crate) struct Hierarchy {
+    shape: HierarchyShape,
+    /// By worker, made when a worker first appears.
+    privates: Vec<Option<Private>>,
+    l3: Cache,
+    /// By line; grows with the highest line touched.
+    holders: Vec<u16>,
+}
+
+impl Hierarchy {
+    pub(crate) fn new(shape: HierarchyShape) -> Self {
+        let l2_bytes = shape.l2.capacity_bytes.max(shape.l1.capacity_bytes).max(LINE_BYTES);
+        let l2 = CacheShape { capacity_bytes: l2_bytes, ..shape.l2 };
+        let shape = HierarchyShape { l2, ..shape };
+        Self { shape, privates: Vec::new(), l3: Cache::new(shape.l3), holders: Vec::new() }
+    }
+
+    #[inline]
+    fn holder(&self, line: u32) -> u16 {
+        self.holders.get(line as usize).copied().unwrap_or(NOBODY)
+    }
+
+    #[inline]
+    fn set_holder(&mut self, line: u32, holder: u16) {
+        if line as usize >= self.holders.len() {
+            self.holders.resize((line as usize + 1).next_power_of_two(), NOBODY);
+        }
+        self.holders[line as usize] = holder;
+    }
+
+    #[inline]
+    fn private(&mut self, worker: u8) -> &mut Private {
+        let at = usize::from(worker);
+        if at >= self.privates.len() {
+            self.privates.resize(at + 1, None);
+        }
+        let shape = self.shape;
+        self.privates[at]
+            .get_or_insert_with(|| Private { l1: Cache::new(shape.l1), l2: Cache::new(shape.l2) })
+    }
+
+    /// A worker reads or writes a line, which is in its L1 afterwards.
+    #[inline]
+    pub(crate) fn access(
+        &mut self,
+        worker: u8,
+        line: u32,
+        write: bool,
+        evicted: &mut Evicted,
+    ) -> Level {
+        if self.holder(line) == holder_of(worker) {
+            let private = self.private(worker);
+            if private.l1.touch(line, write) {
+                return Level::L1;
+            }
+            if private.l2.touch(line, false) {
+                Self::fill_l1(private, line, write);
+                return Level::L2;
+            }
+        }
+        self.beyond(worker, line, write, evicted)
+    }
+
+    #[inline]
+    fn fill_l1(private: &mut Private, line: u32, write: bool) {
+        if let Some((cast_out, true)) = private.l1.insert(line, write) {
+            private.l2.soil(cast_out);
+        }
+    }
+
+    /// The line is not this worker's alone.
+    fn beyond(&mut self, worker: u8, line: u32, write: bool, evicted: &mut Evicted) -> Level {
+        let own = holder_of(worker);
+        let (level, dirty, holder) = match self.holder(line) {
+            SEVERAL => return self.shared(worker, line, write, evicted),
+            other if other != NOBODY && other != own => {
+                let other = (other - 1) as u8;
+                if write {
+                    let dirty = self.private(other).remove(line).unwrap_or(false);
+                    (Level::OtherCore, dirty, own)
+                } else {
+                    if self.private(other).clean(line) {
+                        evicted.push(self.l3.insert(line, true));
+                    }
+                    (Level::OtherCore, false, SEVERAL)
+                }
+            }
+            _ => match self.l3.remove(line) {
+                Some(dirty) => (Level::L3, dirty, own),
+                None => (Level::Memory, false, own),
+            },
+        };
+        self.set_holder(line, holder);
+        self.fill(worker, line, dirty, write, evicted);
+        level
+    }
+
+    /// Several workers may hold the line, all of them clean.
+    fn shared(&mut self, worker: u8, line: u32, write: bool, evicted: &mut Evicted) -> Level {
+        let private = self.private(worker);
+        let own = if private.l1.contains(line) {
+            Some(Level::L1)
+        } else if private.l2.contains(line) {
+            Some(Level::L2)
+        } else {
+            None
+        };
+        if !write {
+            if let Some(level) = own {
+                let private = self.private(worker);
+                private.l2.touch(line, false);
+                if !private.l1.touch(line, false) {
+                    Self::fill_l1(private, line, false);
+                }
+                return level;
+            }
+            let level = if self.l3.touch(line, false) {
+                Level::L3
+            } else if self.others(worker).any(|private| private.l2.contains(line)) {
+                Level::OtherCore
+            } else {
+                self.set_holder(line, holder_of(worker));
+                Level::Memory
+            };
+            self.fill(worker, line, false, false, evicted);
+            return level;
+        }
+        let mut elsewhere = false;
+        for private in self.others(worker) {
+            elsewhere |= private.remove(line).is_some();
+        }
+        let in_l3 = self.l3.remove(line);
+        self.set_holder(line, holder_of(worker));
+        if own.is_some() {
+            let private = self.private(worker);
+            private.l2.touch(line, in_l3 == Some(true));
+            if !private.l1.touch(line, true) {
+                Self::fill_l1(private, line, true);
+            }
+        } else {
+            self.fill(worker, line, in_l3 == Some(true), true, evicted);
+        }
+        match (elsewhere, own, in_l3) {
+            (true, ..) => Level::OtherCore,
+            (_, Some(level), _) => level,
+            (_, None, Some(_)) => Level::L3,
+            (_, None, None) => Level::Memory,
+        }
+    }
+
+    fn others(&mut self, worker: u8) -> impl Iterator<Item = &mut Private> {
+        let all = self.privates.iter_mut().enumerate();
+        all.filter(move |(at, _)| *at != usize::from(worker)).filter_map(|(_, one)| one.as_mut())
+    }
+
+    /// Brings a line into a worker's private caches, where it is not.
+    fn fill(&mut self, worker: u8, line: u32, dirty: bool, write: bool, evicted: &mut Evicted) {
+        let private = self.private(worker);
+        if let Some((cast_out, dirty)) = private.l2.insert(line, dirty) {
+            let dirty = private.l1.remove(cast_out) == Some(true) || dirty;
+            if self.holder(cast_out) != SEVERAL {
+                self.set_holder(cast_out, NOBODY);
+                evicted.push(self.l3.insert(cast_out, dirty));
+            } else if !self.l3.contains(cast_out) {
+                evicted.push(self.l3.insert(cast_out, false));
+            }
+        }
+        Self::fill_l1(self.private(worker), line, write);
+    }
+
+    /// Writes a line back, wherever it is. Whether it was dirty.
+    pub(crate) fn flush(&mut self, line: u32) -> bool {
+        if !self.shape.flush_keeps_line {
+            return self.remove(line);
+        }
+        match self.holder(line) {
+            // Private copies of several workers are clean.
+            NOBODY | SEVERAL => self.l3.clean(line),
+            holder => self.private((holder - 1) as u8).clean(line),
+        }
+    }
+
+    /// Removes a line from all caches. Whether it was dirty.
+    pub(crate) fn remove(&mut self, line: u32) -> bool {
+        let mut dirty = false;
+        match self.holder(line) {
+            NOBODY => {}
+            SEVERAL => {
+                for private in self.privates.iter_mut().flatten() {
+                    private.remove(line);
+                }
+            }
+            holder => dirty = self.private((holder - 1) as u8).remove(line).unwrap_or(false),
+        }
+        if self.holder(line) != NOBODY {
+            self.set_holder(line, NOBODY);
+        }
+        dirty | self.l3.remove(line).unwrap_or(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One set each: two lines of L1, four of L2, eight of L3.
+    fn small() -> Hierarchy {
+        let level = |lines| CacheShape { capacity_bytes: lines * LINE_BYTES, ways: lines };
+        Hierarchy::new(HierarchyShape {
+            l1: level(2),
+            l2: level(4),
+            l3: level(8),
+            flush_keeps_line: true,
+        })
+    }
+
+    fn access(caches: &mut Hierarchy, worker: u8, line: u32, write: bool) -> (Level, Vec<u32>) {
+        let mut evicted = Evicted::default();
+        let level = caches.access(worker, line, write, &mut evicted);
+        (level, evicted.lines().to_vec())
+    }
+
+    fn read(caches: &mut Hierarchy, worker: u8, line: u32) -> Level {
+        access(caches, worker, line, false).0
+    }
+
+    fn write(caches: &mut Hierarchy, worker: u8, line: u32) -> Level {
+        access(caches, worker, line, true).0
+    }
+
+    #[test]
+    fn lines_sink_from_level_to_level_as_others_come() {
+        let mut caches = small();
+        assert_eq!(read(&mut caches, 0, 0), Level::Memory);
+        assert_eq!(read(&mut caches, 0, 0), Level::L1);
+        (1..3).for_each(|line| {
+            read(&mut caches, 0, line);
+        });
+        assert_eq!(read(&mut caches, 0, 0), Level::L2);
+        (3..7).for_each(|line| {
+            read(&mut caches, 0, line);
+        });
+        assert_eq!(read(&mut caches, 0, 0), Level::L3);
+        (7..20).for_each(|line| {
+            read(&mut caches, 0, line);
+        });
+        assert_eq!(read(&mut caches, 0, 0), Level::Memory);
+    }
+
+    #[test]
+    fn a_dirty_line_is_evicted_once_the_caches_together_are_full() {
+        let mut caches = small();
+        access(&mut caches, 0, 0, true);
+        let mut evictions = Vec::new();
+        for line in 1..=12 {
+            evictions.push(access(&mut caches, 0, line, false).1);
+        }
+        // Four lines are in L2 and eight in L3: the twelfth other line pushes it out.
+        assert_eq!(evictions.concat(), [0]);
+        assert_eq!(evictions[11], [0]);
+    }
+
+    #[test]
+    fn dirty_lines_leave_in_the_order_in_which_they_fell_out_of_use() {
+        let mut caches = small();
+        (0..4).for_each(|line| {
+            access(&mut caches, 0, line, true);
+        });
+        access(&mut caches, 0, 0, false);
+        let evicted: Vec<u32> =
+            (4..20).flat_map(|line| access(&mut caches, 0, line, false).1).collect();
+        assert_eq!(evicted, [1, 2, 3, 0]);
+    }
+
+    #[test]
+    fn flushing_cleans_the_line_at_every_level_and_only_once() {
+        for others in [0, 2, 6] {
+            let mut caches = small();
+            write(&mut caches, 0, 100);
+            (0..others).for_each(|line| {
+                read(&mut caches, 0, line);
+            });
+            assert!(caches.flush(100), "{others}");
+            assert!(!caches.flush(100), "{others}");
+            assert_ne!(read(&mut caches, 0, 100), Level::Memory, "{others}");
+        }
+    }
+
+    #[test]
+    fn a_flush_that_drops_the_line_makes_the_next_read_go_to_memory() {
+        let mut caches = small();
+        caches.shape.flush_keeps_line = false;
+        write(&mut caches, 0, 5);
+        assert!(caches.flush(5));
+        assert_eq!(read(&mut caches, 0, 5), Level::Memory);
+    }
+
+    #[test]
+    fn another_workers_read_shares_a_dirty_line_and_evicts_nothing() {
+        let mut caches = small();
+        write(&mut caches, 0, 5);
+        assert_eq!(access(&mut caches, 1, 5, false), (Level::OtherCore, vec![]));
+        assert_eq!((read(&mut caches, 0, 5), read(&mut caches, 1, 5)), (Level::L1, Level::L1));
+        // What was written is not lost: L3 has it.
+        assert!(caches.flush(5));
+    }
+
+    #[test]
+    fn another_workers_write_takes_the_line_with_what_was_written() {
+        let mut caches = small();
+        write(&mut caches, 0, 5);
+        assert_eq!(access(&mut caches, 1, 5, true), (Level::OtherCore, vec![]));
+        assert_eq!(read(&mut caches, 0, 5), Level::OtherCore);
+        assert!(caches.flush(5));
+        assert!(!caches.flush(5));
+    }
+
+    #[test]
+    fn a_write_to_a_shared_line_takes_it_from_everybody_else() {
+        let mut caches = small();
+        (0..3).for_each(|worker| {
+            read(&mut caches, worker, 5);
+        });
+        assert_eq!(write(&mut caches, 1, 5), Level::OtherCore);
+        assert_eq!(write(&mut caches, 1, 5), Level::L1);
+        assert_eq!(read(&mut caches, 2, 5), Level::OtherCore);
+        assert!(caches.flush(5));
+    }
+
+    #[test]
+    fn no_dirty_line_is_lost_or_written_twice_whatever_workers_do() {
+        // Each line's dirtiness by a plain model: written and not yet flushed or evicted.
+        let (mut caches, mut dirty) = (small(), std::collections::BTreeSet::new());
+        let mut random = crate::random::Random::new(3);
+        for _ in 0..200_000 {
+            let (worker, line) = (random.below(3) as u8, random.below(40) as u32);
+            match random.below(8) {
+                0 => assert_eq!(caches.flush(line), dirty.remove(&line)),
+                1 => assert_eq!(caches.remove(line), dirty.remove(&line)),
+                kind => {
+                    let write = kind < 5;
+                    for gone in access(&mut caches, worker, line, write).1 {
+                        assert!(gone != line && dirty.remove(&gone), "{gone}");
+                    }
+                    if write {
+                        dirty.insert(line);
+                    }
+                }
+            }
+        }
+        assert!(!dirty.is_empty());
+    }
+}

@@ -1,0 +1,423 @@
+//! Virtual time: what each event costs the worker that causes it.
+//!
+//! Every worker has a clock, every module two: when it can take the next line, and when its media
+//! will have written all that they were given. An event moves them by the delays of the profile:
+//!
+//! ```text
+//!            issue                    module takes the line              media
+//!  store ─▶ flush ──every 21 ns──▶ 14 ns a line, +40 ns for another ─▶ 116 ns a unit, at most
+//!            │                     stripe, +37 ns at a complete unit    16 units behind
+//!            ▼                        │ accepted, 34 ns later
+//!          fence waits ◀──────────────┘
+//! ```
+//!
+//! * A load waits for its line. A store, a prefetch and each line of a range read only occupy one
+//!   of the core's line fill buffers until the line is there; when all are taken the core waits.
+//! * A flush of a dirty line leaves the core when the line is there, at a certain rate; a fence
+//!   waits until every line that the worker sent has been accepted.
+//! * Lines wait at a module while it is busy, and so does a core whose lines are too many.
+//! * A read that the module's buffer cannot answer takes a turn at its media, before writes.
+//!
+//! Time is in whole picoseconds, so that it is the same on every machine.
+
+use serde::Serialize;
+
+use crate::cache::{Cache, CacheShape};
+use crate::hierarchy::Level;
+use crate::xp_buffer::{Fetched, Written};
+
+/// A time or a span of virtual time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Picoseconds(pub u64);
+
+impl Picoseconds {
+    /// Of a profile's nanoseconds.
+    pub fn from_ns(ns: f64) -> Self {
+        Self((ns * 1000.0).round() as u64)
+    }
+}
+
+/// The delays of a machine. The names are those of the profile's fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the same name of a profile")]
+pub struct TimingShape {
+    pub l1_load: Picoseconds,
+    pub l2_load: Picoseconds,
+    pub l3_load: Picoseconds,
+    pub other_core_load: Picoseconds,
+    pub line_fill_buffers: usize,
+    pub store: Picoseconds,
+    pub locked: Picoseconds,
+    pub flush_issue: Picoseconds,
+    pub write_back_interval: Picoseconds,
+    pub nontemporal_interval: Picoseconds,
+    pub fence: Picoseconds,
+    pub read_buffer: Picoseconds,
+    pub read_media: Picoseconds,
+    pub read_service: Picoseconds,
+    pub read_beside_write: Picoseconds,
+    pub write_service: Picoseconds,
+    pub translation_entries: usize,
+    pub translation_miss: Picoseconds,
+    pub wpq_lines: u64,
+    pub flush_accept: Picoseconds,
+    pub nontemporal_accept: Picoseconds,
+    pub line_interval: Picoseconds,
+    pub unit_complete: Picoseconds,
+    pub stream_switch: Picoseconds,
+    pub write_backlog_units: u64,
+    pub same_line_flush: Picoseconds,
+    pub same_line_nontemporal: Picoseconds,
+    pub read_after_persist: Picoseconds,
+}
+
+/// Lines of which a module remembers when it took them.
+const REMEMBERED: usize = 8;
+const NO_LINE: u32 = u32::MAX;
+
+/// Why a line goes to its module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Flush,
+    NonTemporal,
+    /// Nobody waits for it.
+    Eviction,
+}
+
+/// A line and where it lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) line: u32,
+    pub(crate) stripe: u32,
+    pub(crate) module: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Module {
+    takes_at: u64,
+    last_stripe: u32,
+    last_read: u32,
+    reads_at: u64,
+    media_written_at: u64,
+    media_wrote_last: bool,
+    translations: Option<Cache>,
+    taken: [(u32, u64); REMEMBERED],
+    next_taken: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Clock {
+    now: u64,
+    /// Lines on their way to the core, and when they will be there.
+    fills: Vec<(u32, u64)>,
+    fills_until: u64,
+    /// When the next line can leave the core.
+    writes_back_at: u64,
+    streams_at: u64,
+    /// When all that was sent will have been accepted.
+    accepted_at: u64,
+}
+
+/// All clocks of a machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Timing {
+    shape: TimingShape,
+    single_line_units: bool,
+    modules: Vec<Module>,
+    clocks: Vec<Clock>,
+}
+
+impl Timing {
+    pub(crate) fn new(shape: TimingShape, modules: usize, lines_per_unit: u32) -> Self {
+        let entries = shape.translation_entries.max(1);
+        let ways = entries.min(16);
+        let capacity_bytes = entries.next_multiple_of(ways) * 64;
+        let translations =
+            (shape.translation_miss.0 > 0).then(|| Cache::new(CacheShape { capacity_bytes, ways }));
+        let module = Module {
+            takes_at: 0,
+            last_stripe: NO_LINE,
+            last_read: NO_LINE - 1,
+            reads_at: 0,
+            media_written_at: 0,
+            media_wrote_last: false,
+            translations,
+            taken: [(NO_LINE, 0); REMEMBERED],
+            next_taken: 0,
+        };
+        Self {
+            shape,
+            single_line_units: lines_per_unit == 1,
+            modules: vec![module; modules.max(1)],
+            clocks: vec![Clock::default()],
+        }
+    }
+
+    #[inline]
+    fn clock(&mut self, worker: u8) -> &mut Clock {
+        let at = usize::from(worker);
+        if at >= self.clocks.len() {
+            self.clocks.resize(at + 1, Clock::default());
+        }
+        &mut self.clocks[at]
+    }
+
+    pub(crate) fn now(&self, worker: u8) -> Picoseconds {
+        Picoseconds(self.clocks.get(usize::from(worker)).map_or(0, |clock| clock.now))
+    }
+
+    pub(crate) fn spend(&mut self, worker: u8, span: Picoseconds) {
+        let clock = self.clock(worker);
+        clock.now = clock.now.saturating_add(span.0);
+    }
+
+    /// Lets every worker of `workers`, and all that appeared before, wait for the latest of them
+    /// and for all that they sent.
+    pub(crate) fn align(&mut self, workers: usize) {
+        if let Some(last) = workers.checked_sub(1) {
+            self.clock(last.min(255) as u8);
+        }
+        let latest = |clock: &Clock| clock.now.max(clock.accepted_at).max(clock.fills_until);
+        let now = self.clocks.iter().map(latest).max().unwrap_or_default();
+        for clock in &mut self.clocks {
+            clock.now = now;
+            clock.fills.clear();
+        }
+    }
+
+    /// Sets every clock to zero, with nothing on its way anywhere.
+    pub(crate) fn reset(&mut self) {
+        self.clocks.fill(Clock::default());
+        for module in &mut self.modules {
+            module.takes_at = 0;
+            module.reads_at = 0;
+            module.media_written_at = 0;
+            module.taken = [(NO_LINE, 0); REMEMBERED];
+        }
+    }
+
+    fn load_time(&self, level: Level) -> u64 {
+        match level {
+            Level::L1 => self.shape.l1_load.0,
+            Level::L2 => self.shape.l2_load.0,
+            Level::L3 => self.shape.l3_load.0,
+            Level::OtherCore | Level::Memory => self.shape.other_core_load.0,
+        }
+    }
+
+    /// A core waits for a line that caches hold.
+    #[inline]
+    pub(crate) fn load(&mut self, worker: u8, line: u32, level: Level) {
+        let time = self.load_time(level);
+        let clock = self.clock(worker);
+        clock.wait_for(line);
+        clock.now += time;
+    }
+
+    /// A core waits for a line from memory.
+    pub(crate) fn load_missing(&mut self, worker: u8, place: Place, fetched: Fetched) {
+        let buffers = self.shape.line_fill_buffers;
+        let now = self.clock(worker).free_buffer(buffers);
+        let ready = self.fetch(now, place, fetched);
+        self.clock(worker).now = ready;
+    }
+
+    /// A core wants a line from memory and goes on. When it will be there.
+    pub(crate) fn begin_missing(&mut self, worker: u8, place: Place, fetched: Fetched) -> u64 {
+        let buffers = self.shape.line_fill_buffers;
+        let now = self.clock(worker).free_buffer(buffers);
+        let ready = self.fetch(now, place, fetched);
+        self.clock(worker).expect(place.line, ready);
+        ready
+    }
+
+    /// A core wants a line that caches hold and goes on. When it will be there.
+    #[inline]
+    pub(crate) fn begin(&mut self, worker: u8, line: u32, level: Level) -> u64 {
+        let (time, buffers) = (self.load_time(level), self.shape.line_fill_buffers);
+        let clock = self.clock(worker);
+        if level == Level::L1 {
+            return clock.ready(line);
+        }
+        let ready = clock.free_buffer(buffers).max(clock.ready(line)) + time;
+        clock.expect(line, ready);
+        ready
+    }
+
+    /// A core waits.
+    #[inline]
+    pub(crate) fn wait_until(&mut self, worker: u8, time: u64) {
+        let clock = self.clock(worker);
+        clock.now = clock.now.max(time);
+    }
+
+    #[inline]
+    pub(crate) fn stored(&mut self, worker: u8) {
+        let span = self.shape.store;
+        self.spend(worker, span);
+    }
+
+    pub(crate) fn locked(&mut self, worker: u8) {
+        let span = self.shape.locked;
+        self.spend(worker, span);
+    }
+
+    pub(crate) fn flush_issued(&mut self, worker: u8) {
+        let span = self.shape.flush_issue;
+        self.spend(worker, span);
+    }
+
+    pub(crate) fn fence(&mut self, worker: u8) {
+        let span = self.shape.fence.0;
+        let clock = self.clock(worker);
+        clock.now = clock.now.max(clock.accepted_at) + span;
+    }
+
+    /// A module answers a read.
+    fn fetch(&mut self, now: u64, place: Place, fetched: Fetched) -> u64 {
+        let shape = &self.shape;
+        let module = &mut self.modules[place.module];
+        module.media_wrote(now, fetched.media_writes, shape.write_service.0);
+        let now = match module.taken_at(place.line) {
+            Some(taken) => now.max(taken + shape.read_after_persist.0),
+            None => now,
+        };
+        // The line after the last one is in the open row of a DRAM module.
+        let open_row = self.single_line_units && place.line == module.last_read.wrapping_add(1);
+        module.last_read = place.line;
+        if !fetched.from_media || open_row {
+            return now + shape.read_buffer.0;
+        }
+        let start = now.max(module.reads_at);
+        let service = if std::mem::take(&mut module.media_wrote_last) {
+            shape.read_beside_write.0
+        } else {
+            shape.read_service.0
+        };
+        module.reads_at = start + service;
+        if module.media_written_at > start {
+            module.media_written_at += service;
+        }
+        let stripe = place.stripe / self.modules.len() as u32;
+        let mut ready = start + shape.read_media.0;
+        if let Some(translations) = &mut self.modules[place.module].translations
+            && !translations.touch(stripe, false)
+        {
+            translations.insert(stripe, false);
+            ready += shape.translation_miss.0;
+        }
+        ready
+    }
+
+    /// A line goes to its module.
+    pub(crate) fn send(&mut self, worker: u8, place: Place, written: Written, way: Way) {
+        let shape = self.shape;
+        let (interval, accept, same_line) = match way {
+            Way::Flush => (shape.write_back_interval, shape.flush_accept, shape.same_line_flush),
+            Way::NonTemporal => {
+                (shape.nontemporal_interval, shape.nontemporal_accept, shape.same_line_nontemporal)
+            }
+            Way::Eviction => Default::default(),
+        };
+        let clock = self.clock(worker);
+        let leaves = match way {
+            Way::Flush => clock.writes_back_at.max(clock.ready(place.line)),
+            Way::NonTemporal => clock.streams_at,
+            Way::Eviction => 0,
+        };
+        let leaves = leaves.max(clock.now);
+
+        let module = &mut self.modules[place.module];
+        let backlog = shape.write_backlog_units * shape.write_service.0;
+        let begins =
+            leaves.max(module.takes_at).max(module.media_written_at.saturating_sub(backlog));
+        let switched = std::mem::replace(&mut module.last_stripe, place.stripe) != place.stripe;
+        let switching = if switched { shape.stream_switch.0 } else { 0 };
+        let completing = if written.completed { shape.unit_complete.0 } else { 0 };
+        let taken = begins + switching + shape.line_interval.0 + completing;
+        module.takes_at = taken;
+        module.media_wrote(taken, written.media_writes, shape.write_service.0);
+        let again = module.taken_at(place.line).map_or(0, |before| before + same_line.0);
+        module.remember(place.line, taken.max(again));
+        if way == Way::Eviction {
+            return;
+        }
+
+        let clock = self.clock(worker);
+        // A line that waits for its predecessor holds up this core and nobody else.
+        clock.accepted_at = clock.accepted_at.max(taken.max(again) + accept.0);
+        let next = (begins + switching + interval.0).max(again);
+        match way {
+            Way::NonTemporal => clock.streams_at = next,
+            Way::Flush | Way::Eviction => clock.writes_back_at = next,
+        }
+        let queue = shape.wpq_lines * shape.line_interval.0;
+        clock.now = clock.now.max(begins.saturating_sub(queue));
+    }
+}
+
+impl Module {
+    fn media_wrote(&mut self, now: u64, writes: u32, service: u64) {
+        if writes > 0 {
+            self.media_written_at = self.media_written_at.max(now) + u64::from(writes) * service;
+            self.media_wrote_last = true;
+        }
+    }
+
+    fn taken_at(&self, line: u32) -> Option<u64> {
+        self.taken.iter().find(|taken| taken.0 == line).map(|taken| taken.1)
+    }
+
+    fn remember(&mut self, line: u32, taken: u64) {
+        if let Some(entry) = self.taken.iter_mut().find(|entry| entry.0 == line) {
+            entry.1 = taken;
+            return;
+        }
+        self.taken[self.next_taken] = (line, taken);
+        self.next_taken = (self.next_taken + 1) % REMEMBERED;
+    }
+}
+
+impl Clock {
+    /// When a line will be here; now if it is.
+    #[inline]
+    fn ready(&mut self, line: u32) -> u64 {
+        if self.fills.is_empty() {
+            return self.now;
+        }
+        if self.fills_until <= self.now {
+            self.fills.clear();
+            return self.now;
+        }
+        let fill = self.fills.iter().find(|fill| fill.0 == line);
+        fill.map_or(self.now, |fill| fill.1.max(self.now))
+    }
+
+    #[inline]
+    fn wait_for(&mut self, line: u32) {
+        self.now = self.ready(line);
+    }
+
+    /// Waits until there is a line fill buffer for one more. The time by then.
+    fn free_buffer(&mut self, buffers: usize) -> u64 {
+        let now = self.now;
+        if self.fills.len() >= buffers {
+            self.fills.retain(|fill| fill.1 > now);
+        }
+        if self.fills.len() >= buffers {
+            let (at, &(_, ready)) =
+                self.fills.iter().enumerate().min_by_key(|(_, fill)| fill.1).expect("not empty");
+            self.fills.swap_remove(at);
+            self.now = self.now.max(ready);
+        }
+        self.now
+    }
+
+    fn expect(&mut self, line: u32, ready: u64) {
+        if self.fills_until <= self.now {
+            self.fills.clear();
+        }
+        self.fills.push((line, ready));
+        self.fills_until = self.fills_until.max(ready);
+    }
+}
