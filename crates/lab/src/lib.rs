@@ -4,6 +4,7 @@ pub mod generated;
 pub mod index_experiment;
 pub mod keys;
 pub mod modelled_store;
+pub mod page_experiment;
 pub mod plot;
 pub mod replay;
 pub mod report;

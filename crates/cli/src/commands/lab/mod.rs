@@ -2,6 +2,7 @@
 
 mod capabilities;
 mod index;
+mod page;
 
 use clap::{Args, Subcommand};
 
@@ -13,6 +14,7 @@ use crate::output::Output;
 #[command(after_long_help = "\
 Examples:
   lapis lab index --index wort,fast-fair --operation insert,get
+  lapis lab page --plot page.svg
   lapis lab capabilities")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -22,6 +24,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Experiment {
     Index(index::Arguments),
+    Page(page::Arguments),
     Capabilities(capabilities::Arguments),
 }
 
@@ -29,6 +32,7 @@ enum Experiment {
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     match &arguments.experiment {
         Experiment::Index(arguments) => index::run(arguments, output),
+        Experiment::Page(arguments) => page::run(arguments, output),
         Experiment::Capabilities(arguments) => capabilities::run(arguments, output),
     }
 }
