@@ -38,7 +38,13 @@ impl Default for CostModel {
             log_ns,
             log_line_ns,
         };
-        Self { page_bytes: 16 << 10, points: vec![point(1, 3300.0, 1300.0, 70.0)] }
+        let points = vec![
+            point(1, 6266.8, 607.9, 38.3),
+            point(2, 9550.0, 535.3, 69.1),
+            point(4, 18808.1, 740.5, 142.9),
+            point(7, 32870.7, 1198.8, 250.9),
+        ];
+        Self { page_bytes: 16 << 10, points }
     }
 }
 
