@@ -43,8 +43,9 @@ pub(super) fn full_store<D: Domain>(
     let store = PageStore::open(pool, link)?;
     let page = vec![1; options.page_bytes];
     let all = DirtyLines::all(options.page_bytes);
-    for id in 0..pages as u64 {
-        store.write_page(id, &page, &all)?;
+    // Once more in each lane, which then has a spare slot that names a page, as it will ever after.
+    for id in (0..pages).chain(0..pages.min(LANES)) {
+        store.write_page(id as u64, &page, &all)?;
     }
     Ok(store)
 }
