@@ -1,5 +1,17 @@
-//! Failure-atomic building blocks on persistent memory: logs, page propagation.
+//! Failure-atomic building blocks on persistent memory: logs, page propagation, in-place updates,
+//! interleaving.
 
+pub mod classic_log;
+pub mod fp_leaves;
+pub mod header_log;
+pub mod in_place;
+pub mod interleave;
 pub mod log;
+pub mod mutants;
 pub mod page;
 pub mod pop_log;
+pub mod pop_ring;
+pub mod rawl;
+pub mod ring_log;
+pub mod shared_log;
+pub mod thread_logs;

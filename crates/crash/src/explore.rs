@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use lapis_device::{
-    CrashPoint, CrashPoints, CrashStates, Event, Image, ImageBudget, Marker, PowerFailDomain,
+    CrashCause, CrashPoint, CrashPoints, CrashStates, Event, Image, ImageBudget, Marker,
+    PersistPoint, PowerFailDomain,
 };
 use parking_lot::Mutex;
 
-use crate::image_check::{Bench, Expectation, FirstCrash};
+use crate::image_check::{Bench, Expectation, FirstCrash, SecondCrash};
 use crate::options::ExploreOptions;
 use crate::oracle::Failure;
 use crate::report::{ExploreReport, PointOutcomes, Violation};
-use crate::run::Run;
+use crate::run::{Phase, Run};
 use crate::shrink::shrink;
 use crate::strategy::Candidates;
 use crate::structure::Progress;
@@ -23,10 +24,13 @@ use crate::timeline::draw;
 
 struct Shared<'o> {
     options: &'o ExploreOptions,
-    scope: Scope,
     images: AtomicU64,
     in_recovery: AtomicU64,
+    grown_recoveries: AtomicU64,
+    lines_copied: AtomicU64,
     points: AtomicU64,
+    phases: Mutex<BTreeMap<Phase, u64>>,
+    fences: Mutex<BTreeMap<PersistPoint, u64>>,
     exhaustive: AtomicU64,
     covered: Mutex<u128>,
     states: Mutex<HashSet<u64>>,
@@ -45,7 +49,7 @@ pub fn explore<S: Subject>(
     options: &ExploreOptions,
     progress: &Progress<'_>,
 ) -> Result<ExploreReport, String> {
-    let mut report = explore_within(subject, options, Scope::default(), progress)?;
+    let mut report = explore_once(subject, options, progress)?;
     if options.shrink
         && let Some(violation) = report.violations.first()
     {
@@ -59,28 +63,23 @@ pub fn explore<S: Subject>(
     Ok(report)
 }
 
-/// Which crash points to try.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Scope {
-    /// Those after the beginning of this operation, counted from the creation, which is 0.
-    pub(crate) first_operation: u32,
-}
-
-/// [`explore`] without shrinking, within a scope.
-pub(crate) fn explore_within<S: Subject>(
+/// [`explore`] without shrinking.
+pub(crate) fn explore_once<S: Subject>(
     subject: &S,
     options: &ExploreOptions,
-    scope: Scope,
     progress: &Progress<'_>,
 ) -> Result<ExploreReport, String> {
     let started = Instant::now();
     let run = Run::record(subject, options)?;
     let shared = Shared {
         options,
-        scope,
         images: AtomicU64::new(0),
         in_recovery: AtomicU64::new(0),
+        grown_recoveries: AtomicU64::new(0),
+        lines_copied: AtomicU64::new(0),
         points: AtomicU64::new(0),
+        phases: Mutex::default(),
+        fences: Mutex::default(),
         exhaustive: AtomicU64::new(0),
         covered: Mutex::default(),
         states: Mutex::default(),
@@ -113,8 +112,12 @@ pub(crate) fn explore_within<S: Subject>(
         strategy: options.strategy,
         ops: options.ops,
         crash_points: shared.points.into_inner(),
+        crash_points_in: shared.phases.into_inner(),
+        fences: shared.fences.into_inner(),
         exhaustive_points: shared.exhaustive.into_inner(),
         images,
+        grown_recoveries: shared.grown_recoveries.into_inner(),
+        lines_copied: shared.lines_copied.into_inner(),
         images_in_recovery: shared.in_recovery.into_inner(),
         images_covered: u64::try_from(shared.covered.into_inner()).unwrap_or(u64::MAX),
         outcomes: shared.outcomes.into_inner(),
@@ -135,8 +138,7 @@ fn walk<S: Subject>(
     threads: usize,
 ) -> Result<(), String> {
     let options = shared.options;
-    let mut bench = Bench::new(&run.base, options)?;
-    let mut nested = Bench::new(&run.base, options)?;
+    let mut bench = Bench::new(&run.base, subject.pool_bytes(), options)?;
     let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
     if options.every_store {
         points = points.at_every_store();
@@ -147,12 +149,15 @@ fn walk<S: Subject>(
     let mut index = 0;
     while let Some(point) = points.advance() {
         points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
+        let storage_bytes = run.storage_bytes(point.position);
+        bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
         markers.read(&run.trace.events, point.position);
         index += 1;
         if index % threads != thread {
             continue;
         }
-        if markers.begun < Some(shared.scope.first_operation) {
+        let begun = markers.begun.map_or(0, |begun| run.number(begun));
+        if begun < options.first_operation {
             continue;
         }
         if shared.stop.load(Ordering::Relaxed) {
@@ -177,6 +182,10 @@ fn walk<S: Subject>(
             Some(_) => continue,
         };
         shared.points.fetch_add(1, Ordering::Relaxed);
+        *shared.phases.lock().entry(run.phase(point.position)).or_default() += 1;
+        if let CrashCause::BeforeFence(fence) = point.cause {
+            *shared.fences.lock().entry(fence).or_default() += 1;
+        }
         let every = options.crash_in_recovery_every / 32;
         let due = every > 0 && (index as u64 / threads as u64).is_multiple_of(every);
         let kill = match &options.replay {
@@ -190,8 +199,7 @@ fn walk<S: Subject>(
             crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
             let first =
                 FirstCrash::Killed { trace: &run.trace, position: point.position, base: &run.base };
-            let failure =
-                second_crash(subject, shared, &mut bench, &mut nested, first, expectation, seed);
+            let failure = second_crash(subject, shared, &mut bench, first, expectation, seed);
             crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
                 report(subject, run, shared, &point, &crash_states, &markers, None, failure);
@@ -204,6 +212,7 @@ fn walk<S: Subject>(
         while let Some(image) = candidates.next_image() {
             let number = shared.images.fetch_add(1, Ordering::Relaxed) + 1;
             crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
+            bench.lines_copied += 2 * crash_states.changed_sites(&image) as u64;
             let outcome = bench.check(subject, expectation, seed);
             if candidates.needs_reads() {
                 bench.take_reads(&mut reads);
@@ -214,19 +223,13 @@ fn walk<S: Subject>(
             outcomes.hashes.insert(hash);
             let mut failure = outcome.map(|_| states.insert(hash)).err();
             let every = options.crash_in_recovery_every;
-            let chosen = seed ^ hash_of(image.choices());
+            let chosen = hash_of(&(seed, image.choices()));
             let again = every > 0 && (chosen.is_multiple_of(every) || options.replay.is_some());
             if failure.is_none() && again {
                 let first = FirstCrash::PowerCut;
-                failure = second_crash(
-                    subject,
-                    shared,
-                    &mut bench,
-                    &mut nested,
-                    first,
-                    expectation,
-                    seed,
-                );
+                failure = second_crash(subject, shared, &mut bench, first, expectation, seed);
+                // What the recoveries of those images have read is not this one's.
+                bench.take_reads(&mut reads);
             }
             crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
@@ -236,7 +239,8 @@ fn walk<S: Subject>(
             if number.is_multiple_of(256) {
                 (shared.progress)(number);
             }
-            let enough = options.image_limit > 0 && number >= options.image_limit;
+            let enough = options.image_limit > 0 && number >= options.image_limit
+                || options.deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if enough || shared.violations.lock().len() >= options.violation_limit {
                 shared.stop.store(true, Ordering::Relaxed);
                 break;
@@ -247,6 +251,7 @@ fn walk<S: Subject>(
         shared.outcomes.lock().insert((subject.name().to_owned(), point.position), outcomes);
         *shared.covered.lock() += u128::from(candidates.covered());
     }
+    shared.lines_copied.fetch_add(bench.lines_copied, Ordering::Relaxed);
     shared.states.lock().extend(states);
     Ok(())
 }
@@ -256,16 +261,16 @@ fn second_crash<S: Subject>(
     subject: &S,
     shared: &Shared<'_>,
     bench: &mut Bench,
-    nested: &mut Bench,
     first: FirstCrash<'_>,
     expectation: Expectation<'_, S>,
     seed: u64,
 ) -> Option<Failure> {
     let budget = ImageBudget { exhaustive_limit: 16, samples: 4, seed };
-    match bench.check_second_crash(subject, first, expectation, seed, budget, nested) {
-        Ok(tried) => {
-            shared.images.fetch_add(tried, Ordering::Relaxed);
-            shared.in_recovery.fetch_add(tried, Ordering::Relaxed);
+    match bench.check_second_crash(subject, first, expectation, seed, budget) {
+        Ok(SecondCrash { images, grew }) => {
+            shared.images.fetch_add(images, Ordering::Relaxed);
+            shared.in_recovery.fetch_add(images, Ordering::Relaxed);
+            shared.grown_recoveries.fetch_add(u64::from(grew), Ordering::Relaxed);
             None
         }
         Err(found) => Some(found),
@@ -283,21 +288,17 @@ fn report<S: Subject>(
     image: Option<&Image>,
     failure: Failure,
 ) {
-    let number = |sequential: u32| match (sequential as usize).checked_sub(1) {
-        Some(index) => run.numbers.get(index).map_or(run.numbers.len() + 1, |&number| number),
-        None => 0,
-    };
     shared.violations.lock().push(Violation {
         subject: subject.name().to_owned(),
         position: point.position,
         point: format!("{:?}", point.cause),
         operation: markers.begun.filter(|&begun| Some(begun) != markers.ended).map(|begun| {
             match markers.expectation(run).interrupted {
-                Some(operation) => format!("{}: {operation:?}", number(begun)),
-                None => format!("{}: creation or shutdown", number(begun)),
+                Some(operation) => format!("{}: {operation:?}", run.number(begun)),
+                None => format!("{}: creation or shutdown", run.number(begun)),
             }
         }),
-        acknowledged: markers.ended.map(|ended| number(ended) as u32),
+        acknowledged: markers.ended.map(|ended| run.number(ended) as u32),
         image: image.map_or(Vec::new(), |image| image.choices().to_vec()),
         newest: states.everything().choices().to_vec(),
         killed: image.is_none(),

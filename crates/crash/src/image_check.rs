@@ -1,15 +1,16 @@
 //! Recovering on one image and asking the oracle.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use lapis_device::{
-    Config, CrashPoints, CrashStates, Event, ImageBudget, LineRead, Marker, Modelled,
-    PowerFailDomain, Trace, set_current_worker,
+    Config, CrashPoints, CrashStates, Event, ImageBudget, LineBytes, LineRead, Marker, Modelled,
+    PowerFailDomain, Trace, set_current_worker, write_line,
 };
-use lapis_pmem::{Pool, PoolError, Region};
+use lapis_pmem::{LINE_BYTES, Pool, PoolError, Region};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::options::ExploreOptions;
@@ -53,6 +54,9 @@ pub(crate) struct Bench {
     light: Modelled,
     /// Tracks and records, for crashes during recovery.
     recording: Modelled,
+    options: ExploreOptions,
+    /// Lines that checks have put back to what they held.
+    pub(crate) lines_copied: u64,
 }
 
 /// What a recovery came to: the state, or none if there was nothing yet.
@@ -60,14 +64,18 @@ pub(crate) type Recovered<S> = Result<Option<<S as Subject>::State>, Failure>;
 
 impl Bench {
     /// A machine whose memory holds `base`.
-    pub(crate) fn new(base: &[u8], options: &ExploreOptions) -> Result<Self, String> {
-        let region = Region::anonymous(base.len(), base.len()).map_err(|e| e.to_string())?;
+    pub(crate) fn new(
+        base: &[u8],
+        reserve_bytes: usize,
+        options: &ExploreOptions,
+    ) -> Result<Self, String> {
+        let region = Region::anonymous(base.len(), reserve_bytes).map_err(|e| e.to_string())?;
         // SAFETY: freshly mapped, that long, and not used by anybody yet.
         unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), base.len()) };
         let watching = options.strategy == Strategy::Pruned;
         let light = Modelled::over(&region, options.on(Config { watching, ..Config::tracking() }));
         let recording = Modelled::over(&region, options.on(Config::tracking_and_tracing()));
-        Ok(Self { region, light, recording })
+        Ok(Self { region, light, recording, options: options.clone(), lines_copied: 0 })
     }
 
     /// Watches the reads of the lines that have several states.
@@ -87,16 +95,17 @@ impl Bench {
         expectation: Expectation<'_, S>,
         seed: u64,
     ) -> Recovered<S> {
+        let storage = Storage::of(&self.region);
         // SAFETY: the pools made from the alias are dropped within the call.
         let result = guarded(|| unsafe {
-            recover(subject, &self.region, &self.light, expectation, seed, false)
+            recover(subject, &storage, &self.light, expectation, seed, false)
         });
-        self.light.revert(&mut self.region);
+        self.lines_copied += self.light.revert(&mut self.region) as u64;
         result
     }
 
     /// Cuts the power again during the recovery from what the region holds and during the
-    /// operations after it, and checks every image of that. Returns the images tried.
+    /// operations after it, and checks every image of that. Leaves the region as it was.
     pub(crate) fn check_second_crash<S: Subject>(
         &mut self,
         subject: &S,
@@ -104,32 +113,21 @@ impl Bench {
         expectation: Expectation<'_, S>,
         seed: u64,
         budget: ImageBudget,
-        nested: &mut Bench,
-    ) -> Result<u64, Failure> {
+    ) -> Result<SecondCrash, Failure> {
         let mapped = self.region.mapped_bytes();
-        // SAFETY: mapped, and nothing else touches the region during this call.
-        let image = unsafe { std::slice::from_raw_parts(self.region.base(), mapped) };
-        let base = match first {
-            FirstCrash::PowerCut => image.to_vec(),
-            FirstCrash::Killed { base, .. } => base.to_vec(),
-        };
         // After a kill another process goes on, whose fences do not complete what the first one
         // has flushed.
         set_current_worker(u8::from(matches!(first, FirstCrash::Killed { .. })));
+        let storage = Storage::of(&self.region);
         // SAFETY: the pools made from the alias are dropped within the call.
         let recovered = guarded(|| unsafe {
-            recover(subject, &self.region, &self.recording, expectation, seed, true)
+            recover(subject, &storage, &self.recording, expectation, seed, true)
         });
+        let grown = storage.mapped.get();
         set_current_worker(0);
         let recovery = self.recording.take_trace();
         self.recording.revert(&mut self.region);
-        let Some(start) = recovered? else { return Ok(0) };
-        let (trace, begin) = match first {
-            FirstCrash::PowerCut => (recovery, 0),
-            FirstCrash::Killed { trace, position, .. } => {
-                (continued(trace, position, recovery), position)
-            }
-        };
+        let Some(start) = recovered? else { return Ok(SecondCrash::default()) };
 
         // The states that the probes went through, from where recovery ended up.
         let probes =
@@ -140,16 +138,52 @@ impl Bench {
             subject.apply(&mut state, probe);
             states.push(state);
         }
-        // SAFETY: as above; the nested bench has a region of the same size of its own.
-        unsafe { nested.region.base().copy_from_nonoverlapping(base.as_ptr(), mapped) };
-        let mut points = CrashPoints::new(&trace, &base, PowerFailDomain::AdrPortable);
-        let mut images = 0;
-        let mut ended = 0usize;
-        let mut seen = 0usize;
+        let course = Course { expectation, states, probes };
+        let images = match first {
+            FirstCrash::PowerCut => {
+                self.region.grow_to(grown).map_err(region_failure)?;
+                // SAFETY: mapped, and what the recovery is about to be traced over is copied from
+                // it before anything changes it.
+                let points = unsafe {
+                    let image = std::slice::from_raw_parts(self.region.base(), mapped);
+                    CrashPoints::new(&recovery, image, PowerFailDomain::AdrPortable)
+                };
+                self.follow(subject, points, &recovery, 0, &course, seed, budget)?
+            }
+            FirstCrash::Killed { trace, position, base } => {
+                let trace = continued(trace, position, recovery);
+                let options = &self.options;
+                let mut from_start = Self::new(base, self.region.reserved_bytes(), options)
+                    .map_err(|what| Failure::Open { what })?;
+                from_start.region.grow_to(grown).map_err(region_failure)?;
+                let points = CrashPoints::new(&trace, base, PowerFailDomain::AdrPortable);
+                from_start.follow(subject, points, &trace, position, &course, seed, budget)?
+            }
+        };
+        Ok(SecondCrash { images, grew: grown > mapped })
+    }
+
+    /// Checks the images of the crash points behind the first `begin` events; returns how many.
+    #[allow(clippy::too_many_arguments)]
+    fn follow<S: Subject>(
+        &mut self,
+        subject: &S,
+        mut points: CrashPoints<'_>,
+        trace: &Trace,
+        begin: usize,
+        course: &Course<'_, S>,
+        seed: u64,
+        budget: ImageBudget,
+    ) -> Result<u64, Failure> {
+        let mut overwritten = HashMap::new();
+        let (mut images, mut ended, mut seen) = (0, 0, begin);
+        let mut outcome = Ok(());
         while let Some(point) = points.advance() {
-            points.bring_up_to_date(&mut nested.region).map_err(region_failure)?;
+            for (line, _) in points.newly_durable() {
+                overwritten.entry(line).or_insert_with(|| read_line(&self.region, line));
+            }
+            points.bring_up_to_date(&mut self.region).map_err(region_failure)?;
             if point.position <= begin {
-                seen = begin;
                 continue;
             }
             for event in &trace.events[seen..point.position] {
@@ -158,37 +192,97 @@ impl Bench {
                 }
             }
             seen = point.position;
-            let within = Expectation {
-                acknowledged: if ended == 0 {
-                    expectation.acknowledged
-                } else {
-                    Some(&states[ended - 1])
-                },
-                in_flight: if ended == 0 { expectation.in_flight } else { states.get(ended) },
-                interrupted: if ended == 0 {
-                    expectation.interrupted
-                } else {
-                    probes.get(ended - 1)
-                },
-                shut_down: false,
-            };
             let crash_states = points.states();
             for image in crash_states.images(budget) {
                 images += 1;
-                crash_states.apply(&image, &mut nested.region).map_err(region_failure)?;
-                let result = nested.check(subject, within, seed ^ images);
-                crash_states.revert(&image, &mut nested.region).map_err(region_failure)?;
-                result.map_err(|failure| Failure::DuringRecovery {
+                crash_states.apply(&image, &mut self.region).map_err(region_failure)?;
+                let result = self.check(subject, course.after(ended), seed ^ images);
+                crash_states.revert(&image, &mut self.region).map_err(region_failure)?;
+                outcome = result.map(|_| ()).map_err(|failure| Failure::DuringRecovery {
                     what: format!(
                         "(event {}, {:?}, image {:?}) {failure}",
                         point.position,
                         point.cause,
                         image.choices()
                     ),
-                })?;
+                });
+                if outcome.is_err() {
+                    break;
+                }
+            }
+            if outcome.is_err() {
+                break;
             }
         }
-        Ok(images)
+        for (line, bytes) in overwritten {
+            write_line(&mut self.region, line, &bytes).map_err(region_failure)?;
+        }
+        outcome.map(|()| images)
+    }
+}
+
+/// What came of a crash during a recovery.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SecondCrash {
+    /// Images tried.
+    pub(crate) images: u64,
+    /// The pool's storage grew after the first crash.
+    pub(crate) grew: bool,
+}
+
+/// What a recovery and the operations after it lead through.
+struct Course<'r, S: Subject> {
+    expectation: Expectation<'r, S>,
+    /// The state after the recovery, and after each probe.
+    states: Vec<S::State>,
+    probes: Vec<S::Operation>,
+}
+
+impl<S: Subject> Course<'_, S> {
+    /// What a crash allows after so many ends: of the recovery first, then of the probes.
+    fn after(&self, ended: usize) -> Expectation<'_, S> {
+        match ended.checked_sub(1) {
+            None => Expectation { shut_down: false, ..self.expectation },
+            Some(last) => Expectation {
+                acknowledged: Some(&self.states[last]),
+                in_flight: self.states.get(ended),
+                interrupted: self.probes.get(last),
+                shut_down: false,
+            },
+        }
+    }
+}
+
+fn read_line(region: &Region, line: u32) -> LineBytes {
+    let offset = line as usize * LINE_BYTES;
+    if offset + LINE_BYTES > region.mapped_bytes() {
+        return [0; LINE_BYTES];
+    }
+    // SAFETY: mapped, and only the caller uses the region.
+    unsafe { region.base().add(offset).cast::<LineBytes>().read() }
+}
+
+/// The memory that recoveries take place on: a region, and how much of it pools have mapped beyond
+/// what it knows of, by growing.
+struct Storage<'r> {
+    region: &'r Region,
+    mapped: Cell<usize>,
+}
+
+impl<'r> Storage<'r> {
+    fn of(region: &'r Region) -> Self {
+        Self { region, mapped: Cell::new(region.mapped_bytes()) }
+    }
+
+    /// # Safety
+    /// As for [`Region::alias`].
+    unsafe fn alias(&self) -> Region {
+        // SAFETY: as the caller vouches; the last pool had so much mapped.
+        unsafe { self.region.alias_of(self.mapped.get()) }
+    }
+
+    fn note<O, T>(&self, live: &impl Live<O, T>) {
+        self.mapped.set(live.pool().region().mapped_bytes());
     }
 }
 
@@ -234,12 +328,12 @@ fn region_failure(error: lapis_pmem::RegionError) -> Failure {
 /// Nothing else uses the memory while what is returned lives.
 unsafe fn open<S: Subject>(
     subject: &S,
-    region: &Region,
+    storage: &Storage<'_>,
     domain: &Modelled,
     expectation: Expectation<'_, S>,
 ) -> Result<Option<S::Live>, Failure> {
     // SAFETY: as the caller vouches.
-    let pool = match Pool::open(unsafe { region.alias() }, domain.clone()) {
+    let pool = match Pool::open(unsafe { storage.alias() }, domain.clone()) {
         Ok(pool) => pool,
         Err(error) if is_interrupted_creation(&error) => return Ok(None),
         // The creation has not begun to show, and what was there before does.
@@ -267,14 +361,14 @@ unsafe fn open<S: Subject>(
 /// Nothing else uses the memory of `region` during the call.
 unsafe fn recover<S: Subject>(
     subject: &S,
-    region: &Region,
+    storage: &Storage<'_>,
     domain: &Modelled,
     expectation: Expectation<'_, S>,
     seed: u64,
     stop_early: bool,
 ) -> Recovered<S> {
     // SAFETY: as the caller vouches; the pools are dropped before this function returns.
-    let open = |expectation| unsafe { open(subject, region, domain, expectation) };
+    let open = |expectation| unsafe { open(subject, storage, domain, expectation) };
     let Some(mut live) = open(expectation)? else {
         return if expectation.acknowledged.is_none() { Ok(None) } else { Err(Failure::Gone) };
     };
@@ -293,6 +387,7 @@ unsafe fn recover<S: Subject>(
             // The other half goes on without having found its free space again.
             audit(&live)?;
         }
+        storage.note(&live);
         drop(live);
         // A second recovery changes nothing.
         live = open(Expectation { shut_down: false, ..expectation })?.ok_or(Failure::Gone)?;
@@ -313,6 +408,7 @@ unsafe fn recover<S: Subject>(
             domain.mark(Marker::End(index as u32 + 2));
         }
     }
+    storage.note(&live);
     if !stop_early {
         let found = live.observe().map_err(|what| Failure::Broken { what })?;
         if found != state {
@@ -363,7 +459,7 @@ thread_local! {
 
 /// Turns a panic of `check` into a failure. The message is not printed: a checker that tries a
 /// million images on a faulty structure would print a million of them.
-fn guarded<T>(check: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+pub(crate) fn guarded<T>(check: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let previous = std::panic::take_hook();

@@ -12,14 +12,108 @@
 //!
 //! [`persist_points`] switches off each flush and fence of a structure in turn and shows that the
 //! checker then finds a violation: that each is necessary, and that the checker can see it.
+//! [`subject_performance`] lists the flushes and fences that were wasted. [`check_recorded`] checks
+//! the recorded trace of a program in any language ([`recorded`]).
+//!
+//! # A structure of one's own
+//!
+//! A counter in one word, durable when `add` returns. `examples/bring-your-own` is a longer one.
+//!
+//! ```
+//! use lapis_crash::{ExploreOptions, Live, Modelled, Subject, explore};
+//! use lapis_pmem::{AuditReport, Link, PCell, Pool};
+//!
+//! struct Counter {
+//!     pool: Pool<Modelled>,
+//!     cell: Link<PCell<u64>>,
+//! }
+//!
+//! struct CounterSubject;
+//!
+//! impl Subject for CounterSubject {
+//!     type Operation = u64;
+//!     type State = u64;
+//!     type Live = Counter;
+//!
+//!     fn name(&self) -> &'static str {
+//!         "counter"
+//!     }
+//!     fn pool_bytes(&self) -> usize {
+//!         1 << 20
+//!     }
+//!     fn operations(&self, count: usize, seed: u64) -> Vec<u64> {
+//!         (0..count as u64).map(|number| number + seed).collect()
+//!     }
+//!     fn probes(&self, _: &u64, _: Option<&u64>, _: u64) -> Vec<u64> {
+//!         vec![7]
+//!     }
+//!     fn create(&self, pool: Pool<Modelled>) -> Result<Counter, String> {
+//!         let node = pool.allocate::<PCell<u64>>().map_err(|error| error.to_string())?;
+//!         node.store(pool.domain(), 0);
+//!         let node = pool.fence(node.flush());
+//!         let cell = node.link();
+//!         let root = pool.publish_root("counter", 0, node).map_err(|error| error.to_string())?;
+//!         let _committed = root.persist();
+//!         Ok(Counter { pool, cell })
+//!     }
+//!     fn open(&self, pool: Pool<Modelled>) -> Result<Option<Counter>, String> {
+//!         Ok(pool.root("counter").map(|cell| Counter { pool, cell }))
+//!     }
+//!     fn initial(&self) -> u64 {
+//!         0
+//!     }
+//!     fn apply(&self, state: &mut u64, operation: &u64) {
+//!         *state += operation;
+//!     }
+//!     fn owns_source(&self, file: &str) -> bool {
+//!         file == file!()
+//!     }
+//! }
+//!
+//! impl Live<u64, u64> for Counter {
+//!     fn perform(&mut self, operation: &u64) -> Result<(), String> {
+//!         let (domain, cell) = (self.pool.domain(), self.pool.at(self.cell));
+//!         let sum = cell.load(domain) + operation;
+//!         let _committed = cell.publish(domain, sum).persist();
+//!         Ok(())
+//!     }
+//!     fn observe(&self) -> Result<u64, String> {
+//!         Ok(self.pool.at(self.cell).load(self.pool.domain()))
+//!     }
+//!     fn check(&self) -> Vec<String> {
+//!         Vec::new()
+//!     }
+//!     fn reclaim_and_audit(&self) -> AuditReport {
+//!         let traced = self.pool.trace(|tracer| {
+//!             tracer.visit(self.cell, 8);
+//!         });
+//!         if self.pool.needs_reclaim() {
+//!             self.pool.reclaim(&traced);
+//!         }
+//!         self.pool.audit(&traced)
+//!     }
+//!     fn pool(&self) -> &Pool<Modelled> {
+//!         &self.pool
+//!     }
+//! }
+//!
+//! let options = ExploreOptions { ops: 20, ..ExploreOptions::default() };
+//! let report = explore(&CounterSubject, &options, &|_| {})?;
+//! assert!(report.violations.is_empty());
+//! assert!(report.images > 40);
+//! # Ok::<(), String>(())
+//! ```
 
+pub mod concurrent;
 mod explore;
 mod image_check;
 mod line_history;
 pub mod mutants;
 mod options;
 pub mod oracle;
+pub mod performance_bugs;
 mod persist_points;
+pub mod recorded;
 mod report;
 mod run;
 mod shrink;
@@ -27,18 +121,29 @@ mod strategy;
 mod structure;
 mod subject;
 pub mod subjects;
+mod sweep;
 mod timeline;
 mod timeline_page;
 mod timeline_text;
 
 pub use explore::explore;
-pub use lapis_device::PersistPoint;
+pub use lapis_device::{Modelled, PersistPoint};
 pub use options::{ExploreOptions, Replay};
+pub use performance_bugs::{
+    PerformanceFinding, PerformanceReport, Waste, performance_bugs, structure_performance,
+    subject_performance,
+};
 pub use persist_points::{PersistPointRow, persist_points};
+pub use recorded::{
+    RecordedError, RecordedOptions, RecordedReport, RecordedViolation, check_recorded,
+    record_structure,
+};
 pub use report::{ExploreReport, KeptOperation, PointOutcomes, Shrunk, Violation};
+pub use run::Phase;
 pub use strategy::{Strategy, UnknownStrategy};
 pub use structure::{
     CrashError, Progress, Structure, explore_structure, structure_persist_points, structure_points,
 };
 pub use subject::{Live, Subject};
+pub use sweep::{Sweep, sweep};
 pub use timeline::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};

@@ -52,6 +52,18 @@ impl LineHistories {
                         histories.change(at, line, LineState::Flushed);
                     }
                 }
+                Event::StrongFlush { line, .. } => {
+                    let pending = histories.pending.get_mut(&line);
+                    // What went past the caches waits for its fence all the same.
+                    let before = pending.map_or(0, |pending| {
+                        let before = pending.len();
+                        pending.retain(|&at| matches!(events[at], Event::NonTemporal { .. }));
+                        before - pending.len()
+                    });
+                    if before > 0 && histories.pending_of(line).is_empty() {
+                        histories.change(at, line, LineState::Durable);
+                    }
+                }
                 Event::Fence { worker, .. } => {
                     let flushed = flushes.remove(&worker).unwrap_or_default();
                     histories.fence(events, worker, at, &flushed);

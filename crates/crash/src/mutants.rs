@@ -11,12 +11,17 @@
 //! file of the structure.
 
 mod allocator;
+mod classic_log;
 mod fast_fair;
+mod header_log;
+mod in_place;
 mod p_clht;
 mod page_cow;
 mod page_hybrid;
 mod page_mulog;
 mod pop_log;
+mod pop_ring;
+mod rawl;
 mod store;
 mod trial;
 mod wort;
@@ -63,10 +68,17 @@ impl Catalogue {
             Structure::Wort => wort::CATALOGUE,
             Structure::FastFair => fast_fair::CATALOGUE,
             Structure::PClht => p_clht::CATALOGUE,
+            Structure::ClassicLog => classic_log::CATALOGUE,
+            Structure::HeaderLog => header_log::CATALOGUE,
+            Structure::Rawl => rawl::CATALOGUE,
             Structure::PopLog => pop_log::CATALOGUE,
             Structure::PageCow => page_cow::CATALOGUE,
             Structure::PageMulog => page_mulog::CATALOGUE,
             Structure::PageHybrid => page_hybrid::CATALOGUE,
+            Structure::CowCell => in_place::COW_CELL,
+            Structure::LogCell => in_place::LOG_CELL,
+            Structure::FamCell => in_place::FAM_CELL,
+            Structure::PopRing => pop_ring::CATALOGUE,
             Structure::Allocator => allocator::CATALOGUE,
             Structure::Store => store::CATALOGUE,
         }

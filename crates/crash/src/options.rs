@@ -1,5 +1,7 @@
 //! What to explore, and how thoroughly.
 
+use std::time::Instant;
+
 use lapis_device::{Config, PersistPoint};
 use lapis_pmem::Mutant;
 
@@ -14,12 +16,16 @@ pub struct ExploreOptions {
     pub seed: u64,
     /// Only these of the operations, by number from 1 on, in ascending order.
     pub keep: Option<Vec<usize>>,
+    /// Cut the power only from this operation on; 0 is the creation.
+    pub first_operation: usize,
     /// How the images of a crash point are chosen.
     pub strategy: Strategy,
     /// Cut the power after every store and every flush, not only where something becomes durable.
     pub every_store: bool,
     /// Images to stop after; 0 for no limit.
     pub image_limit: u64,
+    /// Stop then.
+    pub deadline: Option<Instant>,
     /// The most images that a crash point is given by the exhaustive and the pruned strategy.
     pub exhaustive_limit: u64,
     /// Random images where those are not all, and of the sampled strategy, besides the extremes.
@@ -56,9 +62,11 @@ impl Default for ExploreOptions {
             ops: 300,
             seed: 1,
             keep: None,
+            first_operation: 0,
             strategy: Strategy::default(),
             every_store: false,
             image_limit: 0,
+            deadline: None,
             exhaustive_limit: 1 << 12,
             samples: 256,
             crash_in_recovery_every: 256,

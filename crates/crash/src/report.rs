@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lapis_device::PersistPoint;
+
 use crate::oracle::Failure;
 use crate::persist_points::PersistPointRow;
+use crate::run::Phase;
 use crate::strategy::Strategy;
 use crate::timeline::{LineFate, TimelineEntry};
 
@@ -20,12 +23,22 @@ pub struct ExploreReport {
     pub ops: usize,
     /// Instants at which the power was cut.
     pub crash_points: u64,
+    /// How many of them fall into what.
+    pub crash_points_in: BTreeMap<Phase, u64>,
+    /// How many of them come just before which fence.
+    #[serde(skip)]
+    pub fences: BTreeMap<PersistPoint, u64>,
     /// Of those, at how many every image was tried or is known to come out like one that was.
     pub exhaustive_points: u64,
     /// Images recovered and checked, those of crashes during recovery included.
     pub images: u64,
     /// Of those, images of a second crash, during recovery or the operations after it.
     pub images_in_recovery: u64,
+    /// Recoveries crashed again after which the pool's storage grew.
+    pub grown_recoveries: u64,
+    /// Lines copied to make the images and to take them back, what recoveries and checks dirtied
+    /// included: what an image costs.
+    pub lines_copied: u64,
     /// Images of a first crash that were tried or are known to come out like one that was; 2⁶⁴ − 1
     /// where that is too small a number to tell.
     pub images_covered: u64,
@@ -121,9 +134,17 @@ impl ExploreReport {
     /// Adds the report of another part of the same structure.
     pub(crate) fn add(&mut self, other: Self) {
         self.crash_points += other.crash_points;
+        for (phase, count) in other.crash_points_in {
+            *self.crash_points_in.entry(phase).or_default() += count;
+        }
+        for (fence, count) in other.fences {
+            *self.fences.entry(fence).or_default() += count;
+        }
         self.exhaustive_points += other.exhaustive_points;
         self.images += other.images;
         self.images_in_recovery += other.images_in_recovery;
+        self.grown_recoveries += other.grown_recoveries;
+        self.lines_copied += other.lines_copied;
         self.images_covered = self.images_covered.saturating_add(other.images_covered);
         self.distinct_states += other.distinct_states;
         self.outcomes.extend(other.outcomes);

@@ -14,6 +14,8 @@ pub(crate) struct Run<S: Subject> {
     /// The number of each in the sequence that the seed gives, from 1 on: others may have been left
     /// out between them.
     pub(crate) numbers: Vec<usize>,
+    /// How long that sequence is.
+    planned: usize,
     /// The state after each operation; `states[0]` after the creation. The shutdown, which is the
     /// last, changes nothing.
     pub(crate) states: Vec<S::State>,
@@ -21,6 +23,26 @@ pub(crate) struct Run<S: Subject> {
     pub(crate) points: Vec<PersistPoint>,
     /// What the memory held before.
     pub(crate) base: Vec<u8>,
+    /// What the run was at from which event on.
+    phases: Vec<(usize, Phase)>,
+    /// From which event on the pool's storage may have been so long.
+    growths: Vec<(usize, usize)>,
+}
+
+/// What a run is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Creating the pool and the structure.
+    Creation,
+    /// An operation during which nothing else happens.
+    Operation,
+    /// An operation during which the pool's storage grows.
+    Growth,
+    /// Shutting down cleanly.
+    Close,
+    /// Opening after that.
+    Open,
 }
 
 /// After this many operations the pool is closed and opened again, so that crashes in shutdown and
@@ -28,37 +50,75 @@ pub(crate) struct Run<S: Subject> {
 const REOPEN_EVERY: usize = 61;
 
 impl<S: Subject> Run<S> {
+    /// The number that an operation of the trace has in the sequence that the seed gives: 0 for the
+    /// creation, and beyond the last for the shutdown.
+    pub(crate) fn number(&self, sequential: u32) -> usize {
+        match (sequential as usize).checked_sub(1) {
+            None => 0,
+            Some(index) => self.numbers.get(index).copied().unwrap_or(self.planned + 1),
+        }
+    }
+
+    /// What the run was at when the event before `position` happened.
+    pub(crate) fn phase(&self, position: usize) -> Phase {
+        let begun = |(from, _): &&(usize, Phase)| *from < position.max(1);
+        self.phases.iter().rfind(begun).map_or(Phase::Creation, |(_, phase)| *phase)
+    }
+
+    /// How long the pool's storage may be after so many events.
+    pub(crate) fn storage_bytes(&self, position: usize) -> usize {
+        let grown = self.growths.iter().rfind(|(from, _)| *from <= position);
+        grown.map_or(self.base.len(), |(_, bytes)| *bytes)
+    }
+
     /// Runs the operations that `options` name.
     pub(crate) fn record(subject: &S, options: &ExploreOptions) -> Result<Self, String> {
         let pool_bytes = subject.pool_bytes();
+        let all = subject.operations(options.ops, options.seed);
+        let planned = all.len();
         let kept = |number: &usize| options.keep.as_ref().is_none_or(|keep| keep.contains(number));
-        let (numbers, operations): (Vec<_>, Vec<_>) = (1..)
-            .zip(subject.operations(options.ops, options.seed))
-            .filter(|(number, _)| kept(number))
-            .unzip();
-        let region = Region::anonymous(pool_bytes, pool_bytes).map_err(|e| e.to_string())?;
-        let base = vec![subject.prior_contents(); pool_bytes];
+        let (numbers, operations): (Vec<_>, Vec<_>) =
+            (1..).zip(all).filter(|(number, _)| kept(number)).unzip();
+        let created_bytes = subject.created_bytes();
+        let region = Region::anonymous(created_bytes, pool_bytes).map_err(|e| e.to_string())?;
+        let base = vec![subject.prior_contents(); created_bytes];
         // SAFETY: freshly mapped, that long, and not used by anybody yet.
-        unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), pool_bytes) };
+        unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), created_bytes) };
         let domain = Modelled::over(&region, options.on(Config::tracing()));
-        // SAFETY: `region` outlives every pool made here, and only they use the memory.
-        let alias = || unsafe { region.alias() };
+        // SAFETY: `region` outlives every pool made here, and only they use the memory, one after the
+        // other: `mapped` is what the last one has mapped.
+        let alias = |mapped: usize| unsafe { region.alias_of(mapped) };
+        let mut phases = vec![(0, Phase::Creation)];
+        let mut growths = Vec::new();
+        let mut mapped = region.mapped_bytes();
 
         domain.mark(Marker::Begin(0));
-        let pool = Pool::create(alias(), domain.clone()).map_err(|e| e.to_string())?;
+        let pool = Pool::create(alias(mapped), domain.clone()).map_err(|e| e.to_string())?;
         let mut live = subject.create(pool)?;
         domain.mark(Marker::End(0));
+        phases.push((domain.traced_events(), Phase::Operation));
         let mut states = vec![subject.initial()];
         for (index, operation) in operations.iter().enumerate() {
             let number = index as u32 + 1;
             domain.mark(Marker::Begin(number));
             if numbers[index].is_multiple_of(REOPEN_EVERY) {
+                phases.push((domain.traced_events(), Phase::Close));
                 drop(live);
-                let pool = Pool::open(alias(), domain.clone()).map_err(|e| e.to_string())?;
+                phases.push((domain.traced_events(), Phase::Open));
+                let pool = Pool::open(alias(mapped), domain.clone()).map_err(|e| e.to_string())?;
                 live = subject.open(pool)?.ok_or("the structure is gone after a clean reopen")?;
+                phases.push((domain.traced_events(), Phase::Operation));
             }
+            let begun = domain.traced_events();
             live.perform(operation)?;
             domain.mark(Marker::End(number));
+            let grown = live.pool().region().mapped_bytes();
+            if grown > mapped {
+                phases.push((begun, Phase::Growth));
+                phases.push((domain.traced_events(), Phase::Operation));
+                growths.push((begun, grown));
+                mapped = grown;
+            }
             let mut state = states[index].clone();
             subject.apply(&mut state, operation);
             states.push(state);
@@ -69,11 +129,24 @@ impl<S: Subject> Run<S> {
         }
         let shutdown = operations.len() as u32 + 1;
         domain.mark(Marker::Begin(shutdown));
+        phases.push((domain.traced_events(), Phase::Close));
         drop(live);
         domain.mark(Marker::End(shutdown));
         states.extend(states.last().cloned());
         let points = domain.persist_points().iter().map(|found| found.point).collect();
         let trace = domain.take_trace();
-        Ok(Self { trace, operations, numbers, states, points, base })
+        Ok(Self { trace, operations, numbers, planned, states, points, base, phases, growths })
+    }
+
+    /// The kind of each operation, the creation and the shutdown included: the name of its variant.
+    pub(crate) fn operation_kinds(&self) -> Vec<String> {
+        let kind = |operation: &S::Operation| {
+            let text = format!("{operation:?}");
+            let name: String = text.chars().take_while(|c| c.is_alphanumeric()).collect();
+            if name.is_empty() { "operation".to_owned() } else { name.to_lowercase() }
+        };
+        let between = self.operations.iter().map(kind);
+        let first = std::iter::once("creation".to_owned());
+        first.chain(between).chain(std::iter::once("shutdown".to_owned())).collect()
     }
 }

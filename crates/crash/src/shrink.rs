@@ -8,7 +8,7 @@
 
 use lapis_device::Image;
 
-use crate::explore::{Scope, explore_within};
+use crate::explore::explore_once;
 use crate::options::{ExploreOptions, Replay};
 use crate::oracle::Failure;
 use crate::report::{Shrunk, Violation};
@@ -31,8 +31,6 @@ struct Shrinking<'s, S: Subject> {
     kind: std::mem::Discriminant<Failure>,
     explorations: u64,
     images: u64,
-    /// Operations before this one need no crash: there is no violation in them.
-    first_operation: u32,
 }
 
 /// Shrinks a violation that `options` led to. None if it cannot be shown again.
@@ -54,6 +52,7 @@ pub(crate) fn shrink<S: Subject>(
         crash_in_recovery_every: every,
         violation_limit: 1,
         replay: None,
+        first_operation: 0,
         ..options.clone()
     };
     let mut shrinking = Shrinking {
@@ -62,7 +61,6 @@ pub(crate) fn shrink<S: Subject>(
         kind: std::mem::discriminant(&violation.failure),
         explorations: 0,
         images: 0,
-        first_operation: 0,
     };
     let (keep, found) = shrinking.operations(violation)?;
     let found = shrinking.lines(&keep, found);
@@ -78,7 +76,8 @@ impl<S: Subject> Shrinking<'_, S> {
         if let Some(found) = self.attempt(&[]) {
             return Some((Vec::new(), found));
         }
-        self.first_operation = 1;
+        // There is no violation in the creation.
+        self.options.first_operation = 1;
         // Nothing after the operation in flight can matter.
         let last = violation.last_operation().unwrap_or(self.options.ops);
         let all: Vec<usize> = match &self.options.keep {
@@ -163,7 +162,7 @@ impl<S: Subject> Shrinking<'_, S> {
         let image_limit = MOST_IMAGES.saturating_sub(self.images).max(1);
         let options =
             ExploreOptions { keep: Some(keep.to_vec()), image_limit, ..self.options.clone() };
-        self.explore(&options, Scope { first_operation: self.first_operation })
+        self.explore(&options)
     }
 
     /// The same crash of these operations with another image.
@@ -178,15 +177,15 @@ impl<S: Subject> Shrinking<'_, S> {
             replay: Some(Replay { position, image }),
             ..self.options.clone()
         };
-        self.explore(&options, Scope::default())
+        self.explore(&options)
     }
 
-    fn explore(&mut self, options: &ExploreOptions, scope: Scope) -> Option<Violation> {
+    fn explore(&mut self, options: &ExploreOptions) -> Option<Violation> {
         if self.is_spent() {
             return None;
         }
         self.explorations += 1;
-        let report = explore_within(self.subject, options, scope, &|_| {}).ok()?;
+        let report = explore_once(self.subject, options, &|_| {}).ok()?;
         self.images += report.images;
         let same = |violation: &Violation| std::mem::discriminant(&violation.failure) == self.kind;
         report.violations.into_iter().find(same)

@@ -3,7 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
+use lapis_blocks::classic_log::ClassicLog;
+use lapis_blocks::header_log::HeaderLog;
+use lapis_blocks::in_place::{CowCell, FamCell, LogCell};
+use lapis_blocks::log::Placement;
 use lapis_blocks::page::PageScheme;
+use lapis_blocks::pop_log::PopLog;
+use lapis_blocks::pop_ring::PopRing;
+use lapis_blocks::rawl::Rawl;
+use lapis_blocks::ring_log::RingOptions;
+use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
 use lapis_index::{FastFair, IndexOptions, PClht, Wort};
 
@@ -12,7 +21,10 @@ use crate::options::ExploreOptions;
 use crate::persist_points::{PersistPointRow, persist_points};
 use crate::report::ExploreReport;
 use crate::run::Run;
-use crate::subjects::{AllocatorSubject, IndexSubject, PageSubject, PopLogSubject, StoreSubject};
+use crate::subjects::{
+    AllocatorSubject, InPlaceSubject, IndexSubject, LogSubject, PageSubject, PopLogSubject,
+    StoreSubject,
+};
 
 /// Told now and then how many images have been tried.
 pub type Progress<'p> = dyn Fn(u64) + Sync + 'p;
@@ -26,6 +38,15 @@ pub enum CrashError {
     UnknownStructure {
         /// The name.
         name: String,
+    },
+    /// No histories of several workers are made for it.
+    #[error(
+        "{structure} is explored with one worker only; several are for wort, fast-fair, p-clht, \
+         pop-log, allocator and store"
+    )]
+    OneWorkerOnly {
+        /// The structure.
+        structure: &'static str,
     },
     /// It failed without any crash.
     #[error("{structure} fails without any crash: {what}")]
@@ -47,6 +68,12 @@ pub enum Structure {
     FastFair,
     /// P-CLHT.
     PClht,
+    /// The classic log.
+    ClassicLog,
+    /// The header log.
+    HeaderLog,
+    /// RAWL.
+    Rawl,
     /// The PopLog.
     PopLog,
     /// Pages by copy-on-write, and its variant for comparison that has checksums.
@@ -55,6 +82,14 @@ pub enum Structure {
     PageMulog,
     /// Pages by either, as a cost model says.
     PageHybrid,
+    /// Copy-on-write cells.
+    CowCell,
+    /// Cells with a redo log.
+    LogCell,
+    /// Failure-atomic memory.
+    FamCell,
+    /// The PopLog in a ring.
+    PopRing,
     /// The allocator and the pool.
     Allocator,
     /// The store.
@@ -63,11 +98,18 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 16] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
+        Self::ClassicLog,
+        Self::HeaderLog,
+        Self::Rawl,
         Self::PopLog,
+        Self::PopRing,
+        Self::CowCell,
+        Self::LogCell,
+        Self::FamCell,
         Self::PageCow,
         Self::PageMulog,
         Self::PageHybrid,
@@ -81,10 +123,17 @@ impl Structure {
             Self::Wort => "wort",
             Self::FastFair => "fast-fair",
             Self::PClht => "p-clht",
+            Self::ClassicLog => "classic-log",
+            Self::HeaderLog => "header-log",
+            Self::Rawl => "rawl",
             Self::PopLog => "pop-log",
             Self::PageCow => "page-cow",
             Self::PageMulog => "page-mulog",
             Self::PageHybrid => "page-hybrid",
+            Self::CowCell => "cow-cell",
+            Self::LogCell => "log-cell",
+            Self::FamCell => "fam-cell",
+            Self::PopRing => "pop-ring",
             Self::Allocator => "allocator",
             Self::Store => "store",
         }
@@ -116,12 +165,22 @@ impl FromStr for Structure {
 
 /// Keys that index operations draw from: enough for several levels, few enough to meet again.
 const KEYS: u64 = 160;
+
+type LogCellPopLog = LogCell<Modelled, PopLog<Modelled>>;
 type Wort8 = IndexSubject<Wort<Modelled, u64>, u64>;
 type WortBytes = IndexSubject<Wort<Modelled, [u8]>, [u8]>;
 type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
 type FastFairBytes = IndexSubject<FastFair<Modelled, [u8]>, [u8]>;
 type PClht8 = IndexSubject<PClht<Modelled, u64>, u64>;
 type PClhtBytes = IndexSubject<PClht<Modelled, [u8]>, [u8]>;
+
+/// Bytes of the rings that are explored: few, so that they are filled often.
+const RING_BYTES: usize = 4096;
+const RING: &str = "blocks/src/ring_log";
+
+fn ring(placement: Placement, size_fields: usize) -> RingOptions {
+    RingOptions { capacity_bytes: RING_BYTES, placement, size_fields }
+}
 
 /// Runs `$body` for each subject of a structure, bound to `$subject`.
 macro_rules! each_subject {
@@ -170,6 +229,112 @@ macro_rules! each_subject {
                     $body
                 }
             }
+            Structure::ClassicLog => {
+                {
+                    let $subject = LogSubject::<ClassicLog<Modelled>>::new(
+                        "classic-log:padded",
+                        &[RING, "blocks/src/classic_log"],
+                        ring(Placement::Padded, 0),
+                        RING_BYTES,
+                        Some(4016),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<ClassicLog<Modelled>>::new(
+                        "classic-log:dense",
+                        &[RING, "blocks/src/classic_log"],
+                        ring(Placement::Dense, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<ClassicLog<Modelled>>::new(
+                        "classic-log:streamed",
+                        &[RING, "blocks/src/classic_log"],
+                        ring(Placement::Streamed, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+            }
+            Structure::HeaderLog => {
+                {
+                    let $subject = LogSubject::<HeaderLog<Modelled>>::new(
+                        "header-log:naive",
+                        &[RING, "blocks/src/header_log"],
+                        ring(Placement::Dense, 1),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<HeaderLog<Modelled>>::new(
+                        "header-log:aligned",
+                        &[RING, "blocks/src/header_log"],
+                        ring(Placement::Padded, 1),
+                        RING_BYTES,
+                        Some(4080),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<HeaderLog<Modelled>>::new(
+                        "header-log:dancing",
+                        &[RING, "blocks/src/header_log"],
+                        ring(Placement::Padded, 8),
+                        RING_BYTES,
+                        Some(4080),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<HeaderLog<Modelled>>::new(
+                        "header-log:streamed",
+                        &[RING, "blocks/src/header_log"],
+                        ring(Placement::Streamed, 8),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+            }
+            Structure::Rawl => {
+                {
+                    let $subject = LogSubject::<Rawl<Modelled>>::new(
+                        "rawl:padded",
+                        &[RING, "blocks/src/rawl"],
+                        ring(Placement::Padded, 0),
+                        RING_BYTES,
+                        Some(4016),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<Rawl<Modelled>>::new(
+                        "rawl:dense",
+                        &[RING, "blocks/src/rawl"],
+                        ring(Placement::Dense, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<Rawl<Modelled>>::new(
+                        "rawl:streamed",
+                        &[RING, "blocks/src/rawl"],
+                        ring(Placement::Streamed, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+            }
             Structure::PopLog => {
                 let $subject = PopLogSubject;
                 $body
@@ -208,6 +373,68 @@ macro_rules! each_subject {
                 let $subject = PageSubject::new("page-hybrid:4k", PageScheme::Hybrid, 4096);
                 $body
             }
+            Structure::CowCell => {
+                {
+                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:16", 16);
+                    $body
+                }
+                {
+                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:100", 100);
+                    $body
+                }
+            }
+            Structure::LogCell => {
+                {
+                    let $subject = InPlaceSubject::<LogCellPopLog>::new("log-cell:16", 16);
+                    $body
+                }
+                {
+                    let $subject = InPlaceSubject::<LogCellPopLog>::new("log-cell:100", 100);
+                    $body
+                }
+            }
+            Structure::FamCell => {
+                {
+                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:16", 16);
+                    $body
+                }
+                {
+                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:100", 100);
+                    $body
+                }
+            }
+            Structure::PopRing => {
+                {
+                    let $subject = LogSubject::<PopRing<Modelled>>::new(
+                        "pop-ring:padded",
+                        &[RING, "blocks/src/pop_ring"],
+                        ring(Placement::Padded, 0),
+                        RING_BYTES,
+                        Some(4080),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<PopRing<Modelled>>::new(
+                        "pop-ring:dense",
+                        &[RING, "blocks/src/pop_ring"],
+                        ring(Placement::Dense, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogSubject::<PopRing<Modelled>>::new(
+                        "pop-ring:streamed",
+                        &[RING, "blocks/src/pop_ring"],
+                        ring(Placement::Streamed, 0),
+                        RING_BYTES,
+                        None,
+                    );
+                    $body
+                }
+            }
             Structure::Allocator => {
                 {
                     let $subject = AllocatorSubject::new("allocator:device", 0xA5);
@@ -215,6 +442,10 @@ macro_rules! each_subject {
                 }
                 {
                     let $subject = AllocatorSubject::new("allocator:file", 0);
+                    $body
+                }
+                {
+                    let $subject = AllocatorSubject::new("allocator:growing", 0).growing();
                     $body
                 }
                 // A user with locks in its blocks, for the promise about generations.
@@ -325,4 +556,34 @@ pub fn structure_persist_points(
     });
     rows.sort_by(|a, b| a.order.cmp(&b.order));
     Ok(rows)
+}
+
+/// One run of one subject of a structure.
+pub(crate) struct SubjectRun {
+    pub(crate) subject: &'static str,
+    pub(crate) recorded: RecordedTrace,
+    /// The kind of each operation by its number.
+    pub(crate) kinds: Vec<String>,
+}
+
+/// Runs each subject of a structure once, or the one that `only` names.
+pub(crate) fn each_run(
+    structure: Structure,
+    only: Option<&str>,
+    ops: usize,
+    seed: u64,
+    visit: &mut dyn FnMut(SubjectRun),
+) -> Result<(), CrashError> {
+    each_subject!(structure, subject => {
+        let name = crate::Subject::name(&subject);
+        if only.is_none_or(|only| only == name || only == structure.name()) {
+            let options = ExploreOptions { ops, seed, ..ExploreOptions::default() };
+            let run = Run::record(&subject, &options)
+                .map_err(|what| CrashError::Failed { structure: name, what })?;
+            let kinds = run.operation_kinds();
+            let recorded = RecordedTrace::of_run(run.trace, &run.base);
+            visit(SubjectRun { subject: name, recorded, kinds });
+        }
+    });
+    Ok(())
 }

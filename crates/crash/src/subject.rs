@@ -21,6 +21,11 @@ pub trait Subject: Sync {
     /// Bytes of the pool that the operations need.
     fn pool_bytes(&self) -> usize;
 
+    /// Bytes of the pool when it is created, if it is to grow during the operations.
+    fn created_bytes(&self) -> usize {
+        self.pool_bytes()
+    }
+
     /// What the memory holds before the pool is created: zero, as a new file does, or anything, as
     /// a device does.
     fn prior_contents(&self) -> u8 {

@@ -1,13 +1,17 @@
 //! What Lapis itself has to be checked.
 
 mod allocator;
+mod in_place;
 mod index;
+mod log;
 mod page;
 mod pop_log;
 mod store;
 
-pub use allocator::AllocatorSubject;
-pub use index::IndexSubject;
+pub use allocator::{AllocatorOperation, AllocatorSubject, LiveDirectory};
+pub use in_place::{InPlaceSubject, Scheme, Update};
+pub use index::{IndexSubject, KeySpace};
+pub use log::LogSubject;
 pub use page::PageSubject;
 pub use pop_log::PopLogSubject;
 pub use store::StoreSubject;

@@ -115,7 +115,7 @@ pub(crate) fn draw<S: Subject>(
 ) -> Result<Shrunk, String> {
     let options = ExploreOptions { strategy: Strategy::Pruned, ..options.clone() };
     let run = Run::record(subject, &options)?;
-    let mut bench = Bench::new(&run.base, &options)?;
+    let mut bench = Bench::new(&run.base, subject.pool_bytes(), &options)?;
     let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
     if options.every_store {
         points = points.at_every_store();
@@ -124,6 +124,8 @@ pub(crate) fn draw<S: Subject>(
     let point = loop {
         let point = points.advance().ok_or("there is no such crash point")?;
         points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
+        let storage_bytes = run.storage_bytes(point.position);
+        bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
         markers.read(&run.trace.events, point.position);
         if point.position == violation.position {
             break point;
@@ -256,6 +258,10 @@ impl Telling<'_> {
                 CrashCause::BeforeLocked => {
                     "the power is cut before the next locked operation".to_owned()
                 }
+                CrashCause::BeforeStrongFlush => {
+                    "the power is cut before the next clflush".to_owned()
+                }
+                CrashCause::BeforeStore => "the power is cut before the next store".to_owned(),
                 CrashCause::OperationEnd(_) => {
                     "the power is cut just after the acknowledgement".to_owned()
                 }
@@ -353,7 +359,7 @@ impl Telling<'_> {
             Event::Flush { line, .. } => {
                 self.is_uncertain(*line) && self.histories.is_flushed_in_vain(at)
             }
-            Event::Fence { .. } => false,
+            Event::StrongFlush { .. } | Event::Fence { .. } => false,
         }
     }
 
@@ -376,6 +382,11 @@ impl Telling<'_> {
                 let text = format!("flush line {line} ({})", place(u64::from(line) * 64));
                 let lines = self.histories.changes_at(at);
                 self.push(at, EntryKind::Flush, text, source, lines);
+            }
+            Event::StrongFlush { line, .. } => {
+                let text = format!("clflush line {line} ({})", place(u64::from(line) * 64));
+                let lines = self.histories.changes_at(at);
+                self.push(at, EntryKind::Flush, text, None, lines);
             }
             Event::Fence { point, .. } => {
                 let source = source(point);

@@ -1,7 +1,7 @@
 //! The checker finds every mutant of the catalogue at a small budget, and nothing wrong with the
 //! structures as they are at the same budget.
 
-use lapis_crash::mutants::{Catalogue, MutantBudget, MutantTrial, try_mutants};
+use lapis_crash::mutants::{Catalogue, MutantBudget, MutantTrial, catalogue, try_mutants};
 use lapis_crash::{Strategy, Structure};
 
 fn all_are_killed(structure: Structure) {
@@ -48,6 +48,26 @@ fn those_of_p_clht_are_killed() {
 }
 
 #[test]
+fn those_of_the_classic_log_are_killed() {
+    all_are_killed(Structure::ClassicLog);
+}
+
+#[test]
+fn those_of_the_header_log_are_killed() {
+    all_are_killed(Structure::HeaderLog);
+}
+
+#[test]
+fn those_of_rawl_are_killed() {
+    all_are_killed(Structure::Rawl);
+}
+
+#[test]
+fn those_of_pop_log_in_a_ring_are_killed() {
+    all_are_killed(Structure::PopRing);
+}
+
+#[test]
 fn those_of_pop_log_are_killed() {
     all_are_killed(Structure::PopLog);
 }
@@ -65,6 +85,13 @@ fn those_of_pages_by_micro_log_are_killed() {
 #[test]
 fn those_of_pages_by_either_are_killed() {
     all_are_killed(Structure::PageHybrid);
+}
+
+#[test]
+fn those_of_the_cells_updated_in_place_are_killed() {
+    all_are_killed(Structure::CowCell);
+    all_are_killed(Structure::LogCell);
+    all_are_killed(Structure::FamCell);
 }
 
 #[test]
@@ -90,4 +117,17 @@ fn the_same_images_kill_on_any_number_of_threads() {
         report.mutants.iter().map(|row| row.images).collect::<Vec<_>>()
     };
     assert_eq!(images(1), images(3));
+}
+
+#[test]
+fn every_mutant_is_in_the_document() {
+    let document = include_str!("../../../docs/mutants.md");
+    for (_, entry) in catalogue() {
+        let row = format!("| `{}` | {} | {} |", entry.mutant.0, entry.what, entry.published);
+        assert!(
+            document.contains(&row),
+            "{}: run `lapis crash --mutants --write docs/mutants.md`",
+            entry.mutant.0
+        );
+    }
 }

@@ -45,6 +45,26 @@ fn each_of_p_clht_is_necessary() {
 }
 
 #[test]
+fn each_of_the_classic_log_is_necessary() {
+    all_are_necessary(Structure::ClassicLog, 100, &[1, 2]);
+}
+
+#[test]
+fn each_of_the_header_log_is_necessary() {
+    all_are_necessary(Structure::HeaderLog, 100, &[1, 2]);
+}
+
+#[test]
+fn each_of_rawl_is_necessary() {
+    all_are_necessary(Structure::Rawl, 100, &[1, 2]);
+}
+
+#[test]
+fn each_of_pop_log_in_a_ring_is_necessary() {
+    all_are_necessary(Structure::PopRing, 100, &[1, 2]);
+}
+
+#[test]
 fn each_of_pop_log_is_necessary() {
     all_are_necessary(Structure::PopLog, 200, &[1, 2, 3]);
 }
@@ -72,4 +92,11 @@ fn each_of_the_allocator_and_the_pool_is_necessary() {
 #[test]
 fn each_of_the_store_is_necessary() {
     all_are_necessary(Structure::Store, 80, &[1, 2]);
+}
+
+#[test]
+fn each_of_the_cells_updated_in_place_is_necessary() {
+    all_are_necessary(Structure::CowCell, 60, &[1, 2]);
+    all_are_necessary(Structure::LogCell, 60, &[1, 2]);
+    all_are_necessary(Structure::FamCell, 60, &[1, 2]);
 }

@@ -44,6 +44,37 @@ fn a_missing_flush_of_wort_shrinks_to_few_operations_and_is_replayed() {
 }
 
 #[test]
+fn a_timeline_tells_the_operation_the_events_the_crash_and_what_was_wrong() {
+    let (_, violation) = without(Structure::Wort, "index/src/wort", PersistKind::Flush);
+    let text = violation.shrunk.unwrap().to_string();
+    let order = [
+        "wort:u64, shrunk to 1 operation:",
+        "the creation is acknowledged",
+        "operation 1: ",
+        "store 16 bytes at ",
+        " – lost",
+        "fence  ",
+        "store in order 8 bytes at ",
+        " – made it",
+        "flush line ",
+        "crates/index/src/wort/",
+        "✗ the power is cut before the next fence",
+        "pending stores made it",
+        "recovery and check read of line ",
+        "! its contents are wrong: ",
+        "broken: acknowledged operations are there",
+        "again: lapis crash wort:u64 --ops 80 --seed 1 --keep 1 --without 'crates/",
+    ];
+    let mut rest = text.as_str();
+    for what in order {
+        let at = rest.find(what);
+        rest = &rest[at.unwrap_or_else(|| panic!("{what:?} is missing or too early:\n{text}"))..];
+    }
+    // Every store that did not make it is told as lost, and nothing is both.
+    assert!(!text.contains("partly lost"), "{text}");
+}
+
+#[test]
 fn a_missing_fence_of_fast_fair_shrinks_to_few_operations_and_is_replayed() {
     let (options, violation) =
         without(Structure::FastFair, "index/src/fast_fair", PersistKind::Fence);

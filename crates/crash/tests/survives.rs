@@ -44,6 +44,26 @@ fn p_clht_survives_power_cuts() {
 }
 
 #[test]
+fn the_classic_log_survives_power_cuts() {
+    survives(Structure::ClassicLog, 100, 17);
+}
+
+#[test]
+fn the_header_log_survives_power_cuts() {
+    survives(Structure::HeaderLog, 100, 18);
+}
+
+#[test]
+fn rawl_survives_power_cuts() {
+    survives(Structure::Rawl, 100, 19);
+}
+
+#[test]
+fn pop_log_in_a_ring_survives_power_cuts() {
+    survives(Structure::PopRing, 100, 20);
+}
+
+#[test]
 fn pop_log_survives_power_cuts_and_kills() {
     survives(Structure::PopLog, 200, 14);
 }
@@ -71,6 +91,13 @@ fn the_allocator_survives_power_cuts() {
 #[test]
 fn the_store_survives_power_cuts() {
     survives(Structure::Store, 60, 16);
+}
+
+#[test]
+fn cells_updated_in_place_survive_power_cuts() {
+    survives(Structure::CowCell, 60, 17);
+    survives(Structure::LogCell, 60, 18);
+    survives(Structure::FamCell, 60, 19);
 }
 
 #[test]

@@ -32,20 +32,35 @@ pub(crate) struct Cache {
     tags: Vec<u32>,
     ways: usize,
     sets: usize,
+    hashed: bool,
 }
 
 impl Cache {
     pub(crate) fn new(shape: CacheShape) -> Self {
         let ways = shape.ways.max(1);
         let sets = (shape.capacity_bytes / LINE_BYTES / ways).max(1);
-        Self { tags: vec![0; sets * ways], ways, sets }
+        Self { tags: vec![0; sets * ways], ways, sets, hashed: false }
+    }
+
+    /// A cache that spreads neighbours over its sets by a hash, as shared last levels do.
+    pub(crate) fn hashed(shape: CacheShape) -> Self {
+        Self { hashed: true, ..Self::new(shape) }
     }
 
     #[inline]
     fn set(&mut self, line: u32) -> &mut [u32] {
         let sets = self.sets;
-        let number =
-            if sets.is_power_of_two() { line as usize & (sets - 1) } else { line as usize % sets };
+        let number = if self.hashed {
+            // Not linear, or runs of lines that meet in one set would meet in all (MurmurHash3).
+            let mut hash = line.wrapping_mul(0x85EB_CA6B);
+            hash = (hash ^ (hash >> 13)).wrapping_mul(0xC2B2_AE35);
+            hash ^= hash >> 16;
+            ((u64::from(hash) * sets as u64) >> 32) as usize
+        } else if sets.is_power_of_two() {
+            line as usize & (sets - 1)
+        } else {
+            line as usize % sets
+        };
         &mut self.tags[number * self.ways..][..self.ways]
     }
 
@@ -201,6 +216,13 @@ mod tests {
         assert_eq!(cache.insert(4, false), None);
         assert!(hit(&mut cache, 0));
         assert_eq!(cache.remove(2), None);
+    }
+
+    #[test]
+    fn a_hash_spreads_neighbours_over_all_sets() {
+        let mut cache = Cache::hashed(CacheShape { capacity_bytes: 300 * LINE_BYTES, ways: 3 });
+        let evicted = (0..300).filter(|&line| cache.insert(line, true).is_some()).count();
+        assert!((1..120).contains(&evicted), "{evicted}");
     }
 
     #[test]

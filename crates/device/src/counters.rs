@@ -348,9 +348,9 @@ mod tests {
     use crate::cache::CacheShape;
 
     fn counters() -> Counters {
-        let level = |lines| CacheShape { capacity_bytes: lines * LINE_BYTES, ways: 2 };
+        let level = |lines| CacheShape { capacity_bytes: lines * LINE_BYTES, ways: lines };
         let caches =
-            HierarchyShape { l1: level(2), l2: level(4), l3: level(64), flush_keeps_line: true };
+            HierarchyShape { l1: level(2), l2: level(4), l3: level(8), flush_keeps_line: true };
         let machine = MachineShape::default();
         let xp_buffer =
             XpBufferShape { eager_permille: 1000, own_writes_permille: 0, ..machine.xp_buffer };
@@ -380,9 +380,9 @@ mod tests {
     #[test]
     fn a_dirty_line_that_is_pushed_out_is_an_insert_by_eviction() {
         let mut counters = counters();
-        // 32 sets in L3 and 2 in L2: these share one, of two ways each.
-        for way in 0..5 {
-            counters.store(0, way * 32 * 64);
+        // Four lines fit into L2 and eight into L3.
+        for line in 0..13 {
+            counters.store(0, line * 64);
         }
         assert_eq!(counters.counts().wpq_eviction, 1);
     }

@@ -30,6 +30,10 @@ pub enum CrashCause {
     BeforeFence(PersistPoint),
     /// The next event is a locked operation.
     BeforeLocked,
+    /// The next event is a `clflush`.
+    BeforeStrongFlush,
+    /// The next event is a store, which is durable as soon as it is visible.
+    BeforeStore,
     /// The operation of this number has just been acknowledged.
     OperationEnd(u32),
     /// The last event was a store. Only at every store: [`CrashPoints::at_every_store`].
@@ -97,6 +101,13 @@ impl<'t> CrashPoints<'t> {
         Self { every_store: true, ..self }
     }
 
+    /// Enumerates every subset of up to so many unordered stores of a line, where the default thins
+    /// sets of more than three.
+    pub fn with_exact_units(mut self, units: usize) -> Self {
+        self.machine.set_exact_units(units);
+        self
+    }
+
     /// Goes on to the next crash point.
     pub fn advance(&mut self) -> Option<CrashPoint> {
         self.machine.clear_newly_durable();
@@ -113,12 +124,14 @@ impl<'t> CrashPoints<'t> {
                     Event::Fence { point, .. } => {
                         CrashCause::BeforeFence(self.trace.points[usize::from(point)])
                     }
-                    _ => CrashCause::BeforeLocked,
+                    Event::StrongFlush { .. } => CrashCause::BeforeStrongFlush,
+                    Event::Locked { .. } => CrashCause::BeforeLocked,
+                    _ => CrashCause::BeforeStore,
                 };
             }
             self.changed |= match event {
                 Event::Flush { .. } | Event::Marker { .. } => false,
-                Event::Fence { .. } => self.machine.completes(event),
+                Event::Fence { .. } | Event::StrongFlush { .. } => self.machine.completes(event),
                 _ => true,
             };
             self.machine.apply(event);

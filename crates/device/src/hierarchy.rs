@@ -3,7 +3,10 @@
 //! L2 holds all that its L1 holds. L3 takes what the L2s cast out, dirty or clean, and gives it up
 //! when a core takes it back (as on Xeon Scalable, L3 is no copy of the L2s). A dirty line reaches
 //! the memory controller when it is flushed, or when L3 needs its place: the least recently used of
-//! a set goes first, so dirty lines leave in the order in which they fell out of use.
+//! a set goes first, so dirty lines leave roughly in the order in which they fell out of use. The
+//! sets of L3 are chosen by a hash, so neighbours leave at different times: lines that are never
+//! flushed reach the media one by one, at fourfold amplification, however long the run that was
+//! stored.
 //!
 //! ```text
 //!  worker 0: L1 ⊂ L2 ─┐ cast out            ┌─ dirty, least recently used: WPQ
@@ -109,7 +112,7 @@ impl Hierarchy {
         let l2_bytes = shape.l2.capacity_bytes.max(shape.l1.capacity_bytes).max(LINE_BYTES);
         let l2 = CacheShape { capacity_bytes: l2_bytes, ..shape.l2 };
         let shape = HierarchyShape { l2, ..shape };
-        Self { shape, privates: Vec::new(), l3: Cache::new(shape.l3), holders: Vec::new() }
+        Self { shape, privates: Vec::new(), l3: Cache::hashed(shape.l3), holders: Vec::new() }
     }
 
     #[inline]

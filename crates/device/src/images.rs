@@ -187,6 +187,11 @@ impl<'a> CrashStates<'a> {
         Image { choices: self.sites.iter().map(Site::everything).collect() }
     }
 
+    /// In how many sites `image` differs from the durable contents.
+    pub fn changed_sites(&self, image: &Image) -> usize {
+        image.choices.iter().filter(|&&choice| choice != 0).count()
+    }
+
     /// The lines in which `image` may differ from the durable contents, with their contents.
     pub fn overrides(&self, image: &Image) -> Vec<(u32, LineBytes)> {
         let mut lines = Vec::new();
@@ -239,11 +244,10 @@ impl<'a> CrashStates<'a> {
 }
 
 /// Writes one line of a region, growing it if the line is not mapped yet.
-pub(crate) fn write_line(
-    region: &mut Region,
-    line: u32,
-    bytes: &LineBytes,
-) -> Result<(), RegionError> {
+///
+/// # Errors
+/// [`RegionError`] if it had to grow and could not.
+pub fn write_line(region: &mut Region, line: u32, bytes: &LineBytes) -> Result<(), RegionError> {
     let offset = line as usize * LINE_BYTES;
     if offset + LINE_BYTES > region.mapped_bytes() {
         region.grow_to(offset + LINE_BYTES)?;

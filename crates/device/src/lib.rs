@@ -11,9 +11,12 @@
 //!   [`Profile`], and keep the virtual time of each worker ([`interleave`]);
 //! * switch a single flush or fence off ([`Config::suppress`]), to show that it is necessary.
 //!
-//! Nothing here depends on the host's time, addresses or the scheduler: the same single-threaded program gives
+//! [`ModelledSsd`] does the same for block storage: it is a [`lapis_pmem::BlockDevice`].
+//!
+//! Nothing here depends on the host's time, addresses or its scheduler: the same program gives
 //! the same trace and the same counts on every run and every machine.
 
+mod bounded_search;
 mod cache;
 mod clock;
 mod counters;
@@ -21,6 +24,7 @@ pub mod crash_points;
 mod hierarchy;
 pub mod images;
 mod line_table;
+pub mod litmus;
 mod modelled;
 mod pending;
 mod persist_points;
@@ -29,24 +33,37 @@ pub mod profile;
 pub mod pruned_images;
 mod random;
 mod read_watch;
+mod schedule;
+mod scheduler;
+pub mod ssd;
+mod store_buffer;
 mod timing;
 mod trace;
+pub mod trace_file;
 mod tracking;
 mod worker;
 mod xp_buffer;
 
+pub use bounded_search::BoundedSearch;
 pub use cache::CacheShape;
 pub use clock::interleave;
 pub use counters::{Counts, MachineShape};
 pub use crash_points::{CrashCause, CrashPoint, CrashPoints};
 pub use hierarchy::HierarchyShape;
-pub use images::{CrashStates, Image, ImageBudget, Images};
+pub use images::{CrashStates, Image, ImageBudget, Images, write_line};
 pub use modelled::{Config, MODELLED_BYTES_LIMIT, Modelled};
+pub use pending::LineBytes;
 pub use persist_points::{PersistKind, PersistPoint, PersistPointCount};
 pub use persistence::PowerFailDomain;
 pub use profile::{Profile, ProfileError};
 pub use pruned_images::PrunedImages;
 pub use read_watch::LineRead;
+pub use schedule::{BadSchedule, Deviation, Schedule, SchedulePolicy};
+pub use scheduler::{InterleavedRun, RunEnd, WorkerProgram};
+pub use ssd::{
+    BlockDamage, ModelledSsd, SsdConfig, SsdCrashStates, SsdFaults, SsdImage, SsdImages,
+    SsdProfile, SsdProfileError,
+};
 pub use timing::{Picoseconds, TimingShape};
 pub use trace::{Event, Marker, Trace};
 pub use worker::{current_worker, set_current_worker};

@@ -31,6 +31,12 @@ impl LineTable {
         (number, true)
     }
 
+    /// The number of `line`, if it has one.
+    pub(crate) fn known(&self, line: u32) -> Option<u32> {
+        let (found, number) = self.slots[self.find(line)];
+        (found == line).then_some(number)
+    }
+
     #[inline]
     fn find(&self, line: u32) -> usize {
         let mask = self.slots.len() - 1;

@@ -11,12 +11,13 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Mutant, Omission, Region, Word};
+use lapis_pmem::{Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Omission, Region, Word};
 use parking_lot::Mutex;
 
 use crate::counters::{Counters, Counts, MachineShape};
 use crate::persist_points::{PersistKind, PersistPoint, PersistPointCount, PersistPoints};
 use crate::read_watch::{LineRead, ReadWatch};
+use crate::scheduler::{Interleaving, is_scheduled};
 use crate::trace::{Event, Marker, Trace, unit_value, units};
 use crate::tracking::Tracking;
 use crate::worker::current_worker;
@@ -40,6 +41,8 @@ pub struct Config {
     pub suppress: Option<PersistPoint>,
     /// A known error that structures are to commit.
     pub mutant: Option<Mutant>,
+    /// Made for [`Modelled::run_workers`]: several workers, each with a store buffer.
+    pub concurrent: bool,
 }
 
 impl Config {
@@ -61,6 +64,11 @@ impl Config {
     /// Tracks dirtied lines and records a trace: for crashes during recovery.
     pub fn tracking_and_tracing() -> Self {
         Self { tracing: true, tracking: true, ..Self::default() }
+    }
+
+    /// Records a trace of several workers.
+    pub fn concurrent() -> Self {
+        Self { concurrent: true, ..Self::tracing() }
     }
 
     /// The same with one persist point switched off.
@@ -90,6 +98,7 @@ struct Machine {
     /// Whether loads are anybody's business: they are counted or watched.
     observes_loads: bool,
     watch: Option<ReadWatch>,
+    interleaving: Option<Box<Interleaving>>,
     mutant: Option<Mutant>,
     state: Mutex<State>,
 }
@@ -127,6 +136,7 @@ impl Modelled {
                 counts_loads: config.counting.is_some(),
                 observes_loads: config.counting.is_some() || config.watching,
                 watch: config.watching.then(|| ReadWatch::over(reserved_bytes)),
+                interleaving: config.concurrent.then(Box::default),
                 mutant: config.mutant,
                 state: Mutex::new(State {
                     base,
@@ -142,6 +152,13 @@ impl Modelled {
 
     /// Notes something in the trace.
     pub fn mark(&self, marker: Marker) {
+        if let Some(interleaving) = self.interleaving() {
+            return self.buffer_mark(interleaving, marker);
+        }
+        self.mark_now(marker);
+    }
+
+    pub(crate) fn mark_now(&self, marker: Marker) {
         let mut state = self.machine.state.lock();
         if state.tracing {
             state.events.push(Event::Marker { worker: current_worker(), marker });
@@ -248,6 +265,16 @@ impl Modelled {
                 watch.read(offset, bytes);
             }
         }
+    }
+
+    pub(crate) fn scheduler(&self) -> Option<&Interleaving> {
+        self.machine.interleaving.as_deref()
+    }
+
+    /// The scheduler, if the calling thread is one of its workers.
+    #[inline(always)]
+    fn interleaving(&self) -> Option<&Interleaving> {
+        self.machine.interleaving.as_deref().filter(|_| is_scheduled())
     }
 
     /// Counts reads of the region; others are DRAM's.
@@ -371,13 +398,13 @@ enum WordEvent {
 
 /// What a range is filled with.
 #[derive(Clone, Copy)]
-enum Source<'a> {
+pub(crate) enum Source<'a> {
     Bytes(&'a [u8]),
     Zeroes(usize),
 }
 
 impl Source<'_> {
-    fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
             Self::Zeroes(bytes) => bytes,
@@ -418,6 +445,99 @@ impl Modelled {
         if source.len() == 0 {
             return;
         }
+        if let Some(interleaving) = self.interleaving() {
+            let offset = self.range_offset(destination, source.len());
+            let suppressed = self.omits(caller, PersistKind::NonTemporal);
+            // SAFETY: as the caller vouches.
+            return unsafe {
+                if suppressed {
+                    self.buffer_copy(interleaving, offset, destination, source);
+                } else {
+                    self.buffer_nontemporal(interleaving, offset, destination, source, caller);
+                }
+            };
+        }
+        // SAFETY: as the caller vouches.
+        unsafe { self.fill_nontemporal_now(destination, source, caller) };
+    }
+
+    /// Whether a flush, fence or non-temporal copy is not performed.
+    fn omits(&self, caller: &'static Location<'static>, kind: PersistKind) -> bool {
+        Omission::is_in_force() || self.machine.state.lock().points.suppresses(caller, kind)
+    }
+
+    pub(crate) fn store_now<W: Word>(
+        &self,
+        offset: usize,
+        at: &W::Atomic,
+        value: W,
+        order: Ordering,
+    ) {
+        let event =
+            if order == Ordering::Relaxed { WordEvent::Relaxed } else { WordEvent::Ordered };
+        let mut state = self.machine.state.lock();
+        state.before_word(offset, value, event);
+        W::store(at, value, order);
+    }
+
+    pub(crate) fn flush_now(
+        &self,
+        offset: usize,
+        bytes: usize,
+        caller: &'static Location<'static>,
+    ) {
+        let mut state = self.machine.state.lock();
+        let Some(point) = state.points.pass(caller, PersistKind::Flush) else { return };
+        if Omission::is_in_force() {
+            return;
+        }
+        if state.tracing {
+            let worker = current_worker();
+            let lines = offset / LINE_BYTES..=(offset + bytes - 1) / LINE_BYTES;
+            state.events.extend(lines.map(|line| Event::Flush {
+                worker,
+                point,
+                line: line as u32,
+            }));
+        }
+        if let Some(counters) = &mut state.counters {
+            counters.flush(current_worker(), offset, bytes);
+        }
+    }
+
+    pub(crate) fn fence_now(&self, caller: &'static Location<'static>) {
+        let mut state = self.machine.state.lock();
+        // The mutex orders host memory, whether or not the model sees the fence.
+        let Some(point) = state.points.pass(caller, PersistKind::Fence) else { return };
+        if Omission::is_in_force() {
+            return;
+        }
+        if state.tracing {
+            state.events.push(Event::Fence { worker: current_worker(), point });
+        }
+        if let Some(counters) = &mut state.counters {
+            counters.fence(current_worker());
+        }
+    }
+
+    /// # Safety
+    /// As for [`Domain::copy`].
+    pub(crate) unsafe fn copy_now(&self, destination: *mut u8, source: Source<'_>) {
+        let offset = self.range_offset(destination, source.len());
+        let mut state = self.machine.state.lock();
+        state.before_range(offset, source, false);
+        // SAFETY: as the caller vouches; a slice cannot overlap memory that is being written.
+        unsafe { source.write(destination) };
+    }
+
+    /// # Safety
+    /// As for [`Domain::copy_nontemporal`].
+    pub(crate) unsafe fn fill_nontemporal_now(
+        &self,
+        destination: *mut u8,
+        source: Source<'_>,
+        caller: &'static Location<'static>,
+    ) {
         let offset = self.range_offset(destination, source.len());
         self.watch_written(offset, source.len());
         let mut state = self.machine.state.lock();
@@ -441,6 +561,11 @@ impl Domain for Modelled {
                 self.count_reads(address, Counters::load);
             }
         }
+        if let Some(interleaving) = self.interleaving()
+            && let Some(offset) = self.atomic_offset(at)
+        {
+            return self.load_buffered::<W>(interleaving, offset, at, order);
+        }
         W::load(at, order)
     }
 
@@ -450,11 +575,10 @@ impl Domain for Modelled {
             return W::store(at, value, order);
         };
         self.watch_written(offset, W::BYTES);
-        let event =
-            if order == Ordering::Relaxed { WordEvent::Relaxed } else { WordEvent::Ordered };
-        let mut state = self.machine.state.lock();
-        state.before_word(offset, value, event);
-        W::store(at, value, order);
+        if let Some(interleaving) = self.interleaving() {
+            return self.buffer_word::<W>(interleaving, offset, at, value, order);
+        }
+        self.store_now::<W>(offset, at, value, order);
     }
 
     #[inline]
@@ -463,6 +587,10 @@ impl Domain for Modelled {
             return W::swap(at, value, Ordering::AcqRel);
         };
         self.watch_read(std::ptr::from_ref(at).addr(), W::BYTES);
+        self.watch_written(offset, W::BYTES);
+        if let Some(interleaving) = self.interleaving() {
+            self.empty_buffer(interleaving);
+        }
         let mut state = self.machine.state.lock();
         state.before_word(offset, value, WordEvent::Locked);
         W::swap(at, value, Ordering::AcqRel)
@@ -474,10 +602,14 @@ impl Domain for Modelled {
             return W::compare_exchange(at, current, new);
         };
         self.watch_read(std::ptr::from_ref(at).addr(), W::BYTES);
+        if let Some(interleaving) = self.interleaving() {
+            self.empty_buffer(interleaving);
+        }
         let mut state = self.machine.state.lock();
         // Stores to the region happen under the mutex, so this decides the exchange. One that
         // fails is a load: that it also fences is an accident of x86 nothing should rest on.
         if W::load(at, Ordering::Acquire) == current {
+            self.watch_written(offset, W::BYTES);
             state.before_word(offset, new, WordEvent::Locked);
         } else if let Some(counters) = &mut state.counters {
             counters.locked(current_worker(), offset, false);
@@ -489,12 +621,15 @@ impl Domain for Modelled {
         if source.is_empty() {
             return;
         }
-        let offset = self.range_offset(destination, source.len());
-        self.watch_written(offset, source.len());
-        let mut state = self.machine.state.lock();
-        state.before_range(offset, Source::Bytes(source), false);
-        // SAFETY: as the caller vouches; a slice cannot overlap memory that is being written.
-        unsafe { Source::Bytes(source).write(destination) };
+        let source = Source::Bytes(source);
+        self.watch_written(self.range_offset(destination, source.len()), source.len());
+        if let Some(interleaving) = self.interleaving() {
+            let offset = self.range_offset(destination, source.len());
+            // SAFETY: as the caller vouches.
+            return unsafe { self.buffer_copy(interleaving, offset, destination, source) };
+        }
+        // SAFETY: as the caller vouches.
+        unsafe { self.copy_now(destination, source) };
     }
 
     #[track_caller]
@@ -520,6 +655,11 @@ impl Domain for Modelled {
                 counters.read_range(worker, offset, bytes);
             });
         }
+        if let Some(interleaving) = self.interleaving()
+            && let Some(offset) = self.offset(source.addr())
+        {
+            self.read_buffered(interleaving, offset, bytes);
+        }
     }
 
     #[track_caller]
@@ -528,38 +668,34 @@ impl Domain for Modelled {
             return;
         }
         let offset = self.range_offset(start, bytes);
-        let mut state = self.machine.state.lock();
-        let Some(point) = state.points.pass(Location::caller(), PersistKind::Flush) else { return };
-        if Omission::is_in_force() {
-            return;
-        }
-        if state.tracing {
-            let worker = current_worker();
-            let lines = offset / LINE_BYTES..=(offset + bytes - 1) / LINE_BYTES;
-            state.events.extend(lines.map(|line| Event::Flush {
-                worker,
-                point,
-                line: line as u32,
-            }));
-        }
-        if let Some(counters) = &mut state.counters {
-            counters.flush(current_worker(), offset, bytes);
+        let caller = Location::caller();
+        match self.interleaving() {
+            None => self.flush_now(offset, bytes, caller),
+            Some(_) if self.omits(caller, PersistKind::Flush) => {}
+            Some(interleaving) => self.buffer_flush(interleaving, offset, bytes, caller),
         }
     }
 
     #[track_caller]
     fn fence(&self) {
-        let mut state = self.machine.state.lock();
-        // The mutex orders host memory, whether or not the model sees the fence.
-        let Some(point) = state.points.pass(Location::caller(), PersistKind::Fence) else { return };
-        if Omission::is_in_force() {
-            return;
+        let caller = Location::caller();
+        match self.interleaving() {
+            None => self.fence_now(caller),
+            Some(_) if self.omits(caller, PersistKind::Fence) => {}
+            Some(interleaving) => self.buffer_fence(interleaving, caller),
         }
-        if state.tracing {
-            state.events.push(Event::Fence { worker: current_worker(), point });
+    }
+
+    fn pause(&self) {
+        match self.interleaving() {
+            Some(interleaving) => self.turn(interleaving, true),
+            None => std::hint::spin_loop(),
         }
-        if let Some(counters) = &mut state.counters {
-            counters.fence(current_worker());
+    }
+
+    fn synchronize(&self) {
+        if let Some(interleaving) = self.interleaving() {
+            self.empty_buffer(interleaving);
         }
     }
 
@@ -573,6 +709,19 @@ impl Domain for Modelled {
     #[inline]
     fn worker(&self) -> Option<usize> {
         Some(usize::from(current_worker()))
+    }
+
+    #[inline]
+    fn note_lock(&self, at: *const u8) {
+        if let Some(watch) = &self.machine.watch {
+            watch.lock_access(at.addr().wrapping_sub(self.machine.base));
+        }
+    }
+
+    fn note_generation(&self, generation: LockGeneration) {
+        if let Some(watch) = &self.machine.watch {
+            watch.generation(generation);
+        }
     }
 
     #[inline]

@@ -53,7 +53,7 @@ impl Unit {
     }
 
     #[inline]
-    fn overlaps(&self, other: &Self) -> bool {
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
         self.start < other.start + other.bytes && other.start < self.start + self.bytes
     }
 }
@@ -111,7 +111,9 @@ pub(crate) struct LineStates {
 }
 
 /// Enumerates the states of a line.
-pub(crate) fn line_states(durable: &LineBytes, pending: &[Unit]) -> LineStates {
+///
+/// All subsets of up to `exact_units` unordered units are among them.
+pub(crate) fn line_states(durable: &LineBytes, pending: &[Unit], exact_units: usize) -> LineStates {
     let mut found = Found { states: vec![*durable], seen: HashSet::from([*durable]) };
     let (older, newest) = pending.split_at(older_units(pending));
     let mut exact = older.is_empty();
@@ -128,8 +130,8 @@ pub(crate) fn line_states(durable: &LineBytes, pending: &[Unit]) -> LineStates {
     }
     let cached: Vec<usize> = (0..newest.len()).filter(|&at| !newest[at].nontemporal).collect();
     let free: Vec<usize> = (0..newest.len()).filter(|&at| newest[at].nontemporal).collect();
-    let cached = cached_choices(newest, &cached, &mut exact);
-    let free = subsets(&free, &mut exact);
+    let cached = cached_choices(newest, &cached, exact_units, &mut exact);
+    let free = subsets(&free, exact_units, &mut exact);
     let entangled = are_entangled(newest);
     let mut chosen = vec![false; newest.len()];
     for cached in &cached {
@@ -196,12 +198,17 @@ fn are_entangled(pending: &[Unit]) -> bool {
 }
 
 /// The choices among the cached units: some groups whole, and a subset of the next one.
-fn cached_choices(pending: &[Unit], cached: &[usize], exact: &mut bool) -> Vec<Vec<usize>> {
+fn cached_choices(
+    pending: &[Unit],
+    cached: &[usize],
+    exact_units: usize,
+    exact: &mut bool,
+) -> Vec<Vec<usize>> {
     let groups = cached.chunk_by(|&a, &b| pending[a].group == pending[b].group);
     let mut choices = vec![Vec::new()];
     let mut before = 0;
     for group in groups {
-        for subset in subsets(group, exact).into_iter().skip(1) {
+        for subset in subsets(group, exact_units, exact).into_iter().skip(1) {
             let whole = cached[..before].iter().copied();
             choices.push(whole.chain(subset).collect());
         }
@@ -211,9 +218,9 @@ fn cached_choices(pending: &[Unit], cached: &[usize], exact: &mut bool) -> Vec<V
 }
 
 /// Subsets of `units`, the empty one first and the whole last.
-fn subsets(units: &[usize], exact: &mut bool) -> Vec<Vec<usize>> {
+pub(crate) fn subsets(units: &[usize], exact_units: usize, exact: &mut bool) -> Vec<Vec<usize>> {
     let count = units.len();
-    if count <= EXACT_UNITS {
+    if count <= exact_units {
         let member = |mask: usize| {
             (0..count).filter(move |bit| mask & (1 << bit) != 0).map(|bit| units[bit]).collect()
         };
@@ -292,7 +299,7 @@ mod tests {
         #[test]
         fn states_are_those_of_the_definition(pending in pending(9)) {
             let durable = [0; LINE_BYTES];
-            let found = line_states(&durable, &pending);
+            let found = line_states(&durable, &pending, EXACT_UNITS);
             let expected = states_by_definition(&durable, &pending);
             let states: HashSet<LineBytes> = found.states.iter().copied().collect();
             prop_assert_eq!(states.len(), found.states.len());
@@ -305,7 +312,7 @@ mod tests {
 
         #[test]
         fn states_of_long_histories_are_few_and_end_with_everything(pending in pending(400)) {
-            let found = line_states(&[0; LINE_BYTES], &pending);
+            let found = line_states(&[0; LINE_BYTES], &pending, EXACT_UNITS);
             let mut everything = [0; LINE_BYTES];
             pending.iter().for_each(|unit| unit.apply(&mut everything));
             prop_assert_eq!(found.states[found.everything], everything);

@@ -99,6 +99,15 @@ impl PersistPoints {
         (self.suppressed_id != Some(id)).then_some(id)
     }
 
+    /// Whether the point is the one that is switched off.
+    pub(crate) fn suppresses(
+        &self,
+        location: &'static Location<'static>,
+        kind: PersistKind,
+    ) -> bool {
+        self.suppressed.is_some_and(|point| point == PersistPoint::at(location, kind))
+    }
+
     fn find(&mut self, key: (usize, PersistKind), location: &'static Location<'static>) -> u16 {
         let id = match self.by_address.get(&key) {
             Some(&id) => id,

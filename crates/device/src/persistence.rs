@@ -20,15 +20,21 @@
 //!
 //! With [`PowerFailDomain::Eadr`] caches survive and only store buffers are lost: what is pending is
 //! the sequence of all stores since the last fence or locked operation, of which any prefix may
-//! have left the buffers; flushes do nothing. Non-temporal units wait in their own buffers and may
-//! be missing, of which one at a time is tried. Two workers' buffers are cut at one point of the common order, so of the
-//! states that several workers can leave, only these are enumerated.
+//! have left the buffers; flushes do nothing. Non-temporal units wait in their own buffers and any
+//! subset of them may be missing. That is for traces of one worker, whose order is that of execution.
+//! A trace of several workers is in the order in which their buffers drained: what is in it is
+//! visible, and with [`PowerFailDomain::EadrVisible`] durable, store by store.
+//!
+//! `clflush` ([`Event::StrongFlush`]) makes durable what its line holds of cached stores, at once.
 
 use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
 use crate::line_table::LineTable;
-use crate::pending::{GROUP_UNITS, LineBytes, LineStates, THIN_STATES, Unit, line_states, retire};
+use crate::pending::{
+    EXACT_UNITS, GROUP_UNITS, LineBytes, LineStates, THIN_STATES, Unit, line_states, retire,
+    subsets,
+};
 use crate::trace::{Event, Trace};
 
 /// What survives a power cut without being flushed.
@@ -44,6 +50,13 @@ pub enum PowerFailDomain {
     AdrPortable,
     /// The caches too, but not the store buffers.
     Eadr,
+    /// As [`PowerFailDomain::Eadr`], for a trace whose order is that of visibility: of a run of
+    /// several workers, whose buffers the scheduler drains. Every store is durable where it stands.
+    EadrVisible,
+    /// Caches were promised to survive and did not: the global persistent flush of a CXL device
+    /// failed for want of energy. What was flushed and fenced had reached the device, so the states
+    /// are those of [`PowerFailDomain::Adr`]; a program that left out its flushes has none to rely on.
+    GpfFailed,
 }
 
 /// A line that the trace stores to.
@@ -53,10 +66,9 @@ struct LineHistory {
     durable: LineBytes,
     pending: Vec<Unit>,
     next_sequence: u32,
-    /// Sequence at the last flush by anybody: a group does not reach across it.
-    flushed_at: u32,
     /// The worker's epoch when the last cached unit was stored.
     last_epoch: u32,
+    /// The last group is closed: by an ordered store or by a flush of the line.
     last_ordered: bool,
     last_worker: u8,
     last_group: u32,
@@ -93,6 +105,8 @@ pub(crate) struct Persistence {
     workers: Vec<WorkerState>,
     /// eADR: stores in the buffers, oldest first.
     buffered: Vec<(u32, Unit)>,
+    /// All subsets of up to so many unordered units are enumerated.
+    exact_units: usize,
 }
 
 impl Persistence {
@@ -106,19 +120,29 @@ impl Persistence {
             newly_durable: Vec::new(),
             workers: Vec::new(),
             buffered: Vec::new(),
+            exact_units: EXACT_UNITS,
         };
         for event in &trace.events {
             if let Event::Store { line, .. }
             | Event::OrderedStore { line, .. }
             | Event::Locked { line, .. }
             | Event::NonTemporal { line, .. }
-            | Event::Flush { line, .. } = *event
+            | Event::Flush { line, .. }
+            | Event::StrongFlush { line, .. } = *event
                 && machine.table.number(line).1
             {
                 machine.lines.push(LineHistory::new(line, base));
             }
         }
         machine
+    }
+
+    pub(crate) fn set_exact_units(&mut self, units: usize) {
+        self.exact_units = units;
+    }
+
+    fn caches_survive(&self) -> bool {
+        matches!(self.domain, PowerFailDomain::Eadr | PowerFailDomain::EadrVisible)
     }
 
     fn worker(&mut self, worker: u8) -> &mut WorkerState {
@@ -133,11 +157,24 @@ impl Persistence {
     pub(crate) fn completes(&self, event: &Event) -> bool {
         let (worker, locked) = match *event {
             Event::Fence { worker, .. } => (worker, false),
+            Event::Store { .. }
+            | Event::OrderedStore { .. }
+            | Event::NonTemporal { .. }
+            | Event::Locked { .. }
+                if self.domain == PowerFailDomain::EadrVisible =>
+            {
+                return true;
+            }
+            Event::StrongFlush { line, .. } => {
+                let number = self.table.known(line);
+                let pending = number.map(|number| &self.lines[number as usize].pending);
+                return pending.is_some_and(|it| it.iter().any(|unit| !unit.nontemporal));
+            }
             Event::Locked { .. } if self.domain == PowerFailDomain::AdrPortable => return false,
             Event::Locked { worker, .. } => (worker, true),
             _ => return false,
         };
-        if self.domain == PowerFailDomain::Eadr {
+        if self.caches_survive() {
             return locked || !self.buffered.is_empty();
         }
         self.workers.get(usize::from(worker)).is_some_and(|state| {
@@ -161,22 +198,27 @@ impl Persistence {
                     self.complete(worker, true);
                 }
                 self.store(worker, Stored { start, bytes, line, value }, Kind::Ordered);
-                if self.domain == PowerFailDomain::Eadr {
+                if self.caches_survive() {
                     self.drain_buffers();
                 }
             }
             Event::Flush { worker, line, .. } => self.flush(worker, line),
+            Event::StrongFlush { line, .. } => self.flush_at_once(line),
             Event::Fence { worker, .. } => self.complete(worker, false),
             Event::Marker { .. } => {}
+        }
+        if self.domain == PowerFailDomain::EadrVisible {
+            self.drain_buffers();
         }
     }
 
     fn store(&mut self, worker: u8, stored: Stored, kind: Kind) {
         let number = self.table.number(stored.line).0;
         let epoch = self.worker(worker).epoch;
+        let caches_survive = self.caches_survive();
         let line = &mut self.lines[number as usize];
         let unit = line.push(worker, epoch, stored, kind);
-        if self.domain == PowerFailDomain::Eadr {
+        if caches_survive {
             self.buffered.push((number, unit));
             return;
         }
@@ -195,19 +237,27 @@ impl Persistence {
 
     fn flush(&mut self, worker: u8, line: u32) {
         let number = self.table.number(line).0;
+        let caches_survive = self.caches_survive();
         let line = &mut self.lines[number as usize];
-        line.flushed_at = line.next_sequence;
+        // A group does not reach across a flush by anybody.
+        line.last_ordered = true;
         let mark = (number, line.next_sequence);
-        if self.domain != PowerFailDomain::Eadr && line.pending.iter().any(|unit| !unit.nontemporal)
-        {
+        if !caches_survive && line.pending.iter().any(|unit| !unit.nontemporal) {
             self.worker(worker).marks.push(mark);
         }
+    }
+
+    fn flush_at_once(&mut self, line: u32) {
+        let number = self.table.number(line).0;
+        let line = &mut self.lines[number as usize];
+        line.last_ordered = true;
+        self.retire(number, |unit| !unit.nontemporal);
     }
 
     /// A fence of `worker`, or the fence that is part of its locked operation.
     fn complete(&mut self, worker: u8, locked: bool) {
         self.worker(worker).epoch += 1;
-        if self.domain == PowerFailDomain::Eadr {
+        if self.caches_survive() {
             return self.drain_buffers();
         }
         let marks = std::mem::take(&mut self.worker(worker).marks);
@@ -264,12 +314,12 @@ impl Persistence {
 
     /// Enumerates the states of every line with pending units, where that is not done yet.
     pub(crate) fn enumerate(&mut self) {
-        let lines = &mut self.lines;
+        let (lines, exact_units) = (&mut self.lines, self.exact_units);
         self.dirty.retain(|&number| {
             let line = &mut lines[number as usize];
             line.listed = !line.pending.is_empty();
             if line.listed && line.states.is_none() {
-                line.states = Some(line_states(&line.durable, &line.pending));
+                line.states = Some(line_states(&line.durable, &line.pending, exact_units));
             }
             line.listed
         });
@@ -288,24 +338,32 @@ impl Persistence {
     /// is all.
     pub(crate) fn buffer_states(&self) -> (Vec<BufferState>, bool) {
         let count = self.buffered.len();
-        // A cut, and perhaps one non-temporal unit before it that is missing.
-        let choices = (0..=count).flat_map(|cut| {
-            let before = self.buffered[..cut].iter().enumerate();
-            let missing = before.filter(|(_, (_, unit))| unit.nontemporal).map(|(at, _)| Some(at));
-            std::iter::once(None).chain(missing).map(move |missing| (cut, missing))
-        });
-        let nontemporal = self.buffered.iter().filter(|(_, unit)| unit.nontemporal).count();
-        let choices: Vec<_> = choices.collect();
+        let mut exact = true;
+        let mut choices = Vec::new();
+        for cut in 0..=count {
+            // Non-temporal units before the cut that may be missing: nothing over them is visible.
+            let before = &self.buffered[..cut];
+            let is_last_of_its_bytes = |at: usize| {
+                let (line, unit) = &before[at];
+                before[at + 1..].iter().all(|(other, later)| other != line || !unit.overlaps(later))
+            };
+            let free: Vec<usize> = (0..cut)
+                .filter(|&at| before[at].1.nontemporal && is_last_of_its_bytes(at))
+                .collect();
+            exact &= free.len() == before.iter().filter(|(_, unit)| unit.nontemporal).count();
+            let missing = subsets(&free, self.exact_units, &mut exact);
+            choices.extend(missing.into_iter().map(|missing| (cut, missing)));
+        }
         let step = choices.len().div_ceil(THIN_STATES).max(1);
         let mut states: Vec<_> = choices
             .into_iter()
             .step_by(step)
-            .map(|(cut, missing)| self.buffer_state(|at| at < cut && Some(at) != missing))
+            .map(|(cut, missing)| self.buffer_state(|at| at < cut && !missing.contains(&at)))
             .collect();
         if count > 0 {
             states.push(self.buffer_state(|_| true));
         }
-        (states, step == 1 && nontemporal <= 1)
+        (states, step == 1 && exact)
     }
 
     fn buffer_state(&self, persisted: impl Fn(usize) -> bool) -> BufferState {
@@ -359,7 +417,6 @@ impl LineHistory {
             durable,
             pending: Vec::new(),
             next_sequence: 0,
-            flushed_at: 0,
             last_epoch: 0,
             last_ordered: true,
             last_worker: 0,
@@ -382,7 +439,6 @@ impl LineHistory {
                 && !self.last_ordered
                 && self.last_worker == worker
                 && self.last_epoch == epoch
-                && self.flushed_at != sequence
                 && self.last_group_units < GROUP_UNITS;
             if !joins {
                 self.last_group += 1;

@@ -19,6 +19,8 @@
 
 use std::rc::Rc;
 
+use lapis_pmem::LockWord;
+
 use crate::images::{CrashStates, Image};
 use crate::pending::LineBytes;
 use crate::read_watch::LineRead;
@@ -72,14 +74,14 @@ impl<'s> PrunedImages<'s> {
         for read in reads {
             let place = read.place as usize;
             let states = self.lines[place];
-            let chosen = masked(&states[self.choices[place] as usize], read.bytes);
+            let chosen = seen(&states[self.choices[place] as usize], read);
             let candidates = restricted[place]
                 .clone()
                 .unwrap_or_else(|| (0..states.len() as u32).collect::<Rc<[u32]>>());
             let mut others: Vec<(LineBytes, Vec<u32>)> = Vec::new();
             let mut alike = Vec::new();
             for &candidate in &*candidates {
-                let seen = masked(&states[candidate as usize], read.bytes);
+                let seen = seen(&states[candidate as usize], read);
                 if seen == chosen {
                     alike.push(candidate);
                 } else if let Some((_, others)) = others.iter_mut().find(|(key, _)| *key == seen) {
@@ -108,9 +110,16 @@ impl<'s> PrunedImages<'s> {
     }
 }
 
-/// The bytes that the mask names; the others zero.
-fn masked(bytes: &LineBytes, mask: u64) -> LineBytes {
-    std::array::from_fn(|at| if mask & (1 << at) != 0 { bytes[at] } else { 0 })
+/// What the reader has learned of the line.
+fn seen(line: &LineBytes, read: &LineRead) -> LineBytes {
+    let mut seen = std::array::from_fn(|at| if read.bytes & (1 << at) != 0 { line[at] } else { 0 });
+    if let Some(generation) = read.by_lock {
+        let start = read.bytes.trailing_zeros() as usize;
+        if let Some(word) = seen.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<8>()) {
+            *word = LockWord::meaning(u64::from_le_bytes(*word), generation).to_le_bytes();
+        }
+    }
+    seen
 }
 
 #[cfg(test)]

@@ -6,10 +6,16 @@
 //! domain, and byte ranges by `Pool::try_tail`, the one place that hands out bytes to plain loads,
 //! which notes the whole range first. What is not known exactly is taken for read: a range counts
 //! as read as a whole, and a word as soon as any part of it is loaded.
+//!
+//! One kind of read looks at less than it loads: a lock that names its generation does not go by
+//! the version and the lock bit of a word of another generation ([`LockWord::meaning`]). It says so
+//! just before each load, and the read is noted as one by a lock.
+//!
+//! [`LockWord::meaning`]: lapis_pmem::LockWord::meaning
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use lapis_pmem::LINE_BYTES;
+use lapis_pmem::{LINE_BYTES, LockGeneration};
 use parking_lot::Mutex;
 
 /// Bytes of one watched line that were read for the first time, and not written before.
@@ -19,12 +25,20 @@ pub struct LineRead {
     pub place: u32,
     /// One bit per byte of the line.
     pub bytes: u64,
+    /// The read was one by a lock, in this generation: only the meaning of the word matters.
+    pub by_lock: Option<LockGeneration>,
 }
 
 /// Watches lines of a region. A bit per line of the region answers most reads without a lock.
 #[derive(Debug)]
 pub(crate) struct ReadWatch {
     filter: Box<[AtomicU64]>,
+    /// Words of each line of which nothing is left to learn: most reads are of these.
+    known_words: Box<[AtomicU8]>,
+    /// Words of each line of which locks have nothing left to learn.
+    lock_words: Box<[AtomicU8]>,
+    /// Offset of the word that a lock is about to access.
+    lock_at: AtomicUsize,
     watched: Mutex<Watched>,
 }
 
@@ -34,6 +48,9 @@ struct Watched {
     lines: Vec<u32>,
     /// Bytes of each that were read or written.
     known: Vec<u64>,
+    /// Bytes of each that a lock has read in this generation.
+    known_to_locks: Vec<u64>,
+    generation: Option<LockGeneration>,
     log: Vec<LineRead>,
 }
 
@@ -42,6 +59,9 @@ impl ReadWatch {
         let lines = region_bytes.div_ceil(LINE_BYTES);
         Self {
             filter: (0..lines.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            known_words: (0..lines).map(|_| AtomicU8::new(0)).collect(),
+            lock_words: (0..lines).map(|_| AtomicU8::new(0)).collect(),
+            lock_at: AtomicUsize::new(usize::MAX),
             watched: Mutex::default(),
         }
     }
@@ -57,6 +77,7 @@ impl ReadWatch {
         debug_assert!(watched.lines.is_sorted(), "places are found by bisection");
         let count = watched.lines.len();
         watched.known.resize(count, 0);
+        watched.known_to_locks.resize(count, 0);
         self.rewind(&mut watched);
     }
 
@@ -71,8 +92,12 @@ impl ReadWatch {
     fn rewind(&self, watched: &mut Watched) {
         watched.log.clear();
         watched.known.fill(0);
+        watched.known_to_locks.fill(0);
+        self.lock_at.store(usize::MAX, Ordering::Relaxed);
         for &line in &watched.lines {
             self.filter[line as usize / 64].fetch_or(1 << (line % 64), Ordering::Relaxed);
+            self.known_words[line as usize].store(0, Ordering::Relaxed);
+            self.lock_words[line as usize].store(0, Ordering::Relaxed);
         }
     }
 
@@ -88,39 +113,87 @@ impl ReadWatch {
         self.for_watched(offset, bytes, false);
     }
 
+    /// A lock is about to access the word at `offset`.
+    #[inline(always)]
+    pub(crate) fn lock_access(&self, offset: usize) {
+        if self.is_watched(offset / LINE_BYTES) {
+            self.lock_at.store(offset, Ordering::Relaxed);
+        }
+    }
+
+    /// The generation of locks from here on.
+    pub(crate) fn generation(&self, generation: LockGeneration) {
+        let mut watched = self.watched.lock();
+        watched.generation = Some(generation);
+        watched.known_to_locks.fill(0);
+        for &line in &watched.lines {
+            self.lock_words[line as usize].store(0, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn is_watched(&self, line: usize) -> bool {
+        self.filter
+            .get(line / 64)
+            .is_some_and(|bits| bits.load(Ordering::Relaxed) & (1 << (line % 64)) != 0)
+    }
+
     #[inline(always)]
     fn for_watched(&self, offset: usize, bytes: usize, read: bool) {
         let (first, last) = (offset / LINE_BYTES, (offset + bytes.max(1) - 1) / LINE_BYTES);
         for line in first..=last {
-            let is_watched = self
-                .filter
-                .get(line / 64)
-                .is_some_and(|bits| bits.load(Ordering::Relaxed) & (1 << (line % 64)) != 0);
-            if is_watched {
+            if self.is_watched(line) {
                 let start = offset.max(line * LINE_BYTES) - line * LINE_BYTES;
                 let end = (offset + bytes).min((line + 1) * LINE_BYTES) - line * LINE_BYTES;
-                self.note(line as u32, mask(start, end), read);
+                let left = words(start, end) & !self.known_words[line].load(Ordering::Relaxed);
+                let by_lock = read && self.lock_at.load(Ordering::Relaxed) == offset;
+                let known = if by_lock { self.lock_words[line].load(Ordering::Relaxed) } else { 0 };
+                if left & !known == 0 {
+                    self.lock_at.store(usize::MAX, Ordering::Relaxed);
+                } else {
+                    self.note(line as u32, mask(start, end), read, offset);
+                }
             }
         }
     }
 
     #[inline(never)]
-    fn note(&self, line: u32, bytes: u64, read: bool) {
-        let mut watched = self.watched.lock();
+    fn note(&self, line: u32, bytes: u64, read: bool, offset: usize) {
+        let by_lock = read && self.lock_at.swap(usize::MAX, Ordering::Relaxed) == offset;
+        let watched = &mut *self.watched.lock();
         let Ok(place) = watched.lines.binary_search(&line) else { return };
-        let fresh = bytes & !watched.known[place];
-        if fresh == 0 {
-            return;
+        let mut fresh = bytes & !watched.known[place];
+        let by_lock = watched.generation.filter(|_| by_lock && bytes.count_ones() == 8);
+        if by_lock.is_some() {
+            fresh &= !watched.known_to_locks[place];
+            watched.known_to_locks[place] |= fresh;
+            let words = whole_words(watched.known_to_locks[place]);
+            self.lock_words[line as usize].store(words, Ordering::Relaxed);
+        } else {
+            watched.known[place] |= fresh;
+            let words = whole_words(watched.known[place]);
+            self.known_words[line as usize].store(words, Ordering::Relaxed);
         }
-        watched.known[place] |= fresh;
-        if read {
-            watched.log.push(LineRead { place: place as u32, bytes: fresh });
+        if read && fresh != 0 {
+            watched.log.push(LineRead { place: place as u32, bytes: fresh, by_lock });
         }
         if watched.known[place] == u64::MAX {
             let bits = &self.filter[line as usize / 64];
             bits.fetch_and(!(1 << (line % 64)), Ordering::Relaxed);
         }
     }
+}
+
+/// The words that bytes `start` to `end`, the latter excluded, touch.
+#[inline(always)]
+fn words(start: usize, end: usize) -> u8 {
+    let (first, last) = (start / 8, end.max(start + 1).div_ceil(8));
+    ((1u16 << last) - (1u16 << first)) as u8
+}
+
+/// The words all of whose bytes are in the mask.
+fn whole_words(bytes: u64) -> u8 {
+    (0..8).fold(0, |words, at| words | u8::from(bytes >> (8 * at) & 0xFF == 0xFF) << at)
 }
 
 /// Bits `start` to `end`, the latter excluded.
@@ -163,6 +236,24 @@ mod tests {
         watch.watch([0, 1].into_iter());
         watch.read(60, 8);
         assert_eq!(reads(&watch), [(0, 0xF << 60), (1, 0xF)]);
+    }
+
+    #[test]
+    fn a_read_by_a_lock_is_told_from_one_of_the_whole_word() {
+        let watch = ReadWatch::over(1024);
+        watch.watch([1].into_iter());
+        let generation = LockGeneration::of(3);
+        watch.generation(generation);
+        let mut log = Vec::new();
+        for by_lock in [true, true, false, true] {
+            if by_lock {
+                watch.lock_access(64);
+            }
+            watch.read(64, 8);
+        }
+        watch.take(&mut log);
+        let read = |by_lock| LineRead { place: 0, bytes: 0xFF, by_lock };
+        assert_eq!(log, [read(Some(generation)), read(None)]);
     }
 
     #[test]

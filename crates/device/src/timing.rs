@@ -4,12 +4,15 @@
 //! will have written all that they were given. An event moves them by the delays of the profile:
 //!
 //! ```text
-//!            issue                    module takes the line              media
-//!  store ─▶ flush ──every 21 ns──▶ 14 ns a line, +40 ns for another ─▶ 116 ns a unit, at most
-//!            │                     stripe, +37 ns at a complete unit    16 units behind
-//!            ▼                        │ accepted, 34 ns later
+//!            core                     module takes the line              media
+//!  store ─▶ flush ──every 12 ns──▶ 19.5 ns a line, +38 ns for a  ─▶ 116 ns a unit, at most
+//!            │                     stripe that is not open,         16 units behind
+//!            │                     +36 ns at a complete unit
+//!            ▼                        │ accepted, 32 ns later
 //!          fence waits ◀──────────────┘
 //! ```
+//!
+//! (The figures are those of `optane-100`.)
 //!
 //! * A load waits for its line. A store, a prefetch and each line of a range read only occupy one
 //!   of the core's line fill buffers until the line is there; when all are taken the core waits.
@@ -46,6 +49,7 @@ pub struct TimingShape {
     pub l3_load: Picoseconds,
     pub other_core_load: Picoseconds,
     pub line_fill_buffers: usize,
+    pub lines_on_their_way: u64,
     pub store: Picoseconds,
     pub locked: Picoseconds,
     pub flush_issue: Picoseconds,
@@ -62,7 +66,9 @@ pub struct TimingShape {
     pub wpq_lines: u64,
     pub flush_accept: Picoseconds,
     pub nontemporal_accept: Picoseconds,
-    pub line_interval: Picoseconds,
+    pub flush_line_interval: Picoseconds,
+    pub nontemporal_line_interval: Picoseconds,
+    pub open_streams: usize,
     pub unit_complete: Picoseconds,
     pub stream_switch: Picoseconds,
     pub write_backlog_units: u64,
@@ -71,9 +77,11 @@ pub struct TimingShape {
     pub read_after_persist: Picoseconds,
 }
 
-/// Lines of which a module remembers when it took them.
+/// Lines of which a module remembers when it took them, and idle spans.
 const REMEMBERED: usize = 8;
 const NO_LINE: u32 = u32::MAX;
+/// Most stripes that a module keeps open.
+const MOST_OPEN: usize = 8;
 
 /// Why a line goes to its module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +103,12 @@ pub(crate) struct Place {
 #[derive(Clone, Debug)]
 struct Module {
     takes_at: u64,
-    last_stripe: u32,
+    /// Spans before `takes_at` in which it had nothing to do, for lines that were sent later but
+    /// leave earlier.
+    idle: [(u64, u64); REMEMBERED],
+    next_idle: usize,
+    /// The stripes of the last lines, the latest first.
+    open: [u32; MOST_OPEN],
     last_read: u32,
     reads_at: u64,
     media_written_at: u64,
@@ -122,7 +135,7 @@ struct Clock {
 #[derive(Clone, Debug)]
 pub(crate) struct Timing {
     shape: TimingShape,
-    single_line_units: bool,
+    lines_per_unit: u32,
     modules: Vec<Module>,
     clocks: Vec<Clock>,
 }
@@ -136,7 +149,9 @@ impl Timing {
             (shape.translation_miss.0 > 0).then(|| Cache::new(CacheShape { capacity_bytes, ways }));
         let module = Module {
             takes_at: 0,
-            last_stripe: NO_LINE,
+            idle: [(0, 0); REMEMBERED],
+            next_idle: 0,
+            open: [NO_LINE; MOST_OPEN],
             last_read: NO_LINE - 1,
             reads_at: 0,
             media_written_at: 0,
@@ -147,7 +162,7 @@ impl Timing {
         };
         Self {
             shape,
-            single_line_units: lines_per_unit == 1,
+            lines_per_unit,
             modules: vec![module; modules.max(1)],
             clocks: vec![Clock::default()],
         }
@@ -190,6 +205,7 @@ impl Timing {
         self.clocks.fill(Clock::default());
         for module in &mut self.modules {
             module.takes_at = 0;
+            module.idle = [(0, 0); REMEMBERED];
             module.reads_at = 0;
             module.media_written_at = 0;
             module.taken = [(NO_LINE, 0); REMEMBERED];
@@ -283,7 +299,7 @@ impl Timing {
             None => now,
         };
         // The line after the last one is in the open row of a DRAM module.
-        let open_row = self.single_line_units && place.line == module.last_read.wrapping_add(1);
+        let open_row = self.lines_per_unit == 1 && place.line == module.last_read.wrapping_add(1);
         module.last_read = place.line;
         if !fetched.from_media || open_row {
             return now + shape.read_buffer.0;
@@ -312,51 +328,95 @@ impl Timing {
     /// A line goes to its module.
     pub(crate) fn send(&mut self, worker: u8, place: Place, written: Written, way: Way) {
         let shape = self.shape;
-        let (interval, accept, same_line) = match way {
-            Way::Flush => (shape.write_back_interval, shape.flush_accept, shape.same_line_flush),
-            Way::NonTemporal => {
-                (shape.nontemporal_interval, shape.nontemporal_accept, shape.same_line_nontemporal)
-            }
-            Way::Eviction => Default::default(),
+        let (interval, accept, same_line, line) = match way {
+            Way::Flush | Way::Eviction => (
+                shape.write_back_interval.0,
+                shape.flush_accept.0,
+                shape.same_line_flush.0,
+                shape.flush_line_interval.0,
+            ),
+            Way::NonTemporal => (
+                shape.nontemporal_interval.0,
+                shape.nontemporal_accept.0,
+                shape.same_line_nontemporal.0,
+                shape.nontemporal_line_interval.0,
+            ),
         };
         let clock = self.clock(worker);
-        let leaves = match way {
-            Way::Flush => clock.writes_back_at.max(clock.ready(place.line)),
-            Way::NonTemporal => clock.streams_at,
-            Way::Eviction => 0,
+        let (there, free) = match way {
+            Way::Flush => (clock.ready(place.line), clock.writes_back_at),
+            Way::NonTemporal => (clock.now, clock.streams_at),
+            Way::Eviction => (clock.now, 0),
         };
-        let leaves = leaves.max(clock.now);
+        // So many lines wait to leave the core; then the core waits.
+        let waiting = shape.lines_on_their_way * interval;
+        clock.now += free.saturating_sub(there).saturating_sub(waiting);
+        let leaves = there.max(free);
 
         let module = &mut self.modules[place.module];
-        let backlog = shape.write_backlog_units * shape.write_service.0;
-        let begins =
-            leaves.max(module.takes_at).max(module.media_written_at.saturating_sub(backlog));
-        let switched = std::mem::replace(&mut module.last_stripe, place.stripe) != place.stripe;
+        let switched = module.switch(place.stripe, shape.open_streams);
         let switching = if switched { shape.stream_switch.0 } else { 0 };
         let completing = if written.completed { shape.unit_complete.0 } else { 0 };
-        let taken = begins + switching + shape.line_interval.0 + completing;
-        module.takes_at = taken;
+        let takes = switching + line + completing;
+        let backlog = shape.write_backlog_units * shape.write_service.0;
+        let earliest = leaves.max(module.media_written_at.saturating_sub(backlog));
+        let begins = module.begin(earliest, takes);
+        let taken = begins + takes;
         module.media_wrote(taken, written.media_writes, shape.write_service.0);
-        let again = module.taken_at(place.line).map_or(0, |before| before + same_line.0);
-        module.remember(place.line, taken.max(again));
+        let again = module.taken_at(place.line).map_or(0, |before| before + same_line);
+        let taken = taken.max(again);
+        module.remember(place.line, taken);
         if way == Way::Eviction {
             return;
         }
 
+        let each = line + shape.unit_complete.0 / u64::from(self.lines_per_unit);
         let clock = self.clock(worker);
         // A line that waits for its predecessor holds up this core and nobody else.
-        clock.accepted_at = clock.accepted_at.max(taken.max(again) + accept.0);
-        let next = (begins + switching + interval.0).max(again);
+        clock.accepted_at = clock.accepted_at.max(taken + accept);
+        let next = (leaves + interval).max(again);
         match way {
             Way::NonTemporal => clock.streams_at = next,
             Way::Flush | Way::Eviction => clock.writes_back_at = next,
         }
-        let queue = shape.wpq_lines * shape.line_interval.0;
-        clock.now = clock.now.max(begins.saturating_sub(queue));
+        // Lines wait in the queue of the module, then on their way to it, then the core waits.
+        let waiting = (shape.wpq_lines + shape.lines_on_their_way) * each;
+        clock.now += begins.saturating_sub(leaves).saturating_sub(waiting);
     }
 }
 
 impl Module {
+    /// Goes to a stripe. Whether it was not among the open ones.
+    fn switch(&mut self, stripe: u32, streams: usize) -> bool {
+        let open = &mut self.open[..streams.clamp(1, MOST_OPEN)];
+        let found = open.iter().position(|&other| other == stripe);
+        let at = found.unwrap_or(open.len() - 1);
+        open[..=at].rotate_right(1);
+        open[0] = stripe;
+        found.is_none()
+    }
+
+    /// When the module begins to take a line that could be taken at `earliest`.
+    fn begin(&mut self, earliest: u64, takes: u64) -> u64 {
+        // What was sent before it may have been on its way for longer, and left the module idle.
+        if earliest < self.takes_at {
+            for idle in &mut self.idle {
+                let begins = earliest.max(idle.0);
+                if begins + takes <= idle.1 {
+                    idle.0 = begins + takes;
+                    return begins;
+                }
+            }
+        }
+        let begins = earliest.max(self.takes_at);
+        if begins > self.takes_at {
+            self.idle[self.next_idle] = (self.takes_at, begins);
+            self.next_idle = (self.next_idle + 1) % REMEMBERED;
+        }
+        self.takes_at = begins + takes;
+        begins
+    }
+
     fn media_wrote(&mut self, now: u64, writes: u32, service: u64) {
         if writes > 0 {
             self.media_written_at = self.media_written_at.max(now) + u64::from(writes) * service;

@@ -91,6 +91,15 @@ pub enum Event {
         /// The line.
         line: u32,
     },
+    /// A line is written back by `clflush`, which waits: what the line held then is durable. The
+    /// domain's flushes are never this, for not every machine has it; litmus tests and recorded
+    /// traces may be.
+    StrongFlush {
+        /// Who flushes.
+        worker: u8,
+        /// The line.
+        line: u32,
+    },
     /// A fence (rules R4, R6).
     Fence {
         /// Who fences.

@@ -6,16 +6,17 @@
 //!
 //! *Measured* is this machine: anonymous memory, the flush instruction that the processor has, all
 //! threads, wall-clock time. *Modelled* is the counting machine of `lapis-device`: the same
-//! operations by one thread, so that the counts are the same on every run and every machine. The
-//! two are never mixed. Counting takes about a hundred times as long as running, so the modelled
-//! index may be smaller; its rows say how large it was.
+//! operations by as many logical workers, interleaved by their virtual clocks on one thread, so
+//! that counts and virtual time are the same on every run and every machine. The two are never
+//! mixed. Counting takes about a hundred times as long as running, so the modelled index may be
+//! smaller; its rows say how large it was.
 
 mod engine;
 mod peers;
 mod plan;
 mod sessions;
 
-use lapis_device::MachineShape;
+use lapis_device::{Profile, ProfileError};
 use lapis_index::{IndexError, IndexKind};
 use lapis_pmem::{PoolError, RegionError, RootError};
 use serde::{Serialize, Serializer};
@@ -120,11 +121,11 @@ pub struct Options {
     pub keys: usize,
     /// How often each operation other than load is done, at most as often as there are keys.
     pub repetitions: usize,
-    /// Threads of the measured runs.
+    /// Threads of the measured runs, logical workers of the modelled ones.
     pub threads: usize,
     /// Whether hash tables are given room for all keys when they are created.
     pub presized: bool,
-    /// Name of the device profile that is modelled; [`profile`] knows which there are.
+    /// The device profile that is modelled: the name of a built-in one, or the path of a file.
     pub profile: String,
     /// Whether to measure. If not, `measured` is null.
     pub measure: bool,
@@ -138,8 +139,11 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// The name of the only device profile so far: Intel Optane DC Persistent Memory, 100 series.
+/// The device profile that is modelled unless another is asked for.
 pub const OPTANE_100: &str = "optane-100";
+
+/// Logical workers that a modelled machine can have.
+const MOST_WORKERS: usize = 256;
 
 impl Default for Options {
     fn default() -> Self {
@@ -161,11 +165,6 @@ impl Default for Options {
     }
 }
 
-/// The counted machine that a profile stands for.
-pub fn profile(name: &str) -> Option<MachineShape> {
-    (name == OPTANE_100).then(MachineShape::default)
-}
-
 /// Why an experiment could not be run, or what it found to be wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -184,12 +183,9 @@ pub enum ExperimentError {
         /// The operation.
         operation: Operation,
     },
-    /// There is no such device profile.
-    #[error("there is no device profile {name}; there is {OPTANE_100}")]
-    UnknownProfile {
-        /// What was asked for.
-        name: String,
-    },
+    /// There is no such device profile, or it is a bad one.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
     /// An index gave wrong answers: it has an error.
     #[error("{index} gave {wrong} wrong answers in {operation}")]
     WrongAnswers {
@@ -232,8 +228,8 @@ pub struct Measured {
 pub struct Modelled {
     /// The device profile.
     pub profile: String,
-    /// Million operations per second of virtual time. The model counts and does not keep time yet,
-    /// so this is null rather than a guess.
+    /// Million operations per second of virtual time, all workers together. What an operation
+    /// costs beyond its accesses to persistent memory is `core.operation_ns` of the profile.
     pub mops: Option<f64>,
     /// Lines flushed.
     pub flushes: f64,
@@ -264,7 +260,7 @@ pub struct Row {
     pub distribution: Distribution,
     /// Keys the index was loaded with.
     pub keys: usize,
-    /// Threads of the measured run.
+    /// Threads of the measured run, logical workers of the modelled one.
     pub threads: usize,
     /// This machine.
     pub measured: Option<Measured>,
@@ -284,7 +280,7 @@ pub struct IndexResults {
 }
 
 impl Options {
-    fn check(&self) -> Result<MachineShape, ExperimentError> {
+    fn check(&self) -> Result<Profile, ExperimentError> {
         let bad = |what: &str| Err(ExperimentError::BadOption { what: what.into() });
         if self.keys == 0 || self.modelled_keys == 0 {
             return bad("an index experiment takes at least one key");
@@ -301,8 +297,12 @@ impl Options {
         if !self.measure && !self.model {
             return bad("an index experiment measures, models or does both");
         }
-        let shape = profile(&self.profile);
-        shape.ok_or_else(|| ExperimentError::UnknownProfile { name: self.profile.clone() })
+        if self.model && self.threads > MOST_WORKERS {
+            return bad(
+                "a modelled machine has at most 256 workers; use fewer threads, or only measure",
+            );
+        }
+        Ok(Profile::find(&self.profile)?)
     }
 }
 
@@ -311,7 +311,7 @@ impl Options {
 /// # Errors
 /// [`ExperimentError`].
 pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<IndexResults, ExperimentError> {
-    sessions::run(options, options.check()?, progress)
+    sessions::run(options, &options.check()?, progress)
 }
 
 #[cfg(test)]
@@ -330,7 +330,8 @@ mod tests {
     fn an_unknown_profile_is_one_clear_sentence() {
         let options = Options { profile: "optane-300".into(), ..Options::default() };
         let error = run(&options, &|_| ()).unwrap_err();
-        assert_eq!(error.to_string(), "there is no device profile optane-300; there is optane-100");
+        let sentence = error.to_string();
+        assert!(sentence.starts_with("there is no device profile optane-300; there is dram"));
     }
 
     #[test]

@@ -1,8 +1,12 @@
 //! Workloads and experiments over the indexes and the store.
 
+pub mod coroutine_experiment;
+pub mod device_experiment;
 pub mod generated;
 pub mod index_experiment;
+pub mod inplace_experiment;
 pub mod keys;
+pub mod log_experiment;
 pub mod modelled_store;
 pub mod page_experiment;
 pub mod plot;

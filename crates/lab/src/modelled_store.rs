@@ -4,10 +4,9 @@
 //! the same workload here, by one thread, the same on every machine.
 
 use lapis::{Error, Store, StoreOptions, TableOptions};
-use lapis_device::{Config, Modelled};
+use lapis_device::{Config, Modelled, Profile, ProfileError};
 use lapis_pmem::{Pool, PoolError, Region};
 
-use crate::index_experiment::profile;
 use crate::replay::{Replay, ReplayError};
 use crate::report::PerOperation;
 use crate::target::TableTarget;
@@ -25,12 +24,9 @@ const CAPACITY_BYTES: usize = 16 << 30;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CountError {
-    /// There is no such device profile.
-    #[error("there is no device profile {name}")]
-    UnknownProfile {
-        /// What was asked for.
-        name: String,
-    },
+    /// There is no such device profile, or it is a bad one.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
     /// There is no pool for the store.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -63,21 +59,22 @@ pub struct ModelledStore {
 }
 
 impl ModelledStore {
-    /// An empty store on the machine that `profile_name` stands for, with a table made by `options`.
+    /// An empty store on the machine of `profile_name` (a built-in profile or a file), with a table made by `options`.
     ///
     /// # Errors
     /// [`CountError`].
     pub fn create(profile_name: &str, options: &TableOptions) -> Result<Self, CountError> {
-        let shape = profile(profile_name)
-            .ok_or_else(|| CountError::UnknownProfile { name: profile_name.into() })?;
+        let profile = Profile::find(profile_name)?;
         let region = Region::anonymous(INITIAL_BYTES, CAPACITY_BYTES).map_err(PoolError::from)?;
-        let machine =
-            Modelled::over(&region, Config { counting: Some(shape), ..Config::default() });
+        let machine = Modelled::over(
+            &region,
+            Config { counting: Some(profile.machine()), ..Config::default() },
+        );
         let pool = Pool::create(region, machine.clone())?;
         let store = Store::create_on(pool, &StoreOptions::default())?;
         let table = store.create_table("counted", options)?;
         let target = TableTarget::new(&store, &table);
-        Ok(Self { profile: profile_name.into(), machine, store, target })
+        Ok(Self { profile: profile.name, machine, store, target })
     }
 
     /// The store.

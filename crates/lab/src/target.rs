@@ -76,7 +76,7 @@ impl<D: Domain> KeyValue for TableTarget<D> {
     }
 
     fn modify(&self, key: &[u8], change: &mut dyn FnMut(&mut [u8])) -> Result<bool, Error> {
-        let mut transaction = self.store.transaction();
+        let mut transaction = self.store.transaction()?;
         let Some(value) = transaction.get(&self.table, key)? else { return Ok(false) };
         let mut value = value.into_vec();
         change(&mut value);

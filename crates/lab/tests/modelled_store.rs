@@ -77,5 +77,5 @@ fn a_replay_is_counted() {
 #[test]
 fn an_unknown_profile_is_an_error() {
     let error = count_replay("papyrus", &TableOptions::default(), &[]).unwrap_err();
-    assert!(matches!(error, CountError::UnknownProfile { .. }));
+    assert!(matches!(error, CountError::Profile(_)));
 }

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use lapis_blocks::log::{LARGEST_ENTRY_BYTES, Position};
 use lapis_blocks::pop_log::PopLog;
 use lapis_index::IndexError;
-use lapis_pmem::{AuditReport, Domain, Link, Pool, ReclaimReport, Traced, Tracer};
+use lapis_pmem::{AuditReport, Domain, Link, Pool, ReclaimReport, Traced, Tracer, host_lock};
 use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::{self, Catalog};
@@ -41,7 +41,7 @@ use crate::error::Error;
 use crate::mutants;
 use crate::record::{self, Change, INLINE_LIMIT};
 use crate::table_index::TableIndex;
-use crate::transaction::{check_not_dropped, holds_snapshot};
+use crate::transaction::{check_not_dropped, holds_snapshot, turn_to_change};
 use crate::value::{self, ValueBlock};
 
 /// An open table.
@@ -268,7 +268,7 @@ impl<D: Domain> Engine<D> {
         let links: BTreeMap<_, u64> =
             blocks.iter().map(|(key, block)| (*key, block.link().bits())).collect();
         let apply = || {
-            let _exclusive = self.apply.write();
+            let _exclusive = host_lock::write(self.pool.domain(), &self.apply);
             self.applying.fetch_add(1, Ordering::AcqRel);
             let applied = writes.iter().try_for_each(|(key, value)| {
                 let Some(table) = table_of(key.0) else { return Ok(()) };
@@ -278,6 +278,7 @@ impl<D: Domain> Engine<D> {
                     (Some(value), None) => self.apply_value(table, &key.1, value),
                 }
             });
+            self.pool.domain().synchronize();
             self.applying.fetch_add(1, Ordering::AcqRel);
             applied
         };
@@ -368,7 +369,7 @@ impl<D: Domain> Engine<D> {
         if holds_snapshot(self) {
             return read();
         }
-        let _shared = self.apply.read();
+        let _shared = host_lock::read(self.pool.domain(), &self.apply);
         read()
     }
 
@@ -404,7 +405,7 @@ impl<D: Domain> Engine<D> {
         if bytes.is_empty() || bytes.len() > crate::MAX_TABLE_NAME_BYTES || bytes.contains(&0) {
             return Err(Error::BadTableName);
         }
-        let _turn = self.writer.lock();
+        let _turn = turn_to_change(self)?;
         self.check_running()?;
         if self.table(name).is_some() {
             return Err(Error::TableExists { name: name.to_owned() });
@@ -416,13 +417,13 @@ impl<D: Domain> Engine<D> {
     }
 
     pub(crate) fn drop_table(&self, name: &str) -> Result<(), Error> {
-        let mut writer = self.writer.lock();
+        let mut writer = turn_to_change(self)?;
         self.check_running()?;
         let table = self.table(name).ok_or_else(|| Error::NoSuchTable { name: name.to_owned() })?;
         // S5: no record may name the table once it is gone.
         self.log.truncate(self.log.end())?;
         writer.log_bytes = 0;
-        let _exclusive = self.apply.write();
+        let _exclusive = host_lock::write(self.pool.domain(), &self.apply);
         table.dropped.store(true, Ordering::Release);
         self.tables.write().remove(name);
         self.catalog.remove(&self.pool, &table);

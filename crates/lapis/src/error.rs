@@ -105,6 +105,9 @@ pub enum Error {
     /// This thread holds a snapshot of the store and would wait for itself.
     #[error("this thread holds a snapshot of the store; drop it before committing")]
     SnapshotHeld,
+    /// This thread holds a transaction of the store and would wait for itself.
+    #[error("this thread holds a transaction of the store; commit or drop it first")]
+    TransactionHeld,
     /// A handle of another store was passed.
     #[error("the table {name:?} belongs to another store")]
     ForeignTable {

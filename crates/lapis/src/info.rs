@@ -4,6 +4,7 @@ use lapis_index::{IndexKind, Statistics};
 use lapis_pmem::Domain;
 
 use crate::engine::Engine;
+use crate::transaction::turn_to_look;
 use crate::value;
 
 /// What a store is, where it is, and what it promises.
@@ -93,7 +94,7 @@ const MOST_PROBLEMS: usize = 100;
 pub(crate) fn info<D: Domain>(engine: &Engine<D>, flush: String, statistics: bool) -> Info {
     let pool = &engine.pool;
     let region = pool.region();
-    let _turn = engine.writer.lock();
+    let _turn = turn_to_look(engine);
     let usage = pool.usage();
     let tables = engine.tables();
     Info {
@@ -129,7 +130,7 @@ pub(crate) fn info<D: Domain>(engine: &Engine<D>, flush: String, statistics: boo
 
 /// Walks everything and says what is wrong. Changes nothing.
 pub(crate) fn check<D: Domain>(engine: &Engine<D>) -> CheckReport {
-    let _turn = engine.writer.lock();
+    let _turn = turn_to_look(engine);
     let mut report = CheckReport::default();
     report.problems.extend(engine.catalog_problems());
     report.problems.extend(engine.log().check().into_iter().map(|what| format!("log: {what}")));

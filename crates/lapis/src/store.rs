@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::info::{self, CheckReport, Info, TableInfo};
 use crate::table::Table;
-use crate::transaction::{Snapshot, Transaction, check_no_snapshot};
+use crate::transaction::{Snapshot, Transaction, check_no_snapshot, turn_to_look};
 
 /// An ordered, transactional key-value store. Cheap to clone: all clones are handles of one store,
 /// which closes when the last of them, and of its tables, is dropped.
@@ -26,7 +26,7 @@ use crate::transaction::{Snapshot, Transaction, check_no_snapshot};
 /// let emails = store.table_or_create("emails", &TableOptions::default())?;
 ///
 /// // Both or neither, whatever happens.
-/// let mut transaction = store.transaction();
+/// let mut transaction = store.transaction()?;
 /// transaction.put(&people, b"ada", b"Ada Lovelace")?;
 /// transaction.put(&emails, b"ada@example.org", b"ada")?;
 /// transaction.commit()?;
@@ -202,7 +202,10 @@ impl<D: Domain> Store<D> {
     }
 
     /// Begins a write transaction; waits for its turn.
-    pub fn transaction(&self) -> Transaction<D> {
+    ///
+    /// # Errors
+    /// [`Error::TransactionHeld`] if this thread has one already, and would wait for itself.
+    pub fn transaction(&self) -> Result<Transaction<D>, Error> {
         Transaction::begin(&self.engine)
     }
 
@@ -219,7 +222,7 @@ impl<D: Domain> Store<D> {
     /// After a crash, finds the space that was free again, by walking everything; writers wait. The
     /// store does this by itself when it would otherwise have to grow or refuse.
     pub fn reclaim(&self) -> ReclaimReport {
-        let _turn = self.engine.writer.lock();
+        let _turn = turn_to_look(&self.engine);
         if self.engine.check_running().is_err() {
             // The log may have a record that is not applied; the blocks it names are in use.
             return ReclaimReport::default();
@@ -229,7 +232,7 @@ impl<D: Domain> Store<D> {
 
     /// Compares what is allocated with what is reachable. Writers wait.
     pub fn audit(&self) -> lapis_pmem::AuditReport {
-        let _turn = self.engine.writer.lock();
+        let _turn = turn_to_look(&self.engine);
         self.engine.audit()
     }
 

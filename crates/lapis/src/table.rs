@@ -9,7 +9,7 @@ use lapis_pmem::{Domain, Hardware};
 use crate::engine::{Engine, TableState};
 use crate::entries::{Entries, KeyRange};
 use crate::error::Error;
-use crate::transaction::{Transaction, check_not_dropped, validate};
+use crate::transaction::{Transaction, check_not_dropped, turn_to_look, validate};
 use crate::value::Value;
 
 /// A table of a store. Cheap to clone; keeps the store open.
@@ -94,7 +94,7 @@ impl<D: Domain> Table<D> {
     /// # Errors
     /// [`Error`]; see [`Transaction::commit`].
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        let mut transaction = Transaction::begin(&self.engine);
+        let mut transaction = Transaction::begin(&self.engine)?;
         transaction.put(self, key, value)?;
         transaction.commit()
     }
@@ -104,7 +104,7 @@ impl<D: Domain> Table<D> {
     /// # Errors
     /// [`Error`]; see [`Transaction::commit`].
     pub fn delete(&self, key: &[u8]) -> Result<bool, Error> {
-        let mut transaction = Transaction::begin(&self.engine);
+        let mut transaction = Transaction::begin(&self.engine)?;
         let present = transaction.delete(self, key)?;
         transaction.commit()?;
         Ok(present)
@@ -179,7 +179,7 @@ impl<D: Domain> Table<D> {
     /// # Errors
     /// [`Error::Dropped`].
     pub fn statistics(&self) -> Result<Statistics, Error> {
-        let _turn = self.engine.writer.lock();
+        let _turn = turn_to_look(&self.engine);
         Ok(self.state()?.index.statistics())
     }
 }

@@ -1,7 +1,7 @@
 //! Write transactions and snapshots.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 
 use lapis_index::Direction;
 use lapis_pmem::Domain;
-use parking_lot::{ArcMutexGuard, ArcRwLockReadGuard, RawMutex, RawRwLock};
+use lapis_pmem::host_lock::{self, HostGuard};
+use parking_lot::{ArcMutexGuard, ArcRwLockReadGuard, MutexGuard, RawMutex, RawRwLock};
 
 use crate::engine::{Engine, TableState, WriteSet, Writer};
 use crate::entries::{Entries, KeyRange};
@@ -25,11 +26,40 @@ thread_local! {
         const { RefCell::new(BTreeMap::new()) };
 }
 
+thread_local! {
+    /// Engines that this thread has a transaction of, by address: asking for the turn again, it
+    /// would wait for itself.
+    static TURNS: RefCell<BTreeSet<usize>> = const { RefCell::new(BTreeSet::new()) };
+}
+
 type SharedGuard = ArcRwLockReadGuard<RawRwLock, ()>;
 
 /// Whether this thread holds a snapshot of the engine, and with it its lock.
 pub(crate) fn holds_snapshot<D: Domain>(engine: &Engine<D>) -> bool {
     SNAPSHOTS.with_borrow(|held| held.contains_key(&std::ptr::from_ref(engine).addr()))
+}
+
+/// Whether this thread has a transaction of the engine, and with it the writer's turn.
+fn has_turn<D: Domain>(engine: &Engine<D>) -> bool {
+    TURNS.with_borrow(|held| held.contains(&std::ptr::from_ref(engine).addr()))
+}
+
+/// Waits for the writer's turn to change something that is no entry.
+pub(crate) fn turn_to_change<D: Domain>(
+    engine: &Engine<D>,
+) -> Result<HostGuard<'_, D, MutexGuard<'_, Writer>>, Error> {
+    if has_turn(engine) {
+        return Err(Error::TransactionHeld);
+    }
+    Ok(host_lock::lock(engine.pool.domain(), &engine.writer))
+}
+
+/// Keeps writers out while everything is looked at; nobody has to be kept out if this thread has
+/// the turn already, and none of what its transaction is to write has been written yet.
+pub(crate) fn turn_to_look<D: Domain>(
+    engine: &Engine<D>,
+) -> Option<HostGuard<'_, D, MutexGuard<'_, Writer>>> {
+    (!has_turn(engine)).then(|| host_lock::lock(engine.pool.domain(), &engine.writer))
 }
 
 pub(crate) fn validate(key: &[u8], value: &[u8]) -> Result<(), Error> {
@@ -41,6 +71,19 @@ pub(crate) fn validate(key: &[u8], value: &[u8]) -> Result<(), Error> {
     }
 }
 
+/// The turn of a writer. Dropping it makes what was stored visible, then lets the next one in.
+struct Turn<D: Domain> {
+    writer: ArcMutexGuard<RawMutex, Writer>,
+    engine: Arc<Engine<D>>,
+}
+
+impl<D: Domain> Drop for Turn<D> {
+    fn drop(&mut self) {
+        TURNS.with_borrow_mut(|held| held.remove(&Arc::as_ptr(&self.engine).addr()));
+        self.engine.pool.domain().synchronize();
+    }
+}
+
 /// A write transaction over any tables of one store.
 ///
 /// Writers take turns: a transaction waits for its turn when it is made and holds it until it is
@@ -48,7 +91,7 @@ pub(crate) fn validate(key: &[u8], value: &[u8]) -> Result<(), Error> {
 /// before [`Transaction::commit`], which makes all of them durable and visible at once. Dropping it
 /// leaves no trace. Transactions are serializable.
 pub struct Transaction<D: Domain> {
-    turn: ArcMutexGuard<RawMutex, Writer>,
+    turn: Turn<D>,
     writes: WriteSet,
     engine: Arc<Engine<D>>,
 }
@@ -60,8 +103,18 @@ impl<D: Domain> std::fmt::Debug for Transaction<D> {
 }
 
 impl<D: Domain> Transaction<D> {
-    pub(crate) fn begin(engine: &Arc<Engine<D>>) -> Self {
-        Self { turn: engine.writer.lock_arc(), writes: BTreeMap::new(), engine: Arc::clone(engine) }
+    pub(crate) fn begin(engine: &Arc<Engine<D>>) -> Result<Self, Error> {
+        if has_turn(engine) {
+            return Err(Error::TransactionHeld);
+        }
+        let writer = host_lock::wait_for(
+            engine.pool.domain(),
+            || engine.writer.try_lock_arc(),
+            || engine.writer.lock_arc(),
+        );
+        TURNS.with_borrow_mut(|held| held.insert(Arc::as_ptr(engine).addr()));
+        let turn = Turn { writer, engine: Arc::clone(engine) };
+        Ok(Self { turn, writes: BTreeMap::new(), engine: Arc::clone(engine) })
     }
 
     fn state<'t>(&self, table: &'t Table<D>) -> Result<&'t Arc<TableState<D>>, Error> {
@@ -167,7 +220,7 @@ impl<D: Domain> Transaction<D> {
         if holds_snapshot(&self.engine) {
             return Err(Error::SnapshotHeld);
         }
-        self.engine.commit(&mut self.turn, &self.writes)
+        self.engine.commit(&mut self.turn.writer, &self.writes)
     }
 }
 
@@ -235,7 +288,11 @@ impl<D: Domain> std::fmt::Debug for Snapshot<D> {
 impl<D: Domain> Snapshot<D> {
     pub(crate) fn new(engine: &Arc<Engine<D>>) -> Self {
         SNAPSHOTS.with_borrow_mut(|held| {
-            let shared = || (0, engine.apply.read_arc());
+            let shared = || {
+                let (lock, domain) = (&engine.apply, engine.pool.domain());
+                let held = host_lock::wait_for(domain, || lock.try_read_arc(), || lock.read_arc());
+                (0, held)
+            };
             held.entry(Arc::as_ptr(engine).addr()).or_insert_with(shared).0 += 1;
         });
         Self { engine: Arc::clone(engine), _thread: PhantomData }

@@ -59,6 +59,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
 use crate::domain::Domain;
+use crate::host_lock::lock;
 use crate::pool::{Pool, Usage};
 use crate::region::{EXTENT_BYTES, Region, RegionError};
 use crate::trace::{AuditReport, ReclaimReport, Traced};
@@ -162,16 +163,20 @@ impl Allocator {
                 return Ok(offset);
             }
         }
-        let mut slabs = self.classes[class.index()].lock();
+        let mut slabs = lock(pool.domain(), &self.classes[class.index()]);
         while slabs.is_exhausted() {
             drop(slabs);
             let more = self.discover(pool);
-            slabs = self.classes[class.index()].lock();
+            slabs = lock(pool.domain(), &self.classes[class.index()]);
             if more || !slabs.is_exhausted() {
                 continue;
             }
             let count = class.slab_chunks();
-            let taken = self.chunks.lock().take_run(pool, count, Descriptor::slab(class, count));
+            let taken = lock(pool.domain(), &self.chunks).take_run(
+                pool,
+                count,
+                Descriptor::slab(class, count),
+            );
             match taken {
                 Ok(first) => slabs.adopt_empty(class, first),
                 Err(why) => {
@@ -208,10 +213,10 @@ impl Allocator {
 
     /// Returns blocks to their slabs; slabs that become empty give their chunks back.
     fn give_back<D: Domain>(&self, pool: &Pool<D>, class: ClassId, offsets: &[u64]) {
-        let mut slabs = self.classes[class.index()].lock();
+        let mut slabs = lock(pool.domain(), &self.classes[class.index()]);
         for &offset in offsets {
             if let Some(emptied) = slabs.give_back(class, offset) {
-                self.chunks.lock().free_run(pool, emptied, class.slab_chunks());
+                lock(pool.domain(), &self.chunks).free_run(pool, emptied, class.slab_chunks());
             }
         }
     }
@@ -226,9 +231,7 @@ impl Allocator {
         }
         let count = bytes.div_ceil(EXTENT_BYTES) as u32;
         while self.discover(pool) {}
-        let first = self
-            .chunks
-            .lock()
+        let first = lock(pool.domain(), &self.chunks)
             .take_run(pool, count, Descriptor::large(count))
             .map_err(|why| AllocError::Full { asked_bytes: bytes, why })?;
         Ok(u64::from(first) * EXTENT_BYTES as u64)
@@ -237,7 +240,11 @@ impl Allocator {
     #[cold]
     fn free_large<D: Domain>(&self, pool: &Pool<D>, block: Block) {
         let first = (block.offset / EXTENT_BYTES as u64) as u32;
-        self.chunks.lock().free_run(pool, first, block.bytes.div_ceil(EXTENT_BYTES) as u32);
+        lock(pool.domain(), &self.chunks).free_run(
+            pool,
+            first,
+            block.bytes.div_ceil(EXTENT_BYTES) as u32,
+        );
     }
 
     /// Whether chunks for `bytes` can be had, growing the region if need be.
@@ -247,7 +254,7 @@ impl Allocator {
         bytes: usize,
     ) -> Result<(), AllocError> {
         let count = bytes.div_ceil(EXTENT_BYTES) as u32;
-        let free = |allocator: &Self| allocator.chunks.lock().free_chunks(pool);
+        let free = |allocator: &Self| lock(pool.domain(), &allocator.chunks).free_chunks(pool);
         if free(self) >= count {
             return Ok(());
         }
@@ -258,13 +265,15 @@ impl Allocator {
         if free(self) >= count {
             return Ok(());
         }
-        let Err(why) = self.chunks.lock().grow_by(pool, count) else { return Ok(()) };
+        let Err(why) = lock(pool.domain(), &self.chunks).grow_by(pool, count) else {
+            return Ok(());
+        };
         // What is free and not in a free chunk: blocks whose readers have gone although the epoch
         // does not show it yet, and blocks that threads keep at hand.
         for block in pool.limbo().hasten(pool.pin()) {
             self.free(pool, block);
         }
-        for (class, offsets) in self.caches.drain() {
+        for (class, offsets) in self.caches.drain(pool.domain()) {
             self.give_back(pool, class, &offsets);
         }
         if free(self) >= count {
@@ -275,11 +284,11 @@ impl Allocator {
 
     /// Every slab and run, for a trace.
     pub(crate) fn survey<D: Domain>(&self, pool: &Pool<D>) -> Vec<(u32, Descriptor)> {
-        self.chunks.lock().survey(pool)
+        lock(pool.domain(), &self.chunks).survey(pool)
     }
 
-    pub(crate) fn is_untraced(&self) -> bool {
-        self.chunks.lock().is_untraced()
+    pub(crate) fn is_untraced<D: Domain>(&self, pool: &Pool<D>) -> bool {
+        lock(pool.domain(), &self.chunks).is_untraced()
     }
 
     /// Reads some descriptors not yet read since a clean open and adopts the slabs they name.
@@ -287,21 +296,22 @@ impl Allocator {
     /// taken, never the other way round.
     fn discover<D: Domain>(&self, pool: &Pool<D>) -> bool {
         let mut found = Vec::new();
-        let more = self.chunks.lock().discover(pool, |class, first| found.push((class, first)));
+        let more = lock(pool.domain(), &self.chunks)
+            .discover(pool, |class, first| found.push((class, first)));
         for (class, first) in found {
-            self.classes[class.index()].lock().adopt_saved(pool, class, first);
+            lock(pool.domain(), &self.classes[class.index()]).adopt_saved(pool, class, first);
         }
         more
     }
 
     /// Returns every cached block to its slab, for an exact picture.
     fn settle<D: Domain>(&self, pool: &Pool<D>) {
-        for (class, offsets) in self.caches.drain() {
+        for (class, offsets) in self.caches.drain(pool.domain()) {
             self.give_back(pool, class, &offsets);
         }
         while self.discover(pool) {}
         for class in ClassId::all() {
-            let loose = self.classes[class.index()].lock().take_loose();
+            let loose = lock(pool.domain(), &self.classes[class.index()]).take_loose();
             self.give_back(pool, class, &loose);
         }
     }
@@ -309,35 +319,36 @@ impl Allocator {
     /// Writes the bitmaps of all slabs that changed and flushes them; the caller fences. Returns
     /// whether the saved bitmaps are complete.
     pub(crate) fn save<D: Domain>(&self, pool: &Pool<D>) -> bool {
-        for (class, offsets) in self.caches.drain() {
+        for (class, offsets) in self.caches.drain(pool.domain()) {
             self.give_back(pool, class, &offsets);
         }
-        if self.is_untraced() {
+        if self.is_untraced(pool) {
             return false;
         }
-        let any_loose = ClassId::all().any(|id| self.classes[id.index()].lock().has_loose());
+        let any_loose =
+            ClassId::all().any(|id| lock(pool.domain(), &self.classes[id.index()]).has_loose());
         if any_loose {
             // Their slabs' saved bitmaps count them as in use: read those slabs now and correct it.
             self.settle(pool);
         }
         for class in ClassId::all() {
-            self.classes[class.index()].lock().save(pool, class);
+            lock(pool.domain(), &self.classes[class.index()]).save(pool, class);
         }
         true
     }
 
     pub(crate) fn usage<D: Domain>(&self, pool: &Pool<D>) -> Usage {
-        let exact = !self.is_untraced();
+        let exact = !self.is_untraced(pool);
         if exact {
             self.settle(pool);
         }
         let slabs: u64 = ClassId::all()
             .map(|class| {
-                let in_use = self.classes[class.index()].lock().blocks_in_use();
+                let in_use = lock(pool.domain(), &self.classes[class.index()]).blocks_in_use();
                 in_use * class.block_bytes() as u64
             })
             .sum();
-        let chunks = self.chunks.lock();
+        let chunks = lock(pool.domain(), &self.chunks);
         Usage {
             storage_bytes: pool.region().mapped_bytes() as u64,
             touched_bytes: u64::from(chunks.high_water()) * EXTENT_BYTES as u64,
@@ -347,11 +358,12 @@ impl Allocator {
     }
 
     pub(crate) fn reclaim<D: Domain>(&self, pool: &Pool<D>, traced: &Traced) -> ReclaimReport {
-        let _ = self.caches.drain();
-        let mut chunks = self.chunks.lock();
+        let _ = self.caches.drain(pool.domain());
+        let mut chunks = lock(pool.domain(), &self.chunks);
         let mut report = ReclaimReport::default();
         for class in ClassId::all() {
-            *self.classes[class.index()].lock() = CachePadded::into_inner(CachePadded::default());
+            *lock(pool.domain(), &self.classes[class.index()]) =
+                CachePadded::into_inner(CachePadded::default());
         }
         let limbo = pool.limbo().blocks();
         let in_limbo = |first: u32| {
@@ -364,7 +376,7 @@ impl Allocator {
             match descriptor.kind() {
                 SLAB => {
                     let Some(class) = descriptor.class() else { continue };
-                    let mut slabs = self.classes[class.index()].lock();
+                    let mut slabs = lock(pool.domain(), &self.classes[class.index()]);
                     let mut marks = traced.slab_marks(first, class);
                     for block in &limbo {
                         if ClassId::for_bytes(block.bytes) == Some(class)
@@ -398,22 +410,25 @@ impl Allocator {
 
     pub(crate) fn audit<D: Domain>(&self, pool: &Pool<D>, traced: &Traced) -> AuditReport {
         let mut report = AuditReport { problems: traced.problems().to_vec(), ..Default::default() };
-        if self.is_untraced() {
+        if self.is_untraced(pool) {
             return report;
         }
         self.settle(pool);
         let limbo = pool.limbo().blocks();
         let in_limbo = |offset: u64| limbo.iter().any(|block| block.offset == offset);
         for class in ClassId::all() {
-            self.classes[class.index()].lock().for_each_in_use(class, |first, offset| {
-                report.allocated_blocks += 1;
-                let index = class.index_in_slab(first, offset).unwrap_or(usize::MAX);
-                if !traced.is_marked(first, index) && !in_limbo(offset) {
-                    report.leaked.push(offset);
-                }
-            });
+            lock(pool.domain(), &self.classes[class.index()]).for_each_in_use(
+                class,
+                |first, offset| {
+                    report.allocated_blocks += 1;
+                    let index = class.index_in_slab(first, offset).unwrap_or(usize::MAX);
+                    if !traced.is_marked(first, index) && !in_limbo(offset) {
+                        report.leaked.push(offset);
+                    }
+                },
+            );
         }
-        for (first, descriptor) in self.chunks.lock().survey(pool) {
+        for (first, descriptor) in lock(pool.domain(), &self.chunks).survey(pool) {
             if descriptor.kind() == LARGE {
                 report.allocated_blocks += 1;
                 let offset = u64::from(first) * EXTENT_BYTES as u64;
@@ -425,7 +440,7 @@ impl Allocator {
         // The other direction: a reachable block that the allocator thinks is free would be handed
         // out twice.
         for (first, class, index) in traced.marked_slab_blocks() {
-            let known = self.classes[class.index()].lock().is_in_use(first, index);
+            let known = lock(pool.domain(), &self.classes[class.index()]).is_in_use(first, index);
             if !known {
                 report.unallocated.push(class.offset_of(first, index));
             }

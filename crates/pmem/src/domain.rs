@@ -36,6 +36,7 @@
 use core::fmt::Debug;
 use core::sync::atomic::Ordering;
 
+use crate::lock::LockGeneration;
 use crate::omission::Omission;
 use crate::word::Word;
 
@@ -127,6 +128,30 @@ pub trait Domain: Clone + Debug + Send + Sync + 'static {
     fn worker(&self) -> Option<usize> {
         None
     }
+
+    /// Notes that the next access to the word at `at` is by a
+    /// [`GenerationLock`](crate::GenerationLock), to which only the [`LockWord::meaning`](
+    /// crate::LockWord::meaning) of the word matters. Nothing on hardware; whoever explores crashes
+    /// need not tell apart what a lock does not.
+    #[inline(always)]
+    fn note_lock(&self, _at: *const u8) {}
+
+    /// Notes that a pool was opened, and in which generation its locks are from here on.
+    #[inline(always)]
+    fn note_generation(&self, _generation: LockGeneration) {}
+    /// What a thread does once in every turn of a loop in which it waits for another. On a machine
+    /// that runs one worker at a time this gives the turn to another.
+    #[inline(always)]
+    fn pause(&self) {
+        core::hint::spin_loop();
+    }
+
+    /// Says that a lock or counter in the host's memory is about to be taken or given back, which
+    /// orders as a locked instruction does. Nothing on hardware, where the instruction itself is
+    /// there; on a modelled machine with store buffers, which does not see it, the worker's stores
+    /// become visible first.
+    #[inline(always)]
+    fn synchronize(&self) {}
 
     /// Whether to commit a known error on purpose. Structures ask this where a published
     /// implementation went wrong, and so carry its mutant with them; the answer of hardware is a

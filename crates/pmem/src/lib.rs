@@ -11,14 +11,24 @@
 //! * brought into reach through ordering typestates ([`Owned`]) that make a wrong order of stores,
 //!   flushes and fences fail to compile, and ended by a [`Committed`], the proof of durability.
 //!
+//! Beside it lies the floor of block storage: [`BlockDevice`], over a file or `io_uring`; its rules
+//! D1–D6 are in [`block_device`].
+//!
 //! What may be relied on across a power cut is written down as rules R1–R6 in [`domain`].
 
 pub mod allocator;
+mod block_buffer;
+pub mod block_device;
+mod block_file;
 mod cell;
 mod commit;
 pub mod domain;
+mod file_device;
 mod hardware;
+pub mod host_lock;
 mod instructions;
+#[cfg(all(feature = "io-uring", target_os = "linux"))]
+mod io_uring_device;
 mod lock;
 mod nontemporal;
 mod omission;
@@ -31,10 +41,19 @@ mod trace;
 mod word;
 
 pub use allocator::{AllocError, LARGEST_BLOCK_BYTES};
+pub use block_buffer::BlockBuffer;
+pub use block_device::{
+    BLOCK_BYTES, BlockCounts, BlockDevice, BlockError, BlockOperation, BlockQueue, Completion,
+    Request, SECTOR_BYTES,
+};
+pub use block_file::{BlockOpenError, DirectTransfers};
 pub use cell::{LINK_MASK, Link, PCell, Persistent, Rejected, Slot};
 pub use commit::{Committed, Flushed, Visible};
 pub use domain::{Domain, DomainFault, LINE_BYTES, Mutant, XPLINE_BYTES};
+pub use file_device::FileDevice;
 pub use hardware::{FlushMethod, Hardware, UnavailableFlush};
+#[cfg(all(feature = "io-uring", target_os = "linux"))]
+pub use io_uring_device::IoUringDevice;
 pub use lock::{GenerationLock, LockGeneration, LockWait, LockWord};
 pub use omission::Omission;
 pub use owned::{Batch, Dirty, Durable, InFlight, Owned};

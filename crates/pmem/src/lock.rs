@@ -85,6 +85,14 @@ impl LockWord {
         (self.0 ^ later.0) & !LOCKED == 0
     }
 
+    /// What of the word's bits a lock goes by in a generation: all of those of the same generation,
+    /// and of those of another only the payload. The version of a word of another generation is
+    /// kept and counted on from, but only ever compared with itself.
+    #[inline]
+    pub fn meaning(bits: u64, generation: LockGeneration) -> u64 {
+        if Self(bits).is_current(generation) { bits } else { bits & PAYLOAD_MASK }
+    }
+
     /// The raw bits.
     #[inline(always)]
     pub fn bits(self) -> u64 {
@@ -112,9 +120,15 @@ impl GenerationLock {
         self.0.store(domain, generation.0 | (u64::from(payload & 0x7F) << 1));
     }
 
+    #[inline(always)]
+    fn note<D: Domain>(&self, domain: &D) {
+        domain.note_lock((&raw const *self).cast());
+    }
+
     /// Reads the word; what follows in program order is not moved before it.
     #[inline(always)]
     pub fn read<D: Domain>(&self, domain: &D) -> LockWord {
+        self.note(domain);
         LockWord(self.0.load_acquire(domain))
     }
 
@@ -123,6 +137,7 @@ impl GenerationLock {
     pub fn reread<D: Domain>(&self, domain: &D) -> LockWord {
         // On x86-64 loads are not reordered with loads; elsewhere the fence orders them.
         core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
+        self.note(domain);
         LockWord(self.0.load(domain))
     }
 
@@ -135,6 +150,7 @@ impl GenerationLock {
         }
         let kept = found.0 & (VERSION_MASK | PAYLOAD_MASK);
         let taken = generation.0 | kept | LOCKED;
+        self.note(domain);
         self.0.compare_exchange(domain, found.0, taken).ok().map(|_| found)
     }
 
@@ -152,7 +168,7 @@ impl GenerationLock {
     fn lock_contended<D: Domain>(&self, domain: &D, generation: LockGeneration) -> LockWord {
         let mut wait = LockWait::default();
         loop {
-            wait.once::<D>();
+            wait.once(domain);
             if let Some(before) = self.try_lock(domain, generation) {
                 return before;
             }
@@ -209,13 +225,17 @@ impl LockWait {
     ///
     /// # Panics
     /// On a deterministic machine after a million times: the lock is held by nobody that runs.
-    pub fn once<D: Domain>(&mut self) {
+    pub fn once<D: Domain>(&mut self, domain: &D) {
         self.waited = self.waited.wrapping_add(1);
         assert!(
             !D::DETERMINISTIC || self.waited < DETERMINISTIC_PATIENCE,
             "a lock is held by nobody that runs: it survived a crash as locked"
         );
-        self.backoff.snooze();
+        if D::DETERMINISTIC {
+            domain.pause();
+        } else {
+            self.backoff.snooze();
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::cell::{Link, PCell, Persistent};
 use crate::commit::{Committed, Visible};
 use crate::domain::{Domain, DomainFault};
 use crate::hardware::Hardware;
+use crate::lock::LockGeneration;
 use crate::owned::{Batch, Dirty, Durable, Owned};
 use crate::reclaim::{Guard, Limbo};
 use crate::region::{EXTENT_BYTES, Region, RegionError, RegionOptions};
@@ -279,6 +280,7 @@ impl<D: Domain> Pool<D> {
         header.generation.store_ordered(&domain, generation);
         domain.persist(&header.generation);
         domain.health()?;
+        domain.note_generation(LockGeneration::of(generation));
 
         let allocator = Allocator::open(high_water as u32, state & STATE_BITMAPS_VALID != 0);
         Ok(Self {
@@ -594,7 +596,7 @@ impl<D: Domain> Pool<D> {
     /// Whether the pool was opened after a crash and [`Pool::reclaim`] has not run since. Until it
     /// has, blocks that were free at the crash are not reused.
     pub fn needs_reclaim(&self) -> bool {
-        self.allocator.is_untraced()
+        self.allocator.is_untraced(self)
     }
 
     /// Collects every block that is reachable: `trace` calls [`Tracer::visit`] for each. Nothing is

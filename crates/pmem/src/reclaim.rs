@@ -37,6 +37,7 @@ impl<'p, D: Domain> Guard<'p, D> {
     #[inline]
     pub(crate) fn new(pool: &'p Pool<D>) -> Self {
         let epoch = if D::DETERMINISTIC {
+            pool.domain().synchronize();
             pool.limbo().pins.fetch_add(1, Ordering::AcqRel);
             None
         } else {
@@ -54,7 +55,13 @@ impl<'p, D: Domain> Guard<'p, D> {
 impl<D: Domain> Drop for Guard<'_, D> {
     #[inline]
     fn drop(&mut self) {
-        if D::DETERMINISTIC && self.pool.limbo().pins.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if !D::DETERMINISTIC {
+            return;
+        }
+        self.pool.domain().synchronize();
+        // No event of the domain lies between the count and the taking of what is in limbo, so
+        // none of it can have been retired by, or for, somebody who has pinned since.
+        if self.pool.limbo().pins.fetch_sub(1, Ordering::AcqRel) == 1 {
             for block in self.pool.limbo().drain_all() {
                 self.pool.free_block(block.offset, block.bytes);
             }
@@ -80,6 +87,8 @@ pub(crate) struct Limbo {
 
 impl Limbo {
     pub(crate) fn retire<D: Domain>(&self, block: Block, guard: &Guard<'_, D>) {
+        // What was unlinked is visible to whoever pins from here on.
+        guard.pool().domain().synchronize();
         let mut open = self.open.lock();
         open.blocks.push(block);
         open.bytes += block.bytes;

@@ -224,11 +224,25 @@ impl Region {
     /// # Panics
     /// If the region lies on a file or device.
     pub unsafe fn alias(&self) -> Self {
+        // SAFETY: as the caller vouches; that much is mapped.
+        unsafe { self.alias_of(self.mapped_bytes()) }
+    }
+
+    /// An alias that knows of `mapped_bytes` from the start, because an alias that is gone has mapped
+    /// so much: what stands there stays.
+    ///
+    /// # Safety
+    /// As for [`Region::alias`]; and an alias of this region has grown to at least `mapped_bytes`,
+    /// or this region has.
+    ///
+    /// # Panics
+    /// If the region lies on a file or device.
+    pub unsafe fn alias_of(&self, mapped_bytes: usize) -> Self {
         assert_eq!(self.medium, Medium::Anonymous, "only anonymous memory has aliases");
         Self {
             base: self.base,
             reserved: self.reserved,
-            mapped: AtomicUsize::new(self.mapped_bytes()),
+            mapped: AtomicUsize::new(mapped_bytes),
             medium: self.medium,
             guarantee: self.guarantee,
             eadr: self.eadr,

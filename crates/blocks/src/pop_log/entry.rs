@@ -146,9 +146,8 @@ pub(super) fn examine<'p, D: Domain>(
         return Found::Damaged("an entry that leaves the pool");
     };
     let (payload, padding) = body.split_at(length);
-    let ones = (length as u64).count_ones() + identity.0.count_ones() + {
-        count_ones(counted(domain, ENTRY_HEADER_BYTES, payload))
-    };
+    let ones_of_payload = count_ones(counted(domain, ENTRY_HEADER_BYTES, payload));
+    let ones = (length as u64).count_ones() + identity.0.count_ones() + ones_of_payload;
     if ones < seal.ones() {
         return Found::Torn { bytes };
     }

@@ -1,5 +1,6 @@
 //! Looking at a log from outside: statistics, the check, the trace.
 
+use lapis_pmem::host_lock::{lock, write};
 use lapis_pmem::{Domain, Tracer};
 
 use crate::log::Damage;
@@ -27,8 +28,8 @@ impl<D: Domain> PopLog<D> {
     /// Reads the whole log anew and compares it with what is known of it. Empty if all is well.
     /// Appends and truncation wait meanwhile.
     pub fn check(&self) -> Vec<Damage> {
-        let _retained = self.retention.write();
-        let writer = self.writer.lock();
+        let _retained = write(self.pool.domain(), &self.retention);
+        let writer = lock(self.pool.domain(), &self.writer);
         let mut problems = Vec::new();
         let mut problem = |what, position, segment: SegmentRef| {
             problems.push(Damage { what, position, pool_offset: segment.link().offset() });
@@ -64,7 +65,7 @@ impl<D: Domain> PopLog<D> {
 
     /// What the log holds.
     pub fn statistics(&self) -> Statistics {
-        let writer = self.writer.lock();
+        let writer = lock(self.pool.domain(), &self.writer);
         let used: usize = writer.segments().map(|held| held.used_bytes).sum();
         let segments = writer.segments().map(|held| held.segment);
         let spares = writer.spares.iter().map(|spare| spare.segment);
@@ -81,7 +82,7 @@ impl<D: Domain> PopLog<D> {
     /// Visits every block of the log: the root, the segments as they are linked in the pool, and
     /// the spares. Nobody may append or truncate meanwhile.
     pub fn trace(&self, tracer: &mut Tracer<'_, D>) {
-        let writer = self.writer.lock();
+        let writer = lock(self.pool.domain(), &self.writer);
         let domain = self.pool.domain();
         if !tracer.visit(self.root, size_of::<PopLogRoot>()) {
             return;

@@ -114,6 +114,7 @@
 mod entry;
 mod inspection;
 mod layout;
+mod log_trait;
 pub mod mutants;
 mod reader;
 mod recovery;
@@ -124,6 +125,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
+use lapis_pmem::host_lock::lock;
 use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Owned, Pool};
 use parking_lot::{Mutex, RwLock};
 
@@ -336,7 +338,7 @@ impl<D: Domain> PopLog<D> {
         }
         let bytes = layout::entry_bytes(length);
         let domain = self.pool.domain();
-        let mut writer = self.writer.lock();
+        let mut writer = lock(self.pool.domain(), &self.writer);
         if bytes > writer.data_bytes - writer.current.used_bytes {
             self.extend(&mut writer, bytes)?;
         }
@@ -378,12 +380,12 @@ impl<D: Domain> PopLog<D> {
 
     /// The position of the oldest retained entry; equal to [`PopLog::end`] if there is none.
     pub fn start(&self) -> Position {
-        self.writer.lock().start.position
+        lock(self.pool.domain(), &self.writer).start.position
     }
 
     /// The position that the next entry will have.
     pub fn end(&self) -> Position {
-        self.writer.lock().next
+        lock(self.pool.domain(), &self.writer).next
     }
 
     /// The retained entries, oldest first.

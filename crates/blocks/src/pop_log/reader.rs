@@ -1,6 +1,7 @@
 //! Reading a log from its oldest retained entry.
 
 use lapis_pmem::Domain;
+use lapis_pmem::host_lock::{lock, read};
 
 use crate::log::{Damage, LogError, Position};
 
@@ -32,9 +33,9 @@ impl<D: Domain> Iterator for Iter<'_, D> {
 
     fn next(&mut self) -> Option<Self::Item> {
         // Held while the entry is read: no segment is recycled meanwhile. Appends go on.
-        let _retained = self.log.retention.read();
+        let _retained = read(self.log.pool.domain(), &self.log.retention);
         let (segment, data_offset, used_bytes) = {
-            let writer = self.log.writer.lock();
+            let writer = lock(self.log.pool.domain(), &self.log.writer);
             if self.next < writer.start.position {
                 self.next = writer.start.position;
                 self.cursor = Some((writer.start.segment, writer.start.data_offset));

@@ -1,5 +1,6 @@
 //! Letting go of entries: truncation, and what becomes of segments that hold none any more.
 
+use lapis_pmem::host_lock::{lock, write};
 use lapis_pmem::{Committed, Domain, LINE_BYTES};
 
 use crate::log::{Damage, LogError, Position};
@@ -22,9 +23,9 @@ impl<D: Domain> PopLog<D> {
     /// # Errors
     /// [`LogError::BeyondEnd`], [`LogError::Damaged`], [`LogError::Fault`].
     pub fn truncate(&self, up_to: Position) -> Result<Committed, LogError> {
-        let _exclusive = self.retention.write();
+        let _exclusive = write(self.pool.domain(), &self.retention);
         let (old, held) = {
-            let writer = self.writer.lock();
+            let writer = lock(self.pool.domain(), &self.writer);
             if up_to > writer.next {
                 return Err(LogError::BeyondEnd { asked: up_to, end: writer.next });
             }
@@ -54,7 +55,7 @@ impl<D: Domain> PopLog<D> {
         let unlinked = self.persist_start(start);
         self.pool.domain().health()?;
         let (dropped, room) = {
-            let mut writer = self.writer.lock();
+            let mut writer = lock(self.pool.domain(), &self.writer);
             writer.start = start;
             let count =
                 writer.earlier.iter().take_while(|held| held.segment != start.segment).count();
@@ -95,7 +96,7 @@ impl<D: Domain> PopLog<D> {
                 let _mutant = self.pool.domain().omitting(mutants::RECYCLE_WITHOUT_BARRIER);
                 self.pool.domain().fence();
             }
-            self.writer.lock().spares.append(&mut spares);
+            lock(self.pool.domain(), &self.writer).spares.append(&mut spares);
         }
     }
 
@@ -105,11 +106,11 @@ impl<D: Domain> PopLog<D> {
     /// # Errors
     /// [`LogError::Full`], [`LogError::Fault`]; spares that were had until then are kept.
     pub fn prepare_spares(&self) -> Result<(), LogError> {
-        let _retained = self.retention.write();
-        while self.writer.lock().spares.len() < self.spare_limit {
+        let _retained = write(self.pool.domain(), &self.retention);
+        while lock(self.pool.domain(), &self.writer).spares.len() < self.spare_limit {
             let segment = segment::allocate(&self.pool, self.ordinary_bytes, LINE_BYTES)?;
             let spare = Spare { segment, unlinked: Committed::nothing_to_do() };
-            self.writer.lock().spares.push(spare);
+            lock(self.pool.domain(), &self.writer).spares.push(spare);
         }
         Ok(self.pool.domain().health()?)
     }

@@ -271,7 +271,7 @@ impl Import<'_> {
 
     /// Stores a batch and how far it brings the import, in one transaction.
     fn store(&mut self, batch: &[Record], end: Position, ended: bool) -> Result<(), Failure> {
-        let mut transaction = self.store.transaction();
+        let mut transaction = self.store.transaction()?;
         for record in batch {
             transaction.put(&self.table, &record.key, &record.value)?;
         }

@@ -227,9 +227,6 @@ pub fn not_counted(error: CountError) -> Failure {
     match error {
         CountError::Workload(error) => failed(error),
         CountError::Mismatches { .. } => Failure::NotThere(error.to_string()),
-        CountError::UnknownProfile { .. } => {
-            Failure::refused(format!("{error}; there is {OPTANE_100}"))
-        }
         error => Failure::refused(error.to_string()),
     }
 }

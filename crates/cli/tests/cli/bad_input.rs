@@ -4,7 +4,7 @@ use crate::runner::{Scene, run, text};
 
 #[test]
 fn wrong_command_lines_are_refused() {
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 16] = [
         (&[], "name a command"),
         (&["frobnicate"], "there is no command `frobnicate`"),
         (&["get", "key"], "give --dir"),
@@ -19,6 +19,10 @@ fn wrong_command_lines_are_refused() {
             "use one of wort, fast-fair, p-clht",
         ),
         (&["crash", "b-tree"], "use one of wort"),
+        (&["crash"], "give"),
+        (&["crash", "--all", "--budget", "3 days"], "as in 500ms, 60s or 5m"),
+        (&["crash", "wort", "--mutants"], "cannot be used with"),
+        (&["crash", "--mutants", "--structure", "b-tree"], "use one of wort"),
         (&["check", "--dir", "x", "--durability", "total"], "use one of medium, power-fail"),
     ];
     for (arguments, expected) in cases {

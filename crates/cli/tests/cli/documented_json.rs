@@ -92,6 +92,40 @@ fn crash() {
 }
 
 #[test]
+fn crash_mutants() {
+    let report = json(run(["crash", "--mutants", "--structure", "wort", "--json"]));
+    let rows = report["mutants"].as_array().unwrap();
+    assert!(rows.len() >= 9);
+    for row in rows {
+        assert_fields(row, &["name", "structure", "strategy", "killed", "images", "seconds"]);
+        assert_eq!((&row["structure"], &row["killed"]), (&json!("wort"), &json!(true)));
+    }
+    assert_eq!(report["unmutated_violations"], 0);
+}
+
+#[test]
+fn crash_of_one_mutant_is_a_violation_that_says_how_to_see_it_again() {
+    let mutant = "wort/link-before-fence";
+    let outcome = run(["crash", "wort:u64", "--ops", "5", "--mutant", mutant, "--json"]);
+    assert_eq!(outcome.code, Some(1));
+    let replay = outcome.json()["violations"][0]["replay"].as_str().unwrap().to_owned();
+    assert!(replay.contains("--mutant wort/link-before-fence --at "), "{replay}");
+}
+
+#[test]
+fn crash_all() {
+    let report = json(run(["crash", "--all", "--budget", "600ms", "--json"]));
+    assert_eq!((&report["budget_s"], &report["violations"]), (&json!(0.6), &json!(0)));
+    let rows = report["structures"].as_array().unwrap();
+    assert!(rows.len() >= 6);
+    for row in rows {
+        let fields = ["structure", "seeds", "crash_points", "images", "images_per_s"];
+        assert_fields(row, &fields);
+        assert_eq!(row["violations"], json!([]));
+    }
+}
+
+#[test]
 fn persist_points() {
     let arguments = ["crash", "pop-log", "--ops", "40", "--persist-points", "--json"];
     let outcome = run(arguments);

@@ -1,10 +1,13 @@
 //! The command line as a user meets it: every test runs the built binary.
 
 mod bad_input;
+mod crash_timeline;
 mod demo;
 mod documented_json;
 mod import_export;
 mod kills;
 mod runner;
 mod store_commands;
+mod this_machine;
+mod traces;
 mod workloads;

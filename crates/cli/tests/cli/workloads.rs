@@ -69,7 +69,10 @@ fn one_image_can_be_tried_alone() {
 #[test]
 fn the_laboratory_refuses_what_it_does_not_have() {
     let outcome = run(["lab", "index", "--profile", "optane-900", "--keys", "10"]);
-    assert!(outcome.sentence(2).contains("there is optane-100"), "{outcome:?}");
+    assert!(
+        outcome.sentence(2).contains("there is no device profile optane-900; there is dram"),
+        "{outcome:?}"
+    );
     let outcome = run(["lab", "index", "--operation", "fly"]);
     assert!(outcome.sentence(2).contains("`fly` is not a value of --operation"), "{outcome:?}");
     let outcome =

@@ -27,14 +27,14 @@ pub struct MutantBudget {
 
 impl Default for MutantBudget {
     fn default() -> Self {
-        Self { seeds: 3, exhaustive_limit: 64, samples: 16, crash_in_recovery_every: 256 }
+        Self { seeds: 2, exhaustive_limit: 64, samples: 16, crash_in_recovery_every: 256 }
     }
 }
 
 impl MutantBudget {
     /// The budget of the default test suite.
     pub fn small() -> Self {
-        Self { seeds: 1, exhaustive_limit: 24, samples: 8, ..Self::default() }
+        Self { seeds: 1, exhaustive_limit: 24, samples: 8, crash_in_recovery_every: 1024 }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lapis_device::Modelled;
-use lapis_pmem::{AuditReport, Link, PCell, Pool, Slot, persistent};
+use lapis_pmem::{AuditReport, EXTENT_BYTES, Link, PCell, Pool, Slot, persistent};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -11,6 +11,7 @@ use crate::subject::{Live, Subject};
 
 const ROOT: &str = "directory";
 const SLOTS: usize = 64;
+const POOL_BYTES: usize = 16 << 20;
 
 persistent! {
     /// A block of the directory: how long it is, and a number that its tail repeats.
@@ -53,12 +54,19 @@ pub enum AllocatorOperation {
 pub struct AllocatorSubject {
     name: &'static str,
     prior_contents: u8,
+    created_bytes: usize,
 }
 
 impl AllocatorSubject {
     /// On a device that holds something, or in a file of zeroes.
     pub fn new(name: &'static str, prior_contents: u8) -> Self {
-        Self { name, prior_contents }
+        Self { name, prior_contents, created_bytes: POOL_BYTES }
+    }
+
+    /// In a file that is small at first and grows, during operations and after recoveries.
+    #[must_use]
+    pub fn growing(self) -> Self {
+        Self { created_bytes: 8 * EXTENT_BYTES, ..self }
     }
 }
 
@@ -84,7 +92,11 @@ impl Subject for AllocatorSubject {
     }
 
     fn pool_bytes(&self) -> usize {
-        16 << 20
+        POOL_BYTES
+    }
+
+    fn created_bytes(&self) -> usize {
+        self.created_bytes
     }
 
     fn prior_contents(&self) -> u8 {
@@ -179,8 +191,9 @@ impl LiveDirectory {
     }
 }
 
-impl Live<AllocatorOperation, BTreeMap<usize, (usize, u64)>> for LiveDirectory {
-    fn perform(&mut self, operation: &AllocatorOperation) -> Result<(), String> {
+impl LiveDirectory {
+    /// Performs an operation on a slot that nobody else changes meanwhile.
+    pub(crate) fn perform_alone(&self, operation: &AllocatorOperation) -> Result<(), String> {
         let (pool, domain) = (&self.pool, self.pool.domain());
         let guard = pool.pin();
         let (slot, block) = match *operation {
@@ -207,6 +220,12 @@ impl Live<AllocatorOperation, BTreeMap<usize, (usize, u64)>> for LiveDirectory {
             pool.retire(old, self.block_bytes(old), unlinked, &guard);
         }
         Ok(())
+    }
+}
+
+impl Live<AllocatorOperation, BTreeMap<usize, (usize, u64)>> for LiveDirectory {
+    fn perform(&mut self, operation: &AllocatorOperation) -> Result<(), String> {
+        self.perform_alone(operation)
     }
 
     fn observe(&self) -> Result<BTreeMap<usize, (usize, u64)>, String> {

@@ -14,6 +14,10 @@ use rand::{RngExt, SeedableRng};
 use crate::subject::{Live, Subject};
 
 const ROOT: &str = "index";
+/// Up to about twice as many entries are looked up one by one after iterating.
+const MOST_LOOK_UPS: usize = 256;
+/// An index with more entries than any run inserts goes round in a circle.
+const MOST_ENTRIES: usize = 1 << 16;
 
 /// An operation on an index.
 #[derive(Clone, Debug)]
@@ -70,6 +74,8 @@ pub struct IndexSubject<I, K: ?Sized> {
     source: &'static str,
     options: IndexOptions,
     keys: u64,
+    filled: u64,
+    pool_bytes: usize,
     drains: bool,
     _index: PhantomData<fn() -> I>,
     _key: PhantomData<fn(&K)>,
@@ -79,10 +85,33 @@ impl<I, K: ?Sized> IndexSubject<I, K> {
     /// `name` on the command line; `source` is part of the paths of its source files; operations
     /// draw from `keys` keys.
     pub fn new(name: &'static str, source: &'static str, options: IndexOptions, keys: u64) -> Self {
-        Self { name, source, options, keys, drains: false, _index: PhantomData, _key: PhantomData }
+        Self {
+            name,
+            source,
+            options,
+            keys,
+            filled: 0,
+            pool_bytes: 4 << 20,
+            drains: false,
+            _index: PhantomData,
+            _key: PhantomData,
+        }
+    }
+
+    /// In a pool of so many bytes.
+    #[must_use]
+    pub fn in_pool_of(self, pool_bytes: usize) -> Self {
+        Self { pool_bytes, ..self }
+    }
+
+    /// Begins every run with inserting so many keys, for an index of that size.
+    #[must_use]
+    pub fn filled(self, filled: u64) -> Self {
+        Self { filled, ..self }
     }
 
     /// The same, with removals that go through the keys in order, so that nodes become empty.
+    #[must_use]
     pub fn draining(self) -> Self {
         Self { drains: true, ..self }
     }
@@ -112,7 +141,7 @@ where
     }
 
     fn pool_bytes(&self) -> usize {
-        4 << 20
+        self.pool_bytes
     }
 
     fn prior_contents(&self) -> u8 {
@@ -124,25 +153,25 @@ where
         let mut in_order: Vec<_> = (0..self.keys).map(K::key).collect();
         in_order.sort();
         let mut drained = in_order.into_iter().cycle();
+        let filling = (0..self.filled).map(|number| IndexOperation::Insert(K::key(number), 1));
         // Phases of growth and of shrinking, so that splits and merges both come.
-        (0..count)
-            .map(|index| {
-                let growing = index / 97 % 2 == 0;
-                if let (true, false, Some(next)) = (self.drains, growing, drained.next()) {
-                    return IndexOperation::Remove(next);
-                }
-                let key = K::key(random.random_range(0..self.keys));
-                let value = random.random_range(0..8);
-                match random.random_range(0..10) {
-                    0 => IndexOperation::Update(key, value),
-                    1 => IndexOperation::Put(key, value),
-                    2..=8 if growing => IndexOperation::Insert(key, value),
-                    2..=8 => IndexOperation::Remove(key),
-                    _ if growing => IndexOperation::Remove(key),
-                    _ => IndexOperation::Insert(key, value),
-                }
-            })
-            .collect()
+        let drawn = (0..count).map(|index| {
+            let growing = index / 97 % 2 == 0;
+            if let (true, false, Some(next)) = (self.drains, growing, drained.next()) {
+                return IndexOperation::Remove(next);
+            }
+            let key = K::key(random.random_range(0..self.keys));
+            let value = random.random_range(0..8);
+            match random.random_range(0..10) {
+                0 => IndexOperation::Update(key, value),
+                1 => IndexOperation::Put(key, value),
+                2..=8 if growing => IndexOperation::Insert(key, value),
+                2..=8 => IndexOperation::Remove(key),
+                _ if growing => IndexOperation::Remove(key),
+                _ => IndexOperation::Insert(key, value),
+            }
+        });
+        filling.chain(drawn).collect()
     }
 
     fn probes(
@@ -239,20 +268,31 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized>
     }
 
     fn observe(&self) -> Result<BTreeMap<K::Buf, u64>, String> {
-        let mut state = BTreeMap::new();
-        let mut twice = None;
+        // A map is made faster from a list, which ordered indexes give in order; and a list from an
+        // index that never ends is cut off.
+        let mut entries = Vec::new();
         self.index.for_each(&mut |key, value| {
-            if state.insert(key.to_buf(), value).is_some() {
-                twice = Some(key.to_buf());
+            entries.push((key.to_buf(), value));
+            if entries.len() > MOST_ENTRIES {
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
         });
-        if let Some(key) = twice {
-            return Err(format!("{key:?} is visited twice"));
+        let visited = entries.len();
+        if !entries.is_sorted_by(|a, b| a.0 < b.0) {
+            entries.sort_unstable();
+            if let Some(twice) = entries.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+                return Err(format!("{:?} is visited twice", twice[0].0));
+            }
         }
-        // Looking a key up must find what iteration finds.
-        for (key, &value) in &state {
+        let state: BTreeMap<_, _> = entries.into_iter().collect();
+        if state.len() != visited {
+            return Err("a key is visited twice".to_owned());
+        }
+        // Looking a key up must find what iteration finds. Of many keys only every so-manieth is
+        // looked up, others for another number of them.
+        let every = (state.len() / MOST_LOOK_UPS).max(1);
+        for (key, &value) in state.iter().skip(state.len() % every).step_by(every) {
             let found = self.index.get(K::borrow(key));
             if found != Some(value) {
                 return Err(format!("iteration finds {value} for {key:?}, a look-up {found:?}"));

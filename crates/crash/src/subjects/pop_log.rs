@@ -35,6 +35,26 @@ pub struct LogState {
     entries: Vec<(usize, u64)>,
 }
 
+impl LogState {
+    pub(super) fn new(dropped: u64, entries: Vec<(usize, u64)>) -> Self {
+        Self { dropped, entries }
+    }
+
+    pub(super) fn lengths(&self) -> impl Iterator<Item = usize> + '_ {
+        self.entries.iter().map(|(length, _)| *length)
+    }
+
+    pub(super) fn append(&mut self, contents: &[u8]) {
+        self.entries.push(digest(contents));
+    }
+
+    pub(super) fn keep_newest(&mut self, count: usize) {
+        let drop = self.entries.len().saturating_sub(count);
+        self.entries.drain(..drop);
+        self.dropped += drop as u64;
+    }
+}
+
 /// The PopLog, to check.
 #[derive(Debug, Default)]
 pub struct PopLogSubject;
@@ -50,7 +70,7 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 /// Contents of every shape: dense, sparse, all zero, all ones.
-fn payload(bytes: usize, number: u8) -> Vec<u8> {
+pub(super) fn payload(bytes: usize, number: u8) -> Vec<u8> {
     match number % 4 {
         0 => vec![0; bytes],
         1 => vec![0xFF; bytes],
@@ -135,13 +155,9 @@ impl Subject for PopLogSubject {
     fn apply(&self, state: &mut LogState, operation: &LogOperation) {
         match *operation {
             LogOperation::Append { bytes, number } => {
-                state.entries.push(digest(&payload(bytes, number)))
+                state.append(&payload(bytes, number));
             }
-            LogOperation::KeepNewest(count) => {
-                let drop = state.entries.len().saturating_sub(count);
-                state.entries.drain(..drop);
-                state.dropped += drop as u64;
-            }
+            LogOperation::KeepNewest(count) => state.keep_newest(count),
         }
     }
 
@@ -150,7 +166,7 @@ impl Subject for PopLogSubject {
     }
 }
 
-fn digest(contents: &[u8]) -> (usize, u64) {
+pub(super) fn digest(contents: &[u8]) -> (usize, u64) {
     (contents.len(), xxhash_rust::xxh3::xxh3_64(contents))
 }
 

@@ -179,7 +179,7 @@ impl Live<StoreOperation, StoreState> for LiveStore {
                     .map(|(name, _)| self.store.table(name))
                     .collect::<Result<_, _>>()
                     .map_err(text)?;
-                let mut transaction = self.store.transaction();
+                let mut transaction = self.store.transaction().map_err(text)?;
                 for (table, key, made_of) in writes {
                     match made_of {
                         Some(made_of) => {

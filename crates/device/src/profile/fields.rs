@@ -73,6 +73,9 @@ section! {
     Core "core" {
         /// Lines that one core can have on the way from memory at a time.
         line_fill_buffers: u64 = 1 ..= 256,
+        /// Written lines that one core can have on the way to modules at a time, beyond those in the
+        /// modules' queues.
+        lines_on_their_way: u64 = 1 ..= 1024,
         /// A store, which waits for nothing but room.
         store_ns: f64 = 0.0 ..= 1e4,
         /// A locked instruction once it has the line.
@@ -139,11 +142,15 @@ section! {
         flush_accept_ns: f64 = 0.0 ..= 1e6,
         /// The same for a line stored non-temporally.
         nontemporal_accept_ns: f64 = 0.0 ..= 1e6,
-        /// Time for which a module is busy taking a line.
-        line_interval_ns: f64 = 0.0 ..= 1e6,
+        /// Time for which a module is busy taking a line that was written back.
+        flush_line_interval_ns: f64 = 0.0 ..= 1e6,
+        /// The same for a line stored non-temporally.
+        nontemporal_line_interval_ns: f64 = 0.0 ..= 1e6,
         /// Time for which it takes nothing more when a unit has become complete.
         unit_complete_ns: f64 = 0.0 ..= 1e6,
-        /// Time it loses when a line belongs to another stripe than the one before.
+        /// Stripes between which a module goes back and forth without losing time.
+        open_streams: u64 = 1 ..= 8,
+        /// Time it loses when a line belongs to a stripe that is not open.
         stream_switch_ns: f64 = 0.0 ..= 1e6,
         /// Media writes that a module may be behind before it takes no more lines.
         write_backlog_units: u64 = 1 ..= 4096,

@@ -124,7 +124,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     fn lock_contended(&self, hash: u64) -> Result<Held<'_, D>, IndexError> {
         let mut wait = LockWait::default();
         loop {
-            wait.once::<D>();
+            wait.once(self.domain());
             if let Some(held) = self.try_lock(hash)? {
                 return Ok(held);
             }

@@ -374,6 +374,10 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
         }
         let never_ends = pool.domain().commits(mutants::PERSISTED_LOCK);
         let generation = LockGeneration::of(if never_ends { 1 } else { pool.generation() });
+        if never_ends {
+            // It is what the locks go by, and so what images differ in.
+            pool.domain().note_generation(generation);
+        }
         let not_before = AtomicU64::new(0);
         let index = Self { pool, root, generation, not_before, _keys: PhantomData };
         index.begin_counting();

@@ -84,7 +84,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         let key = Nibbles::of(key, &mut space);
         // Nothing is in flight while the lock is held (I6), and nobody else retires blocks: the
         // writer needs neither persist_before_return nor a pin for its own reads.
-        let _turn = self.writer.lock();
+        let _turn = lapis_pmem::host_lock::lock(self.domain(), &self.writer);
         let adds = matches!(change, Change::Insert(_) | Change::Put(_));
         let descent = self.descend(&key, adds)?;
         let located = self.locate(&key, &descent, adds)?;

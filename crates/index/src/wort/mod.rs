@@ -206,6 +206,8 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         // The store below is a release: whoever sees it sees the place.
         self.in_flight.0.store(place.offset(), Ordering::Relaxed);
         let committed = self.pool.at(place).publish(self.domain(), word).persist();
+        // The processor keeps the order of these stores; a model of it does not see the last one.
+        self.domain().synchronize();
         self.in_flight.0.store(0, Ordering::Release);
         committed
     }

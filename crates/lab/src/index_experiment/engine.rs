@@ -76,7 +76,7 @@ fn is_value_of(key: u64, value: u64) -> bool {
 
 /// Does one step; false if the answer is wrong.
 #[inline]
-fn perform<D: Domain, I: Subject<D>>(index: &I, step: Step) -> Result<bool, IndexError> {
+pub(crate) fn perform<D: Domain, I: Subject<D>>(index: &I, step: Step) -> Result<bool, IndexError> {
     let was_there =
         |key: u64, previous: Option<u64>| previous.is_some_and(|value| is_value_of(key, value));
     Ok(match step {

@@ -1,11 +1,13 @@
 //! One session: an index is loaded and the operations are run on it, in an order that leaves each
 //! the index it expects.
 
-use lapis_device::{Config, Counts, MachineShape, Modelled as ModelledMachine};
+use std::ops::ControlFlow;
+
+use lapis_device::{Config, Counts, Modelled as ModelledMachine, Profile, interleave};
 use lapis_index::{FastFair, Index, IndexKind, PClht, Wort};
 use lapis_pmem::{Domain, Hardware, Pool, Region};
 
-use super::engine::{Subject, create, measure, perform_all};
+use super::engine::{Subject, create, measure, perform, perform_all};
 use super::plan::{Fresh, Step, fresh_keys, plan};
 use super::{ExperimentError, IndexResults, Measured, Modelled, Operation, Options, Row};
 use crate::keys::{Distribution, KeySet, scatter};
@@ -56,7 +58,7 @@ macro_rules! with_index {
 
 pub(super) fn run(
     options: &Options,
-    shape: MachineShape,
+    profile: &Profile,
     progress: OnProgress<'_>,
 ) -> Result<IndexResults, ExperimentError> {
     let total = (options.indexes.len() * options.distributions.len()) as u64
@@ -78,7 +80,7 @@ pub(super) fn run(
             };
             (options.measure).then(&mut advance);
             let modelled = if options.model && !operations.is_empty() {
-                Some(modelled_session(index, distribution, &operations, options, shape)?)
+                Some(modelled_session(index, distribution, &operations, options, profile)?)
             } else {
                 None
             };
@@ -141,24 +143,25 @@ fn modelled_session(
     distribution: Distribution,
     operations: &[Operation],
     options: &Options,
-    shape: MachineShape,
+    profile: &Profile,
 ) -> Result<Findings<Modelled>, ExperimentError> {
     let size = Size {
         keys: options.keys.min(options.modelled_keys),
         repetitions: options.repetitions.min(options.modelled_repetitions),
-        threads: 1,
+        threads: options.threads,
         seed: options.seed,
         presized: options.presized,
     };
     let region = Region::anonymous(INITIAL_BYTES, room_bytes(size.keys))?;
-    let config = Config { counting: Some(shape), ..Config::default() };
+    let config = Config { counting: Some(profile.machine()), ..Config::default() };
     let machine = ModelledMachine::over(&region, config);
     let pool = Pool::create(region, machine.clone())?;
-    let count = |operations: u64, counts: Counts| {
+    let operation_ns = profile.core.operation_ns.value.round() as u64;
+    let count = |operations: u64, counts: Counts, picoseconds: u64| {
         let each = |count: u64| if operations > 0 { count as f64 / operations as f64 } else { 0.0 };
         Modelled {
             profile: options.profile.clone(),
-            mops: None,
+            mops: (picoseconds > 0).then(|| operations as f64 * 1e6 / picoseconds as f64),
             flushes: each(counts.flushes),
             fences: each(counts.fences),
             wpq_inserts: each(counts.wpq_inserts()),
@@ -171,15 +174,31 @@ fn modelled_session(
     };
     with_index!(index, ModelledMachine, |I| {
         session::<ModelledMachine, I, _>(pool, distribution, operations, size, |index, plans| {
-            let before = machine.counts();
-            let (mut wrong, mut operations) = (0, 0);
-            for steps in plans {
-                wrong += perform_all(index, steps)?;
-                operations += steps.len() as u64;
+            let (before, begin) = (machine.counts(), machine.align_clocks(plans.len()));
+            let (mut wrong, mut failure) = (0, None);
+            let mut done = vec![0; plans.len()];
+            interleave(&machine, plans.len(), |worker| {
+                let at = usize::from(worker);
+                let Some(&step) = plans[at].get(done[at]) else { return ControlFlow::Break(()) };
+                done[at] += 1;
+                machine.spend_ns(worker, operation_ns);
+                match perform(index, step) {
+                    Ok(right) => wrong += u64::from(!right),
+                    Err(error) => {
+                        failure = Some(error);
+                        return ControlFlow::Break(());
+                    }
+                }
+                ControlFlow::Continue(())
+            });
+            if let Some(error) = failure {
+                return Err(error.into());
             }
+            let end = machine.align_clocks(plans.len());
             // What the operation has written belongs to it, wherever it is.
             machine.drain();
-            Ok((count(operations, machine.counts() - before), wrong))
+            let operations = done.iter().sum::<usize>() as u64;
+            Ok((count(operations, machine.counts() - before, end.0 - begin.0), wrong))
         })
     })
 }

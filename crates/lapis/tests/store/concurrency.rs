@@ -39,7 +39,7 @@ fn four_threads_with_keys_of_their_own_always_read_what_they_wrote() {
                                 model.remove(&key).is_some()
                             ),
                             5 => {
-                                let mut transaction = store.transaction();
+                                let mut transaction = store.transaction().unwrap();
                                 for (table, model) in tables.iter().zip(&mut models) {
                                     transaction.put(table, &key, &value).unwrap();
                                     model.insert(key.clone(), value.clone());
@@ -106,7 +106,7 @@ fn money_moved_between_two_tables_is_never_made_or_lost() {
                         let to = &tables[(step / 2 % 2) as usize];
                         let (payer, payee) = ((step % 10) as u8, (step / 7 % 10) as u8 ^ thread);
                         let payee = payee % ACCOUNTS;
-                        let mut transaction = store.transaction();
+                        let mut transaction = store.transaction().unwrap();
                         let balance = |transaction: &lapis::Transaction<_>, table, key: u8| {
                             let bytes = transaction.get(table, &[key]).unwrap().unwrap();
                             u64::from_le_bytes((*bytes).try_into().unwrap())
@@ -148,7 +148,7 @@ fn single_gets_in_either_order_never_see_half_a_transaction_after_the_whole() {
     let store = in_memory();
     let (first, second) = (table_of(&store, KINDS[0]), table_of(&store, KINDS[2]));
     let write = |number: u64| {
-        let mut transaction = store.transaction();
+        let mut transaction = store.transaction().unwrap();
         transaction.put(&first, b"k", &number.to_le_bytes()).unwrap();
         transaction.put(&second, b"k", &number.to_le_bytes()).unwrap();
         transaction.commit().unwrap();

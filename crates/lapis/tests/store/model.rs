@@ -97,7 +97,7 @@ proptest! {
                 }
                 Step::Commit(writes, commit) => {
                     let mut after = models.clone();
-                    let mut transaction = store.transaction();
+                    let mut transaction = store.transaction().unwrap();
                     for (at, number, bytes) in writes {
                         match bytes {
                             Some(bytes) => {

@@ -158,7 +158,7 @@ fn a_table_without_order_refuses_ranges_and_gives_every_entry_once() {
     let all = fill(&table);
     assert!(matches!(table.range(..), Err(Error::Unordered { .. })));
     assert!(matches!(table.prefix(b"a"), Err(Error::Unordered { .. })));
-    assert!(store.transaction().range(&table, .., Direction::Forward).is_err());
+    assert!(store.transaction().unwrap().range(&table, .., Direction::Forward).is_err());
     assert!(store.snapshot().range(&table, .., Direction::Forward).is_err());
     let mut found = keys(table.iter().unwrap());
     found.sort();

@@ -55,7 +55,7 @@ fn the_last_transaction_is_redone_without_changing_what_is_there() {
         for table in &tables {
             table.put(b"goes", b"1").unwrap();
         }
-        let mut transaction = store.transaction();
+        let mut transaction = store.transaction().unwrap();
         for table in &tables {
             transaction.put(table, b"comes", &vec![7; bytes]).unwrap();
             transaction.delete(table, b"goes").unwrap();
@@ -200,7 +200,7 @@ fn aborting_child() {
             table.put(&number.to_be_bytes(), &vec![1; number as usize * 30]).unwrap();
         }
     }
-    let mut unfinished = store.transaction();
+    let mut unfinished = store.transaction().unwrap();
     unfinished.put(&store.table("wort").unwrap(), b"unfinished", b"v").unwrap();
     std::process::abort();
 }

@@ -71,7 +71,7 @@ fn a_snapshot_shows_one_state_while_writers_commit() {
     let store = in_memory();
     let tables = KINDS.map(|kind| table_of(&store, kind));
     let write = |number: u64| {
-        let mut transaction = store.transaction();
+        let mut transaction = store.transaction().unwrap();
         for table in &tables {
             for key in 0..4u8 {
                 transaction.put(table, &[key], &number.to_le_bytes()).unwrap();

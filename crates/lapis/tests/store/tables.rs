@@ -134,7 +134,7 @@ fn handles_of_a_dropped_table_refuse_everything() {
         dropped(table.len().unwrap_err());
         dropped(entries.next().unwrap().unwrap_err());
         assert!(entries.next().is_none());
-        dropped(store.transaction().put(&table, b"k", b"v").unwrap_err());
+        dropped(store.transaction().unwrap().put(&table, b"k", b"v").unwrap_err());
         dropped(store.snapshot().get(&table, b"k").unwrap_err());
     }
 }

@@ -8,6 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::classes::{CLASS_COUNT, ClassId};
 use crate::domain::Domain;
+use crate::host_lock::{HostGuard, lock};
 
 /// Caches per allocator; threads are dealt to them in turn.
 const SHARDS: usize = 16;
@@ -51,16 +52,19 @@ impl Caches {
     /// The calling thread's cache, or that of the worker it acts as. Seldom contended: it is shared
     /// by one thread in sixteen.
     #[inline]
-    pub(super) fn mine<D: Domain>(&self, domain: &D) -> MutexGuard<'_, Cache> {
+    pub(super) fn mine<'a, D: Domain>(
+        &'a self,
+        domain: &'a D,
+    ) -> HostGuard<'a, D, MutexGuard<'a, Cache>> {
         let shard = domain.worker().map_or_else(my_shard, |worker| worker % SHARDS);
-        self.shards[shard].lock()
+        lock(domain, &self.shards[shard])
     }
 
     /// Empties all caches.
-    pub(super) fn drain(&self) -> Vec<(ClassId, Vec<u64>)> {
+    pub(super) fn drain<D: Domain>(&self, domain: &D) -> Vec<(ClassId, Vec<u64>)> {
         let mut drained = Vec::new();
         for shard in &self.shards {
-            let mut cache = shard.lock();
+            let mut cache = lock(domain, shard);
             for class in ClassId::all() {
                 let blocks = std::mem::take(&mut cache.magazines[class.index()]);
                 if !blocks.is_empty() {

@@ -137,10 +137,13 @@ impl ClassSlabs {
             if !std::mem::take(&mut slab.dirty) {
                 continue;
             }
-            for (cell, &word) in saved_bitmap(pool, class, first).zip(&slab.bitmap) {
+            let start = bitmap_start(first);
+            let Some(cells) = pool.try_slice(start, class.bitmap_words()) else { continue };
+            for (cell, &word) in cells.iter().zip(&slab.bitmap) {
                 cell.store(pool.domain(), word);
-                pool.domain().flush(cell);
             }
+            // All words first: one flush per line, not per word.
+            pool.domain().flush(cells);
         }
     }
 
@@ -176,7 +179,12 @@ fn saved_bitmap<D: Domain>(
     class: ClassId,
     first: u32,
 ) -> impl Iterator<Item = &PCell<u64>> {
-    let start = u64::from(first) * crate::region::EXTENT_BYTES as u64;
+    let start = bitmap_start(first).bits();
     (0..class.bitmap_words())
         .filter_map(move |word| pool.try_at(Link::from_bits(start + 8 * word as u64)))
+}
+
+/// Where the bitmap of the slab that begins at chunk `first` is saved.
+fn bitmap_start(first: u32) -> Link<PCell<u64>> {
+    Link::from_bits(u64::from(first) * crate::region::EXTENT_BYTES as u64)
 }

@@ -1,5 +1,11 @@
 //! `lapis crash`: explores the states that a power cut may leave of a structure.
 
+mod all;
+mod mutants;
+mod performance;
+mod trace;
+mod workers;
+
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -26,8 +32,14 @@ Examples:
   lapis crash wort
   lapis crash store --ops 1000 --images 10000 --json
   lapis crash fast-fair --persist-points
+  lapis crash p-clht --workers 3 --schedules 1000
   lapis crash p-clht --ops 40 --every-store --strategy exhaustive
   lapis crash wort --without 'crates/index/src/wort/change.rs:272:17 flush' --html wort.html
+  lapis crash --all --budget 60s
+  lapis crash --mutants --structure wort
+  lapis crash wort --performance
+  lapis crash --trace ring.trace --recover './ring check'
+  lapis crash wort:u64 --record wort.trace
 
 Operations run once on the modelled machine. At every moment the power is cut; all states that the
 caches and queues may then leave are recovered from (a seeded sample where there are too many), and
@@ -36,14 +48,35 @@ invariants hold, nothing leaks, a second recovery changes nothing. The same seed
 images on any machine. A violation ends with exit code 1 and prints the command that shows it again.
 
 --persist-points switches off each flush and each fence of the structure in turn; the checker must
-then find a violation, else that flush or fence is not needed (exit code 1).")]
+then find a violation, else that flush or fence is not needed (exit code 1).
+
+--all explores every structure, each for its share of the time, with one seed after the other.
+
+--mutants makes the structures commit known errors of published implementations, one at a time, and
+shows after how many images each strategy finds it out; the structures as they are are explored at
+the same budget and must be silent. Exit code 1 if a mutant survives every strategy.
+
+--trace checks what another program recorded, in C or C++ with the macros of include/lapis_trace.h:
+that operations are durable when they end, that what the program asserts holds, and, with --recover,
+that the program's own check takes the images that a power cut may leave (1,000 unless --images says
+otherwise). docs/bring-your-own.md shows how. --performance lists flushes and fences that were
+wasted; they are no failure.
+
+--workers runs short histories of several workers, whose events a scheduler interleaves and whose
+stores wait in store buffers; after every crash there must be an order of the completed calls, and of
+some of those in flight, that explains every answer and the recovered contents.")]
 pub struct Arguments {
     /// What to explore
-    #[arg(value_name = "STRUCTURE", value_parser = StructureNames)]
-    structure: String,
-    /// Operations to run
-    #[arg(long, value_name = "N", default_value_t = ExploreOptions::default().ops)]
-    ops: usize,
+    #[arg(value_name = "STRUCTURE", value_parser = StructureNames,
+          required_unless_present_any = ["mutants", "all", "trace"])]
+    structure: Option<String>,
+    #[command(flatten)]
+    mutants: mutants::Arguments,
+    #[command(flatten)]
+    all: all::Arguments,
+    /// Operations to run; with --workers, calls of one history [default: 300, or 12]
+    #[arg(long, value_name = "N")]
+    ops: Option<usize>,
     /// What the random numbers start from
     #[arg(long, value_name = "S", default_value_t = ExploreOptions::default().seed)]
     seed: u64,
@@ -83,6 +116,10 @@ pub struct Arguments {
     /// process dies there and the machine runs on
     #[arg(long, value_name = "CHOICES", requires = "at", value_parser = parse_image)]
     image: Option<Image>,
+    #[command(flatten)]
+    recorded: trace::TraceArguments,
+    #[command(flatten)]
+    several: workers::Workers,
 }
 
 fn strategies() -> impl TypedValueParser<Value = Strategy> {
@@ -143,20 +180,56 @@ impl TypedValueParser for StructureNames {
 
 /// Runs `lapis crash`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    let structure = Structure::from_str(&arguments.structure)
-        .map_err(|error| Failure::refused(error.to_string()))?;
+    if let Some(file) = &arguments.recorded.trace {
+        let image = arguments.image.clone().map(|Image(choices)| choices.unwrap_or_default());
+        let request = trace::Request {
+            images: arguments.images,
+            seed: arguments.seed,
+            replay: arguments.at.zip(image),
+        };
+        return trace::run(file, &arguments.recorded, request, output);
+    }
+    if arguments.mutants.asked() {
+        return mutants::run(&arguments.mutants, arguments.threads, output);
+    }
+    let Some(name) = arguments.structure.as_deref().filter(|_| !arguments.all.asked()) else {
+        return all::run(&arguments.all, arguments.seed, arguments.threads, output);
+    };
+    let structure =
+        Structure::from_str(name).map_err(|error| Failure::refused(error.to_string()))?;
+    if let Some(count) = arguments.several.workers {
+        let common = workers::Common {
+            structure,
+            subject: name,
+            ops: arguments.ops,
+            seed: arguments.seed,
+            images: arguments.images,
+            threads: arguments.threads,
+            position: arguments.at,
+            image: arguments.image.as_ref().map(|Image(image)| image.clone()),
+        };
+        return workers::run(count, &arguments.several, common, output);
+    }
+    let ops = arguments.ops.unwrap_or(ExploreOptions::default().ops);
+    if arguments.recorded.performance {
+        return performance::run(structure, name, ops, arguments.seed, output);
+    }
+    if let Some(file) = &arguments.recorded.record {
+        return trace::record(structure, name, (ops, arguments.seed), file, output);
+    }
     let mut options = ExploreOptions {
-        ops: arguments.ops,
+        ops,
         seed: arguments.seed,
         image_limit: arguments.images,
         strategy: arguments.strategy,
         every_store: arguments.every_store,
+        mutant: arguments.mutants.mutant(),
         keep: arguments.keep.clone().map(|numbers| numbers.0),
         ..ExploreOptions::default()
     };
     if arguments.images > 0 {
         // Else the first crash points would use all of them up.
-        let points = CRASH_POINTS_PER_OPERATION * arguments.ops.max(1) as u64;
+        let points = CRASH_POINTS_PER_OPERATION * ops.max(1) as u64;
         let each = (arguments.images / points).max(2);
         options.exhaustive_limit = options.exhaustive_limit.min(each);
         options.samples = options.samples.min(each as u32);
@@ -183,7 +256,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         let report = ExploreReport {
             structure: structure.name().to_owned(),
             seed: arguments.seed,
-            ops: arguments.ops,
+            ops,
             images: rows.iter().map(|row| row.images).sum(),
             persist_points: rows,
             ..ExploreReport::default()
@@ -192,7 +265,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         return print_persist_points(&report, output);
     }
     let bar: ProgressBar = progress::spinner("images");
-    let report = explore_structure(structure, Some(&arguments.structure), &options, &|images| {
+    let report = explore_structure(structure, Some(name), &options, &|images| {
         bar.set_position(images);
     })
     .map_err(failed)?;
@@ -211,7 +284,7 @@ fn persist_point(
     options: &ExploreOptions,
     name: &str,
 ) -> Result<PersistPoint, Failure> {
-    let points = structure_points(structure, Some(&arguments.structure), options)
+    let points = structure_points(structure, arguments.structure.as_deref(), options)
         .map_err(|error| Failure::refused(error.to_string()))?;
     let found = points.into_iter().find(|point| point.to_string() == name);
     found.ok_or_else(|| {

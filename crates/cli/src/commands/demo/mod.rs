@@ -174,7 +174,7 @@ fn load(path: &Path, keys: &Keys, loaded: usize) -> Result<(), Failure> {
     let table = store.table_or_create(TABLE, &TableOptions::default())?;
     let bar = progress::count(loaded as u64, "records");
     for start in (0..loaded).step_by(LOAD_BATCH) {
-        let mut transaction = store.transaction();
+        let mut transaction = store.transaction()?;
         for index in start..(start + LOAD_BATCH).min(loaded) {
             transaction.put(&table, keys.key(index), keys.text(index))?;
         }

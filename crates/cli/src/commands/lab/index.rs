@@ -23,8 +23,8 @@ Examples:
   lapis lab index --peers --keys 4000000
 
 Measured and modelled are separate columns and never mixed: measured is this machine's time, in
-anonymous memory; modelled are counts per operation on the machine of the profile, the same on every
-run and every machine. Operations that need order are left out for hash tables.")]
+anonymous memory; modelled are counts per operation and virtual time on the machine of the profile,
+the same on every run and every machine; --threads are its logical workers. Operations that need order are left out for hash tables.")]
 pub struct Arguments {
     /// The structures, separated by commas [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = index_kinds())]
@@ -41,10 +41,10 @@ pub struct Arguments {
     /// How often each operation is done [default: once per key, at most 250,000 times]
     #[arg(long, value_name = "N")]
     repetitions: Option<usize>,
-    /// Threads of the measured runs
+    /// Threads of the measured runs, logical workers of the modelled ones
     #[arg(long, value_name = "T", default_value_t = 1)]
     threads: usize,
-    /// The device profile that is modelled
+    /// The device profile that is modelled: a built-in one, or the path of a file
     #[arg(long, value_name = "P", default_value = lapis_lab::index_experiment::OPTANE_100)]
     profile: String,
     /// Give hash tables room for all keys at once
@@ -131,6 +131,7 @@ fn print_index(results: &IndexResults, profile: &str, output: &mut Output) -> Re
         "Mop/s",
         "p50 ns",
         "p99 ns",
+        "Mop/s*",
         "flushes",
         "fences",
         "WPQ",
@@ -147,7 +148,7 @@ fn print_index(results: &IndexResults, profile: &str, output: &mut Output) -> Re
     output.table(&rows)?;
     output.line("Mop/s to p99: measured here, in anonymous memory, the time of this machine.")?;
     output.line(format_args!(
-        "flushes to misses: per operation, modelled for {profile}; WPQ in lines, media in units of 64 bytes."
+        "Mop/s* to misses: modelled for {profile}, in virtual time and per operation; WPQ in lines, media in units of 64 bytes."
     ))
 }
 
@@ -167,18 +168,21 @@ fn index_row(row: &Row) -> Vec<String> {
         None => cells.extend([none(), none(), none()]),
     }
     match &row.modelled {
-        Some(counts) => cells.extend(
-            [
-                counts.flushes,
-                counts.fences,
-                counts.wpq_inserts,
-                counts.media_writes,
-                counts.media_reads,
-                counts.llc_misses,
-            ]
-            .map(|count| format!("{count:.2}")),
-        ),
-        None => cells.extend(std::iter::repeat_with(none).take(6)),
+        Some(counts) => {
+            cells.push(counts.mops.map_or_else(none, |mops| format!("{mops:.3}")));
+            cells.extend(
+                [
+                    counts.flushes,
+                    counts.fences,
+                    counts.wpq_inserts,
+                    counts.media_writes,
+                    counts.media_reads,
+                    counts.llc_misses,
+                ]
+                .map(|count| format!("{count:.2}")),
+            );
+        }
+        None => cells.extend(std::iter::repeat_with(none).take(7)),
     }
     cells.extend([format!("{:.2}", row.depth), format!("{:.1}", row.bytes_per_key)]);
     cells

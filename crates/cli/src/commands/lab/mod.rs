@@ -1,8 +1,14 @@
 //! `lapis lab`: the experiments, one file each.
 
 mod capabilities;
+mod coroutine;
+mod device;
 mod index;
+mod inplace;
+mod log;
 mod page;
+mod sides;
+mod this_machine;
 
 use clap::{Args, Subcommand};
 
@@ -14,6 +20,8 @@ use crate::output::Output;
 #[command(after_long_help = "\
 Examples:
   lapis lab index --index wort,fast-fair --operation insert,get
+  lapis lab device --this-machine
+  lapis lab log --plot logs.svg
   lapis lab page --plot page.svg
   lapis lab capabilities")]
 pub struct Arguments {
@@ -24,15 +32,23 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Experiment {
     Index(index::Arguments),
+    Inplace(inplace::Arguments),
+    Coroutine(coroutine::Arguments),
+    Device(device::Arguments),
     Page(page::Arguments),
     Capabilities(capabilities::Arguments),
+    Log(log::Arguments),
 }
 
 /// Runs `lapis lab`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     match &arguments.experiment {
         Experiment::Index(arguments) => index::run(arguments, output),
+        Experiment::Inplace(arguments) => inplace::run(arguments, output),
+        Experiment::Coroutine(arguments) => coroutine::run(arguments, output),
+        Experiment::Device(arguments) => device::run(arguments, output),
         Experiment::Page(arguments) => page::run(arguments, output),
         Experiment::Capabilities(arguments) => capabilities::run(arguments, output),
+        Experiment::Log(arguments) => log::run(arguments, output),
     }
 }

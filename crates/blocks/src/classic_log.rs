@@ -1,0 +1,93 @@
+//! The classic log: header and payload, barrier, footer, barrier.
+//!
+//! After "Classic" of A. van Renen, L. Vogel, V. Leis, T. Neumann, A. Kemper, *Building blocks for
+//! persistent memory: How to get the most out of your new memory?*, The VLDB Journal 29 (2020),
+//! section 3.3: write-ahead logging as database systems on disks do it. What says that an entry is
+//! there is a copy of its sequence number behind it, which is written when the entry is durable.
+//!
+//! # Layout of an entry
+//!
+//! ```text
+//!  dense, streamed                         padded
+//!     0  16  header  (ring_log/entry.rs)      0  16  header
+//!    16   n  payload                         16   n  payload
+//!         …  zero to 8 bytes                      …  zero to the end of the line
+//!         8  footer  complement of the            8  footer, on a line of its own
+//!                    entry's position            56  zero
+//! ```
+//!
+//! The entries of a batch but the last have no footer (`more` in the header): the footer of the last
+//! stands for all, so a batch is there whole or not at all. The ring, its root and start are in
+//! [`ring_log`](crate::ring_log), with the invariants G1 to G6. Of those this log keeps
+//!
+//! * G2. The footer is stored when the entry is durable: one barrier between the two.
+//! * G3. Free space is zero, durably, before anything is stored there. So where a footer will be,
+//!   nothing can be taken for one before it is stored, whatever users wrote there in an earlier
+//!   round; and a torn header shows, since neither of its words is ever zero.
+//!
+//! # Order of stores, and cost
+//!
+//! * Append: header and payload stored, flushed; fence; footer stored, flushed; fence. Two barriers.
+//!   Padded, as many flushes as header and payload have lines, and one; two lines of padding at
+//!   most. Dense, the line of the footer is flushed up to three times in a row.
+//! * Truncate: [`ring_log`](crate::ring_log); zeroing keeps G3.
+
+use lapis_pmem::{Domain, Mutant};
+
+use crate::log::Position;
+use crate::mutants::CLASSIC_REUSE_WITHOUT_ZEROING;
+use crate::ring_log::{
+    Entry, Head, Ring, RingLog, Scheme, Seen, Sink, is_zero, plain, sealed, zero_dirty,
+};
+
+/// The classic log.
+pub type ClassicLog<D> = RingLog<D, Classic>;
+
+/// The kind of [`ClassicLog`].
+#[derive(Debug)]
+pub enum Classic {}
+
+impl sealed::Sealed for Classic {}
+
+#[expect(private_interfaces, reason = "see Scheme")]
+impl Scheme for Classic {
+    const NAME: &'static str = "classic-log";
+    const MAGIC: u64 = u64::from_le_bytes(*b"LAPISCLS");
+    const FOOTER: bool = true;
+    const ZEROED: bool = true;
+    const BLANK: bool = true;
+    const REUSE_MUTANT: Mutant = CLASSIC_REUSE_WITHOUT_ZEROING;
+
+    fn body_bytes(length: usize) -> u64 {
+        plain::body_bytes(length)
+    }
+
+    fn free_word(_: u64) -> u64 {
+        0
+    }
+
+    fn write<D: Domain>(sink: &mut Sink<'_, D, Self>, entry: &Entry<'_>) {
+        plain::write(sink, entry);
+    }
+
+    fn look<D: Domain>(ring: &Ring<'_, D>, at: u64, end: u64, position: Position) -> Seen {
+        plain::look(ring, at, end, position)
+    }
+
+    fn is_intact<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head) -> bool {
+        plain::is_intact(ring, at, head)
+    }
+
+    fn read<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head, into: &mut Vec<u8>) {
+        plain::read(ring, at, head, into);
+    }
+
+    unsafe fn clean<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool {
+        // SAFETY: nobody else has the log open.
+        unsafe { zero_dirty(ring, from, to) }
+    }
+
+    fn is_clean<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool {
+        is_zero(ring, from, to)
+    }
+}

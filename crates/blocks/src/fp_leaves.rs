@@ -1,0 +1,404 @@
+//! Leaves as FPTree has them, over hashed keys: where interleaving is shown.
+//!
+//! The leaf is that of I. Oukid, J. Lasperas, A. Nica, T. Willhalm, W. Lehner, *FPTree*, SIGMOD 2016,
+//! in the reduced form in which section 3.5.1 of van Renen et al. (VLDB Journal 2020) measures it:
+//! a bitmap, a fingerprint of one byte per key, and unsorted pairs of key and value.
+//!
+//! # Layout
+//!
+//! ```text
+//!  FpLeavesRoot (64 bytes)                 leaf (576 bytes, nine lines)
+//!   0  8  magic           "LAPISFPL"        0   8  used          bit i: slot i holds a pair
+//!   8  8  format_version  1                 8  32  fingerprints  of the keys in the slots
+//!  16  8  leaves                           40  24  reserved, zero
+//!  24  8  checksum        CRC of 0..24     64 512  32 slots: key (8), value (8)
+//!  32 32  reserved, zero
+//!  64     leaf 0, leaf 1, …                 A slot does not cross a line; the bitmap and the
+//!                                           fingerprints share one.
+//! ```
+//!
+//! A key belongs in the leaf that its hash names; a leaf that is full refuses. Keys are never 0.
+//!
+//! # Invariants, at every instant a crash may come
+//!
+//! * I1. A slot whose bit is set holds a pair that was acknowledged, or is being inserted, durably,
+//!   with its fingerprint.
+//! * I2. A slot whose bit is not set is anything.
+//! * I3. A key is in one slot at most.
+//!
+//! # Order of stores, and cost
+//!
+//! Insert: pair stored, its line flushed, fence; fingerprint stored, then the bit, in one line and so
+//! in this order (rule R2); flush; fence. Two flushes and two fences, or a share in two group
+//! fences. Update of a key that is there: value stored, flushed, fenced. Remove: the bit cleared,
+//! flushed, fenced. Nothing to recover.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use lapis_pmem::{
+    AllocError, Committed, Domain, InFlight, LINE_BYTES, Link, Owned, PCell, Pool, Tracer,
+    persistent,
+};
+
+use crate::interleave::Turn;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"LAPISFPL");
+const FORMAT_VERSION: u64 = 1;
+/// Pairs of a leaf.
+pub const SLOTS: usize = 32;
+
+persistent! {
+    /// The header: what the caller publishes.
+    pub struct FpLeavesRoot: 64 {
+        magic: PCell<u64>,
+        format_version: PCell<u64>,
+        leaves: PCell<u64>,
+        checksum: PCell<u64>,
+        reserved: [PCell<u64>; 4],
+    }
+}
+
+persistent! {
+    struct Slot: 16 {
+        key: PCell<u64>,
+        value: PCell<u64>,
+    }
+}
+
+persistent! {
+    struct Leaf: 576 {
+        used: PCell<u64>,
+        fingerprints: [PCell<u8>; SLOTS],
+        reserved: [PCell<u64>; 3],
+        slots: [Slot; SLOTS],
+    }
+}
+
+const _: () = {
+    use core::mem::offset_of;
+    // I1 rests on this: bitmap and fingerprints in the first line, slots from the second on.
+    assert!(offset_of!(Leaf, fingerprints) + SLOTS <= LINE_BYTES);
+    assert!(offset_of!(Leaf, slots) == LINE_BYTES && LINE_BYTES.is_multiple_of(size_of::<Slot>()));
+    assert!(size_of::<Leaf>().is_multiple_of(LINE_BYTES));
+};
+
+/// Why leaves could not do what they were asked. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FpLeavesError {
+    /// There has to be a leaf.
+    #[error("there has to be at least one leaf")]
+    NoLeaves,
+    /// Zero is no key.
+    #[error("zero is not a key")]
+    ZeroKey,
+    /// The leaf of the key has no free slot.
+    #[error("the leaf of key {key} is full")]
+    LeafFull {
+        /// The key.
+        key: u64,
+    },
+    /// The block is no such array.
+    #[error("there are no leaves at pool offset {pool_offset:#x}")]
+    NotLeaves {
+        /// Where they were looked for.
+        pool_offset: u64,
+    },
+    /// Written by a newer Lapis.
+    #[error("the leaves have format version {found}; this Lapis reads up to {FORMAT_VERSION}")]
+    NewerVersion {
+        /// The version found.
+        found: u64,
+    },
+    /// No room in the pool.
+    #[error("no room for the leaves: {0}")]
+    Full(#[from] AllocError),
+}
+
+/// What operations of a group overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    /// Reads: prefetch a line and give way before it is needed.
+    pub reads: bool,
+    /// Writes: wait for the group's fence instead of fencing alone.
+    pub writes: bool,
+}
+
+impl Overlap {
+    /// Both.
+    pub const BOTH: Self = Self { reads: true, writes: true };
+}
+
+/// Leaves over hashed keys. For one thread, which may have many operations in flight.
+#[derive(Debug)]
+pub struct FpLeaves<D: Domain> {
+    pool: Arc<Pool<D>>,
+    root: Link<FpLeavesRoot>,
+    /// Leaves with an operation in flight, which has the leaf to itself: two inserts would take one
+    /// slot, and a reader would see what is not durable.
+    busy: Vec<Cell<bool>>,
+}
+
+#[inline]
+fn hash(key: u64) -> u64 {
+    let mixed = (key ^ key >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed ^ mixed >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9)
+}
+
+#[inline]
+fn fingerprint(hash: u64) -> u8 {
+    hash as u8
+}
+
+fn checksum(leaves: u64) -> u64 {
+    let words = [MAGIC, FORMAT_VERSION, leaves].map(u64::to_le_bytes);
+    u64::from(crc32c::crc32c(words.as_flattened()))
+}
+
+impl<D: Domain> FpLeaves<D> {
+    /// Makes so many empty leaves, for the caller to fence and publish.
+    ///
+    /// # Errors
+    /// [`FpLeavesError::NoLeaves`], [`FpLeavesError::Full`].
+    pub fn create(
+        pool: &Pool<D>,
+        leaves: usize,
+    ) -> Result<Owned<'_, D, FpLeavesRoot, InFlight>, FpLeavesError> {
+        const ZEROES: [u8; 4096] = [0; 4096];
+        if leaves == 0 {
+            return Err(FpLeavesError::NoLeaves);
+        }
+        let tail_bytes = leaves.saturating_mul(size_of::<Leaf>());
+        let mut root = pool.allocate_with_tail::<FpLeavesRoot>(tail_bytes)?;
+        for at in (0..tail_bytes).step_by(ZEROES.len()) {
+            root.write_tail_nontemporal(at, &ZEROES[..ZEROES.len().min(tail_bytes - at)]);
+        }
+        let domain = pool.domain();
+        root.magic.store(domain, MAGIC);
+        root.format_version.store(domain, FORMAT_VERSION);
+        root.leaves.store(domain, leaves as u64);
+        root.checksum.store(domain, checksum(leaves as u64));
+        root.reserved.iter().for_each(|word| word.store(domain, 0));
+        Ok(root.flush_head())
+    }
+
+    /// Opens them.
+    ///
+    /// # Errors
+    /// [`FpLeavesError::NotLeaves`], [`FpLeavesError::NewerVersion`].
+    pub fn open(pool: &Arc<Pool<D>>, root: Link<FpLeavesRoot>) -> Result<Self, FpLeavesError> {
+        let nothing = || FpLeavesError::NotLeaves { pool_offset: root.offset() };
+        let domain = pool.domain();
+        let header = pool.try_at(root).ok_or_else(nothing)?;
+        if header.magic.load(domain) != MAGIC {
+            return Err(nothing());
+        }
+        let found = header.format_version.load(domain);
+        if found > FORMAT_VERSION {
+            return Err(FpLeavesError::NewerVersion { found });
+        }
+        let leaves = header.leaves.load(domain);
+        let first = Link::<Leaf>::from_bits(root.offset() + size_of::<FpLeavesRoot>() as u64);
+        if header.checksum.load(domain) != checksum(leaves)
+            || leaves == 0
+            || pool.try_slice(first, leaves as usize).is_none()
+        {
+            return Err(nothing());
+        }
+        let busy = vec![Cell::new(false); leaves as usize];
+        Ok(Self { pool: Arc::clone(pool), root, busy })
+    }
+
+    #[inline]
+    fn leaf(&self, number: usize) -> &Leaf {
+        let at = size_of::<FpLeavesRoot>() + number * size_of::<Leaf>();
+        self.pool.at(Link::from_bits(self.root.offset() + at as u64))
+    }
+
+    #[inline]
+    fn number_of(&self, hash: u64) -> usize {
+        ((hash >> 8) % self.busy.len() as u64) as usize
+    }
+
+    /// The slot of a key, read with or without giving way.
+    #[inline]
+    async fn find(
+        &self,
+        turn: Turn<'_, D>,
+        leaf: &Leaf,
+        hash: u64,
+        key: u64,
+        overlap: bool,
+    ) -> Option<usize> {
+        let domain = self.pool.domain();
+        let used = leaf.used.load_acquire(domain);
+        for (number, slot) in leaf.slots.iter().enumerate() {
+            if used & 1 << number == 0
+                || leaf.fingerprints[number].load(domain) != fingerprint(hash)
+            {
+                continue;
+            }
+            if overlap {
+                turn.prefetch(std::ptr::from_ref(slot).cast()).await;
+            }
+            if slot.key.load(domain) == key {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// The value of a key, as a task of an [`Interleaver`](crate::interleave::Interleaver). Never
+    /// one that an insert in flight has stored and no fence has made durable.
+    pub async fn get(&self, turn: Turn<'_, D>, key: u64, overlap: Overlap) -> Option<u64> {
+        let hash = hash(key);
+        let number = self.number_of(hash);
+        let leaf = self.leaf(number);
+        if overlap.reads {
+            turn.prefetch(std::ptr::from_ref(leaf).cast()).await;
+        }
+        let busy = &self.busy[number];
+        let _leaf_is_mine = turn.until(|| Busy::take(busy)).await;
+        let slot = self.find(turn, leaf, hash, key, overlap.reads).await?;
+        Some(leaf.slots[slot].value.load(self.pool.domain()))
+    }
+
+    /// Adds or replaces a pair, as a task of an [`Interleaver`](crate::interleave::Interleaver).
+    /// Durable on return. Operations on one leaf take turns.
+    ///
+    /// # Errors
+    /// [`FpLeavesError::ZeroKey`], [`FpLeavesError::LeafFull`].
+    pub async fn insert(
+        &self,
+        turn: Turn<'_, D>,
+        key: u64,
+        value: u64,
+        overlap: Overlap,
+    ) -> Result<Committed, FpLeavesError> {
+        if key == 0 {
+            return Err(FpLeavesError::ZeroKey);
+        }
+        let hash = hash(key);
+        let number = self.number_of(hash);
+        let leaf = self.leaf(number);
+        if overlap.reads {
+            turn.prefetch(std::ptr::from_ref(leaf).cast()).await;
+        }
+        let busy = &self.busy[number];
+        let _leaf_is_mine = turn.until(|| Busy::take(busy)).await;
+        let domain = self.pool.domain();
+        if let Some(slot) = self.find(turn, leaf, hash, key, overlap.reads).await {
+            let slot = &leaf.slots[slot].value;
+            slot.store_ordered(domain, value);
+            domain.flush(slot);
+            return Ok(self.fence(turn, overlap).await);
+        }
+        let used = leaf.used.load(domain);
+        let free = (!used).trailing_zeros() as usize;
+        let Some(slot) = leaf.slots.get(free) else { return Err(FpLeavesError::LeafFull { key }) };
+        slot.key.store(domain, key);
+        slot.value.store(domain, value);
+        domain.flush(slot);
+        self.fence(turn, overlap).await; // I1: the pair before its bit
+        leaf.fingerprints[free].store_ordered(domain, fingerprint(hash));
+        leaf.used.store_ordered(domain, used | 1 << free); // I1: after the fingerprint, by R2
+        domain.flush(&leaf.used);
+        Ok(self.fence(turn, overlap).await)
+    }
+
+    /// Removes a pair, as a task of an [`Interleaver`](crate::interleave::Interleaver); says whether
+    /// it was there. Durable on return. One flush, one fence.
+    pub async fn remove(&self, turn: Turn<'_, D>, key: u64, overlap: Overlap) -> bool {
+        let hash = hash(key);
+        let number = self.number_of(hash);
+        let leaf = self.leaf(number);
+        if overlap.reads {
+            turn.prefetch(std::ptr::from_ref(leaf).cast()).await;
+        }
+        let busy = &self.busy[number];
+        let _leaf_is_mine = turn.until(|| Busy::take(busy)).await;
+        let domain = self.pool.domain();
+        let Some(slot) = self.find(turn, leaf, hash, key, overlap.reads).await else {
+            return false;
+        };
+        leaf.used.store_ordered(domain, leaf.used.load(domain) & !(1 << slot)); // I2
+        domain.flush(&leaf.used);
+        self.fence(turn, overlap).await;
+        true
+    }
+
+    #[inline]
+    async fn fence(&self, turn: Turn<'_, D>, overlap: Overlap) -> Committed {
+        if overlap.writes { turn.fence().await } else { Committed::after_fence(self.pool.domain()) }
+    }
+
+    /// Every pair, in no particular order.
+    pub fn for_each(&self, mut visit: impl FnMut(u64, u64)) {
+        let domain = self.pool.domain();
+        for number in 0..self.busy.len() {
+            let leaf = self.leaf(number);
+            let used = leaf.used.load(domain);
+            for (number, slot) in leaf.slots.iter().enumerate() {
+                if used & 1 << number != 0 {
+                    visit(slot.key.load(domain), slot.value.load(domain));
+                }
+            }
+        }
+    }
+
+    /// What is wrong: pairs in leaves of other keys, fingerprints of other keys (I1), keys twice
+    /// (I3).
+    pub fn check(&self) -> Vec<String> {
+        let domain = self.pool.domain();
+        let mut problems = Vec::new();
+        for number in 0..self.busy.len() {
+            let leaf = self.leaf(number);
+            let used = leaf.used.load(domain);
+            let mut keys = Vec::new();
+            if used >> SLOTS != 0 {
+                problems.push(format!("I1: leaf {number} uses slots that it does not have"));
+            }
+            for at in (0..SLOTS).filter(|at| used & 1 << at != 0) {
+                let key = leaf.slots[at].key.load(domain);
+                if self.number_of(hash(key)) != number {
+                    problems.push(format!("I1: key {key} is in leaf {number}, not its own"));
+                } else if leaf.fingerprints[at].load(domain) != fingerprint(hash(key)) {
+                    problems.push(format!("I1: key {key} has the fingerprint of another"));
+                }
+                if keys.contains(&key) {
+                    problems.push(format!("I3: key {key} is in leaf {number} twice"));
+                }
+                keys.push(key);
+            }
+        }
+        problems
+    }
+
+    /// Says which blocks there are: one.
+    pub fn trace(&self, tracer: &mut Tracer<'_, D>) {
+        let tail_bytes = self.busy.len() * size_of::<Leaf>();
+        tracer.visit(self.root, size_of::<FpLeavesRoot>() + tail_bytes);
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Arc<Pool<D>> {
+        &self.pool
+    }
+}
+
+/// A leaf that one operation has to itself; dropped, it is free again.
+struct Busy<'l>(&'l Cell<bool>);
+
+impl<'l> Busy<'l> {
+    fn take(flag: &'l Cell<bool>) -> Option<Self> {
+        // Lazily: one that is made and dropped would free the leaf.
+        (!flag.replace(true)).then(|| Self(flag))
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}

@@ -1,0 +1,194 @@
+//! LogCell: the value where it is read, and a redo log for the update in flight.
+//!
+//! After section 3.4.2 of van Renen et al. (VLDB Journal 2020). One log serves any number of cells.
+//!
+//! # Layout
+//!
+//! ```text
+//!  cell, word 0        w                 log entry, byte 0        8           8 + n
+//!       +--------------+                       +---------+-----------+
+//!       | value        |                       | offset  | value     |
+//!       +--------------+                       +---------+-----------+
+//!                                              of the cell in the pool
+//! ```
+//!
+//! # Invariants, at every instant a crash may come
+//!
+//! * I1. Every cell holds its last acknowledged value, durably; but for the one that the newest
+//!   log entry names, whose value is in that entry.
+//! * I2. A word of a cell changes only when the entry with its new value is durable.
+//! * I3. An entry is truncated only when its value is durable in its cell.
+//!
+//! # Order of stores, and cost
+//!
+//! Entry appended, durable on return (I2; one barrier with PopLog or RAWL, two with others); value
+//! stored, flushed, fenced (I1). The second barrier is what lets recovery look at the newest entry
+//! only, and the log be truncated at any time. Updates of cells that share a log take turns.
+//!
+//! Once in [`LogCell::MOST_RETAINED`] updates the log is truncated (I3), for another one or more
+//! barriers. Recovery, in [`LogCell::open`]: the newest entry's value stored, flushed, fenced.
+
+use std::sync::Arc;
+
+use lapis_pmem::{Committed, Domain, LINE_BYTES, Link, PCell, Pool};
+use parking_lot::Mutex;
+
+use super::mutants::{NO_REDO, UPDATE_BEFORE_LOG};
+use super::{
+    CellDamage, CellKind, InPlace, InPlaceError, LARGEST_VALUE_BYTES, SMALLEST_VALUE_BYTES,
+    load_value, store_value, value_words,
+};
+use crate::log::{LogError, Position};
+use crate::pop_log::PopLog;
+
+/// What an update in place needs of a log.
+pub trait RedoLog {
+    /// Appends an entry made of parts; durable on return.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    fn append_parts(&self, parts: &[&[u8]]) -> Result<Position, LogError>;
+
+    /// The newest entry, if any is retained.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`].
+    fn newest(&self) -> Result<Option<Vec<u8>>, LogError>;
+
+    /// Drops all entries; durable on return.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    fn clear(&self) -> Result<Committed, LogError>;
+}
+
+impl<D: Domain> RedoLog for PopLog<D> {
+    fn append_parts(&self, parts: &[&[u8]]) -> Result<Position, LogError> {
+        PopLog::append_parts(self, parts)
+    }
+
+    fn newest(&self) -> Result<Option<Vec<u8>>, LogError> {
+        let mut newest = None;
+        for entry in self.iter() {
+            newest = Some(entry?.1);
+        }
+        Ok(newest.map(|bytes| bytes.to_vec()))
+    }
+
+    fn clear(&self) -> Result<Committed, LogError> {
+        self.truncate(self.end())
+    }
+}
+
+/// Cells that are updated by way of a redo log. See the [module](super).
+#[derive(Debug)]
+pub struct LogCell<D: Domain, L> {
+    pool: Arc<Pool<D>>,
+    log: L,
+    /// Entries appended since the log was last cleared. The lock is the turn of whoever updates.
+    retained: Mutex<u64>,
+}
+
+impl<D: Domain, L: RedoLog> LogCell<D, L> {
+    /// The log is cleared when it has so many entries.
+    pub const MOST_RETAINED: u64 = 1024;
+
+    /// Cells in `pool` with `log`, which serves nothing else. Completes the update that a crash
+    /// interrupted: as long as the log has entries, the blocks of their cells stay where they are
+    /// ([`LogCell::clear_log`]).
+    ///
+    /// # Errors
+    /// [`InPlaceError::Damaged`] if the newest entry names no cell; [`InPlaceError::Log`].
+    pub fn open(pool: &Arc<Pool<D>>, log: L) -> Result<Self, InPlaceError> {
+        let cells = Self { pool: Arc::clone(pool), log, retained: Mutex::new(0) };
+        if let Some(entry) = cells.log.newest()? {
+            cells.redo(&entry)?;
+            // What is older, too, is to be cleared soon.
+            *cells.retained.lock() = Self::MOST_RETAINED;
+        }
+        Ok(cells)
+    }
+
+    /// The log.
+    pub fn log(&self) -> &L {
+        &self.log
+    }
+
+    /// Empties the log, so that no entry names any cell: before blocks with cells are freed.
+    ///
+    /// # Errors
+    /// [`InPlaceError::Log`].
+    pub fn clear_log(&self) -> Result<Committed, InPlaceError> {
+        let mut retained = self.retained.lock();
+        let committed = self.log.clear()?;
+        *retained = 0;
+        Ok(committed)
+    }
+
+    /// Stores the value of an entry into its cell, durably.
+    fn redo(&self, entry: &[u8]) -> Result<(), InPlaceError> {
+        let domain = self.pool.domain();
+        if domain.commits(NO_REDO) {
+            return Ok(());
+        }
+        let damaged = |what, pool_offset| Err(InPlaceError::Damaged { what, pool_offset });
+        let Some((offset, value)) = entry.split_first_chunk::<8>() else {
+            return damaged("a log entry names no cell", 0);
+        };
+        let offset = u64::from_le_bytes(*offset);
+        if !(SMALLEST_VALUE_BYTES..=LARGEST_VALUE_BYTES).contains(&value.len())
+            || !offset.is_multiple_of(8)
+        {
+            return damaged("a log entry names it that cannot be one of its updates", offset);
+        }
+        let first = Link::<PCell<u64>>::from_bits(offset);
+        let Some(cell) = self.pool.try_slice(first, value_words(value.len())) else {
+            return damaged("a log entry names it, and it lies outside of the pool", offset);
+        };
+        store_value(domain, cell, value);
+        // I1 for this cell, before the next entry becomes the newest.
+        domain.flush(cell);
+        domain.fence();
+        Ok(())
+    }
+}
+
+impl<D: Domain, L: RedoLog> InPlace<D> for LogCell<D, L> {
+    const KIND: CellKind = CellKind::Log;
+
+    fn cell_words(&self, value_bytes: usize) -> usize {
+        value_words(value_bytes)
+    }
+
+    #[inline]
+    fn read(&self, domain: &D, cell: &[PCell<u64>], value: &mut [u8]) {
+        load_value(domain, cell, value);
+    }
+
+    fn update(
+        &self,
+        domain: &D,
+        cell: &[PCell<u64>],
+        value: &[u8],
+    ) -> Result<Committed, InPlaceError> {
+        let offset = cell.as_ptr().addr() - self.pool.region().base().addr();
+        debug_assert!(offset >= LINE_BYTES, "a cell in the pool's header");
+        let mut retained = self.retained.lock();
+        if *retained >= Self::MOST_RETAINED {
+            self.log.clear()?; // I3: by I1 all values are durable in their cells
+            *retained = 0;
+        }
+        if domain.commits(UPDATE_BEFORE_LOG) {
+            store_value(domain, cell, value);
+        }
+        self.log.append_parts(&[&(offset as u64).to_le_bytes(), value])?;
+        *retained += 1;
+        store_value(domain, cell, value); // I2
+        domain.flush(cell);
+        Ok(Committed::after_fence(domain)) // I1
+    }
+
+    fn recover(&self, _: &D, _: &[PCell<u64>]) -> Result<bool, CellDamage> {
+        Ok(false)
+    }
+}

@@ -1,0 +1,91 @@
+//! [`PopLog`] as a [`Log`].
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, Pool, Tracer};
+
+use crate::log::{Damage, LARGEST_ENTRY_BYTES, Log, LogError, LogStatistics, Position};
+
+use super::{PopLog, PopLogOptions, PopLogRoot};
+
+impl<D: Domain> Log<D> for PopLog<D> {
+    const NAME: &'static str = "pop-log";
+    type Root = PopLogRoot;
+    type Options = PopLogOptions;
+
+    fn create(
+        pool: &Pool<D>,
+        options: PopLogOptions,
+    ) -> Result<Owned<'_, D, PopLogRoot, InFlight>, LogError> {
+        Self::create(pool, options)
+    }
+
+    fn open(pool: Arc<Pool<D>>, root: Link<PopLogRoot>) -> Result<Self, LogError> {
+        Self::open(pool, root)
+    }
+
+    #[inline]
+    fn append_parts(&self, parts: &[&[u8]]) -> Result<Position, LogError> {
+        Self::append_parts(self, parts)
+    }
+
+    /// Format 1 has no way to say that entries belong together, so each pays for its own barrier,
+    /// and a crash in between leaves the first so many. Other threads' entries may come between.
+    fn append_batch(&self, payloads: &[&[u8]]) -> Result<Range<Position>, LogError> {
+        for payload in payloads {
+            match payload.len() {
+                0 => return Err(LogError::EmptyEntry),
+                asked_bytes if asked_bytes > LARGEST_ENTRY_BYTES => {
+                    return Err(LogError::EntryTooLarge { asked_bytes });
+                }
+                _ => {}
+            }
+        }
+        let mut first = None;
+        let mut end = self.end();
+        for payload in payloads {
+            let position = self.append(payload)?;
+            first.get_or_insert(position);
+            end = position.next();
+        }
+        Ok(first.unwrap_or(end)..end)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Result<(Position, Vec<u8>), LogError>> + '_ {
+        self.iter()
+    }
+
+    fn truncate(&self, up_to: Position) -> Result<Committed, LogError> {
+        Self::truncate(self, up_to)
+    }
+
+    fn start(&self) -> Position {
+        Self::start(self)
+    }
+
+    fn end(&self) -> Position {
+        Self::end(self)
+    }
+
+    fn log_statistics(&self) -> LogStatistics {
+        let statistics = self.statistics();
+        LogStatistics {
+            entries: statistics.entries,
+            entry_bytes: statistics.entry_bytes,
+            capacity_bytes: statistics.segment_bytes,
+        }
+    }
+
+    fn check(&self) -> Vec<Damage> {
+        Self::check(self)
+    }
+
+    fn trace(&self, tracer: &mut Tracer<'_, D>) {
+        Self::trace(self, tracer);
+    }
+
+    fn pool(&self) -> &Arc<Pool<D>> {
+        Self::pool(self)
+    }
+}

@@ -1,0 +1,425 @@
+//! What the logs in a ring have in common: [`RingLog`], of which
+//! [`ClassicLog`](crate::classic_log::ClassicLog), [`HeaderLog`](crate::header_log::HeaderLog),
+//! [`Rawl`](crate::rawl::Rawl) and [`PopRing`](crate::pop_ring::PopRing) are kinds. How an entry is written, and by what it is known to be
+//! there, is in the modules of the kinds, with the source; here is the ring around it.
+//!
+//! # Layout
+//!
+//! ```text
+//!  RingRoot (128 bytes, two lines; the caller publishes it)
+//!     0   8  magic            of the kind
+//!     8   8  format_version   1
+//!    16   8  capacity_bytes   of the ring, a multiple of 64
+//!    24   8  placement        0 dense, 1 padded, 2 streamed
+//!    32   8  size_fields      of a header log, else 0
+//!    40   8  checksum         CRC-32C of bytes 0..40
+//!    48  16  reserved, zero
+//!    64  48  starts           2 of: position (8), offset (8), limit (8)
+//!   112   8  start_selector   bit 0: which of the two counts; bits 32..64: its CRC-32C
+//!   120   8  reserved, zero
+//!   128      size fields, a line each: see `header_log`
+//!     …      ring, capacity_bytes
+//!
+//!  the stream, of which the ring shows one window:
+//!                start.offset             end of the last entry    start.limit
+//!  ──────────────┬───────┬───────┬────────┬────────────────────────┬──────────
+//!     gone       │ entry │ entry │ entry  │  free                  │ not to be written yet
+//!  ──────────────┴───────┴───────┴────────┴────────────────────────┴──────────
+//!                byte `x` of the stream is byte `x mod capacity_bytes` of the ring
+//! ```
+//!
+//! Offsets count bytes of the stream and grow for ever; entries may go over the end of the ring.
+//! The header of an entry (`entry.rs`) has the low half of its position, its length, a CRC of the two and
+//! one of the payload, so every flipped bit in an entry is found, in the header at once.
+//!
+//! # Invariants, at every instant a crash may come
+//!
+//! * G1. An acknowledged entry is durable, whole, with what says that it is there.
+//! * G2. What says that an entry is there does not persist before the entry (the kinds: how).
+//! * G3. Free space, from the end of the last acknowledged entry to `limit`, is as the kind wants it:
+//!   zero (classic, pop), of the polarity of the pass before (RAWL), anything (header); but for the
+//!   appends that are under way, each word of which is as it was or as it will be.
+//! * G4. The start is the old one or the new one, never a mixture. `limit` is at most the capacity
+//!   behind the line that the oldest entry is in, so that no line of an entry is written.
+//! * G5. Appends start from a clean end: open restores G3 behind a torn append, durably, before it
+//!   returns.
+//! * G6. An entry that was begun before the one before it was known to be durable says so
+//!   (`joined`). So where an entry is missing and a later one that is not joined is there, the
+//!   missing one had been acknowledged: that is damage, and not a torn end.
+//!
+//! # Recovery
+//!
+//! It walks from the start. The first entry that is not whole is the end, if it can be: G6, an entry
+//! of another position, a header that does not match its checksum, a payload that does not although
+//! the kind says it is there, an entry that leaves the window, are [`LogError::Damaged`], and nothing
+//! is written then. What remains: damage to the last entry that looks like a tear. The header log
+//! knows its end, and has no such case.
+//!
+//! A log that the process left without a power cut is written back by the pool when it is opened
+//! next (invariant H6 of the pool), so recovery sees only what is durable.
+//!
+//! # Order of stores, and cost
+//!
+//! * Append, or a batch of entries: bodies stored and flushed; fence. Then what the kind adds: see
+//!   there.
+//! * Truncate: start stored, in one line, in order; flush; fence. The classic and the pop log then zero
+//!   what became free; fence; and store the start once more with the new limit; flush; fence.
+//! * Open: nothing, if the end is clean. Else restores it; fence. The limit behind, as above.
+
+mod append;
+mod entry;
+mod layout;
+mod reader;
+mod recovery;
+mod retention;
+mod ring;
+mod scheme;
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use lapis_pmem::{Committed, Domain, InFlight, LINE_BYTES, Link, Owned, Pool, Tracer};
+use parking_lot::{Mutex, RwLock};
+
+use crate::log::{Damage, Log, LogError, LogStatistics, Placement, Position};
+
+pub use entry::ENTRY_HEADER_BYTES;
+pub use layout::{LARGEST_CAPACITY_BYTES, MOST_SIZE_FIELDS, RingRoot, SMALLEST_CAPACITY_BYTES};
+pub use reader::Iter;
+pub use scheme::Scheme;
+
+pub(crate) use append::{Append, payload_bytes, write_footer};
+pub(crate) use entry::{Head, Parsed};
+pub(crate) use ring::{Ring, Sink};
+pub(crate) use scheme::{Entry, Seen, after_body, is_zero, plain, sealed, zero_dirty};
+
+use layout::{FORMAT_VERSION, Size, SizeField, Start};
+use ring::LineBuffer;
+
+/// How to lay out a new log in a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingOptions {
+    /// Bytes for entries: a multiple of 64 from [`SMALLEST_CAPACITY_BYTES`] to
+    /// [`LARGEST_CAPACITY_BYTES`].
+    pub capacity_bytes: usize,
+    /// How entries lie with respect to lines.
+    pub placement: Placement,
+    /// How many size fields a header log has, 1 to [`MOST_SIZE_FIELDS`]; of no meaning to others.
+    pub size_fields: usize,
+}
+
+impl Default for RingOptions {
+    fn default() -> Self {
+        Self { capacity_bytes: 4 << 20, placement: Placement::Padded, size_fields: 64 }
+    }
+}
+
+/// A log in a ring of fixed size, of the kind `S`. See the [module documentation](self).
+#[derive(Debug)]
+pub struct RingLog<D: Domain, S: Scheme> {
+    pool: Arc<Pool<D>>,
+    root: Link<RingRoot>,
+    pub(crate) placement: Placement,
+    pub(crate) capacity: u64,
+    pub(crate) size_fields: usize,
+    /// Taken before `writer`. Shared by readers of entries, exclusive while entries go away.
+    retention: RwLock<()>,
+    pub(crate) writer: Mutex<Writer>,
+    scheme: PhantomData<fn() -> S>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) start: Start,
+    /// Behind the last entry.
+    pub(crate) tail: u64,
+    /// The position of the next entry.
+    pub(crate) next: Position,
+    /// The size field that is written next.
+    pub(crate) next_size: usize,
+    /// The line at `tail`, if entries are streamed.
+    line: LineBuffer,
+}
+
+fn check_options<S: Scheme>(options: RingOptions) -> Result<(), LogError> {
+    let RingOptions { capacity_bytes, size_fields, .. } = options;
+    if !capacity_bytes.is_multiple_of(LINE_BYTES)
+        || !(SMALLEST_CAPACITY_BYTES..=LARGEST_CAPACITY_BYTES).contains(&capacity_bytes)
+    {
+        return Err(LogError::BadCapacity {
+            capacity_bytes,
+            smallest_bytes: SMALLEST_CAPACITY_BYTES,
+            largest_bytes: LARGEST_CAPACITY_BYTES,
+        });
+    }
+    if S::SIZED && !(1..=MOST_SIZE_FIELDS).contains(&size_fields) {
+        return Err(LogError::BadSizeFields { size_fields, most: MOST_SIZE_FIELDS });
+    }
+    Ok(())
+}
+
+impl<D: Domain, S: Scheme> RingLog<D, S> {
+    /// Lays out an empty log. It is durable with the caller's next fence; then the caller publishes
+    /// it where he likes and calls [`RingLog::open`] with its link. No fence but the allocator's.
+    ///
+    /// # Errors
+    /// [`LogError::BadCapacity`], [`LogError::BadSizeFields`], [`LogError::Full`].
+    pub fn create(
+        pool: &Pool<D>,
+        options: RingOptions,
+    ) -> Result<Owned<'_, D, RingRoot, InFlight>, LogError> {
+        check_options::<S>(options)?;
+        let domain = pool.domain();
+        let size_fields = if S::SIZED { options.size_fields } else { 0 };
+        let sizes_bytes = size_fields * size_of::<SizeField>();
+        let mut root = pool.allocate_with_tail::<RingRoot>(sizes_bytes + options.capacity_bytes)?;
+        debug_assert!(root.link().offset().is_multiple_of(LINE_BYTES as u64));
+        root.magic.store(domain, S::MAGIC);
+        root.format_version.store(domain, FORMAT_VERSION);
+        root.capacity_bytes.store(domain, options.capacity_bytes as u64);
+        root.placement.store(domain, layout::placement_word(options.placement));
+        root.size_fields.store(domain, size_fields as u64);
+        root.checksum.store(domain, root.expected_checksum(domain));
+        let limit = options.capacity_bytes as u64;
+        root.init_start(domain, Start { position: Position::FIRST, offset: 0, limit });
+        for word in root.reserved.iter().chain([&root.starts[1].position]) {
+            word.store(domain, 0);
+        }
+        for word in [&root.starts[1].offset, &root.starts[1].limit, &root.reserved_start] {
+            word.store(domain, 0);
+        }
+        let mut size = [0; LINE_BYTES];
+        size[..8].copy_from_slice(&Size::of(0).0.to_ne_bytes());
+        for field in 0..size_fields {
+            root.write_tail_nontemporal(field * LINE_BYTES, &size);
+        }
+        if S::BLANK {
+            const ZEROES: [u8; 4096] = [0; 4096];
+            let mut done = 0;
+            while done < options.capacity_bytes {
+                let step = ZEROES.len().min(options.capacity_bytes - done);
+                // G3: an allocated block holds anything.
+                root.write_tail_nontemporal(sizes_bytes + done, &ZEROES[..step]);
+                done += step;
+            }
+        }
+        Ok(root.flush_head())
+    }
+
+    /// Opens the log at `root`, after a crash or not: reads all of it, finds the end of what was
+    /// acknowledged (what was being appended at the crash is there if all of it had persisted) and
+    /// makes the end clean. No fence if it is. One log may be open on a root at a time.
+    ///
+    /// # Errors
+    /// [`LogError::NotALog`], [`LogError::NewerVersion`], [`LogError::Damaged`]: nothing was
+    /// written. [`LogError::Fault`].
+    pub fn open(pool: Arc<Pool<D>>, root: Link<RingRoot>) -> Result<Self, LogError> {
+        let not_a_log = LogError::NotALog { pool_offset: root.offset() };
+        let Some(header) = pool.try_at(root) else { return Err(not_a_log) };
+        let domain = pool.domain();
+        if !root.offset().is_multiple_of(LINE_BYTES as u64) || header.magic.load(domain) != S::MAGIC
+        {
+            return Err(not_a_log);
+        }
+        let found = header.format_version.load(domain);
+        if found > FORMAT_VERSION {
+            return Err(LogError::NewerVersion { found, supported: FORMAT_VERSION });
+        }
+        let damaged = |what| {
+            let (position, pool_offset) = (Position::FIRST, root.offset());
+            LogError::Damaged(Damage { what, position, pool_offset })
+        };
+        let options = RingOptions {
+            capacity_bytes: header.capacity_bytes.load(domain) as usize,
+            placement: layout::placement_of(header.placement.load(domain))
+                .ok_or(damaged("an unknown placement of entries"))?,
+            size_fields: header.size_fields.load(domain) as usize,
+        };
+        let checksum = header.checksum.load(domain);
+        if checksum != header.expected_checksum(domain)
+            || found == 0
+            || check_options::<S>(options).is_err()
+            || (!S::SIZED && options.size_fields != 0)
+        {
+            return Err(damaged("a root with a wrong checksum or impossible sizes"));
+        }
+        let bytes = size_of::<RingRoot>()
+            + options.size_fields * size_of::<SizeField>()
+            + options.capacity_bytes;
+        if root.offset() as usize + bytes > pool.region().mapped_bytes() {
+            return Err(damaged("a ring that leaves the pool"));
+        }
+        let start = header.start(domain).ok_or(damaged("a start with a wrong checksum"))?;
+        let capacity = options.capacity_bytes as u64;
+        let mut log = Self {
+            root,
+            placement: options.placement,
+            capacity,
+            size_fields: options.size_fields,
+            retention: RwLock::new(()),
+            writer: Mutex::new(Writer {
+                start,
+                tail: start.offset,
+                next: start.position,
+                next_size: 0,
+                line: LineBuffer::blank(),
+            }),
+            scheme: PhantomData,
+            pool,
+        };
+        log.recover().map_err(LogError::Damaged)?;
+        log.pool.domain().health()?;
+        Ok(log)
+    }
+
+    /// The pool the log lies in.
+    pub fn pool(&self) -> &Arc<Pool<D>> {
+        &self.pool
+    }
+
+    /// The root the log was opened with.
+    pub fn root(&self) -> Link<RingRoot> {
+        self.root
+    }
+
+    /// How its entries lie.
+    pub fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    fn header(&self) -> &RingRoot {
+        self.pool.at(self.root)
+    }
+
+    pub(crate) fn ring(&self) -> Ring<'_, D> {
+        let head = size_of::<RingRoot>() + self.size_fields * size_of::<SizeField>();
+        Ring {
+            pool: &self.pool,
+            data: self.root.offset() + head as u64,
+            capacity: self.capacity,
+            placement: self.placement,
+        }
+    }
+
+    pub(crate) fn size_field(&self, index: usize) -> &SizeField {
+        let offset = size_of::<RingRoot>() + index * size_of::<SizeField>();
+        self.pool.at(Link::from_bits(self.root.offset() + offset as u64))
+    }
+
+    /// Appends an entry. It is durable on return. For the cost see the module of the kind.
+    ///
+    /// # Errors
+    /// [`LogError::EmptyEntry`], [`LogError::EntryTooLarge`], [`LogError::LargerThanLog`],
+    /// [`LogError::NoRoom`]: nothing was appended. [`LogError::Fault`].
+    #[inline]
+    pub fn append(&self, payload: &[u8]) -> Result<Position, LogError> {
+        self.append_parts(&[payload])
+    }
+
+    /// Appends one entry whose payload is `parts` end to end.
+    ///
+    /// # Errors
+    /// As [`RingLog::append`].
+    #[inline]
+    pub fn append_parts(&self, parts: &[&[u8]]) -> Result<Position, LogError> {
+        Ok(self.append_group(std::iter::once(parts))?.start)
+    }
+
+    /// Appends several entries for the barriers of one: see [`Log::append_batch`].
+    ///
+    /// # Errors
+    /// As [`RingLog::append`]; nothing was appended then.
+    pub fn append_batch(&self, payloads: &[&[u8]]) -> Result<Range<Position>, LogError> {
+        self.append_group(payloads.iter().map(std::slice::from_ref))
+    }
+
+    /// The position of the oldest retained entry; equal to [`RingLog::end`] if there is none.
+    pub fn start(&self) -> Position {
+        self.writer.lock().start.position
+    }
+
+    /// The position that the next entry will have.
+    pub fn end(&self) -> Position {
+        self.writer.lock().next
+    }
+
+    /// The retained entries, oldest first.
+    pub fn iter(&self) -> Iter<'_, D, S> {
+        Iter::new(self)
+    }
+
+    /// What the log holds.
+    pub fn statistics(&self) -> LogStatistics {
+        let writer = self.writer.lock();
+        LogStatistics {
+            entries: writer.next.number() - writer.start.position.number(),
+            entry_bytes: writer.tail - writer.start.offset,
+            capacity_bytes: self.capacity,
+        }
+    }
+
+    /// Visits the block of the log.
+    pub fn trace(&self, tracer: &mut Tracer<'_, D>) {
+        let ring = self.ring();
+        tracer.visit(self.root, (ring.data - self.root.offset() + ring.capacity) as usize);
+    }
+}
+
+impl<D: Domain, S: Scheme> Log<D> for RingLog<D, S> {
+    const NAME: &'static str = S::NAME;
+    type Root = RingRoot;
+    type Options = RingOptions;
+
+    fn create(
+        pool: &Pool<D>,
+        options: RingOptions,
+    ) -> Result<Owned<'_, D, RingRoot, InFlight>, LogError> {
+        Self::create(pool, options)
+    }
+
+    fn open(pool: Arc<Pool<D>>, root: Link<RingRoot>) -> Result<Self, LogError> {
+        Self::open(pool, root)
+    }
+
+    #[inline]
+    fn append_parts(&self, parts: &[&[u8]]) -> Result<Position, LogError> {
+        Self::append_parts(self, parts)
+    }
+
+    fn append_batch(&self, payloads: &[&[u8]]) -> Result<Range<Position>, LogError> {
+        Self::append_batch(self, payloads)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Result<(Position, Vec<u8>), LogError>> + '_ {
+        self.iter()
+    }
+
+    fn truncate(&self, up_to: Position) -> Result<Committed, LogError> {
+        Self::truncate(self, up_to)
+    }
+
+    fn start(&self) -> Position {
+        Self::start(self)
+    }
+
+    fn end(&self) -> Position {
+        Self::end(self)
+    }
+
+    fn log_statistics(&self) -> LogStatistics {
+        self.statistics()
+    }
+
+    fn check(&self) -> Vec<Damage> {
+        Self::check(self)
+    }
+
+    fn trace(&self, tracer: &mut Tracer<'_, D>) {
+        Self::trace(self, tracer);
+    }
+
+    fn pool(&self) -> &Arc<Pool<D>> {
+        Self::pool(self)
+    }
+}

@@ -1,0 +1,252 @@
+//! What distinguishes the logs in a ring: how an entry is written and by what it is known to be there.
+
+use std::fmt::Debug;
+
+use lapis_pmem::{Domain, LINE_BYTES, Mutant};
+
+use crate::log::{Placement, Position};
+
+use super::entry::Head;
+use super::ring::{Ring, Sink};
+
+/// Bytes of a footer.
+pub(crate) const FOOTER_BYTES: u64 = 8;
+
+/// One entry to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'e> {
+    pub(crate) position: Position,
+    pub(crate) head: Head,
+    pub(crate) parts: &'e [&'e [u8]],
+}
+
+impl<'e> Entry<'e> {
+    /// Its header.
+    pub(crate) fn words(&self) -> [u64; 2] {
+        self.head.words(self.position)
+    }
+
+    /// Its header, with something else in the place of the position.
+    pub(crate) fn words_with(&self, upper: u32) -> [u64; 2] {
+        self.head.words_with(self.position, upper)
+    }
+
+    /// Its payload.
+    pub(crate) fn parts(&self) -> &'e [&'e [u8]] {
+        self.parts
+    }
+}
+
+/// What stands where an entry may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// All of it, as far as the entry itself can tell.
+    Whole(Head),
+    /// Its header is there and something is missing.
+    Torn(Head),
+    /// No header that could be read.
+    Nothing,
+    /// What no crash leaves behind.
+    Damaged(&'static str),
+}
+
+/// A kind of log in a ring. The kinds are [`Classic`](crate::classic_log::Classic),
+/// [`Header`](crate::header_log::Header) and [`Raw`](crate::rawl::Raw); the items are of use to
+/// [`RingLog`](super::RingLog) alone.
+#[expect(private_interfaces, reason = "the trait is sealed: nobody else calls or implements it")]
+pub trait Scheme: Debug + Send + Sync + Sized + 'static + sealed::Sealed {
+    /// The name on the command line.
+    const NAME: &'static str;
+    /// The first word of the root.
+    #[doc(hidden)]
+    const MAGIC: u64;
+    /// Whether a footer, written behind a second barrier, says that an entry is there.
+    #[doc(hidden)]
+    const FOOTER: bool = false;
+    /// Whether a size in the log's header, written behind a second barrier, says so.
+    #[doc(hidden)]
+    const SIZED: bool = false;
+    /// Whether free space has to be zero.
+    #[doc(hidden)]
+    const ZEROED: bool = false;
+    /// The error of using space again that was not zeroed, where it has to be.
+    #[doc(hidden)]
+    const REUSE_MUTANT: Mutant = Mutant("");
+    /// Whether the ring has to be zero when the log is created.
+    #[doc(hidden)]
+    const BLANK: bool = false;
+
+    /// Bytes of an entry without footer and padding, a multiple of eight.
+    #[doc(hidden)]
+    fn body_bytes(length: usize) -> u64;
+
+    /// A word of free space that will be written in this pass.
+    #[doc(hidden)]
+    fn free_word(pass: u64) -> u64;
+
+    /// Stores the body of an entry.
+    #[doc(hidden)]
+    fn write<D: Domain>(sink: &mut Sink<'_, D, Self>, entry: &Entry<'_>);
+
+    /// Passes over `bytes` bytes of padding.
+    #[doc(hidden)]
+    fn pad<D: Domain>(sink: &mut Sink<'_, D, Self>, bytes: usize) {
+        sink.skip(bytes);
+    }
+
+    /// Examines the body at `at`, which nobody writes meanwhile; beyond `end` it cannot go.
+    #[doc(hidden)]
+    fn look<D: Domain>(ring: &Ring<'_, D>, at: u64, end: u64, position: Position) -> Seen;
+
+    /// Whether the payload of an entry that is there matches its checksum.
+    #[doc(hidden)]
+    fn is_intact<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head) -> bool;
+
+    /// Appends the payload of an entry that is there to `into`.
+    #[doc(hidden)]
+    fn read<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head, into: &mut Vec<u8>);
+
+    /// Makes `[from, to)`, the free space behind the last entry, as it would be if nothing had been
+    /// begun there, and flushes. Returns whether there was anything to do; then the caller fences.
+    ///
+    /// # Safety
+    /// Nobody else has the log open.
+    #[doc(hidden)]
+    unsafe fn clean<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool;
+
+    /// Whether `[from, to)` is clean.
+    #[doc(hidden)]
+    fn is_clean<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool;
+}
+
+pub(crate) mod sealed {
+    pub trait Sealed {}
+}
+
+/// The offset behind a body that begins at `at`.
+pub(crate) fn after_body<S: Scheme>(placement: Placement, at: u64, length: usize) -> u64 {
+    let end = at + S::body_bytes(length);
+    match placement {
+        Placement::Padded => end.next_multiple_of(LINE_BYTES as u64),
+        Placement::Dense | Placement::Streamed => end,
+    }
+}
+
+/// The offset behind the footer of the body that ends at `at`, if there is one.
+pub(crate) fn after_footer<S: Scheme>(placement: Placement, at: u64) -> u64 {
+    match placement {
+        _ if !S::FOOTER => at,
+        Placement::Padded => at + LINE_BYTES as u64,
+        Placement::Dense | Placement::Streamed => at + FOOTER_BYTES,
+    }
+}
+
+/// The offset behind an entry that begins at `at`, footer included if it has one of its own.
+pub(crate) fn after_entry<S: Scheme>(placement: Placement, at: u64, head: Head) -> u64 {
+    let end = after_body::<S>(placement, at, head.length);
+    if head.more { end } else { after_footer::<S>(placement, end) }
+}
+
+/// Passes over padding up to the next line.
+pub(crate) fn pad_to_line<D: Domain, S: Scheme>(
+    sink: &mut Sink<'_, D, S>,
+    placement: Placement,
+    bytes: u64,
+) {
+    let bytes = bytes as usize;
+    if placement == Placement::Padded && !bytes.is_multiple_of(LINE_BYTES) {
+        S::pad(sink, bytes.next_multiple_of(LINE_BYTES) - bytes);
+    }
+}
+
+/// Whether all words of `[from, to)` are zero.
+pub(crate) fn is_zero<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool {
+    let mut zero = true;
+    ring.pieces(from, (to - from) as usize, |piece| {
+        zero &= piece.iter().fold(0, |bits, byte| bits | byte) == 0;
+    });
+    zero
+}
+
+/// Zeroes what is not zero in `[from, to)`. Returns whether there was anything; then the caller fences.
+///
+/// # Safety
+/// Nobody else reads or writes there.
+pub(crate) unsafe fn zero_dirty<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool {
+    /// Looked at together, so that the search is fast.
+    const PIECE_BYTES: u64 = 4096;
+    let (mut first, mut last) = (to, from);
+    let mut at = from;
+    while at < to {
+        let next = (at + 1).next_multiple_of(PIECE_BYTES).min(to);
+        if !is_zero(ring, at, next) {
+            first = first.min(at);
+            last = next;
+        }
+        at = next;
+    }
+    if first < last {
+        // SAFETY: as the caller vouches. A crash in here leaves some of the bits of what had been
+        // begun there.
+        unsafe { ring.zero(first, last) };
+    }
+    first < last
+}
+
+/// What entries of header, payload and nothing else have in common.
+pub(crate) mod plain {
+    use super::{Entry, Head, Ring, Scheme, Seen, Sink};
+    use crate::log::Position;
+    use crate::ring_log::entry::{ENTRY_HEADER_BYTES, Parsed};
+    use lapis_pmem::Domain;
+
+    pub(crate) fn body_bytes(length: usize) -> u64 {
+        (ENTRY_HEADER_BYTES + length).next_multiple_of(8) as u64
+    }
+
+    pub(crate) fn write<D: Domain, S: Scheme>(sink: &mut Sink<'_, D, S>, entry: &Entry<'_>) {
+        write_words(sink, entry, entry.words());
+    }
+
+    pub(crate) fn write_words<D: Domain, S: Scheme>(
+        sink: &mut Sink<'_, D, S>,
+        entry: &Entry<'_>,
+        header: [u64; 2],
+    ) {
+        for word in header {
+            sink.word(word);
+        }
+        for part in entry.parts {
+            sink.bytes(part);
+        }
+        sink.skip(entry.head.length.next_multiple_of(8) - entry.head.length);
+    }
+
+    pub(crate) fn look<D: Domain>(
+        ring: &Ring<'_, D>,
+        at: u64,
+        end: u64,
+        position: Position,
+    ) -> Seen {
+        if end.saturating_sub(at) < ENTRY_HEADER_BYTES as u64 {
+            return Seen::Nothing;
+        }
+        match Head::parse([ring.load(at), ring.load(at + 8)], position) {
+            Parsed::Whole(head) if at + body_bytes(head.length) > end => {
+                Seen::Damaged("an entry that goes on behind the end")
+            }
+            Parsed::Whole(head) => Seen::Whole(head),
+            Parsed::Nothing | Parsed::Torn => Seen::Nothing,
+            Parsed::Damaged(what) => Seen::Damaged(what),
+        }
+    }
+
+    pub(crate) fn is_intact<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head) -> bool {
+        ring.crc(at + ENTRY_HEADER_BYTES as u64, head.length) == head.payload_crc
+    }
+
+    pub(crate) fn read<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head, into: &mut Vec<u8>) {
+        let payload = at + ENTRY_HEADER_BYTES as u64;
+        ring.pieces(payload, head.length, |piece| into.extend_from_slice(piece));
+    }
+}

@@ -1,0 +1,151 @@
+//! `lapis crash --all`: every structure, for a given time.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use lapis_crash::{CrashError, ExploreOptions, Structure, Sweep, sweep};
+use serde::Serialize;
+
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, grouped, right_align, table};
+use crate::progress;
+
+/// Operations from each seed: so few that many seeds have their turn.
+const OPERATIONS: usize = 120;
+/// [`ExploreOptions::exhaustive_limit`], likewise.
+const IMAGES_PER_CRASH_POINT: u64 = 64;
+/// [`ExploreOptions::samples`], likewise.
+const SAMPLES_PER_CRASH_POINT: u32 = 16;
+
+/// Arguments of `lapis crash --all`.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub struct Arguments {
+    /// Explore every structure, 120 operations from each seed
+    #[arg(long, conflicts_with_all = ["structure", "mutants", "ops", "images", "strategy",
+          "every_store", "keep", "without", "no_shrink", "html", "persist_points", "at"])]
+    all: bool,
+    /// How long, all structures together: a number and ms, s, m or h
+    #[arg(long, value_name = "TIME", requires = "all", default_value = "60s",
+          value_parser = parse_time)]
+    budget: Duration,
+}
+
+impl Arguments {
+    /// Whether this is what was asked for.
+    pub fn asked(&self) -> bool {
+        self.all
+    }
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => 0,
+    };
+    let product = number.parse().ok().and_then(|number: u64| number.checked_mul(milliseconds));
+    match product {
+        // A year and more is more than a clock is sure to take.
+        Some(1..=31_536_000_000) => Ok(Duration::from_millis(product.unwrap_or_default())),
+        _ => Err("give a number and ms, s, m or h, as in 500ms, 60s or 5m".to_owned()),
+    }
+}
+
+/// What was found, as JSON.
+#[derive(Debug, Serialize)]
+struct Report {
+    budget_s: f64,
+    structures: Vec<Sweep>,
+    violations: usize,
+}
+
+/// Runs `lapis crash --all`.
+pub fn run(
+    arguments: &Arguments,
+    seed: u64,
+    threads: Option<u16>,
+    output: &mut Output,
+) -> Result<Verdict, Failure> {
+    let mut options = ExploreOptions {
+        ops: OPERATIONS,
+        seed,
+        exhaustive_limit: IMAGES_PER_CRASH_POINT,
+        samples: SAMPLES_PER_CRASH_POINT,
+        ..ExploreOptions::default()
+    };
+    if let Some(threads) = threads {
+        options.threads = usize::from(threads);
+    }
+    let started = Instant::now();
+    let bar = progress::spinner("images");
+    let mut structures: Vec<Sweep> = Vec::new();
+    for (index, structure) in Structure::ALL.into_iter().enumerate() {
+        let left = arguments.budget.saturating_sub(started.elapsed());
+        let share = left / (Structure::ALL.len() - index) as u32;
+        let base: u64 = structures.iter().map(|found| found.images).sum();
+        let found = sweep(structure, share, &options, &|images| bar.set_position(base + images))
+            .map_err(|error: CrashError| Failure::refused(error.to_string()))?;
+        structures.push(found);
+    }
+    bar.finish_and_clear();
+    let violations = structures.iter().map(|found| found.violations.len()).sum();
+    let report = Report { budget_s: arguments.budget.as_secs_f64(), structures, violations };
+    output.json(&report)?;
+    print(&report, output)?;
+    Ok(if violations == 0 { Verdict::Good } else { Verdict::Bad })
+}
+
+fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
+    let mut rows =
+        table(["structure", "seeds", "crash points", "images", "images/s", "violations"]);
+    for found in &report.structures {
+        rows.add_row([
+            found.structure.to_owned(),
+            grouped(found.seeds),
+            grouped(found.crash_points),
+            grouped(found.images),
+            grouped(found.images_per_s as u64),
+            grouped(found.violations.len() as u64),
+        ]);
+    }
+    (1..6).for_each(|column| right_align(&mut rows, column));
+    output.table(&rows)?;
+    for violation in report.structures.iter().flat_map(|found| &found.violations) {
+        output.line(format_args!(
+            "! {}, after {} events: {}\n  again: {}",
+            violation.subject,
+            grouped(violation.position as u64),
+            violation.what,
+            violation.replay
+        ))?;
+    }
+    output.line(match report.violations {
+        0 => "no violation".to_owned(),
+        count => format!("{count} violations"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_a_number_and_a_unit() {
+        assert_eq!(parse_time("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_time("60s"), Ok(Duration::from_secs(60)));
+        assert_eq!(parse_time("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(parse_time("2h"), Ok(Duration::from_secs(7200)));
+    }
+
+    #[test]
+    fn anything_else_is_no_time() {
+        for text in ["", "s", "60", "0s", "-5s", "1.5m", "5 m", "1d", "99999999999999999999s"] {
+            assert!(parse_time(text).unwrap_err().starts_with("give a number"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! `lapis crash --mutants`: whether the checker finds known errors.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use lapis_crash::mutants::{MutantReport, MutantTrial, catalogue, markdown, try_mutants};
+use lapis_crash::{Strategy, Structure};
+use lapis_lab::generated::put_into_file;
+use lapis_pmem::Mutant;
+
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, grouped, right_align, table};
+use crate::progress;
+
+/// The command whose section of a document the tables are (module [`lapis_lab::generated`]).
+const COMMAND: &str = "lapis crash --mutants";
+
+/// Arguments of `lapis crash --mutants`.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub struct Arguments {
+    /// Commit each known error on purpose and see whether it is found
+    #[arg(long, conflicts_with_all = ["structure", "ops", "seed", "images", "strategy",
+          "every_store", "keep", "without", "no_shrink", "html", "persist_points", "at"])]
+    mutants: bool,
+    /// Only the mutants of this structure
+    #[arg(long = "structure", id = "of", value_name = "STRUCTURE", requires = "mutants",
+          value_parser = structures())]
+    of: Option<Structure>,
+    /// Put the tables into this document, in place of those there
+    #[arg(long, value_name = "FILE", requires = "mutants", conflicts_with = "of")]
+    write: Option<PathBuf>,
+    /// Explore the structure while it commits this known error (`--mutants` lists them)
+    #[arg(long, value_name = "MUTANT", conflicts_with_all = ["mutants", "all", "persist_points"],
+          value_parser = names())]
+    mutant: Option<Mutant>,
+}
+
+fn names() -> impl TypedValueParser<Value = Mutant> {
+    PossibleValuesParser::new(catalogue().into_iter().map(|(_, entry)| entry.mutant.0)).try_map(
+        |name| {
+            let found = catalogue().into_iter().find(|(_, entry)| entry.mutant.0 == name);
+            found.map(|(_, entry)| entry.mutant).ok_or("there is no mutant of that name")
+        },
+    )
+}
+
+fn structures() -> impl TypedValueParser<Value = Structure> {
+    PossibleValuesParser::new(Structure::ALL.map(Structure::name))
+        .try_map(|name| name.parse::<Structure>())
+}
+
+impl Arguments {
+    /// The error that the structure is to commit.
+    pub fn mutant(&self) -> Option<Mutant> {
+        self.mutant
+    }
+
+    /// Whether this is what was asked for.
+    pub fn asked(&self) -> bool {
+        self.mutants
+    }
+}
+
+/// Runs `lapis crash --mutants`.
+pub fn run(
+    arguments: &Arguments,
+    threads: Option<u16>,
+    output: &mut Output,
+) -> Result<Verdict, Failure> {
+    let mut trial = MutantTrial::default();
+    if let Some(structure) = arguments.of {
+        trial.structures = vec![structure];
+    }
+    if let Some(threads) = threads {
+        trial.threads = usize::from(threads);
+    }
+    let bar = progress::spinner("explorations");
+    let report = try_mutants(&trial, &|done| bar.set_position(done));
+    bar.finish_and_clear();
+    output.json(&report)?;
+    if let Some(path) = &arguments.write {
+        put_into_file(path, COMMAND, &markdown(&report))
+            .map_err(|error| Failure::refused(error.to_string()))?;
+    }
+    print(&report, &trial.strategies, output)?;
+    Ok(if report.is_good() { Verdict::Good } else { Verdict::Bad })
+}
+
+fn print(
+    report: &MutantReport,
+    strategies: &[Strategy],
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let mut rows = table(["mutant", "strategy", "outcome", "images", "seconds"]);
+    for row in &report.mutants {
+        rows.add_row([
+            row.name.to_owned(),
+            row.strategy.to_string(),
+            if row.killed { "killed" } else { "SURVIVED" }.to_owned(),
+            grouped(row.images),
+            format!("{:.2}", row.seconds),
+        ]);
+    }
+    right_align(&mut rows, 3);
+    right_align(&mut rows, 4);
+    output.table(&rows)?;
+    let mut rows = table(["without mutants", "strategy", "violations", "images", "seconds"]);
+    for row in &report.unmutated {
+        rows.add_row([
+            row.structure.to_owned(),
+            row.strategy.to_string(),
+            row.violations.len().to_string(),
+            grouped(row.images),
+            format!("{:.2}", row.seconds),
+        ]);
+    }
+    (2..5).for_each(|column| right_align(&mut rows, column));
+    output.table(&rows)?;
+    for row in &report.unmutated {
+        for violation in &row.violations {
+            output.line(format_args!("! {} by {}: {violation}", row.structure, row.strategy))?;
+        }
+    }
+    for strategy in strategies {
+        let of_it = report.mutants.iter().filter(|row| row.strategy == *strategy);
+        let (killed, all) = (of_it.clone().filter(|row| row.killed).count(), of_it.count());
+        output.line(format_args!("{strategy}: {killed} of {all} mutants killed"))?;
+    }
+    let survivors = report.survivors();
+    if !survivors.is_empty() {
+        output.line(format_args!("killed by no strategy: {}", survivors.join(", ")))?;
+    }
+    output.line(format_args!("{} violations without mutants", report.unmutated_violations))
+}

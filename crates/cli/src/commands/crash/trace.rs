@@ -1,0 +1,217 @@
+//! `lapis crash --trace` and `--record`: recorded traces.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use lapis_crash::recorded::{DurableOnEnd, RecoverCommand};
+use lapis_crash::{RecordedOptions, RecordedReport, Structure, check_recorded, record_structure};
+use lapis_device::trace_file::{Ending, RecordedTrace, TraceFileError};
+use serde::Serialize;
+
+use super::performance::{self, Findings};
+use crate::failure::{Failure, Verdict, reason};
+use crate::output::{Output, grouped};
+use crate::progress;
+
+/// Images judged by a command unless the user says how many: each is a process.
+const IMAGES: u64 = 1000;
+
+/// What a recorded trace and its checks are asked for with.
+#[derive(Debug, Args)]
+pub struct TraceArguments {
+    /// Check this recorded trace instead of a structure
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["structure", "persist_points", "record", "every_store", "keep", "without", "html"])]
+    pub trace: Option<PathBuf>,
+    /// Run CMD on crash images of the trace, the path of each as its last argument; exit code 0
+    /// says that the image is sound
+    #[arg(long, value_name = "CMD", requires = "trace")]
+    recover: Option<String>,
+    /// Give CMD so long for an image
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "recover",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    recover_seconds: u64,
+    /// What must be durable when an operation of the trace ends [default: everything that it
+    /// stored; what is asserted, for a trace of --record]
+    #[arg(long, value_name = "WHAT", requires = "trace")]
+    durable_on_end: Option<Policy>,
+    /// Save the trace of one run of the structure, without cutting the power
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["persist_points", "performance", "at"])]
+    pub record: Option<PathBuf>,
+    /// Look for wasted flushes and fences, without cutting the power
+    #[arg(long, conflicts_with_all = ["persist_points", "recover", "at"])]
+    pub performance: bool,
+}
+
+/// What must be durable when an operation ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Policy {
+    /// All that its thread stored in it, but what it declared volatile
+    Everything,
+    /// What the program asserts to be durable
+    Asserted,
+}
+
+/// What the other arguments of `lapis crash` say.
+pub struct Request {
+    /// Images at most; 0 for the default.
+    pub images: u64,
+    /// Determines the sampled images.
+    pub seed: u64,
+    /// Only this image of this crash point.
+    pub replay: Option<(usize, Vec<u32>)>,
+}
+
+/// Checks a recorded trace.
+pub fn run(
+    file: &Path,
+    arguments: &TraceArguments,
+    request: Request,
+    output: &mut Output,
+) -> Result<Verdict, Failure> {
+    let opened = File::open(file).map_err(|error| Failure::file("read", file, &error))?;
+    let recorded = RecordedTrace::read(BufReader::new(opened)).map_err(|error| match error {
+        TraceFileError::Io(error) => Failure::file("read", file, &error),
+        error => Failure::refused(format!("{}: {error}", file.display())),
+    })?;
+    if arguments.performance {
+        let mut report = lapis_crash::performance_bugs(&recorded, &|_| "operation".to_owned());
+        report.subject = file.display().to_string();
+        let findings =
+            Findings { structure: &report.subject.clone(), seed: None, performance: vec![report] };
+        return performance::print(&findings, output);
+    }
+    if request.replay.is_some() && arguments.recover.is_none() {
+        return Err(Failure::refused("--at needs --recover: the command that judges the image"));
+    }
+    let own = recorded.header.writer == "lapis";
+    let durable_on_end = match arguments.durable_on_end {
+        Some(Policy::Asserted) => DurableOnEnd::Asserted,
+        Some(Policy::Everything) => DurableOnEnd::Everything,
+        // Our structures have locks in persistent lines, of which nothing has to be durable.
+        None if own => DurableOnEnd::Asserted,
+        None => DurableOnEnd::Everything,
+    };
+    let options = RecordedOptions {
+        file: file.display().to_string(),
+        durable_on_end,
+        locked_completes: !own,
+        recover: arguments.recover.clone().map(|command| RecoverCommand {
+            command,
+            time_limit: Duration::from_secs(arguments.recover_seconds),
+        }),
+        image_limit: if request.images == 0 { IMAGES } else { request.images },
+        seed: request.seed,
+        replay: request.replay,
+        ..RecordedOptions::default()
+    };
+    let bar = progress::spinner("images");
+    let report = check_recorded(&recorded, &options, &|images| bar.set_position(images))
+        .map_err(|error| Failure::refused(error.to_string()))?;
+    bar.finish_and_clear();
+    output.json(&report)?;
+    print(&report, options.recover.is_some(), output)
+}
+
+fn print(report: &RecordedReport, asked: bool, output: &mut Output) -> Result<Verdict, Failure> {
+    output.line(format_args!(
+        "{}: {} operations, {} events; {} assertions and {} acknowledgements judged",
+        report.structure,
+        grouped(report.ops as u64),
+        grouped(report.events as u64),
+        grouped(report.assertions),
+        grouped(report.acknowledgements),
+    ))?;
+    if let Ending::Cut { whole_bytes, torn_bytes } = report.ending {
+        output.line(format_args!(
+            "the trace has no end: {} bytes of it are whole, {} of a torn block were left out",
+            grouped(whole_bytes),
+            grouped(torn_bytes)
+        ))?;
+    }
+    if asked {
+        output.line(format_args!(
+            "{} crash points ({} of them with every image), {} images, {} distinct states, {:.1} s, \
+             {} images/s",
+            grouped(report.crash_points),
+            grouped(report.exhaustive_points),
+            grouped(report.images),
+            grouped(report.distinct_states),
+            report.seconds,
+            grouped(report.images_per_s as u64)
+        ))?;
+    }
+    for violation in &report.violations {
+        let times = match violation.times {
+            1 => String::new(),
+            times => format!(" ({} times)", grouped(times)),
+        };
+        output.line(format_args!(
+            "! {}, {}, after {} events{times}: {}\n  again: {}",
+            violation
+                .operation
+                .as_deref()
+                .map_or_else(|| "between operations".into(), |n| format!("in operation {n}")),
+            violation.point,
+            grouped(violation.position as u64),
+            violation.what,
+            violation.replay
+        ))?;
+    }
+    let wasted = report.performance.wasted_total();
+    if wasted > 0 {
+        output.line(format_args!(
+            "{} wasted flushes and fences; --performance lists them",
+            grouped(wasted)
+        ))?;
+    }
+    if report.violations.is_empty() {
+        output.line("no violation")?;
+        return Ok(Verdict::Good);
+    }
+    output.line(format_args!("{} violations", report.violations.len()))?;
+    Ok(Verdict::Bad)
+}
+
+/// What was recorded, as JSON.
+#[derive(Serialize)]
+struct Recorded<'r> {
+    structure: &'r str,
+    seed: u64,
+    ops: usize,
+    events: usize,
+    file: String,
+    bytes: u64,
+}
+
+/// Runs a structure once and saves what it did.
+pub fn record(
+    structure: Structure,
+    only: &str,
+    (ops, seed): (usize, u64),
+    file: &Path,
+    output: &mut Output,
+) -> Result<Verdict, Failure> {
+    let (subject, recorded) = record_structure(structure, Some(only), ops, seed)
+        .map_err(|error| Failure::refused(error.to_string()))?;
+    let failed = |error: std::io::Error| {
+        Failure::refused(format!("cannot write {}: {}", file.display(), reason(&error)))
+    };
+    let sink = BufWriter::new(File::create(file).map_err(failed)?);
+    let mut sink = recorded.write(sink).map_err(failed)?;
+    sink.flush().map_err(failed)?;
+    let bytes = sink.get_ref().metadata().map_err(failed)?.len();
+    let events = recorded.trace.events.len();
+    let path = file.display().to_string();
+    output.json(&Recorded { structure: subject, seed, ops, events, file: path, bytes })?;
+    output.line(format_args!(
+        "{subject}: {} operations from seed {seed}, {} events in {} bytes, saved as {}",
+        grouped(ops as u64),
+        grouped(events as u64),
+        grouped(bytes),
+        file.display()
+    ))?;
+    Ok(Verdict::Good)
+}

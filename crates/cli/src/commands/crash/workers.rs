@@ -1,0 +1,134 @@
+//! `lapis crash --workers`: several workers on one structure, crashed in their interleavings.
+
+use clap::Args;
+use lapis_crash::concurrent::{
+    ConcurrentOptions, ConcurrentReplay, ConcurrentReport, Schedule, explore_structure_concurrently,
+};
+use lapis_crash::{CrashError, Structure};
+
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, grouped};
+use crate::progress;
+
+/// Options that mean something with several workers only.
+#[derive(Debug, Args)]
+pub struct Workers {
+    /// So many workers at the same time, their events interleaved; each history must be durably
+    /// linearizable
+    #[arg(long, value_name = "N", conflicts_with = "persist_points",
+          value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub workers: Option<u8>,
+    /// Histories to run, each on a schedule of its own
+    #[arg(long, value_name = "N", requires = "workers")]
+    schedules: Option<u64>,
+    /// Instead of random schedules all with so many deviations from worker after worker, at most
+    /// --schedules of them
+    #[arg(long, value_name = "N", requires = "workers")]
+    deviations: Option<usize>,
+    /// Only this schedule (from a violation's replay command)
+    #[arg(long, value_name = "STEPS", requires = "workers")]
+    schedule: Option<Schedule>,
+}
+
+/// What the options of any exploration say.
+pub struct Common<'a> {
+    pub structure: Structure,
+    pub subject: &'a str,
+    pub ops: Option<usize>,
+    pub seed: u64,
+    pub images: u64,
+    pub threads: Option<u16>,
+    pub position: Option<usize>,
+    /// The choices of the only image; the inner none is a killed process.
+    pub image: Option<Option<Vec<u32>>>,
+}
+
+/// Explores with `count` workers.
+pub fn run(
+    count: u8,
+    arguments: &Workers,
+    common: Common<'_>,
+    output: &mut Output,
+) -> Result<Verdict, Failure> {
+    let defaults = ConcurrentOptions::default();
+    if common.image == Some(None) {
+        return Err(Failure::refused(
+            "`--image killed` is of an exploration without --workers".to_owned(),
+        ));
+    }
+    let mut options = ConcurrentOptions {
+        workers: usize::from(count),
+        ops: common.ops.unwrap_or(defaults.ops),
+        seed: common.seed,
+        schedules: arguments.schedules.unwrap_or(defaults.schedules),
+        most_deviations: arguments.deviations,
+        threads: common.threads.map_or(defaults.threads, usize::from),
+        replay: ConcurrentReplay {
+            schedule: arguments.schedule.clone(),
+            position: common.position,
+            image: common.image.flatten(),
+        },
+        ..defaults
+    };
+    if common.images > 0 {
+        let points = CRASH_POINTS_PER_SCHEDULE * options.schedules.max(1);
+        let each = (common.images / points).max(2);
+        options.exhaustive_limit = options.exhaustive_limit.min(each);
+        options.samples = options.samples.min(each as u32);
+    }
+    let bar = progress::spinner("images");
+    let subject = Some(common.subject);
+    let report = explore_structure_concurrently(common.structure, subject, &options, &|images| {
+        bar.set_position(images);
+    })
+    .map_err(|error: CrashError| Failure::refused(error.to_string()))?;
+    bar.finish_and_clear();
+    output.json(&report)?;
+    print(&report, output)
+}
+
+/// Crash points of a history of the default length, in a rough mean over the structures.
+const CRASH_POINTS_PER_SCHEDULE: u64 = 25;
+
+fn print(report: &ConcurrentReport, output: &mut Output) -> Result<Verdict, Failure> {
+    output.line(format_args!(
+        "{}: {} workers, {} histories of {} calls from seed {}, {} events, {} crash points, {} \
+         images, {} distinct states, {:.1} s, {} images/s",
+        report.structure,
+        report.workers,
+        grouped(report.schedules),
+        report.ops,
+        report.seed,
+        grouped(report.events),
+        grouped(report.crash_points),
+        grouped(report.images),
+        grouped(report.distinct_states),
+        report.seconds,
+        grouped(report.images_per_s as u64)
+    ))?;
+    if let Some(complete) = report.complete {
+        output.line(if complete {
+            "every schedule within the bound"
+        } else {
+            "not every schedule within the bound: raise --schedules"
+        })?;
+    }
+    for violation in &report.violations {
+        output.line(format_args!(
+            "! {}, {}: {}\n  again: {}",
+            violation.subject,
+            violation.position.map_or_else(
+                || "without a crash".to_owned(),
+                |position| format!("after {} events", grouped(position as u64))
+            ),
+            violation.what,
+            violation.replay
+        ))?;
+    }
+    if report.violations.is_empty() {
+        output.line("every history is durably linearizable")?;
+        return Ok(Verdict::Good);
+    }
+    output.line(format_args!("{} violations", report.violations.len()))?;
+    Ok(Verdict::Bad)
+}

@@ -1,0 +1,123 @@
+//! Structures with several workers, by the names they have on the command line.
+
+use lapis_device::Modelled;
+use lapis_index::{FastFair, IndexOptions, PClht, Wort};
+
+use super::explore::{ConcurrentOptions, ConcurrentReport, explore_concurrent};
+use super::subject::ConcurrentSubject;
+use super::subjects::{ConcurrentAllocator, ConcurrentIndex, ConcurrentPopLog, ConcurrentStore};
+use crate::structure::{CrashError, Progress, Structure};
+
+/// Keys that the structure has before a history begins, at most.
+const KEYS: u64 = 64;
+
+/// Explores a structure with several workers: for an index, with both kinds of keys. `only`
+/// restricts it to the subject of that name.
+///
+/// # Errors
+/// [`CrashError::Failed`].
+pub fn explore_structure_concurrently(
+    structure: Structure,
+    only: Option<&str>,
+    options: &ConcurrentOptions,
+    progress: &Progress<'_>,
+) -> Result<ConcurrentReport, CrashError> {
+    let mut total = ConcurrentReport {
+        structure: structure.name().to_owned(),
+        workers: options.workers,
+        seed: options.seed,
+        ops: options.ops,
+        complete: options.most_deviations.map(|_| true),
+        ..ConcurrentReport::default()
+    };
+    let small = IndexOptions { node_bytes: 256, ..Default::default() };
+    let tight = IndexOptions { expected_entries: 1, ..Default::default() };
+    let mut explorer = Explorer { structure, only, options, progress, total: &mut total };
+    match structure {
+        Structure::Wort => {
+            let source = "index/src/wort";
+            let options = IndexOptions::default();
+            explorer.explore(&ConcurrentIndex::<Wort<Modelled, u64>, u64>::new(
+                "wort:u64",
+                source,
+                options.clone(),
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<Wort<Modelled, [u8]>, [u8]>::new(
+                "wort:bytes",
+                source,
+                options,
+                KEYS,
+            ))?;
+        }
+        Structure::FastFair => {
+            let source = "index/src/fast_fair";
+            explorer.explore(&ConcurrentIndex::<FastFair<Modelled, u64>, u64>::new(
+                "fast-fair:u64",
+                source,
+                small.clone(),
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<FastFair<Modelled, [u8]>, [u8]>::new(
+                "fast-fair:bytes",
+                source,
+                small,
+                KEYS,
+            ))?;
+        }
+        Structure::PClht => {
+            let source = "index/src/p_clht";
+            explorer.explore(&ConcurrentIndex::<PClht<Modelled, u64>, u64>::new(
+                "p-clht:u64",
+                source,
+                tight.clone(),
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<PClht<Modelled, [u8]>, [u8]>::new(
+                "p-clht:bytes",
+                source,
+                tight,
+                KEYS,
+            ))?;
+        }
+        Structure::PopLog => explorer.explore(&ConcurrentPopLog)?,
+        Structure::Store => explorer.explore(&ConcurrentStore)?,
+        Structure::Allocator => explorer.explore(&ConcurrentAllocator::default())?,
+        _ => return Err(CrashError::OneWorkerOnly { structure: structure.name() }),
+    }
+    Ok(total)
+}
+
+struct Explorer<'e> {
+    structure: Structure,
+    only: Option<&'e str>,
+    options: &'e ConcurrentOptions,
+    progress: &'e Progress<'e>,
+    total: &'e mut ConcurrentReport,
+}
+
+impl Explorer<'_> {
+    fn explore<S: ConcurrentSubject>(&mut self, subject: &S) -> Result<(), CrashError> {
+        let name = subject.name();
+        if self.only.is_some_and(|only| only != name && only != self.structure.name()) {
+            return Ok(());
+        }
+        let base = self.total.images;
+        let report = explore_concurrent(subject, self.options, &|images| {
+            (self.progress)(base + images);
+        })
+        .map_err(|what| CrashError::Failed { structure: name, what })?;
+        let total = &mut *self.total;
+        total.schedules += report.schedules;
+        total.events += report.events;
+        total.crash_points += report.crash_points;
+        total.images += report.images;
+        total.distinct_states += report.distinct_states;
+        total.seconds += report.seconds;
+        total.images_per_s = total.images as f64 / total.seconds.max(1e-9);
+        total.complete = total.complete.map(|all| all && report.complete == Some(true));
+        total.violations.extend(report.violations);
+        total.persist_points.extend(report.persist_points);
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! What can be checked with several workers.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use lapis_device::Modelled;
+use lapis_pmem::{AuditReport, Pool};
+
+use super::history::Call;
+
+/// A structure that several workers use, the operations to run on it and their meaning.
+pub trait ConcurrentSubject: Sync {
+    /// One operation.
+    type Operation: Clone + Debug + Send + Sync;
+    /// Its answer.
+    type Returned: Clone + Eq + Debug + Send + Sync;
+    /// What is in the structure, as far as operations can tell.
+    type State: Clone + Eq + Hash + Debug + Send + Sync;
+    /// The structure, open.
+    type Live: Send + Sync;
+
+    /// The name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Bytes of the pool that the operations need.
+    fn pool_bytes(&self) -> usize;
+
+    /// What to do before the history begins, and what each worker then does.
+    fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<Self::Operation>;
+
+    /// Makes the structure in a new pool, durably.
+    ///
+    /// # Errors
+    /// What went wrong, for a person.
+    fn create(&self, pool: Pool<Modelled>) -> Result<Self::Live, String>;
+
+    /// Opens the structure, recovering it if need be.
+    ///
+    /// # Errors
+    /// What went wrong, for a person.
+    fn open(&self, pool: Pool<Modelled>) -> Result<Self::Live, String>;
+
+    /// Performs an operation; durable on return.
+    ///
+    /// # Errors
+    /// What went wrong, for a person.
+    fn perform(
+        &self,
+        live: &Self::Live,
+        operation: &Self::Operation,
+    ) -> Result<Self::Returned, String>;
+
+    /// What is in the structure.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    fn observe(&self, live: &Self::Live) -> Result<Self::State, String>;
+
+    /// What is wrong with the structure's invariants.
+    fn problems(&self, live: &Self::Live) -> Vec<String>;
+
+    /// Finds free space again if need be, and compares allocated with reachable.
+    fn audit(&self, live: &Self::Live) -> AuditReport;
+
+    /// The pool, for letting go of it as a crash would.
+    fn pool<'l>(&self, live: &'l Self::Live) -> &'l Pool<Modelled>;
+
+    /// Whether the calls, from `initial` on, explain `found`.
+    ///
+    /// # Errors
+    /// [`Offence`]: which part of the history has no linearization.
+    fn judge(
+        &self,
+        initial: &Self::State,
+        calls: &[Call<Self::Operation, Self::Returned>],
+        found: &Self::State,
+    ) -> Result<(), Offence>;
+
+    /// Whether the files that make up the structure include this source file.
+    fn owns_source(&self, file: &str) -> bool;
+}
+
+/// What is done before a history and in it.
+#[derive(Clone, Debug)]
+pub struct Plan<O> {
+    /// By one worker, beforehand.
+    pub before: Vec<O>,
+    /// By each worker.
+    pub workers: Vec<Vec<O>>,
+}
+
+/// Why a history has no linearization.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offence {
+    /// A call that, had its result not become known, would have a place.
+    pub operation: Option<String>,
+    /// What does not fit, in a sentence.
+    pub what: String,
+}

@@ -1,0 +1,256 @@
+//! An index, with keys of one kind.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use lapis_device::Modelled;
+use lapis_index::{Index, IndexKey, IndexOptions, IndexRoot};
+use lapis_pmem::{AuditReport, Link, Pool};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::concurrent::history::Call;
+use crate::concurrent::linearizability::{MapAction, MapKey, is_linearizable};
+use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
+use crate::subjects::KeySpace;
+
+const ROOT: &str = "index";
+
+/// An index that several workers change.
+#[derive(Debug)]
+pub struct ConcurrentIndex<I, K: ?Sized> {
+    name: &'static str,
+    source: &'static str,
+    options: IndexOptions,
+    keys: u64,
+    _index: PhantomData<fn() -> I>,
+    _key: PhantomData<fn(&K)>,
+}
+
+impl<I, K: ?Sized> ConcurrentIndex<I, K> {
+    /// `name` on the command line; `source` is part of the paths of its source files; beforehand
+    /// there are up to `keys` keys.
+    pub fn new(name: &'static str, source: &'static str, options: IndexOptions, keys: u64) -> Self {
+        Self { name, source, options, keys, _index: PhantomData, _key: PhantomData }
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Something done with a key.
+type Operation<K> = (<K as IndexKey>::Buf, MapAction);
+
+impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> ConcurrentSubject for ConcurrentIndex<I, K>
+where
+    K::Buf: std::hash::Hash,
+{
+    type Operation = Operation<K>;
+    type Returned = Option<u64>;
+    type State = BTreeMap<K::Buf, u64>;
+    type Live = I;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn pool_bytes(&self) -> usize {
+        2 << 20
+    }
+
+    fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<Self::Operation> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        // Some histories on a structure with many keys, some on an empty one.
+        let filled = random.random_range(0..=self.keys);
+        let mut before: Vec<_> = (0..filled)
+            .map(|_| {
+                let key = K::key(random.random_range(0..self.keys));
+                (key, MapAction::Put(random.random_range(0..100)))
+            })
+            .collect();
+        if random.random_range(0..3) == 0 {
+            // And some on one that most keys were removed from.
+            for _ in 0..filled {
+                before.push((K::key(random.random_range(0..self.keys)), MapAction::Remove));
+            }
+        }
+        // Few keys that workers meet at, neighbours of one another, and now and then any other.
+        // In some histories all meet at one key, which the first worker changes and others read.
+        let contended = random.random_range(0..3) == 0;
+        let hot: Vec<u64> =
+            (0..if contended { 1 } else { 3 }).map(|_| random.random_range(0..self.keys)).collect();
+        let reads = random.random_range(2..6);
+        let grows = random.random_range(2..7);
+        let mut value = 100;
+        let workers = (0..workers)
+            .map(|worker| {
+                let own = operations / workers + usize::from(worker < operations % workers);
+                let reads = match (contended, worker) {
+                    (true, 0) => 0,
+                    (true, _) => 8,
+                    (false, _) => reads,
+                };
+                (0..own)
+                    .map(|_| {
+                        let number = match random.random_range(0..5) {
+                            _ if contended => hot[0],
+                            0 => random.random_range(0..self.keys),
+                            1 => hot[random.random_range(0..hot.len())].saturating_add(4),
+                            _ => hot[random.random_range(0..hot.len())],
+                        };
+                        value += 1;
+                        let action = if random.random_range(0..10) < reads {
+                            MapAction::Get
+                        } else {
+                            match random.random_range(0..10) {
+                                0 => MapAction::Update(value),
+                                1 => MapAction::Put(value),
+                                kind if kind < 2 + grows => MapAction::Insert(value),
+                                _ => MapAction::Remove,
+                            }
+                        };
+                        (K::key(number), action)
+                    })
+                    .collect()
+            })
+            .collect();
+        Plan { before, workers }
+    }
+
+    fn create(&self, pool: Pool<Modelled>) -> Result<I, String> {
+        let root = pool.fence(I::create(&pool, &self.options).map_err(text)?);
+        let link = root.link();
+        let _committed = pool.publish_root(ROOT, 0, root).map_err(text)?.persist();
+        I::open(Arc::new(pool), link).map_err(text)
+    }
+
+    fn open(&self, pool: Pool<Modelled>) -> Result<I, String> {
+        let root = pool.root::<IndexRoot>(ROOT).ok_or("the root is gone")?;
+        I::open(Arc::new(pool), root).map_err(text)
+    }
+
+    fn perform(&self, index: &I, (key, action): &Operation<K>) -> Result<Option<u64>, String> {
+        let key = K::borrow(key);
+        let outcome = match *action {
+            MapAction::Insert(value) => index.insert(key, value),
+            MapAction::Update(value) => index.update(key, value),
+            MapAction::Put(value) => index.put(key, value),
+            MapAction::Remove => index.remove(key),
+            MapAction::Get => return Ok(index.get(key)),
+        };
+        outcome.map(|outcome| outcome.previous).map_err(text)
+    }
+
+    fn observe(&self, index: &I) -> Result<Self::State, String> {
+        let mut state = BTreeMap::new();
+        let mut twice = None;
+        index.for_each(&mut |key, value| {
+            if state.insert(key.to_buf(), value).is_some() {
+                twice = Some(key.to_buf());
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        if let Some(key) = twice {
+            return Err(format!("{key:?} is visited twice"));
+        }
+        for (key, &value) in &state {
+            let found = index.get(K::borrow(key));
+            if found != Some(value) {
+                return Err(format!("iteration finds {value} for {key:?}, a look-up {found:?}"));
+            }
+        }
+        Ok(state)
+    }
+
+    fn problems(&self, index: &I) -> Vec<String> {
+        index.check()
+    }
+
+    fn audit(&self, index: &I) -> AuditReport {
+        let pool = index.pool();
+        let root: Link<IndexRoot> = pool.root(ROOT).unwrap_or(Link::NULL);
+        let traced = pool.trace(|tracer| {
+            if root.is_null() {
+                tracer.problem("the root is gone");
+            }
+            index.trace(tracer, &mut |_, _| {});
+        });
+        if pool.needs_reclaim() {
+            pool.reclaim(&traced);
+        }
+        pool.audit(&traced)
+    }
+
+    fn pool<'l>(&self, index: &'l I) -> &'l Pool<Modelled> {
+        index.pool()
+    }
+
+    fn judge(
+        &self,
+        initial: &Self::State,
+        calls: &[Call<Operation<K>, Option<u64>>],
+        found: &Self::State,
+    ) -> Result<(), Offence> {
+        let mut by_key: BTreeMap<&K::Buf, Vec<Call<MapAction, Option<u64>>>> = BTreeMap::new();
+        for call in calls {
+            let (key, action) = &call.operation;
+            by_key.entry(key).or_default().push(Call {
+                worker: call.worker,
+                number: call.number,
+                operation: *action,
+                begin: call.begin,
+                completed: call.completed,
+            });
+        }
+        let keys: BTreeSet<&K::Buf> =
+            initial.keys().chain(found.keys()).chain(by_key.keys().copied()).collect();
+        for key in keys {
+            let calls = by_key.remove(key).unwrap_or_default();
+            let (first, last) = (initial.get(key).copied(), found.get(key).copied());
+            let explained = |calls: &[Call<_, _>]| {
+                is_linearizable(&MapKey, calls, &first, &last)
+                    .map_err(|error| Offence { operation: None, what: error.to_string() })
+            };
+            if explained(&calls)? {
+                continue;
+            }
+            // The call whose answer, had nobody been told it, would leave nothing to explain.
+            let mut offender = None;
+            for at in (0..calls.len()).rev() {
+                let mut others = calls.clone();
+                if others[at].completed.take().is_some() && explained(&others)? {
+                    offender = Some(format!("{}: {:?}", calls[at].number, calls[at].operation));
+                    break;
+                }
+            }
+            let told: Vec<String> = calls.iter().map(describe).collect();
+            return Err(Offence {
+                operation: offender,
+                what: format!(
+                    "key {key:?} had {first:?} and has {last:?}, which no order of these calls \
+                     explains: {}",
+                    told.join("; ")
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    fn owns_source(&self, file: &str) -> bool {
+        file.contains(self.source)
+    }
+}
+
+fn describe(call: &Call<MapAction, Option<u64>>) -> String {
+    let Call { worker, number, operation, begin, completed } = call;
+    match completed {
+        Some((end, answer)) => {
+            format!("call {number} of worker {worker} [{begin}, {end}] {operation:?} = {answer:?}")
+        }
+        None => format!("call {number} of worker {worker} [{begin}, pending] {operation:?}"),
+    }
+}

@@ -1,0 +1,100 @@
+//! Exploring a structure for a given time.
+
+use std::time::{Duration, Instant};
+
+use crate::options::ExploreOptions;
+use crate::report::Violation;
+use crate::structure::{CrashError, Progress, Structure, explore_structure};
+
+/// What the exploration of one structure came to.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Sweep {
+    /// The structure.
+    pub structure: &'static str,
+    /// The first seed.
+    pub first_seed: u64,
+    /// Seeds begun, the last of them perhaps not explored to its end.
+    pub seeds: u64,
+    /// Instants at which the power was cut.
+    pub crash_points: u64,
+    /// Images recovered and checked.
+    pub images: u64,
+    /// Images per second of this machine.
+    pub images_per_s: f64,
+    /// Seconds of this machine.
+    pub seconds: f64,
+    /// What was not survived.
+    pub violations: Vec<Violation>,
+}
+
+/// Explores `structure` with one seed after the other, from that of `options` on, until `time` is
+/// used up or there are as many violations as `options` asks for.
+///
+/// # Errors
+/// [`CrashError::Failed`].
+pub fn sweep(
+    structure: Structure,
+    time: Duration,
+    options: &ExploreOptions,
+    progress: &Progress<'_>,
+) -> Result<Sweep, CrashError> {
+    let started = Instant::now();
+    let deadline = started + time;
+    let mut found = Sweep {
+        structure: structure.name(),
+        first_seed: options.seed,
+        seeds: 0,
+        crash_points: 0,
+        images: 0,
+        images_per_s: 0.0,
+        seconds: 0.0,
+        violations: Vec::new(),
+    };
+    'time: loop {
+        let seed = options.seed.wrapping_add(found.seeds);
+        found.seeds += 1;
+        for subject in structure.subjects() {
+            let options = ExploreOptions { seed, deadline: Some(deadline), ..options.clone() };
+            let base = found.images;
+            let report = explore_structure(structure, Some(subject), &options, &|images| {
+                progress(base + images);
+            })?;
+            found.crash_points += report.crash_points;
+            found.images += report.images;
+            found.violations.extend(report.violations);
+            let enough = found.violations.len() >= options.violation_limit;
+            if enough || Instant::now() >= deadline {
+                break 'time;
+            }
+        }
+    }
+    found.seconds = started.elapsed().as_secs_f64();
+    found.images_per_s = found.images as f64 / found.seconds.max(1e-9);
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_advance_until_the_time_is_used_up() {
+        let options = ExploreOptions {
+            ops: 2,
+            seed: 5,
+            exhaustive_limit: 2,
+            samples: 1,
+            ..ExploreOptions::default()
+        };
+        let found = sweep(Structure::PopLog, Duration::from_secs(2), &options, &|_| {}).unwrap();
+        assert!(found.seeds > 1, "{found:?}");
+        assert_eq!((found.first_seed, found.violations.len()), (5, 0));
+    }
+
+    #[test]
+    fn time_that_has_run_out_ends_an_exploration_in_its_middle() {
+        let options = ExploreOptions { threads: 1, ..ExploreOptions::default() };
+        let found = sweep(Structure::Wort, Duration::ZERO, &options, &|_| {}).unwrap();
+        assert_eq!((found.seeds, found.images), (1, 1));
+    }
+}

@@ -1,0 +1,164 @@
+//! Every structure with several workers: histories on random schedules, crashed in their middle, are
+//! durably linearizable; and the checker sees what single workers cannot show: that what a reader
+//! persists before it answers, and fences taken for other threads, are necessary.
+
+use lapis_crash::Structure;
+use lapis_crash::concurrent::{
+    ConcurrentOptions, ConcurrentReplay, ConcurrentReport, explore_structure_concurrently,
+};
+use lapis_device::{PersistKind, PersistPoint};
+
+fn explore(structure: Structure, options: &ConcurrentOptions) -> ConcurrentReport {
+    explore_structure_concurrently(structure, None, options, &|_| ()).unwrap()
+}
+
+fn few(schedules: u64) -> ConcurrentOptions {
+    ConcurrentOptions { schedules, threads: 1, ..ConcurrentOptions::default() }
+}
+
+fn survives(structure: Structure, options: &ConcurrentOptions) {
+    let report = explore(structure, options);
+    let told: Vec<_> = report.violations.iter().map(|it| (&it.what, &it.replay)).collect();
+    assert!(told.is_empty(), "{told:#?}");
+    assert!(report.images > report.crash_points && report.crash_points > 10 * report.schedules);
+}
+
+#[test]
+fn the_allocator_is_durably_linearizable() {
+    survives(Structure::Allocator, &few(30));
+}
+
+#[test]
+fn wort_is_durably_linearizable() {
+    survives(Structure::Wort, &few(100));
+}
+
+#[test]
+fn fast_fair_is_durably_linearizable() {
+    survives(Structure::FastFair, &few(50));
+}
+
+#[test]
+fn p_clht_is_durably_linearizable() {
+    survives(Structure::PClht, &few(60));
+}
+
+#[test]
+fn pop_log_is_durably_linearizable() {
+    survives(Structure::PopLog, &few(30));
+}
+
+#[test]
+fn the_store_is_durably_linearizable() {
+    survives(Structure::Store, &few(20));
+}
+
+#[test]
+fn four_workers_are_durably_linearizable_too() {
+    for structure in [Structure::Wort, Structure::FastFair, Structure::PClht] {
+        survives(structure, &ConcurrentOptions { workers: 4, ops: 16, seed: 1000, ..few(15) });
+    }
+}
+
+#[test]
+fn every_schedule_with_one_deviation_is_durably_linearizable() {
+    let options = ConcurrentOptions {
+        workers: 2,
+        ops: 3,
+        seed: 5,
+        most_deviations: Some(1),
+        exhaustive_limit: 16,
+        samples: 8,
+        ..few(3000)
+    };
+    let report = explore(Structure::Wort, &options);
+    assert_eq!(report.violations.len(), 0);
+    assert_eq!(report.complete, Some(true));
+}
+
+/// The first violation without a flush or fence, among so many histories.
+fn without(structure: Structure, point: PersistPoint, schedules: u64) -> Option<ConcurrentReport> {
+    let options = ConcurrentOptions {
+        suppress: Some(point),
+        violation_limit: 1,
+        exhaustive_limit: 16,
+        samples: 8,
+        ..few(schedules)
+    };
+    let report = explore(structure, &options);
+    (!report.violations.is_empty()).then_some(report)
+}
+
+/// The flushes and fences of one source file that are passed by several workers.
+fn points_in(structure: Structure, file: &str, schedules: u64) -> Vec<PersistPoint> {
+    let passed = explore(structure, &few(schedules)).persist_points;
+    let found: Vec<_> = passed.into_iter().filter(|point| point.file.ends_with(file)).collect();
+    assert!(!found.is_empty(), "{file} passes no flush or fence");
+    found
+}
+
+fn all_are_necessary(structure: Structure, file: &str, schedules: u64) {
+    for point in points_in(structure, file, 100) {
+        let found = without(structure, point, schedules);
+        assert!(found.is_some(), "{structure} survives without {point}");
+    }
+}
+
+#[test]
+fn wort_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::Wort, "wort/mod.rs", 600);
+}
+
+#[test]
+fn fast_fair_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::FastFair, "fast_fair/mod.rs", 600);
+}
+
+#[test]
+fn p_clht_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::PClht, "p_clht/mod.rs", 600);
+}
+
+#[test]
+fn the_allocator_needs_its_fences_for_other_threads() {
+    all_are_necessary(Structure::Allocator, "pmem/src/domain.rs", 600);
+}
+
+#[test]
+fn p_clht_needs_its_fence_for_other_threads() {
+    all_are_necessary(Structure::PClht, "pmem/src/domain.rs", 600);
+}
+
+#[test]
+fn a_violation_is_found_again_by_its_seed_position_and_image() {
+    let flush = points_in(Structure::Wort, "wort/change.rs", 20)
+        .into_iter()
+        .find(|point| point.kind == PersistKind::Flush)
+        .unwrap();
+    let report = without(Structure::Wort, flush, 200).unwrap();
+    let found = &report.violations[0];
+    assert!(
+        found.replay.starts_with(&format!("lapis crash {} --workers 3 --ops 12", found.subject))
+    );
+    for schedule in [None, Some(found.schedule.parse().unwrap())] {
+        let options = ConcurrentOptions {
+            suppress: Some(flush),
+            seed: found.seed,
+            replay: ConcurrentReplay {
+                schedule,
+                position: found.position,
+                image: Some(found.image.clone()),
+            },
+            ..few(1)
+        };
+        let again = explore_structure_concurrently(
+            Structure::Wort,
+            Some(&found.subject),
+            &options,
+            &|_| (),
+        )
+        .unwrap();
+        assert_eq!(again.violations.len(), 1);
+        assert_eq!((&again.violations[0].what, again.images), (&found.what, 1));
+    }
+}

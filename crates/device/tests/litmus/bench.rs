@@ -1,0 +1,113 @@
+//! A region and a modelled machine over it; and what its words may hold after a crash.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use lapis_device::{
+    Config, CrashCause, CrashPoints, ImageBudget, Marker, Modelled, PowerFailDomain,
+    set_current_worker,
+};
+use lapis_pmem::{Domain, EXTENT_BYTES, Region};
+
+pub struct Bench {
+    pub region: Region,
+    pub domain: Modelled,
+}
+
+/// Words of the three lines that the tests use, by index of the eight bytes.
+pub const WORDS: usize = 24;
+pub const B: usize = 8;
+
+impl Bench {
+    pub fn new() -> Self {
+        Self::with(Config::tracing())
+    }
+
+    pub fn with(config: Config) -> Self {
+        let region = Region::anonymous(EXTENT_BYTES, EXTENT_BYTES).unwrap();
+        let domain = Modelled::over(&region, config);
+        set_current_worker(0);
+        Self { region, domain }
+    }
+
+    pub fn word(&self, index: usize) -> &AtomicU64 {
+        assert!(index < WORDS);
+        // SAFETY: inside the mapped region, aligned, only accessed atomically.
+        unsafe { &*self.region.base().add(index * 8).cast::<AtomicU64>() }
+    }
+
+    pub fn byte(&self, index: usize) -> &AtomicU8 {
+        // SAFETY: as for `word`.
+        unsafe { &*self.region.base().add(index).cast::<AtomicU8>() }
+    }
+
+    pub fn relaxed(&self, index: usize, value: u64) {
+        self.domain.store::<u64>(self.word(index), value, Ordering::Relaxed);
+    }
+
+    pub fn ordered(&self, index: usize, value: u64) {
+        self.domain.store::<u64>(self.word(index), value, Ordering::Release);
+    }
+
+    #[track_caller]
+    pub fn flush(&self, index: usize) {
+        self.domain.flush(self.word(index));
+    }
+
+    #[track_caller]
+    pub fn fence(&self) {
+        self.domain.fence();
+    }
+
+    pub fn nontemporal(&self, index: usize, words: &[u64]) {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        // SAFETY: inside the mapped region, and no other thread uses it.
+        unsafe { self.domain.copy_nontemporal(self.region.base().add(index * 8), &bytes) };
+    }
+
+    pub fn copy(&self, index: usize, words: &[u64]) {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        // SAFETY: inside the mapped region, and no other thread uses it.
+        unsafe { self.domain.copy(self.region.base().add(index * 8), &bytes) };
+    }
+
+    /// What the words of `indices` may hold after a crash at the last crash point, which is the
+    /// end of the trace.
+    pub fn at_end<const N: usize>(&self, indices: [usize; N]) -> BTreeSet<[u64; N]> {
+        self.at_end_of(PowerFailDomain::Adr, indices)
+    }
+
+    pub fn at_end_of<const N: usize>(
+        &self,
+        domain: PowerFailDomain,
+        indices: [usize; N],
+    ) -> BTreeSet<[u64; N]> {
+        self.domain.mark(Marker::End(999));
+        let trace = self.domain.take_trace();
+        let mut points = CrashPoints::new(&trace, &[], domain);
+        let mut scratch = Region::anonymous(EXTENT_BYTES, EXTENT_BYTES).unwrap();
+        let mut found = BTreeSet::new();
+        while let Some(point) = points.advance() {
+            points.bring_up_to_date(&mut scratch).unwrap();
+            if point.cause != CrashCause::OperationEnd(999) {
+                continue;
+            }
+            let states = points.states();
+            let images = states.images(ImageBudget::default());
+            assert!(images.is_exhaustive());
+            for image in images {
+                states.apply(&image, &mut scratch).unwrap();
+                found.insert(indices.map(|index| {
+                    // SAFETY: inside the mapped region; plain memory of this function.
+                    unsafe { scratch.base().add(index * 8).cast::<u64>().read() }
+                }));
+                states.revert(&image, &mut scratch).unwrap();
+            }
+        }
+        found
+    }
+}
+
+pub fn set<const N: usize>(states: &[[u64; N]]) -> BTreeSet<[u64; N]> {
+    states.iter().copied().collect()
+}

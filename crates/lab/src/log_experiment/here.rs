@@ -1,0 +1,175 @@
+//! Appends on this machine.
+
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use lapis_blocks::log::Log;
+use lapis_blocks::ring_log::{RingLog, RingOptions, Scheme};
+use lapis_blocks::shared_log::SharedLog;
+use lapis_blocks::thread_logs::ThreadLogs;
+use lapis_pmem::{Committed, Domain, Hardware, Pool};
+
+use super::variant::{with_kind, with_log};
+use super::{Job, LogExperimentError, LogVariant, Measured, Sharing};
+
+/// Bytes of entries between two truncations, which are not timed.
+const ROUND_BYTES: usize = 1 << 20;
+
+pub(super) fn run(job: Job, milliseconds: u64) -> Result<Measured, LogExperimentError> {
+    let long = Duration::from_millis(milliseconds);
+    let entry = job.most_entry_bytes();
+    let appends = (ROUND_BYTES / entry).max(16);
+    let bytes = (appends + 1) * entry + (64 << 10);
+    match job.sharing {
+        Sharing::Own => with_log!(job, Hardware, bytes, own(job, bytes, appends, long)),
+        Sharing::PerThread => {
+            with_log!(job, Hardware, bytes, per_thread(job, bytes, appends, long))
+        }
+        Sharing::Shared => {
+            let bytes = bytes * job.threads;
+            with_kind!(job, bytes, shared(job, bytes, appends, long))
+        }
+    }
+}
+
+/// Anonymous memory for logs of so many bytes, with spare segments.
+fn pool(bytes: usize, logs: usize) -> Result<Arc<Pool<Hardware>>, LogExperimentError> {
+    Ok(Arc::new(Pool::create_anonymous(logs * 4 * bytes.next_multiple_of(64 << 10) + (2 << 20))?))
+}
+
+pub(super) fn open<D: Domain, L: Log<D>>(
+    pool: &Arc<Pool<D>>,
+    options: L::Options,
+    number: usize,
+) -> Result<L, LogExperimentError> {
+    let root = pool.fence(L::create(pool, options)?);
+    let link = root.link();
+    let _: Committed = pool.publish_root(&format!("log {number}"), 0, root)?.persist();
+    Ok(L::open(Arc::clone(pool), link)?)
+}
+
+/// Rounds of appends, for so long; the first, which touches the memory, does not count. `round` says
+/// how long it took.
+fn rounds(
+    long: Duration,
+    appends: usize,
+    mut round: impl FnMut() -> Result<Duration, LogExperimentError>,
+) -> Result<Measured, LogExperimentError> {
+    round()?;
+    let (mut spent, mut count, started) = (Duration::ZERO, 0, Instant::now());
+    while count == 0 || (spent < long && started.elapsed() < 4 * long) {
+        spent += round()?;
+        count += appends;
+    }
+    let ns_per_append = spent.as_nanos() as f64 / count as f64;
+    Ok(Measured { appends_per_s: 1e9 / ns_per_append.max(1e-3), ns_per_append })
+}
+
+fn own<L: Log<Hardware>>(
+    options: L::Options,
+    job: Job,
+    bytes: usize,
+    appends: usize,
+    long: Duration,
+) -> Result<Measured, LogExperimentError> {
+    let log: L = open(&pool(bytes, 1)?, options, 0)?;
+    let payload = job.payload();
+    rounds(long, appends, || {
+        let started = Instant::now();
+        for _ in 0..appends {
+            log.append(std::hint::black_box(&payload))?;
+        }
+        let spent = started.elapsed();
+        log.truncate(log.end())?;
+        Ok(spent)
+    })
+}
+
+/// What several threads did, each in its own time.
+fn together(of_threads: Vec<Measured>) -> Measured {
+    let appends_per_s: f64 = of_threads.iter().map(|measured| measured.appends_per_s).sum();
+    let ns_per_append = of_threads.len() as f64 * 1e9 / appends_per_s.max(1e-3);
+    Measured { appends_per_s, ns_per_append }
+}
+
+fn per_thread<L: Log<Hardware>>(
+    options: L::Options,
+    job: Job,
+    bytes: usize,
+    appends: usize,
+    long: Duration,
+) -> Result<Measured, LogExperimentError>
+where
+    L::Options: Sync,
+{
+    let pool = pool(bytes, job.threads)?;
+    let logs: Vec<L> = (0..job.threads)
+        .map(|thread| open(&pool, options.clone(), thread))
+        .collect::<Result<_, _>>()?;
+    let logs = ThreadLogs::new(logs, 1)?;
+    let start = Barrier::new(job.threads);
+    let measured: Vec<Result<Measured, LogExperimentError>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..job.threads)
+            .map(|thread| {
+                let (logs, start) = (&logs, &start);
+                scope.spawn(move || {
+                    let payload = job.payload();
+                    start.wait();
+                    rounds(long, appends, || {
+                        let started = Instant::now();
+                        for _ in 0..appends {
+                            logs.append(thread, std::hint::black_box(&payload))?;
+                        }
+                        let spent = started.elapsed();
+                        if let Some(log) = logs.log(thread) {
+                            log.truncate(log.end())?;
+                        }
+                        Ok(spent)
+                    })
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    Ok(together(measured.into_iter().collect::<Result<_, _>>()?))
+}
+
+fn shared<S: Scheme>(
+    options: RingOptions,
+    job: Job,
+    bytes: usize,
+    appends: usize,
+    long: Duration,
+) -> Result<Measured, LogExperimentError> {
+    let log: RingLog<Hardware, S> = open(&pool(bytes, 1)?, options, 0)?;
+    let log = SharedLog::new(log)?;
+    let payload = job.payload();
+    let measured = rounds(long, appends * job.threads, || {
+        let start = Barrier::new(job.threads + 1);
+        let append = || {
+            start.wait();
+            for _ in 0..appends {
+                log.append(std::hint::black_box(&payload))?;
+            }
+            Ok::<(), LogExperimentError>(())
+        };
+        let (done, spent) = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..job.threads).map(|_| scope.spawn(append)).collect();
+            start.wait();
+            let started = Instant::now();
+            let done: Result<Vec<()>, LogExperimentError> = workers
+                .into_iter()
+                .map(|worker| worker.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
+                .collect();
+            (done, started.elapsed())
+        });
+        done?;
+        log.truncate(log.end())?;
+        Ok(spent)
+    })?;
+    let ns_per_append = measured.ns_per_append * job.threads as f64;
+    Ok(Measured { ns_per_append, ..measured })
+}

@@ -1,0 +1,116 @@
+//! Memory for whole blocks, aligned to a block so that a device can fill it directly.
+
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+
+use crate::block_device::BLOCK_BYTES;
+
+/// Memory for a number of blocks, aligned to [`BLOCK_BYTES`]. Its address stays while it is moved.
+pub struct BlockBuffer {
+    start: NonNull<u8>,
+    blocks: usize,
+}
+
+// SAFETY: it owns plain bytes, which any thread may have.
+unsafe impl Send for BlockBuffer {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for BlockBuffer {}
+
+impl BlockBuffer {
+    /// Memory for `blocks` blocks, zeroed.
+    ///
+    /// # Panics
+    /// If that is more than the address space holds.
+    pub fn zeroed(blocks: usize) -> Self {
+        let Some(layout) = Self::layout(blocks) else {
+            return Self { start: NonNull::<AlignedBlock>::dangling().cast(), blocks: 0 };
+        };
+        // SAFETY: the layout is not of size zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        Self { start, blocks }
+    }
+
+    /// A copy of `bytes`, followed by zeroes to the end of the last block.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buffer = Self::zeroed(bytes.len().div_ceil(BLOCK_BYTES));
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        buffer
+    }
+
+    /// How many blocks it holds.
+    pub fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    fn layout(blocks: usize) -> Option<Layout> {
+        if blocks == 0 {
+            return None;
+        }
+        let bytes = blocks.checked_mul(BLOCK_BYTES).expect("more blocks than there are addresses");
+        let layout = Layout::from_size_align(bytes, BLOCK_BYTES);
+        Some(layout.expect("more blocks than there are addresses"))
+    }
+}
+
+#[repr(align(4096))]
+struct AlignedBlock(#[expect(dead_code, reason = "only its alignment counts")] [u8; BLOCK_BYTES]);
+const _: () = assert!(align_of::<AlignedBlock>() == BLOCK_BYTES);
+
+impl Drop for BlockBuffer {
+    fn drop(&mut self) {
+        if let Some(layout) = Self::layout(self.blocks) {
+            // SAFETY: allocated with this layout and never freed before.
+            unsafe { dealloc(self.start.as_ptr(), layout) };
+        }
+    }
+}
+
+impl Deref for BlockBuffer {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the memory is owned, that long and initialised.
+        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.blocks * BLOCK_BYTES) }
+    }
+}
+
+impl DerefMut for BlockBuffer {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed exclusively.
+        unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.blocks * BLOCK_BYTES) }
+    }
+}
+
+impl fmt::Debug for BlockBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BlockBuffer({} blocks)", self.blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_to_a_block_and_zero() {
+        for blocks in [0, 1, 7] {
+            let buffer = BlockBuffer::zeroed(blocks);
+            assert_eq!(buffer.len(), blocks * BLOCK_BYTES);
+            assert!(buffer.as_ptr().addr().is_multiple_of(BLOCK_BYTES));
+            assert!(buffer.iter().all(|&byte| byte == 0));
+        }
+    }
+
+    #[test]
+    fn a_copy_is_filled_up_to_a_whole_block() {
+        let buffer = BlockBuffer::copy_of(&[7; 5000]);
+        assert_eq!(buffer.blocks(), 2);
+        assert!(buffer[..5000].iter().all(|&byte| byte == 7));
+        assert!(buffer[5000..].iter().all(|&byte| byte == 0));
+    }
+}

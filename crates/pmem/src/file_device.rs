@@ -1,0 +1,266 @@
+//! A block device over a file or block special file, one system call per request.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::block_device::{
+    BlockCounts, BlockDevice, BlockError, BlockQueue, Completion, Request, check_queue_depth,
+};
+use crate::block_file::{BlockFile, BlockOpenError, DirectTransfers};
+
+/// A [`BlockDevice`] over a file (`pread`, `pwrite`, `fdatasync`). Its queues do each request when
+/// it is submitted; `IoUringDevice` keeps several in flight.
+///
+/// The file is locked: a second opener, here or in another process, is refused.
+#[derive(Debug)]
+pub struct FileDevice {
+    file: Arc<BlockFile>,
+}
+
+impl FileDevice {
+    /// Creates a file of `capacity_blocks` zeroed blocks, with storage allocated for all of them.
+    /// Name, size and contents are durable when this returns.
+    ///
+    /// # Errors
+    /// [`BlockOpenError`]; nothing is left behind.
+    pub fn create(
+        path: &Path,
+        capacity_blocks: u64,
+        direct: DirectTransfers,
+    ) -> Result<Self, BlockOpenError> {
+        Ok(Self { file: Arc::new(BlockFile::create(path, capacity_blocks, direct)?) })
+    }
+
+    /// Opens an existing file or block special file whole.
+    ///
+    /// # Errors
+    /// [`BlockOpenError`].
+    pub fn open(path: &Path, direct: DirectTransfers) -> Result<Self, BlockOpenError> {
+        Ok(Self { file: Arc::new(BlockFile::open(path, direct)?) })
+    }
+
+    /// Whether transfers bypass the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.file.is_direct()
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn capacity_blocks(&self) -> u64 {
+        self.file.capacity_blocks()
+    }
+
+    fn read_blocks(&self, first_block: u64, into: &mut [u8]) -> Result<(), BlockError> {
+        self.file.read(first_block, into)
+    }
+
+    fn write_blocks(&self, first_block: u64, from: &[u8]) -> Result<(), BlockError> {
+        self.file.write(first_block, from)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.file.flush()
+    }
+
+    fn discard(&self, first_block: u64, blocks: u64) -> Result<(), BlockError> {
+        self.file.discard(first_block, blocks)
+    }
+
+    fn grow_to(&self, capacity_blocks: u64) -> Result<(), BlockError> {
+        self.file.grow_to(capacity_blocks)
+    }
+
+    fn queue(&self, depth: u32) -> Result<Box<dyn BlockQueue>, BlockError> {
+        let depth = check_queue_depth(depth)?;
+        Ok(Box::new(SerialQueue { file: Arc::clone(&self.file), depth, answered: VecDeque::new() }))
+    }
+
+    fn counts(&self) -> BlockCounts {
+        self.file.counters.counts()
+    }
+}
+
+/// A queue that does each request as it comes.
+#[derive(Debug)]
+struct SerialQueue {
+    file: Arc<BlockFile>,
+    depth: u32,
+    answered: VecDeque<Completion>,
+}
+
+impl SerialQueue {
+    fn answer(&self, request: Request) -> Completion {
+        let operation = request.operation();
+        match request {
+            Request::Read { tag, first_block, mut buffer } => {
+                let outcome = self.file.read(first_block, &mut buffer);
+                Completion { tag, operation, buffer: Some(buffer), outcome }
+            }
+            Request::Write { tag, first_block, buffer } => {
+                let outcome = self.file.write(first_block, &buffer);
+                Completion { tag, operation, buffer: Some(buffer), outcome }
+            }
+            Request::Flush { tag } => {
+                Completion { tag, operation, buffer: None, outcome: self.file.flush() }
+            }
+        }
+    }
+}
+
+impl BlockQueue for SerialQueue {
+    fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.answered.len() as u32
+    }
+
+    fn submit(&mut self, requests: &mut Vec<Request>) -> Result<u32, BlockError> {
+        let room = (self.depth - self.in_flight()) as usize;
+        let taken = requests.len().min(room);
+        for request in requests.drain(..taken) {
+            let answer = self.answer(request);
+            self.answered.push_back(answer);
+        }
+        Ok(taken as u32)
+    }
+
+    fn complete(
+        &mut self,
+        _at_least: u32,
+        completions: &mut Vec<Completion>,
+    ) -> Result<u32, BlockError> {
+        let given = self.in_flight();
+        completions.extend(self.answered.drain(..));
+        Ok(given)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block_device::BLOCK_BYTES;
+    use std::os::unix::fs::PermissionsExt;
+
+    const NEVER: DirectTransfers = DirectTransfers::Never;
+
+    #[test]
+    fn a_second_opener_is_refused_until_the_first_and_its_queues_are_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ssd");
+        let device = FileDevice::create(&path, 4, NEVER).unwrap();
+        assert!(matches!(FileDevice::open(&path, NEVER), Err(BlockOpenError::AlreadyOpen)));
+        let queue = device.queue(1).unwrap();
+        drop(device);
+        assert!(matches!(FileDevice::open(&path, NEVER), Err(BlockOpenError::AlreadyOpen)));
+        drop(queue);
+        assert_eq!(FileDevice::open(&path, NEVER).unwrap().capacity_blocks(), 4);
+    }
+
+    #[test]
+    fn files_that_cannot_be_devices_are_told_apart() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        assert!(matches!(FileDevice::open(&path, NEVER), Err(BlockOpenError::NotFound)));
+        assert!(matches!(FileDevice::open(directory.path(), NEVER), Err(BlockOpenError::NotAFile)));
+        std::fs::write(&path, []).unwrap();
+        assert!(matches!(
+            FileDevice::open(&path, NEVER),
+            Err(BlockOpenError::TooSmall { bytes: 0 })
+        ));
+        std::fs::write(&path, [0; 5000]).unwrap();
+        assert!(matches!(
+            FileDevice::open(&path, NEVER),
+            Err(BlockOpenError::NotWholeBlocks { bytes: 5000 })
+        ));
+        assert!(matches!(FileDevice::create(&path, 1, NEVER), Err(BlockOpenError::Exists)));
+        assert!(matches!(
+            FileDevice::open(Path::new("/dev/null"), NEVER),
+            Err(BlockOpenError::NotAFile)
+        ));
+    }
+
+    #[test]
+    fn a_read_only_file_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ssd");
+        std::fs::write(&path, [0; BLOCK_BYTES]).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o444)).unwrap();
+        // The super-user may write it all the same, and then this says nothing.
+        if std::fs::OpenOptions::new().write(true).open(&path).is_err() {
+            assert!(matches!(FileDevice::open(&path, NEVER), Err(BlockOpenError::ReadOnly)));
+        }
+    }
+
+    #[test]
+    fn a_device_without_blocks_or_larger_than_any_disk_is_not_created() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ssd");
+        assert!(matches!(
+            FileDevice::create(&path, 0, NEVER),
+            Err(BlockOpenError::TooSmall { .. })
+        ));
+        for blocks in [u64::MAX, 1 << 50] {
+            assert!(matches!(
+                FileDevice::create(&path, blocks, NEVER),
+                Err(BlockOpenError::NoSpace { .. })
+            ));
+        }
+        assert!(!path.exists(), "a failed creation leaves nothing behind");
+    }
+
+    #[test]
+    fn growth_that_finds_no_space_leaves_the_device_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ssd");
+        let device = FileDevice::create(&path, 2, NEVER).unwrap();
+        assert!(matches!(device.grow_to(1 << 50), Err(BlockError::NoSpace { block: 2 })));
+        assert_eq!(device.capacity_blocks(), 2);
+        drop(device);
+        assert_eq!(FileDevice::open(&path, NEVER).unwrap().capacity_blocks(), 2);
+    }
+
+    #[test]
+    fn a_flush_that_failed_makes_the_device_refuse_for_good() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ssd");
+        let device = FileDevice::create(&path, 4, NEVER).unwrap();
+        let error = std::io::Error::other("the disk is gone");
+        device.file.failed(crate::block_device::BlockOperation::Flush, 0, error);
+        let block = [0; BLOCK_BYTES];
+        for refused in [device.write_blocks(0, &block), device.flush(), device.discard(0, 1)] {
+            let Err(BlockError::WritesLost { reason }) = refused else { panic!("{refused:?}") };
+            assert_eq!(reason, "the disk is gone");
+        }
+        device.read_blocks(0, &mut block.clone()).unwrap();
+    }
+
+    #[test]
+    fn a_file_truncated_underneath_is_an_error_that_names_the_block() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ssd");
+        let device = FileDevice::create(&path, 8, NEVER).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(3 * BLOCK_BYTES as u64).unwrap();
+        let mut buffer = vec![0; 4 * BLOCK_BYTES];
+        let error = device.read_blocks(1, &mut buffer).unwrap_err();
+        assert!(matches!(error, BlockError::Io { block: 3, .. }), "{error}");
+        assert_eq!(device.counts().failures, 1);
+    }
+
+    #[test]
+    fn transfers_that_bypass_the_page_cache_take_any_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ssd");
+        let device = FileDevice::create(&path, 4, DirectTransfers::IfPossible).unwrap();
+        let contents: Vec<u8> = (0..2 * BLOCK_BYTES).map(|at| at as u8).collect();
+        let mut shifted = vec![0; 2 * BLOCK_BYTES + 1];
+        shifted[1..].copy_from_slice(&contents);
+        device.write_blocks(1, &shifted[1..]).unwrap();
+        shifted.fill(0);
+        device.read_blocks(1, &mut shifted[1..]).unwrap();
+        assert_eq!(shifted[1..], contents);
+    }
+}
