@@ -1,4 +1,4 @@
-//! Failure-atomic building blocks on persistent memory: logs, in-place updates,
+//! Failure-atomic building blocks on persistent memory: logs, page propagation, in-place updates,
 //! interleaving.
 
 pub mod classic_log;
@@ -8,6 +8,7 @@ pub mod in_place;
 pub mod interleave;
 pub mod log;
 pub mod mutants;
+pub mod page;
 pub mod pop_log;
 pub mod pop_ring;
 pub mod rawl;

@@ -55,7 +55,7 @@ pub enum Command {
     Check(check::Arguments),
     Ycsb(ycsb::Arguments),
     Replay(replay::Arguments),
-    Crash(crash::Arguments),
+    Crash(Box<crash::Arguments>),
     Lab(lab::Arguments),
     #[command(hide = true, name = "demo-worker")]
     DemoWorker(demo::WorkerArguments),

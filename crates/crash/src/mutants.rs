@@ -16,6 +16,9 @@ mod fast_fair;
 mod header_log;
 mod in_place;
 mod p_clht;
+mod page_cow;
+mod page_hybrid;
+mod page_mulog;
 mod pop_log;
 mod pop_ring;
 mod rawl;
@@ -69,6 +72,9 @@ impl Catalogue {
             Structure::HeaderLog => header_log::CATALOGUE,
             Structure::Rawl => rawl::CATALOGUE,
             Structure::PopLog => pop_log::CATALOGUE,
+            Structure::PageCow => page_cow::CATALOGUE,
+            Structure::PageMulog => page_mulog::CATALOGUE,
+            Structure::PageHybrid => page_hybrid::CATALOGUE,
             Structure::CowCell => in_place::COW_CELL,
             Structure::LogCell => in_place::LOG_CELL,
             Structure::FamCell => in_place::FAM_CELL,

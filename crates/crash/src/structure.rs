@@ -7,6 +7,7 @@ use lapis_blocks::classic_log::ClassicLog;
 use lapis_blocks::header_log::HeaderLog;
 use lapis_blocks::in_place::{CowCell, FamCell, LogCell};
 use lapis_blocks::log::Placement;
+use lapis_blocks::page::PageScheme;
 use lapis_blocks::pop_log::PopLog;
 use lapis_blocks::pop_ring::PopRing;
 use lapis_blocks::rawl::Rawl;
@@ -21,7 +22,8 @@ use crate::persist_points::{PersistPointRow, persist_points};
 use crate::report::ExploreReport;
 use crate::run::Run;
 use crate::subjects::{
-    AllocatorSubject, InPlaceSubject, IndexSubject, LogSubject, PopLogSubject, StoreSubject,
+    AllocatorSubject, InPlaceSubject, IndexSubject, LogSubject, PageSubject, PopLogSubject,
+    StoreSubject,
 };
 
 /// Told now and then how many images have been tried.
@@ -74,6 +76,12 @@ pub enum Structure {
     Rawl,
     /// The PopLog.
     PopLog,
+    /// Pages by copy-on-write, and its variant for comparison that has checksums.
+    PageCow,
+    /// Pages by µlog.
+    PageMulog,
+    /// Pages by either, as a cost model says.
+    PageHybrid,
     /// Copy-on-write cells.
     CowCell,
     /// Cells with a redo log.
@@ -90,7 +98,7 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
@@ -102,6 +110,9 @@ impl Structure {
         Self::CowCell,
         Self::LogCell,
         Self::FamCell,
+        Self::PageCow,
+        Self::PageMulog,
+        Self::PageHybrid,
         Self::Allocator,
         Self::Store,
     ];
@@ -116,6 +127,9 @@ impl Structure {
             Self::HeaderLog => "header-log",
             Self::Rawl => "rawl",
             Self::PopLog => "pop-log",
+            Self::PageCow => "page-cow",
+            Self::PageMulog => "page-mulog",
+            Self::PageHybrid => "page-hybrid",
             Self::CowCell => "cow-cell",
             Self::LogCell => "log-cell",
             Self::FamCell => "fam-cell",
@@ -323,6 +337,40 @@ macro_rules! each_subject {
             }
             Structure::PopLog => {
                 let $subject = PopLogSubject;
+                $body
+            }
+            Structure::PageCow => {
+                {
+                    let scheme = PageScheme::CopyOnWrite;
+                    let $subject = PageSubject::new("page-cow:whole", scheme, 4096);
+                    $body
+                }
+                {
+                    let scheme = PageScheme::CopyOnWriteLoading;
+                    let $subject = PageSubject::new("page-cow:load", scheme, 4096);
+                    $body
+                }
+                {
+                    let scheme = PageScheme::Checksum;
+                    let $subject = PageSubject::new("page-cow:checksum", scheme, 4096);
+                    $body
+                }
+            }
+            Structure::PageMulog => {
+                {
+                    let scheme = PageScheme::MicroLog;
+                    let $subject = PageSubject::new("page-mulog:4k", scheme, 4096);
+                    $body
+                }
+                // Which lines are logged takes more than one line to say.
+                {
+                    let scheme = PageScheme::MicroLog;
+                    let $subject = PageSubject::new("page-mulog:32k", scheme, 32768);
+                    $body
+                }
+            }
+            Structure::PageHybrid => {
+                let $subject = PageSubject::new("page-hybrid:4k", PageScheme::Hybrid, 4096);
                 $body
             }
             Structure::CowCell => {

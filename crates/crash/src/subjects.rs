@@ -4,6 +4,7 @@ mod allocator;
 mod in_place;
 mod index;
 mod log;
+mod page;
 mod pop_log;
 mod store;
 
@@ -11,5 +12,6 @@ pub use allocator::{AllocatorOperation, AllocatorSubject, LiveDirectory};
 pub use in_place::{InPlaceSubject, Scheme, Update};
 pub use index::{IndexSubject, KeySpace};
 pub use log::LogSubject;
+pub use page::PageSubject;
 pub use pop_log::PopLogSubject;
 pub use store::StoreSubject;

@@ -73,6 +73,21 @@ fn those_of_pop_log_are_killed() {
 }
 
 #[test]
+fn those_of_pages_by_copy_on_write_are_killed() {
+    all_are_killed(Structure::PageCow);
+}
+
+#[test]
+fn those_of_pages_by_micro_log_are_killed() {
+    all_are_killed(Structure::PageMulog);
+}
+
+#[test]
+fn those_of_pages_by_either_are_killed() {
+    all_are_killed(Structure::PageHybrid);
+}
+
+#[test]
 fn those_of_the_cells_updated_in_place_are_killed() {
     all_are_killed(Structure::CowCell);
     all_are_killed(Structure::LogCell);

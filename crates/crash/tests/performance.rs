@@ -199,19 +199,23 @@ const KNOWN: [(&str, Waste, &str); 7] = [
 
 #[test]
 fn our_own_structures_waste_nothing_but_what_is_known() {
+    let mut unknown = Vec::new();
     for structure in Structure::ALL {
         for report in structure_performance(structure, None, 300, 1).unwrap() {
-            assert!(report.flushes > 200 && report.fences > 150, "{report:?}");
+            assert!(report.flushes + report.fences > 350, "{report:?}");
             println!("{}: {:?}", report.subject, report.wasted);
             for finding in &report.findings {
                 println!("  {finding:?}");
                 let known = KNOWN.iter().any(|(place, waste, _)| {
                     finding.location.contains(place) && finding.waste == *waste
                 });
-                assert!(known, "{}: {finding:#?}", report.subject);
+                if !known {
+                    unknown.push(format!("{}: {finding:?}", report.subject));
+                }
             }
         }
     }
+    assert!(unknown.is_empty(), "{}", unknown.join("\n"));
 }
 
 #[test]

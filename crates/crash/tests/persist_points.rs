@@ -2,14 +2,20 @@
 //! the checker finds a power cut that is not survived. `cargo test -p lapis-crash --test
 //! persist_points -- --nocapture` prints the tables.
 
-use lapis_crash::{ExploreOptions, Structure, structure_persist_points};
+use lapis_crash::{ExploreOptions, Strategy, Structure, structure_persist_points};
 
 fn all_are_necessary(structure: Structure, ops: usize, seeds: &[u64]) {
+    all_are_necessary_by(Strategy::default(), structure, ops, seeds);
+}
+
+fn all_are_necessary_by(strategy: Strategy, structure: Structure, ops: usize, seeds: &[u64]) {
     let options = ExploreOptions {
         ops,
+        strategy,
         exhaustive_limit: 256,
         samples: 32,
-        crash_in_recovery_every: 256,
+        // Samples are few; so a larger share of them is cut again.
+        crash_in_recovery_every: if strategy == Strategy::Sampled { 64 } else { 256 },
         ..ExploreOptions::default()
     };
     let rows = structure_persist_points(structure, &options, seeds, &|_| {}).unwrap();
@@ -61,6 +67,21 @@ fn each_of_pop_log_in_a_ring_is_necessary() {
 #[test]
 fn each_of_pop_log_is_necessary() {
     all_are_necessary(Structure::PopLog, 200, &[1, 2, 3]);
+}
+
+#[test]
+fn each_of_pages_by_copy_on_write_is_necessary() {
+    all_are_necessary_by(Strategy::Sampled, Structure::PageCow, 64, &[1, 2]);
+}
+
+#[test]
+fn each_of_pages_by_micro_log_is_necessary() {
+    all_are_necessary_by(Strategy::Sampled, Structure::PageMulog, 64, &[1, 2]);
+}
+
+#[test]
+fn each_of_pages_by_either_is_necessary() {
+    all_are_necessary_by(Strategy::Sampled, Structure::PageHybrid, 120, &[1, 2]);
 }
 
 #[test]

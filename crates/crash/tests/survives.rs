@@ -1,11 +1,16 @@
 //! Every structure survives the power cuts of a short run. Longer ones: `lapis crash STRUCTURE`.
 
-use lapis_crash::{ExploreOptions, Structure, explore_structure};
+use lapis_crash::{ExploreOptions, Strategy, Structure, explore_structure};
 
 fn survives(structure: Structure, ops: usize, seed: u64) {
+    survives_by(Strategy::default(), structure, ops, seed);
+}
+
+fn survives_by(strategy: Strategy, structure: Structure, ops: usize, seed: u64) {
     let options = ExploreOptions {
         ops,
         seed,
+        strategy,
         exhaustive_limit: 256,
         samples: 32,
         crash_in_recovery_every: 512,
@@ -61,6 +66,21 @@ fn pop_log_in_a_ring_survives_power_cuts() {
 #[test]
 fn pop_log_survives_power_cuts_and_kills() {
     survives(Structure::PopLog, 200, 14);
+}
+
+#[test]
+fn pages_by_copy_on_write_survive_power_cuts() {
+    survives_by(Strategy::Sampled, Structure::PageCow, 40, 17);
+}
+
+#[test]
+fn pages_by_micro_log_survive_power_cuts() {
+    survives_by(Strategy::Sampled, Structure::PageMulog, 24, 18);
+}
+
+#[test]
+fn pages_by_either_survive_power_cuts() {
+    survives_by(Strategy::Sampled, Structure::PageHybrid, 100, 19);
 }
 
 #[test]

@@ -392,6 +392,12 @@ impl State {
     }
 }
 
+/// Whether what takes effect now is left out. What leaves a store buffer is not: that was decided
+/// when it was executed, perhaps by another thread than the one that lets it leave.
+fn is_left_out() -> bool {
+    Omission::is_in_force() && !is_scheduled()
+}
+
 #[derive(Clone, Copy)]
 enum WordEvent {
     Relaxed,
@@ -491,7 +497,7 @@ impl Modelled {
     ) {
         let mut state = self.machine.state.lock();
         let Some(point) = state.points.pass(caller, PersistKind::Flush) else { return };
-        if Omission::is_in_force() {
+        if is_left_out() {
             return;
         }
         if state.tracing {
@@ -512,7 +518,7 @@ impl Modelled {
         let mut state = self.machine.state.lock();
         // The mutex orders host memory, whether or not the model sees the fence.
         let Some(point) = state.points.pass(caller, PersistKind::Fence) else { return };
-        if Omission::is_in_force() {
+        if is_left_out() {
             return;
         }
         if state.tracing {
@@ -544,8 +550,8 @@ impl Modelled {
         let offset = self.range_offset(destination, source.len());
         self.watch_written(offset, source.len());
         let mut state = self.machine.state.lock();
-        let performed = state.points.pass(caller, PersistKind::NonTemporal).is_some()
-            && !Omission::is_in_force();
+        let performed =
+            state.points.pass(caller, PersistKind::NonTemporal).is_some() && !is_left_out();
         state.before_range(offset, source, performed);
         // SAFETY: as the caller vouches.
         unsafe { source.write(destination) };
@@ -649,10 +655,12 @@ impl Domain for Modelled {
 
     #[inline]
     fn note_read(&self, source: *const u8, bytes: usize) {
-        if bytes == 0 || !self.machine.observes_loads {
+        if bytes == 0 {
             return;
         }
-        self.watch_read(source.addr(), bytes);
+        if self.machine.observes_loads {
+            self.watch_read(source.addr(), bytes);
+        }
         if self.machine.counts_loads {
             self.count_reads(source.addr(), |counters, worker, offset| {
                 counters.read_range(worker, offset, bytes);

@@ -10,11 +10,13 @@
 //!
 //! Reading is strict: a field that is missing, unknown, of the wrong kind, without a source or out
 //! of bounds is one sentence that names the file and the field ([`ProfileError`]). The bounds keep
-//! a bad file from asking for absurd amounts of memory. The profiles of this crate are compiled in;
+//! a bad file from asking for absurd amounts of memory. One section is no fact about the machine and
+//! may be missing: `page`, what writing pages was found to cost ([`PageCosts`]). The profiles of this crate are compiled in;
 //! [`Profile::find`] takes one of their names or the path of a file.
 
 mod fields;
 mod machine;
+mod page_costs;
 mod reading;
 
 use std::path::Path;
@@ -22,6 +24,7 @@ use std::path::Path;
 use serde::Serialize;
 
 pub use fields::{Caches, Core, Dram, Memory, Ssd};
+pub use page_costs::{PageCostPoint, PageCosts};
 
 /// How far a figure is to be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -112,6 +115,8 @@ pub struct Profile {
     pub memory: Memory,
     /// The block device below.
     pub ssd: Ssd,
+    /// What writing pages was found to cost on this machine, if it was calibrated.
+    pub page: Option<PageCosts>,
 }
 
 /// Why there is no such profile. Each message is one sentence.

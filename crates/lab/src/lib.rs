@@ -8,6 +8,7 @@ pub mod inplace_experiment;
 pub mod keys;
 pub mod log_experiment;
 pub mod modelled_store;
+pub mod page_experiment;
 pub mod plot;
 pub mod replay;
 pub mod report;

@@ -81,6 +81,19 @@ fn ycsb() {
 }
 
 #[test]
+fn crash_with_several_workers() {
+    let arguments =
+        ["crash", "p-clht", "--workers", "2", "--ops", "6", "--schedules", "5", "--json"];
+    let report = json(run(arguments));
+    let fields =
+        ["structure", "seed", "ops", "crash_points", "images", "distinct_states", "images_per_s"];
+    assert_fields(&report, &fields);
+    // Five histories for each kind of keys.
+    assert_eq!((&report["workers"], &report["schedules"]), (&json!(2), &json!(10)));
+    assert_eq!(report["violations"], json!([]));
+}
+
+#[test]
 fn crash() {
     let report = json(run(["crash", "wort", "--ops", "10", "--images", "200", "--json"]));
     let fields =

@@ -9,7 +9,7 @@ use lapis_device::{
     Modelled, PersistPoint, PowerFailDomain, RunEnd, Schedule, SchedulePolicy, Trace,
     WorkerProgram, set_current_worker,
 };
-use lapis_pmem::{Pool, Region};
+use lapis_pmem::{Mutant, Pool, Region};
 use parking_lot::Mutex;
 
 use super::history::History;
@@ -43,6 +43,8 @@ pub struct ConcurrentOptions {
     pub violation_limit: usize,
     /// A flush or fence to switch off.
     pub suppress: Option<PersistPoint>,
+    /// A known error to commit.
+    pub mutant: Option<Mutant>,
     /// Only this.
     pub replay: ConcurrentReplay,
 }
@@ -71,6 +73,7 @@ impl Default for ConcurrentOptions {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             violation_limit: 10,
             suppress: None,
+            mutant: None,
             replay: ConcurrentReplay::default(),
         }
     }
@@ -245,7 +248,8 @@ impl<'b, S: ConcurrentSubject> Bench<'b, S> {
         let bytes = subject.pool_bytes();
         let region = Region::anonymous(bytes, bytes).map_err(text)?;
         let scratch = Region::anonymous(bytes, bytes).map_err(text)?;
-        let config = Config { suppress: options.suppress, ..Config::tracking() };
+        let (suppress, mutant) = (options.suppress, options.mutant);
+        let config = Config { suppress, mutant, ..Config::tracking() };
         let recovering = Modelled::over(&scratch, config);
         Ok(Self {
             subject,
@@ -292,8 +296,8 @@ impl<'b, S: ConcurrentSubject> Bench<'b, S> {
     ) -> Result<InterleavedRun, String> {
         let subject = self.subject;
         fill(&self.region, &self.prepared);
-        let suppress = self.options.suppress;
-        let config = Config { concurrent: true, suppress, ..Config::default() };
+        let (suppress, mutant) = (self.options.suppress, self.options.mutant);
+        let config = Config { concurrent: true, suppress, mutant, ..Config::default() };
         let domain = Modelled::over(&self.region, config);
         // SAFETY: the pool is dropped before the region is used again.
         let pool = Pool::open(unsafe { self.region.alias() }, domain.clone()).map_err(text)?;
@@ -466,6 +470,12 @@ impl<'b, S: ConcurrentSubject> Bench<'b, S> {
             "lapis crash {name} --workers {} --ops {} --seed {}",
             options.workers, options.ops, self.seed
         );
+        if let Some(point) = options.suppress {
+            replay.push_str(&format!(" --without '{point}'"));
+        }
+        if let Some(mutant) = options.mutant {
+            replay.push_str(&format!(" --mutant {}", mutant.0));
+        }
         let mut image = Vec::new();
         if let Some((point, chosen)) = &found.at {
             image = chosen.choices().to_vec();

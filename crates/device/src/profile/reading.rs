@@ -3,6 +3,7 @@
 use toml::{Table, Value};
 
 use super::fields::{Caches, Core, Dram, Memory, Ssd};
+use super::page_costs::PageCosts;
 use super::{Profile, ProfileError, Sourced, Trust};
 
 /// Sections of a profile, in the order of the type.
@@ -138,7 +139,7 @@ fn text(value: &Value) -> Result<String, &'static str> {
     }
 }
 
-fn wrong(file: &str, field: &str, what: impl Into<String>) -> ProfileError {
+pub(super) fn wrong(file: &str, field: &str, what: impl Into<String>) -> ProfileError {
     ProfileError::Field { file: file.to_owned(), field: field.to_owned(), what: what.into() }
 }
 
@@ -177,6 +178,7 @@ pub(super) fn parse(file: &str, bytes: &[u8]) -> Result<Profile, ProfileError> {
     for title in SECTIONS {
         sections.push(section(file, &mut root, title)?);
     }
+    let page = root.remove(PageCosts::TITLE).map(|page| PageCosts::read(file, page)).transpose()?;
     if let Some(unknown) = root.keys().next() {
         return Err(wrong(file, &shown(unknown), "is not a section of profiles"));
     }
@@ -191,6 +193,7 @@ pub(super) fn parse(file: &str, bytes: &[u8]) -> Result<Profile, ProfileError> {
         dram: Dram::read(dram)?,
         memory: Memory::read(memory)?,
         ssd: Ssd::read(ssd)?,
+        page,
     };
     sections.into_iter().try_for_each(Section::finish)?;
     check(file, &profile)?;

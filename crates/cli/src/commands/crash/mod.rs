@@ -205,6 +205,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             seed: arguments.seed,
             images: arguments.images,
             threads: arguments.threads,
+            without: arguments.without.as_deref(),
             position: arguments.at,
             image: arguments.image.as_ref().map(|Image(image)| image.clone()),
         };

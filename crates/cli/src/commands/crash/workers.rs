@@ -15,7 +15,7 @@ use crate::progress;
 pub struct Workers {
     /// So many workers at the same time, their events interleaved; each history must be durably
     /// linearizable
-    #[arg(long, value_name = "N", conflicts_with = "persist_points",
+    #[arg(long, value_name = "N", conflicts_with_all = ["persist_points", "strategy", "every_store", "keep", "no_shrink", "html"],
           value_parser = clap::value_parser!(u8).range(1..=16))]
     pub workers: Option<u8>,
     /// Histories to run, each on a schedule of its own
@@ -38,6 +38,8 @@ pub struct Common<'a> {
     pub seed: u64,
     pub images: u64,
     pub threads: Option<u16>,
+    /// The name of a flush or fence to switch off.
+    pub without: Option<&'a str>,
     pub position: Option<usize>,
     /// The choices of the only image; the inner none is a killed process.
     pub image: Option<Option<Vec<u32>>>,
@@ -76,16 +78,41 @@ pub fn run(
         options.exhaustive_limit = options.exhaustive_limit.min(each);
         options.samples = options.samples.min(each as u32);
     }
-    let bar = progress::spinner("images");
     let subject = Some(common.subject);
+    let failed = |error: CrashError| Failure::refused(error.to_string());
+    if let Some(name) = common.without {
+        let passing = ConcurrentOptions {
+            exhaustive_limit: 0,
+            samples: 0,
+            replay: ConcurrentReplay::default(),
+            most_deviations: None,
+            schedules: PASSING_SCHEDULES,
+            ..options.clone()
+        };
+        let passed = explore_structure_concurrently(common.structure, subject, &passing, &|_| ())
+            .map_err(failed)?
+            .persist_points;
+        let point = passed.iter().find(|point| point.to_string() == name);
+        options.suppress = Some(*point.ok_or_else(|| {
+            let names: Vec<String> = passed.iter().map(ToString::to_string).collect();
+            Failure::refused(format!(
+                "no flush or fence is called `{name}`; there are: {}",
+                names.join(", ")
+            ))
+        })?);
+    }
+    let bar = progress::spinner("images");
     let report = explore_structure_concurrently(common.structure, subject, &options, &|images| {
         bar.set_position(images);
     })
-    .map_err(|error: CrashError| Failure::refused(error.to_string()))?;
+    .map_err(failed)?;
     bar.finish_and_clear();
     output.json(&report)?;
     print(&report, output)
 }
+
+/// Histories in which every flush and fence is passed that has a name.
+const PASSING_SCHEDULES: u64 = 100;
 
 /// Crash points of a history of the default length, in a rough mean over the structures.
 const CRASH_POINTS_PER_SCHEDULE: u64 = 25;

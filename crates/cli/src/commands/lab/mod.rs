@@ -6,6 +6,7 @@ mod device;
 mod index;
 mod inplace;
 mod log;
+mod page;
 mod sides;
 mod this_machine;
 
@@ -21,6 +22,7 @@ Examples:
   lapis lab index --index wort,fast-fair --operation insert,get
   lapis lab device --this-machine
   lapis lab log --plot logs.svg
+  lapis lab page --plot page.svg
   lapis lab capabilities")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -33,6 +35,7 @@ enum Experiment {
     Inplace(inplace::Arguments),
     Coroutine(coroutine::Arguments),
     Device(device::Arguments),
+    Page(page::Arguments),
     Capabilities(capabilities::Arguments),
     Log(log::Arguments),
 }
@@ -44,6 +47,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         Experiment::Inplace(arguments) => inplace::run(arguments, output),
         Experiment::Coroutine(arguments) => coroutine::run(arguments, output),
         Experiment::Device(arguments) => device::run(arguments, output),
+        Experiment::Page(arguments) => page::run(arguments, output),
         Experiment::Capabilities(arguments) => capabilities::run(arguments, output),
         Experiment::Log(arguments) => log::run(arguments, output),
     }

@@ -1,0 +1,79 @@
+//! On this machine.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use lapis_blocks::page::{CostModel, PageScheme, PageStore};
+use lapis_pmem::{Hardware, Pool};
+
+use super::writer::{Writer, full_store, pool_bytes};
+use super::{Cell, Measured, Options, PageExperimentError};
+
+/// A store on which the rows of one scheme are run, one after the other.
+pub(super) struct Bench {
+    store: PageStore<Hardware>,
+    variant: PageScheme,
+}
+
+impl Bench {
+    pub(super) fn new(options: &Options, variant: PageScheme) -> Result<Self, PageExperimentError> {
+        let pages = options.measured_pages;
+        let pool = Pool::create_anonymous(pool_bytes(options, pages))?;
+        Ok(Self { store: full_store(pool, options, variant, pages)?, variant })
+    }
+
+    pub(super) fn run(
+        &self,
+        options: &Options,
+        cell: Cell,
+        cost_model: &CostModel,
+    ) -> Result<Measured, PageExperimentError> {
+        self.store.set_cost_model(cost_model, cell.threads)?;
+        let (barrier, stop) = (Barrier::new(cell.threads + 1), AtomicBool::new(false));
+        let mut seconds = 0.0;
+        let outcomes: Vec<Result<u64, PageExperimentError>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..cell.threads)
+                .map(|number| {
+                    let (barrier, stop) = (&barrier, &stop);
+                    scope.spawn(move || {
+                        let pages = options.measured_pages;
+                        let mut writer =
+                            Writer::with_cold_source(options, pages, cell.dirty_lines, number);
+                        barrier.wait();
+                        let (mut written, mut last) = (0, None);
+                        while !stop.load(Ordering::Relaxed) {
+                            last = Some(writer.write(&self.store)?);
+                            written += 1;
+                        }
+                        barrier.wait();
+                        // With several threads another may have written the page since.
+                        if let (Some(id), 1) = (last, cell.threads)
+                            && !writer.wrote(&self.store, id)?
+                        {
+                            let variant = self.variant;
+                            return Err(PageExperimentError::WrongContents { variant, id });
+                        }
+                        Ok(written)
+                    })
+                })
+                .collect();
+            barrier.wait();
+            let started = Instant::now();
+            std::thread::sleep(Duration::from_millis(options.measured_ms));
+            stop.store(true, Ordering::Relaxed);
+            barrier.wait();
+            seconds = started.elapsed().as_secs_f64();
+            threads
+                .into_iter()
+                .map(|thread| match thread.join() {
+                    Ok(outcome) => outcome,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                })
+                .collect()
+        });
+        let written: u64 = outcomes.into_iter().sum::<Result<u64, _>>()?;
+        let pages_per_s = written as f64 / seconds;
+        Ok(Measured { pages_per_s, ns_per_page: 1e9 * cell.threads as f64 / pages_per_s })
+    }
+}
