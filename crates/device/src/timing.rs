@@ -459,12 +459,7 @@ impl Fills {
     /// When a line will be there, the first of its name.
     #[inline]
     fn of(&self, line: u32) -> Option<u64> {
-        let mut found = None;
-        for (at, &other) in self.lines.iter().enumerate().rev() {
-            if other == line {
-                found = Some(at);
-            }
-        }
+        let found = self.lines.iter().position(|&other| other == line);
         found.map(|at| self.ready[at])
     }
 

@@ -17,6 +17,7 @@
 //! of the set stand in the order behind the last and never move.
 
 use super::{DIRTY, Victim, victim};
+use crate::host::{Words, equal_words};
 
 /// Most ways of a set.
 pub(super) const MOST_WAYS: usize = 16;
@@ -26,10 +27,6 @@ const MOST_WAYS_WITH_ORDER: usize = 14;
 const UNUSED: u64 = 0xFEDC_BA98_7654_3210;
 /// A one in each four bits.
 const ONES: u64 = 0x1111_1111_1111_1111;
-
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Words([u32; MOST_WAYS]);
 
 /// The tags of all sets.
 #[derive(Clone, Debug)]
@@ -63,11 +60,7 @@ impl Packed {
 
     #[inline(always)]
     fn way(&self, set: usize, line: u32) -> Option<usize> {
-        let mut found = 0;
-        for (way, tag) in self.words[set].0.iter().enumerate() {
-            found |= u32::from(tag & !DIRTY == line + 1) << way;
-        }
-        found &= self.all;
+        let found = equal_words(&self.words[set], !DIRTY, line + 1) & self.all;
         (found != 0).then_some(found.trailing_zeros() as usize % MOST_WAYS)
     }
 
@@ -92,9 +85,15 @@ impl Packed {
 
     #[inline(always)]
     pub(super) fn touch(&mut self, set: usize, line: u32, write: bool) -> bool {
+        let order = self.order(set);
+        // Most uses follow another of the same line.
+        let latest = &mut self.words[set].0[order as usize % MOST_WAYS];
+        if *latest & !DIRTY == line + 1 {
+            *latest |= if write { DIRTY } else { 0 };
+            return true;
+        }
         let Some(way) = self.way(set, line) else { return false };
         self.words[set].0[way] |= if write { DIRTY } else { 0 };
-        let order = self.order(set);
         self.set_order(set, first(order, place(order, way), way));
         true
     }
