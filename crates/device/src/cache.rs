@@ -1,7 +1,8 @@
 //! One level of write-back cache: set-associative, least recently used.
 //!
-//! A set is an array of tags in the order of their use, the most recent first. A tag is the line's
-//! number plus one (zero is an empty way), and bit 31 says that the line is dirty.
+//! A tag is the line's number plus one (zero is an empty way), and bit 31 says that the line is
+//! dirty. Sets of up to sixteen ways are `packed`, larger ones kept in `ordered` rows; what they do
+//! is the same.
 //!
 //! ```text
 //!  bit  31      30              0
@@ -10,8 +11,15 @@
 //!      +-------+-----------------+
 //! ```
 
+mod ordered;
+mod packed;
+
 use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
+
+use self::ordered::Ordered;
+use self::packed::Packed;
+use crate::divider::Divider;
 
 const DIRTY: u32 = 1 << 31;
 
@@ -27,78 +35,107 @@ pub struct CacheShape {
 /// A line that had to leave, and whether it was dirty.
 pub(crate) type Victim = Option<(u32, bool)>;
 
+/// What a tag that left its way stood for.
+#[inline(always)]
+fn victim(tag: u32) -> Victim {
+    (tag & !DIRTY != 0).then(|| ((tag & !DIRTY) - 1, tag & DIRTY != 0))
+}
+
+#[derive(Clone, Debug)]
+enum Sets {
+    Packed(Packed),
+    Ordered(Ordered),
+}
+
+/// How a line's set is chosen.
+#[derive(Clone, Copy, Debug)]
+enum Choice {
+    Bits { mask: u32 },
+    Remainder(Divider),
+    Hash { sets: u32 },
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
-    tags: Vec<u32>,
-    ways: usize,
-    sets: usize,
-    hashed: bool,
+    sets: Sets,
+    choice: Choice,
+}
+
+macro_rules! on_set {
+    ($cache:expr, $line:expr, $sets:ident, $set:ident => $result:expr) => {{
+        let $set = $cache.set($line);
+        match &mut $cache.sets {
+            Sets::Packed($sets) => $result,
+            Sets::Ordered($sets) => $result,
+        }
+    }};
 }
 
 impl Cache {
     pub(crate) fn new(shape: CacheShape) -> Self {
         let ways = shape.ways.max(1);
-        let sets = (shape.capacity_bytes / LINE_BYTES / ways).max(1);
-        Self { tags: vec![0; sets * ways], ways, sets, hashed: false }
+        let number = (shape.capacity_bytes / LINE_BYTES / ways).clamp(1, u32::MAX as usize);
+        let sets = if ways <= packed::MOST_WAYS {
+            Sets::Packed(Packed::new(number, ways))
+        } else {
+            Sets::Ordered(Ordered::new(number, ways))
+        };
+        let choice = if number.is_power_of_two() {
+            Choice::Bits { mask: number as u32 - 1 }
+        } else {
+            Choice::Remainder(Divider::new(number as u32))
+        };
+        Self { sets, choice }
     }
 
     /// A cache that spreads neighbours over its sets by a hash, as shared last levels do.
     pub(crate) fn hashed(shape: CacheShape) -> Self {
-        Self { hashed: true, ..Self::new(shape) }
+        let cache = Self::new(shape);
+        let sets = match cache.choice {
+            Choice::Bits { mask } => mask + 1,
+            Choice::Remainder(divider) => divider.divisor(),
+            Choice::Hash { sets } => sets,
+        };
+        Self { choice: Choice::Hash { sets }, ..cache }
     }
 
-    #[inline]
-    fn set(&mut self, line: u32) -> &mut [u32] {
-        let sets = self.sets;
-        let number = if self.hashed {
-            // Not linear, or runs of lines that meet in one set would meet in all (MurmurHash3).
-            let mut hash = line.wrapping_mul(0x85EB_CA6B);
-            hash = (hash ^ (hash >> 13)).wrapping_mul(0xC2B2_AE35);
-            hash ^= hash >> 16;
-            ((u64::from(hash) * sets as u64) >> 32) as usize
-        } else if sets.is_power_of_two() {
-            line as usize & (sets - 1)
-        } else {
-            line as usize % sets
-        };
-        &mut self.tags[number * self.ways..][..self.ways]
+    /// The number of a line's set.
+    #[inline(always)]
+    fn set(&self, line: u32) -> usize {
+        match self.choice {
+            Choice::Bits { mask } => (line & mask) as usize,
+            Choice::Remainder(sets) => sets.divide(line).1 as usize,
+            Choice::Hash { sets } => {
+                // Not linear, or runs of lines that meet in one set would meet in all
+                // (MurmurHash3).
+                let mut hash = line.wrapping_mul(0x85EB_CA6B);
+                hash = (hash ^ (hash >> 13)).wrapping_mul(0xC2B2_AE35);
+                hash ^= hash >> 16;
+                ((u64::from(hash) * u64::from(sets)) >> 32) as usize
+            }
+        }
     }
 
     /// Makes a line that is here the most recently used, and dirty if it is written. Whether it is
     /// here.
     #[inline]
     pub(crate) fn touch(&mut self, line: u32, write: bool) -> bool {
-        let dirty = if write { DIRTY } else { 0 };
-        let set = self.set(line);
-        if set[0] & !DIRTY == line + 1 {
-            set[0] |= dirty;
-            return true;
-        }
-        let Some(way) = set.iter().position(|tag| tag & !DIRTY == line + 1) else { return false };
-        let tag = set[way];
-        set.copy_within(..way, 1);
-        set[0] = tag | dirty;
-        true
+        on_set!(self, line, sets, set => sets.touch(set, line, write))
     }
 
     /// Brings in a line that is not here, as the most recently used.
     #[inline]
     pub(crate) fn insert(&mut self, line: u32, dirty: bool) -> Victim {
-        let set = self.set(line);
-        debug_assert!(set.iter().all(|tag| tag & !DIRTY != line + 1), "line {line} is here");
-        let last = set.len() - 1;
-        let tag = set[last];
-        set.copy_within(..last, 1);
-        set[0] = (line + 1) | if dirty { DIRTY } else { 0 };
-        (tag & !DIRTY != 0).then(|| ((tag & !DIRTY) - 1, tag & DIRTY != 0))
+        on_set!(self, line, sets, set => sets.insert(set, line, dirty))
     }
 
     #[inline]
     fn find(&mut self, line: u32) -> Option<&mut u32> {
-        self.set(line).iter_mut().find(|tag| **tag & !DIRTY == line + 1)
+        on_set!(self, line, sets, set => sets.find(set, line))
     }
 
     /// Whether the line is here; its place in the order of use stays.
+    #[inline]
     pub(crate) fn contains(&mut self, line: u32) -> bool {
         self.find(line).is_some()
     }
@@ -111,28 +148,51 @@ impl Cache {
         }
     }
 
+    /// Writes the line back; it stays, clean. Whether it was dirty; none if it is not here.
+    #[inline]
+    pub(crate) fn clean_if_here(&mut self, line: u32) -> Option<bool> {
+        let tag = self.find(line)?;
+        let dirty = *tag & DIRTY != 0;
+        *tag &= !DIRTY;
+        Some(dirty)
+    }
+
     /// Writes the line back; it stays, clean. Whether it was dirty.
     #[inline]
     pub(crate) fn clean(&mut self, line: u32) -> bool {
-        match self.find(line) {
-            Some(tag) => {
-                let dirty = *tag & DIRTY != 0;
-                *tag &= !DIRTY;
-                dirty
-            }
-            None => false,
-        }
+        self.clean_if_here(line) == Some(true)
     }
 
     /// Removes the line; none if it is not here. Whether it was dirty.
     #[inline]
     pub(crate) fn remove(&mut self, line: u32) -> Option<bool> {
-        let set = self.set(line);
-        let way = set.iter().position(|tag| tag & !DIRTY == line + 1)?;
-        let dirty = set[way] & DIRTY != 0;
-        set.copy_within(way + 1.., way);
-        *set.last_mut()? = 0;
-        Some(dirty)
+        on_set!(self, line, sets, set => sets.remove(set, line))
+    }
+
+    /// The line that would leave if this one were brought in, as far as that is cheaply known.
+    #[inline]
+    pub(crate) fn next_victim(&self, line: u32) -> Victim {
+        match &self.sets {
+            Sets::Packed(sets) => sets.next_victim(self.set(line)),
+            Sets::Ordered(_) => None,
+        }
+    }
+
+    /// Lets the host fetch what it will need for this line.
+    #[inline]
+    pub(crate) fn prefetch(&self, line: u32) {
+        if let Sets::Packed(sets) = &self.sets {
+            crate::host::prefetch(sets.address(self.set(line)));
+        }
+    }
+
+    /// Every line that is here.
+    pub(crate) fn lines(&self) -> Vec<u32> {
+        let tags: &mut dyn Iterator<Item = u32> = match &self.sets {
+            Sets::Packed(sets) => &mut sets.tags(),
+            Sets::Ordered(sets) => &mut sets.tags(),
+        };
+        tags.filter_map(victim).map(|(line, _)| line).collect()
     }
 }
 

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::hierarchy::{Evicted, Hierarchy, HierarchyShape, Level};
 use crate::profile::Profile;
-use crate::timing::{Place, Timing, TimingShape, Way};
+use crate::timing::{Timing, TimingShape, Way};
 use crate::xp_buffer::{XpBuffer, XpBufferShape};
 
 /// The machine whose traffic is counted. [`Profile::machine`] makes one; the default is that of
@@ -193,11 +193,6 @@ impl Counters {
         self.buffer.drain();
     }
 
-    fn place(&self, line: u32) -> Place {
-        let (stripe, module) = self.buffer.place(line);
-        Place { line, stripe, module }
-    }
-
     /// A line enters the write pending queue.
     fn insert(&mut self, worker: u8, line: u32, way: Way) {
         match way {
@@ -205,8 +200,9 @@ impl Counters {
             Way::NonTemporal => self.counts.wpq_nontemporal += 1,
             Way::Eviction => self.counts.wpq_eviction += 1,
         }
-        let written = self.buffer.write(line);
-        self.timing.send(worker, self.place(line), written, way);
+        let place = self.buffer.place(line);
+        let written = self.buffer.write(place);
+        self.timing.send(worker, place, written, way);
     }
 
     /// An access; when the line will be there, if the worker does not wait for it.
@@ -238,7 +234,8 @@ impl Counters {
     #[inline(never)]
     fn miss(&mut self, worker: u8, line: u32, waits: bool) -> u64 {
         self.counts.llc_misses += 1;
-        let (fetched, place) = (self.buffer.read(line), self.place(line));
+        let place = self.buffer.place(line);
+        let fetched = self.buffer.read(place);
         if waits {
             self.timing.load_missing(worker, place, fetched);
             0

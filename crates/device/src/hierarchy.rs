@@ -20,6 +20,9 @@
 //! several workers' (then all private copies are clean). A read of a line that another worker holds
 //! leaves both with clean copies, and a dirty one's contents in L3; a write takes the line away from
 //! everybody else. Neither inserts into the WPQ: moves between caches cost time and no traffic.
+//!
+//! As long as one worker alone has appeared, what its L2 holds is all that `holders` could say, so
+//! nothing is noted there; the second worker's first access makes up for it.
 
 use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
@@ -100,11 +103,20 @@ fn holder_of(worker: u8) -> u16 {
 #[derive(Clone, Debug)]
 pub(crate) struct Hierarchy {
     shape: HierarchyShape,
+    appeared: Appeared,
     /// By worker, made when a worker first appears.
     privates: Vec<Option<Private>>,
     l3: Cache,
-    /// By line; grows with the highest line touched.
+    /// By line, once several workers have appeared; grows with the highest line touched.
     holders: Vec<u16>,
+}
+
+/// Workers that have accessed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Appeared {
+    Nobody,
+    One(u8),
+    Several,
 }
 
 impl Hierarchy {
@@ -112,7 +124,31 @@ impl Hierarchy {
         let l2_bytes = shape.l2.capacity_bytes.max(shape.l1.capacity_bytes).max(LINE_BYTES);
         let l2 = CacheShape { capacity_bytes: l2_bytes, ..shape.l2 };
         let shape = HierarchyShape { l2, ..shape };
-        Self { shape, privates: Vec::new(), l3: Cache::hashed(shape.l3), holders: Vec::new() }
+        Self {
+            shape,
+            appeared: Appeared::Nobody,
+            privates: Vec::new(),
+            l3: Cache::hashed(shape.l3),
+            holders: Vec::new(),
+        }
+    }
+
+    /// Notes that a worker accesses something that is not the only one that did before.
+    #[cold]
+    fn appear(&mut self, worker: u8) {
+        match self.appeared {
+            Appeared::Nobody => {
+                self.private(worker);
+                self.appeared = Appeared::One(worker);
+            }
+            Appeared::One(first) => {
+                for line in self.private(first).l2.lines() {
+                    self.set_holder(line, holder_of(first));
+                }
+                self.appeared = Appeared::Several;
+            }
+            Appeared::Several => {}
+        }
     }
 
     #[inline]
@@ -148,6 +184,14 @@ impl Hierarchy {
         write: bool,
         evicted: &mut Evicted,
     ) -> Level {
+        if self.appeared != Appeared::Several {
+            if self.appeared != Appeared::One(worker) {
+                self.appear(worker);
+            }
+            if self.appeared == Appeared::One(worker) {
+                return self.access_alone(worker, line, write, evicted);
+            }
+        }
         if self.holder(line) == holder_of(worker) {
             let private = self.private(worker);
             if private.l1.touch(line, write) {
@@ -159,6 +203,55 @@ impl Hierarchy {
             }
         }
         self.beyond(worker, line, write, evicted)
+    }
+
+    /// The only worker that has appeared reads or writes a line.
+    #[inline]
+    fn access_alone(&mut self, worker: u8, line: u32, write: bool, evicted: &mut Evicted) -> Level {
+        let private =
+            self.privates[usize::from(worker)].as_mut().expect("made when the worker appeared");
+        if private.l1.touch(line, write) {
+            return Level::L1;
+        }
+        if private.l2.touch(line, false) {
+            Self::fill_l1(private, line, write);
+            return Level::L2;
+        }
+        Self::beyond_alone(private, &mut self.l3, line, write, evicted)
+    }
+
+    /// The line is not in the private caches of the only worker.
+    fn beyond_alone(
+        private: &mut Private,
+        l3: &mut Cache,
+        line: u32,
+        write: bool,
+        evicted: &mut Evicted,
+    ) -> Level {
+        // The two sets of L3 are far apart in the host's memory; let them come together.
+        l3.prefetch(line);
+        if let Some((cast_out, _)) = private.l2.next_victim(line) {
+            l3.prefetch(cast_out);
+        }
+        let (level, dirty) = match l3.remove(line) {
+            Some(dirty) => (Level::L3, dirty),
+            None => (Level::Memory, false),
+        };
+        if let Some((cast_out, dirty)) = private.l2.insert(line, dirty) {
+            let dirty = private.l1.remove(cast_out) == Some(true) || dirty;
+            evicted.push(l3.insert(cast_out, dirty));
+        }
+        Self::fill_l1(private, line, write);
+        level
+    }
+
+    /// The private caches of the only worker that has appeared, if one alone has.
+    #[inline]
+    fn alone(&mut self) -> Option<&mut Private> {
+        match self.appeared {
+            Appeared::One(worker) => self.privates[usize::from(worker)].as_mut(),
+            Appeared::Nobody | Appeared::Several => None,
+        }
     }
 
     #[inline]
@@ -273,6 +366,12 @@ impl Hierarchy {
         if !self.shape.flush_keeps_line {
             return self.remove(line);
         }
+        if let Some(private) = self.alone() {
+            return match private.l2.clean_if_here(line) {
+                Some(dirty) => private.l1.clean(line) | dirty,
+                None => self.l3.clean(line),
+            };
+        }
         match self.holder(line) {
             // Private copies of several workers are clean.
             NOBODY | SEVERAL => self.l3.clean(line),
@@ -282,6 +381,10 @@ impl Hierarchy {
 
     /// Removes a line from all caches. Whether it was dirty.
     pub(crate) fn remove(&mut self, line: u32) -> bool {
+        if let Some(private) = self.alone() {
+            let dirty = private.remove(line).unwrap_or(false);
+            return dirty | self.l3.remove(line).unwrap_or(false);
+        }
         let mut dirty = false;
         match self.holder(line) {
             NOBODY => {}
@@ -449,5 +552,27 @@ mod tests {
             }
         }
         assert!(!dirty.is_empty());
+    }
+
+    #[test]
+    fn one_worker_alone_sees_what_it_would_see_if_another_had_been_there_before() {
+        let (mut alone, mut noted) = (small(), small());
+        // Holders are noted from the start.
+        noted.appeared = Appeared::Several;
+        let mut random = crate::random::Random::new(7);
+        for step in 0..100_000 {
+            // In the end a second worker appears.
+            let worker = if step < 80_000 { 2 } else { 1 + random.below(2) as u8 };
+            let line = random.below(24) as u32;
+            match random.below(8) {
+                0 => assert_eq!(alone.flush(line), noted.flush(line)),
+                1 => assert_eq!(alone.remove(line), noted.remove(line)),
+                kind => {
+                    let write = kind < 5;
+                    let seen = access(&mut alone, worker, line, write);
+                    assert_eq!(seen, access(&mut noted, worker, line, write), "{step}");
+                }
+            }
+        }
     }
 }

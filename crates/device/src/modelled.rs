@@ -280,6 +280,8 @@ impl Modelled {
     /// Counts reads of the region; others are DRAM's.
     #[inline(never)]
     fn count_reads(&self, address: usize, count: impl FnOnce(&mut Counters, u8, usize)) {
+        // The host's own miss, if it is one, goes on while the model works.
+        crate::host::prefetch(std::ptr::without_provenance(address));
         if let Some(offset) = self.offset(address)
             && let Some(counters) = &mut self.machine.state.lock().counters
         {
@@ -351,6 +353,7 @@ impl State {
             });
         }
         if let Some(counters) = &mut self.counters {
+            crate::host::prefetch(self.base.wrapping_add(offset));
             match event {
                 WordEvent::Relaxed | WordEvent::Ordered => counters.store(current_worker(), offset),
                 WordEvent::Locked => counters.locked(current_worker(), offset, true),

@@ -65,22 +65,32 @@ pub struct PersistPointCount {
     pub passed: u64,
 }
 
+/// A power of two.
+const RECENT: usize = 64;
+
 /// All points seen so far, numbered in the order of their first passing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct PersistPoints {
     seen: Vec<PersistPointCount>,
     /// By address of the location: one source line may have several, which `by_point` unites.
     by_address: HashMap<(usize, PersistKind), u16>,
     by_point: HashMap<PersistPoint, u16>,
-    /// What the last lookup found: loops pass one point many times.
-    last: Option<((usize, PersistKind), u16)>,
+    /// What lookups found last, by a few bits of the address: a loop passes few points many times.
+    recent: [Option<((usize, PersistKind), u16)>; RECENT],
     suppressed: Option<PersistPoint>,
     suppressed_id: Option<u16>,
 }
 
 impl PersistPoints {
     pub(crate) fn new(suppressed: Option<PersistPoint>) -> Self {
-        Self { suppressed, ..Self::default() }
+        Self {
+            seen: Vec::new(),
+            by_address: HashMap::new(),
+            by_point: HashMap::new(),
+            recent: [None; RECENT],
+            suppressed,
+            suppressed_id: None,
+        }
     }
 
     /// Notes one passing. `None` if the point is suppressed, else its number.
@@ -91,9 +101,15 @@ impl PersistPoints {
         kind: PersistKind,
     ) -> Option<u16> {
         let key = (std::ptr::from_ref(location).addr(), kind);
-        let id = match self.last {
-            Some((last, id)) if last == key => id,
-            _ => self.find(key, location),
+        // Locations are 24 bytes long; a persist is a flush and a fence of one location.
+        let slot = (key.0 / 8 + kind as usize) % RECENT;
+        let id = match self.recent[slot] {
+            Some((recent, id)) if recent == key => id,
+            _ => {
+                let id = self.find(key, location);
+                self.recent[slot] = Some((key, id));
+                id
+            }
         };
         self.seen[usize::from(id)].passed += 1;
         (self.suppressed_id != Some(id)).then_some(id)
@@ -109,12 +125,10 @@ impl PersistPoints {
     }
 
     fn find(&mut self, key: (usize, PersistKind), location: &'static Location<'static>) -> u16 {
-        let id = match self.by_address.get(&key) {
+        match self.by_address.get(&key) {
             Some(&id) => id,
             None => self.intern(key, PersistPoint::at(location, key.1)),
-        };
-        self.last = Some((key, id));
-        id
+        }
     }
 
     #[cold]

@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use crate::cache::{Cache, CacheShape};
 use crate::hierarchy::Level;
-use crate::xp_buffer::{Fetched, Written};
+use crate::xp_buffer::{Fetched, Place, Written};
 
 /// A time or a span of virtual time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -92,14 +92,6 @@ pub(crate) enum Way {
     Eviction,
 }
 
-/// A line and where it lies.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) line: u32,
-    pub(crate) stripe: u32,
-    pub(crate) module: usize,
-}
-
 #[derive(Clone, Debug)]
 struct Module {
     takes_at: u64,
@@ -114,15 +106,24 @@ struct Module {
     media_written_at: u64,
     media_wrote_last: bool,
     translations: Option<Cache>,
-    taken: [(u32, u64); REMEMBERED],
+    /// The lines that it took last, and when.
+    taken_lines: [u32; REMEMBERED],
+    taken_at: [u64; REMEMBERED],
     next_taken: usize,
+}
+
+/// Lines, and when they will be there. Apart, so that a search is one sweep over few words.
+#[derive(Clone, Debug, Default)]
+struct Fills {
+    lines: Vec<u32>,
+    ready: Vec<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Clock {
     now: u64,
     /// Lines on their way to the core, and when they will be there.
-    fills: Vec<(u32, u64)>,
+    fills: Fills,
     fills_until: u64,
     /// When the next line can leave the core.
     writes_back_at: u64,
@@ -136,6 +137,8 @@ struct Clock {
 pub(crate) struct Timing {
     shape: TimingShape,
     lines_per_unit: u32,
+    /// What the lines of a unit bear each of its completion.
+    unit_complete_of_a_line: u64,
     modules: Vec<Module>,
     clocks: Vec<Clock>,
 }
@@ -157,12 +160,14 @@ impl Timing {
             media_written_at: 0,
             media_wrote_last: false,
             translations,
-            taken: [(NO_LINE, 0); REMEMBERED],
+            taken_lines: [NO_LINE; REMEMBERED],
+            taken_at: [0; REMEMBERED],
             next_taken: 0,
         };
         Self {
             shape,
             lines_per_unit,
+            unit_complete_of_a_line: shape.unit_complete.0 / u64::from(lines_per_unit),
             modules: vec![module; modules.max(1)],
             clocks: vec![Clock::default()],
         }
@@ -208,7 +213,7 @@ impl Timing {
             module.idle = [(0, 0); REMEMBERED];
             module.reads_at = 0;
             module.media_written_at = 0;
-            module.taken = [(NO_LINE, 0); REMEMBERED];
+            module.taken_lines = [NO_LINE; REMEMBERED];
         }
     }
 
@@ -314,12 +319,11 @@ impl Timing {
         if module.media_written_at > start {
             module.media_written_at += service;
         }
-        let stripe = place.stripe / self.modules.len() as u32;
         let mut ready = start + shape.read_media.0;
-        if let Some(translations) = &mut self.modules[place.module].translations
-            && !translations.touch(stripe, false)
+        if let Some(translations) = &mut module.translations
+            && !translations.touch(place.row, false)
         {
-            translations.insert(stripe, false);
+            translations.insert(place.row, false);
             ready += shape.translation_miss.0;
         }
         ready
@@ -327,7 +331,9 @@ impl Timing {
 
     /// A line goes to its module.
     pub(crate) fn send(&mut self, worker: u8, place: Place, written: Written, way: Way) {
-        let shape = self.shape;
+        self.clock(worker);
+        let shape = &self.shape;
+        let clock = &mut self.clocks[usize::from(worker)];
         let (interval, accept, same_line, line) = match way {
             Way::Flush | Way::Eviction => (
                 shape.write_back_interval.0,
@@ -342,7 +348,6 @@ impl Timing {
                 shape.nontemporal_line_interval.0,
             ),
         };
-        let clock = self.clock(worker);
         let (there, free) = match way {
             Way::Flush => (clock.ready(place.line), clock.writes_back_at),
             Way::NonTemporal => (clock.now, clock.streams_at),
@@ -370,8 +375,7 @@ impl Timing {
             return;
         }
 
-        let each = line + shape.unit_complete.0 / u64::from(self.lines_per_unit);
-        let clock = self.clock(worker);
+        let each = line + self.unit_complete_of_a_line;
         // A line that waits for its predecessor holds up this core and nobody else.
         clock.accepted_at = clock.accepted_at.max(taken + accept);
         let next = (leaves + interval).max(again);
@@ -424,17 +428,69 @@ impl Module {
         }
     }
 
+    fn remembered(&self, line: u32) -> Option<usize> {
+        let mut found = 0;
+        for (at, &other) in self.taken_lines.iter().enumerate() {
+            found |= u32::from(other == line) << at;
+        }
+        (found != 0).then_some(found.trailing_zeros() as usize % REMEMBERED)
+    }
+
     fn taken_at(&self, line: u32) -> Option<u64> {
-        self.taken.iter().find(|taken| taken.0 == line).map(|taken| taken.1)
+        self.remembered(line).map(|at| self.taken_at[at])
     }
 
     fn remember(&mut self, line: u32, taken: u64) {
-        if let Some(entry) = self.taken.iter_mut().find(|entry| entry.0 == line) {
-            entry.1 = taken;
-            return;
+        let at = self.remembered(line).unwrap_or_else(|| {
+            let at = self.next_taken;
+            self.next_taken = (at + 1) % REMEMBERED;
+            at
+        });
+        (self.taken_lines[at], self.taken_at[at]) = (line, taken);
+    }
+}
+
+impl Fills {
+    fn clear(&mut self) {
+        self.lines.clear();
+        self.ready.clear();
+    }
+
+    /// When a line will be there, the first of its name.
+    #[inline]
+    fn of(&self, line: u32) -> Option<u64> {
+        let found = self.lines.iter().position(|&other| other == line);
+        found.map(|at| self.ready[at])
+    }
+
+    fn push(&mut self, line: u32, ready: u64) {
+        self.lines.push(line);
+        self.ready.push(ready);
+    }
+
+    /// Of those that will be there first, the first.
+    #[inline]
+    fn first(&self) -> (usize, u64) {
+        let (mut first, mut least) = (0, u64::MAX);
+        for (at, &ready) in self.ready.iter().enumerate() {
+            if ready < least {
+                (first, least) = (at, ready);
+            }
         }
-        self.taken[self.next_taken] = (line, taken);
-        self.next_taken = (self.next_taken + 1) % REMEMBERED;
+        (first, least)
+    }
+
+    /// Forgets those that are there; the others keep their order.
+    fn forget(&mut self, now: u64) {
+        let mut kept = 0;
+        for at in 0..self.lines.len() {
+            if self.ready[at] > now {
+                (self.lines[kept], self.ready[kept]) = (self.lines[at], self.ready[at]);
+                kept += 1;
+            }
+        }
+        self.lines.truncate(kept);
+        self.ready.truncate(kept);
     }
 }
 
@@ -442,15 +498,14 @@ impl Clock {
     /// When a line will be here; now if it is.
     #[inline]
     fn ready(&mut self, line: u32) -> u64 {
-        if self.fills.is_empty() {
+        if self.fills.lines.is_empty() {
             return self.now;
         }
         if self.fills_until <= self.now {
             self.fills.clear();
             return self.now;
         }
-        let fill = self.fills.iter().find(|fill| fill.0 == line);
-        fill.map_or(self.now, |fill| fill.1.max(self.now))
+        self.fills.of(line).map_or(self.now, |ready| ready.max(self.now))
     }
 
     #[inline]
@@ -460,15 +515,15 @@ impl Clock {
 
     /// Waits until there is a line fill buffer for one more. The time by then.
     fn free_buffer(&mut self, buffers: usize) -> u64 {
-        let now = self.now;
-        if self.fills.len() >= buffers {
-            self.fills.retain(|fill| fill.1 > now);
-        }
-        if self.fills.len() >= buffers {
-            let (at, &(_, ready)) =
-                self.fills.iter().enumerate().min_by_key(|(_, fill)| fill.1).expect("not empty");
-            self.fills.swap_remove(at);
-            self.now = self.now.max(ready);
+        if self.fills.lines.len() >= buffers {
+            let (at, ready) = self.fills.first();
+            if ready <= self.now {
+                self.fills.forget(self.now);
+            } else {
+                self.fills.lines.swap_remove(at);
+                self.fills.ready.swap_remove(at);
+                self.now = ready;
+            }
         }
         self.now
     }
@@ -477,7 +532,7 @@ impl Clock {
         if self.fills_until <= self.now {
             self.fills.clear();
         }
-        self.fills.push((line, ready));
+        self.fills.push(line, ready);
         self.fills_until = self.fills_until.max(ready);
     }
 }

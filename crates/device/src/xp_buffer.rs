@@ -21,11 +21,14 @@
 //!
 //! Media of 64-byte units are the same with every line complete at once.
 
+mod unit_index;
+
 use serde::Serialize;
 
+use self::unit_index::UnitIndex;
+use crate::divider::Divider;
 use crate::random::Random;
 
-const EMPTY: u32 = u32::MAX;
 const PERMILLE: u32 = 1000;
 
 /// The modules that the media are made of.
@@ -77,16 +80,16 @@ pub(crate) struct Fetched {
 
 #[derive(Clone, Debug)]
 struct Module {
-    /// The unit of each entry, apart from the rest so that a search is one sweep.
-    units: Vec<u32>,
     entries: Vec<Entry>,
     used: usize,
+    index: UnitIndex,
     /// Entries that are completely written and not yet written back.
     complete: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
+    unit: u32,
     /// Lines written since the media were.
     written: u8,
     /// Lines whose contents are here.
@@ -95,10 +98,23 @@ struct Entry {
     used: u64,
 }
 
+/// Where a line lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) line: u32,
+    pub(crate) stripe: u32,
+    pub(crate) module: usize,
+    /// The stripe's number among those of its module.
+    pub(crate) row: u32,
+}
+
 /// The buffers of all modules.
 #[derive(Clone, Debug)]
 pub(crate) struct XpBuffer {
     shape: XpBufferShape,
+    by_unit: Divider,
+    by_stripe: Divider,
+    by_module: Divider,
     modules: Vec<Module>,
     random: Random,
     traffic: MediaTraffic,
@@ -116,13 +132,16 @@ impl XpBuffer {
         };
         let entries = (shape.units + shape.spare_units).max(1);
         let module = Module {
-            units: vec![EMPTY; entries],
             entries: vec![Entry::default(); entries],
             used: 0,
+            index: UnitIndex::new(entries),
             complete: Vec::new(),
         };
         Self {
             shape,
+            by_unit: Divider::new(shape.lines_per_unit),
+            by_stripe: Divider::new(shape.lines_per_stripe),
+            by_module: Divider::new(shape.modules as u32),
             modules: vec![module; shape.modules],
             random: Random::new(shape.seed),
             traffic: MediaTraffic::default(),
@@ -140,11 +159,11 @@ impl XpBuffer {
         self.shape.lines_per_unit
     }
 
-    /// The stripe that a line lies on, and the module that it lies on.
     #[inline]
-    pub(crate) fn place(&self, line: u32) -> (u32, usize) {
-        let stripe = line / self.shape.lines_per_stripe;
-        (stripe, stripe as usize % self.shape.modules)
+    pub(crate) fn place(&self, line: u32) -> Place {
+        let stripe = self.by_stripe.divide(line).0;
+        let (row, module) = self.by_module.divide(stripe);
+        Place { line, stripe, module: module as usize, row }
     }
 
     fn all(&self) -> u8 {
@@ -159,11 +178,11 @@ impl XpBuffer {
     }
 
     /// The memory controller writes a line.
-    pub(crate) fn write(&mut self, line: u32) -> Written {
-        let (all, bit) = (self.all(), 1 << (line % self.shape.lines_per_unit));
-        let (_, number) = self.place(line);
-        let (at, mut media_writes) = self.entry(number, line);
-        let module = &mut self.modules[number];
+    pub(crate) fn write(&mut self, place: Place) -> Written {
+        let (unit, line_of_unit) = self.by_unit.divide(place.line);
+        let (all, bit) = (self.all(), 1 << line_of_unit);
+        let (at, mut media_writes) = self.entry(place.module, unit);
+        let module = &mut self.modules[place.module];
         let entry = &mut module.entries[at];
         let completed = entry.written != all && entry.written | bit == all;
         entry.written |= bit;
@@ -185,11 +204,11 @@ impl XpBuffer {
     }
 
     /// The memory controller reads a line.
-    pub(crate) fn read(&mut self, line: u32) -> Fetched {
-        let (all, bit) = (self.all(), 1 << (line % self.shape.lines_per_unit));
-        let (_, number) = self.place(line);
-        let (at, media_writes) = self.entry(number, line);
-        let entry = &mut self.modules[number].entries[at];
+    pub(crate) fn read(&mut self, place: Place) -> Fetched {
+        let (unit, line_of_unit) = self.by_unit.divide(place.line);
+        let (all, bit) = (self.all(), 1 << line_of_unit);
+        let (at, media_writes) = self.entry(place.module, unit);
+        let entry = &mut self.modules[place.module].entries[at];
         let from_media = entry.valid & bit == 0;
         if from_media {
             entry.valid = all;
@@ -208,20 +227,20 @@ impl XpBuffer {
             for entry in &module.entries[..module.used] {
                 writes += entry.leave(all, &mut self.traffic);
             }
-            module.units.fill(EMPTY);
+            module.index.clear();
             module.used = 0;
             module.complete.clear();
             self.count_writes(writes);
         }
     }
 
-    /// The entry of a line's unit, made if there is none, and the media writes that made room.
+    /// The entry of a unit, made if there is none, and the media writes that made room.
     #[inline]
-    fn entry(&mut self, number: usize, line: u32) -> (usize, u32) {
+    fn entry(&mut self, number: usize, unit: u32) -> (usize, u32) {
         self.now += 1;
-        let (unit, all) = (line / self.shape.lines_per_unit, self.all());
+        let all = self.all();
         let module = &mut self.modules[number];
-        if let Some(at) = module.units.iter().position(|&other| other == unit) {
+        if let Some(at) = module.index.find(unit, &module.entries) {
             module.entries[at].used = self.now;
             return (at, 0);
         }
@@ -242,10 +261,11 @@ impl XpBuffer {
             if entry.written == all {
                 module.complete.retain(|&complete| complete != victim);
             }
+            module.index.remove(victim, &module.entries);
             victim
         };
-        module.units[at] = unit;
-        module.entries[at] = Entry { used: self.now, ..Entry::default() };
+        module.entries[at] = Entry { unit, used: self.now, ..Entry::default() };
+        module.index.insert(at, &module.entries);
         (at, writes)
     }
 }
@@ -284,8 +304,12 @@ mod tests {
         XpBuffer::new(plain())
     }
 
-    fn write(buffer: &mut XpBuffer, line: u32) {
-        buffer.write(line);
+    fn write(buffer: &mut XpBuffer, line: u32) -> Written {
+        buffer.write(buffer.place(line))
+    }
+
+    fn read(buffer: &mut XpBuffer, line: u32) -> Fetched {
+        buffer.read(buffer.place(line))
     }
 
     fn traffic(reads: u64, writes: u64) -> MediaTraffic {
@@ -295,7 +319,9 @@ mod tests {
     #[test]
     fn full_xplines_are_written_at_once_and_only_once() {
         let mut buffer = buffer();
-        (0..8).for_each(|line| write(&mut buffer, line));
+        (0..8).for_each(|line| {
+            write(&mut buffer, line);
+        });
         assert_eq!(buffer.traffic(), traffic(0, 2));
         buffer.drain();
         assert_eq!(buffer.traffic(), traffic(0, 2));
@@ -304,7 +330,9 @@ mod tests {
     #[test]
     fn a_partly_written_xpline_is_read_before_it_is_written() {
         let mut buffer = buffer();
-        (0..3).for_each(|line| write(&mut buffer, line));
+        (0..3).for_each(|line| {
+            write(&mut buffer, line);
+        });
         assert_eq!(buffer.traffic(), traffic(0, 0));
         buffer.drain();
         assert_eq!(buffer.traffic(), traffic(1, 1));
@@ -313,11 +341,11 @@ mod tests {
     #[test]
     fn an_xpline_that_a_read_brought_in_is_not_read_again() {
         let mut buffer = buffer();
-        buffer.read(0);
+        read(&mut buffer, 0);
         (0..4).for_each(|line| {
-            buffer.read(line);
+            read(&mut buffer, line);
         });
-        buffer.write(1);
+        write(&mut buffer, 1);
         buffer.drain();
         assert_eq!(buffer.traffic(), traffic(1, 1));
     }
@@ -325,19 +353,21 @@ mod tests {
     #[test]
     fn a_line_just_written_is_read_from_the_buffer_and_its_neighbour_is_not() {
         let mut buffer = buffer();
-        buffer.write(0);
-        buffer.read(0);
+        write(&mut buffer, 0);
+        read(&mut buffer, 0);
         assert_eq!(buffer.traffic(), traffic(0, 0));
-        buffer.read(1);
+        read(&mut buffer, 1);
         assert_eq!(buffer.traffic(), traffic(1, 0));
     }
 
     #[test]
     fn a_full_xpline_that_was_written_stays_and_takes_further_writes() {
         let mut buffer = buffer();
-        (0..4).for_each(|line| write(&mut buffer, line));
-        buffer.write(0);
-        buffer.read(3);
+        (0..4).for_each(|line| {
+            write(&mut buffer, line);
+        });
+        write(&mut buffer, 0);
+        read(&mut buffer, 3);
         buffer.drain();
         assert_eq!(buffer.traffic(), traffic(0, 2));
     }
@@ -347,7 +377,9 @@ mod tests {
         let mut buffer = buffer();
         for half in [[0, 1], [2, 3]] {
             for xpline in 0..64 {
-                half.iter().for_each(|part| write(&mut buffer, xpline * 4 + part));
+                half.iter().for_each(|part| {
+                    write(&mut buffer, xpline * 4 + part);
+                });
             }
         }
         assert_eq!(buffer.traffic(), traffic(0, 64));
@@ -359,7 +391,9 @@ mod tests {
         let xplines = 4096;
         for half in [[0, 1], [2, 3]] {
             for xpline in 0..xplines {
-                half.iter().for_each(|part| write(&mut buffer, xpline * 4 + part));
+                half.iter().for_each(|part| {
+                    write(&mut buffer, xpline * 4 + part);
+                });
             }
         }
         buffer.drain();
@@ -373,7 +407,7 @@ mod tests {
         let mut random = Random::new(1);
         let arrived = 100_000;
         for _ in 0..arrived {
-            buffer.write(random.below(1 << 24) as u32);
+            write(&mut buffer, random.below(1 << 24) as u32);
         }
         buffer.drain();
         let units = buffer.traffic().writes * 4;
@@ -383,10 +417,10 @@ mod tests {
     #[test]
     fn modules_buffer_their_own_stripes() {
         let mut buffer = XpBuffer::new(XpBufferShape { units: 1, modules: 2, ..plain() });
-        buffer.write(0);
-        buffer.write(64);
+        write(&mut buffer, 0);
+        write(&mut buffer, 64);
         assert_eq!(buffer.traffic(), traffic(0, 0));
-        buffer.write(2 * 64); // the first module again
+        write(&mut buffer, 2 * 64); // the first module again
         assert_eq!(buffer.traffic(), traffic(1, 1));
     }
 
@@ -394,7 +428,9 @@ mod tests {
     fn a_complete_unit_that_is_rewritten_before_its_turn_is_absorbed() {
         let mut buffer = XpBuffer::new(XpBufferShape { eager_permille: 0, ..plain() });
         for _ in 0..5 {
-            (0..4).for_each(|line| write(&mut buffer, line));
+            (0..4).for_each(|line| {
+                write(&mut buffer, line);
+            });
         }
         assert_eq!(buffer.traffic(), traffic(0, 0));
         buffer.drain();
@@ -404,14 +440,16 @@ mod tests {
     #[test]
     fn a_unit_is_completed_by_its_last_line_only() {
         let mut buffer = buffer();
-        let completed: Vec<bool> = (0..4).map(|line| buffer.write(line).completed).collect();
+        let completed: Vec<bool> = (0..4).map(|line| write(&mut buffer, line).completed).collect();
         assert_eq!(completed, [false, false, false, true]);
     }
 
     #[test]
     fn a_module_adds_its_own_writes_in_proportion() {
         let mut buffer = XpBuffer::new(XpBufferShape { own_writes_permille: 40, ..plain() });
-        (0..4000).for_each(|line| write(&mut buffer, line));
+        (0..4000).for_each(|line| {
+            write(&mut buffer, line);
+        });
         assert_eq!(buffer.traffic(), traffic(0, 1040));
     }
 
@@ -420,18 +458,20 @@ mod tests {
         // All candidates are seen often enough to make eviction LRU in effect.
         let shape = XpBufferShape { units: 2, candidates: 64, eager_permille: 0, ..plain() };
         let mut buffer = XpBuffer::new(shape);
-        buffer.write(0);
-        buffer.write(4);
-        buffer.write(1);
-        buffer.write(8);
-        assert!(!buffer.read(0).from_media);
-        assert!(buffer.read(4).from_media);
+        write(&mut buffer, 0);
+        write(&mut buffer, 4);
+        write(&mut buffer, 1);
+        write(&mut buffer, 8);
+        assert!(!read(&mut buffer, 0).from_media);
+        assert!(read(&mut buffer, 4).from_media);
     }
 
     #[test]
     fn media_of_single_lines_write_each_line_that_arrives() {
         let mut buffer = XpBuffer::new(XpBufferShape { lines_per_unit: 1, ..plain() });
-        (0..10).for_each(|line| write(&mut buffer, line * 7));
+        (0..10).for_each(|line| {
+            write(&mut buffer, line * 7);
+        });
         buffer.drain();
         assert_eq!(buffer.traffic(), traffic(0, 10));
     }
