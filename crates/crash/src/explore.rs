@@ -215,11 +215,9 @@ fn walk<S: Subject>(
             let number = shared.images.fetch_add(1, Ordering::Relaxed) + 1;
             crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
             bench.lines_copied += 2 * crash_states.changed_sites(&image) as u64;
-            let whole_check_every = if outcomes.images == 0 || options.replay.is_some() {
-                1
-            } else {
-                options.whole_check_every
-            };
+            let first = outcomes.images == 0 && options.whole_check_at_each_point;
+            let whole = first || options.replay.is_some();
+            let whole_check_every = if whole { 1 } else { options.whole_check_every };
             let outcome = bench.check(subject, expectation, seed, whole_check_every);
             let outcome = outcome.map(|recovered| recovered.map(|known| known.hash));
             if candidates.needs_reads() {
