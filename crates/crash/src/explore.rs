@@ -1,7 +1,6 @@
 //! Exploring the crash states of one subject.
 
 use std::collections::{BTreeMap, HashSet};
-use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -11,7 +10,7 @@ use lapis_device::{
 };
 use parking_lot::Mutex;
 
-use crate::image_check::{Bench, Expectation, FirstCrash, SecondCrash};
+use crate::image_check::{Bench, Expectation, FirstCrash, SecondCrash, hash_of};
 use crate::options::ExploreOptions;
 use crate::oracle::Failure;
 use crate::report::{ExploreReport, PointOutcomes, Violation};
@@ -56,7 +55,10 @@ pub fn explore<S: Subject>(
         // One that was asked for by its image is told as it is.
         let shrunk = match options.replay {
             Some(_) => draw(subject, options, violation).ok(),
-            None => shrink(subject, options, violation),
+            None => {
+                let options = ExploreOptions { whole_check_every: 1, ..options.clone() };
+                shrink(subject, &options, violation)
+            }
         };
         report.violations[0].shrunk = shrunk;
     }
@@ -213,7 +215,11 @@ fn walk<S: Subject>(
             let number = shared.images.fetch_add(1, Ordering::Relaxed) + 1;
             crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
             bench.lines_copied += 2 * crash_states.changed_sites(&image) as u64;
-            let outcome = bench.check(subject, expectation, seed);
+            let first = outcomes.images == 0 && options.whole_check_at_each_point;
+            let whole = first || options.replay.is_some();
+            let whole_check_every = if whole { 1 } else { options.whole_check_every };
+            let outcome = bench.check(subject, expectation, seed, whole_check_every);
+            let outcome = outcome.map(|recovered| recovered.map(|known| known.hash));
             if candidates.needs_reads() {
                 bench.take_reads(&mut reads);
                 candidates.learn(&reads);
@@ -359,17 +365,11 @@ impl Markers {
     pub(crate) fn expectation<'r, S: Subject>(&self, run: &'r Run<S>) -> Expectation<'r, S> {
         let in_flight = self.begun.filter(|&begun| Some(begun) != self.ended);
         Expectation {
-            acknowledged: self.ended.map(|ended| &run.states[ended as usize]),
-            in_flight: in_flight.map(|begun| &run.states[begun as usize]),
+            acknowledged: self.ended.map(|ended| run.known(ended)),
+            in_flight: in_flight.map(|begun| run.known(begun)),
             interrupted: in_flight
                 .and_then(|begun| run.operations.get((begun as usize).checked_sub(1)?)),
             shut_down: self.ended.is_some_and(|ended| ended as usize > run.operations.len()),
         }
     }
-}
-
-fn hash_of(value: &(impl Hash + ?Sized)) -> u64 {
-    let mut hasher = xxhash_rust::xxh3::Xxh3::new();
-    value.hash(&mut hasher);
-    hasher.digest()
 }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
@@ -11,19 +12,45 @@ use lapis_device::{
     PowerFailDomain, Trace, set_current_worker, write_line,
 };
 use lapis_pmem::{LINE_BYTES, Pool, PoolError, Region};
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 use crate::options::ExploreOptions;
 use crate::oracle::{Failure, difference};
 use crate::strategy::Strategy;
 use crate::subject::{Live, Subject, is_interrupted_creation};
 
+/// A state that a crash allows.
+pub(crate) struct Known<'r, T> {
+    pub(crate) state: &'r T,
+    /// Of the state.
+    pub(crate) hash: u64,
+}
+
+impl<T> Clone for Known<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Known<'_, T> {}
+
+impl<'r, T: Hash> Known<'r, T> {
+    fn new(state: &'r T) -> Self {
+        Self { state, hash: hash_of(state) }
+    }
+}
+
+pub(crate) fn hash_of(value: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = Xxh3::new();
+    value.hash(&mut hasher);
+    hasher.digest()
+}
+
 /// What a crash point allows.
 pub(crate) struct Expectation<'r, S: Subject> {
     /// The state after the last acknowledged operation; none while the creation is in flight.
-    pub(crate) acknowledged: Option<&'r S::State>,
+    pub(crate) acknowledged: Option<Known<'r, S::State>>,
     /// The state after the operation in flight, if one is.
-    pub(crate) in_flight: Option<&'r S::State>,
+    pub(crate) in_flight: Option<Known<'r, S::State>>,
     /// The operation in flight.
     pub(crate) interrupted: Option<&'r S::Operation>,
     /// A clean shutdown has been acknowledged, so that nothing may have to be recovered.
@@ -37,13 +64,27 @@ impl<S: Subject> Clone for Expectation<'_, S> {
 }
 impl<S: Subject> Copy for Expectation<'_, S> {}
 
-impl<S: Subject> Expectation<'_, S> {
-    fn allows(&self, state: &S::State) -> bool {
-        self.acknowledged == Some(state) || self.in_flight == Some(state)
-    }
-
-    fn listed(&self) -> Vec<&S::State> {
-        self.acknowledged.into_iter().chain(self.in_flight).collect()
+impl<'r, S: Subject> Expectation<'r, S> {
+    /// Which of the states is what is there.
+    fn find(&self, live: &S::Live, turn: u64) -> Result<Known<'r, S::State>, Failure> {
+        let contents = |what| Failure::Contents { what };
+        let found = match (self.acknowledged, self.in_flight) {
+            (Some(one), Some(other)) => {
+                let found = live.find(&[one.state, other.state], turn).map_err(contents)?;
+                found.map(|number| if number == 0 { one } else { other })
+            }
+            (one, other) => match one.or(other) {
+                Some(only) => live.find(&[only.state], turn).map_err(contents)?.map(|_| only),
+                None => None,
+            },
+        };
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let allowed: Vec<_> =
+            self.acknowledged.into_iter().chain(self.in_flight).map(|known| known.state).collect();
+        let found = live.observe().map_err(contents)?;
+        Err(contents(difference(&found, &allowed)))
     }
 }
 
@@ -60,7 +101,7 @@ pub(crate) struct Bench {
 }
 
 /// What a recovery came to: the state, or none if there was nothing yet.
-pub(crate) type Recovered<S> = Result<Option<<S as Subject>::State>, Failure>;
+pub(crate) type Recovered<'r, S> = Result<Option<Known<'r, <S as Subject>::State>>, Failure>;
 
 impl Bench {
     /// A machine whose memory holds `base`.
@@ -88,17 +129,26 @@ impl Bench {
         self.light.take_reads(reads);
     }
 
-    /// Checks the image that the region holds, and leaves the region as it was.
-    pub(crate) fn check<S: Subject>(
+    /// Checks the image that the region holds, and leaves the region as it was. One in
+    /// `whole_check_every` of what may have been recovered is checked whole.
+    pub(crate) fn check<'r, S: Subject>(
         &mut self,
         subject: &S,
-        expectation: Expectation<'_, S>,
+        expectation: Expectation<'r, S>,
         seed: u64,
-    ) -> Recovered<S> {
+        whole_check_every: u64,
+    ) -> Recovered<'r, S> {
         let storage = Storage::of(&self.region);
         // SAFETY: the pools made from the alias are dropped within the call.
         let result = guarded(|| unsafe {
-            recover(subject, &storage, &self.light, expectation, seed, false)
+            recover(
+                subject,
+                &storage,
+                &self.light,
+                expectation,
+                seed,
+                Extent::Check { whole_check_every },
+            )
         });
         self.lines_copied += self.light.revert(&mut self.region) as u64;
         result
@@ -121,18 +171,18 @@ impl Bench {
         let storage = Storage::of(&self.region);
         // SAFETY: the pools made from the alias are dropped within the call.
         let recovered = guarded(|| unsafe {
-            recover(subject, &storage, &self.recording, expectation, seed, true)
+            recover(subject, &storage, &self.recording, expectation, seed, Extent::Operations)
         });
         let grown = storage.mapped.get();
         set_current_worker(0);
         let recovery = self.recording.take_trace();
         self.recording.revert(&mut self.region);
-        let Some(start) = recovered? else { return Ok(SecondCrash::default()) };
+        let Some(recovered) = recovered? else { return Ok(SecondCrash::default()) };
 
         // The states that the probes went through, from where recovery ended up.
-        let probes =
-            subject.probes(&start, expectation.interrupted, seed_after_recovery(seed, &start));
-        let mut states = vec![start];
+        let seed_of_probes = seed_after_recovery(seed, recovered.hash);
+        let probes = subject.probes(recovered.state, expectation.interrupted, seed_of_probes);
+        let mut states = vec![recovered.state.clone()];
         for probe in &probes {
             let mut state = states[states.len() - 1].clone();
             subject.apply(&mut state, probe);
@@ -196,7 +246,7 @@ impl Bench {
             for image in crash_states.images(budget) {
                 images += 1;
                 crash_states.apply(&image, &mut self.region).map_err(region_failure)?;
-                let result = self.check(subject, course.after(ended), seed ^ images);
+                let result = self.check(subject, course.after(ended), seed ^ images, 1);
                 crash_states.revert(&image, &mut self.region).map_err(region_failure)?;
                 outcome = result.map(|_| ()).map_err(|failure| Failure::DuringRecovery {
                     what: format!(
@@ -244,8 +294,8 @@ impl<S: Subject> Course<'_, S> {
         match ended.checked_sub(1) {
             None => Expectation { shut_down: false, ..self.expectation },
             Some(last) => Expectation {
-                acknowledged: Some(&self.states[last]),
-                in_flight: self.states.get(ended),
+                acknowledged: Some(Known::new(&self.states[last])),
+                in_flight: self.states.get(ended).map(Known::new),
                 interrupted: self.probes.get(last),
                 shut_down: false,
             },
@@ -281,7 +331,7 @@ impl<'r> Storage<'r> {
         unsafe { self.region.alias_of(self.mapped.get()) }
     }
 
-    fn note<O, T>(&self, live: &impl Live<O, T>) {
+    fn note<O, T: Eq>(&self, live: &impl Live<O, T>) {
         self.mapped.set(live.pool().region().mapped_bytes());
     }
 }
@@ -352,70 +402,76 @@ unsafe fn open<S: Subject>(
     subject.open(pool).map_err(|what| Failure::Open { what })
 }
 
-/// Recovers on the memory of `region` and asks everything the oracle asks.
-///
-/// With `stop_early` only the recovery and the probes are run, each followed by an end marker
-/// (number 1 for the recovery, then one per probe), for the sake of their trace.
+/// How far [`recover`] goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// Only the recovery and the probes are run, each followed by an end marker (number 1 for the
+    /// recovery, then one per probe), for the sake of their trace.
+    Operations,
+    /// The contents are compared, and for one in so many everything the oracle asks is asked.
+    Check { whole_check_every: u64 },
+}
+
+/// Recovers on the memory of `region` and asks what the oracle asks.
 ///
 /// # Safety
 /// Nothing else uses the memory of `region` during the call.
-unsafe fn recover<S: Subject>(
+unsafe fn recover<'r, S: Subject>(
     subject: &S,
     storage: &Storage<'_>,
     domain: &Modelled,
-    expectation: Expectation<'_, S>,
+    expectation: Expectation<'r, S>,
     seed: u64,
-    stop_early: bool,
-) -> Recovered<S> {
+    extent: Extent,
+) -> Recovered<'r, S> {
     // SAFETY: as the caller vouches; the pools are dropped before this function returns.
     let open = |expectation| unsafe { open(subject, storage, domain, expectation) };
     let Some(mut live) = open(expectation)? else {
         return if expectation.acknowledged.is_none() { Ok(None) } else { Err(Failure::Gone) };
     };
-    let mut state = live.observe().map_err(|what| Failure::Contents { what })?;
-    if !expectation.allows(&state) {
-        let what = difference(&state, &expectation.listed());
-        return Err(Failure::Contents { what });
+    let recovered = expectation.find(&live, seed)?;
+    let seed = seed_after_recovery(seed, recovered.hash);
+    if let Extent::Check { whole_check_every } = extent
+        && whole_check_every > 1
+        && !seed.rotate_left(16).is_multiple_of(whole_check_every)
+    {
+        storage.note(&live);
+        return Ok(Some(recovered));
     }
-    let recovered = state.clone();
-    let seed = seed_after_recovery(seed, &recovered);
-    if stop_early {
+    if extent == Extent::Operations {
         domain.mark(Marker::End(1));
     } else {
-        check(&live)?;
-        if seed.is_multiple_of(2) {
-            // The other half goes on without having found its free space again.
+        // The other half goes on without having found its free space again.
+        let audits = seed.is_multiple_of(2);
+        if !(audits && live.audit_checks()) {
+            check(&live)?;
+        }
+        if audits {
             audit(&live)?;
         }
         storage.note(&live);
         drop(live);
         // A second recovery changes nothing.
         live = open(Expectation { shut_down: false, ..expectation })?.ok_or(Failure::Gone)?;
-        let again = live.observe().map_err(|what| Failure::NotIdempotent { what })?;
-        if again != recovered {
-            let what = difference(&again, &[&recovered]);
-            return Err(Failure::NotIdempotent { what });
-        }
+        holds(&live, recovered.state, seed, |what| Failure::NotIdempotent { what })?;
     }
     // It still works.
-    for (index, probe) in
-        subject.probes(&recovered, expectation.interrupted, seed).iter().enumerate()
-    {
+    let mut state = recovered.state.clone();
+    let probes = subject.probes(recovered.state, expectation.interrupted, seed);
+    for (index, probe) in probes.iter().enumerate() {
         live.perform(probe)
             .map_err(|what| Failure::Broken { what: format!("{probe:?}: {what}") })?;
         subject.apply(&mut state, probe);
-        if stop_early {
+        if extent == Extent::Operations {
             domain.mark(Marker::End(index as u32 + 2));
         }
     }
     storage.note(&live);
-    if !stop_early {
-        let found = live.observe().map_err(|what| Failure::Broken { what })?;
-        if found != state {
-            let what = difference(&found, &[&state]);
-            return Err(Failure::Broken { what });
+    if extent != Extent::Operations {
+        holds(&live, &state, seed.rotate_left(32), |what| Failure::Broken { what })?;
+        if !live.audit_checks() {
+            check(&live)?;
         }
-        check(&live)?;
         audit(&live)?;
     }
     Ok(Some(recovered))
@@ -423,20 +479,32 @@ unsafe fn recover<S: Subject>(
 
 /// What is tried after a recovery depends on the crash point and on what was recovered, and on
 /// nothing else of the image: images that recovery cannot tell apart come out alike.
-fn seed_after_recovery<T: Hash>(seed: u64, state: &T) -> u64 {
-    let mut hasher = Xxh3::with_seed(seed);
-    state.hash(&mut hasher);
-    hasher.digest()
+fn seed_after_recovery(seed: u64, state_hash: u64) -> u64 {
+    xxh3_64_with_seed(&state_hash.to_le_bytes(), seed)
 }
 
-fn check<O, T>(live: &impl Live<O, T>) -> Result<(), Failure> {
+/// `state` is what is there.
+fn holds<O, T: Eq + Debug>(
+    live: &impl Live<O, T>,
+    state: &T,
+    turn: u64,
+    failure: impl Fn(String) -> Failure,
+) -> Result<(), Failure> {
+    if live.find(&[state], turn).map_err(&failure)?.is_some() {
+        return Ok(());
+    }
+    let found = live.observe().map_err(&failure)?;
+    Err(failure(difference(&found, &[state])))
+}
+
+fn check<O, T: Eq>(live: &impl Live<O, T>) -> Result<(), Failure> {
     match live.check().into_iter().next() {
         Some(what) => Err(Failure::Invariant { what }),
         None => Ok(()),
     }
 }
 
-fn audit<O, T>(live: &impl Live<O, T>) -> Result<(), Failure> {
+fn audit<O, T: Eq>(live: &impl Live<O, T>) -> Result<(), Failure> {
     let audit = live.reclaim_and_audit();
     if let Some(problem) = audit.problems.first() {
         return Err(Failure::Space { what: problem.to_string() });

@@ -32,6 +32,12 @@ pub struct ExploreOptions {
     pub samples: u32,
     /// One in so many images is crashed again during its recovery; 0 for none.
     pub crash_in_recovery_every: u64,
+    /// Every image is recovered and its contents are compared. One in so many, chosen by the crash
+    /// point and by what was recovered, is then checked whole: invariants, space, a second opening,
+    /// operations. 1 for all.
+    pub whole_check_every: u64,
+    /// The first image of each crash point is checked whole too.
+    pub whole_check_at_each_point: bool,
     /// Threads.
     pub threads: usize,
     /// Stop at this many violations.
@@ -70,6 +76,8 @@ impl Default for ExploreOptions {
             exhaustive_limit: 1 << 12,
             samples: 256,
             crash_in_recovery_every: 256,
+            whole_check_every: 1,
+            whole_check_at_each_point: true,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             violation_limit: 10,
             suppress: None,

@@ -3,6 +3,7 @@
 use lapis_device::{Config, Marker, Modelled, PersistPoint, Trace};
 use lapis_pmem::{Pool, Region};
 
+use crate::image_check::{Known, hash_of};
 use crate::options::ExploreOptions;
 use crate::subject::{Live, Subject};
 
@@ -19,6 +20,8 @@ pub(crate) struct Run<S: Subject> {
     /// The state after each operation; `states[0]` after the creation. The shutdown, which is the
     /// last, changes nothing.
     pub(crate) states: Vec<S::State>,
+    /// Their hashes.
+    pub(crate) hashes: Vec<u64>,
     /// Every persist point that was passed.
     pub(crate) points: Vec<PersistPoint>,
     /// What the memory held before.
@@ -57,6 +60,12 @@ impl<S: Subject> Run<S> {
             None => 0,
             Some(index) => self.numbers.get(index).copied().unwrap_or(self.planned + 1),
         }
+    }
+
+    /// The state after an operation, as something to expect.
+    pub(crate) fn known(&self, operation: u32) -> Known<'_, S::State> {
+        let at = operation as usize;
+        Known { state: &self.states[at], hash: self.hashes[at] }
     }
 
     /// What the run was at when the event before `position` happened.
@@ -135,7 +144,19 @@ impl<S: Subject> Run<S> {
         states.extend(states.last().cloned());
         let points = domain.persist_points().iter().map(|found| found.point).collect();
         let trace = domain.take_trace();
-        Ok(Self { trace, operations, numbers, planned, states, points, base, phases, growths })
+        let hashes = states.iter().map(hash_of).collect();
+        Ok(Self {
+            trace,
+            operations,
+            numbers,
+            planned,
+            states,
+            hashes,
+            points,
+            base,
+            phases,
+            growths,
+        })
     }
 
     /// The kind of each operation, the creation and the shutdown included: the name of its variant.

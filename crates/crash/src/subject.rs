@@ -76,7 +76,7 @@ pub trait Subject: Sync {
 }
 
 /// An open structure.
-pub trait Live<Operation, State> {
+pub trait Live<Operation, State: Eq> {
     /// Performs an operation; durable on return.
     ///
     /// # Errors
@@ -89,8 +89,24 @@ pub trait Live<Operation, State> {
     /// What cannot be read.
     fn observe(&self) -> Result<State, String>;
 
+    /// Which of these states, at most two, is what is there; none if none is. What does not
+    /// follow from the states alone, such as a look-up, may be tried for a part of them that
+    /// depends on `turn`.
+    ///
+    /// # Errors
+    /// What cannot be read, or contradicts itself.
+    fn find(&self, expected: &[&State], _turn: u64) -> Result<Option<usize>, String> {
+        let found = self.observe()?;
+        Ok(expected.iter().position(|state| **state == found))
+    }
+
     /// What is wrong with the structure's invariants.
     fn check(&self) -> Vec<String>;
+
+    /// Whether [`Live::reclaim_and_audit`] finds everything that [`Live::check`] does.
+    fn audit_checks(&self) -> bool {
+        false
+    }
 
     /// Finds free space again if the pool was not closed cleanly, and compares allocated with
     /// reachable.

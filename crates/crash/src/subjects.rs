@@ -1,6 +1,7 @@
 //! What Lapis itself has to be checked.
 
 mod allocator;
+mod entries;
 mod in_place;
 mod index;
 mod log;
@@ -9,6 +10,7 @@ mod pop_log;
 mod store;
 
 pub use allocator::{AllocatorOperation, AllocatorSubject, LiveDirectory};
+pub use entries::Entries;
 pub use in_place::{InPlaceSubject, Scheme, Update};
 pub use index::{IndexSubject, KeySpace};
 pub use log::LogSubject;

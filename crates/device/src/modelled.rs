@@ -97,6 +97,8 @@ struct Machine {
     counts_loads: bool,
     /// Whether loads are anybody's business: they are counted or watched.
     observes_loads: bool,
+    /// Whether they are watched, if at all, and nothing else happens at a load.
+    only_watches_loads: bool,
     watch: Option<ReadWatch>,
     interleaving: Option<Box<Interleaving>>,
     mutant: Option<Mutant>,
@@ -135,6 +137,7 @@ impl Modelled {
                 reserved_bytes,
                 counts_loads: config.counting.is_some(),
                 observes_loads: config.counting.is_some() || config.watching,
+                only_watches_loads: config.counting.is_none() && !config.concurrent,
                 watch: config.watching.then(|| ReadWatch::over(reserved_bytes)),
                 interleaving: config.concurrent.then(Box::default),
                 mutant: config.mutant,
@@ -563,10 +566,20 @@ impl Domain for Modelled {
 
     #[inline]
     fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
-        if self.machine.observes_loads {
+        let machine = &*self.machine;
+        if machine.only_watches_loads {
+            let offset = std::ptr::from_ref(at).addr().wrapping_sub(machine.base);
+            if let Some(watch) = &machine.watch
+                && watch.is_watched(offset / LINE_BYTES)
+            {
+                watch.read(offset, W::BYTES);
+            }
+            return W::load(at, order);
+        }
+        if machine.observes_loads {
             let address = std::ptr::from_ref(at).addr();
             self.watch_read(address, W::BYTES);
-            if self.machine.counts_loads {
+            if machine.counts_loads {
                 self.count_reads(address, Counters::load);
             }
         }
@@ -708,6 +721,11 @@ impl Domain for Modelled {
         if let Some(interleaving) = self.interleaving() {
             self.empty_buffer(interleaving);
         }
+    }
+
+    #[inline]
+    fn prefetches(&self) -> bool {
+        self.machine.counts_loads
     }
 
     #[inline]

@@ -131,8 +131,9 @@ impl ReadWatch {
         }
     }
 
+    /// Whether anything is left to learn of the line. Lines beyond the region are not watched.
     #[inline(always)]
-    fn is_watched(&self, line: usize) -> bool {
+    pub(crate) fn is_watched(&self, line: usize) -> bool {
         self.filter
             .get(line / 64)
             .is_some_and(|bits| bits.load(Ordering::Relaxed) & (1 << (line % 64)) != 0)

@@ -123,6 +123,8 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
     const KIND: IndexKind;
     /// What it can do.
     const CAPABILITIES: Capabilities;
+    /// Whether [`Index::trace`] tells its tracer of all that [`Index::check`] finds.
+    const TRACE_CHECKS: bool = false;
 
     /// Builds an empty index that nobody can reach yet: the caller fences and publishes the root.
     ///

@@ -116,6 +116,12 @@ pub trait Domain: Clone + Debug + Send + Sync + 'static {
     /// Hints that the line at `at` will be read soon. Never faults, never counts as a load.
     fn prefetch(&self, at: *const u8);
 
+    /// Whether anything comes of [`Domain::prefetch`], so that finding out what to name is worth it.
+    #[inline(always)]
+    fn prefetches(&self) -> bool {
+        true
+    }
+
     /// The boot of the machine that this is, or 0 if that is unknown or means nothing here.
     fn boot(&self) -> u128 {
         0

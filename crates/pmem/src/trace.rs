@@ -47,7 +47,8 @@ impl std::fmt::Display for TraceProblem {
 pub struct Tracer<'p, D: Domain> {
     pool: &'p Pool<D>,
     map: TraceMap,
-    slabs: BTreeMap<u32, SlabMarks>,
+    /// First chunk and marks of each slab that was reached, by the number of its run.
+    slabs: Vec<Option<(u32, SlabMarks)>>,
     /// First chunk and number of chunks.
     large: BTreeMap<u32, u32>,
     problems: Vec<TraceProblem>,
@@ -61,10 +62,11 @@ pub(crate) struct SlabMarks {
 
 impl<'p, D: Domain> Tracer<'p, D> {
     pub(crate) fn new(pool: &'p Pool<D>) -> Self {
+        let map = TraceMap::new(pool);
         Self {
             pool,
-            map: TraceMap::new(pool),
-            slabs: BTreeMap::new(),
+            slabs: vec![None; map.run_count()],
+            map,
             large: BTreeMap::new(),
             problems: Vec::new(),
         }
@@ -87,9 +89,9 @@ impl<'p, D: Domain> Tracer<'p, D> {
         let fresh = match found.index {
             None => self.large.insert(found.first, found.descriptor.chunks()).is_none(),
             Some(index) => {
-                let marks = self.slabs.entry(found.first).or_insert_with(|| SlabMarks {
-                    descriptor: found.descriptor,
-                    words: vec![0; found.words],
+                let (_, marks) = self.slabs[found.run].get_or_insert_with(|| {
+                    let words = vec![0; found.words];
+                    (found.first, SlabMarks { descriptor: found.descriptor, words })
                 });
                 let (word, bit) = (&mut marks.words[index / 64], 1u64 << (index % 64));
                 let fresh = *word & bit == 0;
@@ -109,7 +111,11 @@ impl<'p, D: Domain> Tracer<'p, D> {
     }
 
     pub(crate) fn finish(self) -> Traced {
-        Traced { slabs: self.slabs, large: self.large, problems: self.problems }
+        Traced {
+            slabs: self.slabs.into_iter().flatten().collect(),
+            large: self.large,
+            problems: self.problems,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! An index, with keys of one kind.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,11 +11,12 @@ use lapis_pmem::{AuditReport, Link, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::entries::Entries;
 use crate::subject::{Live, Subject};
 
 const ROOT: &str = "index";
-/// Up to about twice as many entries are looked up one by one after iterating.
-const MOST_LOOK_UPS: usize = 256;
+/// So many entries, or all if they are fewer, are looked up one by one after iterating.
+const LOOK_UPS: usize = 64;
 /// An index with more entries than any run inserts goes round in a circle.
 const MOST_ENTRIES: usize = 1 << 16;
 
@@ -133,7 +134,7 @@ where
     K::Buf: std::hash::Hash,
 {
     type Operation = IndexOperation<K::Buf>;
-    type State = BTreeMap<K::Buf, u64>;
+    type State = Entries<K::Buf>;
     type Live = LiveIndex<I, K>;
 
     fn name(&self) -> &'static str {
@@ -194,10 +195,10 @@ where
                 probes.push(IndexOperation::Remove(key.clone()));
             }
             probes.push(IndexOperation::Put(key.clone(), 1));
-            if let Some((next, _)) = state.range(key.clone()..).next() {
+            if let Some((next, _)) = state.at_or_after(key) {
                 probes.push(IndexOperation::Remove(next.clone()));
             }
-            if let Some((before, _)) = state.range(..key.clone()).next_back() {
+            if let Some((before, _)) = state.before(key) {
                 probes.push(IndexOperation::Update(before.clone(), 9));
             }
         }
@@ -227,21 +228,19 @@ where
     }
 
     fn initial(&self) -> Self::State {
-        BTreeMap::new()
+        Entries::default()
     }
 
     fn apply(&self, state: &mut Self::State, operation: &Self::Operation) {
         match operation {
             IndexOperation::Insert(key, value) => {
-                state.entry(key.clone()).or_insert(*value);
+                state.insert(key.clone(), *value, false);
             }
             IndexOperation::Update(key, value) => {
-                if let Some(present) = state.get_mut(key) {
-                    *present = *value;
-                }
+                state.update(key, *value);
             }
             IndexOperation::Put(key, value) => {
-                state.insert(key.clone(), *value);
+                state.insert(key.clone(), *value, true);
             }
             IndexOperation::Remove(key) => {
                 state.remove(key);
@@ -254,8 +253,85 @@ where
     }
 }
 
-impl<I: Index<Modelled, K>, K: KeySpace + ?Sized>
-    Live<IndexOperation<K::Buf>, BTreeMap<K::Buf, u64>> for LiveIndex<I, K>
+thread_local! {
+    /// Where in the order of keys the entries were that an index visited in an order of its own: it
+    /// visits much the same ones next time.
+    static PLACES: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+}
+
+impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> LiveIndex<I, K> {
+    /// Which of a few states an index is in that visits its entries in order.
+    fn find_in_order(&self, expected: &[&Entries<K::Buf>]) -> Option<usize> {
+        let (mut possible, mut at) = ((1u64 << expected.len()) - 1, 0);
+        self.index.for_each(&mut |key, value| {
+            for (number, state) in expected.iter().enumerate() {
+                let same = |(other, there): &(K::Buf, u64)| {
+                    *there == value && K::borrow(other).cmp(key).is_eq()
+                };
+                if !state.as_slice().get(at).is_some_and(same) {
+                    possible &= !(1 << number);
+                }
+            }
+            at += 1;
+            if possible == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        let whole = |&number: &usize| {
+            possible & 1 << number != 0 && expected[number].as_slice().len() == at
+        };
+        (0..expected.len()).find(whole)
+    }
+
+    /// Whether an index is in this state, in whatever order it visits its entries.
+    fn is_in(&self, state: &Entries<K::Buf>) -> bool {
+        let entries = state.as_slice();
+        let mut found = vec![0u64; entries.len().div_ceil(64)];
+        PLACES.with_borrow_mut(|places| {
+            let (mut visited, mut same) = (0, true);
+            self.index.for_each(&mut |key, value| {
+                let compare = |(other, _): &(K::Buf, u64)| K::borrow(other).cmp(key);
+                let guess = places.get(visited).map_or(0, |&place| place as usize);
+                // One entry more or fewer before it than last time.
+                let place = (guess.saturating_sub(1)..guess + 2)
+                    .find(|&at| entries.get(at).is_some_and(|entry| compare(entry).is_eq()))
+                    .or_else(|| entries.binary_search_by(compare).ok());
+                same = place.is_some_and(|place| {
+                    let (word, bit) = (&mut found[place / 64], 1 << (place % 64));
+                    let first = *word & bit == 0;
+                    *word |= bit;
+                    first && entries[place].1 == value
+                });
+                let place = place.unwrap_or(guess) as u32;
+                match places.get_mut(visited) {
+                    Some(known) => *known = place,
+                    None => places.push(place),
+                }
+                visited += 1;
+                if same { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            same && visited == entries.len()
+        })
+    }
+
+    /// A look-up of the key finds what iteration did.
+    fn look_up(&self, key: &K::Buf, expected: Option<u64>) -> Result<(), String> {
+        let found = self.index.get(K::borrow(key));
+        if found == expected {
+            return Ok(());
+        }
+        Err(format!("iteration finds {expected:?} for {key:?}, a look-up {found:?}"))
+    }
+
+    /// Looks up some keys of `state`, which the index is in: others in another turn.
+    fn look_up_some(&self, state: &Entries<K::Buf>, turn: u64) -> Result<(), String> {
+        let entries = state.as_slice();
+        let every = entries.len().div_ceil(LOOK_UPS).max(1);
+        let mut chosen = entries.iter().skip((turn % every as u64) as usize).step_by(every);
+        chosen.try_for_each(|(key, value)| self.look_up(key, Some(*value)))
+    }
+}
+
+impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, Entries<K::Buf>>
+    for LiveIndex<I, K>
 {
     fn perform(&mut self, operation: &IndexOperation<K::Buf>) -> Result<(), String> {
         let outcome = match operation {
@@ -267,9 +343,8 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized>
         outcome.map(|_| ()).map_err(text)
     }
 
-    fn observe(&self) -> Result<BTreeMap<K::Buf, u64>, String> {
-        // A map is made faster from a list, which ordered indexes give in order; and a list from an
-        // index that never ends is cut off.
+    fn observe(&self) -> Result<Entries<K::Buf>, String> {
+        // A list from an index that never ends is cut off.
         let mut entries = Vec::new();
         self.index.for_each(&mut |key, value| {
             entries.push((key.to_buf(), value));
@@ -278,31 +353,41 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized>
             }
             ControlFlow::Continue(())
         });
-        let visited = entries.len();
-        if !entries.is_sorted_by(|a, b| a.0 < b.0) {
-            entries.sort_unstable();
-            if let Some(twice) = entries.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-                return Err(format!("{:?} is visited twice", twice[0].0));
-            }
-        }
-        let state: BTreeMap<_, _> = entries.into_iter().collect();
-        if state.len() != visited {
-            return Err("a key is visited twice".to_owned());
-        }
-        // Looking a key up must find what iteration finds. Of many keys only every so-manieth is
-        // looked up, others for another number of them.
-        let every = (state.len() / MOST_LOOK_UPS).max(1);
-        for (key, &value) in state.iter().skip(state.len() % every).step_by(every) {
-            let found = self.index.get(K::borrow(key));
-            if found != Some(value) {
-                return Err(format!("iteration finds {value} for {key:?}, a look-up {found:?}"));
-            }
-        }
+        let state = Entries::of(entries).map_err(|twice| format!("{twice:?} is visited twice"))?;
+        self.look_up_some(&state, 0)?;
         Ok(state)
+    }
+
+    fn find(&self, expected: &[&Entries<K::Buf>], turn: u64) -> Result<Option<usize>, String> {
+        let found = if I::CAPABILITIES.ordered {
+            self.find_in_order(expected)
+        } else {
+            (0..expected.len()).find(|&number| self.is_in(expected[number]))
+        };
+        let Some(number) = found else { return Ok(None) };
+        // Looking a key up must find what iteration finds. That goes for all, of which it is some
+        // each time, and for those in question always, with their neighbours.
+        let state = expected[number];
+        self.look_up_some(state, turn)?;
+        if let [one, other] = expected {
+            let pairs = one.as_slice().iter().zip(other.as_slice());
+            let same = pairs.take_while(|(one, other)| one == other).count();
+            for entries in expected {
+                let around = entries.as_slice().iter().skip(same.saturating_sub(1)).take(3);
+                for (key, _) in around {
+                    self.look_up(key, state.get(key))?;
+                }
+            }
+        }
+        Ok(Some(number))
     }
 
     fn check(&self) -> Vec<String> {
         self.index.check()
+    }
+
+    fn audit_checks(&self) -> bool {
+        I::TRACE_CHECKS
     }
 
     fn reclaim_and_audit(&self) -> AuditReport {

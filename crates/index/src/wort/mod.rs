@@ -274,6 +274,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Wort<D, K> {
         lock_free_reads: true,
         orders_prior_flushes: !K::INLINE,
     };
+    const TRACE_CHECKS: bool = true;
 
     fn create<'p>(
         pool: &'p Pool<D>,

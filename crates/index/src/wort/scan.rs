@@ -104,7 +104,9 @@ impl<D: Domain, K: IndexKey + ?Sized> Cursor<'_, D, K> {
                 Direction::Backward => RANKS - 1,
             };
             self.push(child, first);
-            self.prefetch_children(child, position);
+            if self.index.domain().prefetches() {
+                self.prefetch_children(child, position);
+            }
         }
     }
 

@@ -14,11 +14,15 @@ use super::classes::ClassId;
 pub(crate) struct TraceMap {
     /// First chunk and descriptor, in order.
     runs: Vec<(u32, Descriptor)>,
+    /// The number of the run that was found last: the next is often the same.
+    recent: usize,
 }
 
 /// A block that was found.
 #[derive(Debug)]
 pub(crate) struct Located {
+    /// The number of its run.
+    pub(crate) run: usize,
     pub(crate) first: u32,
     pub(crate) descriptor: Descriptor,
     /// The block's number in its slab; none for a large run.
@@ -29,13 +33,30 @@ pub(crate) struct Located {
 
 impl TraceMap {
     pub(crate) fn new<D: Domain>(pool: &Pool<D>) -> Self {
-        Self { runs: pool.allocator().survey(pool) }
+        Self { runs: pool.allocator().survey(pool), recent: 0 }
     }
 
-    pub(crate) fn locate(&self, offset: u64, block_bytes: usize) -> Option<Located> {
+    /// Number of slabs and runs.
+    pub(crate) fn run_count(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// The number of the run that holds a chunk.
+    fn run_of(&mut self, chunk: u32) -> Option<usize> {
+        let begins = |run: usize| self.runs.get(run).map(|&(first, _)| first);
+        let is_recent = begins(self.recent).is_some_and(|first| first <= chunk)
+            && begins(self.recent + 1).is_none_or(|next| chunk < next);
+        if !is_recent {
+            let after = self.runs.partition_point(|&(first, _)| first <= chunk);
+            self.recent = after.checked_sub(1)?;
+        }
+        Some(self.recent)
+    }
+
+    pub(crate) fn locate(&mut self, offset: u64, block_bytes: usize) -> Option<Located> {
         let chunk = ClassId::chunk_of(offset);
-        let after = self.runs.partition_point(|&(first, _)| first <= chunk);
-        let (first, descriptor) = *self.runs.get(after.checked_sub(1)?)?;
+        let run = self.run_of(chunk)?;
+        let (first, descriptor) = *self.runs.get(run)?;
         match descriptor.kind() {
             SLAB => {
                 let class = descriptor.class()?;
@@ -43,13 +64,20 @@ impl TraceMap {
                     return None;
                 }
                 let index = class.index_in_slab(first, offset)?;
-                Some(Located { first, descriptor, index: Some(index), words: class.bitmap_words() })
+                let words = class.bitmap_words();
+                Some(Located { run, first, descriptor, index: Some(index), words })
             }
             LARGE => {
                 let begins = offset == u64::from(first) * EXTENT_BYTES as u64;
                 let fits = ClassId::for_bytes(block_bytes).is_none()
                     && block_bytes.div_ceil(EXTENT_BYTES) == descriptor.chunks() as usize;
-                (begins && fits).then_some(Located { first, descriptor, index: None, words: 0 })
+                (begins && fits).then_some(Located {
+                    run,
+                    first,
+                    descriptor,
+                    index: None,
+                    words: 0,
+                })
             }
             _ => None,
         }
