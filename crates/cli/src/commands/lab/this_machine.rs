@@ -16,6 +16,7 @@ use crate::progress;
 
 /// What a characterisation of this machine can be told. Everything requires `--this-machine`.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub struct Arguments {
     /// Characterise this machine's own memory: latency, bandwidth, interference
     #[arg(long, help_heading = "This machine")]
