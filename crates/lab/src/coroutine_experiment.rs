@@ -96,7 +96,7 @@ impl Default for Options {
             groups: vec![1, 2, 4, 8, 12, 16, 20, 24, 32, 48, 64],
             leaves: 400_000,
             operations: 400_000,
-            modelled_leaves: 120_000,
+            modelled_leaves: 300_000,
             modelled_operations: 20_000,
             profile: "optane-100".into(),
             measure: true,

@@ -5,7 +5,7 @@ use lapis_blocks::page::mutants;
 use super::{BUG_CLASS, Catalogue, MutantEntry};
 
 pub(super) const CATALOGUE: Catalogue = Catalogue {
-    ops: 60,
+    ops: 400,
     entries: &[
         MutantEntry {
             mutant: mutants::REDO_WHATEVER_THE_VERSION,
