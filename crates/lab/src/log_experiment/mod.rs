@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn pop_log_is_at_least_as_fast_as_every_padded_log_on_the_model() {
+    fn pop_log_is_at_least_as_fast_as_the_padded_logs_of_other_schemes_on_the_model() {
         let options = Options { placements: vec![Placement::Padded], ..modelled_only() };
         let results = run(&options, &|_, _| {}).unwrap();
         for &size in &options.sizes {
@@ -300,7 +300,9 @@ mod tests {
                 let row = rows.find(|row| row.size_bytes == size && row.variant == variant);
                 row.unwrap().modelled.as_ref().unwrap().ns_per_append
             };
-            for variant in LogVariant::ALL.into_iter().filter(|v| v.has(Placement::Padded)) {
+            // The ring has the scheme of the PopLog, and crosses from one segment to the next elsewhere.
+            let others = |v: &LogVariant| v.has(Placement::Padded) && *v != LogVariant::PopRing;
+            for variant in LogVariant::ALL.into_iter().filter(others) {
                 let (pop, other) = (of(LogVariant::PopLog), of(variant));
                 assert!(pop <= other * 1.001, "{size} bytes: {pop} ns, {variant} {other} ns");
             }
