@@ -114,22 +114,3 @@ fn the_document_has_the_generated_table() {
         "`{COMMAND} --write docs/calibration.md` renews it"
     );
 }
-#[test]
-#[ignore]
-fn zz_show() {
-    for p in std::env::var("PROFILES").unwrap().split(',') {
-        let r = calibrate(&Profile::find(p).unwrap(), &|_| ()).unwrap();
-        eprintln!("== {p}");
-        for row in r.rows {
-            if row.error_percent.is_some() {
-                eprintln!(
-                    "{:45} {:8.2} {:8.2} {:+.1}",
-                    row.quantity,
-                    row.published.unwrap_or(0.0),
-                    row.modelled,
-                    row.error_percent.unwrap_or(f64::NAN)
-                );
-            }
-        }
-    }
-}
