@@ -15,6 +15,7 @@ mod classic_log;
 mod fast_fair;
 mod header_log;
 mod in_place;
+mod nv_tree;
 mod p_clht;
 mod page_cow;
 mod page_hybrid;
@@ -68,6 +69,7 @@ impl Catalogue {
             Structure::Wort => wort::CATALOGUE,
             Structure::FastFair => fast_fair::CATALOGUE,
             Structure::PClht => p_clht::CATALOGUE,
+            Structure::NvTree => nv_tree::CATALOGUE,
             Structure::ClassicLog => classic_log::CATALOGUE,
             Structure::HeaderLog => header_log::CATALOGUE,
             Structure::Rawl => rawl::CATALOGUE,

@@ -14,7 +14,7 @@ use lapis_blocks::rawl::Rawl;
 use lapis_blocks::ring_log::RingOptions;
 use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
-use lapis_index::{FastFair, IndexOptions, PClht, Wort};
+use lapis_index::{FastFair, IndexOptions, InnerNodes, NvTree, PClht, Wort};
 
 use crate::explore::explore;
 use crate::options::ExploreOptions;
@@ -42,7 +42,7 @@ pub enum CrashError {
     /// No histories of several workers are made for it.
     #[error(
         "{structure} is explored with one worker only; several are for wort, fast-fair, p-clht, \
-         pop-log, allocator and store"
+         nv-tree, pop-log, allocator and store"
     )]
     OneWorkerOnly {
         /// The structure.
@@ -68,6 +68,8 @@ pub enum Structure {
     FastFair,
     /// P-CLHT.
     PClht,
+    /// NV-Tree.
+    NvTree,
     /// The classic log.
     ClassicLog,
     /// The header log.
@@ -98,10 +100,11 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
+        Self::NvTree,
         Self::ClassicLog,
         Self::HeaderLog,
         Self::Rawl,
@@ -123,6 +126,7 @@ impl Structure {
             Self::Wort => "wort",
             Self::FastFair => "fast-fair",
             Self::PClht => "p-clht",
+            Self::NvTree => "nv-tree",
             Self::ClassicLog => "classic-log",
             Self::HeaderLog => "header-log",
             Self::Rawl => "rawl",
@@ -173,6 +177,8 @@ type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
 type FastFairBytes = IndexSubject<FastFair<Modelled, [u8]>, [u8]>;
 type PClht8 = IndexSubject<PClht<Modelled, u64>, u64>;
 type PClhtBytes = IndexSubject<PClht<Modelled, [u8]>, [u8]>;
+type NvTree8 = IndexSubject<NvTree<Modelled, u64>, u64>;
+type NvTreeBytes = IndexSubject<NvTree<Modelled, [u8]>, [u8]>;
 
 /// Bytes of the rings that are explored: few, so that they are filled often.
 const RING_BYTES: usize = 4096;
@@ -226,6 +232,30 @@ macro_rules! each_subject {
                 }
                 {
                     let $subject = PClhtBytes::new("p-clht:bytes", source, tight, 4 * KEYS);
+                    $body
+                }
+            }
+            Structure::NvTree => {
+                // Four records to a leaf and eight leaves to a node above.
+                let least = IndexOptions { node_bytes: 128, ..Default::default() };
+                let in_pool = IndexOptions { inner_nodes: InnerNodes::Pm, ..least.clone() };
+                let source = "index/src/nv_tree";
+                {
+                    let $subject = NvTree8::new("nv-tree:u64", source, least.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = NvTreeBytes::new("nv-tree:bytes", source, least.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        NvTree8::new("nv-tree:drained", source, least, KEYS / 2).draining();
+                    $body
+                }
+                {
+                    let $subject =
+                        NvTreeBytes::new("nv-tree:inner-on-pm", source, in_pool, KEYS / 2);
                     $body
                 }
             }

@@ -44,6 +44,11 @@ fn p_clht_is_durably_linearizable() {
 }
 
 #[test]
+fn nv_tree_is_durably_linearizable() {
+    survives(Structure::NvTree, &few(60));
+}
+
+#[test]
 fn pop_log_is_durably_linearizable() {
     survives(Structure::PopLog, &few(30));
 }
@@ -117,6 +122,11 @@ fn fast_fair_needs_what_readers_persist_before_they_answer() {
 #[test]
 fn p_clht_needs_what_readers_persist_before_they_answer() {
     all_are_necessary(Structure::PClht, "p_clht/mod.rs", 600);
+}
+
+#[test]
+fn nv_tree_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::NvTree, "nv_tree/search.rs", 600);
 }
 
 #[test]

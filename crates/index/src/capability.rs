@@ -5,6 +5,7 @@ use lapis_pmem::Hardware;
 use crate::fast_fair::FastFair;
 use crate::index::{Capabilities, Index};
 use crate::key::IndexKey;
+use crate::nv_tree::NvTree;
 use crate::p_clht::PClht;
 use crate::root::{IndexKind, KeyKind};
 use crate::wort::Wort;
@@ -60,6 +61,12 @@ pub fn capability_table() -> Vec<CapabilityRow> {
             "Lee et al., SOSP 2019",
             cost(1, 1),
             cost(2, 2),
+        ),
+        row::<NvTree<Hardware, u64>, NvTree<Hardware, [u8]>>(
+            "NV-Tree",
+            "Yang et al., FAST 2015",
+            cost(2, 2),
+            cost(3, 2),
         ),
     ]
 }

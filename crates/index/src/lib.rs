@@ -10,6 +10,7 @@ mod fast_fair;
 mod index;
 mod key;
 pub mod mutants;
+mod nv_tree;
 mod p_clht;
 mod root;
 mod wort;
@@ -21,6 +22,7 @@ pub use index::{
     Range, Statistics,
 };
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
+pub use nv_tree::{InnerRebuilds, NvTree};
 pub use p_clht::PClht;
 pub use root::{IndexKind, IndexRoot, KeyKind};
 pub use wort::Wort;

@@ -1,7 +1,7 @@
 //! Structures with several workers, by the names they have on the command line.
 
 use lapis_device::Modelled;
-use lapis_index::{FastFair, IndexOptions, PClht, Wort};
+use lapis_index::{FastFair, IndexOptions, NvTree, PClht, Wort};
 
 use super::explore::{ConcurrentOptions, ConcurrentReport, explore_concurrent};
 use super::subject::ConcurrentSubject;
@@ -31,6 +31,7 @@ pub fn explore_structure_concurrently(
         ..ConcurrentReport::default()
     };
     let small = IndexOptions { node_bytes: 256, ..Default::default() };
+    let least = IndexOptions { node_bytes: 128, ..Default::default() };
     let tight = IndexOptions { expected_entries: 1, ..Default::default() };
     let mut explorer = Explorer { structure, only, options, progress, total: &mut total };
     match structure {
@@ -77,6 +78,21 @@ pub fn explore_structure_concurrently(
                 "p-clht:bytes",
                 source,
                 tight,
+                KEYS,
+            ))?;
+        }
+        Structure::NvTree => {
+            let source = "index/src/nv_tree";
+            explorer.explore(&ConcurrentIndex::<NvTree<Modelled, u64>, u64>::new(
+                "nv-tree:u64",
+                source,
+                least.clone(),
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<NvTree<Modelled, [u8]>, [u8]>::new(
+                "nv-tree:bytes",
+                source,
+                least,
                 KEYS,
             ))?;
         }
