@@ -254,8 +254,10 @@ macro_rules! each_subject {
                     $body
                 }
                 {
+                    // Inner nodes of every opening stay allocated until a trace frees them.
                     let $subject =
-                        NvTreeBytes::new("nv-tree:inner-on-pm", source, in_pool, KEYS / 2);
+                        NvTreeBytes::new("nv-tree:inner-on-pm", source, in_pool, KEYS / 2)
+                            .in_pool_of(16 << 20);
                     $body
                 }
             }

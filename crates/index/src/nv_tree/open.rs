@@ -65,9 +65,10 @@ fn list<D: Domain>(
     capacity: usize,
 ) -> Result<Vec<Leaf<'_>>, IndexError> {
     let domain = pool.domain();
-    let most = pool.region().mapped_bytes() / size_of::<LeafHeader>();
-    let mut leaves = Vec::new();
+    let mut leaves: Vec<Leaf<'_>> = Vec::new();
     let mut link = first;
+    // A circle comes by the leaf that is remembered, since that is replaced ever more seldom (Brent).
+    let mut remembered = Link::NULL;
     while !link.is_null() {
         let leaf =
             leaf_at(pool, link, capacity).ok_or_else(|| damaged("a leaf is outside the pool"))?;
@@ -75,9 +76,12 @@ fn list<D: Domain>(
         if !(1..=capacity).contains(&count) {
             return Err(damaged("a leaf has an impossible count"));
         }
-        leaves.push(leaf);
-        if leaves.len() > most {
+        if link == remembered {
             return Err(damaged("its leaves are linked in a circle"));
+        }
+        leaves.push(leaf);
+        if leaves.len().is_power_of_two() {
+            remembered = link;
         }
         link = leaf.next(domain);
     }
