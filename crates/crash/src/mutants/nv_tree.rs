@@ -5,21 +5,21 @@ use lapis_index::mutants::nv_tree as mutants;
 use super::{BUG_CLASS, Catalogue, MutantEntry};
 
 pub(super) const CATALOGUE: Catalogue = Catalogue {
-    ops: 160,
+    ops: 100,
     entries: &[
         MutantEntry {
             mutant: mutants::COUNT_BEFORE_RECORD,
             what: "The count that makes a record part of a leaf is persisted before the record is.",
             published: BUG_CLASS,
             place: "index/src/nv_tree/write.rs, append",
-            subjects: &[],
+            subjects: &["nv-tree:bytes"],
         },
         MutantEntry {
             mutant: mutants::SWAP_BEFORE_FLUSH,
             what: "The link of the leaf before is swapped to new leaves that were never flushed.",
             published: BUG_CLASS,
             place: "index/src/nv_tree/reorganise.rs, make_leaf",
-            subjects: &[],
+            subjects: &["nv-tree:u64"],
         },
         MutantEntry {
             mutant: mutants::FREED_BEFORE_SWAP,
@@ -27,14 +27,14 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
                    leaf is written over it.",
             published: BUG_CLASS,
             place: "index/src/nv_tree/reorganise.rs, reorganise",
-            subjects: &[],
+            subjects: &["nv-tree:u64"],
         },
         MutantEntry {
             mutant: mutants::FLAG_AFTER_COUNT,
             what: "The flag that says that a record is a deletion is stored after the count.",
             published: BUG_CLASS,
             place: "index/src/nv_tree/write.rs, append",
-            subjects: &[],
+            subjects: &["nv-tree:u64"],
         },
         MutantEntry {
             mutant: mutants::STALE_FLAG,
@@ -42,14 +42,14 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
                    cut has kept from counting may have set it.",
             published: BUG_CLASS,
             place: "index/src/nv_tree/write.rs, set_flag",
-            subjects: &[],
+            subjects: &["nv-tree:u64"],
         },
         MutantEntry {
             mutant: mutants::UNFLUSHED_UNLINK,
             what: "Removing the last key of a leaf takes the leaf out without persisting the link.",
             published: BUG_CLASS,
             place: "index/src/nv_tree/reorganise.rs, unlink",
-            subjects: &[],
+            subjects: &["nv-tree:drained"],
         },
     ],
 };

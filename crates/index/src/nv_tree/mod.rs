@@ -192,6 +192,14 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         root: Link<IndexRoot>,
         threads: usize,
     ) -> Result<Self, IndexError> {
+        Self::open_by(pool, root, Some(threads))
+    }
+
+    fn open_by(
+        pool: Arc<Pool<D>>,
+        root: Link<IndexRoot>,
+        threads: Option<usize>,
+    ) -> Result<Self, IndexError> {
         let domain = pool.domain();
         let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
         let leaf_bytes = found.words[LEAF_BYTES_WORD].load(domain) as usize;
@@ -326,7 +334,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for NvTree<D, K> {
 
     /// Builds the inner nodes: takes time in proportion to the number of leaves.
     fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
-        Self::open_with(pool, root, open::usual_threads())
+        Self::open_by(pool, root, None)
     }
 
     fn pool(&self) -> &Arc<Pool<D>> {

@@ -10,23 +10,24 @@ use crate::key::IndexKey;
 /// A thread that builds inner nodes has this many leaves at the least.
 const LEAVES_PER_THREAD: usize = 1024;
 
-/// Threads for opening a tree when nobody says how many.
-pub(super) fn usual_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 /// What the inner nodes are built from: of each leaf in the list, from `first` on, its least key
-/// and its link. On up to `threads` threads: one follows the links, then all look into the leaves.
+/// and its link. On up to `threads` threads, or as many as the machine has processors: one follows
+/// the links, then all look into the leaves.
 pub(super) fn entries_of<D: Domain, K: IndexKey + ?Sized>(
     pool: &Pool<D>,
     first: Link<LeafHeader>,
     capacity: usize,
-    threads: usize,
+    threads: Option<usize>,
 ) -> Result<Vec<Entry>, IndexError> {
     let leaves = list(pool, first, capacity)?;
     // A machine that runs one worker at a time has no threads of its own.
     let alone = D::DETERMINISTIC || pool.domain().worker().is_some();
-    let threads = if alone { 1 } else { threads.clamp(1, leaves.len() / LEAVES_PER_THREAD + 1) };
+    let worthwhile = if alone { 1 } else { leaves.len() / LEAVES_PER_THREAD + 1 };
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = match worthwhile {
+        1 => 1,
+        most => threads.unwrap_or_else(processors).clamp(1, most),
+    };
     let words: Vec<u64> = if threads == 1 {
         least_words::<D, K>(pool, &leaves)
     } else {
