@@ -36,6 +36,8 @@ pub trait Watcher: Clone + Debug + Send + Sync + 'static {
 /// let counts = PersistCounts::default();
 /// let region = Region::anonymous(1 << 20, 1 << 20)?;
 /// let pool = Pool::create(region, Watched::new(counts.clone()))?;
+/// // The first block of a size has the allocator make a slab.
+/// drop(pool.allocate::<PCell<u64>>()?);
 /// counts.take();
 /// let block = pool.allocate::<PCell<u64>>()?;
 /// block.store(pool.domain(), 7);
