@@ -61,6 +61,20 @@ pub struct IndexOptions {
     pub expected_entries: usize,
     /// Bytes per node (B+-trees). 0: the structure's default.
     pub node_bytes: usize,
+    /// Where volatile inner nodes lie (trees that rebuild them when opened).
+    pub inner_nodes: InnerNodes,
+}
+
+/// Where a tree that rebuilds its inner nodes keeps them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InnerNodes {
+    /// In ordinary memory.
+    #[default]
+    Dram,
+    /// In blocks of the pool that are never flushed: volatile all the same, at the latency of
+    /// persistent memory, for machines that have nothing else.
+    Pm,
 }
 
 /// What a structure can do.
