@@ -187,8 +187,8 @@ type ArtCow8 = IndexSubject<ArtCow<Modelled, u64>, u64>;
 type ArtCowBytes = IndexSubject<ArtCow<Modelled, [u8]>, [u8]>;
 
 /// Where the code of all radix trees is, and that of the adaptive ones.
-const RADIX: &str = "index/src/radix";
-const ART: &str = "index/src/art";
+pub(crate) const RADIX: &str = "index/src/radix";
+pub(crate) const ART: &str = "index/src/art";
 
 /// Bytes of the rings that are explored: few, so that they are filled often.
 const RING_BYTES: usize = 4096;
@@ -258,6 +258,14 @@ macro_rules! each_subject {
                         WoartBytes::new("woart:bytes", ART, default, KEYS).and_source(RADIX);
                     $body
                 }
+                // Nodes of the largest kind, that come and go.
+                {
+                    let $subject = Woart8::new("woart:wide", ART, IndexOptions::default(), KEYS)
+                        .and_source(RADIX)
+                        .filled(KEYS)
+                        .draining();
+                    $body
+                }
             }
             Structure::ArtCow => {
                 {
@@ -268,6 +276,14 @@ macro_rules! each_subject {
                 {
                     let $subject =
                         ArtCowBytes::new("art-cow:bytes", ART, default, KEYS).and_source(RADIX);
+                    $body
+                }
+                // Nodes of the largest kind, that come and go.
+                {
+                    let $subject = ArtCow8::new("art-cow:wide", ART, IndexOptions::default(), KEYS)
+                        .and_source(RADIX)
+                        .filled(KEYS)
+                        .draining();
                     $body
                 }
             }
