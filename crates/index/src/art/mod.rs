@@ -83,7 +83,7 @@ pub(crate) mod policy;
 mod read;
 mod remove;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 mod write;
 
 use std::marker::PhantomData;

@@ -35,8 +35,6 @@
 //!   headers carry their depth as WOART's do; the entries of a copy never change otherwise.
 
 pub mod mutants;
-#[cfg(test)]
-mod tests;
 
 use crate::art::Art;
 use crate::art::policy::{Mutants, Policy};

@@ -13,6 +13,8 @@ mod handle;
 mod header;
 mod leaf;
 mod scan;
+#[cfg(test)]
+pub(crate) mod tests;
 mod tree;
 
 pub(crate) use change::{Change, Changing};

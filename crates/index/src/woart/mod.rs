@@ -46,8 +46,6 @@
 //! * A reader loads the word that led it to a child once more, since entries change hands.
 
 pub mod mutants;
-#[cfg(test)]
-mod tests;
 
 use crate::art::Art;
 use crate::art::policy::{Mutants, Policy};

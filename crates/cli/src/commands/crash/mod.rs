@@ -34,7 +34,7 @@ Examples:
   lapis crash fast-fair --persist-points
   lapis crash p-clht --workers 3 --schedules 1000
   lapis crash p-clht --ops 40 --every-store --strategy exhaustive
-  lapis crash wort --without 'crates/index/src/wort/change.rs:272:17 flush' --html wort.html
+  lapis crash wort --without 'crates/index/src/wort/change.rs:27:20 flush' --html wort.html
   lapis crash --all --budget 60s
   lapis crash --mutants --structure wort
   lapis crash wort --performance
