@@ -256,11 +256,11 @@ impl Bench {
                         image.choices()
                     ),
                 });
-                if outcome.is_err() {
+                if outcome.is_err() || self.options.is_over() {
                     break;
                 }
             }
-            if outcome.is_err() {
+            if outcome.is_err() || self.options.is_over() {
                 break;
             }
         }

@@ -243,16 +243,22 @@ where
                 }
             }
             let told: Vec<String> = calls.iter().map(describe).collect();
+            let changed = format!("key {key:?} had {first:?} and has {last:?}, which no");
             return Err(Offence {
                 operation: offender,
-                what: format!(
-                    "key {key:?} had {first:?} and has {last:?}, which no order of these calls \
-                     explains: {}",
-                    told.join("; ")
-                ),
+                what: match told.is_empty() {
+                    true => format!("{changed} call has to do with"),
+                    false => {
+                        format!("{changed} order of these calls explains: {}", told.join("; "))
+                    }
+                },
             });
         }
         Ok(())
+    }
+
+    fn changes(&self, (_, action): &Operation<K>) -> bool {
+        *action != MapAction::Get
     }
 
     fn owns_source(&self, file: &str) -> bool {
