@@ -8,7 +8,7 @@ use lapis_blocks::header_log::HeaderLog;
 use lapis_blocks::in_place::{CowCell, FamCell, LogCell};
 use lapis_blocks::log::Placement;
 use lapis_blocks::page::PageScheme;
-use lapis_blocks::pop_log::PopLog;
+use lapis_blocks::pop_log::{PopLog, PopLogOptions};
 use lapis_blocks::pop_ring::PopRing;
 use lapis_blocks::rawl::Rawl;
 use lapis_blocks::ring_log::RingOptions;
@@ -174,7 +174,7 @@ impl FromStr for Structure {
 /// Keys that index operations draw from: enough for several levels, few enough to meet again.
 const KEYS: u64 = 160;
 
-type LogCellPopLog = LogCell<Modelled, PopLog<Modelled>>;
+type LogCellSubject<L> = InPlaceSubject<LogCell<Modelled, L>>;
 type Wort8 = IndexSubject<Wort<Modelled, u64>, u64>;
 type WortBytes = IndexSubject<Wort<Modelled, [u8]>, [u8]>;
 type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
@@ -193,6 +193,11 @@ pub(crate) const ART: &str = "index/src/art";
 /// Bytes of the rings that are explored: few, so that they are filled often.
 const RING_BYTES: usize = 4096;
 const RING: &str = "blocks/src/ring_log";
+
+/// Cells whose entries fill such a ring several times.
+const LOGGED_BYTES: usize = 200;
+/// How a PopLog is cut into small segments.
+const SEGMENTS: PopLogOptions = PopLogOptions { segment_bytes: 4096, spare_segments: 2 };
 
 fn ring(placement: Placement, size_fields: usize) -> RingOptions {
     RingOptions { capacity_bytes: RING_BYTES, placement, size_fields }
@@ -433,31 +438,81 @@ macro_rules! each_subject {
             }
             Structure::CowCell => {
                 {
-                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:16", 16);
+                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:16", 16, ());
                     $body
                 }
                 {
-                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:100", 100);
+                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:100", 100, ());
                     $body
                 }
             }
             Structure::LogCell => {
                 {
-                    let $subject = InPlaceSubject::<LogCellPopLog>::new("log-cell:16", 16);
+                    let $subject =
+                        LogCellSubject::<PopLog<Modelled>>::new("log-cell:16", 16, SEGMENTS);
                     $body
                 }
                 {
-                    let $subject = InPlaceSubject::<LogCellPopLog>::new("log-cell:100", 100);
+                    let $subject =
+                        LogCellSubject::<PopLog<Modelled>>::new("log-cell:100", 100, SEGMENTS);
+                    $body
+                }
+                {
+                    let $subject = LogCellSubject::<ClassicLog<Modelled>>::new(
+                        "log-cell:classic",
+                        LOGGED_BYTES,
+                        ring(Placement::Padded, 0),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogCellSubject::<HeaderLog<Modelled>>::new(
+                        "log-cell:naive",
+                        LOGGED_BYTES,
+                        ring(Placement::Dense, 1),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogCellSubject::<HeaderLog<Modelled>>::new(
+                        "log-cell:aligned",
+                        LOGGED_BYTES,
+                        ring(Placement::Padded, 1),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogCellSubject::<HeaderLog<Modelled>>::new(
+                        "log-cell:dancing",
+                        LOGGED_BYTES,
+                        ring(Placement::Padded, 8),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogCellSubject::<Rawl<Modelled>>::new(
+                        "log-cell:rawl",
+                        LOGGED_BYTES,
+                        ring(Placement::Padded, 0),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogCellSubject::<PopRing<Modelled>>::new(
+                        "log-cell:pop-ring",
+                        LOGGED_BYTES,
+                        ring(Placement::Padded, 0),
+                    );
                     $body
                 }
             }
             Structure::FamCell => {
                 {
-                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:16", 16);
+                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:16", 16, ());
                     $body
                 }
                 {
-                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:100", 100);
+                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:100", 100, ());
                     $body
                 }
             }

@@ -23,7 +23,8 @@ fn all_are_necessary_by(strategy: Strategy, structure: Structure, ops: usize, se
     println!("{structure}:");
     for row in &rows {
         let outcome = if row.killed { "killed" } else { "SURVIVED" };
-        println!("  {:<70} {outcome:>8} {:>8} images", row.name, row.images);
+        let after = if row.only_after_crashes { ", passed only after crashes" } else { "" };
+        println!("  {:<70} {outcome:>8} {:>8} images{after}", row.name, row.images);
     }
     let survived: Vec<_> = rows.iter().filter(|row| !row.killed).map(|row| &row.name).collect();
     assert!(survived.is_empty(), "not shown to be necessary: {survived:#?}");
