@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lapis_index::{IndexRoot, OrderedIndex};
+use lapis_index::{FastFair, IndexError, IndexRoot, OrderedIndex, Wort};
 use lapis_pmem::{Hardware, Link, Pool, Region};
 
 use super::contestant::with_contestant;
@@ -21,6 +21,22 @@ use crate::keys::{Distribution, KeySet};
 const OPENINGS: usize = 5;
 /// Keys looked up afterwards, to see that all is there.
 const LOOKED_UP: usize = 10_000;
+
+/// An index that may open with several threads.
+pub(super) trait Openable: OrderedIndex<Hardware, u64> {
+    /// Opens it with so many threads at most. One that does nothing in proportion to its size needs no
+    /// more than the calling one.
+    fn open_with(
+        pool: Arc<Pool<Hardware>>,
+        root: Link<IndexRoot>,
+        _threads: usize,
+    ) -> Result<Self, IndexError> {
+        Self::open(pool, root)
+    }
+}
+
+impl Openable for Wort<Hardware, u64> {}
+impl Openable for FastFair<Hardware, u64> {}
 
 /// The sizes for so many keys: a sixteenth, a quarter and all of them.
 fn sizes(keys: usize) -> [usize; 3] {
@@ -57,7 +73,7 @@ struct Crashing<I> {
     region: Region,
 }
 
-impl<I: OrderedIndex<Hardware, u64>> Crashing<I> {
+impl<I: Openable> Crashing<I> {
     fn create(contestant: Contestant, keys: usize) -> Result<Self, ExperimentError> {
         let region = region(keys)?;
         // SAFETY: the alias goes with the index, which is dropped before the region.
@@ -89,16 +105,15 @@ impl<I: OrderedIndex<Hardware, u64>> Crashing<I> {
         let pool_us = begin.elapsed().as_nanos() as f64 / 1000.0;
         let begin = Instant::now();
         let root: Link<IndexRoot> = pool.root(ROOT_NAME).expect("created with this root");
-        let index = I::open(pool, root)?;
+        let index = I::open_with(pool, root, threads)?;
         let wrong = search_all(&index, &[key]);
         let index_us = begin.elapsed().as_nanos() as f64 / 1000.0;
         self.index = Some(index);
-        let _ = threads;
         Ok((pool_us, index_us, wrong))
     }
 }
 
-fn session<I: OrderedIndex<Hardware, u64>>(
+fn session<I: Openable>(
     contestant: Contestant,
     keys: &[u64],
     threads: &[usize],

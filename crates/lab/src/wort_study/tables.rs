@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::{
-    Contestant, DepthResults, Latency, ModelledOperations, OperationsRow, PerOperation, RangeRow,
-    StudyResults,
+    Contestant, DepthResults, Latency, MeasuredOperations, ModelledOperations, ModelledTime,
+    OperationsRow, PerOperation, RangeRow, StudyResults,
 };
 use crate::keys::Distribution;
 
@@ -22,8 +22,8 @@ type Section = (String, String);
 pub fn sections(results: &StudyResults) -> Vec<Section> {
     let all = [
         ("operations, measured", operations_measured(results)),
-        ("insert by latency, modelled", by_latency(results, "Insert", |time| time.insert_ns)),
-        ("search by latency, modelled", by_latency(results, "Search", |time| time.search_ns)),
+        ("insert by latency, modelled", insert_by_latency(results)),
+        ("search by latency, modelled", search_by_latency(results)),
         ("Table 1, modelled", table_1(results)),
         ("traffic, modelled", traffic(results)),
         ("ranges, measured", ranges_measured(results)),
@@ -32,16 +32,6 @@ pub fn sections(results: &StudyResults) -> Vec<Section> {
     ];
     let named = |(name, text): (&str, Option<String>)| Some((format!("{COMMAND}: {name}"), text?));
     all.into_iter().filter_map(named).collect()
-}
-
-fn heading(distribution: Distribution) -> &'static str {
-    match distribution {
-        Distribution::Dense => "Dense",
-        Distribution::Sparse => "Sparse",
-        Distribution::Clustered => "Clustered",
-        Distribution::Uniform => "Uniform",
-        Distribution::Zipf => "Zipf",
-    }
 }
 
 /// What occurs in rows, in order, each once.
@@ -55,61 +45,34 @@ fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     found
 }
 
-fn distributions(results: &StudyResults) -> Vec<Distribution> {
-    distinct(results.operations.iter().map(|row| row.distribution))
+/// The head of a table whose first two columns are keys and structure.
+fn head(columns: &[String]) -> String {
+    let columns: String = columns.iter().map(|column| format!(" {column} |")).collect();
+    let rule = "--:|".repeat(columns.matches('|').count());
+    format!("| keys | structure |{columns}\n|---|---|{rule}\n")
 }
 
-fn structures(results: &StudyResults) -> Vec<Contestant> {
-    distinct(results.operations.iter().map(|row| row.structure))
+fn line(distribution: Distribution, structure: Contestant, cells: &[String]) -> String {
+    format!("| {distribution} | `{structure}` | {} |\n", cells.join(" | "))
 }
 
-fn row_of(
+/// A table with a row for each structure and distribution for which there are `cells`; none if there
+/// are none at all.
+fn operations_table(
     results: &StudyResults,
-    structure: Contestant,
-    distribution: Distribution,
-) -> Option<&OperationsRow> {
-    let is = |row: &&OperationsRow| (row.structure, row.distribution) == (structure, distribution);
-    results.operations.iter().find(is)
-}
-
-/// A table with a row for each structure and `columns` for each distribution. Cells that nothing
-/// fills have a dash; none if no cell has more.
-fn by_distribution(
-    results: &StudyResults,
-    columns: &[&str],
+    columns: &[String],
     cells: impl Fn(&OperationsRow) -> Option<Vec<String>>,
 ) -> Option<String> {
-    let distributions = distributions(results);
-    let mut text = String::from("| structure |");
-    for &distribution in &distributions {
-        for column in columns {
-            // Writing to a string cannot fail.
-            let _ = write!(text, " {}, {column} |", heading(distribution));
-        }
-    }
-    text.push_str("\n|---|");
-    text.push_str(&"--:|".repeat(distributions.len() * columns.len()));
-    text.push('\n');
-    let mut filled = false;
-    for structure in structures(results) {
-        let found: Vec<_> = distributions
-            .iter()
-            .map(|&distribution| row_of(results, structure, distribution).and_then(&cells))
-            .collect();
-        if found.iter().all(Option::is_none) {
-            continue;
-        }
-        filled = true;
-        let _ = write!(text, "| `{structure}` |");
-        for cells in found {
-            let cells = cells.unwrap_or_else(|| vec!["–".into(); columns.len()]);
-            for cell in cells {
-                let _ = write!(text, " {cell} |");
-            }
-        }
-        text.push('\n');
-    }
-    filled.then_some(text)
+    let lines: String = results
+        .operations
+        .iter()
+        .filter_map(|row| Some(line(row.distribution, row.structure, &cells(row)?)))
+        .collect();
+    (!lines.is_empty()).then(|| head(columns) + &lines)
+}
+
+fn names<const N: usize>(columns: [&str; N]) -> Vec<String> {
+    columns.map(str::to_owned).to_vec()
 }
 
 fn grouped(number: usize) -> String {
@@ -119,20 +82,29 @@ fn grouped(number: usize) -> String {
     groups.join(",")
 }
 
+fn published(depth: Option<f64>) -> String {
+    depth.map_or_else(|| "–".to_owned(), |depth| format!("{depth:.1}"))
+}
+
 fn operations_measured(results: &StudyResults) -> Option<String> {
-    let table = by_distribution(results, &["insert ns", "search ns"], |row| {
-        let measured = row.measured.as_ref()?;
-        Some([measured.insert_ns, measured.search_ns].map(|ns| format!("{ns:.0}")).to_vec())
-    })?;
-    let speeds = by_distribution(results, &["insert", "search"], |row| {
-        let measured = row.measured.as_ref()?;
-        let mops = [measured.insert_ns, measured.search_ns].map(|ns| 1e3 / ns);
-        Some(mops.map(|mops| format!("{mops:.2}")).to_vec())
+    let columns = names([
+        "insert, ns",
+        "search, ns",
+        "insert, Mop/s",
+        "search, Mop/s",
+        "depth",
+        "bytes per key",
+    ]);
+    let table = operations_table(results, &columns, |row| {
+        let MeasuredOperations { insert_ns, search_ns, depth, bytes_per_key, .. } = row.measured?;
+        let mut cells = vec![format!("{insert_ns:.0}"), format!("{search_ns:.0}")];
+        cells.extend([insert_ns, search_ns].map(|ns| format!("{:.2}", 1e3 / ns)));
+        cells.extend([format!("{depth:.2}"), format!("{bytes_per_key:.1}")]);
+        Some(cells)
     })?;
     let keys = results.operations.iter().find_map(|row| row.measured.map(|found| found.keys))?;
     Some(format!(
-        "Measured here (anonymous memory, {}), {} keys, one thread: mean time of an operation.\n\n\
-         {table}\nThe same as million operations per second.\n\n{speeds}",
+        "Measured here (anonymous memory, {}): {} keys, one thread.\n\n{table}",
         results.flush_method,
         grouped(keys)
     ))
@@ -142,68 +114,61 @@ fn modelled_size(results: &StudyResults) -> Option<&ModelledOperations> {
     results.operations.iter().find_map(|row| row.modelled.as_ref())
 }
 
+fn insert_by_latency(results: &StudyResults) -> Option<String> {
+    let latencies = modelled_size(results)?.times.iter().map(|time| time.latency).collect();
+    by_latency(results, latencies, |time| time.insert_ns)
+}
+
+/// Searches write nothing, so of latencies that differ in the writes alone one will do.
+fn search_by_latency(results: &StudyResults) -> Option<String> {
+    let mut latencies: Vec<Latency> = Vec::new();
+    for time in &modelled_size(results)?.times {
+        if latencies.iter().all(|known| known.read_ns != time.latency.read_ns) {
+            latencies.push(time.latency);
+        }
+    }
+    by_latency(results, latencies, |time| time.search_ns)
+}
+
 fn by_latency(
     results: &StudyResults,
-    operation: &str,
-    time: impl Fn(&super::ModelledTime) -> f64,
+    latencies: Vec<Latency>,
+    ns: impl Fn(&ModelledTime) -> f64,
 ) -> Option<String> {
-    let size = modelled_size(results)?;
-    let mut latencies: Vec<Latency> = size.times.iter().map(|time| time.latency).collect();
-    if operation == "Search" {
-        // Nothing is written, so those that differ in the writes alone are the same.
-        let mut seen = Vec::new();
-        latencies.retain(|latency| {
-            let new = !seen.contains(&latency.read_ns);
-            seen.push(latency.read_ns);
-            new
-        });
-    }
     let columns: Vec<String> = latencies.iter().map(ToString::to_string).collect();
-    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let table = by_distribution(results, &columns, |row| {
+    let table = operations_table(results, &columns, |row| {
         let times = &row.modelled.as_ref()?.times;
-        let of = |latency: &Latency| {
-            let found = times.iter().find(|time| time.latency == *latency);
-            found.map_or_else(|| "–".into(), |found| format!("{:.0}", time(found)))
-        };
-        Some(latencies.iter().map(of).collect())
+        let of = |latency: &Latency| times.iter().find(|time| time.latency == *latency);
+        let cells = latencies.iter().map(|latency| Some(format!("{:.0}", ns(of(latency)?))));
+        cells.collect()
     })?;
     Some(format!(
-        "Modelled for {}, {} keys: nanoseconds of virtual time, by read/write latency of PM in \
-         nanoseconds.\n\n{table}",
+        "Modelled for {}, {} keys: nanoseconds of virtual time, by read/write latency of persistent \
+         memory in nanoseconds.\n\n{table}",
         results.profile,
-        grouped(size.keys)
+        grouped(modelled_size(results)?.keys)
     ))
 }
 
 fn table_1(results: &StudyResults) -> Option<String> {
     let size = modelled_size(results)?;
-    let published = |row: &OperationsRow| {
-        row.published_depth.map_or_else(|| "–".to_owned(), |depth| format!("{depth:.1}"))
-    };
-    let table = by_distribution(
-        results,
-        &[
-            "(a) misses per insert",
-            "(b) flushes per insert",
-            "(c) misses per search",
-            "(d) depth",
-            "(d) published",
-        ],
-        |row| {
-            let found = row.modelled.as_ref()?;
-            Some(vec![
-                format!("{:.2}", found.insert.llc_misses),
-                format!("{:.2}", found.insert.flushes),
-                format!("{:.2}", found.search.llc_misses),
-                format!("{:.2}", found.depth),
-                published(row),
-            ])
-        },
-    )?;
+    let columns = names([
+        "(a) misses per insert",
+        "(b) flushes per insert",
+        "(c) misses per search",
+        "(d) depth",
+        "(d) published, 128 M keys",
+    ]);
+    let table = operations_table(results, &columns, |row| {
+        let found = row.modelled.as_ref()?;
+        let counts =
+            [found.insert.llc_misses, found.insert.flushes, found.search.llc_misses, found.depth];
+        let mut cells = counts.map(|count| format!("{count:.2}")).to_vec();
+        cells.push(published(row.published_depth));
+        Some(cells)
+    })?;
     Some(format!(
-        "Modelled for {}: the last {} inserts into an index of {} keys, and {} searches. The published \
-         depths are those at 128 M keys.\n\n{table}",
+        "Modelled for {}: the last {} inserts into an index of {} keys, and {} searches.\n\n{table}",
         results.profile,
         grouped(size.inserts),
         grouped(size.keys),
@@ -212,133 +177,96 @@ fn table_1(results: &StudyResults) -> Option<String> {
 }
 
 fn traffic(results: &StudyResults) -> Option<String> {
-    let size = modelled_size(results)?;
-    let mut text = format!(
-        "Modelled for {}, {} keys, per insert; then misses of inner nodes in DRAM, part of (a) and (c) \
-         above. Media writes in units of 64 bytes.\n\n\
-         | structure | keys | flushes | fences | WPQ inserts | media writes | depth | bytes per key \
-         | DRAM misses per insert | per search |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+    let columns = names([
+        "flushes",
+        "fences",
+        "WPQ inserts",
+        "media writes",
+        "bytes per key",
+        "DRAM misses per insert",
+        "DRAM misses per search",
+    ]);
+    let table = operations_table(results, &columns, |row| {
+        let ModelledOperations { insert, search, bytes_per_key, .. } = row.modelled.as_ref()?;
+        let PerOperation { flushes, fences, wpq_inserts, media_writes, .. } = *insert;
+        let mut cells =
+            [flushes, fences, wpq_inserts, media_writes].map(|n| format!("{n:.2}")).to_vec();
+        cells.push(format!("{bytes_per_key:.1}"));
+        cells.extend([insert.dram_misses, search.dram_misses].map(|n| format!("{n:.2}")));
+        Some(cells)
+    })?;
+    Some(format!(
+        "Modelled for {}, {} keys, per insert; media writes in units of 64 bytes, on media written 256 \
+         bytes at a time. DRAM misses are of volatile inner nodes, and part of (a) and (c).\n\n{table}",
         results.profile,
-        grouped(size.keys)
-    );
-    for row in &results.operations {
-        let Some(found) = &row.modelled else { continue };
-        let PerOperation { flushes, fences, wpq_inserts, media_writes, .. } = found.insert;
-        let _ = writeln!(
-            text,
-            "| `{}` | {} | {flushes:.2} | {fences:.2} | {wpq_inserts:.2} | {media_writes:.2} | {:.2} \
-             | {:.1} | {:.2} | {:.2} |",
-            row.structure,
-            row.distribution,
-            found.depth,
-            found.bytes_per_key,
-            found.insert.dram_misses,
-            found.search.dram_misses
-        );
-    }
-    Some(text)
+        grouped(modelled_size(results)?.keys)
+    ))
 }
 
 fn ranges_measured(results: &StudyResults) -> Option<String> {
-    let rows: Vec<&RangeRow> = results.ranges.iter().filter(|row| row.measured.is_some()).collect();
     let reference = |row: &RangeRow| {
-        let is = |other: &&&RangeRow| {
+        let is = |other: &&RangeRow| {
             other.structure == Contestant::BTreeMap
                 && (other.distribution, other.percent) == (row.distribution, row.percent)
         };
-        rows.iter().find(is)?.measured
+        results.ranges.iter().find(is)?.measured
     };
-    range_table(
-        &rows,
+    let table = range_table(&results.ranges, ["µs", "times BTreeMap"], |row| {
+        let own = row.measured?;
+        let against = reference(row).map(|reference| own.query_ns / reference.query_ns);
+        let against = against.map_or_else(|| "–".into(), |times| format!("{times:.1}"));
+        Some((own.entries, [format!("{:.2}", own.query_ns / 1000.0), against]))
+    })?;
+    Some(format!(
         "Measured here: microseconds of a query, and how many times that of the standard library's \
-         `BTreeMap`.",
-        &["µs", "against BTreeMap"],
-        |row| {
-            let own = row.measured?;
-            let against = reference(row).map_or_else(
-                || "–".into(),
-                |reference| format!("{:.1}", own.query_ns / reference.query_ns),
-            );
-            Some((own.entries, vec![format!("{:.2}", own.query_ns / 1000.0), against]))
-        },
-    )
+         `BTreeMap`.\n\n{table}"
+    ))
 }
 
 fn ranges_modelled(results: &StudyResults) -> Option<String> {
-    let rows: Vec<&RangeRow> = results.ranges.iter().filter(|row| row.modelled.is_some()).collect();
-    range_table(
-        &rows,
-        &format!(
-            "Modelled for {}: microseconds of virtual time of a query, and last-level misses per entry.",
-            results.profile
-        ),
-        &["µs", "misses per entry"],
-        |row| {
-            let own = row.modelled?;
-            let misses = own.llc_misses_per_entry.unwrap_or_default();
-            Some((
-                own.entries,
-                vec![format!("{:.2}", own.query_ns / 1000.0), format!("{misses:.2}")],
-            ))
-        },
-    )
+    let table = range_table(&results.ranges, ["µs", "misses per entry"], |row| {
+        let own = row.modelled?;
+        let misses = own.llc_misses_per_entry?;
+        Some((own.entries, [format!("{:.2}", own.query_ns / 1000.0), format!("{misses:.2}")]))
+    })?;
+    Some(format!(
+        "Modelled for {} under its first pair of latencies: microseconds of virtual time of a query, \
+         and last-level misses per entry.\n\n{table}",
+        results.profile
+    ))
 }
 
-/// A row for each structure and share of the keys, `columns` for each distribution.
+/// A row for each structure and distribution, two columns for each share of the keys.
 fn range_table(
-    rows: &[&RangeRow],
-    title: &str,
-    columns: &[&str],
-    cells: impl Fn(&RangeRow) -> Option<(usize, Vec<String>)>,
+    rows: &[RangeRow],
+    columns: [&str; 2],
+    cells: impl Fn(&RangeRow) -> Option<(usize, [String; 2])>,
 ) -> Option<String> {
-    let distributions = distinct(rows.iter().map(|row| row.distribution));
-    let mut text = format!("{title}\n\n| structure | of the keys | entries |");
-    for &distribution in &distributions {
-        for column in columns {
-            let _ = write!(text, " {}, {column} |", heading(distribution));
-        }
+    let found: Vec<_> = rows.iter().filter_map(|row| Some((row, cells(row)?))).collect();
+    let shares = distinct(found.iter().map(|(row, (entries, _))| (row.percent, *entries)));
+    let title = |(percent, entries): &(f64, usize)| {
+        columns.map(|column| format!("{percent} % ({}): {column}", grouped(*entries)))
+    };
+    let mut text = head(&shares.iter().flat_map(title).collect::<Vec<_>>());
+    for pair in distinct(found.iter().map(|(row, _)| (row.distribution, row.structure))) {
+        let of = found.iter().filter(|(row, _)| (row.distribution, row.structure) == pair);
+        let cells: Vec<String> = of.flat_map(|(_, (_, cells))| cells.clone()).collect();
+        text += &line(pair.0, pair.1, &cells);
     }
-    text.push_str("\n|---|--:|--:|");
-    text.push_str(&"--:|".repeat(distributions.len() * columns.len()));
-    text.push('\n');
-    let shares = distinct(rows.iter().map(|row| (row.percent, row.structure)));
-    let mut percents = distinct(shares.iter().map(|(percent, _)| *percent));
-    percents.sort_by(f64::total_cmp);
-    for percent in percents {
-        for (_, structure) in shares.iter().filter(|(of, _)| *of == percent) {
-            let of = |distribution: &Distribution| {
-                let is = |row: &&&RangeRow| {
-                    (row.structure, row.distribution, row.percent)
-                        == (*structure, *distribution, percent)
-                };
-                rows.iter().find(is).and_then(|row| cells(row))
-            };
-            let found: Vec<_> = distributions.iter().map(of).collect();
-            let entries = found.iter().flatten().map(|(entries, _)| *entries).next()?;
-            let _ = write!(text, "| `{structure}` | {percent} % | {} |", grouped(entries));
-            for cells in found {
-                let cells =
-                    cells.map_or_else(|| vec!["–".into(); columns.len()], |(_, cells)| cells);
-                for cell in cells {
-                    let _ = write!(text, " {cell} |");
-                }
-            }
-            text.push('\n');
-        }
-    }
-    (!rows.is_empty()).then_some(text)
+    (!found.is_empty()).then_some(text)
 }
 
 fn recovery(results: &StudyResults) -> Option<String> {
     let rows = &results.recovery;
     let threads = distinct(rows.iter().map(|row| row.threads));
     let mut text = String::from(
-        "Measured here: milliseconds from the opening of the index, left as by a crash, to its first \
-         answer. Opening the pool beneath it comes before and depends on no size.\n\n\
+        "Measured here: milliseconds from the opening of an index of sparse keys, left as by a crash, \
+         to its first answer. Opening the pool beneath it comes before.\n\n\
          | structure | rebuilds | keys | pool, ms |",
     );
     for &threads in &threads {
         let plural = if threads == 1 { "thread" } else { "threads" };
+        // Writing to a string cannot fail.
         let _ = write!(text, " index, {threads} {plural}, ms |");
     }
     text.push_str("\n|---|---|--:|--:|");
@@ -365,25 +293,18 @@ fn recovery(results: &StudyResults) -> Option<String> {
 
 /// The table of depths.
 pub fn depths_table(results: &DepthResults) -> String {
-    let mut text = String::from(
-        "| structure | keys | how many | depth | deepest | published, 128 M | bytes per key |\n\
-         |---|---|--:|--:|--:|--:|--:|\n",
-    );
-    for row in &results.depths {
-        let published =
-            row.published_depth.map_or_else(|| "–".to_owned(), |depth| format!("{depth:.1}"));
-        let _ = writeln!(
-            text,
-            "| `{}` | {} | {} | {:.2} | {} | {published} | {:.1} |",
-            row.structure,
-            row.distribution,
+    let columns = names(["how many", "depth", "deepest", "published, 128 M keys", "bytes per key"]);
+    let lines = results.depths.iter().map(|row| {
+        let cells = [
             grouped(row.keys),
-            row.depth,
-            row.max_depth,
-            row.bytes_per_key
-        );
-    }
-    text
+            format!("{:.2}", row.depth),
+            row.max_depth.to_string(),
+            published(row.published_depth),
+            format!("{:.1}", row.bytes_per_key),
+        ];
+        line(row.distribution, row.structure, &cells)
+    });
+    head(&columns) + &lines.collect::<String>()
 }
 
 #[cfg(test)]
