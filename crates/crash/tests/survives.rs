@@ -44,6 +44,16 @@ fn p_clht_survives_power_cuts() {
 }
 
 #[test]
+fn woart_survives_power_cuts() {
+    survives(Structure::Woart, 200, 21);
+}
+
+#[test]
+fn art_cow_survives_power_cuts() {
+    survives(Structure::ArtCow, 200, 22);
+}
+
+#[test]
 fn the_classic_log_survives_power_cuts() {
     survives(Structure::ClassicLog, 100, 17);
 }

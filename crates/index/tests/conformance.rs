@@ -136,3 +136,5 @@ mod conformance {
 conformance!(wort: Wort, ordered);
 conformance!(fast_fair: FastFair, ordered);
 conformance!(p_clht: PClht, unordered);
+conformance!(woart: Woart, ordered);
+conformance!(art_cow: ArtCow, ordered);

@@ -16,10 +16,16 @@ pub enum Contestant {
 
 impl Contestant {
     /// The indexes of the study: those of the paper in the order of its Table 1, and FAST & FAIR.
-    pub const KINDS: [IndexKind; 2] = [IndexKind::Wort, IndexKind::FastFair];
+    pub const KINDS: [IndexKind; 4] =
+        [IndexKind::Wort, IndexKind::Woart, IndexKind::ArtCow, IndexKind::FastFair];
 
     /// All contestants but the reference.
-    pub const ALL: [Self; 2] = [Self::Index(IndexKind::Wort), Self::Index(IndexKind::FastFair)];
+    pub const ALL: [Self; 4] = [
+        Self::Index(IndexKind::Wort),
+        Self::Index(IndexKind::Woart),
+        Self::Index(IndexKind::ArtCow),
+        Self::Index(IndexKind::FastFair),
+    ];
 
     /// The name in tables and in JSON.
     pub fn name(self) -> String {
@@ -79,6 +85,14 @@ macro_rules! with_contestant {
         match $contestant.index() {
             Some(lapis_index::IndexKind::Wort) => {
                 type $index = lapis_index::Wort<$domain, u64>;
+                $body
+            }
+            Some(lapis_index::IndexKind::Woart) => {
+                type $index = lapis_index::Woart<$domain, u64>;
+                $body
+            }
+            Some(lapis_index::IndexKind::ArtCow) => {
+                type $index = lapis_index::ArtCow<$domain, u64>;
                 $body
             }
             Some(lapis_index::IndexKind::FastFair) => {

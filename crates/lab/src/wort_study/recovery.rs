@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lapis_index::{FastFair, IndexError, IndexRoot, OrderedIndex, Wort};
+use lapis_index::{ArtCow, FastFair, IndexError, IndexRoot, OrderedIndex, Woart, Wort};
 use lapis_pmem::{Hardware, Link, Pool, Region};
 
 use super::contestant::with_contestant;
@@ -36,6 +36,8 @@ pub(super) trait Openable: OrderedIndex<Hardware, u64> {
 }
 
 impl Openable for Wort<Hardware, u64> {}
+impl Openable for Woart<Hardware, u64> {}
+impl Openable for ArtCow<Hardware, u64> {}
 impl Openable for FastFair<Hardware, u64> {}
 
 /// The sizes for so many keys: a sixteenth, a quarter and all of them.
