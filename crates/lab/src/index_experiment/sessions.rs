@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use lapis_device::{Config, Counts, Modelled as ModelledMachine, Profile, interleave};
-use lapis_index::{ArtCow, FastFair, Index, IndexKind, PClht, Woart, Wort};
+use lapis_index::{ArtCow, FastFair, Index, IndexKind, IndexOptions, PClht, Woart, Wort};
 use lapis_pmem::{Domain, Hardware, Pool, Region};
 
 use super::engine::{Subject, create, measure, perform, perform_all};
@@ -238,7 +238,8 @@ fn session<D: Domain, I: Subject<D>, F>(
     let fresh = fresh_keys(operations, repetitions);
     let keys = KeySet::generate(distribution, size.keys, fresh, size.seed);
     let mut fresh = Fresh::new(&keys);
-    let index: I = create(pool, if size.presized { size.keys } else { 0 })?;
+    let expected_entries = if size.presized { size.keys } else { 0 };
+    let index: I = create(pool, &IndexOptions { expected_entries, ..IndexOptions::default() })?;
     let checked = |operation, (figures, wrong): (F, u64)| match wrong {
         0 => Ok(figures),
         _ => Err(ExperimentError::WrongAnswers { index: I::KIND, operation, wrong }),
