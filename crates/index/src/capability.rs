@@ -7,6 +7,7 @@ use crate::index::{Capabilities, Index};
 use crate::key::IndexKey;
 use crate::p_clht::PClht;
 use crate::root::{IndexKind, KeyKind};
+use crate::wb_tree::WbTree;
 use crate::wort::Wort;
 
 /// What most inserts cost: those that find room where they are and reorganise nothing.
@@ -60,6 +61,12 @@ pub fn capability_table() -> Vec<CapabilityRow> {
             "Lee et al., SOSP 2019",
             cost(1, 1),
             cost(2, 2),
+        ),
+        row::<WbTree<Hardware, u64>, WbTree<Hardware, [u8]>>(
+            "wB+-Tree",
+            "Chen and Jin, PVLDB 2015",
+            cost(4, 3),
+            cost(5, 3),
         ),
     ]
 }

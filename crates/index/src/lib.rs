@@ -12,15 +12,17 @@ mod key;
 pub mod mutants;
 mod p_clht;
 mod root;
+mod wb_tree;
 mod wort;
 
 pub use capability::{CapabilityRow, InsertCost, capability_table};
 pub use fast_fair::FastFair;
 pub use index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Range,
-    Statistics,
+    Statistics, WbTreeNodes,
 };
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
 pub use p_clht::PClht;
 pub use root::{IndexKind, IndexRoot, KeyKind};
+pub use wb_tree::WbTree;
 pub use wort::Wort;

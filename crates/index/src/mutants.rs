@@ -3,4 +3,5 @@
 
 pub use crate::fast_fair::mutants as fast_fair;
 pub use crate::p_clht::mutants as p_clht;
+pub use crate::wb_tree::mutants as wb_tree;
 pub use crate::wort::mutants as wort;

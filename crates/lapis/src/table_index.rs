@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lapis_index::{
     Direction, FastFair, Index, IndexError, IndexKind, IndexOptions, IndexRoot, OrderedIndex,
-    Outcome, PClht, Statistics, Wort,
+    Outcome, PClht, Statistics, WbTree, Wort,
 };
 use lapis_pmem::{Domain, InFlight, Link, Owned, Pool, Tracer};
 
@@ -15,6 +15,7 @@ pub(crate) enum TableIndex<D: Domain> {
     Wort(Wort<D, [u8]>),
     FastFair(FastFair<D, [u8]>),
     PClht(PClht<D, [u8]>),
+    WbTree(WbTree<D, [u8]>),
 }
 
 macro_rules! each {
@@ -23,6 +24,7 @@ macro_rules! each {
             TableIndex::Wort($inner) => $body,
             TableIndex::FastFair($inner) => $body,
             TableIndex::PClht($inner) => $body,
+            TableIndex::WbTree($inner) => $body,
         }
     };
 }
@@ -37,6 +39,7 @@ impl<D: Domain> TableIndex<D> {
             IndexKind::Wort => Wort::<D, [u8]>::create(pool, options),
             IndexKind::FastFair => FastFair::<D, [u8]>::create(pool, options),
             IndexKind::PClht => PClht::<D, [u8]>::create(pool, options),
+            IndexKind::WbTree => WbTree::<D, [u8]>::create(pool, options),
             other => {
                 Err(IndexError::BadOption { what: format!("tables cannot be held by {other} yet") })
             }
@@ -49,6 +52,7 @@ impl<D: Domain> TableIndex<D> {
             Some(IndexKind::Wort) => Wort::open(pool, root).map(Self::Wort),
             Some(IndexKind::FastFair) => FastFair::open(pool, root).map(Self::FastFair),
             Some(IndexKind::PClht) => PClht::open(pool, root).map(Self::PClht),
+            Some(IndexKind::WbTree) => WbTree::open(pool, root).map(Self::WbTree),
             _ => Err(IndexError::Damaged { what: "its root is of no kind known here".into() }),
         }
     }
@@ -58,6 +62,7 @@ impl<D: Domain> TableIndex<D> {
             Self::Wort(_) => IndexKind::Wort,
             Self::FastFair(_) => IndexKind::FastFair,
             Self::PClht(_) => IndexKind::PClht,
+            Self::WbTree(_) => IndexKind::WbTree,
         }
     }
 
@@ -100,6 +105,7 @@ impl<D: Domain> TableIndex<D> {
             Self::Wort(index) => index.scan(from, direction, visit),
             Self::FastFair(index) => index.scan(from, direction, visit),
             Self::PClht(_) => return None,
+            Self::WbTree(index) => index.scan(from, direction, visit),
         }
         Some(())
     }
