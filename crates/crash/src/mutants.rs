@@ -24,6 +24,7 @@ mod pop_ring;
 mod rawl;
 mod store;
 mod trial;
+mod wb_tree;
 mod wort;
 
 use lapis_pmem::Mutant;
@@ -68,6 +69,7 @@ impl Catalogue {
             Structure::Wort => wort::CATALOGUE,
             Structure::FastFair => fast_fair::CATALOGUE,
             Structure::PClht => p_clht::CATALOGUE,
+            Structure::WbTree => wb_tree::CATALOGUE,
             Structure::ClassicLog => classic_log::CATALOGUE,
             Structure::HeaderLog => header_log::CATALOGUE,
             Structure::Rawl => rawl::CATALOGUE,

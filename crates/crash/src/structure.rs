@@ -14,7 +14,7 @@ use lapis_blocks::rawl::Rawl;
 use lapis_blocks::ring_log::RingOptions;
 use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
-use lapis_index::{FastFair, IndexOptions, PClht, Wort};
+use lapis_index::{FastFair, IndexOptions, PClht, WbTree, WbTreeNodes, Wort};
 
 use crate::explore::explore;
 use crate::options::ExploreOptions;
@@ -42,7 +42,7 @@ pub enum CrashError {
     /// No histories of several workers are made for it.
     #[error(
         "{structure} is explored with one worker only; several are for wort, fast-fair, p-clht, \
-         pop-log, allocator and store"
+         wb-tree, pop-log, allocator and store"
     )]
     OneWorkerOnly {
         /// The structure.
@@ -68,6 +68,8 @@ pub enum Structure {
     FastFair,
     /// P-CLHT.
     PClht,
+    /// wB+-Tree.
+    WbTree,
     /// The classic log.
     ClassicLog,
     /// The header log.
@@ -98,10 +100,11 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
+        Self::WbTree,
         Self::ClassicLog,
         Self::HeaderLog,
         Self::Rawl,
@@ -123,6 +126,7 @@ impl Structure {
             Self::Wort => "wort",
             Self::FastFair => "fast-fair",
             Self::PClht => "p-clht",
+            Self::WbTree => "wb-tree",
             Self::ClassicLog => "classic-log",
             Self::HeaderLog => "header-log",
             Self::Rawl => "rawl",
@@ -173,6 +177,8 @@ type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
 type FastFairBytes = IndexSubject<FastFair<Modelled, [u8]>, [u8]>;
 type PClht8 = IndexSubject<PClht<Modelled, u64>, u64>;
 type PClhtBytes = IndexSubject<PClht<Modelled, [u8]>, [u8]>;
+type WbTree8 = IndexSubject<WbTree<Modelled, u64>, u64>;
+type WbTreeBytes = IndexSubject<WbTree<Modelled, [u8]>, [u8]>;
 
 /// Bytes of the rings that are explored: few, so that they are filled often.
 const RING_BYTES: usize = 4096;
@@ -189,6 +195,7 @@ macro_rules! each_subject {
         let default = IndexOptions::default();
         // Four buckets, so that the table grows, more than once, within few operations.
         let tight = IndexOptions { expected_entries: 1, ..Default::default() };
+        let slots = IndexOptions { wb_tree_nodes: WbTreeNodes::SlotsOnly, ..Default::default() };
         match $structure {
             Structure::Wort => {
                 let source = "index/src/wort";
@@ -226,6 +233,30 @@ macro_rules! each_subject {
                 }
                 {
                     let $subject = PClhtBytes::new("p-clht:bytes", source, tight, 4 * KEYS);
+                    $body
+                }
+            }
+            Structure::WbTree => {
+                let source = "index/src/wb_tree";
+                {
+                    let $subject = WbTree8::new("wb-tree:u64", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = WbTreeBytes::new("wb-tree:bytes", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = WbTree8::new("wb-tree:slots", source, slots.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = WbTreeBytes::new("wb-tree:slots-bytes", source, slots, KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        WbTree8::new("wb-tree:drained", source, small, KEYS / 2).draining();
                     $body
                 }
             }

@@ -83,8 +83,12 @@ counts! {
     /// Lines stored to by non-temporal copies. Copies that follow one another in a line without a
     /// fence are combined and count once.
     nontemporal_lines,
-    /// Loads, stores, locked operations and prefetches, by line, that no cache answered.
+    /// Loads, stores, locked operations and prefetches, by line, that no cache answered, those of
+    /// ordinary memory included.
     llc_misses,
+    /// Those of `llc_misses` that went to ordinary memory
+    /// ([`touch_dram`](lapis_pmem::Domain::touch_dram)).
+    dram_reads,
     /// Lines that entered the write pending queue because of a flush.
     wpq_flush,
     /// Lines that entered it non-temporally.
@@ -156,6 +160,11 @@ enum Access {
     /// The worker goes on and has written nothing.
     Prefetch,
 }
+
+/// The first of the line numbers that stand for ordinary memory, beyond every region (64 GiB).
+pub(crate) const DRAM_FIRST_LINE: u32 = 1 << 30;
+/// Bytes of ordinary memory that are told apart; later offsets begin again.
+const DRAM_BYTES: usize = (DRAM_FIRST_LINE as usize - 1) * LINE_BYTES;
 
 fn lines(offset: usize, bytes: usize) -> impl Iterator<Item = u32> {
     (offset / LINE_BYTES) as u32..((offset + bytes).div_ceil(LINE_BYTES)) as u32
@@ -334,6 +343,33 @@ impl Counters {
         self.timing.fence(worker);
     }
 
+    /// Reads of ordinary memory: nothing of it is ever dirty or reaches a module. The lines of a range
+    /// are on their way together.
+    pub(crate) fn read_dram(&mut self, worker: u8, offset: usize, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let offset = offset % DRAM_BYTES;
+        let mut there = 0;
+        for line in lines(offset, bytes.min(DRAM_BYTES - offset)) {
+            let line = line + DRAM_FIRST_LINE;
+            let mut evicted = Evicted::default();
+            let level = self.caches.access(worker, line, false, &mut evicted);
+            let ready = if level == Level::Memory {
+                self.counts.llc_misses += 1;
+                self.counts.dram_reads += 1;
+                self.timing.begin_dram(worker, line)
+            } else {
+                self.timing.begin(worker, line, level)
+            };
+            there = there.max(ready);
+            for &line in evicted.lines() {
+                self.insert(worker, line, Way::Eviction);
+            }
+        }
+        self.timing.wait_until(worker, there);
+    }
+
     pub(crate) fn prefetch(&mut self, worker: u8, offset: usize) {
         self.access(worker, (offset / LINE_BYTES) as u32, Access::Prefetch);
     }
@@ -442,6 +478,30 @@ mod tests {
         counters.load(0, 0);
         let counts = counters.counts();
         assert_eq!((counts.loads, counts.llc_misses), (1, 1));
+    }
+
+    #[test]
+    fn ordinary_memory_shares_the_caches_and_reaches_no_module() {
+        let mut counters = counters();
+        counters.read_dram(0, 0, 128);
+        counters.read_dram(0, 64, 8);
+        let counts = counters.counts();
+        assert_eq!((counts.llc_misses, counts.dram_reads, counts.media_reads), (2, 2, 0));
+        assert_eq!(counts.wpq_inserts(), 0);
+        // The same number of a line in the region is another line.
+        counters.load(0, 0);
+        assert_eq!(counters.counts().llc_misses, 3);
+    }
+
+    #[test]
+    fn a_read_of_ordinary_memory_takes_its_latency_and_one_from_a_cache_less() {
+        let mut counters = counters();
+        let latency = MachineShape::default().timing.dram_read;
+        counters.read_dram(0, 4096, 8);
+        let first = counters.timing().now(0);
+        assert_eq!(first, latency);
+        counters.read_dram(0, 4096, 8);
+        assert!(counters.timing().now(0).0 - first.0 < latency.0);
     }
 
     #[test]

@@ -736,6 +736,15 @@ impl Domain for Modelled {
     }
 
     #[inline]
+    fn touch_dram(&self, offset_bytes: usize, bytes: usize) {
+        if self.machine.counts_loads
+            && let Some(counters) = &mut self.machine.state.lock().counters
+        {
+            counters.read_dram(current_worker(), offset_bytes, bytes);
+        }
+    }
+
+    #[inline]
     fn worker(&self) -> Option<usize> {
         Some(usize::from(current_worker()))
     }

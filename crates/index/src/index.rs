@@ -61,8 +61,22 @@ pub struct IndexOptions {
     pub expected_entries: usize,
     /// Bytes per node (B+-trees). 0: the structure's default.
     pub node_bytes: usize,
+    /// Where volatile inner nodes lie (trees that rebuild them when opened).
+    pub inner_nodes: InnerNodes,
     /// What a wB+-Tree's nodes are like.
     pub wb_tree_nodes: WbTreeNodes,
+}
+
+/// Where a tree that rebuilds its inner nodes keeps them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InnerNodes {
+    /// In ordinary memory.
+    #[default]
+    Dram,
+    /// In blocks of the pool that are never flushed: volatile all the same, at the latency of
+    /// persistent memory, for machines that have nothing else.
+    Pm,
 }
 
 /// The two kinds of nodes of a [`WbTree`](crate::WbTree).

@@ -18,8 +18,8 @@ mod wort;
 pub use capability::{CapabilityRow, InsertCost, capability_table};
 pub use fast_fair::FastFair;
 pub use index::{
-    Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Range,
-    Statistics, WbTreeNodes,
+    Capabilities, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex, Outcome,
+    Range, Statistics, WbTreeNodes,
 };
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
 pub use p_clht::PClht;

@@ -104,10 +104,7 @@ impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
         let control = leaf.control(domain);
         // I2. Behind the last entry, the slot array may change although it is valid.
         let appends = position + 1 == order.len();
-        if leaf.is_ordered(control)
-            && !appends
-            && !domain.commits(mutants::VALID_BIT_NOT_CLEARED)
-        {
+        if leaf.is_ordered(control) && !appends && !domain.commits(mutants::VALID_BIT_NOT_CLEARED) {
             let _: Committed =
                 leaf.words[0].publish(domain, self.shape.disordered(control)).persist();
         }

@@ -230,7 +230,11 @@ pub(super) struct Node<'p> {
 impl<'p> Node<'p> {
     /// The node at `link`, if it lies within the pool.
     #[inline(always)]
-    pub(super) fn find<D: Domain>(pool: &'p Pool<D>, shape: &'p Shape, link: Place) -> Option<Self> {
+    pub(super) fn find<D: Domain>(
+        pool: &'p Pool<D>,
+        shape: &'p Shape,
+        link: Place,
+    ) -> Option<Self> {
         let words = pool.try_slice(link, shape.node_bytes / 8)?;
         Some(Self { link, words, shape })
     }
@@ -388,7 +392,6 @@ impl<'p> Node<'p> {
     pub(super) fn is_ordered(&self, control: u64) -> bool {
         !self.shape.has_bitmap() || control & VALID != 0
     }
-
 
     /// The place of the entry at `position`, of a node that is ordered. Never beyond the node's
     /// end, whatever the bytes.

@@ -130,11 +130,8 @@ impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
         if !stays {
             moved.insert(position - kept, entry);
         }
-        let last = if stays && position == kept {
-            entry
-        } else {
-            leaf.entry(domain, order.at(kept - 1))
-        };
+        let last =
+            if stays && position == kept { entry } else { leaf.entry(domain, order.at(kept - 1)) };
         let right = self.build(0, &moved)?;
         let separator = self.separator(&last, &moved[0])?;
         let ordinal = K::with_word(&self.pool, separator.bits(), ordinal_of)

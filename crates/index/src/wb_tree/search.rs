@@ -241,9 +241,7 @@ impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
             } else {
                 (&mut spot.ceiling, Ordering::Less)
             };
-            if best.is_none_or(|best| {
-                self.compare(here, self.separator_at(node, best)) == nearer
-            }) {
+            if best.is_none_or(|best| self.compare(here, self.separator_at(node, best)) == nearer) {
                 *best = Some(index);
             }
         }
@@ -280,9 +278,7 @@ impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
         order: &Order,
         target: &Target<'_, K>,
     ) -> usize {
-        order
-            .as_slice()
-            .partition_point(|&index| self.admits(node, usize::from(index), target))
+        order.as_slice().partition_point(|&index| self.admits(node, usize::from(index), target))
     }
 
     /// Whether the entry at `index`, the last one up to `key`, is that of `key`.
