@@ -44,6 +44,11 @@ fn p_clht_is_durably_linearizable() {
 }
 
 #[test]
+fn wb_tree_is_durably_linearizable() {
+    survives(Structure::WbTree, &few(50));
+}
+
+#[test]
 fn pop_log_is_durably_linearizable() {
     survives(Structure::PopLog, &few(30));
 }
@@ -117,6 +122,11 @@ fn fast_fair_needs_what_readers_persist_before_they_answer() {
 #[test]
 fn p_clht_needs_what_readers_persist_before_they_answer() {
     all_are_necessary(Structure::PClht, "p_clht/mod.rs", 600);
+}
+
+#[test]
+fn wb_tree_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::WbTree, "wb_tree/mod.rs", 600);
 }
 
 #[test]
