@@ -14,10 +14,10 @@ use crate::key::IndexKey;
 use crate::root::IndexRoot;
 
 /// A node as the walk meets it.
-struct Seen<'p> {
-    node: Node<'p>,
+pub(super) struct Seen<'p> {
+    pub(super) node: Node<'p>,
     /// Inner levels below it; zero: a leaf.
-    level: usize,
+    pub(super) level: usize,
     order: Order,
     /// Its keys are not below this.
     low: Option<Separator>,
@@ -27,7 +27,11 @@ struct Seen<'p> {
 
 impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
     /// Visits every node, parents first, in key order. `visit` says whether to go on below it.
-    fn walk(&self, problem: &mut dyn FnMut(String), visit: &mut dyn FnMut(&Seen<'_>) -> bool) {
+    pub(super) fn walk(
+        &self,
+        problem: &mut dyn FnMut(String),
+        visit: &mut dyn FnMut(&Seen<'_>) -> bool,
+    ) {
         let domain = self.domain();
         let top = self.top();
         if top.levels() > MOST_LEVELS {

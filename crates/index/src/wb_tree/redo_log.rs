@@ -108,10 +108,7 @@ impl Log {
     /// makes durable what the caller has flushed and the words lead to.
     pub(super) fn carry_out<D: Domain>(&self, pool: &Pool<D>, plan: &Plan) -> Committed {
         let domain = pool.domain();
-        for (record, &(place, word)) in self.records.iter().zip(plan.as_slice()) {
-            record.place.store(domain, place);
-            record.word.store(domain, word);
-        }
+        self.write_records(domain, plan);
         // L1.
         domain.flush(&self.records[..plan.count]);
         domain.fence();
@@ -122,6 +119,20 @@ impl Log {
             commit.persist()
         };
         self.redo(pool, plan)
+    }
+
+    /// The state between writing the log and carrying it out.
+    #[cfg(test)]
+    pub(super) fn write_committed<D: Domain>(&self, domain: &D, plan: &Plan) {
+        self.write_records(domain, plan);
+        self.commit.store(domain, plan.commit_word());
+    }
+
+    fn write_records<D: Domain>(&self, domain: &D, plan: &Plan) {
+        for (record, &(place, word)) in self.records.iter().zip(plan.as_slice()) {
+            record.place.store(domain, place);
+            record.word.store(domain, word);
+        }
     }
 
     /// Stores the words of a plan that the log has, and empties it.
