@@ -14,7 +14,7 @@ use lapis_blocks::rawl::Rawl;
 use lapis_blocks::ring_log::RingOptions;
 use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
-use lapis_index::{FastFair, IndexOptions, PClht, WbTree, WbTreeNodes, Wort};
+use lapis_index::{ArtCow, FastFair, IndexOptions, PClht, WbTree, WbTreeNodes, Woart, Wort};
 
 use crate::explore::explore;
 use crate::options::ExploreOptions;
@@ -42,7 +42,7 @@ pub enum CrashError {
     /// No histories of several workers are made for it.
     #[error(
         "{structure} is explored with one worker only; several are for wort, fast-fair, p-clht, \
-         wb-tree, pop-log, allocator and store"
+         woart, art-cow, wb-tree, pop-log, allocator and store"
     )]
     OneWorkerOnly {
         /// The structure.
@@ -68,6 +68,10 @@ pub enum Structure {
     FastFair,
     /// P-CLHT.
     PClht,
+    /// WOART.
+    Woart,
+    /// ART+CoW.
+    ArtCow,
     /// wB+-Tree.
     WbTree,
     /// The classic log.
@@ -100,10 +104,12 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
+        Self::Woart,
+        Self::ArtCow,
         Self::WbTree,
         Self::ClassicLog,
         Self::HeaderLog,
@@ -126,6 +132,8 @@ impl Structure {
             Self::Wort => "wort",
             Self::FastFair => "fast-fair",
             Self::PClht => "p-clht",
+            Self::Woart => "woart",
+            Self::ArtCow => "art-cow",
             Self::WbTree => "wb-tree",
             Self::ClassicLog => "classic-log",
             Self::HeaderLog => "header-log",
@@ -177,8 +185,16 @@ type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
 type FastFairBytes = IndexSubject<FastFair<Modelled, [u8]>, [u8]>;
 type PClht8 = IndexSubject<PClht<Modelled, u64>, u64>;
 type PClhtBytes = IndexSubject<PClht<Modelled, [u8]>, [u8]>;
+type Woart8 = IndexSubject<Woart<Modelled, u64>, u64>;
+type WoartBytes = IndexSubject<Woart<Modelled, [u8]>, [u8]>;
+type ArtCow8 = IndexSubject<ArtCow<Modelled, u64>, u64>;
+type ArtCowBytes = IndexSubject<ArtCow<Modelled, [u8]>, [u8]>;
 type WbTree8 = IndexSubject<WbTree<Modelled, u64>, u64>;
 type WbTreeBytes = IndexSubject<WbTree<Modelled, [u8]>, [u8]>;
+
+/// Where the code of all radix trees is, and that of the adaptive ones.
+pub(crate) const RADIX: &str = "index/src/radix";
+pub(crate) const ART: &str = "index/src/art";
 
 /// Bytes of the rings that are explored: few, so that they are filled often.
 const RING_BYTES: usize = 4096;
@@ -200,11 +216,13 @@ macro_rules! each_subject {
             Structure::Wort => {
                 let source = "index/src/wort";
                 {
-                    let $subject = Wort8::new("wort:u64", source, default.clone(), KEYS);
+                    let $subject =
+                        Wort8::new("wort:u64", source, default.clone(), KEYS).and_source(RADIX);
                     $body
                 }
                 {
-                    let $subject = WortBytes::new("wort:bytes", source, default, KEYS);
+                    let $subject =
+                        WortBytes::new("wort:bytes", source, default, KEYS).and_source(RADIX);
                     $body
                 }
             }
@@ -233,6 +251,46 @@ macro_rules! each_subject {
                 }
                 {
                     let $subject = PClhtBytes::new("p-clht:bytes", source, tight, 4 * KEYS);
+                    $body
+                }
+            }
+            Structure::Woart => {
+                {
+                    let $subject =
+                        Woart8::new("woart:u64", ART, default.clone(), KEYS).and_source(RADIX);
+                    $body
+                }
+                {
+                    let $subject =
+                        WoartBytes::new("woart:bytes", ART, default, KEYS).and_source(RADIX);
+                    $body
+                }
+                // Nodes of the largest kind, that come and go.
+                {
+                    let $subject = Woart8::new("woart:wide", ART, IndexOptions::default(), KEYS)
+                        .and_source(RADIX)
+                        .filled(KEYS)
+                        .draining();
+                    $body
+                }
+            }
+            Structure::ArtCow => {
+                {
+                    let $subject =
+                        ArtCow8::new("art-cow:u64", ART, default.clone(), KEYS).and_source(RADIX);
+                    $body
+                }
+                {
+                    let $subject =
+                        ArtCowBytes::new("art-cow:bytes", ART, default, KEYS).and_source(RADIX);
+                    $body
+                }
+                // Nodes of the largest kind, that come and go.
+                {
+                    let $subject = ArtCow8::new("art-cow:wide", ART, IndexOptions::default(), KEYS)
+                        .and_source(RADIX)
+                        .filled(KEYS)
+                        .draining();
                     $body
                 }
             }

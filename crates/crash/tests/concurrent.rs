@@ -44,8 +44,18 @@ fn p_clht_is_durably_linearizable() {
 }
 
 #[test]
+fn woart_is_durably_linearizable() {
+    survives(Structure::Woart, &few(60));
+}
+
+#[test]
+fn art_cow_is_durably_linearizable() {
+    survives(Structure::ArtCow, &few(60));
+}
+
+#[test]
 fn wb_tree_is_durably_linearizable() {
-    survives(Structure::WbTree, &few(50));
+    survives(Structure::WbTree, &few(40));
 }
 
 #[test]
@@ -111,7 +121,22 @@ fn all_are_necessary(structure: Structure, file: &str, schedules: u64) {
 
 #[test]
 fn wort_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::Wort, "wort/mod.rs", 600);
+    all_are_necessary(Structure::Wort, "radix/handle.rs", 600);
+}
+
+#[test]
+fn woart_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::Woart, "radix/handle.rs", 600);
+}
+
+#[test]
+fn art_cow_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::ArtCow, "radix/handle.rs", 600);
+}
+
+#[test]
+fn wb_tree_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::WbTree, "wb_tree/mod.rs", 600);
 }
 
 #[test]
@@ -122,11 +147,6 @@ fn fast_fair_needs_what_readers_persist_before_they_answer() {
 #[test]
 fn p_clht_needs_what_readers_persist_before_they_answer() {
     all_are_necessary(Structure::PClht, "p_clht/mod.rs", 600);
-}
-
-#[test]
-fn wb_tree_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::WbTree, "wb_tree/mod.rs", 600);
 }
 
 #[test]

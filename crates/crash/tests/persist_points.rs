@@ -45,6 +45,16 @@ fn each_of_p_clht_is_necessary() {
 }
 
 #[test]
+fn each_of_woart_is_necessary() {
+    all_are_necessary(Structure::Woart, 200, &[1, 2]);
+}
+
+#[test]
+fn each_of_art_cow_is_necessary() {
+    all_are_necessary(Structure::ArtCow, 200, &[1, 2]);
+}
+
+#[test]
 fn each_of_wb_tree_is_necessary() {
     all_are_necessary(Structure::WbTree, 200, &[1, 2]);
 }

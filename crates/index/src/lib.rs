@@ -5,16 +5,21 @@
 //! ([`Domain`](lapis_pmem::Domain)), is safe for use by many threads, and has made a change durable
 //! when the call that asked for it returns.
 
+mod art;
+mod art_cow;
 mod capability;
 mod fast_fair;
 mod index;
 mod key;
 pub mod mutants;
 mod p_clht;
+mod radix;
 mod root;
 mod wb_tree;
+mod woart;
 mod wort;
 
+pub use art_cow::ArtCow;
 pub use capability::{CapabilityRow, InsertCost, capability_table};
 pub use fast_fair::FastFair;
 pub use index::{
@@ -25,4 +30,5 @@ pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
 pub use p_clht::PClht;
 pub use root::{IndexKind, IndexRoot, KeyKind};
 pub use wb_tree::WbTree;
+pub use woart::Woart;
 pub use wort::Wort;

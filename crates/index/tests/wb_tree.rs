@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lapis_index::{
     Direction, Index, IndexError, IndexKey, IndexOptions, OrderedIndex, WbTree, WbTreeNodes,
 };
-use lapis_pmem::{Domain, Hardware, Pool};
+use lapis_pmem::{Domain, Hardware, PersistCounts, Pool, Watched};
 use proptest::prelude::*;
 
 #[path = "conformance/counting.rs"]
 mod counting;
 
-use counting::{Counts, Stall, Watched, watched_pool};
+use counting::{Stall, watched_pool};
 
 const BITMAP: (WbTreeNodes, usize) = (WbTreeNodes::BitmapAndSlots, 0);
 const SMALL: (WbTreeNodes, usize) = (WbTreeNodes::BitmapAndSlots, 256);
@@ -36,12 +36,12 @@ fn create<K: IndexKey + ?Sized>(nodes: (WbTreeNodes, usize)) -> WbTree<Hardware,
     create_in(&Arc::new(Pool::create_anonymous(1 << 20).unwrap()), nodes)
 }
 
-fn counted<K: IndexKey + ?Sized>(nodes: (WbTreeNodes, usize)) -> WbTree<Watched<Counts>, K> {
-    create_in(&watched_pool::<Counts>(1 << 20), nodes)
+fn counted<K: IndexKey + ?Sized>(nodes: (WbTreeNodes, usize)) -> WbTree<Watched<PersistCounts>, K> {
+    create_in(&watched_pool::<PersistCounts>(1 << 20), nodes)
 }
 
 /// With the keys 10, 20, .. up to `count` of them.
-fn tens(nodes: (WbTreeNodes, usize), count: u64) -> WbTree<Watched<Counts>, u64> {
+fn tens(nodes: (WbTreeNodes, usize), count: u64) -> WbTree<Watched<PersistCounts>, u64> {
     let index = counted(nodes);
     for key in 1..=count {
         let _ = index.insert(&(key * 10), key).unwrap();
@@ -50,15 +50,13 @@ fn tens(nodes: (WbTreeNodes, usize), count: u64) -> WbTree<Watched<Counts>, u64>
 }
 
 /// Flushed lines and fences of `operation`.
-fn cost<K: IndexKey + ?Sized, I: Index<Watched<Counts>, K>>(
+fn cost<K: IndexKey + ?Sized, I: Index<Watched<PersistCounts>, K>>(
     index: &I,
     operation: impl FnOnce(&I),
 ) -> (u64, u64) {
-    let counts = index.pool().domain().watcher.clone();
-    let before = counts.read();
+    index.pool().domain().watcher().take();
     operation(index);
-    let after = counts.read();
-    (after.0 - before.0, after.1 - before.1)
+    index.pool().domain().watcher().take()
 }
 
 fn assert_sound<D: Domain, K: IndexKey + ?Sized>(index: &WbTree<D, K>) {
@@ -166,7 +164,7 @@ fn ascending_keys_leave_full_nodes() {
 fn filled_at_random_the_default_nodes_reach_the_published_depth_at_128_million_keys() {
     let index = create::<u64>(BITMAP);
     for key in 0..60_000u64 {
-        let _ = index.insert(&key.wrapping_mul(0x9E37_79B9_7F4A_7C15), key).unwrap();
+        let _ = index.insert(&key.hash64(), key).unwrap();
     }
     let sizes = index.statistics();
     let leaves = sizes.blocks - 2 - sizes.nodes;
@@ -419,10 +417,10 @@ fn beside_a_writer_at_its_first_fence(
     for key in (0..60).map(|key| key * 10) {
         let _ = index.insert(&key, key).unwrap();
     }
-    let stall = index.pool().domain().watcher.clone();
+    let stall = index.pool().domain().watcher().clone();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            index.pool().domain().watcher.this_thread();
+            index.pool().domain().watcher().this_thread();
             write(&index);
         });
         stall.wait_for_one();

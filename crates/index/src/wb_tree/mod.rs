@@ -72,7 +72,8 @@
 //!   unchanged when the next one has been looked at, has come to the leaf that has the key if any
 //!   has: words of a split are stored so that the way to the new node is there before its entries
 //!   go from the old one; those of a merge, so that entries are in the left node before the way to the
-//!   right one goes. In between an entry may be in both; the one beyond a leaf's upper bound
+//!   right one goes; and an inner node that is no longer in the tree changes its version before
+//!   anything below it changes. In between an entry may be in both; the one beyond a leaf's upper bound
 //!   is the one that does not count.
 //! * I7. All leaves are at the same depth. A node is full at most and may be empty; the top node has
 //!   two children, or is a leaf.

@@ -303,6 +303,17 @@ impl<'p> Node<'p> {
         }
     }
 
+    /// Tells readers who have read this node that it is no longer what it was, although its entries
+    /// are: it has been taken out of the tree. Nothing that persists.
+    pub(super) fn disown<D: Domain>(&self, domain: &D) {
+        if self.shape.has_bitmap() {
+            self.count_change(domain);
+        } else {
+            let control = self.control(domain).wrapping_add(1 << 32);
+            self.words[0].store_ordered(domain, control);
+        }
+    }
+
     #[inline(always)]
     pub(super) fn snapshot<D: Domain>(&self, domain: &D) -> Snapshot {
         let version = self.version(domain);

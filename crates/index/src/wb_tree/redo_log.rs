@@ -171,8 +171,11 @@ impl Log {
         let count = (commit & COUNT_MASK) as usize;
         let mut plan = Plan::new();
         for record in self.records.get(..count).ok_or_else(damaged)? {
-            let place = Link::<PCell<u64>>::from_bits(record.place.load(domain));
-            pool.try_at(place).ok_or_else(damaged)?;
+            let offset = record.place.load(domain);
+            let place = Link::<PCell<u64>>::from_bits(offset);
+            if pool.try_at(place).is_none() || place.offset() != offset {
+                return Err(damaged());
+            }
             plan.store(place, record.word.load(domain));
         }
         if plan.commit_word() != commit {

@@ -336,6 +336,11 @@ impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
             self.plan_entries(&mut plan, parent, &above.without(position), None);
         }
         let committed = self.log().carry_out(&self.pool, &plan);
+        // I6: before anything below these nodes changes, of which they will not know.
+        right.disown(domain);
+        if gives_way {
+            parent.disown(domain);
+        }
         let pinned = self.pool.pin();
         let node_bytes = self.shape.node_bytes;
         self.pool.retire::<PCell<u64>>(right.link, node_bytes, committed, &pinned);

@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use lapis_pmem::{Hardware, Pool};
 
-use super::Wort;
-use super::header::Header;
-use super::leaf::leaf_key;
-use super::nibbles::Nibbles;
-use super::node::{Child, NIBBLE_SLOTS, Place, has_end_slot};
+use super::node::{Child, NIBBLE_SLOTS, has_end_slot};
+use super::{Header, Nibbles, Wort};
 use crate::index::{Index, IndexOptions, Statistics};
 use crate::key::IndexKey;
+use crate::radix::{Descending, Place, SlotWord};
 
 fn sample<K: IndexKey + ?Sized>(keys: &[&K]) -> Wort<Hardware, K> {
     let pool = Arc::new(Pool::create_anonymous(4 << 20).unwrap());
@@ -48,9 +46,9 @@ fn words<K: IndexKey + ?Sized>(index: &Wort<Hardware, K>, top: Place) -> Vec<(Pl
 }
 
 fn every_wrong_word_is_reported<K: IndexKey + ?Sized>(index: &Wort<Hardware, K>) {
-    let domain = index.pool.domain();
-    let all = words(index, index.top);
-    let root = index.root.bits();
+    let domain = index.handle.pool.domain();
+    let all = words(index, index.handle.top);
+    let root = index.handle.root.bits();
     let mut wrong =
         vec![u64::MAX, 1, 2, 8, root, root | 1, root + 16, 0xFFFF_FFFF_FFF1, 3 << 48 | 0x20000];
     wrong.extend(all.iter().map(|(_, child)| child.0));
@@ -59,11 +57,11 @@ fn every_wrong_word_is_reported<K: IndexKey + ?Sized>(index: &Wort<Hardware, K>)
         let below = words(index, place);
         let is_sound = |word: u64| below.iter().any(|(_, child)| child.0 == word);
         for &word in wrong.iter().filter(|&&word| !is_sound(word)) {
-            index.pool.at(place).store(domain, word);
+            index.handle.pool.at(place).store(domain, word);
             let problems = index.check();
             assert!(!problems.is_empty(), "{word:#x} at {place:?} passed for {child:?}");
         }
-        index.pool.at(place).store(domain, child.0);
+        index.handle.pool.at(place).store(domain, child.0);
     }
     assert_eq!(index.check(), [""; 0]);
 }
@@ -103,25 +101,25 @@ fn strings_and_others() -> (Wort<Hardware, [u8]>, Vec<Vec<u8>>) {
 
 /// The nodes, the places of their headers, and a leaf below each.
 fn headers<K: IndexKey + ?Sized>(index: &Wort<Hardware, K>) -> Vec<(Child, Place, Nibbles<'_, K>)> {
-    let nodes = words(index, index.top).into_iter().filter(|(_, child)| !child.is_leaf());
+    let nodes = words(index, index.handle.top).into_iter().filter(|(_, child)| !child.is_leaf());
     nodes
         .map(|(_, node)| {
             let leaf = index.any_leaf(node).unwrap();
-            (node, node.as_node().cast(), leaf_key(&index.pool, leaf).unwrap())
+            (node, node.as_node().cast(), index.key_of_leaf(leaf).unwrap())
         })
         .collect()
 }
 
 fn every_wrong_header_is_reported<K: IndexKey + ?Sized>(index: &Wort<Hardware, K>) {
     for (node, place, _) in headers(index) {
-        let cell = index.pool.at(place);
-        let right = cell.load(index.pool.domain());
+        let cell = index.handle.pool.at(place);
+        let right = cell.load(index.handle.pool.domain());
         for bit in 0..64 {
-            cell.store(index.pool.domain(), right ^ 1 << bit);
+            cell.store(index.handle.pool.domain(), right ^ 1 << bit);
             let problems = index.check();
             assert!(problems.len() == 1 && problems[0].starts_with("I8"), "{node:?} {bit}");
         }
-        cell.store(index.pool.domain(), right);
+        cell.store(index.handle.pool.domain(), right);
     }
 }
 
@@ -133,14 +131,14 @@ fn a_header_with_any_bit_changed_is_reported() {
 
 /// Gives every node in turn every header that it can have had and inserts every other key.
 fn every_stale_header_is_sound<K: IndexKey + ?Sized>(index: &Wort<Hardware, K>, others: &[&K]) {
-    let domain = index.pool.domain();
+    let domain = index.handle.pool.domain();
     let entries = index.statistics().entries;
     for (node, place, key) in headers(index) {
         let position = node.position::<K>();
         for other in others {
             for depth in 0..=position {
                 let stale = Header::of(&key, depth, position);
-                index.pool.at(place).store(domain, stale.0);
+                index.handle.pool.at(place).store(domain, stale.bits());
                 assert_eq!(index.check(), [""; 0], "{stale:?} of {node:?}");
                 assert_eq!(index.insert(other, 7).unwrap().previous, None);
                 assert_eq!(index.check(), [""; 0], "{stale:?} of {node:?}");
@@ -168,10 +166,12 @@ fn inserts_are_right_whichever_header_a_power_cut_has_left_in_a_tree_of_byte_str
 /// The header of the node at the end of the way of `key`.
 fn last_header(index: &Wort<Hardware, u64>, key: u64) -> (Header, Header) {
     let key = Nibbles::<u64>::of_integer(key);
-    let (mut child, mut depth, mut found) = (index.child_at(index.top), 0, None);
+    let (mut child, mut depth, mut found) = (index.child_at(index.handle.top), 0, None);
     while !child.is_leaf() {
         let position = child.position::<u64>();
-        let header = Header(index.pool.at(child.as_node()).header.load(index.pool.domain()));
+        let header = Header::from_bits(
+            index.handle.pool.at(child.header_place()).load(index.handle.pool.domain()),
+        );
         found = Some((header, Header::of(&key, depth, position)));
         child = index.child_at(child.place(key.slot_at(position).unwrap()));
         depth = position + 1;
@@ -205,7 +205,7 @@ fn a_removal_leaves_a_stale_header_and_the_next_insert_there_recovers_it() {
 fn a_wild_top_is_reported() {
     let index = strings();
     for word in [u64::MAX, 1, 2, 8, 0xFFFF_FFFF_FFF0, 0x20_0000 | 2] {
-        index.pool.at(index.top).store(index.pool.domain(), word);
+        index.handle.pool.at(index.handle.top).store(index.handle.pool.domain(), word);
         assert!(!index.check().is_empty(), "{word:#x} passed");
     }
 }
@@ -213,9 +213,9 @@ fn a_wild_top_is_reported() {
 #[test]
 fn a_leaf_whose_key_has_changed_is_reported() {
     let index = strings();
-    let leaf = index.any_leaf(index.child_at(index.top)).unwrap();
+    let leaf = index.any_leaf(index.child_at(index.handle.top)).unwrap();
     for bytes in [0, 2, 5, 65_536, u64::MAX] {
-        index.pool.at(leaf).key.store(index.pool.domain(), bytes);
+        index.handle.pool.at(leaf).key.store(index.handle.pool.domain(), bytes);
         assert!(!index.check().is_empty(), "a length of {bytes} passed");
     }
 }
@@ -223,8 +223,8 @@ fn a_leaf_whose_key_has_changed_is_reported() {
 #[test]
 fn a_node_with_one_child_is_reported() {
     let index = sample(&[&1u64, &2]);
-    let (place, _) = words(&index, index.top).pop().unwrap();
-    index.pool.at(place).store(index.pool.domain(), 0);
+    let (place, _) = words(&index, index.handle.top).pop().unwrap();
+    index.handle.pool.at(place).store(index.handle.pool.domain(), 0);
     assert!(index.check()[0].starts_with("I4"), "{:?}", index.check());
 }
 

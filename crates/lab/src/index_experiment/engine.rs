@@ -5,8 +5,8 @@ use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
 use lapis_index::{
-    Direction, FastFair, Index, IndexError, IndexOptions, IndexRoot, OrderedIndex, PClht, WbTree,
-    Wort,
+    ArtCow, Direction, FastFair, Index, IndexError, IndexOptions, IndexRoot, OrderedIndex, PClht,
+    WbTree, Woart, Wort,
 };
 use lapis_pmem::{Committed, Domain, Link, Pool};
 
@@ -42,7 +42,7 @@ macro_rules! ordered {
         }
     )*};
 }
-ordered!(Wort, FastFair, WbTree);
+ordered!(Wort, FastFair, Woart, ArtCow, WbTree);
 
 impl<D: Domain> Subject<D> for PClht<D, u64> {
     fn scan_from(&self, _: u64, _: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>) -> bool {
