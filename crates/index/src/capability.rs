@@ -3,6 +3,7 @@
 use lapis_pmem::Hardware;
 
 use crate::fast_fair::FastFair;
+use crate::fp_tree::FpTree;
 use crate::index::{Capabilities, Index};
 use crate::key::IndexKey;
 use crate::p_clht::PClht;
@@ -60,6 +61,12 @@ pub fn capability_table() -> Vec<CapabilityRow> {
             "Lee et al., SOSP 2019",
             cost(1, 1),
             cost(2, 2),
+        ),
+        row::<FpTree<Hardware, u64>, FpTree<Hardware, [u8]>>(
+            "FPTree",
+            "Oukid et al., SIGMOD 2016",
+            cost(2, 2),
+            cost(3, 2),
         ),
     ]
 }

@@ -7,6 +7,7 @@
 
 mod capability;
 mod fast_fair;
+mod fp_tree;
 mod index;
 mod key;
 pub mod mutants;
@@ -16,6 +17,7 @@ mod wort;
 
 pub use capability::{CapabilityRow, InsertCost, capability_table};
 pub use fast_fair::FastFair;
+pub use fp_tree::FpTree;
 pub use index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex, Outcome,
     Range, Statistics,

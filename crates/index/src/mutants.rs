@@ -2,5 +2,6 @@
 //! ([`lapis_pmem::Domain::commits`]), for showing that the crash checker finds them.
 
 pub use crate::fast_fair::mutants as fast_fair;
+pub use crate::fp_tree::mutants as fp_tree;
 pub use crate::p_clht::mutants as p_clht;
 pub use crate::wort::mutants as wort;

@@ -42,11 +42,13 @@ pub enum IndexKind {
     FastFair = 2,
     /// P-CLHT (Lee et al., SOSP 2019).
     PClht = 3,
+    /// FPTree (Oukid et al., SIGMOD 2016).
+    FpTree = 8,
 }
 
 impl IndexKind {
     /// All kinds, in the order of the capability table.
-    pub const ALL: [Self; 3] = [Self::Wort, Self::FastFair, Self::PClht];
+    pub const ALL: [Self; 4] = [Self::Wort, Self::FastFair, Self::PClht, Self::FpTree];
 
     /// The name used on the command line, in JSON and in file names.
     pub fn name(self) -> &'static str {
@@ -54,6 +56,7 @@ impl IndexKind {
             Self::Wort => "wort",
             Self::FastFair => "fast-fair",
             Self::PClht => "p-clht",
+            Self::FpTree => "fp-tree",
         }
     }
 

@@ -136,3 +136,4 @@ mod conformance {
 conformance!(wort: Wort, ordered);
 conformance!(fast_fair: FastFair, ordered);
 conformance!(p_clht: PClht, unordered);
+conformance!(fp_tree: FpTree, ordered);

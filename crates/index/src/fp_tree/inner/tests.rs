@@ -1,0 +1,1 @@
+//! The inner nodes against a sorted map.
