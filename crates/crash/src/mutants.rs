@@ -13,6 +13,7 @@
 mod allocator;
 mod classic_log;
 mod fast_fair;
+mod fp_tree;
 mod header_log;
 mod in_place;
 mod p_clht;
@@ -68,6 +69,7 @@ impl Catalogue {
             Structure::Wort => wort::CATALOGUE,
             Structure::FastFair => fast_fair::CATALOGUE,
             Structure::PClht => p_clht::CATALOGUE,
+            Structure::FpTree => fp_tree::CATALOGUE,
             Structure::ClassicLog => classic_log::CATALOGUE,
             Structure::HeaderLog => header_log::CATALOGUE,
             Structure::Rawl => rawl::CATALOGUE,

@@ -14,7 +14,7 @@ use lapis_blocks::rawl::Rawl;
 use lapis_blocks::ring_log::RingOptions;
 use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
-use lapis_index::{FastFair, IndexOptions, PClht, Wort};
+use lapis_index::{FastFair, FpTree, IndexOptions, PClht, Wort};
 
 use crate::explore::explore;
 use crate::options::ExploreOptions;
@@ -42,7 +42,7 @@ pub enum CrashError {
     /// No histories of several workers are made for it.
     #[error(
         "{structure} is explored with one worker only; several are for wort, fast-fair, p-clht, \
-         pop-log, allocator and store"
+         fp-tree, pop-log, allocator and store"
     )]
     OneWorkerOnly {
         /// The structure.
@@ -68,6 +68,8 @@ pub enum Structure {
     FastFair,
     /// P-CLHT.
     PClht,
+    /// FPTree.
+    FpTree,
     /// The classic log.
     ClassicLog,
     /// The header log.
@@ -98,10 +100,11 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
+        Self::FpTree,
         Self::ClassicLog,
         Self::HeaderLog,
         Self::Rawl,
@@ -123,6 +126,7 @@ impl Structure {
             Self::Wort => "wort",
             Self::FastFair => "fast-fair",
             Self::PClht => "p-clht",
+            Self::FpTree => "fp-tree",
             Self::ClassicLog => "classic-log",
             Self::HeaderLog => "header-log",
             Self::Rawl => "rawl",
@@ -173,6 +177,8 @@ type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
 type FastFairBytes = IndexSubject<FastFair<Modelled, [u8]>, [u8]>;
 type PClht8 = IndexSubject<PClht<Modelled, u64>, u64>;
 type PClhtBytes = IndexSubject<PClht<Modelled, [u8]>, [u8]>;
+type FpTree8 = IndexSubject<FpTree<Modelled, u64>, u64>;
+type FpTreeBytes = IndexSubject<FpTree<Modelled, [u8]>, [u8]>;
 
 /// Bytes of the rings that are explored: few, so that they are filled often.
 const RING_BYTES: usize = 4096;
@@ -226,6 +232,22 @@ macro_rules! each_subject {
                 }
                 {
                     let $subject = PClhtBytes::new("p-clht:bytes", source, tight, 4 * KEYS);
+                    $body
+                }
+            }
+            Structure::FpTree => {
+                let source = "index/src/fp_tree";
+                {
+                    let $subject = FpTree8::new("fp-tree:u64", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = FpTreeBytes::new("fp-tree:bytes", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        FpTree8::new("fp-tree:drained", source, small, KEYS / 2).draining();
                     $body
                 }
             }

@@ -4,8 +4,8 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use lapis_index::{
-    Direction, FastFair, Index, IndexError, IndexKind, IndexOptions, IndexRoot, OrderedIndex,
-    Outcome, PClht, Statistics, Wort,
+    Direction, FastFair, FpTree, Index, IndexError, IndexKind, IndexOptions, IndexRoot,
+    OrderedIndex, Outcome, PClht, Statistics, Wort,
 };
 use lapis_pmem::{Domain, InFlight, Link, Owned, Pool, Tracer};
 
@@ -15,6 +15,7 @@ pub(crate) enum TableIndex<D: Domain> {
     Wort(Wort<D, [u8]>),
     FastFair(FastFair<D, [u8]>),
     PClht(PClht<D, [u8]>),
+    FpTree(FpTree<D, [u8]>),
 }
 
 macro_rules! each {
@@ -23,6 +24,7 @@ macro_rules! each {
             TableIndex::Wort($inner) => $body,
             TableIndex::FastFair($inner) => $body,
             TableIndex::PClht($inner) => $body,
+            TableIndex::FpTree($inner) => $body,
         }
     };
 }
@@ -37,6 +39,7 @@ impl<D: Domain> TableIndex<D> {
             IndexKind::Wort => Wort::<D, [u8]>::create(pool, options),
             IndexKind::FastFair => FastFair::<D, [u8]>::create(pool, options),
             IndexKind::PClht => PClht::<D, [u8]>::create(pool, options),
+            IndexKind::FpTree => FpTree::<D, [u8]>::create(pool, options),
             other => {
                 Err(IndexError::BadOption { what: format!("tables cannot be held by {other} yet") })
             }
@@ -49,6 +52,7 @@ impl<D: Domain> TableIndex<D> {
             Some(IndexKind::Wort) => Wort::open(pool, root).map(Self::Wort),
             Some(IndexKind::FastFair) => FastFair::open(pool, root).map(Self::FastFair),
             Some(IndexKind::PClht) => PClht::open(pool, root).map(Self::PClht),
+            Some(IndexKind::FpTree) => FpTree::open(pool, root).map(Self::FpTree),
             _ => Err(IndexError::Damaged { what: "its root is of no kind known here".into() }),
         }
     }
@@ -58,6 +62,7 @@ impl<D: Domain> TableIndex<D> {
             Self::Wort(_) => IndexKind::Wort,
             Self::FastFair(_) => IndexKind::FastFair,
             Self::PClht(_) => IndexKind::PClht,
+            Self::FpTree(_) => IndexKind::FpTree,
         }
     }
 
@@ -99,6 +104,7 @@ impl<D: Domain> TableIndex<D> {
         match self {
             Self::Wort(index) => index.scan(from, direction, visit),
             Self::FastFair(index) => index.scan(from, direction, visit),
+            Self::FpTree(index) => index.scan(from, direction, visit),
             Self::PClht(_) => return None,
         }
         Some(())

@@ -1,7 +1,7 @@
 //! Structures with several workers, by the names they have on the command line.
 
 use lapis_device::Modelled;
-use lapis_index::{FastFair, IndexOptions, PClht, Wort};
+use lapis_index::{FastFair, FpTree, IndexOptions, PClht, Wort};
 
 use super::explore::{ConcurrentOptions, ConcurrentReport, explore_concurrent};
 use super::subject::ConcurrentSubject;
@@ -77,6 +77,21 @@ pub fn explore_structure_concurrently(
                 "p-clht:bytes",
                 source,
                 tight,
+                KEYS,
+            ))?;
+        }
+        Structure::FpTree => {
+            let source = "index/src/fp_tree";
+            explorer.explore(&ConcurrentIndex::<FpTree<Modelled, u64>, u64>::new(
+                "fp-tree:u64",
+                source,
+                small.clone(),
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<FpTree<Modelled, [u8]>, [u8]>::new(
+                "fp-tree:bytes",
+                source,
+                small,
                 KEYS,
             ))?;
         }

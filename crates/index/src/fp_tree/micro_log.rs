@@ -67,8 +67,7 @@ impl Claims {
     }
 }
 
-/// A record that has been written and flushed: the caller's next fence is the instant from which
-/// the plan will be carried out, whatever happens.
+/// A record that is durable: the plan will be carried out, whatever happens.
 #[must_use]
 pub(super) struct Planned<'p> {
     plan: Plan<'p>,
@@ -81,7 +80,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         self.pool.at(Link::from_bits(offset))
     }
 
-    /// Writes down what is to become of a leaf whose lock the caller holds. A caller fences next.
+    /// Writes down, durably, what is to become of a leaf whose lock the caller holds. All that the
+    /// plan leads to is durable already (I1, I2).
     pub(super) fn plan<'p>(&self, plan: Plan<'p>) -> Planned<'p> {
         let domain = self.domain();
         let number = self.claims.claim(domain);
@@ -92,7 +92,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         log.leaf.store_ordered(domain, plan.leaf.link.bits());
         {
             let _mutant = domain.omitting(mutants::MICRO_LOG_NOT_PERSISTED);
-            domain.flush(&log.leaf);
+            domain.persist(&log.leaf);
         }
         Planned { plan, number }
     }

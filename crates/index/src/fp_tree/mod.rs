@@ -55,10 +55,10 @@
 //!  insert    slot (and the string): flush │ fence │ fingerprint, bitmap with the bit: flush │ fence
 //!  update    the same into a free slot; the bitmap takes one bit and drops another in one store
 //!  remove    bitmap without the bit: flush │ fence
-//!  split     new leaf, record: flush │ fence │ inner nodes │ bitmap, next: flush │ fence
-//!            │ record cleared: flush │ fence
-//!  merge     entries, fingerprints, record: flush │ fence │ bitmap, next: flush │ fence │ inner nodes
-//!            │ record cleared: flush │ fence
+//!  split     new leaf: flush │ fence │ record: flush │ fence │ inner nodes
+//!            │ bitmap, next: flush │ fence │ record cleared: flush │ fence
+//!  merge     entries, fingerprints: flush │ fence │ record: flush │ fence
+//!            │ bitmap, next: flush │ fence │ inner nodes │ record cleared: flush │ fence
 //!  last entry of a leaf: a merge that moves nothing, whose record is the removal's commit; of the
 //!            first leaf: the root's top turned to the next: flush │ fence
 //! ```
@@ -68,7 +68,7 @@
 //!
 //! *Splits and merges.* Both change two words of one leaf that lie in two lines. From the fence
 //! that makes the record durable they happen, now or at the next opening; the order of the two
-//! stores does not matter (I5). A leaf with a quarter of its slots in use or fewer is put together
+//! stores does not matter (I5). A leaf with three eighths of its slots in use or fewer is put together
 //! with a neighbour under the same inner node if both fill half a leaf at most; the published tree
 //! takes away empty leaves only, by the same kind of log. Here an empty leaf that is linked exists only as
 //! the whole tree (I4).

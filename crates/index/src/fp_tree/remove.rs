@@ -38,9 +38,9 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
                 wait.once(domain);
                 continue;
             };
-            let few = self.slots as u32 / 4;
+            let few = self.slots as u32 * 3 / 8;
             // Not at every removal, as it may be that no neighbour has room.
-            if left > 0 && left <= few && left.is_multiple_of(2) {
+            if left > 0 && left <= few && (left < 4 || left.is_multiple_of(4)) {
                 self.merge_around(key);
             }
             if !K::INLINE {
@@ -146,11 +146,12 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         // I2: both before the record, which makes the bits true.
         left.flush_slots(domain, added);
         domain.flush(&left.header.bitmap);
+        domain.fence();
         let _: Committed = self.unlink(left, right, key, bitmap, has_own_lock);
     }
 
     /// Takes `right` out, whose left neighbour becomes `left` with this bitmap. Both are locked, with
-    /// two locks or the same one; what the bitmap adds has been flushed. Gives both back.
+    /// two locks or the same one; what the bitmap adds is durable. Gives both back.
     fn unlink(
         &self,
         left: Leaf<'_>,
@@ -164,8 +165,6 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             let _mutant = domain.omitting(mutants::UNLINKED_WITHOUT_MICRO_LOG);
             self.plan(Plan { leaf: left, bitmap, next: right.next(domain) })
         };
-        // I2, I5: what was moved and the record. From here on the leaf is gone.
-        domain.fence();
         let committed = self.carry_out(&planned);
         // I6: whoever does not find the leaf finds what was in it.
         self.inner.remove(pool, key, right.link);

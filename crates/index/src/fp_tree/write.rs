@@ -154,9 +154,9 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         if domain.commits(mutants::CLEARED_BEFORE_LINKED) {
             let _: Committed = leaf.header.bitmap.publish(domain, kept).persist();
         }
-        let planned = self.plan(Plan { leaf, bitmap: kept, next: link });
-        // I1, I5: the new leaf and the record. From here on the split will be.
+        // I1: before the record, which any line of may be durable at any time.
         domain.fence();
+        let planned = self.plan(Plan { leaf, bitmap: kept, next: link });
         // I6: readers who find the upper half gone find the new leaf.
         let entered = K::with_word(pool, first, |first| {
             self.inner.insert(pool, provision, first, link);

@@ -5,7 +5,8 @@ use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
 use lapis_index::{
-    Direction, FastFair, Index, IndexError, IndexOptions, IndexRoot, OrderedIndex, PClht, Wort,
+    Direction, FastFair, FpTree, Index, IndexError, IndexOptions, IndexRoot, OrderedIndex, PClht,
+    Wort,
 };
 use lapis_pmem::{Committed, Domain, Link, Pool};
 
@@ -41,7 +42,7 @@ macro_rules! ordered {
         }
     )*};
 }
-ordered!(Wort, FastFair);
+ordered!(Wort, FastFair, FpTree);
 
 impl<D: Domain> Subject<D> for PClht<D, u64> {
     fn scan_from(&self, _: u64, _: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>) -> bool {

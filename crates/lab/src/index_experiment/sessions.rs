@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use lapis_device::{Config, Counts, Modelled as ModelledMachine, Profile, interleave};
-use lapis_index::{FastFair, Index, IndexKind, PClht, Wort};
+use lapis_index::{FastFair, FpTree, Index, IndexKind, PClht, Wort};
 use lapis_pmem::{Domain, Hardware, Pool, Region};
 
 use super::engine::{Subject, create, measure, perform, perform_all};
@@ -46,6 +46,10 @@ macro_rules! with_index {
             }
             IndexKind::PClht => {
                 type $index = PClht<$domain, u64>;
+                $body
+            }
+            IndexKind::FpTree => {
+                type $index = FpTree<$domain, u64>;
                 $body
             }
             other => {
