@@ -5,7 +5,7 @@ use lapis_index::mutants::fp_tree as mutants;
 use super::{BUG_CLASS, Catalogue, MutantEntry};
 
 pub(super) const CATALOGUE: Catalogue = Catalogue {
-    ops: 195,
+    ops: 390,
     entries: &[
         MutantEntry {
             mutant: mutants::BITMAP_BEFORE_ENTRY,

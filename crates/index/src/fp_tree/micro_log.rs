@@ -145,6 +145,7 @@ pub(super) fn replay<D: Domain>(
             .ok_or_else(|| damaged("a micro-log names a leaf outside the pool"))?;
         leaf.header.bitmap.store_ordered(domain, log.bitmap.load(domain));
         leaf.header.next.store_ordered(domain, log.next.load(domain));
+        let _mutant = domain.omitting(mutants::REPLAY_NOT_PERSISTED);
         domain.flush(&leaf.header.bitmap);
         domain.flush(&leaf.header.next);
     }
@@ -154,6 +155,7 @@ pub(super) fn replay<D: Domain>(
     domain.fence();
     for log in open {
         log.leaf.store_ordered(domain, 0);
+        let _mutant = domain.omitting(mutants::REPLAYED_MICRO_LOG_NOT_RESET);
         domain.flush(&log.leaf);
     }
     // As in `finish`.

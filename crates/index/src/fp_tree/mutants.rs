@@ -24,6 +24,12 @@ pub const MICRO_LOG_RESET_TOO_EARLY: Mutant = Mutant("fp-tree/micro-log-reset-to
 /// The new leaf of a split is not flushed (I1).
 pub const UNFLUSHED_NEW_LEAF: Mutant = Mutant("fp-tree/unflushed-new-leaf");
 
+/// Recovery does what the records say, does not persist that, and clears them durably (I5).
+pub const REPLAY_NOT_PERSISTED: Mutant = Mutant("fp-tree/replay-not-persisted");
+
+/// Recovery does what the records say and leaves them: the next one does it again (I5).
+pub const REPLAYED_MICRO_LOG_NOT_RESET: Mutant = Mutant("fp-tree/replayed-micro-log-not-reset");
+
 /// A leaf is unlinked and freed, and the record of it survives as valid: replayed when the tree is
 /// opened next, it undoes later changes of its neighbour (I5).
 pub const MICRO_LOG_NOT_RESET: Mutant = Mutant("fp-tree/micro-log-not-reset");
