@@ -162,7 +162,9 @@ fn walk<S: Subject>(
         if begun < options.first_operation {
             continue;
         }
-        if shared.stop.load(Ordering::Relaxed) {
+        if shared.stop.load(Ordering::Relaxed)
+            || options.is_over() && shared.points.load(Ordering::Relaxed) > 0
+        {
             break;
         }
         let expectation = markers.expectation(run);
@@ -245,8 +247,8 @@ fn walk<S: Subject>(
             if number.is_multiple_of(256) {
                 (shared.progress)(number);
             }
-            let enough = options.image_limit > 0 && number >= options.image_limit
-                || options.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            let enough =
+                options.image_limit > 0 && number >= options.image_limit || options.is_over();
             if enough || shared.violations.lock().len() >= options.violation_limit {
                 shared.stop.store(true, Ordering::Relaxed);
                 break;

@@ -9,7 +9,7 @@ use std::sync::Once;
 
 use lapis_device::{
     Config, CrashPoints, CrashStates, Event, ImageBudget, LineBytes, LineRead, Marker, Modelled,
-    PowerFailDomain, Trace, set_current_worker, write_line,
+    PersistPointCount, PowerFailDomain, Trace, set_current_worker, write_line,
 };
 use lapis_pmem::{LINE_BYTES, Pool, PoolError, Region};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
@@ -127,6 +127,11 @@ impl Bench {
     /// Takes what the last check read of them.
     pub(crate) fn take_reads(&self, reads: &mut Vec<LineRead>) {
         self.light.take_reads(reads);
+    }
+
+    /// The persist points that checks have passed, and how often.
+    pub(crate) fn persist_points(&self) -> Vec<PersistPointCount> {
+        self.light.persist_points()
     }
 
     /// Checks the image that the region holds, and leaves the region as it was. One in
@@ -256,11 +261,11 @@ impl Bench {
                         image.choices()
                     ),
                 });
-                if outcome.is_err() {
+                if outcome.is_err() || self.options.is_over() {
                     break;
                 }
             }
-            if outcome.is_err() {
+            if outcome.is_err() || self.options.is_over() {
                 break;
             }
         }

@@ -11,6 +11,7 @@
 //! file of the structure.
 
 mod allocator;
+mod art_cow;
 mod classic_log;
 mod fast_fair;
 mod fp_tree;
@@ -25,6 +26,7 @@ mod pop_ring;
 mod rawl;
 mod store;
 mod trial;
+mod woart;
 mod wort;
 
 use lapis_pmem::Mutant;
@@ -69,6 +71,8 @@ impl Catalogue {
             Structure::Wort => wort::CATALOGUE,
             Structure::FastFair => fast_fair::CATALOGUE,
             Structure::PClht => p_clht::CATALOGUE,
+            Structure::Woart => woart::CATALOGUE,
+            Structure::ArtCow => art_cow::CATALOGUE,
             Structure::FpTree => fp_tree::CATALOGUE,
             Structure::ClassicLog => classic_log::CATALOGUE,
             Structure::HeaderLog => header_log::CATALOGUE,

@@ -112,13 +112,33 @@ pub struct Shrunk {
     /// What happened, in order.
     pub timeline: Vec<TimelineEntry>,
     /// The clause of the oracle that is broken.
-    pub clause: &'static str,
+    pub clause: String,
     /// What failed.
     pub what: String,
     /// The command that shows it again.
     pub replay: String,
-    /// Explorations that shrinking took.
+    /// Explorations that shrinking took; with several workers, runs.
     pub explorations: u64,
+    /// With several workers: what there was beforehand, and who ran when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<ShrunkHistory>,
+}
+
+/// What several workers came from, and how they were interleaved.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ShrunkHistory {
+    /// Workers that make a call.
+    pub workers: usize,
+    /// The operations that made what there was beforehand, by number from 1 on.
+    pub before: Vec<KeptOperation>,
+    /// The schedule up to the crash.
+    pub schedule: String,
+    /// How often another worker takes over in it.
+    pub switches: usize,
+    /// At how many events it is not worker after worker with store buffers that drain at once; none
+    /// if no schedule with few deviations shows the violation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deviations: Option<usize>,
 }
 
 /// One of the operations that a violation takes.
@@ -126,6 +146,9 @@ pub struct Shrunk {
 pub struct KeptOperation {
     /// Its number in the sequence that the seed gives.
     pub number: usize,
+    /// Who does it, if there are several workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<u8>,
     /// What it is.
     pub what: String,
 }

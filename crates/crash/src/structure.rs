@@ -8,13 +8,13 @@ use lapis_blocks::header_log::HeaderLog;
 use lapis_blocks::in_place::{CowCell, FamCell, LogCell};
 use lapis_blocks::log::Placement;
 use lapis_blocks::page::PageScheme;
-use lapis_blocks::pop_log::PopLog;
+use lapis_blocks::pop_log::{PopLog, PopLogOptions};
 use lapis_blocks::pop_ring::PopRing;
 use lapis_blocks::rawl::Rawl;
 use lapis_blocks::ring_log::RingOptions;
 use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
-use lapis_index::{FastFair, FpTree, IndexOptions, PClht, Wort};
+use lapis_index::{ArtCow, FastFair, FpTree, IndexOptions, PClht, Woart, Wort};
 
 use crate::explore::explore;
 use crate::options::ExploreOptions;
@@ -42,7 +42,7 @@ pub enum CrashError {
     /// No histories of several workers are made for it.
     #[error(
         "{structure} is explored with one worker only; several are for wort, fast-fair, p-clht, \
-         fp-tree, pop-log, allocator and store"
+         woart, art-cow, fp-tree, pop-log, allocator and store"
     )]
     OneWorkerOnly {
         /// The structure.
@@ -68,6 +68,10 @@ pub enum Structure {
     FastFair,
     /// P-CLHT.
     PClht,
+    /// WOART.
+    Woart,
+    /// ART+CoW.
+    ArtCow,
     /// FPTree.
     FpTree,
     /// The classic log.
@@ -100,10 +104,12 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
+        Self::Woart,
+        Self::ArtCow,
         Self::FpTree,
         Self::ClassicLog,
         Self::HeaderLog,
@@ -126,6 +132,8 @@ impl Structure {
             Self::Wort => "wort",
             Self::FastFair => "fast-fair",
             Self::PClht => "p-clht",
+            Self::Woart => "woart",
+            Self::ArtCow => "art-cow",
             Self::FpTree => "fp-tree",
             Self::ClassicLog => "classic-log",
             Self::HeaderLog => "header-log",
@@ -170,19 +178,32 @@ impl FromStr for Structure {
 /// Keys that index operations draw from: enough for several levels, few enough to meet again.
 const KEYS: u64 = 160;
 
-type LogCellPopLog = LogCell<Modelled, PopLog<Modelled>>;
+type LogCellSubject<L> = InPlaceSubject<LogCell<Modelled, L>>;
 type Wort8 = IndexSubject<Wort<Modelled, u64>, u64>;
 type WortBytes = IndexSubject<Wort<Modelled, [u8]>, [u8]>;
 type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
 type FastFairBytes = IndexSubject<FastFair<Modelled, [u8]>, [u8]>;
 type PClht8 = IndexSubject<PClht<Modelled, u64>, u64>;
 type PClhtBytes = IndexSubject<PClht<Modelled, [u8]>, [u8]>;
+type Woart8 = IndexSubject<Woart<Modelled, u64>, u64>;
+type WoartBytes = IndexSubject<Woart<Modelled, [u8]>, [u8]>;
+type ArtCow8 = IndexSubject<ArtCow<Modelled, u64>, u64>;
+type ArtCowBytes = IndexSubject<ArtCow<Modelled, [u8]>, [u8]>;
 type FpTree8 = IndexSubject<FpTree<Modelled, u64>, u64>;
 type FpTreeBytes = IndexSubject<FpTree<Modelled, [u8]>, [u8]>;
+
+/// Where the code of all radix trees is, and that of the adaptive ones.
+pub(crate) const RADIX: &str = "index/src/radix";
+pub(crate) const ART: &str = "index/src/art";
 
 /// Bytes of the rings that are explored: few, so that they are filled often.
 const RING_BYTES: usize = 4096;
 const RING: &str = "blocks/src/ring_log";
+
+/// Cells whose entries fill such a ring several times.
+const LOGGED_BYTES: usize = 200;
+/// How a PopLog is cut into small segments.
+const SEGMENTS: PopLogOptions = PopLogOptions { segment_bytes: 4096, spare_segments: 2 };
 
 fn ring(placement: Placement, size_fields: usize) -> RingOptions {
     RingOptions { capacity_bytes: RING_BYTES, placement, size_fields }
@@ -199,11 +220,13 @@ macro_rules! each_subject {
             Structure::Wort => {
                 let source = "index/src/wort";
                 {
-                    let $subject = Wort8::new("wort:u64", source, default.clone(), KEYS);
+                    let $subject =
+                        Wort8::new("wort:u64", source, default.clone(), KEYS).and_source(RADIX);
                     $body
                 }
                 {
-                    let $subject = WortBytes::new("wort:bytes", source, default, KEYS);
+                    let $subject =
+                        WortBytes::new("wort:bytes", source, default, KEYS).and_source(RADIX);
                     $body
                 }
             }
@@ -232,6 +255,46 @@ macro_rules! each_subject {
                 }
                 {
                     let $subject = PClhtBytes::new("p-clht:bytes", source, tight, 4 * KEYS);
+                    $body
+                }
+            }
+            Structure::Woart => {
+                {
+                    let $subject =
+                        Woart8::new("woart:u64", ART, default.clone(), KEYS).and_source(RADIX);
+                    $body
+                }
+                {
+                    let $subject =
+                        WoartBytes::new("woart:bytes", ART, default, KEYS).and_source(RADIX);
+                    $body
+                }
+                // Nodes of the largest kind, that come and go.
+                {
+                    let $subject = Woart8::new("woart:wide", ART, IndexOptions::default(), KEYS)
+                        .and_source(RADIX)
+                        .filled(KEYS)
+                        .draining();
+                    $body
+                }
+            }
+            Structure::ArtCow => {
+                {
+                    let $subject =
+                        ArtCow8::new("art-cow:u64", ART, default.clone(), KEYS).and_source(RADIX);
+                    $body
+                }
+                {
+                    let $subject =
+                        ArtCowBytes::new("art-cow:bytes", ART, default, KEYS).and_source(RADIX);
+                    $body
+                }
+                // Nodes of the largest kind, that come and go.
+                {
+                    let $subject = ArtCow8::new("art-cow:wide", ART, IndexOptions::default(), KEYS)
+                        .and_source(RADIX)
+                        .filled(KEYS)
+                        .draining();
                     $body
                 }
             }
@@ -397,31 +460,81 @@ macro_rules! each_subject {
             }
             Structure::CowCell => {
                 {
-                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:16", 16);
+                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:16", 16, ());
                     $body
                 }
                 {
-                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:100", 100);
+                    let $subject = InPlaceSubject::<CowCell>::new("cow-cell:100", 100, ());
                     $body
                 }
             }
             Structure::LogCell => {
                 {
-                    let $subject = InPlaceSubject::<LogCellPopLog>::new("log-cell:16", 16);
+                    let $subject =
+                        LogCellSubject::<PopLog<Modelled>>::new("log-cell:16", 16, SEGMENTS);
                     $body
                 }
                 {
-                    let $subject = InPlaceSubject::<LogCellPopLog>::new("log-cell:100", 100);
+                    let $subject =
+                        LogCellSubject::<PopLog<Modelled>>::new("log-cell:100", 100, SEGMENTS);
+                    $body
+                }
+                {
+                    let $subject = LogCellSubject::<ClassicLog<Modelled>>::new(
+                        "log-cell:classic",
+                        LOGGED_BYTES,
+                        ring(Placement::Padded, 0),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogCellSubject::<HeaderLog<Modelled>>::new(
+                        "log-cell:naive",
+                        LOGGED_BYTES,
+                        ring(Placement::Dense, 1),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogCellSubject::<HeaderLog<Modelled>>::new(
+                        "log-cell:aligned",
+                        LOGGED_BYTES,
+                        ring(Placement::Padded, 1),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogCellSubject::<HeaderLog<Modelled>>::new(
+                        "log-cell:dancing",
+                        LOGGED_BYTES,
+                        ring(Placement::Padded, 8),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogCellSubject::<Rawl<Modelled>>::new(
+                        "log-cell:rawl",
+                        LOGGED_BYTES,
+                        ring(Placement::Padded, 0),
+                    );
+                    $body
+                }
+                {
+                    let $subject = LogCellSubject::<PopRing<Modelled>>::new(
+                        "log-cell:pop-ring",
+                        LOGGED_BYTES,
+                        ring(Placement::Padded, 0),
+                    );
                     $body
                 }
             }
             Structure::FamCell => {
                 {
-                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:16", 16);
+                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:16", 16, ());
                     $body
                 }
                 {
-                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:100", 100);
+                    let $subject = InPlaceSubject::<FamCell>::new("fam-cell:100", 100, ());
                     $body
                 }
             }

@@ -44,6 +44,16 @@ fn p_clht_is_durably_linearizable() {
 }
 
 #[test]
+fn woart_is_durably_linearizable() {
+    survives(Structure::Woart, &few(60));
+}
+
+#[test]
+fn art_cow_is_durably_linearizable() {
+    survives(Structure::ArtCow, &few(60));
+}
+
+#[test]
 fn fp_tree_is_durably_linearizable() {
     survives(Structure::FpTree, &few(50));
 }
@@ -111,7 +121,17 @@ fn all_are_necessary(structure: Structure, file: &str, schedules: u64) {
 
 #[test]
 fn wort_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::Wort, "wort/mod.rs", 600);
+    all_are_necessary(Structure::Wort, "radix/handle.rs", 600);
+}
+
+#[test]
+fn woart_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::Woart, "radix/handle.rs", 600);
+}
+
+#[test]
+fn art_cow_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::ArtCow, "radix/handle.rs", 600);
 }
 
 #[test]

@@ -2,12 +2,14 @@
 
 use lapis_pmem::Hardware;
 
+use crate::art_cow::ArtCow;
 use crate::fast_fair::FastFair;
 use crate::fp_tree::FpTree;
 use crate::index::{Capabilities, Index};
 use crate::key::IndexKey;
 use crate::p_clht::PClht;
 use crate::root::{IndexKind, KeyKind};
+use crate::woart::Woart;
 use crate::wort::Wort;
 
 /// What most inserts cost: those that find room where they are and reorganise nothing.
@@ -61,6 +63,18 @@ pub fn capability_table() -> Vec<CapabilityRow> {
             "Lee et al., SOSP 2019",
             cost(1, 1),
             cost(2, 2),
+        ),
+        row::<Woart<Hardware, u64>, Woart<Hardware, [u8]>>(
+            "WOART",
+            "Lee et al., FAST 2017",
+            cost(3, 2),
+            cost(3, 2),
+        ),
+        row::<ArtCow<Hardware, u64>, ArtCow<Hardware, [u8]>>(
+            "ART+CoW",
+            "Lee et al., FAST 2017",
+            cost(5, 2),
+            cost(5, 2),
         ),
         row::<FpTree<Hardware, u64>, FpTree<Hardware, [u8]>>(
             "FPTree",

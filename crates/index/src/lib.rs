@@ -5,6 +5,8 @@
 //! ([`Domain`](lapis_pmem::Domain)), is safe for use by many threads, and has made a change durable
 //! when the call that asked for it returns.
 
+mod art;
+mod art_cow;
 mod capability;
 mod fast_fair;
 mod fp_tree;
@@ -12,9 +14,12 @@ mod index;
 mod key;
 pub mod mutants;
 mod p_clht;
+mod radix;
 mod root;
+mod woart;
 mod wort;
 
+pub use art_cow::ArtCow;
 pub use capability::{CapabilityRow, InsertCost, capability_table};
 pub use fast_fair::FastFair;
 pub use fp_tree::FpTree;
@@ -25,4 +30,5 @@ pub use index::{
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
 pub use p_clht::PClht;
 pub use root::{IndexKind, IndexRoot, KeyKind};
+pub use woart::Woart;
 pub use wort::Wort;

@@ -42,13 +42,18 @@ pub enum IndexKind {
     FastFair = 2,
     /// P-CLHT (Lee et al., SOSP 2019).
     PClht = 3,
+    /// WOART (Lee et al., FAST 2017).
+    Woart = 4,
+    /// ART+CoW (Lee et al., FAST 2017).
+    ArtCow = 5,
     /// FPTree (Oukid et al., SIGMOD 2016).
     FpTree = 8,
 }
 
 impl IndexKind {
     /// All kinds, in the order of the capability table.
-    pub const ALL: [Self; 4] = [Self::Wort, Self::FastFair, Self::PClht, Self::FpTree];
+    pub const ALL: [Self; 6] =
+        [Self::Wort, Self::FastFair, Self::PClht, Self::Woart, Self::ArtCow, Self::FpTree];
 
     /// The name used on the command line, in JSON and in file names.
     pub fn name(self) -> &'static str {
@@ -56,6 +61,8 @@ impl IndexKind {
             Self::Wort => "wort",
             Self::FastFair => "fast-fair",
             Self::PClht => "p-clht",
+            Self::Woart => "woart",
+            Self::ArtCow => "art-cow",
             Self::FpTree => "fp-tree",
         }
     }

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | dense | 1, 2, 3 … | uniform |
 //! | sparse | spread evenly: one in each of N equal slices of the 64-bit numbers | uniform |
-//! | clustered | runs of 64 successive numbers, the runs scattered evenly | uniform |
+//! | clustered | runs of 64 successive numbers that begin anywhere, scattered evenly | uniform |
 //! | uniform | drawn at random from the 64-bit numbers, so unevenly spread | uniform |
 //! | zipf | as uniform | zipfian, theta 0.99, popular keys scattered |
 //!
@@ -21,6 +21,10 @@ use crate::zipfian::ScrambledZipfian;
 
 /// Successive keys in a run of [`Distribution::Clustered`].
 pub const CLUSTER_KEYS: u64 = 64;
+
+/// Numbers of which runs of one part of a [`KeySet`] keep to one half, and so apart from those of the
+/// other. A run that would leave its half begins earlier, one in 16,384.
+const CLUSTER_ROOM: u64 = 1 << 21;
 
 /// How keys lie in the 64-bit numbers, and how often each is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
@@ -90,9 +94,15 @@ impl KeySet {
             Distribution::Clustered => {
                 let mut clusters = |keys: u64, part: u64| -> Vec<u64> {
                     let runs = keys.div_ceil(CLUSTER_KEYS);
-                    // Runs start at multiples of 128 keys; which half of those says which part.
-                    let starts = spread(runs, &mut random)
-                        .map(|key| (key & !(2 * CLUSTER_KEYS - 1)) | (part * CLUSTER_KEYS));
+                    // Rooms are spread evenly; where in its half of the room a run begins is any
+                    // number, a multiple of nothing.
+                    let rooms = u64::MAX / CLUSTER_ROOM / runs.max(1);
+                    let starts = (0..runs).map(|run| {
+                        let room = run * rooms + random.random_range(0..rooms);
+                        let least = room * CLUSTER_ROOM + part * (CLUSTER_ROOM / 2);
+                        let start = random.random_range(0..CLUSTER_ROOM / 2);
+                        least + start.min(CLUSTER_ROOM / 2 - CLUSTER_KEYS)
+                    });
                     let all = starts.flat_map(|start| (0..CLUSTER_KEYS).map(move |i| start + i));
                     all.take(keys as usize).collect()
                 };
@@ -112,6 +122,11 @@ impl KeySet {
     /// The keys to load, in the order of loading.
     pub fn loaded(&self) -> &[u64] {
         &self.loaded
+    }
+
+    /// The keys to load, without the others.
+    pub fn into_loaded(self) -> Vec<u64> {
+        self.loaded
     }
 
     /// Keys that are not among the loaded ones, in the order of insertion.
@@ -213,6 +228,17 @@ mod tests {
             assert_eq!(run[63] - run[0], 63);
         }
         assert!(keys.chunks(64).zip(keys.chunks(64).skip(1)).all(|(a, b)| b[0] - a[63] > 1 << 40));
+    }
+
+    #[test]
+    fn clustered_runs_begin_anywhere() {
+        let mut keys = KeySet::generate(Distribution::Clustered, 64 * 4096, 0, 5).loaded().to_vec();
+        keys.sort_unstable();
+        let places: BTreeSet<u64> = keys.chunks(64).map(|run| run[0] % 64).collect();
+        assert_eq!(places.len(), 64);
+        // 63 of the 256 places in a last byte make a run cross into the next.
+        let crossing = keys.chunks(64).filter(|run| run[0] >> 8 != run[63] >> 8).count();
+        assert!((850..1170).contains(&crossing), "{crossing}");
     }
 
     #[test]

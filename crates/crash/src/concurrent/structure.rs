@@ -1,12 +1,12 @@
 //! Structures with several workers, by the names they have on the command line.
 
 use lapis_device::Modelled;
-use lapis_index::{FastFair, FpTree, IndexOptions, PClht, Wort};
+use lapis_index::{ArtCow, FastFair, FpTree, IndexOptions, PClht, Woart, Wort};
 
 use super::explore::{ConcurrentOptions, ConcurrentReport, explore_concurrent};
 use super::subject::ConcurrentSubject;
 use super::subjects::{ConcurrentAllocator, ConcurrentIndex, ConcurrentPopLog, ConcurrentStore};
-use crate::structure::{CrashError, Progress, Structure};
+use crate::structure::{ART, CrashError, Progress, RADIX, Structure};
 
 /// Keys that the structure has before a history begins, at most.
 const KEYS: u64 = 64;
@@ -37,18 +37,24 @@ pub fn explore_structure_concurrently(
         Structure::Wort => {
             let source = "index/src/wort";
             let options = IndexOptions::default();
-            explorer.explore(&ConcurrentIndex::<Wort<Modelled, u64>, u64>::new(
-                "wort:u64",
-                source,
-                options.clone(),
-                KEYS,
-            ))?;
-            explorer.explore(&ConcurrentIndex::<Wort<Modelled, [u8]>, [u8]>::new(
-                "wort:bytes",
-                source,
-                options,
-                KEYS,
-            ))?;
+            explorer.explore(
+                &ConcurrentIndex::<Wort<Modelled, u64>, u64>::new(
+                    "wort:u64",
+                    source,
+                    options.clone(),
+                    KEYS,
+                )
+                .and_source(RADIX),
+            )?;
+            explorer.explore(
+                &ConcurrentIndex::<Wort<Modelled, [u8]>, [u8]>::new(
+                    "wort:bytes",
+                    source,
+                    options,
+                    KEYS,
+                )
+                .and_source(RADIX),
+            )?;
         }
         Structure::FastFair => {
             let source = "index/src/fast_fair";
@@ -79,6 +85,48 @@ pub fn explore_structure_concurrently(
                 tight,
                 KEYS,
             ))?;
+        }
+        Structure::Woart => {
+            let options = IndexOptions::default();
+            explorer.explore(
+                &ConcurrentIndex::<Woart<Modelled, u64>, u64>::new(
+                    "woart:u64",
+                    ART,
+                    options.clone(),
+                    KEYS,
+                )
+                .and_source(RADIX),
+            )?;
+            explorer.explore(
+                &ConcurrentIndex::<Woart<Modelled, [u8]>, [u8]>::new(
+                    "woart:bytes",
+                    ART,
+                    options,
+                    KEYS,
+                )
+                .and_source(RADIX),
+            )?;
+        }
+        Structure::ArtCow => {
+            let options = IndexOptions::default();
+            explorer.explore(
+                &ConcurrentIndex::<ArtCow<Modelled, u64>, u64>::new(
+                    "art-cow:u64",
+                    ART,
+                    options.clone(),
+                    KEYS,
+                )
+                .and_source(RADIX),
+            )?;
+            explorer.explore(
+                &ConcurrentIndex::<ArtCow<Modelled, [u8]>, [u8]>::new(
+                    "art-cow:bytes",
+                    ART,
+                    options,
+                    KEYS,
+                )
+                .and_source(RADIX),
+            )?;
         }
         Structure::FpTree => {
             let source = "index/src/fp_tree";

@@ -44,8 +44,7 @@ fn assert_same(tree: &InnerTree, pool: &Pool<Hardware>, model: &BTreeMap<u64, Li
             assert_eq!(before.leaf, *model.range(..low).next_back().unwrap().1);
         }
     }
-    let ends = [Target::First, Target::Last]
-        .map(|end| tree.descend::<_, u64>(pool, end));
+    let ends = [Target::First, Target::Last].map(|end| tree.descend::<_, u64>(pool, end));
     let expected = [model.first_key_value(), model.last_key_value()];
     assert!(ends.iter().map(|place| place.leaf).eq(expected.iter().map(|end| *end.unwrap().1)));
 }
