@@ -25,6 +25,7 @@ mod pop_ring;
 mod rawl;
 mod store;
 mod trial;
+mod wb_tree;
 mod woart;
 mod wort;
 
@@ -72,6 +73,7 @@ impl Catalogue {
             Structure::PClht => p_clht::CATALOGUE,
             Structure::Woart => woart::CATALOGUE,
             Structure::ArtCow => art_cow::CATALOGUE,
+            Structure::WbTree => wb_tree::CATALOGUE,
             Structure::ClassicLog => classic_log::CATALOGUE,
             Structure::HeaderLog => header_log::CATALOGUE,
             Structure::Rawl => rawl::CATALOGUE,

@@ -14,7 +14,7 @@ use lapis_blocks::rawl::Rawl;
 use lapis_blocks::ring_log::RingOptions;
 use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
-use lapis_index::{ArtCow, FastFair, IndexOptions, PClht, Woart, Wort};
+use lapis_index::{ArtCow, FastFair, IndexOptions, PClht, WbTree, WbTreeNodes, Woart, Wort};
 
 use crate::explore::explore;
 use crate::options::ExploreOptions;
@@ -42,7 +42,7 @@ pub enum CrashError {
     /// No histories of several workers are made for it.
     #[error(
         "{structure} is explored with one worker only; several are for wort, fast-fair, p-clht, \
-         woart, art-cow, pop-log, allocator and store"
+         woart, art-cow, wb-tree, pop-log, allocator and store"
     )]
     OneWorkerOnly {
         /// The structure.
@@ -72,6 +72,8 @@ pub enum Structure {
     Woart,
     /// ART+CoW.
     ArtCow,
+    /// wB+-Tree.
+    WbTree,
     /// The classic log.
     ClassicLog,
     /// The header log.
@@ -102,12 +104,13 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
         Self::Woart,
         Self::ArtCow,
+        Self::WbTree,
         Self::ClassicLog,
         Self::HeaderLog,
         Self::Rawl,
@@ -131,6 +134,7 @@ impl Structure {
             Self::PClht => "p-clht",
             Self::Woart => "woart",
             Self::ArtCow => "art-cow",
+            Self::WbTree => "wb-tree",
             Self::ClassicLog => "classic-log",
             Self::HeaderLog => "header-log",
             Self::Rawl => "rawl",
@@ -185,6 +189,8 @@ type Woart8 = IndexSubject<Woart<Modelled, u64>, u64>;
 type WoartBytes = IndexSubject<Woart<Modelled, [u8]>, [u8]>;
 type ArtCow8 = IndexSubject<ArtCow<Modelled, u64>, u64>;
 type ArtCowBytes = IndexSubject<ArtCow<Modelled, [u8]>, [u8]>;
+type WbTree8 = IndexSubject<WbTree<Modelled, u64>, u64>;
+type WbTreeBytes = IndexSubject<WbTree<Modelled, [u8]>, [u8]>;
 
 /// Where the code of all radix trees is, and that of the adaptive ones.
 pub(crate) const RADIX: &str = "index/src/radix";
@@ -210,6 +216,7 @@ macro_rules! each_subject {
         let default = IndexOptions::default();
         // Four buckets, so that the table grows, more than once, within few operations.
         let tight = IndexOptions { expected_entries: 1, ..Default::default() };
+        let slots = IndexOptions { wb_tree_nodes: WbTreeNodes::SlotsOnly, ..Default::default() };
         match $structure {
             Structure::Wort => {
                 let source = "index/src/wort";
@@ -289,6 +296,30 @@ macro_rules! each_subject {
                         .and_source(RADIX)
                         .filled(KEYS)
                         .draining();
+                    $body
+                }
+            }
+            Structure::WbTree => {
+                let source = "index/src/wb_tree";
+                {
+                    let $subject = WbTree8::new("wb-tree:u64", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = WbTreeBytes::new("wb-tree:bytes", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = WbTree8::new("wb-tree:slots", source, slots.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = WbTreeBytes::new("wb-tree:slots-bytes", source, slots, KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        WbTree8::new("wb-tree:drained", source, small, KEYS / 2).draining();
                     $body
                 }
             }

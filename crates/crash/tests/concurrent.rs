@@ -54,6 +54,11 @@ fn art_cow_is_durably_linearizable() {
 }
 
 #[test]
+fn wb_tree_is_durably_linearizable() {
+    survives(Structure::WbTree, &few(40));
+}
+
+#[test]
 fn pop_log_is_durably_linearizable() {
     survives(Structure::PopLog, &few(30));
 }
@@ -127,6 +132,11 @@ fn woart_needs_what_readers_persist_before_they_answer() {
 #[test]
 fn art_cow_needs_what_readers_persist_before_they_answer() {
     all_are_necessary(Structure::ArtCow, "radix/handle.rs", 600);
+}
+
+#[test]
+fn wb_tree_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::WbTree, "wb_tree/mod.rs", 600);
 }
 
 #[test]

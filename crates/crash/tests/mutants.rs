@@ -58,6 +58,11 @@ fn those_of_art_cow_are_killed() {
 }
 
 #[test]
+fn those_of_wb_tree_are_killed() {
+    all_are_killed(Structure::WbTree);
+}
+
+#[test]
 fn those_of_the_classic_log_are_killed() {
     all_are_killed(Structure::ClassicLog);
 }

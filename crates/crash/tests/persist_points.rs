@@ -56,6 +56,11 @@ fn each_of_art_cow_is_necessary() {
 }
 
 #[test]
+fn each_of_wb_tree_is_necessary() {
+    all_are_necessary(Structure::WbTree, 200, &[1, 2]);
+}
+
+#[test]
 fn each_of_the_classic_log_is_necessary() {
     all_are_necessary(Structure::ClassicLog, 100, &[1, 2]);
 }

@@ -54,6 +54,11 @@ fn art_cow_survives_power_cuts() {
 }
 
 #[test]
+fn wb_tree_survives_power_cuts() {
+    survives(Structure::WbTree, 120, 21);
+}
+
+#[test]
 fn the_classic_log_survives_power_cuts() {
     survives(Structure::ClassicLog, 100, 17);
 }

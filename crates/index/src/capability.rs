@@ -8,6 +8,7 @@ use crate::index::{Capabilities, Index};
 use crate::key::IndexKey;
 use crate::p_clht::PClht;
 use crate::root::{IndexKind, KeyKind};
+use crate::wb_tree::WbTree;
 use crate::woart::Woart;
 use crate::wort::Wort;
 
@@ -74,6 +75,12 @@ pub fn capability_table() -> Vec<CapabilityRow> {
             "Lee et al., FAST 2017",
             cost(5, 2),
             cost(5, 2),
+        ),
+        row::<WbTree<Hardware, u64>, WbTree<Hardware, [u8]>>(
+            "wB+-Tree",
+            "Chen and Jin, PVLDB 2015",
+            cost(4, 3),
+            cost(5, 3),
         ),
     ]
 }

@@ -15,6 +15,7 @@ pub mod mutants;
 mod p_clht;
 mod radix;
 mod root;
+mod wb_tree;
 mod woart;
 mod wort;
 
@@ -23,10 +24,11 @@ pub use capability::{CapabilityRow, InsertCost, capability_table};
 pub use fast_fair::FastFair;
 pub use index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex, Outcome,
-    Range, Statistics,
+    Range, Statistics, WbTreeNodes,
 };
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
 pub use p_clht::PClht;
 pub use root::{IndexKind, IndexRoot, KeyKind};
+pub use wb_tree::WbTree;
 pub use woart::Woart;
 pub use wort::Wort;

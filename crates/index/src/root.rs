@@ -46,11 +46,14 @@ pub enum IndexKind {
     Woart = 4,
     /// ART+CoW (Lee et al., FAST 2017).
     ArtCow = 5,
+    /// wB+-Tree (Chen and Jin, PVLDB 2015).
+    WbTree = 6,
 }
 
 impl IndexKind {
     /// All kinds, in the order of the capability table.
-    pub const ALL: [Self; 5] = [Self::Wort, Self::FastFair, Self::PClht, Self::Woart, Self::ArtCow];
+    pub const ALL: [Self; 6] =
+        [Self::Wort, Self::FastFair, Self::PClht, Self::Woart, Self::ArtCow, Self::WbTree];
 
     /// The name used on the command line, in JSON and in file names.
     pub fn name(self) -> &'static str {
@@ -60,6 +63,7 @@ impl IndexKind {
             Self::PClht => "p-clht",
             Self::Woart => "woart",
             Self::ArtCow => "art-cow",
+            Self::WbTree => "wb-tree",
         }
     }
 

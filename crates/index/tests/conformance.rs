@@ -138,3 +138,4 @@ conformance!(fast_fair: FastFair, ordered);
 conformance!(p_clht: PClht, unordered);
 conformance!(woart: Woart, ordered);
 conformance!(art_cow: ArtCow, ordered);
+conformance!(wb_tree: WbTree, ordered);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lapis_index::{
     ArtCow, Direction, FastFair, Index, IndexError, IndexKind, IndexOptions, IndexRoot,
-    OrderedIndex, Outcome, PClht, Statistics, Woart, Wort,
+    OrderedIndex, Outcome, PClht, Statistics, WbTree, Woart, Wort,
 };
 use lapis_pmem::{Domain, InFlight, Link, Owned, Pool, Tracer};
 
@@ -17,6 +17,7 @@ pub(crate) enum TableIndex<D: Domain> {
     PClht(PClht<D, [u8]>),
     Woart(Woart<D, [u8]>),
     ArtCow(ArtCow<D, [u8]>),
+    WbTree(WbTree<D, [u8]>),
 }
 
 macro_rules! each {
@@ -27,6 +28,7 @@ macro_rules! each {
             TableIndex::PClht($inner) => $body,
             TableIndex::Woart($inner) => $body,
             TableIndex::ArtCow($inner) => $body,
+            TableIndex::WbTree($inner) => $body,
         }
     };
 }
@@ -43,6 +45,7 @@ impl<D: Domain> TableIndex<D> {
             IndexKind::PClht => PClht::<D, [u8]>::create(pool, options),
             IndexKind::Woart => Woart::<D, [u8]>::create(pool, options),
             IndexKind::ArtCow => ArtCow::<D, [u8]>::create(pool, options),
+            IndexKind::WbTree => WbTree::<D, [u8]>::create(pool, options),
             other => {
                 Err(IndexError::BadOption { what: format!("tables cannot be held by {other} yet") })
             }
@@ -57,6 +60,7 @@ impl<D: Domain> TableIndex<D> {
             Some(IndexKind::PClht) => PClht::open(pool, root).map(Self::PClht),
             Some(IndexKind::Woart) => Woart::open(pool, root).map(Self::Woart),
             Some(IndexKind::ArtCow) => ArtCow::open(pool, root).map(Self::ArtCow),
+            Some(IndexKind::WbTree) => WbTree::open(pool, root).map(Self::WbTree),
             _ => Err(IndexError::Damaged { what: "its root is of no kind known here".into() }),
         }
     }
@@ -68,6 +72,7 @@ impl<D: Domain> TableIndex<D> {
             Self::PClht(_) => IndexKind::PClht,
             Self::Woart(_) => IndexKind::Woart,
             Self::ArtCow(_) => IndexKind::ArtCow,
+            Self::WbTree(_) => IndexKind::WbTree,
         }
     }
 
@@ -111,6 +116,7 @@ impl<D: Domain> TableIndex<D> {
             Self::FastFair(index) => index.scan(from, direction, visit),
             Self::Woart(index) => index.scan(from, direction, visit),
             Self::ArtCow(index) => index.scan(from, direction, visit),
+            Self::WbTree(index) => index.scan(from, direction, visit),
             Self::PClht(_) => return None,
         }
         Some(())

@@ -1,7 +1,7 @@
 //! Structures with several workers, by the names they have on the command line.
 
 use lapis_device::Modelled;
-use lapis_index::{ArtCow, FastFair, IndexOptions, PClht, Woart, Wort};
+use lapis_index::{ArtCow, FastFair, IndexOptions, PClht, WbTree, WbTreeNodes, Woart, Wort};
 
 use super::explore::{ConcurrentOptions, ConcurrentReport, explore_concurrent};
 use super::subject::ConcurrentSubject;
@@ -127,6 +127,29 @@ pub fn explore_structure_concurrently(
                 )
                 .and_source(RADIX),
             )?;
+        }
+        Structure::WbTree => {
+            let source = "index/src/wb_tree";
+            let slots =
+                IndexOptions { wb_tree_nodes: WbTreeNodes::SlotsOnly, ..Default::default() };
+            explorer.explore(&ConcurrentIndex::<WbTree<Modelled, u64>, u64>::new(
+                "wb-tree:u64",
+                source,
+                small.clone(),
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<WbTree<Modelled, [u8]>, [u8]>::new(
+                "wb-tree:bytes",
+                source,
+                small,
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<WbTree<Modelled, u64>, u64>::new(
+                "wb-tree:slots",
+                source,
+                slots,
+                KEYS,
+            ))?;
         }
         Structure::PopLog => explorer.explore(&ConcurrentPopLog)?,
         Structure::Store => explorer.explore(&ConcurrentStore)?,

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use lapis_index::{
     ArtCow, Direction, FastFair, Index, IndexError, IndexOptions, IndexRoot, OrderedIndex, PClht,
-    Woart, Wort,
+    WbTree, Woart, Wort,
 };
 use lapis_pmem::{Committed, Domain, Link, Pool};
 
@@ -45,7 +45,7 @@ macro_rules! ordered {
         }
     )*};
 }
-ordered!(Wort, FastFair, Woart, ArtCow);
+ordered!(Wort, FastFair, Woart, ArtCow, WbTree);
 
 impl<D: Domain> Subject<D> for PClht<D, u64> {
     fn scan_from(&self, _: u64, _: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>) -> bool {
