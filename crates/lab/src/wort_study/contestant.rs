@@ -3,6 +3,8 @@
 use lapis_index::{IndexKind, InnerNodes};
 use serde::{Serialize, Serializer};
 
+use super::published;
+
 /// A structure of the study, with its inner nodes in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Contestant {
@@ -41,6 +43,15 @@ impl Contestant {
         match self {
             Self::Index(kind) | Self::InnerOnPm(kind) => Some(kind),
             Self::BTreeMap => None,
+        }
+    }
+
+    /// Bits by which its nodes branch, if it is a radix tree.
+    pub(crate) fn radix_bits(self) -> Option<u32> {
+        match self.index()? {
+            IndexKind::Wort => Some(published::WORT_BITS),
+            IndexKind::Woart | IndexKind::ArtCow => Some(published::ART_BITS),
+            _ => None,
         }
     }
 

@@ -5,6 +5,11 @@ use lapis_index::IndexKind;
 use super::Contestant;
 use crate::keys::Distribution;
 
+/// Bits by which a node of WORT branches, section 5.1.
+pub(super) const WORT_BITS: u32 = 4;
+/// Bits by which a node of WOART and ART+CoW branches, section 3.5.
+pub(super) const ART_BITS: u32 = 8;
+
 /// Average leaf node depth at 128 M keys, for dense, sparse and clustered ones.
 const DEPTHS: [(&str, [f64; 3]); 6] = [
     ("wort", [7.0, 7.0, 8.2]),
