@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
+use lapis_blocks::classic_log::ClassicLog;
+use lapis_blocks::header_log::HeaderLog;
 use lapis_blocks::in_place::{
     Arithmetic, CellArray, CellArrayRoot, CellKind, CowCell, FamCell, InPlace, InPlaceError,
     LogCell,
 };
+use lapis_blocks::log::{Log, Placement};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions};
+use lapis_blocks::pop_ring::PopRing;
+use lapis_blocks::rawl::Rawl;
+use lapis_blocks::ring_log::RingOptions;
 use lapis_device::{Config, Counts, Modelled};
 use lapis_pmem::{Domain, Hardware, Link, Pool, Region};
 use proptest::prelude::*;
@@ -25,11 +31,20 @@ fn hardware_pool() -> Arc<Pool<Hardware>> {
     Arc::new(Pool::create(region, Hardware::detect()).unwrap())
 }
 
-fn log_cells<D: Domain>(pool: &Arc<Pool<D>>) -> LogCell<D, PopLog<D>> {
-    let root = pool.fence(PopLog::create(pool, LOG).unwrap());
+fn cells_with<D: Domain, L: Log<D>>(pool: &Arc<Pool<D>>, options: L::Options) -> LogCell<D, L> {
+    let root = pool.fence(L::create(pool, options).unwrap());
     let link = root.link();
     let _ = pool.publish_root("log", 0, root).unwrap().persist();
-    LogCell::open(pool, PopLog::open(Arc::clone(pool), link).unwrap()).unwrap()
+    LogCell::open(pool, L::open(Arc::clone(pool), link).unwrap()).unwrap()
+}
+
+fn log_cells<D: Domain>(pool: &Arc<Pool<D>>) -> LogCell<D, PopLog<D>> {
+    cells_with(pool, LOG)
+}
+
+/// A ring, small enough to be full now and then.
+fn ring(placement: Placement, size_fields: usize) -> RingOptions {
+    RingOptions { capacity_bytes: 8192, placement, size_fields }
 }
 
 fn array<D: Domain, S: InPlace<D>>(
@@ -70,6 +85,21 @@ fn a_copy_on_write_update_takes_two_barriers_and_two_lines() {
 #[test]
 fn a_logged_update_takes_two_barriers_and_the_lines_of_the_paper() {
     assert_eq!(costs(log_cells), [(2, 2), (2, 2), (2, 3)]);
+    let rawl = |pool: &_| cells_with::<_, Rawl<_>>(pool, ring(Placement::Padded, 0));
+    assert_eq!(costs(rawl), [(2, 2), (2, 2), (2, 3)]);
+    let ring = |pool: &_| cells_with::<_, PopRing<_>>(pool, ring(Placement::Padded, 0));
+    assert_eq!(costs(ring), [(2, 2), (2, 2), (2, 3)]);
+}
+
+#[test]
+fn an_update_logged_with_a_footer_or_a_size_takes_a_barrier_and_a_line_more() {
+    let classic = |pool: &_| cells_with::<_, ClassicLog<_>>(pool, ring(Placement::Padded, 0));
+    assert_eq!(costs(classic), [(3, 3), (3, 3), (3, 4)]);
+    for size_fields in [1, 8] {
+        let header =
+            |pool: &_| cells_with::<_, HeaderLog<_>>(pool, ring(Placement::Padded, size_fields));
+        assert_eq!(costs(header), [(3, 3), (3, 3), (3, 4)]);
+    }
 }
 
 #[test]
@@ -91,19 +121,37 @@ fn cells_take_the_words_of_their_scheme() {
     assert_eq!(words(256), [65, 67]);
 }
 
-#[test]
-fn a_full_log_of_cells_is_cleared_and_values_stay() {
+/// Updates until the log has been full several times, and opens everything anew.
+fn holds_what_was_stored<L: Log<Hardware>>(options: L::Options) {
     let pool = hardware_pool();
-    let cells = array(&pool, log_cells(&pool), 16, 3);
+    let cells = array(&pool, cells_with::<_, L>(&pool, options), 40, 3);
+    let value = |round: u64| [round.to_le_bytes(), (!round).to_le_bytes()].concat().repeat(3);
     for round in 0..3000u64 {
-        let value = [round.to_le_bytes(), (!round).to_le_bytes()].concat();
-        cells.update((round % 3) as usize, &value).unwrap();
+        cells.update((round % 3) as usize, &value(round)[..40]).unwrap();
     }
     let log = cells.scheme().log();
-    assert!(log.end().number() - log.start().number() <= 1024);
-    let mut value = [0; 16];
-    cells.read(2, &mut value).unwrap();
-    assert_eq!(value[..8], 2999u64.to_le_bytes());
+    assert!(log.end().number() - log.start().number() <= 1024, "{}", L::NAME);
+    let root = cells.root();
+    drop(cells);
+    let log = L::open(Arc::clone(&pool), pool.root("log").unwrap()).unwrap();
+    let cells = CellArray::open(&pool, LogCell::open(&pool, log).unwrap(), root).unwrap();
+    let mut found = [0; 40];
+    for last in 2997..3000u64 {
+        cells.read((last % 3) as usize, &mut found).unwrap();
+        assert_eq!(found, value(last)[..40], "{}", L::NAME);
+    }
+}
+
+#[test]
+fn a_full_log_of_cells_is_cleared_and_values_stay_whatever_the_log() {
+    holds_what_was_stored::<PopLog<_>>(LOG);
+    for placement in Placement::ALL {
+        holds_what_was_stored::<ClassicLog<_>>(ring(placement, 0));
+        holds_what_was_stored::<HeaderLog<_>>(ring(placement, 1));
+        holds_what_was_stored::<HeaderLog<_>>(ring(placement, 64));
+        holds_what_was_stored::<Rawl<_>>(ring(placement, 0));
+        holds_what_was_stored::<PopRing<_>>(ring(placement, 0));
+    }
 }
 
 #[test]

@@ -1,12 +1,26 @@
 //! Showing that every flush and every fence is necessary.
+//!
+//! A point that the run passes is switched off for the run and for the recoveries from the crashes in
+//! it. One that only recoveries pass makes no difference to the run, and is found out by cutting the
+//! power twice: first so that the recovery passes the point, and then in that recovery or in what is
+//! done after it.
 
-use lapis_device::{PersistKind, PersistPoint};
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::explore::explore;
+use lapis_device::{CrashPoints, Image, ImageBudget, PersistKind, PersistPoint, PowerFailDomain};
+
+use crate::explore::{Markers, explore};
+use crate::image_check::{Bench, FirstCrash};
 use crate::options::ExploreOptions;
 use crate::run::Run;
+use crate::strategy::Strategy;
 use crate::structure::Progress;
 use crate::subject::Subject;
+
+/// Images of each crash point that are recovered to find the persist points on the way.
+const SEARCHED_IMAGES: u32 = 12;
+/// How often, with other probes, the power is cut again on the images that lead to a point.
+const ROUNDS: u64 = 16;
 
 /// A flush or fence, and what became of the structure without it.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -19,44 +33,69 @@ pub struct PersistPointRow {
     pub images: u64,
     /// The violation.
     pub by: Option<String>,
+    /// It is passed only in recoveries from crashes, and in what is done after these.
+    pub only_after_crashes: bool,
     #[serde(skip)]
     pub(crate) order: (String, u32, u32, &'static str),
 }
 
-/// Switches off each persist point in the subject's own source files in turn. `seeds` are tried one
-/// after the other until one kills.
+/// Switches off each persist point in the subject's own source files in turn: those that the run
+/// passes, and those that recoveries from crashes in it pass. `seeds` are tried one after the other
+/// until one kills.
 ///
 /// # Errors
-/// What went wrong without any crash.
+/// What went wrong without any crash, or with nothing switched off.
 pub fn persist_points<S: Subject>(
     subject: &S,
     options: &ExploreOptions,
     seeds: &[u64],
     progress: &Progress<'_>,
 ) -> Result<Vec<PersistPointRow>, String> {
+    let mut points = BTreeSet::new();
+    let mut recoveries = Vec::new();
+    for &seed in seeds {
+        let options = ExploreOptions { seed, suppress: None, ..options.clone() };
+        let run = Run::record(subject, &options)?;
+        points.extend(run.points.iter().copied().filter(|point| subject.owns_source(point.file)));
+        recoveries.push(Recoveries::of(subject, run, &options)?);
+    }
+    let in_runs = points.clone();
+    let after_crashes = recoveries.iter().flat_map(|recoveries| recoveries.passing.keys());
+    points.extend(after_crashes.copied());
+    let mut points: Vec<_> = points.into_iter().collect();
+    points.sort_by_key(|point| {
+        (point.file, point.line, point.column, point.kind == PersistKind::Fence)
+    });
+
     let mut rows = Vec::new();
-    for point in own_points(subject, options, seeds)? {
+    for point in points {
+        let only_after_crashes = !in_runs.contains(&point);
         let mut row = PersistPointRow {
             name: name(&point),
             killed: false,
             images: 0,
             by: None,
+            only_after_crashes,
             order: (point.file.to_owned(), point.line, point.column, point.kind.name()),
         };
-        for &seed in seeds {
+        for (&seed, recoveries) in seeds.iter().zip(&recoveries) {
             let options = ExploreOptions {
                 seed,
                 violation_limit: 1,
                 suppress: Some(point),
                 ..options.clone()
             };
-            match explore(subject, &options, &|_| {}) {
-                Ok(report) => {
-                    row.images += report.images;
-                    row.by = report.violations.first().map(|violation| violation.what.clone());
+            if only_after_crashes {
+                recoveries.crash_again(subject, &options, point, &mut row)?;
+            } else {
+                match explore(subject, &options, &|_| {}) {
+                    Ok(report) => {
+                        row.images += report.images;
+                        row.by = report.violations.first().map(|violation| violation.what.clone());
+                    }
+                    // Without the point the structure does not even work without a crash.
+                    Err(what) => row.by = Some(what),
                 }
-                // Without the point the structure does not even work without a crash.
-                Err(what) => row.by = Some(what),
             }
             if row.by.is_some() {
                 row.killed = true;
@@ -69,24 +108,99 @@ pub fn persist_points<S: Subject>(
     Ok(rows)
 }
 
-fn own_points<S: Subject>(
-    subject: &S,
-    options: &ExploreOptions,
-    seeds: &[u64],
-) -> Result<Vec<PersistPoint>, String> {
-    let mut points: Vec<PersistPoint> = Vec::new();
-    for &seed in seeds {
-        let options = ExploreOptions { seed, suppress: None, ..options.clone() };
-        for point in Run::record(subject, &options)?.points {
-            if subject.owns_source(point.file) && !points.contains(&point) {
-                points.push(point);
+/// A run, and which crashes in it lead a recovery, or what is done after it, to which points.
+struct Recoveries<S: Subject> {
+    run: Run<S>,
+    /// By point, then by position in the trace.
+    passing: BTreeMap<PersistPoint, BTreeMap<usize, Vec<Image>>>,
+}
+
+impl<S: Subject> Recoveries<S> {
+    /// Recovers on a sample of the images of each crash point.
+    fn of(subject: &S, run: Run<S>, options: &ExploreOptions) -> Result<Self, String> {
+        let options = ExploreOptions { strategy: Strategy::Sampled, ..options.clone() };
+        let in_run: BTreeSet<_> = run.points.iter().copied().collect();
+        let mut bench = Bench::new(&run.base, subject.pool_bytes(), &options)?;
+        let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
+        let mut markers = Markers::default();
+        let mut passing: BTreeMap<PersistPoint, BTreeMap<usize, Vec<Image>>> = BTreeMap::new();
+        let mut passed_before = BTreeMap::new();
+        while let Some(point) = points.advance() {
+            points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
+            bench.region.grow_to(run.storage_bytes(point.position)).map_err(|e| e.to_string())?;
+            markers.read(&run.trace.events, point.position);
+            let expectation = markers.expectation(&run);
+            let crash_states = points.states();
+            let seed = seed_of(&options, point.position);
+            let budget = ImageBudget { exhaustive_limit: 0, samples: SEARCHED_IMAGES, seed };
+            for image in crash_states.sampled_images(budget).take(SEARCHED_IMAGES as usize) {
+                crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
+                let outcome = bench.check(subject, expectation, seed, 1);
+                crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
+                outcome.map_err(|failure| failure.to_string())?;
+                for found in bench.persist_points() {
+                    let before = passed_before.insert(found.point, found.passed);
+                    let now = before.is_none_or(|before| before < found.passed);
+                    if now
+                        && subject.owns_source(found.point.file)
+                        && !in_run.contains(&found.point)
+                    {
+                        let images = passing.entry(found.point).or_default();
+                        images.entry(point.position).or_default().push(image.clone());
+                    }
+                }
             }
         }
+        Ok(Self { run, passing })
     }
-    points.sort_by_key(|point| {
-        (point.file, point.line, point.column, point.kind == PersistKind::Fence)
-    });
-    Ok(points)
+
+    /// Cuts the power twice, the first time so that `point` is passed after it, until something is
+    /// found wrong without the point.
+    fn crash_again(
+        &self,
+        subject: &S,
+        options: &ExploreOptions,
+        point: PersistPoint,
+        row: &mut PersistPointRow,
+    ) -> Result<(), String> {
+        let Some(positions) = self.passing.get(&point) else { return Ok(()) };
+        let run = &self.run;
+        for round in 0..ROUNDS {
+            let mut bench = Bench::new(&run.base, subject.pool_bytes(), options)?;
+            let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
+            let mut markers = Markers::default();
+            while let Some(point) = points.advance() {
+                points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
+                let storage_bytes = run.storage_bytes(point.position);
+                bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
+                markers.read(&run.trace.events, point.position);
+                let Some(images) = positions.get(&point.position) else { continue };
+                // An image each round: others of the same crash point are much like it.
+                let image = &images[round as usize % images.len()];
+                let expectation = markers.expectation(run);
+                let crash_states = points.states();
+                let seed = seed_of(options, point.position) ^ round << 48;
+                crash_states.apply(image, &mut bench.region).map_err(|e| e.to_string())?;
+                let budget = ImageBudget { exhaustive_limit: 64, samples: 16, seed };
+                let first = FirstCrash::PowerCut;
+                let outcome = bench.check_second_crash(subject, first, expectation, seed, budget);
+                crash_states.revert(image, &mut bench.region).map_err(|e| e.to_string())?;
+                match outcome {
+                    Ok(second) => row.images += second.images,
+                    Err(failure) => {
+                        row.images += 1;
+                        row.by = Some(failure.to_string());
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn seed_of(options: &ExploreOptions, position: usize) -> u64 {
+    options.seed ^ (position as u64) << 20
 }
 
 fn name(point: &PersistPoint) -> String {

@@ -23,7 +23,8 @@ fn all_are_necessary_by(strategy: Strategy, structure: Structure, ops: usize, se
     println!("{structure}:");
     for row in &rows {
         let outcome = if row.killed { "killed" } else { "SURVIVED" };
-        println!("  {:<70} {outcome:>8} {:>8} images", row.name, row.images);
+        let after = if row.only_after_crashes { ", passed only after crashes" } else { "" };
+        println!("  {:<70} {outcome:>8} {:>8} images{after}", row.name, row.images);
     }
     let survived: Vec<_> = rows.iter().filter(|row| !row.killed).map(|row| &row.name).collect();
     assert!(survived.is_empty(), "not shown to be necessary: {survived:#?}");
@@ -45,8 +46,28 @@ fn each_of_p_clht_is_necessary() {
 }
 
 #[test]
+fn each_of_woart_is_necessary() {
+    all_are_necessary(Structure::Woart, 200, &[1, 2]);
+}
+
+#[test]
+fn each_of_art_cow_is_necessary() {
+    all_are_necessary(Structure::ArtCow, 200, &[1, 2]);
+}
+
+#[test]
+fn each_of_wb_tree_is_necessary() {
+    all_are_necessary(Structure::WbTree, 200, &[1, 2]);
+}
+
+#[test]
 fn each_of_nv_tree_is_necessary() {
     all_are_necessary(Structure::NvTree, 300, &[1, 2]);
+}
+
+#[test]
+fn each_of_fp_tree_is_necessary() {
+    all_are_necessary(Structure::FpTree, 300, &[1, 2, 3]);
 }
 
 #[test]

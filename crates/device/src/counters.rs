@@ -20,7 +20,8 @@ use serde::Serialize;
 
 use crate::hierarchy::{Evicted, Hierarchy, HierarchyShape, Level};
 use crate::profile::Profile;
-use crate::timing::{Timing, TimingShape, Way};
+use crate::timing::{TimingShape, Way};
+use crate::timings::Timings;
 use crate::xp_buffer::{XpBuffer, XpBufferShape};
 
 /// The machine whose traffic is counted. [`Profile::machine`] makes one; the default is that of
@@ -145,7 +146,7 @@ pub(crate) struct Counters {
     combining: Vec<Option<u32>>,
     caches: Hierarchy,
     buffer: XpBuffer,
-    timing: Timing,
+    timing: Timings,
 }
 
 /// What an access is to its worker.
@@ -175,7 +176,13 @@ fn words(offset: usize, bytes: usize) -> u64 {
 }
 
 impl Counters {
-    pub(crate) fn new(shape: MachineShape) -> Self {
+    #[cfg(test)]
+    fn new(shape: MachineShape) -> Self {
+        Self::with_timings(shape, &[])
+    }
+
+    /// The machine, with further clocks that have other delays.
+    pub(crate) fn with_timings(shape: MachineShape, others: &[TimingShape]) -> Self {
         let buffer = XpBuffer::new(shape.xp_buffer);
         let (modules, lines_per_unit) = (shape.xp_buffer.modules, buffer.lines_per_unit());
         Self {
@@ -183,7 +190,7 @@ impl Counters {
             combining: vec![None; 256],
             caches: Hierarchy::new(shape.caches),
             buffer,
-            timing: Timing::new(shape.timing, modules, lines_per_unit),
+            timing: Timings::new(shape.timing, others, modules, lines_per_unit),
         }
     }
 
@@ -194,7 +201,7 @@ impl Counters {
         Counts { media_writes, media_reads, ..self.counts }
     }
 
-    pub(crate) fn timing(&mut self) -> &mut Timing {
+    pub(crate) fn timing(&mut self) -> &mut Timings {
         &mut self.timing
     }
 
@@ -277,6 +284,7 @@ impl Counters {
         self.counts.loads += words(offset, bytes);
         let mut lines = lines(offset, bytes);
         let first = lines.next();
+        self.timing.gather();
         let mut ready = 0;
         let mut several = false;
         for line in lines {
@@ -350,6 +358,7 @@ impl Counters {
             return;
         }
         let offset = offset % DRAM_BYTES;
+        self.timing.gather();
         let mut there = 0;
         for line in lines(offset, bytes.min(DRAM_BYTES - offset)) {
             let line = line + DRAM_FIRST_LINE;
@@ -379,6 +388,7 @@ impl Counters {
 mod tests {
     use super::*;
     use crate::cache::CacheShape;
+    use crate::timing::Picoseconds;
 
     fn counters() -> Counters {
         let level = |lines| CacheShape { capacity_bytes: lines * LINE_BYTES, ways: lines };
@@ -399,6 +409,38 @@ mod tests {
         counters.flush(0, 640, 8);
         let counts = counters.counts();
         assert_eq!((counts.flushes, counts.wpq_flush, counts.wpq_inserts()), (3, 1, 1));
+    }
+
+    #[test]
+    fn further_clocks_see_the_same_events_and_keep_their_own_time() {
+        let machine = MachineShape::default();
+        let timing = machine.timing;
+        let slow = TimingShape {
+            read_media: Picoseconds(2 * timing.read_media.0),
+            flush_accept: Picoseconds(3 * timing.flush_accept.0),
+            ..timing
+        };
+        let run = |counters: &mut Counters| {
+            for at in 0..200 {
+                counters.load(0, at * 8192);
+                counters.read_range(0, at * 8192 + 1024, 700);
+                counters.read_dram(0, at * 4096, 256);
+                counters.store(0, at * 8192);
+                counters.flush(0, at * 8192, 8);
+                counters.fence(0);
+            }
+        };
+        let alone = |timing| {
+            let mut counters = Counters::new(MachineShape { timing, ..machine });
+            run(&mut counters);
+            (counters.counts(), counters.timing().now(0))
+        };
+        let mut both = Counters::with_timings(machine, &[timing, slow]);
+        run(&mut both);
+        let ((counts, first), (_, second)) = (alone(timing), alone(slow));
+        assert!(second > first);
+        assert_eq!(both.counts(), counts);
+        assert_eq!(both.timing().all_now(0), [first, first, second]);
     }
 
     #[test]

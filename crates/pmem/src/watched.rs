@@ -17,8 +17,11 @@ pub trait Watcher: Clone + Debug + Send + Sync + 'static {
     /// A word is loaded, or a range of so many lines read.
     fn loading(&self, _reads: u64) {}
 
-    /// So many lines are flushed, or stored non-temporally, by one call.
+    /// So many lines are flushed by one call.
     fn flushing(&self, _lines: u64) {}
+
+    /// So many lines are stored to non-temporally by one call.
+    fn streaming(&self, _lines: u64) {}
 
     /// A fence.
     fn fencing(&self) {}
@@ -33,6 +36,8 @@ pub trait Watcher: Clone + Debug + Send + Sync + 'static {
 /// let counts = PersistCounts::default();
 /// let region = Region::anonymous(1 << 20, 1 << 20)?;
 /// let pool = Pool::create(region, Watched::new(counts.clone()))?;
+/// // The first block of a size has the allocator make a slab.
+/// drop(pool.allocate::<PCell<u64>>()?);
 /// counts.take();
 /// let block = pool.allocate::<PCell<u64>>()?;
 /// block.store(pool.domain(), 7);
@@ -90,14 +95,14 @@ impl<T: Watcher> Domain for Watched<T> {
 
     #[track_caller]
     unsafe fn copy_nontemporal(&self, destination: *mut u8, source: &[u8]) {
-        self.watcher.flushing(lines(destination, source.len()));
+        self.watcher.streaming(lines(destination, source.len()));
         // SAFETY: as the caller vouches.
         unsafe { self.hardware.copy_nontemporal(destination, source) };
     }
 
     #[track_caller]
     unsafe fn zero_nontemporal(&self, destination: *mut u8, bytes: usize) {
-        self.watcher.flushing(lines(destination, bytes));
+        self.watcher.streaming(lines(destination, bytes));
         // SAFETY: as the caller vouches.
         unsafe { self.hardware.zero_nontemporal(destination, bytes) };
     }
@@ -132,7 +137,7 @@ impl<T: Watcher> Domain for Watched<T> {
 /// A [`Watcher`] that counts, for all threads together. Clones share their counts.
 #[derive(Clone, Debug, Default)]
 pub struct PersistCounts {
-    counts: Arc<[AtomicU64; 3]>,
+    counts: Arc<[AtomicU64; 4]>,
 }
 
 impl PersistCounts {
@@ -141,9 +146,14 @@ impl PersistCounts {
         self.counts[0].load(Ordering::Relaxed)
     }
 
-    /// Lines flushed or stored non-temporally.
+    /// Lines flushed.
     pub fn flushes(&self) -> u64 {
         self.counts[1].load(Ordering::Relaxed)
+    }
+
+    /// Lines stored to non-temporally.
+    pub fn streamed(&self) -> u64 {
+        self.counts[3].load(Ordering::Relaxed)
     }
 
     /// Fences.
@@ -166,6 +176,10 @@ impl Watcher for PersistCounts {
         self.counts[1].fetch_add(lines, Ordering::Relaxed);
     }
 
+    fn streaming(&self, lines: u64) {
+        self.counts[3].fetch_add(lines, Ordering::Relaxed);
+    }
+
     fn fencing(&self) {
         self.counts[2].fetch_add(1, Ordering::Relaxed);
     }
@@ -183,6 +197,11 @@ impl<A: Watcher, B: Watcher> Watcher for (A, B) {
     fn flushing(&self, lines: u64) {
         self.0.flushing(lines);
         self.1.flushing(lines);
+    }
+
+    fn streaming(&self, lines: u64) {
+        self.0.streaming(lines);
+        self.1.streaming(lines);
     }
 
     fn fencing(&self) {

@@ -1,7 +1,6 @@
 //! The allocator: its costs, its limits, and that no block is ever lost or handed out twice.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use lapis_pmem::{
     AllocError, Committed, Domain, Link, Owned, PCell, PersistCounts, Pool, Region, Tracer, Watched,
@@ -16,7 +15,7 @@ fn counting_pool(bytes: usize) -> Pool<Counting> {
 }
 
 /// Lines flushed and fences so far.
-fn costs(pool: &Pool<Counting>) -> (u64, u64) {
+fn persists(pool: &Pool<Counting>) -> (u64, u64) {
     let counts = pool.domain().watcher();
     (counts.flushes(), counts.fences())
 }
@@ -29,13 +28,13 @@ fn keep<D: Domain>(block: Owned<'_, D, PCell<u64>, lapis_pmem::Dirty>) -> Link<P
 fn allocation_costs_less_than_a_tenth_of_a_flush_and_of_a_fence_for_every_slab_size() {
     for bytes in [8usize, 16, 48, 64, 100, 144, 256, 512, 1000, 2048, 4096, 5000, 16_000, 32_768] {
         let pool = counting_pool(1 << 20);
-        let before = costs(&pool);
+        let before = persists(&pool);
         const ALLOCATIONS: u64 = 3000;
         for _ in 0..ALLOCATIONS {
             let block = pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap();
             std::mem::forget(block);
         }
-        let after = costs(&pool);
+        let after = persists(&pool);
         let flushes = (after.0 - before.0) as f64 / ALLOCATIONS as f64;
         let fences = (after.1 - before.1) as f64 / ALLOCATIONS as f64;
         assert!(flushes < 0.1 && fences < 0.1, "{bytes} bytes: {flushes} flushes, {fences} fences");
@@ -47,12 +46,12 @@ fn the_steady_state_of_freeing_and_allocating_has_no_flush_and_no_fence() {
     let pool = counting_pool(1 << 20);
     let blocks: Vec<_> = (0..50).map(|_| pool.allocate::<PCell<u64>>().unwrap()).collect();
     drop(blocks);
-    let before = costs(&pool);
+    let before = persists(&pool);
     for _ in 0..1000 {
         let blocks: Vec<_> = (0..50).map(|_| pool.allocate::<PCell<u64>>().unwrap()).collect();
         drop(blocks);
     }
-    assert_eq!(costs(&pool), before);
+    assert_eq!(persists(&pool), before);
 }
 
 #[test]
@@ -60,12 +59,12 @@ fn a_new_slab_costs_one_flush_and_one_fence_and_the_mark_once_in_sixteen_chunks(
     let pool = counting_pool(4 << 20);
     let mut costs = Vec::new();
     for _ in 0..40 {
-        let before = costs(&pool);
+        let before = persists(&pool);
         // 15 blocks of 4096 bytes fill a slab.
         for _ in 0..15 {
             std::mem::forget(pool.allocate_with_tail::<PCell<u64>>(4088).unwrap());
         }
-        let after = costs(&pool);
+        let after = persists(&pool);
         costs.push((after.0 - before.0, after.1 - before.1));
     }
     assert!(costs.iter().all(|&cost| cost == (1, 1) || cost == (2, 2)), "{costs:?}");

@@ -21,12 +21,14 @@
 //!
 //! # Order of stores, and cost
 //!
-//! Entry appended, durable on return (I2; one barrier with PopLog or RAWL, two with others); value
-//! stored, flushed, fenced (I1). The second barrier is what lets recovery look at the newest entry
-//! only, and the log be truncated at any time. Updates of cells that share a log take turns.
+//! Entry appended, durable on return (I2; one barrier with PopLog, its ring or RAWL, two with the
+//! classic and the header log); value stored, flushed, fenced (I1). The last barrier is what lets
+//! recovery look at the newest entry only, and the log be truncated at any time. Updates of cells that
+//! share a log take turns.
 //!
-//! Once in [`LogCell::MOST_RETAINED`] updates the log is truncated (I3), for another one or more
-//! barriers. Recovery, in [`LogCell::open`]: the newest entry's value stored, flushed, fenced.
+//! When the log is full, and at the latest once in [`LogCell::MOST_RETAINED`] updates, it is truncated
+//! (I3), for another one to three barriers. Recovery, in [`LogCell::open`]: the newest entry's value
+//! stored, flushed, fenced.
 
 use std::sync::Arc;
 
@@ -38,49 +40,9 @@ use super::{
     CellDamage, CellKind, InPlace, InPlaceError, LARGEST_VALUE_BYTES, SMALLEST_VALUE_BYTES,
     load_value, store_value, value_words,
 };
-use crate::log::{LogError, Position};
-use crate::pop_log::PopLog;
+use crate::log::{Log, LogError};
 
-/// What an update in place needs of a log.
-pub trait RedoLog {
-    /// Appends an entry made of parts; durable on return.
-    ///
-    /// # Errors
-    /// [`LogError`].
-    fn append_parts(&self, parts: &[&[u8]]) -> Result<Position, LogError>;
-
-    /// The newest entry, if any is retained.
-    ///
-    /// # Errors
-    /// [`LogError::Damaged`].
-    fn newest(&self) -> Result<Option<Vec<u8>>, LogError>;
-
-    /// Drops all entries; durable on return.
-    ///
-    /// # Errors
-    /// [`LogError`].
-    fn clear(&self) -> Result<Committed, LogError>;
-}
-
-impl<D: Domain> RedoLog for PopLog<D> {
-    fn append_parts(&self, parts: &[&[u8]]) -> Result<Position, LogError> {
-        PopLog::append_parts(self, parts)
-    }
-
-    fn newest(&self) -> Result<Option<Vec<u8>>, LogError> {
-        let mut newest = None;
-        for entry in self.iter() {
-            newest = Some(entry?.1);
-        }
-        Ok(newest.map(|bytes| bytes.to_vec()))
-    }
-
-    fn clear(&self) -> Result<Committed, LogError> {
-        self.truncate(self.end())
-    }
-}
-
-/// Cells that are updated by way of a redo log. See the [module](super).
+/// Cells that are updated by way of a redo log, which is any [`Log`]. See the [module](super).
 #[derive(Debug)]
 pub struct LogCell<D: Domain, L> {
     pool: Arc<Pool<D>>,
@@ -89,7 +51,7 @@ pub struct LogCell<D: Domain, L> {
     retained: Mutex<u64>,
 }
 
-impl<D: Domain, L: RedoLog> LogCell<D, L> {
+impl<D: Domain, L: Log<D>> LogCell<D, L> {
     /// The log is cleared when it has so many entries.
     pub const MOST_RETAINED: u64 = 1024;
 
@@ -101,7 +63,11 @@ impl<D: Domain, L: RedoLog> LogCell<D, L> {
     /// [`InPlaceError::Damaged`] if the newest entry names no cell; [`InPlaceError::Log`].
     pub fn open(pool: &Arc<Pool<D>>, log: L) -> Result<Self, InPlaceError> {
         let cells = Self { pool: Arc::clone(pool), log, retained: Mutex::new(0) };
-        if let Some(entry) = cells.log.newest()? {
+        let mut newest = None;
+        for entry in cells.log.entries() {
+            newest = Some(entry?.1);
+        }
+        if let Some(entry) = newest {
             cells.redo(&entry)?;
             // What is older, too, is to be cleared soon.
             *cells.retained.lock() = Self::MOST_RETAINED;
@@ -119,10 +85,35 @@ impl<D: Domain, L: RedoLog> LogCell<D, L> {
     /// # Errors
     /// [`InPlaceError::Log`].
     pub fn clear_log(&self) -> Result<Committed, InPlaceError> {
-        let mut retained = self.retained.lock();
-        let committed = self.log.clear()?;
+        Ok(self.clear(&mut self.retained.lock())?)
+    }
+
+    /// Only by whoever has the turn, while no update is under way: by I1 all values are durable in
+    /// their cells (I3).
+    fn clear(&self, retained: &mut u64) -> Result<Committed, LogError> {
+        let committed = self.log.truncate(self.log.end())?;
         *retained = 0;
         Ok(committed)
+    }
+
+    /// Appends an entry, making room for it if there is none.
+    fn log_value(&self, retained: &mut u64, offset: u64, value: &[u8]) -> Result<(), LogError> {
+        let offset = offset.to_le_bytes();
+        let entry = [&offset[..], value];
+        if *retained >= Self::MOST_RETAINED {
+            self.clear(retained)?;
+        }
+        match self.log.append_parts(&entry) {
+            Err(LogError::NoRoom { .. } | LogError::Full(_)) if *retained > 0 => {
+                self.clear(retained)?;
+                self.log.append_parts(&entry)?;
+            }
+            appended => {
+                appended?;
+            }
+        }
+        *retained += 1;
+        Ok(())
     }
 
     /// Stores the value of an entry into its cell, durably.
@@ -153,7 +144,7 @@ impl<D: Domain, L: RedoLog> LogCell<D, L> {
     }
 }
 
-impl<D: Domain, L: RedoLog> InPlace<D> for LogCell<D, L> {
+impl<D: Domain, L: Log<D>> InPlace<D> for LogCell<D, L> {
     const KIND: CellKind = CellKind::Log;
 
     fn cell_words(&self, value_bytes: usize) -> usize {
@@ -174,15 +165,10 @@ impl<D: Domain, L: RedoLog> InPlace<D> for LogCell<D, L> {
         let offset = cell.as_ptr().addr() - self.pool.region().base().addr();
         debug_assert!(offset >= LINE_BYTES, "a cell in the pool's header");
         let mut retained = self.retained.lock();
-        if *retained >= Self::MOST_RETAINED {
-            self.log.clear()?; // I3: by I1 all values are durable in their cells
-            *retained = 0;
-        }
         if domain.commits(UPDATE_BEFORE_LOG) {
             store_value(domain, cell, value);
         }
-        self.log.append_parts(&[&(offset as u64).to_le_bytes(), value])?;
-        *retained += 1;
+        self.log_value(&mut retained, offset as u64, value)?;
         store_value(domain, cell, value); // I2
         domain.flush(cell);
         Ok(Committed::after_fence(domain)) // I1

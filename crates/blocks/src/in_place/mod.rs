@@ -7,7 +7,7 @@
 //! | scheme | barriers per update | lines written, 16 / 32 / 64 bytes | words of a cell |
 //! |---|---|---|---|
 //! | [`CowCell`] | 2 | 2 / 2 / 2 | 2 copies and a selector |
-//! | [`LogCell`] | 2 | 2 / 2 / 3 | the value; the log is shared by all cells |
+//! | [`LogCell`] | 2, or 3 with a log of two barriers | 2 / 2 / 3 | the value; the log is shared by all cells |
 //! | [`FamCell`] | 1 | 1 / 2 / 3 | one for 31 bits |
 //!
 //! (The paper has 3 lines for a copy-on-write cell of 64 bytes: its flag lies before the copies and
@@ -20,6 +20,7 @@
 //!   of its value, and a read has to put 31-bit pieces together again.
 //! * [`LogCell`] for values that are read much more often than updated, above all in order: they
 //!   lie there as they are, without indirection. Updates of all cells that share a log take turns.
+//!   Any [`Log`](crate::log::Log) will do; one of a single barrier makes two for an update.
 //! * [`CowCell`] where neither fits: nothing beside the cell, plain reads after one selector.
 //!
 //! A scheme works on any words of persistent memory, so a node of an index can hold a cell among
@@ -57,7 +58,7 @@ pub use array::{CellArray, CellArrayRoot};
 pub use cow_cell::CowCell;
 pub use fam_cell::FamCell;
 pub use famb::{Arithmetic, UnavailableArithmetic};
-pub use log_cell::{LogCell, RedoLog};
+pub use log_cell::LogCell;
 
 use crate::log::LogError;
 

@@ -1,12 +1,11 @@
 //! Cells that are updated in place, by each of the schemes.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use lapis_blocks::in_place::{CellArray, CellArrayRoot, CowCell, FamCell, InPlace, LogCell};
-use lapis_blocks::pop_log::{PopLog, PopLogOptions, PopLogRoot};
+use lapis_blocks::log::Log;
 use lapis_device::Modelled;
-use lapis_pmem::{AuditReport, Link, Pool};
+use lapis_pmem::{AuditReport, Link, Pool, Tracer};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -29,12 +28,14 @@ pub struct Update {
 pub trait Scheme: InPlace<Modelled> + Send + Sync + Sized + 'static {
     /// The folder or file of its code.
     const SOURCE: &'static str;
+    /// How to make what it needs beside the cells.
+    type Options: Clone + Sync + std::fmt::Debug;
 
     /// Makes what the scheme needs beside the cells.
     ///
     /// # Errors
     /// What went wrong, for a person.
-    fn make(pool: &Arc<Pool<Modelled>>) -> Result<Self, String>;
+    fn make(pool: &Arc<Pool<Modelled>>, options: &Self::Options) -> Result<Self, String>;
 
     /// Opens it.
     ///
@@ -42,16 +43,21 @@ pub trait Scheme: InPlace<Modelled> + Send + Sync + Sized + 'static {
     /// What went wrong, for a person.
     fn open(pool: &Arc<Pool<Modelled>>) -> Result<Self, String>;
 
-    /// The log, if it has one.
-    fn log(&self) -> Option<&PopLog<Modelled>> {
-        None
+    /// What is wrong with what it has beside the cells.
+    fn check(&self) -> Vec<String> {
+        Vec::new()
     }
+
+    /// Visits the blocks that it has beside the cells.
+    fn trace(&self, _: &mut Tracer<'_, Modelled>) {}
 }
 
 impl Scheme for CowCell {
     const SOURCE: &'static str = "blocks/src/in_place/cow_cell";
 
-    fn make(_: &Arc<Pool<Modelled>>) -> Result<Self, String> {
+    type Options = ();
+
+    fn make(_: &Arc<Pool<Modelled>>, (): &()) -> Result<Self, String> {
         Ok(Self)
     }
 
@@ -63,7 +69,9 @@ impl Scheme for CowCell {
 impl Scheme for FamCell {
     const SOURCE: &'static str = "blocks/src/in_place/fam_cell";
 
-    fn make(_: &Arc<Pool<Modelled>>) -> Result<Self, String> {
+    type Options = ();
+
+    fn make(_: &Arc<Pool<Modelled>>, (): &()) -> Result<Self, String> {
         Ok(Self::default())
     }
 
@@ -72,26 +80,30 @@ impl Scheme for FamCell {
     }
 }
 
-impl Scheme for LogCell<Modelled, PopLog<Modelled>> {
+impl<L: Log<Modelled, Options: Sync + std::fmt::Debug> + 'static> Scheme for LogCell<Modelled, L> {
     const SOURCE: &'static str = "blocks/src/in_place/log_cell";
+    type Options = L::Options;
 
-    fn make(pool: &Arc<Pool<Modelled>>) -> Result<Self, String> {
-        let options = PopLogOptions { segment_bytes: 4096, spare_segments: 2 };
-        let root = pool.fence(PopLog::create(pool, options).map_err(text)?);
+    fn make(pool: &Arc<Pool<Modelled>>, options: &L::Options) -> Result<Self, String> {
+        let root = pool.fence(L::create(pool, options.clone()).map_err(text)?);
         let link = root.link();
         let _committed = pool.publish_root(LOG, 0, root).map_err(text)?.persist();
-        let log = PopLog::open(Arc::clone(pool), link).map_err(text)?;
+        let log = L::open(Arc::clone(pool), link).map_err(text)?;
         Self::open(pool, log).map_err(text)
     }
 
     fn open(pool: &Arc<Pool<Modelled>>) -> Result<Self, String> {
-        let root: Link<PopLogRoot> = pool.root(LOG).ok_or("the log of the cells is gone")?;
-        let log = PopLog::open(Arc::clone(pool), root).map_err(text)?;
+        let root: Link<L::Root> = pool.root(LOG).ok_or("the log of the cells is gone")?;
+        let log = L::open(Arc::clone(pool), root).map_err(text)?;
         Self::open(pool, log).map_err(text)
     }
 
-    fn log(&self) -> Option<&PopLog<Modelled>> {
-        Some(LogCell::log(self))
+    fn check(&self) -> Vec<String> {
+        self.log().check().iter().map(ToString::to_string).collect()
+    }
+
+    fn trace(&self, tracer: &mut Tracer<'_, Modelled>) {
+        self.log().trace(tracer);
     }
 }
 
@@ -101,22 +113,22 @@ fn text(error: impl std::fmt::Display) -> String {
 
 /// An array of cells of one scheme and size, to check.
 #[derive(Debug)]
-pub struct InPlaceSubject<S> {
+pub struct InPlaceSubject<S: Scheme> {
     name: &'static str,
     value_bytes: usize,
-    _scheme: PhantomData<fn() -> S>,
+    options: S::Options,
 }
 
-impl<S> InPlaceSubject<S> {
+impl<S: Scheme> InPlaceSubject<S> {
     /// Cells of so many bytes.
-    pub fn new(name: &'static str, value_bytes: usize) -> Self {
-        Self { name, value_bytes, _scheme: PhantomData }
+    pub fn new(name: &'static str, value_bytes: usize, options: S::Options) -> Self {
+        Self { name, value_bytes, options }
     }
+}
 
-    fn value(&self, number: u64) -> Vec<u8> {
-        let mut random = SmallRng::seed_from_u64(number);
-        (0..self.value_bytes).map(|_| random.random()).collect()
-    }
+fn value_of(number: u64, value_bytes: usize) -> Vec<u8> {
+    let mut random = SmallRng::seed_from_u64(number);
+    (0..value_bytes).map(|_| random.random()).collect()
 }
 
 /// An open array.
@@ -159,7 +171,7 @@ impl<S: Scheme> Subject for InPlaceSubject<S> {
 
     fn create(&self, pool: Pool<Modelled>) -> Result<LiveCells<S>, String> {
         let pool = Arc::new(pool);
-        let scheme = S::make(&pool)?;
+        let scheme = S::make(&pool, &self.options)?;
         let array = CellArray::create(&pool, &scheme, self.value_bytes, COUNT).map_err(text)?;
         let array = pool.fence(array);
         let root = array.link();
@@ -177,7 +189,7 @@ impl<S: Scheme> Subject for InPlaceSubject<S> {
     }
 
     fn apply(&self, state: &mut Self::State, update: &Update) {
-        state[update.cell] = self.value(update.number);
+        state[update.cell] = value_of(update.number, self.value_bytes);
     }
 
     fn owns_source(&self, file: &str) -> bool {
@@ -195,8 +207,8 @@ impl<S: Scheme> InPlaceSubject<S> {
 
 impl<S: Scheme> Live<Update, Vec<Vec<u8>>> for LiveCells<S> {
     fn perform(&mut self, update: &Update) -> Result<(), String> {
-        let subject = InPlaceSubject::<S>::new("", self.value_bytes);
-        self.array.update(update.cell, &subject.value(update.number)).map(|_| ()).map_err(text)
+        let value = value_of(update.number, self.value_bytes);
+        self.array.update(update.cell, &value).map(|_| ()).map_err(text)
     }
 
     fn observe(&self) -> Result<Vec<Vec<u8>>, String> {
@@ -210,17 +222,14 @@ impl<S: Scheme> Live<Update, Vec<Vec<u8>>> for LiveCells<S> {
     }
 
     fn check(&self) -> Vec<String> {
-        let problems = self.array.scheme().log().map(PopLog::check).unwrap_or_default();
-        problems.iter().map(ToString::to_string).collect()
+        self.array.scheme().check()
     }
 
     fn reclaim_and_audit(&self) -> AuditReport {
         let pool = self.array.pool();
         let traced = pool.trace(|tracer| {
             self.array.trace(tracer);
-            if let Some(log) = self.array.scheme().log() {
-                log.trace(tracer);
-            }
+            self.array.scheme().trace(tracer);
         });
         if pool.needs_reclaim() {
             pool.reclaim(&traced);

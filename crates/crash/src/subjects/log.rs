@@ -107,6 +107,22 @@ impl Account {
         operations.push(RingOperation::Append { bytes, number });
     }
 
+    /// The operations that append as much as there surely is room for.
+    fn fill_up(&mut self, random: &mut SmallRng, operations: &mut Vec<RingOperation>) {
+        const SHORTEST: usize = 128;
+        loop {
+            let used: usize = self.entries.iter().sum();
+            let free = self.room_bytes.saturating_sub(used);
+            if free < most_bytes(SHORTEST) {
+                return;
+            }
+            // One may take it all, or several share it.
+            let most = if random.random() { 1500 } else { self.room_bytes };
+            let longest = (SHORTEST..=most).rev().find(|&bytes| most_bytes(bytes) <= free);
+            self.append(vec![(longest.unwrap_or(SHORTEST), random.random())], operations);
+        }
+    }
+
     fn keep(&mut self, count: usize) -> RingOperation {
         self.entries.drain(..self.entries.len().saturating_sub(count));
         RingOperation::KeepNewest(count)
@@ -184,6 +200,12 @@ where
         let entries = state.lengths().map(most_bytes).collect();
         let mut account = Account { entries, room_bytes: self.room_bytes };
         let mut probes = Vec::new();
+        if matches!(interrupted, Some(RingOperation::KeepNewest(_))) && random.random() {
+            // Into the last of the space that the truncation was about to make free, and that the
+            // recovery has made free instead.
+            account.fill_up(&mut random, &mut probes);
+            return probes;
+        }
         // Where the interrupted append may have left something: shorter, longer, of other bits.
         let bytes = match interrupted {
             Some(RingOperation::Append { bytes, .. }) if random.random() => *bytes,

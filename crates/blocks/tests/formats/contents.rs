@@ -1,0 +1,160 @@
+//! What the fixture holds, and how it was written.
+
+use std::sync::Arc;
+
+use lapis_blocks::classic_log::ClassicLog;
+use lapis_blocks::fp_leaves::{FpLeaves, Overlap};
+use lapis_blocks::header_log::HeaderLog;
+use lapis_blocks::in_place::{CellArray, CowCell, FamCell, InPlace, LogCell};
+use lapis_blocks::interleave::Interleaver;
+use lapis_blocks::log::{Log, Placement, Position};
+use lapis_blocks::page::{DirtyLines, PageScheme, PageStore, PageStoreOptions};
+use lapis_blocks::pop_log::{PopLog, PopLogOptions};
+use lapis_blocks::pop_ring::PopRing;
+use lapis_blocks::rawl::Rawl;
+use lapis_blocks::ring_log::RingOptions;
+use lapis_device::Modelled;
+use lapis_pmem::{Committed, Link, Pool};
+
+pub const VALUE_BYTES: usize = 40;
+pub const CELLS: usize = 3;
+pub const PAGE_BYTES: usize = 4096;
+pub const KEYS: u64 = 40;
+const RETAINED: u64 = 5;
+const APPENDED: u64 = 60;
+const SEGMENTS: PopLogOptions = PopLogOptions { segment_bytes: 4096, spare_segments: 1 };
+
+/// Something to do with every log of the fixture, whatever its kind.
+pub trait EachLog {
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, options: L::Options);
+}
+
+pub fn each_log(to: &mut impl EachLog) {
+    let ring =
+        |placement, size_fields| RingOptions { capacity_bytes: 4096, placement, size_fields };
+    for placement in Placement::ALL {
+        let named = |kind: &str| format!("{kind}-{placement}");
+        to.visit::<ClassicLog<_>>(&named("classic"), ring(placement, 0));
+        to.visit::<HeaderLog<_>>(&named("header"), ring(placement, 8));
+        to.visit::<Rawl<_>>(&named("rawl"), ring(placement, 0));
+        to.visit::<PopRing<_>>(&named("pop-ring"), ring(placement, 0));
+    }
+    to.visit::<HeaderLog<_>>("header-naive", ring(Placement::Dense, 1));
+    to.visit::<PopLog<_>>("pop-log", SEGMENTS);
+}
+
+fn entry(number: u64) -> Vec<u8> {
+    (0..1 + number * 37 % 230).map(|at| (at * 5 + number) as u8).collect()
+}
+
+/// What every log retains: the ring has been gone round more than once by then.
+pub fn entries() -> Vec<(Position, Vec<u8>)> {
+    let retained = APPENDED - RETAINED + 1..=APPENDED;
+    retained.map(|number| (Position::from_number(number), entry(number))).collect()
+}
+
+pub fn value(cell: usize) -> Vec<u8> {
+    (0..VALUE_BYTES).map(|at| (at * 11 + cell * 3 + 1) as u8).collect()
+}
+
+pub fn page_name(scheme: PageScheme) -> String {
+    scheme.name().to_owned()
+}
+
+/// Pages of every store, by id; page 5 has been deleted.
+pub fn pages() -> [(u64, Vec<u8>); 2] {
+    let mut first = vec![0; PAGE_BYTES];
+    first[..100].fill(0x11);
+    first[640..700].fill(0x22);
+    first[PAGE_BYTES - 1] = 0x33;
+    let mut other = vec![0; PAGE_BYTES];
+    other[128..192].fill(0x44);
+    [(0, first), (7, other)]
+}
+
+pub fn pair(number: u64) -> (u64, u64) {
+    (number * 0x0101_0101_0101 + 1, !number)
+}
+
+fn publish<T: lapis_pmem::Persistent>(
+    pool: &Pool<Modelled>,
+    name: &str,
+    made: lapis_pmem::Owned<'_, Modelled, T, lapis_pmem::InFlight>,
+) -> Link<T> {
+    let made = pool.fence(made);
+    let link = made.link();
+    let _: Committed = pool.publish_root(name, 0, made).unwrap().persist();
+    link
+}
+
+struct Write<'p>(&'p Arc<Pool<Modelled>>);
+
+impl EachLog for Write<'_> {
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, options: L::Options) {
+        let root = publish(self.0, name, L::create(self.0, options).unwrap());
+        let log = L::open(Arc::clone(self.0), root).unwrap();
+        for number in 1..=APPENDED {
+            log.append(&entry(number)).unwrap();
+            if number > RETAINED {
+                let _ = log.truncate(Position::from_number(number - RETAINED + 1)).unwrap();
+            }
+        }
+    }
+}
+
+fn write_cells<S: InPlace<Modelled>>(pool: &Arc<Pool<Modelled>>, scheme: S, log: u64) {
+    let made = CellArray::create_with_log(pool, &scheme, VALUE_BYTES, CELLS, log).unwrap();
+    let root = publish(pool, S::KIND.name(), made);
+    let cells = CellArray::open(pool, scheme, root).unwrap();
+    for cell in 0..CELLS {
+        cells.update(cell, &value(cell + 9)).unwrap();
+        cells.update(cell, &value(cell)).unwrap();
+    }
+}
+
+fn write_pages(pool: &Arc<Pool<Modelled>>, scheme: PageScheme) {
+    let options = PageStoreOptions {
+        scheme,
+        page_bytes: PAGE_BYTES,
+        page_ids: 8,
+        capacity_pages: 3,
+        lanes: 2,
+    };
+    let root = publish(pool, &page_name(scheme), PageStore::create(pool, &options).unwrap());
+    let store = PageStore::open(Arc::clone(pool), root).unwrap();
+    let mut dirty = DirtyLines::none();
+    dirty.mark(640, 60);
+    for (id, page) in pages() {
+        let mut before = page.clone();
+        before[640..700].fill(0x55);
+        store.write_page(id, &before, &DirtyLines::all(PAGE_BYTES)).unwrap();
+        store.write_page(5, &before, &DirtyLines::all(PAGE_BYTES)).unwrap();
+        store.write_page(id, &page, &dirty).unwrap();
+        let _ = store.delete_page(5).unwrap();
+    }
+}
+
+fn write_leaves(pool: &Arc<Pool<Modelled>>) {
+    let root = publish(pool, "fp-leaves", FpLeaves::create(pool, 4).unwrap());
+    let leaves = &FpLeaves::open(pool, root).unwrap();
+    Interleaver::new(pool.domain(), 4).run(
+        0..KEYS,
+        |turn, number| async move {
+            let (key, value) = pair(number);
+            leaves.insert(turn, key, value, Overlap::BOTH).await
+        },
+        |inserted| assert!(inserted.is_ok()),
+    );
+}
+
+/// Puts one of everything into a new pool.
+pub fn write(pool: &Arc<Pool<Modelled>>) {
+    each_log(&mut Write(pool));
+    write_cells(pool, CowCell, 0);
+    write_cells(pool, FamCell::default(), 0);
+    let log = publish(pool, "log of the cells", PopLog::create(pool, SEGMENTS).unwrap());
+    let cells = LogCell::open(pool, PopLog::open(Arc::clone(pool), log).unwrap()).unwrap();
+    write_cells(pool, cells, log.offset());
+    PageScheme::ALL.into_iter().for_each(|scheme| write_pages(pool, scheme));
+    write_leaves(pool);
+}
