@@ -14,6 +14,7 @@ mod allocator;
 mod art_cow;
 mod classic_log;
 mod fast_fair;
+mod fp_tree;
 mod header_log;
 mod in_place;
 mod p_clht;
@@ -74,6 +75,7 @@ impl Catalogue {
             Structure::Woart => woart::CATALOGUE,
             Structure::ArtCow => art_cow::CATALOGUE,
             Structure::WbTree => wb_tree::CATALOGUE,
+            Structure::FpTree => fp_tree::CATALOGUE,
             Structure::ClassicLog => classic_log::CATALOGUE,
             Structure::HeaderLog => header_log::CATALOGUE,
             Structure::Rawl => rawl::CATALOGUE,

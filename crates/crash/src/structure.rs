@@ -14,7 +14,9 @@ use lapis_blocks::rawl::Rawl;
 use lapis_blocks::ring_log::RingOptions;
 use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
-use lapis_index::{ArtCow, FastFair, IndexOptions, PClht, WbTree, WbTreeNodes, Woart, Wort};
+use lapis_index::{
+    ArtCow, FastFair, FpTree, IndexOptions, PClht, WbTree, WbTreeNodes, Woart, Wort,
+};
 
 use crate::explore::explore;
 use crate::options::ExploreOptions;
@@ -41,8 +43,8 @@ pub enum CrashError {
     },
     /// No histories of several workers are made for it.
     #[error(
-        "{structure} is explored with one worker only; several are for wort, fast-fair, p-clht, \
-         woart, art-cow, wb-tree, pop-log, allocator and store"
+        "{structure} is explored with one worker only; several are for the indexes, pop-log, \
+         allocator and store"
     )]
     OneWorkerOnly {
         /// The structure.
@@ -74,6 +76,8 @@ pub enum Structure {
     ArtCow,
     /// wB+-Tree.
     WbTree,
+    /// FPTree.
+    FpTree,
     /// The classic log.
     ClassicLog,
     /// The header log.
@@ -104,13 +108,14 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
         Self::Woart,
         Self::ArtCow,
         Self::WbTree,
+        Self::FpTree,
         Self::ClassicLog,
         Self::HeaderLog,
         Self::Rawl,
@@ -135,6 +140,7 @@ impl Structure {
             Self::Woart => "woart",
             Self::ArtCow => "art-cow",
             Self::WbTree => "wb-tree",
+            Self::FpTree => "fp-tree",
             Self::ClassicLog => "classic-log",
             Self::HeaderLog => "header-log",
             Self::Rawl => "rawl",
@@ -191,6 +197,8 @@ type ArtCow8 = IndexSubject<ArtCow<Modelled, u64>, u64>;
 type ArtCowBytes = IndexSubject<ArtCow<Modelled, [u8]>, [u8]>;
 type WbTree8 = IndexSubject<WbTree<Modelled, u64>, u64>;
 type WbTreeBytes = IndexSubject<WbTree<Modelled, [u8]>, [u8]>;
+type FpTree8 = IndexSubject<FpTree<Modelled, u64>, u64>;
+type FpTreeBytes = IndexSubject<FpTree<Modelled, [u8]>, [u8]>;
 
 /// Where the code of all radix trees is, and that of the adaptive ones.
 pub(crate) const RADIX: &str = "index/src/radix";
@@ -320,6 +328,22 @@ macro_rules! each_subject {
                 {
                     let $subject =
                         WbTree8::new("wb-tree:drained", source, small, KEYS / 2).draining();
+                    $body
+                }
+            }
+            Structure::FpTree => {
+                let source = "index/src/fp_tree";
+                {
+                    let $subject = FpTree8::new("fp-tree:u64", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = FpTreeBytes::new("fp-tree:bytes", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        FpTree8::new("fp-tree:drained", source, small, KEYS / 2).draining();
                     $body
                 }
             }

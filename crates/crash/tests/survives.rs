@@ -59,6 +59,11 @@ fn wb_tree_survives_power_cuts() {
 }
 
 #[test]
+fn fp_tree_survives_power_cuts() {
+    survives(Structure::FpTree, 200, 14);
+}
+
+#[test]
 fn the_classic_log_survives_power_cuts() {
     survives(Structure::ClassicLog, 100, 17);
 }

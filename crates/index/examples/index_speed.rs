@@ -7,7 +7,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lapis_index::{ArtCow, FastFair, Index, IndexKind, IndexOptions, PClht, Woart, Wort};
+use lapis_index::{ArtCow, FastFair, FpTree, Index, IndexKind, IndexOptions, PClht, Woart, Wort};
 use lapis_pmem::{Hardware, Pool};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -35,6 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 IndexKind::PClht => measure::<PClht<Hardware, u64>>(count)?,
                 IndexKind::Woart => measure::<Woart<Hardware, u64>>(count)?,
                 IndexKind::ArtCow => measure::<ArtCow<Hardware, u64>>(count)?,
+                IndexKind::FpTree => measure::<FpTree<Hardware, u64>>(count)?,
                 other => println!("{other} is not measured here"),
             }
         }

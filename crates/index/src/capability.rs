@@ -4,6 +4,7 @@ use lapis_pmem::Hardware;
 
 use crate::art_cow::ArtCow;
 use crate::fast_fair::FastFair;
+use crate::fp_tree::FpTree;
 use crate::index::{Capabilities, Index};
 use crate::key::IndexKey;
 use crate::p_clht::PClht;
@@ -81,6 +82,12 @@ pub fn capability_table() -> Vec<CapabilityRow> {
             "Chen and Jin, PVLDB 2015",
             cost(4, 3),
             cost(5, 3),
+        ),
+        row::<FpTree<Hardware, u64>, FpTree<Hardware, [u8]>>(
+            "FPTree",
+            "Oukid et al., SIGMOD 2016",
+            cost(2, 2),
+            cost(3, 2),
         ),
     ]
 }

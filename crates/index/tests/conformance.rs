@@ -139,3 +139,4 @@ conformance!(p_clht: PClht, unordered);
 conformance!(woart: Woart, ordered);
 conformance!(art_cow: ArtCow, ordered);
 conformance!(wb_tree: WbTree, ordered);
+conformance!(fp_tree: FpTree, ordered);

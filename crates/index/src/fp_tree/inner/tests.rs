@@ -1,0 +1,127 @@
+//! The inner nodes against a sorted map, with small nodes so that there are many levels.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lapis_pmem::{Hardware, Pool};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+
+const CAPACITY: usize = 4;
+
+fn pool() -> Arc<Pool<Hardware>> {
+    Arc::new(Pool::create_anonymous(4 << 20).unwrap())
+}
+
+fn leaf(number: u64) -> Link<LeafHeader> {
+    Link::from_bits((number + 1) << 10)
+}
+
+/// A tree over one leaf, number 0.
+fn tree(pool: &Pool<Hardware>, placement: InnerNodes) -> InnerTree {
+    let tree = InnerTree::new::<u64>(placement, CAPACITY);
+    tree.rebuild::<_, u64>(pool, &[(0, leaf(0))]).unwrap();
+    tree
+}
+
+fn assert_same(tree: &InnerTree, pool: &Pool<Hardware>, model: &BTreeMap<u64, Link<LeafHeader>>) {
+    let (leaves, levels, nodes) = tree.leaves::<_, u64>(pool);
+    assert!(leaves.iter().map(|(_, leaf)| leaf).eq(model.values()));
+    assert!(levels <= 2 + model.len().ilog2() as usize && nodes <= 2 * model.len());
+    for (number, (&low, &expected)) in model.iter().enumerate() {
+        let (place, range) = tree.descend_with_range(pool, Target::Of(&low));
+        assert_eq!(place.leaf, expected);
+        assert!(tree.is_current(pool, &place));
+        assert_eq!(range.lower.is_none(), number == 0);
+        assert!(range.lower.is_none_or(|lower| lower <= low));
+        let following = model.range(low + 1..).next();
+        assert_eq!(range.upper.is_some(), following.is_some());
+        assert!(range.upper.is_none_or(|upper| upper <= *following.unwrap().0 && upper > low));
+        if number > 0 {
+            let before = tree.descend(pool, Target::Before(&range.lower.unwrap()));
+            assert_eq!(before.leaf, *model.range(..low).next_back().unwrap().1);
+        }
+    }
+    let ends = [Target::First, Target::Last].map(|end| tree.descend::<_, u64>(pool, end));
+    let expected = [model.first_key_value(), model.last_key_value()];
+    assert!(ends.iter().map(|place| place.leaf).eq(expected.iter().map(|end| *end.unwrap().1)));
+}
+
+fn behaves_like_a_map(placement: InnerNodes) {
+    let pool = pool();
+    let tree = tree(&pool, placement);
+    let mut model = BTreeMap::from([(0, leaf(0))]);
+    let mut random = SmallRng::seed_from_u64(3);
+    for step in 0..3000u64 {
+        let key = random.random_range(1..4000u64);
+        let grows = step / 500 % 2 == 0;
+        if grows && !model.contains_key(&key) {
+            let provision = tree.prepare(&pool, &key).unwrap();
+            tree.insert(&pool, provision, &key, leaf(key));
+            model.insert(key, leaf(key));
+        } else if !grows {
+            // The first leaf stays, so that every range is that of a key of the model.
+            if let Some((&key, &leaf)) = model.range(key..).next() {
+                tree.remove(&pool, &key, leaf);
+                model.remove(&key);
+            }
+        }
+        if step % 100 == 99 {
+            assert_same(&tree, &pool, &model);
+        }
+    }
+    for (key, leaf) in model.split_off(&1) {
+        tree.remove(&pool, &key, leaf);
+    }
+    assert_same(&tree, &pool, &model);
+    assert_eq!(tree.leaves::<_, u64>(&pool).2, 1, "an emptied tree is one node");
+    tree.give_back(&pool);
+}
+
+#[test]
+fn leaves_come_and_go_as_in_a_sorted_map() {
+    behaves_like_a_map(InnerNodes::Dram);
+}
+
+#[test]
+fn nodes_in_the_pool_do_the_same() {
+    behaves_like_a_map(InnerNodes::Pm);
+}
+
+#[test]
+fn a_rebuilt_tree_leads_to_every_leaf() {
+    for count in [1u64, 2, 4, 5, 6, 20, 21, 100, 1000] {
+        let pool = pool();
+        let leaves: Vec<_> = (0..count).map(|number| (number * 10, leaf(number))).collect();
+        let tree = InnerTree::new::<u64>(InnerNodes::Dram, CAPACITY);
+        tree.rebuild::<_, u64>(&pool, &leaves).unwrap();
+        assert_same(&tree, &pool, &leaves.into_iter().collect());
+    }
+}
+
+#[test]
+fn a_place_is_out_of_date_once_its_node_was_replaced() {
+    let pool = pool();
+    let tree = tree(&pool, InnerNodes::Dram);
+    let place = tree.descend(&pool, Target::Of(&7u64));
+    let provision = tree.prepare(&pool, &5u64).unwrap();
+    assert!(tree.is_current(&pool, &place), "setting aside changes nothing");
+    tree.insert(&pool, provision, &5u64, leaf(1));
+    assert!(!tree.is_current(&pool, &place));
+    assert_eq!(tree.descend(&pool, Target::Of(&7u64)).leaf, leaf(1));
+}
+
+#[test]
+fn full_size_nodes_have_three_levels_over_128_m_keys() {
+    // Leaves filled in random order are ln 2 full on average, and so are the nodes above them.
+    let filled = |slots: usize| slots as f64 * std::f64::consts::LN_2;
+    let mut nodes = 128e6 / filled(crate::fp_tree::slots_of(crate::fp_tree::LARGEST_LEAF_BYTES));
+    let mut levels = 0;
+    while nodes > 1.0 {
+        nodes /= filled(super::CAPACITY + 1);
+        levels += 1;
+    }
+    assert_eq!(levels, 3);
+}
