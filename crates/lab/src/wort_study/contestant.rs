@@ -20,19 +20,22 @@ pub enum Contestant {
 
 impl Contestant {
     /// The indexes of the study: those of the paper in the order of its Table 1, and FAST & FAIR.
-    pub const KINDS: [IndexKind; 5] = [
+    pub const KINDS: [IndexKind; 6] = [
         IndexKind::Wort,
         IndexKind::Woart,
         IndexKind::ArtCow,
+        IndexKind::FpTree,
         IndexKind::WbTree,
         IndexKind::FastFair,
     ];
 
     /// All contestants but the reference.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Index(IndexKind::Wort),
         Self::Index(IndexKind::Woart),
         Self::Index(IndexKind::ArtCow),
+        Self::Index(IndexKind::FpTree),
+        Self::InnerOnPm(IndexKind::FpTree),
         Self::Index(IndexKind::WbTree),
         Self::WbTreeSlotsOnly,
         Self::Index(IndexKind::FastFair),
@@ -119,6 +122,10 @@ macro_rules! with_contestant {
             }
             Some(lapis_index::IndexKind::ArtCow) => {
                 type $index = lapis_index::ArtCow<$domain, u64>;
+                $body
+            }
+            Some(lapis_index::IndexKind::FpTree) => {
+                type $index = lapis_index::FpTree<$domain, u64>;
                 $body
             }
             Some(lapis_index::IndexKind::WbTree) => {

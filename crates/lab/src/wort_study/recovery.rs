@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lapis_index::{ArtCow, FastFair, IndexError, IndexRoot, OrderedIndex, WbTree, Woart, Wort};
+use lapis_index::{
+    ArtCow, FastFair, FpTree, IndexError, IndexRoot, OrderedIndex, WbTree, Woart, Wort,
+};
 use lapis_pmem::{Hardware, Link, Pool, Region};
 
 use super::contestant::with_contestant;
@@ -40,6 +42,16 @@ impl Openable for Woart<Hardware, u64> {}
 impl Openable for ArtCow<Hardware, u64> {}
 impl Openable for WbTree<Hardware, u64> {}
 impl Openable for FastFair<Hardware, u64> {}
+
+impl Openable for FpTree<Hardware, u64> {
+    fn open_on(
+        pool: Arc<Pool<Hardware>>,
+        root: Link<IndexRoot>,
+        threads: usize,
+    ) -> Result<Self, IndexError> {
+        Self::open_with_threads(pool, root, threads)
+    }
+}
 
 /// The sizes for so many keys: a sixteenth, a quarter and all of them.
 fn sizes(keys: usize) -> [usize; 3] {
