@@ -17,13 +17,16 @@
 //!  differs                                              │ everything is run
 //! ```
 //!
+//! Where no byte of the memory differs, read or not, nothing of the operation in flight is there for
+//! others to meet: that is known too, though the operation is another one.
+//!
 //! A line that differs and was not watched counts as read, all of it.
 
 use std::rc::Rc;
 
-use lapis_device::{Event, LineBytes, LineRead};
+use lapis_device::{Event, LineBytes, LineRead, Marker};
 
-/// Images that are remembered: of the operation at hand and of the one before.
+/// Images that are remembered.
 const MOST_RUNS: usize = 64;
 /// Events, from the crash point on, that are looked at for lines that are going to change.
 const EVENTS_AHEAD: usize = 1 << 11;
@@ -81,7 +84,7 @@ pub(crate) fn placed<'r>(
 pub(crate) enum Agreement {
     /// In all that was read of it before the operations.
     BeforeOperations,
-    /// In all that was read of it.
+    /// In all that was read of it, and the operation is the same; or in everything.
     Entire,
 }
 
@@ -115,9 +118,6 @@ impl KnownImages {
         if self.runs.len() == MOST_RUNS {
             self.runs.remove(0);
         }
-        let recent =
-            |other: &KnownImage| other.operation >= run.operation.map(|it| it.saturating_sub(1));
-        self.runs.retain(recent);
         self.runs.push(KnownImage { held: overrides.to_vec(), ..run });
     }
 
@@ -136,15 +136,19 @@ impl KnownImages {
         operation: Option<u32>,
     ) -> Option<(usize, Agreement)> {
         let mut best = None;
+        // Those of one crash point have watched the same lines.
+        let mut decided: Option<(&Rc<[u32]>, bool)> = None;
         for (at, run) in self.runs.iter().enumerate().rev() {
-            let known = |line: &u32| run.watched.binary_search(line).is_ok();
-            if !uncertain.iter().all(known) {
+            let all_known = match decided {
+                Some((watched, all_known)) if Rc::ptr_eq(watched, &run.watched) => all_known,
+                _ => uncertain.iter().all(|line| run.watched.binary_search(line).is_ok()),
+            };
+            decided = Some((&run.watched, all_known));
+            if !all_known {
                 continue;
             }
-            match agreement(run, overrides, &durable) {
-                Some(Agreement::Entire) if run.operation == operation => {
-                    return Some((at, Agreement::Entire));
-                }
+            match agreement(run, overrides, &durable, run.operation == operation) {
+                Some(Agreement::Entire) => return Some((at, Agreement::Entire)),
                 Some(_) if best.is_none() => best = Some((at, Agreement::BeforeOperations)),
                 _ => {}
             }
@@ -157,8 +161,9 @@ fn agreement(
     run: &KnownImage,
     overrides: &[(u32, LineBytes)],
     durable: &impl Fn(u32) -> LineBytes,
+    same_operation: bool,
 ) -> Option<Agreement> {
-    let mut entire = true;
+    let (mut entire, mut identical) = (same_operation, true);
     let overridden = |line: u32| overrides.iter().find(|(other, _)| *other == line);
     let also_held = overrides.iter().filter(|(line, _)| run.held(*line).is_none());
     for &(line, _) in run.held.iter().chain(also_held) {
@@ -167,6 +172,7 @@ fn agreement(
         if then == now {
             continue;
         }
+        identical = false;
         let place = run.watched.binary_search(&line).ok()? as u32;
         let differs =
             |read: &LineRead| read.place == place && read.seen_in(&then) != read.seen_in(&now);
@@ -176,14 +182,13 @@ fn agreement(
         }
         entire &= !after.iter().any(differs);
     }
-    Some(if entire { Agreement::Entire } else { Agreement::BeforeOperations })
+    Some(if entire || identical { Agreement::Entire } else { Agreement::BeforeOperations })
 }
 
-/// The lines that are stored to from the crash point to the end of the operation after the one that
-/// is in flight or the last one: those in which images of these crash points differ.
+/// The lines that are stored to from the crash point to the end of the second operation from there
+/// on that stores anything: in them the images of these crash points differ.
 pub(crate) fn lines_ahead(events: &[Event], lines: &mut Vec<u32>) {
-    use lapis_device::Marker;
-    let (mut ends, mut last) = (0, u32::MAX);
+    let (mut operations, mut stores, mut last) = (0, false, u32::MAX);
     let before = lines.len();
     for event in events.iter().take(EVENTS_AHEAD) {
         match *event {
@@ -191,14 +196,15 @@ pub(crate) fn lines_ahead(events: &[Event], lines: &mut Vec<u32>) {
             | Event::OrderedStore { line, .. }
             | Event::Locked { line, .. }
             | Event::NonTemporal { line, .. } => {
+                stores = true;
                 if line != last {
                     lines.push(line);
                     last = line;
                 }
             }
             Event::Marker { marker: Marker::End(_), .. } => {
-                ends += 1;
-                if ends == 2 {
+                operations += u32::from(std::mem::take(&mut stores));
+                if operations == 2 {
                     break;
                 }
             }
@@ -280,7 +286,13 @@ mod tests {
         let images = known(&[]);
         let again = Some(Agreement::BeforeOperations);
         assert_eq!(find(&images, &[(12, line(1))], &[12], 5), again);
-        assert_eq!(find(&images, &[], &[], 6), again);
+        assert_eq!(find(&images, &[(11, line(1))], &[11], 6), again);
+    }
+
+    #[test]
+    fn of_another_operation_that_has_left_nothing_everything_is_known() {
+        let images = known(&[(10, line(3))]);
+        assert_eq!(find(&images, &[(10, line(3))], &[10], 6), Some(Agreement::Entire));
     }
 
     #[test]
@@ -305,11 +317,10 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_looked_for_to_the_end_of_the_next_operation() {
-        use lapis_device::Marker;
+    fn lines_are_looked_for_to_the_end_of_the_second_operation_that_stores() {
         let store = |line| Event::Store { worker: 0, start: 0, bytes: 8, line, value: 0 };
         let end = |number| Event::Marker { worker: 0, marker: Marker::End(number) };
-        let events = [store(3), store(3), end(1), store(7), end(2), store(9)];
+        let events = [store(3), store(3), end(1), end(2), store(7), end(3), store(9)];
         let mut lines = vec![1];
         lines_ahead(&events, &mut lines);
         assert_eq!(lines, [1, 3, 7]);
