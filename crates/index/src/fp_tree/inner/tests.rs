@@ -1,6 +1,5 @@
-//! The inner nodes against a sorted map, with small nodes so that there are many levels.
+//! The inner nodes against a list, with small nodes so that there are many levels.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lapis_pmem::{Hardware, Pool};
@@ -26,54 +25,56 @@ fn tree(pool: &Pool<Hardware>, placement: InnerNodes) -> InnerTree {
     tree
 }
 
-fn assert_same(tree: &InnerTree, pool: &Pool<Hardware>, model: &BTreeMap<u64, Link<LeafHeader>>) {
+/// The leaves are these, in this order, and their ranges lie one behind the other.
+fn assert_same(tree: &InnerTree, pool: &Pool<Hardware>, expected: &[Link<LeafHeader>]) {
     let (leaves, levels, nodes) = tree.leaves::<_, u64>(pool);
-    assert!(leaves.iter().map(|(_, leaf)| leaf).eq(model.values()));
-    assert!(levels <= 2 + model.len().ilog2() as usize && nodes <= 2 * model.len());
-    for (number, (&low, &expected)) in model.iter().enumerate() {
-        let (place, range) = tree.descend_with_range(pool, Target::Of(&low));
-        assert_eq!(place.leaf, expected);
+    assert!(leaves.iter().map(|(_, leaf)| leaf).eq(expected));
+    assert!(levels <= 2 + expected.len().ilog2() as usize && nodes <= 2 * expected.len());
+    let mut target = Target::First;
+    let mut lower: Option<u64> = None;
+    for (number, &leaf) in expected.iter().enumerate() {
+        let (place, range) = tree.descend_with_range(pool, target);
+        assert_eq!((place.leaf, range.lower), (leaf, lower));
         assert!(tree.is_current(pool, &place));
-        assert_eq!(range.lower.is_none(), number == 0);
-        assert!(range.lower.is_none_or(|lower| lower <= low));
-        let following = model.range(low + 1..).next();
-        assert_eq!(range.upper.is_some(), following.is_some());
-        assert!(range.upper.is_none_or(|upper| upper <= *following.unwrap().0 && upper > low));
-        if number > 0 {
-            let before = tree.descend(pool, Target::Before(&range.lower.unwrap()));
-            assert_eq!(before.leaf, *model.range(..low).next_back().unwrap().1);
+        if let Some(lower) = &lower {
+            let before = tree.descend(pool, Target::Before(lower));
+            assert_eq!(before.leaf, expected[number - 1]);
         }
+        assert_eq!(range.upper.is_none(), number + 1 == expected.len());
+        assert!(range.upper.is_none_or(|upper| lower.is_none_or(|lower| lower < upper)));
+        lower = range.upper;
+        target = Target::Of(lower.as_ref().unwrap_or(&u64::MAX));
     }
-    let ends = [Target::First, Target::Last].map(|end| tree.descend::<_, u64>(pool, end));
-    let expected = [model.first_key_value(), model.last_key_value()];
-    assert!(ends.iter().map(|place| place.leaf).eq(expected.iter().map(|end| *end.unwrap().1)));
+    let last = tree.descend::<_, u64>(pool, Target::Last);
+    assert_eq!(Some(&last.leaf), expected.last());
 }
 
-fn behaves_like_a_map(placement: InnerNodes) {
+fn behaves_like_a_list(placement: InnerNodes) {
     let pool = pool();
     let tree = tree(&pool, placement);
-    let mut model = BTreeMap::from([(0, leaf(0))]);
+    let mut model = vec![leaf(0)];
     let mut random = SmallRng::seed_from_u64(3);
     for step in 0..3000u64 {
         let key = random.random_range(1..4000u64);
+        let (place, range) = tree.descend_with_range(&pool, Target::Of(&key));
+        let at = model.iter().position(|&leaf| leaf == place.leaf).unwrap();
         let grows = step / 500 % 2 == 0;
-        if grows && !model.contains_key(&key) {
+        if grows && range.lower != Some(key) {
             let provision = tree.prepare(&pool, &key).unwrap();
-            tree.insert(&pool, provision, &key, leaf(key));
-            model.insert(key, leaf(key));
-        } else if !grows {
-            // The first leaf stays, so that every range is that of a key of the model.
-            if let Some((&key, &leaf)) = model.range(key..).next() {
-                tree.remove(&pool, &key, leaf);
-                model.remove(&key);
-            }
+            tree.insert(&pool, provision, &key, leaf(step + 1));
+            model.insert(at + 1, leaf(step + 1));
+        } else if !grows && model.len() > 1 {
+            tree.remove(&pool, &key, place.leaf);
+            model.remove(at);
         }
         if step % 100 == 99 {
             assert_same(&tree, &pool, &model);
         }
     }
-    for (key, leaf) in model.split_off(&1) {
-        tree.remove(&pool, &key, leaf);
+    while model.len() > 1 {
+        let place = tree.descend(&pool, Target::Of(&2000u64));
+        tree.remove(&pool, &2000u64, place.leaf);
+        model.retain(|&leaf| leaf != place.leaf);
     }
     assert_same(&tree, &pool, &model);
     assert_eq!(tree.leaves::<_, u64>(&pool).2, 1, "an emptied tree is one node");
@@ -81,13 +82,13 @@ fn behaves_like_a_map(placement: InnerNodes) {
 }
 
 #[test]
-fn leaves_come_and_go_as_in_a_sorted_map() {
-    behaves_like_a_map(InnerNodes::Dram);
+fn leaves_come_and_go_as_in_a_list() {
+    behaves_like_a_list(InnerNodes::Dram);
 }
 
 #[test]
 fn nodes_in_the_pool_do_the_same() {
-    behaves_like_a_map(InnerNodes::Pm);
+    behaves_like_a_list(InnerNodes::Pm);
 }
 
 #[test]
@@ -97,7 +98,8 @@ fn a_rebuilt_tree_leads_to_every_leaf() {
         let leaves: Vec<_> = (0..count).map(|number| (number * 10, leaf(number))).collect();
         let tree = InnerTree::new::<u64>(InnerNodes::Dram, CAPACITY);
         tree.rebuild::<_, u64>(&pool, &leaves).unwrap();
-        assert_same(&tree, &pool, &leaves.into_iter().collect());
+        let expected: Vec<_> = leaves.into_iter().map(|(_, leaf)| leaf).collect();
+        assert_same(&tree, &pool, &expected);
     }
 }
 
