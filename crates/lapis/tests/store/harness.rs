@@ -7,10 +7,17 @@ use lapis_pmem::{Domain, PersistCounts, RegionOptions, Watched};
 use tempfile::TempDir;
 
 /// Every kind of index that a table can have.
-pub const KINDS: [IndexKind; 4] =
-    [IndexKind::Wort, IndexKind::FastFair, IndexKind::PClht, IndexKind::NvTree];
+pub const KINDS: [IndexKind; 8] = IndexKind::ALL;
 /// Those that keep keys in order.
-pub const ORDERED: [IndexKind; 3] = [IndexKind::Wort, IndexKind::FastFair, IndexKind::NvTree];
+pub const ORDERED: [IndexKind; 7] = [
+    IndexKind::Wort,
+    IndexKind::FastFair,
+    IndexKind::Woart,
+    IndexKind::ArtCow,
+    IndexKind::WbTree,
+    IndexKind::NvTree,
+    IndexKind::FpTree,
+];
 
 /// A directory that goes away with the test.
 pub fn directory() -> TempDir {
