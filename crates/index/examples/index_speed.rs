@@ -1,17 +1,21 @@
 //! Measures indexes with one thread and random integer keys: inserts and searches in millions per
-//! second, flushes and fences being this machine's.
+//! second, flushes and fences being this machine's; by the clock, and by the time that the thread had
+//! a processor, which on a busy machine is less.
 //!
 //! `cargo run --release -p lapis-index --example index_speed [INDEX ...] [KEYS ...]`
 
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use lapis_index::{ArtCow, FastFair, FpTree, Index, IndexKind, IndexOptions, PClht, Woart, Wort};
+use lapis_index::{
+    ArtCow, FastFair, FpTree, Index, IndexKind, IndexOptions, NvTree, PClht, Woart, Wort,
+};
 use lapis_pmem::{Hardware, Pool};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
+use rustix::time::{ClockId, clock_gettime};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let (mut kinds, mut counts) = (Vec::new(), Vec::new());
@@ -35,6 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 IndexKind::PClht => measure::<PClht<Hardware, u64>>(count)?,
                 IndexKind::Woart => measure::<Woart<Hardware, u64>>(count)?,
                 IndexKind::ArtCow => measure::<ArtCow<Hardware, u64>>(count)?,
+                IndexKind::NvTree => measure::<NvTree<Hardware, u64>>(count)?,
                 IndexKind::FpTree => measure::<FpTree<Hardware, u64>>(count)?,
                 other => println!("{other} is not measured here"),
             }
@@ -55,25 +60,25 @@ fn measure<I: Index<Hardware, u64>>(count: usize) -> Result<(), Box<dyn Error>> 
     let _ = pool.publish_root("index", 0, root)?.persist();
     let index = I::open(Arc::clone(&pool), link)?;
 
-    let start = Instant::now();
+    let start = Start::now();
     for &key in &keys {
         let _ = index.insert(&key, !key)?;
     }
     report("insert", count, start);
 
     keys.shuffle(&mut random);
-    let start = Instant::now();
+    let start = Start::now();
     let found = keys.iter().filter(|key| index.get(key) == Some(!**key)).count();
     report("get", count, start);
     assert_eq!(found, count);
 
-    let start = Instant::now();
+    let start = Start::now();
     for &key in &keys {
         let _ = index.update(&key, key)?;
     }
     report("update", count, start);
 
-    let start = Instant::now();
+    let start = Start::now();
     let mut visited = 0;
     index.for_each(&mut |_, _| {
         visited += 1;
@@ -91,7 +96,7 @@ fn measure<I: Index<Hardware, u64>>(count: usize) -> Result<(), Box<dyn Error>> 
         sizes.bytes as f64 / count as f64
     );
 
-    let start = Instant::now();
+    let start = Start::now();
     for &key in &keys {
         let _ = index.remove(&key)?;
     }
@@ -99,6 +104,27 @@ fn measure<I: Index<Hardware, u64>>(count: usize) -> Result<(), Box<dyn Error>> 
     Ok(())
 }
 
-fn report(what: &str, count: usize, start: Instant) {
-    println!("  {what:7} {:6.2} M/s", count as f64 / start.elapsed().as_secs_f64() / 1e6);
+/// When something began, by the clock and by the processor.
+struct Start {
+    clock: Instant,
+    processor: Duration,
+}
+
+impl Start {
+    fn now() -> Self {
+        Self { clock: Instant::now(), processor: processor_time() }
+    }
+}
+
+/// How long this thread has had a processor.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn report(what: &str, count: usize, start: Start) {
+    let rate = |took: Duration| count as f64 / took.as_secs_f64() / 1e6;
+    let Start { clock, processor } = start;
+    let (clock, processor) = (rate(clock.elapsed()), rate(processor_time() - processor));
+    println!("  {what:7} {clock:6.2} M/s, {processor:6.2} M per second of processor time");
 }

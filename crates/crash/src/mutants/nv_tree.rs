@@ -5,7 +5,7 @@ use lapis_index::mutants::nv_tree as mutants;
 use super::{BUG_CLASS, Catalogue, MutantEntry};
 
 pub(super) const CATALOGUE: Catalogue = Catalogue {
-    ops: 100,
+    ops: 140,
     entries: &[
         MutantEntry {
             mutant: mutants::COUNT_BEFORE_RECORD,
