@@ -15,8 +15,7 @@ use lapis_blocks::ring_log::RingOptions;
 use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
 use lapis_index::{
-    ArtCow, FastFair, FpTree, IndexOptions, InnerNodes, NvTree, PClht, WbTree, WbTreeNodes, Woart,
-    Wort,
+    ArtCow, FastFair, FpTree, IndexOptions, NvTree, PClht, WbTree, WbTreeNodes, Woart, Wort,
 };
 
 use crate::explore::explore;
@@ -341,7 +340,6 @@ macro_rules! each_subject {
             Structure::NvTree => {
                 // Four records to a leaf and eight leaves to a node above.
                 let least = IndexOptions { node_bytes: 128, ..Default::default() };
-                let in_pool = IndexOptions { inner_nodes: InnerNodes::Pm, ..least.clone() };
                 let source = "index/src/nv_tree";
                 {
                     let $subject = NvTree8::new("nv-tree:u64", source, least.clone(), KEYS);
@@ -354,13 +352,6 @@ macro_rules! each_subject {
                 {
                     let $subject =
                         NvTree8::new("nv-tree:drained", source, least, KEYS / 2).draining();
-                    $body
-                }
-                {
-                    // Inner nodes of every opening stay allocated until a trace frees them.
-                    let $subject =
-                        NvTreeBytes::new("nv-tree:inner-on-pm", source, in_pool, KEYS / 2)
-                            .in_pool_of(16 << 20);
                     $body
                 }
             }

@@ -5,7 +5,7 @@ use lapis_index::mutants::nv_tree as mutants;
 use super::{BUG_CLASS, Catalogue, MutantEntry};
 
 pub(super) const CATALOGUE: Catalogue = Catalogue {
-    ops: 100,
+    ops: 195,
     entries: &[
         MutantEntry {
             mutant: mutants::COUNT_BEFORE_RECORD,
@@ -34,14 +34,6 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
             what: "The flag that says that a record is a deletion is stored after the count.",
             published: BUG_CLASS,
             place: "index/src/nv_tree/write.rs, append",
-            subjects: &["nv-tree:u64"],
-        },
-        MutantEntry {
-            mutant: mutants::STALE_FLAG,
-            what: "An insertion leaves the flag as it finds it, although a deletion that a power \
-                   cut has kept from counting may have set it.",
-            published: BUG_CLASS,
-            place: "index/src/nv_tree/write.rs, set_flag",
             subjects: &["nv-tree:u64"],
         },
         MutantEntry {

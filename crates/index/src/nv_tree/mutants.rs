@@ -15,9 +15,5 @@ pub const FREED_BEFORE_SWAP: Mutant = Mutant("nv-tree/freed-before-swap");
 /// The flag that says that a record is a deletion is stored after the count (I3).
 pub const FLAG_AFTER_COUNT: Mutant = Mutant("nv-tree/flag-after-count");
 
-/// An insertion leaves the flag as it finds it, although a deletion that a power cut has kept from
-/// counting may have set it (I3).
-pub const STALE_FLAG: Mutant = Mutant("nv-tree/stale-flag");
-
 /// Removing the last key of a leaf takes the leaf out without persisting the link.
 pub const UNFLUSHED_UNLINK: Mutant = Mutant("nv-tree/unflushed-unlink");

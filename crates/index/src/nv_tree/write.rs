@@ -193,9 +193,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
     #[inline(always)]
     fn set_flag(&self, leaf: Leaf<'_>, slot: usize, deleted: bool) {
         let domain = self.domain();
-        if leaf.is_deleted(domain, slot) == deleted
-            || (!deleted && domain.commits(mutants::STALE_FLAG))
-        {
+        if leaf.is_deleted(domain, slot) == deleted {
             return;
         }
         let flags = &leaf.header.deleted[slot / 64];
