@@ -17,6 +17,7 @@ mod fast_fair;
 mod fp_tree;
 mod header_log;
 mod in_place;
+mod nv_tree;
 mod p_clht;
 mod page_cow;
 mod page_hybrid;
@@ -26,6 +27,7 @@ mod pop_ring;
 mod rawl;
 mod store;
 mod trial;
+mod wb_tree;
 mod woart;
 mod wort;
 
@@ -73,6 +75,8 @@ impl Catalogue {
             Structure::PClht => p_clht::CATALOGUE,
             Structure::Woart => woart::CATALOGUE,
             Structure::ArtCow => art_cow::CATALOGUE,
+            Structure::WbTree => wb_tree::CATALOGUE,
+            Structure::NvTree => nv_tree::CATALOGUE,
             Structure::FpTree => fp_tree::CATALOGUE,
             Structure::ClassicLog => classic_log::CATALOGUE,
             Structure::HeaderLog => header_log::CATALOGUE,

@@ -14,7 +14,10 @@ use lapis_blocks::rawl::Rawl;
 use lapis_blocks::ring_log::RingOptions;
 use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
-use lapis_index::{ArtCow, FastFair, FpTree, IndexOptions, PClht, Woart, Wort};
+use lapis_index::{
+    ArtCow, FastFair, FpTree, IndexOptions, InnerNodes, NvTree, PClht, WbTree, WbTreeNodes, Woart,
+    Wort,
+};
 
 use crate::explore::explore;
 use crate::options::ExploreOptions;
@@ -41,8 +44,8 @@ pub enum CrashError {
     },
     /// No histories of several workers are made for it.
     #[error(
-        "{structure} is explored with one worker only; several are for wort, fast-fair, p-clht, \
-         woart, art-cow, fp-tree, pop-log, allocator and store"
+        "{structure} is explored with one worker only; several are for the indexes, pop-log, \
+         allocator and store"
     )]
     OneWorkerOnly {
         /// The structure.
@@ -72,6 +75,10 @@ pub enum Structure {
     Woart,
     /// ART+CoW.
     ArtCow,
+    /// wB+-Tree.
+    WbTree,
+    /// NV-Tree.
+    NvTree,
     /// FPTree.
     FpTree,
     /// The classic log.
@@ -104,12 +111,14 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
         Self::Woart,
         Self::ArtCow,
+        Self::WbTree,
+        Self::NvTree,
         Self::FpTree,
         Self::ClassicLog,
         Self::HeaderLog,
@@ -134,6 +143,8 @@ impl Structure {
             Self::PClht => "p-clht",
             Self::Woart => "woart",
             Self::ArtCow => "art-cow",
+            Self::WbTree => "wb-tree",
+            Self::NvTree => "nv-tree",
             Self::FpTree => "fp-tree",
             Self::ClassicLog => "classic-log",
             Self::HeaderLog => "header-log",
@@ -189,6 +200,10 @@ type Woart8 = IndexSubject<Woart<Modelled, u64>, u64>;
 type WoartBytes = IndexSubject<Woart<Modelled, [u8]>, [u8]>;
 type ArtCow8 = IndexSubject<ArtCow<Modelled, u64>, u64>;
 type ArtCowBytes = IndexSubject<ArtCow<Modelled, [u8]>, [u8]>;
+type WbTree8 = IndexSubject<WbTree<Modelled, u64>, u64>;
+type WbTreeBytes = IndexSubject<WbTree<Modelled, [u8]>, [u8]>;
+type NvTree8 = IndexSubject<NvTree<Modelled, u64>, u64>;
+type NvTreeBytes = IndexSubject<NvTree<Modelled, [u8]>, [u8]>;
 type FpTree8 = IndexSubject<FpTree<Modelled, u64>, u64>;
 type FpTreeBytes = IndexSubject<FpTree<Modelled, [u8]>, [u8]>;
 
@@ -216,6 +231,7 @@ macro_rules! each_subject {
         let default = IndexOptions::default();
         // Four buckets, so that the table grows, more than once, within few operations.
         let tight = IndexOptions { expected_entries: 1, ..Default::default() };
+        let slots = IndexOptions { wb_tree_nodes: WbTreeNodes::SlotsOnly, ..Default::default() };
         match $structure {
             Structure::Wort => {
                 let source = "index/src/wort";
@@ -295,6 +311,56 @@ macro_rules! each_subject {
                         .and_source(RADIX)
                         .filled(KEYS)
                         .draining();
+                    $body
+                }
+            }
+            Structure::WbTree => {
+                let source = "index/src/wb_tree";
+                {
+                    let $subject = WbTree8::new("wb-tree:u64", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = WbTreeBytes::new("wb-tree:bytes", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = WbTree8::new("wb-tree:slots", source, slots.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = WbTreeBytes::new("wb-tree:slots-bytes", source, slots, KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        WbTree8::new("wb-tree:drained", source, small, KEYS / 2).draining();
+                    $body
+                }
+            }
+            Structure::NvTree => {
+                // Four records to a leaf and eight leaves to a node above.
+                let least = IndexOptions { node_bytes: 128, ..Default::default() };
+                let in_pool = IndexOptions { inner_nodes: InnerNodes::Pm, ..least.clone() };
+                let source = "index/src/nv_tree";
+                {
+                    let $subject = NvTree8::new("nv-tree:u64", source, least.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = NvTreeBytes::new("nv-tree:bytes", source, least.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        NvTree8::new("nv-tree:drained", source, least, KEYS / 2).draining();
+                    $body
+                }
+                {
+                    // Inner nodes of every opening stay allocated until a trace frees them.
+                    let $subject =
+                        NvTreeBytes::new("nv-tree:inner-on-pm", source, in_pool, KEYS / 2)
+                            .in_pool_of(16 << 20);
                     $body
                 }
             }

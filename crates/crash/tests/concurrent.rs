@@ -54,6 +54,16 @@ fn art_cow_is_durably_linearizable() {
 }
 
 #[test]
+fn wb_tree_is_durably_linearizable() {
+    survives(Structure::WbTree, &few(40));
+}
+
+#[test]
+fn nv_tree_is_durably_linearizable() {
+    survives(Structure::NvTree, &few(60));
+}
+
+#[test]
 fn fp_tree_is_durably_linearizable() {
     survives(Structure::FpTree, &few(50));
 }
@@ -135,6 +145,11 @@ fn art_cow_needs_what_readers_persist_before_they_answer() {
 }
 
 #[test]
+fn wb_tree_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::WbTree, "wb_tree/mod.rs", 600);
+}
+
+#[test]
 fn fast_fair_needs_what_readers_persist_before_they_answer() {
     all_are_necessary(Structure::FastFair, "fast_fair/mod.rs", 600);
 }
@@ -147,6 +162,11 @@ fn fp_tree_needs_what_readers_persist_before_they_answer() {
 #[test]
 fn p_clht_needs_what_readers_persist_before_they_answer() {
     all_are_necessary(Structure::PClht, "p_clht/mod.rs", 600);
+}
+
+#[test]
+fn nv_tree_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::NvTree, "nv_tree/search.rs", 600);
 }
 
 #[test]

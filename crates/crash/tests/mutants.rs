@@ -58,6 +58,16 @@ fn those_of_art_cow_are_killed() {
 }
 
 #[test]
+fn those_of_wb_tree_are_killed() {
+    all_are_killed(Structure::WbTree);
+}
+
+#[test]
+fn those_of_nv_tree_are_killed() {
+    all_are_killed(Structure::NvTree);
+}
+
+#[test]
 fn those_of_fp_tree_are_killed() {
     all_are_killed(Structure::FpTree);
 }

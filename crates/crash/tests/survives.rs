@@ -54,6 +54,16 @@ fn art_cow_survives_power_cuts() {
 }
 
 #[test]
+fn wb_tree_survives_power_cuts() {
+    survives(Structure::WbTree, 120, 21);
+}
+
+#[test]
+fn nv_tree_survives_power_cuts() {
+    survives(Structure::NvTree, 200, 21);
+}
+
+#[test]
 fn fp_tree_survives_power_cuts() {
     survives(Structure::FpTree, 200, 14);
 }

@@ -1,17 +1,19 @@
 //! Measures indexes with one thread and random integer keys: inserts and searches in millions per
-//! second, flushes and fences being this machine's.
+//! second of wall-clock time and of this thread's processor time (on a machine that others share, the
+//! one that says more), flushes and fences being this machine's.
 //!
 //! `cargo run --release -p lapis-index --example index_speed [INDEX ...] [KEYS ...]`
 
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lapis_index::{ArtCow, FastFair, FpTree, Index, IndexKind, IndexOptions, PClht, Woart, Wort};
 use lapis_pmem::{Hardware, Pool};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
+use rustix::time::{ClockId, clock_gettime};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let (mut kinds, mut counts) = (Vec::new(), Vec::new());
@@ -55,25 +57,25 @@ fn measure<I: Index<Hardware, u64>>(count: usize) -> Result<(), Box<dyn Error>> 
     let _ = pool.publish_root("index", 0, root)?.persist();
     let index = I::open(Arc::clone(&pool), link)?;
 
-    let start = Instant::now();
+    let start = Start::now();
     for &key in &keys {
         let _ = index.insert(&key, !key)?;
     }
     report("insert", count, start);
 
     keys.shuffle(&mut random);
-    let start = Instant::now();
+    let start = Start::now();
     let found = keys.iter().filter(|key| index.get(key) == Some(!**key)).count();
     report("get", count, start);
     assert_eq!(found, count);
 
-    let start = Instant::now();
+    let start = Start::now();
     for &key in &keys {
         let _ = index.update(&key, key)?;
     }
     report("update", count, start);
 
-    let start = Instant::now();
+    let start = Start::now();
     let mut visited = 0;
     index.for_each(&mut |_, _| {
         visited += 1;
@@ -91,7 +93,7 @@ fn measure<I: Index<Hardware, u64>>(count: usize) -> Result<(), Box<dyn Error>> 
         sizes.bytes as f64 / count as f64
     );
 
-    let start = Instant::now();
+    let start = Start::now();
     for &key in &keys {
         let _ = index.remove(&key)?;
     }
@@ -99,6 +101,24 @@ fn measure<I: Index<Hardware, u64>>(count: usize) -> Result<(), Box<dyn Error>> 
     Ok(())
 }
 
-fn report(what: &str, count: usize, start: Instant) {
-    println!("  {what:7} {:6.2} M/s", count as f64 / start.elapsed().as_secs_f64() / 1e6);
+/// When a phase began.
+struct Start {
+    wall: Instant,
+    processor: Duration,
+}
+
+impl Start {
+    fn now() -> Self {
+        Self { wall: Instant::now(), processor: processor_time() }
+    }
+}
+
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
+}
+
+fn report(what: &str, count: usize, start: Start) {
+    let mops = |time: Duration| count as f64 / time.as_secs_f64() / 1e6;
+    let processor = processor_time() - start.processor;
+    println!("  {what:7} {:6.2} M/s {:6.2} M/s", mops(start.wall.elapsed()), mops(processor));
 }

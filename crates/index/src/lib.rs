@@ -13,9 +13,11 @@ mod fp_tree;
 mod index;
 mod key;
 pub mod mutants;
+mod nv_tree;
 mod p_clht;
 mod radix;
 mod root;
+mod wb_tree;
 mod woart;
 mod wort;
 
@@ -25,10 +27,12 @@ pub use fast_fair::FastFair;
 pub use fp_tree::FpTree;
 pub use index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex, Outcome,
-    Range, Statistics,
+    Range, Statistics, WbTreeNodes,
 };
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
+pub use nv_tree::{InnerRebuilds, NvTree};
 pub use p_clht::PClht;
 pub use root::{IndexKind, IndexRoot, KeyKind};
+pub use wb_tree::WbTree;
 pub use woart::Woart;
 pub use wort::Wort;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lapis_index::{
     ArtCow, Direction, FastFair, FpTree, Index, IndexError, IndexKind, IndexOptions, IndexRoot,
-    OrderedIndex, Outcome, PClht, Statistics, Woart, Wort,
+    NvTree, OrderedIndex, Outcome, PClht, Statistics, WbTree, Woart, Wort,
 };
 use lapis_pmem::{Domain, InFlight, Link, Owned, Pool, Tracer};
 
@@ -17,6 +17,8 @@ pub(crate) enum TableIndex<D: Domain> {
     PClht(PClht<D, [u8]>),
     Woart(Woart<D, [u8]>),
     ArtCow(ArtCow<D, [u8]>),
+    WbTree(WbTree<D, [u8]>),
+    NvTree(NvTree<D, [u8]>),
     FpTree(FpTree<D, [u8]>),
 }
 
@@ -28,6 +30,8 @@ macro_rules! each {
             TableIndex::PClht($inner) => $body,
             TableIndex::Woart($inner) => $body,
             TableIndex::ArtCow($inner) => $body,
+            TableIndex::WbTree($inner) => $body,
+            TableIndex::NvTree($inner) => $body,
             TableIndex::FpTree($inner) => $body,
         }
     };
@@ -45,6 +49,8 @@ impl<D: Domain> TableIndex<D> {
             IndexKind::PClht => PClht::<D, [u8]>::create(pool, options),
             IndexKind::Woart => Woart::<D, [u8]>::create(pool, options),
             IndexKind::ArtCow => ArtCow::<D, [u8]>::create(pool, options),
+            IndexKind::WbTree => WbTree::<D, [u8]>::create(pool, options),
+            IndexKind::NvTree => NvTree::<D, [u8]>::create(pool, options),
             IndexKind::FpTree => FpTree::<D, [u8]>::create(pool, options),
             other => {
                 Err(IndexError::BadOption { what: format!("tables cannot be held by {other} yet") })
@@ -60,6 +66,8 @@ impl<D: Domain> TableIndex<D> {
             Some(IndexKind::PClht) => PClht::open(pool, root).map(Self::PClht),
             Some(IndexKind::Woart) => Woart::open(pool, root).map(Self::Woart),
             Some(IndexKind::ArtCow) => ArtCow::open(pool, root).map(Self::ArtCow),
+            Some(IndexKind::WbTree) => WbTree::open(pool, root).map(Self::WbTree),
+            Some(IndexKind::NvTree) => NvTree::open(pool, root).map(Self::NvTree),
             Some(IndexKind::FpTree) => FpTree::open(pool, root).map(Self::FpTree),
             _ => Err(IndexError::Damaged { what: "its root is of no kind known here".into() }),
         }
@@ -72,6 +80,8 @@ impl<D: Domain> TableIndex<D> {
             Self::PClht(_) => IndexKind::PClht,
             Self::Woart(_) => IndexKind::Woart,
             Self::ArtCow(_) => IndexKind::ArtCow,
+            Self::WbTree(_) => IndexKind::WbTree,
+            Self::NvTree(_) => IndexKind::NvTree,
             Self::FpTree(_) => IndexKind::FpTree,
         }
     }
@@ -114,9 +124,11 @@ impl<D: Domain> TableIndex<D> {
         match self {
             Self::Wort(index) => index.scan(from, direction, visit),
             Self::FastFair(index) => index.scan(from, direction, visit),
+            Self::NvTree(index) => index.scan(from, direction, visit),
             Self::FpTree(index) => index.scan(from, direction, visit),
             Self::Woart(index) => index.scan(from, direction, visit),
             Self::ArtCow(index) => index.scan(from, direction, visit),
+            Self::WbTree(index) => index.scan(from, direction, visit),
             Self::PClht(_) => return None,
         }
         Some(())

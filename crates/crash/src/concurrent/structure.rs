@@ -1,7 +1,9 @@
 //! Structures with several workers, by the names they have on the command line.
 
 use lapis_device::Modelled;
-use lapis_index::{ArtCow, FastFair, FpTree, IndexOptions, PClht, Woart, Wort};
+use lapis_index::{
+    ArtCow, FastFair, FpTree, IndexOptions, NvTree, PClht, WbTree, WbTreeNodes, Woart, Wort,
+};
 
 use super::explore::{ConcurrentOptions, ConcurrentReport, explore_concurrent};
 use super::subject::ConcurrentSubject;
@@ -127,6 +129,45 @@ pub fn explore_structure_concurrently(
                 )
                 .and_source(RADIX),
             )?;
+        }
+        Structure::WbTree => {
+            let source = "index/src/wb_tree";
+            let slots =
+                IndexOptions { wb_tree_nodes: WbTreeNodes::SlotsOnly, ..Default::default() };
+            explorer.explore(&ConcurrentIndex::<WbTree<Modelled, u64>, u64>::new(
+                "wb-tree:u64",
+                source,
+                small.clone(),
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<WbTree<Modelled, [u8]>, [u8]>::new(
+                "wb-tree:bytes",
+                source,
+                small,
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<WbTree<Modelled, u64>, u64>::new(
+                "wb-tree:slots",
+                source,
+                slots,
+                KEYS,
+            ))?;
+        }
+        Structure::NvTree => {
+            let source = "index/src/nv_tree";
+            let least = IndexOptions { node_bytes: 128, ..Default::default() };
+            explorer.explore(&ConcurrentIndex::<NvTree<Modelled, u64>, u64>::new(
+                "nv-tree:u64",
+                source,
+                least.clone(),
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<NvTree<Modelled, [u8]>, [u8]>::new(
+                "nv-tree:bytes",
+                source,
+                least,
+                KEYS,
+            ))?;
         }
         Structure::FpTree => {
             let source = "index/src/fp_tree";
