@@ -19,8 +19,8 @@ use super::leaf::LeafHeader;
 
 /// Words of the table: 64 KiB, so that it stays in a processor's cache.
 const WORDS: usize = 1 << 13;
-/// Where the table lies in the volatile arena that a modelled machine is told of.
-const ARENA_AT: usize = 1 << 40;
+/// Bytes of the table, which comes first in what a modelled machine is told of.
+pub(super) const LOCK_BYTES: usize = WORDS * 8;
 
 /// The locks of all leaves.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl LeafLocks {
 
     #[inline(always)]
     fn word<D: Domain>(&self, domain: &D, number: LockNumber) -> &AtomicU64 {
-        domain.touch_dram(ARENA_AT + number.0 * 8, 8);
+        domain.touch_dram(number.0 * 8, 8);
         &self.words[number.0]
     }
 

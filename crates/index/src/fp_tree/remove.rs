@@ -32,7 +32,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
                 Some(committed)
             } else {
                 // I4: the entry goes with the leaf. Gives the lock back.
-                self.remove_leaf(place, leaf, key)
+                self.remove_leaf(place, leaf, key)?
             };
             let Some(committed) = removed else {
                 wait.once(domain);
@@ -57,7 +57,12 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     /// Takes a locked leaf out of the tree whose only entry is being removed, and gives its lock
     /// back. None if a neighbour is busy or has changed: to be tried again.
     #[cold]
-    fn remove_leaf(&self, place: Place, leaf: Leaf<'_>, key: &K) -> Option<Committed> {
+    fn remove_leaf(
+        &self,
+        place: Place,
+        leaf: Leaf<'_>,
+        key: &K,
+    ) -> Result<Option<Committed>, IndexError> {
         let (pool, domain) = (&*self.pool, self.domain());
         if self.first_leaf() == leaf.link {
             // Only the holder of the first leaf's lock changes this word.
@@ -66,7 +71,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             self.inner.remove(pool, key, leaf.link);
             self.unlock(leaf);
             pool.retire(leaf.link, self.leaf_bytes, committed, &pool.pin());
-            return Some(committed);
+            return Ok(Some(committed));
         }
         let before = if place.index > 0 {
             self.inner.neighbour(pool, &place, place.index - 1)
@@ -79,18 +84,22 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         };
         let Some(before) = before.filter(|before| before.leaf != leaf.link) else {
             self.unlock_unchanged(leaf);
-            return None;
+            return Ok(None);
         };
-        let locked = self.try_lock_second(leaf, &before);
+        let Some(has_own_lock) = self.try_lock_second(leaf, &before) else {
+            self.unlock_unchanged(leaf);
+            return Ok(None);
+        };
         let left = self.leaf(before.leaf);
-        if locked.is_none() || left.next(domain) != leaf.link {
-            if let Some(true) = locked {
+        if left.next(domain) != leaf.link {
+            // I7: neighbours in the inner nodes are neighbours in the list.
+            if has_own_lock {
                 self.unlock_unchanged(left);
             }
             self.unlock_unchanged(leaf);
-            return None;
+            return Err(IndexError::Damaged { what: "a leaf is missing from the list".into() });
         }
-        Some(self.unlink(left, leaf, key, left.bitmap(domain), locked == Some(true)))
+        Ok(Some(self.unlink(left, leaf, key, left.bitmap(domain), has_own_lock)))
     }
 
     /// Tries to lock a second leaf, at `second`, beside `first`, which is locked. Says whether the

@@ -6,8 +6,8 @@
 //! nobody flushes; a crash makes garbage of them, which no root reaches.
 
 use std::mem;
-use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use lapis_pmem::{AllocError, Committed, Domain, Link, PCell, Pool, Tracer};
 
@@ -18,7 +18,8 @@ const CHUNKS: usize = 28;
 
 #[derive(Debug)]
 enum Chunk {
-    Dram(Box<[PCell<u64>]>),
+    /// With its place among the volatile words that a modelled machine is told of.
+    Dram(Box<[PCell<u64>]>, usize),
     Pm(Link<PCell<u64>>),
 }
 
@@ -28,8 +29,8 @@ pub(super) struct Memory {
     placement: InnerNodes,
     /// Words of the first chunk: a power of two, as its logarithm.
     first_shift: u32,
-    /// Where the arena lies among those that a modelled machine is told of.
-    arena_at: usize,
+    /// Where the next chunk's place is.
+    next_place: Arc<AtomicUsize>,
     chunks: [OnceLock<Chunk>; CHUNKS],
 }
 
@@ -93,9 +94,14 @@ impl Words<'_> {
 
 impl Memory {
     /// An empty arena. `first_words` is a power of two.
-    pub(super) fn new(placement: InnerNodes, first_words: usize, arena_at: usize) -> Self {
+    pub(super) fn new(
+        placement: InnerNodes,
+        first_words: usize,
+        next_place: &Arc<AtomicUsize>,
+    ) -> Self {
         let chunks = std::array::from_fn(|_| OnceLock::new());
-        Self { placement, first_shift: first_words.trailing_zeros(), arena_at, chunks }
+        let next_place = Arc::clone(next_place);
+        Self { placement, first_shift: first_words.trailing_zeros(), next_place, chunks }
     }
 
     /// The chunk that a word lies in and the place of the first word of that chunk.
@@ -126,9 +132,9 @@ impl Memory {
         let (chunk, first) = self.chunk_of(word);
         let start = word - first;
         match self.chunks.get(chunk)?.get()? {
-            Chunk::Dram(cells) => Some(Words {
+            Chunk::Dram(cells, at) => Some(Words {
                 cells: cells.get(start..start.checked_add(count)?)?,
-                dram_at: Some(self.arena_at + word * 8),
+                dram_at: Some(at + start * 8),
             }),
             Chunk::Pm(link) => {
                 if start.checked_add(count)? > self.chunk_words(chunk) {
@@ -150,7 +156,10 @@ impl Memory {
             return Ok(());
         }
         let made = match self.placement {
-            InnerNodes::Dram => Chunk::Dram((0..count).map(|_| PCell::new(0)).collect()),
+            InnerNodes::Dram => {
+                let at = self.next_place.fetch_add(count * 8, Ordering::Relaxed);
+                Chunk::Dram((0..count).map(|_| PCell::new(0)).collect(), at)
+            }
             InnerNodes::Pm => {
                 let mut block = pool.allocate_with_tail::<PCell<u64>>((count - 1) * 8)?;
                 block.zero();

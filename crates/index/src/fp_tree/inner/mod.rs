@@ -31,12 +31,14 @@ mod separators;
 mod tests;
 
 use std::cmp::Ordering as Order;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 use lapis_pmem::{AllocError, Domain, Link, Pool, Tracer};
 use parking_lot::Mutex;
 
 use super::leaf::LeafHeader;
+use super::locks::LOCK_BYTES;
 use crate::index::InnerNodes;
 use crate::key::IndexKey;
 
@@ -53,8 +55,6 @@ const FIRST_NODES: usize = 16;
 const VERSION: usize = 0;
 const META: usize = 1;
 const HEADER_WORDS: usize = 2;
-/// Where separators lie in the volatile arena that a modelled machine is told of.
-const SEPARATORS_AT: usize = 1 << 41;
 
 /// The volatile part of the tree.
 #[derive(Debug)]
@@ -181,9 +181,11 @@ impl InnerTree {
         let node_words = (HEADER_WORDS + capacity * key_words + capacity + 1).next_multiple_of(8);
         // The arena's chunks are counted in powers of two.
         let first_words = (FIRST_NODES * node_words).next_power_of_two();
+        // The locks come first among what a modelled machine is told of.
+        let next_place = Arc::new(AtomicUsize::new(LOCK_BYTES));
         Self {
-            nodes: Memory::new(placement, first_words, 0),
-            separators: Separators::new(placement, SEPARATORS_AT),
+            nodes: Memory::new(placement, first_words, &next_place),
+            separators: Separators::new(placement, &next_place),
             capacity,
             key_words,
             node_words,

@@ -14,6 +14,8 @@
 //! separator no more; it finds out when it validates the node.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use lapis_pmem::{AllocError, Domain, Pool};
 
@@ -72,8 +74,8 @@ fn size_class(words: usize) -> usize {
 }
 
 impl Separators {
-    pub(super) fn new(placement: InnerNodes, arena_at: usize) -> Self {
-        Self { memory: Memory::new(placement, FIRST_WORDS, arena_at) }
+    pub(super) fn new(placement: InnerNodes, next_place: &Arc<AtomicUsize>) -> Self {
+        Self { memory: Memory::new(placement, FIRST_WORDS, next_place) }
     }
 
     pub(super) fn memory(&self) -> &Memory {
@@ -195,7 +197,8 @@ mod tests {
     #[test]
     fn separators_compare_like_the_keys_they_copy() {
         let pool = Pool::create_anonymous(1 << 20).unwrap();
-        let (separators, mut free) = (Separators::new(InnerNodes::Dram, 0), FreeWords::default());
+        let separators = Separators::new(InnerNodes::Dram, &Arc::default());
+        let mut free = FreeWords::default();
         let long = [7u8; 70];
         let mut longer = long.to_vec();
         longer[69] = 8;
@@ -223,7 +226,8 @@ mod tests {
     #[test]
     fn words_that_are_given_back_are_used_again() {
         let pool = Pool::create_anonymous(1 << 20).unwrap();
-        let (separators, mut free) = (Separators::new(InnerNodes::Dram, 0), FreeWords::default());
+        let separators = Separators::new(InnerNodes::Dram, &Arc::default());
+        let mut free = FreeWords::default();
         let key = vec![1u8; MAX_KEY_BYTES];
         for _ in 0..100 {
             let separator = separators.make(&pool, &mut free, key.as_slice()).unwrap();
