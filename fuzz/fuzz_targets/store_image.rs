@@ -24,7 +24,8 @@ fn overlaid(input: &[u8]) -> Vec<u8> {
             1 => image[at + usize::from(change[0] % 8)] = change[1],
             2 => {
                 // A word of the image itself: a plausible link.
-                let from = used[usize::from(u16::from_le_bytes([change[0], change[1]])) % used.len()];
+                let from =
+                    used[usize::from(u16::from_le_bytes([change[0], change[1]])) % used.len()];
                 image.copy_within(from..from + 8, at);
             }
             _ => {

@@ -21,8 +21,7 @@ fuzz_target!(|input: &[u8]| {
     if input.is_empty() || input.len() > 1 << 16 {
         return;
     }
-    let header =
-        TraceHeader { region_bytes: 1 << 20, base_address: 0, writer: "fuzz".to_owned() };
+    let header = TraceHeader { region_bytes: 1 << 20, base_address: 0, writer: "fuzz".to_owned() };
     let mut file = TraceWriter::new(Vec::new(), &header).unwrap().leave().unwrap();
     let mut block = b"LTBK".to_vec();
     block.extend((input.len() as u32).to_le_bytes());

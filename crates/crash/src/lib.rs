@@ -107,7 +107,9 @@
 pub mod concurrent;
 mod explore;
 mod image_check;
+mod known_images;
 mod line_history;
+mod memory;
 pub mod mutants;
 mod options;
 pub mod oracle;
@@ -122,6 +124,7 @@ mod structure;
 mod subject;
 pub mod subjects;
 mod sweep;
+mod telling;
 mod timeline;
 mod timeline_page;
 mod timeline_text;
@@ -138,7 +141,7 @@ pub use recorded::{
     RecordedError, RecordedOptions, RecordedReport, RecordedViolation, check_recorded,
     record_structure,
 };
-pub use report::{ExploreReport, KeptOperation, PointOutcomes, Shrunk, Violation};
+pub use report::{ExploreReport, KeptOperation, PointOutcomes, Shrunk, ShrunkHistory, Violation};
 pub use run::Phase;
 pub use strategy::{Strategy, UnknownStrategy};
 pub use structure::{

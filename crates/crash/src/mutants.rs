@@ -11,10 +11,13 @@
 //! file of the structure.
 
 mod allocator;
+mod art_cow;
 mod classic_log;
 mod fast_fair;
+mod fp_tree;
 mod header_log;
 mod in_place;
+mod nv_tree;
 mod p_clht;
 mod page_cow;
 mod page_hybrid;
@@ -24,6 +27,8 @@ mod pop_ring;
 mod rawl;
 mod store;
 mod trial;
+mod wb_tree;
+mod woart;
 mod wort;
 
 use lapis_pmem::Mutant;
@@ -68,6 +73,11 @@ impl Catalogue {
             Structure::Wort => wort::CATALOGUE,
             Structure::FastFair => fast_fair::CATALOGUE,
             Structure::PClht => p_clht::CATALOGUE,
+            Structure::Woart => woart::CATALOGUE,
+            Structure::ArtCow => art_cow::CATALOGUE,
+            Structure::WbTree => wb_tree::CATALOGUE,
+            Structure::NvTree => nv_tree::CATALOGUE,
+            Structure::FpTree => fp_tree::CATALOGUE,
             Structure::ClassicLog => classic_log::CATALOGUE,
             Structure::HeaderLog => header_log::CATALOGUE,
             Structure::Rawl => rawl::CATALOGUE,

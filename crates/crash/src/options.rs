@@ -89,6 +89,11 @@ impl Default for ExploreOptions {
 }
 
 impl ExploreOptions {
+    /// Whether the time is used up.
+    pub(crate) fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
     /// `config` with what is switched off or on.
     pub(crate) fn on(&self, config: Config) -> Config {
         Config { suppress: self.suppress, mutant: self.mutant, ..config }

@@ -34,6 +34,11 @@ pub struct ExploreReport {
     pub images: u64,
     /// Of those, images of a second crash, during recovery or the operations after it.
     pub images_in_recovery: u64,
+    /// Of the images, those of which nothing was run: they agree with one that was, at another
+    /// crash point, in every byte that was read of it.
+    pub images_by_proof: u64,
+    /// Those of which recovery and contents were known in that way, and operations were run on them.
+    pub images_partly_by_proof: u64,
     /// Recoveries crashed again after which the pool's storage grew.
     pub grown_recoveries: u64,
     /// Lines copied to make the images and to take them back, what recoveries and checks dirtied
@@ -112,13 +117,33 @@ pub struct Shrunk {
     /// What happened, in order.
     pub timeline: Vec<TimelineEntry>,
     /// The clause of the oracle that is broken.
-    pub clause: &'static str,
+    pub clause: String,
     /// What failed.
     pub what: String,
     /// The command that shows it again.
     pub replay: String,
-    /// Explorations that shrinking took.
+    /// Explorations that shrinking took; with several workers, runs.
     pub explorations: u64,
+    /// With several workers: what there was beforehand, and who ran when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<ShrunkHistory>,
+}
+
+/// What several workers came from, and how they were interleaved.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ShrunkHistory {
+    /// Workers that make a call.
+    pub workers: usize,
+    /// The operations that made what there was beforehand, by number from 1 on.
+    pub before: Vec<KeptOperation>,
+    /// The schedule up to the crash.
+    pub schedule: String,
+    /// How often another worker takes over in it.
+    pub switches: usize,
+    /// At how many events it is not worker after worker with store buffers that drain at once; none
+    /// if no schedule with few deviations shows the violation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deviations: Option<usize>,
 }
 
 /// One of the operations that a violation takes.
@@ -126,6 +151,9 @@ pub struct Shrunk {
 pub struct KeptOperation {
     /// Its number in the sequence that the seed gives.
     pub number: usize,
+    /// Who does it, if there are several workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<u8>,
     /// What it is.
     pub what: String,
 }
@@ -143,6 +171,8 @@ impl ExploreReport {
         self.exhaustive_points += other.exhaustive_points;
         self.images += other.images;
         self.images_in_recovery += other.images_in_recovery;
+        self.images_by_proof += other.images_by_proof;
+        self.images_partly_by_proof += other.images_partly_by_proof;
         self.grown_recoveries += other.grown_recoveries;
         self.lines_copied += other.lines_copied;
         self.images_covered = self.images_covered.saturating_add(other.images_covered);

@@ -14,7 +14,10 @@ use lapis_blocks::rawl::Rawl;
 use lapis_blocks::ring_log::RingOptions;
 use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
-use lapis_index::{FastFair, IndexOptions, PClht, Wort};
+use lapis_index::{
+    ArtCow, FastFair, FpTree, IndexOptions, InnerNodes, NvTree, PClht, WbTree, WbTreeNodes, Woart,
+    Wort,
+};
 
 use crate::explore::explore;
 use crate::options::ExploreOptions;
@@ -41,8 +44,8 @@ pub enum CrashError {
     },
     /// No histories of several workers are made for it.
     #[error(
-        "{structure} is explored with one worker only; several are for wort, fast-fair, p-clht, \
-         pop-log, allocator and store"
+        "{structure} is explored with one worker only; several are for the indexes, pop-log, \
+         allocator and store"
     )]
     OneWorkerOnly {
         /// The structure.
@@ -68,6 +71,16 @@ pub enum Structure {
     FastFair,
     /// P-CLHT.
     PClht,
+    /// WOART.
+    Woart,
+    /// ART+CoW.
+    ArtCow,
+    /// wB+-Tree.
+    WbTree,
+    /// NV-Tree.
+    NvTree,
+    /// FPTree.
+    FpTree,
     /// The classic log.
     ClassicLog,
     /// The header log.
@@ -98,10 +111,15 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 21] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
+        Self::Woart,
+        Self::ArtCow,
+        Self::WbTree,
+        Self::NvTree,
+        Self::FpTree,
         Self::ClassicLog,
         Self::HeaderLog,
         Self::Rawl,
@@ -123,6 +141,11 @@ impl Structure {
             Self::Wort => "wort",
             Self::FastFair => "fast-fair",
             Self::PClht => "p-clht",
+            Self::Woart => "woart",
+            Self::ArtCow => "art-cow",
+            Self::WbTree => "wb-tree",
+            Self::NvTree => "nv-tree",
+            Self::FpTree => "fp-tree",
             Self::ClassicLog => "classic-log",
             Self::HeaderLog => "header-log",
             Self::Rawl => "rawl",
@@ -173,6 +196,20 @@ type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
 type FastFairBytes = IndexSubject<FastFair<Modelled, [u8]>, [u8]>;
 type PClht8 = IndexSubject<PClht<Modelled, u64>, u64>;
 type PClhtBytes = IndexSubject<PClht<Modelled, [u8]>, [u8]>;
+type Woart8 = IndexSubject<Woart<Modelled, u64>, u64>;
+type WoartBytes = IndexSubject<Woart<Modelled, [u8]>, [u8]>;
+type ArtCow8 = IndexSubject<ArtCow<Modelled, u64>, u64>;
+type ArtCowBytes = IndexSubject<ArtCow<Modelled, [u8]>, [u8]>;
+type WbTree8 = IndexSubject<WbTree<Modelled, u64>, u64>;
+type WbTreeBytes = IndexSubject<WbTree<Modelled, [u8]>, [u8]>;
+type NvTree8 = IndexSubject<NvTree<Modelled, u64>, u64>;
+type NvTreeBytes = IndexSubject<NvTree<Modelled, [u8]>, [u8]>;
+type FpTree8 = IndexSubject<FpTree<Modelled, u64>, u64>;
+type FpTreeBytes = IndexSubject<FpTree<Modelled, [u8]>, [u8]>;
+
+/// Where the code of all radix trees is, and that of the adaptive ones.
+pub(crate) const RADIX: &str = "index/src/radix";
+pub(crate) const ART: &str = "index/src/art";
 
 /// Bytes of the rings that are explored: few, so that they are filled often.
 const RING_BYTES: usize = 4096;
@@ -194,15 +231,18 @@ macro_rules! each_subject {
         let default = IndexOptions::default();
         // Four buckets, so that the table grows, more than once, within few operations.
         let tight = IndexOptions { expected_entries: 1, ..Default::default() };
+        let slots = IndexOptions { wb_tree_nodes: WbTreeNodes::SlotsOnly, ..Default::default() };
         match $structure {
             Structure::Wort => {
                 let source = "index/src/wort";
                 {
-                    let $subject = Wort8::new("wort:u64", source, default.clone(), KEYS);
+                    let $subject =
+                        Wort8::new("wort:u64", source, default.clone(), KEYS).and_source(RADIX);
                     $body
                 }
                 {
-                    let $subject = WortBytes::new("wort:bytes", source, default, KEYS);
+                    let $subject =
+                        WortBytes::new("wort:bytes", source, default, KEYS).and_source(RADIX);
                     $body
                 }
             }
@@ -231,6 +271,112 @@ macro_rules! each_subject {
                 }
                 {
                     let $subject = PClhtBytes::new("p-clht:bytes", source, tight, 4 * KEYS);
+                    $body
+                }
+            }
+            Structure::Woart => {
+                {
+                    let $subject =
+                        Woart8::new("woart:u64", ART, default.clone(), KEYS).and_source(RADIX);
+                    $body
+                }
+                {
+                    let $subject =
+                        WoartBytes::new("woart:bytes", ART, default, KEYS).and_source(RADIX);
+                    $body
+                }
+                // Nodes of the largest kind, that come and go.
+                {
+                    let $subject = Woart8::new("woart:wide", ART, IndexOptions::default(), KEYS)
+                        .and_source(RADIX)
+                        .filled(KEYS)
+                        .draining();
+                    $body
+                }
+            }
+            Structure::ArtCow => {
+                {
+                    let $subject =
+                        ArtCow8::new("art-cow:u64", ART, default.clone(), KEYS).and_source(RADIX);
+                    $body
+                }
+                {
+                    let $subject =
+                        ArtCowBytes::new("art-cow:bytes", ART, default, KEYS).and_source(RADIX);
+                    $body
+                }
+                // Nodes of the largest kind, that come and go.
+                {
+                    let $subject = ArtCow8::new("art-cow:wide", ART, IndexOptions::default(), KEYS)
+                        .and_source(RADIX)
+                        .filled(KEYS)
+                        .draining();
+                    $body
+                }
+            }
+            Structure::WbTree => {
+                let source = "index/src/wb_tree";
+                {
+                    let $subject = WbTree8::new("wb-tree:u64", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = WbTreeBytes::new("wb-tree:bytes", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = WbTree8::new("wb-tree:slots", source, slots.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = WbTreeBytes::new("wb-tree:slots-bytes", source, slots, KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        WbTree8::new("wb-tree:drained", source, small, KEYS / 2).draining();
+                    $body
+                }
+            }
+            Structure::NvTree => {
+                // Four records to a leaf and eight leaves to a node above.
+                let least = IndexOptions { node_bytes: 128, ..Default::default() };
+                let in_pool = IndexOptions { inner_nodes: InnerNodes::Pm, ..least.clone() };
+                let source = "index/src/nv_tree";
+                {
+                    let $subject = NvTree8::new("nv-tree:u64", source, least.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = NvTreeBytes::new("nv-tree:bytes", source, least.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        NvTree8::new("nv-tree:drained", source, least, KEYS / 2).draining();
+                    $body
+                }
+                {
+                    // Inner nodes of every opening stay allocated until a trace frees them.
+                    let $subject =
+                        NvTreeBytes::new("nv-tree:inner-on-pm", source, in_pool, KEYS / 2)
+                            .in_pool_of(16 << 20);
+                    $body
+                }
+            }
+            Structure::FpTree => {
+                let source = "index/src/fp_tree";
+                {
+                    let $subject = FpTree8::new("fp-tree:u64", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = FpTreeBytes::new("fp-tree:bytes", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        FpTree8::new("fp-tree:drained", source, small, KEYS / 2).draining();
                     $body
                 }
             }

@@ -27,8 +27,25 @@ pub struct Sweep {
     pub violations: Vec<Violation>,
 }
 
+impl Sweep {
+    /// Of a structure for which no time was left.
+    pub fn not_begun(structure: Structure, first_seed: u64) -> Self {
+        Self {
+            structure: structure.name(),
+            first_seed,
+            seeds: 0,
+            crash_points: 0,
+            images: 0,
+            images_per_s: 0.0,
+            seconds: 0.0,
+            violations: Vec::new(),
+        }
+    }
+}
+
 /// Explores `structure` with one seed after the other, from that of `options` on, until `time` is
-/// used up or there are as many violations as `options` asks for.
+/// used up or there are as many violations as `options` asks for. However little time there is, the
+/// operations of one seed are run and one image is tried.
 ///
 /// # Errors
 /// [`CrashError::Failed`].
@@ -40,16 +57,7 @@ pub fn sweep(
 ) -> Result<Sweep, CrashError> {
     let started = Instant::now();
     let deadline = started + time;
-    let mut found = Sweep {
-        structure: structure.name(),
-        first_seed: options.seed,
-        seeds: 0,
-        crash_points: 0,
-        images: 0,
-        images_per_s: 0.0,
-        seconds: 0.0,
-        violations: Vec::new(),
-    };
+    let mut found = Sweep::not_begun(structure, options.seed);
     'time: loop {
         let seed = options.seed.wrapping_add(found.seeds);
         found.seeds += 1;
@@ -89,6 +97,19 @@ mod tests {
         let found = sweep(Structure::PopLog, Duration::from_secs(2), &options, &|_| {}).unwrap();
         assert!(found.seeds > 1, "{found:?}");
         assert_eq!((found.first_seed, found.violations.len()), (5, 0));
+    }
+
+    #[test]
+    fn a_second_crash_does_not_outlast_the_time() {
+        let options = ExploreOptions {
+            threads: 1,
+            first_operation: 1,
+            crash_in_recovery_every: 1,
+            ..ExploreOptions::default()
+        };
+        let found = sweep(Structure::PopLog, Duration::ZERO, &options, &|_| {}).unwrap();
+        assert_eq!((found.seeds, found.crash_points), (1, 1), "{found:?}");
+        assert_eq!(found.images, 2, "one, and one of a second crash: {found:?}");
     }
 
     #[test]

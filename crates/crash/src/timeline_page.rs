@@ -16,6 +16,8 @@ table{border-collapse:collapse}
 td,th{padding:2px 6px;border-bottom:1px solid #e4e4e8;text-align:left;vertical-align:top}
 td.event{color:#777;text-align:right}
 td.source{color:#777}
+td.worker{text-align:center}
+td.w0{background:#e3f0ff}td.w1{background:#ffeadb}td.w2{background:#e6f6e1}td.w3{background:#f1e6fa}
 td.lane{padding:0 3px;min-width:1.6em;text-align:center}
 th.lane{writing-mode:vertical-rl;font-weight:normal}
 tr.operation td.text{font-weight:bold}
@@ -45,7 +47,7 @@ impl Shrunk {
              </head>\n<body>\n<h1>{subject}: a crash that was not survived</h1>\n\
              <p><strong>{}</strong></p>\n<p>Broken: {}.</p>\n<p>Again: <code>{}</code></p>\n",
             escaped(&self.what),
-            escaped(self.clause),
+            escaped(&self.clause),
             escaped(&self.replay),
         )?;
         page.push_str("<p>");
@@ -55,9 +57,19 @@ impl Shrunk {
         page.push_str("</p>\n<ol>\n");
         for operation in &self.operations {
             let (number, what) = (operation.number, escaped(&operation.what));
-            writeln!(page, "<li value=\"{number}\"><code>{what}</code></li>")?;
+            let by = operation.worker.map_or(String::new(), |worker| format!("worker {worker}: "));
+            writeln!(page, "<li value=\"{number}\">{by}<code>{what}</code></li>")?;
         }
         page.push_str("</ol>\n");
+        if let Some(history) = &self.history {
+            let schedule = escaped(&history.schedule);
+            writeln!(page, "<p>Schedule: <code>{schedule}</code></p>\n<p>Beforehand:</p>\n<ol>")?;
+            for operation in &history.before {
+                let (number, what) = (operation.number, escaped(&operation.what));
+                writeln!(page, "<li value=\"{number}\"><code>{what}</code></li>")?;
+            }
+            page.push_str("</ol>\n");
+        }
         self.write_table(page)?;
         page.push_str("</body>\n</html>\n");
         Ok(())
@@ -73,7 +85,11 @@ impl Shrunk {
                 lanes.insert(line, None);
             }
         }
-        page.push_str("<table>\n<tr><th>event</th><th></th>");
+        page.push_str("<table>\n<tr><th>event</th>");
+        if self.history.is_some() {
+            page.push_str("<th>worker</th>");
+        }
+        page.push_str("<th></th>");
         for &line in lanes.keys() {
             let place = place(u64::from(line) * 64);
             write!(page, "<th class=\"lane\" title=\"{place}\">line {line}</th>")?;
@@ -87,11 +103,15 @@ impl Shrunk {
             }
             write!(
                 page,
-                "<tr class=\"{}\"><td class=\"event\">{}</td><td class=\"text\">{}</td>",
+                "<tr class=\"{}\"><td class=\"event\">{}</td>",
                 kind_name(entry.kind),
                 entry.event,
-                escaped(&entry.text),
             )?;
+            if self.history.is_some() {
+                let worker = entry.worker.map_or(String::new(), |worker| worker.to_string());
+                write!(page, "<td class=\"worker w{worker}\">{worker}</td>")?;
+            }
+            write!(page, "<td class=\"text\">{}</td>", escaped(&entry.text))?;
             for (line, state) in &lanes {
                 let changes = entry.lines.iter().any(|change| change.line == *line);
                 let mark = if changes { "●" } else { "" };
@@ -170,14 +190,14 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::KeptOperation;
+    use crate::report::{KeptOperation, ShrunkHistory};
     use crate::timeline::{LineChange, LineFate, TimelineEntry};
 
     fn shrunk(text: &str) -> Shrunk {
         let line = 1025;
         Shrunk {
             subject: "wort:u64".to_owned(),
-            operations: vec![KeptOperation { number: 3, what: text.to_owned() }],
+            operations: vec![KeptOperation { number: 3, worker: None, what: text.to_owned() }],
             lines: vec![LineFate {
                 line,
                 offset: 65600,
@@ -186,15 +206,17 @@ mod tests {
             }],
             timeline: vec![TimelineEntry {
                 event: 7,
+                worker: None,
                 kind: EntryKind::Store,
                 text: text.to_owned(),
                 source: Some(text.to_owned()),
                 lines: vec![LineChange { line, state: LineState::Pending }],
             }],
-            clause: "the invariants of the structure hold",
+            clause: "the invariants of the structure hold".to_owned(),
             what: text.to_owned(),
             replay: text.to_owned(),
             explorations: 1,
+            history: None,
         }
     }
 
@@ -206,6 +228,29 @@ mod tests {
             page.matches("&lt;script&gt;alert(&#39;&quot;&amp;&#39;)&lt;/script&gt;").count(),
             5
         );
+    }
+
+    #[test]
+    fn with_several_workers_there_is_a_column_that_says_who_does_what() {
+        let mut shrunk = shrunk("Insert(1, 2)");
+        assert!(!shrunk.page().contains("<th>worker</th>"));
+        shrunk.timeline[0].worker = Some(2);
+        shrunk.history = Some(ShrunkHistory {
+            workers: 2,
+            before: vec![KeptOperation { number: 5, worker: None, what: "<before>".to_owned() }],
+            schedule: "0x3,2x1".to_owned(),
+            switches: 1,
+            deviations: None,
+        });
+        let page = shrunk.page();
+        for part in [
+            "<th>worker</th>",
+            "<td class=\"worker w2\">2</td>",
+            "0x3,2x1",
+            "<li value=\"5\"><code>&lt;before&gt;</code></li>",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
     }
 
     #[test]

@@ -11,8 +11,32 @@ const SOURCE_COLUMN: usize = 92;
 impl fmt::Display for Shrunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.operations.len();
-        let operations = if count == 1 { "operation" } else { "operations" };
-        writeln!(f, "{}, shrunk to {count} {operations}:", self.subject)?;
+        let plural = |count: usize, word: &str| match count {
+            1 => format!("1 {word}"),
+            _ => format!("{count} {word}s"),
+        };
+        match &self.history {
+            None => writeln!(f, "{}, shrunk to {}:", self.subject, plural(count, "operation"))?,
+            Some(history) => {
+                write!(
+                    f,
+                    "{}, shrunk to {} of {}, {}",
+                    self.subject,
+                    plural(count, "call"),
+                    plural(history.workers, "worker"),
+                    plural(history.switches, "change") + " of worker",
+                )?;
+                match history.deviations {
+                    Some(count) => {
+                        writeln!(f, " (a schedule with {}):", plural(count, "deviation"))?
+                    }
+                    None => writeln!(f, ":")?,
+                }
+                for operation in &history.before {
+                    writeln!(f, "  beforehand {}: {}", operation.number, operation.what)?;
+                }
+            }
+        }
         for entry in &self.timeline {
             let indent = match entry.kind {
                 EntryKind::Operation | EntryKind::Crash | EntryKind::Verdict => "",
@@ -23,9 +47,19 @@ impl fmt::Display for Shrunk {
                 EntryKind::Verdict => "! ",
                 _ => "",
             };
-            write!(f, "{:>8}  {}", entry.event, format_args!("{indent}{mark}{}", entry.text))?;
+            write!(f, "{:>8}  ", entry.event)?;
+            let by = match (&self.history, entry.worker) {
+                (None, _) => String::new(),
+                (Some(_), Some(worker)) => format!("w{worker:<3}"),
+                (Some(_), None) => " ".repeat(4),
+            };
+            write!(f, "{by}{indent}{mark}{}", entry.text)?;
             if let Some(source) = &entry.source {
-                let used = 10 + indent.len() + mark.chars().count() + entry.text.chars().count();
+                let used = 10
+                    + by.len()
+                    + indent.len()
+                    + mark.chars().count()
+                    + entry.text.chars().count();
                 write!(f, "{:gap$}  {source}", "", gap = SOURCE_COLUMN.saturating_sub(used))?;
             }
             writeln!(f)?;

@@ -44,6 +44,31 @@ fn p_clht_is_durably_linearizable() {
 }
 
 #[test]
+fn woart_is_durably_linearizable() {
+    survives(Structure::Woart, &few(60));
+}
+
+#[test]
+fn art_cow_is_durably_linearizable() {
+    survives(Structure::ArtCow, &few(60));
+}
+
+#[test]
+fn wb_tree_is_durably_linearizable() {
+    survives(Structure::WbTree, &few(40));
+}
+
+#[test]
+fn nv_tree_is_durably_linearizable() {
+    survives(Structure::NvTree, &few(60));
+}
+
+#[test]
+fn fp_tree_is_durably_linearizable() {
+    survives(Structure::FpTree, &few(50));
+}
+
+#[test]
 fn pop_log_is_durably_linearizable() {
     survives(Structure::PopLog, &few(30));
 }
@@ -55,7 +80,7 @@ fn the_store_is_durably_linearizable() {
 
 #[test]
 fn four_workers_are_durably_linearizable_too() {
-    for structure in [Structure::Wort, Structure::FastFair, Structure::PClht] {
+    for structure in [Structure::Wort, Structure::FastFair, Structure::PClht, Structure::FpTree] {
         survives(structure, &ConcurrentOptions { workers: 4, ops: 16, seed: 1000, ..few(15) });
     }
 }
@@ -106,7 +131,22 @@ fn all_are_necessary(structure: Structure, file: &str, schedules: u64) {
 
 #[test]
 fn wort_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::Wort, "wort/mod.rs", 600);
+    all_are_necessary(Structure::Wort, "radix/handle.rs", 600);
+}
+
+#[test]
+fn woart_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::Woart, "radix/handle.rs", 600);
+}
+
+#[test]
+fn art_cow_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::ArtCow, "radix/handle.rs", 600);
+}
+
+#[test]
+fn wb_tree_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::WbTree, "wb_tree/mod.rs", 600);
 }
 
 #[test]
@@ -115,8 +155,18 @@ fn fast_fair_needs_what_readers_persist_before_they_answer() {
 }
 
 #[test]
+fn fp_tree_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::FpTree, "fp_tree/read.rs", 600);
+}
+
+#[test]
 fn p_clht_needs_what_readers_persist_before_they_answer() {
     all_are_necessary(Structure::PClht, "p_clht/mod.rs", 600);
+}
+
+#[test]
+fn nv_tree_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::NvTree, "nv_tree/search.rs", 600);
 }
 
 #[test]

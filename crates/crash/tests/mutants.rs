@@ -48,6 +48,31 @@ fn those_of_p_clht_are_killed() {
 }
 
 #[test]
+fn those_of_woart_are_killed() {
+    all_are_killed(Structure::Woart);
+}
+
+#[test]
+fn those_of_art_cow_are_killed() {
+    all_are_killed(Structure::ArtCow);
+}
+
+#[test]
+fn those_of_wb_tree_are_killed() {
+    all_are_killed(Structure::WbTree);
+}
+
+#[test]
+fn those_of_nv_tree_are_killed() {
+    all_are_killed(Structure::NvTree);
+}
+
+#[test]
+fn those_of_fp_tree_are_killed() {
+    all_are_killed(Structure::FpTree);
+}
+
+#[test]
 fn those_of_the_classic_log_are_killed() {
     all_are_killed(Structure::ClassicLog);
 }

@@ -46,6 +46,31 @@ fn each_of_p_clht_is_necessary() {
 }
 
 #[test]
+fn each_of_woart_is_necessary() {
+    all_are_necessary(Structure::Woart, 200, &[1, 2]);
+}
+
+#[test]
+fn each_of_art_cow_is_necessary() {
+    all_are_necessary(Structure::ArtCow, 200, &[1, 2]);
+}
+
+#[test]
+fn each_of_wb_tree_is_necessary() {
+    all_are_necessary(Structure::WbTree, 200, &[1, 2]);
+}
+
+#[test]
+fn each_of_nv_tree_is_necessary() {
+    all_are_necessary(Structure::NvTree, 300, &[1, 2]);
+}
+
+#[test]
+fn each_of_fp_tree_is_necessary() {
+    all_are_necessary(Structure::FpTree, 300, &[1, 2, 3]);
+}
+
+#[test]
 fn each_of_the_classic_log_is_necessary() {
     all_are_necessary(Structure::ClassicLog, 100, &[1, 2]);
 }

@@ -44,6 +44,31 @@ fn p_clht_survives_power_cuts() {
 }
 
 #[test]
+fn woart_survives_power_cuts() {
+    survives(Structure::Woart, 200, 21);
+}
+
+#[test]
+fn art_cow_survives_power_cuts() {
+    survives(Structure::ArtCow, 200, 22);
+}
+
+#[test]
+fn wb_tree_survives_power_cuts() {
+    survives(Structure::WbTree, 120, 21);
+}
+
+#[test]
+fn nv_tree_survives_power_cuts() {
+    survives(Structure::NvTree, 200, 21);
+}
+
+#[test]
+fn fp_tree_survives_power_cuts() {
+    survives(Structure::FpTree, 200, 14);
+}
+
+#[test]
 fn the_classic_log_survives_power_cuts() {
     survives(Structure::ClassicLog, 100, 17);
 }

@@ -40,6 +40,12 @@ impl Modelled {
         self.with_counters(|counters| counters.timing().now(worker)).unwrap_or_default()
     }
 
+    /// The clock of a worker under each of the machine's delays: its own first, then
+    /// [`Config::other_timings`](crate::Config) in their order.
+    pub fn all_now(&self, worker: u8) -> Vec<Picoseconds> {
+        self.with_counters(|counters| counters.timing().all_now(worker)).unwrap_or_default()
+    }
+
     /// Moves a worker's clock on.
     pub fn spend_ns(&self, worker: u8, ns: u64) {
         let span = Picoseconds(ns.saturating_mul(1000));

@@ -20,7 +20,8 @@ use serde::Serialize;
 
 use crate::hierarchy::{Evicted, Hierarchy, HierarchyShape, Level};
 use crate::profile::Profile;
-use crate::timing::{Timing, TimingShape, Way};
+use crate::timing::{TimingShape, Way};
+use crate::timings::Timings;
 use crate::xp_buffer::{XpBuffer, XpBufferShape};
 
 /// The machine whose traffic is counted. [`Profile::machine`] makes one; the default is that of
@@ -83,8 +84,12 @@ counts! {
     /// Lines stored to by non-temporal copies. Copies that follow one another in a line without a
     /// fence are combined and count once.
     nontemporal_lines,
-    /// Loads, stores, locked operations and prefetches, by line, that no cache answered.
+    /// Loads, stores, locked operations and prefetches, by line, that no cache answered, those of
+    /// ordinary memory included.
     llc_misses,
+    /// Those of `llc_misses` that went to ordinary memory
+    /// ([`touch_dram`](lapis_pmem::Domain::touch_dram)).
+    dram_reads,
     /// Lines that entered the write pending queue because of a flush.
     wpq_flush,
     /// Lines that entered it non-temporally.
@@ -141,7 +146,7 @@ pub(crate) struct Counters {
     combining: Vec<Option<u32>>,
     caches: Hierarchy,
     buffer: XpBuffer,
-    timing: Timing,
+    timing: Timings,
 }
 
 /// What an access is to its worker.
@@ -157,6 +162,11 @@ enum Access {
     Prefetch,
 }
 
+/// The first of the line numbers that stand for ordinary memory, beyond every region (64 GiB).
+pub(crate) const DRAM_FIRST_LINE: u32 = 1 << 30;
+/// Bytes of ordinary memory that are told apart; later offsets begin again.
+const DRAM_BYTES: usize = (DRAM_FIRST_LINE as usize - 1) * LINE_BYTES;
+
 fn lines(offset: usize, bytes: usize) -> impl Iterator<Item = u32> {
     (offset / LINE_BYTES) as u32..((offset + bytes).div_ceil(LINE_BYTES)) as u32
 }
@@ -166,7 +176,13 @@ fn words(offset: usize, bytes: usize) -> u64 {
 }
 
 impl Counters {
-    pub(crate) fn new(shape: MachineShape) -> Self {
+    #[cfg(test)]
+    fn new(shape: MachineShape) -> Self {
+        Self::with_timings(shape, &[])
+    }
+
+    /// The machine, with further clocks that have other delays.
+    pub(crate) fn with_timings(shape: MachineShape, others: &[TimingShape]) -> Self {
         let buffer = XpBuffer::new(shape.xp_buffer);
         let (modules, lines_per_unit) = (shape.xp_buffer.modules, buffer.lines_per_unit());
         Self {
@@ -174,7 +190,7 @@ impl Counters {
             combining: vec![None; 256],
             caches: Hierarchy::new(shape.caches),
             buffer,
-            timing: Timing::new(shape.timing, modules, lines_per_unit),
+            timing: Timings::new(shape.timing, others, modules, lines_per_unit),
         }
     }
 
@@ -185,7 +201,7 @@ impl Counters {
         Counts { media_writes, media_reads, ..self.counts }
     }
 
-    pub(crate) fn timing(&mut self) -> &mut Timing {
+    pub(crate) fn timing(&mut self) -> &mut Timings {
         &mut self.timing
     }
 
@@ -268,6 +284,7 @@ impl Counters {
         self.counts.loads += words(offset, bytes);
         let mut lines = lines(offset, bytes);
         let first = lines.next();
+        self.timing.gather();
         let mut ready = 0;
         let mut several = false;
         for line in lines {
@@ -334,6 +351,34 @@ impl Counters {
         self.timing.fence(worker);
     }
 
+    /// Reads of ordinary memory: nothing of it is ever dirty or reaches a module. The lines of a range
+    /// are on their way together.
+    pub(crate) fn read_dram(&mut self, worker: u8, offset: usize, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let offset = offset % DRAM_BYTES;
+        self.timing.gather();
+        let mut there = 0;
+        for line in lines(offset, bytes.min(DRAM_BYTES - offset)) {
+            let line = line + DRAM_FIRST_LINE;
+            let mut evicted = Evicted::default();
+            let level = self.caches.access(worker, line, false, &mut evicted);
+            let ready = if level == Level::Memory {
+                self.counts.llc_misses += 1;
+                self.counts.dram_reads += 1;
+                self.timing.begin_dram(worker, line)
+            } else {
+                self.timing.begin(worker, line, level)
+            };
+            there = there.max(ready);
+            for &line in evicted.lines() {
+                self.insert(worker, line, Way::Eviction);
+            }
+        }
+        self.timing.wait_until(worker, there);
+    }
+
     pub(crate) fn prefetch(&mut self, worker: u8, offset: usize) {
         self.access(worker, (offset / LINE_BYTES) as u32, Access::Prefetch);
     }
@@ -343,6 +388,7 @@ impl Counters {
 mod tests {
     use super::*;
     use crate::cache::CacheShape;
+    use crate::timing::Picoseconds;
 
     fn counters() -> Counters {
         let level = |lines| CacheShape { capacity_bytes: lines * LINE_BYTES, ways: lines };
@@ -363,6 +409,38 @@ mod tests {
         counters.flush(0, 640, 8);
         let counts = counters.counts();
         assert_eq!((counts.flushes, counts.wpq_flush, counts.wpq_inserts()), (3, 1, 1));
+    }
+
+    #[test]
+    fn further_clocks_see_the_same_events_and_keep_their_own_time() {
+        let machine = MachineShape::default();
+        let timing = machine.timing;
+        let slow = TimingShape {
+            read_media: Picoseconds(2 * timing.read_media.0),
+            flush_accept: Picoseconds(3 * timing.flush_accept.0),
+            ..timing
+        };
+        let run = |counters: &mut Counters| {
+            for at in 0..200 {
+                counters.load(0, at * 8192);
+                counters.read_range(0, at * 8192 + 1024, 700);
+                counters.read_dram(0, at * 4096, 256);
+                counters.store(0, at * 8192);
+                counters.flush(0, at * 8192, 8);
+                counters.fence(0);
+            }
+        };
+        let alone = |timing| {
+            let mut counters = Counters::new(MachineShape { timing, ..machine });
+            run(&mut counters);
+            (counters.counts(), counters.timing().now(0))
+        };
+        let mut both = Counters::with_timings(machine, &[timing, slow]);
+        run(&mut both);
+        let ((counts, first), (_, second)) = (alone(timing), alone(slow));
+        assert!(second > first);
+        assert_eq!(both.counts(), counts);
+        assert_eq!(both.timing().all_now(0), [first, first, second]);
     }
 
     #[test]
@@ -442,6 +520,30 @@ mod tests {
         counters.load(0, 0);
         let counts = counters.counts();
         assert_eq!((counts.loads, counts.llc_misses), (1, 1));
+    }
+
+    #[test]
+    fn ordinary_memory_shares_the_caches_and_reaches_no_module() {
+        let mut counters = counters();
+        counters.read_dram(0, 0, 128);
+        counters.read_dram(0, 64, 8);
+        let counts = counters.counts();
+        assert_eq!((counts.llc_misses, counts.dram_reads, counts.media_reads), (2, 2, 0));
+        assert_eq!(counts.wpq_inserts(), 0);
+        // The same number of a line in the region is another line.
+        counters.load(0, 0);
+        assert_eq!(counters.counts().llc_misses, 3);
+    }
+
+    #[test]
+    fn a_read_of_ordinary_memory_takes_its_latency_and_one_from_a_cache_less() {
+        let mut counters = counters();
+        let latency = MachineShape::default().timing.dram_read;
+        counters.read_dram(0, 4096, 8);
+        let first = counters.timing().now(0);
+        assert_eq!(first, latency);
+        counters.read_dram(0, 4096, 8);
+        assert!(counters.timing().now(0).0 - first.0 < latency.0);
     }
 
     #[test]

@@ -28,6 +28,7 @@ use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
 use crate::cache::{Cache, CacheShape};
+use crate::counters::DRAM_FIRST_LINE;
 
 /// The caches of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -109,6 +110,8 @@ pub(crate) struct Hierarchy {
     l3: Cache,
     /// By line, once several workers have appeared; grows with the highest line touched.
     holders: Vec<u16>,
+    /// The same for lines of ordinary memory, from [`DRAM_FIRST_LINE`] on.
+    dram_holders: Vec<u16>,
 }
 
 /// Workers that have accessed something.
@@ -130,6 +133,7 @@ impl Hierarchy {
             privates: Vec::new(),
             l3: Cache::hashed(shape.l3),
             holders: Vec::new(),
+            dram_holders: Vec::new(),
         }
     }
 
@@ -153,15 +157,25 @@ impl Hierarchy {
 
     #[inline]
     fn holder(&self, line: u32) -> u16 {
-        self.holders.get(line as usize).copied().unwrap_or(NOBODY)
+        let holder = if line < DRAM_FIRST_LINE {
+            self.holders.get(line as usize)
+        } else {
+            self.dram_holders.get((line - DRAM_FIRST_LINE) as usize)
+        };
+        holder.copied().unwrap_or(NOBODY)
     }
 
     #[inline]
     fn set_holder(&mut self, line: u32, holder: u16) {
-        if line as usize >= self.holders.len() {
-            self.holders.resize((line as usize + 1).next_power_of_two(), NOBODY);
+        let (holders, at) = if line < DRAM_FIRST_LINE {
+            (&mut self.holders, line as usize)
+        } else {
+            (&mut self.dram_holders, (line - DRAM_FIRST_LINE) as usize)
+        };
+        if at >= holders.len() {
+            holders.resize((at + 1).next_power_of_two(), NOBODY);
         }
-        self.holders[line as usize] = holder;
+        holders[at] = holder;
     }
 
     #[inline]

@@ -40,6 +40,7 @@ mod scheduler;
 pub mod ssd;
 mod store_buffer;
 mod timing;
+mod timings;
 mod trace;
 pub mod trace_file;
 mod tracking;

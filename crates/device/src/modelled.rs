@@ -9,7 +9,7 @@
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lapis_pmem::{Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Omission, Region, Word};
 use parking_lot::Mutex;
@@ -18,6 +18,7 @@ use crate::counters::{Counters, Counts, MachineShape};
 use crate::persist_points::{PersistKind, PersistPoint, PersistPointCount, PersistPoints};
 use crate::read_watch::{LineRead, ReadWatch};
 use crate::scheduler::{Interleaving, is_scheduled};
+use crate::timing::TimingShape;
 use crate::trace::{Event, Marker, Trace, unit_value, units};
 use crate::tracking::Tracking;
 use crate::worker::current_worker;
@@ -36,6 +37,9 @@ pub struct Config {
     pub watching: bool,
     /// Count what happens on a machine of this shape. Counting costs a lock per load.
     pub counting: Option<MachineShape>,
+    /// Further delays to keep clocks with while counting ([`Modelled::all_now`]): what the same
+    /// program takes on machines that differ in nothing else.
+    pub other_timings: Vec<TimingShape>,
     /// A flush or fence that is not performed (no guarantee, no count), or a non-temporal copy
     /// that is done with ordinary stores and no flush. Host memory is ordered all the same.
     pub suppress: Option<PersistPoint>,
@@ -95,6 +99,8 @@ struct Machine {
     bytes: usize,
     reserved_bytes: usize,
     counts_loads: bool,
+    /// Whether the counters see nothing for now.
+    rests: AtomicBool,
     /// Whether loads are anybody's business: they are counted or watched.
     observes_loads: bool,
     /// Whether they are watched, if at all, and nothing else happens at a load.
@@ -112,6 +118,8 @@ struct State {
     tracing: bool,
     events: Vec<Event>,
     counters: Option<Box<Counters>>,
+    /// The counters, while they see nothing.
+    resting: Option<Box<Counters>>,
     points: PersistPoints,
 }
 
@@ -130,12 +138,16 @@ impl Modelled {
     pub fn over(region: &Region, config: Config) -> Self {
         let base = region.base();
         let reserved_bytes = region.reserved_bytes();
+        let counters = config
+            .counting
+            .map(|shape| Box::new(Counters::with_timings(shape, &config.other_timings)));
         Self {
             machine: Arc::new(Machine {
                 base: base.addr(),
                 bytes: reserved_bytes.min(MODELLED_BYTES_LIMIT),
                 reserved_bytes,
                 counts_loads: config.counting.is_some(),
+                rests: AtomicBool::new(false),
                 observes_loads: config.counting.is_some() || config.watching,
                 only_watches_loads: config.counting.is_none() && !config.concurrent,
                 watch: config.watching.then(|| ReadWatch::over(reserved_bytes)),
@@ -146,7 +158,8 @@ impl Modelled {
                     tracking: config.tracking.then(Tracking::default),
                     tracing: config.tracing,
                     events: Vec::new(),
-                    counters: config.counting.map(|shape| Box::new(Counters::new(shape))),
+                    counters,
+                    resting: None,
                     points: PersistPoints::new(config.suppress),
                 }),
             }),
@@ -187,16 +200,28 @@ impl Modelled {
 
     /// What has been counted so far; zeroes unless [`Config::counting`].
     pub fn counts(&self) -> Counts {
-        let state = self.machine.state.lock();
-        state.counters.as_ref().map(|counters| counters.counts()).unwrap_or_default()
+        self.with_counters(|counters| counters.counts()).unwrap_or_default()
+    }
+
+    /// Lets the counters see nothing until this is called with `true`: for filling a structure at
+    /// several times the speed before counting begins. Caches and clocks stay as they are meanwhile, so
+    /// whoever goes on counting warms them first. Nothing unless [`Config::counting`].
+    pub fn set_counting(&self, on: bool) {
+        let mut state = self.machine.state.lock();
+        let (from, to) = {
+            let State { counters, resting, .. } = &mut *state;
+            if on { (resting, counters) } else { (counters, resting) }
+        };
+        if let Some(counters) = from.take() {
+            *to = Some(counters);
+        }
+        self.machine.rests.store(!on, Ordering::Relaxed);
     }
 
     /// Writes what the XPLine buffers hold to the media, as the end of a measurement that is to
     /// account for every write. Dirty lines stay in the cache.
     pub fn drain(&self) {
-        if let Some(counters) = &mut self.machine.state.lock().counters {
-            counters.drain();
-        }
+        self.with_counters(Counters::drain);
     }
 
     /// Every persist point passed so far, in the order of their first passing.
@@ -243,6 +268,11 @@ impl Modelled {
         }
     }
 
+    /// How many entries [`Modelled::take_reads`] would give.
+    pub fn read_count(&self) -> usize {
+        self.machine.watch.as_ref().map_or(0, ReadWatch::count)
+    }
+
     /// Takes what has been read of the watched lines since they were named or this was last called,
     /// in order: each byte once, and only if it was not written before it was read.
     pub fn take_reads(&self, reads: &mut Vec<LineRead>) {
@@ -283,6 +313,9 @@ impl Modelled {
     /// Counts reads of the region; others are DRAM's.
     #[inline(never)]
     fn count_reads(&self, address: usize, count: impl FnOnce(&mut Counters, u8, usize)) {
+        if self.machine.rests.load(Ordering::Relaxed) {
+            return;
+        }
         // The host's own miss, if it is one, goes on while the model works.
         crate::host::prefetch(std::ptr::without_provenance(address));
         if let Some(offset) = self.offset(address)
@@ -294,7 +327,9 @@ impl Modelled {
 
     /// Lets `look` at the counters; none unless [`Config::counting`].
     pub(crate) fn with_counters<T>(&self, look: impl FnOnce(&mut Counters) -> T) -> Option<T> {
-        self.machine.state.lock().counters.as_deref_mut().map(look)
+        let mut state = self.machine.state.lock();
+        let State { counters, resting, .. } = &mut *state;
+        counters.as_deref_mut().or(resting.as_deref_mut()).map(look)
     }
 
     /// Offset of an address; `None` if it is not in the region.
@@ -732,6 +767,16 @@ impl Domain for Modelled {
     fn prefetch(&self, at: *const u8) {
         if self.machine.counts_loads {
             self.count_reads(at.addr(), Counters::prefetch);
+        }
+    }
+
+    #[inline]
+    fn touch_dram(&self, offset_bytes: usize, bytes: usize) {
+        if self.machine.counts_loads
+            && !self.machine.rests.load(Ordering::Relaxed)
+            && let Some(counters) = &mut self.machine.state.lock().counters
+        {
+            counters.read_dram(current_worker(), offset_bytes, bytes);
         }
     }
 

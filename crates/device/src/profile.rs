@@ -174,8 +174,8 @@ pub enum ProfileError {
 
 impl Profile {
     /// Names of the profiles that are built in.
-    pub const NAMES: [&'static str; 6] =
-        ["dram", "nvdimm-n", "optane-100", "optane-200", "cxl-nvdimm", "hymem-sep"];
+    pub const NAMES: [&'static str; 7] =
+        ["dram", "nvdimm-n", "optane-100", "optane-200", "cxl-nvdimm", "hymem-sep", "wort-study"];
 
     /// Larger files are not read.
     pub const FILE_BYTES_LIMIT: usize = 1 << 18;
@@ -189,6 +189,7 @@ impl Profile {
             "optane-200" => include_str!("../profiles/optane-200.toml"),
             "cxl-nvdimm" => include_str!("../profiles/cxl-nvdimm.toml"),
             "hymem-sep" => include_str!("../profiles/hymem-sep.toml"),
+            "wort-study" => include_str!("../profiles/wort-study.toml"),
             _ => return None,
         })
     }

@@ -3,9 +3,11 @@
 //! ```text
 //!  0x12,d1.0,1x3      worker 0 does 12 events, the oldest entry of worker 1's store buffer takes
 //!                     effect, worker 1 does 3 events
+//!  -                  no step
 //! ```
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use crate::bounded_search::NOTHING_BUFFERED;
@@ -36,10 +38,66 @@ impl Schedule {
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
+
+    /// The first `count` steps.
+    pub fn prefix(&self, count: usize) -> Self {
+        Self { steps: self.steps[..count.min(self.steps.len())].to_vec() }
+    }
+
+    /// How often another worker takes over.
+    pub fn switches(&self) -> usize {
+        let runs = self.steps.iter().filter_map(|step| match step {
+            Step::Run(worker) => Some(*worker),
+            Step::Drain(..) => None,
+        });
+        let others = runs.clone().skip(1);
+        runs.zip(others).filter(|(before, after)| before != after).count()
+    }
+
+    /// Without what each of these workers did, and its store buffer, between two steps: what is left
+    /// when a program does less. To be followed by [`SchedulePolicy::Guided`].
+    pub fn without_spans(&self, spans: &[(u8, Range<usize>)]) -> Self {
+        let left_out = |at: usize, step: &Step| {
+            let (Step::Run(by) | Step::Drain(by, _)) = *step;
+            spans.iter().any(|(worker, span)| *worker == by && span.contains(&at))
+        };
+        let steps = self.steps.iter().enumerate().filter(|(at, step)| !left_out(*at, step));
+        Self { steps: steps.map(|(_, step)| *step).collect() }
+    }
+
+    /// Where a worker runs without a break: its number and the steps, buffers that drain meanwhile
+    /// included.
+    pub fn stretches(&self) -> Vec<(u8, Range<usize>)> {
+        let mut stretches: Vec<(u8, Range<usize>)> = Vec::new();
+        for (at, step) in self.steps.iter().enumerate() {
+            match (step, stretches.last_mut()) {
+                (Step::Drain(..), Some((_, span))) => span.end = at + 1,
+                (Step::Drain(..), None) => {}
+                (Step::Run(by), Some((worker, span))) if worker == by => span.end = at + 1,
+                (Step::Run(by), _) => stretches.push((*by, at..at + 1)),
+            }
+        }
+        stretches
+    }
+
+    /// With the steps of `span` that are of `worker` moved to before step `to`, which is no later
+    /// than the span. To be followed by [`SchedulePolicy::Guided`].
+    pub fn with_span_moved(&self, worker: u8, span: Range<usize>, to: usize) -> Self {
+        let moved = |step: &&Step| matches!(step, Step::Run(by) if *by == worker);
+        let (before, between) = (&self.steps[..to], &self.steps[to..span.start]);
+        let (inside, after) = (&self.steps[span.clone()], &self.steps[span.end..]);
+        let first = inside.iter().filter(moved);
+        let rest = inside.iter().filter(|step| !moved(step));
+        let parts = before.iter().chain(first).chain(between).chain(rest).chain(after);
+        Self { steps: parts.copied().collect() }
+    }
 }
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("-");
+        }
         for (index, run) in
             self.steps.chunk_by(|a, b| a == b && matches!(a, Step::Run(_))).enumerate()
         {
@@ -71,7 +129,7 @@ impl FromStr for Schedule {
 
     fn from_str(text: &str) -> Result<Self, BadSchedule> {
         let mut steps = Vec::new();
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        for part in text.split(',').map(str::trim).filter(|part| !matches!(*part, "" | "-")) {
             let bad = || BadSchedule { part: part.to_owned() };
             if let Some((worker, entry)) = part.strip_prefix('d').and_then(|it| it.split_once('.'))
             {
@@ -114,8 +172,10 @@ pub enum SchedulePolicy {
     /// Worker after worker with buffers that drain at once, except at some events: see
     /// [`BoundedSearch`](crate::BoundedSearch).
     Deviations(Vec<Deviation>),
-    /// As recorded.
+    /// As recorded, and after the last step worker after worker, with buffers that drain at once.
     Replay(Schedule),
+    /// As recorded of another run: steps that cannot be done here are passed over.
+    Guided(Schedule),
 }
 
 /// At its `event`-th event a run does not go on as it would: `choice` says what happens instead.
@@ -158,6 +218,15 @@ impl View<'_> {
         self.leavable.iter().copied().find(|&(worker, _)| worker == self.current)
     }
 
+    /// Worker after worker, with buffers that drain at once.
+    fn plain(&self) -> Step {
+        match self.own_leavable() {
+            Some((worker, entry)) => Step::Drain(worker, entry),
+            None if self.waits => self.run_or(self.next_in_turn()),
+            None => self.run_or(self.current),
+        }
+    }
+
     fn run_or(&self, worker: u8) -> Step {
         Step::Run(if self.ready.contains(&worker) { worker } else { self.next_in_turn() })
     }
@@ -193,6 +262,9 @@ pub(crate) enum Chooser {
     Replay {
         steps: std::vec::IntoIter<Step>,
         diverged: bool,
+    },
+    Guided {
+        steps: std::vec::IntoIter<Step>,
     },
 }
 
@@ -231,6 +303,9 @@ impl Chooser {
             },
             SchedulePolicy::Replay(schedule) => {
                 Self::Replay { steps: schedule.steps.clone().into_iter(), diverged: false }
+            }
+            SchedulePolicy::Guided(schedule) => {
+                Self::Guided { steps: schedule.steps.clone().into_iter() }
             }
         }
     }
@@ -305,11 +380,19 @@ impl Chooser {
                     step
                 }
                 Some(step @ Step::Run(worker)) if view.ready.contains(&worker) => step,
-                other => {
-                    *diverged |= other.is_some();
+                None => view.plain(),
+                Some(_) => {
+                    *diverged = true;
                     view.run_or(if view.waits { view.next_in_turn() } else { view.current })
                 }
             },
+            Self::Guided { steps } => {
+                let possible = |step: &Step| match *step {
+                    Step::Drain(worker, entry) => view.leavable.contains(&(worker, entry)),
+                    Step::Run(worker) => view.ready.contains(&worker),
+                };
+                steps.find(possible).unwrap_or_else(|| view.plain())
+            }
         }
     }
 
@@ -350,6 +433,35 @@ mod tests {
         let text = "0x12,d1.0,d1.0,1x3,0x1";
         let schedule: Schedule = text.parse().unwrap();
         assert_eq!((schedule.len(), schedule.to_string().as_str()), (18, text));
+        assert_eq!(schedule.prefix(0).to_string().parse(), Ok(Schedule::default()));
+    }
+
+    #[test]
+    fn what_a_worker_did_in_a_span_can_be_left_out() {
+        let schedule: Schedule = "0x3,1x2,d0.0,0x2,1x1".parse().unwrap();
+        assert_eq!(schedule.without_spans(&[(0, 1..8)]).to_string(), "0x1,1x3");
+        assert_eq!(schedule.prefix(4).to_string(), "0x3,1x1");
+        assert_eq!((schedule.switches(), schedule.prefix(3).switches()), (3, 0));
+    }
+
+    #[test]
+    fn a_stretch_can_be_moved_to_the_one_before_of_its_worker() {
+        let schedule: Schedule = "0x3,1x2,d0.0,0x2,1x1".parse().unwrap();
+        let stretches = schedule.stretches();
+        assert_eq!(stretches, [(0, 0..3), (1, 3..6), (0, 6..8), (1, 8..9)]);
+        let moved = schedule.with_span_moved(0, stretches[2].1.clone(), stretches[0].1.end);
+        assert_eq!((moved.to_string().as_str(), moved.switches()), ("0x5,1x2,d0.0,1x1", 1));
+    }
+
+    #[test]
+    fn a_guide_passes_over_what_cannot_be_done_and_then_goes_on_plainly() {
+        let guide = SchedulePolicy::Guided("d1.0,2x1,1x1,0x1".parse().unwrap());
+        let mut chooser = Chooser::new(&guide, 2);
+        let view = |leavable| View { current: 0, waits: false, ready: &[0, 1], leavable };
+        assert_eq!(chooser.choose(&view(&[])), Step::Run(1));
+        assert_eq!(chooser.choose(&view(&[])), Step::Run(0));
+        assert_eq!(chooser.choose(&view(&[(0, 3)])), Step::Drain(0, 3));
+        assert_eq!(chooser.choose(&view(&[(1, 0)])), Step::Run(0));
     }
 
     #[test]

@@ -275,6 +275,11 @@ impl Modelled {
         }
     }
 
+    /// Steps of the run so far; between runs, 0.
+    pub fn steps_taken(&self) -> usize {
+        self.scheduler().map_or(0, |interleaving| interleaving.shared.lock().record.len())
+    }
+
     /// The life of a worker's thread.
     fn work(&self, interleaving: &Interleaving, me: u8, program: WorkerProgram<'_>) {
         set_current_worker(me);

@@ -48,6 +48,7 @@ pub struct TimingShape {
     pub l2_load: Picoseconds,
     pub l3_load: Picoseconds,
     pub other_core_load: Picoseconds,
+    pub dram_read: Picoseconds,
     pub line_fill_buffers: usize,
     pub lines_on_their_way: u64,
     pub store: Picoseconds,
@@ -249,6 +250,15 @@ impl Timing {
         let now = self.clock(worker).free_buffer(buffers);
         let ready = self.fetch(now, place, fetched);
         self.clock(worker).expect(place.line, ready);
+        ready
+    }
+
+    /// A core wants a line of ordinary memory and goes on. When it will be there.
+    pub(crate) fn begin_dram(&mut self, worker: u8, line: u32) -> u64 {
+        let (time, buffers) = (self.shape.dram_read.0, self.shape.line_fill_buffers);
+        let clock = self.clock(worker);
+        let ready = clock.free_buffer(buffers) + time;
+        clock.expect(line, ready);
         ready
     }
 

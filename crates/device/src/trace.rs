@@ -118,6 +118,22 @@ pub enum Event {
 
 const _: () = assert!(size_of::<Event>() == 16);
 
+impl Event {
+    /// Who did it.
+    pub fn worker(&self) -> u8 {
+        match *self {
+            Self::Store { worker, .. }
+            | Self::OrderedStore { worker, .. }
+            | Self::Locked { worker, .. }
+            | Self::NonTemporal { worker, .. }
+            | Self::Flush { worker, .. }
+            | Self::StrongFlush { worker, .. }
+            | Self::Fence { worker, .. }
+            | Self::Marker { worker, .. } => worker,
+        }
+    }
+}
+
 /// A sequence of events in the order of their visibility.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {

@@ -2,11 +2,16 @@
 
 use lapis_pmem::Hardware;
 
+use crate::art_cow::ArtCow;
 use crate::fast_fair::FastFair;
+use crate::fp_tree::FpTree;
 use crate::index::{Capabilities, Index};
 use crate::key::IndexKey;
+use crate::nv_tree::NvTree;
 use crate::p_clht::PClht;
 use crate::root::{IndexKind, KeyKind};
+use crate::wb_tree::WbTree;
+use crate::woart::Woart;
 use crate::wort::Wort;
 
 /// What most inserts cost: those that find room where they are and reorganise nothing.
@@ -60,6 +65,36 @@ pub fn capability_table() -> Vec<CapabilityRow> {
             "Lee et al., SOSP 2019",
             cost(1, 1),
             cost(2, 2),
+        ),
+        row::<Woart<Hardware, u64>, Woart<Hardware, [u8]>>(
+            "WOART",
+            "Lee et al., FAST 2017",
+            cost(3, 2),
+            cost(3, 2),
+        ),
+        row::<ArtCow<Hardware, u64>, ArtCow<Hardware, [u8]>>(
+            "ART+CoW",
+            "Lee et al., FAST 2017",
+            cost(5, 2),
+            cost(5, 2),
+        ),
+        row::<WbTree<Hardware, u64>, WbTree<Hardware, [u8]>>(
+            "wB+-Tree",
+            "Chen and Jin, PVLDB 2015",
+            cost(4, 3),
+            cost(5, 3),
+        ),
+        row::<NvTree<Hardware, u64>, NvTree<Hardware, [u8]>>(
+            "NV-Tree",
+            "Yang et al., FAST 2015",
+            cost(2, 2),
+            cost(3, 2),
+        ),
+        row::<FpTree<Hardware, u64>, FpTree<Hardware, [u8]>>(
+            "FPTree",
+            "Oukid et al., SIGMOD 2016",
+            cost(2, 2),
+            cost(3, 2),
         ),
     ]
 }

@@ -5,22 +5,34 @@
 //! ([`Domain`](lapis_pmem::Domain)), is safe for use by many threads, and has made a change durable
 //! when the call that asked for it returns.
 
+mod art;
+mod art_cow;
 mod capability;
 mod fast_fair;
+mod fp_tree;
 mod index;
 mod key;
 pub mod mutants;
+mod nv_tree;
 mod p_clht;
+mod radix;
 mod root;
+mod wb_tree;
+mod woart;
 mod wort;
 
+pub use art_cow::ArtCow;
 pub use capability::{CapabilityRow, InsertCost, capability_table};
 pub use fast_fair::FastFair;
+pub use fp_tree::FpTree;
 pub use index::{
-    Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Range,
-    Statistics,
+    Capabilities, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex, Outcome,
+    Range, Statistics, WbTreeNodes,
 };
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
+pub use nv_tree::{InnerRebuilds, NvTree};
 pub use p_clht::PClht;
 pub use root::{IndexKind, IndexRoot, KeyKind};
+pub use wb_tree::WbTree;
+pub use woart::Woart;
 pub use wort::Wort;

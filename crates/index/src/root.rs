@@ -42,11 +42,30 @@ pub enum IndexKind {
     FastFair = 2,
     /// P-CLHT (Lee et al., SOSP 2019).
     PClht = 3,
+    /// WOART (Lee et al., FAST 2017).
+    Woart = 4,
+    /// ART+CoW (Lee et al., FAST 2017).
+    ArtCow = 5,
+    /// wB+-Tree (Chen and Jin, PVLDB 2015).
+    WbTree = 6,
+    /// NV-Tree (Yang et al., FAST 2015).
+    NvTree = 7,
+    /// FPTree (Oukid et al., SIGMOD 2016).
+    FpTree = 8,
 }
 
 impl IndexKind {
     /// All kinds, in the order of the capability table.
-    pub const ALL: [Self; 3] = [Self::Wort, Self::FastFair, Self::PClht];
+    pub const ALL: [Self; 8] = [
+        Self::Wort,
+        Self::FastFair,
+        Self::PClht,
+        Self::Woart,
+        Self::ArtCow,
+        Self::WbTree,
+        Self::NvTree,
+        Self::FpTree,
+    ];
 
     /// The name used on the command line, in JSON and in file names.
     pub fn name(self) -> &'static str {
@@ -54,6 +73,11 @@ impl IndexKind {
             Self::Wort => "wort",
             Self::FastFair => "fast-fair",
             Self::PClht => "p-clht",
+            Self::Woart => "woart",
+            Self::ArtCow => "art-cow",
+            Self::WbTree => "wb-tree",
+            Self::NvTree => "nv-tree",
+            Self::FpTree => "fp-tree",
         }
     }
 

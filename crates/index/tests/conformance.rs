@@ -136,3 +136,8 @@ mod conformance {
 conformance!(wort: Wort, ordered);
 conformance!(fast_fair: FastFair, ordered);
 conformance!(p_clht: PClht, unordered);
+conformance!(woart: Woart, ordered);
+conformance!(art_cow: ArtCow, ordered);
+conformance!(wb_tree: WbTree, ordered);
+conformance!(nv_tree: NvTree, ordered);
+conformance!(fp_tree: FpTree, ordered);

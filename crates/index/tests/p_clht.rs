@@ -7,11 +7,14 @@ use lapis_index::{Index, IndexKey, IndexOptions, PClht};
 #[path = "conformance/counting.rs"]
 mod counting;
 
-use counting::{Counts, Stall, Watched, Watcher, watched_pool};
+use counting::{Stall, watched_pool};
+use lapis_pmem::{PersistCounts, Watched, Watcher};
 
-type Both = (Counts, Stall);
+type Both = (PersistCounts, Stall);
 
-fn create<K: IndexKey + ?Sized, T: Watcher>(expected_entries: usize) -> PClht<Watched<T>, K> {
+fn create<K: IndexKey + ?Sized, T: Watcher + Default>(
+    expected_entries: usize,
+) -> PClht<Watched<T>, K> {
     let pool = watched_pool::<T>(1 << 20);
     let options = IndexOptions { expected_entries, ..IndexOptions::default() };
     let root = pool.fence(PClht::<_, K>::create(&pool, &options).unwrap());
@@ -22,19 +25,18 @@ fn create<K: IndexKey + ?Sized, T: Watcher>(expected_entries: usize) -> PClht<Wa
 
 /// Flushed lines and fences of `operation`.
 fn cost<K: IndexKey + ?Sized>(
-    index: &PClht<Watched<Counts>, K>,
-    operation: impl FnOnce(&PClht<Watched<Counts>, K>),
+    index: &PClht<Watched<PersistCounts>, K>,
+    operation: impl FnOnce(&PClht<Watched<PersistCounts>, K>),
 ) -> (u64, u64) {
-    let counts = &index.pool().domain().watcher;
-    let before = counts.read();
+    let counts = index.pool().domain().watcher();
+    counts.take();
     operation(index);
-    let after = counts.read();
-    (after.0 - before.0, after.1 - before.1)
+    counts.take()
 }
 
 #[test]
 fn an_insert_into_a_free_slot_costs_one_flush_and_one_fence() {
-    let index = create::<u64, Counts>(100_000);
+    let index = create::<u64, PersistCounts>(100_000);
     for key in 0..1000 {
         let cost = cost(&index, |index| _ = index.insert(&key, key).unwrap());
         assert_eq!(cost, (1, 1), "key {key}");
@@ -43,7 +45,7 @@ fn an_insert_into_a_free_slot_costs_one_flush_and_one_fence() {
 
 #[test]
 fn an_insert_of_a_byte_string_also_flushes_the_key_and_fences_before_it_is_published() {
-    let index = create::<[u8], Counts>(100_000);
+    let index = create::<[u8], PersistCounts>(100_000);
     // The first allocates a slab for keys.
     let _ = index.insert(b"first", 0).unwrap();
     let costs = cost(&index, |index| _ = index.insert(b"second", 0).unwrap());
@@ -52,7 +54,7 @@ fn an_insert_of_a_byte_string_also_flushes_the_key_and_fences_before_it_is_publi
 
 #[test]
 fn a_change_of_a_present_key_costs_one_flush_and_one_fence() {
-    let index = create::<u64, Counts>(1000);
+    let index = create::<u64, PersistCounts>(1000);
     let _ = index.insert(&1, 1).unwrap();
     assert_eq!(cost(&index, |index| _ = index.update(&1, 2).unwrap()), (1, 1));
     assert_eq!(cost(&index, |index| _ = index.put(&1, 3).unwrap()), (1, 1));
@@ -61,7 +63,7 @@ fn a_change_of_a_present_key_costs_one_flush_and_one_fence() {
 
 #[test]
 fn whatever_changes_nothing_costs_nothing() {
-    let index = create::<u64, Counts>(1000);
+    let index = create::<u64, PersistCounts>(1000);
     let _ = index.insert(&1, 1).unwrap();
     let cost = cost(&index, |index| {
         let _ = index.insert(&1, 2).unwrap();
@@ -77,7 +79,7 @@ fn whatever_changes_nothing_costs_nothing() {
 #[test]
 fn an_overflow_bucket_costs_two_flushes_and_two_fences_and_its_end_one_and_one() {
     // 64 buckets: up to eight overflow buckets before the table grows.
-    let index = create::<u64, Counts>(100);
+    let index = create::<u64, PersistCounts>(100);
     let mut overflowed = 0;
     for key in 0..120 {
         let nodes = index.statistics().nodes;
@@ -95,7 +97,7 @@ fn an_overflow_bucket_costs_two_flushes_and_two_fences_and_its_end_one_and_one()
 
 #[test]
 fn growing_flushes_what_overflows_and_two_more_lines_and_fences_twice() {
-    let index = create::<u64, Counts>(4000);
+    let index = create::<u64, PersistCounts>(4000);
     let (mut key, mut nodes) = (0, index.statistics().nodes);
     loop {
         let cost = cost(&index, |index| _ = index.insert(&key, key).unwrap());
@@ -124,7 +126,7 @@ fn cost_beside<R>(
 ) -> (R, (u64, u64)) {
     let index = create::<u64, Both>(1000);
     prepare(&index);
-    let (counts, stall) = &index.pool().domain().watcher;
+    let (counts, stall) = index.pool().domain().watcher();
     std::thread::scope(|scope| {
         let index = &index;
         scope.spawn(move || {
@@ -132,11 +134,11 @@ fn cost_beside<R>(
             stalled(index);
         });
         stall.wait_for_one();
-        let before = counts.read();
+        counts.take();
         let said = read(index);
-        let after = counts.read();
+        let cost = counts.take();
         stall.open();
-        (said, (after.0 - before.0, after.1 - before.1))
+        (said, cost)
     })
 }
 

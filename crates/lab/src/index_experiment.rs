@@ -11,7 +11,7 @@
 //! mixed. Counting takes about a hundred times as long as running, so the modelled index may be
 //! smaller; its rows say how large it was.
 
-mod engine;
+pub(crate) mod engine;
 mod peers;
 mod plan;
 mod sessions;
@@ -195,6 +195,24 @@ pub enum ExperimentError {
         operation: Operation,
         /// How many.
         wrong: u64,
+    },
+    /// So many keys do not fit into the memory that is free.
+    #[error(
+        "{keys} keys need about {} MB and {} MB are available; {}",
+        needed_bytes / 1_000_000,
+        available_bytes / 1_000_000,
+        if *keys_that_fit == 0 { "free some memory first".to_owned() }
+        else { format!("use {keys_that_fit} or fewer") }
+    )]
+    TooLittleMemory {
+        /// Keys asked for.
+        keys: usize,
+        /// What they need.
+        needed_bytes: u64,
+        /// What there is.
+        available_bytes: u64,
+        /// How many would fit.
+        keys_that_fit: usize,
     },
     /// The index failed.
     #[error(transparent)]

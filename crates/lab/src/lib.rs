@@ -15,5 +15,6 @@ pub mod report;
 pub mod table;
 pub mod target;
 pub mod trace;
+pub mod wort_study;
 pub mod ycsb;
 pub mod zipfian;

@@ -4,8 +4,8 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use lapis_index::{
-    Direction, FastFair, Index, IndexError, IndexKind, IndexOptions, IndexRoot, OrderedIndex,
-    Outcome, PClht, Statistics, Wort,
+    ArtCow, Direction, FastFair, FpTree, Index, IndexError, IndexKind, IndexOptions, IndexRoot,
+    NvTree, OrderedIndex, Outcome, PClht, Statistics, WbTree, Woart, Wort,
 };
 use lapis_pmem::{Domain, InFlight, Link, Owned, Pool, Tracer};
 
@@ -15,6 +15,11 @@ pub(crate) enum TableIndex<D: Domain> {
     Wort(Wort<D, [u8]>),
     FastFair(FastFair<D, [u8]>),
     PClht(PClht<D, [u8]>),
+    Woart(Woart<D, [u8]>),
+    ArtCow(ArtCow<D, [u8]>),
+    WbTree(WbTree<D, [u8]>),
+    NvTree(NvTree<D, [u8]>),
+    FpTree(FpTree<D, [u8]>),
 }
 
 macro_rules! each {
@@ -23,6 +28,11 @@ macro_rules! each {
             TableIndex::Wort($inner) => $body,
             TableIndex::FastFair($inner) => $body,
             TableIndex::PClht($inner) => $body,
+            TableIndex::Woart($inner) => $body,
+            TableIndex::ArtCow($inner) => $body,
+            TableIndex::WbTree($inner) => $body,
+            TableIndex::NvTree($inner) => $body,
+            TableIndex::FpTree($inner) => $body,
         }
     };
 }
@@ -37,6 +47,11 @@ impl<D: Domain> TableIndex<D> {
             IndexKind::Wort => Wort::<D, [u8]>::create(pool, options),
             IndexKind::FastFair => FastFair::<D, [u8]>::create(pool, options),
             IndexKind::PClht => PClht::<D, [u8]>::create(pool, options),
+            IndexKind::Woart => Woart::<D, [u8]>::create(pool, options),
+            IndexKind::ArtCow => ArtCow::<D, [u8]>::create(pool, options),
+            IndexKind::WbTree => WbTree::<D, [u8]>::create(pool, options),
+            IndexKind::NvTree => NvTree::<D, [u8]>::create(pool, options),
+            IndexKind::FpTree => FpTree::<D, [u8]>::create(pool, options),
             other => {
                 Err(IndexError::BadOption { what: format!("tables cannot be held by {other} yet") })
             }
@@ -49,6 +64,11 @@ impl<D: Domain> TableIndex<D> {
             Some(IndexKind::Wort) => Wort::open(pool, root).map(Self::Wort),
             Some(IndexKind::FastFair) => FastFair::open(pool, root).map(Self::FastFair),
             Some(IndexKind::PClht) => PClht::open(pool, root).map(Self::PClht),
+            Some(IndexKind::Woart) => Woart::open(pool, root).map(Self::Woart),
+            Some(IndexKind::ArtCow) => ArtCow::open(pool, root).map(Self::ArtCow),
+            Some(IndexKind::WbTree) => WbTree::open(pool, root).map(Self::WbTree),
+            Some(IndexKind::NvTree) => NvTree::open(pool, root).map(Self::NvTree),
+            Some(IndexKind::FpTree) => FpTree::open(pool, root).map(Self::FpTree),
             _ => Err(IndexError::Damaged { what: "its root is of no kind known here".into() }),
         }
     }
@@ -58,6 +78,11 @@ impl<D: Domain> TableIndex<D> {
             Self::Wort(_) => IndexKind::Wort,
             Self::FastFair(_) => IndexKind::FastFair,
             Self::PClht(_) => IndexKind::PClht,
+            Self::Woart(_) => IndexKind::Woart,
+            Self::ArtCow(_) => IndexKind::ArtCow,
+            Self::WbTree(_) => IndexKind::WbTree,
+            Self::NvTree(_) => IndexKind::NvTree,
+            Self::FpTree(_) => IndexKind::FpTree,
         }
     }
 
@@ -99,6 +124,11 @@ impl<D: Domain> TableIndex<D> {
         match self {
             Self::Wort(index) => index.scan(from, direction, visit),
             Self::FastFair(index) => index.scan(from, direction, visit),
+            Self::NvTree(index) => index.scan(from, direction, visit),
+            Self::FpTree(index) => index.scan(from, direction, visit),
+            Self::Woart(index) => index.scan(from, direction, visit),
+            Self::ArtCow(index) => index.scan(from, direction, visit),
+            Self::WbTree(index) => index.scan(from, direction, visit),
             Self::PClht(_) => return None,
         }
         Some(())

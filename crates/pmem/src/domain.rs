@@ -145,6 +145,14 @@ pub trait Domain: Clone + Debug + Send + Sync + 'static {
     /// Notes that a pool was opened, and in which generation its locks are from here on.
     #[inline(always)]
     fn note_generation(&self, _generation: LockGeneration) {}
+
+    /// Says that `bytes` of a structure's volatile part are read, from `offset_bytes` on in an arena
+    /// that the structure numbers for itself, the same on every run. Nothing on hardware, where the
+    /// access is there; a modelled machine sends it through its caches as a read of ordinary memory,
+    /// so that volatile inner nodes have their misses too.
+    #[inline(always)]
+    fn touch_dram(&self, _offset_bytes: usize, _bytes: usize) {}
+
     /// What a thread does once in every turn of a loop in which it waits for another. On a machine
     /// that runs one worker at a time this gives the turn to another.
     #[inline(always)]

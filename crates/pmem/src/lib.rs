@@ -38,6 +38,7 @@ mod reclaim;
 mod region;
 mod sync_file;
 mod trace;
+mod watched;
 mod word;
 
 pub use allocator::{AllocError, LARGEST_BLOCK_BYTES};
@@ -67,4 +68,5 @@ pub use region::{
     RegionOptions,
 };
 pub use trace::{AuditReport, ReclaimReport, TraceProblem, Traced, Tracer};
+pub use watched::{PersistCounts, Watched, Watcher};
 pub use word::Word;

@@ -8,10 +8,13 @@
 //!   | storage, readable, writable  |  reserved, inaccessible    |
 //! ```
 
+mod error;
+mod mapping;
+mod medium;
+
 use std::fs::{File, OpenOptions};
-use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +24,11 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
+pub use self::error::RegionError;
+use self::error::{open_error, os};
+use self::mapping::{reserve, unreserve, write_zeroes};
+pub use self::medium::{Durability, Guarantee, Medium};
+use self::medium::{detect_medium, device_dax_bytes};
 use crate::hardware::{FlushMethod, Hardware};
 use crate::sync_file::SyncFile;
 
@@ -29,69 +37,6 @@ pub const EXTENT_BYTES: usize = 64 * 1024;
 
 /// Address space reserved for a pool unless the caller says otherwise: 1 TiB.
 pub const DEFAULT_RESERVE_BYTES: usize = 1 << 40;
-
-/// What a region's bytes lie on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Medium {
-    /// Memory of this process alone.
-    Anonymous,
-    /// An ordinary file, through the page cache.
-    File,
-    /// An ordinary file on a file system that itself lives in memory (tmpfs).
-    MemoryFile,
-    /// A file on a DAX file system, mapped with `MAP_SYNC`.
-    Dax,
-    /// A device-DAX character device.
-    DeviceDax,
-}
-
-impl Medium {
-    /// The name users know it by.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Anonymous => "anonymous memory",
-            Self::File => "file",
-            Self::MemoryFile => "file in memory (tmpfs)",
-            Self::Dax => "DAX file (MAP_SYNC)",
-            Self::DeviceDax => "device-DAX",
-        }
-    }
-}
-
-/// What the user asks of a persist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Durability {
-    /// What the medium gives at memory speed: on an ordinary file, survival of a process crash but
-    /// not of a power cut; on DAX, survival of both.
-    #[default]
-    Medium,
-    /// Survival of a power cut, whatever it costs: on an ordinary file, `msync`/`fdatasync` at each
-    /// persist point. Refused where the medium cannot give it.
-    PowerFail,
-}
-
-/// What survives what, once a persist has returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Guarantee {
-    /// Nothing outlives the process.
-    Nothing,
-    /// Persisted data survives the death of the process, not of the machine.
-    ProcessCrash,
-    /// Persisted data survives a power cut.
-    PowerFail,
-}
-
-impl Guarantee {
-    /// The name users know it by.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Nothing => "none",
-            Self::ProcessCrash => "process-crash",
-            Self::PowerFail => "power-fail",
-        }
-    }
-}
 
 /// How to open a region.
 #[derive(Clone, Debug)]
@@ -109,57 +54,6 @@ impl Default for RegionOptions {
     fn default() -> Self {
         Self { reserve_bytes: DEFAULT_RESERVE_BYTES, durability: Durability::Medium, eadr: false }
     }
-}
-
-/// Why a region could not be opened, created or grown.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RegionError {
-    /// Somebody else has it open.
-    #[error("the file is open in another process or elsewhere in this one; close it there first")]
-    AlreadyOpen,
-    /// The file may not be written.
-    #[error("the file is read-only; a pool must be writable to be opened")]
-    ReadOnly,
-    /// The disk is full.
-    #[error("no space left on the device for {needed_bytes} more bytes")]
-    NoSpace {
-        /// Bytes that were asked for.
-        needed_bytes: usize,
-    },
-    /// The region has reached the size it reserved or the device has.
-    #[error("the region is full at {capacity_bytes} bytes and cannot grow")]
-    Full {
-        /// Bytes the region can hold.
-        capacity_bytes: usize,
-    },
-    /// The medium cannot give the durability asked for.
-    #[error("{} cannot survive a power cut; use another medium or ask for less", medium.name())]
-    DurabilityUnavailable {
-        /// The medium in question.
-        medium: Medium,
-    },
-    /// Neither a regular file nor a device-DAX device.
-    #[error("not a regular file or device-DAX device")]
-    NotAFile,
-    /// The file exists already and was to be created.
-    #[error("the file exists already")]
-    Exists,
-    /// No such file.
-    #[error("no such file")]
-    NotFound,
-    /// Anything else the operating system refused.
-    #[error("the operating system refused to {doing}: {source}")]
-    Os {
-        /// What was being done.
-        doing: &'static str,
-        /// What it answered.
-        source: io::Error,
-    },
-}
-
-fn os(doing: &'static str) -> impl Fn(Errno) -> RegionError {
-    move |errno| RegionError::Os { doing, source: errno.into() }
 }
 
 /// A mapped byte range. See the module documentation in the source.
@@ -517,95 +411,6 @@ impl Drop for Region {
         // SAFETY: the reservation was made by `reserve` and everything in it belongs to the region.
         unsafe { unreserve(self.base, self.reserved) };
     }
-}
-
-/// Reserves inaccessible address space: `bytes`, or less if the system does not give as much.
-fn reserve(bytes: usize) -> Result<(*mut u8, usize), RegionError> {
-    let mut bytes = bytes.next_multiple_of(EXTENT_BYTES);
-    loop {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
-        match unsafe { mm::mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), flags) }
-        {
-            Ok(base) => return Ok((base.cast(), bytes)),
-            Err(Errno::NOMEM) if bytes > (1 << 30) => {
-                bytes = (bytes / 2).next_multiple_of(EXTENT_BYTES);
-            }
-            Err(errno) => return Err(os("reserve address space")(errno)),
-        }
-    }
-}
-
-/// # Safety
-/// `base` and `bytes` come from [`reserve`], and nothing refers into the range any more.
-unsafe fn unreserve(base: *mut u8, bytes: usize) {
-    // SAFETY: as the caller vouches.
-    let _ = unsafe { mm::munmap(base.cast(), bytes) };
-}
-
-fn open_error(source: io::Error) -> RegionError {
-    match source.kind() {
-        io::ErrorKind::NotFound => RegionError::NotFound,
-        io::ErrorKind::AlreadyExists => RegionError::Exists,
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            RegionError::ReadOnly
-        }
-        io::ErrorKind::IsADirectory => RegionError::NotAFile,
-        _ => RegionError::Os { doing: "open the file", source },
-    }
-}
-
-/// Finds out whether a file is DAX by asking for `MAP_SYNC`, which only DAX file systems grant.
-fn detect_medium(file: &File) -> Result<Medium, RegionError> {
-    let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
-    // SAFETY: a fresh read-only mapping that is never dereferenced and is unmapped at once.
-    let probe = unsafe { mm::mmap(std::ptr::null_mut(), 4096, ProtFlags::READ, flags, file, 0) };
-    if let Ok(address) = probe {
-        // SAFETY: mapped just above, not used.
-        let _ = unsafe { mm::munmap(address, 4096) };
-        return Ok(Medium::Dax);
-    }
-    const TMPFS_MAGIC: u64 = 0x0102_1994;
-    const RAMFS_MAGIC: u64 = 0x8584_58f6;
-    let system = rustix::fs::fstatfs(file.as_fd()).map_err(os("examine the file system"))?;
-    Ok(match system.f_type as u64 {
-        TMPFS_MAGIC | RAMFS_MAGIC => Medium::MemoryFile,
-        _ => Medium::File,
-    })
-}
-
-/// The size of a device-DAX device, which `stat` does not tell.
-fn device_dax_bytes(metadata: &std::fs::Metadata) -> Result<usize, RegionError> {
-    let device = metadata.rdev();
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let directory = PathBuf::from(format!("/sys/dev/char/{major}:{minor}"));
-    let is_dax = std::fs::read_link(directory.join("subsystem"))
-        .is_ok_and(|target| target.file_name().is_some_and(|name| name == "dax"));
-    if !is_dax {
-        return Err(RegionError::NotAFile);
-    }
-    let text = std::fs::read_to_string(directory.join("size"))
-        .map_err(|source| RegionError::Os { doing: "read the size of the device", source })?;
-    text.trim().parse().map_err(|_| RegionError::NotAFile)
-}
-
-/// For file systems without `fallocate`: writes real zeroes, so that the blocks exist.
-fn write_zeroes(file: &File, from: u64, bytes: u64) -> Result<(), RegionError> {
-    use std::os::unix::fs::FileExt;
-    let zeroes = vec![0u8; EXTENT_BYTES];
-    let mut at = from;
-    while at < from + bytes {
-        let step = usize::try_from(from + bytes - at).unwrap_or(EXTENT_BYTES).min(EXTENT_BYTES);
-        file.write_all_at(&zeroes[..step], at).map_err(|source| {
-            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
-                RegionError::NoSpace { needed_bytes: bytes as usize }
-            } else {
-                RegionError::Os { doing: "allocate disk space", source }
-            }
-        })?;
-        at += step as u64;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,69 +1,23 @@
 //! The allocator: its costs, its limits, and that no block is ever lost or handed out twice.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_pmem::{
-    AllocError, Committed, Domain, DomainFault, Hardware, Link, Owned, PCell, Pool, Region, Tracer,
-    Word,
+    AllocError, Committed, Domain, Link, Owned, PCell, PersistCounts, Pool, Region, Tracer, Watched,
 };
 use proptest::prelude::*;
 
-/// Hardware that counts flushed lines and fences.
-#[derive(Clone, Debug, Default)]
-struct Counting {
-    counts: Arc<[AtomicU64; 2]>,
-}
-
-impl Counting {
-    fn read(&self) -> (u64, u64) {
-        (self.counts[0].load(Ordering::Relaxed), self.counts[1].load(Ordering::Relaxed))
-    }
-}
-
-impl Domain for Counting {
-    const DETERMINISTIC: bool = true;
-    fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
-        W::load(at, order)
-    }
-    fn store<W: Word>(&self, at: &W::Atomic, value: W, order: Ordering) {
-        W::store(at, value, order);
-    }
-    fn swap<W: Word>(&self, at: &W::Atomic, value: W) -> W {
-        W::swap(at, value, Ordering::AcqRel)
-    }
-    fn compare_exchange<W: Word>(&self, at: &W::Atomic, current: W, new: W) -> Result<W, W> {
-        W::compare_exchange(at, current, new)
-    }
-    unsafe fn copy(&self, destination: *mut u8, source: &[u8]) {
-        // SAFETY: the caller vouches for the destination.
-        unsafe { Hardware::detect().copy(destination, source) };
-    }
-    unsafe fn copy_nontemporal(&self, destination: *mut u8, source: &[u8]) {
-        // SAFETY: as above.
-        unsafe { self.copy(destination, source) };
-    }
-    unsafe fn zero_nontemporal(&self, destination: *mut u8, bytes: usize) {
-        // SAFETY: as above.
-        unsafe { destination.write_bytes(0, bytes) };
-    }
-    fn note_read(&self, _source: *const u8, _bytes: usize) {}
-    unsafe fn flush_range(&self, start: *const u8, bytes: usize) {
-        let lines = (start.addr() + bytes).div_ceil(64) - start.addr() / 64;
-        self.counts[0].fetch_add(lines as u64, Ordering::Relaxed);
-    }
-    fn fence(&self) {
-        self.counts[1].fetch_add(1, Ordering::Relaxed);
-    }
-    fn prefetch(&self, _at: *const u8) {}
-    fn health(&self) -> Result<(), DomainFault> {
-        Ok(())
-    }
-}
+type Counting = Watched<PersistCounts>;
 
 fn counting_pool(bytes: usize) -> Pool<Counting> {
-    Pool::create(Region::anonymous(bytes, 1 << 34).unwrap(), Counting::default()).unwrap()
+    Pool::create(Region::anonymous(bytes, 1 << 34).unwrap(), Watched::new(PersistCounts::default()))
+        .unwrap()
+}
+
+/// Lines flushed and fences so far.
+fn persists(pool: &Pool<Counting>) -> (u64, u64) {
+    let counts = pool.domain().watcher();
+    (counts.flushes(), counts.fences())
 }
 
 fn keep<D: Domain>(block: Owned<'_, D, PCell<u64>, lapis_pmem::Dirty>) -> Link<PCell<u64>> {
@@ -74,13 +28,13 @@ fn keep<D: Domain>(block: Owned<'_, D, PCell<u64>, lapis_pmem::Dirty>) -> Link<P
 fn allocation_costs_less_than_a_tenth_of_a_flush_and_of_a_fence_for_every_slab_size() {
     for bytes in [8usize, 16, 48, 64, 100, 144, 256, 512, 1000, 2048, 4096, 5000, 16_000, 32_768] {
         let pool = counting_pool(1 << 20);
-        let before = pool.domain().read();
+        let before = persists(&pool);
         const ALLOCATIONS: u64 = 3000;
         for _ in 0..ALLOCATIONS {
             let block = pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap();
             std::mem::forget(block);
         }
-        let after = pool.domain().read();
+        let after = persists(&pool);
         let flushes = (after.0 - before.0) as f64 / ALLOCATIONS as f64;
         let fences = (after.1 - before.1) as f64 / ALLOCATIONS as f64;
         assert!(flushes < 0.1 && fences < 0.1, "{bytes} bytes: {flushes} flushes, {fences} fences");
@@ -92,12 +46,12 @@ fn the_steady_state_of_freeing_and_allocating_has_no_flush_and_no_fence() {
     let pool = counting_pool(1 << 20);
     let blocks: Vec<_> = (0..50).map(|_| pool.allocate::<PCell<u64>>().unwrap()).collect();
     drop(blocks);
-    let before = pool.domain().read();
+    let before = persists(&pool);
     for _ in 0..1000 {
         let blocks: Vec<_> = (0..50).map(|_| pool.allocate::<PCell<u64>>().unwrap()).collect();
         drop(blocks);
     }
-    assert_eq!(pool.domain().read(), before);
+    assert_eq!(persists(&pool), before);
 }
 
 #[test]
@@ -105,12 +59,12 @@ fn a_new_slab_costs_one_flush_and_one_fence_and_the_mark_once_in_sixteen_chunks(
     let pool = counting_pool(4 << 20);
     let mut costs = Vec::new();
     for _ in 0..40 {
-        let before = pool.domain().read();
+        let before = persists(&pool);
         // 15 blocks of 4096 bytes fill a slab.
         for _ in 0..15 {
             std::mem::forget(pool.allocate_with_tail::<PCell<u64>>(4088).unwrap());
         }
-        let after = pool.domain().read();
+        let after = persists(&pool);
         costs.push((after.0 - before.0, after.1 - before.1));
     }
     assert!(costs.iter().all(|&cost| cost == (1, 1) || cost == (2, 2)), "{costs:?}");
@@ -158,7 +112,7 @@ fn blocks_larger_than_a_segment_are_refused() {
 #[test]
 fn a_full_pool_is_an_error_and_freeing_makes_room() {
     let region = Region::anonymous(1 << 20, 1 << 20).unwrap();
-    let pool = Pool::create(region, Counting::default()).unwrap();
+    let pool = Pool::create(region, Watched::new(PersistCounts::default())).unwrap();
     let mut blocks = Vec::new();
     let error = loop {
         match pool.allocate_with_tail::<PCell<u64>>(1000) {

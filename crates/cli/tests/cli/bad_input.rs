@@ -33,6 +33,25 @@ fn wrong_command_lines_are_refused() {
 }
 
 #[test]
+fn the_wort_study_refuses_what_it_cannot_run() {
+    let cases: [(&[&str], &str); 8] = [
+        (&["--keys", "4G"], "as 4000000, 500k, 4M or 128Mi"),
+        (&["--keys", "999"], "between 1,000 and 134,217,728"),
+        (&["--keys", "129Mi"], "between 1,000 and 134,217,728"),
+        (&["--depths", "--keys", "0"], "between 1,000 and 134,217,728"),
+        (&["--index", "p-clht"], "use one of wort"),
+        (&["--distribution", "zipf"], "use dense, sparse, clustered"),
+        (&["--latency", "300"], "as in 300/100"),
+        (&["--profile", "papyrus"], "there is no device profile papyrus"),
+    ];
+    for (arguments, expected) in cases {
+        let outcome = run(["lab", "wort"].iter().chain(arguments));
+        assert!(outcome.sentence(2).contains(expected), "{arguments:?}: {outcome:?}");
+        assert!(outcome.stdout.is_empty());
+    }
+}
+
+#[test]
 fn reading_commands_make_no_store() {
     let scene = Scene::new();
     for arguments in

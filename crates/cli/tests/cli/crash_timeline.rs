@@ -48,6 +48,31 @@ fn a_violation_shrinks_to_a_case_that_its_command_shows_again() {
 }
 
 #[test]
+fn a_violation_of_several_workers_is_shrunk_drawn_and_shown_again_too() {
+    let scene = Scene::new();
+    let page = scene.path("timeline.html");
+    let mutant = "wort/missing-leaf-flush";
+    let explored = ["crash", "wort:u64", "--workers", "2", "--ops", "6", "--schedules", "20"];
+    let outcome =
+        run(explored.into_iter().chain(["--mutant", mutant, "--html", text(&page), "--json"]));
+    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+    let report = outcome.json();
+    let shrunk = &report["violations"][0]["shrunk"];
+    assert_eq!(shrunk["operations"].as_array().unwrap().len(), 1, "{shrunk}");
+    assert_eq!(shrunk["history"]["workers"], 1);
+    assert!(shrunk["timeline"][0]["worker"].is_u64());
+    assert!(std::fs::read_to_string(&page).unwrap().contains("<th>worker</th>"));
+
+    let mut again = arguments(shrunk["replay"].as_str().unwrap());
+    again.push("--json".to_owned());
+    let outcome = run(&again);
+    assert_eq!(outcome.code, Some(1), "{again:?}");
+    let report = outcome.json();
+    assert_eq!(report["violations"][0]["what"], shrunk["what"]);
+    assert_eq!((&report["images"], &report["schedules"]), (&1.into(), &1.into()));
+}
+
+#[test]
 fn a_flush_that_does_not_exist_is_refused() {
     let outcome = run(["crash", "wort", "--ops", "3", "--without", "nowhere.rs:1:1 flush"]);
     assert!(outcome.sentence(2).contains("no flush or fence called"), "{outcome:?}");

@@ -170,9 +170,33 @@ fn lab_index() {
 }
 
 #[test]
+fn lab_wort() {
+    let arguments = ["lab", "wort", "--index", "wort", "--distribution", "dense", "--json"];
+    let sizes = ["--keys", "2000", "--modelled-keys", "2000", "--modelled-operations", "500"];
+    let experiments = ["--experiment", "operations,ranges,recovery"];
+    let report = json(run(arguments.iter().chain(&sizes).chain(&experiments)));
+    assert_fields(&report, &["profile", "flush_method", "operations", "ranges", "recovery"]);
+    assert_eq!(report["profile"], "wort-study");
+    let row = &report["operations"][0];
+    assert_eq!((&row["structure"], &row["distribution"]), (&json!("wort"), &json!("dense")));
+    let measured = ["keys", "insert_ns", "search_ns", "depth", "bytes_per_key"];
+    assert_fields(&row["measured"], &measured);
+    let modelled = ["keys", "inserts", "searches", "depth", "bytes_per_key"];
+    assert_fields(&row["modelled"], &modelled);
+    let counts = ["flushes", "fences", "llc_misses", "dram_misses", "wpq_inserts", "media_writes"];
+    assert_fields(&row["modelled"]["insert"], &counts);
+    assert_fields(&row["modelled"]["search"], &counts);
+    let times = ["read_ns", "write_ns", "insert_ns", "search_ns"];
+    assert_fields(&row["modelled"]["times"][0], &times);
+    assert_fields(&report["ranges"][0], &["structure", "distribution", "percent", "measured"]);
+    let recovery = ["structure", "keys", "threads", "rebuilds", "pool_open_us", "index_open_us"];
+    assert_fields(&report["recovery"][0], &recovery);
+}
+
+#[test]
 fn lab_capabilities() {
     let report = json(run(["lab", "capabilities", "--json"]));
-    assert_eq!(report["rows"].as_array().unwrap().len(), 3);
+    assert_eq!(report["rows"].as_array().unwrap().len(), lapis_index::IndexKind::ALL.len());
     assert_fields(
         &report["rows"][0],
         &["kind", "ordered", "concurrent_writers", "lock_free_reads"],

@@ -1,5 +1,7 @@
 //! Histories: calls with the instants between which they happened.
 
+use std::collections::HashMap;
+
 use lapis_device::{Event, Marker, Trace};
 
 /// A call of a worker.
@@ -7,7 +9,7 @@ use lapis_device::{Event, Marker, Trace};
 pub struct Call<O, R> {
     /// Who made it.
     pub worker: u8,
-    /// Its number among the calls of the history, from one: workers' calls are numbered in turn.
+    /// Its number among the calls of the history, from one: worker after worker.
     pub number: u32,
     /// What was asked.
     pub operation: O,
@@ -34,36 +36,32 @@ pub struct History<O, R> {
 
 impl<O: Clone, R: Clone> History<O, R> {
     /// What the markers of a trace say of the given operations: those of worker 0, of worker 1, and
-    /// so on, numbered in this order from one. `returned` has the results of each worker so far.
-    pub fn of(trace: &Trace, operations: &[Vec<O>], returned: &[Vec<R>]) -> Self {
-        let count = operations.iter().map(Vec::len).sum();
-        let mut begins = vec![None; count];
-        let mut ends = vec![None; count];
+    /// so on, each with the number that its markers have. `returned` has the results of each worker
+    /// so far.
+    pub fn of(trace: &Trace, operations: &[Vec<(u32, O)>], returned: &[Vec<R>]) -> Self {
+        let (mut begins, mut ends) = (HashMap::new(), HashMap::new());
         for (position, event) in trace.events.iter().enumerate() {
             match *event {
                 Event::Marker { marker: Marker::Begin(number), .. } => {
-                    begins[number as usize - 1] = Some(position);
+                    begins.insert(number, position);
                 }
                 Event::Marker { marker: Marker::End(number), .. } => {
-                    ends[number as usize - 1] = Some(position);
+                    ends.insert(number, position);
                 }
                 _ => {}
             }
         }
-        let mut calls = Vec::with_capacity(count);
-        let mut number = 0;
+        let mut calls = Vec::new();
         for (worker, operations) in operations.iter().enumerate() {
-            for (index, operation) in operations.iter().enumerate() {
-                let (begin, end) = (begins[number], ends[number]);
-                number += 1;
-                let Some(begin) = begin else { continue };
+            for (index, (number, operation)) in operations.iter().enumerate() {
+                let Some(&begin) = begins.get(number) else { continue };
                 let result = returned.get(worker).and_then(|all| all.get(index));
                 calls.push(Call {
                     worker: worker as u8,
-                    number: number as u32,
+                    number: *number,
                     operation: operation.clone(),
                     begin,
-                    completed: end.zip(result.cloned()),
+                    completed: ends.get(number).copied().zip(result.cloned()),
                 });
             }
         }
@@ -106,7 +104,11 @@ mod tests {
             (0, Marker::Begin(2)),
             (1, Marker::End(3)),
         ]);
-        let history = History::of(&trace, &[vec!['a', 'b'], vec!['c']], &[vec![10, 20], vec![30]]);
+        let history = History::of(
+            &trace,
+            &[vec![(1, 'a'), (2, 'b')], vec![(3, 'c')]],
+            &[vec![10, 20], vec![30]],
+        );
         assert_eq!(history.calls().len(), 3);
         let early = history.until(3);
         assert_eq!(early.len(), 2, "the second call of worker 0 has not begun");

@@ -12,12 +12,16 @@
 //! recovered. A result that rested on a value the crash took back has no place in any such order: so
 //! reads of unpersisted values are found without being looked for.
 
+mod bench;
 mod explore;
 mod history;
 mod linearizability;
+mod rule;
+mod shrink;
 mod structure;
 mod subject;
 pub mod subjects;
+mod timeline;
 
 pub use explore::{
     ConcurrentOptions, ConcurrentReplay, ConcurrentReport, ConcurrentViolation, explore_concurrent,
@@ -25,5 +29,6 @@ pub use explore::{
 pub use history::{Call, History};
 pub use lapis_device::Schedule;
 pub use linearizability::{MapAction, MapKey, Specification, TooManyCalls, is_linearizable};
+pub use rule::BrokenRule;
 pub use structure::explore_structure_concurrently;
 pub use subject::{ConcurrentSubject, Offence, Plan};

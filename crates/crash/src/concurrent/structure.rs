@@ -1,12 +1,14 @@
 //! Structures with several workers, by the names they have on the command line.
 
 use lapis_device::Modelled;
-use lapis_index::{FastFair, IndexOptions, PClht, Wort};
+use lapis_index::{
+    ArtCow, FastFair, FpTree, IndexOptions, NvTree, PClht, WbTree, WbTreeNodes, Woart, Wort,
+};
 
 use super::explore::{ConcurrentOptions, ConcurrentReport, explore_concurrent};
 use super::subject::ConcurrentSubject;
 use super::subjects::{ConcurrentAllocator, ConcurrentIndex, ConcurrentPopLog, ConcurrentStore};
-use crate::structure::{CrashError, Progress, Structure};
+use crate::structure::{ART, CrashError, Progress, RADIX, Structure};
 
 /// Keys that the structure has before a history begins, at most.
 const KEYS: u64 = 64;
@@ -37,18 +39,24 @@ pub fn explore_structure_concurrently(
         Structure::Wort => {
             let source = "index/src/wort";
             let options = IndexOptions::default();
-            explorer.explore(&ConcurrentIndex::<Wort<Modelled, u64>, u64>::new(
-                "wort:u64",
-                source,
-                options.clone(),
-                KEYS,
-            ))?;
-            explorer.explore(&ConcurrentIndex::<Wort<Modelled, [u8]>, [u8]>::new(
-                "wort:bytes",
-                source,
-                options,
-                KEYS,
-            ))?;
+            explorer.explore(
+                &ConcurrentIndex::<Wort<Modelled, u64>, u64>::new(
+                    "wort:u64",
+                    source,
+                    options.clone(),
+                    KEYS,
+                )
+                .and_source(RADIX),
+            )?;
+            explorer.explore(
+                &ConcurrentIndex::<Wort<Modelled, [u8]>, [u8]>::new(
+                    "wort:bytes",
+                    source,
+                    options,
+                    KEYS,
+                )
+                .and_source(RADIX),
+            )?;
         }
         Structure::FastFair => {
             let source = "index/src/fast_fair";
@@ -77,6 +85,102 @@ pub fn explore_structure_concurrently(
                 "p-clht:bytes",
                 source,
                 tight,
+                KEYS,
+            ))?;
+        }
+        Structure::Woart => {
+            let options = IndexOptions::default();
+            explorer.explore(
+                &ConcurrentIndex::<Woart<Modelled, u64>, u64>::new(
+                    "woart:u64",
+                    ART,
+                    options.clone(),
+                    KEYS,
+                )
+                .and_source(RADIX),
+            )?;
+            explorer.explore(
+                &ConcurrentIndex::<Woart<Modelled, [u8]>, [u8]>::new(
+                    "woart:bytes",
+                    ART,
+                    options,
+                    KEYS,
+                )
+                .and_source(RADIX),
+            )?;
+        }
+        Structure::ArtCow => {
+            let options = IndexOptions::default();
+            explorer.explore(
+                &ConcurrentIndex::<ArtCow<Modelled, u64>, u64>::new(
+                    "art-cow:u64",
+                    ART,
+                    options.clone(),
+                    KEYS,
+                )
+                .and_source(RADIX),
+            )?;
+            explorer.explore(
+                &ConcurrentIndex::<ArtCow<Modelled, [u8]>, [u8]>::new(
+                    "art-cow:bytes",
+                    ART,
+                    options,
+                    KEYS,
+                )
+                .and_source(RADIX),
+            )?;
+        }
+        Structure::WbTree => {
+            let source = "index/src/wb_tree";
+            let slots =
+                IndexOptions { wb_tree_nodes: WbTreeNodes::SlotsOnly, ..Default::default() };
+            explorer.explore(&ConcurrentIndex::<WbTree<Modelled, u64>, u64>::new(
+                "wb-tree:u64",
+                source,
+                small.clone(),
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<WbTree<Modelled, [u8]>, [u8]>::new(
+                "wb-tree:bytes",
+                source,
+                small,
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<WbTree<Modelled, u64>, u64>::new(
+                "wb-tree:slots",
+                source,
+                slots,
+                KEYS,
+            ))?;
+        }
+        Structure::NvTree => {
+            let source = "index/src/nv_tree";
+            let least = IndexOptions { node_bytes: 128, ..Default::default() };
+            explorer.explore(&ConcurrentIndex::<NvTree<Modelled, u64>, u64>::new(
+                "nv-tree:u64",
+                source,
+                least.clone(),
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<NvTree<Modelled, [u8]>, [u8]>::new(
+                "nv-tree:bytes",
+                source,
+                least,
+                KEYS,
+            ))?;
+        }
+        Structure::FpTree => {
+            let source = "index/src/fp_tree";
+            explorer.explore(&ConcurrentIndex::<FpTree<Modelled, u64>, u64>::new(
+                "fp-tree:u64",
+                source,
+                small.clone(),
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<FpTree<Modelled, [u8]>, [u8]>::new(
+                "fp-tree:bytes",
+                source,
+                small,
                 KEYS,
             ))?;
         }

@@ -76,6 +76,11 @@ pub trait ConcurrentSubject: Sync {
         found: &Self::State,
     ) -> Result<(), Offence>;
 
+    /// Whether an operation may change something; others only read.
+    fn changes(&self, _operation: &Self::Operation) -> bool {
+        true
+    }
+
     /// Whether the files that make up the structure include this source file.
     fn owns_source(&self, file: &str) -> bool;
 }

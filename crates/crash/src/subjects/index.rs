@@ -73,6 +73,7 @@ impl KeySpace for [u8] {
 pub struct IndexSubject<I, K: ?Sized> {
     name: &'static str,
     source: &'static str,
+    shared_source: Option<&'static str>,
     options: IndexOptions,
     keys: u64,
     filled: u64,
@@ -89,6 +90,7 @@ impl<I, K: ?Sized> IndexSubject<I, K> {
         Self {
             name,
             source,
+            shared_source: None,
             options,
             keys,
             filled: 0,
@@ -103,6 +105,12 @@ impl<I, K: ?Sized> IndexSubject<I, K> {
     #[must_use]
     pub fn in_pool_of(self, pool_bytes: usize) -> Self {
         Self { pool_bytes, ..self }
+    }
+
+    /// With further source files that it shares with others.
+    #[must_use]
+    pub fn and_source(self, shared: &'static str) -> Self {
+        Self { shared_source: Some(shared), ..self }
     }
 
     /// Begins every run with inserting so many keys, for an index of that size.
@@ -249,7 +257,7 @@ where
     }
 
     fn owns_source(&self, file: &str) -> bool {
-        file.contains(self.source)
+        file.contains(self.source) || self.shared_source.is_some_and(|part| file.contains(part))
     }
 }
 

@@ -38,6 +38,7 @@ impl Profile {
             l2_load: time(caches.l2_latency_ns.value),
             l3_load: time(caches.l3_latency_ns.value),
             other_core_load: time(caches.other_core_latency_ns.value),
+            dram_read: time(self.dram.read_random_ns.value),
             line_fill_buffers: core.line_fill_buffers.value as usize,
             lines_on_their_way: core.lines_on_their_way.value,
             store: time(core.store_ns.value),

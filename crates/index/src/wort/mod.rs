@@ -124,7 +124,7 @@
 //!
 //! Writers hold a mutex, which is volatile. Readers take no lock, pin the pool and may be anywhere
 //! while a writer stores. By I6 there is one word at most that they can have seen and a power cut
-//! can take back. The writer names it in [`Wort`]'s `in_flight` before storing it and clears that
+//! can take back. The writer names it in the handle's `in_flight` before storing it and clears that
 //! after its fence (headers do not count: no answer rests on them); a reader that has seen the store sees the name (or a later one, when the store
 //! is durable), and persists that word itself before it returns: `persist_before_return`. Absences
 //! are answers too, so every read does this. That flush and that fence can be seen to be necessary
@@ -133,35 +133,32 @@
 //! One handle per index: a second one would have its own mutex.
 
 mod change;
-mod check;
-mod header;
-mod leaf;
 pub mod mutants;
-mod nibbles;
 mod node;
-mod scan;
 #[cfg(test)]
 mod tests;
 
 use std::marker::PhantomData;
-use std::mem::offset_of;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, PCell, Pool, Tracer};
-use parking_lot::Mutex;
+use lapis_pmem::{Committed, Domain, InFlight, Link, Mutant, Owned, Pool, Tracer};
 
 use crate::index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Statistics,
 };
 use crate::key::IndexKey;
+use crate::radix::{
+    self, Change, Changing, Descending, Descent, Digits, Handle, Leaf, Nibble, Place, RadixTree,
+    Scanning, SlotWord, Span, Split, Walking,
+};
 use crate::root::{IndexKind, IndexRoot};
-use nibbles::Nibbles;
-use node::{Child, Place};
+use node::{Child, has_end_slot, node_bytes};
 
-/// The newest layout that this code reads, and the one it writes.
-const FORMAT_VERSION: u32 = 1;
+/// A key as nibbles.
+type Nibbles<'k, K> = Digits<'k, K, Nibble>;
+/// The header of a node.
+type Header = radix::Header<Nibble>;
 
 /// A write-optimal radix tree. The layout and the invariants are in the source's header comment.
 ///
@@ -170,100 +167,102 @@ const FORMAT_VERSION: u32 = 1;
 /// with integer keys it does not promise that.
 #[derive(Debug)]
 pub struct Wort<D: Domain, K: IndexKey + ?Sized> {
-    pool: Arc<Pool<D>>,
-    root: Link<IndexRoot>,
-    /// The root's `top`.
-    top: Place,
-    /// Held by whoever changes the tree.
-    writer: Mutex<()>,
-    in_flight: InFlightPlace,
+    handle: Handle<D>,
     _keys: PhantomData<fn(&K)>,
 }
 
-/// The offset of the one word that is visible and may not be durable, or zero (I6). On a line of
-/// its own, since every reader reads it.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct InFlightPlace(AtomicU64);
+impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
+    type Domain = D;
+    type Key = K;
+    type Span = Nibble;
+    type Word = Child;
+    const MISSING_LEAF_FLUSH: Mutant = mutants::MISSING_LEAF_FLUSH;
+    const LINK_BEFORE_FENCE: Mutant = mutants::LINK_BEFORE_FENCE;
+    /// A slot is for one nibble.
+    const ENTRIES_CHANGE_HANDS: bool = false;
 
-impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
     #[inline(always)]
-    fn domain(&self) -> &D {
-        self.pool.domain()
+    fn handle(&self) -> &Handle<D> {
+        &self.handle
     }
 
-    /// The word at `place`; what it refers to was written before it.
     #[inline(always)]
-    fn child_at(&self, place: Place) -> Child {
-        Child(self.pool.at(place).load_acquire(self.domain()))
+    fn child_below(&self, node: Child, slot: usize) -> Child {
+        self.child_at(node.place(slot))
     }
 
-    /// Makes the one store of a change and persists it (I6). The caller holds the writers' lock and
-    /// everything that `word` leads to is durable (I1).
-    #[inline]
-    #[track_caller]
-    fn publish(&self, place: Place, word: u64) -> Committed {
-        // The store below is a release: whoever sees it sees the place.
-        self.in_flight.0.store(place.offset(), Ordering::Relaxed);
-        let committed = self.pool.at(place).publish(self.domain(), word).persist();
-        // The processor keeps the order of these stores; a model of it does not see the last one.
-        self.domain().synchronize();
-        self.in_flight.0.store(0, Ordering::Release);
-        committed
+    #[inline(always)]
+    fn place_of(&self, node: Child, slot: usize) -> Option<Place> {
+        Some(node.place(slot))
     }
 
-    /// Makes durable what a reader may have seen of a change that is under way: at most one word
-    /// (I6). Called after the last load an answer rests on, which was an acquire.
-    #[inline(always)]
-    fn persist_before_return(&self) {
-        let place = self.in_flight.0.load(Ordering::Acquire);
-        if place != 0 {
-            self.persist_in_flight(Link::from_bits(place));
+    fn next_child(&self, node: Child, rank: usize, direction: Direction) -> Option<(usize, Child)> {
+        let first = usize::from(!has_end_slot::<K>(node.position::<K>()));
+        let at = |rank: usize| {
+            let child = self.child_at(node.place(Nibble::slot_of(rank)));
+            (!child.is_none()).then_some((rank, child))
+        };
+        match direction {
+            Direction::Forward => (rank..=Nibble::SLOTS).find_map(at),
+            Direction::Backward => (first..=rank).rev().find_map(at),
         }
     }
 
-    #[cold]
-    fn persist_in_flight(&self, place: Place) {
-        self.domain().flush(self.pool.at(place));
-        self.domain().fence();
+    fn any_child(&self, node: Child) -> Child {
+        let slots = Nibble::SLOTS + usize::from(has_end_slot::<K>(node.position::<K>()));
+        // The end slot first: a leaf is there if anything is.
+        (0..slots)
+            .rev()
+            .map(|slot| self.child_at(node.place(slot)))
+            .find(|child| !child.is_none())
+            .unwrap_or(Child::NONE)
     }
 
-    /// The value of the leaf of `key`, if there is one. The caller has pinned the pool.
-    #[inline(always)]
-    fn find(&self, key: &Nibbles<'_, K>) -> Option<u64> {
-        let mut child = self.child_at(self.top);
-        let mut floor = 0;
-        while !child.is_leaf() {
-            if child.is_none() {
-                return None;
+    fn prefetch_children(&self, node: Child, _direction: Direction) {
+        let slots = Nibble::SLOTS + usize::from(has_end_slot::<K>(node.position::<K>()));
+        for slot in 0..slots {
+            let child = self.child_at(node.place(slot));
+            if !child.is_none() {
+                self.handle.pool.prefetch(child.as_node());
             }
-            let position = self.position_from(child, floor);
-            child = self.child_at(child.place(key.slot_at(position)?));
-            floor = position + 1;
         }
-        let link = child.as_leaf();
-        let found = leaf::leaf_key::<D, K>(&self.pool, link)?;
-        key.is(&found).then(|| self.pool.at(link).value.load_acquire(self.domain()))
     }
 
-    /// The branch position of a node, which is at least `floor` (I2).
-    ///
-    /// # Panics
-    /// If it is not: the pool is damaged, and going on might never end.
-    #[inline(always)]
-    fn position_from(&self, node: Child, floor: usize) -> usize {
-        let position = node.position::<K>();
-        if position < floor {
-            damaged(node);
-        }
-        position
+    fn node_bytes(&self, node: Child) -> usize {
+        node_bytes::<K>(node.position::<K>())
     }
-}
 
-#[cold]
-#[inline(never)]
-fn damaged(node: Child) -> ! {
-    panic!("the index is damaged: the word {:#x} is not in its place", node.0)
+    fn node_problems(&self, _node: Child, _report: &mut dyn FnMut(String)) {}
+
+    #[inline]
+    fn add(
+        &self,
+        key: &Nibbles<'_, K>,
+        value: u64,
+        descent: &Descent<Self>,
+    ) -> Result<Committed, IndexError> {
+        self.link_leaf(key, value, descent.place)
+    }
+
+    #[inline]
+    fn split(
+        &self,
+        key: &Nibbles<'_, K>,
+        value: u64,
+        split: Split<Self>,
+    ) -> Result<Committed, IndexError> {
+        self.split_prefix(key, value, split)
+    }
+
+    #[inline]
+    fn unlink(
+        &self,
+        key: &Nibbles<'_, K>,
+        leaf: Link<Leaf>,
+        descent: &Descent<Self>,
+    ) -> Result<Committed, IndexError> {
+        Ok(self.unlink_leaf(key, leaf, descent))
+    }
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Wort<D, K> {
@@ -280,46 +279,37 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Wort<D, K> {
         pool: &'p Pool<D>,
         _options: &IndexOptions,
     ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
-        let root = pool.allocate::<IndexRoot>()?;
-        root.init(pool.domain(), Self::KIND, K::KIND, FORMAT_VERSION);
-        Ok(root.flush())
+        Handle::create(pool, Self::KIND, K::KIND)
     }
 
     fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
-        IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
-        let top = Link::<PCell<u64>>::from_bits(root.offset() + offset_of!(IndexRoot, top) as u64);
-        let in_flight = InFlightPlace::default();
-        Ok(Self { pool, root, top, writer: Mutex::new(()), in_flight, _keys: PhantomData })
+        let handle = Handle::open(pool, root, Self::KIND, K::KIND)?;
+        Ok(Self { handle, _keys: PhantomData })
     }
 
     fn pool(&self) -> &Arc<Pool<D>> {
-        &self.pool
+        &self.handle.pool
     }
 
     fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, change::Change::Insert(value))
+        self.change(key, Change::Insert(value))
     }
 
     fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, change::Change::Update(value))
+        self.change(key, Change::Update(value))
     }
 
     fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, change::Change::Put(value))
+        self.change(key, Change::Put(value))
     }
 
     fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
-        self.change(key, change::Change::Remove)
+        self.change(key, Change::Remove)
     }
 
     #[inline]
     fn get(&self, key: &K) -> Option<u64> {
-        let mut space = [0; 8];
-        let key = Nibbles::of(key, &mut space);
-        let _pinned = self.pool.pin();
-        let value = self.find(&key);
-        self.persist_before_return();
-        value
+        self.get_value(key)
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {

@@ -4,14 +4,14 @@ use std::mem::offset_of;
 
 use lapis_pmem::{AllocError, Dirty, Domain, Link, Owned, PCell, Pool, persistent};
 
-use super::header::Header;
-use super::leaf::Leaf;
+use super::Header;
 use crate::key::IndexKey;
+use crate::radix::{LEAF_BIT, LOW_BITS, Nibble, Place, SlotWord, Span};
 
 /// Slots for nibbles in a node.
-pub(super) const NIBBLE_SLOTS: usize = 16;
+pub(super) const NIBBLE_SLOTS: usize = Nibble::SLOTS;
 /// The slot of the key that ends at a node's branch position, behind the others.
-pub(super) const END_SLOT: usize = NIBBLE_SLOTS;
+pub(super) const END_SLOT: usize = Nibble::END_SLOT;
 
 persistent! {
     /// An inner node. If keys can end at its branch position, one more slot follows.
@@ -21,70 +21,31 @@ persistent! {
     }
 }
 
-/// Where a slot word or a value is.
-pub(super) type Place = Link<PCell<u64>>;
-
-const LEAF_BIT: u64 = 1;
 const HIGH_POSITION_BIT: u64 = 2;
-const LOW_BITS: u64 = 15;
 const POSITION_SHIFT: u32 = 48;
 
 /// A slot's contents: nothing, a leaf, or a node and its branch position. The diagram is in the
 /// [module documentation](super).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Child(pub(super) u64);
+pub(crate) struct Child(pub(super) u64);
 
-impl Child {
-    pub(super) const NONE: Self = Self(0);
+impl SlotWord for Child {
+    const NONE: Self = Self(0);
 
     #[inline(always)]
-    pub(super) fn leaf(link: Link<Leaf>) -> Self {
-        Self(link.bits() | LEAF_BIT)
+    fn bits(self) -> u64 {
+        self.0
     }
-
     #[inline(always)]
-    pub(super) fn node(link: Link<Node>, position: usize) -> Self {
-        let high = if position >> 16 == 0 { 0 } else { HIGH_POSITION_BIT };
-        Self((position as u64) << POSITION_SHIFT | link.bits() | high)
+    fn from_bits(bits: u64) -> Self {
+        Self(bits)
     }
-
     #[inline(always)]
-    pub(super) fn is_none(self) -> bool {
-        self.0 == 0
-    }
-
-    #[inline(always)]
-    pub(super) fn is_leaf(self) -> bool {
-        self.0 & LEAF_BIT != 0
-    }
-
-    /// The leaf, if [`Child::is_leaf`].
-    #[inline(always)]
-    pub(super) fn as_leaf(self) -> Link<Leaf> {
-        Link::from_bits(self.0 & !LOW_BITS)
-    }
-
-    /// The node, if neither a leaf nor nothing.
-    #[inline(always)]
-    pub(super) fn as_node(self) -> Link<Node> {
-        Link::from_bits(self.0 & !LOW_BITS)
-    }
-
-    /// The node's branch position: the nibble by which it chooses a slot.
-    #[inline(always)]
-    pub(super) fn position<K: IndexKey + ?Sized>(self) -> usize {
+    fn position<K: IndexKey + ?Sized>(self) -> usize {
         let low = (self.0 >> POSITION_SHIFT) as usize;
         if K::INLINE { low } else { low | ((self.0 & HIGH_POSITION_BIT) << 15) as usize }
     }
-
-    /// Where the node's slot `slot` is.
-    #[inline(always)]
-    pub(super) fn place(self, slot: usize) -> Place {
-        Link::from_bits(self.as_node().bits() + (offset_of!(Node, slots) + 8 * slot) as u64)
-    }
-
-    /// Whether bits are set that neither a leaf's nor a node's word has.
-    pub(super) fn is_malformed<K: IndexKey + ?Sized>(self) -> bool {
+    fn is_malformed<K: IndexKey + ?Sized>(self) -> bool {
         let allowed = match (self.is_leaf(), K::INLINE) {
             (true, _) => LEAF_BIT,
             (false, true) => u64::MAX << POSITION_SHIFT,
@@ -94,10 +55,30 @@ impl Child {
     }
 }
 
-/// Whether keys of kind `K` can end at `position`, so that nodes there have an end slot.
+impl Child {
+    #[inline(always)]
+    pub(super) fn node(link: Link<Node>, position: usize) -> Self {
+        let high = if position >> 16 == 0 { 0 } else { HIGH_POSITION_BIT };
+        Self((position as u64) << POSITION_SHIFT | link.bits() | high)
+    }
+
+    /// The node, if neither a leaf nor nothing.
+    #[inline(always)]
+    pub(super) fn as_node(self) -> Link<Node> {
+        Link::from_bits(self.0 & !LOW_BITS)
+    }
+
+    /// Where the node's slot `slot` is.
+    #[inline(always)]
+    pub(super) fn place(self, slot: usize) -> Place {
+        Link::from_bits(self.as_node().bits() + (offset_of!(Node, slots) + 8 * slot) as u64)
+    }
+}
+
+/// Whether a node that branches at `position` has an end slot.
 #[inline(always)]
 pub(super) fn has_end_slot<K: IndexKey + ?Sized>(position: usize) -> bool {
-    !K::INLINE && position.is_multiple_of(2)
+    Nibble::has_end_slot::<K>(position)
 }
 
 /// Bytes behind the nibble slots of a node that branches at `position`.
@@ -128,7 +109,7 @@ pub(super) fn make_node<'p, D: Domain, K: IndexKey + ?Sized>(
         _ => 0,
     };
     let mut node = pool.allocate_with_tail::<Node>(tail_bytes::<K>(position))?;
-    node.header.store(pool.domain(), header.0);
+    node.header.store(pool.domain(), header.bits());
     for (slot, word) in node.slots.iter().enumerate() {
         word.store(pool.domain(), contents(slot));
     }

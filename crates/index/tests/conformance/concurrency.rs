@@ -7,10 +7,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use lapis_index::Index;
+use lapis_pmem::Watched;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::counting::{Stall, Watched, watched_pool};
+use super::counting::{Stall, watched_pool};
 use super::families::Family;
 use super::harness::{Keys, On, assert_sound, create, entries, in_memory};
 
@@ -190,7 +191,7 @@ fn beside_a_stalled_writer<F: Family, K: Keys + ?Sized>(
     for number in 0..1000 {
         let _ = index.insert(K::borrow(&K::number(number)), number).unwrap();
     }
-    let stall = pool.domain().watcher.clone();
+    let stall = pool.domain().watcher().clone();
     let writer = std::thread::spawn({
         let (index, stall) = (Arc::clone(&index), stall.clone());
         move || {

@@ -3,24 +3,25 @@
 use std::collections::BTreeMap;
 
 use lapis_index::{Index, InsertCost, KeyKind, capability_table};
+use lapis_pmem::{PersistCounts, Watched};
 
-use super::counting::{Counts, Watched, watched_pool};
+use super::counting::watched_pool;
 use super::families::Family;
 use super::harness::{Keys, On, create};
 
 /// More than half of all inserts cost what the table says.
 pub fn inserts_cost_what_the_table_says<F: Family, K: Keys + ?Sized>() {
-    let pool = watched_pool::<Counts>(1 << 20);
-    let index: F::Of<Watched<Counts>, K> = create(&pool, "index");
-    let counts = &pool.domain().watcher;
+    let pool = watched_pool::<PersistCounts>(1 << 20);
+    let index: F::Of<Watched<PersistCounts>, K> = create(&pool, "index");
+    let counts = pool.domain().watcher();
     let mut seen: BTreeMap<(u64, u64), u32> = BTreeMap::new();
     for number in 0..4000u64 {
         let key = K::number(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let before = counts.read();
+        counts.take();
         let _ = index.insert(K::borrow(&key), number).unwrap();
-        let after = counts.read();
+        let cost = counts.take();
         if number >= 1000 {
-            *seen.entry((after.0 - before.0, after.1 - before.1)).or_default() += 1;
+            *seen.entry(cost).or_default() += 1;
         }
     }
     let (usual, times) = seen.iter().max_by_key(|(_, times)| **times).unwrap();

@@ -1,109 +1,14 @@
-//! Machines for the tests: one that counts, one that can be made to stall.
+//! A machine that can be made to stall.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use lapis_pmem::{Domain, DomainFault, Hardware, Pool, Region, Word};
-
-/// What a [`Watched`] machine does at a flush and at a fence.
-pub trait Watcher: Clone + std::fmt::Debug + Default + Send + Sync + 'static {
-    fn flushed(&self, lines: u64);
-    fn fenced(&self);
-}
-
-/// Hardware that is watched.
-#[derive(Clone, Debug)]
-pub struct Watched<T> {
-    hardware: Hardware,
-    pub watcher: T,
-}
+use lapis_pmem::{Pool, Region, Watched, Watcher};
 
 /// A pool on a watched machine.
-pub fn watched_pool<T: Watcher>(bytes: usize) -> Arc<Pool<Watched<T>>> {
+pub fn watched_pool<T: Watcher + Default>(bytes: usize) -> Arc<Pool<Watched<T>>> {
     let region = Region::anonymous(bytes, 1 << 30).unwrap();
-    let domain = Watched { hardware: Hardware::detect(), watcher: T::default() };
-    Arc::new(Pool::create(region, domain).unwrap())
-}
-
-impl<T: Watcher> Domain for Watched<T> {
-    const DETERMINISTIC: bool = false;
-    fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
-        self.hardware.load::<W>(at, order)
-    }
-    fn store<W: Word>(&self, at: &W::Atomic, value: W, order: Ordering) {
-        self.hardware.store::<W>(at, value, order);
-    }
-    fn swap<W: Word>(&self, at: &W::Atomic, value: W) -> W {
-        self.hardware.swap::<W>(at, value)
-    }
-    fn compare_exchange<W: Word>(&self, at: &W::Atomic, current: W, new: W) -> Result<W, W> {
-        self.hardware.compare_exchange::<W>(at, current, new)
-    }
-    unsafe fn copy(&self, destination: *mut u8, source: &[u8]) {
-        // SAFETY: the caller vouches for the destination.
-        unsafe { self.hardware.copy(destination, source) };
-    }
-    unsafe fn copy_nontemporal(&self, destination: *mut u8, source: &[u8]) {
-        // SAFETY: as above.
-        unsafe { self.hardware.copy_nontemporal(destination, source) };
-    }
-    unsafe fn zero_nontemporal(&self, destination: *mut u8, bytes: usize) {
-        // SAFETY: as above.
-        unsafe { self.hardware.zero_nontemporal(destination, bytes) };
-    }
-    fn note_read(&self, source: *const u8, bytes: usize) {
-        self.hardware.note_read(source, bytes);
-    }
-    unsafe fn flush_range(&self, start: *const u8, bytes: usize) {
-        let lines = (start.addr() + bytes).div_ceil(64) - start.addr() / 64;
-        self.watcher.flushed(lines as u64);
-        // SAFETY: the caller vouches for the range.
-        unsafe { self.hardware.flush_range(start, bytes) };
-    }
-    fn fence(&self) {
-        self.watcher.fenced();
-        self.hardware.fence();
-    }
-    fn prefetch(&self, at: *const u8) {
-        self.hardware.prefetch(at);
-    }
-    fn health(&self) -> Result<(), DomainFault> {
-        self.hardware.health()
-    }
-}
-
-/// Counts flushed lines and fences.
-#[derive(Clone, Debug, Default)]
-pub struct Counts {
-    counts: Arc<[AtomicU64; 2]>,
-}
-
-impl Counts {
-    /// Flushed lines and fences so far.
-    pub fn read(&self) -> (u64, u64) {
-        (self.counts[0].load(Ordering::Relaxed), self.counts[1].load(Ordering::Relaxed))
-    }
-}
-
-impl Watcher for Counts {
-    fn flushed(&self, lines: u64) {
-        self.counts[0].fetch_add(lines, Ordering::Relaxed);
-    }
-    fn fenced(&self) {
-        self.counts[1].fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl<A: Watcher, B: Watcher> Watcher for (A, B) {
-    fn flushed(&self, lines: u64) {
-        self.0.flushed(lines);
-        self.1.flushed(lines);
-    }
-    fn fenced(&self) {
-        self.0.fenced();
-        self.1.fenced();
-    }
+    Arc::new(Pool::create(region, Watched::new(T::default())).unwrap())
 }
 
 thread_local! {
@@ -146,8 +51,9 @@ impl Stall {
 }
 
 impl Watcher for Stall {
-    fn flushed(&self, _lines: u64) {}
-    fn fenced(&self) {
+    const DETERMINISTIC: bool = false;
+
+    fn fencing(&self) {
         if !STALLS.get() {
             return;
         }

@@ -9,7 +9,7 @@ use lapis_pmem::Pool;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::watched::Watched;
+use super::watched::{Watched, watched_pool};
 use super::{audited_blocks, create, open};
 
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ fn expected<B: Ord + Clone>(
 }
 
 fn behaves_like_a_map<K: IndexKey + ?Sized>(steps: Vec<Step<K::Buf>>) {
-    let pool: Arc<Pool<Watched>> = Watched::pool(4 << 20);
+    let pool: Arc<Pool<Watched>> = watched_pool(4 << 20);
     let mut index: Wort<_, K> = create(&pool);
     let mut model = BTreeMap::new();
     for step in steps {
@@ -169,7 +169,7 @@ proptest! {
 
 #[test]
 fn the_longest_keys_that_differ_only_at_their_ends_are_told_apart() {
-    let pool = Watched::pool(4 << 20);
+    let pool = watched_pool(4 << 20);
     let index: Wort<_, [u8]> = create(&pool);
     let longest = vec![0xABu8; 65_535];
     let mut other = longest.clone();
@@ -197,7 +197,7 @@ fn the_longest_keys_that_differ_only_at_their_ends_are_told_apart() {
 #[test]
 fn a_chain_of_prefixes_makes_the_deepest_tree_and_is_walked_without_recursion() {
     const LENGTH: usize = 3000;
-    let pool = Watched::pool(16 << 20);
+    let pool = watched_pool(16 << 20);
     let index: Wort<_, [u8]> = create(&pool);
     let long = [0u8; LENGTH];
     for length in (1..=LENGTH).rev() {
@@ -211,7 +211,7 @@ fn a_chain_of_prefixes_makes_the_deepest_tree_and_is_walked_without_recursion() 
 
 #[test]
 fn a_range_has_both_its_bounds() {
-    let pool = Watched::pool(4 << 20);
+    let pool = watched_pool(4 << 20);
     let index: Wort<_, u64> = create(&pool);
     for key in 0..1000 {
         let _ = index.insert(&(3 * key), key).unwrap();
@@ -226,7 +226,7 @@ fn a_range_has_both_its_bounds() {
 #[test]
 fn dense_keys_make_the_trees_of_the_paper() {
     // 16^3 dense keys take three levels above the leaves, whatever the common prefix.
-    let pool = Watched::pool(4 << 20);
+    let pool = watched_pool(4 << 20);
     let index: Wort<_, u64> = create(&pool);
     for key in 0..4096 {
         let _ = index.insert(&key, key).unwrap();

@@ -5,7 +5,8 @@ use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
 use lapis_index::{
-    Direction, FastFair, Index, IndexError, IndexOptions, IndexRoot, OrderedIndex, PClht, Wort,
+    ArtCow, Direction, FastFair, FpTree, Index, IndexError, IndexOptions, IndexRoot, NvTree,
+    OrderedIndex, PClht, WbTree, Woart, Wort,
 };
 use lapis_pmem::{Committed, Domain, Link, Pool};
 
@@ -18,6 +19,9 @@ use crate::report::Latencies;
 const SAMPLE_INTERVAL: usize = 64;
 /// Timed operations that suffice for the quantiles.
 const ENOUGH_SAMPLES: usize = 20_000;
+
+/// The name of the index in its pool.
+pub(crate) const ROOT_NAME: &str = "index";
 
 /// An index of integers that may or may not have an order.
 pub(crate) trait Subject<D: Domain>: Index<D, u64> {
@@ -41,7 +45,7 @@ macro_rules! ordered {
         }
     )*};
 }
-ordered!(Wort, FastFair);
+ordered!(Wort, FastFair, Woart, ArtCow, WbTree, NvTree, FpTree);
 
 impl<D: Domain> Subject<D> for PClht<D, u64> {
     fn scan_from(&self, _: u64, _: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>) -> bool {
@@ -49,28 +53,28 @@ impl<D: Domain> Subject<D> for PClht<D, u64> {
     }
 }
 
-/// Creates an empty index in `pool`, which the index then owns.
-pub(crate) fn create<D: Domain, I: Subject<D>>(
+/// Creates an empty index in `pool`, which the index then owns, as the root [`ROOT_NAME`].
+pub(crate) fn create<D: Domain, I: Index<D, u64>>(
     pool: Pool<D>,
-    expected_entries: usize,
+    options: &IndexOptions,
 ) -> Result<I, ExperimentError> {
     let pool = Arc::new(pool);
-    let options = IndexOptions { expected_entries, ..IndexOptions::default() };
     let root: Link<IndexRoot> = {
-        let root = pool.fence(I::create(&pool, &options)?);
+        let root = pool.fence(I::create(&pool, options)?);
         let link = root.link();
-        let _: Committed = pool.publish_root("index", I::KIND as u64, root)?.persist();
+        let _: Committed = pool.publish_root(ROOT_NAME, I::KIND as u64, root)?.persist();
         link
     };
     Ok(I::open(pool, root)?)
 }
 
 /// The value of a key after its update in `round`; the upper half says whose value it is.
-fn value_of(key: u64, round: u32) -> u64 {
+pub(crate) fn value_of(key: u64, round: u32) -> u64 {
     scatter(key) >> 32 << 32 | u64::from(round)
 }
 
-fn is_value_of(key: u64, value: u64) -> bool {
+/// Whether `value` is one that `key` has had.
+pub(crate) fn is_value_of(key: u64, value: u64) -> bool {
     (scatter(key) ^ value) >> 32 == 0
 }
 

@@ -36,7 +36,7 @@ pub struct Peer {
 }
 
 /// The published figures.
-pub const PEERS: [Peer; 8] = [
+pub const PEERS: [Peer; 11] = [
     peer(IndexKind::Wort, "WORT (authors)", false, 1, 1.01, 1.99),
     peer(IndexKind::FastFair, "FAST & FAIR (authors, single-threaded)", false, 1, 0.76, 1.97),
     peer(IndexKind::FastFair, "FAST & FAIR (authors, concurrent)", false, 1, 0.64, 1.48),
@@ -45,6 +45,9 @@ pub const PEERS: [Peer; 8] = [
     peer(IndexKind::PClht, "P-CLHT (RECIPE), pre-sized", true, 1, 1.99, 7.5),
     peer(IndexKind::PClht, "P-CLHT (RECIPE), growing", false, 2, 2.42, 14.0),
     peer(IndexKind::PClht, "P-CLHT (RECIPE), pre-sized", true, 2, 3.75, 13.7),
+    peer(IndexKind::Woart, "WOART (authors)", false, 1, 1.07, 2.58),
+    peer(IndexKind::ArtCow, "P-ART (RECIPE)", false, 1, 1.06, 1.40),
+    peer(IndexKind::ArtCow, "P-ART (RECIPE)", false, 2, 1.92, 2.75),
 ];
 
 const fn peer(

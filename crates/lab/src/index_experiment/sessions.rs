@@ -4,7 +4,9 @@
 use std::ops::ControlFlow;
 
 use lapis_device::{Config, Counts, Modelled as ModelledMachine, Profile, interleave};
-use lapis_index::{FastFair, Index, IndexKind, PClht, Wort};
+use lapis_index::{
+    ArtCow, FastFair, FpTree, Index, IndexKind, IndexOptions, NvTree, PClht, WbTree, Woart, Wort,
+};
 use lapis_pmem::{Domain, Hardware, Pool, Region};
 
 use super::engine::{Subject, create, measure, perform, perform_all};
@@ -46,6 +48,26 @@ macro_rules! with_index {
             }
             IndexKind::PClht => {
                 type $index = PClht<$domain, u64>;
+                $body
+            }
+            IndexKind::Woart => {
+                type $index = Woart<$domain, u64>;
+                $body
+            }
+            IndexKind::ArtCow => {
+                type $index = ArtCow<$domain, u64>;
+                $body
+            }
+            IndexKind::WbTree => {
+                type $index = WbTree<$domain, u64>;
+                $body
+            }
+            IndexKind::NvTree => {
+                type $index = NvTree<$domain, u64>;
+                $body
+            }
+            IndexKind::FpTree => {
+                type $index = FpTree<$domain, u64>;
                 $body
             }
             other => {
@@ -230,7 +252,8 @@ fn session<D: Domain, I: Subject<D>, F>(
     let fresh = fresh_keys(operations, repetitions);
     let keys = KeySet::generate(distribution, size.keys, fresh, size.seed);
     let mut fresh = Fresh::new(&keys);
-    let index: I = create(pool, if size.presized { size.keys } else { 0 })?;
+    let expected_entries = if size.presized { size.keys } else { 0 };
+    let index: I = create(pool, &IndexOptions { expected_entries, ..IndexOptions::default() })?;
     let checked = |operation, (figures, wrong): (F, u64)| match wrong {
         0 => Ok(figures),
         _ => Err(ExperimentError::WrongAnswers { index: I::KIND, operation, wrong }),

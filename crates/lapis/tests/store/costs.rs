@@ -1,36 +1,36 @@
 //! What a transaction of one put costs, counted.
 
 use lapis::{IndexKind, Store, StoreOptions, Table, TableOptions};
-use lapis_pmem::{Pool, Region};
+use lapis_pmem::{PersistCounts, Pool, Region};
 
 use crate::harness::*;
 
 struct Counted {
     table: Table<Counting>,
-    domain: Counting,
+    counts: PersistCounts,
 }
 
 impl Counted {
     /// A store whose table has 1000 keys of 8 bytes.
     fn new(kind: IndexKind) -> Self {
-        let domain = Counting::default();
+        let counts = PersistCounts::default();
         let region = Region::anonymous(64 << 20, 1 << 30).unwrap();
-        let pool = Pool::create(region, domain.clone()).unwrap();
+        let pool = Pool::create(region, Counting::new(counts.clone())).unwrap();
         let store = Store::create_on(pool, &StoreOptions::default()).unwrap();
         let table = store.create_table("t", &TableOptions::with_index(kind)).unwrap();
         for number in 0..1000 {
             table.put(&key(number), &number.to_le_bytes()).unwrap();
         }
-        Self { table, domain }
+        Self { table, counts }
     }
 
     /// The flushed lines and fences that most of 200 runs of `operation` have.
     fn usual(&self, mut operation: impl FnMut(&Table<Counting>, u64)) -> (u64, u64) {
         let mut costs: Vec<_> = (0..200)
             .map(|number| {
-                let before = (self.domain.flushes(), self.domain.fences());
+                self.counts.take();
                 operation(&self.table, number);
-                (self.domain.flushes() - before.0, self.domain.fences() - before.1)
+                self.counts.take()
             })
             .collect();
         costs.sort();

@@ -1,17 +1,16 @@
 //! What the tests share: stores in temporary directories and a domain that counts.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis::{Config, IndexKind, POOL_FILE, Store, StoreOptions, Table, TableOptions};
-use lapis_pmem::{Domain, DomainFault, Hardware, RegionOptions, Word};
+use lapis_pmem::{Domain, PersistCounts, RegionOptions, Watched};
 use tempfile::TempDir;
 
 /// Every kind of index that a table can have.
-pub const KINDS: [IndexKind; 3] = [IndexKind::Wort, IndexKind::FastFair, IndexKind::PClht];
+pub const KINDS: [IndexKind; 4] =
+    [IndexKind::Wort, IndexKind::FastFair, IndexKind::PClht, IndexKind::NvTree];
 /// Those that keep keys in order.
-pub const ORDERED: [IndexKind; 2] = [IndexKind::Wort, IndexKind::FastFair];
+pub const ORDERED: [IndexKind; 3] = [IndexKind::Wort, IndexKind::FastFair, IndexKind::NvTree];
 
 /// A directory that goes away with the test.
 pub fn directory() -> TempDir {
@@ -71,69 +70,4 @@ pub fn assert_sound<D: Domain>(store: &Store<D>) {
 }
 
 /// Hardware that counts flushed lines, fences and loads.
-#[derive(Clone, Debug, Default)]
-pub struct Counting {
-    counts: Arc<[AtomicU64; 3]>,
-}
-
-impl Counting {
-    pub fn flushes(&self) -> u64 {
-        self.counts[0].load(Ordering::Relaxed)
-    }
-    pub fn fences(&self) -> u64 {
-        self.counts[1].load(Ordering::Relaxed)
-    }
-    /// Words loaded and lines read.
-    pub fn loads(&self) -> u64 {
-        self.counts[2].load(Ordering::Relaxed)
-    }
-    fn count(&self, what: usize, more: u64) {
-        self.counts[what].fetch_add(more, Ordering::Relaxed);
-    }
-}
-
-impl Domain for Counting {
-    const DETERMINISTIC: bool = true;
-    fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
-        self.count(2, 1);
-        W::load(at, order)
-    }
-    fn store<W: Word>(&self, at: &W::Atomic, value: W, order: Ordering) {
-        W::store(at, value, order);
-    }
-    fn swap<W: Word>(&self, at: &W::Atomic, value: W) -> W {
-        W::swap(at, value, Ordering::AcqRel)
-    }
-    fn compare_exchange<W: Word>(&self, at: &W::Atomic, current: W, new: W) -> Result<W, W> {
-        W::compare_exchange(at, current, new)
-    }
-    unsafe fn copy(&self, destination: *mut u8, source: &[u8]) {
-        // SAFETY: the caller vouches for the destination.
-        unsafe { Hardware::detect().copy(destination, source) };
-    }
-    unsafe fn copy_nontemporal(&self, destination: *mut u8, source: &[u8]) {
-        // SAFETY: as above.
-        unsafe { self.copy(destination, source) };
-    }
-    unsafe fn zero_nontemporal(&self, destination: *mut u8, bytes: usize) {
-        // SAFETY: as above.
-        unsafe { destination.write_bytes(0, bytes) };
-    }
-    fn note_read(&self, source: *const u8, bytes: usize) {
-        self.count(2, lines(source, bytes));
-    }
-    unsafe fn flush_range(&self, start: *const u8, bytes: usize) {
-        self.count(0, lines(start, bytes));
-    }
-    fn fence(&self) {
-        self.count(1, 1);
-    }
-    fn prefetch(&self, _at: *const u8) {}
-    fn health(&self) -> Result<(), DomainFault> {
-        Ok(())
-    }
-}
-
-fn lines(start: *const u8, bytes: usize) -> u64 {
-    ((start.addr() + bytes).div_ceil(64) - start.addr() / 64) as u64
-}
+pub type Counting = Watched<PersistCounts>;

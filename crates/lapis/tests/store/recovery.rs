@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use lapis::{Durability, Error, IndexKind, Store, StoreOptions, TableOptions};
-use lapis_pmem::{Pool, PoolError, Region, RegionError};
+use lapis_pmem::{PersistCounts, Pool, PoolError, Region, RegionError};
 
 use crate::harness::*;
 
@@ -168,9 +168,9 @@ fn reads_of_opening(kind: IndexKind, entries: u32, crashed: bool) -> u64 {
     }
     drop((table, store));
     let region = Region::open_file(&path, &region_options()).unwrap();
-    let domain = Counting::default();
-    let store = Store::open_on(Pool::open(region, domain.clone()).unwrap()).unwrap();
-    let reads = domain.loads();
+    let counts = PersistCounts::default();
+    let store = Store::open_on(Pool::open(region, Counting::new(counts.clone())).unwrap()).unwrap();
+    let reads = counts.loads();
     assert_eq!(store.table("t").unwrap().len().unwrap(), u64::from(entries));
     reads
 }

@@ -22,7 +22,7 @@ const COMMAND: &str = "lapis crash --mutants";
 pub struct Arguments {
     /// Commit each known error on purpose and see whether it is found
     #[arg(long, conflicts_with_all = ["structure", "ops", "seed", "images", "strategy",
-          "every_store", "keep", "without", "no_shrink", "html", "persist_points", "at"])]
+          "every_store", "whole_check_every", "keep", "without", "no_shrink", "html", "persist_points", "at"])]
     mutants: bool,
     /// Only the mutants of this structure
     #[arg(long = "structure", id = "of", value_name = "STRUCTURE", requires = "mutants",

@@ -1,10 +1,13 @@
 //! `lapis crash --workers`: several workers on one structure, crashed in their interleavings.
 
+use std::path::Path;
+
 use clap::Args;
 use lapis_crash::concurrent::{
     ConcurrentOptions, ConcurrentReplay, ConcurrentReport, Schedule, explore_structure_concurrently,
 };
-use lapis_crash::{CrashError, Structure};
+use lapis_crash::{CrashError, Shrunk, Structure};
+use lapis_pmem::Mutant;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped};
@@ -15,12 +18,16 @@ use crate::progress;
 pub struct Workers {
     /// So many workers at the same time, their events interleaved; each history must be durably
     /// linearizable
-    #[arg(long, value_name = "N", conflicts_with_all = ["persist_points", "strategy", "every_store", "keep", "no_shrink", "html"],
+    #[arg(long, value_name = "N", conflicts_with_all = ["persist_points", "strategy", "every_store"],
           value_parser = clap::value_parser!(u8).range(1..=16))]
     pub workers: Option<u8>,
     /// Histories to run, each on a schedule of its own
     #[arg(long, value_name = "N", requires = "workers")]
     schedules: Option<u64>,
+    /// Of what there is before a history, make only what these operations make, by number from 1 on,
+    /// separated by commas; `-` for none
+    #[arg(long, value_name = "NUMBERS", requires = "workers", value_parser = super::parse_numbers)]
+    keep_before: Option<super::Numbers>,
     /// Instead of random schedules all with so many deviations from worker after worker, at most
     /// --schedules of them
     #[arg(long, value_name = "N", requires = "workers")]
@@ -38,6 +45,12 @@ pub struct Common<'a> {
     pub seed: u64,
     pub images: u64,
     pub threads: Option<u16>,
+    /// The calls to keep.
+    pub keep: Option<&'a [usize]>,
+    pub shrink: bool,
+    /// Where to write the page of the first violation.
+    pub html: Option<&'a Path>,
+    pub mutant: Option<Mutant>,
     /// The name of a flush or fence to switch off.
     pub without: Option<&'a str>,
     pub position: Option<usize>,
@@ -62,6 +75,10 @@ pub fn run(
         workers: usize::from(count),
         ops: common.ops.unwrap_or(defaults.ops),
         seed: common.seed,
+        keep: common.keep.map(numbers),
+        keep_before: arguments.keep_before.as_ref().map(|kept| numbers(&kept.0)),
+        mutant: common.mutant,
+        shrink: common.shrink,
         schedules: arguments.schedules.unwrap_or(defaults.schedules),
         most_deviations: arguments.deviations,
         threads: common.threads.map_or(defaults.threads, usize::from),
@@ -86,6 +103,9 @@ pub fn run(
             samples: 0,
             replay: ConcurrentReplay::default(),
             most_deviations: None,
+            keep: None,
+            keep_before: None,
+            shrink: false,
             schedules: PASSING_SCHEDULES,
             ..options.clone()
         };
@@ -107,8 +127,20 @@ pub fn run(
     })
     .map_err(failed)?;
     bar.finish_and_clear();
+    if let Some(path) = common.html {
+        super::write_page(path, shrunk(&report).next(), output)?;
+    }
     output.json(&report)?;
     print(&report, output)
+}
+
+fn numbers(kept: &[usize]) -> Vec<u32> {
+    kept.iter().filter_map(|&number| u32::try_from(number).ok()).collect()
+}
+
+/// The violations that were shrunk.
+fn shrunk(report: &ConcurrentReport) -> impl Iterator<Item = &Shrunk> {
+    report.violations.iter().filter_map(|violation| violation.shrunk.as_ref())
 }
 
 /// Histories in which every flush and fence is passed that has a name.
@@ -151,6 +183,9 @@ fn print(report: &ConcurrentReport, output: &mut Output) -> Result<Verdict, Fail
             violation.what,
             violation.replay
         ))?;
+    }
+    for shrunk in shrunk(report) {
+        output.line(shrunk)?;
     }
     if report.violations.is_empty() {
         output.line("every history is durably linearizable")?;

@@ -3,10 +3,9 @@
 use clap::Args;
 use lapis_lab::coroutine_experiment::{Options, Results, markdown, plot, run as run_all};
 
-use super::sides::Sides;
+use super::sides::{Seed, Sides, with_progress};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, right_align, table};
-use crate::progress;
 
 /// The command whose section of a document the table is.
 const COMMAND: &str = "lapis lab coroutine";
@@ -33,6 +32,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = Options::default().modelled_operations)]
     modelled_operations: usize,
     #[command(flatten)]
+    seed: Seed,
+    #[command(flatten)]
     sides: Sides,
 }
 
@@ -46,18 +47,13 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         modelled_leaves: defaults.modelled_leaves.max(arguments.modelled_operations),
         modelled_operations: arguments.modelled_operations,
         profile: arguments.sides.profile.clone(),
-        measure: !arguments.sides.modelled_only,
-        model: !arguments.sides.measured_only,
-        seed: arguments.sides.seed,
+        measure: arguments.sides.measure(),
+        model: arguments.sides.model(),
+        seed: arguments.seed.seed,
     };
-    let bar = progress::count(0, "runs");
-    let results = run_all(&options, &|progress| {
-        bar.set_length(progress.total);
-        bar.set_position(progress.done);
-    });
-    bar.finish_and_clear();
+    let results = with_progress("runs", |progress| run_all(&options, progress));
     let results = results.map_err(|error| Failure::refused(error.to_string()))?;
-    arguments.sides.save(COMMAND, || plot(&results), || markdown(&results))?;
+    arguments.sides.save(|| plot(&results), || vec![(COMMAND, markdown(&results))])?;
     output.json(&results)?;
     print(&results, &options.profile, output)?;
     Ok(Verdict::Good)

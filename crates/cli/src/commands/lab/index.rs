@@ -8,9 +8,9 @@ use lapis_lab::index_experiment::{
 };
 use lapis_lab::keys::Distribution;
 
+use super::sides::with_progress;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, right_align, table};
-use crate::progress;
 use crate::store_arguments::index_kinds;
 
 /// Compare index structures: speed measured here, traffic counted on the modelled machine
@@ -111,12 +111,7 @@ fn index(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure>
     if let Some(repetitions) = arguments.repetitions {
         options.repetitions = repetitions;
     }
-    let bar = progress::count(0, "operations");
-    let results = run_index(&options, &|progress| {
-        bar.set_length(progress.total);
-        bar.set_position(progress.done);
-    });
-    bar.finish_and_clear();
+    let results = with_progress("operations", |progress| run_index(&options, progress));
     let results = results.map_err(failed)?;
     output.json(&results)?;
     print_index(&results, &arguments.profile, output)?;
@@ -189,12 +184,9 @@ fn index_row(row: &Row) -> Vec<String> {
 }
 
 fn peers(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    let bar = progress::count(0, "implementations");
-    let comparison = compare_with_peers(arguments.keys, arguments.seed, &|progress| {
-        bar.set_length(progress.total);
-        bar.set_position(progress.done);
+    let comparison = with_progress("implementations", |progress| {
+        compare_with_peers(arguments.keys, arguments.seed, progress)
     });
-    bar.finish_and_clear();
     let comparison: PeerComparison = comparison.map_err(failed)?;
     output.json(&comparison)?;
     let mut rows = table([

@@ -1,17 +1,15 @@
 //! `lapis lab log`: logs side by side.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use lapis_blocks::log::Placement;
-use lapis_lab::generated::put_into_file;
 use lapis_lab::log_experiment::{
     COMMAND, LogExperimentError, LogVariant, Options, figure, markdown, run as run_logs,
 };
+use lapis_lab::report::Progress;
 
+use super::sides::{Sides, with_progress};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
-use crate::progress;
 
 /// Compare logs: appends per second by the size of entries, measured here and modelled
 #[derive(Debug, Args)]
@@ -40,24 +38,11 @@ pub struct Arguments {
     /// Numbers of threads [default: 1,2]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     threads: Vec<usize>,
-    /// The device profile that is modelled, by name or file
-    #[arg(long, value_name = "P", default_value = "optane-100")]
-    profile: String,
-    /// Only model
-    #[arg(long, conflicts_with = "measured_only")]
-    modelled_only: bool,
-    /// Only measure here
-    #[arg(long)]
-    measured_only: bool,
     /// How long each row is measured, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 30)]
     measure_ms: u64,
-    /// Draw the figure into this file, .svg or .html
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
-    /// Put the tables into this document, in place of those there
-    #[arg(long, value_name = "FILE")]
-    write: Option<PathBuf>,
+    #[command(flatten)]
+    sides: Sides,
 }
 
 fn parse_variant(name: &str) -> Result<LogVariant, String> {
@@ -91,29 +76,20 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         },
         sizes: or(&arguments.sizes, default.sizes),
         threads: or(&arguments.threads, default.threads),
-        profile: arguments.profile.clone(),
-        measure: !arguments.modelled_only,
-        model: !arguments.measured_only,
+        profile: arguments.sides.profile.clone(),
+        measure: arguments.sides.measure(),
+        model: arguments.sides.model(),
         measure_ms: arguments.measure_ms,
     };
-    let bar = progress::count(0, "rows");
-    let results = run_logs(&options, &|done, total| {
-        bar.set_length(total);
-        bar.set_position(done);
+    let results = with_progress("rows", |progress| {
+        run_logs(&options, &|done, total| progress(Progress { done, total }))
     });
-    bar.finish_and_clear();
     let results = results.map_err(failed)?;
     output.json(&results)?;
     let tables = markdown(&results);
-    if !output.is_json() && arguments.write.is_none() {
+    if !output.is_json() && arguments.sides.write.is_none() {
         output.bytes(tables.as_bytes())?;
     }
-    if let Some(path) = &arguments.plot {
-        figure(&results).save(path).map_err(|error| Failure::refused(error.to_string()))?;
-    }
-    if let Some(path) = &arguments.write {
-        put_into_file(path, COMMAND, &tables)
-            .map_err(|error| Failure::refused(error.to_string()))?;
-    }
+    arguments.sides.save(|| figure(&results), || vec![(COMMAND, tables)])?;
     Ok(Verdict::Good)
 }

@@ -9,6 +9,7 @@ mod log;
 mod page;
 mod sides;
 mod this_machine;
+mod wort;
 
 use clap::{Args, Subcommand};
 
@@ -23,6 +24,7 @@ Examples:
   lapis lab device --this-machine
   lapis lab log --plot logs.svg
   lapis lab page --plot page.svg
+  lapis lab wort --write docs/wort-study.md
   lapis lab capabilities")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -38,6 +40,7 @@ enum Experiment {
     Page(page::Arguments),
     Capabilities(capabilities::Arguments),
     Log(log::Arguments),
+    Wort(wort::Arguments),
 }
 
 /// Runs `lapis lab`.
@@ -50,5 +53,6 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         Experiment::Page(arguments) => page::run(arguments, output),
         Experiment::Capabilities(arguments) => capabilities::run(arguments, output),
         Experiment::Log(arguments) => log::run(arguments, output),
+        Experiment::Wort(arguments) => wort::run(arguments, output),
     }
 }

@@ -4,16 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lapis_blocks::page::{CostModel, PageScheme};
-use lapis_lab::generated::put_into_file;
 use lapis_lab::page_experiment::{
     Options, PageExperimentError, PageResults, calibrate, calibration_options, figure, markdown,
     put_into_profile, run as run_page,
 };
 use serde::Serialize;
 
+use super::sides::{Seed, Sides, with_progress};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, right_align, table};
-use crate::progress;
 
 /// The command that a document's section names.
 const COMMAND: &str = "lapis lab page";
@@ -34,7 +33,9 @@ profile's machine, the same on every run. The crossover is the number of dirty l
 log of them is faster than a copy of the page.
 
 --calibrate prints what the hybrid needs to know to choose, as a section of a device profile (of this
-machine with --measured-only); --into puts it into a profile's file.")]
+machine with --measured-only); --into puts it into a profile's file.",
+    mut_arg("plot", |plot| plot.conflicts_with("calibrate")),
+    mut_arg("write", |write| write.conflicts_with("calibrate")))]
 pub struct Arguments {
     /// The ways, separated by commas: page-cow, page-cow-load, page-mulog, page-checksum, page-hybrid [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_variant)]
@@ -48,24 +49,10 @@ pub struct Arguments {
     /// Bytes of a page: a power of two from 4096 to 65536
     #[arg(long, value_name = "N", default_value_t = Options::default().page_bytes)]
     page_bytes: usize,
-    /// The device profile that is modelled: a name or a file
-    #[arg(long, value_name = "P", default_value = lapis_lab::index_experiment::OPTANE_100)]
-    profile: String,
-    /// Only model
-    #[arg(long, conflicts_with = "measured_only")]
-    modelled_only: bool,
-    /// Only measure here
-    #[arg(long)]
-    measured_only: bool,
-    /// What the random numbers start from
-    #[arg(long, value_name = "S", default_value_t = 42)]
-    seed: u64,
-    /// Draw the figure into this file, .svg or .html
-    #[arg(long, value_name = "FILE", conflicts_with = "calibrate")]
-    plot: Option<PathBuf>,
-    /// Put the tables into this document, in place of those there
-    #[arg(long, value_name = "FILE", conflicts_with = "calibrate")]
-    write: Option<PathBuf>,
+    #[command(flatten)]
+    seed: Seed,
+    #[command(flatten)]
+    sides: Sides,
     /// Find the costs that the hybrid chooses by
     #[arg(long, conflicts_with = "variant")]
     calibrate: bool,
@@ -97,10 +84,10 @@ fn parse_variant(name: &str) -> Result<PageScheme, String> {
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     let mut options = Options {
         page_bytes: arguments.page_bytes,
-        profile: arguments.profile.clone(),
-        measure: !arguments.modelled_only,
-        model: !arguments.measured_only,
-        seed: arguments.seed,
+        profile: arguments.sides.profile.clone(),
+        measure: arguments.sides.measure(),
+        model: arguments.sides.model(),
+        seed: arguments.seed.seed,
         ..Options::default()
     };
     if !arguments.variant.is_empty() {
@@ -117,27 +104,15 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     if arguments.calibrate {
         return calibration(arguments, &options, output);
     }
-    let results = with_progress(&options)?;
+    let results = run_with_progress(&options)?;
     output.json(&results)?;
     print(&results, output)?;
-    let refused = |error: String| Failure::refused(error);
-    if let Some(path) = &arguments.plot {
-        figure(&results).save(path).map_err(|error| refused(error.to_string()))?;
-    }
-    if let Some(path) = &arguments.write {
-        put_into_file(path, COMMAND, &markdown(&results))
-            .map_err(|error| refused(error.to_string()))?;
-    }
+    arguments.sides.save(|| figure(&results), || vec![(COMMAND, markdown(&results))])?;
     Ok(Verdict::Good)
 }
 
-fn with_progress(options: &Options) -> Result<PageResults, Failure> {
-    let bar = progress::count(0, "rows");
-    let results = run_page(options, &|progress| {
-        bar.set_length(progress.total);
-        bar.set_position(progress.done);
-    });
-    bar.finish_and_clear();
+fn run_with_progress(options: &Options) -> Result<PageResults, Failure> {
+    let results = with_progress("rows", |progress| run_page(options, progress));
     results.map_err(|error| match error {
         PageExperimentError::WrongContents { .. } => Failure::NotThere(error.to_string()),
         _ => Failure::refused(error.to_string()),
@@ -149,10 +124,10 @@ fn calibration(
     options: &Options,
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
-    let of_this_machine = arguments.measured_only;
+    let of_this_machine = arguments.sides.measured_only;
     let mut options = calibration_options(options);
     (options.measure, options.model) = (of_this_machine, !of_this_machine);
-    let results = with_progress(&options)?;
+    let results = run_with_progress(&options)?;
     let refused = |error: &dyn std::error::Error| Failure::refused(error.to_string());
     let page = calibrate(&results, of_this_machine).map_err(|error| refused(&error))?;
     let crossovers: Result<Vec<Crossover>, Failure> = page

@@ -23,6 +23,7 @@ const ROOT: &str = "index";
 pub struct ConcurrentIndex<I, K: ?Sized> {
     name: &'static str,
     source: &'static str,
+    shared_source: Option<&'static str>,
     options: IndexOptions,
     keys: u64,
     _index: PhantomData<fn() -> I>,
@@ -33,7 +34,21 @@ impl<I, K: ?Sized> ConcurrentIndex<I, K> {
     /// `name` on the command line; `source` is part of the paths of its source files; beforehand
     /// there are up to `keys` keys.
     pub fn new(name: &'static str, source: &'static str, options: IndexOptions, keys: u64) -> Self {
-        Self { name, source, options, keys, _index: PhantomData, _key: PhantomData }
+        Self {
+            name,
+            source,
+            shared_source: None,
+            options,
+            keys,
+            _index: PhantomData,
+            _key: PhantomData,
+        }
+    }
+
+    /// With further source files that it shares with others.
+    #[must_use]
+    pub fn and_source(self, shared: &'static str) -> Self {
+        Self { shared_source: Some(shared), ..self }
     }
 }
 
@@ -228,20 +243,26 @@ where
                 }
             }
             let told: Vec<String> = calls.iter().map(describe).collect();
+            let changed = format!("key {key:?} had {first:?} and has {last:?}, which no");
             return Err(Offence {
                 operation: offender,
-                what: format!(
-                    "key {key:?} had {first:?} and has {last:?}, which no order of these calls \
-                     explains: {}",
-                    told.join("; ")
-                ),
+                what: match told.is_empty() {
+                    true => format!("{changed} call has to do with"),
+                    false => {
+                        format!("{changed} order of these calls explains: {}", told.join("; "))
+                    }
+                },
             });
         }
         Ok(())
     }
 
+    fn changes(&self, (_, action): &Operation<K>) -> bool {
+        *action != MapAction::Get
+    }
+
     fn owns_source(&self, file: &str) -> bool {
-        file.contains(self.source)
+        file.contains(self.source) || self.shared_source.is_some_and(|part| file.contains(part))
     }
 }
 

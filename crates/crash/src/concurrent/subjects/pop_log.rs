@@ -199,6 +199,10 @@ impl ConcurrentSubject for ConcurrentPopLog {
         judge_whole(self, initial, calls, found)
     }
 
+    fn changes(&self, action: &LogAction) -> bool {
+        *action != LogAction::End
+    }
+
     fn owns_source(&self, file: &str) -> bool {
         file.contains("blocks/src/pop_log")
     }

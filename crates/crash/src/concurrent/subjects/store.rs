@@ -219,6 +219,10 @@ impl ConcurrentSubject for ConcurrentStore {
         judge_whole(self, initial, calls, found)
     }
 
+    fn changes(&self, action: &StoreAction) -> bool {
+        matches!(action, StoreAction::Commit(_))
+    }
+
     fn owns_source(&self, file: &str) -> bool {
         file.contains("lapis/src")
     }

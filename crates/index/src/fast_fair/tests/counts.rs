@@ -1,88 +1,23 @@
 //! Flushes and fences per operation: what the module header promises.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use lapis_pmem::{Domain, DomainFault, Hardware, LINE_BYTES, Pool, Word};
+use lapis_pmem::{PersistCounts, Pool, Watched};
 
 use super::{create_in, small_region};
 use crate::fast_fair::FastFair;
 use crate::index::Index;
 
-/// This machine, with the lines it flushes and the fences counted.
-#[derive(Clone, Debug)]
-struct Counting {
-    hardware: Hardware,
-    counts: Arc<(AtomicU64, AtomicU64)>,
-}
+type Counting = Watched<PersistCounts>;
 
-impl Counting {
-    fn new() -> Self {
-        Self { hardware: Hardware::detect(), counts: Arc::default() }
-    }
-
-    /// Lines flushed and fences since the last call.
-    fn take(&self) -> (u64, u64) {
-        (self.counts.0.swap(0, Ordering::Relaxed), self.counts.1.swap(0, Ordering::Relaxed))
-    }
-}
-
-impl Domain for Counting {
-    const DETERMINISTIC: bool = true;
-
-    fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
-        self.hardware.load::<W>(at, order)
-    }
-    fn store<W: Word>(&self, at: &W::Atomic, value: W, order: Ordering) {
-        self.hardware.store::<W>(at, value, order);
-    }
-    fn swap<W: Word>(&self, at: &W::Atomic, value: W) -> W {
-        self.hardware.swap::<W>(at, value)
-    }
-    fn compare_exchange<W: Word>(&self, at: &W::Atomic, current: W, new: W) -> Result<W, W> {
-        self.hardware.compare_exchange::<W>(at, current, new)
-    }
-    unsafe fn copy(&self, destination: *mut u8, source: &[u8]) {
-        // SAFETY: as the caller vouches.
-        unsafe { self.hardware.copy(destination, source) };
-    }
-    unsafe fn copy_nontemporal(&self, destination: *mut u8, source: &[u8]) {
-        // SAFETY: as the caller vouches.
-        unsafe { self.hardware.copy_nontemporal(destination, source) };
-    }
-    unsafe fn zero_nontemporal(&self, destination: *mut u8, bytes: usize) {
-        // SAFETY: as the caller vouches.
-        unsafe { self.hardware.zero_nontemporal(destination, bytes) };
-    }
-    fn note_read(&self, source: *const u8, bytes: usize) {
-        self.hardware.note_read(source, bytes);
-    }
-    unsafe fn flush_range(&self, start: *const u8, bytes: usize) {
-        let lines = (start.addr() + bytes).div_ceil(LINE_BYTES) - start.addr() / LINE_BYTES;
-        self.counts.0.fetch_add(lines as u64, Ordering::Relaxed);
-        // SAFETY: as the caller vouches.
-        unsafe { self.hardware.flush_range(start, bytes) };
-    }
-    fn fence(&self) {
-        self.counts.1.fetch_add(1, Ordering::Relaxed);
-        self.hardware.fence();
-    }
-    fn prefetch(&self, at: *const u8) {
-        self.hardware.prefetch(at);
-    }
-    fn health(&self) -> Result<(), DomainFault> {
-        self.hardware.health()
-    }
-}
-
-fn counted() -> (Counting, Arc<Pool<Counting>>) {
-    let domain = Counting::new();
-    let pool = Arc::new(Pool::create(small_region(), domain.clone()).unwrap());
-    (domain, pool)
+fn counted() -> (PersistCounts, Arc<Pool<Counting>>) {
+    let counts = PersistCounts::default();
+    let pool = Pool::create(small_region(), Watched::new(counts.clone())).unwrap();
+    (counts, Arc::new(pool))
 }
 
 /// A leaf with the keys 10, 20, .. 100: slots 0-1, 2-5 and 6-9 are in three lines.
-fn ten_keys() -> (Counting, FastFair<Counting, u64>) {
+fn ten_keys() -> (PersistCounts, FastFair<Counting, u64>) {
     let (domain, pool) = counted();
     let tree = create_in(&pool, 512);
     for key in 1..=10u64 {

@@ -1,0 +1,344 @@
+//! The machine on which histories run, and the one on which their crashes are recovered.
+
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+
+use lapis_device::{
+    Config, CrashPoint, CrashPoints, Image, ImageBudget, InterleavedRun, Marker, Modelled,
+    PersistPoint, PowerFailDomain, RunEnd, SchedulePolicy, Trace, WorkerProgram,
+    set_current_worker,
+};
+use lapis_pmem::{Pool, Region};
+use parking_lot::Mutex;
+
+use super::explore::ConcurrentOptions;
+use super::history::History;
+use super::rule::BrokenRule;
+use super::shrink::Selection;
+use super::subject::ConcurrentSubject;
+use crate::image_check::guarded;
+use crate::oracle::Failure;
+use crate::timeline::clause;
+
+/// Two regions: one to run on, one to recover on.
+pub(super) struct Bench<'b, S: ConcurrentSubject> {
+    pub(super) subject: &'b S,
+    pub(super) options: &'b ConcurrentOptions,
+    region: Region,
+    pub(super) scratch: Region,
+    pub(super) recovering: Modelled,
+    /// What is done by whom, and where it starts from.
+    pub(super) seed: u64,
+    /// What was done beforehand, numbered from one.
+    pub(super) before: Vec<(u32, S::Operation)>,
+    /// The calls of each worker, numbered worker after worker from one.
+    pub(super) calls: Vec<Vec<(u32, S::Operation)>>,
+    prepared: Vec<u8>,
+    initial: Option<S::State>,
+}
+
+/// A history that was run.
+pub(super) struct Ran<S: ConcurrentSubject> {
+    pub(super) run: InterleavedRun,
+    pub(super) trace: Trace,
+    /// What memory held before it.
+    pub(super) base: Vec<u8>,
+    pub(super) history: History<S::Operation, S::Returned>,
+    pub(super) passed: Vec<PersistPoint>,
+    /// What was wrong without a crash.
+    pub(super) wrong: Option<Found>,
+    /// For each call that ended its number, its worker and the steps of the schedule in between.
+    pub(super) spans: Vec<(u32, u8, Range<usize>)>,
+}
+
+/// Of what crashes of a history to try: all where it says nothing.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Wanted<'w> {
+    pub(super) position: Option<usize>,
+    pub(super) image: Option<&'w [u32]>,
+}
+
+/// A violation before it is put into words.
+#[derive(Clone)]
+pub(super) struct Found {
+    pub(super) at: Option<(CrashPoint, Image)>,
+    pub(super) rule: BrokenRule,
+    pub(super) operation: Option<String>,
+    pub(super) what: String,
+}
+
+impl Found {
+    fn without_crash(rule: BrokenRule, operation: Option<String>, what: String) -> Self {
+        Self { at: None, rule, operation, what }
+    }
+
+    pub(super) fn position(&self) -> Option<usize> {
+        self.at.as_ref().map(|(point, _)| point.position)
+    }
+
+    pub(super) fn image(&self) -> &[u32] {
+        self.at.as_ref().map_or(&[], |(_, image)| image.choices())
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) crash_points: u64,
+    pub(super) images: u64,
+    pub(super) distinct_states: u64,
+}
+
+impl<'b, S: ConcurrentSubject> Bench<'b, S> {
+    /// `watching`: notes what recoveries read of uncertain lines.
+    pub(super) fn new(
+        subject: &'b S,
+        options: &'b ConcurrentOptions,
+        watching: bool,
+    ) -> Result<Self, String> {
+        let bytes = subject.pool_bytes();
+        let region = Region::anonymous(bytes, bytes).map_err(text)?;
+        let scratch = Region::anonymous(bytes, bytes).map_err(text)?;
+        let (suppress, mutant) = (options.suppress, options.mutant);
+        let config = Config { suppress, mutant, watching, ..Config::tracking() };
+        let recovering = Modelled::over(&scratch, config);
+        Ok(Self {
+            subject,
+            options,
+            region,
+            scratch,
+            recovering,
+            seed: 0,
+            before: Vec::new(),
+            calls: Vec::new(),
+            prepared: Vec::new(),
+            initial: None,
+        })
+    }
+
+    /// Makes the structure from which histories of this seed start.
+    pub(super) fn prepare(&mut self, seed: u64, selection: &Selection) -> Result<(), String> {
+        self.seed = seed;
+        let plan = self.subject.plan(self.options.workers, self.options.ops, seed);
+        self.before = (1..).zip(plan.before).filter(|(it, _)| selection.has_before(*it)).collect();
+        let mut numbers = 1..;
+        self.calls = Vec::new();
+        for calls in plan.workers {
+            let numbered = calls.into_iter().map(|call| (numbers.next().unwrap_or(0), call));
+            self.calls.push(numbered.filter(|(number, _)| selection.has_call(*number)).collect());
+        }
+        // What an earlier history left would change which stores make a difference.
+        // SAFETY: mapped, and no pool is open on the region.
+        unsafe { self.region.base().write_bytes(0, self.region.mapped_bytes()) };
+        let domain = Modelled::over(&self.region, Config::default());
+        set_current_worker(0);
+        // SAFETY: the pool is dropped before the region is used again.
+        let pool = Pool::create(unsafe { self.region.alias() }, domain).map_err(text)?;
+        let live = self.subject.create(pool)?;
+        for (_, operation) in &self.before {
+            self.subject.perform(&live, operation)?;
+        }
+        self.initial = Some(self.subject.observe(&live)?);
+        drop(live);
+        self.prepared = self.contents();
+        Ok(())
+    }
+
+    fn contents(&self) -> Vec<u8> {
+        // SAFETY: mapped, and nothing else touches the region during this call.
+        unsafe { std::slice::from_raw_parts(self.region.base(), self.region.mapped_bytes()) }
+            .to_vec()
+    }
+
+    /// Runs the history on one schedule.
+    pub(super) fn run(&mut self, policy: &SchedulePolicy) -> Result<Ran<S>, String> {
+        let subject = self.subject;
+        fill(&self.region, &self.prepared);
+        let (suppress, mutant) = (self.options.suppress, self.options.mutant);
+        let config = Config { concurrent: true, suppress, mutant, ..Config::default() };
+        let domain = Modelled::over(&self.region, config);
+        // SAFETY: the pool is dropped before the region is used again.
+        let pool = Pool::open(unsafe { self.region.alias() }, domain.clone()).map_err(text)?;
+        let live = subject.open(pool)?;
+        subject.pool(&live).abandon();
+        let base = self.contents();
+        domain.set_tracing(true);
+        let returned: Vec<Mutex<Vec<S::Returned>>> =
+            self.calls.iter().map(|_| Mutex::default()).collect();
+        let spans = Mutex::new(Vec::new());
+        let mut programs: Vec<WorkerProgram<'_>> = Vec::new();
+        for ((calls, returned), worker) in self.calls.iter().zip(&returned).zip(0u8..) {
+            let (live, domain, spans) = (&live, &domain, &spans);
+            programs.push(Box::new(move || {
+                for (number, operation) in calls {
+                    let begin = domain.steps_taken();
+                    domain.mark(Marker::Begin(*number));
+                    match subject.perform(live, operation) {
+                        Ok(answer) => returned.lock().push(answer),
+                        Err(what) => std::panic::resume_unwind(Box::new(what)),
+                    }
+                    domain.mark(Marker::End(*number));
+                    spans.lock().push((*number, worker, begin..domain.steps_taken()));
+                }
+            }));
+        }
+        let run = domain.run_workers(policy, programs);
+        let trace = domain.take_trace();
+        domain.set_tracing(false);
+        let passed: Vec<_> = domain.persist_points().iter().map(|it| it.point).collect();
+        let returned: Vec<Vec<S::Returned>> = returned.into_iter().map(Mutex::into_inner).collect();
+        let history = History::of(&trace, &self.calls, &returned);
+        let wrong = match &run.end {
+            RunEnd::Completed => self.judge_without_crash(&live, &history),
+            RunEnd::Deadlock => {
+                Some((BrokenRule::Progress, None, "the workers wait for each other".to_owned()))
+            }
+            RunEnd::TooLong => {
+                Some((BrokenRule::Progress, None, "the workers come to no end".to_owned()))
+            }
+            RunEnd::Panicked { worker, message } => {
+                Some((BrokenRule::NoPanic, None, format!("worker {worker} panicked: {message}")))
+            }
+        };
+        drop(live);
+        let wrong = wrong.map(|(rule, call, what)| Found::without_crash(rule, call, what));
+        Ok(Ran { run, trace, base, history, passed, wrong, spans: spans.into_inner() })
+    }
+
+    fn judge_without_crash(
+        &self,
+        live: &S::Live,
+        history: &History<S::Operation, S::Returned>,
+    ) -> Option<(BrokenRule, Option<String>, String)> {
+        let observed = guarded(|| {
+            let state = self.subject.observe(live).map_err(|what| Failure::Contents { what })?;
+            match self.subject.problems(live).into_iter().next() {
+                Some(what) => Err(Failure::Invariant { what }),
+                None => Ok(state),
+            }
+        });
+        let state = match observed {
+            Ok(state) => state,
+            Err(failure) => {
+                let rule = BrokenRule::WithoutCrash;
+                return Some((rule, None, format!("without any crash {failure}")));
+            }
+        };
+        let initial = self.initial.as_ref()?;
+        let judged = self.subject.judge(initial, history.calls(), &state);
+        let told = |what| format!("without any crash {what}");
+        judged.err().map(|it| (BrokenRule::Linearizable, it.operation, told(it.what)))
+    }
+
+    /// Tries crash points of a run; returns the first violation.
+    pub(super) fn cut_power(
+        &mut self,
+        ran: &Ran<S>,
+        wanted: Wanted<'_>,
+        tally: &mut Tally,
+    ) -> Result<Option<Found>, String> {
+        let Some(initial) = self.initial.clone() else { return Ok(None) };
+        fill(&self.scratch, &ran.base);
+        let mut points = CrashPoints::new(&ran.trace, &ran.base, PowerFailDomain::AdrPortable);
+        let mut states = HashSet::new();
+        while let Some(point) = points.advance() {
+            points.bring_up_to_date(&mut self.scratch).map_err(text)?;
+            if wanted.position.is_some_and(|position| position != point.position) {
+                continue;
+            }
+            tally.crash_points += 1;
+            let calls = ran.history.until(point.position);
+            let crash_states = points.states();
+            let budget = ImageBudget {
+                exhaustive_limit: self.options.exhaustive_limit,
+                samples: self.options.samples,
+                seed: self.seed ^ (point.position as u64) << 20,
+            };
+            let given: Box<dyn Iterator<Item = Image>> = match wanted.image {
+                None => Box::new(crash_states.images(budget)),
+                Some(choices) => {
+                    let image = Image::from_choices(choices.to_vec());
+                    if !crash_states.includes(&image) {
+                        return Err("the image is not one of that crash point".to_owned());
+                    }
+                    Box::new(std::iter::once(image))
+                }
+            };
+            // States that the calls explain; histories do not change between images.
+            let mut explained = HashSet::new();
+            for image in given {
+                tally.images += 1;
+                crash_states.apply(&image, &mut self.scratch).map_err(text)?;
+                let audited = wanted.image.is_some() || image_is_audited(&point, &image);
+                let recovered = self.recover(audited);
+                self.recovering.revert(&mut self.scratch);
+                crash_states.revert(&image, &mut self.scratch).map_err(text)?;
+                let (rule, operation, what) = match recovered {
+                    Ok(state) => {
+                        if !explained.insert(state.clone()) {
+                            continue;
+                        }
+                        let judged = self.subject.judge(&initial, &calls, &state);
+                        let broken = judged.err().map(|offence| {
+                            let rule = BrokenRule::of(self.subject, &initial, &calls, &state);
+                            (rule, offence.operation, offence.what)
+                        });
+                        states.insert(state);
+                        match broken {
+                            None => continue,
+                            Some(broken) => broken,
+                        }
+                    }
+                    Err(failure) => {
+                        (BrokenRule::Recovery(clause(&failure)), None, failure.to_string())
+                    }
+                };
+                tally.distinct_states += states.len() as u64;
+                return Ok(Some(Found { at: Some((point, image)), rule, operation, what }));
+            }
+        }
+        tally.distinct_states += states.len() as u64;
+        Ok(None)
+    }
+
+    pub(super) fn recover(&self, audited: bool) -> Result<S::State, Failure> {
+        let subject = self.subject;
+        guarded(|| {
+            // SAFETY: the pool is dropped before the region is used again.
+            let pool = Pool::open(unsafe { self.scratch.alias() }, self.recovering.clone())
+                .map_err(|error| Failure::Open { what: error.to_string() })?;
+            pool.abandon();
+            let live = subject.open(pool).map_err(|what| Failure::Open { what })?;
+            let state = subject.observe(&live).map_err(|what| Failure::Contents { what })?;
+            if let Some(what) = subject.problems(&live).into_iter().next() {
+                return Err(Failure::Invariant { what });
+            }
+            if audited {
+                let audit = subject.audit(&live);
+                if !audit.is_clean() {
+                    return Err(Failure::Space { what: format!("{audit:?}") });
+                }
+            }
+            Ok(state)
+        })
+    }
+}
+
+pub(super) fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Writes the first bytes of a region nobody uses.
+pub(super) fn fill(region: &Region, contents: &[u8]) {
+    assert!(contents.len() <= region.mapped_bytes());
+    // SAFETY: mapped for that long, and no pool is open on the region.
+    unsafe { region.base().copy_from_nonoverlapping(contents.as_ptr(), contents.len()) };
+}
+
+/// The audit walks everything; one image in four is enough to find what leaks.
+fn image_is_audited(point: &CrashPoint, image: &Image) -> bool {
+    let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+    point.position.hash(&mut hasher);
+    image.choices().hash(&mut hasher);
+    hasher.finish().is_multiple_of(4)
+}

@@ -1,0 +1,385 @@
+//! Shrinking a violation of several workers: few calls, little beforehand, a schedule with few
+//! deviations or at least few changes of worker, and an image that differs in few lines.
+//!
+//! A call less and the rest of the run is another one. What is tried after taking calls away is the
+//! schedule as it was without what they did, then some others; so a violation that needs an
+//! interleaving of its own is not lost with the first call that is not needed. The effort is bounded
+//! by the number of runs: the same violation shrinks to the same case everywhere.
+
+use std::ops::Range;
+
+use lapis_device::{BoundedSearch, Event, Image, Schedule, SchedulePolicy};
+
+use super::bench::{Bench, Found, Ran, Tally, Wanted, text};
+use super::explore::{ConcurrentOptions, ConcurrentReplay, ConcurrentViolation, policy_of};
+use super::rule::BrokenRule;
+use super::subject::ConcurrentSubject;
+use super::timeline::draw;
+use crate::report::Shrunk;
+
+/// Runs to try at most.
+const MOST_RUNS: u64 = 3000;
+/// Images at one crash point.
+const IMAGES_PER_POINT: u64 = 64;
+/// Random schedules that are tried for calls that the schedule as it was does not serve.
+const OTHER_SCHEDULES: u64 = 6;
+/// Schedules with one deviation, and with two, that are tried for the calls that are left.
+const DEVIATING_SCHEDULES: [u64; 3] = [1, 300, 600];
+/// Of calls that many, all schedules with few deviations are many.
+const MOST_DEVIATING_CALLS: usize = 6;
+
+/// Which calls and which operations beforehand there are, by number; all where it says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Selection {
+    pub(super) calls: Option<Vec<u32>>,
+    pub(super) before: Option<Vec<u32>>,
+}
+
+impl Selection {
+    pub(super) fn of(options: &ConcurrentOptions) -> Self {
+        Self { calls: options.keep.clone(), before: options.keep_before.clone() }
+    }
+
+    pub(super) fn has_call(&self, number: u32) -> bool {
+        self.calls.as_ref().is_none_or(|calls| calls.contains(&number))
+    }
+
+    pub(super) fn has_before(&self, number: u32) -> bool {
+        self.before.as_ref().is_none_or(|before| before.contains(&number))
+    }
+}
+
+/// A run that shows the violation.
+#[derive(Clone)]
+pub(super) struct Case {
+    pub(super) selection: Selection,
+    pub(super) schedule: Schedule,
+    pub(super) found: Found,
+    /// What happened before the crash.
+    events: Vec<Event>,
+    /// At how many events the schedule deviates from the plain one, if it was found so.
+    pub(super) deviations: Option<usize>,
+    pub(super) runs: u64,
+    /// Call, worker, and the steps in between.
+    spans: Vec<(u32, u8, Range<usize>)>,
+}
+
+impl Case {
+    pub(super) fn of<S: ConcurrentSubject>(
+        bench: &Bench<'_, S>,
+        ran: &Ran<S>,
+        found: Found,
+    ) -> Self {
+        let number = |(number, _): &(u32, S::Operation)| *number;
+        Self {
+            selection: Selection {
+                calls: Some(bench.calls.iter().flatten().map(number).collect()),
+                before: Some(bench.before.iter().map(number).collect()),
+            },
+            schedule: ran.run.schedule.clone(),
+            events: ran.trace.events[..found.position().unwrap_or(0)].to_vec(),
+            spans: ran.spans.clone(),
+            found,
+            deviations: None,
+            runs: 0,
+        }
+    }
+
+    fn calls(&self) -> &[u32] {
+        self.selection.calls.as_deref().unwrap_or(&[])
+    }
+
+    fn before(&self) -> &[u32] {
+        self.selection.before.as_deref().unwrap_or(&[])
+    }
+}
+
+struct Shrinking<'b, S: ConcurrentSubject> {
+    bench: Bench<'b, S>,
+    prepared: Option<Selection>,
+    seed: u64,
+    rule: BrokenRule,
+    runs: u64,
+}
+
+/// Shrinks a violation that `options` led to. None if it cannot be shown again.
+///
+/// # Errors
+/// What could not be done at all.
+pub(super) fn shrink<S: ConcurrentSubject>(
+    subject: &S,
+    options: &ConcurrentOptions,
+    violation: &ConcurrentViolation,
+) -> Result<Option<Shrunk>, String> {
+    let options = ConcurrentOptions {
+        exhaustive_limit: options.exhaustive_limit.min(IMAGES_PER_POINT),
+        replay: ConcurrentReplay::default(),
+        ..options.clone()
+    };
+    let bench = Bench::new(subject, &options, true)?;
+    let (seed, rule) = (violation.seed, violation.rule);
+    let mut shrinking = Shrinking { bench, prepared: None, seed, rule, runs: 0 };
+    let schedule: Schedule = violation.schedule.parse().map_err(text)?;
+    let first = Selection::of(&options);
+    let Some(mut case) = shrinking.attempt(&first, &SchedulePolicy::Replay(schedule))? else {
+        return Ok(None);
+    };
+    shrinking.calls(&mut case)?;
+    shrinking.beforehand(&mut case)?;
+    shrinking.deviations(&mut case)?;
+    shrinking.calls(&mut case)?;
+    shrinking.beforehand(&mut case)?;
+    if case.deviations.is_none() {
+        shrinking.switches(&mut case)?;
+    }
+    shrinking.prefix(&mut case)?;
+    shrinking.lines(&mut case)?;
+    case.runs = shrinking.runs;
+    let ran = shrinking.run(&case.selection, &SchedulePolicy::Replay(case.schedule.clone()))?;
+    draw(&mut shrinking.bench, &ran, &case).map(Some)
+}
+
+impl<S: ConcurrentSubject> Shrinking<'_, S> {
+    fn is_spent(&self) -> bool {
+        self.runs >= MOST_RUNS
+    }
+
+    fn run(&mut self, selection: &Selection, policy: &SchedulePolicy) -> Result<Ran<S>, String> {
+        if self.prepared.as_ref() != Some(selection) {
+            self.bench.prepare(self.seed, selection)?;
+            self.prepared = Some(selection.clone());
+        }
+        self.runs += 1;
+        self.bench.run(policy)
+    }
+
+    /// What is wrong with a run, if it is what was wrong at first.
+    fn same(&mut self, ran: &Ran<S>, wanted: Wanted<'_>) -> Result<Option<Found>, String> {
+        let found = match &ran.wrong {
+            Some(wrong) => Some(wrong.clone()),
+            None => self.bench.cut_power(ran, wanted, &mut Tally::default())?,
+        };
+        Ok(found.filter(|found| found.rule.is_like(self.rule)))
+    }
+
+    /// The violation among the crashes of these calls on this schedule.
+    fn attempt(
+        &mut self,
+        selection: &Selection,
+        policy: &SchedulePolicy,
+    ) -> Result<Option<Case>, String> {
+        if self.is_spent() {
+            return Ok(None);
+        }
+        let ran = self.run(selection, policy)?;
+        let found = self.same(&ran, Wanted::default())?;
+        Ok(found.map(|found| Case::of(&self.bench, &ran, found)))
+    }
+
+    /// Like [`Shrinking::attempt`], on the schedule of `case` first and then on some others; or on
+    /// those with no more deviations, if it has few.
+    fn attempt_some(&mut self, selection: &Selection, case: &Case) -> Result<Option<Case>, String> {
+        if let Some(most) = case.deviations {
+            return self.deviating(selection, most);
+        }
+        let left_out = case.spans.iter().filter(|(number, ..)| !selection.has_call(*number));
+        let spans: Vec<_> = left_out.map(|(_, worker, span)| (*worker, span.clone())).collect();
+        let guide = SchedulePolicy::Guided(case.schedule.without_spans(&spans));
+        let seed = self.seed;
+        let others = (0..OTHER_SCHEDULES).map(|number| policy_of(seed.wrapping_add(number)));
+        for policy in std::iter::once(guide).chain(others) {
+            if let Some(found) = self.attempt(selection, &policy)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes calls away, in chunks and then one by one, as long as the violation stays.
+    fn calls(&mut self, case: &mut Case) -> Result<(), String> {
+        // Nothing that began after the crash can matter.
+        if let Some(position) = case.found.position() {
+            let ran = self.run(&case.selection, &SchedulePolicy::Replay(case.schedule.clone()))?;
+            let begun = ran.history.until(position);
+            let calls = begun.iter().map(|call| call.number).collect();
+            self.take(case, Selection { calls: Some(calls), ..case.selection.clone() })?;
+        }
+        self.fewer(case, &|case| case.calls().to_vec(), &|case, calls| Selection {
+            calls: Some(calls),
+            ..case.selection.clone()
+        })
+    }
+
+    /// Takes away what was done beforehand: all at once, or in chunks and then one by one.
+    fn beforehand(&mut self, case: &mut Case) -> Result<(), String> {
+        if self.take(case, Selection { before: Some(Vec::new()), ..case.selection.clone() })? {
+            return Ok(());
+        }
+        self.fewer(case, &|case| case.before().to_vec(), &|case, before| Selection {
+            before: Some(before),
+            ..case.selection.clone()
+        })
+    }
+
+    fn fewer(
+        &mut self,
+        case: &mut Case,
+        numbers: &dyn Fn(&Case) -> Vec<u32>,
+        with: &dyn Fn(&Case, Vec<u32>) -> Selection,
+    ) -> Result<(), String> {
+        let mut chunk = numbers(case).len().div_ceil(2).max(1);
+        loop {
+            let (mut start, mut removed) = (0, false);
+            loop {
+                let now = numbers(case);
+                if start >= now.len() {
+                    break;
+                }
+                let end = (start + chunk).min(now.len());
+                let rest = [&now[..start], &now[end..]].concat();
+                if self.take(case, with(case, rest))? {
+                    removed = true;
+                } else {
+                    start = end;
+                }
+            }
+            if chunk == 1 && !removed || self.is_spent() {
+                return Ok(());
+            }
+            chunk = (chunk / 2).max(1);
+        }
+    }
+
+    /// Goes on from `selection` if it still shows the violation.
+    fn take(&mut self, case: &mut Case, selection: Selection) -> Result<bool, String> {
+        if selection == case.selection {
+            return Ok(false);
+        }
+        let found = self.attempt_some(&selection, case)?;
+        let taken = found.is_some();
+        if let Some(found) = found {
+            *case = found;
+        }
+        Ok(taken)
+    }
+
+    /// Looks for a schedule with as few deviations as possible.
+    fn deviations(&mut self, case: &mut Case) -> Result<(), String> {
+        if case.calls().len() > MOST_DEVIATING_CALLS {
+            return Ok(());
+        }
+        let selection = case.selection.clone();
+        let most = DEVIATING_SCHEDULES.len() - 1;
+        let Some(found) = self.deviating(&selection, most)? else { return Ok(()) };
+        *case = found;
+        Ok(())
+    }
+
+    fn deviating(&mut self, selection: &Selection, most: usize) -> Result<Option<Case>, String> {
+        for (deviations, limit) in DEVIATING_SCHEDULES.into_iter().enumerate().take(most + 1) {
+            let mut search = BoundedSearch::new(deviations, limit);
+            while let Some(policy) = search.next_policy().filter(|_| !self.is_spent()) {
+                let ran = self.run(selection, &policy)?;
+                if let Some(found) = self.same(&ran, Wanted::default())? {
+                    let deviations = match &policy {
+                        SchedulePolicy::Deviations(deviations) => Some(deviations.len()),
+                        _ => None,
+                    };
+                    return Ok(Some(Case { deviations, ..Case::of(&self.bench, &ran, found) }));
+                }
+                search.ran(&ran.run);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lets workers that were interrupted go on, where the violation stays.
+    fn switches(&mut self, case: &mut Case) -> Result<(), String> {
+        self.prefix(case)?;
+        let mut at = 0;
+        loop {
+            let stretches = case.schedule.stretches();
+            let Some((worker, span)) = stretches.get(at).cloned() else { return Ok(()) };
+            let before = stretches[..at].iter().rfind(|(other, _)| *other == worker);
+            let moved = before.map(|(_, it)| {
+                SchedulePolicy::Guided(case.schedule.with_span_moved(worker, span, it.end))
+            });
+            at += 1;
+            let Some(policy) = moved else { continue };
+            if let Some(mut found) = self.attempt(&case.selection, &policy)? {
+                self.prefix(&mut found)?;
+                if found.schedule.switches() < case.schedule.switches() {
+                    (*case, at) = (found, 0);
+                }
+            }
+        }
+    }
+
+    /// Cuts off what the schedule says of the time after the crash.
+    fn prefix(&mut self, case: &mut Case) -> Result<(), String> {
+        let (mut short, mut long) = (0, case.schedule.len());
+        while short < long {
+            let middle = usize::midpoint(short, long);
+            let policy = SchedulePolicy::Replay(case.schedule.prefix(middle));
+            let ran = self.run(&case.selection, &policy)?;
+            if self.shows(&ran, case)? {
+                long = middle;
+            } else {
+                short = middle + 1;
+            }
+        }
+        case.schedule = case.schedule.prefix(long);
+        Ok(())
+    }
+
+    /// Whether a run shows the same: nothing else has happened up to the crash.
+    fn shows(&mut self, ran: &Ran<S>, case: &Case) -> Result<bool, String> {
+        let Some(position) = case.found.position() else {
+            let found = self.same(ran, Wanted::default())?;
+            return Ok(found.is_some_and(|found| found.at.is_none()));
+        };
+        Ok(ran.wrong.is_none() && ran.trace.events.get(..position) == Some(&case.events[..]))
+    }
+
+    /// Moves the image towards the oldest and towards the newest, a line at a time, as long as it
+    /// stays a violation; and keeps the one that is nearer to its end.
+    fn lines(&mut self, case: &mut Case) -> Result<(), String> {
+        let Some((point, image)) = case.found.at.clone() else { return Ok(()) };
+        let ran = self.run(&case.selection, &SchedulePolicy::Replay(case.schedule.clone()))?;
+        let position = Some(point.position);
+        let mut ends = vec![vec![0; image.choices().len()]];
+        ends.push(self.bench.newest(&ran, point.position).choices().to_vec());
+        let mut best: Option<(usize, Found)> = None;
+        for end in ends {
+            let mut at = case.found.clone();
+            if let Some(there) = self.same(&ran, Wanted { position, image: Some(&end) })? {
+                at = there;
+            } else {
+                for line in 0..end.len() {
+                    let mut image = at.image().to_vec();
+                    if std::mem::replace(&mut image[line], end[line]) == end[line] {
+                        continue;
+                    }
+                    let nearer = self.same(&ran, Wanted { position, image: Some(&image) })?;
+                    at = nearer.unwrap_or(at);
+                }
+            }
+            let distance = at.image().iter().zip(&end).filter(|(a, b)| a != b).count();
+            if best.as_ref().is_none_or(|(nearest, _)| distance < *nearest) {
+                best = Some((distance, at));
+            }
+        }
+        if let Some((_, found)) = best {
+            case.found = found;
+        }
+        Ok(())
+    }
+}
+
+impl<S: ConcurrentSubject> Bench<'_, S> {
+    /// The image of a crash of `ran` in which everything has persisted.
+    fn newest(&self, ran: &Ran<S>, position: usize) -> Image {
+        self.at_crash(ran, position, |_, states| states.everything())
+            .unwrap_or_else(|| Image::from_choices(Vec::new()))
+    }
+}

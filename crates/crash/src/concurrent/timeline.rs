@@ -1,0 +1,151 @@
+//! Telling a violation of several workers step by step, with the code that tells those of one.
+
+use lapis_device::{CrashPoint, CrashPoints, CrashStates, LineRead, Marker, PowerFailDomain};
+
+use super::bench::{Bench, Ran, fill, text};
+use super::explore::replay_command;
+use super::history::Call;
+use super::shrink::Case;
+use super::subject::ConcurrentSubject;
+use crate::report::{KeptOperation, Shrunk, ShrunkHistory};
+use crate::telling::{Told, tell};
+
+/// Tells `case`, which `ran` has shown.
+///
+/// # Errors
+/// What could not be done.
+pub(super) fn draw<S: ConcurrentSubject>(
+    bench: &mut Bench<'_, S>,
+    ran: &Ran<S>,
+    case: &Case,
+) -> Result<Shrunk, String> {
+    let reads = reads(bench, ran, case)?;
+    let bench = &*bench;
+    let marker = |marker| match marker {
+        Marker::Begin(number) => format!("{} begins", call_name(bench, number)),
+        Marker::End(number) => {
+            let is = |call: &&Call<_, _>| call.number == number;
+            let call = ran.history.calls().iter().find(is);
+            match call.and_then(|call| call.completed.as_ref()) {
+                Some((_, answer)) => {
+                    format!("{} is acknowledged: {answer:?}", call_name(bench, number))
+                }
+                None => format!("{} is acknowledged", call_name(bench, number)),
+            }
+        }
+        Marker::Note(number) => format!("note {number}"),
+    };
+    let told = Told {
+        events: &ran.trace.events,
+        points: &ran.trace.points,
+        crash: None,
+        killed: false,
+        reads: &reads,
+        what: &case.found.what,
+        marker: &marker,
+        from: 0,
+        by_worker: true,
+    };
+    let (timeline, lines) = match &case.found.at {
+        None => tell(&told),
+        Some((point, image)) => {
+            let events = &told.events[..point.position];
+            let told = |found: CrashPoint, states: &CrashStates<'_>| {
+                let crash = Some((found.cause, states, image));
+                tell(&Told { events, crash, ..told })
+            };
+            bench.at_crash(ran, point.position, told).ok_or("there is no such crash point")?
+        }
+    };
+    let callers = bench.calls.iter().filter(|calls| !calls.is_empty()).count();
+    let kept = bench.calls.iter().zip(0u8..).flat_map(|(calls, worker)| {
+        calls.iter().map(move |(number, call)| kept(*number, Some(worker), call))
+    });
+    let schedule = &case.schedule;
+    let selection = &case.selection;
+    Ok(Shrunk {
+        subject: bench.subject.name().to_owned(),
+        operations: kept.collect(),
+        lines,
+        timeline,
+        clause: case.found.rule.to_string(),
+        what: case.found.what.clone(),
+        replay: replay_command(
+            bench.subject.name(),
+            bench.options,
+            bench.seed,
+            selection,
+            &case.found,
+            Some(schedule),
+        ),
+        explorations: case.runs,
+        history: Some(ShrunkHistory {
+            workers: callers,
+            before: bench.before.iter().map(|(number, call)| kept_before(*number, call)).collect(),
+            schedule: schedule.to_string(),
+            switches: schedule.switches(),
+            deviations: case.deviations,
+        }),
+    })
+}
+
+fn kept(number: u32, worker: Option<u8>, operation: &impl std::fmt::Debug) -> KeptOperation {
+    KeptOperation { number: number as usize, worker, what: format!("{operation:?}") }
+}
+
+fn kept_before(number: u32, operation: &impl std::fmt::Debug) -> KeptOperation {
+    kept(number, None, operation)
+}
+
+fn call_name<S: ConcurrentSubject>(bench: &Bench<'_, S>, number: u32) -> String {
+    let mut calls = bench.calls.iter().flatten();
+    match calls.find(|(other, _)| *other == number) {
+        Some((_, operation)) => format!("call {number}: {operation:?}"),
+        None => format!("call {number}"),
+    }
+}
+
+/// What recovery and check read of the uncertain lines.
+fn reads<S: ConcurrentSubject>(
+    bench: &mut Bench<'_, S>,
+    ran: &Ran<S>,
+    case: &Case,
+) -> Result<Vec<LineRead>, String> {
+    let mut reads = Vec::new();
+    let Some((wanted, image)) = &case.found.at else { return Ok(reads) };
+    fill(&bench.scratch, &ran.base);
+    let mut points = CrashPoints::new(&ran.trace, &ran.base, PowerFailDomain::AdrPortable);
+    while let Some(point) = points.advance() {
+        points.bring_up_to_date(&mut bench.scratch).map_err(text)?;
+        if point.position != wanted.position {
+            continue;
+        }
+        let states = points.states();
+        states.apply(image, &mut bench.scratch).map_err(text)?;
+        bench.recovering.watch_reads(states.uncertain_lines().into_iter().flatten());
+        let _ = bench.recover(true);
+        bench.recovering.take_reads(&mut reads);
+        bench.recovering.revert(&mut bench.scratch);
+        states.revert(image, &mut bench.scratch).map_err(text)?;
+        break;
+    }
+    Ok(reads)
+}
+
+impl<S: ConcurrentSubject> Bench<'_, S> {
+    /// What `look` makes of the crash of `ran` after so many events.
+    pub(super) fn at_crash<T>(
+        &self,
+        ran: &Ran<S>,
+        position: usize,
+        look: impl FnOnce(CrashPoint, &CrashStates<'_>) -> T,
+    ) -> Option<T> {
+        let mut points = CrashPoints::new(&ran.trace, &ran.base, PowerFailDomain::AdrPortable);
+        while let Some(point) = points.advance() {
+            if point.position == position {
+                return Some(look(point, &points.states()));
+            }
+        }
+        None
+    }
+}

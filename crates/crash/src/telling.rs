@@ -1,0 +1,389 @@
+//! Finding words for what happened up to a crash, whoever made it happen.
+
+use std::collections::HashMap;
+
+use lapis_device::{CrashCause, CrashStates, Event, Image, LineRead, Marker, PersistPoint};
+
+use crate::line_history::{LineHistories, StoreFate};
+use crate::timeline::{EntryKind, LineChange, LineFate, LineState, TimelineEntry, place};
+
+/// Events that are told one by one; of more only those that touch uncertain lines are.
+const MOST_EVENTS: usize = 300;
+/// Lines that are told of one by one.
+const MOST_LINES: usize = 48;
+
+/// What is told.
+pub(crate) struct Told<'t> {
+    /// What happened before the crash.
+    pub(crate) events: &'t [Event],
+    /// The flushes and fences in it.
+    pub(crate) points: &'t [PersistPoint],
+    /// Why the power is cut, what could persist and what did; none if nothing is cut.
+    pub(crate) crash: Option<(CrashCause, &'t CrashStates<'t>, &'t Image)>,
+    /// The process is killed rather than the power cut.
+    pub(crate) killed: bool,
+    /// What recovery and check read of the uncertain lines.
+    pub(crate) reads: &'t [LineRead],
+    /// What is wrong.
+    pub(crate) what: &'t str,
+    /// What a marker says.
+    pub(crate) marker: &'t dyn Fn(Marker) -> String,
+    /// The event from which on all is told, if that is not too much.
+    pub(crate) from: usize,
+    /// It is said who does what.
+    pub(crate) by_worker: bool,
+}
+
+/// Tells it: the entries, and what became of each uncertain line.
+pub(crate) fn tell(told: &Told<'_>) -> (Vec<TimelineEntry>, Vec<LineFate>) {
+    let histories = LineHistories::of(told.events);
+    let (mut fates, mut uncertain) = (HashMap::new(), Vec::new());
+    if let Some((_, states, image)) = told.crash {
+        fates = histories.final_fates(told.events, states, image);
+        uncertain = states.uncertain_lines().into_iter().flatten().collect();
+    }
+    Telling { told, events: told.events, fates, histories, uncertain, entries: Vec::new() }.tell()
+}
+
+struct Telling<'t> {
+    told: &'t Told<'t>,
+    events: &'t [Event],
+    histories: LineHistories,
+    /// What became of the pending stores.
+    fates: HashMap<usize, StoreFate>,
+    uncertain: Vec<u32>,
+    entries: Vec<TimelineEntry>,
+}
+
+/// Stores that follow each other in memory, as those of one copy do.
+struct Stores {
+    event: usize,
+    worker: u8,
+    kind: &'static str,
+    start: u64,
+    end: u64,
+    value: u64,
+    fates: Vec<StoreFate>,
+    lines: Vec<u32>,
+}
+
+impl Telling<'_> {
+    fn tell(mut self) -> (Vec<TimelineEntry>, Vec<LineFate>) {
+        self.events();
+        let position = self.events.len();
+        let fates = match self.told.crash {
+            Some((cause, states, image)) => self.crash(cause, states, image),
+            None => Vec::new(),
+        };
+        self.push(position, EntryKind::Verdict, self.told.what.to_owned(), None, Vec::new());
+        (self.entries, fates)
+    }
+
+    fn crash(
+        &mut self,
+        cause: CrashCause,
+        states: &CrashStates<'_>,
+        image: &Image,
+    ) -> Vec<LineFate> {
+        let position = self.events.len();
+        let what = if self.told.killed {
+            "the process is killed here; the power is cut during its recovery"
+        } else {
+            match cause {
+                CrashCause::BeforeFence(_) => "the power is cut before the next fence",
+                CrashCause::BeforeLocked => "the power is cut before the next locked operation",
+                CrashCause::BeforeStrongFlush => "the power is cut before the next clflush",
+                CrashCause::BeforeStore => "the power is cut before the next store",
+                CrashCause::OperationEnd(_) => "the power is cut just after the acknowledgement",
+                CrashCause::AfterStore => "the power is cut after this store",
+                CrashCause::AfterFlush(_) => "the power is cut after this flush",
+                CrashCause::TraceEnd => "the power is cut at the end",
+            }
+        };
+        let source = match cause {
+            CrashCause::BeforeFence(point) => Some(point.to_string()),
+            _ => None,
+        };
+        self.push(position, EntryKind::Crash, what.to_owned(), source, Vec::new());
+        let fates = self.line_fates(states, image);
+        for fate in fates.iter().take(MOST_LINES) {
+            let stored = self.histories.pending_of(fate.line).len();
+            let what = match fate.state {
+                LineState::Lost => format!("none of its {stored} pending stores made it"),
+                LineState::Persisted => format!("all of its {stored} pending stores made it"),
+                _ => format!("some of its {stored} pending stores made it"),
+            };
+            let text = format!("line {} ({}): {what}", fate.line, fate.place);
+            let change = LineChange { line: fate.line, state: fate.state };
+            self.push(position, EntryKind::Line, text, None, vec![change]);
+        }
+        if fates.len() > MOST_LINES {
+            let text = format!("… and {} lines more", fates.len() - MOST_LINES);
+            self.push(position, EntryKind::Omitted, text, None, Vec::new());
+        }
+        self.reads(states, image);
+        fates
+    }
+
+    fn push(
+        &mut self,
+        event: usize,
+        kind: EntryKind,
+        text: String,
+        source: Option<String>,
+        lines: Vec<LineChange>,
+    ) {
+        use EntryKind::{Fence, Flush, Operation, Store};
+        let is_event = matches!(kind, Operation | Store | Flush | Fence);
+        let by = self.events.get(event).filter(|_| is_event && self.told.by_worker);
+        let worker = by.map(Event::worker);
+        self.entries.push(TimelineEntry { event, worker, kind, text, source, lines });
+    }
+
+    fn is_uncertain(&self, line: u32) -> bool {
+        self.uncertain.binary_search(&line).is_ok()
+    }
+
+    fn events(&mut self) {
+        let begin = self.told.from;
+        // A long operation (a creation) is told like those before it.
+        let in_full = if self.events.len() - begin > MOST_EVENTS { usize::MAX } else { begin };
+        let mut omitted = Omitted::default();
+        let mut stores: Option<Stores> = None;
+        let mut at = 0;
+        while at < self.events.len() {
+            let event = self.events[at];
+            let matters = at >= in_full || self.matters(at, &event);
+            let continues = match (&event, &mut stores) {
+                (_, Some(run)) if matters => self.joins(run, at, &event),
+                _ => false,
+            };
+            if !continues {
+                self.finish(&mut stores);
+                if matters {
+                    self.omit(&mut omitted, at);
+                    stores = self.event(at, &event);
+                } else {
+                    omitted.count(&event);
+                }
+            }
+            at += 1;
+        }
+        self.finish(&mut stores);
+        let end = self.events.len();
+        self.omit(&mut omitted, end);
+    }
+
+    /// Whether an event outside of the operation told in full has to do with the crash.
+    fn matters(&self, at: usize, event: &Event) -> bool {
+        match event {
+            Event::Marker { marker: Marker::Begin(_) | Marker::End(_), .. } => true,
+            Event::Marker { .. } => false,
+            Event::Store { line, .. }
+            | Event::OrderedStore { line, .. }
+            | Event::Locked { line, .. }
+            | Event::NonTemporal { line, .. } => {
+                self.is_uncertain(*line) && self.histories.fate(at) == StoreFate::Pending
+            }
+            Event::Flush { line, .. } => {
+                self.is_uncertain(*line) && self.histories.is_flushed_in_vain(at)
+            }
+            Event::StrongFlush { .. } | Event::Fence { .. } => false,
+        }
+    }
+
+    fn event(&mut self, at: usize, event: &Event) -> Option<Stores> {
+        let source = |point: u16| {
+            let point = self.told.points[usize::from(point)];
+            Some(format!("{}:{}:{}", point.file, point.line, point.column))
+        };
+        match *event {
+            Event::Marker { marker, .. } => {
+                let text = (self.told.marker)(marker);
+                self.push(at, EntryKind::Operation, text, None, Vec::new());
+            }
+            Event::Flush { point, line, .. } => {
+                let source = source(point);
+                let text = format!("flush line {line} ({})", place(u64::from(line) * 64));
+                let lines = self.histories.changes_at(at);
+                self.push(at, EntryKind::Flush, text, source, lines);
+            }
+            Event::StrongFlush { line, .. } => {
+                let text = format!("clflush line {line} ({})", place(u64::from(line) * 64));
+                let lines = self.histories.changes_at(at);
+                self.push(at, EntryKind::Flush, text, None, lines);
+            }
+            Event::Fence { point, .. } => {
+                let source = source(point);
+                let lines = self.histories.changes_at(at);
+                let text = match lines.len() {
+                    0 => "fence".to_owned(),
+                    1 => format!("fence: line {} is durable", lines[0].line),
+                    count => format!("fence: {count} lines are durable"),
+                };
+                self.push(at, EntryKind::Fence, text, source, lines);
+            }
+            Event::Store { .. }
+            | Event::OrderedStore { .. }
+            | Event::Locked { .. }
+            | Event::NonTemporal { .. } => return self.store(at, event),
+        }
+        None
+    }
+
+    fn store(&self, at: usize, event: &Event) -> Option<Stores> {
+        let (kind, line, start, bytes, value) = match *event {
+            Event::Store { start, bytes, line, value, .. } => ("store", line, start, bytes, value),
+            Event::OrderedStore { start, bytes, line, value, .. } => {
+                ("store in order", line, start, bytes, value)
+            }
+            Event::Locked { start, bytes, line, value, .. } => {
+                ("locked store", line, start, bytes, value)
+            }
+            Event::NonTemporal { start, bytes, line, value, .. } => {
+                ("store past the caches", line, start, bytes, value)
+            }
+            _ => return None,
+        };
+        let worker = event.worker();
+        let start = u64::from(line) * 64 + u64::from(start);
+        let end = start + u64::from(bytes);
+        let fates = vec![self.fates.get(&at).copied().unwrap_or(StoreFate::Durable)];
+        Some(Stores { event: at, worker, kind, start, end, value, fates, lines: vec![line] })
+    }
+
+    /// Whether the event goes on where the stores end, in the same manner.
+    fn joins(&self, stores: &mut Stores, at: usize, event: &Event) -> bool {
+        if !matches!(event, Event::Store { .. } | Event::NonTemporal { .. }) {
+            return false;
+        }
+        let Some(next) = self.store(at, event) else { return false };
+        if (next.kind, next.worker, next.start) != (stores.kind, stores.worker, stores.end) {
+            return false;
+        }
+        stores.end = next.end;
+        stores.fates.extend(next.fates);
+        if stores.lines.last() != next.lines.last() {
+            stores.lines.extend(next.lines);
+        }
+        true
+    }
+
+    fn finish(&mut self, stores: &mut Option<Stores>) {
+        let Some(stores) = stores.take() else { return };
+        let (bytes, count) = (stores.end - stores.start, stores.fates.len());
+        let what = if count == 1 {
+            format!("= {:#0width$x}", stores.value, width = 2 + 2 * bytes as usize)
+        } else {
+            format!("({count} stores)")
+        };
+        let of = |fate: StoreFate| stores.fates.iter().filter(|found| **found == fate).count();
+        let fate = match (of(StoreFate::Lost), of(StoreFate::Persisted)) {
+            (0, 0) => "",
+            (_, 0) => " – lost",
+            (0, _) => " – made it",
+            _ => " – partly lost",
+        };
+        let text = format!(
+            "{} {bytes} bytes at {:#x} (line {}, {}) {what}{fate}",
+            stores.kind,
+            stores.start,
+            stores.lines[0],
+            place(stores.start),
+        );
+        let state = LineState::Pending;
+        let lines = stores.lines.iter().map(|&line| LineChange { line, state }).collect();
+        self.push(stores.event, EntryKind::Store, text, None, lines);
+    }
+
+    fn omit(&mut self, omitted: &mut Omitted, at: usize) {
+        if let Some(text) = std::mem::take(omitted).text() {
+            self.push(at, EntryKind::Omitted, text, None, Vec::new());
+        }
+    }
+
+    fn line_fates(&self, states: &CrashStates<'_>, image: &Image) -> Vec<LineFate> {
+        let everything = states.everything();
+        let chosen = image.choices().iter().zip(everything.choices());
+        let lines = self.uncertain.iter().zip(chosen);
+        lines
+            .map(|(&line, (&choice, &newest))| {
+                let offset = u64::from(line) * 64;
+                let state = match choice {
+                    0 => LineState::Lost,
+                    _ if choice == newest => LineState::Persisted,
+                    _ => LineState::Partly,
+                };
+                LineFate { line, offset, place: place(offset), state }
+            })
+            .collect()
+    }
+
+    fn reads(&mut self, states: &CrashStates<'_>, image: &Image) {
+        let (Some(states), reads) = (states.line_states(), self.told.reads) else { return };
+        let position = self.events.len();
+        let mut seen: Vec<u32> = Vec::new();
+        for read in reads {
+            if seen.contains(&read.place) {
+                continue;
+            }
+            seen.push(read.place);
+            if seen.len() > MOST_LINES {
+                break;
+            }
+            let of_line = reads.iter().filter(|other| other.place == read.place);
+            let mask = of_line.fold(0, |mask, other| mask | other.bytes);
+            let at = read.place as usize;
+            let bytes = &states[at][image.choices()[at] as usize];
+            let text = format!(
+                "recovery and check read of line {}: {}",
+                self.uncertain[at],
+                words(bytes, mask)
+            );
+            self.push(position, EntryKind::Read, text, None, Vec::new());
+        }
+    }
+}
+
+/// The words of a line that a mask touches, with their offsets.
+fn words(bytes: &[u8; 64], mask: u64) -> String {
+    let words = bytes.chunks_exact(8).enumerate();
+    let read = words.filter(|(word, _)| mask >> (8 * word) & 0xFF != 0);
+    let texts = read.map(|(word, bytes)| {
+        let value = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        format!("+{:#x} = {value:#x}", 8 * word)
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+#[derive(Default)]
+struct Omitted {
+    stores: usize,
+    flushes: usize,
+    fences: usize,
+}
+
+impl Omitted {
+    fn count(&mut self, event: &Event) {
+        match event {
+            Event::Marker { .. } => {}
+            Event::Flush { .. } => self.flushes += 1,
+            Event::Fence { .. } => self.fences += 1,
+            _ => self.stores += 1,
+        }
+    }
+
+    fn text(self) -> Option<String> {
+        let counts = [
+            (self.stores, "store", "stores"),
+            (self.flushes, "flush", "flushes"),
+            (self.fences, "fence", "fences"),
+        ];
+        let named: Vec<_> = counts
+            .iter()
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }))
+            .collect();
+        (!named.is_empty()).then(|| format!("… {}", named.join(", ")))
+    }
+}

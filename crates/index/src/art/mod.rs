@@ -1,0 +1,309 @@
+//! What WOART and ART+CoW have in common: adaptive radix trees for persistent memory (Lee, Lim, Song,
+//! Nam and Noh, FAST 2017, after the adaptive radix tree of Leis, Kemper and Neumann, ICDE 2013).
+//!
+//! A key is a string of bytes. As in [`Wort`](crate::Wort), a node branches at a position, by which
+//! the keys below it are the first to differ (path compression), and a key that shares its way with
+//! no other hangs where that way begins (lazy expansion); a word that refers to a node holds its
+//! branch position, so that a reader touches no header. What is new is that a node has room for as
+//! many children as it needs, in four kinds.
+//!
+//! ```text
+//!  slot word: nothing (0), a leaf, or a node
+//!   63                  48 47                                 4  3   2 1   0
+//!  +----------------------+------------------------------------+---+-----+---+
+//!  | branch position      |  link (blocks start at multiples of 16) | kind| L |
+//!  +----------------------+------------------------------------+---+-----+---+
+//!    kind: 0 = Node4, 1 = Node16, 2 = Node48, 3 = Node256     L: 1 = leaf, and all else is zero
+//!
+//!  Node4, 56 bytes, one line                 Node16, 168 bytes, three lines
+//!  offset bytes  field                       offset bytes  field
+//!       0     8  header                           0     8  header
+//!       8     8  child of the key that ends       8     8  child of the key that ends
+//!                here (byte strings)                       here
+//!      16     8  entries: 4 keys, 4 slots        16     8  bitmap: 16 bits, the rest zero
+//!      24    32  4 children                      24    16  16 keys
+//!                                                40   128  16 children
+//!
+//!  Node48, 656 bytes                         Node256, 2064 bytes
+//!       0    16  as above                         0    16  as above
+//!      16   256  child index: per byte           16  2048  256 children
+//!                1 + child number, or 0
+//!     272   384  48 children
+//!
+//!  leaf: 16 bytes and the key's: value, key (integers) or its length, then its bytes
+//! ```
+//!
+//! Blocks of these sizes start on a line. The header is WORT's with bytes for digits: depth 16 bits,
+//! prefix length 16 bits, the first four bytes of the prefix (hybrid path compression); it is read by
+//! inserts only. A node keeps its kind for life and its branch position with it; one of another kind
+//! is another node. It grows when it is full and shrinks at 3, 12 and 37 bytes, so that no node is
+//! copied back and forth at a limit.
+//!
+//! An entry that does not *count* is one that no slot of the entries word, bit of the bitmap or
+//! number of the child index leads to. What its key and child hold means nothing: a power cut may
+//! leave anything there. So free entries are found by what counts and never by null children, which
+//! would lose an entry with every such power cut.
+//!
+//! # Invariants
+//!
+//! They hold in every state that a crash can leave, but for the store in flight, which is there or
+//! not (I6). I1 to I8 are those of all radix trees here.
+//!
+//! * I1. A word in the root, and one that counts in a reachable node, is nothing, a leaf or a node
+//!   whose block was durable, in all its lines, before the word was stored or began to count.
+//! * I2. Branch positions strictly increase from node to child.
+//! * I3. All keys below a node that branches at `p` agree on the bytes before `p`; a key is below
+//!   the entry of its byte at `p` (or `end`, if it ends there). Neither `p` nor those bytes change
+//!   while the node is reachable.
+//! * I4. A reachable node has at least two children.
+//! * I5. A reachable leaf's key never changes. Its value changes, by one store, if keys are
+//!   integers; leaves of byte strings are replaced.
+//! * I6. At most one reachable word at a time differs from what is durable, among those that count
+//!   or make count and the values: writers take turns, and each makes one such store and persists it
+//!   before it lets the next one in.
+//! * I7. A block is retired only when the store that unlinked it is durable.
+//! * I8. The header of a reachable node that branches at `p` is true of it: depth `d` is at most
+//!   `p`, prefix length is `p - d`, and the bytes are those at `d` and behind, before `p`, of every
+//!   key below. If `d` is where the node's prefix starts, the header is right; otherwise it is
+//!   stale, and the next insert that comes by rebuilds it from a leaf.
+//! * I9. An entry begins to count only when its key and its child are durable, or lie on the line of
+//!   the word that makes it count and were stored before that word. In a node no byte and no child
+//!   counts twice, and no child that counts is nothing.
+//!
+//! # Concurrency
+//!
+//! That of WORT: writers hold a mutex, readers take no lock, pin the pool, and persist before they
+//! answer the one word that a writer has in flight (I6). A writer replaces nodes by copies, of which
+//! readers that are inside the old one see nothing; it had been what it is while they were on their
+//! way. What readers do about entries that change hands is told in `read.rs`.
+
+mod entries;
+mod node;
+pub(crate) mod policy;
+mod read;
+mod remove;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::marker::PhantomData;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use lapis_pmem::{Committed, Domain, InFlight, Link, Mutant, Owned, Pool, Tracer};
+
+use crate::index::{
+    Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Statistics,
+};
+use crate::key::IndexKey;
+use crate::radix::{
+    Byte, Change, Changing, Descending, Descent, Digits, Handle, Leaf, Place, RadixTree, Scanning,
+    SlotWord, Span, Split, Walking,
+};
+use crate::root::{IndexKind, IndexRoot};
+use node::{Child, Kind};
+use policy::Policy;
+
+/// An adaptive radix tree whose small nodes and headers change as `P` says.
+///
+/// Keys are ordered, readers never wait, writers take turns. With byte-string keys an insert or
+/// update fences between the caller's earlier flushes and the moment the value can be reached;
+/// with integer keys it does not promise that.
+#[derive(Debug)]
+pub struct Art<D: Domain, K: IndexKey + ?Sized, P: Policy> {
+    handle: Handle<D>,
+    _keys: PhantomData<fn(&K) -> P>,
+}
+
+impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
+    type Domain = D;
+    type Key = K;
+    type Span = Byte;
+    type Word = Child;
+    const MISSING_LEAF_FLUSH: Mutant = P::MUTANTS.missing_leaf_flush;
+    const LINK_BEFORE_FENCE: Mutant = P::MUTANTS.link_before_fence;
+    const ENTRIES_CHANGE_HANDS: bool = true;
+
+    #[inline(always)]
+    fn handle(&self) -> &Handle<D> {
+        &self.handle
+    }
+
+    #[inline(always)]
+    fn child_below(&self, node: Child, slot: usize) -> Child {
+        if slot == Byte::END_SLOT {
+            self.end_child(node)
+        } else {
+            self.child_of_byte(node, slot as u8)
+        }
+    }
+
+    #[inline(always)]
+    fn place_of(&self, node: Child, slot: usize) -> Option<Place> {
+        if slot == Byte::END_SLOT {
+            return Some(node.end_place());
+        }
+        self.entry_of(node, slot as u8).map(|entry| node.child_place(entry))
+    }
+
+    #[inline]
+    fn next_child(&self, node: Child, rank: usize, direction: Direction) -> Option<(usize, Child)> {
+        self.next_ranked(node, rank, direction)
+    }
+
+    fn any_child(&self, node: Child) -> Child {
+        self.next_ranked(node, 0, Direction::Forward).map_or(Child::NONE, |(_, child)| child)
+    }
+
+    fn prefetch_children(&self, node: Child, direction: Direction) {
+        self.prefetch_some(node, direction);
+    }
+
+    #[inline]
+    fn node_bytes(&self, node: Child) -> usize {
+        node.kind().node_bytes()
+    }
+
+    fn node_problems(&self, node: Child, report: &mut dyn FnMut(String)) {
+        let (is_sound, has_all) = match node.kind() {
+            Kind::Four => {
+                let entries = self.entries4(self.node(node));
+                (entries.is_sound(), self.are_there(node, entries.iter()))
+            }
+            Kind::Sixteen => {
+                let entries = self.entries16(self.node(node));
+                (entries.is_sound(), self.are_there(node, entries.iter()))
+            }
+            Kind::FortyEight => {
+                let index = self.child_index(self.node(node));
+                (index.is_sound(), self.are_there(node, index.iter()))
+            }
+            Kind::Full => (true, true),
+        };
+        let link: Place = node.as_node();
+        if !is_sound {
+            report(format!("I9: the entries of the node at {link:?} are not those of a node"));
+        }
+        if !has_all {
+            report(format!("I9: an entry of the node at {link:?} counts and has no child"));
+        }
+        if K::INLINE && !self.end_child(node).is_none() {
+            report(format!("a key ends at the node at {link:?}, where integers do not"));
+        }
+    }
+
+    #[inline]
+    fn add(
+        &self,
+        key: &Digits<'_, K, Byte>,
+        value: u64,
+        descent: &Descent<Self>,
+    ) -> Result<Committed, IndexError> {
+        match &descent.parent {
+            Some(parent) if descent.place.is_null() => self.add_to_node(key, value, parent),
+            _ => self.link_leaf(key, value, descent.place),
+        }
+    }
+
+    #[inline]
+    fn split(
+        &self,
+        key: &Digits<'_, K, Byte>,
+        value: u64,
+        split: Split<Self>,
+    ) -> Result<Committed, IndexError> {
+        self.split_prefix(key, value, split)
+    }
+
+    #[inline]
+    fn unlink(
+        &self,
+        key: &Digits<'_, K, Byte>,
+        leaf: Link<Leaf>,
+        descent: &Descent<Self>,
+    ) -> Result<Committed, IndexError> {
+        self.unlink_leaf(key, leaf, descent)
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
+    /// Whether the children are there that count.
+    fn are_there(&self, node: Child, mut entries: impl Iterator<Item = (u8, usize)>) -> bool {
+        entries.all(|(_, entry)| !self.child_at(node.child_place(entry)).is_none())
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Index<D, K> for Art<D, K, P> {
+    const KIND: IndexKind = P::KIND;
+    const CAPABILITIES: Capabilities = Capabilities {
+        ordered: true,
+        concurrent_writers: false,
+        lock_free_reads: true,
+        orders_prior_flushes: !K::INLINE,
+    };
+    const TRACE_CHECKS: bool = true;
+
+    fn create<'p>(
+        pool: &'p Pool<D>,
+        _options: &IndexOptions,
+    ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
+        Handle::create(pool, Self::KIND, K::KIND)
+    }
+
+    fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
+        let handle = Handle::open(pool, root, Self::KIND, K::KIND)?;
+        Ok(Self { handle, _keys: PhantomData })
+    }
+
+    fn pool(&self) -> &Arc<Pool<D>> {
+        &self.handle.pool
+    }
+
+    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Insert(value))
+    }
+
+    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Update(value))
+    }
+
+    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Put(value))
+    }
+
+    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Remove)
+    }
+
+    #[inline]
+    fn get(&self, key: &K) -> Option<u64> {
+        self.get_value(key)
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
+        self.scan(Bound::Unbounded, Direction::Forward, visit);
+    }
+
+    fn check(&self) -> Vec<String> {
+        self.problems()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.measure()
+    }
+
+    fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64)) {
+        self.trace_blocks(tracer, value);
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized, P: Policy> OrderedIndex<D, K> for Art<D, K, P> {
+    fn scan(
+        &self,
+        from: Bound<&K>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) {
+        self.scan_entries(from, direction, visit);
+    }
+}

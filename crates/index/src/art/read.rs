@@ -1,0 +1,209 @@
+//! What a node has: its children, one by one and in order.
+//!
+//! Entries of small nodes and of nodes of 48 change hands: a removal frees one and the next byte to
+//! come may take it. A reader loads the word that says which entry a byte has, then the child, then
+//! that word again; if it no longer says the same, it starts again. If it does, what was loaded has
+//! been published, for a child is stored while no word leads to it. (It may be the child of another
+//! byte if the entry has changed hands and back; keys are compared at the leaf.)
+
+use lapis_pmem::{Domain, PCell};
+
+use super::Art;
+use super::entries::{ChildIndex, Entries4, Entries16, nearest};
+use super::node::{Child, Kind, Node4, Node16, Node48, Node256};
+use super::policy::Policy;
+use crate::index::Direction;
+use crate::key::IndexKey;
+use crate::radix::{Byte, SlotWord, Span};
+
+/// How many children are prefetched at once.
+const PREFETCHED: usize = 16;
+
+impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
+    #[inline(always)]
+    pub(super) fn domain(&self) -> &D {
+        self.handle.pool.domain()
+    }
+
+    #[inline(always)]
+    fn load(&self, word: &PCell<u64>) -> u64 {
+        word.load_acquire(self.domain())
+    }
+
+    #[inline(always)]
+    pub(super) fn node<N: lapis_pmem::Persistent>(&self, node: Child) -> &N {
+        self.handle.pool.at(node.as_node())
+    }
+
+    #[inline(always)]
+    pub(super) fn entries4(&self, node: &Node4) -> Entries4 {
+        Entries4(self.load(&node.entries))
+    }
+
+    /// The bitmap first: the keys that it counts were written before it.
+    #[inline(always)]
+    pub(super) fn entries16(&self, node: &Node16) -> Entries16 {
+        let bitmap = self.load(&node.bitmap);
+        Entries16 { bitmap, keys: [self.load(&node.keys[0]), self.load(&node.keys[1])] }
+    }
+
+    pub(super) fn child_index(&self, node: &Node48) -> ChildIndex {
+        ChildIndex(std::array::from_fn(|at| self.load(&node.index[at])))
+    }
+
+    /// The number of the child that a node has for `byte`.
+    #[inline(always)]
+    pub(super) fn entry_of(&self, node: Child, byte: u8) -> Option<usize> {
+        match node.kind() {
+            Kind::Four => self.entries4(self.node(node)).find(byte),
+            Kind::Sixteen => self.entries16(self.node(node)).find(byte),
+            Kind::FortyEight => {
+                let (word, shift) = ChildIndex::place(byte);
+                ChildIndex::child_in(self.load(&self.node::<Node48>(node).index[word]), shift)
+            }
+            Kind::Full => Some(usize::from(byte)),
+        }
+    }
+
+    /// The child that a node has for `byte`, for readers.
+    #[inline(always)]
+    pub(super) fn child_of_byte(&self, node: Child, byte: u8) -> Child {
+        if node.kind() == Kind::Full {
+            return Child(self.load(&self.node::<Node256>(node).children[usize::from(byte)]));
+        }
+        loop {
+            let Some(entry) = self.entry_of(node, byte) else { return Child::NONE };
+            let child = Child(self.load(self.handle.pool.at(node.child_place(entry))));
+            if self.entry_of(node, byte) == Some(entry) {
+                return child;
+            }
+        }
+    }
+
+    /// The child of the key that ends at the node's branch position.
+    #[inline(always)]
+    pub(super) fn end_child(&self, node: Child) -> Child {
+        Child(self.load(self.handle.pool.at(node.end_place())))
+    }
+
+    /// The byte from `from` on for which a node has a child, and that child.
+    pub(super) fn next_byte(
+        &self,
+        node: Child,
+        from: u8,
+        direction: Direction,
+    ) -> Option<(u8, Child)> {
+        let mut from = from;
+        loop {
+            let (byte, child) = match node.kind() {
+                Kind::Four => {
+                    let (byte, _) =
+                        nearest(self.entries4(self.node(node)).iter(), from, direction)?;
+                    (byte, self.child_of_byte(node, byte))
+                }
+                Kind::Sixteen => {
+                    let (byte, _) =
+                        nearest(self.entries16(self.node(node)).iter(), from, direction)?;
+                    (byte, self.child_of_byte(node, byte))
+                }
+                Kind::FortyEight => {
+                    let byte = self.next_in_index(self.node(node), from, direction)?;
+                    (byte, self.child_of_byte(node, byte))
+                }
+                Kind::Full => (from, self.child_of_byte(node, from)),
+            };
+            if !child.is_none() {
+                return Some((byte, child));
+            }
+            // Nothing there, or no more.
+            from = match direction {
+                Direction::Forward => byte.checked_add(1)?,
+                Direction::Backward => byte.checked_sub(1)?,
+            };
+        }
+    }
+
+    /// The byte from `from` on to which the child index gives a child.
+    fn next_in_index(&self, node: &Node48, from: u8, direction: Direction) -> Option<u8> {
+        let (word, shift) = ChildIndex::place(from);
+        let load = |at: usize| self.load(&node.index[at]);
+        let in_word = |at: usize, bits: u64| {
+            let bit = match direction {
+                Direction::Forward => bits.trailing_zeros(),
+                Direction::Backward => 63 - bits.leading_zeros(),
+            };
+            (8 * at + bit as usize / 8) as u8
+        };
+        match direction {
+            Direction::Forward => {
+                let first = load(word) >> shift << shift;
+                std::iter::once((word, first))
+                    .chain((word + 1..32).map(|at| (at, load(at))))
+                    .find(|&(_, bits)| bits != 0)
+            }
+            Direction::Backward => {
+                let first = load(word) << (56 - shift) >> (56 - shift);
+                std::iter::once((word, first))
+                    .chain((0..word).rev().map(|at| (at, load(at))))
+                    .find(|&(_, bits)| bits != 0)
+            }
+        }
+        .map(|(at, bits)| in_word(at, bits))
+    }
+
+    /// The child at a rank or the nearest behind it, and its rank.
+    pub(super) fn next_ranked(
+        &self,
+        node: Child,
+        rank: usize,
+        direction: Direction,
+    ) -> Option<(usize, Child)> {
+        let end = || {
+            let child = if K::INLINE { Child::NONE } else { self.end_child(node) };
+            (!child.is_none()).then_some((0, child))
+        };
+        let byte = |rank: usize| {
+            let from = u8::try_from(rank.checked_sub(1)?).ok()?;
+            let found = self.next_byte(node, from, direction);
+            found.map(|(byte, child)| (Byte::rank_of(usize::from(byte)), child))
+        };
+        match direction {
+            Direction::Forward if rank == 0 => end().or_else(|| byte(1)),
+            Direction::Forward => byte(rank),
+            Direction::Backward => byte(rank).or_else(end),
+        }
+    }
+
+    /// How many bytes a node has children for, counted up to `most`.
+    pub(super) fn count_bytes(&self, node: Child, most: usize) -> usize {
+        match node.kind() {
+            Kind::Four => self.entries4(self.node(node)).count(),
+            Kind::Sixteen => self.entries16(self.node(node)).count(),
+            Kind::FortyEight => self.child_index(self.node(node)).count(),
+            Kind::Full => {
+                let children = &self.node::<Node256>(node).children;
+                children.iter().filter(|child| self.load(child) != 0).take(most).count()
+            }
+        }
+    }
+
+    /// Hints that the children of a node will be read soon: the first of them, if there are many.
+    pub(super) fn prefetch_some(&self, node: Child, direction: Direction) {
+        let mut rank = match direction {
+            Direction::Forward => 0,
+            Direction::Backward => Byte::SLOTS,
+        };
+        for _ in 0..PREFETCHED {
+            let Some((found, child)) = self.next_ranked(node, rank, direction) else { return };
+            self.handle.pool.prefetch::<super::node::Head>(child.as_node());
+            rank = match direction {
+                Direction::Forward => found + 1,
+                Direction::Backward if found == 0 => return,
+                Direction::Backward => found - 1,
+            };
+            if rank > Byte::SLOTS {
+                return;
+            }
+        }
+    }
+}

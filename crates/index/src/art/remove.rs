@@ -1,0 +1,136 @@
+//! Taking a key out of a node, and the node out of the tree when it is not needed any more.
+
+use std::mem::offset_of;
+
+use lapis_pmem::{Committed, Domain, Link};
+
+use super::Art;
+use super::entries::ChildIndex;
+use super::node::{Child, Kind, Node4, Node16, Node48};
+use super::policy::Policy;
+use crate::index::IndexError;
+use crate::key::IndexKey;
+use crate::radix::{
+    Byte, Changing, Descending, Descent, Digits, Leaf, Parent, Place, SlotWord, Span, damaged,
+};
+
+impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
+    /// Takes `leaf` out, to which the descent has led.
+    pub(super) fn unlink_leaf(
+        &self,
+        key: &Digits<'_, K, Byte>,
+        leaf: Link<Leaf>,
+        descent: &Descent<Self>,
+    ) -> Result<Committed, IndexError> {
+        let Some(parent) = &descent.parent else {
+            return Ok(self.replace_leaf(key, leaf, descent.place, Child::NONE.0));
+        };
+        let (node, kind) = (parent.node, parent.node.kind());
+        let slot = self.slot_in(key, node)?;
+        let is_end = slot == Byte::END_SLOT;
+        // Enough to tell whether the node shrinks.
+        let counted = self.count_bytes(node, kind.shrinks_at() + 2);
+        let bytes = if is_end { counted } else { counted.saturating_sub(1) };
+        let has_end = !K::INLINE && !is_end && !self.end_child(node).is_none();
+        if bytes + usize::from(has_end) == 1 {
+            return self.unlink_node(key, leaf, parent, slot);
+        }
+        let copies = P::COPIES && kind <= Kind::Sixteen || kind.for_count(bytes) != kind;
+        if copies
+            && !is_end
+            && let Some(committed) = self.remove_by_copy(key, leaf, parent, slot)
+        {
+            return Ok(committed);
+        }
+        let (place, word) = self.without(node, slot)?;
+        Ok(self.replace_leaf(key, leaf, place, word))
+    }
+
+    /// I4: with the last leaf but one child goes the node. The remaining child branches behind the
+    /// node and so behind whatever is above (I2); its keys agree on all before that (I3).
+    fn unlink_node(
+        &self,
+        key: &Digits<'_, K, Byte>,
+        leaf: Link<Leaf>,
+        parent: &Parent<Child>,
+        slot: usize,
+    ) -> Result<Committed, IndexError> {
+        let contents = self.contents(parent.node);
+        let mut others = contents.children.iter().filter(|(byte, _)| usize::from(*byte) != slot);
+        let remaining = match others.next() {
+            Some(&(_, child)) => child,
+            None if slot != Byte::END_SLOT && !contents.end.is_none() => contents.end,
+            None => return Err(damaged("a node has one child")),
+        };
+        // A header that is right where the child moves up to is one of a copy. Where headers are
+        // changed in place it stays stale (I8) until an insert comes by: writing it would touch a
+        // line of a block that is not needed otherwise. So it does in a pool that has no room for
+        // the copy: what can be removed must not depend on what can be added.
+        let copy = if P::COPIES && !remaining.is_leaf() {
+            let header = self.true_header(remaining, parent.depth)?;
+            self.copy_with(remaining, header).ok()
+        } else {
+            None
+        };
+        let Some((kind, copy)) = copy else {
+            let committed = self.handle.publish(parent.place, remaining.0);
+            self.retire(&[parent.node], Some((key, leaf)), committed);
+            return Ok(committed);
+        };
+        // I1.
+        let copy = self.handle.pool.fence(copy.flush());
+        let word = Child::node(copy.release(), kind, remaining.position::<K>());
+        let committed = self.handle.publish(parent.place, word.0);
+        self.retire(&[parent.node, remaining], Some((key, leaf)), committed);
+        Ok(committed)
+    }
+
+    /// Replaces the node by a copy without the leaf, of a smaller kind if it is enough. None if there
+    /// is no room for it.
+    fn remove_by_copy(
+        &self,
+        key: &Digits<'_, K, Byte>,
+        leaf: Link<Leaf>,
+        parent: &Parent<Child>,
+        slot: usize,
+    ) -> Option<Committed> {
+        let node = parent.node;
+        let mut contents = self.contents(node);
+        contents.children.retain(|(byte, _)| usize::from(*byte) != slot);
+        let kind = node.kind().for_count(contents.children.len());
+        let copy = self.make_node(kind, self.header_bits(node), &contents).ok()?;
+        // I1.
+        let copy = self.handle.pool.fence(copy.flush());
+        let word = Child::node(copy.release(), kind, node.position::<K>());
+        let committed = self.handle.publish(parent.place, word.0);
+        self.retire(&[node], Some((key, leaf)), committed);
+        Some(committed)
+    }
+
+    /// The store that takes the child of `slot` out of `node`.
+    fn without(&self, node: Child, slot: usize) -> Result<(Place, u64), IndexError> {
+        if slot == Byte::END_SLOT {
+            return Ok((node.end_place(), Child::NONE.0));
+        }
+        let byte = slot as u8;
+        Ok(match node.kind() {
+            Kind::Four => {
+                let entries = self.entries4(self.node(node));
+                (node.word_at(offset_of!(Node4, entries)), entries.without(byte).0)
+            }
+            Kind::Sixteen => {
+                let entries = self.entries16(self.node(node));
+                let entry =
+                    entries.find(byte).ok_or_else(|| damaged("a key is in the wrong place"))?;
+                (node.word_at(offset_of!(Node16, bitmap)), entries.bitmap & !(1 << entry))
+            }
+            Kind::FortyEight => {
+                let (word, shift) = ChildIndex::place(byte);
+                let place = node.word_at(offset_of!(Node48, index) + 8 * word);
+                let numbers = self.handle.pool.at(place).load(self.domain());
+                (place, ChildIndex::word_with(numbers, shift, None))
+            }
+            Kind::Full => (node.child_place(slot), Child::NONE.0),
+        })
+    }
+}

@@ -1,0 +1,295 @@
+//! The way of a key down a tree: to its leaf, or to where it belongs.
+
+use lapis_pmem::Link;
+
+use super::digits::{Digits, Span};
+use super::header::Header;
+use super::leaf::{Leaf, leaf_key};
+use super::tree::{HeaderOf, KeyOf, Place, RadixTree, SlotWord};
+use super::{damaged, damaged_word};
+use crate::index::{Direction, IndexError};
+
+/// The node that a descent went through last.
+pub(crate) struct Parent<W> {
+    pub(crate) node: W,
+    /// Where the word that refers to it is.
+    pub(crate) place: Place,
+    /// The digit at which its prefix starts.
+    pub(crate) depth: usize,
+}
+
+/// Where a descent ended: at a leaf, at nothing, at a node whose prefix the key does not share, or
+/// at a node whose branch position is behind the key's end.
+pub(crate) struct Descent<T: RadixTree> {
+    pub(crate) child: T::Word,
+    /// Where that word is; null if the node has no place for it.
+    pub(crate) place: Place,
+    /// The digit at which the child's prefix starts: behind the parent's branch position.
+    pub(crate) depth: usize,
+    pub(crate) parent: Option<Parent<T::Word>>,
+    /// The key agrees with everything below the parent before `depth`.
+    exact: bool,
+    /// The child's header, and where the key leaves its prefix.
+    leaves: Option<(HeaderOf<T>, usize)>,
+}
+
+/// Where a key is, or belongs.
+pub(crate) enum Located<T: RadixTree> {
+    Present(Link<Leaf>),
+    /// Where the descent ended there is nothing and the key belongs.
+    Vacant,
+    Differs(Split<T>),
+    /// Somewhere else; nobody wants to add it.
+    Absent,
+}
+
+/// A node that is to be made: what is at `place` differs from the key at `position`.
+pub(crate) struct Split<T: RadixTree> {
+    pub(crate) place: Place,
+    pub(crate) child: T::Word,
+    pub(crate) position: usize,
+    /// The slot that `child` takes at `position`.
+    pub(crate) slot: usize,
+    /// Where the prefix of the new node starts.
+    pub(crate) depth: usize,
+    /// The header of `child` below the new node, if it is a node and this is known.
+    pub(crate) header: Option<HeaderOf<T>>,
+}
+
+/// Descents of every radix tree.
+pub(crate) trait Descending: RadixTree {
+    /// The word at `place`; what it refers to was written before it.
+    #[inline(always)]
+    fn child_at(&self, place: Place) -> Self::Word {
+        let handle = self.handle();
+        Self::Word::from_bits(handle.pool.at(place).load_acquire(handle.pool.domain()))
+    }
+
+    /// The branch position of a node, which is at least `floor` (I2).
+    ///
+    /// # Panics
+    /// If it is not: the pool is damaged, and going on might never end.
+    #[inline(always)]
+    fn position_from(&self, node: Self::Word, floor: usize) -> usize {
+        let position = node.position::<Self::Key>();
+        if position < floor {
+            damaged_word(node.bits());
+        }
+        position
+    }
+
+    /// The key of the leaf at `link`; none if there cannot be a leaf.
+    #[inline(always)]
+    fn key_of_leaf(&self, link: Link<Leaf>) -> Option<KeyOf<'_, Self>> {
+        leaf_key(&self.handle().pool, link)
+    }
+
+    /// The value of the leaf of `key`, if there is one. The caller has pinned the pool.
+    #[inline(always)]
+    fn find(&self, key: &KeyOf<'_, Self>) -> Option<u64> {
+        let handle = self.handle();
+        let mut child = self.child_at(handle.top);
+        let mut floor = 0;
+        while !child.is_leaf() {
+            if child.is_none() {
+                return None;
+            }
+            let position = self.position_from(child, floor);
+            child = self.child_below(child, key.slot_at(position)?);
+            floor = position + 1;
+        }
+        let link = child.as_leaf();
+        let found = self.key_of_leaf(link)?;
+        key.is(&found).then(|| handle.pool.at(link).value.load_acquire(handle.pool.domain()))
+    }
+
+    /// See [`crate::Index::get`].
+    #[inline]
+    fn get_value(&self, key: &Self::Key) -> Option<u64> {
+        let mut space = [0; 8];
+        let key = Digits::of(key, &mut space);
+        let handle = self.handle();
+        let _pinned = handle.pool.pin();
+        let value = self.find(&key);
+        handle.persist_before_return();
+        value
+    }
+
+    /// Follows `key` to where it ends. If it `adds` the key, compares it with the headers on the
+    /// way as long as they hold whole prefixes; otherwise skips prefixes, as readers do.
+    #[inline(always)]
+    fn descend(&self, key: &KeyOf<'_, Self>, adds: bool) -> Result<Descent<Self>, IndexError> {
+        let top = self.handle().top;
+        let mut descent = Descent::<Self> {
+            child: self.child_at(top),
+            place: top,
+            depth: 0,
+            parent: None,
+            exact: true,
+            leaves: None,
+        };
+        while !descent.child.is_none() && !descent.child.is_leaf() {
+            let (node, depth) = (descent.child, descent.depth);
+            let position = self.position_from(node, depth);
+            if position > depth && descent.exact && adds {
+                let header = self.header_of(node, depth)?;
+                if let Some(differs) = header.first_difference(key) {
+                    descent.leaves = Some((header, differs));
+                    break;
+                }
+                descent.exact = header.is_whole();
+            }
+            let Some(slot) = key.slot_at(position) else { break };
+            descent.parent = Some(Parent { node, place: descent.place, depth });
+            (descent.place, descent.child) = match self.place_of(node, slot) {
+                Some(place) => (place, self.child_at(place)),
+                None => (Link::NULL, Self::Word::NONE),
+            };
+            descent.depth = position + 1;
+        }
+        Ok(descent)
+    }
+
+    /// Compares `key` with what the descent found.
+    #[inline(always)]
+    fn locate(
+        &self,
+        key: &KeyOf<'_, Self>,
+        descent: &Descent<Self>,
+        adds: bool,
+    ) -> Result<Located<Self>, IndexError> {
+        let Descent { child, place, depth, ref parent, exact, leaves } = *descent;
+        if let Some((header, position)) = leaves {
+            let slot = header.digit_at(position);
+            let header = header.sunk_to(position + 1);
+            return Ok(Located::Differs(Split { place, child, position, slot, depth, header }));
+        }
+        let witness = match (child.is_none(), parent) {
+            _ if !child.is_leaf() && !adds => return Ok(Located::Absent),
+            (true, None) => return Ok(Located::Vacant),
+            (true, Some(_)) if exact => return Ok(Located::Vacant),
+            // Any leaf below the node knows its prefix (I3).
+            (true, Some(parent)) => self.any_leaf(parent.node),
+            (false, _) => self.any_leaf(child),
+        };
+        let witness = witness.ok_or_else(|| damaged("a node has no children"))?;
+        let known =
+            self.key_of_leaf(witness).ok_or_else(|| damaged("a leaf's key is outside the pool"))?;
+        let Some(position) = key.first_difference(&known) else {
+            return if child.is_leaf() {
+                Ok(Located::Present(witness))
+            } else {
+                Err(damaged("a key is in the wrong place"))
+            };
+        };
+        if !adds {
+            return Ok(Located::Absent);
+        }
+        if child.is_none() && position + 1 == depth {
+            return Ok(Located::Vacant);
+        }
+        let slot = known
+            .slot_at(position)
+            .ok_or_else(|| damaged("two keys differ behind the end of both"))?;
+        let (place, child, depth) = if !child.is_none() && depth <= position {
+            (place, child, depth)
+        } else {
+            self.first_behind(key, position)?
+        };
+        let header = (!child.is_leaf())
+            .then(|| Header::of(&known, position + 1, child.position::<Self::Key>()));
+        Ok(Located::Differs(Split { place, child, position, slot, depth, header }))
+    }
+
+    /// The first word on the way of `key` that is a leaf or a node branching behind `position`,
+    /// and where the prefix of what it refers to starts.
+    fn first_behind(
+        &self,
+        key: &KeyOf<'_, Self>,
+        position: usize,
+    ) -> Result<(Place, Self::Word, usize), IndexError> {
+        let mut place = self.handle().top;
+        let mut depth = 0;
+        loop {
+            let child = self.child_at(place);
+            if child.is_none() {
+                return Err(damaged("a key is in the wrong place"));
+            }
+            if child.is_leaf() || child.position::<Self::Key>() > position {
+                return Ok((place, child, depth));
+            }
+            let branch = child.position::<Self::Key>();
+            place = key
+                .slot_at(branch)
+                .and_then(|slot| self.place_of(child, slot))
+                .ok_or_else(|| damaged("a key is in the wrong place"))?;
+            depth = branch + 1;
+        }
+    }
+
+    /// The header of `node`, whose prefix starts at `depth`.
+    #[inline]
+    fn header_of(&self, node: Self::Word, depth: usize) -> Result<HeaderOf<Self>, IndexError> {
+        let handle = self.handle();
+        let word = handle.pool.at(node.header_place()).load(handle.pool.domain());
+        let header = HeaderOf::<Self>::from_bits(word);
+        if header.depth() != depth {
+            return self.recover_header(node, depth);
+        }
+        // I8: true at its own depth, and so right at this one.
+        if header.position() != node.position::<Self::Key>() {
+            return Err(damaged("a node's header does not end at its branch position"));
+        }
+        Ok(header)
+    }
+
+    /// Rebuilds the header of `node`, which is stale, from a leaf below it.
+    #[cold]
+    fn recover_header(&self, node: Self::Word, depth: usize) -> Result<HeaderOf<Self>, IndexError> {
+        let header = self.true_header(node, depth)?;
+        self.set_header(node, header);
+        Ok(header)
+    }
+
+    /// The header that is right for `node` if its prefix starts at `depth`, from a leaf below it.
+    fn true_header(&self, node: Self::Word, depth: usize) -> Result<HeaderOf<Self>, IndexError> {
+        let witness = self.any_leaf(node).ok_or_else(|| damaged("a node has no children"))?;
+        let known =
+            self.key_of_leaf(witness).ok_or_else(|| damaged("a leaf's key is outside the pool"))?;
+        Ok(Header::of(&known, depth, node.position::<Self::Key>()))
+    }
+
+    /// Gives `node` a header that is right where it is now. Not flushed: whichever of a node's
+    /// headers a power cut leaves is true (I8), and has another depth if it is not the last.
+    #[inline]
+    fn set_header(&self, node: Self::Word, header: HeaderOf<Self>) {
+        let handle = self.handle();
+        handle.pool.at(node.header_place()).store_ordered(handle.pool.domain(), header.bits());
+    }
+
+    /// A leaf below `child`, which is not nothing. None if there is a node without children.
+    fn any_leaf(&self, child: Self::Word) -> Option<Link<Leaf>> {
+        let mut child = child;
+        let mut floor = 0;
+        while !child.is_leaf() {
+            let position = self.position_from(child, floor);
+            child = self.any_child(child);
+            if child.is_none() {
+                return None;
+            }
+            floor = position + 1;
+        }
+        Some(child.as_leaf())
+    }
+
+    /// The rank before all others of a node that branches at `position`, seen in this direction.
+    #[inline(always)]
+    fn first_rank(position: usize, direction: Direction) -> usize {
+        match direction {
+            Direction::Forward => usize::from(!Self::Span::has_end_slot::<Self::Key>(position)),
+            Direction::Backward => Self::Span::SLOTS,
+        }
+    }
+}
+
+impl<T: RadixTree> Descending for T {}

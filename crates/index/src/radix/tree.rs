@@ -1,0 +1,150 @@
+//! What a radix tree says of itself.
+
+use std::fmt::Debug;
+
+use lapis_pmem::{Committed, Domain, Link, Mutant, PCell};
+
+use super::descent::{Descent, Split};
+use super::digits::{Digits, Span};
+use super::handle::Handle;
+use super::header::Header;
+use super::leaf::Leaf;
+use crate::index::{Direction, IndexError};
+use crate::key::IndexKey;
+
+/// Where a slot word or a value is.
+pub(crate) type Place = Link<PCell<u64>>;
+
+/// The bit that tells a leaf's word from a node's.
+pub(crate) const LEAF_BIT: u64 = 1;
+/// Below the link: blocks start at multiples of 16.
+pub(crate) const LOW_BITS: u64 = 15;
+
+/// A slot's contents: nothing (zero), a leaf (a link and [`LEAF_BIT`]), or a node with its branch
+/// position.
+pub(crate) trait SlotWord: Copy + Eq + Debug {
+    /// Nothing.
+    const NONE: Self;
+
+    /// The word as it is stored.
+    fn bits(self) -> u64;
+    /// A word as it was stored.
+    fn from_bits(bits: u64) -> Self;
+    /// The node's branch position: the digit by which it chooses a child.
+    fn position<K: IndexKey + ?Sized>(self) -> usize;
+    /// Whether bits are set that neither a leaf's nor a node's word has.
+    fn is_malformed<K: IndexKey + ?Sized>(self) -> bool;
+
+    /// The word of a leaf.
+    #[inline(always)]
+    fn leaf(link: Link<Leaf>) -> Self {
+        Self::from_bits(link.bits() | LEAF_BIT)
+    }
+    #[inline(always)]
+    fn is_none(self) -> bool {
+        self.bits() == 0
+    }
+    #[inline(always)]
+    fn is_leaf(self) -> bool {
+        self.bits() & LEAF_BIT != 0
+    }
+    /// The leaf, if [`SlotWord::is_leaf`].
+    #[inline(always)]
+    fn as_leaf(self) -> Link<Leaf> {
+        Link::from_bits(self.bits() & !LOW_BITS)
+    }
+    /// Where the node's header is, which its block begins with, if neither a leaf nor nothing.
+    #[inline(always)]
+    fn header_place(self) -> Place {
+        Link::from_bits(self.bits() & !LOW_BITS)
+    }
+}
+
+/// A key as the digits of a tree.
+pub(crate) type KeyOf<'k, T> = Digits<'k, <T as RadixTree>::Key, <T as RadixTree>::Span>;
+/// A header of a tree's nodes.
+pub(crate) type HeaderOf<T> = Header<<T as RadixTree>::Span>;
+
+/// A radix tree: what its nodes are and how they change. All methods that take a node take one that
+/// lies inside the pool.
+pub(crate) trait RadixTree: Sized {
+    /// The machine.
+    type Domain: Domain;
+    /// The keys.
+    type Key: IndexKey + ?Sized;
+    /// The digits.
+    type Span: Span;
+    /// What a slot holds.
+    type Word: SlotWord;
+    /// The mutant that does not flush a new leaf.
+    const MISSING_LEAF_FLUSH: Mutant;
+    /// The mutant that refers to a new leaf without a fence after its flush.
+    const LINK_BEFORE_FENCE: Mutant;
+    /// Whether a reader can find in a node the child of another slot than it asked for, because the
+    /// entry has changed hands meanwhile.
+    const ENTRIES_CHANGE_HANDS: bool;
+
+    /// The pool, the root and the locks.
+    fn handle(&self) -> &Handle<Self::Domain>;
+
+    /// The child that `node` has for `slot`, or nothing.
+    fn child_below(&self, node: Self::Word, slot: usize) -> Self::Word;
+
+    /// Where the word of that child is, or is to be stored alone to add it; none if the node has no
+    /// such place. For writers.
+    fn place_of(&self, node: Self::Word, slot: usize) -> Option<Place>;
+
+    /// The child at `rank` or the nearest behind it in this direction, and its rank. Ranks are slots
+    /// in key order: the end of a key, then its digits.
+    fn next_child(
+        &self,
+        node: Self::Word,
+        rank: usize,
+        direction: Direction,
+    ) -> Option<(usize, Self::Word)>;
+
+    /// Any child, or nothing.
+    fn any_child(&self, node: Self::Word) -> Self::Word;
+
+    /// Hints that the children of `node` will be read soon.
+    fn prefetch_children(&self, node: Self::Word, direction: Direction);
+
+    /// Bytes of the node's block.
+    fn node_bytes(&self, node: Self::Word) -> usize;
+
+    /// What is wrong with a node as such. It is inside the pool.
+    fn node_problems(&self, node: Self::Word, report: &mut dyn FnMut(String));
+
+    /// Adds a leaf where the descent found nothing.
+    ///
+    /// # Errors
+    /// [`IndexError`]; the tree is as it was.
+    fn add(
+        &self,
+        key: &KeyOf<'_, Self>,
+        value: u64,
+        descent: &Descent<Self>,
+    ) -> Result<Committed, IndexError>;
+
+    /// Puts a node with a new leaf and what is there between that and the word that refers to it.
+    ///
+    /// # Errors
+    /// [`IndexError`]; the tree is as it was.
+    fn split(
+        &self,
+        key: &KeyOf<'_, Self>,
+        value: u64,
+        split: Split<Self>,
+    ) -> Result<Committed, IndexError>;
+
+    /// Takes `leaf` out, to which the descent has led.
+    ///
+    /// # Errors
+    /// [`IndexError::Damaged`]; the tree is as it was.
+    fn unlink(
+        &self,
+        key: &KeyOf<'_, Self>,
+        leaf: Link<Leaf>,
+        descent: &Descent<Self>,
+    ) -> Result<Committed, IndexError>;
+}

@@ -1,0 +1,171 @@
+//! Insert, update and remove, where no node is split or merged.
+
+use lapis_pmem::{Committed, Domain};
+
+use super::WbTree;
+use super::mutants;
+use super::node::{Node, Order};
+use super::search::Target;
+use crate::index::{IndexError, Outcome, WbTreeNodes};
+use crate::key::IndexKey;
+
+/// What is to happen to a key.
+#[derive(Clone, Copy)]
+pub(super) enum Change {
+    /// Add it if it is absent.
+    Insert(u64),
+    /// Change its value if it is present.
+    Update(u64),
+    /// Add it or change its value.
+    Put(u64),
+    /// Take it away.
+    Remove,
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
+    /// Makes `change`, durably.
+    #[inline]
+    pub(super) fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+        key.validate()?;
+        let target = Target::up_to(key);
+        // Nothing is in flight while the lock is held (I4), and nobody else retires blocks: the
+        // writer needs neither persist_before_return nor a pin for its own reads.
+        let _turn = lapis_pmem::host_lock::lock(self.domain(), &self.writer);
+        let (_, leaf) = self.descend_to_write(&target);
+        let control = leaf.control(self.domain());
+        let order = self.order_of(leaf, control);
+        let position = self.position_in(leaf, &order, &target);
+        let found = position
+            .checked_sub(1)
+            .map(|before| order.at(before))
+            .filter(|&index| self.is_entry_of(leaf, index, key, &target));
+        let previous = found.map(|index| leaf.value(self.domain(), index));
+        let committed = match (change, found) {
+            (Change::Insert(value) | Change::Put(value), None) => {
+                if order.len() < self.shape.capacity {
+                    self.add(leaf, &order, position, key, value, &target)?
+                } else {
+                    self.add_to_full(key, value, &target)?
+                }
+            }
+            (Change::Update(value) | Change::Put(value), Some(index)) => {
+                self.publish(leaf.value_place(index), value)
+            }
+            (Change::Remove, Some(index)) => {
+                let word = leaf.key_word(self.domain(), index);
+                let committed = self.take(leaf, &order, position - 1);
+                // I3.
+                K::retire_word(&self.pool, word, committed, &self.pool.pin());
+                if self.is_sparse(order.len() - 1) {
+                    self.merge_along(&target);
+                }
+                committed
+            }
+            _ => Committed::nothing_to_do(),
+        };
+        Ok(Outcome { previous, committed })
+    }
+
+    /// Adds an entry to a leaf that has room.
+    #[inline]
+    fn add(
+        &self,
+        leaf: Node<'_>,
+        order: &Order,
+        position: usize,
+        key: &K,
+        value: u64,
+        target: &Target<'_, K>,
+    ) -> Result<Committed, IndexError> {
+        let word = key.make_word(&self.pool)?;
+        let entry = [target.ordinal, value, word.bits()];
+        let index = leaf.free_index(order);
+        let order = order.with(position, index);
+        let committed = match self.shape.nodes {
+            WbTreeNodes::BitmapAndSlots => {
+                self.add_by_bitmap(leaf, &order, position, index, &entry)
+            }
+            WbTreeNodes::SlotsOnly => self.add_by_slots(leaf, &order, index, &entry),
+        };
+        word.release();
+        Ok(committed)
+    }
+
+    #[inline]
+    fn add_by_bitmap(
+        &self,
+        leaf: Node<'_>,
+        order: &Order,
+        position: usize,
+        index: usize,
+        entry: &[u64; 3],
+    ) -> Committed {
+        let domain = self.domain();
+        let control = leaf.control(domain);
+        // I2. Behind the last entry, the slot array may change although it is valid.
+        let appends = position + 1 == order.len();
+        if leaf.is_ordered(control) && !appends && !domain.commits(mutants::VALID_BIT_NOT_CLEARED) {
+            let _: Committed =
+                leaf.words[0].publish(domain, self.shape.disordered(control)).persist();
+        }
+        leaf.write_entry(domain, index, entry);
+        {
+            let _mutant = domain.omitting(mutants::MISSING_ENTRY_FLUSH);
+            domain.flush(leaf.entry_cells(index));
+        }
+        leaf.write_slots(domain, order);
+        domain.flush(leaf.slot_cells());
+        // I1: the entry, its key, and the slot array are durable before the bitmap names them.
+        domain.fence();
+        leaf.count_change(domain);
+        self.publish(leaf.control_place(), self.shape.control_of(order, control))
+    }
+
+    #[inline]
+    fn add_by_slots(
+        &self,
+        leaf: Node<'_>,
+        order: &Order,
+        index: usize,
+        entry: &[u64; 3],
+    ) -> Committed {
+        let domain = self.domain();
+        let control = leaf.control(domain);
+        leaf.write_entry(domain, index, entry);
+        // I1. In the line of the control word the order of stores is enough (R2).
+        let is_beside = leaf.is_beside_control(index);
+        if !is_beside {
+            let _mutant = domain.omitting(mutants::MISSING_ENTRY_FLUSH);
+            domain.flush(leaf.entry_cells(index));
+        }
+        if !is_beside || !K::INLINE {
+            domain.fence();
+        }
+        self.publish(leaf.control_place(), self.shape.control_of(order, control))
+    }
+
+    /// Takes the entry at `position` out of a leaf.
+    #[inline]
+    fn take(&self, leaf: Node<'_>, order: &Order, position: usize) -> Committed {
+        let domain = self.domain();
+        let control = leaf.control(domain);
+        let is_last = position + 1 == order.len();
+        let order = order.without(position);
+        let after = self.shape.control_of(&order, control);
+        let place = leaf.control_place();
+        leaf.count_change(domain);
+        if self.shape.nodes == WbTreeNodes::SlotsOnly || (is_last && leaf.is_ordered(control)) {
+            return self.publish(place, after);
+        }
+        // The removal. I2: the slot array is invalid, durably, before it changes.
+        let committed = self.publish(place, self.shape.disordered(after));
+        if leaf.write_slots(domain, &order) {
+            // I2: and it is durable before it is valid.
+            domain.flush(leaf.slot_cells());
+            domain.fence();
+        }
+        // Not flushed: without it the slot array counts as invalid, which is legal.
+        leaf.words[0].store_ordered(domain, after);
+        committed
+    }
+}

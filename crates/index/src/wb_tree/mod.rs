@@ -1,0 +1,355 @@
+//! wB+-Tree, the write-atomic B+-tree (*Persistent B+-Trees in Non-Volatile Main Memory*, Chen and
+//! Jin, PVLDB 8(7), 2015): entries of a node lie where there is room, a small slot array gives their
+//! order, and one 8-byte store says which of them count. Inner nodes are persistent too; what takes
+//! more than one node goes through a redo log.
+//!
+//! ```text
+//!  root (IndexRoot)
+//!    top       the top node (48 bits), the number of inner levels (16)
+//!    words[0]  bytes per node          words[1]  kind of nodes (1: bitmap and slots, 2: slots only)
+//!    words[2]  the redo log (redo_log.rs)
+//!
+//!  node with a bitmap                          node with slots only
+//!  offset bytes field                          offset bytes field
+//!       0     8 control (below)                     0     8 control (below)
+//!       8     8 version                             8     8 leftmost
+//!      16     8 leftmost: inner nodes, the         16     - entries, 7
+//!               child below all separators
+//!      24    40 reserved, zero                 128 bytes; 192 with byte strings
+//!      64    64 slot array: a byte for each
+//!               position in the order, the
+//!               place of the entry there
+//!     128     - entries, up to 63
+//!
+//!  1,152 bytes; 1,664 with byte strings; 256 or more if asked for
+//!
+//!  control word of a node with a bitmap
+//!   63      62                                                           0
+//!  +-------+--------------------------------------------------------------+
+//!  | valid | bit i: the entry in place i counts                           |
+//!  +-------+--------------------------------------------------------------+
+//!    valid: the slot array is right
+//!
+//!  control word of a node with slots only
+//!   63                     32 31  28         7    4 3     0
+//!  +-------------------------+------+-- ... --+------+------+
+//!  | version                 | 7th  |         | 1st  | count|
+//!  +-------------------------+------+-- ... --+------+------+
+//!    1st: the place of the entry with the least key
+//!
+//!  entry, integers                   entry, byte strings
+//!       0     8  key                      0     8  the key's first 8 bytes, big-endian
+//!       8     8  value, or child          8     8  value, or child
+//!                                        16     8  key word (key.rs)
+//! ```
+//!
+//! A child of an entry holds the keys from that entry's on (its *separator*) to the next one's. The
+//! eight bytes before a key word tell most keys apart; only if they are equal is the key itself
+//! looked at. A separator of byte strings is the shortest one that tells the leaves apart.
+//!
+//! [`IndexOptions::wb_tree_nodes`] chooses the kind of nodes. 63 entries are what one word of bitmap
+//! and one line of slot array can do. Random insertion fills nodes to ln 2, 44 entries; 128 M keys
+//! are then 3.1 M leaves under 70,000, 1,600, 36 and 1 inner nodes: the depth of 4.0 that Lee et al.
+//! (FAST 2017, Table 1) give.
+//!
+//! # Invariants, at every instant a crash may come
+//!
+//! * I1. What the control word says counts is durable: the entry, its key's block, the child below
+//!   it. So is what `top` leads to.
+//! * I2. If a control word is durably valid, its slot array has the places of the entries that count,
+//!   in the order of their keys, and is durable. If it is not valid, the slot array may be anything.
+//!   The slot array behind the last entry may always be anything.
+//! * I3. Every entry owns its key's block, in leaves and in inner nodes. A block is retired when the
+//!   change that took its entry away is durable.
+//! * I4. But for what the redo log covers, at most one word that matters differs from what is durable,
+//!   a control word or a value: writers take turns, and each makes one such store and persists it
+//!   before it makes another, or lets the next writer in. (Making a slot array invalid or valid
+//!   matters to nobody who may see it.)
+//! * I5. Changes of several nodes, splits and merges, are in the redo log before any word of them is
+//!   stored; it is emptied when all of them are durable, and redone when the index is opened if it is
+//!   not empty then.
+//! * I6. At any moment, whoever reads `top`, a node below and so on to a leaf, and finds each one
+//!   unchanged when the next one has been looked at, has come to the leaf that has the key if any
+//!   has: words of a split are stored so that the way to the new node is there before its entries
+//!   go from the old one; those of a merge, so that entries are in the left node before the way to the
+//!   right one goes; and an inner node that is no longer in the tree changes its version before
+//!   anything below it changes. In between an entry may be in both; the one beyond a leaf's upper bound
+//!   is the one that does not count.
+//! * I7. All leaves are at the same depth. A node is full at most and may be empty; the top node has
+//!   two children, or is a leaf.
+//!
+//! # Order of stores
+//!
+//! ```text
+//!  with a bitmap
+//!  insert            control, invalid: flush │ fence │ entry, slot array: flush │ fence │
+//!                    control, valid: flush │ fence
+//!  insert, at the end or into a node whose slot array is invalid already
+//!                    entry, slot array: flush │ fence │ control, valid: flush │ fence
+//!  remove            control, invalid: flush │ fence │ slot array: flush │ fence │ control, valid
+//!  remove, the last  control: flush │ fence
+//!
+//!  with slots only
+//!  insert            entry: flush │ fence │ control: flush │ fence
+//!  insert, in the line of the control word
+//!                    entry │ control: flush │ fence
+//!  remove            control: flush │ fence
+//!
+//!  update            value: flush │ fence
+//!  split, merge      new node, new entries: flush │ the log's (redo_log.rs)
+//! ```
+//!
+//! A byte-string key's block is flushed before the first fence of its insertion, and takes one of its
+//! own where there is none (in the line of the control word). An insertion into a full leaf is part
+//! of the split. The first leaf split off at the end of the tree has the new entry alone, so that
+//! ascending keys leave full nodes.
+//!
+//! **What differs from the paper.** A removal commits with its first store instead of its last, and
+//! stores the valid bit without flushing it: a slot array that is durable and not known to be valid
+//! is legal, and sorting a node is cheaper than a flush. An insertion at the end leaves the valid bit
+//! alone (I2). Leaves have no links to their neighbours: scans descend once per leaf. Merging is
+//! with whichever neighbour has room, not only of empty nodes.
+//!
+//! # After a crash
+//!
+//! Opening redoes the log if it is complete, at most 28 words. A leaf whose slot array is invalid is
+//! searched entry by entry by readers; the next insertion or removal there sorts it and writes the
+//! slot array anew. Inner nodes never have an invalid one then, as all of their changes are in the
+//! log.
+//!
+//! # Concurrency
+//!
+//! Writers hold a mutex, which is volatile. Readers take no lock and never wait. They pin the pool,
+//! and read a node between two looks at its control word and its version, which is stored before
+//! every control word that changes what counts and so tells one that comes again from one that has
+//! stayed. While a writer has made the slot array invalid, they go by the bitmap, whose entries
+//! do not change as long as it does not. A reader begins again only if a writer has changed a node on
+//! its way meanwhile. What is seen of a split or merge is durable by its log. For the one word that
+//! need not be (I4), the writer names it in `in_flight` before storing it, and a reader persists it
+//! before it answers, as in WORT.
+//!
+//! One handle per index: a second one would have its own mutex.
+
+mod change;
+mod check;
+pub mod mutants;
+mod node;
+mod redo_log;
+mod restructure;
+mod scan;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use std::marker::PhantomData;
+use std::mem::offset_of;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, Pool, Tracer};
+use parking_lot::Mutex;
+
+use crate::index::{
+    Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Statistics,
+    WbTreeNodes,
+};
+use crate::key::IndexKey;
+use crate::root::{IndexKind, IndexRoot};
+use change::Change;
+use node::{Node, Place, Shape};
+use redo_log::Log;
+use search::Top;
+
+/// The newest layout that this code reads, and the one it writes.
+const FORMAT_VERSION: u32 = 1;
+/// [`IndexRoot::words`]: bytes per node.
+const NODE_BYTES_WORD: usize = 0;
+/// [`IndexRoot::words`]: the kind of nodes.
+const NODES_WORD: usize = 1;
+/// [`IndexRoot::words`]: the redo log.
+const LOG_WORD: usize = 2;
+
+/// A B+-tree with unsorted nodes and slot arrays. The layout and the invariants are in the source's
+/// header comment.
+///
+/// Keys are ordered, readers never wait, writers take turns.
+#[derive(Debug)]
+pub struct WbTree<D: Domain, K: IndexKey + ?Sized> {
+    pool: Arc<Pool<D>>,
+    root: Link<IndexRoot>,
+    log: Link<Log>,
+    shape: Shape,
+    /// Held by whoever changes the tree.
+    writer: Mutex<()>,
+    in_flight: InFlightPlace,
+    _keys: PhantomData<fn(&K)>,
+}
+
+/// The offset of the one word that is visible and may not be durable, or zero (I4). On a line of
+/// its own, since every reader reads it.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct InFlightPlace(AtomicU64);
+
+impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
+    #[inline(always)]
+    fn domain(&self) -> &D {
+        self.pool.domain()
+    }
+
+    #[inline(always)]
+    fn root(&self) -> &IndexRoot {
+        self.pool.at(self.root)
+    }
+
+    /// Where the root's `top` is.
+    fn top_place(&self) -> Place {
+        Link::from_bits(self.root.offset() + offset_of!(IndexRoot, top) as u64)
+    }
+
+    fn log_link(&self) -> Link<Log> {
+        self.log
+    }
+
+    fn log(&self) -> &Log {
+        self.pool.at(self.log)
+    }
+
+    /// Makes the one store of a change and persists it (I4). The caller holds the writers' lock and
+    /// everything that `word` leads to is durable (I1).
+    #[inline]
+    #[track_caller]
+    fn publish(&self, place: Place, word: u64) -> Committed {
+        // The store below is a release: whoever sees it sees the place.
+        self.in_flight.0.store(place.offset(), Ordering::Relaxed);
+        let committed = self.pool.at(place).publish(self.domain(), word).persist();
+        // The processor keeps the order of these stores; a model of it does not see the last one.
+        self.domain().synchronize();
+        self.in_flight.0.store(0, Ordering::Release);
+        committed
+    }
+
+    /// Makes durable what a reader may have seen of a change that is under way: at most one word
+    /// (I4). Called after the last load an answer rests on, which was an acquire.
+    #[inline(always)]
+    fn persist_before_return(&self) {
+        let place = self.in_flight.0.load(Ordering::Acquire);
+        if place != 0 {
+            self.persist_in_flight(Link::from_bits(place));
+        }
+    }
+
+    #[cold]
+    fn persist_in_flight(&self, place: Place) {
+        self.domain().flush(self.pool.at(place));
+        self.domain().fence();
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for WbTree<D, K> {
+    const KIND: IndexKind = IndexKind::WbTree;
+    const CAPABILITIES: Capabilities = Capabilities {
+        ordered: true,
+        concurrent_writers: false,
+        lock_free_reads: true,
+        // An update stores the value, and fences after it.
+        orders_prior_flushes: false,
+    };
+
+    fn create<'p>(
+        pool: &'p Pool<D>,
+        options: &IndexOptions,
+    ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
+        let shape = Shape::new::<K>(options.wb_tree_nodes, options.node_bytes)?;
+        let domain = pool.domain();
+        let root = pool.allocate::<IndexRoot>()?;
+        root.init(domain, Self::KIND, K::KIND, FORMAT_VERSION);
+        root.words[NODE_BYTES_WORD].store(domain, shape.node_bytes as u64);
+        root.words[NODES_WORD].store(domain, shape.nodes as u64);
+        let log = redo_log::create(pool)?;
+        let leaf = node::build(pool, &shape, 0, &[])?.flush();
+        // I1: all are flushed, and one fence of the caller's comes before the root is published.
+        root.words[LOG_WORD].store(domain, log.release().bits());
+        root.top.word().store(domain, Top::new(leaf.release(), 0).0);
+        Ok(root.flush())
+    }
+
+    fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
+        let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
+        let domain = pool.domain();
+        let damaged = |what: String| IndexError::Damaged { what };
+        let nodes = found.words[NODES_WORD].load(domain);
+        let nodes = WbTreeNodes::from_number(nodes)
+            .ok_or_else(|| damaged(format!("nodes of kind {nodes}")))?;
+        let node_bytes = found.words[NODE_BYTES_WORD].load(domain) as usize;
+        let shape = match Shape::new::<K>(nodes, node_bytes) {
+            Ok(shape) if node_bytes > 0 => shape,
+            _ => return Err(damaged(format!("nodes of {node_bytes} bytes"))),
+        };
+        let log = Link::<Log>::from_bits(found.words[LOG_WORD].load(domain));
+        // I5.
+        pool.try_at(log)
+            .ok_or_else(|| damaged("its redo log is outside the pool".into()))?
+            .recover(&pool)?;
+        let top = Top(found.top.word().load(domain));
+        if Node::find(&pool, &shape, top.link()).is_none() {
+            return Err(damaged("its top node is outside the pool".into()));
+        }
+        let in_flight = InFlightPlace::default();
+        let writer = Mutex::new(());
+        Ok(Self { pool, root, log, shape, writer, in_flight, _keys: PhantomData })
+    }
+
+    fn pool(&self) -> &Arc<Pool<D>> {
+        &self.pool
+    }
+
+    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Insert(value))
+    }
+
+    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Update(value))
+    }
+
+    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Put(value))
+    }
+
+    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Remove)
+    }
+
+    #[inline]
+    fn get(&self, key: &K) -> Option<u64> {
+        self.lookup(key)
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
+        self.scan_entries(Bound::Unbounded, Direction::Forward, visit);
+    }
+
+    fn check(&self) -> Vec<String> {
+        self.problems()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.measure()
+    }
+
+    fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64)) {
+        self.trace_blocks(tracer, value);
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for WbTree<D, K> {
+    fn scan(
+        &self,
+        from: Bound<&K>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) {
+        self.scan_entries(from, direction, visit);
+    }
+}

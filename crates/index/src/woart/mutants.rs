@@ -1,0 +1,26 @@
+//! Errors that WOART can be told to commit.
+
+use lapis_pmem::Mutant;
+
+/// A split shortens the prefix in the header of the node that sinks before the new node above it is
+/// linked, and gives it its new depth only afterwards: in between, the header passes for right at
+/// the old depth (I8).
+pub const HEADER_BEFORE_PARENT: Mutant = Mutant("woart/header-before-parent");
+
+/// A new leaf is not flushed before a word refers to it (I1).
+pub const MISSING_LEAF_FLUSH: Mutant = Mutant("woart/missing-leaf-flush");
+
+/// A new leaf counts without a fence after its flush (I1).
+pub const LINK_BEFORE_FENCE: Mutant = Mutant("woart/link-before-fence");
+
+/// The larger copy of a full node is not flushed before the word above refers to it (I1).
+pub const MISSING_COPY_FLUSH: Mutant = Mutant("woart/missing-copy-flush");
+
+/// A Node4's keys and slots are stored before the child they lead to (I9).
+pub const SLOTS_BEFORE_CHILD: Mutant = Mutant("woart/slots-before-child");
+
+/// A Node16's bitmap is stored before the key and the child that it makes count (I9).
+pub const BITMAP_BEFORE_ENTRY: Mutant = Mutant("woart/bitmap-before-entry");
+
+/// A Node48's child index is stored before the child that it leads to (I9).
+pub const INDEX_BEFORE_CHILD: Mutant = Mutant("woart/index-before-child");

@@ -1,0 +1,432 @@
+//! `lapis lab wort`: the experiments of the WORT study.
+//!
+//! Lee, Lim, Song, Nam and Noh (*WORT*, FAST 2017) set three radix trees beside three B+-trees for
+//! persistent memory. The same structures do the same here:
+//!
+//! | experiment | of the paper | what is run |
+//! |---|---|---|
+//! | operations | Figs. 7 to 9, Table 1 | inserts into an index that grows, then searches |
+//! | ranges | Fig. 10 | scans of 0.001 % and 0.01 % of the keys |
+//! | recovery | – | opening after a crash, by size and threads |
+//! | radix depths | Table 1 (d) | the depth that 128 Mi keys give a radix tree, without building one |
+//! | depths | Table 1 (d) | builds and walks; for sizes at which nothing else is wanted |
+//!
+//! Keys are dense, sparse and clustered (Fig. 6), in random order, and one thread does everything.
+//!
+//! *Measured* is this machine: anonymous memory, real flushes, wall-clock time. *Modelled* is the
+//! machine of a device profile, by default the paper's (`wort-study`): counts of the last inserts and
+//! of searches, and virtual time under several latencies at once. Its index is filled uncounted
+//! first, so it can be large; what the caches then hold is what the inserts before the counted ones
+//! left. The two are never mixed.
+//!
+//! FPTree and NV-Tree run twice on the modelled machine: with inner nodes in DRAM, and on PM as in
+//! section 5.4 of the paper. Here memory is of one kind, so they are measured once.
+
+mod contestant;
+mod figure;
+mod measured;
+mod memory;
+mod modelled;
+mod published;
+mod radix_depth;
+mod ranges;
+mod recovery;
+mod results;
+mod tables;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use lapis_device::Profile;
+use lapis_index::IndexKind;
+use lapis_pmem::Hardware;
+use serde::Serialize;
+
+use crate::index_experiment::ExperimentError;
+use crate::keys::{Distribution, KeySet};
+use crate::report::{OnProgress, Progress};
+
+pub use contestant::Contestant;
+pub use figure::figure;
+pub use memory::{available_bytes, needed_bytes};
+pub use published::published_depth;
+pub use results::{
+    DepthResults, DepthRow, MeasuredOperations, ModelledOperations, ModelledTime, OperationsRow,
+    PerOperation, RadixDepthRow, RangeRow, RangeTimes, RecoveryRow, StudyResults,
+};
+pub use tables::{COMMAND, DEPTHS_SECTION, depths_table, sections};
+
+/// The device profile that is modelled unless another is asked for.
+pub const PROFILE: &str = "wort-study";
+
+/// The distributions of Fig. 6.
+pub const DISTRIBUTIONS: [Distribution; 3] =
+    [Distribution::Dense, Distribution::Sparse, Distribution::Clustered];
+
+/// Fewest keys.
+pub const LEAST_KEYS: usize = 1000;
+/// Most keys: 128 Mi, those of the paper.
+pub const MOST_KEYS: usize = 128 << 20;
+
+/// An experiment of the study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Experiment {
+    /// Inserts and searches, their time and their traffic.
+    Operations,
+    /// Scans of parts of the keys.
+    Ranges,
+    /// Opening after a crash.
+    Recovery,
+    /// The depth of radix trees at the published size.
+    RadixDepths,
+}
+
+impl Experiment {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Operations, Self::Ranges, Self::Recovery, Self::RadixDepths];
+
+    /// The name used on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Operations => "operations",
+            Self::Ranges => "ranges",
+            Self::Recovery => "recovery",
+            Self::RadixDepths => "radix-depths",
+        }
+    }
+
+    /// The experiment called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|experiment| experiment.name() == name)
+    }
+}
+
+/// Latencies of persistent memory that are put in the place of a profile's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Latency {
+    /// Of a read that no cache answers.
+    pub read_ns: u32,
+    /// Of a flushed line.
+    pub write_ns: u32,
+}
+
+impl Latency {
+    /// The latencies of Fig. 8: the reads' are varied, then the writes'.
+    pub const STUDY: [Self; 5] =
+        [Self::new(100, 100), Self::new(200, 100), Self::new(300, 100), Self::new(100, 200), {
+            Self::new(100, 300)
+        }];
+
+    /// These two.
+    pub const fn new(read_ns: u32, write_ns: u32) -> Self {
+        Self { read_ns, write_ns }
+    }
+}
+
+impl std::fmt::Display for Latency {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.read_ns, self.write_ns)
+    }
+}
+
+/// Why a text is no [`Latency`].
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("latencies are read/write in nanoseconds, each from 1 to 10000, as in 300/100")]
+pub struct BadLatency;
+
+impl std::str::FromStr for Latency {
+    type Err = BadLatency;
+
+    fn from_str(text: &str) -> Result<Self, BadLatency> {
+        let number = |text: &str| text.parse().ok().filter(|ns| (1..=10_000).contains(ns));
+        let (read, write) = text.split_once('/').ok_or(BadLatency)?;
+        let (read_ns, write_ns) = number(read).zip(number(write)).ok_or(BadLatency)?;
+        Ok(Self { read_ns, write_ns })
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Structures; all of [`Contestant::KINDS`] unless said otherwise.
+    pub indexes: Vec<IndexKind>,
+    /// Distributions.
+    pub distributions: Vec<Distribution>,
+    /// Experiments.
+    pub experiments: Vec<Experiment>,
+    /// Keys of a measured index.
+    pub keys: usize,
+    /// Keys of a modelled index.
+    pub modelled_keys: usize,
+    /// Inserts that are counted, the last of them; at most half of the keys. A quarter as many
+    /// searches.
+    pub modelled_operations: usize,
+    /// Latencies that are modelled; counts do not depend on them.
+    pub latencies: Vec<Latency>,
+    /// The device profile that is modelled: the name of a built-in one, or the path of a file.
+    pub profile: String,
+    /// Whether to measure.
+    pub measure: bool,
+    /// Whether to model.
+    pub model: bool,
+    /// Keys of which the depth of radix trees is computed, without building one.
+    pub radix_keys: usize,
+    /// Numbers of threads with which indexes are opened.
+    pub recovery_threads: Vec<usize>,
+    /// What the random numbers start from.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            indexes: Contestant::KINDS.to_vec(),
+            distributions: DISTRIBUTIONS.to_vec(),
+            experiments: Experiment::ALL.to_vec(),
+            keys: 4_000_000,
+            modelled_keys: 1_000_000,
+            modelled_operations: 500_000,
+            latencies: Latency::STUDY.to_vec(),
+            profile: PROFILE.into(),
+            measure: true,
+            model: true,
+            radix_keys: MOST_KEYS,
+            recovery_threads: vec![1, 2],
+            seed: 42,
+        }
+    }
+}
+
+impl Options {
+    fn check(&self) -> Result<Profile, ExperimentError> {
+        let bad = |what: &str| Err(ExperimentError::BadOption { what: what.into() });
+        let sizes = [(self.measure, self.keys), (self.model, self.modelled_keys)];
+        if sizes.iter().any(|&(on, keys)| on && !(LEAST_KEYS..=MOST_KEYS).contains(&keys)) {
+            return bad("the study takes between 1,000 and 134,217,728 (128Mi) keys");
+        }
+        if self.modelled_operations == 0 {
+            return bad("an operation is done at least once");
+        }
+        if self.indexes.is_empty() || self.distributions.is_empty() || self.experiments.is_empty() {
+            return bad("the study takes an index, a distribution and an experiment");
+        }
+        if let Some(index) = self.indexes.iter().find(|kind| !Contestant::KINDS.contains(kind)) {
+            let names = Contestant::KINDS.map(IndexKind::name).join(", ");
+            return bad(&format!("{index} is not part of the study; use {names}"));
+        }
+        if self.latencies.is_empty() {
+            return bad("a model of latencies takes at least one pair of them");
+        }
+        if self.recovery_threads.is_empty()
+            || self.recovery_threads.iter().any(|threads| !(1..=64).contains(threads))
+        {
+            return bad("indexes are opened by 1 to 64 threads");
+        }
+        if !self.measure && !self.model {
+            return bad("the study measures, models or does both");
+        }
+        let profile = Profile::find(&self.profile)?;
+        if self.measure {
+            memory::check(self.keys, 1)?;
+        }
+        if self.model {
+            memory::check(self.modelled_keys, modelling_threads())?;
+        }
+        Ok(profile)
+    }
+
+    fn runs(&self, experiment: Experiment) -> bool {
+        self.experiments.contains(&experiment)
+    }
+
+    fn contestants(&self) -> impl Iterator<Item = Contestant> {
+        Contestant::ALL.into_iter().filter(|contestant| {
+            contestant.index().is_some_and(|index| self.indexes.contains(&index))
+        })
+    }
+}
+
+/// Modelled sessions know nothing of time and of each other, so they run side by side.
+fn modelling_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Counts what has been done.
+struct Steps<'a> {
+    done: AtomicUsize,
+    total: usize,
+    progress: OnProgress<'a>,
+}
+
+impl Steps<'_> {
+    fn step(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        (self.progress)(Progress { done: done as u64, total: self.total as u64 });
+    }
+}
+
+/// Runs the study.
+///
+/// # Errors
+/// [`ExperimentError`].
+pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<StudyResults, ExperimentError> {
+    let profile = options.check()?;
+    let pairs: Vec<(Distribution, Contestant)> = options
+        .distributions
+        .iter()
+        .flat_map(|&distribution| options.contestants().map(move |one| (distribution, one)))
+        .collect();
+    let sessions = options.runs(Experiment::Operations) || options.runs(Experiment::Ranges);
+    let (measure, model) = (options.measure && sessions, options.model && sessions);
+    let here = |one: &Contestant| one.is_measured();
+    let reference = usize::from(options.runs(Experiment::Ranges));
+    let total = usize::from(model) * pairs.len()
+        + usize::from(measure)
+            * (pairs.iter().filter(|(_, one)| here(one)).count()
+                + reference * options.distributions.len())
+        + recovery::sessions(options)
+        + usize::from(options.runs(Experiment::RadixDepths)) * options.distributions.len();
+    let steps = Steps { done: AtomicUsize::new(0), total, progress };
+
+    let mut results = StudyResults {
+        profile: profile.name.clone(),
+        flush_method: Hardware::detect().method().name(),
+        operations: Vec::new(),
+        ranges: Vec::new(),
+        recovery: Vec::new(),
+        radix_depths: Vec::new(),
+    };
+    let modelled = if model {
+        model_all(&pairs, options, &profile, &steps)?
+    } else {
+        vec![modelled::Found::default(); pairs.len()]
+    };
+    let mut pairs = pairs.into_iter().zip(modelled);
+    for &distribution in &options.distributions {
+        let keys = measure.then(|| measured::Keys::generate(distribution, options));
+        for (contestant, modelled) in pairs.by_ref().take(options.contestants().count()) {
+            let (_, contestant) = contestant;
+            let measured = match &keys {
+                Some(keys) if here(&contestant) => {
+                    let found = measured::session(contestant, keys, options)?;
+                    steps.step();
+                    found
+                }
+                _ => measured::Found::default(),
+            };
+            if options.runs(Experiment::Operations) {
+                results.operations.push(OperationsRow {
+                    structure: contestant,
+                    distribution,
+                    measured: measured.operations,
+                    modelled: modelled.operations,
+                    published_depth: published_depth(contestant, distribution),
+                });
+            }
+            if options.runs(Experiment::Ranges) {
+                results.ranges.extend(ranges::rows(
+                    contestant,
+                    distribution,
+                    &measured.ranges,
+                    &modelled.ranges,
+                ));
+            }
+        }
+        if let Some(keys) = &keys
+            && options.runs(Experiment::Ranges)
+        {
+            let measured = ranges::reference(keys);
+            steps.step();
+            let rows = ranges::rows(Contestant::BTreeMap, distribution, &measured, &[]);
+            results.ranges.extend(rows);
+        }
+    }
+    if options.measure && options.runs(Experiment::Recovery) {
+        results.recovery = recovery::run(options, &|| steps.step())?;
+    }
+    if options.runs(Experiment::RadixDepths) {
+        for &distribution in &options.distributions {
+            results.radix_depths.extend(radix_depths(distribution, options));
+            steps.step();
+        }
+    }
+    Ok(results)
+}
+
+/// The depths of the radix trees at `options.radix_keys` keys, as the keys give them.
+fn radix_depths(distribution: Distribution, options: &Options) -> Vec<RadixDepthRow> {
+    let keys = options.radix_keys;
+    let bits = [published::WORT_BITS, published::ART_BITS];
+    let Some(depths) = radix_depth::mean_depths(distribution, keys, options.seed, bits) else {
+        return Vec::new();
+    };
+    let row = |structure: Contestant| {
+        let at = bits.iter().position(|&bits| Some(bits) == structure.radix_bits())?;
+        let published_depth = published_depth(structure, distribution);
+        Some(RadixDepthRow { structure, distribution, keys, depth: depths[at], published_depth })
+    };
+    options.contestants().filter_map(row).collect()
+}
+
+/// All modelled sessions, in the order of `pairs`, on as many threads as there are processors.
+fn model_all(
+    pairs: &[(Distribution, Contestant)],
+    options: &Options,
+    profile: &Profile,
+    steps: &Steps<'_>,
+) -> Result<Vec<modelled::Found>, ExperimentError> {
+    let next = AtomicUsize::new(0);
+    let found: Mutex<Vec<Option<Result<modelled::Found, ExperimentError>>>> =
+        Mutex::new(pairs.iter().map(|_| None).collect());
+    std::thread::scope(|scope| {
+        for _ in 0..modelling_threads().min(pairs.len()) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&(distribution, contestant)) = pairs.get(at) else { break };
+                    let result = modelled::session(contestant, distribution, options, profile);
+                    if let Ok(mut found) = found.lock() {
+                        found[at] = Some(result);
+                    }
+                    steps.step();
+                }
+            });
+        }
+    });
+    let found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    found.into_iter().map(|one| one.expect("every session leaves a result")).collect()
+}
+
+/// Builds and walks each structure with each distribution, at `options.keys` keys.
+///
+/// # Errors
+/// [`ExperimentError`].
+pub fn depths(
+    options: &Options,
+    progress: OnProgress<'_>,
+) -> Result<DepthResults, ExperimentError> {
+    let options = &Options { measure: true, model: false, ..options.clone() };
+    options.check()?;
+    let contestants: Vec<_> = options.contestants().filter(Contestant::is_measured).collect();
+    let total = options.distributions.len() * contestants.len();
+    let steps = Steps { done: AtomicUsize::new(0), total, progress };
+    let mut depths = Vec::new();
+    for &distribution in &options.distributions {
+        let keys = KeySet::generate(distribution, options.keys, 0, options.seed).into_loaded();
+        for &contestant in &contestants {
+            let statistics = measured::build_and_walk(contestant, &keys)?;
+            steps.step();
+            depths.push(DepthRow {
+                structure: contestant,
+                distribution,
+                keys: options.keys,
+                depth: statistics.mean_depth,
+                max_depth: statistics.max_depth,
+                bytes_per_key: statistics.bytes as f64 / options.keys as f64,
+                published_depth: published_depth(contestant, distribution),
+            });
+        }
+    }
+    Ok(DepthResults { depths })
+}

@@ -1,0 +1,163 @@
+//! The structures of the study, and the one place where a name becomes a type.
+
+use lapis_index::{IndexKind, IndexOptions, InnerNodes, WbTreeNodes};
+use serde::{Serialize, Serializer};
+
+use super::published;
+
+/// A structure of the study, with its inner nodes in one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Contestant {
+    /// A persistent index as it is.
+    Index(IndexKind),
+    /// One that keeps its inner nodes in DRAM, with these on PM.
+    InnerOnPm(IndexKind),
+    /// The wB+-Tree whose nodes have a slot array and no bitmap.
+    WbTreeSlotsOnly,
+    /// The ordered map of the standard library, a volatile B-tree: the reference for range queries.
+    BTreeMap,
+}
+
+impl Contestant {
+    /// The indexes of the study: those of the paper in the order of its Table 1, and FAST & FAIR.
+    pub const KINDS: [IndexKind; 6] = [
+        IndexKind::Wort,
+        IndexKind::Woart,
+        IndexKind::ArtCow,
+        IndexKind::FpTree,
+        IndexKind::WbTree,
+        IndexKind::FastFair,
+    ];
+
+    /// All contestants but the reference.
+    pub const ALL: [Self; 8] = [
+        Self::Index(IndexKind::Wort),
+        Self::Index(IndexKind::Woart),
+        Self::Index(IndexKind::ArtCow),
+        Self::Index(IndexKind::FpTree),
+        Self::InnerOnPm(IndexKind::FpTree),
+        Self::Index(IndexKind::WbTree),
+        Self::WbTreeSlotsOnly,
+        Self::Index(IndexKind::FastFair),
+    ];
+
+    /// The name in tables and in JSON.
+    pub fn name(self) -> String {
+        match self {
+            Self::Index(kind) => kind.name().to_owned(),
+            Self::InnerOnPm(kind) => format!("{kind}-inner-pm"),
+            Self::WbTreeSlotsOnly => format!("{}-slot", IndexKind::WbTree),
+            Self::BTreeMap => "btree-map".to_owned(),
+        }
+    }
+
+    /// The persistent index, if it is one.
+    pub fn index(self) -> Option<IndexKind> {
+        match self {
+            Self::Index(kind) | Self::InnerOnPm(kind) => Some(kind),
+            Self::WbTreeSlotsOnly => Some(IndexKind::WbTree),
+            Self::BTreeMap => None,
+        }
+    }
+
+    /// Bits by which its nodes branch, if it is a radix tree.
+    pub(crate) fn radix_bits(self) -> Option<u32> {
+        match self.index()? {
+            IndexKind::Wort => Some(published::WORT_BITS),
+            IndexKind::Woart | IndexKind::ArtCow => Some(published::ART_BITS),
+            _ => None,
+        }
+    }
+
+    /// How it is created.
+    pub(crate) fn options(self) -> IndexOptions {
+        let mut options = IndexOptions::default();
+        match self {
+            Self::InnerOnPm(_) => options.inner_nodes = InnerNodes::Pm,
+            Self::WbTreeSlotsOnly => options.wb_tree_nodes = WbTreeNodes::SlotsOnly,
+            Self::Index(_) | Self::BTreeMap => {}
+        }
+        options
+    }
+
+    /// Whether it is measured here. Where inner nodes lie makes no difference on memory of one kind,
+    /// and variants that the paper does not show are modelled only.
+    pub(crate) fn is_measured(&self) -> bool {
+        matches!(self, Self::Index(_) | Self::BTreeMap)
+    }
+
+    /// Whether opening it rebuilds inner nodes that were volatile.
+    pub(crate) fn rebuilds(self) -> bool {
+        Self::ALL.into_iter().any(|other| match (other, self.index()) {
+            (Self::InnerOnPm(kind), Some(own)) => kind == own,
+            _ => false,
+        })
+    }
+}
+
+impl std::fmt::Display for Contestant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
+impl Serialize for Contestant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.name())
+    }
+}
+
+/// Runs `$body` with `$index` standing for a contestant's structure on a domain. The one line per
+/// index that the study needs is here.
+macro_rules! with_contestant {
+    ($contestant:expr, $domain:ty, |$index:ident| $body:expr) => {
+        match $contestant.index() {
+            Some(lapis_index::IndexKind::Wort) => {
+                type $index = lapis_index::Wort<$domain, u64>;
+                $body
+            }
+            Some(lapis_index::IndexKind::Woart) => {
+                type $index = lapis_index::Woart<$domain, u64>;
+                $body
+            }
+            Some(lapis_index::IndexKind::ArtCow) => {
+                type $index = lapis_index::ArtCow<$domain, u64>;
+                $body
+            }
+            Some(lapis_index::IndexKind::FpTree) => {
+                type $index = lapis_index::FpTree<$domain, u64>;
+                $body
+            }
+            Some(lapis_index::IndexKind::WbTree) => {
+                type $index = lapis_index::WbTree<$domain, u64>;
+                $body
+            }
+            Some(lapis_index::IndexKind::FastFair) => {
+                type $index = lapis_index::FastFair<$domain, u64>;
+                $body
+            }
+            _ => {
+                let what = format!("{} is not a persistent index of the study", $contestant);
+                Err(crate::index_experiment::ExperimentError::BadOption { what })
+            }
+        }
+    };
+}
+pub(crate) use with_contestant;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_every_kind_takes_part() {
+        let all = Contestant::ALL.into_iter().chain([Contestant::BTreeMap]);
+        let names: BTreeSet<String> = all.map(Contestant::name).collect();
+        assert_eq!(names.len(), Contestant::ALL.len() + 1);
+        for kind in Contestant::KINDS {
+            assert!(Contestant::ALL.contains(&Contestant::Index(kind)), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The sessions on the modelled machine: one index, several clocks.
+//!
+//! The index is filled uncounted; then the counters see some inserts that warm the caches, the
+//! inserts that are counted, and searches and scans. Each pair of latencies has a clock of its own
+//! over the same events, so counts are the same under all of them.
+
+use lapis_device::{Config, Counts, MachineShape, Modelled, Picoseconds, Profile};
+use lapis_index::OrderedIndex;
+use lapis_pmem::Pool;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+
+use super::contestant::with_contestant;
+use super::measured::{checked, region};
+use super::ranges::{PERCENTS, Queries};
+use super::{
+    Contestant, Experiment, Latency, ModelledOperations, ModelledTime, Options, PerOperation,
+    RangeTimes,
+};
+use crate::index_experiment::engine::{create, value_of};
+use crate::index_experiment::{ExperimentError, Operation};
+use crate::keys::{Distribution, KeySet};
+
+/// Operations that warm the caches, at most: several times what the paper's L3 holds.
+const WARMING_OPERATIONS: usize = 200_000;
+/// Entries that all modelled scans of a row return together, about.
+const SCANNED_ENTRIES: usize = 20_000;
+
+/// What a session found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    pub(super) operations: Option<ModelledOperations>,
+    pub(super) ranges: Vec<RangeTimes>,
+}
+
+/// The machine of a profile with these latencies of persistent memory.
+fn machine_with(profile: &Profile, latency: Latency) -> MachineShape {
+    let mut profile = profile.clone();
+    let (read, write) = (f64::from(latency.read_ns), f64::from(latency.write_ns));
+    profile.memory.read_buffer_ns.value = read;
+    profile.memory.read_media_ns.value = read;
+    profile.memory.flush_accept_ns.value = write;
+    // Every flushed line is delayed, one after another, as the paper's emulation does it.
+    profile.core.write_back_interval_ns.value = write;
+    profile.core.lines_on_their_way.value = 1;
+    profile.machine()
+}
+
+/// The counting machine and what has been spent on it.
+struct Meter {
+    machine: Modelled,
+    operation_ns: u64,
+    counts: Counts,
+    clocks: Vec<Picoseconds>,
+}
+
+impl Meter {
+    /// What an operation costs beyond its memory accesses.
+    fn spend(&self) {
+        self.machine.spend_ns(0, self.operation_ns);
+    }
+
+    fn begin(&mut self) {
+        self.machine.align_clocks(1);
+        self.counts = self.machine.counts();
+        self.clocks = self.machine.all_now(0);
+    }
+
+    /// What was counted since the beginning, and the nanoseconds by each clock.
+    fn end(&mut self) -> (Counts, Vec<f64>) {
+        self.machine.align_clocks(1);
+        let clocks = self.machine.all_now(0);
+        let times = clocks.iter().zip(&self.clocks).map(|(end, begin)| end.0 - begin.0);
+        let times = times.map(|picoseconds| picoseconds as f64 / 1000.0).collect();
+        // What the operations have written belongs to them, wherever it is.
+        self.machine.drain();
+        (self.machine.counts() - self.counts, times)
+    }
+}
+
+fn per_operation(counts: Counts, operations: usize) -> PerOperation {
+    let each = |count: u64| count as f64 / operations as f64;
+    PerOperation {
+        flushes: each(counts.flushes),
+        fences: each(counts.fences),
+        llc_misses: each(counts.llc_misses),
+        dram_misses: each(counts.dram_reads),
+        wpq_inserts: each(counts.wpq_inserts()),
+        media_writes: each(counts.media_writes),
+    }
+}
+
+/// Models one structure with one distribution.
+pub(super) fn session(
+    contestant: Contestant,
+    distribution: Distribution,
+    options: &Options,
+    profile: &Profile,
+) -> Result<Found, ExperimentError> {
+    with_contestant!(contestant, Modelled, |I| {
+        session_of::<I>(contestant, distribution, options, profile)
+    })
+}
+
+fn session_of<I: OrderedIndex<Modelled, u64>>(
+    contestant: Contestant,
+    distribution: Distribution,
+    options: &Options,
+    profile: &Profile,
+) -> Result<Found, ExperimentError> {
+    let keys = options.modelled_keys;
+    let mut shapes = options.latencies.iter().map(|&latency| machine_with(profile, latency));
+    let region = region(keys)?;
+    let machine = Modelled::over(
+        &region,
+        Config {
+            counting: shapes.next(),
+            other_timings: shapes.map(|shape| shape.timing).collect(),
+            ..Config::default()
+        },
+    );
+    let pool = Pool::create(region, machine.clone())?;
+    let operation_ns = profile.core.operation_ns.value.round() as u64;
+    let mut meter = Meter { machine, operation_ns, counts: Counts::default(), clocks: Vec::new() };
+
+    let loading = KeySet::generate(distribution, keys, 0, options.seed).into_loaded();
+    let counted = options.modelled_operations.min(keys / 2);
+    let warming = (keys - counted).min(WARMING_OPERATIONS).min(counted);
+    let (filling, rest) = loading.split_at(keys - counted - warming);
+    let (warming, counted) = rest.split_at(warming);
+
+    let index: I = create(pool, &contestant.options())?;
+    let insert = |keys: &[u64], meter: Option<&Meter>| -> Result<(), ExperimentError> {
+        let mut wrong = 0;
+        for key in keys {
+            if let Some(meter) = meter {
+                meter.spend();
+            }
+            wrong += u64::from(index.insert(key, value_of(*key, 0))?.previous.is_some());
+        }
+        checked(contestant, Operation::Load, wrong)
+    };
+    meter.machine.set_counting(false);
+    insert(filling, None)?;
+    meter.machine.set_counting(true);
+    insert(warming, None)?;
+    meter.begin();
+    insert(counted, Some(&meter))?;
+    let (insert_counts, insert_times) = meter.end();
+
+    let mut searching = loading.clone();
+    searching.shuffle(&mut SmallRng::seed_from_u64(!options.seed));
+    let searches = counted.len().div_ceil(4);
+    let search = |keys: &[u64], meter: &Meter| {
+        let mut wrong = 0;
+        for key in keys {
+            meter.spend();
+            wrong += u64::from(index.get(key) != Some(value_of(*key, 0)));
+        }
+        checked(contestant, Operation::Get, wrong)
+    };
+    let (warming, rest) = searching.split_at((keys - searches).min(WARMING_OPERATIONS));
+    search(warming, &meter)?;
+    meter.begin();
+    search(&rest[..searches], &meter)?;
+    let (search_counts, search_times) = meter.end();
+
+    let mut found = Found::default();
+    if options.runs(Experiment::Ranges) {
+        let mut ascending = loading.clone();
+        ascending.sort_unstable();
+        for percent in PERCENTS {
+            let queries = Queries::over(&ascending, percent, SCANNED_ENTRIES, options.seed);
+            meter.begin();
+            let wrong = queries.ask_index(&index, || meter.spend());
+            let (counts, times) = meter.end();
+            checked(contestant, Operation::Range, wrong)?;
+            let entries = (queries.entries * queries.len()) as f64;
+            found.ranges.push(RangeTimes {
+                entries: queries.entries,
+                queries: queries.len(),
+                query_ns: times[0] / queries.len() as f64,
+                llc_misses_per_entry: Some(counts.llc_misses as f64 / entries),
+            });
+        }
+    }
+    if options.runs(Experiment::Operations) {
+        meter.machine.set_counting(false);
+        let statistics = index.statistics();
+        let times = options.latencies.iter().zip(insert_times).zip(search_times);
+        let time = |((&latency, insert), search)| ModelledTime {
+            latency,
+            insert_ns: insert / counted.len() as f64,
+            search_ns: search / searches as f64,
+        };
+        found.operations = Some(ModelledOperations {
+            keys,
+            inserts: counted.len(),
+            searches,
+            insert: per_operation(insert_counts, counted.len()),
+            search: per_operation(search_counts, searches),
+            times: times.map(time).collect(),
+            depth: statistics.mean_depth,
+            bytes_per_key: statistics.bytes as f64 / keys as f64,
+        });
+    }
+    Ok(found)
+}

@@ -1,0 +1,70 @@
+//! Why a region could not be had.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::medium::Medium;
+
+/// Why a region could not be opened, created or grown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegionError {
+    /// Somebody else has it open.
+    #[error("the file is open in another process or elsewhere in this one; close it there first")]
+    AlreadyOpen,
+    /// The file may not be written.
+    #[error("the file is read-only; a pool must be writable to be opened")]
+    ReadOnly,
+    /// The disk is full.
+    #[error("no space left on the device for {needed_bytes} more bytes")]
+    NoSpace {
+        /// Bytes that were asked for.
+        needed_bytes: usize,
+    },
+    /// The region has reached the size it reserved or the device has.
+    #[error("the region is full at {capacity_bytes} bytes and cannot grow")]
+    Full {
+        /// Bytes the region can hold.
+        capacity_bytes: usize,
+    },
+    /// The medium cannot give the durability asked for.
+    #[error("{} cannot survive a power cut; use another medium or ask for less", medium.name())]
+    DurabilityUnavailable {
+        /// The medium in question.
+        medium: Medium,
+    },
+    /// Neither a regular file nor a device-DAX device.
+    #[error("not a regular file or device-DAX device")]
+    NotAFile,
+    /// The file exists already and was to be created.
+    #[error("the file exists already")]
+    Exists,
+    /// No such file.
+    #[error("no such file")]
+    NotFound,
+    /// Anything else the operating system refused.
+    #[error("the operating system refused to {doing}: {source}")]
+    Os {
+        /// What was being done.
+        doing: &'static str,
+        /// What it answered.
+        source: io::Error,
+    },
+}
+
+pub(super) fn os(doing: &'static str) -> impl Fn(Errno) -> RegionError {
+    move |errno| RegionError::Os { doing, source: errno.into() }
+}
+
+pub(super) fn open_error(source: io::Error) -> RegionError {
+    match source.kind() {
+        io::ErrorKind::NotFound => RegionError::NotFound,
+        io::ErrorKind::AlreadyExists => RegionError::Exists,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            RegionError::ReadOnly
+        }
+        io::ErrorKind::IsADirectory => RegionError::NotAFile,
+        _ => RegionError::Os { doing: "open the file", source },
+    }
+}
