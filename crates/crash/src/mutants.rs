@@ -17,6 +17,7 @@ mod fast_fair;
 mod fp_tree;
 mod header_log;
 mod in_place;
+mod nv_tree;
 mod p_clht;
 mod page_cow;
 mod page_hybrid;
@@ -75,6 +76,7 @@ impl Catalogue {
             Structure::Woart => woart::CATALOGUE,
             Structure::ArtCow => art_cow::CATALOGUE,
             Structure::WbTree => wb_tree::CATALOGUE,
+            Structure::NvTree => nv_tree::CATALOGUE,
             Structure::FpTree => fp_tree::CATALOGUE,
             Structure::ClassicLog => classic_log::CATALOGUE,
             Structure::HeaderLog => header_log::CATALOGUE,

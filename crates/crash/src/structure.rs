@@ -15,7 +15,8 @@ use lapis_blocks::ring_log::RingOptions;
 use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
 use lapis_index::{
-    ArtCow, FastFair, FpTree, IndexOptions, PClht, WbTree, WbTreeNodes, Woart, Wort,
+    ArtCow, FastFair, FpTree, IndexOptions, InnerNodes, NvTree, PClht, WbTree, WbTreeNodes, Woart,
+    Wort,
 };
 
 use crate::explore::explore;
@@ -76,6 +77,8 @@ pub enum Structure {
     ArtCow,
     /// wB+-Tree.
     WbTree,
+    /// NV-Tree.
+    NvTree,
     /// FPTree.
     FpTree,
     /// The classic log.
@@ -108,13 +111,14 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
         Self::Woart,
         Self::ArtCow,
         Self::WbTree,
+        Self::NvTree,
         Self::FpTree,
         Self::ClassicLog,
         Self::HeaderLog,
@@ -140,6 +144,7 @@ impl Structure {
             Self::Woart => "woart",
             Self::ArtCow => "art-cow",
             Self::WbTree => "wb-tree",
+            Self::NvTree => "nv-tree",
             Self::FpTree => "fp-tree",
             Self::ClassicLog => "classic-log",
             Self::HeaderLog => "header-log",
@@ -197,6 +202,8 @@ type ArtCow8 = IndexSubject<ArtCow<Modelled, u64>, u64>;
 type ArtCowBytes = IndexSubject<ArtCow<Modelled, [u8]>, [u8]>;
 type WbTree8 = IndexSubject<WbTree<Modelled, u64>, u64>;
 type WbTreeBytes = IndexSubject<WbTree<Modelled, [u8]>, [u8]>;
+type NvTree8 = IndexSubject<NvTree<Modelled, u64>, u64>;
+type NvTreeBytes = IndexSubject<NvTree<Modelled, [u8]>, [u8]>;
 type FpTree8 = IndexSubject<FpTree<Modelled, u64>, u64>;
 type FpTreeBytes = IndexSubject<FpTree<Modelled, [u8]>, [u8]>;
 
@@ -328,6 +335,32 @@ macro_rules! each_subject {
                 {
                     let $subject =
                         WbTree8::new("wb-tree:drained", source, small, KEYS / 2).draining();
+                    $body
+                }
+            }
+            Structure::NvTree => {
+                // Four records to a leaf and eight leaves to a node above.
+                let least = IndexOptions { node_bytes: 128, ..Default::default() };
+                let in_pool = IndexOptions { inner_nodes: InnerNodes::Pm, ..least.clone() };
+                let source = "index/src/nv_tree";
+                {
+                    let $subject = NvTree8::new("nv-tree:u64", source, least.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = NvTreeBytes::new("nv-tree:bytes", source, least.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        NvTree8::new("nv-tree:drained", source, least, KEYS / 2).draining();
+                    $body
+                }
+                {
+                    // Inner nodes of every opening stay allocated until a trace frees them.
+                    let $subject =
+                        NvTreeBytes::new("nv-tree:inner-on-pm", source, in_pool, KEYS / 2)
+                            .in_pool_of(16 << 20);
                     $body
                 }
             }

@@ -59,6 +59,11 @@ fn wb_tree_is_durably_linearizable() {
 }
 
 #[test]
+fn nv_tree_is_durably_linearizable() {
+    survives(Structure::NvTree, &few(60));
+}
+
+#[test]
 fn fp_tree_is_durably_linearizable() {
     survives(Structure::FpTree, &few(50));
 }
@@ -157,6 +162,11 @@ fn fp_tree_needs_what_readers_persist_before_they_answer() {
 #[test]
 fn p_clht_needs_what_readers_persist_before_they_answer() {
     all_are_necessary(Structure::PClht, "p_clht/mod.rs", 600);
+}
+
+#[test]
+fn nv_tree_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::NvTree, "nv_tree/search.rs", 600);
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod fp_tree;
 mod index;
 mod key;
 pub mod mutants;
+mod nv_tree;
 mod p_clht;
 mod radix;
 mod root;
@@ -29,6 +30,7 @@ pub use index::{
     Range, Statistics, WbTreeNodes,
 };
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
+pub use nv_tree::{InnerRebuilds, NvTree};
 pub use p_clht::PClht;
 pub use root::{IndexKind, IndexRoot, KeyKind};
 pub use wb_tree::WbTree;

@@ -2,7 +2,7 @@
 
 use lapis_device::Modelled;
 use lapis_index::{
-    ArtCow, FastFair, FpTree, IndexOptions, PClht, WbTree, WbTreeNodes, Woart, Wort,
+    ArtCow, FastFair, FpTree, IndexOptions, NvTree, PClht, WbTree, WbTreeNodes, Woart, Wort,
 };
 
 use super::explore::{ConcurrentOptions, ConcurrentReport, explore_concurrent};
@@ -150,6 +150,22 @@ pub fn explore_structure_concurrently(
                 "wb-tree:slots",
                 source,
                 slots,
+                KEYS,
+            ))?;
+        }
+        Structure::NvTree => {
+            let source = "index/src/nv_tree";
+            let least = IndexOptions { node_bytes: 128, ..Default::default() };
+            explorer.explore(&ConcurrentIndex::<NvTree<Modelled, u64>, u64>::new(
+                "nv-tree:u64",
+                source,
+                least.clone(),
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<NvTree<Modelled, [u8]>, [u8]>::new(
+                "nv-tree:bytes",
+                source,
+                least,
                 KEYS,
             ))?;
         }

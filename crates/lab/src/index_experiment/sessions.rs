@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use lapis_device::{Config, Counts, Modelled as ModelledMachine, Profile, interleave};
 use lapis_index::{
-    ArtCow, FastFair, FpTree, Index, IndexKind, IndexOptions, PClht, WbTree, Woart, Wort,
+    ArtCow, FastFair, FpTree, Index, IndexKind, IndexOptions, NvTree, PClht, WbTree, Woart, Wort,
 };
 use lapis_pmem::{Domain, Hardware, Pool, Region};
 
@@ -60,6 +60,10 @@ macro_rules! with_index {
             }
             IndexKind::WbTree => {
                 type $index = WbTree<$domain, u64>;
+                $body
+            }
+            IndexKind::NvTree => {
+                type $index = NvTree<$domain, u64>;
                 $body
             }
             IndexKind::FpTree => {

@@ -7,9 +7,10 @@ use lapis_pmem::{Domain, PersistCounts, RegionOptions, Watched};
 use tempfile::TempDir;
 
 /// Every kind of index that a table can have.
-pub const KINDS: [IndexKind; 3] = [IndexKind::Wort, IndexKind::FastFair, IndexKind::PClht];
+pub const KINDS: [IndexKind; 4] =
+    [IndexKind::Wort, IndexKind::FastFair, IndexKind::PClht, IndexKind::NvTree];
 /// Those that keep keys in order.
-pub const ORDERED: [IndexKind; 2] = [IndexKind::Wort, IndexKind::FastFair];
+pub const ORDERED: [IndexKind; 3] = [IndexKind::Wort, IndexKind::FastFair, IndexKind::NvTree];
 
 /// A directory that goes away with the test.
 pub fn directory() -> TempDir {
