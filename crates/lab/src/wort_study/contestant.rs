@@ -20,22 +20,25 @@ pub enum Contestant {
 
 impl Contestant {
     /// The indexes of the study: those of the paper in the order of its Table 1, and FAST & FAIR.
-    pub const KINDS: [IndexKind; 6] = [
+    pub const KINDS: [IndexKind; 7] = [
         IndexKind::Wort,
         IndexKind::Woart,
         IndexKind::ArtCow,
         IndexKind::FpTree,
+        IndexKind::NvTree,
         IndexKind::WbTree,
         IndexKind::FastFair,
     ];
 
     /// All contestants but the reference.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Index(IndexKind::Wort),
         Self::Index(IndexKind::Woart),
         Self::Index(IndexKind::ArtCow),
         Self::Index(IndexKind::FpTree),
         Self::InnerOnPm(IndexKind::FpTree),
+        Self::Index(IndexKind::NvTree),
+        Self::InnerOnPm(IndexKind::NvTree),
         Self::Index(IndexKind::WbTree),
         Self::WbTreeSlotsOnly,
         Self::Index(IndexKind::FastFair),
@@ -126,6 +129,10 @@ macro_rules! with_contestant {
             }
             Some(lapis_index::IndexKind::FpTree) => {
                 type $index = lapis_index::FpTree<$domain, u64>;
+                $body
+            }
+            Some(lapis_index::IndexKind::NvTree) => {
+                type $index = lapis_index::NvTree<$domain, u64>;
                 $body
             }
             Some(lapis_index::IndexKind::WbTree) => {

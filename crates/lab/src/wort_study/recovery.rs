@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lapis_index::{
-    ArtCow, FastFair, FpTree, IndexError, IndexRoot, OrderedIndex, WbTree, Woart, Wort,
+    ArtCow, FastFair, FpTree, IndexError, IndexRoot, NvTree, OrderedIndex, WbTree, Woart, Wort,
 };
 use lapis_pmem::{Hardware, Link, Pool, Region};
 
@@ -50,6 +50,16 @@ impl Openable for FpTree<Hardware, u64> {
         threads: usize,
     ) -> Result<Self, IndexError> {
         Self::open_with_threads(pool, root, threads)
+    }
+}
+
+impl Openable for NvTree<Hardware, u64> {
+    fn open_on(
+        pool: Arc<Pool<Hardware>>,
+        root: Link<IndexRoot>,
+        threads: usize,
+    ) -> Result<Self, IndexError> {
+        Self::open_with(pool, root, threads)
     }
 }
 
