@@ -19,7 +19,8 @@ pub(crate) enum TableIndex<D: Domain> {
     ArtCow(ArtCow<D, [u8]>),
     WbTree(WbTree<D, [u8]>),
     NvTree(NvTree<D, [u8]>),
-    FpTree(FpTree<D, [u8]>),
+    /// Its volatile parts are larger than the others'.
+    FpTree(Box<FpTree<D, [u8]>>),
 }
 
 macro_rules! each {
@@ -32,7 +33,10 @@ macro_rules! each {
             TableIndex::ArtCow($inner) => $body,
             TableIndex::WbTree($inner) => $body,
             TableIndex::NvTree($inner) => $body,
-            TableIndex::FpTree($inner) => $body,
+            TableIndex::FpTree(boxed) => {
+                let $inner = boxed.as_ref();
+                $body
+            }
         }
     };
 }
@@ -68,7 +72,9 @@ impl<D: Domain> TableIndex<D> {
             Some(IndexKind::ArtCow) => ArtCow::open(pool, root).map(Self::ArtCow),
             Some(IndexKind::WbTree) => WbTree::open(pool, root).map(Self::WbTree),
             Some(IndexKind::NvTree) => NvTree::open(pool, root).map(Self::NvTree),
-            Some(IndexKind::FpTree) => FpTree::open(pool, root).map(Self::FpTree),
+            Some(IndexKind::FpTree) => {
+                FpTree::open(pool, root).map(|index| Self::FpTree(Box::new(index)))
+            }
             _ => Err(IndexError::Damaged { what: "its root is of no kind known here".into() }),
         }
     }

@@ -41,6 +41,9 @@ struct Content {
     children: Vec<u64>,
 }
 
+/// A leaf and the lower end of its range; the first has none.
+pub(in crate::fp_tree) type RangedLeaf = (Option<Separator>, Link<LeafHeader>);
+
 impl Content {
     /// Removes a child. Its range goes to the one before it, or behind it if there is none.
     fn remove(&mut self, index: usize) -> Option<Separator> {
@@ -398,7 +401,7 @@ impl InnerTree {
     pub(in crate::fp_tree) fn leaves<D: Domain, K: IndexKey + ?Sized>(
         &self,
         pool: &Pool<D>,
-    ) -> (Vec<(Option<Separator>, Link<LeafHeader>)>, usize, usize) {
+    ) -> (Vec<RangedLeaf>, usize, usize) {
         let domain = pool.domain();
         let root = self.root.load(Ordering::Acquire);
         let height = self.node(pool, root).meta(domain).1;
