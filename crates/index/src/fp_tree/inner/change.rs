@@ -33,6 +33,9 @@ pub(in crate::fp_tree) struct Provision {
     nodes: usize,
 }
 
+/// The lower end of a leaf's range, none for the first, and the leaf.
+pub(in crate::fp_tree) type LeafEntry = (Option<Separator>, Link<LeafHeader>);
+
 /// A node, taken apart.
 #[derive(Debug)]
 struct Content {
@@ -398,7 +401,7 @@ impl InnerTree {
     pub(in crate::fp_tree) fn leaves<D: Domain, K: IndexKey + ?Sized>(
         &self,
         pool: &Pool<D>,
-    ) -> (Vec<(Option<Separator>, Link<LeafHeader>)>, usize, usize) {
+    ) -> (Vec<LeafEntry>, usize, usize) {
         let domain = pool.domain();
         let root = self.root.load(Ordering::Acquire);
         let height = self.node(pool, root).meta(domain).1;
