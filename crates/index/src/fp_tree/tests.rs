@@ -174,8 +174,8 @@ fn leaves_of_other_sizes_than_there_can_be_are_refused() {
 
 #[test]
 fn check_reports_a_fingerprint_a_bitmap_and_an_order_that_are_wrong() {
-    type Damage = (&'static str, fn(&Ints));
-    let damage: [Damage; 4] = [
+    type Damage = fn(&Ints);
+    let damage: [(&str, Damage); 4] = [
         ("fingerprint", |tree| {
             let leaf = tree.leaves()[0];
             let word = leaf.header.fingerprints[0].load(tree.domain());

@@ -33,6 +33,9 @@ pub(in crate::fp_tree) struct Provision {
     nodes: usize,
 }
 
+/// The lower end of a leaf's range, none for the first, and the leaf.
+pub(in crate::fp_tree) type LeafEntry = (Option<Separator>, Link<LeafHeader>);
+
 /// A node, taken apart.
 #[derive(Debug)]
 struct Content {
@@ -40,9 +43,6 @@ struct Content {
     separators: Vec<Separator>,
     children: Vec<u64>,
 }
-
-/// A leaf and the lower end of its range; the first has none.
-pub(in crate::fp_tree) type RangedLeaf = (Option<Separator>, Link<LeafHeader>);
 
 impl Content {
     /// Removes a child. Its range goes to the one before it, or behind it if there is none.
@@ -401,7 +401,7 @@ impl InnerTree {
     pub(in crate::fp_tree) fn leaves<D: Domain, K: IndexKey + ?Sized>(
         &self,
         pool: &Pool<D>,
-    ) -> (Vec<RangedLeaf>, usize, usize) {
+    ) -> (Vec<LeafEntry>, usize, usize) {
         let domain = pool.domain();
         let root = self.root.load(Ordering::Acquire);
         let height = self.node(pool, root).meta(domain).1;
