@@ -27,9 +27,9 @@ pub struct PerOperation {
     pub flushes: f64,
     /// Fences.
     pub fences: f64,
-    /// Misses of the last-level cache, those of inner nodes in DRAM included.
+    /// Misses of the last-level cache, those of what the structure keeps in DRAM included.
     pub llc_misses: f64,
-    /// Those that were of inner nodes in DRAM.
+    /// Those that were of what the structure keeps in DRAM: inner nodes, locks of leaves.
     pub dram_misses: f64,
     /// Lines that reached the memory controller.
     pub wpq_inserts: f64,

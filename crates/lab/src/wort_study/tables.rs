@@ -198,7 +198,7 @@ fn traffic(results: &StudyResults) -> Option<String> {
     })?;
     Some(format!(
         "Modelled for {}, {} keys, per insert; media writes in units of 64 bytes, on media written 256 \
-         bytes at a time. DRAM misses are of volatile inner nodes, and part of (a) and (c).\n\n{table}",
+         bytes at a time. DRAM misses are of volatile inner nodes and locks, and part of (a) and (c).\n\n{table}",
         results.profile,
         grouped(modelled_size(results)?.keys)
     ))
