@@ -144,7 +144,7 @@ const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 /// A bit for each of the eight bytes of `word`: whether it is `byte`.
 #[inline(always)]
 fn bits_of_equal_bytes(word: u64, byte: u8) -> u64 {
-    let differs = word ^ LOW_BITS * u64::from(byte);
+    let differs = word ^ (LOW_BITS * u64::from(byte));
     // The high bit of each byte that is zero, exactly: no carry leaves a byte.
     let zero = !(((differs & !HIGH_BITS) + !HIGH_BITS) | differs) & HIGH_BITS;
     // Gathers the eight bits in the top byte.

@@ -126,9 +126,14 @@ fn headers_are_right<P: Policy>(index: &Numbers<P>) -> bool {
     })
 }
 
+/// A key that shares prefixes of several lengths with others.
+fn prefixed(number: u64) -> u64 {
+    (number % 7) << 48 | (number % 11) << 24 | (number % 3)
+}
+
 fn keys_that_share_prefixes(index: &impl Index<Hardware, u64>) {
     for number in 0..500u64 {
-        let _ = index.insert(&(number % 7 << 48 | number % 11 << 24 | number % 3), 1).unwrap();
+        let _ = index.insert(&prefixed(number), 1).unwrap();
     }
 }
 
@@ -138,7 +143,7 @@ fn headers_of_art_cow_are_always_right() {
     keys_that_share_prefixes(&index);
     assert!(headers_are_right(&index));
     for number in (0..500u64).filter(|number| number % 11 != 4) {
-        let _ = index.remove(&(number % 7 << 48 | number % 11 << 24 | number % 3)).unwrap();
+        let _ = index.remove(&prefixed(number)).unwrap();
         assert!(headers_are_right(&index), "after {number}");
     }
 }
@@ -171,7 +176,7 @@ fn depths_are_those_of_bytes<P: Policy>() {
     assert!((2.99..3.0 + 1e-9).contains(&index.statistics().mean_depth));
     let index: Numbers<P> = sample(&[]);
     for number in 0..4096u64 {
-        let _ = index.insert(&(number << 52 | number * 0x9E37_79B9 >> 4), 1).unwrap();
+        let _ = index.insert(&(number << 52 | (number * 0x9E37_79B9) >> 4), 1).unwrap();
     }
     assert_eq!(index.statistics().mean_depth, 2.0);
 }
