@@ -10,7 +10,8 @@ use lapis_device::{
 };
 use parking_lot::Mutex;
 
-use crate::image_check::{Bench, Expectation, FirstCrash, SecondCrash, hash_of};
+use crate::image_check::{Bench, Expectation, FirstCrash, SecondCrash, hash_of, read_line};
+use crate::memory::{Memory, Proof, Question};
 use crate::options::ExploreOptions;
 use crate::oracle::Failure;
 use crate::report::{ExploreReport, PointOutcomes, Violation};
@@ -25,6 +26,8 @@ struct Shared<'o> {
     options: &'o ExploreOptions,
     images: AtomicU64,
     in_recovery: AtomicU64,
+    by_proof: AtomicU64,
+    partly_by_proof: AtomicU64,
     grown_recoveries: AtomicU64,
     lines_copied: AtomicU64,
     points: AtomicU64,
@@ -77,6 +80,8 @@ pub(crate) fn explore_once<S: Subject>(
         options,
         images: AtomicU64::new(0),
         in_recovery: AtomicU64::new(0),
+        by_proof: AtomicU64::new(0),
+        partly_by_proof: AtomicU64::new(0),
         grown_recoveries: AtomicU64::new(0),
         lines_copied: AtomicU64::new(0),
         points: AtomicU64::new(0),
@@ -121,6 +126,8 @@ pub(crate) fn explore_once<S: Subject>(
         grown_recoveries: shared.grown_recoveries.into_inner(),
         lines_copied: shared.lines_copied.into_inner(),
         images_in_recovery: shared.in_recovery.into_inner(),
+        images_by_proof: shared.by_proof.into_inner(),
+        images_partly_by_proof: shared.partly_by_proof.into_inner(),
         images_covered: u64::try_from(shared.covered.into_inner()).unwrap_or(u64::MAX),
         outcomes: shared.outcomes.into_inner(),
         distinct_states: shared.states.into_inner().len() as u64,
@@ -147,12 +154,21 @@ fn walk<S: Subject>(
     }
     let mut states = HashSet::new();
     let mut markers = Markers::default();
-    let mut reads = Vec::new();
+    let mut memory = Memory::default();
     let mut index = 0;
     while let Some(point) = points.advance() {
+        if !memory.known.is_empty() {
+            for (line, _) in points.newly_durable() {
+                memory.known.changes(line, &read_line(&bench.region, line));
+            }
+        }
         points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
         let storage_bytes = run.storage_bytes(point.position);
+        let mapped = bench.region.mapped_bytes();
         bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
+        if bench.region.mapped_bytes() != mapped {
+            memory.known.clear();
+        }
         markers.read(&run.trace.events, point.position);
         index += 1;
         if index % threads != thread {
@@ -210,22 +226,40 @@ fn walk<S: Subject>(
             }
         }
         let mut outcomes = PointOutcomes::default();
+        let check_seed = markers.check_seed(options);
         if candidates.needs_reads() {
-            bench.watch(&crash_states);
+            memory.look_ahead(&bench, &crash_states, &run.trace.events[point.position..]);
         }
         while let Some(image) = candidates.next_image() {
             let number = shared.images.fetch_add(1, Ordering::Relaxed) + 1;
+            let pruning = candidates.needs_reads();
+            let found = match pruning {
+                true => memory.find(&bench, &crash_states, &image, markers.begun),
+                false => None,
+            };
             crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
             bench.lines_copied += 2 * crash_states.changed_sites(&image) as u64;
             let first = outcomes.images == 0 && options.whole_check_at_each_point;
             let whole = first || options.replay.is_some();
             let whole_check_every = if whole { 1 } else { options.whole_check_every };
-            let outcome = bench.check(subject, expectation, seed, whole_check_every);
+            let outcome = if pruning {
+                let question = Question {
+                    subject,
+                    expectation,
+                    operation: markers.begun,
+                    seed: check_seed,
+                    whole_check_every,
+                };
+                let (outcome, proof) = memory.check(&mut bench, found, question);
+                let (entire, partial) = (proof == Proof::Entire, proof == Proof::Partial);
+                shared.by_proof.fetch_add(u64::from(entire), Ordering::Relaxed);
+                shared.partly_by_proof.fetch_add(u64::from(partial), Ordering::Relaxed);
+                candidates.learn(&memory.reads);
+                outcome
+            } else {
+                bench.check(subject, expectation, check_seed, whole_check_every)
+            };
             let outcome = outcome.map(|recovered| recovered.map(|known| known.hash));
-            if candidates.needs_reads() {
-                bench.take_reads(&mut reads);
-                candidates.learn(&reads);
-            }
             let hash = hash_of(&outcome.as_ref().map_err(ToString::to_string));
             outcomes.images += 1;
             outcomes.hashes.insert(hash);
@@ -237,7 +271,7 @@ fn walk<S: Subject>(
                 let first = FirstCrash::PowerCut;
                 failure = second_crash(subject, shared, &mut bench, first, expectation, seed);
                 // What the recoveries of those images have read is not this one's.
-                bench.take_reads(&mut reads);
+                bench.take_reads(&mut memory.taken);
             }
             crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
@@ -364,13 +398,19 @@ impl Markers {
         self.read = position;
     }
 
+    /// What the random choices of a check start from: the same at all crash points of an operation,
+    /// and after it until the next begins.
+    pub(crate) fn check_seed(&self, options: &ExploreOptions) -> u64 {
+        options.seed ^ self.begun.map_or(0, |begun| u64::from(begun) + 1) << 20
+    }
+
     pub(crate) fn expectation<'r, S: Subject>(&self, run: &'r Run<S>) -> Expectation<'r, S> {
         let in_flight = self.begun.filter(|&begun| Some(begun) != self.ended);
+        let latest = self.begun.and_then(|begun| (begun as usize).checked_sub(1));
         Expectation {
             acknowledged: self.ended.map(|ended| run.known(ended)),
             in_flight: in_flight.map(|begun| run.known(begun)),
-            interrupted: in_flight
-                .and_then(|begun| run.operations.get((begun as usize).checked_sub(1)?)),
+            interrupted: latest.and_then(|index| run.operations.get(index)),
             shut_down: self.ended.is_some_and(|ended| ended as usize > run.operations.len()),
         }
     }

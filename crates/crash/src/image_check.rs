@@ -51,7 +51,7 @@ pub(crate) struct Expectation<'r, S: Subject> {
     pub(crate) acknowledged: Option<Known<'r, S::State>>,
     /// The state after the operation in flight, if one is.
     pub(crate) in_flight: Option<Known<'r, S::State>>,
-    /// The operation in flight.
+    /// The operation in flight, or else the last one: others are tried around it.
     pub(crate) interrupted: Option<&'r S::Operation>,
     /// A clean shutdown has been acknowledged, so that nothing may have to be recovered.
     pub(crate) shut_down: bool,
@@ -65,6 +65,11 @@ impl<S: Subject> Clone for Expectation<'_, S> {
 impl<S: Subject> Copy for Expectation<'_, S> {}
 
 impl<'r, S: Subject> Expectation<'r, S> {
+    /// Which of the states has this hash.
+    pub(crate) fn of_hash(&self, hash: u64) -> Option<Known<'r, S::State>> {
+        self.acknowledged.into_iter().chain(self.in_flight).find(|known| known.hash == hash)
+    }
+
     /// Which of the states is what is there.
     fn find(&self, live: &S::Live, turn: u64) -> Result<Known<'r, S::State>, Failure> {
         let contents = |what| Failure::Contents { what };
@@ -124,6 +129,11 @@ impl Bench {
         self.light.watch_reads(states.uncertain_lines().into_iter().flatten());
     }
 
+    /// Watches the reads of these lines, which are in ascending order.
+    pub(crate) fn watch_lines(&self, lines: &[u32]) {
+        self.light.watch_reads(lines.iter().copied());
+    }
+
     /// Takes what the last check read of them.
     pub(crate) fn take_reads(&self, reads: &mut Vec<LineRead>) {
         self.light.take_reads(reads);
@@ -143,20 +153,49 @@ impl Bench {
         seed: u64,
         whole_check_every: u64,
     ) -> Recovered<'r, S> {
+        self.check_to(subject, expectation, seed, Extent::Check { whole_check_every }).0
+    }
+
+    /// [`Bench::check`], of which only the operations, and everything after them, are left to do:
+    /// that the rest is in order and `recovered` is what is there, is known. Says how much had been
+    /// read before the operations; none if they were not tried.
+    pub(crate) fn check_from<'r, S: Subject>(
+        &mut self,
+        subject: &S,
+        expectation: Expectation<'r, S>,
+        seed: u64,
+        whole_check_every: u64,
+        recovered: Option<Known<'r, S::State>>,
+    ) -> (Recovered<'r, S>, Option<usize>) {
+        match recovered {
+            None => {
+                let extent = Extent::Check { whole_check_every };
+                self.check_to(subject, expectation, seed, extent)
+            }
+            Some(recovered) => {
+                // What is there then need not be found out.
+                let expectation =
+                    Expectation { acknowledged: Some(recovered), in_flight: None, ..expectation };
+                self.check_to(subject, expectation, seed, Extent::CheckOperations)
+            }
+        }
+    }
+
+    fn check_to<'r, S: Subject>(
+        &mut self,
+        subject: &S,
+        expectation: Expectation<'r, S>,
+        seed: u64,
+        extent: Extent,
+    ) -> (Recovered<'r, S>, Option<usize>) {
         let storage = Storage::of(&self.region);
         // SAFETY: the pools made from the alias are dropped within the call.
         let result = guarded(|| unsafe {
-            recover(
-                subject,
-                &storage,
-                &self.light,
-                expectation,
-                seed,
-                Extent::Check { whole_check_every },
-            )
+            recover(subject, &storage, &self.light, expectation, seed, extent)
         });
+        let reads_before_operations = storage.reads_before_operations.get();
         self.lines_copied += self.light.revert(&mut self.region) as u64;
-        result
+        (result, reads_before_operations)
     }
 
     /// Cuts the power again during the recovery from what the region holds and during the
@@ -308,7 +347,7 @@ impl<S: Subject> Course<'_, S> {
     }
 }
 
-fn read_line(region: &Region, line: u32) -> LineBytes {
+pub(crate) fn read_line(region: &Region, line: u32) -> LineBytes {
     let offset = line as usize * LINE_BYTES;
     if offset + LINE_BYTES > region.mapped_bytes() {
         return [0; LINE_BYTES];
@@ -322,11 +361,14 @@ fn read_line(region: &Region, line: u32) -> LineBytes {
 struct Storage<'r> {
     region: &'r Region,
     mapped: Cell<usize>,
+    /// Entries of the log of reads when operations were first tried.
+    reads_before_operations: Cell<Option<usize>>,
 }
 
 impl<'r> Storage<'r> {
     fn of(region: &'r Region) -> Self {
-        Self { region, mapped: Cell::new(region.mapped_bytes()) }
+        let mapped = Cell::new(region.mapped_bytes());
+        Self { region, mapped, reads_before_operations: Cell::new(None) }
     }
 
     /// # Safety
@@ -415,6 +457,9 @@ enum Extent {
     Operations,
     /// The contents are compared, and for one in so many everything the oracle asks is asked.
     Check { whole_check_every: u64 },
+    /// What was acknowledged is known to be there, at a second opening too, and to be in order: the
+    /// rest of the check.
+    CheckOperations,
 }
 
 /// Recovers on the memory of `region` and asks what the oracle asks.
@@ -434,11 +479,13 @@ unsafe fn recover<'r, S: Subject>(
     let Some(mut live) = open(expectation)? else {
         return if expectation.acknowledged.is_none() { Ok(None) } else { Err(Failure::Gone) };
     };
-    let recovered = expectation.find(&live, seed)?;
+    let recovered = match (extent, expectation.acknowledged) {
+        (Extent::CheckOperations, Some(known)) => known,
+        _ => expectation.find(&live, seed)?,
+    };
     let seed = seed_after_recovery(seed, recovered.hash);
     if let Extent::Check { whole_check_every } = extent
-        && whole_check_every > 1
-        && !seed.rotate_left(16).is_multiple_of(whole_check_every)
+        && !is_checked_whole(seed, whole_check_every)
     {
         storage.note(&live);
         return Ok(Some(recovered));
@@ -446,19 +493,24 @@ unsafe fn recover<'r, S: Subject>(
     if extent == Extent::Operations {
         domain.mark(Marker::End(1));
     } else {
-        // The other half goes on without having found its free space again.
-        let audits = seed.is_multiple_of(2);
-        if !(audits && live.audit_checks()) {
-            check(&live)?;
-        }
-        if audits {
-            audit(&live)?;
+        if extent != Extent::CheckOperations {
+            // The other half goes on without having found its free space again.
+            let audits = seed.is_multiple_of(2);
+            if !(audits && live.audit_checks()) {
+                check(&live)?;
+            }
+            if audits {
+                audit(&live)?;
+            }
         }
         storage.note(&live);
         drop(live);
         // A second recovery changes nothing.
         live = open(Expectation { shut_down: false, ..expectation })?.ok_or(Failure::Gone)?;
-        holds(&live, recovered.state, seed, |what| Failure::NotIdempotent { what })?;
+        if extent != Extent::CheckOperations {
+            holds(&live, recovered.state, seed, |what| Failure::NotIdempotent { what })?;
+        }
+        storage.reads_before_operations.set(Some(domain.read_count()));
     }
     // It still works.
     let mut state = recovered.state.clone();
@@ -482,10 +534,15 @@ unsafe fn recover<'r, S: Subject>(
     Ok(Some(recovered))
 }
 
-/// What is tried after a recovery depends on the crash point and on what was recovered, and on
-/// nothing else of the image: images that recovery cannot tell apart come out alike.
-fn seed_after_recovery(seed: u64, state_hash: u64) -> u64 {
+/// What is tried after a recovery depends on the operation in flight, or the last one, and on what
+/// was recovered, and on nothing else: images that recovery cannot tell apart come out alike.
+pub(crate) fn seed_after_recovery(seed: u64, state_hash: u64) -> u64 {
     xxh3_64_with_seed(&state_hash.to_le_bytes(), seed)
+}
+
+/// Whether an image with this [`seed_after_recovery`] is among those checked whole.
+pub(crate) fn is_checked_whole(seed: u64, whole_check_every: u64) -> bool {
+    whole_check_every <= 1 || seed.rotate_left(16).is_multiple_of(whole_check_every)
 }
 
 /// `state` is what is there.

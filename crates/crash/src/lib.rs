@@ -107,7 +107,9 @@
 pub mod concurrent;
 mod explore;
 mod image_check;
+mod known_images;
 mod line_history;
+mod memory;
 pub mod mutants;
 mod options;
 pub mod oracle;

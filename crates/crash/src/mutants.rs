@@ -14,8 +14,10 @@ mod allocator;
 mod art_cow;
 mod classic_log;
 mod fast_fair;
+mod fp_tree;
 mod header_log;
 mod in_place;
+mod nv_tree;
 mod p_clht;
 mod page_cow;
 mod page_hybrid;
@@ -74,6 +76,8 @@ impl Catalogue {
             Structure::Woart => woart::CATALOGUE,
             Structure::ArtCow => art_cow::CATALOGUE,
             Structure::WbTree => wb_tree::CATALOGUE,
+            Structure::NvTree => nv_tree::CATALOGUE,
+            Structure::FpTree => fp_tree::CATALOGUE,
             Structure::ClassicLog => classic_log::CATALOGUE,
             Structure::HeaderLog => header_log::CATALOGUE,
             Structure::Rawl => rawl::CATALOGUE,

@@ -19,6 +19,8 @@ use crate::subject::Subject;
 
 /// Images of each crash point that are recovered to find the persist points on the way.
 const SEARCHED_IMAGES: u32 = 12;
+/// One in so many of them is used further after the recovery.
+const SEARCHED_WHOLE_EVERY: u64 = 4;
 /// How often, with other probes, the power is cut again on the images that lead to a point.
 const ROUNDS: u64 = 16;
 
@@ -135,7 +137,7 @@ impl<S: Subject> Recoveries<S> {
             let budget = ImageBudget { exhaustive_limit: 0, samples: SEARCHED_IMAGES, seed };
             for image in crash_states.sampled_images(budget).take(SEARCHED_IMAGES as usize) {
                 crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
-                let outcome = bench.check(subject, expectation, seed, 1);
+                let outcome = bench.check(subject, expectation, seed, SEARCHED_WHOLE_EVERY);
                 crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
                 outcome.map_err(|failure| failure.to_string())?;
                 for found in bench.persist_points() {

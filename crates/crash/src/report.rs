@@ -34,6 +34,11 @@ pub struct ExploreReport {
     pub images: u64,
     /// Of those, images of a second crash, during recovery or the operations after it.
     pub images_in_recovery: u64,
+    /// Of the images, those of which nothing was run: they agree with one that was, at another
+    /// crash point, in every byte that was read of it.
+    pub images_by_proof: u64,
+    /// Those of which recovery and contents were known in that way, and operations were run on them.
+    pub images_partly_by_proof: u64,
     /// Recoveries crashed again after which the pool's storage grew.
     pub grown_recoveries: u64,
     /// Lines copied to make the images and to take them back, what recoveries and checks dirtied
@@ -166,6 +171,8 @@ impl ExploreReport {
         self.exhaustive_points += other.exhaustive_points;
         self.images += other.images;
         self.images_in_recovery += other.images_in_recovery;
+        self.images_by_proof += other.images_by_proof;
+        self.images_partly_by_proof += other.images_partly_by_proof;
         self.grown_recoveries += other.grown_recoveries;
         self.lines_copied += other.lines_copied;
         self.images_covered = self.images_covered.saturating_add(other.images_covered);

@@ -14,7 +14,9 @@ use lapis_blocks::rawl::Rawl;
 use lapis_blocks::ring_log::RingOptions;
 use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
-use lapis_index::{ArtCow, FastFair, IndexOptions, PClht, WbTree, WbTreeNodes, Woart, Wort};
+use lapis_index::{
+    ArtCow, FastFair, FpTree, IndexOptions, NvTree, PClht, WbTree, WbTreeNodes, Woart, Wort,
+};
 
 use crate::explore::explore;
 use crate::options::ExploreOptions;
@@ -41,8 +43,8 @@ pub enum CrashError {
     },
     /// No histories of several workers are made for it.
     #[error(
-        "{structure} is explored with one worker only; several are for wort, fast-fair, p-clht, \
-         woart, art-cow, wb-tree, pop-log, allocator and store"
+        "{structure} is explored with one worker only; several are for the indexes, pop-log, \
+         allocator and store"
     )]
     OneWorkerOnly {
         /// The structure.
@@ -74,6 +76,10 @@ pub enum Structure {
     ArtCow,
     /// wB+-Tree.
     WbTree,
+    /// NV-Tree.
+    NvTree,
+    /// FPTree.
+    FpTree,
     /// The classic log.
     ClassicLog,
     /// The header log.
@@ -104,13 +110,15 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
         Self::Woart,
         Self::ArtCow,
         Self::WbTree,
+        Self::NvTree,
+        Self::FpTree,
         Self::ClassicLog,
         Self::HeaderLog,
         Self::Rawl,
@@ -135,6 +143,8 @@ impl Structure {
             Self::Woart => "woart",
             Self::ArtCow => "art-cow",
             Self::WbTree => "wb-tree",
+            Self::NvTree => "nv-tree",
+            Self::FpTree => "fp-tree",
             Self::ClassicLog => "classic-log",
             Self::HeaderLog => "header-log",
             Self::Rawl => "rawl",
@@ -191,6 +201,10 @@ type ArtCow8 = IndexSubject<ArtCow<Modelled, u64>, u64>;
 type ArtCowBytes = IndexSubject<ArtCow<Modelled, [u8]>, [u8]>;
 type WbTree8 = IndexSubject<WbTree<Modelled, u64>, u64>;
 type WbTreeBytes = IndexSubject<WbTree<Modelled, [u8]>, [u8]>;
+type NvTree8 = IndexSubject<NvTree<Modelled, u64>, u64>;
+type NvTreeBytes = IndexSubject<NvTree<Modelled, [u8]>, [u8]>;
+type FpTree8 = IndexSubject<FpTree<Modelled, u64>, u64>;
+type FpTreeBytes = IndexSubject<FpTree<Modelled, [u8]>, [u8]>;
 
 /// Where the code of all radix trees is, and that of the adaptive ones.
 pub(crate) const RADIX: &str = "index/src/radix";
@@ -320,6 +334,40 @@ macro_rules! each_subject {
                 {
                     let $subject =
                         WbTree8::new("wb-tree:drained", source, small, KEYS / 2).draining();
+                    $body
+                }
+            }
+            Structure::NvTree => {
+                // Four records to a leaf and eight leaves to a node above.
+                let least = IndexOptions { node_bytes: 128, ..Default::default() };
+                let source = "index/src/nv_tree";
+                {
+                    let $subject = NvTree8::new("nv-tree:u64", source, least.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = NvTreeBytes::new("nv-tree:bytes", source, least.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        NvTree8::new("nv-tree:drained", source, least, KEYS / 2).draining();
+                    $body
+                }
+            }
+            Structure::FpTree => {
+                let source = "index/src/fp_tree";
+                {
+                    let $subject = FpTree8::new("fp-tree:u64", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject = FpTreeBytes::new("fp-tree:bytes", source, small.clone(), KEYS);
+                    $body
+                }
+                {
+                    let $subject =
+                        FpTree8::new("fp-tree:drained", source, small, KEYS / 2).draining();
                     $body
                 }
             }

@@ -131,7 +131,7 @@ pub(crate) fn draw<S: Subject>(
     }
     states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
     bench.watch(&states);
-    let seed = options.seed ^ (point.position as u64) << 20;
+    let seed = markers.check_seed(&options);
     let _ = bench.check(subject, markers.expectation(&run), seed, 1);
     let mut reads = Vec::new();
     bench.take_reads(&mut reads);

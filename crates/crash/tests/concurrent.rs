@@ -59,6 +59,16 @@ fn wb_tree_is_durably_linearizable() {
 }
 
 #[test]
+fn nv_tree_is_durably_linearizable() {
+    survives(Structure::NvTree, &few(60));
+}
+
+#[test]
+fn fp_tree_is_durably_linearizable() {
+    survives(Structure::FpTree, &few(50));
+}
+
+#[test]
 fn pop_log_is_durably_linearizable() {
     survives(Structure::PopLog, &few(30));
 }
@@ -70,7 +80,7 @@ fn the_store_is_durably_linearizable() {
 
 #[test]
 fn four_workers_are_durably_linearizable_too() {
-    for structure in [Structure::Wort, Structure::FastFair, Structure::PClht] {
+    for structure in [Structure::Wort, Structure::FastFair, Structure::PClht, Structure::FpTree] {
         survives(structure, &ConcurrentOptions { workers: 4, ops: 16, seed: 1000, ..few(15) });
     }
 }
@@ -145,8 +155,18 @@ fn fast_fair_needs_what_readers_persist_before_they_answer() {
 }
 
 #[test]
+fn fp_tree_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::FpTree, "fp_tree/read.rs", 600);
+}
+
+#[test]
 fn p_clht_needs_what_readers_persist_before_they_answer() {
     all_are_necessary(Structure::PClht, "p_clht/mod.rs", 600);
+}
+
+#[test]
+fn nv_tree_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::NvTree, "nv_tree/search.rs", 600);
 }
 
 #[test]

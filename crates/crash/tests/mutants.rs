@@ -63,6 +63,16 @@ fn those_of_wb_tree_are_killed() {
 }
 
 #[test]
+fn those_of_nv_tree_are_killed() {
+    all_are_killed(Structure::NvTree);
+}
+
+#[test]
+fn those_of_fp_tree_are_killed() {
+    all_are_killed(Structure::FpTree);
+}
+
+#[test]
 fn those_of_the_classic_log_are_killed() {
     all_are_killed(Structure::ClassicLog);
 }

@@ -61,6 +61,16 @@ fn each_of_wb_tree_is_necessary() {
 }
 
 #[test]
+fn each_of_nv_tree_is_necessary() {
+    all_are_necessary(Structure::NvTree, 300, &[1, 2]);
+}
+
+#[test]
+fn each_of_fp_tree_is_necessary() {
+    all_are_necessary(Structure::FpTree, 300, &[1, 2, 3]);
+}
+
+#[test]
 fn each_of_the_classic_log_is_necessary() {
     all_are_necessary(Structure::ClassicLog, 100, &[1, 2]);
 }

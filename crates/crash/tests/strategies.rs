@@ -71,6 +71,23 @@ fn pruned_equals_exhaustive_on_the_store() {
 }
 
 #[test]
+fn images_of_which_nothing_is_run_come_out_as_when_all_are_run() {
+    for structure in [Structure::Wort, Structure::PopLog, Structure::Store] {
+        let ops = if structure == Structure::Store { 12 } else { 40 };
+        let pruned = explore(structure, Strategy::Pruned, ops);
+        let known = pruned.images_by_proof + pruned.images_partly_by_proof;
+        println!("{structure}: {} images, {known} known in part or entirely", pruned.images);
+        assert!(pruned.images_by_proof > 0 && known < pruned.images, "{structure}");
+        let exhaustive = explore(structure, Strategy::Exhaustive, ops);
+        assert_eq!(exhaustive.images_by_proof + exhaustive.images_partly_by_proof, 0);
+        for (point, all) in exhaustive.outcomes.iter().filter(|(_, all)| all.complete) {
+            let found = &pruned.outcomes[point];
+            assert!(!found.complete || found.hashes == all.hashes, "{structure} at {point:?}");
+        }
+    }
+}
+
+#[test]
 fn a_sample_is_of_the_images_that_exist_and_begins_with_the_extremes() {
     let sampled = explore(Structure::Wort, Strategy::Sampled, 20);
     let pruned = explore(Structure::Wort, Strategy::Pruned, 20);

@@ -59,6 +59,16 @@ fn wb_tree_survives_power_cuts() {
 }
 
 #[test]
+fn nv_tree_survives_power_cuts() {
+    survives(Structure::NvTree, 200, 21);
+}
+
+#[test]
+fn fp_tree_survives_power_cuts() {
+    survives(Structure::FpTree, 200, 14);
+}
+
+#[test]
 fn the_classic_log_survives_power_cuts() {
     survives(Structure::ClassicLog, 100, 17);
 }

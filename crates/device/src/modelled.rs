@@ -268,6 +268,11 @@ impl Modelled {
         }
     }
 
+    /// How many entries [`Modelled::take_reads`] would give.
+    pub fn read_count(&self) -> usize {
+        self.machine.watch.as_ref().map_or(0, ReadWatch::count)
+    }
+
     /// Takes what has been read of the watched lines since they were named or this was last called,
     /// in order: each byte once, and only if it was not written before it was read.
     pub fn take_reads(&self, reads: &mut Vec<LineRead>) {

@@ -19,8 +19,6 @@
 
 use std::rc::Rc;
 
-use lapis_pmem::LockWord;
-
 use crate::images::{CrashStates, Image};
 use crate::pending::LineBytes;
 use crate::read_watch::LineRead;
@@ -74,14 +72,14 @@ impl<'s> PrunedImages<'s> {
         for read in reads {
             let place = read.place as usize;
             let states = self.lines[place];
-            let chosen = seen(&states[self.choices[place] as usize], read);
+            let chosen = read.seen_in(&states[self.choices[place] as usize]);
             let candidates = restricted[place]
                 .clone()
                 .unwrap_or_else(|| (0..states.len() as u32).collect::<Rc<[u32]>>());
             let mut others: Vec<(LineBytes, Vec<u32>)> = Vec::new();
             let mut alike = Vec::new();
             for &candidate in &*candidates {
-                let seen = seen(&states[candidate as usize], read);
+                let seen = read.seen_in(&states[candidate as usize]);
                 if seen == chosen {
                     alike.push(candidate);
                 } else if let Some((_, others)) = others.iter_mut().find(|(key, _)| *key == seen) {
@@ -108,18 +106,6 @@ impl<'s> PrunedImages<'s> {
             count.saturating_mul(left as u64)
         })
     }
-}
-
-/// What the reader has learned of the line.
-fn seen(line: &LineBytes, read: &LineRead) -> LineBytes {
-    let mut seen = std::array::from_fn(|at| if read.bytes & (1 << at) != 0 { line[at] } else { 0 });
-    if let Some(generation) = read.by_lock {
-        let start = read.bytes.trailing_zeros() as usize;
-        if let Some(word) = seen.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<8>()) {
-            *word = LockWord::meaning(u64::from_le_bytes(*word), generation).to_le_bytes();
-        }
-    }
-    seen
 }
 
 #[cfg(test)]

@@ -15,8 +15,10 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use lapis_pmem::{LINE_BYTES, LockGeneration};
+use lapis_pmem::{LINE_BYTES, LockGeneration, LockWord};
 use parking_lot::Mutex;
+
+use crate::pending::LineBytes;
 
 /// Bytes of one watched line that were read for the first time, and not written before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,22 @@ pub struct LineRead {
     pub bytes: u64,
     /// The read was one by a lock, in this generation: only the meaning of the word matters.
     pub by_lock: Option<LockGeneration>,
+}
+
+impl LineRead {
+    /// What the reader has learned of a line that held `line`: zero where it has not looked.
+    pub fn seen_in(&self, line: &LineBytes) -> LineBytes {
+        let is_read = |at: usize| self.bytes & (1 << at) != 0;
+        let mut seen = std::array::from_fn(|at| if is_read(at) { line[at] } else { 0 });
+        if let Some(generation) = self.by_lock {
+            let start = self.bytes.trailing_zeros() as usize;
+            if let Some(word) = seen.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<8>()) {
+                let meaning = LockWord::meaning(u64::from_le_bytes(*word), generation);
+                *word = meaning.to_le_bytes();
+            }
+        }
+        seen
+    }
 }
 
 /// Watches lines of a region. A bit per line of the region answers most reads without a lock.
@@ -87,6 +105,11 @@ impl ReadWatch {
         reads.clear();
         std::mem::swap(reads, &mut watched.log);
         self.rewind(&mut watched);
+    }
+
+    /// How often something was read for the first time.
+    pub(crate) fn count(&self) -> usize {
+        self.watched.lock().log.len()
     }
 
     fn rewind(&self, watched: &mut Watched) {

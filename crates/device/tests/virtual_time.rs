@@ -106,6 +106,57 @@ fn prefetches_overlap_as_far_as_there_are_line_fill_buffers() {
 }
 
 #[test]
+fn a_prefetch_too_many_waits_until_the_first_line_is_there() {
+    let buffers = Profile::named("optane-100").unwrap().core.line_fill_buffers.value as usize;
+    let alone = {
+        let machine = Machine::optane();
+        machine.time(|| machine.load(apart(1)))
+    };
+    let machine = Machine::optane();
+    let begun = machine.time(|| (0..buffers).for_each(|index| machine.prefetch(apart(index))));
+    let one_more = machine.time(|| machine.prefetch(apart(buffers)));
+    assert!(begun < alone / 10, "{begun} ns to ask for {buffers} lines, {alone} for one to come");
+    assert!((begun + one_more).abs_diff(alone) < alone / 10, "{one_more} ns after {begun}");
+}
+
+#[test]
+fn a_store_to_a_line_on_its_way_does_not_wait_and_the_fence_after_its_flush_does() {
+    let machine = Machine::optane();
+    let alone = machine.time(|| machine.load(apart(1)));
+    let stored = machine.time(|| {
+        machine.store(apart(2));
+        machine.model.flush(machine.word(apart(2)));
+    });
+    let fenced = machine.time(|| machine.model.fence());
+    assert!(stored < alone / 10, "{stored} of {alone}");
+    assert!(stored + fenced > alone, "{fenced} after {stored}, and the line needs {alone}");
+}
+
+#[test]
+fn a_fence_waits_for_the_last_of_its_flushes_and_for_no_other_again() {
+    let machine = Machine::optane();
+    (0..4).for_each(|index| machine.load(apart(index)));
+    let flush = |index: usize| {
+        machine.store(apart(index));
+        machine.model.flush(machine.word(apart(index)));
+    };
+    flush(0);
+    let one = machine.time(|| machine.model.fence());
+    let several = {
+        flush(1);
+        machine.model.spend_ns(0, 1000);
+        flush(2);
+        machine.model.spend_ns(0, 1000);
+        flush(3);
+        machine.time(|| machine.model.fence())
+    };
+    assert!(several.abs_diff(one) <= 2, "{several} for the last of three, {one} for one");
+    flush(0);
+    machine.model.spend_ns(0, 1000);
+    assert!(machine.time(|| machine.model.fence()) <= 5);
+}
+
+#[test]
 fn interleaved_lookups_gain_from_prefetching_on_one_worker() {
     let chains = 8;
     let in_turn = Machine::optane();

@@ -8,7 +8,9 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lapis_index::{ArtCow, FastFair, Index, IndexKind, IndexOptions, PClht, Woart, Wort};
+use lapis_index::{
+    ArtCow, FastFair, FpTree, Index, IndexKind, IndexOptions, NvTree, PClht, WbTree, Woart, Wort,
+};
 use lapis_pmem::{Hardware, Pool};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -37,6 +39,9 @@ fn main() -> Result<(), Box<dyn Error>> {
                 IndexKind::PClht => measure::<PClht<Hardware, u64>>(count)?,
                 IndexKind::Woart => measure::<Woart<Hardware, u64>>(count)?,
                 IndexKind::ArtCow => measure::<ArtCow<Hardware, u64>>(count)?,
+                IndexKind::WbTree => measure::<WbTree<Hardware, u64>>(count)?,
+                IndexKind::NvTree => measure::<NvTree<Hardware, u64>>(count)?,
+                IndexKind::FpTree => measure::<FpTree<Hardware, u64>>(count)?,
                 other => println!("{other} is not measured here"),
             }
         }

@@ -4,8 +4,10 @@ use lapis_pmem::Hardware;
 
 use crate::art_cow::ArtCow;
 use crate::fast_fair::FastFair;
+use crate::fp_tree::FpTree;
 use crate::index::{Capabilities, Index};
 use crate::key::IndexKey;
+use crate::nv_tree::NvTree;
 use crate::p_clht::PClht;
 use crate::root::{IndexKind, KeyKind};
 use crate::wb_tree::WbTree;
@@ -81,6 +83,18 @@ pub fn capability_table() -> Vec<CapabilityRow> {
             "Chen and Jin, PVLDB 2015",
             cost(4, 3),
             cost(5, 3),
+        ),
+        row::<NvTree<Hardware, u64>, NvTree<Hardware, [u8]>>(
+            "NV-Tree",
+            "Yang et al., FAST 2015",
+            cost(2, 2),
+            cost(3, 2),
+        ),
+        row::<FpTree<Hardware, u64>, FpTree<Hardware, [u8]>>(
+            "FPTree",
+            "Oukid et al., SIGMOD 2016",
+            cost(2, 2),
+            cost(3, 2),
         ),
     ]
 }

@@ -9,9 +9,11 @@ mod art;
 mod art_cow;
 mod capability;
 mod fast_fair;
+mod fp_tree;
 mod index;
 mod key;
 pub mod mutants;
+mod nv_tree;
 mod p_clht;
 mod radix;
 mod root;
@@ -22,11 +24,13 @@ mod wort;
 pub use art_cow::ArtCow;
 pub use capability::{CapabilityRow, InsertCost, capability_table};
 pub use fast_fair::FastFair;
+pub use fp_tree::FpTree;
 pub use index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex, Outcome,
     Range, Statistics, WbTreeNodes,
 };
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
+pub use nv_tree::{InnerRebuilds, NvTree};
 pub use p_clht::PClht;
 pub use root::{IndexKind, IndexRoot, KeyKind};
 pub use wb_tree::WbTree;

@@ -48,12 +48,24 @@ pub enum IndexKind {
     ArtCow = 5,
     /// wB+-Tree (Chen and Jin, PVLDB 2015).
     WbTree = 6,
+    /// NV-Tree (Yang et al., FAST 2015).
+    NvTree = 7,
+    /// FPTree (Oukid et al., SIGMOD 2016).
+    FpTree = 8,
 }
 
 impl IndexKind {
     /// All kinds, in the order of the capability table.
-    pub const ALL: [Self; 6] =
-        [Self::Wort, Self::FastFair, Self::PClht, Self::Woart, Self::ArtCow, Self::WbTree];
+    pub const ALL: [Self; 8] = [
+        Self::Wort,
+        Self::FastFair,
+        Self::PClht,
+        Self::Woart,
+        Self::ArtCow,
+        Self::WbTree,
+        Self::NvTree,
+        Self::FpTree,
+    ];
 
     /// The name used on the command line, in JSON and in file names.
     pub fn name(self) -> &'static str {
@@ -64,6 +76,8 @@ impl IndexKind {
             Self::Woart => "woart",
             Self::ArtCow => "art-cow",
             Self::WbTree => "wb-tree",
+            Self::NvTree => "nv-tree",
+            Self::FpTree => "fp-tree",
         }
     }
 

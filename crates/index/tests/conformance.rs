@@ -139,3 +139,5 @@ conformance!(p_clht: PClht, unordered);
 conformance!(woart: Woart, ordered);
 conformance!(art_cow: ArtCow, ordered);
 conformance!(wb_tree: WbTree, ordered);
+conformance!(nv_tree: NvTree, ordered);
+conformance!(fp_tree: FpTree, ordered);

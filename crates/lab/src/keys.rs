@@ -91,23 +91,10 @@ impl KeySet {
                 spread(first, &mut random).map(|key| key & !1).collect(),
                 spread(second, &mut random).map(|key| key | 1).collect(),
             ),
-            Distribution::Clustered => {
-                let mut clusters = |keys: u64, part: u64| -> Vec<u64> {
-                    let runs = keys.div_ceil(CLUSTER_KEYS);
-                    // Rooms are spread evenly; where in its half of the room a run begins is any
-                    // number, a multiple of nothing.
-                    let rooms = u64::MAX / CLUSTER_ROOM / runs.max(1);
-                    let starts = (0..runs).map(|run| {
-                        let room = run * rooms + random.random_range(0..rooms);
-                        let least = room * CLUSTER_ROOM + part * (CLUSTER_ROOM / 2);
-                        let start = random.random_range(0..CLUSTER_ROOM / 2);
-                        least + start.min(CLUSTER_ROOM / 2 - CLUSTER_KEYS)
-                    });
-                    let all = starts.flat_map(|start| (0..CLUSTER_KEYS).map(move |i| start + i));
-                    all.take(keys as usize).collect()
-                };
-                (clusters(first, 0), clusters(second, 1))
-            }
+            Distribution::Clustered => (
+                clusters(first, 0, &mut random).collect(),
+                clusters(second, 1, &mut random).collect(),
+            ),
             Distribution::Uniform | Distribution::Zipf => {
                 let offset: u64 = random.random();
                 let draw = |i: u64| scatter(offset.wrapping_add(i));
@@ -173,6 +160,43 @@ fn spread<'r>(count: u64, random: &'r mut SmallRng) -> impl Iterator<Item = u64>
     (0..count).map(move |slice| slice * width + random.random_range(0..width))
 }
 
+/// Runs of successive numbers, ascending; those of another `part` are other numbers.
+fn clusters<'r>(
+    keys: u64,
+    part: u64,
+    random: &'r mut SmallRng,
+) -> impl Iterator<Item = u64> + use<'r> {
+    let runs = keys.div_ceil(CLUSTER_KEYS);
+    // Rooms are spread evenly; where in its half of the room a run begins is any number, a multiple
+    // of nothing.
+    let rooms = u64::MAX / CLUSTER_ROOM / runs.max(1);
+    let starts = (0..runs).map(move |run| {
+        let room = run * rooms + random.random_range(0..rooms);
+        let least = room * CLUSTER_ROOM + part * (CLUSTER_ROOM / 2);
+        let start = random.random_range(0..CLUSTER_ROOM / 2);
+        least + start.min(CLUSTER_ROOM / 2 - CLUSTER_KEYS)
+    });
+    starts.flat_map(|start| (0..CLUSTER_KEYS).map(move |i| start + i)).take(keys as usize)
+}
+
+/// Calls `visit` for the keys that a [`KeySet`] of this kind and seed has to load, in ascending order,
+/// without keeping them. None for distributions whose keys come in no order.
+pub fn for_each_ascending(
+    distribution: Distribution,
+    count: usize,
+    seed: u64,
+    visit: impl FnMut(u64),
+) -> Option<()> {
+    let (count, mut random) = (count as u64, SmallRng::seed_from_u64(seed));
+    match distribution {
+        Distribution::Dense => (1..=count).for_each(visit),
+        Distribution::Sparse => spread(count, &mut random).map(|key| key & !1).for_each(visit),
+        Distribution::Clustered => clusters(count, 0, &mut random).for_each(visit),
+        Distribution::Uniform | Distribution::Zipf => return None,
+    }
+    Some(())
+}
+
 /// A bijection of the 64-bit numbers that looks random (the finaliser of SplitMix64, Steele, Lea
 /// and Flood, OOPSLA 2014): distinct numbers have distinct images.
 #[inline]
@@ -228,6 +252,21 @@ mod tests {
             assert_eq!(run[63] - run[0], 63);
         }
         assert!(keys.chunks(64).zip(keys.chunks(64).skip(1)).all(|(a, b)| b[0] - a[63] > 1 << 40));
+    }
+
+    #[test]
+    fn the_ascending_keys_are_those_that_are_loaded() {
+        for distribution in Distribution::ALL {
+            let mut loaded = KeySet::generate(distribution, 5000, 700, 3).into_loaded();
+            loaded.sort_unstable();
+            let mut ascending = Vec::new();
+            match for_each_ascending(distribution, 5000, 3, |key| ascending.push(key)) {
+                Some(()) => assert_eq!(ascending, loaded, "{distribution}"),
+                None => {
+                    assert!(matches!(distribution, Distribution::Uniform | Distribution::Zipf));
+                }
+            }
+        }
     }
 
     #[test]

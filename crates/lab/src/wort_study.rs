@@ -8,6 +8,7 @@
 //! | operations | Figs. 7 to 9, Table 1 | inserts into an index that grows, then searches |
 //! | ranges | Fig. 10 | scans of 0.001 % and 0.01 % of the keys |
 //! | recovery | – | opening after a crash, by size and threads |
+//! | radix depths | Table 1 (d) | the depth that 128 Mi keys give a radix tree, without building one |
 //! | depths | Table 1 (d) | builds and walks; for sizes at which nothing else is wanted |
 //!
 //! Keys are dense, sparse and clustered (Fig. 6), in random order, and one thread does everything.
@@ -27,6 +28,7 @@ mod measured;
 mod memory;
 mod modelled;
 mod published;
+mod radix_depth;
 mod ranges;
 mod recovery;
 mod results;
@@ -50,7 +52,7 @@ pub use memory::{available_bytes, needed_bytes};
 pub use published::published_depth;
 pub use results::{
     DepthResults, DepthRow, MeasuredOperations, ModelledOperations, ModelledTime, OperationsRow,
-    PerOperation, RangeRow, RangeTimes, RecoveryRow, StudyResults,
+    PerOperation, RadixDepthRow, RangeRow, RangeTimes, RecoveryRow, StudyResults,
 };
 pub use tables::{COMMAND, DEPTHS_SECTION, depths_table, sections};
 
@@ -76,11 +78,13 @@ pub enum Experiment {
     Ranges,
     /// Opening after a crash.
     Recovery,
+    /// The depth of radix trees at the published size.
+    RadixDepths,
 }
 
 impl Experiment {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Operations, Self::Ranges, Self::Recovery];
+    pub const ALL: [Self; 4] = [Self::Operations, Self::Ranges, Self::Recovery, Self::RadixDepths];
 
     /// The name used on the command line.
     pub fn name(self) -> &'static str {
@@ -88,6 +92,7 @@ impl Experiment {
             Self::Operations => "operations",
             Self::Ranges => "ranges",
             Self::Recovery => "recovery",
+            Self::RadixDepths => "radix-depths",
         }
     }
 
@@ -165,6 +170,8 @@ pub struct Options {
     pub measure: bool,
     /// Whether to model.
     pub model: bool,
+    /// Keys of which the depth of radix trees is computed, without building one.
+    pub radix_keys: usize,
     /// Numbers of threads with which indexes are opened.
     pub recovery_threads: Vec<usize>,
     /// What the random numbers start from.
@@ -184,6 +191,7 @@ impl Default for Options {
             profile: PROFILE.into(),
             measure: true,
             model: true,
+            radix_keys: MOST_KEYS,
             recovery_threads: vec![1, 2],
             seed: 42,
         }
@@ -277,7 +285,8 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<StudyResults, 
         + usize::from(measure)
             * (pairs.iter().filter(|(_, one)| here(one)).count()
                 + reference * options.distributions.len())
-        + recovery::sessions(options);
+        + recovery::sessions(options)
+        + usize::from(options.runs(Experiment::RadixDepths)) * options.distributions.len();
     let steps = Steps { done: AtomicUsize::new(0), total, progress };
 
     let mut results = StudyResults {
@@ -286,6 +295,7 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<StudyResults, 
         operations: Vec::new(),
         ranges: Vec::new(),
         recovery: Vec::new(),
+        radix_depths: Vec::new(),
     };
     let modelled = if model {
         model_all(&pairs, options, &profile, &steps)?
@@ -335,7 +345,28 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<StudyResults, 
     if options.measure && options.runs(Experiment::Recovery) {
         results.recovery = recovery::run(options, &|| steps.step())?;
     }
+    if options.runs(Experiment::RadixDepths) {
+        for &distribution in &options.distributions {
+            results.radix_depths.extend(radix_depths(distribution, options));
+            steps.step();
+        }
+    }
     Ok(results)
+}
+
+/// The depths of the radix trees at `options.radix_keys` keys, as the keys give them.
+fn radix_depths(distribution: Distribution, options: &Options) -> Vec<RadixDepthRow> {
+    let keys = options.radix_keys;
+    let bits = [published::WORT_BITS, published::ART_BITS];
+    let Some(depths) = radix_depth::mean_depths(distribution, keys, options.seed, bits) else {
+        return Vec::new();
+    };
+    let row = |structure: Contestant| {
+        let at = bits.iter().position(|&bits| Some(bits) == structure.radix_bits())?;
+        let published_depth = published_depth(structure, distribution);
+        Some(RadixDepthRow { structure, distribution, keys, depth: depths[at], published_depth })
+    };
+    options.contestants().filter_map(row).collect()
 }
 
 /// All modelled sessions, in the order of `pairs`, on as many threads as there are processors.

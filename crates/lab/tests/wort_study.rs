@@ -9,7 +9,13 @@ use lapis_lab::wort_study::{
 };
 
 fn tiny() -> Options {
-    Options { keys: 3000, modelled_keys: 2000, modelled_operations: 1000, ..Options::default() }
+    Options {
+        keys: 3000,
+        modelled_keys: 2000,
+        modelled_operations: 1000,
+        radix_keys: 3000,
+        ..Options::default()
+    }
 }
 
 fn study(options: &Options) -> StudyResults {
@@ -24,7 +30,7 @@ fn modelled(results: &StudyResults) -> impl Iterator<Item = (Contestant, &Modell
 fn every_structure_has_its_rows_in_every_experiment() {
     let results = study(&tiny());
     for structure in Contestant::ALL {
-        let measured = !matches!(structure, Contestant::InnerOnPm(_));
+        let measured = matches!(structure, Contestant::Index(_));
         let operations: Vec<_> =
             results.operations.iter().filter(|row| row.structure == structure).collect();
         assert_eq!(operations.len(), 3, "{structure}");
@@ -41,7 +47,7 @@ fn every_structure_has_its_rows_in_every_experiment() {
     }
     let reference = results.ranges.iter().filter(|row| row.structure == Contestant::BTreeMap);
     assert_eq!(reference.filter(|row| row.measured.is_some()).count(), 6);
-    assert_eq!(sections(&results).len(), 8);
+    assert_eq!(sections(&results).len(), 9);
     assert!(figure(&results).svg().unwrap().contains("Figs. 7 to 10"));
 }
 
@@ -103,27 +109,40 @@ fn what_lies_in_dram_misses_only_where_inner_nodes_do() {
     }
 }
 
+/// Of the structures that were built: distribution, structure, mean depth.
+fn built(keys: usize, indexes: Vec<IndexKind>) -> Vec<(Distribution, Contestant, f64)> {
+    let results = depths(&Options { keys, indexes, ..tiny() }, &|_| ()).unwrap();
+    results.depths.iter().map(|row| (row.distribution, row.structure, row.depth)).collect()
+}
+
 #[test]
-fn depths_of_wort_are_what_the_keys_make_them() {
-    let wort = |keys| {
-        let indexes = vec![IndexKind::Wort];
-        let results = depths(&Options { indexes, keys, ..tiny() }, &|_| ()).unwrap();
-        let depth = |distribution: Distribution| {
-            let of = results.depths.iter().find(|row| row.distribution == distribution);
-            of.unwrap().depth
+fn dense_keys_make_radix_trees_as_deep_as_they_have_digits() {
+    let digits = [(IndexKind::Wort, 3.0), (IndexKind::Woart, 2.0), (IndexKind::ArtCow, 2.0)];
+    for (index, digits) in digits {
+        let found = built(0xFFF, vec![index]);
+        let dense = (Distribution::Dense, Contestant::Index(index), digits);
+        assert!(found.contains(&dense), "{found:?}");
+    }
+}
+
+#[test]
+fn depths_computed_from_the_keys_are_those_of_the_trees_that_were_built() {
+    let radix = vec![IndexKind::Wort, IndexKind::Woart, IndexKind::ArtCow];
+    for keys in [1000, 4096, 10_000] {
+        let options = Options {
+            indexes: radix.clone(),
+            experiments: vec![Experiment::RadixDepths],
+            radix_keys: keys,
+            ..tiny()
         };
-        [Distribution::Dense, Distribution::Sparse, Distribution::Clustered].map(depth)
-    };
-    // 1 to 0xFFF: three nibbles, each branching.
-    assert_eq!(wort(4095)[0], 3.0);
-    let [dense, sparse, clustered] = wort(4096);
-    // The key 0x1000 alone needs a fourth nibble, and all others have a node more above them.
-    assert!((3.99..4.0).contains(&dense), "{dense}");
-    // One key to a slot of the third level.
-    assert_eq!(sparse, 3.0);
-    // 64 runs fill the second level's slots by fours; 64 successive numbers take two levels more, or
-    // three where they cross a byte.
-    assert!((4.0..4.6).contains(&clustered), "{clustered}");
+        let computed: Vec<_> = study(&options)
+            .radix_depths
+            .iter()
+            .map(|row| (row.distribution, row.structure, row.depth))
+            .collect();
+        assert_eq!(computed, built(keys, radix.clone()));
+        assert_eq!(computed.len(), 9);
+    }
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use lapis_index::{
-    ArtCow, Direction, FastFair, Index, IndexError, IndexKind, IndexOptions, IndexRoot,
-    OrderedIndex, Outcome, PClht, Statistics, WbTree, Woart, Wort,
+    ArtCow, Direction, FastFair, FpTree, Index, IndexError, IndexKind, IndexOptions, IndexRoot,
+    NvTree, OrderedIndex, Outcome, PClht, Statistics, WbTree, Woart, Wort,
 };
 use lapis_pmem::{Domain, InFlight, Link, Owned, Pool, Tracer};
 
@@ -18,6 +18,8 @@ pub(crate) enum TableIndex<D: Domain> {
     Woart(Woart<D, [u8]>),
     ArtCow(ArtCow<D, [u8]>),
     WbTree(WbTree<D, [u8]>),
+    NvTree(NvTree<D, [u8]>),
+    FpTree(FpTree<D, [u8]>),
 }
 
 macro_rules! each {
@@ -29,6 +31,8 @@ macro_rules! each {
             TableIndex::Woart($inner) => $body,
             TableIndex::ArtCow($inner) => $body,
             TableIndex::WbTree($inner) => $body,
+            TableIndex::NvTree($inner) => $body,
+            TableIndex::FpTree($inner) => $body,
         }
     };
 }
@@ -46,6 +50,8 @@ impl<D: Domain> TableIndex<D> {
             IndexKind::Woart => Woart::<D, [u8]>::create(pool, options),
             IndexKind::ArtCow => ArtCow::<D, [u8]>::create(pool, options),
             IndexKind::WbTree => WbTree::<D, [u8]>::create(pool, options),
+            IndexKind::NvTree => NvTree::<D, [u8]>::create(pool, options),
+            IndexKind::FpTree => FpTree::<D, [u8]>::create(pool, options),
             other => {
                 Err(IndexError::BadOption { what: format!("tables cannot be held by {other} yet") })
             }
@@ -61,6 +67,8 @@ impl<D: Domain> TableIndex<D> {
             Some(IndexKind::Woart) => Woart::open(pool, root).map(Self::Woart),
             Some(IndexKind::ArtCow) => ArtCow::open(pool, root).map(Self::ArtCow),
             Some(IndexKind::WbTree) => WbTree::open(pool, root).map(Self::WbTree),
+            Some(IndexKind::NvTree) => NvTree::open(pool, root).map(Self::NvTree),
+            Some(IndexKind::FpTree) => FpTree::open(pool, root).map(Self::FpTree),
             _ => Err(IndexError::Damaged { what: "its root is of no kind known here".into() }),
         }
     }
@@ -73,6 +81,8 @@ impl<D: Domain> TableIndex<D> {
             Self::Woart(_) => IndexKind::Woart,
             Self::ArtCow(_) => IndexKind::ArtCow,
             Self::WbTree(_) => IndexKind::WbTree,
+            Self::NvTree(_) => IndexKind::NvTree,
+            Self::FpTree(_) => IndexKind::FpTree,
         }
     }
 
@@ -114,6 +124,8 @@ impl<D: Domain> TableIndex<D> {
         match self {
             Self::Wort(index) => index.scan(from, direction, visit),
             Self::FastFair(index) => index.scan(from, direction, visit),
+            Self::NvTree(index) => index.scan(from, direction, visit),
+            Self::FpTree(index) => index.scan(from, direction, visit),
             Self::Woart(index) => index.scan(from, direction, visit),
             Self::ArtCow(index) => index.scan(from, direction, visit),
             Self::WbTree(index) => index.scan(from, direction, visit),

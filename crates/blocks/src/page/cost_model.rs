@@ -39,10 +39,10 @@ impl Default for CostModel {
             log_line_ns,
         };
         let points = vec![
-            point(1, 6266.8, 607.9, 38.3),
-            point(2, 9550.0, 535.3, 69.1),
-            point(4, 18808.1, 740.5, 142.9),
-            point(7, 32870.7, 1198.8, 250.9),
+            point(1, 3591.7, 640.5, 26.1),
+            point(2, 4063.5, 567.9, 48.4),
+            point(4, 7495.4, 644.3, 102.5),
+            point(7, 13125.5, 820.9, 184.3),
         ];
         Self { page_bytes: 16 << 10, points }
     }

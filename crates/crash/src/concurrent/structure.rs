@@ -1,7 +1,9 @@
 //! Structures with several workers, by the names they have on the command line.
 
 use lapis_device::Modelled;
-use lapis_index::{ArtCow, FastFair, IndexOptions, PClht, WbTree, WbTreeNodes, Woart, Wort};
+use lapis_index::{
+    ArtCow, FastFair, FpTree, IndexOptions, NvTree, PClht, WbTree, WbTreeNodes, Woart, Wort,
+};
 
 use super::explore::{ConcurrentOptions, ConcurrentReport, explore_concurrent};
 use super::subject::ConcurrentSubject;
@@ -148,6 +150,37 @@ pub fn explore_structure_concurrently(
                 "wb-tree:slots",
                 source,
                 slots,
+                KEYS,
+            ))?;
+        }
+        Structure::NvTree => {
+            let source = "index/src/nv_tree";
+            let least = IndexOptions { node_bytes: 128, ..Default::default() };
+            explorer.explore(&ConcurrentIndex::<NvTree<Modelled, u64>, u64>::new(
+                "nv-tree:u64",
+                source,
+                least.clone(),
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<NvTree<Modelled, [u8]>, [u8]>::new(
+                "nv-tree:bytes",
+                source,
+                least,
+                KEYS,
+            ))?;
+        }
+        Structure::FpTree => {
+            let source = "index/src/fp_tree";
+            explorer.explore(&ConcurrentIndex::<FpTree<Modelled, u64>, u64>::new(
+                "fp-tree:u64",
+                source,
+                small.clone(),
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<FpTree<Modelled, [u8]>, [u8]>::new(
+                "fp-tree:bytes",
+                source,
+                small,
                 KEYS,
             ))?;
         }

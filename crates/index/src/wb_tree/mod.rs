@@ -107,8 +107,9 @@
 //! **What differs from the paper.** A removal commits with its first store instead of its last, and
 //! stores the valid bit without flushing it: a slot array that is durable and not known to be valid
 //! is legal, and sorting a node is cheaper than a flush. An insertion at the end leaves the valid bit
-//! alone (I2). Leaves have no links to their neighbours: scans descend once per leaf. Merging is
-//! with whichever neighbour has room, not only of empty nodes.
+//! alone (I2). A node with slots only has its slot array in 32 bits, which makes room for a version
+//! in the same word. Leaves have no links to their neighbours: scans descend once per leaf. Merging
+//! is with whichever neighbour has room, not only of empty nodes.
 //!
 //! # After a crash
 //!

@@ -4,7 +4,9 @@
 use std::ops::ControlFlow;
 
 use lapis_device::{Config, Counts, Modelled as ModelledMachine, Profile, interleave};
-use lapis_index::{ArtCow, FastFair, Index, IndexKind, IndexOptions, PClht, WbTree, Woart, Wort};
+use lapis_index::{
+    ArtCow, FastFair, FpTree, Index, IndexKind, IndexOptions, NvTree, PClht, WbTree, Woart, Wort,
+};
 use lapis_pmem::{Domain, Hardware, Pool, Region};
 
 use super::engine::{Subject, create, measure, perform, perform_all};
@@ -58,6 +60,14 @@ macro_rules! with_index {
             }
             IndexKind::WbTree => {
                 type $index = WbTree<$domain, u64>;
+                $body
+            }
+            IndexKind::NvTree => {
+                type $index = NvTree<$domain, u64>;
+                $body
+            }
+            IndexKind::FpTree => {
+                type $index = FpTree<$domain, u64>;
                 $body
             }
             other => {

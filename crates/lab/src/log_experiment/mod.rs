@@ -310,6 +310,27 @@ mod tests {
     }
 
     #[test]
+    fn dancing_size_fields_bring_the_header_log_level_with_the_classic_one_on_the_model() {
+        let options = Options {
+            sizes: vec![8, 48, 100],
+            placements: vec![Placement::Padded],
+            ..modelled_only()
+        };
+        let results = run(&options, &|_, _| {}).unwrap();
+        for &size in &options.sizes {
+            let ns = |variant: LogVariant| {
+                let mut rows = results.rows.iter();
+                let row = rows.find(|row| row.size_bytes == size && row.variant == variant);
+                row.unwrap().modelled.as_ref().unwrap().ns_per_append
+            };
+            let classic = ns(LogVariant::Classic);
+            let dancing = ns(LogVariant::HeaderDancing);
+            assert!((dancing / classic - 1.0).abs() < 0.15, "{size}: {dancing} and {classic} ns");
+            assert!(ns(LogVariant::Header) > 1.5 * dancing, "{size}: one size field is not dearer");
+        }
+    }
+
+    #[test]
     fn the_model_gives_the_same_figures_on_every_run() {
         let options = Options { sizes: vec![100], threads: vec![1, 2], ..modelled_only() };
         let text = || serde_json::to_string(&run(&options, &|_, _| {}).unwrap()).unwrap();

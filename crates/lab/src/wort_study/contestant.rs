@@ -1,7 +1,9 @@
 //! The structures of the study, and the one place where a name becomes a type.
 
-use lapis_index::{IndexKind, InnerNodes};
+use lapis_index::{IndexKind, IndexOptions, InnerNodes, WbTreeNodes};
 use serde::{Serialize, Serializer};
+
+use super::published;
 
 /// A structure of the study, with its inner nodes in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,20 +12,35 @@ pub enum Contestant {
     Index(IndexKind),
     /// One that keeps its inner nodes in DRAM, with these on PM.
     InnerOnPm(IndexKind),
+    /// The wB+-Tree whose nodes have a slot array and no bitmap.
+    WbTreeSlotsOnly,
     /// The ordered map of the standard library, a volatile B-tree: the reference for range queries.
     BTreeMap,
 }
 
 impl Contestant {
     /// The indexes of the study: those of the paper in the order of its Table 1, and FAST & FAIR.
-    pub const KINDS: [IndexKind; 4] =
-        [IndexKind::Wort, IndexKind::Woart, IndexKind::ArtCow, IndexKind::FastFair];
+    pub const KINDS: [IndexKind; 7] = [
+        IndexKind::Wort,
+        IndexKind::Woart,
+        IndexKind::ArtCow,
+        IndexKind::FpTree,
+        IndexKind::NvTree,
+        IndexKind::WbTree,
+        IndexKind::FastFair,
+    ];
 
     /// All contestants but the reference.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 10] = [
         Self::Index(IndexKind::Wort),
         Self::Index(IndexKind::Woart),
         Self::Index(IndexKind::ArtCow),
+        Self::Index(IndexKind::FpTree),
+        Self::InnerOnPm(IndexKind::FpTree),
+        Self::Index(IndexKind::NvTree),
+        Self::InnerOnPm(IndexKind::NvTree),
+        Self::Index(IndexKind::WbTree),
+        Self::WbTreeSlotsOnly,
         Self::Index(IndexKind::FastFair),
     ];
 
@@ -32,6 +49,7 @@ impl Contestant {
         match self {
             Self::Index(kind) => kind.name().to_owned(),
             Self::InnerOnPm(kind) => format!("{kind}-inner-pm"),
+            Self::WbTreeSlotsOnly => format!("{}-slot", IndexKind::WbTree),
             Self::BTreeMap => "btree-map".to_owned(),
         }
     }
@@ -40,21 +58,35 @@ impl Contestant {
     pub fn index(self) -> Option<IndexKind> {
         match self {
             Self::Index(kind) | Self::InnerOnPm(kind) => Some(kind),
+            Self::WbTreeSlotsOnly => Some(IndexKind::WbTree),
             Self::BTreeMap => None,
         }
     }
 
-    /// Where its inner nodes lie, for structures that have a choice.
-    pub(crate) fn inner_nodes(self) -> InnerNodes {
-        match self {
-            Self::InnerOnPm(_) => InnerNodes::Pm,
-            Self::Index(_) | Self::BTreeMap => InnerNodes::Dram,
+    /// Bits by which its nodes branch, if it is a radix tree.
+    pub(crate) fn radix_bits(self) -> Option<u32> {
+        match self.index()? {
+            IndexKind::Wort => Some(published::WORT_BITS),
+            IndexKind::Woart | IndexKind::ArtCow => Some(published::ART_BITS),
+            _ => None,
         }
     }
 
-    /// Whether it is measured here: where inner nodes lie makes no difference on memory of one kind.
+    /// How it is created.
+    pub(crate) fn options(self) -> IndexOptions {
+        let mut options = IndexOptions::default();
+        match self {
+            Self::InnerOnPm(_) => options.inner_nodes = InnerNodes::Pm,
+            Self::WbTreeSlotsOnly => options.wb_tree_nodes = WbTreeNodes::SlotsOnly,
+            Self::Index(_) | Self::BTreeMap => {}
+        }
+        options
+    }
+
+    /// Whether it is measured here. Where inner nodes lie makes no difference on memory of one kind,
+    /// and variants that the paper does not show are modelled only.
     pub(crate) fn is_measured(&self) -> bool {
-        !matches!(self, Self::InnerOnPm(_))
+        matches!(self, Self::Index(_) | Self::BTreeMap)
     }
 
     /// Whether opening it rebuilds inner nodes that were volatile.
@@ -93,6 +125,18 @@ macro_rules! with_contestant {
             }
             Some(lapis_index::IndexKind::ArtCow) => {
                 type $index = lapis_index::ArtCow<$domain, u64>;
+                $body
+            }
+            Some(lapis_index::IndexKind::FpTree) => {
+                type $index = lapis_index::FpTree<$domain, u64>;
+                $body
+            }
+            Some(lapis_index::IndexKind::NvTree) => {
+                type $index = lapis_index::NvTree<$domain, u64>;
+                $body
+            }
+            Some(lapis_index::IndexKind::WbTree) => {
+                type $index = lapis_index::WbTree<$domain, u64>;
                 $body
             }
             Some(lapis_index::IndexKind::FastFair) => {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lapis_index::{IndexOptions, OrderedIndex, Statistics};
+use lapis_index::{OrderedIndex, Statistics};
 use lapis_pmem::{Hardware, Pool, Region};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -59,10 +59,6 @@ pub(super) fn region(keys: usize) -> Result<Region, ExperimentError> {
     Ok(Region::anonymous(INITIAL_BYTES, room_bytes)?)
 }
 
-pub(super) fn index_options(contestant: Contestant) -> IndexOptions {
-    IndexOptions { inner_nodes: contestant.inner_nodes(), ..IndexOptions::default() }
-}
-
 /// Fails if answers were wrong.
 pub(super) fn checked(
     contestant: Contestant,
@@ -113,7 +109,7 @@ fn session_of<I: OrderedIndex<Hardware, u64>>(
     options: &Options,
 ) -> Result<Found, ExperimentError> {
     let pool = Pool::create(region(keys.loading.len())?, Hardware::detect())?;
-    let index: I = create(pool, &index_options(contestant))?;
+    let index: I = create(pool, &contestant.options())?;
     let begin = Instant::now();
     let wrong = insert_all(&index, &keys.loading)?;
     let inserted = begin.elapsed();
@@ -150,7 +146,7 @@ pub(super) fn build_and_walk(
 ) -> Result<Statistics, ExperimentError> {
     with_contestant!(contestant, Hardware, |I| {
         let pool = Pool::create(region(keys.len())?, Hardware::detect())?;
-        let index: I = create(pool, &index_options(contestant))?;
+        let index: I = create(pool, &contestant.options())?;
         checked(contestant, Operation::Load, insert_all(&index, keys)?)?;
         Ok(lapis_index::Index::statistics(&index))
     })

@@ -12,7 +12,7 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
 use super::contestant::with_contestant;
-use super::measured::{checked, index_options, region};
+use super::measured::{checked, region};
 use super::ranges::{PERCENTS, Queries};
 use super::{
     Contestant, Experiment, Latency, ModelledOperations, ModelledTime, Options, PerOperation,
@@ -130,7 +130,7 @@ fn session_of<I: OrderedIndex<Modelled, u64>>(
     let (filling, rest) = loading.split_at(keys - counted - warming);
     let (warming, counted) = rest.split_at(warming);
 
-    let index: I = create(pool, &index_options(contestant))?;
+    let index: I = create(pool, &contestant.options())?;
     let insert = |keys: &[u64], meter: Option<&Meter>| -> Result<(), ExperimentError> {
         let mut wrong = 0;
         for key in keys {

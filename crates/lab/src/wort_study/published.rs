@@ -5,6 +5,11 @@ use lapis_index::IndexKind;
 use super::Contestant;
 use crate::keys::Distribution;
 
+/// Bits by which a node of WORT branches, section 5.1.
+pub(super) const WORT_BITS: u32 = 4;
+/// Bits by which a node of WOART and ART+CoW branches, section 3.5.
+pub(super) const ART_BITS: u32 = 8;
+
 /// Average leaf node depth at 128 M keys, for dense, sparse and clustered ones.
 const DEPTHS: [(&str, [f64; 3]); 6] = [
     ("wort", [7.0, 7.0, 8.2]),
@@ -17,6 +22,10 @@ const DEPTHS: [(&str, [f64; 3]); 6] = [
 
 /// The published average leaf node depth of a structure, at 128 M keys.
 pub fn published_depth(contestant: Contestant, distribution: Distribution) -> Option<f64> {
+    if contestant == Contestant::WbTreeSlotsOnly {
+        // The paper shows the other variant alone.
+        return None;
+    }
     let name = contestant.index().map(IndexKind::name)?;
     let (_, depths) = DEPTHS.iter().find(|(of, _)| *of == name)?;
     let at = super::DISTRIBUTIONS.iter().position(|&one| one == distribution)?;

@@ -7,11 +7,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lapis_index::{ArtCow, FastFair, IndexError, IndexRoot, OrderedIndex, Woart, Wort};
+use lapis_index::{
+    ArtCow, FastFair, FpTree, IndexError, IndexRoot, NvTree, OrderedIndex, WbTree, Woart, Wort,
+};
 use lapis_pmem::{Hardware, Link, Pool, Region};
 
 use super::contestant::with_contestant;
-use super::measured::{checked, index_options, insert_all, region, search_all};
+use super::measured::{checked, insert_all, region, search_all};
 use super::{Contestant, Experiment, Options, RecoveryRow};
 use crate::index_experiment::engine::{ROOT_NAME, create};
 use crate::index_experiment::{ExperimentError, Operation};
@@ -26,7 +28,7 @@ const LOOKED_UP: usize = 10_000;
 pub(super) trait Openable: OrderedIndex<Hardware, u64> {
     /// Opens it with so many threads at most. One that does nothing in proportion to its size needs no
     /// more than the calling one.
-    fn open_with(
+    fn open_on(
         pool: Arc<Pool<Hardware>>,
         root: Link<IndexRoot>,
         _threads: usize,
@@ -38,7 +40,28 @@ pub(super) trait Openable: OrderedIndex<Hardware, u64> {
 impl Openable for Wort<Hardware, u64> {}
 impl Openable for Woart<Hardware, u64> {}
 impl Openable for ArtCow<Hardware, u64> {}
+impl Openable for WbTree<Hardware, u64> {}
 impl Openable for FastFair<Hardware, u64> {}
+
+impl Openable for FpTree<Hardware, u64> {
+    fn open_on(
+        pool: Arc<Pool<Hardware>>,
+        root: Link<IndexRoot>,
+        threads: usize,
+    ) -> Result<Self, IndexError> {
+        Self::open_with_threads(pool, root, threads)
+    }
+}
+
+impl Openable for NvTree<Hardware, u64> {
+    fn open_on(
+        pool: Arc<Pool<Hardware>>,
+        root: Link<IndexRoot>,
+        threads: usize,
+    ) -> Result<Self, IndexError> {
+        Self::open_with(pool, root, threads)
+    }
+}
 
 /// The sizes for so many keys: a sixteenth, a quarter and all of them.
 fn sizes(keys: usize) -> [usize; 3] {
@@ -80,7 +103,7 @@ impl<I: Openable> Crashing<I> {
         let region = region(keys)?;
         // SAFETY: the alias goes with the index, which is dropped before the region.
         let pool = Pool::create(unsafe { region.alias() }, Hardware::detect())?;
-        let index = Some(create(pool, &index_options(contestant))?);
+        let index = Some(create(pool, &contestant.options())?);
         Ok(Self { index, mapped_bytes: region.mapped_bytes(), region })
     }
 
@@ -107,7 +130,7 @@ impl<I: Openable> Crashing<I> {
         let pool_us = begin.elapsed().as_nanos() as f64 / 1000.0;
         let begin = Instant::now();
         let root: Link<IndexRoot> = pool.root(ROOT_NAME).expect("created with this root");
-        let index = I::open_with(pool, root, threads)?;
+        let index = I::open_on(pool, root, threads)?;
         let wrong = search_all(&index, &[key]);
         let index_us = begin.elapsed().as_nanos() as f64 / 1000.0;
         self.index = Some(index);

@@ -130,6 +130,21 @@ pub struct RecoveryRow {
     pub index_open_us: f64,
 }
 
+/// How deep a radix tree is at one size, computed from the keys alone.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RadixDepthRow {
+    /// The structure.
+    pub structure: Contestant,
+    /// The keys.
+    pub distribution: Distribution,
+    /// How many.
+    pub keys: usize,
+    /// Mean number of nodes on the way to an entry.
+    pub depth: f64,
+    /// Column (d) of Table 1 of the paper, at 128 M keys.
+    pub published_depth: Option<f64>,
+}
+
 /// How deep a structure is at one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DepthRow {
@@ -162,6 +177,8 @@ pub struct StudyResults {
     pub ranges: Vec<RangeRow>,
     /// Recovery.
     pub recovery: Vec<RecoveryRow>,
+    /// Depths of the radix trees at the published size.
+    pub radix_depths: Vec<RadixDepthRow>,
 }
 
 /// What `lapis lab wort --depths` prints.

@@ -26,6 +26,7 @@ pub fn sections(results: &StudyResults) -> Vec<Section> {
         ("search by latency, modelled", search_by_latency(results)),
         ("Table 1, modelled", table_1(results)),
         ("traffic, modelled", traffic(results)),
+        ("Table 1 (d), computed", radix_depths(results)),
         ("ranges, measured", ranges_measured(results)),
         ("ranges, modelled", ranges_modelled(results)),
         ("recovery, measured", recovery(results)),
@@ -289,6 +290,19 @@ fn recovery(results: &StudyResults) -> Option<String> {
         text.push('\n');
     }
     (!rows.is_empty()).then_some(text)
+}
+
+fn radix_depths(results: &StudyResults) -> Option<String> {
+    let columns = names(["how many", "depth", "published, 128 M keys"]);
+    let lines = results.radix_depths.iter().map(|row| {
+        let cells =
+            [grouped(row.keys), format!("{:.2}", row.depth), published(row.published_depth)];
+        line(row.distribution, row.structure, &cells)
+    });
+    let table = head(&columns) + &lines.collect::<String>();
+    (!results.radix_depths.is_empty()).then(|| {
+        format!("Computed from the keys: a radix tree's depth depends on nothing else.\n\n{table}")
+    })
 }
 
 /// The table of depths.

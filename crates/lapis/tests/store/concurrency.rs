@@ -21,12 +21,13 @@ fn four_threads_with_keys_of_their_own_always_read_what_they_wrote() {
             .map(|thread| {
                 let (tables, store) = (&tables, &store);
                 scope.spawn(move || {
-                    let mut models = [const { BTreeMap::<Vec<u8>, Vec<u8>>::new() }; 3];
+                    let mut models = [const { BTreeMap::<Vec<u8>, Vec<u8>>::new() }; KINDS.len()];
                     let mut random = u64::from(thread) + 1;
                     for step in 0..1500u32 {
                         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                         let at = (random >> 33) as usize;
-                        let (table, model) = (&tables[at % 3], &mut models[at % 3]);
+                        let (table, model) =
+                            (&tables[at % KINDS.len()], &mut models[at % KINDS.len()]);
                         let key = vec![b'k', (at / 3 % 60) as u8, thread];
                         let value = vec![thread; at / 180 % 700];
                         match at / 7 % 10 {

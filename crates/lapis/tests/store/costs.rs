@@ -69,6 +69,11 @@ fn flushes_and_fences_of_replacing_adding_deleting_and_getting() {
         ("wort".to_owned(), [(4, 3), (4, 3), (2, 2), (0, 0)]),
         ("fast-fair".to_owned(), [(3, 3), (6, 5), (4, 4), (0, 0)]),
         ("p-clht".to_owned(), [(3, 3), (4, 4), (2, 2), (0, 0)]),
+        ("woart".to_owned(), [(4, 3), (7, 3), (2, 2), (0, 0)]),
+        ("art-cow".to_owned(), [(4, 3), (7, 3), (5, 3), (0, 0)]),
+        ("wb-tree".to_owned(), [(3, 3), (7, 5), (3, 3), (0, 0)]),
+        ("nv-tree".to_owned(), [(4, 3), (5, 3), (3, 3), (0, 0)]),
+        ("fp-tree".to_owned(), [(4, 3), (5, 3), (2, 2), (0, 0)]),
     ];
     assert_eq!(found, expected);
 }

@@ -7,9 +7,17 @@ use lapis_pmem::{Domain, PersistCounts, RegionOptions, Watched};
 use tempfile::TempDir;
 
 /// Every kind of index that a table can have.
-pub const KINDS: [IndexKind; 3] = [IndexKind::Wort, IndexKind::FastFair, IndexKind::PClht];
+pub const KINDS: [IndexKind; 8] = IndexKind::ALL;
 /// Those that keep keys in order.
-pub const ORDERED: [IndexKind; 2] = [IndexKind::Wort, IndexKind::FastFair];
+pub const ORDERED: [IndexKind; 7] = [
+    IndexKind::Wort,
+    IndexKind::FastFair,
+    IndexKind::Woart,
+    IndexKind::ArtCow,
+    IndexKind::WbTree,
+    IndexKind::NvTree,
+    IndexKind::FpTree,
+];
 
 /// A directory that goes away with the test.
 pub fn directory() -> TempDir {

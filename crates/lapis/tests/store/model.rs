@@ -65,7 +65,7 @@ fn open_tables(path: &Path) -> (Store, Vec<Table>) {
 }
 
 fn table(store: &Store, number: usize) -> Table {
-    let options = lapis::TableOptions::with_index(KINDS[number % 3]);
+    let options = lapis::TableOptions::with_index(KINDS[number % KINDS.len()]);
     store.table_or_create(&format!("table {number}"), &options).unwrap()
 }
 

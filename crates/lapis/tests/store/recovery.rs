@@ -177,7 +177,10 @@ fn reads_of_opening(kind: IndexKind, entries: u32, crashed: bool) -> u64 {
 
 #[test]
 fn opening_reads_no_more_of_a_store_that_holds_more() {
-    for kind in KINDS {
+    // NV-Tree and FPTree read all their leaves: their inner nodes are volatile.
+    let constant =
+        KINDS.into_iter().filter(|kind| !matches!(kind, IndexKind::NvTree | IndexKind::FpTree));
+    for kind in constant {
         for crashed in [false, true] {
             let few = reads_of_opening(kind, 1000, crashed);
             let many = reads_of_opening(kind, 20_000, crashed);

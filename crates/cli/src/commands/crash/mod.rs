@@ -327,13 +327,14 @@ fn write_page(path: &Path, shrunk: Option<&Shrunk>, output: &mut Output) -> Resu
 fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verdict, Failure> {
     output.line(format_args!(
         "{}: {} operations from seed {}, {} crash points ({} of them with every image), {} images \
-         ({} of a second crash), {} distinct states, {:.1} s, {} images/s",
+         ({} by proof, {} of a second crash), {} distinct states, {:.1} s, {} images/s",
         report.structure,
         grouped(report.ops as u64),
         report.seed,
         grouped(report.crash_points),
         grouped(report.exhaustive_points),
         grouped(report.images),
+        grouped(report.images_by_proof),
         grouped(report.images_in_recovery),
         grouped(report.distinct_states),
         report.seconds,

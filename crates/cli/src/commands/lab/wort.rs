@@ -41,7 +41,7 @@ pub struct Arguments {
     /// Where keys lie: dense, sparse, clustered [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_distribution)]
     distribution: Vec<Distribution>,
-    /// What to run: operations, ranges, recovery [default: all]
+    /// What to run: operations, ranges, recovery, radix-depths [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_experiment)]
     experiment: Vec<Experiment>,
     /// Keys of a measured index, up to 128Mi
@@ -120,6 +120,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         modelled_keys: arguments.modelled_keys,
         modelled_operations: arguments.modelled_operations,
         latencies: arguments.latency.clone(),
+        radix_keys: default.radix_keys,
         profile: arguments.sides.profile.clone(),
         measure: arguments.sides.measure(),
         model: arguments.sides.model(),

@@ -1,0 +1,138 @@
+//! Checking the images of one crash point after the other, with the memory of those before.
+
+use std::rc::Rc;
+
+use lapis_device::{CrashStates, Event, Image, LineBytes, LineRead};
+
+use crate::image_check::{
+    Bench, Expectation, Recovered, is_checked_whole, read_line, seed_after_recovery,
+};
+use crate::known_images::{Agreement, KnownImage, KnownImages, lines_ahead, placed};
+use crate::subject::Subject;
+
+/// What one thread remembers of the images that it has run.
+#[derive(Default)]
+pub(crate) struct Memory {
+    pub(crate) known: KnownImages,
+    /// The lines whose reads are noted, and those of them that are uncertain: both in ascending order.
+    watched: Rc<[u32]>,
+    uncertain: Vec<u32>,
+    /// Where the image at hand differs from what is durable.
+    overrides: Vec<(u32, LineBytes)>,
+    /// What is read of the uncertain lines in checking the image at hand.
+    pub(crate) reads: Vec<LineRead>,
+    pub(crate) taken: Vec<LineRead>,
+}
+
+/// What is to be known of an image.
+pub(crate) struct Question<'q, 'r, S: Subject> {
+    pub(crate) subject: &'q S,
+    pub(crate) expectation: Expectation<'r, S>,
+    /// The operation in flight, or else the last one.
+    pub(crate) operation: Option<u32>,
+    pub(crate) seed: u64,
+    pub(crate) whole_check_every: u64,
+}
+
+/// How much of a verdict follows from another image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// Everything was run.
+    None,
+    /// Recovery and contents are known; operations were run.
+    Partial,
+    /// Nothing was run.
+    Entire,
+}
+
+impl Memory {
+    /// Watches the lines in which images of this crash point and of the next ones, on which `events`
+    /// lead, differ.
+    pub(crate) fn look_ahead(&mut self, bench: &Bench, states: &CrashStates<'_>, events: &[Event]) {
+        self.uncertain.clear();
+        self.uncertain.extend(states.uncertain_lines().into_iter().flatten());
+        let mut lines = self.uncertain.clone();
+        lines_ahead(events, &mut lines);
+        lines.sort_unstable();
+        lines.dedup();
+        self.watched = lines.into();
+        bench.watch_lines(&self.watched);
+    }
+
+    /// The image run before that this one agrees with furthest, if one does; while the region holds
+    /// what is durable.
+    pub(crate) fn find(
+        &mut self,
+        bench: &Bench,
+        states: &CrashStates<'_>,
+        image: &Image,
+        operation: Option<u32>,
+    ) -> Option<(usize, Agreement)> {
+        self.overrides = states.overrides(image);
+        let durable = |line| read_line(&bench.region, line);
+        self.known.find(&self.overrides, durable, &self.uncertain, operation)
+    }
+
+    /// Checks the image that the region holds, as far as it is not known from the one `found`.
+    pub(crate) fn check<'r, S: Subject>(
+        &mut self,
+        bench: &mut Bench,
+        found: Option<(usize, Agreement)>,
+        question: Question<'_, 'r, S>,
+    ) -> (Recovered<'r, S>, Proof) {
+        let Question { subject, expectation, operation, seed, whole_check_every } = question;
+        // Before there is anything, and after a clean shutdown, more is asked.
+        let ordinary = expectation.acknowledged.is_some() && !expectation.shut_down;
+        let known = found.filter(|_| ordinary).and_then(|(index, agreement)| {
+            let run = self.known.get(index);
+            // What is not allowed is run, to say what it is.
+            let recovered = expectation.of_hash(run.recovered)?;
+            let seed = seed_after_recovery(seed, recovered.hash);
+            match agreement {
+                _ if !is_checked_whole(seed, whole_check_every) => {
+                    Some((run, recovered, Proof::Entire, run.reads_before_operations))
+                }
+                _ if !run.whole => None,
+                Agreement::Entire => Some((run, recovered, Proof::Entire, run.reads.len())),
+                Agreement::BeforeOperations => {
+                    Some((run, recovered, Proof::Partial, run.reads_before_operations))
+                }
+            }
+        });
+        self.reads.clear();
+        if let Some((run, recovered, proof, count)) = known {
+            self.reads.extend(run.reads_of(&self.uncertain, count));
+            if proof == Proof::Entire {
+                return (Ok(Some(recovered)), proof);
+            }
+        }
+        let recovered = known.map(|(_, recovered, ..)| recovered);
+        let (outcome, before_operations) =
+            bench.check_from(subject, expectation, seed, whole_check_every, recovered);
+        bench.take_reads(&mut self.taken);
+        self.reads.extend(placed(&self.taken, &self.watched, &self.uncertain));
+        let proof = known.map_or(Proof::None, |(_, _, proof, _)| proof);
+        if let (Ok(Some(recovered)), true) = (&outcome, ordinary) {
+            let hash = recovered.hash;
+            let image = match known {
+                None => {
+                    let (watched, reads) = (Rc::clone(&self.watched), self.taken.clone());
+                    KnownImage::new(operation, hash, watched, reads, before_operations)
+                }
+                Some((run, _, _, count)) => {
+                    // Of other lines it is not known of both whether they were read.
+                    let both = |line: &&u32| run.watched.binary_search(line).is_ok();
+                    let watched: Rc<[u32]> = self.watched.iter().filter(both).copied().collect();
+                    let mut reads: Vec<_> = run.reads_of(&watched, count).collect();
+                    let (before, after) = self.taken.split_at(before_operations.unwrap_or(0));
+                    reads.extend(placed(before, &self.watched, &watched));
+                    let before_operations = reads.len();
+                    reads.extend(placed(after, &self.watched, &watched));
+                    KnownImage::new(operation, hash, watched, reads, Some(before_operations))
+                }
+            };
+            self.known.add(image, &self.overrides);
+        }
+        (outcome, proof)
+    }
+}

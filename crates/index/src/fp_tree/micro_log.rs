@@ -1,0 +1,164 @@
+//! Micro-logs: what a split or a merge does to the leaf that stays, written down before it is done.
+//!
+//! Both change two words of one leaf that lie in different lines: its bitmap and its next link. The
+//! record says what they shall be. It is one line, and its first word is stored last and cleared first
+//! (rule R2): once that is durable the change will happen, now or when the tree is opened next.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lapis_pmem::{Committed, Domain, Link, LockWait, PCell, Pool, persistent};
+
+use super::FpTree;
+use super::leaf::{Leaf, LeafHeader};
+use super::mutants;
+use crate::index::IndexError;
+use crate::key::IndexKey;
+
+/// Records: so many splits and merges can be under way at a time.
+pub(super) const MICRO_LOGS: usize = 16;
+/// Bytes of the block that they fill.
+pub(super) const MICRO_LOG_BYTES: usize = MICRO_LOGS * size_of::<MicroLog>();
+
+persistent! {
+    /// A record.
+    pub struct MicroLog: 64 {
+        pub(super) leaf: PCell<u64>,
+        pub(super) bitmap: PCell<u64>,
+        pub(super) next: PCell<u64>,
+        pub(super) reserved: [PCell<u64>; 5],
+    }
+}
+
+/// What a record says.
+#[derive(Clone, Copy)]
+pub(super) struct Plan<'p> {
+    pub(super) leaf: Leaf<'p>,
+    pub(super) bitmap: u64,
+    pub(super) next: Link<LeafHeader>,
+}
+
+/// Which records are in use, as bits.
+#[derive(Debug, Default)]
+pub(super) struct Claims(AtomicU32);
+
+impl Claims {
+    fn claim<D: Domain>(&self, domain: &D) -> usize {
+        let mut wait = LockWait::default();
+        loop {
+            let taken = self.0.load(Ordering::Relaxed);
+            let free = taken.trailing_ones();
+            let fits = (free as usize) < MICRO_LOGS;
+            let with = taken | 1u32.checked_shl(free).unwrap_or(0);
+            if fits
+                && self
+                    .0
+                    .compare_exchange(taken, with, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return free as usize;
+            }
+            wait.once(domain);
+        }
+    }
+
+    fn give_back<D: Domain>(&self, domain: &D, number: usize) {
+        domain.synchronize();
+        self.0.fetch_and(!(1 << number), Ordering::Release);
+    }
+}
+
+/// A record that is durable: the plan will be carried out, whatever happens.
+#[must_use]
+pub(super) struct Planned<'p> {
+    plan: Plan<'p>,
+    number: usize,
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
+    pub(super) fn micro_log(&self, number: usize) -> &MicroLog {
+        let offset = self.micro_logs.offset() + (number * size_of::<MicroLog>()) as u64;
+        self.pool.at(Link::from_bits(offset))
+    }
+
+    /// Writes down, durably, what is to become of a leaf whose lock the caller holds. All that the
+    /// plan leads to is durable already (I1, I2).
+    pub(super) fn plan<'p>(&self, plan: Plan<'p>) -> Planned<'p> {
+        let domain = self.domain();
+        let number = self.claims.claim(domain);
+        let log = self.micro_log(number);
+        log.bitmap.store_ordered(domain, plan.bitmap);
+        log.next.store_ordered(domain, plan.next.bits());
+        // I5: the first word is the last.
+        log.leaf.store_ordered(domain, plan.leaf.link.bits());
+        {
+            let _mutant = domain.omitting(mutants::MICRO_LOG_NOT_PERSISTED);
+            domain.persist(&log.leaf);
+        }
+        Planned { plan, number }
+    }
+
+    /// Does what a durable record says.
+    pub(super) fn carry_out(&self, planned: &Planned<'_>) -> Committed {
+        let (domain, plan) = (self.domain(), &planned.plan);
+        if domain.commits(mutants::MICRO_LOG_RESET_TOO_EARLY) {
+            let log = self.micro_log(planned.number);
+            let _: Committed = log.leaf.publish(domain, 0).persist();
+        }
+        let header = plan.leaf.header;
+        // In either order: the record makes both happen (I5).
+        header.bitmap.store_ordered(domain, plan.bitmap);
+        header.next.store_ordered(domain, plan.next.bits());
+        {
+            let _mutant = domain.omitting(mutants::OLD_LEAF_NOT_CLEARED);
+            domain.flush(&header.bitmap);
+        }
+        domain.flush(&header.next);
+        Committed::after_fence(domain)
+    }
+
+    /// Clears the record of a plan that is carried out, before the leaf may change again.
+    pub(super) fn finish(&self, planned: Planned<'_>) {
+        let domain = self.domain();
+        let log = self.micro_log(planned.number);
+        // I5. This thread's next change of the leaf fences before it commits; that of another would
+        // not wait for this.
+        let _: Committed = log.leaf.publish(domain, 0).flush().fence_for_other_threads(domain);
+        self.claims.give_back(domain, planned.number);
+    }
+}
+
+/// Carries out what the records say, when the tree is opened: a crash left them. Doing it again
+/// changes nothing.
+pub(super) fn replay<D: Domain>(
+    pool: &Pool<D>,
+    micro_logs: Link<MicroLog>,
+    slots: usize,
+) -> Result<(), IndexError> {
+    let domain = pool.domain();
+    let damaged = |what: &str| IndexError::Damaged { what: what.into() };
+    let logs = pool
+        .try_slice(micro_logs, MICRO_LOGS)
+        .ok_or_else(|| damaged("its micro-logs are outside the pool"))?;
+    let open: Vec<&MicroLog> = logs.iter().filter(|log| log.leaf.load(domain) != 0).collect();
+    for log in &open {
+        let leaf = Leaf::try_at(pool, Link::from_bits(log.leaf.load(domain)), slots)
+            .ok_or_else(|| damaged("a micro-log names a leaf outside the pool"))?;
+        leaf.header.bitmap.store_ordered(domain, log.bitmap.load(domain));
+        leaf.header.next.store_ordered(domain, log.next.load(domain));
+        let _mutant = domain.omitting(mutants::REPLAY_NOT_PERSISTED);
+        domain.flush(&leaf.header.bitmap);
+        domain.flush(&leaf.header.next);
+    }
+    if open.is_empty() {
+        return Ok(());
+    }
+    domain.fence();
+    for log in open {
+        log.leaf.store_ordered(domain, 0);
+        let _mutant = domain.omitting(mutants::REPLAYED_MICRO_LOG_NOT_RESET);
+        domain.flush(&log.leaf);
+    }
+    // As in `finish`.
+    lapis_pmem::domain::fence_for_other_threads(domain);
+    Ok(())
+}

@@ -1,0 +1,348 @@
+//! FPTree: unsorted leaves with fingerprints in persistent memory, inner nodes beside it.
+//!
+//! After *FPTree: A Hybrid SCM-DRAM Persistent and Concurrent B-Tree for Storage Class Memory* (Oukid,
+//! Lasperas, Nica, Willhalm, Lehner; SIGMOD 2016), in the sizes of the WORT paper (Lee et al., FAST
+//! 2017), which compares it. Only the leaves are durable. A search reads one line of a leaf, in which
+//! a byte of each key's hash says where to look, and then, most likely, one slot.
+//!
+//! ```text
+//!  root (IndexRoot): top = first leaf; words[0] = bytes per leaf, words[1] = where inner nodes lie
+//!                    (0: ordinary memory, 1: the pool), words[2] = the block of micro-logs
+//!
+//!  leaf: 256 to 1024 bytes (1024 by default: 56 slots), a multiple of 64, on a line boundary
+//!  offset  bytes  field
+//!       0      8  bitmap        bit i: slot i is in use; bits beyond the slots are zero
+//!       8     56  fingerprints  byte i: of the key in slot i
+//!      64      8  next          the leaf with the next greater keys, or null
+//!      72     56  reserved, zero
+//!     128     16  slot 0        key word, value
+//!     144     16  slot 1, and so on: four to a line
+//!
+//!  micro-logs: 16 records of one line each (micro_log.rs)
+//!  offset  bytes  field
+//!       0      8  leaf          the leaf that is to change, or zero: nothing to do
+//!       8      8  bitmap        what its bitmap shall be
+//!      16      8  next          what its next link shall be
+//!      24     40  reserved
+//! ```
+//!
+//! A key word is the integer, or a link to the byte string with 16 bits of its hash (key.rs): with the
+//! fingerprint that is 24 bits of a hash to compare before a search follows a link. Inner nodes
+//! ([`inner`]) have copies of separators and never need the leaves.
+//!
+//! # Invariants, at every instant a crash may come
+//!
+//! * I1. Whatever a durable link leads to is durable: a new leaf is flushed and fenced before a record
+//!   or link names it.
+//! * I2. A slot whose bit is set holds an entry and its fingerprint, and the key's block is durable.
+//!   What is in other slots means nothing.
+//! * I3. A leaf has a free slot: an insertion splits a leaf in which it would take the last one. So an
+//!   update always finds room and allocates nothing.
+//! * I4. Once the micro-logs are replayed, the keys of a leaf are all below those of the next, and no
+//!   leaf is empty but one that is alone.
+//! * I5. A record whose first word is set is complete, and will be carried out: what it says, *this
+//!   leaf has this bitmap and this next link*, is durable before the first word is cleared, and that is
+//!   durable before the leaf may change again. Carrying it out twice is the same as once.
+//! * I6. An entry is in two leaves only while both are locked, or one is and nobody can reach
+//!   the other. What a leaf has outside of its range does not count.
+//! * I7. A leaf's range shrinks, and the leaf goes away, under its lock and in the inner nodes before
+//!   the lock is given back.
+//! * I8. A lock is given back after the fence that makes its section durable.
+//!
+//! # The order of stores
+//!
+//! ```text
+//!  insert    slot (and the string): flush │ fence │ fingerprint, bitmap with the bit: flush │ fence
+//!  update    the same into a free slot; the bitmap takes one bit and drops another in one store
+//!  remove    bitmap without the bit: flush │ fence
+//!  split     new leaf: flush │ fence │ record: flush │ fence │ inner nodes
+//!            │ bitmap, next: flush │ fence │ record cleared: flush │ fence
+//!  merge     entries, fingerprints: flush │ fence │ record: flush │ fence
+//!            │ bitmap, next: flush │ fence │ inner nodes │ record cleared: flush │ fence
+//!  last entry of a leaf: a merge that moves nothing, whose record is the removal's commit; of the
+//!            first leaf: the root's top turned to the next: flush │ fence
+//! ```
+//!
+//! Insert and update fence before the bit, and so order what the caller has flushed
+//! ([`Capabilities::orders_prior_flushes`]).
+//!
+//! *Splits and merges.* Both change two words of one leaf that lie in two lines. From the fence
+//! that makes the record durable they happen, now or at the next opening; the order of the two
+//! stores does not matter (I5). A leaf with three eighths of its slots in use or fewer is put together
+//! with a neighbour under the same inner node if both fill half a leaf at most; the published tree
+//! takes away empty leaves only, by the same kind of log. Here an empty leaf that is linked exists only as
+//! the whole tree (I4).
+//!
+//! *Groups.* The published tree allocates leaves in groups, kept in a persistent list, so that an
+//! allocation seldom costs a flush, and logs what becomes of them so that none is lost. Here the pool's
+//! allocator does both: it takes memory in runs of 64 KiB, 63 leaves for one flush and one fence, and
+//! what is in use is what a trace reaches ([`lapis_pmem::allocator`]); so a leaf that a crash found on
+//! its way in or out is simply free. A second list would say the same twice.
+//!
+//! # Concurrency
+//!
+//! Writers of different leaves do not meet but for the instant in which one changes the inner nodes;
+//! a leaf's lock is volatile ([`locks`]). The published tree runs its inner nodes under hardware
+//! transactional memory, which current processors have no more; what takes its place, and
+//! why readers never wait, is in [`inner`] and in read.rs.
+//!
+//! # Opening
+//!
+//! takes time in proportion to the leaves ([`rebuild`]); [`FpTree::open_with_threads`] says with how
+//! many threads.
+//!
+//! One handle per index: a second one would have its own locks and inner nodes.
+
+mod check;
+mod fingerprint;
+mod inner;
+mod leaf;
+mod locks;
+mod micro_log;
+pub mod mutants;
+mod read;
+mod rebuild;
+mod remove;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::marker::PhantomData;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use lapis_pmem::{Domain, InFlight, Link, Owned, PCell, Pool, Tracer};
+
+use crate::index::{
+    Capabilities, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex, Outcome,
+    Statistics,
+};
+use crate::key::IndexKey;
+use crate::root::{IndexKind, IndexRoot};
+
+use inner::InnerTree;
+use leaf::{
+    HEADER_BYTES, LARGEST_LEAF_BYTES, Leaf, LeafHeader, SMALLEST_LEAF_BYTES, is_leaf_size, slots_of,
+};
+use locks::LeafLocks;
+use micro_log::{Claims, MICRO_LOG_BYTES, MicroLog};
+use write::Change;
+
+/// The newest layout that this code reads, and the one it writes.
+const FORMAT_VERSION: u32 = 1;
+/// [`IndexRoot::words`]: bytes per leaf.
+const LEAF_BYTES_WORD: usize = 0;
+/// [`IndexRoot::words`]: where inner nodes lie.
+const INNER_NODES_WORD: usize = 1;
+/// [`IndexRoot::words`]: the micro-logs.
+const MICRO_LOGS_WORD: usize = 2;
+
+/// A B+-tree whose leaves alone are persistent. The layout and the invariants are in the source's
+/// header comment.
+pub struct FpTree<D: Domain, K: IndexKey + ?Sized> {
+    pool: Arc<Pool<D>>,
+    root: Link<IndexRoot>,
+    micro_logs: Link<MicroLog>,
+    leaf_bytes: usize,
+    slots: usize,
+    inner: InnerTree,
+    locks: LeafLocks,
+    claims: Claims,
+    _keys: PhantomData<fn(&K)>,
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> std::fmt::Debug for FpTree<D, K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FpTree({:?}, {} bytes per leaf)", self.root, self.leaf_bytes)
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
+    #[inline(always)]
+    fn domain(&self) -> &D {
+        self.pool.domain()
+    }
+
+    #[inline(always)]
+    fn root(&self) -> &IndexRoot {
+        self.pool.at(self.root)
+    }
+
+    fn first_leaf(&self) -> Link<LeafHeader> {
+        self.root().top.load(self.domain()).cast()
+    }
+
+    #[inline(always)]
+    fn leaf(&self, link: Link<LeafHeader>) -> Leaf<'_> {
+        match Leaf::try_at(&self.pool, link, self.slots) {
+            Some(leaf) => leaf,
+            None => beyond_the_end(link),
+        }
+    }
+
+    /// Opens the index whose root is at `root`, building the inner nodes with so many threads at
+    /// most. A machine that must do the same things in the same order every time takes one.
+    ///
+    /// # Errors
+    /// As for [`Index::open`]; [`IndexError::Alloc`] if the inner nodes lie in the pool and there is
+    /// no room.
+    pub fn open_with_threads(
+        pool: Arc<Pool<D>>,
+        root: Link<IndexRoot>,
+        threads: usize,
+    ) -> Result<Self, IndexError> {
+        let domain = pool.domain();
+        let damaged = |what: String| IndexError::Damaged { what };
+        let found =
+            IndexRoot::open(&pool, root, <Self as Index<D, K>>::KIND, K::KIND, FORMAT_VERSION)?;
+        let leaf_bytes = found.words[LEAF_BYTES_WORD].load(domain) as usize;
+        if !is_leaf_size(leaf_bytes) {
+            return Err(damaged(format!("leaves of {leaf_bytes} bytes")));
+        }
+        let placement = match found.words[INNER_NODES_WORD].load(domain) {
+            0 => InnerNodes::Dram,
+            1 => InnerNodes::Pm,
+            other => return Err(damaged(format!("its inner nodes lie at {other}"))),
+        };
+        let micro_logs = Link::from_bits(found.words[MICRO_LOGS_WORD].load(domain));
+        let first: Link<LeafHeader> = found.top.load(domain).cast();
+        let slots = slots_of(leaf_bytes);
+        if first.is_null() {
+            return Err(damaged("it has no first leaf".into()));
+        }
+        micro_log::replay(&pool, micro_logs, slots)?;
+        let leaves = rebuild::collect::<D, K>(&pool, first, slots, threads)?;
+        let tree = Self {
+            inner: InnerTree::new::<K>(placement, inner_capacity(slots)),
+            pool,
+            root,
+            micro_logs,
+            leaf_bytes,
+            slots,
+            locks: LeafLocks::default(),
+            claims: Claims::default(),
+            _keys: PhantomData,
+        };
+        tree.inner.rebuild::<D, K>(&tree.pool, &leaves)?;
+        Ok(tree)
+    }
+}
+
+/// Separators of an inner node. Smaller leaves than usual are chosen to see many of them, and come
+/// with inner nodes that are small too.
+fn inner_capacity(slots: usize) -> usize {
+    if slots == slots_of(LARGEST_LEAF_BYTES) { inner::CAPACITY } else { (slots / 2).max(4) }
+}
+
+#[cold]
+#[inline(never)]
+fn beyond_the_end(link: Link<LeafHeader>) -> ! {
+    panic!("the pool is damaged: the leaf {link:?} does not lie within it")
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> Drop for FpTree<D, K> {
+    fn drop(&mut self) {
+        self.inner.give_back(&self.pool);
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FpTree<D, K> {
+    const KIND: IndexKind = IndexKind::FpTree;
+    const CAPABILITIES: Capabilities = Capabilities {
+        ordered: true,
+        concurrent_writers: true,
+        lock_free_reads: true,
+        orders_prior_flushes: true,
+    };
+
+    fn create<'p>(
+        pool: &'p Pool<D>,
+        options: &IndexOptions,
+    ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
+        let leaf_bytes = match options.node_bytes {
+            0 => LARGEST_LEAF_BYTES,
+            bytes if is_leaf_size(bytes) => bytes,
+            bytes => {
+                return Err(IndexError::BadOption {
+                    what: format!(
+                        "a leaf has {SMALLEST_LEAF_BYTES} to {LARGEST_LEAF_BYTES} bytes, a \
+                         multiple of 64, not {bytes}"
+                    ),
+                });
+            }
+        };
+        let domain = pool.domain();
+        let root = pool.allocate::<IndexRoot>()?;
+        let mut micro_logs =
+            pool.allocate_with_tail::<MicroLog>(MICRO_LOG_BYTES - size_of::<MicroLog>())?;
+        let slots = vec![0; leaf_bytes - HEADER_BYTES];
+        let leaf = write::compose(pool, 0, [0; fingerprint::FINGERPRINTS], 0, &slots)?;
+        micro_logs.zero();
+        root.init(domain, Self::KIND, K::KIND, FORMAT_VERSION);
+        root.words[LEAF_BYTES_WORD].store(domain, leaf_bytes as u64);
+        root.words[INNER_NODES_WORD].store(domain, options.inner_nodes as u64);
+        // I1: all are flushed, and one fence of the caller's comes before the root is published.
+        let micro_logs = micro_logs.flush().release();
+        root.words[MICRO_LOGS_WORD].store(domain, micro_logs.bits());
+        let first: Link<PCell<u64>> = leaf.flush().release().cast();
+        root.top.word().store(domain, first.bits());
+        Ok(root.flush())
+    }
+
+    /// Takes time in proportion to the number of leaves: see the source's header comment.
+    fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
+        Self::open_with_threads(pool, root, rebuild::default_threads())
+    }
+
+    fn pool(&self) -> &Arc<Pool<D>> {
+        &self.pool
+    }
+
+    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.write(key, value, Change::Insert)
+    }
+
+    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.write(key, value, Change::Update)
+    }
+
+    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.write(key, value, Change::Put)
+    }
+
+    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
+        self.remove_key(key)
+    }
+
+    #[inline]
+    fn get(&self, key: &K) -> Option<u64> {
+        self.lookup(key)
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
+        self.scan_from(Bound::Unbounded, Direction::Forward, visit);
+    }
+
+    fn check(&self) -> Vec<String> {
+        self.problems()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.measure()
+    }
+
+    fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64)) {
+        self.trace_all(tracer, value);
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for FpTree<D, K> {
+    fn scan(
+        &self,
+        from: Bound<&K>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) {
+        self.scan_from(from, direction, visit);
+    }
+}

@@ -1,0 +1,143 @@
+//! Reading: no lock is taken and nobody is waited for.
+//!
+//! A leaf is read between two readings of its lock, and counts if no section that changed it ended in
+//! between. If the lock was free at last, what was seen is durable (I8). If not, its holder may be
+//! anywhere: so the reader asks once more whether the leaf's range is still what it was, and persists
+//! the bitmap that it has seen.
+
+use std::ops::{Bound, ControlFlow};
+
+use lapis_pmem::Domain;
+
+use super::FpTree;
+use super::inner::{Place, Range, Target};
+use super::leaf::{Leaf, Sought, positions};
+use super::locks::Section;
+use crate::index::Direction;
+use crate::key::IndexKey;
+
+/// Key words and values.
+type Entries = Vec<(u64, u64)>;
+
+/// Makes durable what was seen of a leaf whose lock was held: its bitmap. All that a bit says is in
+/// use has been durable before the bit was set (I2).
+///
+/// Only other threads' changes can be seen so; a single one never needs it.
+#[cold]
+fn persist_what_was_seen<D: Domain>(domain: &D, leaf: Leaf<'_>) {
+    domain.persist(&leaf.header.bitmap);
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
+    /// Ends an optimistic reading of a leaf that was begun in `section`. Whether it counts.
+    #[inline(always)]
+    fn end_reading(&self, place: &Place, leaf: Leaf<'_>, section: Section) -> bool {
+        let domain = self.domain();
+        let now = self.locks.reread(domain, leaf.link);
+        if !section.is_same(now) {
+            return false;
+        }
+        if !section.is_open() && !now.is_open() {
+            return true;
+        }
+        // I6: a split enters the new leaf before it takes the upper half from the old one.
+        if !self.inner.is_current(&self.pool, place) {
+            return false;
+        }
+        persist_what_was_seen(domain, leaf);
+        true
+    }
+
+    #[inline(always)]
+    pub(super) fn lookup(&self, key: &K) -> Option<u64> {
+        // Integers: whatever lies in a leaf that is freed meanwhile is a word, and is discarded.
+        let _pinned = (!K::INLINE).then(|| self.pool.pin());
+        let (domain, sought) = (self.domain(), Sought::of(key));
+        loop {
+            let place = self.inner.descend(&self.pool, Target::Of(key));
+            self.pool.prefetch(place.leaf);
+            let section = self.locks.read(domain, place.leaf);
+            // I7: it is the leaf of this key, as of now.
+            if !self.inner.is_current(&self.pool, &place) {
+                continue;
+            }
+            let leaf = self.leaf(place.leaf);
+            let found = leaf.find(&self.pool, leaf.bitmap(domain), key, sought);
+            if self.end_reading(&place, leaf, section) {
+                return found.map(|(_, value)| value);
+            }
+        }
+    }
+
+    /// The entries of one leaf at one moment, in no order, and the leaf's range.
+    fn collect(&self, target: Target<'_, K>, entries: &mut Entries) -> Range<K::Buf> {
+        let domain = self.domain();
+        loop {
+            let (place, range) = self.inner.descend_with_range(&self.pool, target);
+            let section = self.locks.read(domain, place.leaf);
+            if !self.inner.is_current(&self.pool, &place) {
+                continue;
+            }
+            let leaf = self.leaf(place.leaf);
+            for slots in leaf.slots.chunks(super::leaf::SLOTS_PER_LINE) {
+                domain.prefetch(slots.as_ptr().cast());
+            }
+            entries.clear();
+            let bitmap = leaf.bitmap(domain);
+            entries.extend(positions(bitmap).map(|slot| {
+                let entry = &leaf.slots[slot];
+                (entry.key.load(domain), entry.value.load(domain))
+            }));
+            if self.end_reading(&place, leaf, section) {
+                return range;
+            }
+        }
+    }
+
+    pub(super) fn scan_from(
+        &self,
+        from: Bound<&K>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) {
+        let _pinned = (!K::INLINE).then(|| self.pool.pin());
+        let mut from: Bound<K::Buf> = from.map(K::to_buf);
+        let mut entries = Entries::new();
+        loop {
+            let target = match (&from, direction) {
+                (Bound::Unbounded, Direction::Forward) => Target::First,
+                (Bound::Unbounded, Direction::Backward) => Target::Last,
+                (Bound::Excluded(key), Direction::Backward) => Target::Before(K::borrow(key)),
+                (Bound::Included(key) | Bound::Excluded(key), _) => Target::Of(K::borrow(key)),
+            };
+            let range = self.collect(target, &mut entries);
+            self.sort_by_key(&mut entries);
+            if direction == Direction::Backward {
+                entries.reverse();
+            }
+            for &(word, value) in &entries {
+                let visited = K::with_word(&self.pool, word, |key| {
+                    let begun = match (&from, direction) {
+                        (Bound::Unbounded, _) => true,
+                        (Bound::Included(from), Direction::Forward) => key >= K::borrow(from),
+                        (Bound::Excluded(from), Direction::Forward) => key > K::borrow(from),
+                        (Bound::Included(from), Direction::Backward) => key <= K::borrow(from),
+                        (Bound::Excluded(from), Direction::Backward) => key < K::borrow(from),
+                    };
+                    // I6: beyond its range, a leaf under a split or merge has what others have too.
+                    let is_in_range = range.lower.as_ref().is_none_or(|low| key >= K::borrow(low))
+                        && range.upper.as_ref().is_none_or(|up| key < K::borrow(up));
+                    if begun && is_in_range { visit(key, value) } else { ControlFlow::Continue(()) }
+                });
+                if visited == Some(ControlFlow::Break(())) {
+                    return;
+                }
+            }
+            from = match (direction, range) {
+                (Direction::Forward, Range { upper: Some(upper), .. }) => Bound::Included(upper),
+                (Direction::Backward, Range { lower: Some(lower), .. }) => Bound::Excluded(lower),
+                _ => return,
+            };
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Tests of the whole structure; those of one mechanism are in the modules below.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lapis_pmem::{Domain, Hardware, Pool};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::FpTree;
+use super::leaf::{Leaf, positions, slots_of};
+use crate::index::{Direction, Index, IndexOptions, InnerNodes, OrderedIndex};
+use crate::key::IndexKey;
+
+type Ints = FpTree<Hardware, u64>;
+type Strings = FpTree<Hardware, [u8]>;
+
+fn options(node_bytes: usize, inner_nodes: InnerNodes) -> IndexOptions {
+    IndexOptions { node_bytes, inner_nodes, ..IndexOptions::default() }
+}
+
+fn create<K: IndexKey + ?Sized>(options: &IndexOptions) -> FpTree<Hardware, K> {
+    let pool = Arc::new(Pool::create_anonymous(1 << 20).unwrap());
+    let root = pool.fence(<FpTree<_, K> as Index<_, K>>::create(&pool, options).unwrap());
+    let link = root.link();
+    let _ = pool.publish_root("tree", 0, root).unwrap().persist();
+    FpTree::open(pool, link).unwrap()
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
+    /// The same tree, built anew from its leaves.
+    fn reopened(self, threads: usize) -> Self {
+        let (pool, root) = (Arc::clone(&self.pool), self.root);
+        drop(self);
+        Self::open_with_threads(pool, root, threads).unwrap()
+    }
+
+    fn assert_sound(&self) {
+        assert_eq!(self.check(), Vec::<String>::new());
+        let traced = self.pool.trace(|tracer| self.trace(tracer, &mut |_, _| ()));
+        let audit = self.pool.audit(&traced);
+        assert!(audit.is_clean(), "{audit:?}");
+        assert_eq!(traced.block_count(), self.statistics().blocks);
+    }
+
+    fn leaves(&self) -> Vec<Leaf<'_>> {
+        let links = std::iter::successors(Some(self.first_leaf()), |&link| {
+            Some(self.leaf(link).next(self.domain())).filter(|next| !next.is_null())
+        });
+        links.map(|link| self.leaf(link)).collect()
+    }
+}
+
+fn fill(tree: &Ints, keys: impl IntoIterator<Item = u64>) {
+    for key in keys {
+        assert_eq!(tree.insert(&key, key + 1).unwrap().previous, None);
+    }
+}
+
+#[test]
+fn an_update_takes_another_slot_and_leaves_one_free() {
+    let tree: Ints = create(&options(256, InnerNodes::Dram));
+    fill(&tree, 0..7);
+    let leaf = tree.leaves()[0];
+    let before = leaf.bitmap(tree.domain());
+    assert_eq!((before.count_ones(), tree.leaves().len()), (7, 1));
+    assert_eq!(tree.update(&3, 30).unwrap().previous, Some(4));
+    let after = leaf.bitmap(tree.domain());
+    assert_eq!(after.count_ones(), 7);
+    assert_eq!((before ^ after).count_ones(), 2, "one bit went, one came");
+    assert_eq!(tree.get(&3), Some(30));
+}
+
+#[test]
+fn an_update_of_a_byte_string_keeps_its_block() {
+    let tree: Strings = create(&IndexOptions::default());
+    let _ = tree.insert(b"a key", 1).unwrap();
+    let word = |tree: &Strings| {
+        let leaf = tree.leaves()[0];
+        let slot = positions(leaf.bitmap(tree.domain())).next().unwrap();
+        leaf.slots[slot].key.load(tree.domain())
+    };
+    let before = word(&tree);
+    let _ = tree.update(b"a key", 2).unwrap();
+    assert_eq!(word(&tree), before);
+    tree.assert_sound();
+}
+
+#[test]
+fn ascending_keys_leave_leaves_nearly_full() {
+    let tree: Ints = create(&IndexOptions::default());
+    fill(&tree, 0..10_000);
+    let full = slots_of(1024) - 1;
+    assert!(tree.leaves().len() <= 10_000 / (full - 8) + 1, "{}", tree.leaves().len());
+    tree.assert_sound();
+}
+
+#[test]
+fn neighbours_with_few_entries_become_one_leaf() {
+    let tree: Ints = create(&IndexOptions::default());
+    fill(&tree, 0..2000);
+    let before = tree.leaves().len();
+    for key in (0..2000).filter(|key| key % 10 != 0) {
+        assert_eq!(tree.remove(&key).unwrap().previous, Some(key + 1));
+    }
+    tree.assert_sound();
+    assert!(tree.leaves().len() * 3 < before, "{} of {before}", tree.leaves().len());
+}
+
+#[test]
+fn an_emptied_tree_is_one_leaf_whatever_the_order_of_removal() {
+    let mut random: Vec<u64> = (0..3000).collect();
+    random.sort_by_key(|key| key.hash64());
+    for keys in [(0..3000).collect(), (0..3000).rev().collect(), random] {
+        let tree: Ints = create(&options(256, InnerNodes::Dram));
+        fill(&tree, 0..3000);
+        for key in keys as Vec<u64> {
+            assert_eq!(tree.remove(&key).unwrap().previous, Some(key + 1));
+        }
+        tree.assert_sound();
+        let found = tree.statistics();
+        assert_eq!((found.entries, found.blocks, found.nodes), (0, 3, 1));
+    }
+}
+
+#[test]
+fn a_tree_rebuilt_by_any_number_of_threads_is_the_same() {
+    let mut tree: Ints = create(&options(256, InnerNodes::Dram));
+    let keys: BTreeMap<u64, u64> = (0..60_000u64).map(|n| (n.hash64(), n.hash64() + 1)).collect();
+    fill(&tree, keys.keys().copied());
+    let leaves = tree.leaves().len();
+    assert!(leaves > 4096, "too few leaves for several threads: {leaves}");
+    for threads in [1, 2, 4] {
+        tree = tree.reopened(threads);
+        assert_eq!(tree.check(), Vec::<String>::new());
+        let all =
+            tree.range(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Forward);
+        assert!(all.eq(keys.clone()), "{threads} threads");
+    }
+}
+
+#[test]
+fn inner_nodes_in_the_pool_are_traced_and_given_back() {
+    let tree: Ints = create(&options(256, InnerNodes::Pm));
+    let mut random = SmallRng::seed_from_u64(1);
+    let mut model = BTreeMap::new();
+    for step in 0..4000u64 {
+        let key = random.random_range(0..1500u64);
+        if step / 1000 % 2 == 0 {
+            let previous = tree.put(&key, step).unwrap().previous;
+            assert_eq!(previous, model.insert(key, step));
+        } else {
+            assert_eq!(tree.remove(&key).unwrap().previous, model.remove(&key));
+        }
+    }
+    tree.assert_sound();
+    let with_nodes = tree.statistics();
+    let tree = tree.reopened(1);
+    tree.assert_sound();
+    assert!(tree.statistics().blocks <= with_nodes.blocks);
+    let all =
+        tree.range(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Backward);
+    assert!(all.eq(model.into_iter().rev()));
+}
+
+#[test]
+fn leaves_of_other_sizes_than_there_can_be_are_refused() {
+    let pool = Pool::create_anonymous(1 << 20).unwrap();
+    for bytes in [1, 64, 192, 257, 1088] {
+        let refused = <Ints as Index<_, u64>>::create(&pool, &options(bytes, InnerNodes::Dram));
+        assert!(matches!(refused, Err(crate::IndexError::BadOption { .. })), "{bytes}");
+    }
+}
+
+#[test]
+fn check_reports_a_fingerprint_a_bitmap_and_an_order_that_are_wrong() {
+    let damage: [(&str, fn(&Ints)); 4] = [
+        ("fingerprint", |tree| {
+            let leaf = tree.leaves()[0];
+            let word = leaf.header.fingerprints[0].load(tree.domain());
+            leaf.header.fingerprints[0].store(tree.domain(), !word);
+        }),
+        ("no free slot", |tree| {
+            let leaf = tree.leaves()[0];
+            leaf.header.bitmap.store(tree.domain(), leaf.all());
+        }),
+        ("empty and not alone", |tree| {
+            tree.leaves()[1].header.bitmap.store(tree.domain(), 0);
+        }),
+        ("micro-log 0 is in use", |tree| tree.micro_log(0).leaf.store(tree.domain(), 64)),
+    ];
+    for (what, damage) in damage {
+        let tree: Ints = create(&options(256, InnerNodes::Dram));
+        fill(&tree, 0..30);
+        tree.assert_sound();
+        damage(&tree);
+        let found = tree.check();
+        assert!(found.iter().any(|problem| problem.contains(what)), "{what}: {found:?}");
+    }
+}

@@ -1,0 +1,230 @@
+//! Adding and replacing: a free slot, then one word.
+
+use std::cmp::Ordering;
+
+use lapis_pmem::{Committed, Domain, Owned};
+
+use super::fingerprint::{self, FINGERPRINTS};
+use super::inner::{Place, Target};
+use super::leaf::{Leaf, LeafHeader, Sought, positions};
+use super::locks::LeafLocks;
+use super::micro_log::Plan;
+use super::{FpTree, mutants};
+use crate::index::{IndexError, Outcome};
+use crate::key::IndexKey;
+
+/// Which of the three the caller asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Insert,
+    Update,
+    Put,
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
+    /// Finds and locks the leaf whose range has `key`.
+    #[inline(always)]
+    pub(super) fn lock_leaf_of(&self, key: &K) -> (Place, Leaf<'_>) {
+        let domain = self.domain();
+        loop {
+            let place = self.inner.descend(&self.pool, Target::Of(key));
+            self.pool.prefetch(place.leaf);
+            let number = LeafLocks::number_of(place.leaf);
+            self.locks.lock(domain, number);
+            // I7: under the lock the leaf's range cannot shrink, nor the leaf go away.
+            if self.inner.is_current(&self.pool, &place) {
+                return (place, self.leaf(place.leaf));
+            }
+            self.locks.unlock_unchanged(domain, number);
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn unlock(&self, leaf: Leaf<'_>) {
+        self.locks.unlock(self.domain(), LeafLocks::number_of(leaf.link));
+    }
+
+    #[inline(always)]
+    pub(super) fn unlock_unchanged(&self, leaf: Leaf<'_>) {
+        self.locks.unlock_unchanged(self.domain(), LeafLocks::number_of(leaf.link));
+    }
+
+    pub(super) fn write(&self, key: &K, value: u64, change: Change) -> Result<Outcome, IndexError> {
+        key.validate()?;
+        let (domain, sought) = (self.domain(), Sought::of(key));
+        loop {
+            let (_, leaf) = self.lock_leaf_of(key);
+            let bitmap = leaf.bitmap(domain);
+            let found = leaf.find(&self.pool, bitmap, key, sought);
+            let previous = found.map(|(_, value)| value);
+            if (found.is_some() && change == Change::Insert)
+                || (found.is_none() && change == Change::Update)
+            {
+                self.unlock_unchanged(leaf);
+                return Ok(Outcome { previous, committed: Committed::nothing_to_do() });
+            }
+            if found.is_none() && bitmap.count_ones() as usize >= leaf.slots.len() - 1 {
+                // Gives the lock back: the new leaf may be the right one now.
+                self.split(leaf, bitmap, key)?;
+                continue;
+            }
+            let outcome = match found {
+                // The key word, and the string that it refers to, are the new slot's.
+                Some((slot, _)) => {
+                    let word = leaf.slots[slot].key.load(domain);
+                    self.fill(leaf, bitmap, 1 << slot, (word, value), sought)
+                }
+                None => key.make_word(&self.pool).map_err(IndexError::from).and_then(|word| {
+                    let filled = self.fill(leaf, bitmap, 0, (word.bits(), value), sought)?;
+                    word.release();
+                    Ok(filled)
+                }),
+            };
+            let outcome = outcome.inspect_err(|_| self.unlock_unchanged(leaf))?;
+            self.unlock(leaf);
+            return Ok(Outcome { previous, committed: outcome });
+        }
+    }
+
+    /// Writes an entry into a free slot and then, in one store, says that the slot is in use and
+    /// those of `replaced` are not.
+    #[inline(always)]
+    fn fill(
+        &self,
+        leaf: Leaf<'_>,
+        bitmap: u64,
+        replaced: u64,
+        entry: (u64, u64),
+        sought: Sought,
+    ) -> Result<Committed, IndexError> {
+        let domain = self.domain();
+        let slot = (!bitmap).trailing_zeros() as usize;
+        // I3.
+        let Some(place) = leaf.slots.get(slot) else {
+            return Err(IndexError::Damaged { what: "a leaf has no free slot".into() });
+        };
+        leaf.write(domain, slot, entry.0, entry.1);
+        {
+            let _mutant = domain.omitting(mutants::BITMAP_BEFORE_ENTRY);
+            domain.flush(place);
+            // I2: the entry, and the string that its key may be, before the bit.
+            domain.fence();
+        }
+        leaf.set_fingerprint(domain, slot, sought.fingerprint);
+        // I2: after the fingerprint, in the same line.
+        let after = (bitmap | 1 << slot) & !replaced;
+        Ok(leaf.header.bitmap.publish(domain, after).persist())
+    }
+
+    /// Splits a full, locked leaf, for the sake of `key`, and gives its lock back, on error too.
+    #[cold]
+    fn split(&self, leaf: Leaf<'_>, bitmap: u64, key: &K) -> Result<(), IndexError> {
+        let result = self.split_locked(leaf, bitmap, key);
+        match result {
+            Ok(()) => self.unlock(leaf),
+            Err(_) => self.unlock_unchanged(leaf),
+        }
+        result
+    }
+
+    fn split_locked(&self, leaf: Leaf<'_>, bitmap: u64, key: &K) -> Result<(), IndexError> {
+        let (pool, domain) = (&*self.pool, self.domain());
+        let damaged = || IndexError::Damaged { what: "a key word is no key".into() };
+        let mut entries: Vec<(u64, usize)> =
+            positions(bitmap).map(|slot| (leaf.slots[slot].key.load(domain), slot)).collect();
+        self.sort_by_key(&mut entries);
+        let next = leaf.next(domain);
+        // Keys that arrive in ascending order leave leaves behind that are nearly full.
+        let is_append = next.is_null()
+            && entries.last().is_some_and(|&(last, _)| key.cmp_word(pool, last).is_gt());
+        let moving = if is_append { entries.len() / 8 + 1 } else { entries.len() / 2 };
+        let upper = entries.split_off(entries.len() - moving);
+        let first = upper.first().map_or(0, |&(word, _)| word);
+
+        // What can fail, first.
+        let fresh = self.compose(leaf, &upper, next.bits())?;
+        let provision = K::with_word(pool, first, |first| self.inner.prepare(pool, first))
+            .ok_or_else(damaged)??;
+        let link = {
+            let _mutant = domain.omitting(mutants::UNFLUSHED_NEW_LEAF);
+            fresh.flush().release()
+        };
+        let moved = upper.iter().fold(0u64, |moved, &(_, slot)| moved | 1 << slot);
+        let kept = bitmap & !moved;
+        if domain.commits(mutants::CLEARED_BEFORE_LINKED) {
+            let _: Committed = leaf.header.bitmap.publish(domain, kept).persist();
+        }
+        // I1: before the record, which any line of may be durable at any time.
+        domain.fence();
+        let planned = self.plan(Plan { leaf, bitmap: kept, next: link });
+        // I6: readers who find the upper half gone find the new leaf.
+        let entered = K::with_word(pool, first, |first| {
+            self.inner.insert(pool, provision, first, link);
+        });
+        debug_assert!(entered.is_some(), "a key word was a key and is none");
+        let _: Committed = self.carry_out(&planned);
+        self.finish(planned);
+        Ok(())
+    }
+
+    /// Writes a leaf that nobody can reach, with the entries in these slots of another one.
+    fn compose(
+        &self,
+        from: Leaf<'_>,
+        entries: &[(u64, usize)],
+        next: u64,
+    ) -> Result<Owned<'_, D, LeafHeader, lapis_pmem::Dirty>, IndexError> {
+        let domain = self.domain();
+        let mut fingerprints = [0u8; FINGERPRINTS];
+        let mut tail = Vec::with_capacity(size_of_val(from.slots));
+        for (at, &(word, slot)) in entries.iter().enumerate() {
+            fingerprints[at] = from.fingerprint(domain, slot);
+            tail.extend(word.to_ne_bytes());
+            tail.extend(from.slots[slot].value.load(domain).to_ne_bytes());
+        }
+        tail.resize(size_of_val(from.slots), 0);
+        let bitmap = (1 << entries.len()) - 1;
+        compose(&self.pool, bitmap, fingerprints, next, &tail)
+    }
+
+    /// Sorts by the keys of the words, which come first in each pair.
+    pub(super) fn sort_by_key<T>(&self, entries: &mut [(u64, T)]) {
+        if K::INLINE {
+            entries.sort_unstable_by_key(|entry| entry.0);
+            return;
+        }
+        entries.sort_unstable_by(|one, other| {
+            let both = K::with_word(&self.pool, one.0, |one| {
+                K::with_word(&self.pool, other.0, |other| one.cmp(other))
+            });
+            // Words that are no keys come last: a sort insists on an order, even of damage.
+            match both {
+                Some(Some(order)) => order,
+                Some(None) => Ordering::Less,
+                None if K::with_word(&self.pool, other.0, |_| ()).is_some() => Ordering::Greater,
+                None => one.0.cmp(&other.0),
+            }
+        });
+    }
+}
+
+/// Allocates and writes a leaf.
+pub(super) fn compose<'p, D: Domain>(
+    pool: &'p lapis_pmem::Pool<D>,
+    bitmap: u64,
+    fingerprints: [u8; FINGERPRINTS],
+    next: u64,
+    tail: &[u8],
+) -> Result<Owned<'p, D, LeafHeader, lapis_pmem::Dirty>, IndexError> {
+    const { assert!(fingerprint::WORDS * 8 == FINGERPRINTS) };
+    let domain = pool.domain();
+    let mut fresh = pool.allocate_with_tail::<LeafHeader>(tail.len())?;
+    fresh.bitmap.store(domain, bitmap);
+    for (cell, bytes) in fresh.fingerprints.iter().zip(fingerprints.chunks_exact(8)) {
+        cell.store(domain, u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
+    }
+    fresh.next.store(domain, next);
+    fresh.reserved.iter().for_each(|word| word.store(domain, 0));
+    fresh.write_tail(0, tail);
+    Ok(fresh)
+}

@@ -1,0 +1,192 @@
+//! Looking at everything: the check, the trace and the statistics. None of it trusts the bytes.
+
+use std::collections::HashSet;
+
+use lapis_pmem::{Domain, Link, Tracer};
+
+use super::NvTree;
+use super::inner::Probe;
+use super::leaf::{Leaf, LeafHeader, compare_words};
+use crate::index::Statistics;
+use crate::key::IndexKey;
+use crate::root::IndexRoot;
+
+impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
+    /// Visits the leaves along their links, each once.
+    fn walk(&self, problem: &mut dyn FnMut(String), visit: &mut dyn FnMut(Leaf<'_>) -> bool) {
+        let domain = self.domain();
+        let mut seen = HashSet::new();
+        let mut link: Link<LeafHeader> = self.root().top.load(domain).cast();
+        while !link.is_null() {
+            let Some(leaf) = self.try_leaf(link) else {
+                return problem(format!("a link refers to {link:?}, outside the pool"));
+            };
+            if !seen.insert(link.offset()) {
+                return problem(format!("the leaf {link:?} is linked twice"));
+            }
+            if !visit(leaf) {
+                return;
+            }
+            link = leaf.next(domain);
+        }
+    }
+
+    pub(super) fn problems(&self) -> Vec<String> {
+        let domain = self.domain();
+        let mut links = Vec::new();
+        let mut problems = Vec::new();
+        let mut from_walk = Vec::new();
+        // The greatest word of any record of the leaves before.
+        let mut greatest = None;
+        let mut ends = Vec::new();
+        self.walk(&mut |what| from_walk.push(what), &mut |leaf| {
+            links.push(leaf.link.bits());
+            let mut extremes = None;
+            let count = leaf.header.count.load(domain);
+            if !(1..=self.capacity as u64).contains(&count) {
+                problems.push(format!("the leaf {:?} says it has {count} records", leaf.link));
+            }
+            let records = self.newest_of_all(leaf, leaf.count(domain));
+            if records.iter().all(|record| record.deleted) {
+                problems.push(format!("the leaf {:?} has no key", leaf.link));
+            }
+            for record in &records {
+                if K::with_word(&self.pool, record.word, |_| ()).is_none() {
+                    let word = record.word;
+                    problems.push(format!("the leaf {:?} has the word {word:#x}", leaf.link));
+                }
+            }
+            for pair in records.windows(2) {
+                if !compare_words::<D, K>(&self.pool, pair[0].word, pair[1].word).is_lt() {
+                    problems.push(format!("the leaf {:?} has two words for a key", leaf.link));
+                }
+            }
+            if let (Some(first), Some(last)) = (records.first(), records.last()) {
+                if let Some(before) = greatest
+                    && !compare_words::<D, K>(&self.pool, before, first.word).is_lt()
+                {
+                    problems.push(format!("the leaf {:?} does not begin behind others", leaf.link));
+                }
+                greatest = Some(last.word);
+                extremes = Some((first.word, last.word));
+            }
+            ends.push(extremes);
+            true
+        });
+        problems.append(&mut from_walk);
+        self.check_inner_nodes(&links, &ends, &mut problems);
+        problems
+    }
+
+    /// I7: the inner nodes lead to exactly the leaves that are linked, in their order, and each
+    /// leaf's records are in the range that they give it.
+    fn check_inner_nodes(
+        &self,
+        links: &[u64],
+        ends: &[Option<(u64, u64)>],
+        problems: &mut Vec<String>,
+    ) {
+        let epoch = crossbeam_epoch::pin();
+        let entries =
+            self.directory(&epoch).map(|inner| inner.entries(&self.pool)).unwrap_or_default();
+        if !entries.iter().map(|entry| entry.link).eq(links.iter().copied()) {
+            problems.push(format!(
+                "the inner nodes lead to {} leaves, of which {} are linked, or in another order",
+                entries.len(),
+                links.len()
+            ));
+            return;
+        }
+        // The first leaf has all that is below the second, whatever its separator says.
+        let separators = &entries[1.min(entries.len())..];
+        if !separators.is_sorted_by(|one, other| one.key < other.key) {
+            problems.push("the separators of the inner nodes are not sorted".into());
+        }
+        for (index, extremes) in ends.iter().enumerate() {
+            let Some((first, last)) = *extremes else { continue };
+            let below = index > 0 && self.compare_to_separator(first, &entries[index].key).is_lt();
+            let above = entries
+                .get(index + 1)
+                .is_some_and(|next| self.compare_to_separator(last, &next.key).is_ge());
+            if below || above {
+                problems.push(format!("the leaf @{:#x} has keys of another", links[index]));
+            }
+        }
+        for entry in separators {
+            let found = self
+                .directory(&epoch)
+                .map(|inner| inner.find(&self.pool, Probe::up_to_separator(&entry.key)).link);
+            if found != Some(entry.link) {
+                problems.push(format!("no way leads to the leaf @{:#x}", entry.link));
+            }
+        }
+    }
+
+    pub(super) fn trace_all(
+        &self,
+        tracer: &mut Tracer<'_, D>,
+        value: &mut dyn FnMut(&mut Tracer<'_, D>, u64),
+    ) {
+        let domain = self.domain();
+        tracer.visit(self.root, size_of::<IndexRoot>());
+        let mut problems = Vec::new();
+        self.walk(&mut |what| problems.push(what), &mut |leaf| {
+            if !tracer.visit(leaf.link, self.leaf_bytes) {
+                return false;
+            }
+            for record in self.newest_of_all(leaf, leaf.count(domain)) {
+                K::trace_word(tracer, record.word);
+                if !record.deleted {
+                    value(tracer, record.value);
+                }
+            }
+            true
+        });
+        let epoch = crossbeam_epoch::pin();
+        if let Some(directory) = self.directory(&epoch) {
+            directory.trace(tracer);
+        }
+        for what in problems {
+            tracer.problem(what);
+        }
+    }
+
+    pub(super) fn count_all(&self) -> Statistics {
+        let domain = self.domain();
+        let mut statistics =
+            Statistics { blocks: 1, bytes: size_of::<IndexRoot>() as u64, ..Statistics::default() };
+        let epoch = crossbeam_epoch::pin();
+        let directory = self.directory(&epoch);
+        if let Some(directory) = directory {
+            let sizes = directory.sizes();
+            statistics.nodes = sizes.nodes;
+            statistics.blocks += sizes.blocks;
+            statistics.bytes += sizes.bytes;
+        }
+        let mut depths = 0;
+        self.walk(&mut |_| (), &mut |leaf| {
+            statistics.blocks += 1;
+            statistics.bytes += self.leaf_bytes as u64;
+            let records = self.newest_of_all(leaf, leaf.count(domain));
+            let live = records.iter().filter(|record| !record.deleted).count() as u64;
+            statistics.entries += live;
+            for record in &records {
+                let bytes = K::word_block_bytes(&self.pool, record.word) as u64;
+                statistics.blocks += u64::from(bytes > 0);
+                statistics.bytes += bytes;
+            }
+            let key = records.last().and_then(|record| self.separator(record.word).ok());
+            if let (Some(directory), Some(key)) = (directory, key) {
+                let found = directory.find(&self.pool, Probe::up_to_separator(&key));
+                let depth = directory.depth_of(&found);
+                depths += depth * live;
+                statistics.max_depth = statistics.max_depth.max(depth);
+            }
+            true
+        });
+        if statistics.entries > 0 {
+            statistics.mean_depth = depths as f64 / statistics.entries as f64;
+        }
+        statistics
+    }
+}

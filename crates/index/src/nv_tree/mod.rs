@@ -1,0 +1,391 @@
+//! NV-Tree (Yang, Wei, Chen, Wang and Yong, FAST 2015): a B+-tree of which only the leaves persist,
+//! and in which leaves are appended to.
+//!
+//! ```text
+//!  IndexRoot.top ──▶ leaf ──▶ leaf ──▶ … ──▶ null        inner nodes (volatile) ──▶ leaves
+//!  IndexRoot.words[0] = bytes of a leaf, words[1] = where inner nodes lie (0 DRAM, 1 pool)
+//!
+//!  leaf: 128 to 2048 bytes (512 by default), a multiple of 64, on a line boundary
+//!  offset  bytes  field
+//!       0      8  count       records that count
+//!       8     16  deleted     bit i: record i says that its key is gone
+//!      24      8  next        the next leaf, or null
+//!      32     32  reserved, zero
+//!      64     16  record 0    key word, value
+//!      80     16  record 1    and so on: four to a line, none straddles one
+//! ```
+//!
+//! A record says of its key that it has a value or that it is gone. The newest record of a key, the
+//! one with the highest number, counts: a search goes backwards through the leaf. A key word is the
+//! integer, or a link to the byte string below 16 bits of its hash (key.rs), by which a search
+//! compares without going there.
+//!
+//! A leaf that is full is replaced by one or two new ones that have its live records, sorted, and
+//! the one for which there was no room; the link of the leaf before it is swapped, in one store. A
+//! leaf that has grown sparse is merged with a neighbour in the same way, and a leaf leaves with its
+//! last key: that store is the removal.
+//!
+//! The inner nodes (`inner/`) are not flushed, and are built from the leaves at open.
+//!
+//! # What differs from the paper, and why
+//!
+//! * The flag of a record lies beside the count instead of in the record, which therefore has 16
+//!   bytes and lies in one line: an insertion flushes exactly two lines.
+//! * An update is one record, not a deletion and an insertion: what is newer counts.
+//! * A removal from a full leaf turns the newest record of the key into a deletion, by one store of
+//!   the flags. So it needs no room, which a full pool could not give.
+//! * Inner nodes are rebuilt in segments, not as a whole (`inner/mod.rs`).
+//! * Readers and writers on several threads, which the paper leaves open.
+//!
+//! # Invariants, at every instant a crash may come
+//!
+//! * I1. All of a reachable leaf that counts was durable before the link to it was stored.
+//! * I2. A record, with the block of its key, is durable before the store of a count that includes it;
+//!   while a leaf is reachable, records that count do not change and the count only grows.
+//! * I3. Flags of records that do not count mean nothing. A record's flag is stored before the count
+//!   that includes it, in the same line, and so is durable no later (R2). A flag of a record that
+//!   counts is set, and never cleared, only in a full leaf and only for the newest record of a
+//!   key.
+//! * I4. All records of a key in a leaf have the same word, also when the key has been gone between:
+//!   the leaf owns one block for each word in its records that count.
+//! * I5. Every reachable leaf has at least one key. All records of a leaf, the superseded ones
+//!   included, have greater keys than all records of the leaves before it.
+//! * I6. Links and `top` change one at a time, under the lock of the structure, by one store that is
+//!   persisted before the next one and before any block that it made unreachable is retired. So
+//!   a crash finds the old leaves or the new ones, never both and never neither.
+//! * I7. (Volatile.) Inner nodes lead to exactly the leaves that are linked, durably: they change
+//!   after the store of I6 is durable and before the lock of a replaced leaf is given back.
+//!   A leaf that they lead to while its lock is held stays where it is until that is given back.
+//!
+//! # Order of stores
+//!
+//! ```text
+//!  insert, update        record, key: flush │ fence │ flag, count: flush │ fence       2 lines (3)
+//!  remove                the same, with the flag set
+//!  remove, leaf full     flag: flush │ fence                                           1 line
+//!  remove, last of leaf  link before := next: flush │ fence │ retire the leaf and its keys
+//!  insert, leaf full     new leaves, key: flush │ fence │ link before := new: flush │ fence
+//!                        │ inner nodes │ retire the old leaf and keys that are gone
+//!  merge                 the same, without a key, for two old leaves and one new
+//!  first insert          the same, without an old leaf
+//! ```
+//!
+//! The second line of a byte string's insert is that of its key, if it is short. Every insert and
+//! update fences before the store that makes the value reachable, which orders the caller's earlier
+//! flushes too ([`Capabilities::orders_prior_flushes`]).
+//!
+//! # Crash
+//!
+//! Before the count is durable, a record does not exist; its slot is written again by the next
+//! writer. Before a link is durable, new leaves are unreachable and old ones unchanged. There is no
+//! state that needs repair: opening follows the links, takes the least key of each leaf and builds
+//! the inner nodes, on several threads if there are many leaves ([`NvTree::open_with`]).
+//!
+//! # Concurrency
+//!
+//! A writer finds the leaf, locks it (one of a table of locks in DRAM, chosen by the leaf's place:
+//! a lock in the leaf would dirty its line once more), asks whether inner nodes still lead there,
+//! and appends. Changes of the structure take a lock of their own, behind that of the leaf; the lock
+//! of a neighbour is then only tried.
+//!
+//! Readers take no lock. Inner nodes change so that any state they pass through is whole
+//! (`inner/segment.rs`). The count is the point at which a record comes into being; a leaf that
+//! inner nodes still lead to when it has been read was current. If not, somebody has completed a
+//! change, and the reader starts again. What a reader has seen in a leaf may be visible and not
+//! durable only in the line of the count, and only if the leaf is still locked: then it persists
+//! that line before it answers. Readers never follow links between leaves, so they see no link
+//! that is not durable.
+//!
+//! Replaced leaves, keys, directories and segments stay until their readers have gone (epochs).
+
+mod check;
+mod inner;
+mod leaf;
+pub mod mutants;
+mod open;
+mod reorganise;
+mod scan;
+mod search;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::marker::PhantomData;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Owned, Pool, Tracer};
+use parking_lot::Mutex;
+
+use crate::index::{
+    Capabilities, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex, Outcome,
+    Statistics,
+};
+use crate::key::IndexKey;
+use crate::root::{IndexKind, IndexRoot};
+
+use inner::{Directory, Entry, Shape};
+use leaf::{LARGEST_LEAF_BYTES, LeafHeader, SMALLEST_LEAF_BYTES, capacity_of};
+use write::Change;
+
+const FORMAT_VERSION: u32 = 1;
+/// [`IndexRoot::words`]: bytes per leaf.
+const LEAF_BYTES_WORD: usize = 0;
+/// [`IndexRoot::words`]: where inner nodes lie.
+const INNER_NODES_WORD: usize = 1;
+/// With leaves of this size, full nodes of 128 and 512 entries above them put 128 million keys at
+/// depth 3, as in Table 1 (d) of Lee et al., FAST 2017: 28 records to a leaf, about 19 of them in
+/// use, 64 leaves to a PLN after a rebuild, and 512 PLNs to an inner node.
+const DEFAULT_LEAF_BYTES: usize = 512;
+/// Locks of leaves. Leaves that share one exclude each other's writers.
+const LEAF_LOCKS: usize = 512;
+
+/// On a line of its own, so that writers of different leaves do not meet in it.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct LeafLock(Mutex<()>);
+
+/// What rebuilding inner nodes has cost since the tree was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct InnerRebuilds {
+    /// Segments that were built anew because a parent-of-leaf node overflowed or ran empty.
+    pub rebuilds: u64,
+    /// Entries of parent-of-leaf nodes that were written for it.
+    pub entries_moved: u64,
+}
+
+/// A B+-tree with persistent leaves that are appended to, and volatile inner nodes. The layout and
+/// the invariants are in the source's header comment.
+pub struct NvTree<D: Domain, K: IndexKey + ?Sized> {
+    pool: Arc<Pool<D>>,
+    root: Link<IndexRoot>,
+    leaf_bytes: usize,
+    /// Records in a leaf.
+    capacity: usize,
+    shape: Shape,
+    /// The inner nodes; null if the tree is empty.
+    directory: crossbeam_epoch::Atomic<Directory>,
+    /// Held by whoever changes links and inner nodes. Taken behind the lock of a leaf.
+    structure: Mutex<()>,
+    locks: Box<[LeafLock]>,
+    /// Bytes of the model's DRAM that inner nodes have taken so far.
+    dram_used: AtomicUsize,
+    rebuilds: AtomicU64,
+    entries_moved: AtomicU64,
+    _key: PhantomData<fn(&K)>,
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> std::fmt::Debug for NvTree<D, K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NvTree({:?}, {} bytes per leaf)", self.root, self.leaf_bytes)
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
+    /// Opens the tree as [`Index::open`] does, building its inner nodes on up to `threads` threads.
+    ///
+    /// # Errors
+    /// As for [`Index::open`].
+    pub fn open_with(
+        pool: Arc<Pool<D>>,
+        root: Link<IndexRoot>,
+        threads: usize,
+    ) -> Result<Self, IndexError> {
+        Self::open_by(pool, root, Some(threads))
+    }
+
+    fn open_by(
+        pool: Arc<Pool<D>>,
+        root: Link<IndexRoot>,
+        threads: Option<usize>,
+    ) -> Result<Self, IndexError> {
+        let domain = pool.domain();
+        let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
+        let leaf_bytes = found.words[LEAF_BYTES_WORD].load(domain) as usize;
+        if !is_leaf_size(leaf_bytes) {
+            return Err(IndexError::Damaged { what: format!("leaves of {leaf_bytes} bytes") });
+        }
+        let inner_nodes = match found.words[INNER_NODES_WORD].load(domain) {
+            0 => InnerNodes::Dram,
+            1 => InnerNodes::Pm,
+            other => {
+                return Err(IndexError::Damaged { what: format!("inner nodes in place {other}") });
+            }
+        };
+        let first: Link<LeafHeader> = found.top.load(domain).cast();
+        let capacity = capacity_of(leaf_bytes);
+        let entries = open::entries_of::<D, K>(&pool, first, capacity, threads)?;
+        let mut tree = Self {
+            root,
+            leaf_bytes,
+            capacity,
+            shape: shape_of(leaf_bytes, !K::INLINE, inner_nodes),
+            directory: crossbeam_epoch::Atomic::null(),
+            structure: Mutex::new(()),
+            locks: (0..LEAF_LOCKS).map(|_| LeafLock::default()).collect(),
+            dram_used: AtomicUsize::new(0),
+            rebuilds: AtomicU64::new(0),
+            entries_moved: AtomicU64::new(0),
+            _key: PhantomData,
+            pool,
+        };
+        if let Some(directory) = tree.build(&entries) {
+            tree.directory = crossbeam_epoch::Atomic::new(directory);
+        }
+        Ok(tree)
+    }
+
+    /// How often inner nodes have been rebuilt since the tree was opened, and at what cost.
+    pub fn inner_rebuilds(&self) -> InnerRebuilds {
+        InnerRebuilds {
+            rebuilds: self.rebuilds.load(Ordering::Relaxed),
+            entries_moved: self.entries_moved.load(Ordering::Relaxed),
+        }
+    }
+
+    #[inline(always)]
+    fn domain(&self) -> &D {
+        self.pool.domain()
+    }
+
+    #[inline(always)]
+    fn root(&self) -> &IndexRoot {
+        self.pool.at(self.root)
+    }
+
+    /// The lock of a leaf.
+    #[inline(always)]
+    fn lock_of(&self, leaf: Link<LeafHeader>) -> &Mutex<()> {
+        let mixed = (leaf.offset() / LINE_BYTES as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.locks[(mixed >> 32) as usize % LEAF_LOCKS].0
+    }
+
+    fn build(&self, entries: &[Entry]) -> Option<Directory> {
+        Directory::build(&self.pool, self.shape, entries, &|bytes| self.dram_place(bytes))
+    }
+
+    /// Where the next so many bytes of inner nodes lie, as far as the model is told.
+    fn dram_place(&self, bytes: usize) -> usize {
+        self.dram_used.fetch_add(bytes.next_multiple_of(LINE_BYTES), Ordering::Relaxed)
+    }
+
+    fn count_rebuild(&self, entries: usize) {
+        self.rebuilds.fetch_add(1, Ordering::Relaxed);
+        self.entries_moved.fetch_add(entries as u64, Ordering::Relaxed);
+    }
+
+    fn leaf_bytes_of(options: &IndexOptions) -> Result<usize, IndexError> {
+        match options.node_bytes {
+            0 => Ok(DEFAULT_LEAF_BYTES),
+            bytes if is_leaf_size(bytes) => Ok(bytes),
+            bytes => Err(IndexError::BadOption {
+                what: format!(
+                    "a leaf has {SMALLEST_LEAF_BYTES} to {LARGEST_LEAF_BYTES} bytes, a multiple \
+                     of {LINE_BYTES}, not {bytes}"
+                ),
+            }),
+        }
+    }
+}
+
+fn is_leaf_size(bytes: usize) -> bool {
+    (SMALLEST_LEAF_BYTES..=LARGEST_LEAF_BYTES).contains(&bytes) && bytes.is_multiple_of(LINE_BYTES)
+}
+
+/// Inner nodes are in proportion to leaves, so that a tree of small leaves has all levels too.
+fn shape_of(leaf_bytes: usize, has_keys: bool, inner_nodes: InnerNodes) -> Shape {
+    let pln_entries = (leaf_bytes * leaf_bytes / 2048).clamp(8, 128);
+    Shape { pln_entries, fanout: 4 * pln_entries, has_keys, inner_nodes }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> Drop for NvTree<D, K> {
+    fn drop(&mut self) {
+        let directory = std::mem::replace(&mut self.directory, crossbeam_epoch::Atomic::null());
+        // SAFETY: nobody else has the tree, so nobody reads what it refers to.
+        if let Some(directory) = unsafe { directory.try_into_owned() } {
+            directory.free(&self.pool);
+        }
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for NvTree<D, K> {
+    const KIND: IndexKind = IndexKind::NvTree;
+    const CAPABILITIES: Capabilities = Capabilities {
+        ordered: true,
+        concurrent_writers: true,
+        lock_free_reads: true,
+        orders_prior_flushes: true,
+    };
+
+    fn create<'p>(
+        pool: &'p Pool<D>,
+        options: &IndexOptions,
+    ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
+        let leaf_bytes = Self::leaf_bytes_of(options)?;
+        let domain = pool.domain();
+        let root = pool.allocate::<IndexRoot>()?;
+        root.init(domain, Self::KIND, K::KIND, FORMAT_VERSION);
+        root.words[LEAF_BYTES_WORD].store(domain, leaf_bytes as u64);
+        root.words[INNER_NODES_WORD]
+            .store(domain, u64::from(options.inner_nodes == InnerNodes::Pm));
+        Ok(root.flush())
+    }
+
+    /// Builds the inner nodes: takes time in proportion to the number of leaves.
+    fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
+        Self::open_by(pool, root, None)
+    }
+
+    fn pool(&self) -> &Arc<Pool<D>> {
+        &self.pool
+    }
+
+    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Insert(value))
+    }
+
+    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Update(value))
+    }
+
+    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Put(value))
+    }
+
+    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Remove)
+    }
+
+    #[inline]
+    fn get(&self, key: &K) -> Option<u64> {
+        self.lookup(key)
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
+        self.scan_from(Bound::Unbounded, Direction::Forward, visit);
+    }
+
+    fn check(&self) -> Vec<String> {
+        self.problems()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.count_all()
+    }
+
+    fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64)) {
+        self.trace_all(tracer, value);
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for NvTree<D, K> {
+    fn scan(
+        &self,
+        from: Bound<&K>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) {
+        self.scan_from(from, direction, visit);
+    }
+}

@@ -1,0 +1,130 @@
+//! Scans, a leaf at a time: its live records are sorted for the purpose.
+
+use std::cmp::Ordering;
+use std::ops::{Bound, ControlFlow};
+
+use lapis_pmem::{Domain, Link};
+
+use super::NvTree;
+use super::inner::{Probe, Separator};
+use super::leaf::Newest;
+use crate::index::Direction;
+use crate::key::IndexKey;
+
+/// The live records of a leaf, ascending, and where its range ends on either side.
+struct Collected {
+    records: Vec<Newest>,
+    lower: Option<Separator>,
+    upper: Option<Separator>,
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
+    /// Reads the leaf to which `probe` leads at one moment. None if the tree is empty.
+    fn collect(&self, probe: Probe<'_>, epoch: &crossbeam_epoch::Guard) -> Option<Collected> {
+        loop {
+            let directory = self.directory(epoch)?;
+            let found = directory.find(&self.pool, probe);
+            let leaf = self.leaf(Link::from_bits(found.link));
+            self.prefetch_leaf(leaf);
+            let lower = directory.lower(&self.pool, &found);
+            let upper = directory.upper(&self.pool, &found);
+            let mut records = self.newest_of_all(leaf, leaf.count(self.domain()));
+            if self.is_current(directory, &found, epoch) {
+                self.persist_before_return(leaf);
+                records.retain(|record| !record.deleted);
+                return Some(Collected { records, lower, upper });
+            }
+        }
+    }
+
+    /// Orders the key of a word and a separator.
+    pub(super) fn compare_to_separator(&self, word: u64, separator: &Separator) -> Ordering {
+        if K::INLINE {
+            return word.cmp(&separator.first);
+        }
+        K::with_word(&self.pool, word, |key| key.bytes(&mut [0; 8]).cmp(&*separator.bytes))
+            .unwrap_or(Ordering::Greater)
+    }
+
+    pub(super) fn scan_from(
+        &self,
+        from: Bound<&K>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) {
+        let mut space = [0; 8];
+        let probe = match (from, direction) {
+            (Bound::Included(key) | Bound::Excluded(key), _) => Probe::up_to(key.bytes(&mut space)),
+            (Bound::Unbounded, Direction::Forward) => Probe::Lowest,
+            (Bound::Unbounded, Direction::Backward) => Probe::Highest,
+        };
+        let _pinned = self.pool.pin();
+        let epoch = crossbeam_epoch::pin();
+        let _: ControlFlow<()> = match direction {
+            Direction::Forward => self.scan_forward(from, probe, &epoch, visit),
+            Direction::Backward => self.scan_backward(from, probe, &epoch, visit),
+        };
+    }
+
+    fn scan_forward(
+        &self,
+        from: Bound<&K>,
+        probe: Probe<'_>,
+        epoch: &crossbeam_epoch::Guard,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some(mut leaf) = self.collect(probe, epoch) else { return ControlFlow::Continue(()) };
+        leaf.records.retain(|record| match from {
+            Bound::Unbounded => true,
+            Bound::Included(from) => from.cmp_word(&self.pool, record.word).is_le(),
+            Bound::Excluded(from) => from.cmp_word(&self.pool, record.word).is_lt(),
+        });
+        loop {
+            for record in &leaf.records {
+                self.show(record, visit)?;
+            }
+            let Some(floor) = leaf.upper else { return ControlFlow::Continue(()) };
+            let Some(next) = self.collect(Probe::up_to_separator(&floor), epoch) else {
+                return ControlFlow::Continue(());
+            };
+            leaf = next;
+            // The leaf may have been merged with what was visited.
+            leaf.records.retain(|record| self.compare_to_separator(record.word, &floor).is_ge());
+        }
+    }
+
+    fn scan_backward(
+        &self,
+        from: Bound<&K>,
+        probe: Probe<'_>,
+        epoch: &crossbeam_epoch::Guard,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some(mut leaf) = self.collect(probe, epoch) else { return ControlFlow::Continue(()) };
+        leaf.records.retain(|record| match from {
+            Bound::Unbounded => true,
+            Bound::Included(from) => from.cmp_word(&self.pool, record.word).is_ge(),
+            Bound::Excluded(from) => from.cmp_word(&self.pool, record.word).is_gt(),
+        });
+        loop {
+            for record in leaf.records.iter().rev() {
+                self.show(record, visit)?;
+            }
+            let Some(ceiling) = leaf.lower else { return ControlFlow::Continue(()) };
+            let Some(next) = self.collect(Probe::below_separator(&ceiling), epoch) else {
+                return ControlFlow::Continue(());
+            };
+            leaf = next;
+            leaf.records.retain(|record| self.compare_to_separator(record.word, &ceiling).is_lt());
+        }
+    }
+
+    fn show(
+        &self,
+        record: &Newest,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        K::with_word(&self.pool, record.word, |key| visit(key, record.value))
+            .unwrap_or(ControlFlow::Continue(()))
+    }
+}

@@ -1,0 +1,337 @@
+//! Costs of operations, shapes, what `check` reports.
+
+use std::collections::BTreeMap;
+
+use lapis_device::{Config, Modelled};
+use lapis_pmem::{Hardware, Region};
+
+use super::*;
+
+fn made<D: Domain, K: IndexKey + ?Sized>(
+    pool: &Arc<Pool<D>>,
+    options: &IndexOptions,
+) -> NvTree<D, K> {
+    let root = pool.fence(NvTree::<D, K>::create(pool, options).unwrap());
+    let link = root.link();
+    let _ = pool.publish_root("index", 0, root).unwrap().persist();
+    NvTree::open(Arc::clone(pool), link).unwrap()
+}
+
+fn on_hardware<K: IndexKey + ?Sized>(node_bytes: usize) -> NvTree<Hardware, K> {
+    let pool = Arc::new(Pool::create_anonymous(8 << 20).unwrap());
+    made(&pool, &IndexOptions { node_bytes, ..IndexOptions::default() })
+}
+
+/// A tree on a machine that counts, whose allocator has leaves at hand.
+fn counted<K: IndexKey + ?Sized>(key: &K) -> NvTree<Modelled, K> {
+    let region = Region::anonymous(8 << 20, 8 << 20).unwrap();
+    let machine = Modelled::over(&region, Config::counting());
+    let pool = Arc::new(Pool::create(region, machine).unwrap());
+    let tree = made(&pool, &IndexOptions::default());
+    let _ = tree.insert(key, 1).unwrap();
+    let _ = tree.remove(key).unwrap();
+    tree
+}
+
+/// Flushed lines and fences of an action.
+fn cost<K: IndexKey + ?Sized, R>(
+    tree: &NvTree<Modelled, K>,
+    action: impl FnOnce() -> R,
+) -> (u64, u64) {
+    let before = tree.domain().counts();
+    action();
+    let after = tree.domain().counts();
+    (after.flushes - before.flushes, after.fences - before.fences)
+}
+
+/// Blocks that the tree reaches; others are not allocated, but for those whose readers may not have
+/// gone yet.
+fn audited_blocks<D: Domain, K: IndexKey + ?Sized>(tree: &NvTree<D, K>) -> u64 {
+    assert_eq!(tree.check(), [""; 0]);
+    let traced = tree.pool.trace(|tracer| tree.trace(tracer, &mut |_, _| ()));
+    let audit = tree.pool.audit(&traced);
+    assert!(audit.is_clean(), "{audit:?}");
+    traced.block_count()
+}
+
+#[test]
+fn a_record_takes_two_lines_and_two_fences_whatever_it_says() {
+    let tree = counted::<u64>(&1);
+    for key in 0..9 {
+        let _ = tree.insert(&key, 1).unwrap();
+    }
+    assert_eq!(cost(&tree, || tree.insert(&20, 1).unwrap()), (2, 2));
+    assert_eq!(cost(&tree, || tree.update(&20, 2).unwrap()), (2, 2));
+    assert_eq!(cost(&tree, || tree.remove(&20).unwrap()), (2, 2));
+    assert_eq!(cost(&tree, || tree.insert(&20, 3).unwrap()), (2, 2));
+}
+
+#[test]
+fn nothing_to_change_costs_nothing() {
+    let tree = counted::<u64>(&1);
+    let _ = tree.insert(&5, 1).unwrap();
+    assert_eq!(cost(&tree, || tree.insert(&5, 2).unwrap()), (0, 0));
+    assert_eq!(cost(&tree, || tree.update(&6, 2).unwrap()), (0, 0));
+    assert_eq!(cost(&tree, || tree.remove(&6).unwrap()), (0, 0));
+    assert_eq!(cost(&tree, || tree.get(&5)), (0, 0));
+}
+
+#[test]
+fn a_byte_string_takes_the_line_of_its_key_more() {
+    let tree = counted::<[u8]>(b"a key");
+    let _ = tree.insert(b"first", 1).unwrap();
+    assert_eq!(cost(&tree, || tree.insert(b"second", 1).unwrap()), (3, 2));
+    assert_eq!(cost(&tree, || tree.update(b"second", 2).unwrap()), (2, 2));
+    assert_eq!(cost(&tree, || tree.remove(b"second").unwrap()), (2, 2));
+    // The key is still there.
+    assert_eq!(cost(&tree, || tree.insert(b"second", 1).unwrap()), (2, 2));
+}
+
+#[test]
+fn the_first_insert_takes_a_leaf_and_the_link_to_it() {
+    let tree = counted::<u64>(&1);
+    assert_eq!(cost(&tree, || tree.insert(&5, 1).unwrap()), (3, 2));
+}
+
+#[test]
+fn removing_the_last_key_takes_one_line_and_one_fence() {
+    let tree = counted::<u64>(&1);
+    let _ = tree.insert(&5, 1).unwrap();
+    assert_eq!(cost(&tree, || tree.remove(&5).unwrap()), (1, 1));
+    assert_eq!(audited_blocks(&tree), 1);
+}
+
+#[test]
+fn a_full_leaf_takes_a_removal_in_place() {
+    let tree = counted::<u64>(&1);
+    for key in 0..28 {
+        let _ = tree.insert(&key, key).unwrap();
+    }
+    assert_eq!(cost(&tree, || tree.remove(&3).unwrap()), (1, 1));
+    assert_eq!(tree.get(&3), None);
+    assert_eq!(audited_blocks(&tree), 2);
+    // There is no room for a record, but for a leaf without the removed key.
+    let _ = tree.insert(&3, 9).unwrap();
+    assert_eq!(tree.get(&3), Some(9));
+    assert_eq!(tree.statistics().entries, 28);
+}
+
+#[test]
+fn a_split_flushes_the_lines_in_use_of_both_leaves_and_one_link() {
+    let tree = counted::<u64>(&1);
+    for key in 0..28 {
+        let _ = tree.insert(&(key * 2), key).unwrap();
+    }
+    // 14 and 15 records: a header and four lines each.
+    assert_eq!(cost(&tree, || tree.insert(&1, 1).unwrap()), (11, 2));
+    assert_eq!(audited_blocks(&tree), 3);
+}
+
+#[test]
+fn keys_in_order_fill_their_leaves() {
+    let tree = on_hardware::<u64>(0);
+    for key in 0..28_000 {
+        let _ = tree.insert(&key, key).unwrap();
+    }
+    assert_eq!(audited_blocks(&tree), 1 + 1000);
+}
+
+#[test]
+fn values_that_change_take_no_more_room() {
+    let tree = on_hardware::<u64>(0);
+    for round in 0..5000 {
+        let _ = tree.put(&(round % 7), round).unwrap();
+    }
+    assert_eq!(audited_blocks(&tree), 2);
+    assert_eq!(
+        (0..7).map(|key| tree.get(&key).unwrap() % 7).collect::<Vec<_>>(),
+        [0, 1, 2, 3, 4, 5, 6]
+    );
+}
+
+#[test]
+fn sparse_leaves_are_merged() {
+    let tree = on_hardware::<u64>(0);
+    for key in 0..20_000 {
+        let _ = tree.insert(&key, key).unwrap();
+    }
+    let before = audited_blocks(&tree);
+    for key in (0..20_000).filter(|key| key % 20 != 0) {
+        let _ = tree.remove(&key).unwrap();
+    }
+    let after = audited_blocks(&tree);
+    assert_eq!(tree.statistics().entries, 1000);
+    assert!(after * 3 < before, "{before} blocks became {after}");
+}
+
+#[test]
+fn an_emptied_tree_gives_its_blocks_back() {
+    for node_bytes in [128, 512] {
+        let tree = on_hardware::<[u8]>(node_bytes);
+        for key in 0..3000u32 {
+            let _ = tree.insert(&key.to_be_bytes(), 1).unwrap();
+        }
+        for key in (0..3000u32).rev() {
+            let _ = tree.remove(&key.to_be_bytes()).unwrap();
+        }
+        assert_eq!(audited_blocks(&tree), 1);
+        assert_eq!(tree.statistics().nodes, 0);
+    }
+}
+
+#[test]
+fn inner_nodes_that_are_filled_from_one_end_are_not_rebuilt_as_a_whole() {
+    let moved = |keys: u64| {
+        let tree = on_hardware::<u64>(128);
+        for key in 0..keys {
+            let _ = tree.insert(&key, key).unwrap();
+        }
+        let InnerRebuilds { rebuilds, entries_moved } = tree.inner_rebuilds();
+        assert!(rebuilds > keys / 64, "{rebuilds}");
+        entries_moved
+    };
+    let (few, many) = (moved(10_000), moved(40_000));
+    assert!(many < few * 9 / 2, "{few} entries moved became {many}");
+}
+
+#[test]
+fn inner_nodes_that_fill_everywhere_are_seldom_rebuilt() {
+    let tree = on_hardware::<u64>(0);
+    let keys = 100_000u64;
+    for key in 0..keys {
+        let _ = tree.insert(&key.hash64(), key).unwrap();
+    }
+    let InnerRebuilds { entries_moved, .. } = tree.inner_rebuilds();
+    assert!(entries_moved < keys / 2, "{entries_moved}");
+    assert_eq!(tree.check(), [""; 0]);
+}
+
+#[test]
+fn depth_grows_with_the_levels_of_inner_nodes() {
+    let tree = on_hardware::<u64>(128);
+    let mut depths = BTreeMap::new();
+    for key in 0..20_000u64 {
+        let _ = tree.insert(&key.hash64(), key).unwrap();
+        if key.is_power_of_two() || key == 19_999 {
+            depths.insert(key, tree.statistics().mean_depth);
+        }
+    }
+    assert!((depths[&1], depths[&64], depths[&4096]) == (1.0, 2.0, 3.0), "{depths:?}");
+    assert_eq!(tree.statistics().max_depth, tree.statistics().mean_depth as u64);
+}
+
+#[test]
+fn inner_nodes_of_128_million_keys_have_three_levels() {
+    let shape = shape_of(DEFAULT_LEAF_BYTES, false, InnerNodes::Dram);
+    // Leaves are between half full and full; rebuilt PLNs are half full.
+    for records in [14, 19, 28] {
+        let segments = 128_000_000 / records / (shape.pln_entries / 2 * shape.fanout) + 1;
+        assert!((2..=shape.fanout).contains(&segments), "{segments}");
+    }
+}
+
+#[test]
+fn opening_by_one_thread_or_several_builds_the_same() {
+    let pool = Arc::new(Pool::create_anonymous(8 << 20).unwrap());
+    let options = IndexOptions { node_bytes: 128, ..IndexOptions::default() };
+    let tree = made::<_, [u8]>(&pool, &options);
+    for key in 0..12_000u64 {
+        let _ = tree.insert(&key.hash64().to_be_bytes(), key).unwrap();
+    }
+    let root = tree.root;
+    let leaves = audited_blocks(&tree);
+    drop(tree);
+    let mut found = Vec::new();
+    for threads in [1, 2, 5] {
+        let tree = NvTree::<_, [u8]>::open_with(Arc::clone(&pool), root, threads).unwrap();
+        assert_eq!(audited_blocks(&tree), leaves);
+        let epoch = crossbeam_epoch::pin();
+        found.push(tree.directory(&epoch).unwrap().entries(&pool));
+    }
+    assert!(found[0].len() > 4096 && found.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn inner_nodes_in_the_pool_are_traced_and_given_back() {
+    let pool = Arc::new(Pool::create_anonymous(8 << 20).unwrap());
+    let options =
+        IndexOptions { node_bytes: 128, inner_nodes: InnerNodes::Pm, ..Default::default() };
+    let tree = made::<_, [u8]>(&pool, &options);
+    for key in 0..4000u64 {
+        let _ = tree.insert(&key.hash64().to_be_bytes(), key).unwrap();
+    }
+    let with = audited_blocks(&tree);
+    let statistics = tree.statistics();
+    assert_eq!(statistics.blocks, with);
+    let (root, in_pool) = (tree.root, statistics.mean_depth);
+    drop(tree);
+    let tree = NvTree::<_, [u8]>::open(Arc::clone(&pool), root).unwrap();
+    assert_eq!(tree.statistics().mean_depth, in_pool);
+    for key in 0..4000u64 {
+        assert_eq!(tree.remove(&key.hash64().to_be_bytes()).unwrap().previous, Some(key));
+    }
+    assert_eq!(audited_blocks(&tree), 1);
+}
+
+#[test]
+fn check_reports_what_cannot_be() {
+    let tree = on_hardware::<u64>(128);
+    for key in 0..40 {
+        let _ = tree.insert(&(key * 2), key).unwrap();
+    }
+    let domain = tree.domain();
+    let first = tree.leaf(tree.root().top.load(domain).cast());
+    let second = tree.leaf(first.next(domain));
+    let words = [
+        (&first.header.count, 0),
+        (&first.header.count, 5),
+        (&first.header.deleted[0], u64::MAX),
+        (first.header.next.word(), 0),
+        (first.header.next.word(), first.link.bits()),
+        (first.header.next.word(), u64::MAX),
+        (first.header.next.word(), second.next(domain).bits()),
+        (&first.records[0].key, 70),
+        (&second.records[0].key, 0),
+        (tree.root().top.word(), second.link.bits()),
+    ];
+    for (index, (word, wrong)) in words.into_iter().enumerate() {
+        let right = word.load(domain);
+        word.store(domain, wrong);
+        assert_ne!(tree.check(), [""; 0], "{index}");
+        word.store(domain, right);
+        assert_eq!(tree.check(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_leaf_that_is_linked_and_impossible_is_refused_when_opening() {
+    let tree = on_hardware::<u64>(128);
+    for key in 0..40 {
+        let _ = tree.insert(&key, key).unwrap();
+    }
+    let (pool, root) = (Arc::clone(&tree.pool), tree.root);
+    let domain = pool.domain();
+    let first = tree.leaf(tree.root().top.load(domain).cast());
+    for (word, wrong) in [
+        (&first.header.count, 0),
+        (&first.header.count, 1000),
+        (first.header.next.word(), first.link.bits()),
+        (first.header.next.word(), 1 << 47),
+    ] {
+        let right = word.load(domain);
+        word.store(domain, wrong);
+        let refused = NvTree::<_, u64>::open(Arc::clone(&pool), root).err();
+        assert!(matches!(refused, Some(IndexError::Damaged { .. })), "{refused:?}");
+        word.store(domain, right);
+    }
+}
+
+#[test]
+fn leaves_of_impossible_sizes_are_refused() {
+    let pool = Pool::create_anonymous(1 << 20).unwrap();
+    for node_bytes in [64, 200, 2112] {
+        let options = IndexOptions { node_bytes, ..IndexOptions::default() };
+        let refused = NvTree::<_, u64>::create(&pool, &options).err();
+        assert!(matches!(refused, Some(IndexError::BadOption { .. })), "{refused:?}");
+    }
+}
