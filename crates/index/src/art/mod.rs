@@ -87,20 +87,16 @@ mod tests;
 mod write;
 
 use std::marker::PhantomData;
-use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
 
-use lapis_pmem::{Committed, Domain, InFlight, Link, Mutant, Owned, Pool, Tracer};
+use lapis_pmem::{Committed, Domain, Link, Mutant};
 
-use crate::index::{
-    Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Statistics,
-};
+use crate::index::{Direction, IndexError};
 use crate::key::IndexKey;
 use crate::radix::{
-    Byte, Change, Changing, Descending, Descent, Digits, Handle, Leaf, Place, RadixTree, Scanning,
-    SlotWord, Span, Split, Walking,
+    Byte, Changing, Descending, Descent, Digits, Handle, Leaf, Place, RadixTree, SlotWord, Span,
+    Split,
 };
-use crate::root::{IndexKind, IndexRoot};
+use crate::root::IndexKind;
 use node::{Child, Kind};
 use policy::Policy;
 
@@ -120,9 +116,14 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
     type Key = K;
     type Span = Byte;
     type Word = Child;
+    const KIND: IndexKind = P::KIND;
     const MISSING_LEAF_FLUSH: Mutant = P::MUTANTS.missing_leaf_flush;
     const LINK_BEFORE_FENCE: Mutant = P::MUTANTS.link_before_fence;
     const ENTRIES_CHANGE_HANDS: bool = true;
+
+    fn from_handle(handle: Handle<D>) -> Self {
+        Self { handle, _keys: PhantomData }
+    }
 
     #[inline(always)]
     fn handle(&self) -> &Handle<D> {
@@ -230,80 +231,5 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     /// Whether the children are there that count.
     fn are_there(&self, node: Child, mut entries: impl Iterator<Item = (u8, usize)>) -> bool {
         entries.all(|(_, entry)| !self.child_at(node.child_place(entry)).is_none())
-    }
-}
-
-impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Index<D, K> for Art<D, K, P> {
-    const KIND: IndexKind = P::KIND;
-    const CAPABILITIES: Capabilities = Capabilities {
-        ordered: true,
-        concurrent_writers: false,
-        lock_free_reads: true,
-        orders_prior_flushes: !K::INLINE,
-    };
-    const TRACE_CHECKS: bool = true;
-
-    fn create<'p>(
-        pool: &'p Pool<D>,
-        _options: &IndexOptions,
-    ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
-        Handle::create(pool, Self::KIND, K::KIND)
-    }
-
-    fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
-        let handle = Handle::open(pool, root, Self::KIND, K::KIND)?;
-        Ok(Self { handle, _keys: PhantomData })
-    }
-
-    fn pool(&self) -> &Arc<Pool<D>> {
-        &self.handle.pool
-    }
-
-    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Insert(value))
-    }
-
-    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Update(value))
-    }
-
-    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Put(value))
-    }
-
-    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Remove)
-    }
-
-    #[inline]
-    fn get(&self, key: &K) -> Option<u64> {
-        self.get_value(key)
-    }
-
-    fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
-        self.scan(Bound::Unbounded, Direction::Forward, visit);
-    }
-
-    fn check(&self) -> Vec<String> {
-        self.problems()
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.measure()
-    }
-
-    fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64)) {
-        self.trace_blocks(tracer, value);
-    }
-}
-
-impl<D: Domain, K: IndexKey + ?Sized, P: Policy> OrderedIndex<D, K> for Art<D, K, P> {
-    fn scan(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
-        self.scan_entries(from, direction, visit);
     }
 }

@@ -128,7 +128,7 @@ const POSITION_SHIFT: u32 = 48;
 /// A slot's contents: nothing, a leaf, or a node with its kind and branch position. The diagram is
 /// in the [module documentation](super).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Child(pub(super) u64);
+pub struct Child(pub(super) u64);
 
 impl SlotWord for Child {
     const NONE: Self = Self(0);

@@ -126,10 +126,14 @@ fn headers_are_right<P: Policy>(index: &Numbers<P>) -> bool {
     })
 }
 
+/// A key that shares prefixes of several lengths with others.
+fn prefixed(number: u64) -> u64 {
+    (number % 7) << 48 | (number % 11) << 24 | (number % 3)
+}
+
 fn keys_that_share_prefixes(index: &impl Index<Hardware, u64>) {
     for number in 0..500u64 {
-        let _ =
-            index.insert(&((number % 7) << 48 | (number % 11) << 24 | (number % 3)), 1).unwrap();
+        let _ = index.insert(&prefixed(number), 1).unwrap();
     }
 }
 
@@ -139,7 +143,7 @@ fn headers_of_art_cow_are_always_right() {
     keys_that_share_prefixes(&index);
     assert!(headers_are_right(&index));
     for number in (0..500u64).filter(|number| number % 11 != 4) {
-        let _ = index.remove(&((number % 7) << 48 | (number % 11) << 24 | (number % 3))).unwrap();
+        let _ = index.remove(&prefixed(number)).unwrap();
         assert!(headers_are_right(&index), "after {number}");
     }
 }

@@ -11,7 +11,7 @@ use crate::key::IndexKey;
 
 /// What is to happen to a key.
 #[derive(Clone, Copy)]
-pub(crate) enum Change {
+pub enum Change {
     /// Add it if it is absent.
     Insert(u64),
     /// Change its value if it is present.
@@ -23,7 +23,7 @@ pub(crate) enum Change {
 }
 
 /// Changes of every radix tree.
-pub(crate) trait Changing: RadixTree {
+pub trait Changing: RadixTree {
     /// Makes `change`, durably.
     #[inline]
     fn change(&self, key: &Self::Key, change: Change) -> Result<Outcome, IndexError> {

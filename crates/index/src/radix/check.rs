@@ -43,7 +43,7 @@ impl<T: RadixTree> Frame<T> {
 }
 
 /// Walks over everything of every radix tree.
-pub(crate) trait Walking: RadixTree {
+pub trait Walking: RadixTree {
     /// See [`crate::Index::check`].
     fn problems(&self) -> Vec<String> {
         let traced = self.handle().pool.trace(|tracer| self.trace_blocks(tracer, &mut |_, _| ()));

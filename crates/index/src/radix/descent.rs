@@ -10,23 +10,23 @@ use super::{damaged, damaged_word};
 use crate::index::{Direction, IndexError};
 
 /// The node that a descent went through last.
-pub(crate) struct Parent<W> {
-    pub(crate) node: W,
+pub struct Parent<W> {
+    pub node: W,
     /// Where the word that refers to it is.
-    pub(crate) place: Place,
+    pub place: Place,
     /// The digit at which its prefix starts.
-    pub(crate) depth: usize,
+    pub depth: usize,
 }
 
 /// Where a descent ended: at a leaf, at nothing, at a node whose prefix the key does not share, or
 /// at a node whose branch position is behind the key's end.
-pub(crate) struct Descent<T: RadixTree> {
-    pub(crate) child: T::Word,
+pub struct Descent<T: RadixTree> {
+    pub child: T::Word,
     /// Where that word is; null if the node has no place for it.
-    pub(crate) place: Place,
+    pub place: Place,
     /// The digit at which the child's prefix starts: behind the parent's branch position.
-    pub(crate) depth: usize,
-    pub(crate) parent: Option<Parent<T::Word>>,
+    pub depth: usize,
+    pub parent: Option<Parent<T::Word>>,
     /// The key agrees with everything below the parent before `depth`.
     exact: bool,
     /// The child's header, and where the key leaves its prefix.
@@ -34,7 +34,7 @@ pub(crate) struct Descent<T: RadixTree> {
 }
 
 /// Where a key is, or belongs.
-pub(crate) enum Located<T: RadixTree> {
+pub enum Located<T: RadixTree> {
     Present(Link<Leaf>),
     /// Where the descent ended there is nothing and the key belongs.
     Vacant,
@@ -44,20 +44,20 @@ pub(crate) enum Located<T: RadixTree> {
 }
 
 /// A node that is to be made: what is at `place` differs from the key at `position`.
-pub(crate) struct Split<T: RadixTree> {
-    pub(crate) place: Place,
-    pub(crate) child: T::Word,
-    pub(crate) position: usize,
+pub struct Split<T: RadixTree> {
+    pub place: Place,
+    pub child: T::Word,
+    pub position: usize,
     /// The slot that `child` takes at `position`.
-    pub(crate) slot: usize,
+    pub slot: usize,
     /// Where the prefix of the new node starts.
-    pub(crate) depth: usize,
+    pub depth: usize,
     /// The header of `child` below the new node, if it is a node and this is known.
-    pub(crate) header: Option<HeaderOf<T>>,
+    pub header: Option<HeaderOf<T>>,
 }
 
 /// Descents of every radix tree.
-pub(crate) trait Descending: RadixTree {
+pub trait Descending: RadixTree {
     /// The word at `place`; what it refers to was written before it.
     #[inline(always)]
     fn child_at(&self, place: Place) -> Self::Word {

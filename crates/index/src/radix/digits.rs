@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use crate::key::{IndexKey, MAX_KEY_BYTES};
 
 /// How wide the digits of a tree are.
-pub(crate) trait Span: Copy + Eq + Debug + 'static {
+pub trait Span: Copy + Eq + Debug + 'static {
     /// Bits of a digit; divides 8.
     const BITS: u32;
     /// How many digits of a prefix a header has room for: the first ones, if it is longer.
@@ -45,7 +45,7 @@ pub(crate) trait Span: Copy + Eq + Debug + 'static {
 
 /// Digits of four bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Nibble {}
+pub enum Nibble {}
 
 impl Span for Nibble {
     const BITS: u32 = 4;
@@ -54,7 +54,7 @@ impl Span for Nibble {
 
 /// Digits of eight bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Byte {}
+pub enum Byte {}
 
 impl Span for Byte {
     const BITS: u32 = 8;
@@ -63,7 +63,7 @@ impl Span for Byte {
 
 /// A key of kind `K`, seen as digits. An integer has 64 bits of them; a byte string has those of its
 /// bytes and then its end, which is a digit of its own that sorts before every other.
-pub(crate) struct Digits<'k, K: ?Sized, S> {
+pub struct Digits<'k, K: ?Sized, S> {
     /// The whole key, if `K` is an integer.
     integer: u64,
     /// The whole key, if `K` is a byte string.
@@ -74,7 +74,7 @@ pub(crate) struct Digits<'k, K: ?Sized, S> {
 impl<'k, K: IndexKey + ?Sized, S: Span> Digits<'k, K, S> {
     /// The digits of `key`; `space` is for bytes that have to be made.
     #[inline(always)]
-    pub(crate) fn of(key: &'k K, space: &'k mut [u8; 8]) -> Self {
+    pub fn of(key: &'k K, space: &'k mut [u8; 8]) -> Self {
         let bytes = key.bytes(space);
         if K::INLINE {
             Self::of_integer(u64::from_be_bytes(bytes.try_into().unwrap_or_default()))
@@ -85,31 +85,31 @@ impl<'k, K: IndexKey + ?Sized, S: Span> Digits<'k, K, S> {
 
     /// The digits of an integer.
     #[inline(always)]
-    pub(crate) fn of_integer(integer: u64) -> Self {
+    pub fn of_integer(integer: u64) -> Self {
         Self { integer, bytes: &[], _kind: PhantomData }
     }
 
     /// The digits of a byte string.
     #[inline(always)]
-    pub(crate) fn of_bytes(bytes: &'k [u8]) -> Self {
+    pub fn of_bytes(bytes: &'k [u8]) -> Self {
         Self { integer: 0, bytes, _kind: PhantomData }
     }
 
     /// The integer; zero for byte strings.
     #[inline(always)]
-    pub(crate) fn integer(&self) -> u64 {
+    pub fn integer(&self) -> u64 {
         self.integer
     }
 
     /// The byte string; empty for integers.
     #[inline(always)]
-    pub(crate) fn bytes(&self) -> &'k [u8] {
+    pub fn bytes(&self) -> &'k [u8] {
         self.bytes
     }
 
     /// Calls `with` with the key.
     #[inline]
-    pub(crate) fn with_key<R>(&self, with: impl FnOnce(&K) -> R) -> Option<R> {
+    pub fn with_key<R>(&self, with: impl FnOnce(&K) -> R) -> Option<R> {
         if K::INLINE {
             K::with_bytes(&self.integer.to_be_bytes(), with)
         } else {
@@ -120,7 +120,7 @@ impl<'k, K: IndexKey + ?Sized, S: Span> Digits<'k, K, S> {
     /// The slot that this key takes in a node that branches at `position`: its digit there, or
     /// [`Span::END_SLOT`] if it ends there. None if it ends before.
     #[inline(always)]
-    pub(crate) fn slot_at(&self, position: usize) -> Option<usize> {
+    pub fn slot_at(&self, position: usize) -> Option<usize> {
         let mask = S::SLOTS - 1;
         if K::INLINE {
             // Positions are below the number of digits; a damaged one selects a wrong digit and no
@@ -140,7 +140,7 @@ impl<'k, K: IndexKey + ?Sized, S: Span> Digits<'k, K, S> {
 
     /// Where this key and `other` first differ; none if they are equal.
     #[inline(always)]
-    pub(crate) fn first_difference(&self, other: &Digits<'_, K, S>) -> Option<usize> {
+    pub fn first_difference(&self, other: &Digits<'_, K, S>) -> Option<usize> {
         if K::INLINE {
             let difference = self.integer ^ other.integer;
             return (difference != 0).then(|| (difference.leading_zeros() / S::BITS) as usize);
@@ -158,7 +158,7 @@ impl<'k, K: IndexKey + ?Sized, S: Span> Digits<'k, K, S> {
 
     /// Whether the two are the same key.
     #[inline(always)]
-    pub(crate) fn is(&self, other: &Digits<'_, K, S>) -> bool {
+    pub fn is(&self, other: &Digits<'_, K, S>) -> bool {
         if K::INLINE { self.integer == other.integer } else { self.bytes == other.bytes }
     }
 }

@@ -17,13 +17,13 @@ const FORMAT_VERSION: u32 = 1;
 
 /// An open radix tree, but for what its nodes are.
 #[derive(Debug)]
-pub(crate) struct Handle<D: Domain> {
-    pub(crate) pool: Arc<Pool<D>>,
-    pub(crate) root: Link<IndexRoot>,
+pub struct Handle<D: Domain> {
+    pub pool: Arc<Pool<D>>,
+    pub root: Link<IndexRoot>,
     /// The root's `top`.
-    pub(crate) top: Place,
+    pub top: Place,
     /// Held by whoever changes the tree.
-    pub(crate) writer: Mutex<()>,
+    pub writer: Mutex<()>,
     in_flight: InFlightPlace,
 }
 
@@ -36,7 +36,7 @@ struct InFlightPlace(AtomicU64);
 impl<D: Domain> Handle<D> {
     /// The root of an empty tree.
     #[track_caller]
-    pub(crate) fn create(
+    pub fn create(
         pool: &Pool<D>,
         kind: IndexKind,
         key_kind: KeyKind,
@@ -47,7 +47,7 @@ impl<D: Domain> Handle<D> {
     }
 
     /// The tree whose root is at `root`.
-    pub(crate) fn open(
+    pub fn open(
         pool: Arc<Pool<D>>,
         root: Link<IndexRoot>,
         kind: IndexKind,
@@ -63,7 +63,7 @@ impl<D: Domain> Handle<D> {
     /// everything that `word` leads to is durable (I1).
     #[inline]
     #[track_caller]
-    pub(crate) fn publish(&self, place: Place, word: u64) -> Committed {
+    pub fn publish(&self, place: Place, word: u64) -> Committed {
         // The store below is a release: whoever sees it sees the place.
         self.in_flight.0.store(place.offset(), Ordering::Relaxed);
         let committed = self.pool.at(place).publish(self.pool.domain(), word).persist();
@@ -76,7 +76,7 @@ impl<D: Domain> Handle<D> {
     /// Makes durable what a reader may have seen of a change that is under way: at most one word
     /// (I6). Called after the last load an answer rests on, which was an acquire.
     #[inline(always)]
-    pub(crate) fn persist_before_return(&self) {
+    pub fn persist_before_return(&self) {
         let place = self.in_flight.0.load(Ordering::Acquire);
         if place != 0 {
             self.persist_in_flight(Link::from_bits(place));

@@ -16,7 +16,7 @@ use crate::key::IndexKey;
 /// A node's depth (the digit at which its prefix starts), the length of its prefix, and the prefix
 /// as far as it fits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Header<S>(u64, PhantomData<S>);
+pub struct Header<S>(u64, PhantomData<S>);
 
 impl<S: Span> Header<S> {
     const LENGTH_SHIFT: u32 = S::BITS * S::HEADER_DIGITS as u32;
@@ -27,13 +27,13 @@ impl<S: Span> Header<S> {
 
     /// The header that is stored as `bits`.
     #[inline(always)]
-    pub(crate) fn from_bits(bits: u64) -> Self {
+    pub fn from_bits(bits: u64) -> Self {
         Self(bits, PhantomData)
     }
 
     /// The word to store.
     #[inline(always)]
-    pub(crate) fn bits(self) -> u64 {
+    pub fn bits(self) -> u64 {
         self.0
     }
 
@@ -45,11 +45,7 @@ impl<S: Span> Header<S> {
 
     /// The header of a node at `depth` that branches at `position`, if `key` is below it.
     #[inline]
-    pub(crate) fn of<K: IndexKey + ?Sized>(
-        key: &Digits<'_, K, S>,
-        depth: usize,
-        position: usize,
-    ) -> Self {
+    pub fn of<K: IndexKey + ?Sized>(key: &Digits<'_, K, S>, depth: usize, position: usize) -> Self {
         let prefix_length = position.saturating_sub(depth);
         let digits = (0..prefix_length.min(S::HEADER_DIGITS)).fold(0, |digits, index| {
             // Keys below the node do not end before `position`; a damaged pool's may.
@@ -67,13 +63,13 @@ impl<S: Span> Header<S> {
     /// Where the prefix starts: right behind the branch position of the node above, unless the
     /// header is stale.
     #[inline(always)]
-    pub(crate) fn depth(self) -> usize {
+    pub fn depth(self) -> usize {
         (self.0 >> Self::DEPTH_SHIFT) as usize
     }
 
     /// Where the prefix ends: the node's branch position, whatever the depth.
     #[inline(always)]
-    pub(crate) fn position(self) -> usize {
+    pub fn position(self) -> usize {
         self.depth() + self.prefix_length()
     }
 
@@ -90,22 +86,19 @@ impl<S: Span> Header<S> {
 
     /// Whether the whole prefix is here.
     #[inline(always)]
-    pub(crate) fn is_whole(self) -> bool {
+    pub fn is_whole(self) -> bool {
         self.prefix_length() <= S::HEADER_DIGITS
     }
 
     /// The digit at `position`, which must be one of those that are here.
     #[inline(always)]
-    pub(crate) fn digit_at(self, position: usize) -> usize {
+    pub fn digit_at(self, position: usize) -> usize {
         (self.0 >> Self::shift(position - self.depth())) as usize & (S::SLOTS - 1)
     }
 
     /// Where `key` leaves the prefix; none if it does not within the digits that are here.
     #[inline]
-    pub(crate) fn first_difference<K: IndexKey + ?Sized>(
-        self,
-        key: &Digits<'_, K, S>,
-    ) -> Option<usize> {
+    pub fn first_difference<K: IndexKey + ?Sized>(self, key: &Digits<'_, K, S>) -> Option<usize> {
         let depth = self.depth();
         (depth..depth + self.known())
             .find(|&position| key.slot_at(position) != Some(self.digit_at(position)))
@@ -115,7 +108,7 @@ impl<S: Span> Header<S> {
     /// to a node above. None if too little of the prefix is here. `depth` lies in the part that is
     /// here or right behind it.
     #[inline]
-    pub(crate) fn sunk_to(self, depth: usize) -> Option<Self> {
+    pub fn sunk_to(self, depth: usize) -> Option<Self> {
         let gone = depth - self.depth();
         let prefix_length = self.prefix_length() - gone;
         let is_known = self.known() - gone == prefix_length.min(S::HEADER_DIGITS);
@@ -125,17 +118,13 @@ impl<S: Span> Header<S> {
 
     /// This prefix as if it started at `depth`: what only a mutant stores.
     #[inline]
-    pub(crate) fn claiming(self, depth: usize) -> Self {
+    pub fn claiming(self, depth: usize) -> Self {
         Self::new(depth, self.prefix_length(), self.0 & Self::DIGITS_MASK)
     }
 
     /// Whether this is, or once was, right (I8) for a node that branches at `position` and has
     /// `key` below it.
-    pub(crate) fn is_true_of<K: IndexKey + ?Sized>(
-        self,
-        key: &Digits<'_, K, S>,
-        position: usize,
-    ) -> bool {
+    pub fn is_true_of<K: IndexKey + ?Sized>(self, key: &Digits<'_, K, S>, position: usize) -> bool {
         self.depth() <= position && self == Self::of(key, self.depth(), position)
     }
 }

@@ -8,9 +8,9 @@ use crate::key::{IndexKey, MAX_KEY_BYTES};
 persistent! {
     /// A leaf. The second word is the key if that is an integer; otherwise its length, and the
     /// bytes follow.
-    pub(crate) struct Leaf: 16 {
-        pub(crate) value: PCell<u64>,
-        pub(crate) key: PCell<u64>,
+    pub struct Leaf: 16 {
+        pub value: PCell<u64>,
+        pub key: PCell<u64>,
     }
 }
 
@@ -18,7 +18,7 @@ persistent! {
 /// flush is left out.
 #[inline(always)]
 #[track_caller]
-pub(crate) fn make_leaf<'p, D: Domain, K: IndexKey + ?Sized, S: Span>(
+pub fn make_leaf<'p, D: Domain, K: IndexKey + ?Sized, S: Span>(
     pool: &'p Pool<D>,
     key: &Digits<'_, K, S>,
     value: u64,
@@ -38,7 +38,7 @@ pub(crate) fn make_leaf<'p, D: Domain, K: IndexKey + ?Sized, S: Span>(
 
 /// The key of the leaf at `link`; none if there cannot be a leaf.
 #[inline(always)]
-pub(crate) fn leaf_key<D: Domain, K: IndexKey + ?Sized, S: Span>(
+pub fn leaf_key<D: Domain, K: IndexKey + ?Sized, S: Span>(
     pool: &Pool<D>,
     link: Link<Leaf>,
 ) -> Option<Digits<'_, K, S>> {
@@ -54,6 +54,6 @@ pub(crate) fn leaf_key<D: Domain, K: IndexKey + ?Sized, S: Span>(
 
 /// Bytes of the leaf of `key`.
 #[inline(always)]
-pub(crate) fn leaf_bytes<K: IndexKey + ?Sized, S: Span>(key: &Digits<'_, K, S>) -> usize {
+pub fn leaf_bytes<K: IndexKey + ?Sized, S: Span>(key: &Digits<'_, K, S>) -> usize {
     size_of::<Leaf>() + key.bytes().len()
 }

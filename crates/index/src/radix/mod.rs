@@ -11,30 +11,29 @@ mod descent;
 mod digits;
 mod handle;
 mod header;
+mod index;
 mod leaf;
 mod scan;
 #[cfg(test)]
-pub(crate) mod tests;
+pub mod tests;
 mod tree;
 
-pub(crate) use change::{Change, Changing};
-pub(crate) use check::Walking;
-pub(crate) use descent::{Descending, Descent, Parent, Split};
-pub(crate) use digits::{Byte, Digits, Nibble, Span};
-pub(crate) use handle::Handle;
-pub(crate) use header::Header;
-pub(crate) use leaf::{Leaf, make_leaf};
-pub(crate) use scan::Scanning;
-pub(crate) use tree::{LEAF_BIT, LOW_BITS, Place, RadixTree, SlotWord};
+pub use change::Changing;
+pub use descent::{Descending, Descent, Parent, Split};
+pub use digits::{Byte, Digits, Nibble, Span};
+pub use handle::Handle;
+pub use header::Header;
+pub use leaf::{Leaf, make_leaf};
+pub use tree::{LEAF_BIT, LOW_BITS, Place, RadixTree, SlotWord};
 
 use crate::index::IndexError;
 
-pub(crate) fn damaged(what: &str) -> IndexError {
+pub fn damaged(what: &str) -> IndexError {
     IndexError::Damaged { what: what.into() }
 }
 
 #[cold]
 #[inline(never)]
-pub(crate) fn damaged_word(word: u64) -> ! {
+pub fn damaged_word(word: u64) -> ! {
     panic!("the index is damaged: the word {word:#x} is not in its place")
 }

@@ -43,7 +43,7 @@ struct Cursor<'i, T: RadixTree> {
 }
 
 /// Scans of every radix tree.
-pub(crate) trait Scanning: RadixTree {
+pub trait Scanning: RadixTree {
     /// See [`crate::OrderedIndex::scan`].
     fn scan_entries(
         &self,

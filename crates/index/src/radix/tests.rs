@@ -10,13 +10,10 @@ use crate::index::{Index, IndexOptions, Statistics};
 use crate::{ArtCow, Woart, Wort};
 
 /// A tree on this machine.
-pub(crate) trait Tree:
-    RadixTree<Domain = Hardware> + Index<Hardware, <Self as RadixTree>::Key>
-{
-}
+pub trait Tree: RadixTree<Domain = Hardware> + Index<Hardware, <Self as RadixTree>::Key> {}
 impl<T> Tree for T where T: RadixTree<Domain = Hardware> + Index<Hardware, <T as RadixTree>::Key> {}
 
-pub(crate) fn sample<T: Tree>(keys: &[&T::Key]) -> T {
+pub fn sample<T: Tree>(keys: &[&T::Key]) -> T {
     let pool = Arc::new(Pool::create_anonymous(4 << 20).unwrap());
     let root = pool.fence(T::create(&pool, &IndexOptions::default()).unwrap());
     let link = root.link();
@@ -34,7 +31,7 @@ fn strings<T: Tree<Key = [u8]>>() -> T {
 }
 
 /// The word at `top` and every word below it, but for empty slots, and where they are.
-pub(crate) fn words<T: Tree>(index: &T, top: Place) -> Vec<(Place, T::Word)> {
+pub fn words<T: Tree>(index: &T, top: Place) -> Vec<(Place, T::Word)> {
     let mut found = Vec::new();
     let mut open = vec![top];
     while let Some(place) = open.pop() {

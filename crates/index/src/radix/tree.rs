@@ -11,18 +11,19 @@ use super::header::Header;
 use super::leaf::Leaf;
 use crate::index::{Direction, IndexError};
 use crate::key::IndexKey;
+use crate::root::IndexKind;
 
 /// Where a slot word or a value is.
-pub(crate) type Place = Link<PCell<u64>>;
+pub type Place = Link<PCell<u64>>;
 
 /// The bit that tells a leaf's word from a node's.
-pub(crate) const LEAF_BIT: u64 = 1;
+pub const LEAF_BIT: u64 = 1;
 /// Below the link: blocks start at multiples of 16.
-pub(crate) const LOW_BITS: u64 = 15;
+pub const LOW_BITS: u64 = 15;
 
 /// A slot's contents: nothing (zero), a leaf (a link and [`LEAF_BIT`]), or a node with its branch
 /// position.
-pub(crate) trait SlotWord: Copy + Eq + Debug {
+pub trait SlotWord: Copy + Eq + Debug {
     /// Nothing.
     const NONE: Self;
 
@@ -61,13 +62,13 @@ pub(crate) trait SlotWord: Copy + Eq + Debug {
 }
 
 /// A key as the digits of a tree.
-pub(crate) type KeyOf<'k, T> = Digits<'k, <T as RadixTree>::Key, <T as RadixTree>::Span>;
+pub type KeyOf<'k, T> = Digits<'k, <T as RadixTree>::Key, <T as RadixTree>::Span>;
 /// A header of a tree's nodes.
-pub(crate) type HeaderOf<T> = Header<<T as RadixTree>::Span>;
+pub type HeaderOf<T> = Header<<T as RadixTree>::Span>;
 
 /// A radix tree: what its nodes are and how they change. All methods that take a node take one that
 /// lies inside the pool.
-pub(crate) trait RadixTree: Sized {
+pub trait RadixTree: Send + Sync + Sized {
     /// The machine.
     type Domain: Domain;
     /// The keys.
@@ -76,6 +77,8 @@ pub(crate) trait RadixTree: Sized {
     type Span: Span;
     /// What a slot holds.
     type Word: SlotWord;
+    /// Which structure it is.
+    const KIND: IndexKind;
     /// The mutant that does not flush a new leaf.
     const MISSING_LEAF_FLUSH: Mutant;
     /// The mutant that refers to a new leaf without a fence after its flush.
@@ -83,6 +86,9 @@ pub(crate) trait RadixTree: Sized {
     /// Whether a reader can find in a node the child of another slot than it asked for, because the
     /// entry has changed hands meanwhile.
     const ENTRIES_CHANGE_HANDS: bool;
+
+    /// The tree with such a handle.
+    fn from_handle(handle: Handle<Self::Domain>) -> Self;
 
     /// The pool, the root and the locks.
     fn handle(&self) -> &Handle<Self::Domain>;

@@ -139,20 +139,16 @@ mod node;
 mod tests;
 
 use std::marker::PhantomData;
-use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
 
-use lapis_pmem::{Committed, Domain, InFlight, Link, Mutant, Owned, Pool, Tracer};
+use lapis_pmem::{Committed, Domain, Link, Mutant};
 
-use crate::index::{
-    Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Statistics,
-};
+use crate::index::{Direction, IndexError};
 use crate::key::IndexKey;
 use crate::radix::{
-    self, Change, Changing, Descending, Descent, Digits, Handle, Leaf, Nibble, Place, RadixTree,
-    Scanning, SlotWord, Span, Split, Walking,
+    self, Changing, Descending, Descent, Digits, Handle, Leaf, Nibble, Place, RadixTree, SlotWord,
+    Span, Split,
 };
-use crate::root::{IndexKind, IndexRoot};
+use crate::root::IndexKind;
 use node::{Child, has_end_slot, node_bytes};
 
 /// A key as nibbles.
@@ -176,10 +172,15 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
     type Key = K;
     type Span = Nibble;
     type Word = Child;
+    const KIND: IndexKind = IndexKind::Wort;
     const MISSING_LEAF_FLUSH: Mutant = mutants::MISSING_LEAF_FLUSH;
     const LINK_BEFORE_FENCE: Mutant = mutants::LINK_BEFORE_FENCE;
     /// A slot is for one nibble.
     const ENTRIES_CHANGE_HANDS: bool = false;
+
+    fn from_handle(handle: Handle<D>) -> Self {
+        Self { handle, _keys: PhantomData }
+    }
 
     #[inline(always)]
     fn handle(&self) -> &Handle<D> {
@@ -262,80 +263,5 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
         descent: &Descent<Self>,
     ) -> Result<Committed, IndexError> {
         Ok(self.unlink_leaf(key, leaf, descent))
-    }
-}
-
-impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Wort<D, K> {
-    const KIND: IndexKind = IndexKind::Wort;
-    const CAPABILITIES: Capabilities = Capabilities {
-        ordered: true,
-        concurrent_writers: false,
-        lock_free_reads: true,
-        orders_prior_flushes: !K::INLINE,
-    };
-    const TRACE_CHECKS: bool = true;
-
-    fn create<'p>(
-        pool: &'p Pool<D>,
-        _options: &IndexOptions,
-    ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
-        Handle::create(pool, Self::KIND, K::KIND)
-    }
-
-    fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
-        let handle = Handle::open(pool, root, Self::KIND, K::KIND)?;
-        Ok(Self { handle, _keys: PhantomData })
-    }
-
-    fn pool(&self) -> &Arc<Pool<D>> {
-        &self.handle.pool
-    }
-
-    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Insert(value))
-    }
-
-    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Update(value))
-    }
-
-    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Put(value))
-    }
-
-    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Remove)
-    }
-
-    #[inline]
-    fn get(&self, key: &K) -> Option<u64> {
-        self.get_value(key)
-    }
-
-    fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
-        self.scan(Bound::Unbounded, Direction::Forward, visit);
-    }
-
-    fn check(&self) -> Vec<String> {
-        self.problems()
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.measure()
-    }
-
-    fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64)) {
-        self.trace_blocks(tracer, value);
-    }
-}
-
-impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for Wort<D, K> {
-    fn scan(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
-        self.scan_entries(from, direction, visit);
     }
 }

@@ -1,0 +1,97 @@
+//! Every radix tree as an index.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use lapis_pmem::{InFlight, Link, Owned, Pool, Tracer};
+
+use super::change::{Change, Changing};
+use super::check::Walking;
+use super::descent::Descending;
+use super::handle::Handle;
+use super::scan::Scanning;
+use super::tree::RadixTree;
+use crate::index::{
+    Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Statistics,
+};
+use crate::key::IndexKey;
+use crate::root::{IndexKind, IndexRoot};
+
+impl<T: RadixTree> Index<T::Domain, T::Key> for T {
+    const KIND: IndexKind = <T as RadixTree>::KIND;
+    const CAPABILITIES: Capabilities = Capabilities {
+        ordered: true,
+        concurrent_writers: false,
+        lock_free_reads: true,
+        orders_prior_flushes: !T::Key::INLINE,
+    };
+    const TRACE_CHECKS: bool = true;
+
+    fn create<'p>(
+        pool: &'p Pool<T::Domain>,
+        _options: &IndexOptions,
+    ) -> Result<Owned<'p, T::Domain, IndexRoot, InFlight>, IndexError> {
+        Handle::create(pool, <T as RadixTree>::KIND, T::Key::KIND)
+    }
+
+    fn open(pool: Arc<Pool<T::Domain>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
+        let handle = Handle::open(pool, root, <T as RadixTree>::KIND, T::Key::KIND)?;
+        Ok(Self::from_handle(handle))
+    }
+
+    fn pool(&self) -> &Arc<Pool<T::Domain>> {
+        &self.handle().pool
+    }
+
+    fn insert(&self, key: &T::Key, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Insert(value))
+    }
+
+    fn update(&self, key: &T::Key, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Update(value))
+    }
+
+    fn put(&self, key: &T::Key, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Put(value))
+    }
+
+    fn remove(&self, key: &T::Key) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Remove)
+    }
+
+    #[inline]
+    fn get(&self, key: &T::Key) -> Option<u64> {
+        self.get_value(key)
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&T::Key, u64) -> ControlFlow<()>) {
+        self.scan(Bound::Unbounded, Direction::Forward, visit);
+    }
+
+    fn check(&self) -> Vec<String> {
+        self.problems()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.measure()
+    }
+
+    fn trace(
+        &self,
+        tracer: &mut Tracer<'_, T::Domain>,
+        value: &mut dyn FnMut(&mut Tracer<'_, T::Domain>, u64),
+    ) {
+        self.trace_blocks(tracer, value);
+    }
+}
+
+impl<T: RadixTree> OrderedIndex<T::Domain, T::Key> for T {
+    fn scan(
+        &self,
+        from: Bound<&T::Key>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&T::Key, u64) -> ControlFlow<()>,
+    ) {
+        self.scan_entries(from, direction, visit);
+    }
+}
