@@ -14,7 +14,7 @@ mod allocator;
 mod art_cow;
 mod classic_log;
 mod fast_fair;
-mod fp_tree;
+mod fptree;
 mod header_log;
 mod in_place;
 mod nv_tree;
@@ -77,7 +77,7 @@ impl Catalogue {
             Structure::ArtCow => art_cow::CATALOGUE,
             Structure::WbTree => wb_tree::CATALOGUE,
             Structure::NvTree => nv_tree::CATALOGUE,
-            Structure::FpTree => fp_tree::CATALOGUE,
+            Structure::FpTree => fptree::CATALOGUE,
             Structure::ClassicLog => classic_log::CATALOGUE,
             Structure::HeaderLog => header_log::CATALOGUE,
             Structure::Rawl => rawl::CATALOGUE,

@@ -144,7 +144,7 @@ impl Structure {
             Self::ArtCow => "art-cow",
             Self::WbTree => "wb-tree",
             Self::NvTree => "nv-tree",
-            Self::FpTree => "fp-tree",
+            Self::FpTree => "fptree",
             Self::ClassicLog => "classic-log",
             Self::HeaderLog => "header-log",
             Self::Rawl => "rawl",
@@ -356,18 +356,18 @@ macro_rules! each_subject {
                 }
             }
             Structure::FpTree => {
-                let source = "index/src/fp_tree";
+                let source = "index/src/fptree";
                 {
-                    let $subject = FpTree8::new("fp-tree:u64", source, small.clone(), KEYS);
+                    let $subject = FpTree8::new("fptree:u64", source, small.clone(), KEYS);
                     $body
                 }
                 {
-                    let $subject = FpTreeBytes::new("fp-tree:bytes", source, small.clone(), KEYS);
+                    let $subject = FpTreeBytes::new("fptree:bytes", source, small.clone(), KEYS);
                     $body
                 }
                 {
                     let $subject =
-                        FpTree8::new("fp-tree:drained", source, small, KEYS / 2).draining();
+                        FpTree8::new("fptree:drained", source, small, KEYS / 2).draining();
                     $body
                 }
             }

@@ -64,7 +64,7 @@ fn nv_tree_is_durably_linearizable() {
 }
 
 #[test]
-fn fp_tree_is_durably_linearizable() {
+fn fptree_is_durably_linearizable() {
     survives(Structure::FpTree, &few(50));
 }
 
@@ -155,8 +155,8 @@ fn fast_fair_needs_what_readers_persist_before_they_answer() {
 }
 
 #[test]
-fn fp_tree_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::FpTree, "fp_tree/read.rs", 600);
+fn fptree_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::FpTree, "fptree/read.rs", 600);
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn those_of_nv_tree_are_killed() {
 }
 
 #[test]
-fn those_of_fp_tree_are_killed() {
+fn those_of_fptree_are_killed() {
     all_are_killed(Structure::FpTree);
 }
 

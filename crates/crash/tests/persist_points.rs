@@ -66,7 +66,7 @@ fn each_of_nv_tree_is_necessary() {
 }
 
 #[test]
-fn each_of_fp_tree_is_necessary() {
+fn each_of_fptree_is_necessary() {
     all_are_necessary(Structure::FpTree, 300, &[1, 2, 3]);
 }
 

@@ -64,7 +64,7 @@ fn nv_tree_survives_power_cuts() {
 }
 
 #[test]
-fn fp_tree_survives_power_cuts() {
+fn fptree_survives_power_cuts() {
     survives(Structure::FpTree, 200, 14);
 }
 

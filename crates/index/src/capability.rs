@@ -4,7 +4,7 @@ use lapis_pmem::Hardware;
 
 use crate::art_cow::ArtCow;
 use crate::fast_fair::FastFair;
-use crate::fp_tree::FpTree;
+use crate::fptree::FpTree;
 use crate::index::{Capabilities, Index};
 use crate::key::IndexKey;
 use crate::nv_tree::NvTree;

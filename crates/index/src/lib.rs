@@ -9,7 +9,7 @@ mod art;
 mod art_cow;
 mod capability;
 mod fast_fair;
-mod fp_tree;
+mod fptree;
 mod index;
 mod key;
 pub mod mutants;
@@ -24,7 +24,7 @@ mod wort;
 pub use art_cow::ArtCow;
 pub use capability::{CapabilityRow, InsertCost, capability_table};
 pub use fast_fair::FastFair;
-pub use fp_tree::FpTree;
+pub use fptree::FpTree;
 pub use index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex, Outcome,
     Range, Statistics, WbTreeNodes,

@@ -3,7 +3,7 @@
 
 pub use crate::art_cow::mutants as art_cow;
 pub use crate::fast_fair::mutants as fast_fair;
-pub use crate::fp_tree::mutants as fp_tree;
+pub use crate::fptree::mutants as fptree;
 pub use crate::nv_tree::mutants as nv_tree;
 pub use crate::p_clht::mutants as p_clht;
 pub use crate::wb_tree::mutants as wb_tree;

@@ -51,6 +51,7 @@ pub enum IndexKind {
     /// NV-Tree (Yang et al., FAST 2015).
     NvTree = 7,
     /// FPTree (Oukid et al., SIGMOD 2016).
+    #[serde(rename = "fptree")]
     FpTree = 8,
 }
 
@@ -77,7 +78,7 @@ impl IndexKind {
             Self::ArtCow => "art-cow",
             Self::WbTree => "wb-tree",
             Self::NvTree => "nv-tree",
-            Self::FpTree => "fp-tree",
+            Self::FpTree => "fptree",
         }
     }
 
@@ -153,5 +154,19 @@ impl IndexRoot {
     /// Which structure the root at `link` is, for callers that choose by it.
     pub fn kind_of<D: Domain>(pool: &Pool<D>, link: Link<Self>) -> Option<IndexKind> {
         IndexKind::from_number(pool.try_at(link)?.kind.load(pool.domain()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_has_the_same_name_in_json_as_on_the_command_line() {
+        for kind in IndexKind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+            assert_eq!(IndexKind::from_name(kind.name()), Some(kind));
+            assert_eq!(IndexKind::from_number(kind as u32), Some(kind));
+        }
     }
 }

@@ -140,4 +140,4 @@ conformance!(woart: Woart, ordered);
 conformance!(art_cow: ArtCow, ordered);
 conformance!(wb_tree: WbTree, ordered);
 conformance!(nv_tree: NvTree, ordered);
-conformance!(fp_tree: FpTree, ordered);
+conformance!(fptree: FpTree, ordered);

@@ -170,15 +170,15 @@ pub fn explore_structure_concurrently(
             ))?;
         }
         Structure::FpTree => {
-            let source = "index/src/fp_tree";
+            let source = "index/src/fptree";
             explorer.explore(&ConcurrentIndex::<FpTree<Modelled, u64>, u64>::new(
-                "fp-tree:u64",
+                "fptree:u64",
                 source,
                 small.clone(),
                 KEYS,
             ))?;
             explorer.explore(&ConcurrentIndex::<FpTree<Modelled, [u8]>, [u8]>::new(
-                "fp-tree:bytes",
+                "fptree:bytes",
                 source,
                 small,
                 KEYS,

@@ -73,7 +73,7 @@ fn flushes_and_fences_of_replacing_adding_deleting_and_getting() {
         ("art-cow".to_owned(), [(4, 3), (7, 3), (5, 3), (0, 0)]),
         ("wb-tree".to_owned(), [(3, 3), (7, 5), (3, 3), (0, 0)]),
         ("nv-tree".to_owned(), [(4, 3), (5, 3), (3, 3), (0, 0)]),
-        ("fp-tree".to_owned(), [(4, 3), (5, 3), (2, 2), (0, 0)]),
+        ("fptree".to_owned(), [(4, 3), (5, 3), (2, 2), (0, 0)]),
     ];
     assert_eq!(found, expected);
 }

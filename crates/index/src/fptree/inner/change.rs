@@ -28,13 +28,13 @@ pub(super) struct State {
 /// What a split will need of the inner nodes, set aside before it begins.
 #[must_use]
 #[derive(Debug)]
-pub(in crate::fp_tree) struct Provision {
+pub(in crate::fptree) struct Provision {
     separator: Separator,
     nodes: usize,
 }
 
 /// The lower end of a leaf's range, none for the first, and the leaf.
-pub(in crate::fp_tree) type LeafEntry = (Option<Separator>, Link<LeafHeader>);
+pub(in crate::fptree) type LeafEntry = (Option<Separator>, Link<LeafHeader>);
 
 /// A node, taken apart.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl InnerTree {
     }
 
     /// Sets aside what entering a new leaf, from `key` on, will need.
-    pub(in crate::fp_tree) fn prepare<D: Domain, K: IndexKey + ?Sized>(
+    pub(in crate::fptree) fn prepare<D: Domain, K: IndexKey + ?Sized>(
         &self,
         pool: &Pool<D>,
         key: &K,
@@ -200,7 +200,7 @@ impl InnerTree {
 
     /// Enters a new leaf, whose range begins with `key`, for which `provision` was made. The caller
     /// holds the lock of the leaf it was split from.
-    pub(in crate::fp_tree) fn insert<D: Domain, K: IndexKey + ?Sized>(
+    pub(in crate::fptree) fn insert<D: Domain, K: IndexKey + ?Sized>(
         &self,
         pool: &Pool<D>,
         provision: Provision,
@@ -246,7 +246,7 @@ impl InnerTree {
 
     /// Takes a leaf away that is beside that of `key`, or is it. Its range goes to the one before it
     /// in its node, or else to a neighbour. The caller holds the leaf's lock.
-    pub(in crate::fp_tree) fn remove<D: Domain, K: IndexKey + ?Sized>(
+    pub(in crate::fptree) fn remove<D: Domain, K: IndexKey + ?Sized>(
         &self,
         pool: &Pool<D>,
         key: &K,
@@ -351,7 +351,7 @@ impl InnerTree {
 
     /// Builds the nodes over leaves in order, each with the word of its least key (that of the first
     /// does not count). Words that are no key are left out.
-    pub(in crate::fp_tree) fn rebuild<D: Domain, K: IndexKey + ?Sized>(
+    pub(in crate::fptree) fn rebuild<D: Domain, K: IndexKey + ?Sized>(
         &self,
         pool: &Pool<D>,
         leaves: &[(u64, Link<LeafHeader>)],
@@ -398,7 +398,7 @@ impl InnerTree {
 
     /// Every leaf in order with its range's lower end, the number of levels and of nodes. Nobody may
     /// change the tree meanwhile.
-    pub(in crate::fp_tree) fn leaves<D: Domain, K: IndexKey + ?Sized>(
+    pub(in crate::fptree) fn leaves<D: Domain, K: IndexKey + ?Sized>(
         &self,
         pool: &Pool<D>,
     ) -> (Vec<LeafEntry>, usize, usize) {
@@ -422,7 +422,7 @@ impl InnerTree {
     }
 
     /// Compares a leaf's lower end with the key of a word. None if the word is no key.
-    pub(in crate::fp_tree) fn compare_word<D: Domain, K: IndexKey + ?Sized>(
+    pub(in crate::fptree) fn compare_word<D: Domain, K: IndexKey + ?Sized>(
         &self,
         pool: &Pool<D>,
         separator: Separator,

@@ -119,7 +119,7 @@ fn a_place_is_out_of_date_once_its_node_was_replaced() {
 fn full_size_nodes_have_three_levels_over_128_m_keys() {
     // Leaves filled in random order are ln 2 full on average, and so are the nodes above them.
     let filled = |slots: usize| slots as f64 * std::f64::consts::LN_2;
-    let mut nodes = 128e6 / filled(crate::fp_tree::slots_of(crate::fp_tree::LARGEST_LEAF_BYTES));
+    let mut nodes = 128e6 / filled(crate::fptree::slots_of(crate::fptree::LARGEST_LEAF_BYTES));
     let mut levels = 0;
     while nodes > 1.0 {
         nodes /= filled(super::CAPACITY + 1);

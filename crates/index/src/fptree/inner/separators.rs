@@ -30,7 +30,7 @@ const SIZES: usize = FIRST_WORDS.ilog2() as usize + 1;
 
 /// A separator, as the node has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::fp_tree) struct Separator {
+pub(in crate::fptree) struct Separator {
     pub(super) prefix: u64,
     pub(super) handle: u64,
 }

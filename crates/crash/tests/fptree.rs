@@ -4,7 +4,7 @@
 //! does not have them; two errors stand for them here, with every image crashed a second time.
 
 use lapis_crash::{ExploreOptions, Structure, explore_structure};
-use lapis_index::mutants::fp_tree as mutants;
+use lapis_index::mutants::fptree as mutants;
 use lapis_pmem::Mutant;
 
 fn violations(mutant: Option<Mutant>) -> usize {
@@ -18,7 +18,7 @@ fn violations(mutant: Option<Mutant>) -> usize {
         mutant,
         ..ExploreOptions::default()
     };
-    let only = Some("fp-tree:u64");
+    let only = Some("fptree:u64");
     let report = explore_structure(Structure::FpTree, only, &options, &|_| {}).unwrap();
     println!("{mutant:?}: {} images, {:?}", report.images, report.violations.first());
     report.violations.len()
