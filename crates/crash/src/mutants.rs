@@ -28,6 +28,7 @@ mod rawl;
 mod store;
 mod trial;
 mod wb_tree;
+mod wb_tree_slot;
 mod woart;
 mod wort;
 
@@ -76,6 +77,7 @@ impl Catalogue {
             Structure::Woart => woart::CATALOGUE,
             Structure::ArtCow => art_cow::CATALOGUE,
             Structure::WbTree => wb_tree::CATALOGUE,
+            Structure::WbTreeSlot => wb_tree_slot::CATALOGUE,
             Structure::NvTree => nv_tree::CATALOGUE,
             Structure::FpTree => fp_tree::CATALOGUE,
             Structure::ClassicLog => classic_log::CATALOGUE,

@@ -15,7 +15,7 @@ use lapis_blocks::ring_log::RingOptions;
 use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Modelled, PersistPoint};
 use lapis_index::{
-    ArtCow, FastFair, FpTree, IndexOptions, NvTree, PClht, WbTree, WbTreeNodes, Woart, Wort,
+    ArtCow, FastFair, FpTree, IndexOptions, NvTree, PClht, WbTree, WbTreeSlot, Woart, Wort,
 };
 
 use crate::explore::explore;
@@ -76,6 +76,8 @@ pub enum Structure {
     ArtCow,
     /// wB+-Tree.
     WbTree,
+    /// wB+-Tree, slots only.
+    WbTreeSlot,
     /// NV-Tree.
     NvTree,
     /// FPTree.
@@ -110,13 +112,14 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
         Self::Woart,
         Self::ArtCow,
         Self::WbTree,
+        Self::WbTreeSlot,
         Self::NvTree,
         Self::FpTree,
         Self::ClassicLog,
@@ -143,6 +146,7 @@ impl Structure {
             Self::Woart => "woart",
             Self::ArtCow => "art-cow",
             Self::WbTree => "wb-tree",
+            Self::WbTreeSlot => "wb-tree-slot",
             Self::NvTree => "nv-tree",
             Self::FpTree => "fp-tree",
             Self::ClassicLog => "classic-log",
@@ -201,6 +205,8 @@ type ArtCow8 = IndexSubject<ArtCow<Modelled, u64>, u64>;
 type ArtCowBytes = IndexSubject<ArtCow<Modelled, [u8]>, [u8]>;
 type WbTree8 = IndexSubject<WbTree<Modelled, u64>, u64>;
 type WbTreeBytes = IndexSubject<WbTree<Modelled, [u8]>, [u8]>;
+type WbTreeSlot8 = IndexSubject<WbTreeSlot<Modelled, u64>, u64>;
+type WbTreeSlotBytes = IndexSubject<WbTreeSlot<Modelled, [u8]>, [u8]>;
 type NvTree8 = IndexSubject<NvTree<Modelled, u64>, u64>;
 type NvTreeBytes = IndexSubject<NvTree<Modelled, [u8]>, [u8]>;
 type FpTree8 = IndexSubject<FpTree<Modelled, u64>, u64>;
@@ -230,7 +236,6 @@ macro_rules! each_subject {
         let default = IndexOptions::default();
         // Four buckets, so that the table grows, more than once, within few operations.
         let tight = IndexOptions { expected_entries: 1, ..Default::default() };
-        let slots = IndexOptions { wb_tree_nodes: WbTreeNodes::SlotsOnly, ..Default::default() };
         match $structure {
             Structure::Wort => {
                 let source = "index/src/wort";
@@ -324,16 +329,21 @@ macro_rules! each_subject {
                     $body
                 }
                 {
-                    let $subject = WbTree8::new("wb-tree:slots", source, slots.clone(), KEYS);
+                    let $subject =
+                        WbTree8::new("wb-tree:drained", source, small, KEYS / 2).draining();
                     $body
                 }
+            }
+            Structure::WbTreeSlot => {
+                let source = "index/src/wb_tree";
                 {
-                    let $subject = WbTreeBytes::new("wb-tree:slots-bytes", source, slots, KEYS);
+                    let $subject =
+                        WbTreeSlot8::new("wb-tree-slot:u64", source, default.clone(), KEYS);
                     $body
                 }
                 {
                     let $subject =
-                        WbTree8::new("wb-tree:drained", source, small, KEYS / 2).draining();
+                        WbTreeSlotBytes::new("wb-tree-slot:bytes", source, default, KEYS);
                     $body
                 }
             }

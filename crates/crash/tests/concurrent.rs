@@ -59,6 +59,11 @@ fn wb_tree_is_durably_linearizable() {
 }
 
 #[test]
+fn wb_tree_slot_is_durably_linearizable() {
+    survives(Structure::WbTreeSlot, &few(40));
+}
+
+#[test]
 fn nv_tree_is_durably_linearizable() {
     survives(Structure::NvTree, &few(60));
 }

@@ -63,6 +63,11 @@ fn those_of_wb_tree_are_killed() {
 }
 
 #[test]
+fn those_of_wb_tree_slot_are_killed() {
+    all_are_killed(Structure::WbTreeSlot);
+}
+
+#[test]
 fn those_of_nv_tree_are_killed() {
     all_are_killed(Structure::NvTree);
 }

@@ -61,6 +61,11 @@ fn each_of_wb_tree_is_necessary() {
 }
 
 #[test]
+fn each_of_wb_tree_slot_is_necessary() {
+    all_are_necessary(Structure::WbTreeSlot, 200, &[1, 2]);
+}
+
+#[test]
 fn each_of_nv_tree_is_necessary() {
     all_are_necessary(Structure::NvTree, 300, &[1, 2]);
 }

@@ -59,6 +59,11 @@ fn wb_tree_survives_power_cuts() {
 }
 
 #[test]
+fn wb_tree_slot_survives_power_cuts() {
+    survives(Structure::WbTreeSlot, 200, 21);
+}
+
+#[test]
 fn nv_tree_survives_power_cuts() {
     survives(Structure::NvTree, 200, 21);
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lapis_index::{
-    ArtCow, FastFair, FpTree, Index, IndexKind, IndexOptions, NvTree, PClht, WbTree, Woart, Wort,
+    ArtCow, FastFair, FpTree, Index, IndexKind, IndexOptions, NvTree, PClht, WbTree, WbTreeSlot,
+    Woart, Wort,
 };
 use lapis_pmem::{Hardware, Pool};
 use rand::rngs::SmallRng;
@@ -40,6 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 IndexKind::Woart => measure::<Woart<Hardware, u64>>(count)?,
                 IndexKind::ArtCow => measure::<ArtCow<Hardware, u64>>(count)?,
                 IndexKind::WbTree => measure::<WbTree<Hardware, u64>>(count)?,
+                IndexKind::WbTreeSlot => measure::<WbTreeSlot<Hardware, u64>>(count)?,
                 IndexKind::NvTree => measure::<NvTree<Hardware, u64>>(count)?,
                 IndexKind::FpTree => measure::<FpTree<Hardware, u64>>(count)?,
                 other => println!("{other} is not measured here"),

@@ -10,7 +10,7 @@ use crate::key::IndexKey;
 use crate::nv_tree::NvTree;
 use crate::p_clht::PClht;
 use crate::root::{IndexKind, KeyKind};
-use crate::wb_tree::WbTree;
+use crate::wb_tree::{WbTree, WbTreeSlot};
 use crate::woart::Woart;
 use crate::wort::Wort;
 
@@ -83,6 +83,12 @@ pub fn capability_table() -> Vec<CapabilityRow> {
             "Chen and Jin, PVLDB 2015",
             cost(4, 3),
             cost(5, 3),
+        ),
+        row::<WbTreeSlot<Hardware, u64>, WbTreeSlot<Hardware, [u8]>>(
+            "wB+-Tree, slots only",
+            "Chen and Jin, PVLDB 2015",
+            cost(2, 2),
+            None,
         ),
         row::<NvTree<Hardware, u64>, NvTree<Hardware, [u8]>>(
             "NV-Tree",

@@ -63,8 +63,6 @@ pub struct IndexOptions {
     pub node_bytes: usize,
     /// Where volatile inner nodes lie (trees that rebuild them when opened).
     pub inner_nodes: InnerNodes,
-    /// What a wB+-Tree's nodes are like.
-    pub wb_tree_nodes: WbTreeNodes,
 }
 
 /// Where a tree that rebuilds its inner nodes keeps them.
@@ -77,25 +75,6 @@ pub enum InnerNodes {
     /// In blocks of the pool that are never flushed: volatile all the same, at the latency of
     /// persistent memory, for machines that have nothing else.
     Pm,
-}
-
-/// The two kinds of nodes of a [`WbTree`](crate::WbTree).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u64)]
-pub enum WbTreeNodes {
-    /// A bitmap says which entries count, and whether the slot array, which has their order, is
-    /// right: up to 63 entries. [`IndexOptions::node_bytes`] can make them smaller.
-    #[default]
-    BitmapAndSlots = 1,
-    /// The slot array is one word and says both: 7 entries.
-    SlotsOnly = 2,
-}
-
-impl WbTreeNodes {
-    /// The kind with this number on the medium.
-    pub(crate) fn from_number(number: u64) -> Option<Self> {
-        [Self::BitmapAndSlots, Self::SlotsOnly].into_iter().find(|kind| *kind as u64 == number)
-    }
 }
 
 /// What a structure can do.

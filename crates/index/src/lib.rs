@@ -27,12 +27,12 @@ pub use fast_fair::FastFair;
 pub use fp_tree::FpTree;
 pub use index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex, Outcome,
-    Range, Statistics, WbTreeNodes,
+    Range, Statistics,
 };
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
 pub use nv_tree::{InnerRebuilds, NvTree};
 pub use p_clht::PClht;
 pub use root::{IndexKind, IndexRoot, KeyKind};
-pub use wb_tree::WbTree;
+pub use wb_tree::{BitmapAndSlots, SlotsOnly, WbTree, WbTreeNodeKind, WbTreeSlot};
 pub use woart::Woart;
 pub use wort::Wort;

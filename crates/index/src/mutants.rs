@@ -7,5 +7,6 @@ pub use crate::fp_tree::mutants as fp_tree;
 pub use crate::nv_tree::mutants as nv_tree;
 pub use crate::p_clht::mutants as p_clht;
 pub use crate::wb_tree::mutants as wb_tree;
+pub use crate::wb_tree::mutants::slots_only as wb_tree_slot;
 pub use crate::woart::mutants as woart;
 pub use crate::wort::mutants as wort;

@@ -52,17 +52,20 @@ pub enum IndexKind {
     NvTree = 7,
     /// FPTree (Oukid et al., SIGMOD 2016).
     FpTree = 8,
+    /// wB+-Tree whose nodes have slots only (Chen and Jin, PVLDB 2015).
+    WbTreeSlot = 9,
 }
 
 impl IndexKind {
     /// All kinds, in the order of the capability table.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
         Self::Woart,
         Self::ArtCow,
         Self::WbTree,
+        Self::WbTreeSlot,
         Self::NvTree,
         Self::FpTree,
     ];
@@ -76,6 +79,7 @@ impl IndexKind {
             Self::Woart => "woart",
             Self::ArtCow => "art-cow",
             Self::WbTree => "wb-tree",
+            Self::WbTreeSlot => "wb-tree-slot",
             Self::NvTree => "nv-tree",
             Self::FpTree => "fp-tree",
         }

@@ -139,5 +139,6 @@ conformance!(p_clht: PClht, unordered);
 conformance!(woart: Woart, ordered);
 conformance!(art_cow: ArtCow, ordered);
 conformance!(wb_tree: WbTree, ordered);
+conformance!(wb_tree_slot: WbTreeSlot, ordered);
 conformance!(nv_tree: NvTree, ordered);
 conformance!(fp_tree: FpTree, ordered);

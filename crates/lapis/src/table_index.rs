@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lapis_index::{
     ArtCow, Direction, FastFair, FpTree, Index, IndexError, IndexKind, IndexOptions, IndexRoot,
-    NvTree, OrderedIndex, Outcome, PClht, Statistics, WbTree, Woart, Wort,
+    NvTree, OrderedIndex, Outcome, PClht, Statistics, WbTree, WbTreeSlot, Woart, Wort,
 };
 use lapis_pmem::{Domain, InFlight, Link, Owned, Pool, Tracer};
 
@@ -18,6 +18,7 @@ pub(crate) enum TableIndex<D: Domain> {
     Woart(Woart<D, [u8]>),
     ArtCow(ArtCow<D, [u8]>),
     WbTree(WbTree<D, [u8]>),
+    WbTreeSlot(WbTreeSlot<D, [u8]>),
     NvTree(NvTree<D, [u8]>),
     /// Its volatile parts are larger than the others'.
     FpTree(Box<FpTree<D, [u8]>>),
@@ -32,6 +33,7 @@ macro_rules! each {
             TableIndex::Woart($inner) => $body,
             TableIndex::ArtCow($inner) => $body,
             TableIndex::WbTree($inner) => $body,
+            TableIndex::WbTreeSlot($inner) => $body,
             TableIndex::NvTree($inner) => $body,
             TableIndex::FpTree(boxed) => {
                 let $inner = boxed.as_ref();
@@ -54,6 +56,7 @@ impl<D: Domain> TableIndex<D> {
             IndexKind::Woart => Woart::<D, [u8]>::create(pool, options),
             IndexKind::ArtCow => ArtCow::<D, [u8]>::create(pool, options),
             IndexKind::WbTree => WbTree::<D, [u8]>::create(pool, options),
+            IndexKind::WbTreeSlot => WbTreeSlot::<D, [u8]>::create(pool, options),
             IndexKind::NvTree => NvTree::<D, [u8]>::create(pool, options),
             IndexKind::FpTree => FpTree::<D, [u8]>::create(pool, options),
             other => {
@@ -71,6 +74,7 @@ impl<D: Domain> TableIndex<D> {
             Some(IndexKind::Woart) => Woart::open(pool, root).map(Self::Woart),
             Some(IndexKind::ArtCow) => ArtCow::open(pool, root).map(Self::ArtCow),
             Some(IndexKind::WbTree) => WbTree::open(pool, root).map(Self::WbTree),
+            Some(IndexKind::WbTreeSlot) => WbTreeSlot::open(pool, root).map(Self::WbTreeSlot),
             Some(IndexKind::NvTree) => NvTree::open(pool, root).map(Self::NvTree),
             Some(IndexKind::FpTree) => {
                 FpTree::open(pool, root).map(|index| Self::FpTree(Box::new(index)))
@@ -87,6 +91,7 @@ impl<D: Domain> TableIndex<D> {
             Self::Woart(_) => IndexKind::Woart,
             Self::ArtCow(_) => IndexKind::ArtCow,
             Self::WbTree(_) => IndexKind::WbTree,
+            Self::WbTreeSlot(_) => IndexKind::WbTreeSlot,
             Self::NvTree(_) => IndexKind::NvTree,
             Self::FpTree(_) => IndexKind::FpTree,
         }
@@ -135,6 +140,7 @@ impl<D: Domain> TableIndex<D> {
             Self::Woart(index) => index.scan(from, direction, visit),
             Self::ArtCow(index) => index.scan(from, direction, visit),
             Self::WbTree(index) => index.scan(from, direction, visit),
+            Self::WbTreeSlot(index) => index.scan(from, direction, visit),
             Self::PClht(_) => return None,
         }
         Some(())

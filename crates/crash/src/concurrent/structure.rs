@@ -2,7 +2,7 @@
 
 use lapis_device::Modelled;
 use lapis_index::{
-    ArtCow, FastFair, FpTree, IndexOptions, NvTree, PClht, WbTree, WbTreeNodes, Woart, Wort,
+    ArtCow, FastFair, FpTree, IndexOptions, NvTree, PClht, WbTree, WbTreeSlot, Woart, Wort,
 };
 
 use super::explore::{ConcurrentOptions, ConcurrentReport, explore_concurrent};
@@ -132,8 +132,6 @@ pub fn explore_structure_concurrently(
         }
         Structure::WbTree => {
             let source = "index/src/wb_tree";
-            let slots =
-                IndexOptions { wb_tree_nodes: WbTreeNodes::SlotsOnly, ..Default::default() };
             explorer.explore(&ConcurrentIndex::<WbTree<Modelled, u64>, u64>::new(
                 "wb-tree:u64",
                 source,
@@ -146,10 +144,20 @@ pub fn explore_structure_concurrently(
                 small,
                 KEYS,
             ))?;
-            explorer.explore(&ConcurrentIndex::<WbTree<Modelled, u64>, u64>::new(
-                "wb-tree:slots",
+        }
+        Structure::WbTreeSlot => {
+            let source = "index/src/wb_tree";
+            let options = IndexOptions::default();
+            explorer.explore(&ConcurrentIndex::<WbTreeSlot<Modelled, u64>, u64>::new(
+                "wb-tree-slot:u64",
                 source,
-                slots,
+                options.clone(),
+                KEYS,
+            ))?;
+            explorer.explore(&ConcurrentIndex::<WbTreeSlot<Modelled, [u8]>, [u8]>::new(
+                "wb-tree-slot:bytes",
+                source,
+                options,
                 KEYS,
             ))?;
         }

@@ -12,13 +12,13 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
             what: "An insertion changes the slot array while the bitmap still says that it is valid.",
             published: BUG_CLASS,
             place: "index/src/wb_tree/change.rs, add_by_bitmap",
-            subjects: &["wb-tree:u64", "wb-tree:bytes", "wb-tree:drained"],
+            subjects: &[],
         },
         MutantEntry {
             mutant: mutants::MISSING_ENTRY_FLUSH,
-            what: "A new entry is not flushed before the bitmap, or the slot word, counts it.",
+            what: "A new entry is not flushed before the bitmap counts it.",
             published: BUG_CLASS,
-            place: "index/src/wb_tree/change.rs, add_by_bitmap and add_by_slots",
+            place: "index/src/wb_tree/change.rs, add_by_bitmap",
             subjects: &[],
         },
         MutantEntry {

@@ -2,11 +2,12 @@
 
 use lapis_pmem::{Committed, Domain};
 
-use super::WbTree;
 use super::mutants;
 use super::node::{Node, Order};
+use super::node_kind::WbTreeNodes;
 use super::search::Target;
-use crate::index::{IndexError, Outcome, WbTreeNodes};
+use super::{WbTree, WbTreeNodeKind};
+use crate::index::{IndexError, Outcome};
 use crate::key::IndexKey;
 
 /// What is to happen to a key.
@@ -22,7 +23,7 @@ pub(super) enum Change {
     Remove,
 }
 
-impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
+impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
     /// Makes `change`, durably.
     #[inline]
     pub(super) fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
@@ -81,7 +82,7 @@ impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
         let entry = [target.ordinal, value, word.bits()];
         let index = leaf.free_index(order);
         let order = order.with(position, index);
-        let committed = match self.shape.nodes {
+        let committed = match N::NODES {
             WbTreeNodes::BitmapAndSlots => {
                 self.add_by_bitmap(leaf, &order, position, index, &entry)
             }
@@ -135,7 +136,7 @@ impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
         // I1. In the line of the control word the order of stores is enough (R2).
         let is_beside = leaf.is_beside_control(index);
         if !is_beside {
-            let _mutant = domain.omitting(mutants::MISSING_ENTRY_FLUSH);
+            let _mutant = domain.omitting(mutants::slots_only::MISSING_ENTRY_FLUSH);
             domain.flush(leaf.entry_cells(index));
         }
         if !is_beside || !K::INLINE {
@@ -154,7 +155,7 @@ impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
         let after = self.shape.control_of(&order, control);
         let place = leaf.control_place();
         leaf.count_change(domain);
-        if self.shape.nodes == WbTreeNodes::SlotsOnly || (is_last && leaf.is_ordered(control)) {
+        if N::NODES == WbTreeNodes::SlotsOnly || (is_last && leaf.is_ordered(control)) {
             return self.publish(place, after);
         }
         // The removal. I2: the slot array is invalid, durably, before it changes.

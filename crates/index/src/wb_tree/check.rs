@@ -5,10 +5,10 @@ use std::collections::HashSet;
 
 use lapis_pmem::{Domain, LINK_MASK, Link, Tracer};
 
-use super::WbTree;
 use super::node::{Node, Order, Place};
 use super::redo_log::Log;
 use super::search::{MOST_LEVELS, Separator};
+use super::{WbTree, WbTreeNodeKind};
 use crate::index::Statistics;
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
@@ -25,7 +25,7 @@ pub(super) struct Seen<'p> {
     high: Option<Separator>,
 }
 
-impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
+impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
     /// Visits every node, parents first, in key order. `visit` says whether to go on below it.
     pub(super) fn walk(
         &self,

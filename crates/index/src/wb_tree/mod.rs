@@ -6,7 +6,8 @@
 //! ```text
 //!  root (IndexRoot)
 //!    top       the top node (48 bits), the number of inner levels (16)
-//!    words[0]  bytes per node          words[1]  kind of nodes (1: bitmap and slots, 2: slots only)
+//!    words[0]  bytes per node          words[1]  kind of nodes, that of the structure
+//!                                          (1: bitmap and slots, 2: slots only)
 //!    words[2]  the redo log (redo_log.rs)
 //!
 //!  node with a bitmap                          node with slots only
@@ -47,7 +48,8 @@
 //! eight bytes before a key word tell most keys apart; only if they are equal is the key itself
 //! looked at. A separator of byte strings is the shortest one that tells the leaves apart.
 //!
-//! [`IndexOptions::wb_tree_nodes`] chooses the kind of nodes. 63 entries are what one word of bitmap
+//! The two kinds of nodes make two structures, [`WbTree`] with a bitmap and [`WbTreeSlot`] with slots
+//! only, which have the paper's names: `N` is the kind. 63 entries are what one word of bitmap
 //! and one line of slot array can do. Random insertion fills nodes to ln 2, 44 entries; 128 M keys
 //! are then 3.1 M leaves under 70,000, 1,600, 36 and 1 inner nodes: the depth of 4.0 that Lee et al.
 //! (FAST 2017, Table 1) give.
@@ -135,6 +137,7 @@ mod change;
 mod check;
 pub mod mutants;
 mod node;
+mod node_kind;
 mod redo_log;
 mod restructure;
 mod scan;
@@ -153,12 +156,12 @@ use parking_lot::Mutex;
 
 use crate::index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Statistics,
-    WbTreeNodes,
 };
 use crate::key::IndexKey;
 use crate::root::{IndexKind, IndexRoot};
 use change::Change;
 use node::{Node, Place, Shape};
+pub use node_kind::{BitmapAndSlots, SlotsOnly, WbTreeNodeKind};
 use redo_log::Log;
 use search::Top;
 
@@ -174,9 +177,10 @@ const LOG_WORD: usize = 2;
 /// A B+-tree with unsorted nodes and slot arrays. The layout and the invariants are in the source's
 /// header comment.
 ///
-/// Keys are ordered, readers never wait, writers take turns.
+/// Keys are ordered, readers never wait, writers take turns. [`WbTreeSlot`] is the structure with the
+/// other kind of nodes.
 #[derive(Debug)]
-pub struct WbTree<D: Domain, K: IndexKey + ?Sized> {
+pub struct WbTree<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind = BitmapAndSlots> {
     pool: Arc<Pool<D>>,
     root: Link<IndexRoot>,
     log: Link<Log>,
@@ -184,8 +188,12 @@ pub struct WbTree<D: Domain, K: IndexKey + ?Sized> {
     /// Held by whoever changes the tree.
     writer: Mutex<()>,
     in_flight: InFlightPlace,
-    _keys: PhantomData<fn(&K)>,
+    _keys: PhantomData<fn(&K, N)>,
 }
+
+/// The wB+-Tree whose nodes have seven entries and a slot array in their control word, and no
+/// bitmap.
+pub type WbTreeSlot<D, K> = WbTree<D, K, SlotsOnly>;
 
 /// The offset of the one word that is visible and may not be durable, or zero (I4). On a line of
 /// its own, since every reader reads it.
@@ -193,7 +201,7 @@ pub struct WbTree<D: Domain, K: IndexKey + ?Sized> {
 #[repr(align(64))]
 struct InFlightPlace(AtomicU64);
 
-impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
+impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
     #[inline(always)]
     fn domain(&self) -> &D {
         self.pool.domain()
@@ -248,8 +256,8 @@ impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
     }
 }
 
-impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for WbTree<D, K> {
-    const KIND: IndexKind = IndexKind::WbTree;
+impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> Index<D, K> for WbTree<D, K, N> {
+    const KIND: IndexKind = N::KIND;
     const CAPABILITIES: Capabilities = Capabilities {
         ordered: true,
         concurrent_writers: false,
@@ -262,7 +270,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for WbTree<D, K> {
         pool: &'p Pool<D>,
         options: &IndexOptions,
     ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
-        let shape = Shape::new::<K>(options.wb_tree_nodes, options.node_bytes)?;
+        let shape = Shape::new::<K>(N::NODES, options.node_bytes)?;
         let domain = pool.domain();
         let root = pool.allocate::<IndexRoot>()?;
         root.init(domain, Self::KIND, K::KIND, FORMAT_VERSION);
@@ -281,10 +289,11 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for WbTree<D, K> {
         let domain = pool.domain();
         let damaged = |what: String| IndexError::Damaged { what };
         let nodes = found.words[NODES_WORD].load(domain);
-        let nodes = WbTreeNodes::from_number(nodes)
-            .ok_or_else(|| damaged(format!("nodes of kind {nodes}")))?;
+        if nodes != N::NODES as u64 {
+            return Err(damaged(format!("nodes of kind {nodes}")));
+        }
         let node_bytes = found.words[NODE_BYTES_WORD].load(domain) as usize;
-        let shape = match Shape::new::<K>(nodes, node_bytes) {
+        let shape = match Shape::new::<K>(N::NODES, node_bytes) {
             Ok(shape) if node_bytes > 0 => shape,
             _ => return Err(damaged(format!("nodes of {node_bytes} bytes"))),
         };
@@ -344,7 +353,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for WbTree<D, K> {
     }
 }
 
-impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for WbTree<D, K> {
+impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> OrderedIndex<D, K> for WbTree<D, K, N> {
     fn scan(
         &self,
         from: Bound<&K>,

@@ -1,11 +1,12 @@
-//! Errors that the wB+-Tree can be told to commit.
+//! Errors that the two wB+-Trees can be told to commit. What they have in common has a name for each
+//! of them.
 
-use lapis_pmem::Mutant;
+use lapis_pmem::{Domain, Mutant};
 
 /// An insertion changes the slot array while the bitmap still says that it is valid (I2).
 pub const VALID_BIT_NOT_CLEARED: Mutant = Mutant("wb-tree/valid-bit-not-cleared");
 
-/// A new entry is not flushed before the bitmap, or the slot word, says that it counts (I1).
+/// A new entry is not flushed before the bitmap says that it counts (I1).
 pub const MISSING_ENTRY_FLUSH: Mutant = Mutant("wb-tree/missing-entry-flush");
 
 /// The redo log is emptied before what it says has been done durably (I5).
@@ -19,3 +20,29 @@ pub const LOG_NOT_REDONE: Mutant = Mutant("wb-tree/log-not-redone");
 
 /// The new node of a split is not flushed before the log that names it is complete (I1).
 pub const MISSING_SIBLING_FLUSH: Mutant = Mutant("wb-tree/missing-sibling-flush");
+
+/// Those of the nodes with slots only.
+pub mod slots_only {
+    use lapis_pmem::Mutant;
+
+    /// A new entry is not flushed before the control word says that it counts (I1).
+    pub const MISSING_ENTRY_FLUSH: Mutant = Mutant("wb-tree-slot/missing-entry-flush");
+
+    /// [`LOG_TRUNCATED_EARLY`](super::LOG_TRUNCATED_EARLY).
+    pub const LOG_TRUNCATED_EARLY: Mutant = Mutant("wb-tree-slot/log-truncated-early");
+
+    /// [`CHANGE_BEFORE_LOG_COMMIT`](super::CHANGE_BEFORE_LOG_COMMIT).
+    pub const CHANGE_BEFORE_LOG_COMMIT: Mutant = Mutant("wb-tree-slot/change-before-log-commit");
+
+    /// [`LOG_NOT_REDONE`](super::LOG_NOT_REDONE).
+    pub const LOG_NOT_REDONE: Mutant = Mutant("wb-tree-slot/log-not-redone");
+
+    /// [`MISSING_SIBLING_FLUSH`](super::MISSING_SIBLING_FLUSH).
+    pub const MISSING_SIBLING_FLUSH: Mutant = Mutant("wb-tree-slot/missing-sibling-flush");
+}
+
+/// Whichever of an error's two names is to be committed, in code that both structures have.
+#[inline(always)]
+pub(super) fn either<D: Domain>(domain: &D, bitmap: Mutant, slots_only: Mutant) -> Mutant {
+    if domain.commits(slots_only) { slots_only } else { bitmap }
+}

@@ -8,7 +8,8 @@ use lapis_pmem::{
     AllocError, Dirty, Domain, InFlight, LINE_BYTES, Link, Owned, PCell, Pool, persistent,
 };
 
-use crate::index::{IndexError, WbTreeNodes};
+use super::node_kind::WbTreeNodes;
+use crate::index::IndexError;
 use crate::key::IndexKey;
 
 /// A word of a node, and where it is.

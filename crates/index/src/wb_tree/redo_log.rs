@@ -31,7 +31,7 @@
 
 use lapis_pmem::{Committed, Domain, InFlight, LINE_BYTES, Link, Owned, PCell, Pool, persistent};
 
-use super::mutants;
+use super::mutants::{self, slots_only};
 use super::node::Place;
 use crate::index::IndexError;
 
@@ -114,7 +114,11 @@ impl Log {
         domain.fence();
         let commit = self.commit.publish(domain, plan.commit_word());
         let _: Committed = {
-            let _mutant = domain.omitting(mutants::CHANGE_BEFORE_LOG_COMMIT);
+            let _mutant = domain.omitting(mutants::either(
+                domain,
+                mutants::CHANGE_BEFORE_LOG_COMMIT,
+                slots_only::CHANGE_BEFORE_LOG_COMMIT,
+            ));
             // L2.
             commit.persist()
         };
@@ -138,7 +142,11 @@ impl Log {
     /// Stores the words of a plan that the log has, and empties it.
     fn redo<D: Domain>(&self, pool: &Pool<D>, plan: &Plan) -> Committed {
         let domain = pool.domain();
-        if domain.commits(mutants::LOG_TRUNCATED_EARLY) {
+        if domain.commits(mutants::either(
+            domain,
+            mutants::LOG_TRUNCATED_EARLY,
+            slots_only::LOG_TRUNCATED_EARLY,
+        )) {
             let _: Committed = self.commit.publish(domain, 0).persist();
         }
         let mut lines = [0; RECORDS];
@@ -181,7 +189,11 @@ impl Log {
         if plan.commit_word() != commit {
             return Err(damaged());
         }
-        let _: Committed = if domain.commits(mutants::LOG_NOT_REDONE) {
+        let _: Committed = if domain.commits(mutants::either(
+            domain,
+            mutants::LOG_NOT_REDONE,
+            slots_only::LOG_NOT_REDONE,
+        )) {
             self.commit.publish(domain, 0).persist()
         } else {
             self.redo(pool, &plan)

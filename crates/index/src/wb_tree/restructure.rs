@@ -7,11 +7,11 @@
 
 use lapis_pmem::{AllocError, Committed, Domain, Link, PCell};
 
-use super::WbTree;
-use super::mutants;
+use super::mutants::{self, slots_only};
 use super::node::{Entry, Fresh, Node, Order, build, ordinal_of};
 use super::redo_log::Plan;
 use super::search::{MOST_LEVELS, Path, Target, Top};
+use super::{WbTree, WbTreeNodeKind};
 use crate::index::IndexError;
 use crate::key::{IndexKey, KeyWord};
 
@@ -19,7 +19,7 @@ fn damaged(what: &str) -> IndexError {
     IndexError::Damaged { what: what.into() }
 }
 
-impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
+impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
     /// Plans to give `node` the entries of `after`, in that order. `overwritten` is one of them that
     /// takes the place of another that counts now; others that are new have been written and flushed.
     ///
@@ -69,7 +69,12 @@ impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
     #[track_caller]
     fn build(&self, leftmost: u64, entries: &[Entry]) -> Result<Fresh<'_, D>, AllocError> {
         let node = build(&self.pool, &self.shape, leftmost, entries)?;
-        let _mutant = self.domain().omitting(mutants::MISSING_SIBLING_FLUSH);
+        let mutant = mutants::either(
+            self.domain(),
+            mutants::MISSING_SIBLING_FLUSH,
+            slots_only::MISSING_SIBLING_FLUSH,
+        );
+        let _mutant = self.domain().omitting(mutant);
         Ok(node.flush())
     }
 

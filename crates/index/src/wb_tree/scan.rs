@@ -5,8 +5,8 @@ use std::ops::{Bound, ControlFlow};
 
 use lapis_pmem::Domain;
 
-use super::WbTree;
 use super::search::{Separator, Target};
+use super::{WbTree, WbTreeNodeKind};
 use crate::index::Direction;
 use crate::key::IndexKey;
 
@@ -19,7 +19,7 @@ fn does_not_advance() -> ! {
     panic!("the index is damaged: its leaves are not in order")
 }
 
-impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
+impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
     pub(super) fn scan_entries(
         &self,
         from: Bound<&K>,

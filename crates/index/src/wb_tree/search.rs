@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 
 use lapis_pmem::{Domain, LINK_MASK, Link};
 
-use super::WbTree;
 use super::node::{Node, Order, Place, Snapshot, ordinal_of};
+use super::{WbTree, WbTreeNodeKind};
 use crate::key::IndexKey;
 
 /// More levels of inner nodes than this no index can have: each multiplies the leaves at least by
@@ -146,7 +146,7 @@ fn beyond_the_end(link: Place) -> ! {
     panic!("the pool is damaged: the node {link:?} does not end within it")
 }
 
-impl<D: Domain, K: IndexKey + ?Sized> WbTree<D, K> {
+impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
     #[inline(always)]
     pub(super) fn node(&self, link: Place) -> Node<'_> {
         match Node::find(&self.pool, &self.shape, link) {

@@ -21,4 +21,4 @@ macro_rules! families {
     };
 }
 
-families!(Wort FastFair PClht Woart ArtCow WbTree NvTree FpTree);
+families!(Wort FastFair PClht Woart ArtCow WbTree WbTreeSlot NvTree FpTree);

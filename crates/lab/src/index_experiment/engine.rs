@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use lapis_index::{
     ArtCow, Direction, FastFair, FpTree, Index, IndexError, IndexOptions, IndexRoot, NvTree,
-    OrderedIndex, PClht, WbTree, Woart, Wort,
+    OrderedIndex, PClht, WbTree, WbTreeSlot, Woart, Wort,
 };
 use lapis_pmem::{Committed, Domain, Link, Pool};
 
@@ -45,7 +45,7 @@ macro_rules! ordered {
         }
     )*};
 }
-ordered!(Wort, FastFair, Woart, ArtCow, WbTree, NvTree, FpTree);
+ordered!(Wort, FastFair, Woart, ArtCow, WbTree, WbTreeSlot, NvTree, FpTree);
 
 impl<D: Domain> Subject<D> for PClht<D, u64> {
     fn scan_from(&self, _: u64, _: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>) -> bool {

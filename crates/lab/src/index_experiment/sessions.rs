@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use lapis_device::{Config, Counts, Modelled as ModelledMachine, Profile, interleave};
 use lapis_index::{
-    ArtCow, FastFair, FpTree, Index, IndexKind, IndexOptions, NvTree, PClht, WbTree, Woart, Wort,
+    ArtCow, FastFair, FpTree, Index, IndexKind, IndexOptions, NvTree, PClht, WbTree, WbTreeSlot,
+    Woart, Wort,
 };
 use lapis_pmem::{Domain, Hardware, Pool, Region};
 
@@ -60,6 +61,10 @@ macro_rules! with_index {
             }
             IndexKind::WbTree => {
                 type $index = WbTree<$domain, u64>;
+                $body
+            }
+            IndexKind::WbTreeSlot => {
+                type $index = WbTreeSlot<$domain, u64>;
                 $body
             }
             IndexKind::NvTree => {

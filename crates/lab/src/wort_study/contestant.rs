@@ -1,6 +1,6 @@
 //! The structures of the study, and the one place where a name becomes a type.
 
-use lapis_index::{IndexKind, IndexOptions, InnerNodes, WbTreeNodes};
+use lapis_index::{IndexKind, IndexOptions, InnerNodes};
 use serde::{Serialize, Serializer};
 
 use super::published;
@@ -12,21 +12,21 @@ pub enum Contestant {
     Index(IndexKind),
     /// One that keeps its inner nodes in DRAM, with these on PM.
     InnerOnPm(IndexKind),
-    /// The wB+-Tree whose nodes have a slot array and no bitmap.
-    WbTreeSlotsOnly,
     /// The ordered map of the standard library, a volatile B-tree: the reference for range queries.
     BTreeMap,
 }
 
 impl Contestant {
-    /// The indexes of the study: those of the paper in the order of its Table 1, and FAST & FAIR.
-    pub const KINDS: [IndexKind; 7] = [
+    /// The indexes of the study: those of the paper in the order of its Table 1, the other wB+-Tree,
+    /// and FAST & FAIR.
+    pub const KINDS: [IndexKind; 8] = [
         IndexKind::Wort,
         IndexKind::Woart,
         IndexKind::ArtCow,
         IndexKind::FpTree,
         IndexKind::NvTree,
         IndexKind::WbTree,
+        IndexKind::WbTreeSlot,
         IndexKind::FastFair,
     ];
 
@@ -40,7 +40,7 @@ impl Contestant {
         Self::Index(IndexKind::NvTree),
         Self::InnerOnPm(IndexKind::NvTree),
         Self::Index(IndexKind::WbTree),
-        Self::WbTreeSlotsOnly,
+        Self::Index(IndexKind::WbTreeSlot),
         Self::Index(IndexKind::FastFair),
     ];
 
@@ -49,7 +49,6 @@ impl Contestant {
         match self {
             Self::Index(kind) => kind.name().to_owned(),
             Self::InnerOnPm(kind) => format!("{kind}-inner-pm"),
-            Self::WbTreeSlotsOnly => format!("{}-slot", IndexKind::WbTree),
             Self::BTreeMap => "btree-map".to_owned(),
         }
     }
@@ -58,7 +57,6 @@ impl Contestant {
     pub fn index(self) -> Option<IndexKind> {
         match self {
             Self::Index(kind) | Self::InnerOnPm(kind) => Some(kind),
-            Self::WbTreeSlotsOnly => Some(IndexKind::WbTree),
             Self::BTreeMap => None,
         }
     }
@@ -77,14 +75,12 @@ impl Contestant {
         let mut options = IndexOptions::default();
         match self {
             Self::InnerOnPm(_) => options.inner_nodes = InnerNodes::Pm,
-            Self::WbTreeSlotsOnly => options.wb_tree_nodes = WbTreeNodes::SlotsOnly,
             Self::Index(_) | Self::BTreeMap => {}
         }
         options
     }
 
-    /// Whether it is measured here. Where inner nodes lie makes no difference on memory of one kind,
-    /// and variants that the paper does not show are modelled only.
+    /// Whether it is measured here. Where inner nodes lie makes no difference on memory of one kind.
     pub(crate) fn is_measured(&self) -> bool {
         matches!(self, Self::Index(_) | Self::BTreeMap)
     }
@@ -137,6 +133,10 @@ macro_rules! with_contestant {
             }
             Some(lapis_index::IndexKind::WbTree) => {
                 type $index = lapis_index::WbTree<$domain, u64>;
+                $body
+            }
+            Some(lapis_index::IndexKind::WbTreeSlot) => {
+                type $index = lapis_index::WbTreeSlot<$domain, u64>;
                 $body
             }
             Some(lapis_index::IndexKind::FastFair) => {

@@ -22,10 +22,6 @@ const DEPTHS: [(&str, [f64; 3]); 6] = [
 
 /// The published average leaf node depth of a structure, at 128 M keys.
 pub fn published_depth(contestant: Contestant, distribution: Distribution) -> Option<f64> {
-    if contestant == Contestant::WbTreeSlotsOnly {
-        // The paper shows the other variant alone.
-        return None;
-    }
     let name = contestant.index().map(IndexKind::name)?;
     let (_, depths) = DEPTHS.iter().find(|(of, _)| *of == name)?;
     let at = super::DISTRIBUTIONS.iter().position(|&one| one == distribution)?;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lapis_index::{
-    ArtCow, FastFair, FpTree, IndexError, IndexRoot, NvTree, OrderedIndex, WbTree, Woart, Wort,
+    ArtCow, FastFair, FpTree, IndexError, IndexRoot, NvTree, OrderedIndex, WbTree, WbTreeSlot,
+    Woart, Wort,
 };
 use lapis_pmem::{Hardware, Link, Pool, Region};
 
@@ -41,6 +42,7 @@ impl Openable for Wort<Hardware, u64> {}
 impl Openable for Woart<Hardware, u64> {}
 impl Openable for ArtCow<Hardware, u64> {}
 impl Openable for WbTree<Hardware, u64> {}
+impl Openable for WbTreeSlot<Hardware, u64> {}
 impl Openable for FastFair<Hardware, u64> {}
 
 impl Openable for FpTree<Hardware, u64> {

@@ -72,6 +72,7 @@ fn flushes_and_fences_of_replacing_adding_deleting_and_getting() {
         ("woart".to_owned(), [(4, 3), (7, 3), (2, 2), (0, 0)]),
         ("art-cow".to_owned(), [(4, 3), (7, 3), (5, 3), (0, 0)]),
         ("wb-tree".to_owned(), [(3, 3), (7, 5), (3, 3), (0, 0)]),
+        ("wb-tree-slot".to_owned(), [(3, 3), (6, 4), (2, 2), (0, 0)]),
         ("nv-tree".to_owned(), [(4, 3), (5, 3), (3, 3), (0, 0)]),
         ("fp-tree".to_owned(), [(4, 3), (5, 3), (2, 2), (0, 0)]),
     ];

@@ -17,6 +17,7 @@ const FIXTURES: [(&str, &[IndexKind]); 2] = [
             IndexKind::Woart,
             IndexKind::ArtCow,
             IndexKind::WbTree,
+            IndexKind::WbTreeSlot,
             IndexKind::NvTree,
             IndexKind::FpTree,
         ],

@@ -7,14 +7,15 @@ use lapis_pmem::{Domain, PersistCounts, RegionOptions, Watched};
 use tempfile::TempDir;
 
 /// Every kind of index that a table can have.
-pub const KINDS: [IndexKind; 8] = IndexKind::ALL;
+pub const KINDS: [IndexKind; 9] = IndexKind::ALL;
 /// Those that keep keys in order.
-pub const ORDERED: [IndexKind; 7] = [
+pub const ORDERED: [IndexKind; 8] = [
     IndexKind::Wort,
     IndexKind::FastFair,
     IndexKind::Woart,
     IndexKind::ArtCow,
     IndexKind::WbTree,
+    IndexKind::WbTreeSlot,
     IndexKind::NvTree,
     IndexKind::FpTree,
 ];
