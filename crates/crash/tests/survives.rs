@@ -60,7 +60,7 @@ fn wb_tree_survives_power_cuts() {
 
 #[test]
 fn wb_tree_slot_survives_power_cuts() {
-    survives(Structure::WbTreeSlot, 120, 21);
+    survives(Structure::WbTreeSlot, 200, 21);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn nv_tree_survives_power_cuts() {
 }
 
 #[test]
-fn fptree_survives_power_cuts() {
+fn fp_tree_survives_power_cuts() {
     survives(Structure::FpTree, 200, 14);
 }
 

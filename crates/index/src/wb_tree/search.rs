@@ -257,15 +257,17 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         self.sorted(node, control)
     }
 
+    /// By insertion, which comes to some end whatever it is shown: a reader may see entries change
+    /// meanwhile, and then throws the order away, but the library's sorting functions may panic.
     #[cold]
     fn sorted(&self, node: Node<'_>, control: u64) -> Order {
-        let mut places: Vec<usize> = node.places(control).collect();
-        places.sort_by(|&left, &right| {
-            self.compare(self.separator_at(node, left), self.separator_at(node, right))
-        });
         let mut order = Order::EMPTY;
-        for index in places {
-            order.push(index);
+        for index in node.places(control) {
+            let here = self.separator_at(node, index);
+            let position = order.as_slice().partition_point(|&placed| {
+                self.compare(self.separator_at(node, usize::from(placed)), here).is_lt()
+            });
+            order = order.with(position, index);
         }
         order
     }
