@@ -45,7 +45,7 @@ fn a_missing_flush_of_wort_shrinks_to_few_operations_and_is_replayed() {
 
 #[test]
 fn a_timeline_tells_the_operation_the_events_the_crash_and_what_was_wrong() {
-    let (_, violation) = without(Structure::Wort, "index/src/wort", PersistKind::Flush);
+    let (_, violation) = without(Structure::Wort, "index/src/radix", PersistKind::Flush);
     let text = violation.shrunk.unwrap().to_string();
     let order = [
         "wort:u64, shrunk to 1 operation:",
@@ -57,7 +57,7 @@ fn a_timeline_tells_the_operation_the_events_the_crash_and_what_was_wrong() {
         "store in order 8 bytes at ",
         " – made it",
         "flush line ",
-        "crates/index/src/wort/",
+        "crates/index/src/radix/",
         "✗ the power is cut before the next fence",
         "pending stores made it",
         "recovery and check read of line ",

@@ -60,11 +60,17 @@ fn reads_flush_nothing_and_changes_flush_and_fence() {
 }
 
 #[test]
-fn an_update_costs_one_flush_and_one_fence_everywhere() {
+fn an_update_in_place_costs_one_flush_and_one_fence() {
     let options = Options { operations: vec![Operation::Update], measure: false, ..tiny() };
+    // The others write a new record or entry and then what makes it count.
+    let out_of_place = [IndexKind::NvTree, IndexKind::FpTree];
     for row in rows(&options) {
         let modelled = row.modelled.as_ref().unwrap();
-        assert_eq!((modelled.flushes, modelled.fences), (1.0, 1.0), "{row:?}");
+        if out_of_place.contains(&row.index) {
+            assert!(modelled.flushes > 1.0 && modelled.fences > 1.0, "{row:?}");
+        } else {
+            assert_eq!((modelled.flushes, modelled.fences), (1.0, 1.0), "{row:?}");
+        }
     }
 }
 
