@@ -149,7 +149,8 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
         options: &IndexOptions,
     ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError>;
 
-    /// Opens the index whose root is at `root`. Takes time independent of its size.
+    /// Opens the index whose root is at `root`. Takes time independent of its size, but for trees with
+    /// volatile inner nodes (NV-Tree, FPTree), which read all their leaves.
     ///
     /// # Errors
     /// [`IndexError::WrongKind`], [`IndexError::NewerFormat`], [`IndexError::Damaged`].
