@@ -167,7 +167,8 @@ use std::sync::Arc;
 use lapis_pmem::{Domain, InFlight, Link, LockGeneration, Owned, Pool, Tracer};
 
 use crate::index::{
-    Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Statistics,
+    Capabilities, Change, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome,
+    Statistics,
 };
 use crate::key::IndexKey;
 use crate::root::{IndexKind, IndexRoot};
@@ -176,7 +177,6 @@ use node::{
     DEFAULT_NODE_BYTES, Entry, HEADER_BYTES, LARGEST_NODE_BYTES, Node, NodeHeader, RIGHTWARD,
     SMALLEST_NODE_BYTES, SiblingWord, capacity_of,
 };
-use write::Change;
 
 const FORMAT_VERSION: u32 = 1;
 /// [`IndexRoot::words`]: bytes per node.
@@ -323,20 +323,14 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FastFair<D, K> {
         &self.pool
     }
 
-    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.write(key, value, Change::Insert)
-    }
-
-    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.write(key, value, Change::Update)
-    }
-
-    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.write(key, value, Change::Put)
-    }
-
-    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
-        self.remove_key(key)
+    #[inline]
+    fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+        match change {
+            Change::Insert(value) | Change::Update(value) | Change::Put(value) => {
+                self.write(key, value, change)
+            }
+            Change::Remove => self.remove_key(key),
+        }
     }
 
     fn get(&self, key: &K) -> Option<u64> {

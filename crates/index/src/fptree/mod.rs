@@ -114,8 +114,8 @@ use std::sync::Arc;
 use lapis_pmem::{Domain, InFlight, Link, Owned, PCell, Pool, Tracer};
 
 use crate::index::{
-    Capabilities, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex, Outcome,
-    Statistics,
+    Capabilities, Change, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex,
+    Outcome, Statistics,
 };
 use crate::key::IndexKey;
 use crate::root::{IndexKind, IndexRoot};
@@ -126,7 +126,6 @@ use leaf::{
 };
 use locks::LeafLocks;
 use micro_log::{Claims, MICRO_LOG_BYTES, MicroLog};
-use write::Change;
 
 /// The newest layout that this code reads, and the one it writes.
 const FORMAT_VERSION: u32 = 1;
@@ -298,20 +297,14 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FpTree<D, K> {
         &self.pool
     }
 
-    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.write(key, value, Change::Insert)
-    }
-
-    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.write(key, value, Change::Update)
-    }
-
-    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.write(key, value, Change::Put)
-    }
-
-    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
-        self.remove_key(key)
+    #[inline]
+    fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+        match change {
+            Change::Insert(value) | Change::Update(value) | Change::Put(value) => {
+                self.write(key, value, change)
+            }
+            Change::Remove => self.remove_key(key),
+        }
     }
 
     #[inline]

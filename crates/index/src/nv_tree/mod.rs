@@ -119,15 +119,14 @@ use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Owned, Pool, Tracer};
 use parking_lot::Mutex;
 
 use crate::index::{
-    Capabilities, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex, Outcome,
-    Statistics,
+    Capabilities, Change, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex,
+    Outcome, Statistics,
 };
 use crate::key::IndexKey;
 use crate::root::{IndexKind, IndexRoot};
 
 use inner::{Directory, Entry, Shape};
 use leaf::{LARGEST_LEAF_BYTES, LeafHeader, SMALLEST_LEAF_BYTES, capacity_of};
-use write::Change;
 
 const FORMAT_VERSION: u32 = 1;
 /// [`IndexRoot::words`]: bytes per leaf.
@@ -341,20 +340,9 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for NvTree<D, K> {
         &self.pool
     }
 
-    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Insert(value))
-    }
-
-    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Update(value))
-    }
-
-    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Put(value))
-    }
-
-    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Remove)
+    #[inline]
+    fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+        self.change_key(key, change)
     }
 
     #[inline]
