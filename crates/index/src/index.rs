@@ -77,6 +77,16 @@ pub enum InnerNodes {
     Pm,
 }
 
+impl InnerNodes {
+    /// Where a root says that they lie.
+    pub(crate) fn found(number: u64) -> Result<Self, IndexError> {
+        [Self::Dram, Self::Pm]
+            .into_iter()
+            .find(|place| *place as u64 == number)
+            .ok_or_else(|| IndexError::Damaged { what: format!("its inner nodes lie at {number}") })
+    }
+}
+
 /// What a structure can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Capabilities {
