@@ -22,8 +22,7 @@ const ROOT: &str = "index";
 #[derive(Debug)]
 pub struct ConcurrentIndex<I, K: ?Sized> {
     name: &'static str,
-    source: &'static str,
-    shared_source: Option<&'static str>,
+    sources: &'static [&'static str],
     options: IndexOptions,
     keys: u64,
     _index: PhantomData<fn() -> I>,
@@ -31,24 +30,15 @@ pub struct ConcurrentIndex<I, K: ?Sized> {
 }
 
 impl<I, K: ?Sized> ConcurrentIndex<I, K> {
-    /// `name` on the command line; `source` is part of the paths of its source files; beforehand
+    /// `name` on the command line; `sources` are parts of the paths of its source files; beforehand
     /// there are up to `keys` keys.
-    pub fn new(name: &'static str, source: &'static str, options: IndexOptions, keys: u64) -> Self {
-        Self {
-            name,
-            source,
-            shared_source: None,
-            options,
-            keys,
-            _index: PhantomData,
-            _key: PhantomData,
-        }
-    }
-
-    /// With further source files that it shares with others.
-    #[must_use]
-    pub fn and_source(self, shared: &'static str) -> Self {
-        Self { shared_source: Some(shared), ..self }
+    pub fn new(
+        name: &'static str,
+        sources: &'static [&'static str],
+        options: IndexOptions,
+        keys: u64,
+    ) -> Self {
+        Self { name, sources, options, keys, _index: PhantomData, _key: PhantomData }
     }
 }
 
@@ -262,7 +252,7 @@ where
     }
 
     fn owns_source(&self, file: &str) -> bool {
-        file.contains(self.source) || self.shared_source.is_some_and(|part| file.contains(part))
+        self.sources.iter().any(|part| file.contains(part))
     }
 }
 
