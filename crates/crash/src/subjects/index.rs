@@ -12,7 +12,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::entries::Entries;
-use crate::subject::{Live, Subject};
+use crate::subject::{Live, Subject, text};
 
 const ROOT: &str = "index";
 /// So many entries, or all if they are fewer, are looked up one by one after iterating.
@@ -128,10 +128,6 @@ impl<I, K: ?Sized> IndexSubject<I, K> {
 pub struct LiveIndex<I, K: ?Sized> {
     index: I,
     _key: PhantomData<fn() -> Box<K>>,
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Subject for IndexSubject<I, K>

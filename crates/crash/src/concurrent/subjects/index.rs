@@ -14,6 +14,7 @@ use rand::{RngExt, SeedableRng};
 use crate::concurrent::history::Call;
 use crate::concurrent::linearizability::{MapAction, MapKey, is_linearizable};
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
+use crate::subject::text;
 use crate::subjects::KeySpace;
 
 const ROOT: &str = "index";
@@ -40,10 +41,6 @@ impl<I, K: ?Sized> ConcurrentIndex<I, K> {
     ) -> Self {
         Self { name, sources, options, keys, _index: PhantomData, _key: PhantomData }
     }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 /// Something done with a key.
@@ -90,39 +87,31 @@ where
         let reads = random.random_range(2..6);
         let grows = random.random_range(2..7);
         let mut value = 100;
-        let workers = (0..workers)
-            .map(|worker| {
-                let own = operations / workers + usize::from(worker < operations % workers);
-                let reads = match (contended, worker) {
-                    (true, 0) => 0,
-                    (true, _) => 8,
-                    (false, _) => reads,
-                };
-                (0..own)
-                    .map(|_| {
-                        let number = match random.random_range(0..5) {
-                            _ if contended => hot[0],
-                            0 => random.random_range(0..self.keys),
-                            1 => hot[random.random_range(0..hot.len())].saturating_add(4),
-                            _ => hot[random.random_range(0..hot.len())],
-                        };
-                        value += 1;
-                        let action = if random.random_range(0..10) < reads {
-                            MapAction::Get
-                        } else {
-                            match random.random_range(0..10) {
-                                0 => MapAction::Update(value),
-                                1 => MapAction::Put(value),
-                                kind if kind < 2 + grows => MapAction::Insert(value),
-                                _ => MapAction::Remove,
-                            }
-                        };
-                        (K::key(number), action)
-                    })
-                    .collect()
-            })
-            .collect();
-        Plan { before, workers }
+        Plan::sharing(before, workers, operations, |worker| {
+            let reads = match (contended, worker) {
+                (true, 0) => 0,
+                (true, _) => 8,
+                (false, _) => reads,
+            };
+            let number = match random.random_range(0..5) {
+                _ if contended => hot[0],
+                0 => random.random_range(0..self.keys),
+                1 => hot[random.random_range(0..hot.len())].saturating_add(4),
+                _ => hot[random.random_range(0..hot.len())],
+            };
+            value += 1;
+            let action = if random.random_range(0..10) < reads {
+                MapAction::Get
+            } else {
+                match random.random_range(0..10) {
+                    0 => MapAction::Update(value),
+                    1 => MapAction::Put(value),
+                    kind if kind < 2 + grows => MapAction::Insert(value),
+                    _ => MapAction::Remove,
+                }
+            };
+            (K::key(number), action)
+        })
     }
 
     fn create(&self, pool: Pool<Modelled>) -> Result<I, String> {
