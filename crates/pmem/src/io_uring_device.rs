@@ -315,6 +315,7 @@ impl fmt::Debug for RingQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block_device::BlockDevice;
 
     #[test]
     fn io_uring_works_or_says_that_it_is_unavailable() {
