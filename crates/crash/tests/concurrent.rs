@@ -136,17 +136,17 @@ fn all_are_necessary(structure: Structure, file: &str, schedules: u64) {
 
 #[test]
 fn wort_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::Wort, "radix/handle.rs", 600);
+    all_are_necessary(Structure::Wort, "radix/in_flight.rs", 600);
 }
 
 #[test]
 fn woart_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::Woart, "radix/handle.rs", 600);
+    all_are_necessary(Structure::Woart, "radix/in_flight.rs", 600);
 }
 
 #[test]
 fn art_cow_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::ArtCow, "radix/handle.rs", 600);
+    all_are_necessary(Structure::ArtCow, "radix/in_flight.rs", 600);
 }
 
 #[test]

@@ -90,15 +90,16 @@ use std::marker::PhantomData;
 
 use lapis_pmem::{Committed, Domain, Link, Mutant};
 
-use crate::index::{Direction, IndexError};
+use crate::index::Direction;
 use crate::key::IndexKey;
 use crate::radix::{
-    Byte, Changing, Descending, Descent, Digits, Handle, Leaf, Place, RadixTree, SlotWord, Span,
-    Split,
+    Byte, Changing, Descending, Descent, Digits, Handle, Held, Leaf, Obstacle, Parent, Place,
+    RadixTree, SlotWord, Span, Split,
 };
 use crate::root::IndexKind;
 use node::{Child, Kind};
 use policy::Policy;
+use remove::Removal;
 
 /// An adaptive radix tree whose small nodes and headers change as `P` says.
 ///
@@ -119,6 +120,10 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
     const KIND: IndexKind = P::KIND;
     const MISSING_LEAF_FLUSH: Mutant = P::MUTANTS.missing_leaf_flush;
     const LINK_BEFORE_FENCE: Mutant = P::MUTANTS.link_before_fence;
+    const STALE_DECISION: Mutant = P::MUTANTS.stale_decision;
+    const NEW_NODE_UNLOCKED: Mutant = P::MUTANTS.new_node_unlocked;
+    const UNPERSISTED_ANSWER: Mutant = P::MUTANTS.unpersisted_answer;
+    const COPIES_WHAT_SINKS: bool = P::COPIES;
     const ENTRIES_CHANGE_HANDS: bool = true;
 
     fn from_handle(handle: Handle<D>) -> Self {
@@ -194,14 +199,31 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
     }
 
     #[inline]
+    fn replaces_parent(
+        &self,
+        key: &Digits<'_, K, Byte>,
+        parent: &Parent<Child>,
+        removes: bool,
+    ) -> bool {
+        let node = parent.node;
+        match node.kind() {
+            // It takes a while to count what these have, and seldom matters.
+            Kind::FortyEight | Kind::Full => false,
+            _ if removes => self.removal(key, node).is_ok_and(|removal| removal != Removal::InPlace),
+            kind => P::COPIES || self.count_bytes(node, kind.capacity()) == kind.capacity(),
+        }
+    }
+
+    #[inline]
     fn add(
         &self,
         key: &Digits<'_, K, Byte>,
         value: u64,
         descent: &Descent<Self>,
-    ) -> Result<Committed, IndexError> {
+        held: &Held<'_, D>,
+    ) -> Result<Committed, Obstacle> {
         match &descent.parent {
-            Some(parent) if descent.place.is_null() => self.add_to_node(key, value, parent),
+            Some(parent) if descent.place.is_null() => self.add_to_node(key, value, parent, held),
             _ => self.link_leaf(key, value, descent.place),
         }
     }
@@ -212,7 +234,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
         key: &Digits<'_, K, Byte>,
         value: u64,
         split: Split<Self>,
-    ) -> Result<Committed, IndexError> {
+    ) -> Result<Committed, Obstacle> {
         self.split_prefix(key, value, split)
     }
 
@@ -222,8 +244,9 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
         key: &Digits<'_, K, Byte>,
         leaf: Link<Leaf>,
         descent: &Descent<Self>,
-    ) -> Result<Committed, IndexError> {
-        self.unlink_leaf(key, leaf, descent)
+        held: &Held<'_, D>,
+    ) -> Result<Committed, Obstacle> {
+        self.unlink_leaf(key, leaf, descent, held)
     }
 }
 

@@ -62,5 +62,8 @@ impl Policy for CopyOnWrite {
         header_before_parent: mutants::HEADER_IN_PLACE,
         // Nodes of 4 and 16 take no entries here.
         entry_before_child: [mutants::INDEX_BEFORE_CHILD; 3],
+        stale_decision: mutants::STALE_DECISION,
+        new_node_unlocked: mutants::NEW_NODE_UNLOCKED,
+        unpersisted_answer: mutants::UNPERSISTED_ANSWER,
     };
 }

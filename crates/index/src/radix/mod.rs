@@ -11,19 +11,22 @@ mod descent;
 mod digits;
 mod handle;
 mod header;
+mod in_flight;
 mod index;
 mod leaf;
 mod scan;
+mod stripes;
 #[cfg(test)]
 pub mod tests;
 mod tree;
 
-pub use change::Changing;
+pub use change::{Changing, Obstacle};
 pub use descent::{Descending, Descent, Parent, Split};
 pub use digits::{Byte, Digits, Nibble, Span};
 pub use handle::Handle;
 pub use header::Header;
 pub use leaf::{Leaf, make_leaf};
+pub use stripes::{Claims, Held};
 pub use tree::{LEAF_BIT, LOW_BITS, Place, RadixTree, SlotWord};
 
 use crate::index::IndexError;

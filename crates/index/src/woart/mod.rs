@@ -76,5 +76,8 @@ impl Policy for WriteOptimal {
             mutants::BITMAP_BEFORE_ENTRY,
             mutants::INDEX_BEFORE_CHILD,
         ],
+        stale_decision: mutants::STALE_DECISION,
+        new_node_unlocked: mutants::NEW_NODE_UNLOCKED,
+        unpersisted_answer: mutants::UNPERSISTED_ANSWER,
     };
 }

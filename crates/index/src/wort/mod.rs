@@ -142,11 +142,11 @@ use std::marker::PhantomData;
 
 use lapis_pmem::{Committed, Domain, Link, Mutant};
 
-use crate::index::{Direction, IndexError};
+use crate::index::Direction;
 use crate::key::IndexKey;
 use crate::radix::{
-    self, Changing, Descending, Descent, Digits, Handle, Leaf, Nibble, Place, RadixTree, SlotWord,
-    Span, Split,
+    self, Changing, Descending, Descent, Digits, Handle, Held, Leaf, Nibble, Obstacle, Parent, Place,
+    RadixTree, SlotWord, Span, Split,
 };
 use crate::root::IndexKind;
 use node::{Child, has_end_slot, node_bytes};
@@ -175,6 +175,10 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
     const KIND: IndexKind = IndexKind::Wort;
     const MISSING_LEAF_FLUSH: Mutant = mutants::MISSING_LEAF_FLUSH;
     const LINK_BEFORE_FENCE: Mutant = mutants::LINK_BEFORE_FENCE;
+    const STALE_DECISION: Mutant = mutants::STALE_DECISION;
+    const NEW_NODE_UNLOCKED: Mutant = mutants::NEW_NODE_UNLOCKED;
+    const UNPERSISTED_ANSWER: Mutant = mutants::UNPERSISTED_ANSWER;
+    const COPIES_WHAT_SINKS: bool = false;
     /// A slot is for one nibble.
     const ENTRIES_CHANGE_HANDS: bool = false;
 
@@ -236,12 +240,22 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
     fn node_problems(&self, _node: Child, _report: &mut dyn FnMut(String)) {}
 
     #[inline]
+    fn replaces_parent(&self, key: &Nibbles<'_, K>, parent: &Parent<Child>, removes: bool) -> bool {
+        let slot = key.slot_at(parent.node.position::<K>());
+        removes
+            && slot.is_some_and(|slot| {
+                self.only_other(parent.node, parent.node.place(slot)).is_some()
+            })
+    }
+
+    #[inline]
     fn add(
         &self,
         key: &Nibbles<'_, K>,
         value: u64,
         descent: &Descent<Self>,
-    ) -> Result<Committed, IndexError> {
+        _held: &Held<'_, D>,
+    ) -> Result<Committed, Obstacle> {
         self.link_leaf(key, value, descent.place)
     }
 
@@ -251,7 +265,7 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
         key: &Nibbles<'_, K>,
         value: u64,
         split: Split<Self>,
-    ) -> Result<Committed, IndexError> {
+    ) -> Result<Committed, Obstacle> {
         self.split_prefix(key, value, split)
     }
 
@@ -261,7 +275,8 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
         key: &Nibbles<'_, K>,
         leaf: Link<Leaf>,
         descent: &Descent<Self>,
-    ) -> Result<Committed, IndexError> {
-        Ok(self.unlink_leaf(key, leaf, descent))
+        held: &Held<'_, D>,
+    ) -> Result<Committed, Obstacle> {
+        self.unlink_leaf(key, leaf, descent, held)
     }
 }
