@@ -1,5 +1,6 @@
 //! What the radix trees have in common, whatever their nodes look like: keys as digits, leaves,
-//! headers, the way down, ordered scans, and walks over everything.
+//! headers, the way down, the locks of writers and the words they have in flight, ordered scans, and
+//! walks over everything.
 //!
 //! A tree says what its nodes are ([`RadixTree`]) and how it adds, splits and removes; the rest is
 //! here. The invariants I1 to I8 that the code cites are those of every tree, word for word in the
