@@ -103,7 +103,8 @@ pub enum RootError {
 /// Everything in it is named by [`Link`]s, which are offsets, so that a pool opens at any address.
 /// Dropping the pool shuts it down cleanly (see [`Pool::abandon`] for the other way).
 pub struct Pool<D: Domain = Hardware> {
-    allocator: Allocator,
+    /// Many kilobytes, which are not to move with the pool.
+    allocator: Box<Allocator>,
     limbo: Limbo,
     domain: D,
     generation: u64,
@@ -282,7 +283,8 @@ impl<D: Domain> Pool<D> {
         domain.health()?;
         domain.note_generation(LockGeneration::of(generation));
 
-        let allocator = Allocator::open(high_water as u32, state & STATE_BITMAPS_VALID != 0);
+        let allocator =
+            Box::new(Allocator::open(high_water as u32, state & STATE_BITMAPS_VALID != 0));
         Ok(Self {
             allocator,
             limbo: Limbo::default(),
