@@ -165,6 +165,34 @@ impl Structure {
         }
     }
 
+    /// Whether histories of several workers are made for it.
+    pub fn takes_workers(self) -> bool {
+        match self {
+            Self::Wort
+            | Self::FastFair
+            | Self::PClht
+            | Self::Woart
+            | Self::ArtCow
+            | Self::WbTree
+            | Self::WbTreeSlot
+            | Self::NvTree
+            | Self::FpTree
+            | Self::PopLog
+            | Self::Allocator
+            | Self::Store => true,
+            Self::ClassicLog
+            | Self::HeaderLog
+            | Self::Rawl
+            | Self::PageCow
+            | Self::PageMulog
+            | Self::PageHybrid
+            | Self::CowCell
+            | Self::LogCell
+            | Self::FamCell
+            | Self::PopRing => false,
+        }
+    }
+
     fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
     }
@@ -193,23 +221,23 @@ impl FromStr for Structure {
 const KEYS: u64 = 160;
 
 type LogCellSubject<L> = InPlaceSubject<LogCell<Modelled, L>>;
-type Wort8 = IndexSubject<Wort<Modelled, u64>, u64>;
+pub(crate) type Wort8 = IndexSubject<Wort<Modelled, u64>, u64>;
 type WortBytes = IndexSubject<Wort<Modelled, [u8]>, [u8]>;
-type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
+pub(crate) type FastFair8 = IndexSubject<FastFair<Modelled, u64>, u64>;
 type FastFairBytes = IndexSubject<FastFair<Modelled, [u8]>, [u8]>;
-type PClht8 = IndexSubject<PClht<Modelled, u64>, u64>;
+pub(crate) type PClht8 = IndexSubject<PClht<Modelled, u64>, u64>;
 type PClhtBytes = IndexSubject<PClht<Modelled, [u8]>, [u8]>;
-type Woart8 = IndexSubject<Woart<Modelled, u64>, u64>;
+pub(crate) type Woart8 = IndexSubject<Woart<Modelled, u64>, u64>;
 type WoartBytes = IndexSubject<Woart<Modelled, [u8]>, [u8]>;
-type ArtCow8 = IndexSubject<ArtCow<Modelled, u64>, u64>;
+pub(crate) type ArtCow8 = IndexSubject<ArtCow<Modelled, u64>, u64>;
 type ArtCowBytes = IndexSubject<ArtCow<Modelled, [u8]>, [u8]>;
-type WbTree8 = IndexSubject<WbTree<Modelled, u64>, u64>;
+pub(crate) type WbTree8 = IndexSubject<WbTree<Modelled, u64>, u64>;
 type WbTreeBytes = IndexSubject<WbTree<Modelled, [u8]>, [u8]>;
-type WbTreeSlot8 = IndexSubject<WbTreeSlot<Modelled, u64>, u64>;
+pub(crate) type WbTreeSlot8 = IndexSubject<WbTreeSlot<Modelled, u64>, u64>;
 type WbTreeSlotBytes = IndexSubject<WbTreeSlot<Modelled, [u8]>, [u8]>;
-type NvTree8 = IndexSubject<NvTree<Modelled, u64>, u64>;
+pub(crate) type NvTree8 = IndexSubject<NvTree<Modelled, u64>, u64>;
 type NvTreeBytes = IndexSubject<NvTree<Modelled, [u8]>, [u8]>;
-type FpTree8 = IndexSubject<FpTree<Modelled, u64>, u64>;
+pub(crate) type FpTree8 = IndexSubject<FpTree<Modelled, u64>, u64>;
 type FpTreeBytes = IndexSubject<FpTree<Modelled, [u8]>, [u8]>;
 
 /// Where the code of all radix trees is, and that of the adaptive ones.
@@ -240,30 +268,35 @@ macro_rules! each_subject {
             Structure::Wort => {
                 let source = "index/src/wort";
                 {
-                    let $subject =
-                        Wort8::new("wort:u64", source, default.clone(), KEYS).and_source(RADIX);
+                    let $subject = Wort8::new("wort:u64", source, default.clone(), KEYS)
+                        .and_source(RADIX)
+                        .by_ranges();
                     $body
                 }
                 {
-                    let $subject =
-                        WortBytes::new("wort:bytes", source, default, KEYS).and_source(RADIX);
+                    let $subject = WortBytes::new("wort:bytes", source, default, KEYS)
+                        .and_source(RADIX)
+                        .by_ranges();
                     $body
                 }
             }
             Structure::FastFair => {
                 let source = "index/src/fast_fair";
                 {
-                    let $subject = FastFair8::new("fast-fair:u64", source, small.clone(), KEYS);
+                    let $subject =
+                        FastFair8::new("fast-fair:u64", source, small.clone(), KEYS).by_ranges();
                     $body
                 }
                 {
                     let $subject =
-                        FastFairBytes::new("fast-fair:bytes", source, small.clone(), KEYS);
+                        FastFairBytes::new("fast-fair:bytes", source, small.clone(), KEYS)
+                            .by_ranges();
                     $body
                 }
                 {
-                    let $subject =
-                        FastFair8::new("fast-fair:drained", source, small, KEYS / 2).draining();
+                    let $subject = FastFair8::new("fast-fair:drained", source, small, KEYS / 2)
+                        .by_ranges()
+                        .draining();
                     $body
                 }
             }
@@ -280,18 +313,21 @@ macro_rules! each_subject {
             }
             Structure::Woart => {
                 {
-                    let $subject =
-                        Woart8::new("woart:u64", ART, default.clone(), KEYS).and_source(RADIX);
+                    let $subject = Woart8::new("woart:u64", ART, default.clone(), KEYS)
+                        .by_ranges()
+                        .and_source(RADIX);
                     $body
                 }
                 {
-                    let $subject =
-                        WoartBytes::new("woart:bytes", ART, default, KEYS).and_source(RADIX);
+                    let $subject = WoartBytes::new("woart:bytes", ART, default, KEYS)
+                        .by_ranges()
+                        .and_source(RADIX);
                     $body
                 }
                 // Nodes of the largest kind, that come and go.
                 {
                     let $subject = Woart8::new("woart:wide", ART, IndexOptions::default(), KEYS)
+                        .by_ranges()
                         .and_source(RADIX)
                         .filled(KEYS)
                         .draining();
@@ -300,18 +336,21 @@ macro_rules! each_subject {
             }
             Structure::ArtCow => {
                 {
-                    let $subject =
-                        ArtCow8::new("art-cow:u64", ART, default.clone(), KEYS).and_source(RADIX);
+                    let $subject = ArtCow8::new("art-cow:u64", ART, default.clone(), KEYS)
+                        .by_ranges()
+                        .and_source(RADIX);
                     $body
                 }
                 {
-                    let $subject =
-                        ArtCowBytes::new("art-cow:bytes", ART, default, KEYS).and_source(RADIX);
+                    let $subject = ArtCowBytes::new("art-cow:bytes", ART, default, KEYS)
+                        .by_ranges()
+                        .and_source(RADIX);
                     $body
                 }
                 // Nodes of the largest kind, that come and go.
                 {
                     let $subject = ArtCow8::new("art-cow:wide", ART, IndexOptions::default(), KEYS)
+                        .by_ranges()
                         .and_source(RADIX)
                         .filled(KEYS)
                         .draining();
@@ -321,16 +360,19 @@ macro_rules! each_subject {
             Structure::WbTree => {
                 let source = "index/src/wb_tree";
                 {
-                    let $subject = WbTree8::new("wb-tree:u64", source, small.clone(), KEYS);
-                    $body
-                }
-                {
-                    let $subject = WbTreeBytes::new("wb-tree:bytes", source, small.clone(), KEYS);
+                    let $subject =
+                        WbTree8::new("wb-tree:u64", source, small.clone(), KEYS).by_ranges();
                     $body
                 }
                 {
                     let $subject =
-                        WbTree8::new("wb-tree:drained", source, small, KEYS / 2).draining();
+                        WbTreeBytes::new("wb-tree:bytes", source, small.clone(), KEYS).by_ranges();
+                    $body
+                }
+                {
+                    let $subject = WbTree8::new("wb-tree:drained", source, small, KEYS / 2)
+                        .by_ranges()
+                        .draining();
                     $body
                 }
             }
@@ -338,12 +380,14 @@ macro_rules! each_subject {
                 let source = "index/src/wb_tree";
                 {
                     let $subject =
-                        WbTreeSlot8::new("wb-tree-slot:u64", source, default.clone(), KEYS);
+                        WbTreeSlot8::new("wb-tree-slot:u64", source, default.clone(), KEYS)
+                            .by_ranges();
                     $body
                 }
                 {
                     let $subject =
-                        WbTreeSlotBytes::new("wb-tree-slot:bytes", source, default, KEYS);
+                        WbTreeSlotBytes::new("wb-tree-slot:bytes", source, default, KEYS)
+                            .by_ranges();
                     $body
                 }
             }
