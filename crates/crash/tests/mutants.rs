@@ -1,7 +1,9 @@
 //! The checker finds every mutant of the catalogue at a small budget, and nothing wrong with the
 //! structures as they are at the same budget.
 
-use lapis_crash::mutants::{Catalogue, MutantBudget, MutantTrial, catalogue, try_mutants};
+use lapis_crash::mutants::{
+    Catalogue, MutantBudget, MutantTrial, Search, WORKERS, catalogue, try_mutants,
+};
 use lapis_crash::{Strategy, Structure};
 
 fn all_are_killed(structure: Structure) {
@@ -17,7 +19,7 @@ fn all_are_killed(structure: Structure) {
         println!(
             "{:<50} {:<10} {outcome:>8} {:>8} images {:.2} s {}",
             row.name,
-            row.strategy.name(),
+            row.strategy.to_string(),
             row.images,
             row.seconds,
             row.by.as_deref().unwrap_or_default().chars().take(120).collect::<String>()
@@ -147,6 +149,23 @@ fn the_same_images_kill_on_any_number_of_threads() {
         report.mutants.iter().map(|row| row.images).collect::<Vec<_>>()
     };
     assert_eq!(images(1), images(3));
+}
+
+#[test]
+fn several_workers_find_mutants_too_and_nothing_in_the_structure_as_it_is() {
+    let trial = MutantTrial {
+        structures: vec![Structure::PClht, Structure::Rawl],
+        strategies: Vec::new(),
+        budget: MutantBudget { schedules: 20, ..MutantBudget::small() },
+        threads: 1,
+    };
+    let report = try_mutants(&trial, &|_| {});
+    let tried: Vec<_> = report.unmutated.iter().map(|row| (row.structure, row.strategy)).collect();
+    assert_eq!(tried, [("p-clht", Search::Workers(WORKERS))], "rawl has no histories of workers");
+    assert_eq!(report.unmutated_violations, 0, "{:?}", report.unmutated);
+    let found = report.mutants.iter().find(|row| row.name == "p-clht/unflushed-remove").unwrap();
+    assert!(found.killed && found.images > 0, "{found:?}");
+    assert_eq!(report.mutants.len(), Catalogue::of(Structure::PClht).entries.len());
 }
 
 #[test]
