@@ -11,17 +11,18 @@
 
 use std::fmt::Write;
 
-use lapis_index::IndexOptions;
+use lapis_device::Modelled;
+use lapis_index::{
+    ArtCow, FastFair, FpTree, IndexOptions, NvTree, PClht, WbTree, WbTreeSlot, Woart, Wort,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::explore::explore;
 use crate::options::ExploreOptions;
 use crate::report::ExploreReport;
-use crate::structure::{
-    ArtCow8, FastFair8, FpTree8, NvTree8, PClht8, Progress, Structure, WbTree8, WbTreeSlot8,
-    Woart8, Wort8, explore_structure,
-};
+use crate::structure::{Progress, Structure, explore_structure};
 use crate::subject::Subject;
+use crate::subjects::IndexSubject;
 
 /// Keys of the indexes that are filled beforehand, by number: a thousand of them are different.
 const KEYS: u64 = 1251;
@@ -99,9 +100,11 @@ pub fn image_rates(trial: &RateTrial, progress: &Progress<'_>) -> Result<Vec<Rat
     // Crashes in the operations after the index was filled: so many of them that the figures mean
     // something, and not so many that they take long.
     macro_rules! filled {
-        ($title:literal, $subject:ident, $operations:expr, $pool_mib:expr $(, $by_ranges:ident)?) => {{
+        ($title:literal, $index:ident, $operations:expr, $pool_mib:expr $(, $by_ranges:ident)?) => {{
             let options = IndexOptions::default();
-            let subject = $subject::new($title, $title, options, KEYS).filled(KEYS);
+            let subject =
+                IndexSubject::<$index<Modelled, u64>, u64>::new($title, &[], options, KEYS);
+            let subject = subject.filled(KEYS);
             $(let subject = subject.$by_ranges();)?
             let subject = match $pool_mib {
                 Some(mib) => subject.in_pool_of(mib << 20),
@@ -110,15 +113,15 @@ pub fn image_rates(trial: &RateTrial, progress: &Progress<'_>) -> Result<Vec<Rat
             rows.filled(concat!($title, ", 1,000 keys"), &subject, $operations, $pool_mib)?;
         }};
     }
-    filled!("WORT", Wort8, 1500, None::<usize>, by_ranges);
-    filled!("WOART", Woart8, 400, None::<usize>, by_ranges);
-    filled!("ART+CoW", ArtCow8, 200, None::<usize>, by_ranges);
-    filled!("FAST & FAIR", FastFair8, 30, None::<usize>, by_ranges);
-    filled!("wB+-Tree", WbTree8, 60, None::<usize>, by_ranges);
-    filled!("wB+-Tree, slots only", WbTreeSlot8, 200, None::<usize>, by_ranges);
-    filled!("NV-Tree", NvTree8, 60, None::<usize>);
-    filled!("FPTree", FpTree8, 60, None::<usize>);
-    filled!("P-CLHT", PClht8, 60, None::<usize>);
+    filled!("WORT", Wort, 1500, None::<usize>, by_ranges);
+    filled!("WOART", Woart, 400, None::<usize>, by_ranges);
+    filled!("ART+CoW", ArtCow, 200, None::<usize>, by_ranges);
+    filled!("FAST & FAIR", FastFair, 30, None::<usize>, by_ranges);
+    filled!("wB+-Tree", WbTree, 60, None::<usize>, by_ranges);
+    filled!("wB+-Tree, slots only", WbTreeSlot, 200, None::<usize>, by_ranges);
+    filled!("NV-Tree", NvTree, 60, None::<usize>);
+    filled!("FPTree", FpTree, 60, None::<usize>);
+    filled!("P-CLHT", PClht, 60, None::<usize>);
     for structure in Structure::ALL {
         rows.measure(
             format!("`lapis crash {structure}`"),
@@ -131,7 +134,7 @@ pub fn image_rates(trial: &RateTrial, progress: &Progress<'_>) -> Result<Vec<Rat
         )?;
     }
     for mib in [4, 256] {
-        filled!("WORT", Wort8, 3000, Some(mib), by_ranges);
+        filled!("WORT", Wort, 3000, Some(mib), by_ranges);
     }
     Ok(rows.rows)
 }

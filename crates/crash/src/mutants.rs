@@ -11,6 +11,7 @@
 //! file of the structure.
 
 mod allocator;
+mod art;
 mod art_cow;
 mod classic_log;
 mod fast_fair;
@@ -28,6 +29,7 @@ mod rawl;
 mod store;
 mod trial;
 mod wb_tree;
+mod wb_tree_log;
 mod wb_tree_slot;
 mod woart;
 mod wort;

@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 use super::entries::Entries;
 use super::key_ranges::{KeyRanges, RangeScan};
 use crate::known_parts::KnownParts;
-use crate::subject::{Live, Subject};
+use crate::subject::{Live, Subject, text};
 
 const ROOT: &str = "index";
 /// So many entries, or all if they are fewer, are looked up one by one after iterating.
@@ -76,8 +76,7 @@ impl KeySpace for [u8] {
 #[derive(Debug)]
 pub struct IndexSubject<I, K: KeySpace + ?Sized> {
     name: &'static str,
-    source: &'static str,
-    shared_source: Option<&'static str>,
+    sources: &'static [&'static str],
     options: IndexOptions,
     keys: u64,
     filled: u64,
@@ -87,13 +86,17 @@ pub struct IndexSubject<I, K: KeySpace + ?Sized> {
 }
 
 impl<I, K: KeySpace + ?Sized> IndexSubject<I, K> {
-    /// `name` on the command line; `source` is part of the paths of its source files; operations
+    /// `name` on the command line; `sources` are parts of the paths of its source files; operations
     /// draw from `keys` keys.
-    pub fn new(name: &'static str, source: &'static str, options: IndexOptions, keys: u64) -> Self {
+    pub fn new(
+        name: &'static str,
+        sources: &'static [&'static str],
+        options: IndexOptions,
+        keys: u64,
+    ) -> Self {
         Self {
             name,
-            source,
-            shared_source: None,
+            sources,
             options,
             keys,
             filled: 0,
@@ -123,12 +126,6 @@ impl<I, K: KeySpace + ?Sized> IndexSubject<I, K> {
         Self { pool_bytes, ..self }
     }
 
-    /// With further source files that it shares with others.
-    #[must_use]
-    pub fn and_source(self, shared: &'static str) -> Self {
-        Self { shared_source: Some(shared), ..self }
-    }
-
     /// Begins every run with inserting so many keys, for an index of that size.
     #[must_use]
     pub fn filled(self, filled: u64) -> Self {
@@ -153,10 +150,6 @@ pub struct LiveIndex<I, K: KeySpace + ?Sized> {
 /// Turns differ in few bits, which are not the lowest: this has them in all.
 fn spread(turn: u64) -> u64 {
     turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Subject for IndexSubject<I, K>
@@ -279,7 +272,7 @@ where
     }
 
     fn owns_source(&self, file: &str) -> bool {
-        file.contains(self.source) || self.shared_source.is_some_and(|part| file.contains(part))
+        self.sources.iter().any(|part| file.contains(part))
     }
 }
 

@@ -6,21 +6,9 @@ use super::descent::{Descending, Located};
 use super::digits::Digits;
 use super::leaf::{Leaf, leaf_bytes, make_leaf};
 use super::tree::{KeyOf, Place, RadixTree, SlotWord};
+pub use crate::index::Change;
 use crate::index::{IndexError, Outcome};
 use crate::key::IndexKey;
-
-/// What is to happen to a key.
-#[derive(Clone, Copy)]
-pub enum Change {
-    /// Add it if it is absent.
-    Insert(u64),
-    /// Change its value if it is present.
-    Update(u64),
-    /// Add it or change its value.
-    Put(u64),
-    /// Take it away.
-    Remove,
-}
 
 /// Changes of every radix tree.
 pub trait Changing: RadixTree {
