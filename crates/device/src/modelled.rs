@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::counters::{Counters, Counts, MachineShape};
 use crate::persist_points::{PersistKind, PersistPoint, PersistPointCount, PersistPoints};
+use crate::read_record::{ReadRecord, Recorder};
 use crate::read_watch::{LineRead, ReadWatch};
 use crate::scheduler::{Interleaving, is_scheduled};
 use crate::timing::TimingShape;
@@ -103,9 +104,15 @@ struct Machine {
     rests: AtomicBool,
     /// Whether loads are anybody's business: they are counted or watched.
     observes_loads: bool,
-    /// Whether they are watched, if at all, and nothing else happens at a load.
-    only_watches_loads: bool,
+    /// Whether they are watched, if at all, and nothing else happens at a load, unless reads are
+    /// recorded.
+    could_only_watch: bool,
+    /// The same, and they are not.
+    only_watches_loads: AtomicBool,
     watch: Option<ReadWatch>,
+    /// Whether reads are recorded now.
+    records: AtomicBool,
+    recorder: Recorder,
     interleaving: Option<Box<Interleaving>>,
     mutant: Option<Mutant>,
     state: Mutex<State>,
@@ -141,6 +148,7 @@ impl Modelled {
         let counters = config
             .counting
             .map(|shape| Box::new(Counters::with_timings(shape, &config.other_timings)));
+        let could_only_watch = config.counting.is_none() && !config.concurrent;
         Self {
             machine: Arc::new(Machine {
                 base: base.addr(),
@@ -149,8 +157,11 @@ impl Modelled {
                 counts_loads: config.counting.is_some(),
                 rests: AtomicBool::new(false),
                 observes_loads: config.counting.is_some() || config.watching,
-                only_watches_loads: config.counting.is_none() && !config.concurrent,
+                could_only_watch,
+                only_watches_loads: AtomicBool::new(could_only_watch),
                 watch: config.watching.then(|| ReadWatch::over(reserved_bytes)),
+                records: AtomicBool::new(false),
+                recorder: Recorder::default(),
                 interleaving: config.concurrent.then(Box::default),
                 mutant: config.mutant,
                 state: Mutex::new(State {
@@ -282,6 +293,33 @@ impl Modelled {
         }
     }
 
+    /// Notes from here on which lines are read, until [`Modelled::take_record`] is called. Returns
+    /// whether it does: only with [`Config::watching`].
+    pub fn record_reads(&self) -> bool {
+        let records = self.machine.watch.is_some();
+        if records {
+            self.machine.recorder.clear();
+            self.machine.records.store(true, Ordering::Relaxed);
+            self.machine.only_watches_loads.store(false, Ordering::Relaxed);
+        }
+        records
+    }
+
+    /// Which lines were read since [`Modelled::record_reads`]; no longer notes them.
+    pub fn take_record(&self) -> ReadRecord {
+        self.machine.records.store(false, Ordering::Relaxed);
+        let only_watches = self.machine.could_only_watch;
+        self.machine.only_watches_loads.store(only_watches, Ordering::Relaxed);
+        self.machine.recorder.take()
+    }
+
+    /// Adds to `lines` those dirtied since the last [`Modelled::revert`], in the order of their first
+    /// store; none unless [`Config::tracking`].
+    pub fn dirtied_lines(&self, lines: &mut Vec<u32>) {
+        let state = self.machine.state.lock();
+        lines.extend(state.tracking.iter().flat_map(Tracking::lines).map(|(line, _)| line));
+    }
+
     #[inline(always)]
     fn watch_written(&self, offset: usize, bytes: usize) {
         if let Some(watch) = &self.machine.watch {
@@ -296,6 +334,9 @@ impl Modelled {
             let offset = address.wrapping_sub(self.machine.base);
             if offset < self.machine.bytes {
                 watch.read(offset, bytes);
+                if self.machine.records.load(Ordering::Relaxed) {
+                    self.machine.recorder.read(offset, bytes);
+                }
             }
         }
     }
@@ -488,6 +529,29 @@ impl Source<'_> {
 }
 
 impl Modelled {
+    /// A load that is counted or recorded, or that a store buffer may answer.
+    #[inline(never)]
+    fn load_observed<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
+        let machine = &*self.machine;
+        if machine.observes_loads {
+            let address = std::ptr::from_ref(at).addr();
+            self.watch_read(address, W::BYTES);
+            if machine.counts_loads {
+                self.count_reads(address, Counters::load);
+            }
+        }
+        if let Some(interleaving) = self.interleaving()
+            && let Some(offset) = self.atomic_offset(at)
+        {
+            return self.load_buffered::<W>(interleaving, offset, at, order);
+        }
+        let value = W::load(at, order);
+        if machine.records.load(Ordering::Relaxed) {
+            machine.recorder.loaded(std::ptr::from_ref(at).addr(), value.widen());
+        }
+        value
+    }
+
     /// # Safety
     /// As for [`Domain::copy_nontemporal`].
     unsafe fn fill_nontemporal(
@@ -607,29 +671,18 @@ impl Modelled {
 impl Domain for Modelled {
     const DETERMINISTIC: bool = true;
 
-    #[inline]
+    #[inline(always)]
     fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
         let machine = &*self.machine;
-        if machine.only_watches_loads {
-            let offset = std::ptr::from_ref(at).addr().wrapping_sub(machine.base);
-            if let Some(watch) = &machine.watch
-                && watch.is_watched(offset / LINE_BYTES)
-            {
-                watch.read(offset, W::BYTES);
-            }
-            return W::load(at, order);
+        if !machine.only_watches_loads.load(Ordering::Relaxed) {
+            return self.load_observed(at, order);
         }
-        if machine.observes_loads {
-            let address = std::ptr::from_ref(at).addr();
-            self.watch_read(address, W::BYTES);
-            if machine.counts_loads {
-                self.count_reads(address, Counters::load);
-            }
-        }
-        if let Some(interleaving) = self.interleaving()
-            && let Some(offset) = self.atomic_offset(at)
+        // A recovery of an image is made of these: most are of lines that nobody watches.
+        let offset = std::ptr::from_ref(at).addr().wrapping_sub(machine.base);
+        if let Some(watch) = &machine.watch
+            && watch.is_watched(offset / LINE_BYTES)
         {
-            return self.load_buffered::<W>(interleaving, offset, at, order);
+            watch.read_word(offset, W::BYTES);
         }
         W::load(at, order)
     }
@@ -799,6 +852,9 @@ impl Domain for Modelled {
     fn note_lock(&self, at: *const u8) {
         if let Some(watch) = &self.machine.watch {
             watch.lock_access(at.addr().wrapping_sub(self.machine.base));
+            if self.machine.records.load(Ordering::Relaxed) {
+                self.machine.recorder.lock_access(at.addr());
+            }
         }
     }
 
