@@ -1,7 +1,9 @@
 //! The checker finds every mutant of the catalogue at a small budget, and nothing wrong with the
 //! structures as they are at the same budget.
 
-use lapis_crash::mutants::{Catalogue, MutantBudget, MutantTrial, catalogue, concurrent_catalogue, try_mutants};
+use lapis_crash::mutants::{
+    Catalogue, MutantBudget, MutantTrial, catalogue, concurrent_catalogue, try_mutants,
+};
 use lapis_crash::{Strategy, Structure};
 
 fn all_are_killed(structure: Structure) {
