@@ -7,7 +7,7 @@ use super::each_subject::{SubjectVisitor, each_subject};
 use super::{CrashError, Progress, Structure};
 use crate::explore::explore;
 use crate::options::ExploreOptions;
-use crate::persist_points::{PersistPointRow, persist_points};
+use crate::persist_points::{PersistPointRow, try_points};
 use crate::report::ExploreReport;
 use crate::run::Run;
 use crate::subject::Subject;
@@ -104,29 +104,14 @@ pub fn structure_points(
 }
 
 struct Suppression<'e> {
-    options: &'e ExploreOptions,
-    seeds: &'e [u64],
+    options: ExploreOptions,
     progress: &'e Progress<'e>,
     rows: Vec<PersistPointRow>,
 }
 
 impl SubjectVisitor for Suppression<'_> {
     fn visit<S: Subject>(&mut self, subject: &S) -> Result<(), CrashError> {
-        let found = persist_points(subject, self.options, self.seeds, self.progress)
-            .map_err(failed(subject))?;
-        for row in found {
-            match self.rows.iter_mut().find(|known| known.name == row.name) {
-                Some(known) => {
-                    known.images += row.images;
-                    if !known.killed {
-                        known.killed = row.killed;
-                        known.by = row.by;
-                    }
-                }
-                None => self.rows.push(row),
-            }
-        }
-        Ok(())
+        try_points(subject, &self.options, &mut self.rows, self.progress).map_err(failed(subject))
     }
 }
 
@@ -141,8 +126,12 @@ pub fn structure_persist_points(
     seeds: &[u64],
     progress: &Progress<'_>,
 ) -> Result<Vec<PersistPointRow>, CrashError> {
-    let mut suppression = Suppression { options, seeds, progress, rows: Vec::new() };
-    each_subject(structure, None, &mut suppression)?;
+    let mut suppression = Suppression { options: options.clone(), progress, rows: Vec::new() };
+    // What one seed kills with any kind of keys need not be tried with the next.
+    for &seed in seeds {
+        suppression.options.seed = seed;
+        each_subject(structure, None, &mut suppression)?;
+    }
     suppression.rows.sort_by(|a, b| a.order.cmp(&b.order));
     Ok(suppression.rows)
 }

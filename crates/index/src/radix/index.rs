@@ -21,7 +21,7 @@ impl<T: RadixTree> Index<T::Domain, T::Key> for T {
     const KIND: IndexKind = <T as RadixTree>::KIND;
     const CAPABILITIES: Capabilities = Capabilities {
         ordered: true,
-        concurrent_writers: false,
+        concurrent_writers: true,
         lock_free_reads: true,
         orders_prior_flushes: !T::Key::INLINE,
     };
