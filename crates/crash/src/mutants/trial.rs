@@ -24,7 +24,8 @@ pub struct MutantBudget {
     pub samples: u32,
     /// [`ExploreOptions::crash_in_recovery_every`].
     pub crash_in_recovery_every: u64,
-    /// Histories of [`WORKERS`] workers, from seed 1 on; for a mutant, until it is killed.
+    /// Histories of [`WORKERS`] workers, from seed 1 on; for a mutant, until it is killed. Ten times as
+    /// many for one that takes several workers to show.
     pub schedules: u64,
 }
 
@@ -169,6 +170,8 @@ struct Job {
     strategy: Search,
     /// None: the structure as it is.
     entry: Option<MutantEntry>,
+    /// Histories, with several workers.
+    schedules: u64,
     seeds: std::ops::RangeInclusive<u64>,
 }
 
@@ -184,17 +187,17 @@ impl Job {
         let started = Instant::now();
         let mut outcome = match self.strategy {
             Search::Strategy(strategy) => self.run_by(strategy, budget, progress),
-            Search::Workers(workers) => self.run_with(workers, budget),
+            Search::Workers(workers) => self.run_with(workers),
         };
         outcome.seconds = started.elapsed().as_secs_f64();
         outcome
     }
 
     /// Histories of several workers, until the first violation.
-    fn run_with(&self, workers: usize, budget: MutantBudget) -> Outcome {
+    fn run_with(&self, workers: usize) -> Outcome {
         let options = ConcurrentOptions {
             workers,
-            schedules: budget.schedules,
+            schedules: self.schedules,
             exhaustive_limit: WORKERS_EXHAUSTIVE_LIMIT,
             samples: WORKERS_SAMPLES,
             // As for one worker.
@@ -259,6 +262,7 @@ impl Job {
 /// `progress` is told how many of these have been done.
 pub fn try_mutants(trial: &MutantTrial, progress: &Progress<'_>) -> MutantReport {
     let mut jobs = Vec::new();
+    let schedules = trial.budget.schedules;
     let strategies: Vec<_> = trial.strategies.iter().map(|&by| Search::Strategy(by)).collect();
     // The long ones first.
     for &structure in &trial.structures {
@@ -267,6 +271,7 @@ pub fn try_mutants(trial: &MutantTrial, progress: &Progress<'_>) -> MutantReport
                 structure,
                 strategy,
                 entry: None,
+                schedules,
                 seeds: seed..=seed,
             }));
         }
@@ -277,23 +282,37 @@ pub fn try_mutants(trial: &MutantTrial, progress: &Progress<'_>) -> MutantReport
     };
     for &structure in &trial.structures {
         let search = with_workers(structure);
-        jobs.extend(search.map(|strategy| Job { structure, strategy, entry: None, seeds: 1..=1 }));
+        jobs.extend(search.map(|strategy| Job {
+            structure,
+            strategy,
+            entry: None,
+            schedules,
+            seeds: 1..=1,
+        }));
     }
-    let with_strategies = |structure| strategies.iter().copied().chain(with_workers(structure));
-    let mut tries = Vec::new();
     for (structure, entry) in catalogue() {
-        tries.extend(with_strategies(structure).map(|search| (structure, entry, search)));
+        if trial.structures.contains(&structure) {
+            let searches = strategies.iter().copied().chain(with_workers(structure));
+            jobs.extend(searches.map(|strategy| Job {
+                structure,
+                strategy,
+                entry: Some(entry),
+                schedules,
+                seeds: 1..=trial.budget.seeds,
+            }));
+        }
     }
     for (structure, entry) in concurrent_catalogue() {
-        tries.extend(with_workers(structure).map(|search| (structure, entry, search)));
+        if trial.structures.contains(&structure) {
+            jobs.extend(with_workers(structure).map(|strategy| Job {
+                structure,
+                strategy,
+                entry: Some(entry),
+                schedules: 10 * schedules,
+                seeds: 1..=1,
+            }));
+        }
     }
-    tries.retain(|(structure, ..)| trial.structures.contains(structure));
-    jobs.extend(tries.into_iter().map(|(structure, entry, strategy)| Job {
-        structure,
-        strategy,
-        entry: Some(entry),
-        seeds: 1..=trial.budget.seeds,
-    }));
 
     let outcomes: Vec<Mutex<Outcome>> = jobs.iter().map(|_| Mutex::default()).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
@@ -348,8 +367,7 @@ pub fn markdown(report: &MutantReport) -> String {
         String::from("| mutant | what is wrong | published | where |\n|---|---|---|---|\n");
     let tried = |name| report.mutants.iter().any(|row| row.name == name);
     // Writing to a string cannot fail.
-    let all = catalogue().into_iter().chain(concurrent_catalogue());
-    for (_, entry) in all.filter(|(_, entry)| tried(entry.mutant.0)) {
+    for (_, entry) in catalogue().iter().filter(|(_, entry)| tried(entry.mutant.0)) {
         let MutantEntry { what, published, place, .. } = entry;
         let _ = writeln!(text, "| `{}` | {what} | {published} | `{place}` |", entry.mutant.0);
     }

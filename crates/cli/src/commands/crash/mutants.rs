@@ -34,8 +34,8 @@ pub struct Arguments {
     /// Put the tables into this document, in place of those there
     #[arg(long, value_name = "FILE", requires = "tables", conflicts_with = "of")]
     write: Option<PathBuf>,
-    /// Explore the structure while it commits this known error (`--mutants` lists them; some
-    /// take `--workers` to show)
+    /// Explore the structure while it commits this known error (`--mutants` lists them; some show with
+    /// `--workers` only)
     #[arg(long, value_name = "MUTANT", conflicts_with_all = ["mutants", "all", "persist_points"],
           value_parser = names())]
     mutant: Option<Mutant>,
