@@ -24,8 +24,8 @@ use crate::persist_points::{PersistPointRow, persist_points};
 use crate::report::ExploreReport;
 use crate::run::Run;
 use crate::subjects::{
-    AllocatorSubject, InPlaceSubject, IndexSubject, LogSubject, PageSubject, PopLogSubject,
-    StoreSubject,
+    AllocatorSubject, FpLeavesSubject, InPlaceSubject, IndexSubject, LogSubject, PageSubject,
+    PopLogSubject, StoreSubject,
 };
 
 /// Told now and then how many images have been tried.
@@ -102,6 +102,8 @@ pub enum Structure {
     LogCell,
     /// Failure-atomic memory.
     FamCell,
+    /// Leaves as FPTree has them, whose operations are interleaved.
+    FpLeaves,
     /// The PopLog in a ring.
     PopRing,
     /// The allocator and the pool.
@@ -112,7 +114,7 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
@@ -133,6 +135,7 @@ impl Structure {
         Self::PageCow,
         Self::PageMulog,
         Self::PageHybrid,
+        Self::FpLeaves,
         Self::Allocator,
         Self::Store,
     ];
@@ -159,6 +162,7 @@ impl Structure {
             Self::CowCell => "cow-cell",
             Self::LogCell => "log-cell",
             Self::FamCell => "fam-cell",
+            Self::FpLeaves => "fp-leaves",
             Self::PopRing => "pop-ring",
             Self::Allocator => "allocator",
             Self::Store => "store",
@@ -604,6 +608,10 @@ macro_rules! each_subject {
                     let $subject = InPlaceSubject::<FamCell>::new("fam-cell:100", 100, ());
                     $body
                 }
+            }
+            Structure::FpLeaves => {
+                let $subject = FpLeavesSubject;
+                $body
             }
             Structure::PopRing => {
                 {

@@ -125,6 +125,11 @@ fn those_of_the_cells_updated_in_place_are_killed() {
 }
 
 #[test]
+fn those_of_the_leaves_are_killed() {
+    all_are_killed(Structure::FpLeaves);
+}
+
+#[test]
 fn those_of_the_allocator_are_killed() {
     all_are_killed(Structure::Allocator);
 }
