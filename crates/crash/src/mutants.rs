@@ -16,6 +16,7 @@ mod art_cow;
 mod classic_log;
 mod concurrent;
 mod fast_fair;
+mod fp_leaves;
 mod fptree;
 mod header_log;
 mod in_place;
@@ -95,6 +96,7 @@ impl Catalogue {
             Structure::CowCell => in_place::COW_CELL,
             Structure::LogCell => in_place::LOG_CELL,
             Structure::FamCell => in_place::FAM_CELL,
+            Structure::FpLeaves => fp_leaves::CATALOGUE,
             Structure::PopRing => pop_ring::CATALOGUE,
             Structure::Allocator => allocator::CATALOGUE,
             Structure::Store => store::CATALOGUE,
