@@ -101,7 +101,7 @@ fn main() -> Result<(), String> {
                 ExploreOptions { first_operation: KEYS as usize + 1, ..options($operations) };
             let subject = IndexSubject::<$index<Modelled, u64>, u64>::new(
                 $name,
-                $name,
+                &[$name],
                 IndexOptions::default(),
                 KEYS,
             )

@@ -11,8 +11,10 @@
 //! file of the structure.
 
 mod allocator;
+mod art;
 mod art_cow;
 mod classic_log;
+mod concurrent;
 mod fast_fair;
 mod fptree;
 mod header_log;
@@ -28,6 +30,7 @@ mod rawl;
 mod store;
 mod trial;
 mod wb_tree;
+mod wb_tree_log;
 mod wb_tree_slot;
 mod woart;
 mod wort;
@@ -36,6 +39,7 @@ use lapis_pmem::Mutant;
 
 use crate::structure::Structure;
 
+pub use concurrent::concurrent_catalogue;
 pub use trial::{
     MutantBudget, MutantReport, MutantRow, MutantTrial, UnmutatedRow, markdown, try_mutants,
 };
@@ -97,7 +101,7 @@ impl Catalogue {
     }
 }
 
-/// The structure and the entry of every mutant.
+/// The structure and the entry of every mutant that shows in a single worker.
 pub fn catalogue() -> Vec<(Structure, MutantEntry)> {
     let of = |structure| Catalogue::of(structure).entries.iter().map(move |e| (structure, *e));
     Structure::ALL.into_iter().flat_map(of).collect()
@@ -112,7 +116,7 @@ mod tests {
     #[test]
     fn every_mutant_is_named_after_its_structure_and_once() {
         let mut names = HashSet::new();
-        for (structure, entry) in catalogue() {
+        for (structure, entry) in catalogue().into_iter().chain(concurrent_catalogue()) {
             let name = entry.mutant.0;
             assert!(name.starts_with(&format!("{structure}/")), "{name} of {structure}");
             assert!(names.insert(name), "{name} is there twice");
@@ -121,7 +125,7 @@ mod tests {
 
     #[test]
     fn every_entry_says_what_is_wrong_in_one_sentence_and_where() {
-        for (_, entry) in catalogue() {
+        for (_, entry) in catalogue().into_iter().chain(concurrent_catalogue()) {
             assert!(entry.what.ends_with('.') && !entry.what.contains('|'), "{}", entry.mutant.0);
             assert!(!entry.published.is_empty() && entry.place.contains(".rs"), "{entry:?}");
         }

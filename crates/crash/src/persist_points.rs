@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lapis_device::{CrashPoints, Image, ImageBudget, PersistKind, PersistPoint, PowerFailDomain};
+use lapis_device::{CrashPoints, Image, ImageBudget, PersistPoint, PowerFailDomain};
 
 use crate::explore::{Markers, explore};
 use crate::image_check::{Bench, FirstCrash};
@@ -53,61 +53,63 @@ pub fn persist_points<S: Subject>(
     seeds: &[u64],
     progress: &Progress<'_>,
 ) -> Result<Vec<PersistPointRow>, String> {
-    let mut points = BTreeSet::new();
-    let mut recoveries = Vec::new();
-    for &seed in seeds {
-        let options = ExploreOptions { seed, suppress: None, ..options.clone() };
-        let run = Run::record(subject, &options)?;
-        points.extend(run.points.iter().copied().filter(|point| subject.owns_source(point.file)));
-        recoveries.push(Recoveries::of(subject, run, &options)?);
-    }
-    let in_runs = points.clone();
-    let after_crashes = recoveries.iter().flat_map(|recoveries| recoveries.passing.keys());
-    points.extend(after_crashes.copied());
-    let mut points: Vec<_> = points.into_iter().collect();
-    points.sort_by_key(|point| {
-        (point.file, point.line, point.column, point.kind == PersistKind::Fence)
-    });
-
     let mut rows = Vec::new();
-    for point in points {
-        let only_after_crashes = !in_runs.contains(&point);
-        let mut row = PersistPointRow {
-            name: name(&point),
-            killed: false,
-            images: 0,
-            by: None,
-            only_after_crashes,
-            order: (point.file.to_owned(), point.line, point.column, point.kind.name()),
-        };
-        for (&seed, recoveries) in seeds.iter().zip(&recoveries) {
-            let options = ExploreOptions {
-                seed,
-                violation_limit: 1,
-                suppress: Some(point),
-                ..options.clone()
-            };
-            if only_after_crashes {
-                recoveries.crash_again(subject, &options, point, &mut row)?;
-            } else {
-                match explore(subject, &options, &|_| {}) {
-                    Ok(report) => {
-                        row.images += report.images;
-                        row.by = report.violations.first().map(|violation| violation.what.clone());
-                    }
-                    // Without the point the structure does not even work without a crash.
-                    Err(what) => row.by = Some(what),
+    for &seed in seeds {
+        try_points(subject, &ExploreOptions { seed, ..options.clone() }, &mut rows, progress)?;
+    }
+    rows.sort_by(|a, b| a.order.cmp(&b.order));
+    Ok(rows)
+}
+
+/// Switches off in turn each point that one run passes, or recoveries from crashes in it, and that
+/// no run has been found out without so far.
+pub(crate) fn try_points<S: Subject>(
+    subject: &S,
+    options: &ExploreOptions,
+    rows: &mut Vec<PersistPointRow>,
+    progress: &Progress<'_>,
+) -> Result<(), String> {
+    let run = Run::record(subject, &ExploreOptions { suppress: None, ..options.clone() })?;
+    let own = run.points.iter().copied().filter(|point| subject.owns_source(point.file));
+    let in_run: BTreeSet<_> = own.collect();
+    let recoveries = Recoveries::of(subject, run, options)?;
+    for point in in_run.iter().chain(recoveries.passing.keys()).copied() {
+        let only_after_crashes = !in_run.contains(&point);
+        let name = name(&point);
+        let known = rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
+            rows.push(PersistPointRow {
+                name,
+                killed: false,
+                images: 0,
+                by: None,
+                only_after_crashes,
+                order: (point.file.to_owned(), point.line, point.column, point.kind.name()),
+            });
+            rows.len() - 1
+        });
+        let row = &mut rows[known];
+        row.only_after_crashes &= only_after_crashes;
+        if row.killed {
+            continue;
+        }
+        let options =
+            ExploreOptions { violation_limit: 1, suppress: Some(point), ..options.clone() };
+        if only_after_crashes {
+            recoveries.crash_again(subject, &options, point, row)?;
+        } else {
+            match explore(subject, &options, &|_| {}) {
+                Ok(report) => {
+                    row.images += report.images;
+                    row.by = report.violations.first().map(|violation| violation.what.clone());
                 }
-            }
-            if row.by.is_some() {
-                row.killed = true;
-                break;
+                // Without the point the structure does not even work without a crash.
+                Err(what) => row.by = Some(what),
             }
         }
-        rows.push(row);
+        row.killed = row.by.is_some();
         progress(rows.len() as u64);
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// A run, and which crashes in it lead a recovery, or what is done after it, to which points.
@@ -120,7 +122,8 @@ struct Recoveries<S: Subject> {
 impl<S: Subject> Recoveries<S> {
     /// Recovers on a sample of the images of each crash point.
     fn of(subject: &S, run: Run<S>, options: &ExploreOptions) -> Result<Self, String> {
-        let options = ExploreOptions { strategy: Strategy::Sampled, ..options.clone() };
+        let options =
+            ExploreOptions { strategy: Strategy::Sampled, suppress: None, ..options.clone() };
         let in_run: BTreeSet<_> = run.points.iter().copied().collect();
         let mut bench = Bench::new(&run.base, subject.pool_bytes(), &options)?;
         let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);

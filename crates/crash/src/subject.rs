@@ -116,6 +116,11 @@ pub trait Live<Operation, State: Eq> {
     fn pool(&self) -> &Pool<Modelled>;
 }
 
+/// What went wrong, for a person.
+pub(crate) fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
 /// Whether a pool that cannot be opened was caught in its creation.
 pub(crate) fn is_interrupted_creation(error: &PoolError) -> bool {
     matches!(error, PoolError::InterruptedCreation)

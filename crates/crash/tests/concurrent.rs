@@ -6,6 +6,7 @@ use lapis_crash::Structure;
 use lapis_crash::concurrent::{
     ConcurrentOptions, ConcurrentReplay, ConcurrentReport, explore_structure_concurrently,
 };
+use lapis_crash::mutants::concurrent_catalogue;
 use lapis_device::{PersistKind, PersistPoint};
 
 fn explore(structure: Structure, options: &ConcurrentOptions) -> ConcurrentReport {
@@ -85,7 +86,14 @@ fn the_store_is_durably_linearizable() {
 
 #[test]
 fn four_workers_are_durably_linearizable_too() {
-    for structure in [Structure::Wort, Structure::FastFair, Structure::PClht, Structure::FpTree] {
+    for structure in [
+        Structure::Wort,
+        Structure::Woart,
+        Structure::ArtCow,
+        Structure::FastFair,
+        Structure::PClht,
+        Structure::FpTree,
+    ] {
         survives(structure, &ConcurrentOptions { workers: 4, ops: 16, seed: 1000, ..few(15) });
     }
 }
@@ -136,17 +144,17 @@ fn all_are_necessary(structure: Structure, file: &str, schedules: u64) {
 
 #[test]
 fn wort_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::Wort, "radix/handle.rs", 600);
+    all_are_necessary(Structure::Wort, "radix/in_flight.rs", 600);
 }
 
 #[test]
 fn woart_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::Woart, "radix/handle.rs", 600);
+    all_are_necessary(Structure::Woart, "radix/in_flight.rs", 600);
 }
 
 #[test]
 fn art_cow_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::ArtCow, "radix/handle.rs", 600);
+    all_are_necessary(Structure::ArtCow, "radix/in_flight.rs", 600);
 }
 
 #[test]
@@ -182,6 +190,41 @@ fn the_allocator_needs_its_fences_for_other_threads() {
 #[test]
 fn p_clht_needs_its_fence_for_other_threads() {
     all_are_necessary(Structure::PClht, "pmem/src/domain.rs", 600);
+}
+
+/// How many histories it takes to find the mutants of a structure that only several workers show.
+fn mutants_are_killed(structure: Structure) {
+    let of_it = concurrent_catalogue().into_iter().filter(|(of, _)| *of == structure);
+    let mut killed = 0;
+    for (_, entry) in of_it {
+        let options = ConcurrentOptions {
+            mutant: Some(entry.mutant),
+            violation_limit: 1,
+            exhaustive_limit: 16,
+            samples: 8,
+            ..few(600)
+        };
+        let report = explore(structure, &options);
+        println!("{}: {} images, {} schedules", entry.mutant.0, report.images, report.schedules);
+        assert!(!report.violations.is_empty(), "{} survives", entry.mutant.0);
+        killed += 1;
+    }
+    assert_eq!(killed, 3);
+}
+
+#[test]
+fn mutants_of_wort_that_take_several_workers_are_killed() {
+    mutants_are_killed(Structure::Wort);
+}
+
+#[test]
+fn mutants_of_woart_that_take_several_workers_are_killed() {
+    mutants_are_killed(Structure::Woart);
+}
+
+#[test]
+fn mutants_of_art_cow_that_take_several_workers_are_killed() {
+    mutants_are_killed(Structure::ArtCow);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The checker finds every mutant of the catalogue at a small budget, and nothing wrong with the
 //! structures as they are at the same budget.
 
-use lapis_crash::mutants::{Catalogue, MutantBudget, MutantTrial, catalogue, try_mutants};
+use lapis_crash::mutants::{Catalogue, MutantBudget, MutantTrial, catalogue, concurrent_catalogue, try_mutants};
 use lapis_crash::{Strategy, Structure};
 
 fn all_are_killed(structure: Structure) {
@@ -159,5 +159,17 @@ fn every_mutant_is_in_the_document() {
             "{}: run `lapis crash --mutants --write docs/mutants.md`",
             entry.mutant.0
         );
+    }
+}
+
+#[test]
+fn every_mutant_that_takes_several_workers_is_in_the_document() {
+    let document = include_str!("../../../docs/mutants.md");
+    for (_, entry) in concurrent_catalogue() {
+        let row = format!(
+            "| `{}` | {} | {} | `{}` |",
+            entry.mutant.0, entry.what, entry.published, entry.place
+        );
+        assert!(document.contains(&row), "{row}");
     }
 }

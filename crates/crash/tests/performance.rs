@@ -188,7 +188,7 @@ const KNOWN: [(&str, Waste, &str); 10] = [
     ("blocks/src/pop_log/recovery.rs", Waste::Durable, "recovery cannot know"),
     ("blocks/src/pop_log/recovery.rs", Waste::IdleFence, "recovery cannot know"),
     // Closing a pool in which nothing was allocated since it was opened.
-    ("pmem/src/pool.rs", Waste::IdleFence, "one fence per close"),
+    ("pmem/src/pool/open.rs", Waste::IdleFence, "one fence per close"),
     // The ordering fence of the paper: it keeps plain stores of one line in order and completes no
     // flush. (The checker needs it; that is in `persist_points`.)
     ("blocks/src/page/copy_on_write.rs", Waste::IdleFence, "orders the stores of a slot's header"),

@@ -79,7 +79,7 @@ fn shrinks(structure: Structure, options: &ConcurrentOptions) -> Shrunk {
 
 #[test]
 fn a_reader_of_wort_that_flushes_nothing_shrinks_to_two_calls_of_two_workers() {
-    let flush = point(Structure::Wort, "radix/handle.rs", PersistKind::Flush);
+    let flush = point(Structure::Wort, "radix/in_flight.rs", PersistKind::Flush);
     let shrunk = shrinks(
         Structure::Wort,
         &ConcurrentOptions { suppress: Some(flush), schedules: 600, ..options() },

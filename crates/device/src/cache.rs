@@ -136,8 +136,12 @@ impl Cache {
 
     /// Whether the line is here; its place in the order of use stays.
     #[inline]
-    pub(crate) fn contains(&mut self, line: u32) -> bool {
-        self.find(line).is_some()
+    pub(crate) fn contains(&self, line: u32) -> bool {
+        let set = self.set(line);
+        match &self.sets {
+            Sets::Packed(sets) => sets.contains(set, line),
+            Sets::Ordered(sets) => sets.contains(set, line),
+        }
     }
 
     /// Makes the line dirty if it is here; its place in the order of use stays.
@@ -178,11 +182,20 @@ impl Cache {
         }
     }
 
+    /// Whether the line is the one of its set that was used last, as far as that is cheaply known.
+    #[inline]
+    pub(crate) fn is_latest(&self, line: u32) -> bool {
+        match &self.sets {
+            Sets::Packed(sets) => sets.is_latest(self.set(line), line),
+            Sets::Ordered(_) => false,
+        }
+    }
+
     /// Lets the host fetch what it will need for this line.
     #[inline]
     pub(crate) fn prefetch(&self, line: u32) {
         if let Sets::Packed(sets) = &self.sets {
-            crate::host::prefetch(sets.address(self.set(line)));
+            sets.prefetch(self.set(line));
         }
     }
 

@@ -12,13 +12,14 @@
 //! (module `timing`) are moved along with them and change no count.
 
 use std::fmt;
-use std::ops::{Add, AddAssign, Sub};
+use std::ops::{Add, AddAssign, Range, Sub};
 use std::sync::LazyLock;
 
 use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
 use crate::hierarchy::{Evicted, Hierarchy, HierarchyShape, Level};
+use crate::lookahead::{self, Lookahead, Waiting, What};
 use crate::profile::Profile;
 use crate::timing::{TimingShape, Way};
 use crate::timings::Timings;
@@ -147,11 +148,13 @@ pub(crate) struct Counters {
     caches: Hierarchy,
     buffer: XpBuffer,
     timing: Timings,
+    /// Events that have come and are still to be done.
+    lookahead: Lookahead,
 }
 
 /// What an access is to its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access {
+pub(crate) enum Access {
     /// The worker waits for the line.
     Load,
     /// The worker goes on.
@@ -162,12 +165,24 @@ enum Access {
     Prefetch,
 }
 
+impl Access {
+    #[inline]
+    fn writes(self) -> bool {
+        matches!(self, Self::Store | Self::Locked { stored: true })
+    }
+
+    #[inline]
+    fn waits(self) -> bool {
+        matches!(self, Self::Load | Self::Locked { .. })
+    }
+}
+
 /// The first of the line numbers that stand for ordinary memory, beyond every region (64 GiB).
 pub(crate) const DRAM_FIRST_LINE: u32 = 1 << 30;
 /// Bytes of ordinary memory that are told apart; later offsets begin again.
 const DRAM_BYTES: usize = (DRAM_FIRST_LINE as usize - 1) * LINE_BYTES;
 
-fn lines(offset: usize, bytes: usize) -> impl Iterator<Item = u32> {
+fn lines(offset: usize, bytes: usize) -> Range<u32> {
     (offset / LINE_BYTES) as u32..((offset + bytes).div_ceil(LINE_BYTES)) as u32
 }
 
@@ -191,10 +206,12 @@ impl Counters {
             caches: Hierarchy::new(shape.caches),
             buffer,
             timing: Timings::new(shape.timing, others, modules, lines_per_unit),
+            lookahead: Lookahead::new(),
         }
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&mut self) -> Counts {
+        self.settle();
         let media = self.buffer.traffic();
         let units = u64::from(self.buffer.lines_per_unit());
         let (media_writes, media_reads) = (media.writes * units, media.reads * units);
@@ -202,11 +219,69 @@ impl Counters {
     }
 
     pub(crate) fn timing(&mut self) -> &mut Timings {
+        self.settle();
         &mut self.timing
     }
 
     pub(crate) fn drain(&mut self) {
+        self.settle();
         self.buffer.drain();
+    }
+
+    /// Does what waits.
+    fn settle(&mut self) {
+        while let Some(event) = self.lookahead.pop() {
+            self.perform(event);
+        }
+    }
+
+    /// Does an event.
+    #[inline]
+    fn perform(&mut self, event: Waiting) {
+        match event.what {
+            What::Access(access) => {
+                self.access(event.worker, event.line, access);
+            }
+            What::Flush => self.flush_line(event.worker, event.line),
+            What::Fence => self.fence_now(event.worker),
+        }
+    }
+
+    /// An access that nobody asks the end of: done at once if nothing waits and it is near.
+    #[inline]
+    fn begin(&mut self, worker: u8, line: u32, access: Access) {
+        if self.lookahead.is_empty() {
+            match self.caches.access_near(worker, line, access.writes()) {
+                Some(level) => _ = self.finish_near(worker, line, access, level),
+                None => self.wait(Waiting { line, worker, what: What::Access(access) }, false),
+            }
+        } else {
+            let near = self.caches.is_near(worker, line);
+            self.wait(Waiting { line, worker, what: What::Access(access) }, near);
+        }
+    }
+
+    /// Lets an event wait, and does what has waited long enough.
+    #[inline(never)]
+    fn wait(&mut self, event: Waiting, near: bool) {
+        if !near {
+            self.prefetch_tables(event.worker, event.line);
+        }
+        if let Some(oldest) = self.lookahead.push(event, near) {
+            self.perform(oldest);
+        }
+        if self.lookahead.is_done_waiting() {
+            self.settle();
+        }
+    }
+
+    /// Lets the host fetch what a far access needs.
+    #[inline]
+    fn prefetch_tables(&self, worker: u8, line: u32) {
+        self.caches.prefetch(worker, line);
+        if line < DRAM_FIRST_LINE {
+            self.timing.prefetch_tables(self.buffer.place(line));
+        }
     }
 
     /// A line enters the write pending queue.
@@ -224,27 +299,50 @@ impl Counters {
     /// An access; when the line will be there, if the worker does not wait for it.
     #[inline]
     fn access(&mut self, worker: u8, line: u32, access: Access) -> u64 {
-        let write = matches!(access, Access::Store | Access::Locked { stored: true });
-        let waits = matches!(access, Access::Load | Access::Locked { .. });
         let mut evicted = Evicted::default();
-        let level = self.caches.access(worker, line, write, &mut evicted);
+        let level = self.caches.access(worker, line, access.writes(), &mut evicted);
+        if level != Level::Memory && evicted.lines().is_empty() {
+            return self.finish_near(worker, line, access, level);
+        }
         let ready = if level == Level::Memory {
-            self.miss(worker, line, waits)
-        } else if waits {
-            self.timing.load(worker, line, level);
-            0
+            self.miss(worker, line, access.waits())
         } else {
-            self.timing.begin(worker, line, level)
+            self.answer(worker, line, access, level)
         };
         for &line in evicted.lines() {
             self.insert(worker, line, Way::Eviction);
         }
+        self.end(worker, access);
+        ready
+    }
+
+    /// What is left of an access that a cache answered.
+    #[inline]
+    fn finish_near(&mut self, worker: u8, line: u32, access: Access, level: Level) -> u64 {
+        let ready = self.answer(worker, line, access, level);
+        self.end(worker, access);
+        ready
+    }
+
+    /// A cache answers.
+    #[inline]
+    fn answer(&mut self, worker: u8, line: u32, access: Access, level: Level) -> u64 {
+        if access.waits() {
+            self.timing.load(worker, line, level);
+            0
+        } else {
+            self.timing.begin(worker, line, level)
+        }
+    }
+
+    /// What an access costs the worker beside the line.
+    #[inline]
+    fn end(&mut self, worker: u8, access: Access) {
         match access {
             Access::Load => {}
             Access::Store | Access::Prefetch => self.timing.stored(worker),
             Access::Locked { .. } => self.timing.locked(worker),
         }
-        ready
     }
 
     #[inline(never)]
@@ -263,53 +361,48 @@ impl Counters {
     #[inline]
     pub(crate) fn load(&mut self, worker: u8, offset: usize) {
         self.counts.loads += 1;
-        self.access(worker, (offset / LINE_BYTES) as u32, Access::Load);
+        self.begin(worker, (offset / LINE_BYTES) as u32, Access::Load);
     }
 
     #[inline]
     pub(crate) fn store(&mut self, worker: u8, offset: usize) {
         self.counts.stores += 1;
-        self.access(worker, (offset / LINE_BYTES) as u32, Access::Store);
+        self.begin(worker, (offset / LINE_BYTES) as u32, Access::Store);
     }
 
     /// A locked operation owns the line even if it stores nothing; only a store makes it dirty.
     #[inline]
     pub(crate) fn locked(&mut self, worker: u8, offset: usize, stored: bool) {
         self.counts.locked += 1;
-        self.access(worker, (offset / LINE_BYTES) as u32, Access::Locked { stored });
+        self.begin(worker, (offset / LINE_BYTES) as u32, Access::Locked { stored });
     }
 
     /// The lines of a range are on their way together.
     pub(crate) fn read_range(&mut self, worker: u8, offset: usize, bytes: usize) {
         self.counts.loads += words(offset, bytes);
-        let mut lines = lines(offset, bytes);
-        let first = lines.next();
+        let lines = lines(offset, bytes);
+        if lines.len() == 1 {
+            return self.begin(worker, lines.start, Access::Load);
+        }
+        lines.clone().take(lookahead::DEPTH).for_each(|line| self.prefetch_tables(worker, line));
+        self.settle();
         self.timing.gather();
         let mut ready = 0;
-        let mut several = false;
         for line in lines {
-            if !several && let Some(first) = first {
-                ready = self.access(worker, first, Access::Prefetch);
-                several = true;
-            }
             ready = ready.max(self.access(worker, line, Access::Prefetch));
         }
-        match first {
-            Some(first) if !several => {
-                self.access(worker, first, Access::Load);
-            }
-            _ => self.timing.wait_until(worker, ready),
-        }
+        self.timing.wait_until(worker, ready);
     }
 
     pub(crate) fn write_range(&mut self, worker: u8, offset: usize, bytes: usize) {
         self.counts.stores += words(offset, bytes);
         lines(offset, bytes).for_each(|line| {
-            self.access(worker, line, Access::Store);
+            self.begin(worker, line, Access::Store);
         });
     }
 
     pub(crate) fn nontemporal(&mut self, worker: u8, offset: usize, bytes: usize) {
+        self.settle();
         let combining = usize::from(worker);
         for line in lines(offset, bytes) {
             let dirty = self.caches.remove(line);
@@ -336,16 +429,34 @@ impl Counters {
     #[inline]
     pub(crate) fn flush(&mut self, worker: u8, offset: usize, bytes: usize) {
         for line in lines(offset, bytes) {
-            self.counts.flushes += 1;
-            self.timing.flush_issued(worker);
-            if self.caches.flush(line) {
-                self.insert(worker, line, Way::Flush);
+            if self.lookahead.is_empty() {
+                self.flush_line(worker, line);
+            } else {
+                self.wait(Waiting { line, worker, what: What::Flush }, true);
             }
         }
     }
 
     #[inline]
+    fn flush_line(&mut self, worker: u8, line: u32) {
+        self.counts.flushes += 1;
+        self.timing.flush_issued(worker);
+        if self.caches.flush(line) {
+            self.insert(worker, line, Way::Flush);
+        }
+    }
+
+    #[inline]
     pub(crate) fn fence(&mut self, worker: u8) {
+        if self.lookahead.is_empty() {
+            self.fence_now(worker);
+        } else {
+            self.wait(Waiting { line: 0, worker, what: What::Fence }, true);
+        }
+    }
+
+    #[inline]
+    fn fence_now(&mut self, worker: u8) {
         self.counts.fences += 1;
         self.combining[usize::from(worker)] = None;
         self.timing.fence(worker);
@@ -357,6 +468,7 @@ impl Counters {
         if bytes == 0 {
             return;
         }
+        self.settle();
         let offset = offset % DRAM_BYTES;
         self.timing.gather();
         let mut there = 0;
@@ -380,7 +492,7 @@ impl Counters {
     }
 
     pub(crate) fn prefetch(&mut self, worker: u8, offset: usize) {
-        self.access(worker, (offset / LINE_BYTES) as u32, Access::Prefetch);
+        self.begin(worker, (offset / LINE_BYTES) as u32, Access::Prefetch);
     }
 }
 
@@ -441,6 +553,42 @@ mod tests {
         assert!(second > first);
         assert_eq!(both.counts(), counts);
         assert_eq!(both.timing().all_now(0), [first, first, second]);
+    }
+
+    #[test]
+    fn events_that_wait_change_no_count_and_no_time() {
+        // One machine is looked at after every event, so nothing of it waits.
+        let slow =
+            TimingShape { read_media: Picoseconds(1_000_000), ..MachineShape::default().timing };
+        let machine = || Counters::with_timings(MachineShape::default(), &[slow]);
+        let (mut waiting, mut prompt) = (machine(), machine());
+        let mut random = crate::random::Random::new(23);
+        for step in 0..60_000 {
+            let worker = if step < 40_000 { 0 } else { random.below(3) as u8 };
+            // Runs near one another, and places that no cache holds.
+            let near = random.below(4) > 0;
+            let offset = random.below(if near { 1 << 14 } else { 1 << 28 });
+            let (kind, bytes) = (random.below(10), 1 + random.below(300));
+            for counters in [&mut waiting, &mut prompt] {
+                match kind {
+                    0 => counters.fence(worker),
+                    1 => counters.flush(worker, offset, bytes),
+                    2 => counters.locked(worker, offset, offset & 8 == 0),
+                    3 => counters.prefetch(worker, offset),
+                    4 => counters.read_range(worker, offset, bytes),
+                    5 => counters.write_range(worker, offset, bytes),
+                    6 if near => counters.nontemporal(worker, offset, bytes),
+                    7 if near => counters.read_dram(worker, offset, bytes),
+                    6 | 8 => counters.store(worker, offset),
+                    _ => counters.load(worker, offset),
+                }
+            }
+            prompt.settle();
+        }
+        assert_eq!(waiting.counts(), prompt.counts());
+        for worker in 0..3 {
+            assert_eq!(waiting.timing().all_now(worker), prompt.timing().all_now(worker));
+        }
     }
 
     #[test]

@@ -198,39 +198,69 @@ impl Hierarchy {
         write: bool,
         evicted: &mut Evicted,
     ) -> Level {
-        if self.appeared != Appeared::Several {
-            if self.appeared != Appeared::One(worker) {
-                self.appear(worker);
-            }
-            if self.appeared == Appeared::One(worker) {
-                return self.access_alone(worker, line, write, evicted);
-            }
+        match self.access_near(worker, line, write) {
+            Some(level) => level,
+            None => self.access_far(worker, line, write, evicted),
         }
-        if self.holder(line) == holder_of(worker) {
-            let private = self.private(worker);
-            if private.l1.touch(line, write) {
-                return Level::L1;
-            }
-            if private.l2.touch(line, false) {
-                Self::fill_l1(private, line, write);
-                return Level::L2;
-            }
-        }
-        self.beyond(worker, line, write, evicted)
     }
 
-    /// The only worker that has appeared reads or writes a line.
+    /// The same if the line is in the worker's private caches and nobody else's; else nothing
+    /// happens.
     #[inline]
-    fn access_alone(&mut self, worker: u8, line: u32, write: bool, evicted: &mut Evicted) -> Level {
+    pub(crate) fn access_near(&mut self, worker: u8, line: u32, write: bool) -> Option<Level> {
+        if !self.may_be_near(worker, line) {
+            return None;
+        }
+        let private = self.privates.get_mut(usize::from(worker))?.as_mut()?;
+        if private.l1.touch(line, write) {
+            return Some(Level::L1);
+        }
+        private.l2.touch(line, false).then(|| {
+            Self::fill_l1(private, line, write);
+            Level::L2
+        })
+    }
+
+    /// Whether [`Hierarchy::access_near`] would find the line now.
+    #[inline]
+    pub(crate) fn is_near(&self, worker: u8, line: u32) -> bool {
+        let private = self.privates.get(usize::from(worker)).and_then(Option::as_ref);
+        self.may_be_near(worker, line)
+            && private
+                .is_some_and(|private| private.l1.is_latest(line) || private.l2.contains(line))
+    }
+
+    /// Whether nobody else's private caches hold the line.
+    #[inline]
+    fn may_be_near(&self, worker: u8, line: u32) -> bool {
+        match self.appeared {
+            Appeared::Nobody => false,
+            Appeared::One(one) => one == worker,
+            Appeared::Several => self.holder(line) == holder_of(worker),
+        }
+    }
+
+    /// Lets the host fetch what it will need for a line that is not near. The sets of L3, of the line
+    /// and of the one that has to leave L2 for it, are far apart in the host's memory.
+    #[inline]
+    pub(crate) fn prefetch(&self, worker: u8, line: u32) {
+        self.l3.prefetch(line);
+        let private = self.privates.get(usize::from(worker)).and_then(Option::as_ref);
+        if let Some((cast_out, _)) = private.and_then(|private| private.l2.next_victim(line)) {
+            self.l3.prefetch(cast_out);
+        }
+    }
+
+    /// A worker reads or writes a line that is not near.
+    fn access_far(&mut self, worker: u8, line: u32, write: bool, evicted: &mut Evicted) -> Level {
+        if self.appeared != Appeared::Several && self.appeared != Appeared::One(worker) {
+            self.appear(worker);
+        }
+        if self.appeared != Appeared::One(worker) {
+            return self.beyond(worker, line, write, evicted);
+        }
         let private =
             self.privates[usize::from(worker)].as_mut().expect("made when the worker appeared");
-        if private.l1.touch(line, write) {
-            return Level::L1;
-        }
-        if private.l2.touch(line, false) {
-            Self::fill_l1(private, line, write);
-            return Level::L2;
-        }
         Self::beyond_alone(private, &mut self.l3, line, write, evicted)
     }
 
@@ -242,11 +272,6 @@ impl Hierarchy {
         write: bool,
         evicted: &mut Evicted,
     ) -> Level {
-        // The two sets of L3 are far apart in the host's memory; let them come together.
-        l3.prefetch(line);
-        if let Some((cast_out, _)) = private.l2.next_victim(line) {
-            l3.prefetch(cast_out);
-        }
         let (level, dirty) = match l3.remove(line) {
             Some(dirty) => (Level::L3, dirty),
             None => (Level::Memory, false),

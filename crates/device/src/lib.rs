@@ -27,6 +27,7 @@ mod host;
 pub mod images;
 mod line_table;
 pub mod litmus;
+mod lookahead;
 mod modelled;
 mod pending;
 mod persist_points;

@@ -200,7 +200,7 @@ impl Modelled {
 
     /// What has been counted so far; zeroes unless [`Config::counting`].
     pub fn counts(&self) -> Counts {
-        self.with_counters(|counters| counters.counts()).unwrap_or_default()
+        self.with_counters(Counters::counts).unwrap_or_default()
     }
 
     /// Lets the counters see nothing until this is called with `true`: for filling a structure at
@@ -325,6 +325,14 @@ impl Modelled {
         }
     }
 
+    /// The host's own miss, if it is one, goes on while the lock is taken and the model works.
+    #[inline(always)]
+    fn prefetch_counted<W: Word>(&self, at: &W::Atomic) {
+        if self.machine.counts_loads {
+            crate::host::prefetch(std::ptr::from_ref(at).cast());
+        }
+    }
+
     /// Lets `look` at the counters; none unless [`Config::counting`].
     pub(crate) fn with_counters<T>(&self, look: impl FnOnce(&mut Counters) -> T) -> Option<T> {
         let mut state = self.machine.state.lock();
@@ -391,7 +399,6 @@ impl State {
             });
         }
         if let Some(counters) = &mut self.counters {
-            crate::host::prefetch(self.base.wrapping_add(offset));
             match event {
                 WordEvent::Relaxed | WordEvent::Ordered => counters.store(current_worker(), offset),
                 WordEvent::Locked => counters.locked(current_worker(), offset, true),
@@ -522,6 +529,7 @@ impl Modelled {
     ) {
         let event =
             if order == Ordering::Relaxed { WordEvent::Relaxed } else { WordEvent::Ordered };
+        self.prefetch_counted::<W>(at);
         let mut state = self.machine.state.lock();
         state.before_word(offset, value, event);
         W::store(at, value, order);
@@ -648,6 +656,7 @@ impl Domain for Modelled {
         if let Some(interleaving) = self.interleaving() {
             self.empty_buffer(interleaving);
         }
+        self.prefetch_counted::<W>(at);
         let mut state = self.machine.state.lock();
         state.before_word(offset, value, WordEvent::Locked);
         W::swap(at, value, Ordering::AcqRel)
@@ -662,6 +671,7 @@ impl Domain for Modelled {
         if let Some(interleaving) = self.interleaving() {
             self.empty_buffer(interleaving);
         }
+        self.prefetch_counted::<W>(at);
         let mut state = self.machine.state.lock();
         // Stores to the region happen under the mutex, so this decides the exchange. One that
         // fails is a load: that it also fences is an accident of x86 nothing should rest on.

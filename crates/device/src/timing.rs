@@ -304,6 +304,14 @@ impl Timing {
         clock.now = clock.now.max(clock.accepted_at) + span;
     }
 
+    /// Lets the host fetch what a read of the media needs.
+    #[inline]
+    pub(crate) fn prefetch_tables(&self, place: Place) {
+        if let Some(translations) = &self.modules[place.module].translations {
+            translations.prefetch(place.row);
+        }
+    }
+
     /// A module answers a read.
     fn fetch(&mut self, now: u64, place: Place, fetched: Fetched) -> u64 {
         let shape = &self.shape;

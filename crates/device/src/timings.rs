@@ -84,6 +84,11 @@ impl Timings {
     }
 
     #[inline]
+    pub(crate) fn prefetch_tables(&self, place: Place) {
+        self.first.prefetch_tables(place);
+    }
+
+    #[inline]
     pub(crate) fn load(&mut self, worker: u8, line: u32, level: Level) {
         self.each(|timing| timing.load(worker, line, level));
     }

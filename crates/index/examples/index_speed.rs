@@ -1,8 +1,11 @@
-//! Measures indexes with one thread and random integer keys: inserts and searches in millions per
-//! second of wall-clock time and of this thread's processor time (on a machine that others share, the
-//! one that says more), flushes and fences being this machine's.
+//! Measures indexes with random integer keys: inserts and searches in millions per second of
+//! wall-clock time and of the threads' processor time (on a machine that others share, the one that
+//! says more; that of all threads together, as if each had a processor), flushes and fences being
+//! this machine's.
 //!
-//! `cargo run --release -p lapis-index --example index_speed [INDEX ...] [KEYS ...]`
+//! `cargo run --release -p lapis-index --example index_speed [INDEX ...] [KEYS ...] [threads=N ...]`
+//!
+//! Each thread has its own share of the keys.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -19,8 +22,12 @@ use rand::{RngExt, SeedableRng};
 use rustix::time::{ClockId, clock_gettime};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (mut kinds, mut counts) = (Vec::new(), Vec::new());
+    let (mut kinds, mut counts, mut threads) = (Vec::new(), Vec::new(), Vec::new());
     for argument in std::env::args().skip(1) {
+        if let Some(number) = argument.strip_prefix("threads=") {
+            threads.push(number.parse::<usize>()?.max(1));
+            continue;
+        }
         match IndexKind::from_name(&argument) {
             Some(kind) => kinds.push(kind),
             None => counts.push(argument.parse::<usize>()?),
@@ -32,18 +39,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     if counts.is_empty() {
         counts = vec![4_000_000];
     }
+    if threads.is_empty() {
+        threads = vec![1];
+    }
     for kind in kinds {
-        for &count in &counts {
+        for (&count, &threads) in
+            counts.iter().flat_map(|count| threads.iter().map(move |threads| (count, threads)))
+        {
             match kind {
-                IndexKind::Wort => measure::<Wort<Hardware, u64>>(count)?,
-                IndexKind::FastFair => measure::<FastFair<Hardware, u64>>(count)?,
-                IndexKind::PClht => measure::<PClht<Hardware, u64>>(count)?,
-                IndexKind::Woart => measure::<Woart<Hardware, u64>>(count)?,
-                IndexKind::ArtCow => measure::<ArtCow<Hardware, u64>>(count)?,
-                IndexKind::WbTree => measure::<WbTree<Hardware, u64>>(count)?,
-                IndexKind::WbTreeSlot => measure::<WbTreeSlot<Hardware, u64>>(count)?,
-                IndexKind::NvTree => measure::<NvTree<Hardware, u64>>(count)?,
-                IndexKind::FpTree => measure::<FpTree<Hardware, u64>>(count)?,
+                IndexKind::Wort => measure::<Wort<Hardware, u64>>(count, threads)?,
+                IndexKind::FastFair => measure::<FastFair<Hardware, u64>>(count, threads)?,
+                IndexKind::PClht => measure::<PClht<Hardware, u64>>(count, threads)?,
+                IndexKind::Woart => measure::<Woart<Hardware, u64>>(count, threads)?,
+                IndexKind::ArtCow => measure::<ArtCow<Hardware, u64>>(count, threads)?,
+                IndexKind::WbTree => measure::<WbTree<Hardware, u64>>(count, threads)?,
+                IndexKind::WbTreeSlot => measure::<WbTreeSlot<Hardware, u64>>(count, threads)?,
+                IndexKind::NvTree => measure::<NvTree<Hardware, u64>>(count, threads)?,
+                IndexKind::FpTree => measure::<FpTree<Hardware, u64>>(count, threads)?,
                 other => println!("{other} is not measured here"),
             }
         }
@@ -51,35 +63,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn measure<I: Index<Hardware, u64>>(count: usize) -> Result<(), Box<dyn Error>> {
+fn measure<I: Index<Hardware, u64>>(count: usize, threads: usize) -> Result<(), Box<dyn Error>> {
     let mut random = SmallRng::seed_from_u64(42);
     let mut keys: Vec<u64> = (0..count).map(|_| random.random()).collect();
 
     let pool = Arc::new(Pool::create_anonymous(64 * count + count * 192 + (16 << 20))?);
-    println!("{}, {count} keys, {}", I::KIND, pool.domain().method());
+    println!("{}, {count} keys, {threads} threads, {}", I::KIND, pool.domain().method());
     let root = I::create(&pool, &IndexOptions::default())?;
     let root = pool.fence(root);
     let link = root.link();
     let _ = pool.publish_root("index", 0, root)?.persist();
     let index = I::open(Arc::clone(&pool), link)?;
 
-    let start = Start::now();
-    for &key in &keys {
-        let _ = index.insert(&key, !key)?;
-    }
-    report("insert", count, start);
-
+    measure_phase("insert", threads, &keys, |key| index.insert(key, !key).is_ok());
     keys.shuffle(&mut random);
-    let start = Start::now();
-    let found = keys.iter().filter(|key| index.get(key) == Some(!**key)).count();
-    report("get", count, start);
-    assert_eq!(found, count);
-
-    let start = Start::now();
-    for &key in &keys {
-        let _ = index.update(&key, key)?;
-    }
-    report("update", count, start);
+    measure_phase("get", threads, &keys, |key| index.get(key) == Some(!key));
+    measure_phase("update", threads, &keys, |key| index.update(key, *key).is_ok());
 
     let start = Start::now();
     let mut visited = 0;
@@ -87,7 +86,7 @@ fn measure<I: Index<Hardware, u64>>(count: usize) -> Result<(), Box<dyn Error>> 
         visited += 1;
         std::ops::ControlFlow::Continue(())
     });
-    report("scan", count, start);
+    report("scan", count, start.wall.elapsed(), processor_time() - start.processor);
     assert_eq!(visited, count);
 
     let sizes = index.statistics();
@@ -98,13 +97,29 @@ fn measure<I: Index<Hardware, u64>>(count: usize) -> Result<(), Box<dyn Error>> 
         sizes.nodes,
         sizes.bytes as f64 / count as f64
     );
-
-    let start = Start::now();
-    for &key in &keys {
-        let _ = index.remove(&key)?;
-    }
-    report("remove", count, start);
+    measure_phase("remove", threads, &keys, |key| index.remove(key).is_ok());
     Ok(())
+}
+
+/// Has each thread do `operation` with its share of the keys, all of which must succeed.
+fn measure_phase(
+    what: &str,
+    threads: usize,
+    keys: &[u64],
+    operation: impl Fn(&u64) -> bool + Sync,
+) {
+    let start = Instant::now();
+    let each = &|share: &[u64]| {
+        let start = Start::now();
+        assert_eq!(share.iter().filter(|key| operation(key)).count(), share.len());
+        processor_time() - start.processor
+    };
+    let processor: Duration = std::thread::scope(|scope| {
+        let shares = keys.chunks(keys.len().div_ceil(threads).max(1));
+        let running: Vec<_> = shares.map(|share| scope.spawn(move || each(share))).collect();
+        running.into_iter().map(|thread| thread.join().expect("no thread panics")).sum()
+    });
+    report(what, keys.len(), start.elapsed(), processor / threads as u32);
 }
 
 /// When a phase began.
@@ -123,8 +138,7 @@ fn processor_time() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
-fn report(what: &str, count: usize, start: Start) {
+fn report(what: &str, count: usize, wall: Duration, processor: Duration) {
     let mops = |time: Duration| count as f64 / time.as_secs_f64() / 1e6;
-    let processor = processor_time() - start.processor;
-    println!("  {what:7} {:6.2} M/s {:6.2} M/s", mops(start.wall.elapsed()), mops(processor));
+    println!("  {what:7} {:6.2} M/s {:6.2} M/s", mops(wall), mops(processor));
 }

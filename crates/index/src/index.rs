@@ -77,6 +77,16 @@ pub enum InnerNodes {
     Pm,
 }
 
+impl InnerNodes {
+    /// Where a root says that they lie.
+    pub(crate) fn found(number: u64) -> Result<Self, IndexError> {
+        [Self::Dram, Self::Pm]
+            .into_iter()
+            .find(|place| *place as u64 == number)
+            .ok_or_else(|| IndexError::Damaged { what: format!("its inner nodes lie at {number}") })
+    }
+}
+
 /// What a structure can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Capabilities {
@@ -90,6 +100,19 @@ pub struct Capabilities {
     /// and the moment the new value can become reachable after a crash. A caller whose value refers
     /// to a block it has only flushed needs no fence of its own.
     pub orders_prior_flushes: bool,
+}
+
+/// What is to happen to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Add it with this value if it is absent; if it is present nothing changes.
+    Insert(u64),
+    /// Give it this value if it is present; if it is absent nothing changes.
+    Update(u64),
+    /// Add it with this value, or replace the value it has.
+    Put(u64),
+    /// Take it away if it is present.
+    Remove,
 }
 
 /// The result of a change: what was there before, and the proof that the change is durable.
@@ -159,31 +182,47 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
     /// The pool the index lies in.
     fn pool(&self) -> &Arc<Pool<D>>;
 
-    /// Adds `key` if it is absent. If it is present nothing changes and
-    /// [`Outcome::previous`] is its value.
+    /// Makes `change` to `key`; [`Outcome::previous`] is the value it had before.
     ///
     /// # Errors
     /// [`IndexError`]; the index is as it was.
-    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError>;
+    fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError>;
 
-    /// Replaces the value of `key` if it is present; [`Outcome::previous`] is what it was. If it is
-    /// absent nothing changes.
+    /// Adds `key` if it is absent: [`Change::Insert`].
     ///
     /// # Errors
     /// [`IndexError`]; the index is as it was.
-    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError>;
+    #[inline]
+    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Insert(value))
+    }
 
-    /// Adds or replaces `key`.
+    /// Replaces the value of `key` if it is present: [`Change::Update`].
     ///
     /// # Errors
     /// [`IndexError`]; the index is as it was.
-    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError>;
+    #[inline]
+    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Update(value))
+    }
 
-    /// Removes `key` if it is present; [`Outcome::previous`] is what it was.
+    /// Adds `key` or replaces its value: [`Change::Put`].
     ///
     /// # Errors
     /// [`IndexError`]; the index is as it was.
-    fn remove(&self, key: &K) -> Result<Outcome, IndexError>;
+    #[inline]
+    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Put(value))
+    }
+
+    /// Removes `key` if it is present: [`Change::Remove`].
+    ///
+    /// # Errors
+    /// [`IndexError`]; the index is as it was.
+    #[inline]
+    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Remove)
+    }
 
     /// The value of `key`.
     fn get(&self, key: &K) -> Option<u64>;

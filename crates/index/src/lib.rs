@@ -13,6 +13,7 @@ mod fptree;
 mod index;
 mod key;
 pub mod mutants;
+mod node_size;
 mod nv_tree;
 mod p_clht;
 mod radix;

@@ -21,6 +21,7 @@
 
 mod driver;
 mod record;
+mod worker;
 
 use serde::Serialize;
 

@@ -105,7 +105,7 @@ fn os(doing: &'static str) -> impl Fn(io::Error) -> BlockOpenError {
 
 /// The open file beneath a device and all of its queues.
 #[derive(Debug)]
-pub(crate) struct BlockFile {
+pub struct BlockFile {
     file: File,
     capacity_blocks: AtomicU64,
     direct: bool,

@@ -4,12 +4,11 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::block_device::{
-    BlockCounts, BlockDevice, BlockError, BlockQueue, Completion, Request, check_queue_depth,
-};
+use crate::block_device::{BlockError, BlockQueue, Completion, Request};
 use crate::block_file::{BlockFile, BlockOpenError, DirectTransfers};
+use crate::file_backed::FileBacked;
 
-/// A [`BlockDevice`] over a file (`pread`, `pwrite`, `fdatasync`). Its queues do each request when
+/// A [`BlockDevice`](crate::BlockDevice) over a file (`pread`, `pwrite`, `fdatasync`). Its queues do each request when
 /// it is submitted; `IoUringDevice` keeps several in flight.
 ///
 /// The file is locked: a second opener, here or in another process, is refused.
@@ -46,38 +45,13 @@ impl FileDevice {
     }
 }
 
-impl BlockDevice for FileDevice {
-    fn capacity_blocks(&self) -> u64 {
-        self.file.capacity_blocks()
+impl FileBacked for FileDevice {
+    fn file(&self) -> &Arc<BlockFile> {
+        &self.file
     }
 
-    fn read_blocks(&self, first_block: u64, into: &mut [u8]) -> Result<(), BlockError> {
-        self.file.read(first_block, into)
-    }
-
-    fn write_blocks(&self, first_block: u64, from: &[u8]) -> Result<(), BlockError> {
-        self.file.write(first_block, from)
-    }
-
-    fn flush(&self) -> Result<(), BlockError> {
-        self.file.flush()
-    }
-
-    fn discard(&self, first_block: u64, blocks: u64) -> Result<(), BlockError> {
-        self.file.discard(first_block, blocks)
-    }
-
-    fn grow_to(&self, capacity_blocks: u64) -> Result<(), BlockError> {
-        self.file.grow_to(capacity_blocks)
-    }
-
-    fn queue(&self, depth: u32) -> Result<Box<dyn BlockQueue>, BlockError> {
-        let depth = check_queue_depth(depth)?;
+    fn queue_of(&self, depth: u32) -> Result<Box<dyn BlockQueue>, BlockError> {
         Ok(Box::new(SerialQueue { file: Arc::clone(&self.file), depth, answered: VecDeque::new() }))
-    }
-
-    fn counts(&self) -> BlockCounts {
-        self.file.counters.counts()
     }
 }
 
@@ -141,7 +115,7 @@ impl BlockQueue for SerialQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block_device::BLOCK_BYTES;
+    use crate::block_device::{BLOCK_BYTES, BlockDevice};
     use std::os::unix::fs::PermissionsExt;
 
     const NEVER: DirectTransfers = DirectTransfers::Never;

@@ -57,6 +57,16 @@ pub fn lock<'a, D: Domain, T>(
     HostGuard { domain, guard: wait_for(domain, || mutex.try_lock(), || mutex.lock()) }
 }
 
+/// Takes `mutex` if nobody holds it; none if somebody does.
+#[inline]
+pub fn try_lock<'a, D: Domain, T>(
+    domain: &'a D,
+    mutex: &'a Mutex<T>,
+) -> Option<HostGuard<'a, D, MutexGuard<'a, T>>> {
+    domain.synchronize();
+    mutex.try_lock().map(|guard| HostGuard { domain, guard })
+}
+
 /// Takes `lock` together with other readers.
 #[inline]
 pub fn read<'a, D: Domain, T>(

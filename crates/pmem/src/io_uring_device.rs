@@ -12,12 +12,12 @@ use io_uring::{IoUring, opcode, squeue, types};
 
 use crate::block_buffer::BlockBuffer;
 use crate::block_device::{
-    BLOCK_BYTES, BlockCounts, BlockDevice, BlockError, BlockOperation, BlockQueue, Completion,
-    Request, check_queue_depth,
+    BLOCK_BYTES, BlockError, BlockOperation, BlockQueue, Completion, Request,
 };
 use crate::block_file::{BlockFile, BlockOpenError, DirectTransfers, block_of, shortened};
+use crate::file_backed::FileBacked;
 
-/// A [`BlockDevice`] over a file, whose queues hand a whole batch to the kernel in one system call
+/// A [`BlockDevice`](crate::BlockDevice) over a file, whose queues hand a whole batch to the kernel in one system call
 /// and keep it in flight. Each queue has a ring of its own, so that threads share nothing.
 ///
 /// The methods that wait for one request use `pread`, `pwrite` and `fdatasync`: through a ring they
@@ -71,33 +71,12 @@ impl IoUringDevice {
     }
 }
 
-impl BlockDevice for IoUringDevice {
-    fn capacity_blocks(&self) -> u64 {
-        self.file.capacity_blocks()
+impl FileBacked for IoUringDevice {
+    fn file(&self) -> &Arc<BlockFile> {
+        &self.file
     }
 
-    fn read_blocks(&self, first_block: u64, into: &mut [u8]) -> Result<(), BlockError> {
-        self.file.read(first_block, into)
-    }
-
-    fn write_blocks(&self, first_block: u64, from: &[u8]) -> Result<(), BlockError> {
-        self.file.write(first_block, from)
-    }
-
-    fn flush(&self) -> Result<(), BlockError> {
-        self.file.flush()
-    }
-
-    fn discard(&self, first_block: u64, blocks: u64) -> Result<(), BlockError> {
-        self.file.discard(first_block, blocks)
-    }
-
-    fn grow_to(&self, capacity_blocks: u64) -> Result<(), BlockError> {
-        self.file.grow_to(capacity_blocks)
-    }
-
-    fn queue(&self, depth: u32) -> Result<Box<dyn BlockQueue>, BlockError> {
-        let depth = check_queue_depth(depth)?;
+    fn queue_of(&self, depth: u32) -> Result<Box<dyn BlockQueue>, BlockError> {
         let ring =
             IoUring::new(depth).map_err(|source| BlockError::Unavailable { what: WHAT, source })?;
         Ok(Box::new(RingQueue {
@@ -109,10 +88,6 @@ impl BlockDevice for IoUringDevice {
             refused: Vec::new(),
             in_kernel: 0,
         }))
-    }
-
-    fn counts(&self) -> BlockCounts {
-        self.file.counters.counts()
     }
 }
 
@@ -340,6 +315,7 @@ impl fmt::Debug for RingQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block_device::BlockDevice;
 
     #[test]
     fn io_uring_works_or_says_that_it_is_unavailable() {

@@ -23,6 +23,7 @@ mod block_file;
 mod cell;
 mod commit;
 pub mod domain;
+mod file_backed;
 mod file_device;
 mod hardware;
 pub mod host_lock;

@@ -19,6 +19,7 @@ use super::shrink::Selection;
 use super::subject::ConcurrentSubject;
 use crate::image_check::guarded;
 use crate::oracle::Failure;
+use crate::subject::text;
 use crate::timeline::clause;
 
 /// Two regions: one to run on, one to recover on.
@@ -322,10 +323,6 @@ impl<'b, S: ConcurrentSubject> Bench<'b, S> {
             Ok(state)
         })
     }
-}
-
-pub(super) fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 /// Writes the first bytes of a region nobody uses.

@@ -7,13 +7,14 @@ use lapis_device::{BoundedSearch, InterleavedRun, PersistPoint, Schedule, Schedu
 use lapis_pmem::Mutant;
 use parking_lot::Mutex;
 
-use super::bench::{Bench, Found, Tally, Wanted, text};
+use super::bench::{Bench, Found, Tally, Wanted};
 use super::rule::BrokenRule;
 use super::shrink::{Case, Selection, shrink};
 use super::subject::ConcurrentSubject;
 use super::timeline::draw;
 use crate::report::Shrunk;
 use crate::structure::Progress;
+use crate::subject::text;
 
 /// How to explore a structure with several workers.
 #[derive(Clone, Debug)]

@@ -10,12 +10,13 @@ use std::ops::Range;
 
 use lapis_device::{BoundedSearch, Event, Image, Schedule, SchedulePolicy};
 
-use super::bench::{Bench, Found, Ran, Tally, Wanted, text};
+use super::bench::{Bench, Found, Ran, Tally, Wanted};
 use super::explore::{ConcurrentOptions, ConcurrentReplay, ConcurrentViolation, policy_of};
 use super::rule::BrokenRule;
 use super::subject::ConcurrentSubject;
 use super::timeline::draw;
 use crate::report::Shrunk;
+use crate::subject::text;
 
 /// Runs to try at most.
 const MOST_RUNS: u64 = 3000;

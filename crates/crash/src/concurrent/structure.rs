@@ -2,13 +2,14 @@
 
 use lapis_device::Modelled;
 use lapis_index::{
-    ArtCow, FastFair, FpTree, IndexOptions, NvTree, PClht, WbTree, WbTreeSlot, Woart, Wort,
+    ArtCow, FastFair, FpTree, Index, NvTree, PClht, WbTree, WbTreeSlot, Woart, Wort,
 };
 
 use super::explore::{ConcurrentOptions, ConcurrentReport, explore_concurrent};
 use super::subject::ConcurrentSubject;
 use super::subjects::{ConcurrentAllocator, ConcurrentIndex, ConcurrentPopLog, ConcurrentStore};
-use crate::structure::{ART, CrashError, Progress, RADIX, Structure};
+use crate::structure::indexes::IndexSetting;
+use crate::structure::{CrashError, Progress, Structure};
 
 /// Keys that the structure has before a history begins, at most.
 const KEYS: u64 = 64;
@@ -32,165 +33,52 @@ pub fn explore_structure_concurrently(
         complete: options.most_deviations.map(|_| true),
         ..ConcurrentReport::default()
     };
-    let small = IndexOptions { node_bytes: 256, ..Default::default() };
-    let tight = IndexOptions { expected_entries: 1, ..Default::default() };
     let mut explorer = Explorer { structure, only, options, progress, total: &mut total };
     match structure {
         Structure::Wort => {
-            let source = "index/src/wort";
-            let options = IndexOptions::default();
-            explorer.explore(
-                &ConcurrentIndex::<Wort<Modelled, u64>, u64>::new(
-                    "wort:u64",
-                    source,
-                    options.clone(),
-                    KEYS,
-                )
-                .and_source(RADIX),
-            )?;
-            explorer.explore(
-                &ConcurrentIndex::<Wort<Modelled, [u8]>, [u8]>::new(
-                    "wort:bytes",
-                    source,
-                    options,
-                    KEYS,
-                )
-                .and_source(RADIX),
-            )?;
+            explorer.explore_index::<Wort<_, u64>, Wort<_, [u8]>>(["wort:u64", "wort:bytes"])?;
         }
         Structure::FastFair => {
-            let source = "index/src/fast_fair";
-            explorer.explore(&ConcurrentIndex::<FastFair<Modelled, u64>, u64>::new(
+            explorer.explore_index::<FastFair<_, u64>, FastFair<_, [u8]>>([
                 "fast-fair:u64",
-                source,
-                small.clone(),
-                KEYS,
-            ))?;
-            explorer.explore(&ConcurrentIndex::<FastFair<Modelled, [u8]>, [u8]>::new(
                 "fast-fair:bytes",
-                source,
-                small,
-                KEYS,
-            ))?;
+            ])?;
         }
         Structure::PClht => {
-            let source = "index/src/p_clht";
-            explorer.explore(&ConcurrentIndex::<PClht<Modelled, u64>, u64>::new(
-                "p-clht:u64",
-                source,
-                tight.clone(),
-                KEYS,
-            ))?;
-            explorer.explore(&ConcurrentIndex::<PClht<Modelled, [u8]>, [u8]>::new(
-                "p-clht:bytes",
-                source,
-                tight,
-                KEYS,
-            ))?;
+            explorer
+                .explore_index::<PClht<_, u64>, PClht<_, [u8]>>(["p-clht:u64", "p-clht:bytes"])?;
         }
         Structure::Woart => {
-            let options = IndexOptions::default();
-            explorer.explore(
-                &ConcurrentIndex::<Woart<Modelled, u64>, u64>::new(
-                    "woart:u64",
-                    ART,
-                    options.clone(),
-                    KEYS,
-                )
-                .and_source(RADIX),
-            )?;
-            explorer.explore(
-                &ConcurrentIndex::<Woart<Modelled, [u8]>, [u8]>::new(
-                    "woart:bytes",
-                    ART,
-                    options,
-                    KEYS,
-                )
-                .and_source(RADIX),
-            )?;
+            explorer
+                .explore_index::<Woart<_, u64>, Woart<_, [u8]>>(["woart:u64", "woart:bytes"])?;
         }
         Structure::ArtCow => {
-            let options = IndexOptions::default();
-            explorer.explore(
-                &ConcurrentIndex::<ArtCow<Modelled, u64>, u64>::new(
-                    "art-cow:u64",
-                    ART,
-                    options.clone(),
-                    KEYS,
-                )
-                .and_source(RADIX),
-            )?;
-            explorer.explore(
-                &ConcurrentIndex::<ArtCow<Modelled, [u8]>, [u8]>::new(
-                    "art-cow:bytes",
-                    ART,
-                    options,
-                    KEYS,
-                )
-                .and_source(RADIX),
-            )?;
+            explorer.explore_index::<ArtCow<_, u64>, ArtCow<_, [u8]>>([
+                "art-cow:u64",
+                "art-cow:bytes",
+            ])?;
         }
         Structure::WbTree => {
-            let source = "index/src/wb_tree";
-            explorer.explore(&ConcurrentIndex::<WbTree<Modelled, u64>, u64>::new(
+            explorer.explore_index::<WbTree<_, u64>, WbTree<_, [u8]>>([
                 "wb-tree:u64",
-                source,
-                small.clone(),
-                KEYS,
-            ))?;
-            explorer.explore(&ConcurrentIndex::<WbTree<Modelled, [u8]>, [u8]>::new(
                 "wb-tree:bytes",
-                source,
-                small,
-                KEYS,
-            ))?;
+            ])?;
         }
         Structure::WbTreeSlot => {
-            let source = "index/src/wb_tree";
-            let options = IndexOptions::default();
-            explorer.explore(&ConcurrentIndex::<WbTreeSlot<Modelled, u64>, u64>::new(
+            explorer.explore_index::<WbTreeSlot<_, u64>, WbTreeSlot<_, [u8]>>([
                 "wb-tree-slot:u64",
-                source,
-                options.clone(),
-                KEYS,
-            ))?;
-            explorer.explore(&ConcurrentIndex::<WbTreeSlot<Modelled, [u8]>, [u8]>::new(
                 "wb-tree-slot:bytes",
-                source,
-                options,
-                KEYS,
-            ))?;
+            ])?;
         }
         Structure::NvTree => {
-            let source = "index/src/nv_tree";
-            let least = IndexOptions { node_bytes: 128, ..Default::default() };
-            explorer.explore(&ConcurrentIndex::<NvTree<Modelled, u64>, u64>::new(
+            explorer.explore_index::<NvTree<_, u64>, NvTree<_, [u8]>>([
                 "nv-tree:u64",
-                source,
-                least.clone(),
-                KEYS,
-            ))?;
-            explorer.explore(&ConcurrentIndex::<NvTree<Modelled, [u8]>, [u8]>::new(
                 "nv-tree:bytes",
-                source,
-                least,
-                KEYS,
-            ))?;
+            ])?;
         }
         Structure::FpTree => {
-            let source = "index/src/fptree";
-            explorer.explore(&ConcurrentIndex::<FpTree<Modelled, u64>, u64>::new(
-                "fptree:u64",
-                source,
-                small.clone(),
-                KEYS,
-            ))?;
-            explorer.explore(&ConcurrentIndex::<FpTree<Modelled, [u8]>, [u8]>::new(
-                "fptree:bytes",
-                source,
-                small,
-                KEYS,
-            ))?;
+            explorer
+                .explore_index::<FpTree<_, u64>, FpTree<_, [u8]>>(["fptree:u64", "fptree:bytes"])?;
         }
         Structure::PopLog => explorer.explore(&ConcurrentPopLog)?,
         Structure::Store => explorer.explore(&ConcurrentStore)?,
@@ -209,6 +97,17 @@ struct Explorer<'e> {
 }
 
 impl Explorer<'_> {
+    /// An index with integer keys, then with byte strings.
+    fn explore_index<I: Index<Modelled, u64>, B: Index<Modelled, [u8]>>(
+        &mut self,
+        names: [&'static str; 2],
+    ) -> Result<(), CrashError> {
+        let IndexSetting { sources, options } = IndexSetting::of(self.structure);
+        let integers = ConcurrentIndex::<I, u64>::new(names[0], sources, options.clone(), KEYS);
+        self.explore(&integers)?;
+        self.explore(&ConcurrentIndex::<B, [u8]>::new(names[1], sources, options, KEYS))
+    }
+
     fn explore<S: ConcurrentSubject>(&mut self, subject: &S) -> Result<(), CrashError> {
         let name = subject.name();
         if self.only.is_some_and(|only| only != name && only != self.structure.name()) {

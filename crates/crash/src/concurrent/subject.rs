@@ -94,6 +94,25 @@ pub struct Plan<O> {
     pub workers: Vec<Vec<O>>,
 }
 
+impl<O> Plan<O> {
+    /// A plan in which `workers` share `operations` evenly; `next` is asked for one operation of a
+    /// worker after the other.
+    pub fn sharing(
+        before: Vec<O>,
+        workers: usize,
+        operations: usize,
+        mut next: impl FnMut(usize) -> O,
+    ) -> Self {
+        let workers = (0..workers)
+            .map(|worker| {
+                let own = operations / workers + usize::from(worker < operations % workers);
+                (0..own).map(|_| next(worker)).collect()
+            })
+            .collect();
+        Self { before, workers }
+    }
+}
+
 /// Why a history has no linearization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offence {

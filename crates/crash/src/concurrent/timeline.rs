@@ -2,12 +2,13 @@
 
 use lapis_device::{CrashPoint, CrashPoints, CrashStates, LineRead, Marker, PowerFailDomain};
 
-use super::bench::{Bench, Ran, fill, text};
+use super::bench::{Bench, Ran, fill};
 use super::explore::replay_command;
 use super::history::Call;
 use super::shrink::Case;
 use super::subject::ConcurrentSubject;
 use crate::report::{KeptOperation, Shrunk, ShrunkHistory};
+use crate::subject::text;
 use crate::telling::{Told, tell};
 
 /// Tells `case`, which `ran` has shown.

@@ -28,7 +28,7 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
             what: "The bitmaps of the last clean shutdown are believed after a crash that came \
                    later.",
             published: BUG_CLASS,
-            place: "pmem/src/pool.rs, open",
+            place: "pmem/src/pool/open.rs, open",
             subjects: &[],
         },
     ],

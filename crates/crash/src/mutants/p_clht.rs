@@ -11,7 +11,7 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
             mutant: mutants::UNFLUSHED_NEXT_POINTER,
             what: "The pointer to a new overflow bucket is not persisted.",
             published: "Witcher (Fu et al., SOSP 2021), bug 30",
-            place: "index/src/p_clht/mod.rs, add",
+            place: "index/src/p_clht/write.rs, add",
             subjects: &[],
         },
         MutantEntry {
@@ -50,7 +50,7 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
             mutant: mutants::UNFLUSHED_REMOVE,
             what: "A removal does not flush the slot that it empties.",
             published: BUG_CLASS,
-            place: "index/src/p_clht/mod.rs, remove",
+            place: "index/src/p_clht/write.rs, remove_key",
             subjects: &[],
         },
     ],

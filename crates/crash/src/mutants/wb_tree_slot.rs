@@ -2,7 +2,7 @@
 
 use lapis_index::mutants::wb_tree_slot as mutants;
 
-use super::{BUG_CLASS, Catalogue, MutantEntry};
+use super::{BUG_CLASS, Catalogue, MutantEntry, wb_tree_log};
 
 pub(super) const CATALOGUE: Catalogue = Catalogue {
     ops: 150,
@@ -14,33 +14,9 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
             place: "index/src/wb_tree/change.rs, add_by_slots",
             subjects: &[],
         },
-        MutantEntry {
-            mutant: mutants::LOG_TRUNCATED_EARLY,
-            what: "The redo log is emptied before what it says has been done durably.",
-            published: BUG_CLASS,
-            place: "index/src/wb_tree/redo_log.rs, redo",
-            subjects: &[],
-        },
-        MutantEntry {
-            mutant: mutants::CHANGE_BEFORE_LOG_COMMIT,
-            what: "The nodes of a split or merge are changed before the redo log is complete.",
-            published: BUG_CLASS,
-            place: "index/src/wb_tree/redo_log.rs, carry_out",
-            subjects: &[],
-        },
-        MutantEntry {
-            mutant: mutants::LOG_NOT_REDONE,
-            what: "A complete redo log is emptied when the index is opened, without being redone.",
-            published: BUG_CLASS,
-            place: "index/src/wb_tree/redo_log.rs, recover",
-            subjects: &[],
-        },
-        MutantEntry {
-            mutant: mutants::MISSING_SIBLING_FLUSH,
-            what: "The new node of a split is not flushed before the log that names it is complete.",
-            published: BUG_CLASS,
-            place: "index/src/wb_tree/restructure.rs, build",
-            subjects: &[],
-        },
+        wb_tree_log::log_truncated_early(mutants::LOG_TRUNCATED_EARLY),
+        wb_tree_log::change_before_log_commit(mutants::CHANGE_BEFORE_LOG_COMMIT),
+        wb_tree_log::log_not_redone(mutants::LOG_NOT_REDONE),
+        wb_tree_log::missing_sibling_flush(mutants::MISSING_SIBLING_FLUSH),
     ],
 };

@@ -2,7 +2,7 @@
 
 use lapis_index::mutants::woart as mutants;
 
-use super::{BUG_CLASS, Catalogue, MutantEntry};
+use super::{BUG_CLASS, Catalogue, MutantEntry, art};
 
 pub(super) const CATALOGUE: Catalogue = Catalogue {
     ops: 150,
@@ -15,20 +15,8 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
             place: "index/src/art/write.rs, split_prefix",
             subjects: &[],
         },
-        MutantEntry {
-            mutant: mutants::MISSING_LEAF_FLUSH,
-            what: "A new leaf is not flushed before a word refers to it.",
-            published: BUG_CLASS,
-            place: "index/src/radix/leaf.rs, make_leaf",
-            subjects: &[],
-        },
-        MutantEntry {
-            mutant: mutants::LINK_BEFORE_FENCE,
-            what: "A new leaf counts without a fence after its flush.",
-            published: BUG_CLASS,
-            place: "index/src/art/write.rs, add_to_node",
-            subjects: &[],
-        },
+        art::missing_leaf_flush(mutants::MISSING_LEAF_FLUSH),
+        art::link_before_fence(mutants::LINK_BEFORE_FENCE),
         MutantEntry {
             mutant: mutants::MISSING_COPY_FLUSH,
             what: "The larger copy of a full node is not flushed before the word above refers to it.",
@@ -50,12 +38,6 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
             place: "index/src/art/write.rs, add_to_node",
             subjects: &[],
         },
-        MutantEntry {
-            mutant: mutants::INDEX_BEFORE_CHILD,
-            what: "A Node48's child index is stored before the child that it leads to.",
-            published: BUG_CLASS,
-            place: "index/src/art/write.rs, add_to_node",
-            subjects: &[],
-        },
+        art::index_before_child(mutants::INDEX_BEFORE_CHILD),
     ],
 };

@@ -7,7 +7,7 @@ use lapis_pmem::{AuditReport, EXTENT_BYTES, Link, PCell, Pool, Slot, persistent}
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::subject::{Live, Subject};
+use crate::subject::{Live, Subject, text};
 
 const ROOT: &str = "directory";
 const SLOTS: usize = 64;
@@ -75,10 +75,6 @@ impl AllocatorSubject {
 pub struct LiveDirectory {
     pool: Pool<Modelled>,
     root: Link<Directory>,
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 impl Subject for AllocatorSubject {

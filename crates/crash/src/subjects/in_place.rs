@@ -9,7 +9,7 @@ use lapis_pmem::{AuditReport, Link, Pool, Tracer};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::subject::{Live, Subject};
+use crate::subject::{Live, Subject, text};
 
 const CELLS: &str = "cells";
 const LOG: &str = "log";
@@ -105,10 +105,6 @@ impl<L: Log<Modelled, Options: Sync + std::fmt::Debug> + 'static> Scheme for Log
     fn trace(&self, tracer: &mut Tracer<'_, Modelled>) {
         self.log().trace(tracer);
     }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 /// An array of cells of one scheme and size, to check.

@@ -12,7 +12,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::entries::Entries;
-use crate::subject::{Live, Subject};
+use crate::subject::{Live, Subject, text};
 
 const ROOT: &str = "index";
 /// So many entries, or all if they are fewer, are looked up one by one after iterating.
@@ -72,8 +72,7 @@ impl KeySpace for [u8] {
 #[derive(Debug)]
 pub struct IndexSubject<I, K: ?Sized> {
     name: &'static str,
-    source: &'static str,
-    shared_source: Option<&'static str>,
+    sources: &'static [&'static str],
     options: IndexOptions,
     keys: u64,
     filled: u64,
@@ -84,13 +83,17 @@ pub struct IndexSubject<I, K: ?Sized> {
 }
 
 impl<I, K: ?Sized> IndexSubject<I, K> {
-    /// `name` on the command line; `source` is part of the paths of its source files; operations
+    /// `name` on the command line; `sources` are parts of the paths of its source files; operations
     /// draw from `keys` keys.
-    pub fn new(name: &'static str, source: &'static str, options: IndexOptions, keys: u64) -> Self {
+    pub fn new(
+        name: &'static str,
+        sources: &'static [&'static str],
+        options: IndexOptions,
+        keys: u64,
+    ) -> Self {
         Self {
             name,
-            source,
-            shared_source: None,
+            sources,
             options,
             keys,
             filled: 0,
@@ -105,12 +108,6 @@ impl<I, K: ?Sized> IndexSubject<I, K> {
     #[must_use]
     pub fn in_pool_of(self, pool_bytes: usize) -> Self {
         Self { pool_bytes, ..self }
-    }
-
-    /// With further source files that it shares with others.
-    #[must_use]
-    pub fn and_source(self, shared: &'static str) -> Self {
-        Self { shared_source: Some(shared), ..self }
     }
 
     /// Begins every run with inserting so many keys, for an index of that size.
@@ -131,10 +128,6 @@ impl<I, K: ?Sized> IndexSubject<I, K> {
 pub struct LiveIndex<I, K: ?Sized> {
     index: I,
     _key: PhantomData<fn() -> Box<K>>,
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Subject for IndexSubject<I, K>
@@ -257,7 +250,7 @@ where
     }
 
     fn owns_source(&self, file: &str) -> bool {
-        file.contains(self.source) || self.shared_source.is_some_and(|part| file.contains(part))
+        self.sources.iter().any(|part| file.contains(part))
     }
 }
 

@@ -10,7 +10,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::pop_log::{LogState, digest, payload};
-use crate::subject::{Live, Subject};
+use crate::subject::{Live, Subject, text};
 
 const ROOT: &str = "log";
 
@@ -64,10 +64,6 @@ impl<L: Log<Modelled>> LogSubject<L> {
 #[derive(Debug)]
 pub struct LiveRing<L> {
     log: L,
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 /// At least what an entry takes in any of the logs.

@@ -11,7 +11,7 @@ use lapis_pmem::{AuditReport, LINE_BYTES, Link, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::subject::{Live, Subject};
+use crate::subject::{Live, Subject, text};
 
 const ROOT: &str = "pages";
 /// Fewer slots than names, so that slots change hands.
@@ -102,10 +102,6 @@ impl PageSubject {
 #[derive(Debug)]
 pub struct LivePages {
     store: PageStore<Modelled>,
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 /// The words of a line: the first says which it is and what was written, the others follow from it.

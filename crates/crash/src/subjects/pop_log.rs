@@ -9,7 +9,7 @@ use lapis_pmem::{AuditReport, Link, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::subject::{Live, Subject};
+use crate::subject::{Live, Subject, text};
 
 const ROOT: &str = "log";
 
@@ -63,10 +63,6 @@ pub struct PopLogSubject;
 #[derive(Debug)]
 pub struct LiveLog {
     log: PopLog<Modelled>,
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 /// Contents of every shape: dense, sparse, all zero, all ones.

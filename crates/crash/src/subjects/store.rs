@@ -8,7 +8,7 @@ use lapis_pmem::{AuditReport, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::subject::{Live, Subject};
+use crate::subject::{Live, Subject, text};
 
 const TABLES: [(&str, IndexKind); 3] =
     [("ordered", IndexKind::Wort), ("tree", IndexKind::FastFair), ("hashed", IndexKind::PClht)];
@@ -38,10 +38,6 @@ pub struct StoreSubject;
 #[derive(Debug)]
 pub struct LiveStore {
     store: Store<Modelled>,
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 fn key(number: u8) -> Vec<u8> {

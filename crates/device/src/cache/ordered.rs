@@ -40,6 +40,11 @@ impl Ordered {
         victim(tag)
     }
 
+    pub(super) fn contains(&self, set: usize, line: u32) -> bool {
+        let set = &self.tags[set * self.ways..][..self.ways];
+        set.iter().any(|tag| tag & !DIRTY == line + 1)
+    }
+
     pub(super) fn find(&mut self, set: usize, line: u32) -> Option<&mut u32> {
         self.set(set).iter_mut().find(|tag| **tag & !DIRTY == line + 1)
     }

@@ -17,7 +17,7 @@
 //! of the set stand in the order behind the last and never move.
 
 use super::{DIRTY, Victim, victim};
-use crate::host::{Words, equal_words};
+use crate::host::{Words, equal_words, prefetch};
 
 /// Most ways of a set.
 pub(super) const MOST_WAYS: usize = 16;
@@ -116,6 +116,17 @@ impl Packed {
     }
 
     #[inline(always)]
+    pub(super) fn contains(&self, set: usize, line: u32) -> bool {
+        self.way(set, line).is_some()
+    }
+
+    /// Whether the line is the one that was used last.
+    #[inline(always)]
+    pub(super) fn is_latest(&self, set: usize, line: u32) -> bool {
+        self.words[set].0[self.order(set) as usize % MOST_WAYS] & !DIRTY == line + 1
+    }
+
+    #[inline(always)]
     pub(super) fn find(&mut self, set: usize, line: u32) -> Option<&mut u32> {
         let way = self.way(set, line)?;
         Some(&mut self.words[set].0[way])
@@ -133,10 +144,13 @@ impl Packed {
         self.words.iter().flat_map(|words| words.0[..self.ways].iter().copied())
     }
 
-    /// Where the host keeps the tags of a set.
+    /// Lets the host fetch a set.
     #[inline(always)]
-    pub(super) fn address(&self, set: usize) -> *const u8 {
-        self.words.as_ptr().wrapping_add(set).cast()
+    pub(super) fn prefetch(&self, set: usize) {
+        prefetch(self.words.as_ptr().wrapping_add(set).cast());
+        if self.ways > MOST_WAYS_WITH_ORDER {
+            prefetch(self.orders.as_ptr().wrapping_add(set).cast());
+        }
     }
 }
 
@@ -182,7 +196,12 @@ mod tests {
                 let write = random.below(2) == 0;
                 match random.below(8) {
                     0 => assert_eq!(packed.remove(set, line), ordered.remove(set, line)),
-                    1 => assert_eq!(packed.find(set, line), ordered.find(set, line)),
+                    1 => {
+                        let found = packed.find(set, line).copied();
+                        assert_eq!(found, ordered.find(set, line).copied());
+                        assert_eq!(packed.contains(set, line), found.is_some());
+                        assert_eq!(ordered.contains(set, line), found.is_some());
+                    }
                     _ => {
                         let here = packed.touch(set, line, write);
                         assert_eq!(here, ordered.touch(set, line, write));
@@ -192,6 +211,7 @@ mod tests {
                             assert_eq!(victim, ordered.insert(set, line, write));
                             assert_eq!(victim, next);
                         }
+                        assert!(packed.is_latest(set, line));
                     }
                 }
             }

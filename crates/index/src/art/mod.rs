@@ -46,8 +46,8 @@
 //!
 //! # Invariants
 //!
-//! They hold in every state that a crash can leave, but for the store in flight, which is there or
-//! not (I6). I1 to I8 are those of all radix trees here.
+//! They hold in every state that a crash can leave, but for the stores in flight, each of which is there
+//! or not (I6). I1 to I8 are those of all radix trees here.
 //!
 //! * I1. A word in the root, and one that counts in a reachable node, is nothing, a leaf or a node
 //!   whose block was durable, in all its lines, before the word was stored or began to count.
@@ -58,9 +58,10 @@
 //! * I4. A reachable node has at least two children.
 //! * I5. A reachable leaf's key never changes. Its value changes, by one store, if keys are
 //!   integers; leaves of byte strings are replaced.
-//! * I6. At most one reachable word at a time differs from what is durable, among those that count
-//!   or make count and the values: writers take turns, and each makes one such store and persists it
-//!   before it lets the next one in.
+//! * I6. A reachable word, among those that count or make count and the values, differs from what is
+//!   durable only while the writer that stored it holds the stripe of the node it is in, and those of
+//!   all new nodes that it leads to: a writer makes one such store and persists it before it lets go
+//!   of them.
 //! * I7. A block is retired only when the store that unlinked it is durable.
 //! * I8. The header of a reachable node that branches at `p` is true of it: depth `d` is at most
 //!   `p`, prefix length is `p - d`, and the bytes are those at `d` and behind, before `p`, of every
@@ -72,10 +73,20 @@
 //!
 //! # Concurrency
 //!
-//! That of WORT: writers hold a mutex, readers take no lock, pin the pool, and persist before they
-//! answer the one word that a writer has in flight (I6). A writer replaces nodes by copies, of which
-//! readers that are inside the old one see nothing; it had been what it is while they were on their
-//! way. What readers do about entries that change hands is told in `read.rs`.
+//! That of [`Wort`](crate::Wort): readers take no lock, pin the pool, and persist before they answer
+//! the words that writers have in flight; writers lock the nodes they change by stripes, which a node
+//! has in common with its copies, whatever their kind. So the copy of a full node, and that of a node
+//! which moves up or sinks, is locked before it can be found. Who copies a node that sinks or moves up
+//! holds its stripe as well, so that nothing is stored into it meanwhile; who lets it move in place
+//! need not.
+//!
+//! A writer replaces nodes by copies, of which readers that are inside the old one see nothing; it had
+//! been what it is while they were on their way. What readers do about entries that change hands is
+//! told in `read.rs`; writers on their way down do the same. An entry that is being filled does not
+//! count, and nobody rests on it.
+//!
+//! Whether a node has to be copied shows for certain only under its stripe. A writer that finds so
+//! without the stripe of the node above starts again with both.
 
 mod entries;
 mod node;
@@ -90,19 +101,20 @@ use std::marker::PhantomData;
 
 use lapis_pmem::{Committed, Domain, Link, Mutant};
 
-use crate::index::{Direction, IndexError};
+use crate::index::Direction;
 use crate::key::IndexKey;
 use crate::radix::{
-    Byte, Changing, Descending, Descent, Digits, Handle, Leaf, Place, RadixTree, SlotWord, Span,
-    Split,
+    Byte, Changing, Descending, Descent, Digits, Handle, Held, Leaf, Obstacle, Parent, Place,
+    RadixTree, SlotWord, Span, Split,
 };
 use crate::root::IndexKind;
 use node::{Child, Kind};
 use policy::Policy;
+use remove::Removal;
 
 /// An adaptive radix tree whose small nodes and headers change as `P` says.
 ///
-/// Keys are ordered, readers never wait, writers take turns. With byte-string keys an insert or
+/// Keys are ordered, readers never wait, writers of different nodes do not either. With byte-string keys an insert or
 /// update fences between the caller's earlier flushes and the moment the value can be reached;
 /// with integer keys it does not promise that.
 #[derive(Debug)]
@@ -119,6 +131,10 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
     const KIND: IndexKind = P::KIND;
     const MISSING_LEAF_FLUSH: Mutant = P::MUTANTS.missing_leaf_flush;
     const LINK_BEFORE_FENCE: Mutant = P::MUTANTS.link_before_fence;
+    const STALE_DECISION: Mutant = P::MUTANTS.stale_decision;
+    const NEW_NODE_UNLOCKED: Mutant = P::MUTANTS.new_node_unlocked;
+    const UNPERSISTED_ANSWER: Mutant = P::MUTANTS.unpersisted_answer;
+    const COPIES_WHAT_SINKS: bool = P::COPIES;
     const ENTRIES_CHANGE_HANDS: bool = true;
 
     fn from_handle(handle: Handle<D>) -> Self {
@@ -194,14 +210,31 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
     }
 
     #[inline]
+    fn replaces_parent(
+        &self,
+        key: &Digits<'_, K, Byte>,
+        parent: &Parent<Child>,
+        removes: bool,
+    ) -> bool {
+        let node = parent.node;
+        match node.kind() {
+            // It takes a while to count what these have, and seldom matters.
+            Kind::FortyEight | Kind::Full => false,
+            _ if removes => self.removal(key, node).is_ok_and(|removal| removal != Removal::InPlace),
+            kind => P::COPIES || self.count_bytes(node, kind.capacity()) == kind.capacity(),
+        }
+    }
+
+    #[inline]
     fn add(
         &self,
         key: &Digits<'_, K, Byte>,
         value: u64,
         descent: &Descent<Self>,
-    ) -> Result<Committed, IndexError> {
+        held: &Held<'_, D>,
+    ) -> Result<Committed, Obstacle> {
         match &descent.parent {
-            Some(parent) if descent.place.is_null() => self.add_to_node(key, value, parent),
+            Some(parent) if descent.place.is_null() => self.add_to_node(key, value, parent, held),
             _ => self.link_leaf(key, value, descent.place),
         }
     }
@@ -212,7 +245,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
         key: &Digits<'_, K, Byte>,
         value: u64,
         split: Split<Self>,
-    ) -> Result<Committed, IndexError> {
+    ) -> Result<Committed, Obstacle> {
         self.split_prefix(key, value, split)
     }
 
@@ -222,8 +255,9 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
         key: &Digits<'_, K, Byte>,
         leaf: Link<Leaf>,
         descent: &Descent<Self>,
-    ) -> Result<Committed, IndexError> {
-        self.unlink_leaf(key, leaf, descent)
+        held: &Held<'_, D>,
+    ) -> Result<Committed, Obstacle> {
+        self.unlink_leaf(key, leaf, descent, held)
     }
 }
 

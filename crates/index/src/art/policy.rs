@@ -30,4 +30,10 @@ pub struct Mutants {
     pub header_before_parent: Mutant,
     /// In nodes of 4, 16 and 48, an entry counts before its child is stored.
     pub entry_before_child: [Mutant; 3],
+    /// What was found without stripes is not looked at again with them.
+    pub stale_decision: Mutant,
+    /// The stripe of a node that a split makes is not held.
+    pub new_node_unlocked: Mutant,
+    /// A change that finds nothing to do does not persist what it may have seen.
+    pub unpersisted_answer: Mutant,
 }

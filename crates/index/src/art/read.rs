@@ -4,7 +4,8 @@
 //! come may take it. A reader loads the word that says which entry a byte has, then the child, then
 //! that word again; if it no longer says the same, it starts again. If it does, what was loaded has
 //! been published, for a child is stored while no word leads to it. (It may be the child of another
-//! byte if the entry has changed hands and back; keys are compared at the leaf.)
+//! byte if the entry has changed hands and back; keys are compared at the leaf.) Writers on their way
+//! down do the same (`Descending::step`).
 
 use lapis_pmem::{Domain, PCell};
 

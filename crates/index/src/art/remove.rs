@@ -11,8 +11,20 @@ use super::policy::Policy;
 use crate::index::IndexError;
 use crate::key::IndexKey;
 use crate::radix::{
-    Byte, Changing, Descending, Descent, Digits, Leaf, Parent, Place, SlotWord, Span, damaged,
+    Byte, Changing, Claims, Descending, Descent, Digits, Held, Leaf, Obstacle, Parent, Place,
+    SlotWord, Span, damaged,
 };
+
+/// What becomes of a node that loses a leaf.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Removal {
+    /// The child or what makes it count is taken out.
+    InPlace,
+    /// A copy without it takes its place, if there is room for one.
+    ByCopy,
+    /// It goes too.
+    WithNode,
+}
 
 impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     /// Takes `leaf` out, to which the descent has led.
@@ -21,29 +33,45 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         key: &Digits<'_, K, Byte>,
         leaf: Link<Leaf>,
         descent: &Descent<Self>,
-    ) -> Result<Committed, IndexError> {
+        held: &Held<'_, D>,
+    ) -> Result<Committed, Obstacle> {
         let Some(parent) = &descent.parent else {
             return Ok(self.replace_leaf(key, leaf, descent.place, Child::NONE.0));
         };
-        let (node, kind) = (parent.node, parent.node.kind());
-        let slot = self.slot_in(key, node)?;
-        let is_end = slot == Byte::END_SLOT;
+        let slot = self.slot_in(key, parent.node)?;
+        let removal = self.removal(key, parent.node)?;
+        if removal != Removal::InPlace {
+            held.require(Claims::above(key, parent.depth))?;
+        }
+        let committed = match removal {
+            Removal::WithNode => return self.unlink_node(key, leaf, parent, slot, held),
+            Removal::ByCopy => self.remove_by_copy(key, leaf, parent, slot),
+            Removal::InPlace => None,
+        };
+        if let Some(committed) = committed {
+            return Ok(committed);
+        }
+        let (place, word) = self.without(parent.node, slot)?;
+        Ok(self.replace_leaf(key, leaf, place, word))
+    }
+
+    /// What becomes of `node` without the child of `key`.
+    pub(super) fn removal(
+        &self,
+        key: &Digits<'_, K, Byte>,
+        node: Child,
+    ) -> Result<Removal, IndexError> {
+        let kind = node.kind();
+        let is_end = self.slot_in(key, node)? == Byte::END_SLOT;
         // Enough to tell whether the node shrinks.
         let counted = self.count_bytes(node, kind.shrinks_at() + 2);
         let bytes = if is_end { counted } else { counted.saturating_sub(1) };
         let has_end = !K::INLINE && !is_end && !self.end_child(node).is_none();
         if bytes + usize::from(has_end) == 1 {
-            return self.unlink_node(key, leaf, parent, slot);
+            return Ok(Removal::WithNode);
         }
         let copies = P::COPIES && kind <= Kind::Sixteen || kind.for_count(bytes) != kind;
-        if copies
-            && !is_end
-            && let Some(committed) = self.remove_by_copy(key, leaf, parent, slot)
-        {
-            return Ok(committed);
-        }
-        let (place, word) = self.without(node, slot)?;
-        Ok(self.replace_leaf(key, leaf, place, word))
+        Ok(if copies && !is_end { Removal::ByCopy } else { Removal::InPlace })
     }
 
     /// I4: with the last leaf but one child goes the node. The remaining child branches behind the
@@ -54,19 +82,21 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         leaf: Link<Leaf>,
         parent: &Parent<Child>,
         slot: usize,
-    ) -> Result<Committed, IndexError> {
+        held: &Held<'_, D>,
+    ) -> Result<Committed, Obstacle> {
         let contents = self.contents(parent.node);
         let mut others = contents.children.iter().filter(|(byte, _)| usize::from(*byte) != slot);
         let remaining = match others.next() {
             Some(&(_, child)) => child,
             None if slot != Byte::END_SLOT && !contents.end.is_none() => contents.end,
-            None => return Err(damaged("a node has one child")),
+            None => return Err(damaged("a node has one child").into()),
         };
         // A header that is right where the child moves up to is one of a copy. Where headers are
         // changed in place it stays stale (I8) until an insert comes by: writing it would touch a
         // line of a block that is not needed otherwise. So it does in a pool that has no room for
         // the copy: what can be removed must not depend on what can be added.
         let copy = if P::COPIES && !remaining.is_leaf() {
+            held.require(self.claims_of(remaining)?)?;
             let header = self.true_header(remaining, parent.depth)?;
             self.copy_with(remaining, header).ok()
         } else {

@@ -11,8 +11,8 @@ use super::policy::Policy;
 use crate::index::IndexError;
 use crate::key::IndexKey;
 use crate::radix::{
-    Byte, Changing, Descending, Digits, Header, Parent, Place, SlotWord, Span, Split, damaged,
-    make_leaf,
+    Byte, Changing, Claims, Descending, Digits, Header, Held, Obstacle, Parent, Place, SlotWord,
+    Span, Split, damaged, make_leaf,
 };
 
 /// An entry that a byte can have: what is to be stored, in this order.
@@ -105,10 +105,12 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         key: &Digits<'_, K, Byte>,
         value: u64,
         parent: &Parent<Child>,
-    ) -> Result<Committed, IndexError> {
+        held: &Held<'_, D>,
+    ) -> Result<Committed, Obstacle> {
         let (handle, node) = (&self.handle, parent.node);
         let slot = self.slot_in(key, node)?;
         let Some(room) = self.room_for(node, slot as u8) else {
+            held.require(Claims::above(key, parent.depth))?;
             return self.add_to_copy(key, value, parent, slot);
         };
         let leaf = make_leaf(&handle.pool, key, value, P::MUTANTS.missing_leaf_flush)?;
@@ -146,7 +148,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         value: u64,
         parent: &Parent<Child>,
         slot: usize,
-    ) -> Result<Committed, IndexError> {
+    ) -> Result<Committed, Obstacle> {
         let (pool, node) = (&self.handle.pool, parent.node);
         let leaf = make_leaf(pool, key, value, P::MUTANTS.missing_leaf_flush)?;
         let mut contents = self.contents(node);
@@ -173,7 +175,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         key: &Digits<'_, K, Byte>,
         value: u64,
         split: Split<Self>,
-    ) -> Result<Committed, IndexError> {
+    ) -> Result<Committed, Obstacle> {
         let Split { place, child, position, slot: old_slot, depth, header } = split;
         let pool = &self.handle.pool;
         let slot = key
@@ -203,6 +205,8 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         // branches where the new key and those below differ first, behind the node above.
         let (leaf, node, copy) = pool.fence((leaf, node, copy.map(|(_, copy)| copy)));
         let _ = leaf.release();
+        // A header in place is stored without the child's stripe. It is there until the store below.
+        let _pinned = header.filter(|_| copy.is_none()).map(|_| pool.pin());
         if in_place && let Some(header) = header {
             self.set_header(child, header.claiming(depth));
         }

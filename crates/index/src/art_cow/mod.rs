@@ -43,7 +43,7 @@ use crate::root::IndexKind;
 /// An adaptive radix tree with copy-on-write. The layout and the invariants are in the source's
 /// header comments.
 ///
-/// Keys are ordered, readers never wait, writers take turns. With byte-string keys an insert or
+/// Keys are ordered, readers never wait, writers of different nodes do not either. With byte-string keys an insert or
 /// update fences between the caller's earlier flushes and the moment the value can be reached;
 /// with integer keys it does not promise that.
 pub type ArtCow<D, K> = Art<D, K, CopyOnWrite>;
@@ -62,5 +62,8 @@ impl Policy for CopyOnWrite {
         header_before_parent: mutants::HEADER_IN_PLACE,
         // Nodes of 4 and 16 take no entries here.
         entry_before_child: [mutants::INDEX_BEFORE_CHILD; 3],
+        stale_decision: mutants::STALE_DECISION,
+        new_node_unlocked: mutants::NEW_NODE_UNLOCKED,
+        unpersisted_answer: mutants::UNPERSISTED_ANSWER,
     };
 }

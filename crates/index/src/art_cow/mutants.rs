@@ -17,3 +17,14 @@ pub const MISSING_COPY_FLUSH: Mutant = Mutant("art-cow/missing-copy-flush");
 
 /// A Node48's child index is stored before the child that it leads to (I9).
 pub const INDEX_BEFORE_CHILD: Mutant = Mutant("art-cow/index-before-child");
+
+/// A writer that has taken its stripes does not look again at what it found without them (I6).
+pub const STALE_DECISION: Mutant = Mutant("art-cow/stale-decision");
+
+/// The stripe of a node that a split makes is not held until the word that refers to it is durable
+/// (I6).
+pub const NEW_NODE_UNLOCKED: Mutant = Mutant("art-cow/new-node-unlocked");
+
+/// A change that finds nothing to do answers without persisting what it may have seen of others
+/// (I6).
+pub const UNPERSISTED_ANSWER: Mutant = Mutant("art-cow/unpersisted-answer");

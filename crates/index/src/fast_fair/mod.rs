@@ -167,16 +167,15 @@ use std::sync::Arc;
 use lapis_pmem::{Domain, InFlight, Link, LockGeneration, Owned, Pool, Tracer};
 
 use crate::index::{
-    Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Statistics,
+    Capabilities, Change, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome,
+    Statistics,
 };
 use crate::key::IndexKey;
 use crate::root::{IndexKind, IndexRoot};
 
 use node::{
-    DEFAULT_NODE_BYTES, Entry, HEADER_BYTES, LARGEST_NODE_BYTES, Node, NodeHeader, RIGHTWARD,
-    SMALLEST_NODE_BYTES, SiblingWord, capacity_of,
+    Entry, HEADER_BYTES, NODE_SIZES, Node, NodeHeader, RIGHTWARD, SiblingWord, capacity_of,
 };
-use write::Change;
 
 const FORMAT_VERSION: u32 = 1;
 /// [`IndexRoot::words`]: bytes per node.
@@ -248,24 +247,6 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     fn below<'a>(&'a self, key: &'a K) -> impl Fn(u64) -> bool + Copy + 'a {
         move |word| key.cmp_word(&self.pool, word).is_gt()
     }
-
-    fn node_bytes_of(options: &IndexOptions) -> Result<usize, IndexError> {
-        match options.node_bytes {
-            0 => Ok(DEFAULT_NODE_BYTES),
-            bytes if is_node_size(bytes) => Ok(bytes),
-            bytes => Err(IndexError::BadOption {
-                what: format!(
-                    "a node has {SMALLEST_NODE_BYTES} to {LARGEST_NODE_BYTES} bytes, a multiple \
-                     of 64, not {bytes}"
-                ),
-            }),
-        }
-    }
-}
-
-fn is_node_size(bytes: usize) -> bool {
-    (SMALLEST_NODE_BYTES..=LARGEST_NODE_BYTES).contains(&bytes)
-        && bytes.is_multiple_of(lapis_pmem::LINE_BYTES)
 }
 
 #[cold]
@@ -288,7 +269,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FastFair<D, K> {
         pool: &'p Pool<D>,
         options: &IndexOptions,
     ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
-        let node_bytes = Self::node_bytes_of(options)?;
+        let node_bytes = NODE_SIZES.chosen(options)?;
         let domain = pool.domain();
         let root = pool.allocate::<IndexRoot>()?;
         root.init(domain, Self::KIND, K::KIND, FORMAT_VERSION);
@@ -305,10 +286,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FastFair<D, K> {
 
     fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
         let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
-        let node_bytes = found.words[NODE_BYTES_WORD].load(pool.domain()) as usize;
-        if !is_node_size(node_bytes) {
-            return Err(IndexError::Damaged { what: format!("nodes of {node_bytes} bytes") });
-        }
+        let node_bytes = NODE_SIZES.found(found.words[NODE_BYTES_WORD].load(pool.domain()))?;
         let top: Link<NodeHeader> = found.top.load(pool.domain()).cast();
         let slots = Link::from_bits(top.offset() + HEADER_BYTES as u64);
         let capacity = capacity_of(node_bytes);
@@ -323,20 +301,14 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FastFair<D, K> {
         &self.pool
     }
 
-    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.write(key, value, Change::Insert)
-    }
-
-    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.write(key, value, Change::Update)
-    }
-
-    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.write(key, value, Change::Put)
-    }
-
-    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
-        self.remove_key(key)
+    #[inline]
+    fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+        match change {
+            Change::Insert(value) | Change::Update(value) | Change::Put(value) => {
+                self.write(key, value, change)
+            }
+            Change::Remove => self.remove_key(key),
+        }
     }
 
     fn get(&self, key: &K) -> Option<u64> {

@@ -3,6 +3,8 @@
 
 use lapis_pmem::{Domain, GenerationLock, LINE_BYTES, LINK_MASK, Link, PCell, persistent};
 
+use crate::node_size::NodeSizes;
+
 persistent! {
     /// The first half of a node's first line. See the diagram in the [parent module](super).
     pub(super) struct NodeHeader: 32 {
@@ -28,9 +30,13 @@ persistent! {
 
 pub(super) const HEADER_BYTES: usize = size_of::<NodeHeader>();
 pub(super) const ENTRY_BYTES: usize = size_of::<Entry>();
-pub(super) const SMALLEST_NODE_BYTES: usize = 256;
 pub(super) const LARGEST_NODE_BYTES: usize = 4096;
-pub(super) const DEFAULT_NODE_BYTES: usize = 512;
+pub(super) const NODE_SIZES: NodeSizes = NodeSizes {
+    names: ["node", "nodes"],
+    smallest_bytes: 256,
+    largest_bytes: LARGEST_NODE_BYTES,
+    default_bytes: 512,
+};
 
 const _: () = assert!(LINE_BYTES.is_multiple_of(ENTRY_BYTES), "an entry never straddles a line");
 const _: () = assert!(HEADER_BYTES + 2 * ENTRY_BYTES == LINE_BYTES, "slots 0 and 1 are in line 0");

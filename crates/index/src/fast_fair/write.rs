@@ -6,16 +6,8 @@ use super::FastFair;
 use super::mutants;
 use super::node::{ENTRY_BYTES, Entry, Found, HEADER_BYTES, LARGEST_NODE_BYTES, Node, NodeHeader};
 use super::node::{RIGHTWARD, SiblingWord};
-use crate::index::{IndexError, Outcome};
+use crate::index::{Change, IndexError, Outcome};
 use crate::key::IndexKey;
-
-/// What a writer wants.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
-    Insert,
-    Update,
-    Put,
-}
 
 /// A node that is locked and covers the key that was looked for.
 pub(super) struct Place<'p> {
@@ -125,7 +117,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let (domain, node) = (self.domain(), place.node);
         if let Some(found) = place.found.filter(|found| key.cmp_word(&self.pool, found.key).is_eq())
         {
-            let committed = if change == Change::Insert {
+            let committed = if matches!(change, Change::Insert(_)) {
                 Committed::nothing_to_do()
             } else {
                 node.slots[found.slot].value.publish(domain, value).persist()
@@ -133,7 +125,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             self.release(node);
             return Ok((Outcome { previous: Some(found.value), committed }, None));
         }
-        if change == Change::Update {
+        if matches!(change, Change::Update(_)) {
             self.release(node);
             let committed = Committed::nothing_to_do();
             return Ok((Outcome { previous: None, committed }, None));

@@ -4,14 +4,20 @@ use lapis_pmem::{Domain, LINE_BYTES, Link, PCell, Pool, persistent};
 
 use super::fingerprint::{self, FINGERPRINTS};
 use crate::key::IndexKey;
+use crate::node_size::NodeSizes;
 
 /// Bytes before the first slot.
 pub(super) const HEADER_BYTES: usize = 128;
-/// Bytes of the smallest leaf, which has 8 slots.
-pub(super) const SMALLEST_LEAF_BYTES: usize = 256;
 /// Bytes of the largest leaf, and of those that nobody has chosen another size for: as many slots
 /// as there are fingerprints.
 pub(super) const LARGEST_LEAF_BYTES: usize = 1024;
+/// The smallest leaf has 8 slots.
+pub(super) const LEAF_SIZES: NodeSizes = NodeSizes {
+    names: ["leaf", "leaves"],
+    smallest_bytes: 256,
+    largest_bytes: LARGEST_LEAF_BYTES,
+    default_bytes: LARGEST_LEAF_BYTES,
+};
 /// Slots of a line.
 pub(super) const SLOTS_PER_LINE: usize = LINE_BYTES / size_of::<Entry>();
 
@@ -45,11 +51,6 @@ const _: () = {
 /// Slots of a leaf of so many bytes.
 pub(super) const fn slots_of(leaf_bytes: usize) -> usize {
     (leaf_bytes - HEADER_BYTES) / size_of::<Entry>()
-}
-
-/// Whether leaves may have so many bytes.
-pub(super) fn is_leaf_size(bytes: usize) -> bool {
-    (SMALLEST_LEAF_BYTES..=LARGEST_LEAF_BYTES).contains(&bytes) && bytes.is_multiple_of(LINE_BYTES)
 }
 
 /// A leaf, in the pool.

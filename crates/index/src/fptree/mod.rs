@@ -114,19 +114,16 @@ use std::sync::Arc;
 use lapis_pmem::{Domain, InFlight, Link, Owned, PCell, Pool, Tracer};
 
 use crate::index::{
-    Capabilities, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex, Outcome,
-    Statistics,
+    Capabilities, Change, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex,
+    Outcome, Statistics,
 };
 use crate::key::IndexKey;
 use crate::root::{IndexKind, IndexRoot};
 
 use inner::InnerTree;
-use leaf::{
-    HEADER_BYTES, LARGEST_LEAF_BYTES, Leaf, LeafHeader, SMALLEST_LEAF_BYTES, is_leaf_size, slots_of,
-};
+use leaf::{HEADER_BYTES, LARGEST_LEAF_BYTES, LEAF_SIZES, Leaf, LeafHeader, slots_of};
 use locks::LeafLocks;
 use micro_log::{Claims, MICRO_LOG_BYTES, MicroLog};
-use write::Change;
 
 /// The newest layout that this code reads, and the one it writes.
 const FORMAT_VERSION: u32 = 1;
@@ -192,23 +189,15 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         threads: usize,
     ) -> Result<Self, IndexError> {
         let domain = pool.domain();
-        let damaged = |what: String| IndexError::Damaged { what };
         let found =
             IndexRoot::open(&pool, root, <Self as Index<D, K>>::KIND, K::KIND, FORMAT_VERSION)?;
-        let leaf_bytes = found.words[LEAF_BYTES_WORD].load(domain) as usize;
-        if !is_leaf_size(leaf_bytes) {
-            return Err(damaged(format!("leaves of {leaf_bytes} bytes")));
-        }
-        let placement = match found.words[INNER_NODES_WORD].load(domain) {
-            0 => InnerNodes::Dram,
-            1 => InnerNodes::Pm,
-            other => return Err(damaged(format!("its inner nodes lie at {other}"))),
-        };
+        let leaf_bytes = LEAF_SIZES.found(found.words[LEAF_BYTES_WORD].load(domain))?;
+        let placement = InnerNodes::found(found.words[INNER_NODES_WORD].load(domain))?;
         let micro_logs = Link::from_bits(found.words[MICRO_LOGS_WORD].load(domain));
         let first: Link<LeafHeader> = found.top.load(domain).cast();
         let slots = slots_of(leaf_bytes);
         if first.is_null() {
-            return Err(damaged("it has no first leaf".into()));
+            return Err(IndexError::Damaged { what: "it has no first leaf".into() });
         }
         micro_log::replay(&pool, micro_logs, slots)?;
         let leaves = rebuild::collect::<D, K>(&pool, first, slots, threads)?;
@@ -259,18 +248,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FpTree<D, K> {
         pool: &'p Pool<D>,
         options: &IndexOptions,
     ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
-        let leaf_bytes = match options.node_bytes {
-            0 => LARGEST_LEAF_BYTES,
-            bytes if is_leaf_size(bytes) => bytes,
-            bytes => {
-                return Err(IndexError::BadOption {
-                    what: format!(
-                        "a leaf has {SMALLEST_LEAF_BYTES} to {LARGEST_LEAF_BYTES} bytes, a \
-                         multiple of 64, not {bytes}"
-                    ),
-                });
-            }
-        };
+        let leaf_bytes = LEAF_SIZES.chosen(options)?;
         let domain = pool.domain();
         let root = pool.allocate::<IndexRoot>()?;
         let mut micro_logs =
@@ -298,20 +276,14 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FpTree<D, K> {
         &self.pool
     }
 
-    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.write(key, value, Change::Insert)
-    }
-
-    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.write(key, value, Change::Update)
-    }
-
-    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.write(key, value, Change::Put)
-    }
-
-    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
-        self.remove_key(key)
+    #[inline]
+    fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+        match change {
+            Change::Insert(value) | Change::Update(value) | Change::Put(value) => {
+                self.write(key, value, change)
+            }
+            Change::Remove => self.remove_key(key),
+        }
     }
 
     #[inline]

@@ -10,16 +10,8 @@ use super::leaf::{Leaf, LeafHeader, Sought, positions};
 use super::locks::LeafLocks;
 use super::micro_log::Plan;
 use super::{FpTree, mutants};
-use crate::index::{IndexError, Outcome};
+use crate::index::{Change, IndexError, Outcome};
 use crate::key::IndexKey;
-
-/// Which of the three the caller asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    Insert,
-    Update,
-    Put,
-}
 
 impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     /// Finds and locks the leaf whose range has `key`.
@@ -57,8 +49,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             let bitmap = leaf.bitmap(domain);
             let found = leaf.find(&self.pool, bitmap, key, sought);
             let previous = found.map(|(_, value)| value);
-            if (found.is_some() && change == Change::Insert)
-                || (found.is_none() && change == Change::Update)
+            if (found.is_some() && matches!(change, Change::Insert(_)))
+                || (found.is_none() && matches!(change, Change::Update(_)))
             {
                 self.unlock_unchanged(leaf);
                 return Ok(Outcome { previous, committed: Committed::nothing_to_do() });

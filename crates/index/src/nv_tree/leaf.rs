@@ -7,6 +7,7 @@ use lapis_pmem::{Domain, Link, PCell, Pool, Slot, persistent};
 
 use super::NvTree;
 use crate::key::IndexKey;
+use crate::node_size::NodeSizes;
 
 persistent! {
     /// The head of a leaf: one line. See the diagram in `nv_tree/mod.rs`.
@@ -32,9 +33,17 @@ persistent! {
 pub(super) const HEADER_BYTES: usize = size_of::<LeafHeader>();
 pub(super) const RECORD_BYTES: usize = size_of::<Record>();
 /// Two records at the least are left after a split; the flags have room for 124.
-pub(super) const SMALLEST_LEAF_BYTES: usize = 128;
-pub(super) const LARGEST_LEAF_BYTES: usize = 2048;
-const _: () = assert!((LARGEST_LEAF_BYTES - HEADER_BYTES) / RECORD_BYTES <= 128);
+///
+/// With leaves of the default size, full nodes of 128 and 512 entries above them put 128 million keys
+/// at depth 3, as in Table 1 (d) of Lee et al., FAST 2017: 28 records to a leaf, about 19 of them in
+/// use, 64 leaves to a PLN after a rebuild, and 512 PLNs to an inner node.
+pub(super) const LEAF_SIZES: NodeSizes = NodeSizes {
+    names: ["leaf", "leaves"],
+    smallest_bytes: 128,
+    largest_bytes: 2048,
+    default_bytes: 512,
+};
+const _: () = assert!(capacity_of(LEAF_SIZES.largest_bytes) <= 128);
 
 /// Records in a leaf of so many bytes.
 pub(super) const fn capacity_of(leaf_bytes: usize) -> usize {

@@ -119,25 +119,20 @@ use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Owned, Pool, Tracer};
 use parking_lot::Mutex;
 
 use crate::index::{
-    Capabilities, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex, Outcome,
-    Statistics,
+    Capabilities, Change, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex,
+    Outcome, Statistics,
 };
 use crate::key::IndexKey;
 use crate::root::{IndexKind, IndexRoot};
 
 use inner::{Directory, Entry, Shape};
-use leaf::{LARGEST_LEAF_BYTES, LeafHeader, SMALLEST_LEAF_BYTES, capacity_of};
-use write::Change;
+use leaf::{LEAF_SIZES, LeafHeader, capacity_of};
 
 const FORMAT_VERSION: u32 = 1;
 /// [`IndexRoot::words`]: bytes per leaf.
 const LEAF_BYTES_WORD: usize = 0;
 /// [`IndexRoot::words`]: where inner nodes lie.
 const INNER_NODES_WORD: usize = 1;
-/// With leaves of this size, full nodes of 128 and 512 entries above them put 128 million keys at
-/// depth 3, as in Table 1 (d) of Lee et al., FAST 2017: 28 records to a leaf, about 19 of them in
-/// use, 64 leaves to a PLN after a rebuild, and 512 PLNs to an inner node.
-const DEFAULT_LEAF_BYTES: usize = 512;
 /// Locks of leaves. Leaves that share one exclude each other's writers.
 const LEAF_LOCKS: usize = 512;
 
@@ -202,17 +197,8 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
     ) -> Result<Self, IndexError> {
         let domain = pool.domain();
         let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
-        let leaf_bytes = found.words[LEAF_BYTES_WORD].load(domain) as usize;
-        if !is_leaf_size(leaf_bytes) {
-            return Err(IndexError::Damaged { what: format!("leaves of {leaf_bytes} bytes") });
-        }
-        let inner_nodes = match found.words[INNER_NODES_WORD].load(domain) {
-            0 => InnerNodes::Dram,
-            1 => InnerNodes::Pm,
-            other => {
-                return Err(IndexError::Damaged { what: format!("inner nodes in place {other}") });
-            }
-        };
+        let leaf_bytes = LEAF_SIZES.found(found.words[LEAF_BYTES_WORD].load(domain))?;
+        let inner_nodes = InnerNodes::found(found.words[INNER_NODES_WORD].load(domain))?;
         let first: Link<LeafHeader> = found.top.load(domain).cast();
         let capacity = capacity_of(leaf_bytes);
         let entries = open::entries_of::<D, K>(&pool, first, capacity, threads)?;
@@ -274,23 +260,6 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         self.rebuilds.fetch_add(1, Ordering::Relaxed);
         self.entries_moved.fetch_add(entries as u64, Ordering::Relaxed);
     }
-
-    fn leaf_bytes_of(options: &IndexOptions) -> Result<usize, IndexError> {
-        match options.node_bytes {
-            0 => Ok(DEFAULT_LEAF_BYTES),
-            bytes if is_leaf_size(bytes) => Ok(bytes),
-            bytes => Err(IndexError::BadOption {
-                what: format!(
-                    "a leaf has {SMALLEST_LEAF_BYTES} to {LARGEST_LEAF_BYTES} bytes, a multiple \
-                     of {LINE_BYTES}, not {bytes}"
-                ),
-            }),
-        }
-    }
-}
-
-fn is_leaf_size(bytes: usize) -> bool {
-    (SMALLEST_LEAF_BYTES..=LARGEST_LEAF_BYTES).contains(&bytes) && bytes.is_multiple_of(LINE_BYTES)
 }
 
 /// Inner nodes are in proportion to leaves, so that a tree of small leaves has all levels too.
@@ -322,13 +291,12 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for NvTree<D, K> {
         pool: &'p Pool<D>,
         options: &IndexOptions,
     ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
-        let leaf_bytes = Self::leaf_bytes_of(options)?;
+        let leaf_bytes = LEAF_SIZES.chosen(options)?;
         let domain = pool.domain();
         let root = pool.allocate::<IndexRoot>()?;
         root.init(domain, Self::KIND, K::KIND, FORMAT_VERSION);
         root.words[LEAF_BYTES_WORD].store(domain, leaf_bytes as u64);
-        root.words[INNER_NODES_WORD]
-            .store(domain, u64::from(options.inner_nodes == InnerNodes::Pm));
+        root.words[INNER_NODES_WORD].store(domain, options.inner_nodes as u64);
         Ok(root.flush())
     }
 
@@ -341,20 +309,9 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for NvTree<D, K> {
         &self.pool
     }
 
-    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Insert(value))
-    }
-
-    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Update(value))
-    }
-
-    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Put(value))
-    }
-
-    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Remove)
+    #[inline]
+    fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+        self.change_key(key, change)
     }
 
     #[inline]

@@ -52,70 +52,60 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         direction: Direction,
         visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
     ) {
+        let _pinned = self.pool.pin();
+        let epoch = crossbeam_epoch::pin();
+        let _: ControlFlow<()> = self.scan_leaves(from, direction, &epoch, visit);
+    }
+
+    fn scan_leaves(
+        &self,
+        from: Bound<&K>,
+        direction: Direction,
+        epoch: &crossbeam_epoch::Guard,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let mut space = [0; 8];
         let probe = match (from, direction) {
             (Bound::Included(key) | Bound::Excluded(key), _) => Probe::up_to(key.bytes(&mut space)),
             (Bound::Unbounded, Direction::Forward) => Probe::Lowest,
             (Bound::Unbounded, Direction::Backward) => Probe::Highest,
         };
-        let _pinned = self.pool.pin();
-        let epoch = crossbeam_epoch::pin();
-        let _: ControlFlow<()> = match direction {
-            Direction::Forward => self.scan_forward(from, probe, &epoch, visit),
-            Direction::Backward => self.scan_backward(from, probe, &epoch, visit),
-        };
-    }
-
-    fn scan_forward(
-        &self,
-        from: Bound<&K>,
-        probe: Probe<'_>,
-        epoch: &crossbeam_epoch::Guard,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
         let Some(mut leaf) = self.collect(probe, epoch) else { return ControlFlow::Continue(()) };
+        // Greater is further on.
+        let from_to = |key: &K, record: &Newest| match direction {
+            Direction::Forward => key.cmp_word(&self.pool, record.word).reverse(),
+            Direction::Backward => key.cmp_word(&self.pool, record.word),
+        };
         leaf.records.retain(|record| match from {
             Bound::Unbounded => true,
-            Bound::Included(from) => from.cmp_word(&self.pool, record.word).is_le(),
-            Bound::Excluded(from) => from.cmp_word(&self.pool, record.word).is_lt(),
+            Bound::Included(from) => from_to(from, record).is_ge(),
+            Bound::Excluded(from) => from_to(from, record).is_gt(),
         });
         loop {
+            if direction == Direction::Backward {
+                leaf.records.reverse();
+            }
             for record in &leaf.records {
                 self.show(record, visit)?;
             }
-            let Some(floor) = leaf.upper else { return ControlFlow::Continue(()) };
-            let Some(next) = self.collect(Probe::up_to_separator(&floor), epoch) else {
+            let end = match direction {
+                Direction::Forward => leaf.upper,
+                Direction::Backward => leaf.lower,
+            };
+            let Some(end) = end else { return ControlFlow::Continue(()) };
+            let beyond = match direction {
+                Direction::Forward => Probe::up_to_separator(&end),
+                Direction::Backward => Probe::below_separator(&end),
+            };
+            let Some(next) = self.collect(beyond, epoch) else {
                 return ControlFlow::Continue(());
             };
             leaf = next;
             // The leaf may have been merged with what was visited.
-            leaf.records.retain(|record| self.compare_to_separator(record.word, &floor).is_ge());
-        }
-    }
-
-    fn scan_backward(
-        &self,
-        from: Bound<&K>,
-        probe: Probe<'_>,
-        epoch: &crossbeam_epoch::Guard,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let Some(mut leaf) = self.collect(probe, epoch) else { return ControlFlow::Continue(()) };
-        leaf.records.retain(|record| match from {
-            Bound::Unbounded => true,
-            Bound::Included(from) => from.cmp_word(&self.pool, record.word).is_ge(),
-            Bound::Excluded(from) => from.cmp_word(&self.pool, record.word).is_gt(),
-        });
-        loop {
-            for record in leaf.records.iter().rev() {
-                self.show(record, visit)?;
-            }
-            let Some(ceiling) = leaf.lower else { return ControlFlow::Continue(()) };
-            let Some(next) = self.collect(Probe::below_separator(&ceiling), epoch) else {
-                return ControlFlow::Continue(());
-            };
-            leaf = next;
-            leaf.records.retain(|record| self.compare_to_separator(record.word, &ceiling).is_lt());
+            leaf.records.retain(|record| {
+                let is_above = self.compare_to_separator(record.word, &end).is_ge();
+                is_above == (direction == Direction::Forward)
+            });
         }
     }
 

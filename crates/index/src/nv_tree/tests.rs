@@ -222,7 +222,7 @@ fn depth_grows_with_the_levels_of_inner_nodes() {
 
 #[test]
 fn inner_nodes_of_128_million_keys_have_three_levels() {
-    let shape = shape_of(DEFAULT_LEAF_BYTES, false, InnerNodes::Dram);
+    let shape = shape_of(LEAF_SIZES.default_bytes, false, InnerNodes::Dram);
     // Leaves are between half full and full; rebuilt PLNs are half full.
     for records in [14, 19, 28] {
         let segments = 128_000_000 / records / (shape.pln_entries / 2 * shape.fanout) + 1;

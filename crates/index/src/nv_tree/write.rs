@@ -5,21 +5,8 @@ use lapis_pmem::{Committed, Dirty, Domain, Guard, Owned, host_lock};
 use super::inner::Probe;
 use super::leaf::{HEADER_BYTES, Leaf, LeafHeader, Newest};
 use super::{NvTree, mutants};
-use crate::index::{IndexError, Outcome};
+use crate::index::{Change, IndexError, Outcome};
 use crate::key::{IndexKey, KeyWord};
-
-/// What is to happen to a key.
-#[derive(Clone, Copy)]
-pub(super) enum Change {
-    /// Add it if it is absent.
-    Insert(u64),
-    /// Change its value if it is present.
-    Update(u64),
-    /// Add it or change its value.
-    Put(u64),
-    /// Take it away.
-    Remove,
-}
 
 /// Blocks that were allocated ahead of a change, because there was no room while readers, this
 /// thread among them, kept retired ones from being used.
@@ -37,7 +24,7 @@ impl<D: Domain> Supplies<'_, D> {
 impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
     /// Makes `change`, durably.
     #[inline]
-    pub(super) fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+    pub(super) fn change_key(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
         key.validate()?;
         let mut supplies = Supplies::none();
         match self.try_change(key, change, &mut supplies) {

@@ -90,19 +90,20 @@ mod check;
 mod locks;
 pub mod mutants;
 mod resize;
+mod write;
 
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use lapis_pmem::{Committed, Domain, InFlight, Link, LockGeneration, Owned, Pool, Tracer};
+use lapis_pmem::{Domain, InFlight, Link, LockGeneration, Owned, Pool, Tracer};
 
-use crate::index::{Capabilities, Index, IndexError, IndexOptions, Outcome, Statistics};
+use crate::index::{Capabilities, Change, Index, IndexError, IndexOptions, Outcome, Statistics};
 use crate::key::IndexKey;
 use crate::root::{IndexKind, IndexRoot};
 
-use bucket::{BUCKET_BYTES, Bucket, BucketImage, FULL, SLOTS, Table, chain_hash};
+use bucket::{BUCKET_BYTES, Bucket, Table, chain_hash};
 use locks::is_changing;
 
 /// The layout this code writes and the newest it reads.
@@ -119,12 +120,6 @@ pub struct PClht<D: Domain, K: IndexKey + ?Sized> {
     /// After a growth that failed for want of room: not before there are so many overflow buckets.
     not_before: AtomicU64,
     _keys: PhantomData<fn(&K)>,
-}
-
-/// Where a key is, in a chain that is locked.
-enum Located<'a> {
-    Present { before: Option<&'a Bucket>, bucket: &'a Bucket, slot: usize },
-    Absent { free: Option<&'a Bucket>, last: &'a Bucket },
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
@@ -156,99 +151,6 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     /// More buckets than the pool has room for: a chain that is followed so far has a cycle.
     fn hop_limit(&self) -> usize {
         self.pool.region().mapped_bytes() / BUCKET_BYTES
-    }
-
-    /// Finds a key, or the place for it, in a chain that is locked.
-    #[inline(always)]
-    fn locate<'a>(&'a self, head: &'a Bucket, key: &K) -> Result<Located<'a>, IndexError> {
-        let tag = key.tag();
-        let (mut before, mut bucket, mut free) = (None, head, None);
-        for _ in 0..self.hop_limit() {
-            if let Some(slot) = bucket.find(&self.pool, key, tag) {
-                return Ok(Located::Present { before, bucket, slot });
-            }
-            if free.is_none() && bucket.occupancy(self.domain()) != FULL {
-                free = Some(bucket);
-            }
-            match self.after(bucket)? {
-                Some(next) => (before, bucket) = (Some(bucket), next),
-                None => return Ok(Located::Absent { free, last: bucket }),
-            }
-        }
-        Err(damaged_chain())
-    }
-
-    /// Adds an entry that is absent. Returns whether the chain became longer.
-    fn add(
-        &self,
-        key: &K,
-        value: u64,
-        free: Option<&Bucket>,
-        last: &Bucket,
-    ) -> Result<(Committed, bool), IndexError> {
-        let domain = self.domain();
-        let word = key.make_word(&self.pool)?;
-        if let Some(bucket) = free {
-            if !K::INLINE {
-                // I2: the key is durable before its bit can be.
-                domain.fence();
-            }
-            let occupancy = bucket.occupancy(domain);
-            let slot = (!occupancy).trailing_zeros() as usize % SLOTS;
-            let entry = &bucket.entries[slot];
-            // I2: within the line these persist in this order (R2), so that with the bit there are
-            // the key and its value.
-            entry.value.store_ordered(domain, value);
-            entry.key.store_ordered(domain, word.release());
-            let visible = bucket.publish_occupancy(domain, occupancy | 1 << slot);
-            return Ok((visible.persist(), false));
-        }
-        let bucket = self.pool.allocate::<Bucket>()?;
-        self.count_overflow(true);
-        bucket.write(domain, &BucketImage::of(&[(word.bits(), value)], Link::NULL));
-        // I4: one fence makes the bucket and its key durable before the link exists.
-        let bucket = self.pool.fence(bucket.flush());
-        word.release();
-        let _mutant = domain.omitting(mutants::UNFLUSHED_NEXT_POINTER);
-        Ok((last.next.publish_exclusive(bucket).persist(), true))
-    }
-
-    /// Replaces the value in an occupied slot.
-    fn replace(&self, bucket: &Bucket, slot: usize, value: u64) -> Committed {
-        bucket.entries[slot].value.publish(self.domain(), value).persist()
-    }
-
-    fn value_at(&self, bucket: &Bucket, slot: usize) -> u64 {
-        bucket.entries[slot].value.load(self.domain())
-    }
-
-    /// Adds or, if `replace`, changes a key.
-    #[inline(always)]
-    fn upsert(&self, key: &K, value: u64, replace: bool) -> Result<Outcome, IndexError> {
-        key.validate()?;
-        let held = self.lock(chain_hash(key))?;
-        match self.locate(held.head, key)? {
-            Located::Present { bucket, slot, .. } => {
-                let previous = Some(self.value_at(bucket, slot));
-                let committed = if replace {
-                    let committed = self.replace(bucket, slot, value);
-                    drop(held);
-                    committed
-                } else {
-                    held.leave_unchanged();
-                    Committed::nothing_to_do()
-                };
-                Ok(Outcome { previous, committed })
-            }
-            Located::Absent { free, last } => {
-                let (committed, longer) = self.add(key, value, free, last)?;
-                drop(held);
-                if longer {
-                    self.note_overflow();
-                }
-                Ok(Outcome { previous: None, committed })
-            }
-        }
     }
 
     /// Makes durable what a reader has seen in a chain that a writer is changing: the buckets from
@@ -389,61 +291,8 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
     }
 
     #[inline]
-    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.upsert(key, value, false)
-    }
-
-    #[inline]
-    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.upsert(key, value, true)
-    }
-
-    #[inline]
-    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        key.validate()?;
-        let held = self.lock(chain_hash(key))?;
-        let Located::Present { bucket, slot, .. } = self.locate(held.head, key)? else {
-            held.leave_unchanged();
-            return Ok(Outcome { previous: None, committed: Committed::nothing_to_do() });
-        };
-        let previous = Some(self.value_at(bucket, slot));
-        let committed = self.replace(bucket, slot, value);
-        drop(held);
-        Ok(Outcome { previous, committed })
-    }
-
-    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
-        key.validate()?;
-        let domain = self.domain();
-        let held = self.lock(chain_hash(key))?;
-        let Located::Present { before, bucket, slot } = self.locate(held.head, key)? else {
-            held.leave_unchanged();
-            return Ok(Outcome { previous: None, committed: Committed::nothing_to_do() });
-        };
-        let previous = Some(self.value_at(bucket, slot));
-        let word = bucket.entries[slot].key.load(domain);
-        let left = bucket.occupancy(domain) & !(1 << slot);
-        let (committed, emptied) = match before {
-            Some(before) if left == 0 => {
-                // I5: the bucket goes with its last entry, by one store.
-                let link = before.next.load(domain);
-                self.count_overflow(false);
-                (before.next.redirect(domain, bucket.next.load(domain)).persist(), Some(link))
-            }
-            _ => {
-                let _mutant = domain.omitting(mutants::UNFLUSHED_REMOVE);
-                (bucket.publish_occupancy(domain, left).persist(), None)
-            }
-        };
-        // Readers that do not pin rely on this section's being counted before anything is retired.
-        drop(held);
-        if let Some(link) = emptied {
-            self.pool.retire(link, BUCKET_BYTES, committed, &self.pool.pin());
-        }
-        if !K::INLINE {
-            K::retire_word(&self.pool, word, committed, &self.pool.pin());
-        }
-        Ok(Outcome { previous, committed })
+    fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+        self.change_key(key, change)
     }
 
     /// # Panics

@@ -1,25 +1,61 @@
 //! Insert, update and remove, as far as they are the same for every tree.
+//!
+//! A writer goes down without locks, as a reader does, and finds out what there is to do and which
+//! stripes that takes. If it is nothing, it answers as a reader does. Otherwise it takes the stripes,
+//! and looks again whether what it found is still there:
+//!
+//! * If they were free, the pool has been pinned all the while. A node's word is the same for life,
+//!   and no block can have become another's: the same words on the way are the same nodes, and what
+//!   was found of prefixes and of a leaf's key (I3, I5) still holds.
+//! * If it had to wait for one, it lets the pool go, waits for all in the order of their numbers, and
+//!   goes down anew with them in its hands. What it then finds in the nodes it has claimed, nobody
+//!   can change. If that takes other stripes, it starts again.
+//!
+//! Both walks find nodes that were reachable at some instant since they began: a node that is not
+//! reachable any more keeps its last words, and what they refer to was reachable when it went. So a
+//! node whose stripe was held when the walk began is still reachable, for it goes under its stripe
+//! alone (I6), and stays so.
+//!
+//! What looks like damage to a walk without locks may be the work of others. A walk with all stripes
+//! says whether it is.
 
-use lapis_pmem::{Committed, Domain, Link};
+use lapis_pmem::{AllocError, Committed, Domain, Link};
 
-use super::descent::{Descending, Located};
+use super::descent::{Descending, Descent, Located};
 use super::digits::Digits;
 use super::leaf::{Leaf, leaf_bytes, make_leaf};
+use super::stripes::{Claims, Held};
 use super::tree::{KeyOf, Place, RadixTree, SlotWord};
+pub use crate::index::Change;
 use crate::index::{IndexError, Outcome};
 use crate::key::IndexKey;
 
-/// What is to happen to a key.
-#[derive(Clone, Copy)]
-pub enum Change {
-    /// Add it if it is absent.
-    Insert(u64),
-    /// Change its value if it is present.
-    Update(u64),
-    /// Add it or change its value.
-    Put(u64),
-    /// Take it away.
-    Remove,
+/// Why a change is not made.
+#[derive(Debug)]
+pub enum Obstacle {
+    /// It cannot be made.
+    Failed(IndexError),
+    /// It takes these stripes too. Nothing has been stored.
+    Needs(Claims),
+}
+
+impl From<IndexError> for Obstacle {
+    fn from(error: IndexError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<AllocError> for Obstacle {
+    fn from(error: AllocError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// What a walk found, and the stripes that a change there takes.
+pub struct Plan<T: RadixTree> {
+    descent: Descent<T>,
+    located: Located<T>,
+    claims: Claims,
 }
 
 /// Changes of every radix tree.
@@ -31,28 +67,137 @@ pub trait Changing: RadixTree {
         let mut space = [0; 8];
         let key: KeyOf<'_, Self> = Digits::of(key, &mut space);
         let handle = self.handle();
-        let domain = handle.pool.domain();
-        // Nothing is in flight while the lock is held (I6), and nobody else retires blocks: the
-        // writer needs neither persist_before_return nor a pin for its own reads.
-        let _turn = lapis_pmem::host_lock::lock(domain, &handle.writer);
+        let (domain, stripes) = (handle.pool.domain(), &handle.stripes);
+        let mut held = Held::nothing();
+        // What turned out to be needed besides what a walk had said.
+        let mut needed = Claims::NONE;
+        loop {
+            let pinned = handle.pool.pin();
+            let plan = match self.plan(&key, change) {
+                Err(_) if !held.covers(Claims::ALL) => {
+                    drop((pinned, held));
+                    held = stripes.take(domain, Claims::ALL);
+                    continue;
+                }
+                found => found?,
+            };
+            if let Some(previous) = self.answer(change, &plan.located) {
+                return Ok(Outcome { previous, committed: Committed::nothing_to_do() });
+            }
+            let claims = plan.claims | needed;
+            if held.is_empty() && let Some(taken) = stripes.try_take(domain, claims) {
+                held = taken;
+                if !self.still_holds(&key, &plan) {
+                    // Once more, with what is held.
+                    continue;
+                }
+            }
+            // Nobody else can take away what is claimed. The pool is not pinned while there is
+            // something to wait for: a lock, or room, which retired blocks may give.
+            drop(pinned);
+            if !held.covers(claims) {
+                drop(held);
+                held = stripes.take(domain, claims);
+                continue;
+            }
+            match self.carry_out(&key, change, plan, &held) {
+                Ok(outcome) => return Ok(outcome),
+                Err(Obstacle::Failed(error)) => return Err(error),
+                Err(Obstacle::Needs(more)) => needed |= more,
+            }
+        }
+    }
+
+    /// Finds out what is to be done. The caller has pinned the pool.
+    #[inline(always)]
+    fn plan(&self, key: &KeyOf<'_, Self>, change: Change) -> Result<Plan<Self>, IndexError> {
         let adds = matches!(change, Change::Insert(_) | Change::Put(_));
-        let descent = self.descend(&key, adds)?;
-        let located = self.locate(&key, &descent, adds)?;
+        let descent = self.descend(key, adds)?;
+        let located = self.locate(key, &descent, adds)?;
+        let claims = match &located {
+            Located::Differs(split) => {
+                let mut claims = Claims::above(key, split.depth);
+                // I6: nobody stores into the new node before the word that refers to it is durable.
+                if !self.handle().pool.domain().commits(Self::NEW_NODE_UNLOCKED) {
+                    claims |= Claims::of_branch(key, split.position);
+                }
+                if Self::COPIES_WHAT_SINKS && !split.child.is_leaf() {
+                    claims |= self.claims_of(split.child)?;
+                }
+                claims
+            }
+            // The stripe of a leaf is that of the node it hangs from.
+            _ => Claims::above(key, descent.depth),
+        };
+        let replaced = descent.parent.as_ref().filter(|parent| match (change, &located) {
+            (_, Located::Vacant) => {
+                descent.place.is_null() && self.replaces_parent(key, parent, false)
+            }
+            (Change::Remove, Located::Present(_)) => self.replaces_parent(key, parent, true),
+            _ => false,
+        });
+        let above = replaced.map_or(Claims::NONE, |parent| Claims::above(key, parent.depth));
+        Ok(Plan { descent, located, claims: claims | above })
+    }
+
+    /// The answer, if there is nothing to change: what was there before. As a reader's, it rests on
+    /// nothing that is not durable. The caller has pinned the pool.
+    #[inline(always)]
+    fn answer(&self, change: Change, located: &Located<Self>) -> Option<Option<u64>> {
+        let handle = self.handle();
+        let domain = handle.pool.domain();
+        let previous = match (change, located) {
+            (Change::Insert(_), &Located::Present(leaf)) => {
+                Some(handle.pool.at(leaf).value.load_acquire(domain))
+            }
+            (_, Located::Present(_)) | (Change::Insert(_) | Change::Put(_), _) => return None,
+            (Change::Update(_) | Change::Remove, _) => None,
+        };
+        if !domain.commits(Self::UNPERSISTED_ANSWER) {
+            handle.persist_before_return();
+        }
+        Some(previous)
+    }
+
+    /// Whether what a walk found without locks is still there. The caller has pinned the pool since.
+    #[inline(always)]
+    fn still_holds(&self, key: &KeyOf<'_, Self>, plan: &Plan<Self>) -> bool {
+        if self.handle().pool.domain().commits(Self::STALE_DECISION) {
+            return true;
+        }
+        let descent = &plan.descent;
+        match &plan.located {
+            Located::Differs(split) => self.still_leads(key, split.place, split.child, None),
+            _ => self.still_leads(key, descent.place, descent.child, descent.parent.as_ref()),
+        }
+    }
+
+    /// Does what was planned, with the stripes that it takes.
+    #[inline(always)]
+    fn carry_out(
+        &self,
+        key: &KeyOf<'_, Self>,
+        change: Change,
+        plan: Plan<Self>,
+        held: &Held<'_, Self::Domain>,
+    ) -> Result<Outcome, Obstacle> {
+        let Plan { descent, located, .. } = plan;
+        let pool = &self.handle().pool;
         let previous = match located {
-            Located::Present(leaf) => Some(handle.pool.at(leaf).value.load(domain)),
+            Located::Present(leaf) => Some(pool.at(leaf).value.load(pool.domain())),
             _ => None,
         };
         let committed = match (change, located) {
             (Change::Insert(value) | Change::Put(value), Located::Vacant) => {
-                self.add(&key, value, &descent)?
+                self.add(key, value, &descent, held)?
             }
             (Change::Insert(value) | Change::Put(value), Located::Differs(split)) => {
-                self.split(&key, value, split)?
+                self.split(key, value, split)?
             }
             (Change::Update(value) | Change::Put(value), Located::Present(leaf)) => {
-                self.set_value(&key, value, leaf, descent.place)?
+                self.set_value(key, value, leaf, descent.place)?
             }
-            (Change::Remove, Located::Present(leaf)) => self.unlink(&key, leaf, &descent)?,
+            (Change::Remove, Located::Present(leaf)) => self.unlink(key, leaf, &descent, held)?,
             _ => Committed::nothing_to_do(),
         };
         Ok(Outcome { previous, committed })
@@ -65,7 +210,7 @@ pub trait Changing: RadixTree {
         key: &KeyOf<'_, Self>,
         value: u64,
         place: Place,
-    ) -> Result<Committed, IndexError> {
+    ) -> Result<Committed, Obstacle> {
         let handle = self.handle();
         let leaf = make_leaf(&handle.pool, key, value, Self::MISSING_LEAF_FLUSH)?;
         // I1: the leaf is durable before the slot refers to it.
@@ -84,7 +229,7 @@ pub trait Changing: RadixTree {
         value: u64,
         leaf: Link<Leaf>,
         place: Place,
-    ) -> Result<Committed, IndexError> {
+    ) -> Result<Committed, Obstacle> {
         let handle = self.handle();
         if Self::Key::INLINE {
             // I5: one store. The value is the first word of the leaf.

@@ -5,6 +5,7 @@ use lapis_pmem::Link;
 use super::digits::{Digits, Span};
 use super::header::Header;
 use super::leaf::{Leaf, leaf_key};
+use super::stripes::Claims;
 use super::tree::{HeaderOf, KeyOf, Place, RadixTree, SlotWord};
 use super::{damaged, damaged_word};
 use crate::index::{Direction, IndexError};
@@ -65,6 +66,21 @@ pub trait Descending: RadixTree {
         Self::Word::from_bits(handle.pool.at(place).load_acquire(handle.pool.domain()))
     }
 
+    /// The child that `node` has for `slot` and where its word is, or where it is to be stored; no
+    /// place if the node has none. What is found was in that slot at some instant during the call.
+    #[inline(always)]
+    fn step(&self, node: Self::Word, slot: usize) -> (Place, Self::Word) {
+        loop {
+            let Some(place) = self.place_of(node, slot) else {
+                return (Link::NULL, Self::Word::NONE);
+            };
+            let child = self.child_at(place);
+            if !Self::ENTRIES_CHANGE_HANDS || self.place_of(node, slot) == Some(place) {
+                return (place, child);
+            }
+        }
+    }
+
     /// The branch position of a node, which is at least `floor` (I2).
     ///
     /// # Panics
@@ -116,7 +132,8 @@ pub trait Descending: RadixTree {
     }
 
     /// Follows `key` to where it ends. If it `adds` the key, compares it with the headers on the
-    /// way as long as they hold whole prefixes; otherwise skips prefixes, as readers do.
+    /// way as long as they hold whole prefixes; otherwise skips prefixes, as readers do. The caller
+    /// has pinned the pool; others may be writing.
     #[inline(always)]
     fn descend(&self, key: &KeyOf<'_, Self>, adds: bool) -> Result<Descent<Self>, IndexError> {
         let top = self.handle().top;
@@ -141,16 +158,14 @@ pub trait Descending: RadixTree {
             }
             let Some(slot) = key.slot_at(position) else { break };
             descent.parent = Some(Parent { node, place: descent.place, depth });
-            (descent.place, descent.child) = match self.place_of(node, slot) {
-                Some(place) => (place, self.child_at(place)),
-                None => (Link::NULL, Self::Word::NONE),
-            };
+            (descent.place, descent.child) = self.step(node, slot);
             descent.depth = position + 1;
         }
         Ok(descent)
     }
 
-    /// Compares `key` with what the descent found.
+    /// Compares `key` with what the descent found. An error that is [`IndexError::Damaged`] may come of
+    /// others who are writing; with all stripes held it does not.
     #[inline(always)]
     fn locate(
         &self,
@@ -169,12 +184,10 @@ pub trait Descending: RadixTree {
             (true, None) => return Ok(Located::Vacant),
             (true, Some(_)) if exact => return Ok(Located::Vacant),
             // Any leaf below the node knows its prefix (I3).
-            (true, Some(parent)) => self.any_leaf(parent.node),
-            (false, _) => self.any_leaf(child),
+            (true, Some(parent)) => parent.node,
+            (false, _) => child,
         };
-        let witness = witness.ok_or_else(|| damaged("a node has no children"))?;
-        let known =
-            self.key_of_leaf(witness).ok_or_else(|| damaged("a leaf's key is outside the pool"))?;
+        let (witness, known) = self.leaf_below(witness)?;
         let Some(position) = key.first_difference(&known) else {
             return if child.is_leaf() {
                 Ok(Located::Present(witness))
@@ -188,17 +201,54 @@ pub trait Descending: RadixTree {
         if child.is_none() && position + 1 == depth {
             return Ok(Located::Vacant);
         }
+        let (known, place, child, depth) = if !child.is_none() && depth <= position {
+            (known, place, child, depth)
+        } else {
+            let (place, child, depth) = self.first_behind(key, position)?;
+            // Between the two walks others may have put something else there.
+            let (_, known) = self.leaf_below(child)?;
+            if depth > position || key.first_difference(&known) != Some(position) {
+                return Err(damaged("a key is in the wrong place"));
+            }
+            (known, place, child, depth)
+        };
         let slot = known
             .slot_at(position)
             .ok_or_else(|| damaged("two keys differ behind the end of both"))?;
-        let (place, child, depth) = if !child.is_none() && depth <= position {
-            (place, child, depth)
-        } else {
-            self.first_behind(key, position)?
-        };
         let header = (!child.is_leaf())
             .then(|| Header::of(&known, position + 1, child.position::<Self::Key>()));
         Ok(Located::Differs(Split { place, child, position, slot, depth, header }))
+    }
+
+    /// Whether the way of `key` still leads to `place`, and `child` is there: through the node and
+    /// from the word that `parent` says, if it does. The caller has pinned the pool since it found
+    /// them, so that no block among them can have become another one, and holds the stripes of the
+    /// nodes that it wants to be sure of: what is found here stays so (I6).
+    #[inline(always)]
+    fn still_leads(
+        &self,
+        key: &KeyOf<'_, Self>,
+        place: Place,
+        child: Self::Word,
+        parent: Option<&Parent<Self::Word>>,
+    ) -> bool {
+        let is_parents = |above: Option<(Place, Self::Word)>| {
+            parent.is_none_or(|parent| above == Some((parent.place, parent.node)))
+        };
+        let mut above = None;
+        let (mut at, mut word) = (self.handle().top, self.child_at(self.handle().top));
+        let mut floor = 0;
+        while at != place {
+            if word.is_none() || word.is_leaf() {
+                return false;
+            }
+            let position = self.position_from(word, floor);
+            let Some(slot) = key.slot_at(position) else { return false };
+            above = Some((at, word));
+            (at, word) = self.step(word, slot);
+            floor = position + 1;
+        }
+        word == child && is_parents(above)
     }
 
     /// The first word on the way of `key` that is a leaf or a node branching behind `position`,
@@ -208,21 +258,20 @@ pub trait Descending: RadixTree {
         key: &KeyOf<'_, Self>,
         position: usize,
     ) -> Result<(Place, Self::Word, usize), IndexError> {
+        let wrong_place = || damaged("a key is in the wrong place");
         let mut place = self.handle().top;
+        let mut child = self.child_at(place);
         let mut depth = 0;
         loop {
-            let child = self.child_at(place);
             if child.is_none() {
-                return Err(damaged("a key is in the wrong place"));
+                return Err(wrong_place());
             }
             if child.is_leaf() || child.position::<Self::Key>() > position {
                 return Ok((place, child, depth));
             }
             let branch = child.position::<Self::Key>();
-            place = key
-                .slot_at(branch)
-                .and_then(|slot| self.place_of(child, slot))
-                .ok_or_else(|| damaged("a key is in the wrong place"))?;
+            let slot = key.slot_at(branch).ok_or_else(wrong_place)?;
+            (place, child) = self.step(child, slot);
             depth = branch + 1;
         }
     }
@@ -243,7 +292,8 @@ pub trait Descending: RadixTree {
         Ok(header)
     }
 
-    /// Rebuilds the header of `node`, which is stale, from a leaf below it.
+    /// Rebuilds the header of `node`, which is stale, from a leaf below it. Nobody need hold the
+    /// node's stripe: what two writers store at the same time is true, whichever comes last (I8).
     #[cold]
     fn recover_header(&self, node: Self::Word, depth: usize) -> Result<HeaderOf<Self>, IndexError> {
         let header = self.true_header(node, depth)?;
@@ -253,14 +303,21 @@ pub trait Descending: RadixTree {
 
     /// The header that is right for `node` if its prefix starts at `depth`, from a leaf below it.
     fn true_header(&self, node: Self::Word, depth: usize) -> Result<HeaderOf<Self>, IndexError> {
-        let witness = self.any_leaf(node).ok_or_else(|| damaged("a node has no children"))?;
-        let known =
-            self.key_of_leaf(witness).ok_or_else(|| damaged("a leaf's key is outside the pool"))?;
+        let _pinned = self.handle().pool.pin();
+        let (_, known) = self.leaf_below(node)?;
         Ok(Header::of(&known, depth, node.position::<Self::Key>()))
+    }
+
+    /// The stripe of `node`, whose own digits a leaf below it knows.
+    fn claims_of(&self, node: Self::Word) -> Result<Claims, IndexError> {
+        let _pinned = self.handle().pool.pin();
+        let (_, known) = self.leaf_below(node)?;
+        Ok(Claims::of_branch(&known, node.position::<Self::Key>()))
     }
 
     /// Gives `node` a header that is right where it is now. Not flushed: whichever of a node's
     /// headers a power cut leaves is true (I8), and has another depth if it is not the last.
+    /// The caller has pinned the pool since the node was reachable.
     #[inline]
     fn set_header(&self, node: Self::Word, header: HeaderOf<Self>) {
         let handle = self.handle();
@@ -280,6 +337,23 @@ pub trait Descending: RadixTree {
             floor = position + 1;
         }
         Some(child.as_leaf())
+    }
+
+    /// A leaf below `child`, which is not nothing, and its key, while others may be writing. The
+    /// caller has pinned the pool.
+    fn leaf_below(
+        &self,
+        child: Self::Word,
+    ) -> Result<(Link<Leaf>, KeyOf<'_, Self>), IndexError> {
+        // A node has children at every instant (I4), yet writers can fill a slot behind this walk
+        // and empty the one before it. They would have to do so again in every attempt.
+        const ATTEMPTS: usize = 1000;
+        let leaf = (0..ATTEMPTS)
+            .find_map(|_| self.any_leaf(child))
+            .ok_or_else(|| damaged("a node has no children"))?;
+        let key =
+            self.key_of_leaf(leaf).ok_or_else(|| damaged("a leaf's key is outside the pool"))?;
+        Ok((leaf, key))
     }
 
     /// The rank before all others of a node that branches at `position`, seen in this direction.

@@ -156,6 +156,32 @@ impl<'k, K: IndexKey + ?Sized, S: Span> Digits<'k, K, S> {
         }
     }
 
+    /// A number made of `position` and of the digits before it: the same for all keys that agree
+    /// on those. Of a long byte string, made of its length and both its ends.
+    #[inline(always)]
+    pub fn branch_number(&self, position: usize) -> u64 {
+        // Odd numbers of many bits, the first that of the golden ratio.
+        const POSITIONS: u64 = 0x9E37_79B9_7F4A_7C15;
+        const DIGITS: u64 = 0xD6E8_FEB8_6659_FD93;
+        let digits = if K::INLINE {
+            let behind = 64u32.wrapping_sub(S::BITS.wrapping_mul(position as u32));
+            self.integer.checked_shr(behind).unwrap_or(0)
+        } else {
+            let whole = self.bytes.len().min(position / S::PER_BYTE);
+            let (before, rest) = self.bytes.split_at(whole);
+            // Half a byte, where digits are nibbles.
+            let partial = match (position % S::PER_BYTE, rest.first()) {
+                (0, _) | (_, None) => 0,
+                (_, Some(byte)) => byte >> S::BITS,
+            };
+            let (first, last) = (&before[..whole.min(8)], &before[whole.saturating_sub(8)..]);
+            let word = |bytes: &[u8]| bytes.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
+            (word(first).wrapping_mul(POSITIONS) ^ word(last)).wrapping_mul(POSITIONS)
+                ^ u64::from(partial)
+        };
+        (digits ^ (position as u64).wrapping_mul(POSITIONS)).wrapping_mul(DIGITS)
+    }
+
     /// Whether the two are the same key.
     #[inline(always)]
     pub fn is(&self, other: &Digits<'_, K, S>) -> bool {
@@ -218,6 +244,27 @@ mod tests {
         assert_eq!(nibbles(b"abcdefgh-").first_difference(&nibbles(b"abcdefghi")), Some(16));
         let (low, high) = (Nibbles::<u64>::of_integer(0x10), Nibbles::of_integer(0x20));
         assert_eq!(low.first_difference(&high), Some(14));
+    }
+
+    fn numbers_tell_branches_apart<K: IndexKey + ?Sized, S: Span>(keys: [Digits<'_, K, S>; 3]) {
+        let [key, other, apart] = keys;
+        let differ = key.first_difference(&other).unwrap();
+        for position in 0..=differ {
+            assert_eq!(key.branch_number(position), other.branch_number(position));
+        }
+        assert_ne!(key.branch_number(differ + 1), other.branch_number(differ + 1));
+        assert_ne!(key.branch_number(differ), key.branch_number(differ - 1));
+        assert_ne!(key.branch_number(2), apart.branch_number(2));
+    }
+
+    #[test]
+    fn a_branch_has_the_same_number_for_all_keys_below_it_and_others_have_another() {
+        let strings = [b"\x12\x34\x56\x78".as_slice(), b"\x12\x34\x5F", b"\x92\x34"];
+        let integers = [0x1234_5678_9ABC_DEF0, 0x1234_5678_9FFF_0000, 0x9234_0000_0000_0000];
+        numbers_tell_branches_apart(strings.map(Digits::<[u8], Nibble>::of_bytes));
+        numbers_tell_branches_apart(strings.map(Digits::<[u8], Byte>::of_bytes));
+        numbers_tell_branches_apart(integers.map(Digits::<u64, Nibble>::of_integer));
+        numbers_tell_branches_apart(integers.map(Digits::<u64, Byte>::of_integer));
     }
 
     #[test]

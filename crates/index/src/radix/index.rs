@@ -21,7 +21,7 @@ impl<T: RadixTree> Index<T::Domain, T::Key> for T {
     const KIND: IndexKind = <T as RadixTree>::KIND;
     const CAPABILITIES: Capabilities = Capabilities {
         ordered: true,
-        concurrent_writers: false,
+        concurrent_writers: true,
         lock_free_reads: true,
         orders_prior_flushes: !T::Key::INLINE,
     };
@@ -43,20 +43,9 @@ impl<T: RadixTree> Index<T::Domain, T::Key> for T {
         &self.handle().pool
     }
 
-    fn insert(&self, key: &T::Key, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Insert(value))
-    }
-
-    fn update(&self, key: &T::Key, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Update(value))
-    }
-
-    fn put(&self, key: &T::Key, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Put(value))
-    }
-
-    fn remove(&self, key: &T::Key) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Remove)
+    #[inline]
+    fn change(&self, key: &T::Key, change: Change) -> Result<Outcome, IndexError> {
+        Changing::change(self, key, change)
     }
 
     #[inline]

@@ -1,5 +1,6 @@
 //! What the radix trees have in common, whatever their nodes look like: keys as digits, leaves,
-//! headers, the way down, ordered scans, and walks over everything.
+//! headers, the way down, the locks of writers and the words they have in flight, ordered scans, and
+//! walks over everything.
 //!
 //! A tree says what its nodes are ([`RadixTree`]) and how it adds, splits and removes; the rest is
 //! here. The invariants I1 to I8 that the code cites are those of every tree, word for word in the
@@ -11,19 +12,22 @@ mod descent;
 mod digits;
 mod handle;
 mod header;
+mod in_flight;
 mod index;
 mod leaf;
 mod scan;
+mod stripes;
 #[cfg(test)]
 pub mod tests;
 mod tree;
 
-pub use change::Changing;
+pub use change::{Changing, Obstacle};
 pub use descent::{Descending, Descent, Parent, Split};
 pub use digits::{Byte, Digits, Nibble, Span};
 pub use handle::Handle;
 pub use header::Header;
 pub use leaf::{Leaf, make_leaf};
+pub use stripes::{Claims, Held};
 pub use tree::{LEAF_BIT, LOW_BITS, Place, RadixTree, SlotWord};
 
 use crate::index::IndexError;

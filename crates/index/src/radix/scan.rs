@@ -77,16 +77,6 @@ pub trait Scanning: RadixTree {
         }
         handle.persist_before_return();
     }
-
-    /// A leaf below `child`, which is not nothing, while writers may be at work.
-    fn any_leaf_shared(&self, child: Self::Word) -> Link<Leaf> {
-        // A node has children at every instant (I4), yet writers can fill a slot behind this
-        // reader and empty the one before it. They would have to do so again in every attempt.
-        const ATTEMPTS: usize = 1000;
-        (0..ATTEMPTS)
-            .find_map(|_| self.any_leaf(child))
-            .unwrap_or_else(|| damaged_word(child.bits()))
-    }
 }
 
 impl<T: RadixTree> Scanning for T {}
@@ -186,9 +176,8 @@ impl<T: RadixTree> Cursor<'_, T> {
             (true, Some(frame)) => frame.node,
             (false, _) => child,
         };
-        let witness = self.index.any_leaf_shared(subtree);
-        let Some(known) = self.index.key_of_leaf(witness) else {
-            damaged_word(T::Word::leaf(witness).bits());
+        let Ok((witness, known)) = self.index.leaf_below(subtree) else {
+            damaged_word(subtree.bits());
         };
         let Some(position) = key.first_difference(&known) else {
             if inclusive {

@@ -4,12 +4,14 @@ use std::fmt::Debug;
 
 use lapis_pmem::{Committed, Domain, Link, Mutant, PCell};
 
-use super::descent::{Descent, Split};
+use super::change::Obstacle;
+use super::descent::{Descent, Parent, Split};
 use super::digits::{Digits, Span};
 use super::handle::Handle;
 use super::header::Header;
 use super::leaf::Leaf;
-use crate::index::{Direction, IndexError};
+use super::stripes::Held;
+use crate::index::Direction;
 use crate::key::IndexKey;
 use crate::root::IndexKind;
 
@@ -83,6 +85,14 @@ pub trait RadixTree: Send + Sync + Sized {
     const MISSING_LEAF_FLUSH: Mutant;
     /// The mutant that refers to a new leaf without a fence after its flush.
     const LINK_BEFORE_FENCE: Mutant;
+    /// The mutant that does not look again, once it has its stripes, at what it found without them.
+    const STALE_DECISION: Mutant;
+    /// The mutant that does not hold the stripe of a node which it is about to link.
+    const NEW_NODE_UNLOCKED: Mutant;
+    /// The mutant that answers, where there is nothing to change, from what may not be durable.
+    const UNPERSISTED_ANSWER: Mutant;
+    /// Whether a split copies the node that sinks.
+    const COPIES_WHAT_SINKS: bool;
     /// Whether a reader can find in a node the child of another slot than it asked for, because the
     /// entry has changed hands meanwhile.
     const ENTRIES_CHANGE_HANDS: bool;
@@ -121,36 +131,50 @@ pub trait RadixTree: Send + Sync + Sized {
     /// What is wrong with a node as such. It is inside the pool.
     fn node_problems(&self, node: Self::Word, report: &mut dyn FnMut(String));
 
-    /// Adds a leaf where the descent found nothing.
+    /// Whether adding a key for which `parent` has no place, or removing one of its leaves, takes
+    /// another word for `parent` in the node above. A guess, which need not be right: it decides
+    /// what is claimed at first.
+    fn replaces_parent(
+        &self,
+        key: &KeyOf<'_, Self>,
+        parent: &Parent<Self::Word>,
+        removes: bool,
+    ) -> bool;
+
+    /// Adds a leaf where the descent found nothing. Held is the stripe of the node that it ended in.
     ///
     /// # Errors
-    /// [`IndexError`]; the tree is as it was.
+    /// [`Obstacle`]; the tree is as it was.
     fn add(
         &self,
         key: &KeyOf<'_, Self>,
         value: u64,
         descent: &Descent<Self>,
-    ) -> Result<Committed, IndexError>;
+        held: &Held<'_, Self::Domain>,
+    ) -> Result<Committed, Obstacle>;
 
     /// Puts a node with a new leaf and what is there between that and the word that refers to it.
+    /// Held are the stripes of the node above, of the new one, and of the one that sinks if it is
+    /// copied.
     ///
     /// # Errors
-    /// [`IndexError`]; the tree is as it was.
+    /// [`Obstacle`]; the tree is as it was.
     fn split(
         &self,
         key: &KeyOf<'_, Self>,
         value: u64,
         split: Split<Self>,
-    ) -> Result<Committed, IndexError>;
+    ) -> Result<Committed, Obstacle>;
 
-    /// Takes `leaf` out, to which the descent has led.
+    /// Takes `leaf` out, to which the descent has led. Held is the stripe of the node that it is in.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`]; the tree is as it was.
+    /// [`Obstacle`]; the tree is as it was.
     fn unlink(
         &self,
         key: &KeyOf<'_, Self>,
         leaf: Link<Leaf>,
         descent: &Descent<Self>,
-    ) -> Result<Committed, IndexError>;
+        held: &Held<'_, Self::Domain>,
+    ) -> Result<Committed, Obstacle>;
 }

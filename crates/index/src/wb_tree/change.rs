@@ -7,26 +7,13 @@ use super::node::{Node, Order};
 use super::node_kind::WbTreeNodes;
 use super::search::Target;
 use super::{WbTree, WbTreeNodeKind};
-use crate::index::{IndexError, Outcome};
+use crate::index::{Change, IndexError, Outcome};
 use crate::key::IndexKey;
-
-/// What is to happen to a key.
-#[derive(Clone, Copy)]
-pub(super) enum Change {
-    /// Add it if it is absent.
-    Insert(u64),
-    /// Change its value if it is present.
-    Update(u64),
-    /// Add it or change its value.
-    Put(u64),
-    /// Take it away.
-    Remove,
-}
 
 impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
     /// Makes `change`, durably.
     #[inline]
-    pub(super) fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+    pub(super) fn change_key(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
         key.validate()?;
         let target = Target::up_to(key);
         // Nothing is in flight while the lock is held (I4), and nobody else retires blocks: the

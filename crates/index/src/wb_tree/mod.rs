@@ -155,11 +155,11 @@ use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, Pool, Tracer};
 use parking_lot::Mutex;
 
 use crate::index::{
-    Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Statistics,
+    Capabilities, Change, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome,
+    Statistics,
 };
 use crate::key::IndexKey;
 use crate::root::{IndexKind, IndexRoot};
-use change::Change;
 use node::{Node, Place, Shape};
 pub use node_kind::{BitmapAndSlots, SlotsOnly, WbTreeNodeKind};
 use redo_log::Log;
@@ -315,20 +315,9 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> Index<D, K> for WbTree<
         &self.pool
     }
 
-    fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Insert(value))
-    }
-
-    fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Update(value))
-    }
-
-    fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Put(value))
-    }
-
-    fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
-        self.change(key, Change::Remove)
+    #[inline]
+    fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+        self.change_key(key, change)
     }
 
     #[inline]

@@ -54,7 +54,7 @@ use crate::root::IndexKind;
 /// A write-optimal adaptive radix tree. The layout and the invariants are in the source's header
 /// comments.
 ///
-/// Keys are ordered, readers never wait, writers take turns. With byte-string keys an insert or
+/// Keys are ordered, readers never wait, writers of different nodes do not either. With byte-string keys an insert or
 /// update fences between the caller's earlier flushes and the moment the value can be reached;
 /// with integer keys it does not promise that.
 pub type Woart<D, K> = Art<D, K, WriteOptimal>;
@@ -76,5 +76,8 @@ impl Policy for WriteOptimal {
             mutants::BITMAP_BEFORE_ENTRY,
             mutants::INDEX_BEFORE_CHILD,
         ],
+        stale_decision: mutants::STALE_DECISION,
+        new_node_unlocked: mutants::NEW_NODE_UNLOCKED,
+        unpersisted_answer: mutants::UNPERSISTED_ANSWER,
     };
 }

@@ -4,10 +4,10 @@ use lapis_pmem::{Committed, Domain, Link};
 
 use super::node::{Child, END_SLOT, NIBBLE_SLOTS, has_end_slot, make_node};
 use super::{Header, Nibbles, Wort, mutants};
-use crate::index::IndexError;
 use crate::key::IndexKey;
 use crate::radix::{
-    Changing, Descending, Descent, Leaf, Parent, SlotWord, Split, damaged, make_leaf,
+    Changing, Claims, Descending, Descent, Held, Leaf, Obstacle, Parent, Place, SlotWord, Split, damaged,
+    make_leaf,
 };
 
 impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
@@ -18,7 +18,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         key: &Nibbles<'_, K>,
         value: u64,
         split: Split<Self>,
-    ) -> Result<Committed, IndexError> {
+    ) -> Result<Committed, Obstacle> {
         let Split { place, child, position, slot: old_slot, depth, header } = split;
         let pool = &self.handle.pool;
         let slot = key
@@ -32,6 +32,8 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         // where the new key and those below differ first, behind the branch of the node above.
         let (leaf, node) = pool.fence((leaf, node));
         let _ = leaf.release();
+        // The child's header is stored without its stripe. It is there until the store below.
+        let _pinned = header.map(|_| pool.pin());
         if let Some(header) = header
             && pool.domain().commits(mutants::HEADER_BEFORE_PARENT)
         {
@@ -54,26 +56,36 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         key: &Nibbles<'_, K>,
         leaf: Link<Leaf>,
         descent: &Descent<Self>,
-    ) -> Committed {
-        let Some(Parent { node, place, .. }) = descent.parent else {
-            return self.replace_leaf(key, leaf, descent.place, Child::NONE.0);
+        held: &Held<'_, D>,
+    ) -> Result<Committed, Obstacle> {
+        let Some(Parent { node, place, depth }) = descent.parent else {
+            return Ok(self.replace_leaf(key, leaf, descent.place, Child::NONE.0));
         };
-        let position = node.position::<K>();
-        let last = if has_end_slot::<K>(position) { END_SLOT } else { NIBBLE_SLOTS - 1 };
-        let mut others = (0..=last).map(|slot| node.place(slot)).filter_map(|other| {
-            let child = self.child_at(other);
-            (other != descent.place && !child.is_none()).then_some(child)
-        });
-        let remaining = others.next().unwrap_or(Child::NONE);
-        if others.next().is_some() {
-            return self.replace_leaf(key, leaf, descent.place, Child::NONE.0);
-        }
+        let Some(remaining) = self.only_other(node, descent.place) else {
+            return Ok(self.replace_leaf(key, leaf, descent.place, Child::NONE.0));
+        };
+        held.require(Claims::above(key, depth))?;
         // I4: with the leaf goes the node. The remaining child branches behind the node and so
         // behind whatever is above (I2); its keys agree on all before that (I3). If it is a node,
         // its header is stale now (I8) and stays so until an insert comes by: writing it would
         // touch a line of a block that is not needed otherwise.
+        // Nor does its stripe matter: it stays what it is, and whether it is found by the word in
+        // the node or by the word above, whatever others store in it is reachable.
         let committed = self.handle.publish(place, remaining.0);
         self.retire(&[node], Some((key, leaf)), committed);
-        committed
+        Ok(committed)
+    }
+
+    /// The child of `node` besides the one at `place`, if there is no third.
+    #[inline]
+    pub(super) fn only_other(&self, node: Child, place: Place) -> Option<Child> {
+        let position = node.position::<K>();
+        let last = if has_end_slot::<K>(position) { END_SLOT } else { NIBBLE_SLOTS - 1 };
+        let mut others = (0..=last).map(|slot| node.place(slot)).filter_map(|other| {
+            let child = self.child_at(other);
+            (other != place && !child.is_none()).then_some(child)
+        });
+        let remaining = others.next().unwrap_or(Child::NONE);
+        others.next().is_none().then_some(remaining)
     }
 }

@@ -79,8 +79,8 @@
 //!
 //! # Invariants
 //!
-//! They hold in every state that a crash can leave, but for the store in flight, which is there or
-//! not (I6).
+//! They hold in every state that a crash can leave, but for the stores in flight, each of which is there
+//! or not (I6).
 //!
 //! * I1. A word in the root or in a reachable node is nothing, a leaf or a node whose block was
 //!   durable, in all its lines, before the word was stored.
@@ -91,8 +91,11 @@
 //! * I4. A reachable node has at least two children.
 //! * I5. A reachable leaf's key never changes. Its value changes, by one store, if keys are
 //!   integers; leaves of byte strings are replaced (see below).
-//! * I6. At most one reachable slot word or value at a time differs from what is durable: writers
-//!   take turns, and each makes one such store and persists it before it lets the next one in.
+//! * I6. A reachable slot word or value differs from what is durable only while the writer that
+//!   stored it holds the stripe (see *Concurrency*) of the node it is in, and those of all new nodes
+//!   that it leads to: a writer makes one such store and persists it before it lets go of them. So
+//!   there is at most one in a node, none in a node that is about to be replaced, taken out or linked,
+//!   and whichever of several a power cut takes back, the invariants hold.
 //! * I7. A block is retired only when the store that unlinked it is durable.
 //! * I8. The header of a reachable node that branches at `p` is true of it: depth `d` is at most
 //!   `p`, prefix length is `p - d`, and the nibbles are those at `d` and behind, before `p`, of
@@ -122,15 +125,54 @@
 //!
 //! # Concurrency
 //!
-//! Writers hold a mutex, which is volatile. Readers take no lock, pin the pool and may be anywhere
-//! while a writer stores. By I6 there is one word at most that they can have seen and a power cut
-//! can take back. The writer names it in the handle's `in_flight` before storing it and clears that
-//! after its fence (headers do not count: no answer rests on them); a reader that has seen the store sees the name (or a later one, when the store
-//! is durable), and persists that word itself before it returns: `persist_before_return`. Absences
-//! are answers too, so every read does this. That flush and that fence can be seen to be necessary
-//! only with threads; a crash of a single one never needs them.
+//! Readers take no lock, pin the pool and may be anywhere while writers store. Writers go down as
+//! readers do, and then lock what they are about to change. The locks are *stripes*, a fixed number of
+//! mutexes in the host's memory (`radix/stripes.rs`). A node's stripe is given by its branch: its
+//! position and the digits before it. Those never change (I3), a node and its copies have them in
+//! common (so a copy is locked with what it replaces), and they are known of a node that is yet to be
+//! made. The stripe of a leaf is that of the node it hangs from. The root has one for `top`.
 //!
-//! One handle per index: a second one would have its own mutex.
+//! * Who stores into a slot or a value, holds the stripe of the node it is in.
+//! * Who replaces a node or takes it out, holds its stripe and that of the node above.
+//! * Who makes a node, holds its stripe until the word that refers to it is durable.
+//!
+//! A writer takes its stripes with its pool pinned if they are free; if not, it lets the pool go and
+//! waits for all of them in the order of their numbers. Either way it makes sure, with the stripes in
+//! its hands, that what it found is still there (`radix/change.rs`).
+//!
+//! What a writer rests on is durable, then, and it persists nothing but what is its own. Say it stores
+//! into node `M`, whose stripe it holds. What is in `M` is durable, since who stored it had that
+//! stripe. The word that first referred to `M` is durable, since who stored it had that stripe too.
+//! What has been stored since in nodes above, and may be in flight, leaves `M` reachable whether it
+//! comes through or not: a split refers to what sinks, or to a copy of it; a copy refers to all that
+//! the old node refers to, and neither of them has a word in flight (I6); a node that is taken out
+//! goes with a leaf, and refers to the child that moves up as the node above does then. So any of the
+//! stores in flight can be taken back alone, and no acknowledged change goes with it.
+//!
+//! For the same reason a block may be retired as soon as its own unlinking is durable (I7): another
+//! copy of the node that referred to it would have been made under that node's stripe, before, and then
+//! the node is not reachable and the writer has looked again in vain, or after, and then without the
+//! block.
+//!
+//! Headers are stored without a stripe, by whoever finds them stale: what two writers store there is
+//! true, in whatever order (I8).
+//!
+//! Readers rest on what they see, which a power cut may take back; so do writers that find nothing to
+//! change. A writer that publishes names its word in a lane in the host's memory before it stores it,
+//! and takes the name away after its fence (`radix/in_flight.rs`; headers do not count: no answer
+//! rests on them). A reader that has seen the store sees the name, unless the store is durable, and
+//! persists all words that are named before it returns: `persist_before_return`. Absences are answers
+//! too, so every read does this. While nobody publishes, the lanes are lines that nobody writes. That
+//! flush and that fence can be seen to be necessary only with threads; a crash of a single one never
+//! needs them.
+//!
+//! An answer is that of some instant during the call. A node that a walk comes to was reachable at an
+//! instant since the walk began: one that is not any more keeps its last words, and what those refer to
+//! was reachable when it went. As long as a key is there, it is below every such node that the walk for
+//! it comes to: it shares the prefix (I3), so no node that a split puts above leads it elsewhere, and it
+//! is in the slot of its digit. So a walk that does not find it went by while it was not there.
+//!
+//! One handle per index: a second one would have its own locks.
 
 mod change;
 pub mod mutants;
@@ -142,11 +184,11 @@ use std::marker::PhantomData;
 
 use lapis_pmem::{Committed, Domain, Link, Mutant};
 
-use crate::index::{Direction, IndexError};
+use crate::index::Direction;
 use crate::key::IndexKey;
 use crate::radix::{
-    self, Changing, Descending, Descent, Digits, Handle, Leaf, Nibble, Place, RadixTree, SlotWord,
-    Span, Split,
+    self, Changing, Descending, Descent, Digits, Handle, Held, Leaf, Nibble, Obstacle, Parent, Place,
+    RadixTree, SlotWord, Span, Split,
 };
 use crate::root::IndexKind;
 use node::{Child, has_end_slot, node_bytes};
@@ -158,7 +200,7 @@ type Header = radix::Header<Nibble>;
 
 /// A write-optimal radix tree. The layout and the invariants are in the source's header comment.
 ///
-/// Keys are ordered, readers never wait, writers take turns. With byte-string keys an insert or
+/// Keys are ordered, readers never wait, writers of different nodes do not either. With byte-string keys an insert or
 /// update fences between the caller's earlier flushes and the moment the value can be reached;
 /// with integer keys it does not promise that.
 #[derive(Debug)]
@@ -175,6 +217,10 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
     const KIND: IndexKind = IndexKind::Wort;
     const MISSING_LEAF_FLUSH: Mutant = mutants::MISSING_LEAF_FLUSH;
     const LINK_BEFORE_FENCE: Mutant = mutants::LINK_BEFORE_FENCE;
+    const STALE_DECISION: Mutant = mutants::STALE_DECISION;
+    const NEW_NODE_UNLOCKED: Mutant = mutants::NEW_NODE_UNLOCKED;
+    const UNPERSISTED_ANSWER: Mutant = mutants::UNPERSISTED_ANSWER;
+    const COPIES_WHAT_SINKS: bool = false;
     /// A slot is for one nibble.
     const ENTRIES_CHANGE_HANDS: bool = false;
 
@@ -236,12 +282,22 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
     fn node_problems(&self, _node: Child, _report: &mut dyn FnMut(String)) {}
 
     #[inline]
+    fn replaces_parent(&self, key: &Nibbles<'_, K>, parent: &Parent<Child>, removes: bool) -> bool {
+        let slot = key.slot_at(parent.node.position::<K>());
+        removes
+            && slot.is_some_and(|slot| {
+                self.only_other(parent.node, parent.node.place(slot)).is_some()
+            })
+    }
+
+    #[inline]
     fn add(
         &self,
         key: &Nibbles<'_, K>,
         value: u64,
         descent: &Descent<Self>,
-    ) -> Result<Committed, IndexError> {
+        _held: &Held<'_, D>,
+    ) -> Result<Committed, Obstacle> {
         self.link_leaf(key, value, descent.place)
     }
 
@@ -251,7 +307,7 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
         key: &Nibbles<'_, K>,
         value: u64,
         split: Split<Self>,
-    ) -> Result<Committed, IndexError> {
+    ) -> Result<Committed, Obstacle> {
         self.split_prefix(key, value, split)
     }
 
@@ -261,7 +317,8 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
         key: &Nibbles<'_, K>,
         leaf: Link<Leaf>,
         descent: &Descent<Self>,
-    ) -> Result<Committed, IndexError> {
-        Ok(self.unlink_leaf(key, leaf, descent))
+        held: &Held<'_, D>,
+    ) -> Result<Committed, Obstacle> {
+        self.unlink_leaf(key, leaf, descent, held)
     }
 }

@@ -12,3 +12,14 @@ pub const MISSING_LEAF_FLUSH: Mutant = Mutant("wort/missing-leaf-flush");
 
 /// The slot of a new leaf is stored without a fence after the leaf's flush (I1).
 pub const LINK_BEFORE_FENCE: Mutant = Mutant("wort/link-before-fence");
+
+/// A writer that has taken its stripes does not look again at what it found without them (I6).
+pub const STALE_DECISION: Mutant = Mutant("wort/stale-decision");
+
+/// The stripe of a node that a split makes is not held until the word that refers to it is durable
+/// (I6).
+pub const NEW_NODE_UNLOCKED: Mutant = Mutant("wort/new-node-unlocked");
+
+/// A change that finds nothing to do answers without persisting what it may have seen of others
+/// (I6).
+pub const UNPERSISTED_ANSWER: Mutant = Mutant("wort/unpersisted-answer");

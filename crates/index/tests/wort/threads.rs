@@ -142,7 +142,7 @@ fn readers_see_every_stable_key_and_only_values_that_were_written() {
 }
 
 #[test]
-fn writers_take_turns_and_lose_nothing() {
+fn writers_work_side_by_side_and_lose_nothing() {
     const KEYS: u64 = 2000;
     let pool = Arc::new(Pool::create_anonymous(8 << 20).unwrap());
     let index: Wort<_, u64> = create(&pool);

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use lapis_crash::mutants::{MutantReport, MutantTrial, catalogue, markdown, try_mutants};
+use lapis_crash::mutants::{
+    MutantReport, MutantTrial, catalogue, concurrent_catalogue, markdown, try_mutants,
+};
 use lapis_crash::{Strategy, Structure};
 use lapis_lab::generated::put_into_file;
 use lapis_pmem::Mutant;
@@ -31,19 +33,21 @@ pub struct Arguments {
     /// Put the tables into this document, in place of those there
     #[arg(long, value_name = "FILE", requires = "mutants", conflicts_with = "of")]
     write: Option<PathBuf>,
-    /// Explore the structure while it commits this known error (`--mutants` lists them)
+    /// Explore the structure while it commits this known error (`--mutants` lists those that show
+    /// without `--workers`)
     #[arg(long, value_name = "MUTANT", conflicts_with_all = ["mutants", "all", "persist_points"],
           value_parser = names())]
     mutant: Option<Mutant>,
 }
 
 fn names() -> impl TypedValueParser<Value = Mutant> {
-    PossibleValuesParser::new(catalogue().into_iter().map(|(_, entry)| entry.mutant.0)).try_map(
-        |name| {
-            let found = catalogue().into_iter().find(|(_, entry)| entry.mutant.0 == name);
-            found.map(|(_, entry)| entry.mutant).ok_or("there is no mutant of that name")
-        },
-    )
+    let all = || {
+        let entries = catalogue().into_iter().chain(concurrent_catalogue());
+        entries.map(|(_, entry)| entry.mutant)
+    };
+    PossibleValuesParser::new(all().map(|mutant| mutant.0)).try_map(move |name| {
+        all().find(|mutant| mutant.0 == name).ok_or("there is no mutant of that name")
+    })
 }
 
 fn structures() -> impl TypedValueParser<Value = Structure> {

@@ -77,13 +77,7 @@ impl ConcurrentSubject for ConcurrentAllocator {
                 operation(worker, &mut random)
             })
             .collect();
-        let workers = (0..workers)
-            .map(|worker| {
-                let own = operations / workers + usize::from(worker < operations % workers);
-                (0..own).map(|_| operation(worker, &mut random)).collect()
-            })
-            .collect();
-        Plan { before, workers }
+        Plan::sharing(before, workers, operations, |worker| operation(worker, &mut random))
     }
 
     fn create(&self, pool: Pool<Modelled>) -> Result<LiveDirectory, String> {

@@ -14,6 +14,7 @@ use rand::{RngExt, SeedableRng};
 use crate::concurrent::history::Call;
 use crate::concurrent::linearizability::{MapAction, MapKey, is_linearizable};
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
+use crate::subject::text;
 use crate::subjects::KeySpace;
 
 const ROOT: &str = "index";
@@ -22,8 +23,7 @@ const ROOT: &str = "index";
 #[derive(Debug)]
 pub struct ConcurrentIndex<I, K: ?Sized> {
     name: &'static str,
-    source: &'static str,
-    shared_source: Option<&'static str>,
+    sources: &'static [&'static str],
     options: IndexOptions,
     keys: u64,
     _index: PhantomData<fn() -> I>,
@@ -31,29 +31,16 @@ pub struct ConcurrentIndex<I, K: ?Sized> {
 }
 
 impl<I, K: ?Sized> ConcurrentIndex<I, K> {
-    /// `name` on the command line; `source` is part of the paths of its source files; beforehand
+    /// `name` on the command line; `sources` are parts of the paths of its source files; beforehand
     /// there are up to `keys` keys.
-    pub fn new(name: &'static str, source: &'static str, options: IndexOptions, keys: u64) -> Self {
-        Self {
-            name,
-            source,
-            shared_source: None,
-            options,
-            keys,
-            _index: PhantomData,
-            _key: PhantomData,
-        }
+    pub fn new(
+        name: &'static str,
+        sources: &'static [&'static str],
+        options: IndexOptions,
+        keys: u64,
+    ) -> Self {
+        Self { name, sources, options, keys, _index: PhantomData, _key: PhantomData }
     }
-
-    /// With further source files that it shares with others.
-    #[must_use]
-    pub fn and_source(self, shared: &'static str) -> Self {
-        Self { shared_source: Some(shared), ..self }
-    }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 /// Something done with a key.
@@ -100,39 +87,31 @@ where
         let reads = random.random_range(2..6);
         let grows = random.random_range(2..7);
         let mut value = 100;
-        let workers = (0..workers)
-            .map(|worker| {
-                let own = operations / workers + usize::from(worker < operations % workers);
-                let reads = match (contended, worker) {
-                    (true, 0) => 0,
-                    (true, _) => 8,
-                    (false, _) => reads,
-                };
-                (0..own)
-                    .map(|_| {
-                        let number = match random.random_range(0..5) {
-                            _ if contended => hot[0],
-                            0 => random.random_range(0..self.keys),
-                            1 => hot[random.random_range(0..hot.len())].saturating_add(4),
-                            _ => hot[random.random_range(0..hot.len())],
-                        };
-                        value += 1;
-                        let action = if random.random_range(0..10) < reads {
-                            MapAction::Get
-                        } else {
-                            match random.random_range(0..10) {
-                                0 => MapAction::Update(value),
-                                1 => MapAction::Put(value),
-                                kind if kind < 2 + grows => MapAction::Insert(value),
-                                _ => MapAction::Remove,
-                            }
-                        };
-                        (K::key(number), action)
-                    })
-                    .collect()
-            })
-            .collect();
-        Plan { before, workers }
+        Plan::sharing(before, workers, operations, |worker| {
+            let reads = match (contended, worker) {
+                (true, 0) => 0,
+                (true, _) => 8,
+                (false, _) => reads,
+            };
+            let number = match random.random_range(0..5) {
+                _ if contended => hot[0],
+                0 => random.random_range(0..self.keys),
+                1 => hot[random.random_range(0..hot.len())].saturating_add(4),
+                _ => hot[random.random_range(0..hot.len())],
+            };
+            value += 1;
+            let action = if random.random_range(0..10) < reads {
+                MapAction::Get
+            } else {
+                match random.random_range(0..10) {
+                    0 => MapAction::Update(value),
+                    1 => MapAction::Put(value),
+                    kind if kind < 2 + grows => MapAction::Insert(value),
+                    _ => MapAction::Remove,
+                }
+            };
+            (K::key(number), action)
+        })
     }
 
     fn create(&self, pool: Pool<Modelled>) -> Result<I, String> {
@@ -262,7 +241,7 @@ where
     }
 
     fn owns_source(&self, file: &str) -> bool {
-        file.contains(self.source) || self.shared_source.is_some_and(|part| file.contains(part))
+        self.sources.iter().any(|part| file.contains(part))
     }
 }
 

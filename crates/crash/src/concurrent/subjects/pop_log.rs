@@ -13,6 +13,7 @@ use super::whole::judge_whole;
 use crate::concurrent::history::Call;
 use crate::concurrent::linearizability::Specification;
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
+use crate::subject::text;
 
 const ROOT: &str = "log";
 
@@ -77,10 +78,6 @@ impl Specification for ConcurrentPopLog {
     }
 }
 
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
 impl ConcurrentSubject for ConcurrentPopLog {
     type Operation = LogAction;
     type Returned = LogAnswer;
@@ -108,22 +105,15 @@ impl ConcurrentSubject for ConcurrentPopLog {
         let filled = random.random_range(0..12u8);
         let before = (0..filled).map(|value| append(value, &mut random)).collect();
         let mut value = 100;
-        let workers = (0..workers)
-            .map(|worker| {
-                let own = operations / workers + usize::from(worker < operations % workers);
-                let mut next = || {
-                    value += 1;
-                    let furthest = u64::from(filled) + operations as u64 + 2;
-                    match random.random_range(0..6) {
-                        0 => LogAction::Truncate(random.random_range(1..furthest)),
-                        1 => LogAction::End,
-                        _ => append(value, &mut random),
-                    }
-                };
-                (0..own).map(|_| next()).collect()
-            })
-            .collect();
-        Plan { before, workers }
+        Plan::sharing(before, workers, operations, |_| {
+            value += 1;
+            let furthest = u64::from(filled) + operations as u64 + 2;
+            match random.random_range(0..6) {
+                0 => LogAction::Truncate(random.random_range(1..furthest)),
+                1 => LogAction::End,
+                _ => append(value, &mut random),
+            }
+        })
     }
 
     fn create(&self, pool: Pool<Modelled>) -> Result<Self::Live, String> {

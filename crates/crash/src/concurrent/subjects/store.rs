@@ -12,6 +12,7 @@ use super::whole::judge_whole;
 use crate::concurrent::history::Call;
 use crate::concurrent::linearizability::Specification;
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
+use crate::subject::text;
 
 const TABLES: [(&str, IndexKind); 3] =
     [("ordered", IndexKind::Wort), ("tree", IndexKind::FastFair), ("hashed", IndexKind::PClht)];
@@ -67,10 +68,6 @@ impl Specification for ConcurrentStore {
     }
 }
 
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
 fn key(number: u8) -> Vec<u8> {
     format!("key number {number}").into_bytes()
 }
@@ -118,21 +115,14 @@ impl ConcurrentSubject for ConcurrentStore {
             .map(|value| StoreAction::Commit(writes(&mut random, value)))
             .collect();
         let mut value = 100;
-        let workers = (0..workers)
-            .map(|worker| {
-                let own = operations / workers + usize::from(worker < operations % workers);
-                let mut next = || {
-                    value += 1;
-                    match random.random_range(0..6) {
-                        0 | 1 => StoreAction::Get(place(&mut random)),
-                        2 => StoreAction::ReadBoth(place(&mut random), place(&mut random)),
-                        _ => StoreAction::Commit(writes(&mut random, value)),
-                    }
-                };
-                (0..own).map(|_| next()).collect()
-            })
-            .collect();
-        Plan { before, workers }
+        Plan::sharing(before, workers, operations, |_| {
+            value += 1;
+            match random.random_range(0..6) {
+                0 | 1 => StoreAction::Get(place(&mut random)),
+                2 => StoreAction::ReadBoth(place(&mut random), place(&mut random)),
+                _ => StoreAction::Commit(writes(&mut random, value)),
+            }
+        })
     }
 
     fn create(&self, pool: Pool<Modelled>) -> Result<Self::Live, String> {

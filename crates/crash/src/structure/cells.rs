@@ -1,0 +1,54 @@
+//! The subjects of the cells that are updated in place.
+
+use lapis_blocks::classic_log::ClassicLog;
+use lapis_blocks::header_log::HeaderLog;
+use lapis_blocks::in_place::{CowCell, FamCell, LogCell};
+use lapis_blocks::log::Placement::{Dense, Padded};
+use lapis_blocks::pop_log::{PopLog, PopLogOptions};
+use lapis_blocks::pop_ring::PopRing;
+use lapis_blocks::rawl::Rawl;
+use lapis_device::Modelled;
+
+use super::each_subject::SubjectVisitor;
+use super::logs::ring;
+use super::{CrashError, Structure};
+use crate::subjects::InPlaceSubject;
+
+/// Cells whose entries fill a ring several times.
+const LOGGED_BYTES: usize = 200;
+/// How a PopLog is cut into small segments.
+const SEGMENTS: PopLogOptions = PopLogOptions { segment_bytes: 4096, spare_segments: 2 };
+
+type LogCellSubject<L> = InPlaceSubject<LogCell<Modelled, L>>;
+
+pub(super) fn each_cell(
+    structure: Structure,
+    visitor: &mut impl SubjectVisitor,
+) -> Result<(), CrashError> {
+    match structure {
+        Structure::CowCell => {
+            visitor.visit(&InPlaceSubject::<CowCell>::new("cow-cell:16", 16, ()))?;
+            visitor.visit(&InPlaceSubject::<CowCell>::new("cow-cell:100", 100, ()))
+        }
+        Structure::LogCell => {
+            type Pop = LogCellSubject<PopLog<Modelled>>;
+            type Classic = LogCellSubject<ClassicLog<Modelled>>;
+            type Header = LogCellSubject<HeaderLog<Modelled>>;
+            type RawlCell = LogCellSubject<Rawl<Modelled>>;
+            type Ring = LogCellSubject<PopRing<Modelled>>;
+            visitor.visit(&Pop::new("log-cell:16", 16, SEGMENTS))?;
+            visitor.visit(&Pop::new("log-cell:100", 100, SEGMENTS))?;
+            visitor.visit(&Classic::new("log-cell:classic", LOGGED_BYTES, ring(Padded, 0)))?;
+            visitor.visit(&Header::new("log-cell:naive", LOGGED_BYTES, ring(Dense, 1)))?;
+            visitor.visit(&Header::new("log-cell:aligned", LOGGED_BYTES, ring(Padded, 1)))?;
+            visitor.visit(&Header::new("log-cell:dancing", LOGGED_BYTES, ring(Padded, 8)))?;
+            visitor.visit(&RawlCell::new("log-cell:rawl", LOGGED_BYTES, ring(Padded, 0)))?;
+            visitor.visit(&Ring::new("log-cell:pop-ring", LOGGED_BYTES, ring(Padded, 0)))
+        }
+        Structure::FamCell => {
+            visitor.visit(&InPlaceSubject::<FamCell>::new("fam-cell:16", 16, ()))?;
+            visitor.visit(&InPlaceSubject::<FamCell>::new("fam-cell:100", 100, ()))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,161 @@
+//! Writers of the radix trees side by side: they change the same few keys, all in one dense region, and
+//! what each of them is told fits one history.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use lapis_index::{ArtCow, Index, IndexKey, IndexOptions, Woart, Wort};
+use lapis_pmem::{Hardware, Pool};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+const THREADS: u64 = 4;
+const STEPS: u64 = 20_000;
+
+fn create<I: Index<Hardware, K>, K: IndexKey + ?Sized>() -> I {
+    let pool = Arc::new(Pool::create_anonymous(16 << 20).unwrap());
+    let root = pool.fence(I::create(&pool, &IndexOptions::default()).unwrap());
+    let link = root.link();
+    let _ = pool.publish_root("tree", 0, root).unwrap().persist();
+    I::open(pool, link).unwrap()
+}
+
+/// A value that one change gave a key, or the one that a change ended.
+#[derive(Default)]
+struct Ledger {
+    begun: Vec<u64>,
+    ended: Vec<u64>,
+}
+
+/// What one thread does with keys that all threads have, and what it is told. Each value is given
+/// once.
+fn work<I: Index<Hardware, K>, K: IndexKey + ?Sized>(
+    index: &I,
+    keys: &[K::Buf],
+    thread: u64,
+    borrow: fn(&K::Buf) -> &K,
+) -> BTreeMap<usize, Ledger> {
+    let mut random = SmallRng::seed_from_u64(thread);
+    let mut ledgers: BTreeMap<usize, Ledger> = BTreeMap::new();
+    for step in 0..STEPS {
+        // Now most keys are added, now most are removed, so that nodes come and go.
+        let removes = if step / 1000 % 2 == 0 { 2 } else { 6 };
+        let number = random.random_range(0..keys.len());
+        let (key, value) = (borrow(&keys[number]), step * THREADS + thread);
+        let ledger = ledgers.entry(number).or_default();
+        let (begins, previous) = match random.random_range(0..10) {
+            kind if kind < removes => (false, index.remove(key).unwrap().previous),
+            7 => {
+                let previous = index.update(key, value).unwrap().previous;
+                (previous.is_some(), previous)
+            }
+            8 => (true, index.put(key, value).unwrap().previous),
+            _ => match index.insert(key, value).unwrap().previous {
+                None => (true, None),
+                Some(_) => continue,
+            },
+        };
+        ledger.ended.extend(previous);
+        ledger.begun.extend(begins.then_some(value));
+    }
+    ledgers
+}
+
+fn writers_of_one_region_have_one_history<I: Index<Hardware, K>, K: IndexKey + ?Sized>(
+    keys: &[K::Buf],
+    borrow: fn(&K::Buf) -> &K,
+) where
+    K::Buf: Sync + Ord,
+{
+    let index: I = create();
+    let mut ledgers: BTreeMap<usize, Ledger> = BTreeMap::new();
+    std::thread::scope(|scope| {
+        let index = &index;
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| scope.spawn(move || work::<I, K>(index, keys, thread, borrow)))
+            .collect();
+        for (number, of_thread) in threads.into_iter().flat_map(|thread| thread.join().unwrap()) {
+            let ledger = ledgers.entry(number).or_default();
+            ledger.begun.extend(of_thread.begun);
+            ledger.ended.extend(of_thread.ended);
+        }
+    });
+    assert_eq!(index.check(), [""; 0]);
+    let mut left = BTreeMap::new();
+    index.for_each(&mut |key, value| {
+        assert_eq!(left.insert(key.to_buf(), value), None, "a key is there twice");
+        ControlFlow::Continue(())
+    });
+    for (number, mut ledger) in ledgers {
+        let last = left.remove(&keys[number]);
+        assert_eq!(index.get(borrow(&keys[number])), last);
+        ledger.ended.extend(last);
+        ledger.begun.sort_unstable();
+        ledger.ended.sort_unstable();
+        assert_eq!(ledger.begun, ledger.ended, "key {number}: values given, values ended");
+    }
+    assert!(left.is_empty(), "keys that nobody added");
+    // All writers take the rest away together; nothing is left behind.
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS as usize {
+            let index = &index;
+            scope.spawn(move || {
+                for key in keys.iter().skip(thread).step_by(THREADS as usize) {
+                    let _ = index.remove(borrow(key)).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!((index.statistics().blocks, index.check()), (1, vec![]));
+    let pool = index.pool();
+    let audit = pool.audit(&pool.trace(|tracer| index.trace(tracer, &mut |_, _| ())));
+    assert!(audit.is_clean(), "{audit:?}");
+}
+
+/// Neighbours, in nodes of all sizes, and some that share long prefixes with nobody else.
+fn integers() -> Vec<u64> {
+    let dense = (0..90).chain(256..300).chain(0x1_0000..0x1_0006);
+    dense.chain([0x55 << 56, 0x55 << 56 | 1, 0x5500_0100_0000_0000, u64::MAX]).collect()
+}
+
+/// Strings that are prefixes of one another, and others that part behind long prefixes.
+fn strings() -> Vec<Vec<u8>> {
+    let nested = (1..12).map(|length| vec![b'a'; length]);
+    let dense = (0..40u8).map(|last| vec![b'a', b'b', last]);
+    let long = (0..6u8).flat_map(|at| {
+        [1, 2].map(|last| [&b"a-prefix-of-many-bytes"[..6 + 3 * usize::from(at)], &[last]].concat())
+    });
+    nested.chain(dense).chain(long).collect()
+}
+
+macro_rules! tests_of {
+    ($($tree:ident: $integers:ident, $strings:ident;)*) => {
+        $(
+            #[test]
+            fn $integers() {
+                writers_of_one_region_have_one_history::<$tree<_, u64>, u64>(
+                    &integers(),
+                    |key| key,
+                );
+            }
+
+            #[test]
+            fn $strings() {
+                writers_of_one_region_have_one_history::<$tree<_, [u8]>, [u8]>(
+                    &strings(),
+                    |key| key.as_slice(),
+                );
+            }
+        )*
+    };
+}
+
+tests_of! {
+    Wort: writers_of_integers_in_wort_have_one_history,
+        writers_of_strings_in_wort_have_one_history;
+    Woart: writers_of_integers_in_woart_have_one_history,
+        writers_of_strings_in_woart_have_one_history;
+    ArtCow: writers_of_integers_in_art_cow_have_one_history,
+        writers_of_strings_in_art_cow_have_one_history;
+}
