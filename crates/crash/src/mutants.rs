@@ -41,7 +41,8 @@ use crate::structure::Structure;
 
 pub use concurrent::concurrent_catalogue;
 pub use trial::{
-    MutantBudget, MutantReport, MutantRow, MutantTrial, UnmutatedRow, markdown, try_mutants,
+    MutantBudget, MutantReport, MutantRow, MutantTrial, Search, UnmutatedRow, WORKERS, markdown,
+    try_mutants,
 };
 
 /// What is said of errors that are known as a kind, and that we cannot trace to one report.

@@ -150,6 +150,34 @@ impl Structure {
         }
     }
 
+    /// Whether histories of several workers are made for it.
+    pub fn takes_workers(self) -> bool {
+        match self {
+            Self::Wort
+            | Self::FastFair
+            | Self::PClht
+            | Self::Woart
+            | Self::ArtCow
+            | Self::WbTree
+            | Self::WbTreeSlot
+            | Self::NvTree
+            | Self::FpTree
+            | Self::PopLog
+            | Self::Allocator
+            | Self::Store => true,
+            Self::ClassicLog
+            | Self::HeaderLog
+            | Self::Rawl
+            | Self::PageCow
+            | Self::PageMulog
+            | Self::PageHybrid
+            | Self::CowCell
+            | Self::LogCell
+            | Self::FamCell
+            | Self::PopRing => false,
+        }
+    }
+
     fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
     }

@@ -4,6 +4,7 @@ mod allocator;
 mod entries;
 mod in_place;
 mod index;
+mod key_ranges;
 mod log;
 mod page;
 mod pop_log;
