@@ -16,7 +16,8 @@ const fn entry(mutant: Mutant, what: &'static str, place: &'static str) -> Mutan
 }
 
 const fn stale_decision(mutant: Mutant) -> MutantEntry {
-    let what = "A writer that has taken its locks does not look again at what it found without them.";
+    let what =
+        "A writer that has taken its locks does not look again at what it found without them.";
     entry(mutant, what, CHANGE)
 }
 
