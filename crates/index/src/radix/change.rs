@@ -7,8 +7,8 @@
 //! * If they were free, the pool has been pinned all the while. A node's word is the same for life,
 //!   and no block can have become another's: the same words on the way are the same nodes, and what
 //!   was found of prefixes and of a leaf's key (I3, I5) still holds.
-//! * If it had to wait for one, it lets the pool go, waits for all in the order of their numbers, and
-//!   goes down anew with them in its hands. What it then finds in the nodes it has claimed, nobody
+//! * If one was not, or something has changed, it lets the pool go, waits for all in the order of their
+//!   numbers, and goes down anew with them in its hands. What it then finds in the nodes it has claimed, nobody
 //!   can change. If that takes other stripes, it starts again.
 //!
 //! Both walks find nodes that were reachable at some instant since they began: a node that is not
@@ -67,13 +67,49 @@ pub trait Changing: RadixTree {
         let mut space = [0; 8];
         let key: KeyOf<'_, Self> = Digits::of(key, &mut space);
         let handle = self.handle();
+        // Nothing of what is only needed later is made before the walk: a processor that has still to
+        // drain what the change before this one has stored can go ahead with its loads, as far as its
+        // store buffer has room for the stores among them.
+        let pinned = handle.pool.pin();
+        if let Ok(plan) = self.plan(&key, change) {
+            if let Some(previous) = self.answer(change, &plan.located) {
+                return Ok(Outcome { previous, committed: Committed::nothing_to_do() });
+            }
+            let taken = handle.stripes.try_take(handle.pool.domain(), plan.claims);
+            if let Some(held) = taken
+                && self.still_holds(&key, &plan)
+            {
+                drop(pinned);
+                match self.carry_out(&key, change, plan, &held) {
+                    Ok(outcome) => return Ok(outcome),
+                    Err(Obstacle::Failed(error)) => return Err(error),
+                    Err(Obstacle::Needs(more)) => {
+                        drop(held);
+                        return self.change_again(&key, change, more);
+                    }
+                }
+            }
+        }
+        drop(pinned);
+        self.change_again(&key, change, Claims::NONE)
+    }
+
+    /// Makes `change` with stripes that it waits for, of which `needed` are some.
+    #[cold]
+    #[inline(never)]
+    fn change_again(
+        &self,
+        key: &KeyOf<'_, Self>,
+        change: Change,
+        needed: Claims,
+    ) -> Result<Outcome, IndexError> {
+        let handle = self.handle();
         let (domain, stripes) = (handle.pool.domain(), &handle.stripes);
         let mut held = Held::nothing();
-        // What turned out to be needed besides what a walk had said.
-        let mut needed = Claims::NONE;
+        let mut needed = needed;
         loop {
             let pinned = handle.pool.pin();
-            let plan = match self.plan(&key, change) {
+            let plan = match self.plan(key, change) {
                 Err(_) if !held.covers(Claims::ALL) => {
                     drop((pinned, held));
                     held = stripes.take(domain, Claims::ALL);
@@ -84,25 +120,16 @@ pub trait Changing: RadixTree {
             if let Some(previous) = self.answer(change, &plan.located) {
                 return Ok(Outcome { previous, committed: Committed::nothing_to_do() });
             }
-            let claims = plan.claims | needed;
-            if held.is_empty()
-                && let Some(taken) = stripes.try_take(domain, claims)
-            {
-                held = taken;
-                if !self.still_holds(&key, &plan) {
-                    // Once more, with what is held.
-                    continue;
-                }
-            }
             // Nobody else can take away what is claimed. The pool is not pinned while there is
             // something to wait for: a lock, or room, which retired blocks may give.
             drop(pinned);
+            let claims = plan.claims | needed;
             if !held.covers(claims) {
                 drop(held);
                 held = stripes.take(domain, claims);
                 continue;
             }
-            match self.carry_out(&key, change, plan, &held) {
+            match self.carry_out(key, change, plan, &held) {
                 Ok(outcome) => return Ok(outcome),
                 Err(Obstacle::Failed(error)) => return Err(error),
                 Err(Obstacle::Needs(more)) => needed |= more,

@@ -58,11 +58,6 @@ impl Claims {
         Self(1 << (key.branch_number(position) >> (u64::BITS - STRIPES.ilog2())))
     }
 
-    #[inline(always)]
-    fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
     /// Their numbers, ascending.
     #[inline(always)]
     fn iter(self) -> impl Iterator<Item = usize> {
@@ -106,11 +101,6 @@ impl<'s, D: Domain> Held<'s, D> {
     #[inline(always)]
     pub fn nothing() -> Self {
         Self { claims: Claims::NONE, few: [const { None }; FEW], others: Vec::new() }
-    }
-
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.claims.is_empty()
     }
 
     /// Whether these are all of `claims`, and perhaps more.
@@ -181,7 +171,7 @@ mod tests {
     fn claims_are_counted_once_and_in_ascending_order() {
         assert_eq!(claims(&[9, 3, 127, 3]).iter().collect::<Vec<_>>(), [3, 9, 127]);
         assert_eq!(Claims::ALL.iter().count(), STRIPES);
-        assert!(Claims::NONE.is_empty() && Claims::NONE.iter().next().is_none());
+        assert!(Claims::NONE.iter().next().is_none());
     }
 
     #[test]
