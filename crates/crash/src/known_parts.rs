@@ -41,6 +41,7 @@ struct Part<T> {
 }
 
 /// What one thread knows of the parts of the structure that it checks.
+#[derive(Default)]
 pub struct KnownParts {
     /// By line, the parts that have read it.
     readers: Vec<u128>,
@@ -66,23 +67,6 @@ pub struct KnownParts {
 impl std::fmt::Debug for KnownParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "KnownParts({} known)", self.known.count_ones())
-    }
-}
-
-impl Default for KnownParts {
-    fn default() -> Self {
-        Self {
-            readers: Vec::new(),
-            known: 0,
-            doubtful: 0,
-            unsettled: None,
-            learns: false,
-            parts: None,
-            root: 0,
-            uncertain: Vec::new(),
-            known_times: 0,
-            found_out_times: 0,
-        }
     }
 }
 
@@ -149,12 +133,13 @@ impl KnownParts {
         assert!(count <= MOST_PARTS, "a bit for each part");
         let kept =
             self.parts.take().and_then(|parts| parts.downcast::<Vec<Option<Part<T>>>>().ok());
-        let parts = kept.filter(|parts| parts.len() == count && self.root == root);
+        let parts =
+            kept.map(|parts| *parts).filter(|parts| parts.len() == count && self.root == root);
         let parts = parts.unwrap_or_else(|| {
             self.readers.fill(0);
             self.known = 0;
             self.root = root;
-            Box::new((0..count).map(|_| None).collect())
+            (0..count).map(|_| None).collect()
         });
         self.uncertain.clear();
         self.uncertain.extend(self.unsettled.iter().flatten());
@@ -167,7 +152,7 @@ impl KnownParts {
 
     /// Keeps what is known for the next time.
     pub(crate) fn keep<T: 'static>(&mut self, parts: PartsOf<T>) {
-        self.parts = Some(parts.parts);
+        self.parts = Some(Box::new(parts.parts));
     }
 
     /// Whether it is worth while to record what finding out a part reads. A part that has last read
@@ -219,7 +204,7 @@ pub(crate) struct Suspended {
 
 /// What is known of the parts of the structure at hand.
 pub(crate) struct PartsOf<T> {
-    parts: Box<Vec<Option<Part<T>>>>,
+    parts: Vec<Option<Part<T>>>,
     usable: u128,
     generation: LockGeneration,
 }
