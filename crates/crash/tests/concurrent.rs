@@ -114,6 +114,19 @@ fn every_schedule_with_one_deviation_is_durably_linearizable() {
     assert_eq!(report.complete, Some(true));
 }
 
+#[test]
+fn a_reader_in_an_inner_node_that_is_merged_away_finds_its_key() {
+    let options = ConcurrentOptions { workers: 2, most_deviations: Some(1), ..few(1000) };
+    let planned =
+        [(Structure::WbTree, "wb-tree:merging"), (Structure::WbTreeSlot, "wb-tree-slot:merging")];
+    for (structure, subject) in planned {
+        let report =
+            explore_structure_concurrently(structure, Some(subject), &options, &|_| ()).unwrap();
+        assert_eq!(report.violations.len(), 0);
+        assert_eq!(report.complete, Some(true));
+    }
+}
+
 /// The first violation without a flush or fence, among so many histories.
 fn without(structure: Structure, point: PersistPoint, schedules: u64) -> Option<ConcurrentReport> {
     let options = ConcurrentOptions {
@@ -160,6 +173,11 @@ fn art_cow_needs_what_readers_persist_before_they_answer() {
 #[test]
 fn wb_tree_needs_what_readers_persist_before_they_answer() {
     all_are_necessary(Structure::WbTree, "wb_tree/mod.rs", 600);
+}
+
+#[test]
+fn wb_tree_slot_needs_what_readers_persist_before_they_answer() {
+    all_are_necessary(Structure::WbTreeSlot, "wb_tree/mod.rs", 600);
 }
 
 #[test]
@@ -225,6 +243,11 @@ fn mutants_of_woart_that_take_several_workers_are_killed() {
 #[test]
 fn mutants_of_art_cow_that_take_several_workers_are_killed() {
     mutants_are_killed(Structure::ArtCow);
+}
+
+#[test]
+fn fptree_needs_its_fence_for_other_threads() {
+    all_are_necessary(Structure::FpTree, "pmem/src/domain.rs", 600);
 }
 
 #[test]

@@ -109,3 +109,8 @@ fn crash_points_at_every_store_are_more_and_find_nothing_else() {
     assert!(stores.crash_points > 3 * fences.crash_points);
     assert_eq!(stores.distinct_states, fences.distinct_states);
 }
+
+#[test]
+fn a_report_names_the_strategy_that_chose_its_images() {
+    assert_eq!(explore(Structure::Wort, Strategy::Sampled, 5).strategy, Strategy::Sampled);
+}

@@ -100,7 +100,10 @@ macro_rules! conformance {
     ($name:ident: $structure:ident, $order:ident) => {
         mod $name {
             mod numbers {
-                type Index = lapis_index::$structure<lapis_pmem::Hardware, u64>;
+                type Index = $crate::conformance::harness::On<
+                    $crate::conformance::families::$structure,
+                    u64,
+                >;
                 const _: () = assert!(
                     <Index as lapis_index::Index<_, u64>>::CAPABILITIES.ordered
                 == conformance!(@is $order)
@@ -109,7 +112,10 @@ macro_rules! conformance {
                 conformance! { @ordered $order Index, u64 }
             }
             mod strings {
-                type Index = lapis_index::$structure<lapis_pmem::Hardware, [u8]>;
+                type Index = $crate::conformance::harness::On<
+                    $crate::conformance::families::$structure,
+                    [u8],
+                >;
                 suite_of_every_index! { crate::conformance::families::$structure, [u8] }
                 suite_of_byte_keys! { Index }
                 conformance! { @ordered $order Index, [u8] }
@@ -126,6 +132,7 @@ mod conformance {
     pub mod damage;
     pub mod families;
     pub mod harness;
+    pub mod inner_nodes_in_pool;
     pub mod lifecycle;
     pub mod model;
     pub mod ordered;
@@ -141,4 +148,6 @@ conformance!(art_cow: ArtCow, ordered);
 conformance!(wb_tree: WbTree, ordered);
 conformance!(wb_tree_slot: WbTreeSlot, ordered);
 conformance!(nv_tree: NvTree, ordered);
+conformance!(nv_tree_in_pool: NvTreeInPool, ordered);
 conformance!(fptree: FpTree, ordered);
+conformance!(fptree_in_pool: FpTreeInPool, ordered);

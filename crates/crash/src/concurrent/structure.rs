@@ -6,13 +6,22 @@ use lapis_index::{
 };
 
 use super::explore::{ConcurrentOptions, ConcurrentReport, explore_concurrent};
-use super::subject::ConcurrentSubject;
-use super::subjects::{ConcurrentAllocator, ConcurrentIndex, ConcurrentPopLog, ConcurrentStore};
+use super::linearizability::MapAction;
+use super::subject::{ConcurrentSubject, Plan};
+use super::subjects::{
+    ConcurrentAllocator, ConcurrentIndex, ConcurrentPopLog, ConcurrentStore, merged_node,
+};
 use crate::structure::indexes::IndexSetting;
 use crate::structure::{CrashError, Progress, Structure};
 
 /// Keys that the structure has before a history begins, at most.
 const KEYS: u64 = 64;
+
+/// Histories that are made for one error each, in which a scheduler need deviate only once from
+/// running worker after worker. They are explored when asked for by name.
+pub(crate) const PLANNED_HISTORIES: [&str; 2] = ["wb-tree:merging", "wb-tree-slot:merging"];
+/// Workers of each.
+pub(crate) const PLANNED_WORKERS: usize = 2;
 
 /// Explores a structure with several workers: for an index, with both kinds of keys. `only`
 /// restricts it to the subject of that name.
@@ -63,12 +72,16 @@ pub fn explore_structure_concurrently(
                 "wb-tree:u64",
                 "wb-tree:bytes",
             ])?;
+            let plan = || merged_node(8);
+            explorer.explore_planned::<WbTree<_, u64>>("wb-tree:merging", plan)?;
         }
         Structure::WbTreeSlot => {
             explorer.explore_index::<WbTreeSlot<_, u64>, WbTreeSlot<_, [u8]>>([
                 "wb-tree-slot:u64",
                 "wb-tree-slot:bytes",
             ])?;
+            let plan = || merged_node(7);
+            explorer.explore_planned::<WbTreeSlot<_, u64>>("wb-tree-slot:merging", plan)?;
         }
         Structure::NvTree => {
             explorer.explore_index::<NvTree<_, u64>, NvTree<_, [u8]>>([
@@ -97,6 +110,19 @@ struct Explorer<'e> {
 }
 
 impl Explorer<'_> {
+    /// A history that is made for one error, and says little about the structure otherwise.
+    fn explore_planned<I: Index<Modelled, u64>>(
+        &mut self,
+        name: &'static str,
+        plan: fn() -> Plan<(u64, MapAction)>,
+    ) -> Result<(), CrashError> {
+        if self.only != Some(name) {
+            return Ok(());
+        }
+        let IndexSetting { sources, options } = IndexSetting::of(self.structure);
+        self.explore(&ConcurrentIndex::<I, u64>::new(name, sources, options, KEYS).planned(plan))
+    }
+
     /// An index with integer keys, then with byte strings.
     fn explore_index<I: Index<Modelled, u64>, B: Index<Modelled, [u8]>>(
         &mut self,

@@ -15,6 +15,14 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
             subjects: &[],
         },
         MutantEntry {
+            mutant: mutants::FINGERPRINT_AFTER_BITMAP,
+            what: "The bitmap says that a slot is in use before the fingerprint, in the same line, \
+                   is that of its key.",
+            published: BUG_CLASS,
+            place: "index/src/fptree/write.rs, fill",
+            subjects: &[],
+        },
+        MutantEntry {
             mutant: mutants::UNFLUSHED_NEW_LEAF,
             what: "The new leaf of a split is linked and recorded, and never flushed.",
             published: BUG_CLASS,

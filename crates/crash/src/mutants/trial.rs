@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::concurrent::{ConcurrentOptions, explore_structure_concurrently};
+use crate::concurrent::{
+    ConcurrentOptions, PLANNED_HISTORIES, PLANNED_WORKERS, explore_structure_concurrently,
+};
 use crate::options::ExploreOptions;
 use crate::strategy::Strategy;
 use crate::structure::{CrashError, Progress, Structure, explore_structure};
@@ -225,6 +227,13 @@ impl Job {
         let subjects = if named.is_empty() { self.structure.subjects() } else { named.to_vec() };
         'trial: for seed in self.seeds.clone() {
             for subject in &subjects {
+                if PLANNED_HISTORIES.contains(subject) {
+                    self.run_history(subject, seed, budget, &mut outcome);
+                    if !outcome.violations.is_empty() {
+                        break 'trial;
+                    }
+                    continue;
+                }
                 let options = ExploreOptions {
                     ops: Catalogue::of(self.structure).ops,
                     seed,
@@ -255,6 +264,29 @@ impl Job {
             }
         }
         outcome
+    }
+
+    /// All schedules of a history of several workers with one deviation from worker after worker.
+    fn run_history(&self, subject: &str, seed: u64, budget: MutantBudget, outcome: &mut Outcome) {
+        let options = ConcurrentOptions {
+            workers: PLANNED_WORKERS,
+            seed,
+            most_deviations: Some(1),
+            exhaustive_limit: budget.exhaustive_limit,
+            samples: budget.samples,
+            threads: 1,
+            violation_limit: 1,
+            mutant: self.entry.map(|entry| entry.mutant),
+            ..ConcurrentOptions::default()
+        };
+        match explore_structure_concurrently(self.structure, Some(subject), &options, &|_| {}) {
+            Ok(report) => {
+                outcome.images += report.images;
+                let found = report.violations.into_iter().next();
+                outcome.violations.extend(found.map(|violation| violation.what));
+            }
+            Err(error) => outcome.violations.push(error.to_string()),
+        }
     }
 }
 

@@ -25,5 +25,9 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
         wb_tree_log::change_before_log_commit(mutants::CHANGE_BEFORE_LOG_COMMIT),
         wb_tree_log::log_not_redone(mutants::LOG_NOT_REDONE),
         wb_tree_log::missing_sibling_flush(mutants::MISSING_SIBLING_FLUSH),
+        wb_tree_log::merged_node_not_disowned(
+            mutants::MERGED_NODE_NOT_DISOWNED,
+            &["wb-tree:merging"],
+        ),
     ],
 };

@@ -43,3 +43,17 @@ pub(super) const fn missing_sibling_flush(mutant: Mutant) -> MutantEntry {
         subjects: &[],
     }
 }
+
+pub(super) const fn merged_node_not_disowned(
+    mutant: Mutant,
+    subjects: &'static [&'static str],
+) -> MutantEntry {
+    MutantEntry {
+        mutant,
+        what: "An inner node that a merge has taken out of the tree still looks current to a reader \
+               who has read it, although a leaf below it has been split since.",
+        published: BUG_CLASS,
+        place: "index/src/wb_tree/restructure.rs, merge",
+        subjects,
+    }
+}

@@ -67,6 +67,7 @@ pub fn explore_structure(
     let total = ExploreReport {
         structure: structure.name().to_owned(),
         seed: options.seed,
+        strategy: options.strategy,
         ops: options.ops,
         ..Default::default()
     };

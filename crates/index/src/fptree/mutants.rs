@@ -5,6 +5,9 @@ use lapis_pmem::Mutant;
 /// The bitmap says that a slot is in use before the slot's line is durable (I2).
 pub const BITMAP_BEFORE_ENTRY: Mutant = Mutant("fptree/bitmap-before-entry");
 
+/// The bitmap says that a slot is in use before the fingerprint is stored, in the same line (I2).
+pub const FINGERPRINT_AFTER_BITMAP: Mutant = Mutant("fptree/fingerprint-after-bitmap");
+
 /// The record of a split or merge is not flushed before the leaf is changed as it says (I5).
 pub const MICRO_LOG_NOT_PERSISTED: Mutant = Mutant("fptree/micro-log-not-persisted");
 

@@ -102,9 +102,12 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             // I2: the entry, and the string that its key may be, before the bit.
             domain.fence();
         }
+        let after = (bitmap | 1 << slot) & !replaced;
+        if domain.commits(mutants::FINGERPRINT_AFTER_BITMAP) {
+            leaf.header.bitmap.store_ordered(domain, after);
+        }
         leaf.set_fingerprint(domain, slot, sought.fingerprint);
         // I2: after the fingerprint, in the same line.
-        let after = (bitmap | 1 << slot) & !replaced;
         Ok(leaf.header.bitmap.publish(domain, after).persist())
     }
 

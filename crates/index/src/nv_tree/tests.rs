@@ -274,6 +274,19 @@ fn inner_nodes_in_the_pool_are_traced_and_given_back() {
 }
 
 #[test]
+fn a_flag_that_a_crash_left_on_a_record_that_does_not_count_takes_no_key_away() {
+    let tree = on_hardware::<u64>(128);
+    let _ = tree.insert(&1, 10).unwrap();
+    let leaf = tree.leaf(tree.root().top.load(tree.domain()).cast());
+    let is_stale = 1 << leaf.count(tree.domain());
+    leaf.header.deleted[0].store(tree.domain(), is_stale);
+    let reopened = NvTree::<_, u64>::open(Arc::clone(&tree.pool), tree.root).unwrap();
+    assert_eq!(reopened.get(&1), Some(10));
+    let _ = reopened.insert(&2, 20).unwrap();
+    assert_eq!((reopened.get(&1), reopened.get(&2)), (Some(10), Some(20)));
+}
+
+#[test]
 fn check_reports_what_cannot_be() {
     let tree = on_hardware::<u64>(128);
     for key in 0..40 {

@@ -21,6 +21,10 @@ pub const LOG_NOT_REDONE: Mutant = Mutant("wb-tree/log-not-redone");
 /// The new node of a split is not flushed before the log that names it is complete (I1).
 pub const MISSING_SIBLING_FLUSH: Mutant = Mutant("wb-tree/missing-sibling-flush");
 
+/// An inner node that a merge has taken out of the tree stays what it was for readers who have read
+/// it (I6).
+pub const MERGED_NODE_NOT_DISOWNED: Mutant = Mutant("wb-tree/merged-node-not-disowned");
+
 /// Those of the nodes with slots only.
 pub mod slots_only {
     use lapis_pmem::Mutant;
@@ -39,6 +43,9 @@ pub mod slots_only {
 
     /// [`MISSING_SIBLING_FLUSH`](super::MISSING_SIBLING_FLUSH).
     pub const MISSING_SIBLING_FLUSH: Mutant = Mutant("wb-tree-slot/missing-sibling-flush");
+
+    /// [`MERGED_NODE_NOT_DISOWNED`](super::MERGED_NODE_NOT_DISOWNED).
+    pub const MERGED_NODE_NOT_DISOWNED: Mutant = Mutant("wb-tree-slot/merged-node-not-disowned");
 }
 
 /// Whichever of an error's two names is to be committed, in code that both structures have.

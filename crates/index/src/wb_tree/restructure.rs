@@ -342,9 +342,16 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         }
         let committed = self.log().carry_out(&self.pool, &plan);
         // I6: before anything below these nodes changes, of which they will not know.
-        right.disown(domain);
-        if gives_way {
-            parent.disown(domain);
+        let mutant = mutants::either(
+            domain,
+            mutants::MERGED_NODE_NOT_DISOWNED,
+            slots_only::MERGED_NODE_NOT_DISOWNED,
+        );
+        if !domain.commits(mutant) {
+            right.disown(domain);
+            if gives_way {
+                parent.disown(domain);
+            }
         }
         let pinned = self.pool.pin();
         let node_bytes = self.shape.node_bytes;

@@ -3,6 +3,8 @@
 use lapis_index::{Index, IndexKey};
 use lapis_pmem::Domain;
 
+use super::inner_nodes_in_pool::InPool;
+
 /// A structure on any machine and with any keys.
 pub trait Family {
     /// The structure.
@@ -22,3 +24,17 @@ macro_rules! families {
 }
 
 families!(Wort FastFair PClht Woart ArtCow WbTree WbTreeSlot NvTree FpTree);
+
+macro_rules! families_in_pool {
+    ($($name:ident: $structure:ident)+) => {
+        $(
+            /// The structure of this name, its inner nodes in the pool.
+            pub struct $name;
+            impl Family for $name {
+                type Of<D: Domain, K: IndexKey + ?Sized> = InPool<lapis_index::$structure<D, K>>;
+            }
+        )+
+    };
+}
+
+families_in_pool!(NvTreeInPool: NvTree FpTreeInPool: FpTree);

@@ -21,16 +21,17 @@ const ROOT: &str = "index";
 
 /// An index that several workers change.
 #[derive(Debug)]
-pub struct ConcurrentIndex<I, K: ?Sized> {
+pub struct ConcurrentIndex<I, K: IndexKey + ?Sized> {
     name: &'static str,
     sources: &'static [&'static str],
     options: IndexOptions,
     keys: u64,
+    planned: Option<fn() -> Plan<Operation<K>>>,
     _index: PhantomData<fn() -> I>,
     _key: PhantomData<fn(&K)>,
 }
 
-impl<I, K: ?Sized> ConcurrentIndex<I, K> {
+impl<I, K: IndexKey + ?Sized> ConcurrentIndex<I, K> {
     /// `name` on the command line; `sources` are parts of the paths of its source files; beforehand
     /// there are up to `keys` keys.
     pub fn new(
@@ -39,7 +40,13 @@ impl<I, K: ?Sized> ConcurrentIndex<I, K> {
         options: IndexOptions,
         keys: u64,
     ) -> Self {
-        Self { name, sources, options, keys, _index: PhantomData, _key: PhantomData }
+        Self { name, sources, options, keys, planned: None, _index: PhantomData, _key: PhantomData }
+    }
+
+    /// With this one history, whatever the seed.
+    #[must_use]
+    pub(in crate::concurrent) fn planned(self, plan: fn() -> Plan<Operation<K>>) -> Self {
+        Self { planned: Some(plan), ..self }
     }
 }
 
@@ -64,6 +71,9 @@ where
     }
 
     fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<Self::Operation> {
+        if let Some(planned) = self.planned {
+            return planned();
+        }
         let mut random = SmallRng::seed_from_u64(seed);
         // Some histories on a structure with many keys, some on an empty one.
         let filled = random.random_range(0..=self.keys);
