@@ -17,6 +17,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 use crate::known_parts::KnownParts;
 use crate::options::ExploreOptions;
 use crate::oracle::{Failure, difference};
+use crate::strategy::Strategy;
 use crate::subject::{Live, Subject, is_interrupted_creation};
 
 /// A state that a crash allows.
@@ -128,7 +129,8 @@ impl Bench {
         let region = Region::anonymous(base.len(), reserve_bytes).map_err(|e| e.to_string())?;
         // SAFETY: freshly mapped, that long, and not used by anybody yet.
         unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), base.len()) };
-        let config = Config { watching: true, ..Config::tracking() };
+        let watching = options.strategy == Strategy::Pruned;
+        let config = Config { watching, ..Config::tracking() };
         let light = Modelled::over(&region, options.on(config));
         let recording = Modelled::over(&region, options.on(Config::tracking_and_tracing()));
         let (options, parts) = (options.clone(), RefCell::default());

@@ -100,12 +100,11 @@ pub fn image_rates(trial: &RateTrial, progress: &Progress<'_>) -> Result<Vec<Rat
     // Crashes in the operations after the index was filled: so many of them that the figures mean
     // something, and not so many that they take long.
     macro_rules! filled {
-        ($title:literal, $index:ident, $operations:expr, $pool_mib:expr $(, $by_ranges:ident)?) => {{
+        ($title:literal, $index:ident, $operations:expr, $pool_mib:expr) => {{
             let options = IndexOptions::default();
             let subject =
                 IndexSubject::<$index<Modelled, u64>, u64>::new($title, &[], options, KEYS);
             let subject = subject.filled(KEYS);
-            $(let subject = subject.$by_ranges();)?
             let subject = match $pool_mib {
                 Some(mib) => subject.in_pool_of(mib << 20),
                 None => subject,
@@ -113,12 +112,12 @@ pub fn image_rates(trial: &RateTrial, progress: &Progress<'_>) -> Result<Vec<Rat
             rows.filled(concat!($title, ", 1,000 keys"), &subject, $operations, $pool_mib)?;
         }};
     }
-    filled!("WORT", Wort, 1500, None::<usize>, by_ranges);
-    filled!("WOART", Woart, 400, None::<usize>, by_ranges);
-    filled!("ART+CoW", ArtCow, 200, None::<usize>, by_ranges);
-    filled!("FAST & FAIR", FastFair, 30, None::<usize>, by_ranges);
-    filled!("wB+-Tree", WbTree, 60, None::<usize>, by_ranges);
-    filled!("wB+-Tree, slots only", WbTreeSlot, 200, None::<usize>, by_ranges);
+    filled!("WORT", Wort, 1500, None::<usize>);
+    filled!("WOART", Woart, 400, None::<usize>);
+    filled!("ART+CoW", ArtCow, 200, None::<usize>);
+    filled!("FAST & FAIR", FastFair, 30, None::<usize>);
+    filled!("wB+-Tree", WbTree, 60, None::<usize>);
+    filled!("wB+-Tree, slots only", WbTreeSlot, 200, None::<usize>);
     filled!("NV-Tree", NvTree, 60, None::<usize>);
     filled!("FPTree", FpTree, 60, None::<usize>);
     filled!("P-CLHT", PClht, 60, None::<usize>);
@@ -134,7 +133,7 @@ pub fn image_rates(trial: &RateTrial, progress: &Progress<'_>) -> Result<Vec<Rat
         )?;
     }
     for mib in [4, 256] {
-        filled!("WORT", Wort, 3000, Some(mib), by_ranges);
+        filled!("WORT", Wort, 3000, Some(mib));
     }
     Ok(rows.rows)
 }

@@ -133,12 +133,13 @@ impl KnownParts {
         assert!(count <= MOST_PARTS, "a bit for each part");
         let kept =
             self.parts.take().and_then(|parts| parts.downcast::<Vec<Option<Part<T>>>>().ok());
-        let parts = kept.filter(|parts| parts.len() == count && self.root == root);
+        let parts =
+            kept.map(|parts| *parts).filter(|parts| parts.len() == count && self.root == root);
         let parts = parts.unwrap_or_else(|| {
             self.readers.fill(0);
             self.known = 0;
             self.root = root;
-            Box::new((0..count).map(|_| None).collect())
+            (0..count).map(|_| None).collect()
         });
         self.uncertain.clear();
         self.uncertain.extend(self.unsettled.iter().flatten());
@@ -151,7 +152,7 @@ impl KnownParts {
 
     /// Keeps what is known for the next time.
     pub(crate) fn keep<T: 'static>(&mut self, parts: PartsOf<T>) {
-        self.parts = Some(parts.parts);
+        self.parts = Some(Box::new(parts.parts));
     }
 
     /// Whether it is worth while to record what finding out a part reads. A part that has last read
@@ -203,11 +204,7 @@ pub(crate) struct Suspended {
 
 /// What is known of the parts of the structure at hand.
 pub(crate) struct PartsOf<T> {
-    #[expect(
-        clippy::box_collection,
-        reason = "it comes out of a `Box<dyn Any>` and goes back there"
-    )]
-    parts: Box<Vec<Option<Part<T>>>>,
+    parts: Vec<Option<Part<T>>>,
     usable: u128,
     generation: LockGeneration,
 }
