@@ -42,6 +42,7 @@ use lapis_pmem::{
 };
 
 use crate::interleave::Turn;
+use crate::mutants::{LEAVES_BIT_BEFORE_FINGERPRINT, LEAVES_BIT_WITH_PAIR};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"LAPISFPL");
 const FORMAT_VERSION: u64 = 1;
@@ -128,6 +129,8 @@ pub struct Overlap {
 impl Overlap {
     /// Both.
     pub const BOTH: Self = Self { reads: true, writes: true };
+    /// Neither: each operation is done when it is first polled.
+    pub const NONE: Self = Self { reads: false, writes: false };
 }
 
 /// Leaves over hashed keys. For one thread, which may have many operations in flight.
@@ -300,7 +303,12 @@ impl<D: Domain> FpLeaves<D> {
         slot.key.store(domain, key);
         slot.value.store(domain, value);
         domain.flush(slot);
-        self.fence(turn, overlap).await; // I1: the pair before its bit
+        if !domain.commits(LEAVES_BIT_WITH_PAIR) {
+            self.fence(turn, overlap).await; // I1: the pair before its bit
+        }
+        if domain.commits(LEAVES_BIT_BEFORE_FINGERPRINT) {
+            leaf.used.store_ordered(domain, used | 1 << free);
+        }
         leaf.fingerprints[free].store_ordered(domain, fingerprint(hash));
         leaf.used.store_ordered(domain, used | 1 << free); // I1: after the fingerprint, by R2
         domain.flush(&leaf.used);

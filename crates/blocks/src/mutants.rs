@@ -1,4 +1,4 @@
-//! Errors that the logs in a ring commit on purpose when a machine asks them to (see
+//! Errors that the logs in a ring, and the leaves, commit on purpose when a machine asks them to (see
 //! [`Domain::commits`](lapis_pmem::Domain::commits)): each is what an implementation that overlooks
 //! one sentence of the thesis would do.
 
@@ -26,3 +26,8 @@ pub const RAWL_TORN_TAIL_STAYS: Mutant = Mutant("rawl/torn-tail-stays");
 pub const POP_RING_TORN_TAIL_STAYS: Mutant = Mutant("pop-ring/torn-tail-stays");
 /// Truncated space of a pop log in a ring is used again without having been zeroed.
 pub const POP_RING_REUSE_WITHOUT_ZEROING: Mutant = Mutant("pop-ring/reuse-without-zeroing");
+
+/// The bit of a slot is stored and flushed together with its pair, for one fence instead of two.
+pub const LEAVES_BIT_WITH_PAIR: Mutant = Mutant("fp-leaves/bit-with-pair");
+/// The bit of a slot is stored before its fingerprint, in the same line.
+pub const LEAVES_BIT_BEFORE_FINGERPRINT: Mutant = Mutant("fp-leaves/bit-before-fingerprint");

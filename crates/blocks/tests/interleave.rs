@@ -190,15 +190,21 @@ fn leaves_refuse_zero_and_what_does_not_fit_and_what_is_none() {
 type Change = (u64, Option<u64>);
 
 /// The changes of the crash runs: keys come again, with another value or to be removed.
-fn crash_changes() -> Vec<Change> {
-    (0..150)
+fn crash_changes(seed: u64) -> Vec<Change> {
+    (seed..seed + 150)
         .map(|number| (1 + number * 31 % 61, (number % 5 != 4).then_some(1000 + number)))
         .collect()
 }
 
+/// Images at each crash point of a short run.
+const FEW: ImageBudget = ImageBudget { exhaustive_limit: 256, samples: 64, seed: 1 };
+
 /// Changes in groups of eight, with the power cut everywhere; the images tried, and the first that is
 /// not what the acknowledged changes and some of those in flight leave.
-fn explore(suppress: Option<PersistPoint>) -> (u64, Option<String>, Vec<PersistPoint>) {
+fn explore(
+    suppress: Option<PersistPoint>,
+    budget: ImageBudget,
+) -> (u64, Option<String>, Vec<PersistPoint>) {
     let region = Region::anonymous(POOL_BYTES, POOL_BYTES).unwrap();
     let machine = Modelled::over(&region, Config { suppress, ..Config::tracing() });
     // A device that held something else before.
@@ -207,7 +213,7 @@ fn explore(suppress: Option<PersistPoint>) -> (u64, Option<String>, Vec<PersistP
     unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), POOL_BYTES) };
     let pool = Pool::create(region, machine.clone()).unwrap();
     let leaves = leaves_in(pool, 8);
-    let changes = crash_changes();
+    let changes = crash_changes(budget.seed);
     let numbered: Vec<(u32, Change)> = (0..).zip(changes.iter().copied()).collect();
     let (leaves, machine) = (&leaves, &machine);
     Interleaver::new(machine, 8).run(
@@ -248,7 +254,6 @@ fn explore(suppress: Option<PersistPoint>) -> (u64, Option<String>, Vec<PersistP
             continue; // the creation is the pool's and the root's to survive
         }
         let states = crash_points.states();
-        let budget = ImageBudget { exhaustive_limit: 256, samples: 64, seed: 1 };
         for image in states.images(budget) {
             images += 1;
             states.apply(&image, &mut scratch).unwrap();
@@ -299,14 +304,32 @@ fn wrong_state(
 
 #[test]
 fn no_power_cut_with_a_group_in_flight_loses_what_was_acknowledged() {
-    let (images, wrong, _) = explore(None);
+    let (images, wrong, _) = explore(None, FEW);
     assert_eq!(wrong, None);
     assert!(images > 2_000, "only {images} images");
 }
 
 #[test]
+#[ignore = "takes minutes; run with --ignored"]
+fn no_power_cut_in_a_hundred_thousand_loses_what_was_acknowledged() {
+    for seed in [101, 202] {
+        let mut images = 0;
+        for round in 0.. {
+            let budget = ImageBudget { exhaustive_limit: 4096, samples: 512, seed: seed + round };
+            let (tried, wrong, _) = explore(None, budget);
+            assert_eq!(wrong, None, "seed {}", budget.seed);
+            images += tried;
+            if images >= 100_000 {
+                break;
+            }
+        }
+        println!("seed {seed}: {images} images");
+    }
+}
+
+#[test]
 fn every_flush_of_an_insert_and_the_group_fence_are_necessary() {
-    let (_, _, points) = explore(None);
+    let (_, _, points) = explore(None, FEW);
     let own = |point: &&PersistPoint| {
         point.file.contains("blocks/src/fp_leaves") || point.file.contains("blocks/src/interleave")
     };
@@ -316,7 +339,7 @@ fn every_flush_of_an_insert_and_the_group_fence_are_necessary() {
     assert!(own.len() >= 7, "{own:?}");
     for point in own {
         // Without the header's flush or the zeroes there is nothing to open.
-        let found = std::panic::catch_unwind(|| explore(Some(*point)).1);
+        let found = std::panic::catch_unwind(|| explore(Some(*point), FEW).1);
         assert!(!matches!(found, Ok(None)), "{point:?} is not needed");
     }
 }

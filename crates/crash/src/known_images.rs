@@ -22,6 +22,7 @@
 //!
 //! A line that differs and was not watched counts as read, all of it.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use lapis_device::{Event, LineBytes, LineRead, Marker};
@@ -48,7 +49,8 @@ pub(crate) struct KnownImage {
     pub(crate) reads: Vec<LineRead>,
     /// So many of them before the operations were tried.
     pub(crate) reads_before_operations: usize,
-    /// What the image held where durable contents are something else now.
+    /// What the image held where durable contents are something else now, and some lines besides. A
+    /// line in which another image was seen to differ comes first: the next one often does too.
     held: Vec<(u32, LineBytes)>,
 }
 
@@ -91,7 +93,7 @@ pub(crate) enum Agreement {
 /// The images run last.
 #[derive(Debug, Default)]
 pub(crate) struct KnownImages {
-    runs: Vec<KnownImage>,
+    runs: VecDeque<KnownImage>,
 }
 
 impl KnownImages {
@@ -116,9 +118,9 @@ impl KnownImages {
     /// An image was run that held `overrides` where it differed from the durable contents.
     pub(crate) fn add(&mut self, run: KnownImage, overrides: &[(u32, LineBytes)]) {
         if self.runs.len() == MOST_RUNS {
-            self.runs.remove(0);
+            self.runs.pop_front();
         }
-        self.runs.push(KnownImage { held: overrides.to_vec(), ..run });
+        self.runs.push_back(KnownImage { held: overrides.to_vec(), ..run });
     }
 
     /// One that [`KnownImages::find`] has found.
@@ -129,7 +131,7 @@ impl KnownImages {
     /// The one that an image agrees with furthest. `durable` says what a line holds durably; it has
     /// to be known of all of `uncertain` whether they were read.
     pub(crate) fn find(
-        &self,
+        &mut self,
         overrides: &[(u32, LineBytes)],
         durable: impl Fn(u32) -> LineBytes,
         uncertain: &[u32],
@@ -137,13 +139,17 @@ impl KnownImages {
     ) -> Option<(usize, Agreement)> {
         let mut best = None;
         // Those of one crash point have watched the same lines.
-        let mut decided: Option<(&Rc<[u32]>, bool)> = None;
-        for (at, run) in self.runs.iter().enumerate().rev() {
-            let all_known = match decided {
-                Some((watched, all_known)) if Rc::ptr_eq(watched, &run.watched) => all_known,
-                _ => uncertain.iter().all(|line| run.watched.binary_search(line).is_ok()),
+        let mut decided: Option<(Rc<[u32]>, bool)> = None;
+        for (at, run) in self.runs.iter_mut().enumerate().rev() {
+            let all_known = match &decided {
+                Some((watched, all_known)) if Rc::ptr_eq(watched, &run.watched) => *all_known,
+                _ => {
+                    let known =
+                        uncertain.iter().all(|line| run.watched.binary_search(line).is_ok());
+                    decided = Some((Rc::clone(&run.watched), known));
+                    known
+                }
             };
-            decided = Some((&run.watched, all_known));
             if !all_known {
                 continue;
             }
@@ -158,31 +164,63 @@ impl KnownImages {
 }
 
 fn agreement(
-    run: &KnownImage,
+    run: &mut KnownImage,
     overrides: &[(u32, LineBytes)],
     durable: &impl Fn(u32) -> LineBytes,
     same_operation: bool,
 ) -> Option<Agreement> {
     let (mut entire, mut identical) = (same_operation, true);
-    let overridden = |line: u32| overrides.iter().find(|(other, _)| *other == line);
-    let also_held = overrides.iter().filter(|(line, _)| run.held(*line).is_none());
-    for &(line, _) in run.held.iter().chain(also_held) {
-        let then = run.held(line).copied().unwrap_or_else(|| durable(line));
-        let now = overridden(line).map_or_else(|| durable(line), |(_, bytes)| *bytes);
-        if then == now {
-            continue;
+    let mut compare = |run: &KnownImage, line: u32, then: &LineBytes, now: &LineBytes| {
+        let differing = differing_bytes(then, now);
+        if differing == 0 {
+            return Some(());
         }
         identical = false;
         let place = run.watched.binary_search(&line).ok()? as u32;
-        let differs =
-            |read: &LineRead| read.place == place && read.seen_in(&then) != read.seen_in(&now);
+        let differs = |read: &LineRead| {
+            read.place == place
+                && read.bytes & differing != 0
+                && (read.by_lock.is_none() || read.seen_in(then) != read.seen_in(now))
+        };
         let (before, after) = run.reads.split_at(run.reads_before_operations);
         if before.iter().any(differs) {
             return None;
         }
         entire &= !after.iter().any(differs);
+        Some(())
+    };
+    for at in 0..run.held.len() {
+        let (line, then) = &run.held[at];
+        let overridden = overrides.iter().find(|(other, _)| other == line);
+        let agrees = match overridden {
+            Some((_, now)) => compare(run, *line, then, now),
+            None => compare(run, *line, then, &durable(*line)),
+        };
+        if agrees.is_none() {
+            run.held.swap(0, at);
+            return None;
+        }
+    }
+    for (line, now) in overrides {
+        if run.held(*line).is_none() {
+            let then = durable(*line);
+            if compare(run, *line, &then, now).is_none() {
+                run.held.push((*line, then));
+                let last = run.held.len() - 1;
+                run.held.swap(0, last);
+                return None;
+            }
+        }
     }
     Some(if entire || identical { Agreement::Entire } else { Agreement::BeforeOperations })
+}
+
+/// A bit for each byte in which two lines differ.
+fn differing_bytes(one: &LineBytes, other: &LineBytes) -> u64 {
+    if one == other {
+        return 0;
+    }
+    (0..64).fold(0, |bits, at| bits | u64::from(one[at] != other[at]) << at)
 }
 
 /// The lines that are stored to from the crash point to the end of the second operation from there
@@ -262,7 +300,7 @@ mod tests {
     }
 
     fn find(
-        images: &KnownImages,
+        images: &mut KnownImages,
         overrides: &[(u32, LineBytes)],
         uncertain: &[u32],
         operation: u32,
@@ -273,33 +311,33 @@ mod tests {
 
     #[test]
     fn what_differs_in_bytes_that_were_not_read_comes_out_alike() {
-        let images = known(&[]);
-        assert_eq!(find(&images, &[(11, line(1))], &[11], 5), Some(Agreement::Entire));
+        let mut images = known(&[]);
+        assert_eq!(find(&mut images, &[(11, line(1))], &[11], 5), Some(Agreement::Entire));
         let mut second_word = line(0);
         second_word[8..].fill(1);
-        assert_eq!(find(&images, &[(10, second_word)], &[10], 5), Some(Agreement::Entire));
-        assert_eq!(find(&images, &[(10, line(1))], &[10], 5), None);
+        assert_eq!(find(&mut images, &[(10, second_word)], &[10], 5), Some(Agreement::Entire));
+        assert_eq!(find(&mut images, &[(10, line(1))], &[10], 5), None);
     }
 
     #[test]
     fn what_only_the_operations_read_or_another_operation_needs_them_again() {
-        let images = known(&[]);
+        let mut images = known(&[]);
         let again = Some(Agreement::BeforeOperations);
-        assert_eq!(find(&images, &[(12, line(1))], &[12], 5), again);
-        assert_eq!(find(&images, &[(11, line(1))], &[11], 6), again);
+        assert_eq!(find(&mut images, &[(12, line(1))], &[12], 5), again);
+        assert_eq!(find(&mut images, &[(11, line(1))], &[11], 6), again);
     }
 
     #[test]
     fn of_another_operation_that_has_left_nothing_everything_is_known() {
-        let images = known(&[(10, line(3))]);
-        assert_eq!(find(&images, &[(10, line(3))], &[10], 6), Some(Agreement::Entire));
+        let mut images = known(&[(10, line(3))]);
+        assert_eq!(find(&mut images, &[(10, line(3))], &[10], 6), Some(Agreement::Entire));
     }
 
     #[test]
     fn a_line_that_was_not_watched_counts_as_read() {
-        let images = known(&[]);
-        assert_eq!(find(&images, &[(14, line(1))], &[11], 5), None, "it may have been read");
-        assert_eq!(find(&images, &[], &[14], 5), None, "nobody knows what to tell apart by");
+        let mut images = known(&[]);
+        assert_eq!(find(&mut images, &[(14, line(1))], &[11], 5), None, "it may have been read");
+        assert_eq!(find(&mut images, &[], &[14], 5), None, "nobody knows what to tell apart by");
     }
 
     #[test]
@@ -309,7 +347,8 @@ mod tests {
         images.changes(13, &line(0));
         // Line 10 holds 3 durably now, as the image did.
         let durable = |number| if number == 10 { line(3) } else { line(4) };
-        let found = |overrides| images.find(overrides, durable, &[], Some(5)).map(|(_, how)| how);
+        let mut found =
+            |overrides| images.find(overrides, durable, &[], Some(5)).map(|(_, how)| how);
         assert_eq!(found(&[]), Some(Agreement::Entire));
         assert_eq!(found(&[(10, line(9))]), None);
         images.clear();

@@ -16,6 +16,7 @@ mod art_cow;
 mod classic_log;
 mod concurrent;
 mod fast_fair;
+mod fp_leaves;
 mod fptree;
 mod header_log;
 mod in_place;
@@ -41,7 +42,8 @@ use crate::structure::Structure;
 
 pub use concurrent::concurrent_catalogue;
 pub use trial::{
-    MutantBudget, MutantReport, MutantRow, MutantTrial, UnmutatedRow, markdown, try_mutants,
+    MutantBudget, MutantReport, MutantRow, MutantTrial, Search, UnmutatedRow, WORKERS, markdown,
+    try_mutants,
 };
 
 /// What is said of errors that are known as a kind, and that we cannot trace to one report.
@@ -95,6 +97,7 @@ impl Catalogue {
             Structure::CowCell => in_place::COW_CELL,
             Structure::LogCell => in_place::LOG_CELL,
             Structure::FamCell => in_place::FAM_CELL,
+            Structure::FpLeaves => fp_leaves::CATALOGUE,
             Structure::PopRing => pop_ring::CATALOGUE,
             Structure::Allocator => allocator::CATALOGUE,
             Structure::Store => store::CATALOGUE,

@@ -87,6 +87,8 @@ pub enum Structure {
     LogCell,
     /// Failure-atomic memory.
     FamCell,
+    /// Leaves as FPTree has them, whose operations are interleaved.
+    FpLeaves,
     /// The PopLog in a ring.
     PopRing,
     /// The allocator and the pool.
@@ -97,7 +99,7 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Wort,
         Self::FastFair,
         Self::PClht,
@@ -118,6 +120,7 @@ impl Structure {
         Self::PageCow,
         Self::PageMulog,
         Self::PageHybrid,
+        Self::FpLeaves,
         Self::Allocator,
         Self::Store,
     ];
@@ -144,9 +147,38 @@ impl Structure {
             Self::CowCell => "cow-cell",
             Self::LogCell => "log-cell",
             Self::FamCell => "fam-cell",
+            Self::FpLeaves => "fp-leaves",
             Self::PopRing => "pop-ring",
             Self::Allocator => "allocator",
             Self::Store => "store",
+        }
+    }
+
+    /// Whether histories of several workers are made for it.
+    pub fn takes_workers(self) -> bool {
+        match self {
+            Self::Wort
+            | Self::FastFair
+            | Self::PClht
+            | Self::Woart
+            | Self::ArtCow
+            | Self::WbTree
+            | Self::WbTreeSlot
+            | Self::NvTree
+            | Self::FpTree
+            | Self::PopLog
+            | Self::Allocator
+            | Self::Store => true,
+            Self::ClassicLog
+            | Self::HeaderLog
+            | Self::Rawl
+            | Self::PageCow
+            | Self::PageMulog
+            | Self::PageHybrid
+            | Self::CowCell
+            | Self::LogCell
+            | Self::FamCell
+            | Self::PopRing => false,
         }
     }
 

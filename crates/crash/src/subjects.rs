@@ -2,8 +2,10 @@
 
 mod allocator;
 mod entries;
+mod fp_leaves;
 mod in_place;
 mod index;
+mod key_ranges;
 mod log;
 mod page;
 mod pop_log;
@@ -11,6 +13,7 @@ mod store;
 
 pub use allocator::{AllocatorOperation, AllocatorSubject, LiveDirectory};
 pub use entries::Entries;
+pub use fp_leaves::{Change, FpLeavesSubject, LiveLeaves};
 pub use in_place::{InPlaceSubject, Scheme, Update};
 pub use index::{IndexSubject, KeySpace};
 pub use log::LogSubject;

@@ -131,3 +131,8 @@ fn each_of_the_cells_updated_in_place_is_necessary() {
     all_are_necessary(Structure::LogCell, 60, &[1, 2]);
     all_are_necessary(Structure::FamCell, 60, &[1, 2]);
 }
+
+#[test]
+fn each_of_the_leaves_is_necessary() {
+    all_are_necessary(Structure::FpLeaves, 60, &[1, 2]);
+}

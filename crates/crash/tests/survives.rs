@@ -131,6 +131,11 @@ fn cells_updated_in_place_survive_power_cuts() {
 }
 
 #[test]
+fn the_leaves_survive_power_cuts() {
+    survives_by(Strategy::Sampled, Structure::FpLeaves, 60, 20);
+}
+
+#[test]
 fn the_same_seed_explores_the_same_images() {
     let options = ExploreOptions { ops: 40, seed: 3, threads: 1, ..ExploreOptions::default() };
     let first = explore_structure(Structure::Wort, None, &options, &|_| {}).unwrap();

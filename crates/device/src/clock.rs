@@ -48,7 +48,11 @@ impl Modelled {
 
     /// Moves a worker's clock on.
     pub fn spend_ns(&self, worker: u8, ns: u64) {
-        let span = Picoseconds(ns.saturating_mul(1000));
+        self.spend(worker, Picoseconds(ns.saturating_mul(1000)));
+    }
+
+    /// Moves a worker's clock on by what need not be whole nanoseconds.
+    pub fn spend(&self, worker: u8, span: Picoseconds) {
         self.with_counters(|counters| counters.timing().spend(worker, span));
     }
 

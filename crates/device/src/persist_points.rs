@@ -66,7 +66,7 @@ pub struct PersistPointCount {
 }
 
 /// A power of two.
-const RECENT: usize = 64;
+const RECENT: usize = 256;
 
 /// All points seen so far, numbered in the order of their first passing.
 #[derive(Debug)]

@@ -10,9 +10,10 @@
 //!
 //! Reading is strict: a field that is missing, unknown, of the wrong kind, without a source or out
 //! of bounds is one sentence that names the file and the field ([`ProfileError`]). The bounds keep
-//! a bad file from asking for absurd amounts of memory. One section is no fact about the machine and
-//! may be missing: `page`, what writing pages was found to cost ([`PageCosts`]). The profiles of this crate are compiled in;
-//! [`Profile::find`] takes one of their names or the path of a file.
+//! a bad file from asking for absurd amounts of memory. Two sections are what experiments have found,
+//! and may be missing: `interleaving`, the core's share of interleaved operations
+//! ([`Interleaving`]), and `page`, what writing pages costs ([`PageCosts`]). The profiles of this
+//! crate are compiled in; [`Profile::find`] takes one of their names or the path of a file.
 
 mod fields;
 mod machine;
@@ -23,7 +24,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-pub use fields::{Caches, Core, Dram, Memory, Ssd};
+pub use fields::{Caches, Core, Dram, Interleaving, Memory, Ssd};
 pub use page_costs::{PageCostPoint, PageCosts};
 
 /// How far a figure is to be trusted.
@@ -115,6 +116,8 @@ pub struct Profile {
     pub memory: Memory,
     /// The block device below.
     pub ssd: Ssd,
+    /// What interleaving was found to cost the core, if it was calibrated.
+    pub interleaving: Option<Interleaving>,
     /// What writing pages was found to cost on this machine, if it was calibrated.
     pub page: Option<PageCosts>,
 }
@@ -249,6 +252,7 @@ impl Profile {
         all.extend(self.dram.listing());
         all.extend(self.memory.listing());
         all.extend(self.ssd.listing());
+        all.extend(self.interleaving.iter().flat_map(Interleaving::listing));
         all
     }
 }

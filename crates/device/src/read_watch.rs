@@ -130,6 +130,12 @@ impl ReadWatch {
         self.for_watched(offset, bytes, true);
     }
 
+    /// The word of `bytes` bytes at `offset` is read, of a line that is watched.
+    #[inline(never)]
+    pub(crate) fn read_word(&self, offset: usize, bytes: usize) {
+        self.for_watched(offset, bytes, true);
+    }
+
     /// `bytes` bytes at `offset` are written: what they held no longer matters.
     #[inline(always)]
     pub(crate) fn written(&self, offset: usize, bytes: usize) {

@@ -15,18 +15,21 @@
 //! accessed at once, between two events; [`Domain::synchronize`](lapis_pmem::Domain::synchronize)
 //! says when they order the worker's stores. A copy is one entry of the buffer.
 
+mod buffered;
+mod effect;
+
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread::Thread;
 
-use lapis_pmem::{LINE_BYTES, Word};
+use lapis_pmem::Word;
 use parking_lot::Mutex;
 
-use crate::modelled::{Modelled, Source};
+use self::effect::Effect;
+use crate::modelled::Modelled;
 use crate::schedule::{Chooser, Schedule, SchedulePolicy, Step, View};
-use crate::store_buffer::{Entry, EntryKind, StoreBuffer};
-use crate::trace::Marker;
+use crate::store_buffer::{Entry, StoreBuffer};
 use crate::worker::{current_worker, set_current_worker};
 
 /// Entries in a store buffer; when it is full the oldest leaves.
@@ -68,50 +71,6 @@ pub struct InterleavedRun {
     /// A replay whose schedule is of another program: it was followed as far as it made sense.
     pub diverged: bool,
     pub(crate) options: Vec<u32>,
-}
-
-/// What an entry of a store buffer does.
-#[derive(Debug)]
-enum Effect {
-    Word { at: *const (), bytes: u8, value: u64, order: Ordering },
-    Copy { destination: *mut u8, source: OwnedSource },
-    NonTemporal { destination: *mut u8, source: OwnedSource, at: &'static Location<'static> },
-    Flush(&'static Location<'static>),
-    Fence(&'static Location<'static>),
-    Mark(Marker),
-}
-
-// SAFETY: the pointers are into the region; whoever takes the effect holds the baton, and the worker
-// that made it vouched that the memory stays mapped.
-unsafe impl Send for Effect {}
-
-#[derive(Debug)]
-enum OwnedSource {
-    Bytes(Vec<u8>),
-    Zeroes(usize),
-}
-
-impl OwnedSource {
-    fn of(source: Source<'_>) -> Self {
-        match source {
-            Source::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
-            Source::Zeroes(bytes) => Self::Zeroes(bytes),
-        }
-    }
-
-    fn as_source(&self) -> Source<'_> {
-        match self {
-            Self::Bytes(bytes) => Source::Bytes(bytes),
-            Self::Zeroes(bytes) => Source::Zeroes(*bytes),
-        }
-    }
-
-    fn byte(&self, at: usize) -> u8 {
-        match self {
-            Self::Bytes(bytes) => bytes[at],
-            Self::Zeroes(_) => 0,
-        }
-    }
 }
 
 #[derive(Default)]
@@ -450,132 +409,5 @@ impl Modelled {
             interleaving.shared.lock().idle = 0;
             self.drain_buffer(interleaving, current_worker());
         }
-    }
-
-    pub(crate) fn buffer_word<W: Word>(
-        &self,
-        interleaving: &Interleaving,
-        start: usize,
-        at: &W::Atomic,
-        value: W,
-        order: Ordering,
-    ) {
-        let at = std::ptr::from_ref(at).cast();
-        let (bytes, value) = (W::BYTES, value.widen());
-        let effect = Effect::Word { at, bytes: bytes as u8, value, order };
-        self.buffer(interleaving, Entry { kind: EntryKind::Store, start, bytes, effect });
-    }
-
-    /// A load: of memory, and what the worker's own buffer holds for it.
-    pub(crate) fn load_buffered<W: Word>(
-        &self,
-        interleaving: &Interleaving,
-        start: usize,
-        at: &W::Atomic,
-        order: Ordering,
-    ) -> W {
-        self.turn(interleaving, false);
-        let mut value = W::load(at, order).widen().to_le_bytes();
-        let shared = interleaving.shared.lock();
-        let Some(worker) = shared.workers.get(usize::from(current_worker())) else {
-            return W::narrow(u64::from_le_bytes(value));
-        };
-        for entry in worker.buffer.entries().filter(|entry| entry.touches(start, W::BYTES)) {
-            let until = (entry.start + entry.bytes).min(start + W::BYTES);
-            for at in entry.start.max(start)..until {
-                let byte = at - entry.start;
-                value[at - start] = match &entry.effect {
-                    Effect::Word { value, .. } => value.to_le_bytes()[byte],
-                    Effect::Copy { source, .. } | Effect::NonTemporal { source, .. } => {
-                        source.byte(byte)
-                    }
-                    _ => continue,
-                };
-            }
-        }
-        W::narrow(u64::from_le_bytes(value))
-    }
-
-    /// Plain loads follow, which the model does not see: what the worker's buffer holds for them
-    /// becomes visible first, and in order.
-    pub(crate) fn read_buffered(&self, interleaving: &Interleaving, start: usize, bytes: usize) {
-        self.turn(interleaving, false);
-        if interleaving.is_stopped() {
-            return;
-        }
-        let me = current_worker();
-        loop {
-            let shared = interleaving.shared.lock();
-            let own = &shared.workers[usize::from(me)].buffer;
-            if own.newest_touching(start, bytes).is_none() {
-                return;
-            }
-            drop(shared);
-            self.drain_entry(interleaving, me, 0);
-        }
-    }
-
-    /// # Safety
-    /// As for [`Domain::copy`](lapis_pmem::Domain::copy).
-    pub(crate) unsafe fn buffer_copy(
-        &self,
-        interleaving: &Interleaving,
-        start: usize,
-        destination: *mut u8,
-        source: Source<'_>,
-    ) {
-        let bytes = source.len();
-        let effect = Effect::Copy { destination, source: OwnedSource::of(source) };
-        self.buffer(interleaving, Entry { kind: EntryKind::Store, start, bytes, effect });
-    }
-
-    /// # Safety
-    /// As for [`Domain::copy_nontemporal`](lapis_pmem::Domain::copy_nontemporal).
-    pub(crate) unsafe fn buffer_nontemporal(
-        &self,
-        interleaving: &Interleaving,
-        start: usize,
-        destination: *mut u8,
-        source: Source<'_>,
-        at: &'static Location<'static>,
-    ) {
-        let bytes = source.len();
-        let effect = Effect::NonTemporal { destination, source: OwnedSource::of(source), at };
-        self.buffer(interleaving, Entry { kind: EntryKind::NonTemporal, start, bytes, effect });
-    }
-
-    /// A flush of each line of a range.
-    pub(crate) fn buffer_flush(
-        &self,
-        interleaving: &Interleaving,
-        start: usize,
-        bytes: usize,
-        location: &'static Location<'static>,
-    ) {
-        for line in start / LINE_BYTES..=(start + bytes - 1) / LINE_BYTES {
-            let (start, effect) = (line * LINE_BYTES, Effect::Flush(location));
-            let entry = Entry { kind: EntryKind::Flush, start, bytes: LINE_BYTES, effect };
-            self.buffer(interleaving, entry);
-        }
-    }
-
-    pub(crate) fn buffer_fence(
-        &self,
-        interleaving: &Interleaving,
-        location: &'static Location<'static>,
-    ) {
-        let effect = Effect::Fence(location);
-        self.buffer(interleaving, Entry { kind: EntryKind::Fence, start: 0, bytes: 0, effect });
-    }
-
-    /// An acknowledgement reaches the outside after the stores before it; other notes at once.
-    pub(crate) fn buffer_mark(&self, interleaving: &Interleaving, marker: Marker) {
-        if matches!(marker, Marker::End(_)) {
-            let kind = EntryKind::Acknowledgement;
-            let effect = Effect::Mark(marker);
-            return self.buffer(interleaving, Entry { kind, start: 0, bytes: 0, effect });
-        }
-        self.turn(interleaving, false);
-        self.mark_now(marker);
     }
 }

@@ -19,12 +19,18 @@
 //! * A flush of a dirty line leaves the core when the line is there, at a certain rate; a fence
 //!   waits until every line that the worker sent has been accepted.
 //! * Lines wait at a module while it is busy, and so does a core whose lines are too many.
-//! * A read that the module's buffer cannot answer takes a turn at its media, before writes.
+//! * A read that the module's buffer cannot answer takes a turn at its media, before the writes that
+//!   wait there; but when there is no room for another write, one of them goes before each read.
 //!
 //! Time is in whole picoseconds, so that it is the same on every machine.
 
+mod core_clock;
+mod module;
+
 use serde::Serialize;
 
+use self::core_clock::Clock;
+use self::module::{Module, Services};
 use crate::cache::{Cache, CacheShape};
 use crate::hierarchy::Level;
 use crate::xp_buffer::{Fetched, Place, Written};
@@ -78,12 +84,6 @@ pub struct TimingShape {
     pub read_after_persist: Picoseconds,
 }
 
-/// Lines of which a module remembers when it took them, and idle spans.
-const REMEMBERED: usize = 8;
-const NO_LINE: u32 = u32::MAX;
-/// Most stripes that a module keeps open.
-const MOST_OPEN: usize = 8;
-
 /// Why a line goes to its module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -91,46 +91,6 @@ pub(crate) enum Way {
     NonTemporal,
     /// Nobody waits for it.
     Eviction,
-}
-
-#[derive(Clone, Debug)]
-struct Module {
-    takes_at: u64,
-    /// Spans before `takes_at` in which it had nothing to do, for lines that were sent later but
-    /// leave earlier.
-    idle: [(u64, u64); REMEMBERED],
-    next_idle: usize,
-    /// The stripes of the last lines, the latest first.
-    open: [u32; MOST_OPEN],
-    last_read: u32,
-    reads_at: u64,
-    media_written_at: u64,
-    media_wrote_last: bool,
-    translations: Option<Cache>,
-    /// The lines that it took last, and when.
-    taken_lines: [u32; REMEMBERED],
-    taken_at: [u64; REMEMBERED],
-    next_taken: usize,
-}
-
-/// Lines, and when they will be there. Apart, so that a search is one sweep over few words.
-#[derive(Clone, Debug, Default)]
-struct Fills {
-    lines: Vec<u32>,
-    ready: Vec<u64>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Clock {
-    now: u64,
-    /// Lines on their way to the core, and when they will be there.
-    fills: Fills,
-    fills_until: u64,
-    /// When the next line can leave the core.
-    writes_back_at: u64,
-    streams_at: u64,
-    /// When all that was sent will have been accepted.
-    accepted_at: u64,
 }
 
 /// All clocks of a machine.
@@ -151,20 +111,7 @@ impl Timing {
         let capacity_bytes = entries.next_multiple_of(ways) * 64;
         let translations =
             (shape.translation_miss.0 > 0).then(|| Cache::new(CacheShape { capacity_bytes, ways }));
-        let module = Module {
-            takes_at: 0,
-            idle: [(0, 0); REMEMBERED],
-            next_idle: 0,
-            open: [NO_LINE; MOST_OPEN],
-            last_read: NO_LINE - 1,
-            reads_at: 0,
-            media_written_at: 0,
-            media_wrote_last: false,
-            translations,
-            taken_lines: [NO_LINE; REMEMBERED],
-            taken_at: [0; REMEMBERED],
-            next_taken: 0,
-        };
+        let module = Module::new(translations);
         Self {
             shape,
             lines_per_unit,
@@ -202,7 +149,7 @@ impl Timing {
         let now = self.clocks.iter().map(latest).max().unwrap_or_default();
         for clock in &mut self.clocks {
             clock.now = now;
-            clock.fills.clear();
+            clock.forget_fills();
         }
     }
 
@@ -210,11 +157,7 @@ impl Timing {
     pub(crate) fn reset(&mut self) {
         self.clocks.fill(Clock::default());
         for module in &mut self.modules {
-            module.takes_at = 0;
-            module.idle = [(0, 0); REMEMBERED];
-            module.reads_at = 0;
-            module.media_written_at = 0;
-            module.taken_lines = [NO_LINE; REMEMBERED];
+            module.reset();
         }
     }
 
@@ -327,16 +270,12 @@ impl Timing {
         if !fetched.from_media || open_row {
             return now + shape.read_buffer.0;
         }
-        let start = now.max(module.reads_at);
-        let service = if std::mem::take(&mut module.media_wrote_last) {
-            shape.read_beside_write.0
-        } else {
-            shape.read_service.0
+        let services = Services {
+            read: shape.read_service.0,
+            read_beside_write: shape.read_beside_write.0,
+            write: shape.write_service.0,
         };
-        module.reads_at = start + service;
-        if module.media_written_at > start {
-            module.media_written_at += service;
-        }
+        let start = module.read_media(now, services, shape.write_backlog_units);
         let mut ready = start + shape.read_media.0;
         if let Some(translations) = &mut module.translations
             && !translations.touch(place.row, false)
@@ -404,153 +343,5 @@ impl Timing {
         // Lines wait in the queue of the module, then on their way to it, then the core waits.
         let waiting = (shape.wpq_lines + shape.lines_on_their_way) * each;
         clock.now += begins.saturating_sub(leaves).saturating_sub(waiting);
-    }
-}
-
-impl Module {
-    /// Goes to a stripe. Whether it was not among the open ones.
-    fn switch(&mut self, stripe: u32, streams: usize) -> bool {
-        let open = &mut self.open[..streams.clamp(1, MOST_OPEN)];
-        let found = open.iter().position(|&other| other == stripe);
-        let at = found.unwrap_or(open.len() - 1);
-        open[..=at].rotate_right(1);
-        open[0] = stripe;
-        found.is_none()
-    }
-
-    /// When the module begins to take a line that could be taken at `earliest`.
-    fn begin(&mut self, earliest: u64, takes: u64) -> u64 {
-        // What was sent before it may have been on its way for longer, and left the module idle.
-        if earliest < self.takes_at {
-            for idle in &mut self.idle {
-                let begins = earliest.max(idle.0);
-                if begins + takes <= idle.1 {
-                    idle.0 = begins + takes;
-                    return begins;
-                }
-            }
-        }
-        let begins = earliest.max(self.takes_at);
-        if begins > self.takes_at {
-            self.idle[self.next_idle] = (self.takes_at, begins);
-            self.next_idle = (self.next_idle + 1) % REMEMBERED;
-        }
-        self.takes_at = begins + takes;
-        begins
-    }
-
-    fn media_wrote(&mut self, now: u64, writes: u32, service: u64) {
-        if writes > 0 {
-            self.media_written_at = self.media_written_at.max(now) + u64::from(writes) * service;
-            self.media_wrote_last = true;
-        }
-    }
-
-    fn remembered(&self, line: u32) -> Option<usize> {
-        let mut found = 0;
-        for (at, &other) in self.taken_lines.iter().enumerate() {
-            found |= u32::from(other == line) << at;
-        }
-        (found != 0).then_some(found.trailing_zeros() as usize % REMEMBERED)
-    }
-
-    fn taken_at(&self, line: u32) -> Option<u64> {
-        self.remembered(line).map(|at| self.taken_at[at])
-    }
-
-    fn remember(&mut self, line: u32, taken: u64) {
-        let at = self.remembered(line).unwrap_or_else(|| {
-            let at = self.next_taken;
-            self.next_taken = (at + 1) % REMEMBERED;
-            at
-        });
-        (self.taken_lines[at], self.taken_at[at]) = (line, taken);
-    }
-}
-
-impl Fills {
-    fn clear(&mut self) {
-        self.lines.clear();
-        self.ready.clear();
-    }
-
-    /// When a line will be there, the first of its name.
-    #[inline]
-    fn of(&self, line: u32) -> Option<u64> {
-        let found = self.lines.iter().position(|&other| other == line);
-        found.map(|at| self.ready[at])
-    }
-
-    fn push(&mut self, line: u32, ready: u64) {
-        self.lines.push(line);
-        self.ready.push(ready);
-    }
-
-    /// Of those that will be there first, the first.
-    #[inline]
-    fn first(&self) -> (usize, u64) {
-        let (mut first, mut least) = (0, u64::MAX);
-        for (at, &ready) in self.ready.iter().enumerate() {
-            if ready < least {
-                (first, least) = (at, ready);
-            }
-        }
-        (first, least)
-    }
-
-    /// Forgets those that are there; the others keep their order.
-    fn forget(&mut self, now: u64) {
-        let mut kept = 0;
-        for at in 0..self.lines.len() {
-            if self.ready[at] > now {
-                (self.lines[kept], self.ready[kept]) = (self.lines[at], self.ready[at]);
-                kept += 1;
-            }
-        }
-        self.lines.truncate(kept);
-        self.ready.truncate(kept);
-    }
-}
-
-impl Clock {
-    /// When a line will be here; now if it is.
-    #[inline]
-    fn ready(&mut self, line: u32) -> u64 {
-        if self.fills.lines.is_empty() {
-            return self.now;
-        }
-        if self.fills_until <= self.now {
-            self.fills.clear();
-            return self.now;
-        }
-        self.fills.of(line).map_or(self.now, |ready| ready.max(self.now))
-    }
-
-    #[inline]
-    fn wait_for(&mut self, line: u32) {
-        self.now = self.ready(line);
-    }
-
-    /// Waits until there is a line fill buffer for one more. The time by then.
-    fn free_buffer(&mut self, buffers: usize) -> u64 {
-        if self.fills.lines.len() >= buffers {
-            let (at, ready) = self.fills.first();
-            if ready <= self.now {
-                self.fills.forget(self.now);
-            } else {
-                self.fills.lines.swap_remove(at);
-                self.fills.ready.swap_remove(at);
-                self.now = ready;
-            }
-        }
-        self.now
-    }
-
-    fn expect(&mut self, line: u32, ready: u64) {
-        if self.fills_until <= self.now {
-            self.fills.clear();
-        }
-        self.fills.push(line, ready);
-        self.fills_until = self.fills_until.max(ready);
     }
 }

@@ -25,7 +25,10 @@ use crate::keys::Distribution;
 use crate::report::OnProgress;
 use crate::ycsb::Workload;
 
-pub use peers::{PEERS, PEERS_KEYS, PEERS_NOTE, Peer, PeerComparison, PeerRow, compare_with_peers};
+pub use peers::{
+    PEERS, PEERS_KEYS, PEERS_NOTE, PEERS_SECTION, Peer, PeerComparison, PeerRow,
+    compare_with_peers, peer_differences, peers_table,
+};
 
 /// What is done with the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -213,6 +216,14 @@ pub enum ExperimentError {
         available_bytes: u64,
         /// How many would fit.
         keys_that_fit: usize,
+    },
+    /// A file of keys cannot be read.
+    #[error("{}: {why}", path.display())]
+    KeyFile {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        why: std::io::Error,
     },
     /// The index failed.
     #[error(transparent)]

@@ -8,6 +8,7 @@
 //! | operations | Figs. 7 to 9, Table 1 | inserts into an index that grows, then searches |
 //! | ranges | Fig. 10 | scans of 0.001 % and 0.01 % of the keys |
 //! | recovery | – | opening after a crash, by size and threads |
+//! | strings | section 5.4 | inserts and searches with byte-string keys |
 //! | radix depths | Table 1 (d) | the depth that 128 Mi keys give a radix tree, without building one |
 //! | depths | Table 1 (d) | builds and walks; for sizes at which nothing else is wanted |
 //!
@@ -22,8 +23,11 @@
 //! FPTree and NV-Tree run twice on the modelled machine: with inner nodes in DRAM, and on PM as in
 //! section 5.4 of the paper. Here memory is of one kind, so they are measured once.
 
+mod byte_strings;
 mod contestant;
+mod depths;
 mod figure;
+mod key_list;
 mod measured;
 mod memory;
 mod modelled;
@@ -32,6 +36,8 @@ mod radix_depth;
 mod ranges;
 mod recovery;
 mod results;
+mod string_tables;
+mod strings;
 mod tables;
 
 use std::sync::Mutex;
@@ -43,18 +49,20 @@ use lapis_pmem::Hardware;
 use serde::Serialize;
 
 use crate::index_experiment::ExperimentError;
-use crate::keys::{Distribution, KeySet};
+use crate::keys::Distribution;
 use crate::report::{OnProgress, Progress};
 
+pub use byte_strings::{StringKind, StringSource};
 pub use contestant::Contestant;
+pub use depths::{DEPTHS_SECTION, Plan, depths, depths_table, depths_table_into};
 pub use figure::figure;
-pub use memory::{available_bytes, needed_bytes};
 pub use published::published_depth;
 pub use results::{
     DepthResults, DepthRow, MeasuredOperations, ModelledOperations, ModelledTime, OperationsRow,
-    PerOperation, RadixDepthRow, RangeRow, RangeTimes, RecoveryRow, StudyResults,
+    PerOperation, RadixDepthRow, RangeRow, RangeTimes, RecoveryRow, StringRow, StudyResults,
+    WalkedTree,
 };
-pub use tables::{COMMAND, DEPTHS_SECTION, depths_table, sections};
+pub use tables::{COMMAND, sections};
 
 /// The device profile that is modelled unless another is asked for.
 pub const PROFILE: &str = "wort-study";
@@ -68,6 +76,10 @@ pub const LEAST_KEYS: usize = 1000;
 /// Most keys: 128 Mi, those of the paper.
 pub const MOST_KEYS: usize = 128 << 20;
 
+/// Keys of a modelled index unless said otherwise, and inserts that are counted.
+const MODELLED_KEYS: usize = 1_000_000;
+const MODELLED_OPERATIONS: usize = 500_000;
+
 /// An experiment of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -78,13 +90,16 @@ pub enum Experiment {
     Ranges,
     /// Opening after a crash.
     Recovery,
+    /// Inserts and searches with byte-string keys.
+    Strings,
     /// The depth of radix trees at the published size.
     RadixDepths,
 }
 
 impl Experiment {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Operations, Self::Ranges, Self::Recovery, Self::RadixDepths];
+    pub const ALL: [Self; 5] =
+        [Self::Operations, Self::Ranges, Self::Recovery, Self::Strings, Self::RadixDepths];
 
     /// The name used on the command line.
     pub fn name(self) -> &'static str {
@@ -92,6 +107,7 @@ impl Experiment {
             Self::Operations => "operations",
             Self::Ranges => "ranges",
             Self::Recovery => "recovery",
+            Self::Strings => "strings",
             Self::RadixDepths => "radix-depths",
         }
     }
@@ -159,6 +175,8 @@ pub struct Options {
     pub keys: usize,
     /// Keys of a modelled index.
     pub modelled_keys: usize,
+    /// Byte-string keys, the same ones for measured and modelled indexes.
+    pub strings: StringSource,
     /// Inserts that are counted, the last of them; at most half of the keys. A quarter as many
     /// searches.
     pub modelled_operations: usize,
@@ -185,8 +203,9 @@ impl Default for Options {
             distributions: DISTRIBUTIONS.to_vec(),
             experiments: Experiment::ALL.to_vec(),
             keys: 4_000_000,
-            modelled_keys: 1_000_000,
-            modelled_operations: 500_000,
+            modelled_keys: MODELLED_KEYS,
+            strings: StringSource::Generated(400_000),
+            modelled_operations: MODELLED_OPERATIONS,
             latencies: Latency::STUDY.to_vec(),
             profile: PROFILE.into(),
             measure: true,
@@ -200,10 +219,27 @@ impl Default for Options {
 
 impl Options {
     fn check(&self) -> Result<Profile, ExperimentError> {
+        let profile = self.check_values()?;
+        if self.measure {
+            memory::check(self.keys, 1)?;
+        }
+        if self.model {
+            memory::check(self.modelled_keys, modelling_threads())?;
+        }
+        Ok(profile)
+    }
+
+    /// Whether the values make sense, however much memory there is.
+    fn check_values(&self) -> Result<Profile, ExperimentError> {
         let bad = |what: &str| Err(ExperimentError::BadOption { what: what.into() });
         let sizes = [(self.measure, self.keys), (self.model, self.modelled_keys)];
         if sizes.iter().any(|&(on, keys)| on && !(LEAST_KEYS..=MOST_KEYS).contains(&keys)) {
             return bad("the study takes between 1,000 and 134,217,728 (128Mi) keys");
+        }
+        if let StringSource::Generated(count) = self.strings
+            && !(LEAST_KEYS..=MOST_KEYS).contains(&count)
+        {
+            return bad("the study takes between 1,000 and 134,217,728 (128Mi) byte-string keys");
         }
         if self.modelled_operations == 0 {
             return bad("an operation is done at least once");
@@ -226,14 +262,7 @@ impl Options {
         if !self.measure && !self.model {
             return bad("the study measures, models or does both");
         }
-        let profile = Profile::find(&self.profile)?;
-        if self.measure {
-            memory::check(self.keys, 1)?;
-        }
-        if self.model {
-            memory::check(self.modelled_keys, modelling_threads())?;
-        }
-        Ok(profile)
+        Ok(Profile::find(&self.profile)?)
     }
 
     fn runs(&self, experiment: Experiment) -> bool {
@@ -286,6 +315,7 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<StudyResults, 
             * (pairs.iter().filter(|(_, one)| here(one)).count()
                 + reference * options.distributions.len())
         + recovery::sessions(options)
+        + strings::sessions(options)
         + usize::from(options.runs(Experiment::RadixDepths)) * options.distributions.len();
     let steps = Steps { done: AtomicUsize::new(0), total, progress };
 
@@ -295,10 +325,15 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<StudyResults, 
         operations: Vec::new(),
         ranges: Vec::new(),
         recovery: Vec::new(),
+        strings: Vec::new(),
         radix_depths: Vec::new(),
     };
     let modelled = if model {
-        model_all(&pairs, options, &profile, &steps)?
+        side_by_side(&pairs, |&(distribution, contestant)| {
+            let found = modelled::session(contestant, distribution, options, &profile);
+            steps.step();
+            found
+        })?
     } else {
         vec![modelled::Found::default(); pairs.len()]
     };
@@ -345,6 +380,9 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<StudyResults, 
     if options.measure && options.runs(Experiment::Recovery) {
         results.recovery = recovery::run(options, &|| steps.step())?;
     }
+    if options.runs(Experiment::Strings) {
+        results.strings = strings::run(options, &profile, &steps)?;
+    }
     if options.runs(Experiment::RadixDepths) {
         for &distribution in &options.distributions {
             results.radix_depths.extend(radix_depths(distribution, options));
@@ -369,64 +407,28 @@ fn radix_depths(distribution: Distribution, options: &Options) -> Vec<RadixDepth
     options.contestants().filter_map(row).collect()
 }
 
-/// All modelled sessions, in the order of `pairs`, on as many threads as there are processors.
-fn model_all(
-    pairs: &[(Distribution, Contestant)],
-    options: &Options,
-    profile: &Profile,
-    steps: &Steps<'_>,
-) -> Result<Vec<modelled::Found>, ExperimentError> {
+/// What comes of `run` for each of `items`, in their order, on as many threads as there are processors.
+fn side_by_side<T: Sync, R: Send>(
+    items: &[T],
+    run: impl Fn(&T) -> Result<R, ExperimentError> + Sync,
+) -> Result<Vec<R>, ExperimentError> {
     let next = AtomicUsize::new(0);
-    let found: Mutex<Vec<Option<Result<modelled::Found, ExperimentError>>>> =
-        Mutex::new(pairs.iter().map(|_| None).collect());
+    let found: Mutex<Vec<Option<Result<R, ExperimentError>>>> =
+        Mutex::new(items.iter().map(|_| None).collect());
     std::thread::scope(|scope| {
-        for _ in 0..modelling_threads().min(pairs.len()) {
+        for _ in 0..modelling_threads().min(items.len()) {
             scope.spawn(|| {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(&(distribution, contestant)) = pairs.get(at) else { break };
-                    let result = modelled::session(contestant, distribution, options, profile);
+                    let Some(item) = items.get(at) else { break };
+                    let result = run(item);
                     if let Ok(mut found) = found.lock() {
                         found[at] = Some(result);
                     }
-                    steps.step();
                 }
             });
         }
     });
     let found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     found.into_iter().map(|one| one.expect("every session leaves a result")).collect()
-}
-
-/// Builds and walks each structure with each distribution, at `options.keys` keys.
-///
-/// # Errors
-/// [`ExperimentError`].
-pub fn depths(
-    options: &Options,
-    progress: OnProgress<'_>,
-) -> Result<DepthResults, ExperimentError> {
-    let options = &Options { measure: true, model: false, ..options.clone() };
-    options.check()?;
-    let contestants: Vec<_> = options.contestants().filter(Contestant::is_measured).collect();
-    let total = options.distributions.len() * contestants.len();
-    let steps = Steps { done: AtomicUsize::new(0), total, progress };
-    let mut depths = Vec::new();
-    for &distribution in &options.distributions {
-        let keys = KeySet::generate(distribution, options.keys, 0, options.seed).into_loaded();
-        for &contestant in &contestants {
-            let statistics = measured::build_and_walk(contestant, &keys)?;
-            steps.step();
-            depths.push(DepthRow {
-                structure: contestant,
-                distribution,
-                keys: options.keys,
-                depth: statistics.mean_depth,
-                max_depth: statistics.max_depth,
-                bytes_per_key: statistics.bytes as f64 / options.keys as f64,
-                published_depth: published_depth(contestant, distribution),
-            });
-        }
-    }
-    Ok(DepthResults { depths })
 }

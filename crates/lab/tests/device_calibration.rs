@@ -65,6 +65,11 @@ fn many_workers_write_back_less_than_few() {
 }
 
 #[test]
+fn readers_and_writers_together_are_within_twenty_percent() {
+    within(20.0, "mixed/", 9);
+}
+
+#[test]
 fn write_amplification_of_halves_is_within_ten_percent_at_every_region() {
     within(10.0, "halves/", 20);
 }

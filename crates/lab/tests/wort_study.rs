@@ -4,8 +4,8 @@ use lapis_index::IndexKind;
 use lapis_lab::index_experiment::ExperimentError;
 use lapis_lab::keys::Distribution;
 use lapis_lab::wort_study::{
-    Contestant, Experiment, Latency, ModelledOperations, Options, StudyResults, depths, figure,
-    run, sections,
+    Contestant, Experiment, Latency, ModelledOperations, Options, Plan, StringKind, StringSource,
+    StudyResults, depths, depths_table, figure, run, sections,
 };
 
 fn tiny() -> Options {
@@ -13,6 +13,7 @@ fn tiny() -> Options {
         keys: 3000,
         modelled_keys: 2000,
         modelled_operations: 1000,
+        strings: StringSource::Generated(2000),
         radix_keys: 3000,
         ..Options::default()
     }
@@ -44,11 +45,23 @@ fn every_structure_has_its_rows_in_every_experiment() {
         assert_eq!(ranges.count(), 6, "{structure}");
         let recovery = results.recovery.iter().filter(|row| row.structure == structure);
         assert_eq!(recovery.count(), if measured { 6 } else { 0 }, "{structure}");
+        let strings = results.strings.iter().filter(|row| row.structure == structure);
+        let kinds: Vec<StringKind> = strings
+            .map(|row| {
+                assert_eq!(row.measured.is_some(), measured, "{structure}");
+                assert_eq!(row.modelled.as_ref().unwrap().inserts, 1000);
+                row.strings
+            })
+            .collect();
+        assert_eq!(kinds, StringKind::GENERATED, "{structure}");
     }
     let reference = results.ranges.iter().filter(|row| row.structure == Contestant::BTreeMap);
     assert_eq!(reference.filter(|row| row.measured.is_some()).count(), 6);
-    assert_eq!(sections(&results).len(), 9);
-    assert!(figure(&results).svg().unwrap().contains("Figs. 7 to 10"));
+    assert_eq!(sections(&results).len(), 12);
+    let drawing = figure(&results).svg().unwrap();
+    for panel in ["Figs. 7 to 10", "insert, byte strings, measured", "search, url keys, modelled"] {
+        assert!(drawing.contains(panel), "{panel}");
+    }
 }
 
 #[test]
@@ -121,8 +134,13 @@ fn only_structures_with_a_volatile_part_miss_in_dram_and_less_with_inner_nodes_o
 
 /// Of the structures that were built: distribution, structure, mean depth.
 fn built(keys: usize, indexes: Vec<IndexKind>) -> Vec<(Distribution, Contestant, f64)> {
-    let results = depths(&Options { keys, indexes, ..tiny() }, &|_| ()).unwrap();
-    results.depths.iter().map(|row| (row.distribution, row.structure, row.depth)).collect()
+    let options = Options { keys, indexes, ..tiny() };
+    let results = depths(&options, &|_| (), &|_| ()).unwrap();
+    let walked = results.depths.iter().map(|row| {
+        let walked = row.walked.expect("so few keys fit anywhere");
+        (row.distribution, row.structure, walked.depth)
+    });
+    walked.collect()
 }
 
 #[test]
@@ -156,6 +174,79 @@ fn depths_computed_from_the_keys_are_those_of_the_trees_that_were_built() {
 }
 
 #[test]
+fn what_a_structure_needs_is_said_before_it_is_built() {
+    let announced = std::sync::Mutex::new(Vec::new());
+    let hear = |plan: &Plan| {
+        assert!(plan.needed_bytes > 5000 * 16 && plan.fits(), "{plan}");
+        announced.lock().unwrap().push((plan.distribution, plan.structure));
+    };
+    let options = Options { keys: 5000, ..tiny() };
+    let results = depths(&options, &hear, &|_| ()).unwrap();
+    let rows: Vec<_> = results.depths.iter().map(|row| (row.distribution, row.structure)).collect();
+    assert_eq!(announced.into_inner().unwrap(), rows);
+    assert_eq!(rows.len(), 24);
+    // Of radix trees the depth follows from the keys as well.
+    for row in &results.depths {
+        let radix = [IndexKind::Wort, IndexKind::Woart, IndexKind::ArtCow];
+        if radix.contains(&row.structure.index().unwrap()) {
+            assert_eq!(row.computed_depth, row.walked.map(|tree| tree.depth), "{row:?}");
+        } else {
+            assert_eq!(row.computed_depth, None);
+        }
+    }
+    assert_eq!(depths_table(&results).lines().count(), 26);
+}
+
+#[test]
+fn a_byte_string_key_costs_a_b_tree_the_flush_of_its_block() {
+    let indexes = vec![IndexKind::FpTree, IndexKind::NvTree, IndexKind::WbTree];
+    let experiments = vec![Experiment::Operations, Experiment::Strings];
+    let distributions = vec![Distribution::Sparse];
+    let results = study(&Options { measure: false, indexes, experiments, distributions, ..tiny() });
+    for row in results.strings.iter().filter(|row| row.strings == StringKind::Email) {
+        let with_strings = row.modelled.as_ref().unwrap().insert.flushes;
+        let mut integers = modelled(&results).filter(|(one, _)| *one == row.structure);
+        let with_integers = integers.next().unwrap().1.insert.flushes;
+        // A block that crosses from one line into the next costs two.
+        let more = with_strings - with_integers;
+        assert!((0.8..2.5).contains(&more), "{}: {more}", row.structure);
+    }
+}
+
+#[test]
+fn byte_strings_of_a_file_have_sections_of_their_own() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let lines: String = (0..1500).map(|number| format!("key-{number}\tvalue\n")).collect();
+    std::fs::write(file.path(), lines).unwrap();
+    let results = study(&Options {
+        indexes: vec![IndexKind::Wort],
+        experiments: vec![Experiment::Strings],
+        strings: StringSource::File(file.path().into()),
+        ..tiny()
+    });
+    assert_eq!(results.strings.len(), 1);
+    assert_eq!(results.strings[0].measured.unwrap().keys, 1500);
+    let names: Vec<String> = sections(&results).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names[0], "lapis lab wort: byte strings of a file, measured");
+    assert_eq!(names.len(), 3);
+}
+
+#[test]
+fn a_model_of_another_size_has_sections_that_name_it() {
+    let results = study(&Options {
+        indexes: vec![IndexKind::Wort],
+        experiments: vec![Experiment::Operations],
+        measure: false,
+        ..tiny()
+    });
+    let names: Vec<String> = sections(&results).into_iter().map(|(name, _)| name).collect();
+    assert!(
+        names.contains(&"lapis lab wort: Table 1, modelled, 2,000 keys".to_owned()),
+        "{names:?}"
+    );
+}
+
+#[test]
 fn options_that_make_no_sense_are_refused() {
     for wrong in [
         Options { keys: 999, ..tiny() },
@@ -164,6 +255,7 @@ fn options_that_make_no_sense_are_refused() {
         Options { indexes: vec![], ..tiny() },
         Options { indexes: vec![IndexKind::PClht], ..tiny() },
         Options { latencies: vec![], ..tiny() },
+        Options { strings: StringSource::Generated(999), ..tiny() },
         Options { recovery_threads: vec![0], ..tiny() },
         Options { measure: false, model: false, ..tiny() },
     ] {

@@ -416,17 +416,17 @@ impl Allocator {
         self.settle(pool);
         let limbo = pool.limbo().blocks();
         let in_limbo = |offset: u64| limbo.iter().any(|block| block.offset == offset);
+        // By words of the bitmaps: they differ in few blocks, if in any.
         for class in ClassId::all() {
-            lock(pool.domain(), &self.classes[class.index()]).for_each_in_use(
-                class,
-                |first, offset| {
-                    report.allocated_blocks += 1;
-                    let index = class.index_in_slab(first, offset).unwrap_or(usize::MAX);
-                    if !traced.is_marked(first, index) && !in_limbo(offset) {
-                        report.leaked.push(offset);
-                    }
-                },
-            );
+            let slabs = lock(pool.domain(), &self.classes[class.index()]);
+            for (first, bitmap) in slabs.bitmaps() {
+                for (at, &in_use) in bitmap.iter().enumerate() {
+                    report.allocated_blocks += u64::from(in_use.count_ones());
+                    let leaked = in_use & !traced.marks_at(first, at);
+                    let offsets = bits(leaked).map(|bit| class.offset_of(first, at * 64 + bit));
+                    report.leaked.extend(offsets.filter(|&offset| !in_limbo(offset)));
+                }
+            }
         }
         for (first, descriptor) in lock(pool.domain(), &self.chunks).survey(pool) {
             if descriptor.kind() == LARGE {
@@ -439,12 +439,23 @@ impl Allocator {
         }
         // The other direction: a reachable block that the allocator thinks is free would be handed
         // out twice.
-        for (first, class, index) in traced.marked_slab_blocks() {
-            let known = lock(pool.domain(), &self.classes[class.index()]).is_in_use(first, index);
-            if !known {
-                report.unallocated.push(class.offset_of(first, index));
+        for (first, class, marks) in traced.slabs_with_marks() {
+            let slabs = lock(pool.domain(), &self.classes[class.index()]);
+            for (at, &reachable) in marks.iter().enumerate() {
+                let lacking = reachable & !slabs.in_use_at(first, at);
+                let offsets = bits(lacking).map(|bit| class.offset_of(first, at * 64 + bit));
+                report.unallocated.extend(offsets);
             }
         }
         report
     }
+}
+
+/// The bits that are set, in ascending order.
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros() as usize;
+        word &= word.wrapping_sub(1);
+        (bit < 64).then_some(bit)
+    })
 }

@@ -32,7 +32,8 @@ pub const MIN_POOL_BYTES: usize = 2 * EXTENT_BYTES;
 /// Everything in it is named by [`Link`]s, which are offsets, so that a pool opens at any address.
 /// Dropping the pool shuts it down cleanly (see [`Pool::abandon`] for the other way).
 pub struct Pool<D: Domain = Hardware> {
-    allocator: Allocator,
+    /// Many kilobytes, which are not to move with the pool.
+    allocator: Box<Allocator>,
     limbo: Limbo,
     domain: D,
     generation: u64,

@@ -143,7 +143,11 @@ impl Limbo {
 
     /// Removes everything; only when no guard is alive.
     pub(crate) fn drain_all(&self) -> Vec<Block> {
-        let mut blocks = std::mem::take(&mut *self.open.lock()).blocks;
+        // Every guard of a deterministic machine comes here, mostly in vain: that is to cost little.
+        let mut open = self.open.lock();
+        let mut blocks = std::mem::take(&mut open.blocks);
+        open.bytes = 0;
+        drop(open);
         for batch in self.sealed.lock().drain(..) {
             blocks.extend(batch.blocks);
         }

@@ -149,11 +149,10 @@ impl Traced {
         self.large.contains_key(&first)
     }
 
-    pub(crate) fn is_marked(&self, first: u32, index: usize) -> bool {
-        self.slabs
-            .get(&first)
-            .and_then(|marks| marks.words.get(index / 64))
-            .is_some_and(|word| word & (1 << (index % 64)) != 0)
+    /// A word of the bitmap of reachable blocks of the slab at `first`.
+    pub(crate) fn marks_at(&self, first: u32, word: usize) -> u64 {
+        let marks = self.slabs.get(&first).and_then(|marks| marks.words.get(word));
+        marks.copied().unwrap_or(0)
     }
 }
 

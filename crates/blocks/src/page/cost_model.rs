@@ -39,10 +39,10 @@ impl Default for CostModel {
             log_line_ns,
         };
         let points = vec![
-            point(1, 3591.7, 640.5, 26.1),
-            point(2, 4063.5, 567.9, 48.4),
-            point(4, 7495.4, 644.3, 102.5),
-            point(7, 13125.5, 820.9, 184.3),
+            point(1, 3591.7, 694.5, 109.6),
+            point(2, 4063.5, 767.4, 104.2),
+            point(4, 7495.4, 1074.3, 100.8),
+            point(7, 13125.5, 939.4, 182.2),
         ];
         Self { page_bytes: 16 << 10, points }
     }

@@ -59,8 +59,41 @@ fn shared_by_threads_all_entries_are_there_in_order<S: Scheme>() {
     assert_eq!(contents(&open::<S, _>(&pool).unwrap()), retained);
 }
 
-/// Threads append on the modelled machine; then the power is cut everywhere.
 fn shared_by_threads_it_survives_power_cuts<S: Scheme>() {
+    let images = power_cuts::<S>(ImageBudget { exhaustive_limit: 16, samples: 40, seed: 0 });
+    assert!(images > 150, "only {images} images");
+}
+
+/// [`power_cuts`] of one kind.
+type PowerCuts = fn(ImageBudget) -> u64;
+
+/// The same at length, with two seeds.
+#[test]
+#[ignore = "takes minutes; run with --ignored"]
+fn shared_by_threads_every_kind_survives_a_hundred_thousand_images() {
+    let kinds: [(&str, PowerCuts); 4] = [
+        ("classic", power_cuts::<lapis_blocks::classic_log::Classic>),
+        ("header", power_cuts::<lapis_blocks::header_log::Header>),
+        ("rawl", power_cuts::<lapis_blocks::rawl::Raw>),
+        ("pop", power_cuts::<lapis_blocks::pop_ring::Pop>),
+    ];
+    for (name, cut) in kinds {
+        for seed in [101, 202] {
+            let mut images = 0;
+            for round in 0.. {
+                let seed = seed << 32 | round;
+                images += cut(ImageBudget { exhaustive_limit: 256, samples: 400, seed });
+                if images >= 100_000 {
+                    break;
+                }
+            }
+            println!("{name} seed {seed}: {images} images");
+        }
+    }
+}
+
+/// Threads append on the modelled machine; then the power is cut everywhere. How many images were tried.
+fn power_cuts<S: Scheme>(budget: ImageBudget) -> u64 {
     const THREADS: u8 = 3;
     let pool = modelled(Config::tracing());
     let log = SharedLog::new(create::<S, _>(&pool, options(Placement::Padded))).unwrap();
@@ -102,7 +135,8 @@ fn shared_by_threads_it_survives_power_cuts<S: Scheme>() {
         }
         read = point.position;
         let states = crashes.states();
-        let budget = ImageBudget { exhaustive_limit: 16, samples: 40, seed: point.position as u64 };
+        let seed = budget.seed ^ point.position as u64;
+        let budget = ImageBudget { seed, ..budget };
         for choice in states.images(budget) {
             images += 1;
             states.apply(&choice, &mut region).unwrap();
@@ -122,7 +156,7 @@ fn shared_by_threads_it_survives_power_cuts<S: Scheme>() {
             states.revert(&choice, &mut region).unwrap();
         }
     }
-    assert!(images > 150, "only {images} images");
+    images
 }
 
 for_each_kind! {

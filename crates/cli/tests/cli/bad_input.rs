@@ -34,7 +34,9 @@ fn wrong_command_lines_are_refused() {
 
 #[test]
 fn the_wort_study_refuses_what_it_cannot_run() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 10] = [
+        (&["--string-keys", "9"], "between 1,000 and 134,217,728 (128Mi) byte-string keys"),
+        (&["--experiment", "strings", "--string-file", "/nowhere/keys"], "/nowhere/keys: "),
         (&["--keys", "4G"], "as 4000000, 500k, 4M or 128Mi"),
         (&["--keys", "999"], "between 1,000 and 134,217,728"),
         (&["--keys", "129Mi"], "between 1,000 and 134,217,728"),

@@ -92,8 +92,32 @@ fn the_capability_table_is_markdown_with_a_row_for_each_index() {
 }
 
 #[test]
+fn depths_of_a_later_run_join_those_of_an_earlier_one_in_a_document() {
+    let scene = Scene::new();
+    let document = scene.file(
+        "study.md",
+        "<!-- generated: lapis lab wort --depths -->\n<!-- end of generated -->\n",
+    );
+    for structure in ["fptree", "wort"] {
+        let only = ["--index", structure, "--distribution", "sparse", "--keys", "2000"];
+        let into = ["lab", "wort", "--depths", "--write", text(&document)];
+        let outcome = run(into.iter().chain(&only));
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        let said = format!("{structure}, 2,000 sparse keys: about 0.1 GB");
+        assert!(outcome.stderr.contains(&said), "{outcome:?}");
+    }
+    let table = std::fs::read_to_string(&document).unwrap();
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| sparse")).collect();
+    assert!(rows[0].contains("| `wort` | 2,000 |") && rows[1].contains("| `fptree` | 2,000 |"));
+    assert_eq!(rows.len(), 2);
+}
+
+#[test]
 fn published_figures_stand_beside_ours() {
     let report = run(["lab", "index", "--peers", "--keys", "500", "--json"]).json();
     assert!(!report["rows"].as_array().unwrap().is_empty());
     assert!(report["rows"][0]["insert_mops"].as_f64().unwrap() > 0.0);
+    // WORT was published with one thread; ours is run with two as well.
+    assert_eq!(report["rows"][1]["peer"]["threads"], 2);
+    assert!(report["rows"][1]["peer"]["insert_mops"].is_null());
 }

@@ -1,6 +1,6 @@
 //! The trial: each mutant and each strategy, and the structures as they are.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::options::ExploreOptions;
 use crate::strategy::Strategy;
 use crate::structure::{CrashError, Progress, Structure, explore_structure};
 
-use super::{Catalogue, MutantEntry, catalogue};
+use super::{Catalogue, MutantEntry, catalogue, concurrent_catalogue};
 
 /// What is spent on each mutant, and on each structure as it is, by each strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,18 +26,39 @@ pub struct MutantBudget {
     pub samples: u32,
     /// [`ExploreOptions::crash_in_recovery_every`].
     pub crash_in_recovery_every: u64,
+    /// Histories of [`WORKERS`] workers, from seed 1 on; for a mutant, until it is killed. Ten times as
+    /// many for one that takes several workers to show.
+    pub schedules: u64,
 }
+
+/// Workers of the histories that mutants are tried with besides the strategies.
+pub const WORKERS: usize = 3;
+/// [`ConcurrentOptions::exhaustive_limit`] and [`ConcurrentOptions::samples`] in them.
+const WORKERS_EXHAUSTIVE_LIMIT: u64 = 16;
+const WORKERS_SAMPLES: u32 = 8;
 
 impl Default for MutantBudget {
     fn default() -> Self {
-        Self { seeds: 2, exhaustive_limit: 64, samples: 16, crash_in_recovery_every: 256 }
+        Self {
+            seeds: 2,
+            exhaustive_limit: 64,
+            samples: 16,
+            crash_in_recovery_every: 256,
+            schedules: 60,
+        }
     }
 }
 
 impl MutantBudget {
     /// The budget of the default test suite.
     pub fn small() -> Self {
-        Self { seeds: 1, exhaustive_limit: 24, samples: 8, crash_in_recovery_every: 1024 }
+        Self {
+            seeds: 1,
+            exhaustive_limit: 24,
+            samples: 8,
+            crash_in_recovery_every: 1024,
+            schedules: 0,
+        }
     }
 }
 
@@ -65,6 +86,26 @@ impl Default for MutantTrial {
     }
 }
 
+/// How a mutant is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Search {
+    /// By histories of so many workers.
+    Workers(usize),
+    /// By the images of a run of one worker, chosen so.
+    #[serde(untagged)]
+    Strategy(Strategy),
+}
+
+impl fmt::Display for Search {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Strategy(strategy) => strategy.fmt(f),
+            Self::Workers(count) => write!(f, "{count} workers"),
+        }
+    }
+}
+
 /// What became of a mutant under a strategy.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct MutantRow {
@@ -72,8 +113,8 @@ pub struct MutantRow {
     pub name: &'static str,
     /// Its structure.
     pub structure: &'static str,
-    /// The strategy.
-    pub strategy: Strategy,
+    /// The strategy, or the workers.
+    pub strategy: Search,
     /// Whether it was found out.
     pub killed: bool,
     /// Images tried until then; or all that the budget gave.
@@ -89,8 +130,8 @@ pub struct MutantRow {
 pub struct UnmutatedRow {
     /// The structure.
     pub structure: &'static str,
-    /// The strategy.
-    pub strategy: Strategy,
+    /// The strategy, or the workers.
+    pub strategy: Search,
     /// Images tried.
     pub images: u64,
     /// Seconds of this machine.
@@ -128,9 +169,11 @@ impl MutantReport {
 /// One exploration, or several until one kills.
 struct Job {
     structure: Structure,
-    strategy: Strategy,
+    strategy: Search,
     /// None: the structure as it is.
     entry: Option<MutantEntry>,
+    /// Histories, with several workers.
+    schedules: u64,
     seeds: std::ops::RangeInclusive<u64>,
 }
 
@@ -142,9 +185,43 @@ struct Outcome {
 }
 
 impl Job {
-    /// Every seed and every subject in turn; ends at the first violation.
     fn run(&self, budget: MutantBudget, progress: &Progress<'_>) -> Outcome {
         let started = Instant::now();
+        let mut outcome = match self.strategy {
+            Search::Strategy(strategy) => self.run_by(strategy, budget, progress),
+            Search::Workers(workers) => self.run_with(workers),
+        };
+        outcome.seconds = started.elapsed().as_secs_f64();
+        outcome
+    }
+
+    /// Histories of several workers, until the first violation.
+    fn run_with(&self, workers: usize) -> Outcome {
+        let options = ConcurrentOptions {
+            workers,
+            schedules: self.schedules,
+            exhaustive_limit: WORKERS_EXHAUSTIVE_LIMIT,
+            samples: WORKERS_SAMPLES,
+            // As for one worker.
+            threads: 1,
+            violation_limit: 1,
+            mutant: self.entry.map(|entry| entry.mutant),
+            ..ConcurrentOptions::default()
+        };
+        let mut outcome = Outcome::default();
+        match explore_structure_concurrently(self.structure, None, &options, &|_| {}) {
+            Ok(report) => {
+                outcome.images = report.images;
+                outcome.violations.extend(report.violations.into_iter().map(|found| found.what));
+            }
+            Err(CrashError::Failed { what, .. }) => outcome.violations.push(what),
+            Err(error) => outcome.violations.push(error.to_string()),
+        }
+        outcome
+    }
+
+    /// Every seed and every subject in turn; ends at the first violation.
+    fn run_by(&self, strategy: Strategy, budget: MutantBudget, progress: &Progress<'_>) -> Outcome {
         let mut outcome = Outcome::default();
         let named = self.entry.map_or(&[][..], |entry| entry.subjects);
         let subjects = if named.is_empty() { self.structure.subjects() } else { named.to_vec() };
@@ -160,7 +237,7 @@ impl Job {
                 let options = ExploreOptions {
                     ops: Catalogue::of(self.structure).ops,
                     seed,
-                    strategy: self.strategy,
+                    strategy,
                     exhaustive_limit: budget.exhaustive_limit,
                     samples: budget.samples,
                     crash_in_recovery_every: budget.crash_in_recovery_every,
@@ -186,7 +263,6 @@ impl Job {
                 }
             }
         }
-        outcome.seconds = started.elapsed().as_secs_f64();
         outcome
     }
 
@@ -218,24 +294,54 @@ impl Job {
 /// `progress` is told how many of these have been done.
 pub fn try_mutants(trial: &MutantTrial, progress: &Progress<'_>) -> MutantReport {
     let mut jobs = Vec::new();
-    let each = |structures: &[Structure]| -> Vec<(Structure, Strategy)> {
-        let pairs = structures.iter().flat_map(|structure| {
-            trial.strategies.iter().map(move |strategy| (*structure, *strategy))
-        });
-        pairs.collect()
-    };
+    let schedules = trial.budget.schedules;
+    let strategies: Vec<_> = trial.strategies.iter().map(|&by| Search::Strategy(by)).collect();
     // The long ones first.
-    for (structure, strategy) in each(&trial.structures) {
-        let seeds = 1..=trial.budget.seeds;
-        jobs.extend(seeds.map(|seed| Job { structure, strategy, entry: None, seeds: seed..=seed }));
+    for &structure in &trial.structures {
+        for &strategy in &strategies {
+            jobs.extend((1..=trial.budget.seeds).map(|seed| Job {
+                structure,
+                strategy,
+                entry: None,
+                schedules,
+                seeds: seed..=seed,
+            }));
+        }
+    }
+    let with_workers = |structure: Structure| {
+        let tried = trial.budget.schedules > 0 && structure.takes_workers();
+        tried.then_some(Search::Workers(WORKERS))
+    };
+    for &structure in &trial.structures {
+        let search = with_workers(structure);
+        jobs.extend(search.map(|strategy| Job {
+            structure,
+            strategy,
+            entry: None,
+            schedules,
+            seeds: 1..=1,
+        }));
     }
     for (structure, entry) in catalogue() {
         if trial.structures.contains(&structure) {
-            jobs.extend(trial.strategies.iter().map(|&strategy| Job {
+            let searches = strategies.iter().copied().chain(with_workers(structure));
+            jobs.extend(searches.map(|strategy| Job {
                 structure,
                 strategy,
                 entry: Some(entry),
+                schedules,
                 seeds: 1..=trial.budget.seeds,
+            }));
+        }
+    }
+    for (structure, entry) in concurrent_catalogue() {
+        if trial.structures.contains(&structure) {
+            jobs.extend(with_workers(structure).map(|strategy| Job {
+                structure,
+                strategy,
+                entry: Some(entry),
+                schedules: 10 * schedules,
+                seeds: 1..=1,
             }));
         }
     }

@@ -5,7 +5,7 @@ use lapis_index::{IndexOptions, PClht};
 
 use super::{CrashError, Structure, cells, indexes, logs, pages};
 use crate::subject::Subject;
-use crate::subjects::{AllocatorSubject, IndexSubject, StoreSubject};
+use crate::subjects::{AllocatorSubject, FpLeavesSubject, IndexSubject, StoreSubject};
 
 /// What is done with each subject of a structure.
 pub(super) trait SubjectVisitor {
@@ -57,6 +57,7 @@ pub(super) fn each_subject(
         Structure::CowCell | Structure::LogCell | Structure::FamCell => {
             cells::each_cell(structure, visitor)
         }
+        Structure::FpLeaves => visitor.visit(&FpLeavesSubject),
         Structure::Allocator => {
             visitor.visit(&AllocatorSubject::new("allocator:device", 0xA5))?;
             visitor.visit(&AllocatorSubject::new("allocator:file", 0))?;

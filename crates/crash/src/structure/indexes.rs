@@ -2,12 +2,13 @@
 
 use lapis_device::Modelled;
 use lapis_index::{
-    ArtCow, FastFair, FpTree, Index, IndexOptions, NvTree, PClht, WbTree, WbTreeSlot, Woart, Wort,
+    ArtCow, FastFair, FpTree, Index, IndexOptions, NvTree, OrderedIndex, PClht, WbTree, WbTreeSlot,
+    Woart, Wort,
 };
 
 use super::each_subject::SubjectVisitor;
 use super::{CrashError, Structure};
-use crate::subjects::IndexSubject;
+use crate::subjects::{IndexSubject, KeySpace};
 
 /// Keys that operations draw from: enough for several levels, few enough to meet again.
 pub(super) const KEYS: u64 = 160;
@@ -49,11 +50,12 @@ impl IndexSetting {
     }
 }
 
-fn with_integers<I: Index<Modelled, u64>>(
+/// One of its subjects.
+fn subject<I: Index<Modelled, K>, K: KeySpace + ?Sized>(
     structure: Structure,
     name: &'static str,
     keys: u64,
-) -> IndexSubject<I, u64> {
+) -> IndexSubject<I, K> {
     let IndexSetting { sources, options } = IndexSetting::of(structure);
     IndexSubject::new(name, sources, options, keys)
 }
@@ -65,27 +67,34 @@ fn both<I: Index<Modelled, u64>, B: Index<Modelled, [u8]>>(
     keys: u64,
     visitor: &mut impl SubjectVisitor,
 ) -> Result<(), CrashError> {
-    visitor.visit(&with_integers::<I>(structure, names[0], keys))?;
-    let IndexSetting { sources, options } = IndexSetting::of(structure);
-    visitor.visit(&IndexSubject::<B, [u8]>::new(names[1], sources, options, keys))
+    visitor.visit(&subject::<I, u64>(structure, names[0], keys))?;
+    visitor.visit(&subject::<B, [u8]>(structure, names[1], keys))
+}
+
+/// The same, of indexes whose contents are found out by ranges of keys.
+fn both_by_ranges<I: OrderedIndex<Modelled, u64>, B: OrderedIndex<Modelled, [u8]>>(
+    structure: Structure,
+    names: [&'static str; 2],
+    visitor: &mut impl SubjectVisitor,
+) -> Result<(), CrashError> {
+    visitor.visit(&subject::<I, u64>(structure, names[0], KEYS).by_ranges())?;
+    visitor.visit(&subject::<B, [u8]>(structure, names[1], KEYS).by_ranges())
 }
 
 /// An index from which keys are removed in order.
 fn drained<I: Index<Modelled, u64>>(
     structure: Structure,
     name: &'static str,
-    visitor: &mut impl SubjectVisitor,
-) -> Result<(), CrashError> {
-    visitor.visit(&with_integers::<I>(structure, name, KEYS / 2).draining())
+) -> IndexSubject<I, u64> {
+    subject(structure, name, KEYS / 2).draining()
 }
 
 /// An adaptive radix tree with nodes of the largest kind, that come and go.
-fn wide<I: Index<Modelled, u64>>(
+fn wide<I: OrderedIndex<Modelled, u64>>(
     structure: Structure,
     name: &'static str,
-    visitor: &mut impl SubjectVisitor,
-) -> Result<(), CrashError> {
-    visitor.visit(&with_integers::<I>(structure, name, KEYS).filled(KEYS).draining())
+) -> IndexSubject<I, u64> {
+    subject(structure, name, KEYS).filled(KEYS).draining().by_ranges()
 }
 
 pub(super) fn each_index(
@@ -93,16 +102,15 @@ pub(super) fn each_index(
     visitor: &mut impl SubjectVisitor,
 ) -> Result<(), CrashError> {
     match structure {
-        Structure::Wort => both::<Wort<_, u64>, Wort<_, [u8]>>(
-            structure,
-            ["wort:u64", "wort:bytes"],
-            KEYS,
-            visitor,
-        ),
+        Structure::Wort => {
+            let names = ["wort:u64", "wort:bytes"];
+            both_by_ranges::<Wort<_, u64>, Wort<_, [u8]>>(structure, names, visitor)
+        }
         Structure::FastFair => {
             let names = ["fast-fair:u64", "fast-fair:bytes"];
-            both::<FastFair<_, u64>, FastFair<_, [u8]>>(structure, names, KEYS, visitor)?;
-            drained::<FastFair<_, u64>>(structure, "fast-fair:drained", visitor)
+            both_by_ranges::<FastFair<_, u64>, FastFair<_, [u8]>>(structure, names, visitor)?;
+            let drained = drained::<FastFair<_, u64>>(structure, "fast-fair:drained");
+            visitor.visit(&drained.by_ranges())
         }
         Structure::PClht => both::<PClht<_, u64>, PClht<_, [u8]>>(
             structure,
@@ -112,34 +120,33 @@ pub(super) fn each_index(
         ),
         Structure::Woart => {
             let names = ["woart:u64", "woart:bytes"];
-            both::<Woart<_, u64>, Woart<_, [u8]>>(structure, names, KEYS, visitor)?;
-            wide::<Woart<_, u64>>(structure, "woart:wide", visitor)
+            both_by_ranges::<Woart<_, u64>, Woart<_, [u8]>>(structure, names, visitor)?;
+            visitor.visit(&wide::<Woart<_, u64>>(structure, "woart:wide"))
         }
         Structure::ArtCow => {
             let names = ["art-cow:u64", "art-cow:bytes"];
-            both::<ArtCow<_, u64>, ArtCow<_, [u8]>>(structure, names, KEYS, visitor)?;
-            wide::<ArtCow<_, u64>>(structure, "art-cow:wide", visitor)
+            both_by_ranges::<ArtCow<_, u64>, ArtCow<_, [u8]>>(structure, names, visitor)?;
+            visitor.visit(&wide::<ArtCow<_, u64>>(structure, "art-cow:wide"))
         }
         Structure::WbTree => {
             let names = ["wb-tree:u64", "wb-tree:bytes"];
-            both::<WbTree<_, u64>, WbTree<_, [u8]>>(structure, names, KEYS, visitor)?;
-            drained::<WbTree<_, u64>>(structure, "wb-tree:drained", visitor)
+            both_by_ranges::<WbTree<_, u64>, WbTree<_, [u8]>>(structure, names, visitor)?;
+            visitor.visit(&drained::<WbTree<_, u64>>(structure, "wb-tree:drained").by_ranges())
         }
-        Structure::WbTreeSlot => both::<WbTreeSlot<_, u64>, WbTreeSlot<_, [u8]>>(
-            structure,
-            ["wb-tree-slot:u64", "wb-tree-slot:bytes"],
-            KEYS,
-            visitor,
-        ),
+        Structure::WbTreeSlot => {
+            let names = ["wb-tree-slot:u64", "wb-tree-slot:bytes"];
+            both_by_ranges::<WbTreeSlot<_, u64>, WbTreeSlot<_, [u8]>>(structure, names, visitor)
+        }
+        // Their inner nodes are in the host's memory.
         Structure::NvTree => {
             let names = ["nv-tree:u64", "nv-tree:bytes"];
             both::<NvTree<_, u64>, NvTree<_, [u8]>>(structure, names, KEYS, visitor)?;
-            drained::<NvTree<_, u64>>(structure, "nv-tree:drained", visitor)
+            visitor.visit(&drained::<NvTree<_, u64>>(structure, "nv-tree:drained"))
         }
         Structure::FpTree => {
             let names = ["fptree:u64", "fptree:bytes"];
             both::<FpTree<_, u64>, FpTree<_, [u8]>>(structure, names, KEYS, visitor)?;
-            drained::<FpTree<_, u64>>(structure, "fptree:drained", visitor)
+            visitor.visit(&drained::<FpTree<_, u64>>(structure, "fptree:drained"))
         }
         _ => Ok(()),
     }

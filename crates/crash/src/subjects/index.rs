@@ -1,22 +1,26 @@
 //! An index, with keys of one kind.
 
 use std::cell::RefCell;
-use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use lapis_device::Modelled;
-use lapis_index::{Index, IndexKey, IndexOptions, IndexRoot};
+use lapis_index::{Direction, Index, IndexKey, IndexOptions, IndexRoot, OrderedIndex};
 use lapis_pmem::{AuditReport, Link, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::entries::Entries;
+use super::key_ranges::{KeyRanges, RangeScan};
+use crate::known_parts::KnownParts;
 use crate::subject::{Live, Subject, text};
 
 const ROOT: &str = "index";
 /// So many entries, or all if they are fewer, are looked up one by one after iterating.
 const LOOK_UPS: usize = 64;
+/// Once in so many times, an index whose ranges of keys are known one by one is iterated through from
+/// end to end besides.
+const ITERATE_EVERY: u64 = 16;
 /// An index with more entries than any run inserts goes round in a circle.
 const MOST_ENTRIES: usize = 1 << 16;
 
@@ -70,7 +74,7 @@ impl KeySpace for [u8] {
 
 /// An index to check.
 #[derive(Debug)]
-pub struct IndexSubject<I, K: ?Sized> {
+pub struct IndexSubject<I, K: KeySpace + ?Sized> {
     name: &'static str,
     sources: &'static [&'static str],
     options: IndexOptions,
@@ -78,11 +82,10 @@ pub struct IndexSubject<I, K: ?Sized> {
     filled: u64,
     pool_bytes: usize,
     drains: bool,
-    _index: PhantomData<fn() -> I>,
-    _key: PhantomData<fn(&K)>,
+    ranges: Option<Arc<KeyRanges<I, K>>>,
 }
 
-impl<I, K: ?Sized> IndexSubject<I, K> {
+impl<I, K: KeySpace + ?Sized> IndexSubject<I, K> {
     /// `name` on the command line; `sources` are parts of the paths of its source files; operations
     /// draw from `keys` keys.
     pub fn new(
@@ -99,9 +102,22 @@ impl<I, K: ?Sized> IndexSubject<I, K> {
             filled: 0,
             pool_bytes: 4 << 20,
             drains: false,
-            _index: PhantomData,
-            _key: PhantomData,
+            ranges: None,
         }
+    }
+
+    /// Of an index that keeps nothing in the host's memory but what its root says: what it holds is
+    /// found out by ranges of keys, of which those need not be looked at again in which nothing can
+    /// have changed since.
+    #[must_use]
+    pub fn by_ranges(self) -> Self
+    where
+        I: OrderedIndex<Modelled, K>,
+    {
+        let scan: RangeScan<I, K> =
+            |index, from, visit| index.scan(from, Direction::Forward, visit);
+        let ranges = KeyRanges::new((0..self.keys).map(K::key), scan);
+        Self { ranges: Some(Arc::new(ranges)), ..self }
     }
 
     /// In a pool of so many bytes.
@@ -125,9 +141,15 @@ impl<I, K: ?Sized> IndexSubject<I, K> {
 
 /// An open index.
 #[derive(Debug)]
-pub struct LiveIndex<I, K: ?Sized> {
+pub struct LiveIndex<I, K: KeySpace + ?Sized> {
     index: I,
-    _key: PhantomData<fn() -> Box<K>>,
+    root: Link<IndexRoot>,
+    ranges: Option<Arc<KeyRanges<I, K>>>,
+}
+
+/// Turns differ in few bits, which are not the lowest: this has them in all.
+fn spread(turn: u64) -> u64 {
+    turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
 }
 
 impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Subject for IndexSubject<I, K>
@@ -219,13 +241,13 @@ where
         let link = root.link();
         let _committed = pool.publish_root(ROOT, 0, root).map_err(text)?.persist();
         let index = I::open(Arc::new(pool), link).map_err(text)?;
-        Ok(LiveIndex { index, _key: PhantomData })
+        Ok(LiveIndex { index, root: link, ranges: self.ranges.clone() })
     }
 
     fn open(&self, pool: Pool<Modelled>) -> Result<Option<Self::Live>, String> {
         let Some(root) = pool.root::<IndexRoot>(ROOT) else { return Ok(None) };
         let index = I::open(Arc::new(pool), root).map_err(text)?;
-        Ok(Some(LiveIndex { index, _key: PhantomData }))
+        Ok(Some(LiveIndex { index, root, ranges: self.ranges.clone() }))
     }
 
     fn initial(&self) -> Self::State {
@@ -326,7 +348,7 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> LiveIndex<I, K> {
     fn look_up_some(&self, state: &Entries<K::Buf>, turn: u64) -> Result<(), String> {
         let entries = state.as_slice();
         let every = entries.len().div_ceil(LOOK_UPS).max(1);
-        let mut chosen = entries.iter().skip((turn % every as u64) as usize).step_by(every);
+        let mut chosen = entries.iter().skip((spread(turn) % every as u64) as usize).step_by(every);
         chosen.try_for_each(|(key, value)| self.look_up(key, Some(*value)))
     }
 }
@@ -359,17 +381,32 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, E
         Ok(state)
     }
 
-    fn find(&self, expected: &[&Entries<K::Buf>], turn: u64) -> Result<Option<usize>, String> {
-        let found = if I::CAPABILITIES.ordered {
+    fn find(
+        &self,
+        expected: &[&Entries<K::Buf>],
+        turn: u64,
+        known: &mut KnownParts,
+    ) -> Result<Option<usize>, String> {
+        let found = if let Some(ranges) = &self.ranges {
+            let look_up = |key: &K::Buf, value| self.look_up(key, Some(value));
+            let found = ranges.find(&self.index, self.root, expected, &look_up, known)?;
+            if spread(turn).is_multiple_of(ITERATE_EVERY) && self.find_in_order(expected) != found {
+                return Err("iteration finds something else than scans of ranges do".to_owned());
+            }
+            found
+        } else if I::CAPABILITIES.ordered {
             self.find_in_order(expected)
         } else {
             (0..expected.len()).find(|&number| self.is_in(expected[number]))
         };
         let Some(number) = found else { return Ok(None) };
         // Looking a key up must find what iteration finds. That goes for all, of which it is some
-        // each time, and for those in question always, with their neighbours.
+        // each time where that is not known of all, and for those in question always, with their
+        // neighbours.
         let state = expected[number];
-        self.look_up_some(state, turn)?;
+        if self.ranges.is_none() {
+            self.look_up_some(state, turn)?;
+        }
         if let [one, other] = expected {
             let pairs = one.as_slice().iter().zip(other.as_slice());
             let same = pairs.take_while(|(one, other)| one == other).count();

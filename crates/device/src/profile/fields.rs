@@ -180,3 +180,19 @@ section! {
         queue_depth: u64 = 1 ..= 65_536,
     }
 }
+
+section! {
+    /// What the core does for operations that are interleaved on one thread, beyond what the model
+    /// charges for their accesses: found with all their lines in L1 (`lapis lab coroutine
+    /// --calibrate`).
+    Interleaving "interleaving" {
+        /// A lookup in a leaf.
+        lookup_ns: f64 = 0.0 ..= 1e6,
+        /// Each time that a lookup gives way to another task, and is resumed.
+        lookup_switch_ns: f64 = 0.0 ..= 1e6,
+        /// An insert into a leaf.
+        insert_ns: f64 = 0.0 ..= 1e6,
+        /// Each time that an insert gives way to another task, and is resumed.
+        insert_switch_ns: f64 = 0.0 ..= 1e6,
+    }
+}

@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::fields::{Caches, Core, Dram, Memory, Ssd};
+use super::fields::{Caches, Core, Dram, Interleaving, Memory, Ssd};
 use super::page_costs::PageCosts;
 use super::{Profile, ProfileError, Sourced, Trust};
 
@@ -178,6 +178,10 @@ pub(super) fn parse(file: &str, bytes: &[u8]) -> Result<Profile, ProfileError> {
     for title in SECTIONS {
         sections.push(section(file, &mut root, title)?);
     }
+    let mut interleaving = root
+        .contains_key(Interleaving::TITLE)
+        .then(|| section(file, &mut root, Interleaving::TITLE))
+        .transpose()?;
     let page = root.remove(PageCosts::TITLE).map(|page| PageCosts::read(file, page)).transpose()?;
     if let Some(unknown) = root.keys().next() {
         return Err(wrong(file, &shown(unknown), "is not a section of profiles"));
@@ -193,9 +197,10 @@ pub(super) fn parse(file: &str, bytes: &[u8]) -> Result<Profile, ProfileError> {
         dram: Dram::read(dram)?,
         memory: Memory::read(memory)?,
         ssd: Ssd::read(ssd)?,
+        interleaving: interleaving.as_mut().map(Interleaving::read).transpose()?,
         page,
     };
-    sections.into_iter().try_for_each(Section::finish)?;
+    sections.into_iter().chain(interleaving).try_for_each(Section::finish)?;
     check(file, &profile)?;
     Ok(profile)
 }

@@ -103,6 +103,35 @@ pairs! {
         [NonTemporal(A0, 1), NonTemporal(B0, 2), StoreFence] => [[1, 0, 2]];
     non_temporal_then_full_fence:
         [NonTemporal(A0, 1), FullFence] => [[1, 0, 0]];
+    fence_then_clwb_then_store_of_the_same_line:
+        [Store(A0, 1), Flush(A0), StoreFence, Store(A1, 2)] => [[1, 0, 0], [1, 2, 0]];
+    clflush_then_clwb_of_the_same_line:
+        [Store(A0, 1), StrongFlush(A0), Store(A1, 2), Flush(A0)] => [[1, 0, 0], [1, 2, 0]];
+    clflush_then_clwb_of_another_line:
+        [Store(A0, 1), Store(B0, 2), StrongFlush(A0), Flush(B0)] => [[1, 0, 0], [1, 0, 2]];
+    clflush_then_clflush_of_another_line:
+        [Store(A0, 1), Store(B0, 2), StrongFlush(A0), StrongFlush(B0)] => [[1, 0, 2]];
+    clflush_then_locked_instruction_of_the_same_line:
+        [Store(A0, 1), StrongFlush(A0), Exchange(A1, 2)] => [[1, 0, 0], [1, 2, 0]];
+    clflush_then_non_temporal_of_the_same_line:
+        [Store(A0, 1), StrongFlush(A0), NonTemporal(A1, 2)] => [[1, 0, 0], [1, 2, 0]];
+    clwb_then_non_temporal_of_the_same_line_and_fence:
+        [Store(A0, 1), Flush(A0), NonTemporal(A1, 2), StoreFence] => [[1, 2, 0]];
+    locked_instruction_then_store_of_the_same_line:
+        [Exchange(A0, 1), Store(A1, 2)] => [[0, 0, 0], [1, 0, 0], [1, 2, 0]];
+    locked_instruction_then_locked_instruction_of_another_line:
+        [Exchange(A0, 1), Exchange(B0, 2)] => [[0, 0, 0], [1, 0, 0], [0, 0, 2], [1, 0, 2]];
+    locked_instruction_then_non_temporal_of_the_same_line:
+        [Exchange(A0, 1), NonTemporal(A1, 2)] => [[0, 0, 0], [1, 0, 0], [0, 2, 0], [1, 2, 0]];
+    non_temporal_then_locked_instruction_of_another_line:
+        [NonTemporal(A0, 1), Exchange(B0, 2)] => [[0, 0, 0], [1, 0, 0], [0, 0, 2], [1, 0, 2]];
+    non_temporal_then_non_temporal_of_the_same_word:
+        [NonTemporal(A0, 1), NonTemporal(A0, 2)] => [[0, 0, 0], [1, 0, 0], [2, 0, 0]];
+    // The fence makes the non-temporal store durable and lets the cached one be where it was.
+    non_temporal_then_store_of_the_same_line_and_fence:
+        [NonTemporal(A0, 1), Store(A1, 2), StoreFence] => [[1, 0, 0], [1, 2, 0]];
+    non_temporal_and_store_of_one_line_then_clwb_and_fence:
+        [NonTemporal(A0, 1), Store(A1, 2), Flush(A1), StoreFence] => [[1, 2, 0]];
     fence_then_non_temporal:
         [StoreFence, NonTemporal(A0, 1), NonTemporal(A1, 2)]
             => [[0, 0, 0], [1, 0, 0], [0, 2, 0], [1, 2, 0]];

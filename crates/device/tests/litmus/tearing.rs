@@ -72,6 +72,21 @@ fn a_store_across_two_lines_tears_between_them() {
 }
 
 #[test]
+fn a_flush_of_one_line_makes_its_part_of_a_store_across_two_durable() {
+    let bench = Bench::new();
+    copy(&bench, 62, &[1; 4]);
+    bench.flush(0);
+    bench.fence();
+    // Byte 62 is the last but one of the first line's words, byte 65 the second of the next line's.
+    let halves: BTreeSet<[u8; 2]> = bench
+        .at_end([7, B])
+        .into_iter()
+        .map(|[first, second]| [first.to_le_bytes()[6], second.to_le_bytes()[1]])
+        .collect();
+    assert_eq!(halves, BTreeSet::from([[1, 0], [1, 1]]));
+}
+
+#[test]
 fn a_whole_line_of_unordered_words_has_all_256_states_when_asked_for() {
     for nontemporal in [false, true] {
         let bench = Bench::new();

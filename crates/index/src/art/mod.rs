@@ -220,7 +220,9 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
         match node.kind() {
             // It takes a while to count what these have, and seldom matters.
             Kind::FortyEight | Kind::Full => false,
-            _ if removes => self.removal(key, node).is_ok_and(|removal| removal != Removal::InPlace),
+            _ if removes => {
+                self.removal(key, node).is_ok_and(|removal| removal != Removal::InPlace)
+            }
             kind => P::COPIES || self.count_bytes(node, kind.capacity()) == kind.capacity(),
         }
     }

@@ -85,7 +85,9 @@ pub trait Changing: RadixTree {
                 return Ok(Outcome { previous, committed: Committed::nothing_to_do() });
             }
             let claims = plan.claims | needed;
-            if held.is_empty() && let Some(taken) = stripes.try_take(domain, claims) {
+            if held.is_empty()
+                && let Some(taken) = stripes.try_take(domain, claims)
+            {
                 held = taken;
                 if !self.still_holds(&key, &plan) {
                     // Once more, with what is held.

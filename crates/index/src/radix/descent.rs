@@ -341,10 +341,7 @@ pub trait Descending: RadixTree {
 
     /// A leaf below `child`, which is not nothing, and its key, while others may be writing. The
     /// caller has pinned the pool.
-    fn leaf_below(
-        &self,
-        child: Self::Word,
-    ) -> Result<(Link<Leaf>, KeyOf<'_, Self>), IndexError> {
+    fn leaf_below(&self, child: Self::Word) -> Result<(Link<Leaf>, KeyOf<'_, Self>), IndexError> {
         // A node has children at every instant (I4), yet writers can fill a slot behind this walk
         // and empty the one before it. They would have to do so again in every attempt.
         const ATTEMPTS: usize = 1000;

@@ -175,7 +175,8 @@ impl<'k, K: IndexKey + ?Sized, S: Span> Digits<'k, K, S> {
                 (_, Some(byte)) => byte >> S::BITS,
             };
             let (first, last) = (&before[..whole.min(8)], &before[whole.saturating_sub(8)..]);
-            let word = |bytes: &[u8]| bytes.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
+            let word =
+                |bytes: &[u8]| bytes.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
             (word(first).wrapping_mul(POSITIONS) ^ word(last)).wrapping_mul(POSITIONS)
                 ^ u64::from(partial)
         };

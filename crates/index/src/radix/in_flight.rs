@@ -48,7 +48,7 @@ pub struct Named<'l>(&'l Lane);
 impl Named<'_> {
     /// Takes the name away: the word is durable.
     #[inline(always)]
-    pub fn is_durable(self) {
+    pub fn forget(self) {
         self.0.0.store(0, Ordering::Release);
     }
 }
@@ -113,9 +113,9 @@ mod tests {
             (1..=8).map(|number| places.name(&domain, Link::from_bits(8 * number))).collect();
         assert_eq!(offsets(&places), [8, 16, 24, 32, 40, 48, 56, 64]);
         let mut names = names.into_iter();
-        names.next().unwrap().is_durable();
+        names.next().unwrap().forget();
         assert_eq!(offsets(&places)[..2], [0, 16]);
-        names.for_each(Named::is_durable);
+        names.for_each(Named::forget);
         assert_eq!(offsets(&places), [0; LANES]);
     }
 }

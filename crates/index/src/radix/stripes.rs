@@ -143,11 +143,7 @@ impl Default for Stripes {
 impl Stripes {
     /// Takes what is claimed if nobody else has any of it.
     #[inline]
-    pub fn try_take<'s, D: Domain>(
-        &'s self,
-        domain: &'s D,
-        claims: Claims,
-    ) -> Option<Held<'s, D>> {
+    pub fn try_take<'s, D: Domain>(&'s self, domain: &'s D, claims: Claims) -> Option<Held<'s, D>> {
         let mut held = Held::nothing();
         for (at, number) in claims.iter().enumerate() {
             held.add(at, try_lock(domain, &self.0[number].0)?);

@@ -6,8 +6,8 @@ use super::node::{Child, END_SLOT, NIBBLE_SLOTS, has_end_slot, make_node};
 use super::{Header, Nibbles, Wort, mutants};
 use crate::key::IndexKey;
 use crate::radix::{
-    Changing, Claims, Descending, Descent, Held, Leaf, Obstacle, Parent, Place, SlotWord, Split, damaged,
-    make_leaf,
+    Changing, Claims, Descending, Descent, Held, Leaf, Obstacle, Parent, Place, SlotWord, Split,
+    damaged, make_leaf,
 };
 
 impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {

@@ -187,8 +187,8 @@ use lapis_pmem::{Committed, Domain, Link, Mutant};
 use crate::index::Direction;
 use crate::key::IndexKey;
 use crate::radix::{
-    self, Changing, Descending, Descent, Digits, Handle, Held, Leaf, Nibble, Obstacle, Parent, Place,
-    RadixTree, SlotWord, Span, Split,
+    self, Changing, Descending, Descent, Digits, Handle, Held, Leaf, Nibble, Obstacle, Parent,
+    Place, RadixTree, SlotWord, Span, Split,
 };
 use crate::root::IndexKind;
 use node::{Child, has_end_slot, node_bytes};
@@ -285,9 +285,8 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
     fn replaces_parent(&self, key: &Nibbles<'_, K>, parent: &Parent<Child>, removes: bool) -> bool {
         let slot = key.slot_at(parent.node.position::<K>());
         removes
-            && slot.is_some_and(|slot| {
-                self.only_other(parent.node, parent.node.place(slot)).is_some()
-            })
+            && slot
+                .is_some_and(|slot| self.only_other(parent.node, parent.node.place(slot)).is_some())
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use lapis_device::profile::Trust;
 use serde::Serialize;
 
 use super::published::published;
-use super::{DeviceError, experiments};
+use super::{DeviceError, experiments, mixed};
 use crate::report::{OnProgress, Progress};
 
 /// The command whose section of `docs/calibration.md` the table is (module [`crate::generated`]).
@@ -60,6 +60,7 @@ pub fn calibrate(
         experiments::persist_latency,
         experiments::module_bandwidth,
         experiments::peak_bandwidth,
+        mixed::mixed_bandwidth,
         experiments::amplification,
     ];
     let mut rows = Vec::new();

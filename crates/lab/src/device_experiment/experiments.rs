@@ -33,9 +33,9 @@ pub(super) struct Figure {
     pub(super) how: &'static str,
 }
 
-type Figures = Result<Vec<Figure>, RegionError>;
+pub(super) type Figures = Result<Vec<Figure>, RegionError>;
 
-fn figure(
+pub(super) fn figure(
     id: impl Into<String>,
     quantity: impl Into<String>,
     unit: &'static str,

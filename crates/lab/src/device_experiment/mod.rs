@@ -12,6 +12,7 @@ mod experiments;
 pub mod interference;
 pub mod latency;
 pub mod machine;
+mod mixed;
 pub mod modelled_machine;
 mod patterns;
 pub mod point;

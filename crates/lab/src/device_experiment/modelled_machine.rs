@@ -172,16 +172,19 @@ mod tests {
         assert!(five < four, "{five} {four}");
     }
 
+    /// `task` on 14 workers, alone or beside others.
+    fn beside(task: &str, other: Option<(&str, usize)>) -> Figures {
+        let points = interference::points(14, &[1, 5, 10]);
+        let point = points.iter().find(|point| {
+            let found = point.beside.map(|beside| (beside.name, beside.threads));
+            point.task_name == Some(task) && found == other
+        });
+        find(*point.unwrap())
+    }
+
     #[test]
     fn scans_lose_bandwidth_to_other_scans_beside_them() {
-        let points = interference::points(14, &[10]);
-        let with = |beside: Option<&str>| {
-            let point = points.iter().find(|point| {
-                point.task_name == Some("scan") && point.beside.map(|beside| beside.name) == beside
-            });
-            find(*point.unwrap())
-        };
-        let (alone, beside) = (with(None), with(Some("scan")));
+        let (alone, beside) = (beside("scan", None), beside("scan", Some(("scan", 10))));
         let (own, others) = (beside.gb_s.unwrap(), beside.beside_gb_s.unwrap());
         assert!(own < 0.8 * alone.gb_s.unwrap(), "{own}");
         assert!(
@@ -189,6 +192,20 @@ mod tests {
             "shares alike: {own} {others}"
         );
         assert_eq!(alone.beside_gb_s, None);
+    }
+
+    #[test]
+    fn page_propagation_costs_scans_and_lookups_a_third_and_more_and_gets_its_share() {
+        for task in ["scan", "lookup"] {
+            let alone = beside(task, None).gb_s.unwrap();
+            for writers in [5, 10] {
+                let figures = beside(task, Some(("page", writers)));
+                let lost = 1.0 - figures.gb_s.unwrap() / alone;
+                assert!((0.3..0.7).contains(&lost), "{task} beside {writers}: {lost}");
+                let written = figures.beside_gb_s.unwrap();
+                assert!(written > 3.0, "{task} beside {writers}: {written} GB/s");
+            }
+        }
     }
 
     #[test]

@@ -110,6 +110,35 @@ impl Bench {
         (workers * steps * bytes) as f64 * PICOSECONDS / (end.0 - begin.0) as f64
     }
 
+    /// Gigabytes per second of workers that each go on for so long after a warm-up; a step says how
+    /// many bytes it moved.
+    pub(super) fn bandwidth_for(
+        &self,
+        workers: usize,
+        warm_up_ns: u64,
+        duration_ns: u64,
+        mut step: impl FnMut(usize, usize) -> usize,
+    ) -> f64 {
+        let begin_ns = self.machine.align_clocks(workers).0 / 1000;
+        let mut done = vec![0; workers];
+        let mut bytes = 0;
+        for (until_ns, counts) in
+            [(begin_ns + warm_up_ns, false), (begin_ns + warm_up_ns + duration_ns, true)]
+        {
+            interleave(&self.machine, workers, |number| {
+                if self.machine.now_ns(number) >= until_ns {
+                    return ControlFlow::Break(());
+                }
+                let worker = usize::from(number);
+                let moved = step(worker, done[worker]);
+                done[worker] += 1;
+                bytes += if counts { moved } else { 0 };
+                ControlFlow::Continue(())
+            });
+        }
+        bytes as f64 / duration_ns as f64
+    }
+
     /// What `run` is counted for.
     pub(super) fn counts(&self, run: impl FnOnce()) -> Counts {
         let before = self.machine.counts();

@@ -5,6 +5,10 @@ use lapis_device::profile::Trust;
 /// Where figures come from.
 const FAST: &str = "FAST 2020";
 const THESIS: &str = "HyMem thesis, chapter 3";
+/// Figure 6 of the same study, whose data are published with it (`graphs/06-bandwidth_thmix.csv` of
+/// github.com/NVSL/OptaneStudy, column PM-Optane). That the accesses are of 64 bytes at random is
+/// inferred from its ends.
+const FAST_MIX: &str = "FAST 2020, data of Fig. 6";
 const CHASE: &str = "microarchitectural study of the DIMM";
 const VENDOR: &str = "vendor and secondary figures, middle of the range";
 const EMULATOR: &str = "HyMem, software emulation platform";
@@ -60,6 +64,15 @@ const OPTANE_100: &[Entry] = &[
     ("peak/clwb/3", 12.5, Trust::M, THESIS),
     ("peak/clwb/4", 12.5, Trust::M, FAST),
     ("peak/clwb/24", 7.5, Trust::M, FAST),
+    ("mixed/0-16", 3.89, Trust::M, FAST_MIX),
+    ("mixed/2-14", 4.70, Trust::M, FAST_MIX),
+    ("mixed/4-12", 5.71, Trust::M, FAST_MIX),
+    ("mixed/6-10", 7.01, Trust::M, FAST_MIX),
+    ("mixed/8-8", 7.74, Trust::M, FAST_MIX),
+    ("mixed/10-6", 7.86, Trust::M, FAST_MIX),
+    ("mixed/12-4", 8.30, Trust::M, FAST_MIX),
+    ("mixed/14-2", 8.33, Trust::M, FAST_MIX),
+    ("mixed/16-0", 10.71, Trust::M, FAST_MIX),
     ("halves/256", 0.80, Trust::M, FAST),
     ("halves/512", 0.91, Trust::M, FAST),
     ("halves/1024", 0.97, Trust::M, FAST),

@@ -5,8 +5,8 @@ use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
 use lapis_index::{
-    ArtCow, Direction, FastFair, FpTree, Index, IndexError, IndexOptions, IndexRoot, NvTree,
-    OrderedIndex, PClht, WbTree, WbTreeSlot, Woart, Wort,
+    ArtCow, Direction, FastFair, FpTree, Index, IndexError, IndexKey, IndexOptions, IndexRoot,
+    NvTree, OrderedIndex, PClht, WbTree, WbTreeSlot, Woart, Wort,
 };
 use lapis_pmem::{Committed, Domain, Link, Pool};
 
@@ -54,7 +54,7 @@ impl<D: Domain> Subject<D> for PClht<D, u64> {
 }
 
 /// Creates an empty index in `pool`, which the index then owns, as the root [`ROOT_NAME`].
-pub(crate) fn create<D: Domain, I: Index<D, u64>>(
+pub(crate) fn create<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(
     pool: Pool<D>,
     options: &IndexOptions,
 ) -> Result<I, ExperimentError> {

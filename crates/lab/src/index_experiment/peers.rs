@@ -2,7 +2,10 @@
 //!
 //! Their figures were taken once, with the authors' own programs, at four million uniformly random
 //! keys; ours are taken when asked for. Different programs on different machines: see
-//! [`PEERS_NOTE`].
+//! [`PEERS_NOTE`]. What ours does for a crash that a published one does not is said with each; so is
+//! where the two differ in design.
+
+use std::fmt::Write;
 
 use lapis_index::IndexKind;
 use serde::Serialize;
@@ -18,10 +21,13 @@ pub const PEERS_NOTE: &str =
 /// Keys at which the published figures were taken.
 pub const PEERS_KEYS: usize = 4_000_000;
 
+/// The section of a document that [`peers_table`] belongs in (module [`crate::generated`]).
+pub const PEERS_SECTION: &str = "lapis lab index --peers";
+
 /// What a published implementation was measured to do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Peer {
-    /// Our structure of the same design.
+    /// Our structure of the same design, or of the one that is nearest.
     pub index: IndexKind,
     /// Whose implementation, and which variant of it.
     pub source: &'static str,
@@ -29,36 +35,74 @@ pub struct Peer {
     pub presized: bool,
     /// Threads.
     pub threads: usize,
-    /// Million inserts per second.
-    pub insert_mops: f64,
+    /// Million inserts per second; none if it was not run with so many threads.
+    pub insert_mops: Option<f64>,
     /// Million lookups per second.
-    pub get_mops: f64,
+    pub get_mops: Option<f64>,
+    /// What sets the two apart beyond the language: what ours does to survive a crash, or another
+    /// design. Empty if nothing is known.
+    pub difference: &'static str,
 }
 
-/// The published figures.
-pub const PEERS: [Peer; 11] = [
-    peer(IndexKind::Wort, "WORT (authors)", false, 1, 1.01, 1.99),
-    peer(IndexKind::FastFair, "FAST & FAIR (authors, single-threaded)", false, 1, 0.76, 1.97),
-    peer(IndexKind::FastFair, "FAST & FAIR (authors, concurrent)", false, 1, 0.64, 1.48),
-    peer(IndexKind::FastFair, "FAST & FAIR (authors, concurrent)", false, 2, 1.32, 3.48),
-    peer(IndexKind::PClht, "P-CLHT (RECIPE), growing", false, 1, 1.53, 10.7),
-    peer(IndexKind::PClht, "P-CLHT (RECIPE), pre-sized", true, 1, 1.99, 7.5),
-    peer(IndexKind::PClht, "P-CLHT (RECIPE), growing", false, 2, 2.42, 14.0),
-    peer(IndexKind::PClht, "P-CLHT (RECIPE), pre-sized", true, 2, 3.75, 13.7),
-    peer(IndexKind::Woart, "WOART (authors)", false, 1, 1.07, 2.58),
-    peer(IndexKind::ArtCow, "P-ART (RECIPE)", false, 1, 1.06, 1.40),
-    peer(IndexKind::ArtCow, "P-ART (RECIPE)", false, 2, 1.92, 2.75),
+const FROM_MALLOC: &str = "published: nodes from malloc, freed as soon as they are replaced, so a \
+     crash loses or doubles them; ours: from a pool that a crash leaves whole, given back once their \
+     unlinking is durable and no reader has them";
+const WOART: &str = "published: as WORT, and a split writes the parent's reference and the node's path \
+     with no state in between that a crash may leave; ours survives that crash, at the price of \
+     checking the depth on the way";
+const FROM_NEW: &str = "published: nodes from the allocator of the process, which a crash forgets; \
+     ours: from a pool that a crash leaves whole";
+const FROM_PMDK: &str = "published: each leaf from PMDK's allocator, which logs; ours: from runs of 63 \
+     leaves, for a flush and a fence each run";
+const LB_TREE: &str = "another design, FPTree is ours that is nearest: it puts entries beside the header \
+     and so mostly flushes one line, FPTree two; published: leaves from a pointer that moves on, durable \
+     nowhere";
+const NB_TREE: &str = "another design, FPTree is ours that is nearest: made for caches that survive a \
+     crash; published: leaves from a pointer that moves on, durable nowhere";
+
+/// The published figures, and a row without where ours can be run and theirs was not.
+pub const PEERS: [Peer; 19] = [
+    peer(IndexKind::Wort, "WORT (authors)", 1, 1.01, 1.99, FROM_MALLOC),
+    nobody(IndexKind::Wort, "WORT (authors)", 2),
+    peer(IndexKind::FastFair, "FAST & FAIR (authors, single-threaded)", 1, 0.76, 1.97, ""),
+    peer(IndexKind::FastFair, "FAST & FAIR (authors, concurrent)", 1, 0.64, 1.48, ""),
+    peer(IndexKind::FastFair, "FAST & FAIR (authors, concurrent)", 2, 1.32, 3.48, ""),
+    peer(IndexKind::PClht, "P-CLHT (RECIPE), growing", 1, 1.53, 10.7, ""),
+    presized(peer(IndexKind::PClht, "P-CLHT (RECIPE), pre-sized", 1, 1.99, 7.5, "")),
+    peer(IndexKind::PClht, "P-CLHT (RECIPE), growing", 2, 2.42, 14.0, ""),
+    presized(peer(IndexKind::PClht, "P-CLHT (RECIPE), pre-sized", 2, 3.75, 13.7, "")),
+    peer(IndexKind::Woart, "WOART (authors)", 1, 1.07, 2.58, WOART),
+    nobody(IndexKind::Woart, "WOART (authors)", 2),
+    peer(IndexKind::ArtCow, "P-ART (RECIPE)", 1, 1.06, 1.40, FROM_NEW),
+    peer(IndexKind::ArtCow, "P-ART (RECIPE)", 2, 1.92, 2.75, FROM_NEW),
+    peer(IndexKind::FpTree, "FPTree (public reimplementation)", 1, 0.54, 1.09, FROM_PMDK),
+    peer(IndexKind::FpTree, "FPTree (public reimplementation)", 2, 1.11, 2.22, FROM_PMDK),
+    peer(IndexKind::FpTree, "LB+-Tree (authors)", 1, 1.27, 1.57, LB_TREE),
+    peer(IndexKind::FpTree, "LB+-Tree (authors)", 2, 2.50, 3.38, LB_TREE),
+    peer(IndexKind::FpTree, "NBTree (authors), flushing", 1, 1.08, 1.59, NB_TREE),
+    peer(IndexKind::FpTree, "NBTree (authors), flushing", 2, 2.34, 3.12, NB_TREE),
 ];
 
 const fn peer(
     index: IndexKind,
     source: &'static str,
-    presized: bool,
     threads: usize,
     insert_mops: f64,
     get_mops: f64,
+    difference: &'static str,
 ) -> Peer {
-    Peer { index, source, presized, threads, insert_mops, get_mops }
+    let (insert_mops, get_mops) = (Some(insert_mops), Some(get_mops));
+    Peer { index, source, presized: false, threads, insert_mops, get_mops, difference }
+}
+
+/// A number of threads with which the published one was not run.
+const fn nobody(index: IndexKind, source: &'static str, threads: usize) -> Peer {
+    let (insert_mops, get_mops) = (None, None);
+    Peer { index, source, presized: false, threads, insert_mops, get_mops, difference: "" }
+}
+
+const fn presized(peer: Peer) -> Peer {
+    Peer { presized: true, ..peer }
 }
 
 /// A published implementation and ours.
@@ -132,6 +176,47 @@ fn ours(peer: Peer, keys: usize, seed: u64) -> Result<(f64, f64), ExperimentErro
     Ok((mops(Operation::Load), mops(Operation::Get)))
 }
 
+/// The comparison as a table in Markdown, and under it what sets the published ones apart.
+pub fn peers_table(comparison: &PeerComparison) -> String {
+    let mut text = format!(
+        "Published: {}, at {PEERS_KEYS} keys. Ours: measured here at {} keys, real flushes. Millions of \
+         uniformly random 8-byte keys per second, insert / search.\n\n\
+         | published | threads | insert / search | ours | insert / search | ours to published |\n\
+         |---|--:|--:|---|--:|--:|\n",
+        comparison.note, comparison.keys
+    );
+    for PeerRow { peer, insert_mops, get_mops } in &comparison.rows {
+        let published = peer.insert_mops.zip(peer.get_mops);
+        let shown = published
+            .map_or_else(|| "–".to_owned(), |(insert, get)| format!("{insert:.2} / {get:.2}"));
+        let times = published.map_or_else(
+            || "–".to_owned(),
+            |(insert, get)| format!("{:.1} / {:.1}", insert_mops / insert, get_mops / get),
+        );
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| {} | {} | {shown} | `{}` | {insert_mops:.2} / {get_mops:.2} | {times} |",
+            peer.source, peer.threads, peer.index
+        );
+    }
+    text.push('\n');
+    text + &peer_differences()
+}
+
+/// What sets the published implementations apart from ours, as a list: each once.
+pub fn peer_differences() -> String {
+    let mut text = String::new();
+    let mut said: Vec<&str> = Vec::new();
+    for peer in PEERS.iter().filter(|peer| !peer.difference.is_empty()) {
+        if !said.contains(&peer.source) {
+            said.push(peer.source);
+            let _ = writeln!(text, "* {}: {}.", peer.source, peer.difference);
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,6 +229,18 @@ mod tests {
             assert!(row.insert_mops > 0.0 && row.get_mops > 0.0, "{row:?}");
         }
         // The two variants of FAST & FAIR on one thread have the same one of ours.
-        assert_eq!(comparison.rows[1].insert_mops, comparison.rows[2].insert_mops);
+        assert_eq!(comparison.rows[2].insert_mops, comparison.rows[3].insert_mops);
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_and_says_what_sets_them_apart() {
+        let rows = PEERS.map(|peer| PeerRow { peer, insert_mops: 2.54, get_mops: 3.18 }).to_vec();
+        let table = peers_table(&PeerComparison { note: PEERS_NOTE, keys: 4000, rows });
+        assert_eq!(table.lines().filter(|line| line.starts_with("| ")).count(), 1 + PEERS.len());
+        assert!(table.contains(
+            "| LB+-Tree (authors) | 1 | 1.27 / 1.57 | `fptree` | 2.54 / 3.18 | 2.0 / 2.0 |"
+        ));
+        assert!(table.contains("| WORT (authors) | 2 | – | `wort` | 2.54 / 3.18 | – |"));
+        assert_eq!(table.matches("\n* ").count(), 6);
     }
 }

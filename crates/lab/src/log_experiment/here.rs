@@ -137,6 +137,13 @@ where
     Ok(together(measured.into_iter().collect::<Result<_, _>>()?))
 }
 
+/// From when the first began until the last had ended.
+fn span_of_all(spans: &[(Instant, Instant)]) -> Duration {
+    let began = spans.iter().map(|span| span.0).min();
+    let ended = spans.iter().map(|span| span.1).max();
+    began.zip(ended).map_or(Duration::ZERO, |(began, ended)| ended - began)
+}
+
 fn shared<S: Scheme>(
     options: RingOptions,
     job: Job,
@@ -148,28 +155,41 @@ fn shared<S: Scheme>(
     let log = SharedLog::new(log)?;
     let payload = job.payload();
     let measured = rounds(long, appends * job.threads, || {
-        let start = Barrier::new(job.threads + 1);
+        let start = Barrier::new(job.threads);
+        // Each looks at the clock itself: where there are no more processors than threads, another
+        // would get to it only when they have done most of their work.
         let append = || {
             start.wait();
+            let began = Instant::now();
             for _ in 0..appends {
                 log.append(std::hint::black_box(&payload))?;
             }
-            Ok::<(), LogExperimentError>(())
+            Ok::<_, LogExperimentError>((began, Instant::now()))
         };
-        let (done, spent) = std::thread::scope(|scope| {
+        let spans: Vec<(Instant, Instant)> = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..job.threads).map(|_| scope.spawn(append)).collect();
-            start.wait();
-            let started = Instant::now();
-            let done: Result<Vec<()>, LogExperimentError> = workers
+            workers
                 .into_iter()
                 .map(|worker| worker.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
-                .collect();
-            (done, started.elapsed())
-        });
-        done?;
+                .collect::<Result<_, _>>()
+        })?;
+        let spent = span_of_all(&spans);
         log.truncate(log.end())?;
         Ok(spent)
     })?;
     let ns_per_append = measured.ns_per_append * job.threads as f64;
     Ok(Measured { ns_per_append, ..measured })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_lasts_from_the_first_that_begins_to_the_last_that_ends() {
+        let zero = Instant::now();
+        let at = |ms| zero + Duration::from_millis(ms);
+        assert_eq!(span_of_all(&[(at(3), at(5)), (at(1), at(4))]), Duration::from_millis(4));
+        assert_eq!(span_of_all(&[]), Duration::ZERO);
+    }
 }

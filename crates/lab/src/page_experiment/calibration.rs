@@ -8,6 +8,8 @@ use super::{PageResults, Row};
 
 /// µlogs with more dirty lines than this share of the page are no guide to where the curves cross.
 const FITTED_SHARE: usize = 2;
+/// The line is fitted to µlogs that take up to so many times as long as a copy.
+const DEAREST_FITTED: f64 = 2.0;
 
 /// Why there is no cost model.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +48,12 @@ pub fn calibrate(
             // More threads than this machine has processors.
             continue;
         }
-        let (log_ns, log_line_ns) = CostModel::fit(&logs).ok_or(CalibrationError::TooFewRows)?;
         let copy_ns = copies.iter().map(|cost| cost.1).sum::<f64>() / copies.len() as f64;
+        // Where the choice is made the line has to be right.
+        logs.sort_unstable_by_key(|cost| cost.0);
+        let near = logs.partition_point(|cost| cost.1 <= DEAREST_FITTED * copy_ns);
+        logs.truncate(near.max(2));
+        let (log_ns, log_line_ns) = CostModel::fit(&logs).ok_or(CalibrationError::TooFewRows)?;
         if copies.is_empty() || log_line_ns <= 0.0 {
             return Err(CalibrationError::TooFewRows);
         }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use lapis_blocks::page::{CostModel, PageScheme, PageStore};
-use lapis_device::{Config, Modelled as Machine, Profile, interleave};
+use lapis_device::{Config, Modelled as Machine, Picoseconds, Profile, interleave};
 use lapis_pmem::{Pool, PoolError, Region};
 
 use super::writer::{Writer, full_store, pool_bytes};
@@ -15,7 +15,9 @@ pub(super) struct Bench {
     variant: PageScheme,
     profile: String,
     /// What a page write costs the core besides.
-    stated_ns: u64,
+    stated_ns: f64,
+    /// A read of ordinary memory that no prefetcher foresees.
+    dram_read_ns: f64,
 }
 
 impl Bench {
@@ -37,7 +39,8 @@ impl Bench {
             store: full_store(pool, options, variant, options.modelled_pages)?,
             variant,
             profile: profile.name.clone(),
-            stated_ns: (profile.core.operation_ns.value + checksum_ns).round() as u64,
+            stated_ns: profile.core.operation_ns.value + checksum_ns,
+            dram_read_ns: profile.dram.read_random_ns.value,
         })
     }
 
@@ -55,11 +58,20 @@ impl Bench {
                 Writer::new(options, options.modelled_pages, cell.dirty_lines, number, 0)
             })
             .collect();
-        self.write(&mut writers, options.modelled_writes / 5 + 1)?;
+        let scattered = match self.variant {
+            PageScheme::CopyOnWrite | PageScheme::Checksum => false,
+            PageScheme::CopyOnWriteLoading | PageScheme::MicroLog => true,
+            PageScheme::Hybrid => {
+                let copied = cost_model.copy_from_lines(options.page_bytes, cell.threads)?;
+                cell.dirty_lines < copied
+            }
+        };
+        let run_ns = if scattered { self.dram_read_ns } else { 0.0 };
+        self.write(&mut writers, options.modelled_writes / 5 + 1, run_ns)?;
         machine.drain();
         let began = machine.align_clocks(cell.threads);
         let before = machine.counts();
-        self.write(&mut writers, options.modelled_writes)?;
+        self.write(&mut writers, options.modelled_writes, run_ns)?;
         let ended = machine.align_clocks(cell.threads);
         machine.drain();
         let counts = machine.counts() - before;
@@ -78,14 +90,20 @@ impl Bench {
         })
     }
 
-    /// Each worker writes so many pages.
-    fn write(&self, writers: &mut [Writer], writes: usize) -> Result<(), PageExperimentError> {
+    /// Each worker writes so many pages, and waits for `run_ns` for each run of dirty lines.
+    fn write(
+        &self,
+        writers: &mut [Writer],
+        writes: usize,
+        run_ns: f64,
+    ) -> Result<(), PageExperimentError> {
         let machine = self.store.pool().domain();
         let mut left = vec![writes; writers.len()];
         let mut failed = None;
         interleave(machine, writers.len(), |worker| {
             let number = usize::from(worker);
-            machine.spend_ns(worker, self.stated_ns);
+            let reads_ns = writers[number].next_runs() as f64 * run_ns;
+            machine.spend(worker, Picoseconds::from_ns(self.stated_ns + reads_ns));
             match writers[number].write(&self.store) {
                 Ok(id) if left[number] == writes => match writers[number].wrote(&self.store, id) {
                     Ok(true) => {}

@@ -112,6 +112,11 @@ impl Writer {
         Ok(id)
     }
 
+    /// Runs of dirty lines in the next page that is written.
+    pub(super) fn next_runs(&self) -> usize {
+        self.dirty[(self.at + 1) % DIRTY_SETS].runs(self.page_bytes / LINE_BYTES).count()
+    }
+
     /// The contents that were written last.
     fn page(&self) -> &[u8] {
         let pages = self.source.len() / self.page_bytes;

@@ -106,41 +106,41 @@ impl Serialize for Contestant {
     }
 }
 
-/// Runs `$body` with `$index` standing for a contestant's structure on a domain. The one line per
-/// index that the study needs is here.
+/// Runs `$body` with `$index` standing for a contestant's structure on a domain, for keys of a kind. The
+/// one line per index that the study needs is here.
 macro_rules! with_contestant {
-    ($contestant:expr, $domain:ty, |$index:ident| $body:expr) => {
+    ($contestant:expr, $domain:ty, $key:ty, |$index:ident| $body:expr) => {
         match $contestant.index() {
             Some(lapis_index::IndexKind::Wort) => {
-                type $index = lapis_index::Wort<$domain, u64>;
+                type $index = lapis_index::Wort<$domain, $key>;
                 $body
             }
             Some(lapis_index::IndexKind::Woart) => {
-                type $index = lapis_index::Woart<$domain, u64>;
+                type $index = lapis_index::Woart<$domain, $key>;
                 $body
             }
             Some(lapis_index::IndexKind::ArtCow) => {
-                type $index = lapis_index::ArtCow<$domain, u64>;
+                type $index = lapis_index::ArtCow<$domain, $key>;
                 $body
             }
             Some(lapis_index::IndexKind::FpTree) => {
-                type $index = lapis_index::FpTree<$domain, u64>;
+                type $index = lapis_index::FpTree<$domain, $key>;
                 $body
             }
             Some(lapis_index::IndexKind::NvTree) => {
-                type $index = lapis_index::NvTree<$domain, u64>;
+                type $index = lapis_index::NvTree<$domain, $key>;
                 $body
             }
             Some(lapis_index::IndexKind::WbTree) => {
-                type $index = lapis_index::WbTree<$domain, u64>;
+                type $index = lapis_index::WbTree<$domain, $key>;
                 $body
             }
             Some(lapis_index::IndexKind::WbTreeSlot) => {
-                type $index = lapis_index::WbTreeSlot<$domain, u64>;
+                type $index = lapis_index::WbTreeSlot<$domain, $key>;
                 $body
             }
             Some(lapis_index::IndexKind::FastFair) => {
-                type $index = lapis_index::FastFair<$domain, u64>;
+                type $index = lapis_index::FastFair<$domain, $key>;
                 $body
             }
             _ => {

@@ -1,11 +1,12 @@
-//! The results as one figure: the counterparts of Figs. 7 to 10, and recovery.
+//! The results as one figure: the counterparts of Figs. 7 to 10, recovery, and byte-string keys.
 
-use super::{Contestant, OperationsRow, StudyResults};
+use super::tables::distinct;
+use super::{Contestant, ModelledOperations, ModelledTime, OperationsRow, StudyResults};
 use crate::keys::Distribution;
 use crate::plot::{Axis, Panel, Plot, Source};
 
 /// What the figure is the counterpart of.
-const CAPTION: &str = "The counterparts of Figs. 7 to 10 of Lee et al., WORT (FAST 2017), at the sizes \
+const CAPTION: &str = "The counterparts of Figs. 7 to 10 and of section 5.4 of Lee et al., WORT (FAST 2017), at the sizes \
      that were run. Measured: this machine, anonymous memory. Modelled: virtual time.";
 
 /// The figure.
@@ -13,29 +14,14 @@ pub fn figure(results: &StudyResults) -> Plot {
     let mut panels = Vec::new();
     panels.extend(measured(results, "insert, measured", |row| Some(row.measured?.insert_ns)));
     panels.extend(measured(results, "search, measured", |row| Some(row.measured?.search_ns)));
-    let mut distributions: Vec<Distribution> = Vec::new();
-    for row in &results.operations {
-        if !distributions.contains(&row.distribution) {
-            distributions.push(row.distribution);
-        }
-    }
-    for distribution in distributions {
+    for distribution in distinct(results.operations.iter().map(|row| row.distribution)) {
         panels.extend(modelled(results, distribution, true));
         panels.extend(modelled(results, distribution, false));
     }
     panels.extend(ranges(results));
     panels.extend(recovery(results));
+    panels.extend(strings(results));
     Plot::new("The WORT study", CAPTION, panels)
-}
-
-fn names(results: &StudyResults) -> Vec<Contestant> {
-    let mut names = Vec::new();
-    for row in &results.operations {
-        if !names.contains(&row.structure) {
-            names.push(row.structure);
-        }
-    }
-    names
 }
 
 /// Bars: the distributions side by side, a bar for each structure.
@@ -44,49 +30,80 @@ fn measured(
     title: &str,
     value: impl Fn(&OperationsRow) -> Option<f64>,
 ) -> Option<Panel> {
-    let mut places: Vec<Distribution> = Vec::new();
-    for row in results.operations.iter().filter(|row| row.measured.is_some()) {
-        if !places.contains(&row.distribution) {
-            places.push(row.distribution);
-        }
-    }
+    let rows = results.operations.iter();
+    bars(
+        title,
+        rows.filter_map(|row| Some((row.distribution, row.structure, value(row)?))).collect(),
+    )
+}
+
+/// Bars: kinds of keys side by side, a bar for each structure.
+fn bars<K: PartialEq + std::fmt::Display>(
+    title: &str,
+    found: Vec<(K, Contestant, f64)>,
+) -> Option<Panel> {
+    let places = distinct(found.iter().map(|(keys, ..)| keys));
     let mut panel =
         Panel::new(title, Axis::categories("keys", &places), Axis::linear("ns per operation"));
-    for structure in names(results) {
-        let of = results.operations.iter().filter(|row| row.structure == structure);
-        let points: Vec<(f64, f64)> = of
-            .filter_map(|row| {
-                let at = places.iter().position(|&place| place == row.distribution)?;
-                Some((at as f64, value(row)?))
-            })
-            .collect();
-        if !points.is_empty() {
-            panel.bars(&structure.name(), Source::Measured, points);
-        }
+    for structure in distinct(found.iter().map(|(_, structure, _)| *structure)) {
+        let of = found.iter().filter(|(_, one, _)| *one == structure);
+        let point = |(keys, _, ns): &(K, Contestant, f64)| {
+            Some((places.iter().position(|&place| place == keys)? as f64, *ns))
+        };
+        panel.bars(&structure.name(), Source::Measured, of.filter_map(point).collect());
     }
     (!panel.series.is_empty()).then_some(panel)
 }
 
 /// Lines over the pairs of latencies.
 fn modelled(results: &StudyResults, distribution: Distribution, inserts: bool) -> Option<Panel> {
+    let of = results.operations.iter().filter(|row| row.distribution == distribution);
+    let rows = of.filter_map(|row| Some((row.structure, row.modelled.as_ref()?)));
+    by_latency(results, &distribution.to_string(), rows.collect(), inserts)
+}
+
+/// Lines over the pairs of latencies, one for each structure.
+fn by_latency(
+    results: &StudyResults,
+    keys: &str,
+    rows: Vec<(Contestant, &ModelledOperations)>,
+    inserts: bool,
+) -> Option<Panel> {
     let operation = if inserts { "insert" } else { "search" };
-    let rows = || {
-        let of = results.operations.iter().filter(|row| row.distribution == distribution);
-        of.filter_map(|row| Some((row.structure, row.modelled.as_ref()?)))
-    };
-    let (_, first) = rows().next()?;
+    let (_, first) = rows.first()?;
     let mut panel = Panel::new(
-        &format!("{operation}, {distribution} keys, modelled"),
+        &format!("{operation}, {keys} keys, modelled"),
         Axis::categories("read/write latency (ns)", first.times.iter().map(|time| time.latency)),
         Axis::linear("ns per operation"),
     );
-    for (structure, found) in rows() {
-        let ns = |time: &super::ModelledTime| if inserts { time.insert_ns } else { time.search_ns };
+    for (structure, found) in rows {
+        let ns = |time: &ModelledTime| if inserts { time.insert_ns } else { time.search_ns };
         let points = found.times.iter().enumerate().map(|(at, time)| (at as f64, ns(time)));
         let source = Source::modelled(&results.profile);
         panel.line(&structure.name(), source, points.collect());
     }
     Some(panel)
+}
+
+/// Byte-string keys: bars of what was measured, lines of what was modelled.
+fn strings(results: &StudyResults) -> Vec<Panel> {
+    let rows = &results.strings;
+    let measured = |value: fn(&super::MeasuredOperations) -> f64| {
+        let rows = rows.iter();
+        rows.filter_map(|row| Some((row.strings, row.structure, value(row.measured.as_ref()?))))
+            .collect()
+    };
+    let mut panels = Vec::new();
+    panels.extend(bars("insert, byte strings, measured", measured(|found| found.insert_ns)));
+    panels.extend(bars("search, byte strings, measured", measured(|found| found.search_ns)));
+    for kind in distinct(rows.iter().map(|row| row.strings)) {
+        for inserts in [true, false] {
+            let of = rows.iter().filter(|row| row.strings == kind);
+            let of = of.filter_map(|row| Some((row.structure, row.modelled.as_ref()?)));
+            panels.extend(by_latency(results, kind.name(), of.collect(), inserts));
+        }
+    }
+    panels
 }
 
 /// Bars: the shares of the keys side by side, for each distribution that was measured.

@@ -1,5 +1,6 @@
 //! The sessions on this machine: insert, search, scan.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use lapis_index::{OrderedIndex, Statistics};
@@ -8,15 +9,19 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
+use super::byte_strings::Strings;
 use super::contestant::with_contestant;
+use super::key_list::KeyList;
 use super::{Contestant, Experiment, MeasuredOperations, Options, RangeTimes, ranges};
-use crate::index_experiment::engine::{create, value_of};
+use crate::index_experiment::engine::create;
 use crate::index_experiment::{ExperimentError, Operation};
 use crate::keys::{Distribution, KeySet};
 
 /// Address space for a key, generously: regions grow to what they use.
 const ROOM_BYTES_PER_KEY: usize = 384;
 const LEAST_ROOM_BYTES: usize = 1 << 28;
+/// Searches that are timed, at most; a mean over more of them is the same.
+const MOST_SEARCHES: usize = 1_000_000;
 /// What a region starts with.
 const INITIAL_BYTES: usize = 16 << 20;
 
@@ -35,8 +40,7 @@ impl Keys {
     pub(super) fn generate(distribution: Distribution, options: &Options) -> Self {
         let seed = options.seed;
         let loading = KeySet::generate(distribution, options.keys, 0, seed).into_loaded();
-        let mut searching = loading.clone();
-        searching.shuffle(&mut SmallRng::seed_from_u64(!seed));
+        let searching = in_another_order(&loading, seed);
         let mut ascending = Vec::new();
         if options.runs(Experiment::Ranges) {
             ascending.clone_from(&loading);
@@ -71,27 +75,45 @@ pub(super) fn checked(
     }
 }
 
-/// Inserts keys, one after another. How many were there already.
-pub(super) fn insert_all<D, I>(index: &I, keys: &[u64]) -> Result<u64, ExperimentError>
+/// The keys of a load in the order of searching.
+pub(super) fn in_another_order(loading: &[u64], seed: u64) -> Vec<u64> {
+    let mut searching = loading.to_vec();
+    searching.shuffle(&mut SmallRng::seed_from_u64(!seed));
+    searching
+}
+
+/// Inserts the keys at `places`, one after another. How many were there already.
+pub(super) fn insert_all<D, L, I>(
+    index: &I,
+    keys: &L,
+    places: Range<usize>,
+) -> Result<u64, ExperimentError>
 where
     D: lapis_pmem::Domain,
-    I: OrderedIndex<D, u64>,
+    L: KeyList + ?Sized,
+    I: OrderedIndex<D, L::Key>,
 {
     let mut wrong = 0;
-    for key in keys {
-        wrong += u64::from(index.insert(key, value_of(*key, 0))?.previous.is_some());
+    for place in places {
+        let key = keys.at(place);
+        wrong += u64::from(index.insert(key, L::value_of(key))?.previous.is_some());
     }
     Ok(wrong)
 }
 
-/// Looks keys up, one after another. How many answers were wrong.
-pub(super) fn search_all<D, I>(index: &I, keys: &[u64]) -> u64
+/// Looks the keys at `places` up, one after another. How many answers were wrong.
+pub(super) fn search_all<D, L, I>(index: &I, keys: &L, places: Range<usize>) -> u64
 where
     D: lapis_pmem::Domain,
-    I: OrderedIndex<D, u64>,
+    L: KeyList + ?Sized,
+    I: OrderedIndex<D, L::Key>,
 {
-    let wrong = |key: &&u64| index.get(key) != Some(value_of(**key, 0));
-    keys.iter().filter(wrong).count() as u64
+    let mut wrong = 0;
+    for place in places {
+        let key = keys.at(place);
+        wrong += u64::from(index.get(key) != Some(L::value_of(key)));
+    }
+    wrong
 }
 
 /// Measures one structure with one distribution.
@@ -100,43 +122,67 @@ pub(super) fn session(
     keys: &Keys,
     options: &Options,
 ) -> Result<Found, ExperimentError> {
-    with_contestant!(contestant, Hardware, |I| session_of::<I>(contestant, keys, options))
+    with_contestant!(contestant, Hardware, u64, |I| {
+        let (index, operations): (I, _) =
+            inserts_and_searches(contestant, &keys.loading[..], &keys.searching[..])?;
+        let mut found = Found::default();
+        if options.runs(Experiment::Operations) {
+            found.operations = Some(operations);
+        }
+        if options.runs(Experiment::Ranges) {
+            let (times, wrong) = ranges::measure(&index, &keys.ascending, keys.seed)?;
+            checked(contestant, Operation::Range, wrong)?;
+            found.ranges = times;
+        }
+        Ok(found)
+    })
 }
 
-fn session_of<I: OrderedIndex<Hardware, u64>>(
+/// Measures one structure with byte-string keys, which come in the order of inserting and in that of
+/// searching.
+pub(super) fn string_session(
     contestant: Contestant,
-    keys: &Keys,
-    options: &Options,
-) -> Result<Found, ExperimentError> {
-    let pool = Pool::create(region(keys.loading.len())?, Hardware::detect())?;
+    loading: &Strings,
+    searching: &Strings,
+) -> Result<MeasuredOperations, ExperimentError> {
+    with_contestant!(contestant, Hardware, [u8], |I| {
+        let (_index, operations): (I, _) = inserts_and_searches(contestant, loading, searching)?;
+        Ok(operations)
+    })
+}
+
+/// An index of all keys, and what its inserts and searches took.
+fn inserts_and_searches<L, I>(
+    contestant: Contestant,
+    loading: &L,
+    searching: &L,
+) -> Result<(I, MeasuredOperations), ExperimentError>
+where
+    L: KeyList + ?Sized,
+    I: OrderedIndex<Hardware, L::Key>,
+{
+    let keys = loading.count();
+    let pool = Pool::create(region(keys)?, Hardware::detect())?;
     let index: I = create(pool, &contestant.options())?;
     let begin = Instant::now();
-    let wrong = insert_all(&index, &keys.loading)?;
+    let wrong = insert_all(&index, loading, 0..keys)?;
     let inserted = begin.elapsed();
     checked(contestant, Operation::Load, wrong)?;
 
-    let mut found = Found::default();
-    if options.runs(Experiment::Operations) {
-        let begin = Instant::now();
-        let wrong = search_all(&index, &keys.searching);
-        let searched = begin.elapsed();
-        checked(contestant, Operation::Get, wrong)?;
-        let statistics = index.statistics();
-        let count = keys.loading.len() as f64;
-        found.operations = Some(MeasuredOperations {
-            keys: keys.loading.len(),
-            insert_ns: inserted.as_nanos() as f64 / count,
-            search_ns: searched.as_nanos() as f64 / count,
-            depth: statistics.mean_depth,
-            bytes_per_key: statistics.bytes as f64 / count,
-        });
-    }
-    if options.runs(Experiment::Ranges) {
-        let (times, wrong) = ranges::measure(&index, &keys.ascending, keys.seed)?;
-        checked(contestant, Operation::Range, wrong)?;
-        found.ranges = times;
-    }
-    Ok(found)
+    let searches = keys.min(MOST_SEARCHES);
+    let begin = Instant::now();
+    let wrong = search_all(&index, searching, 0..searches);
+    let searched = begin.elapsed();
+    checked(contestant, Operation::Get, wrong)?;
+    let statistics = index.statistics();
+    let operations = MeasuredOperations {
+        keys,
+        insert_ns: inserted.as_nanos() as f64 / keys as f64,
+        search_ns: searched.as_nanos() as f64 / searches as f64,
+        depth: statistics.mean_depth,
+        bytes_per_key: statistics.bytes as f64 / keys as f64,
+    };
+    Ok((index, operations))
 }
 
 /// Inserts all keys and looks at what came of it.
@@ -144,10 +190,10 @@ pub(super) fn build_and_walk(
     contestant: Contestant,
     keys: &[u64],
 ) -> Result<Statistics, ExperimentError> {
-    with_contestant!(contestant, Hardware, |I| {
+    with_contestant!(contestant, Hardware, u64, |I| {
         let pool = Pool::create(region(keys.len())?, Hardware::detect())?;
         let index: I = create(pool, &contestant.options())?;
-        checked(contestant, Operation::Load, insert_all(&index, keys)?)?;
+        checked(contestant, Operation::Load, insert_all(&index, keys, 0..keys.len())?)?;
         Ok(lapis_index::Index::statistics(&index))
     })
 }

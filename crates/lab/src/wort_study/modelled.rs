@@ -7,18 +7,17 @@
 use lapis_device::{Config, Counts, MachineShape, Modelled, Picoseconds, Profile};
 use lapis_index::OrderedIndex;
 use lapis_pmem::Pool;
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
-use rand::seq::SliceRandom;
 
+use super::byte_strings::Strings;
 use super::contestant::with_contestant;
-use super::measured::{checked, region};
+use super::key_list::KeyList;
+use super::measured::{checked, in_another_order, insert_all, region, search_all};
 use super::ranges::{PERCENTS, Queries};
 use super::{
     Contestant, Experiment, Latency, ModelledOperations, ModelledTime, Options, PerOperation,
     RangeTimes,
 };
-use crate::index_experiment::engine::{create, value_of};
+use crate::index_experiment::engine::create;
 use crate::index_experiment::{ExperimentError, Operation};
 use crate::keys::{Distribution, KeySet};
 
@@ -98,18 +97,52 @@ pub(super) fn session(
     options: &Options,
     profile: &Profile,
 ) -> Result<Found, ExperimentError> {
-    with_contestant!(contestant, Modelled, |I| {
-        session_of::<I>(contestant, distribution, options, profile)
+    let loading = KeySet::generate(distribution, options.modelled_keys, 0, options.seed);
+    let loading = loading.into_loaded();
+    let searching = in_another_order(&loading, options.seed);
+    with_contestant!(contestant, Modelled, u64, |I| {
+        let (index, mut meter, operations): (I, _, _) =
+            inserts_and_searches(contestant, &loading[..], &searching[..], options, profile)?;
+        let mut found = Found::default();
+        if options.runs(Experiment::Ranges) {
+            found.ranges = scans(contestant, &index, loading, &mut meter, options.seed)?;
+        }
+        if options.runs(Experiment::Operations) {
+            found.operations = Some(operations);
+        }
+        Ok(found)
     })
 }
 
-fn session_of<I: OrderedIndex<Modelled, u64>>(
+/// Models one structure with byte-string keys, which come in the order of inserting and in that of
+/// searching.
+pub(super) fn string_session(
     contestant: Contestant,
-    distribution: Distribution,
+    loading: &Strings,
+    searching: &Strings,
     options: &Options,
     profile: &Profile,
-) -> Result<Found, ExperimentError> {
-    let keys = options.modelled_keys;
+) -> Result<ModelledOperations, ExperimentError> {
+    with_contestant!(contestant, Modelled, [u8], |I| {
+        let (_index, _, operations): (I, _, _) =
+            inserts_and_searches(contestant, loading, searching, options, profile)?;
+        Ok(operations)
+    })
+}
+
+/// An index of all keys on a machine that has counted its last inserts and some searches.
+fn inserts_and_searches<L, I>(
+    contestant: Contestant,
+    loading: &L,
+    searching: &L,
+    options: &Options,
+    profile: &Profile,
+) -> Result<(I, Meter, ModelledOperations), ExperimentError>
+where
+    L: KeyList + ?Sized,
+    I: OrderedIndex<Modelled, L::Key>,
+{
+    let keys = loading.count();
     let mut shapes = options.latencies.iter().map(|&latency| machine_with(profile, latency));
     let region = region(keys)?;
     let machine = Modelled::over(
@@ -124,85 +157,83 @@ fn session_of<I: OrderedIndex<Modelled, u64>>(
     let operation_ns = profile.core.operation_ns.value.round() as u64;
     let mut meter = Meter { machine, operation_ns, counts: Counts::default(), clocks: Vec::new() };
 
-    let loading = KeySet::generate(distribution, keys, 0, options.seed).into_loaded();
-    let counted = options.modelled_operations.min(keys / 2);
-    let warming = (keys - counted).min(WARMING_OPERATIONS).min(counted);
-    let (filling, rest) = loading.split_at(keys - counted - warming);
-    let (warming, counted) = rest.split_at(warming);
+    let inserts = options.modelled_operations.min(keys / 2);
+    let warming = (keys - inserts).min(WARMING_OPERATIONS).min(inserts);
+    let filling = keys - inserts - warming;
 
     let index: I = create(pool, &contestant.options())?;
-    let insert = |keys: &[u64], meter: Option<&Meter>| -> Result<(), ExperimentError> {
-        let mut wrong = 0;
-        for key in keys {
-            if let Some(meter) = meter {
-                meter.spend();
-            }
-            wrong += u64::from(index.insert(key, value_of(*key, 0))?.previous.is_some());
-        }
-        checked(contestant, Operation::Load, wrong)
-    };
     meter.machine.set_counting(false);
-    insert(filling, None)?;
+    let wrong = insert_all(&index, loading, 0..filling)?;
+    checked(contestant, Operation::Load, wrong)?;
     meter.machine.set_counting(true);
-    insert(warming, None)?;
+    let wrong = insert_all(&index, loading, filling..filling + warming)?;
+    checked(contestant, Operation::Load, wrong)?;
     meter.begin();
-    insert(counted, Some(&meter))?;
-    let (insert_counts, insert_times) = meter.end();
-
-    let mut searching = loading.clone();
-    searching.shuffle(&mut SmallRng::seed_from_u64(!options.seed));
-    let searches = counted.len().div_ceil(4);
-    let search = |keys: &[u64], meter: &Meter| {
-        let mut wrong = 0;
-        for key in keys {
-            meter.spend();
-            wrong += u64::from(index.get(key) != Some(value_of(*key, 0)));
-        }
-        checked(contestant, Operation::Get, wrong)
-    };
-    let (warming, rest) = searching.split_at((keys - searches).min(WARMING_OPERATIONS));
-    search(warming, &meter)?;
-    meter.begin();
-    search(&rest[..searches], &meter)?;
-    let (search_counts, search_times) = meter.end();
-
-    let mut found = Found::default();
-    if options.runs(Experiment::Ranges) {
-        let mut ascending = loading.clone();
-        ascending.sort_unstable();
-        for percent in PERCENTS {
-            let queries = Queries::over(&ascending, percent, SCANNED_ENTRIES, options.seed);
-            meter.begin();
-            let wrong = queries.ask_index(&index, || meter.spend());
-            let (counts, times) = meter.end();
-            checked(contestant, Operation::Range, wrong)?;
-            let entries = (queries.entries * queries.len()) as f64;
-            found.ranges.push(RangeTimes {
-                entries: queries.entries,
-                queries: queries.len(),
-                query_ns: times[0] / queries.len() as f64,
-                llc_misses_per_entry: Some(counts.llc_misses as f64 / entries),
-            });
-        }
+    let mut wrong = 0;
+    for place in keys - inserts..keys {
+        meter.spend();
+        wrong += insert_all(&index, loading, place..place + 1)?;
     }
-    if options.runs(Experiment::Operations) {
-        meter.machine.set_counting(false);
-        let statistics = index.statistics();
-        let times = options.latencies.iter().zip(insert_times).zip(search_times);
-        let time = |((&latency, insert), search)| ModelledTime {
-            latency,
-            insert_ns: insert / counted.len() as f64,
-            search_ns: search / searches as f64,
-        };
-        found.operations = Some(ModelledOperations {
-            keys,
-            inserts: counted.len(),
-            searches,
-            insert: per_operation(insert_counts, counted.len()),
-            search: per_operation(search_counts, searches),
-            times: times.map(time).collect(),
-            depth: statistics.mean_depth,
-            bytes_per_key: statistics.bytes as f64 / keys as f64,
+    let (insert_counts, insert_times) = meter.end();
+    checked(contestant, Operation::Load, wrong)?;
+
+    let searches = inserts.div_ceil(4);
+    let warming = (keys - searches).min(WARMING_OPERATIONS);
+    let wrong = search_all(&index, searching, 0..warming);
+    checked(contestant, Operation::Get, wrong)?;
+    meter.begin();
+    let mut wrong = 0;
+    for place in warming..warming + searches {
+        meter.spend();
+        wrong += search_all(&index, searching, place..place + 1);
+    }
+    let (search_counts, search_times) = meter.end();
+    checked(contestant, Operation::Get, wrong)?;
+
+    meter.machine.set_counting(false);
+    let statistics = index.statistics();
+    meter.machine.set_counting(true);
+    let times = options.latencies.iter().zip(insert_times).zip(search_times);
+    let time = |((&latency, insert), search)| ModelledTime {
+        latency,
+        insert_ns: insert / inserts as f64,
+        search_ns: search / searches as f64,
+    };
+    let operations = ModelledOperations {
+        keys,
+        inserts,
+        searches,
+        insert: per_operation(insert_counts, inserts),
+        search: per_operation(search_counts, searches),
+        times: times.map(time).collect(),
+        depth: statistics.mean_depth,
+        bytes_per_key: statistics.bytes as f64 / keys as f64,
+    };
+    Ok((index, meter, operations))
+}
+
+/// Models range queries of each length.
+fn scans<I: OrderedIndex<Modelled, u64>>(
+    contestant: Contestant,
+    index: &I,
+    mut keys: Vec<u64>,
+    meter: &mut Meter,
+    seed: u64,
+) -> Result<Vec<RangeTimes>, ExperimentError> {
+    keys.sort_unstable();
+    let mut found = Vec::new();
+    for percent in PERCENTS {
+        let queries = Queries::over(&keys, percent, SCANNED_ENTRIES, seed);
+        meter.begin();
+        let wrong = queries.ask_index(index, || meter.spend());
+        let (counts, times) = meter.end();
+        checked(contestant, Operation::Range, wrong)?;
+        let entries = (queries.entries * queries.len()) as f64;
+        found.push(RangeTimes {
+            entries: queries.entries,
+            queries: queries.len(),
+            query_ns: times[0] / queries.len() as f64,
+            llc_misses_per_entry: Some(counts.llc_misses as f64 / entries),
         });
     }
     Ok(found)

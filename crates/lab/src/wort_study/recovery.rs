@@ -84,7 +84,7 @@ pub(super) fn run(options: &Options, step: &dyn Fn()) -> Result<Vec<RecoveryRow>
     let keys = KeySet::generate(Distribution::Sparse, options.keys, 0, options.seed).into_loaded();
     let mut rows = Vec::new();
     for contestant in options.contestants().filter(Contestant::is_measured) {
-        rows.extend(with_contestant!(contestant, Hardware, |I| {
+        rows.extend(with_contestant!(contestant, Hardware, u64, |I| {
             session::<I>(contestant, &keys, &options.recovery_threads)
         })?);
         step();
@@ -133,7 +133,7 @@ impl<I: Openable> Crashing<I> {
         let begin = Instant::now();
         let root: Link<IndexRoot> = pool.root(ROOT_NAME).expect("created with this root");
         let index = I::open_on(pool, root, threads)?;
-        let wrong = search_all(&index, &[key]);
+        let wrong = search_all(&index, &[key][..], 0..1);
         let index_us = begin.elapsed().as_nanos() as f64 / 1000.0;
         self.index = Some(index);
         Ok((pool_us, index_us, wrong))
@@ -149,7 +149,7 @@ fn session<I: Openable>(
     let mut rows = Vec::new();
     let mut inserted = 0;
     for size in sizes(keys.len()) {
-        let wrong = insert_all(crashing.index(), &keys[inserted..size])?;
+        let wrong = insert_all(crashing.index(), keys, inserted..size)?;
         checked(contestant, Operation::Load, wrong)?;
         inserted = size;
         for &threads in threads {
@@ -171,7 +171,7 @@ fn session<I: Openable>(
                 index_open_us,
             });
         }
-        let wrong = search_all(crashing.index(), &keys[..size.min(LOOKED_UP)]);
+        let wrong = search_all(crashing.index(), keys, 0..size.min(LOOKED_UP));
         checked(contestant, Operation::Get, wrong)?;
     }
     Ok(rows)

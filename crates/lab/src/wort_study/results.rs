@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Contestant, Latency};
+use super::{Contestant, Latency, StringKind};
 use crate::keys::Distribution;
 
 /// Inserts and searches measured on this machine.
@@ -145,6 +145,17 @@ pub struct RadixDepthRow {
     pub published_depth: Option<f64>,
 }
 
+/// A tree that was built, looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct WalkedTree {
+    /// Mean number of nodes on the way to an entry, the leaf excluded.
+    pub depth: f64,
+    /// Greatest such number.
+    pub max_depth: u64,
+    /// Bytes of the index per key.
+    pub bytes_per_key: f64,
+}
+
 /// How deep a structure is at one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DepthRow {
@@ -154,14 +165,36 @@ pub struct DepthRow {
     pub distribution: Distribution,
     /// How many.
     pub keys: usize,
-    /// Mean number of nodes on the way to an entry, the leaf excluded.
-    pub depth: f64,
-    /// Greatest such number.
-    pub max_depth: u64,
-    /// Bytes of the index per key.
-    pub bytes_per_key: f64,
+    /// Memory that building it was thought to need.
+    pub needed_bytes: u64,
+    /// The tree; none if it would not have fitted into the memory that was free.
+    pub walked: Option<WalkedTree>,
+    /// The mean depth that follows from the keys, of a radix tree.
+    pub computed_depth: Option<f64>,
     /// Column (d) of Table 1 of the paper, at 128 M keys.
     pub published_depth: Option<f64>,
+}
+
+impl DepthRow {
+    /// Whether it says nothing of the depth.
+    pub fn is_unknown(&self) -> bool {
+        self.walked.is_none() && self.computed_depth.is_none()
+    }
+}
+
+/// Inserts and searches of one structure with byte-string keys.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StringRow {
+    /// The structure.
+    pub structure: Contestant,
+    /// The keys.
+    pub strings: StringKind,
+    /// Their mean length.
+    pub key_bytes: f64,
+    /// This machine.
+    pub measured: Option<MeasuredOperations>,
+    /// The modelled machine.
+    pub modelled: Option<ModelledOperations>,
 }
 
 /// What `lapis lab wort` prints.
@@ -177,6 +210,8 @@ pub struct StudyResults {
     pub ranges: Vec<RangeRow>,
     /// Recovery.
     pub recovery: Vec<RecoveryRow>,
+    /// Byte-string keys.
+    pub strings: Vec<StringRow>,
     /// Depths of the radix trees at the published size.
     pub radix_depths: Vec<RadixDepthRow>,
 }

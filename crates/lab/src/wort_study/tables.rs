@@ -1,42 +1,50 @@
 //! The results as tables in Markdown: for the terminal, and as sections of a document.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use super::{
-    Contestant, DepthResults, Latency, MeasuredOperations, ModelledOperations, ModelledTime,
-    OperationsRow, PerOperation, RangeRow, StudyResults,
+    Contestant, Latency, MeasuredOperations, ModelledOperations, ModelledTime, OperationsRow,
+    PerOperation, RangeRow, StringKind, StudyResults, string_tables,
 };
-use crate::keys::Distribution;
 
 /// The command that the sections of a document name (module [`crate::generated`]), each followed by a
 /// colon and what it shows.
 pub const COMMAND: &str = "lapis lab wort";
-/// The section of [`super::depths`].
-pub const DEPTHS_SECTION: &str = "lapis lab wort --depths";
 
 /// A table and the section of a document that it belongs in.
 type Section = (String, String);
 
 /// The tables of what was run, each with the name of its section; those of what was not run are left
-/// out.
+/// out. Models of another size than the default one, and keys from a file, have sections of their own.
 pub fn sections(results: &StudyResults) -> Vec<Section> {
+    let keys = modelled_size(results).map(|size| size.keys);
+    let modelled = match keys {
+        Some(keys) if keys != super::MODELLED_KEYS => format!("modelled, {} keys", grouped(keys)),
+        _ => "modelled".to_owned(),
+    };
+    let of_file = results.strings.iter().any(|row| row.strings == StringKind::File);
+    let strings = if of_file { "byte strings of a file" } else { "byte strings" };
     let all = [
-        ("operations, measured", operations_measured(results)),
-        ("insert by latency, modelled", insert_by_latency(results)),
-        ("search by latency, modelled", search_by_latency(results)),
-        ("Table 1, modelled", table_1(results)),
-        ("traffic, modelled", traffic(results)),
-        ("Table 1 (d), computed", radix_depths(results)),
-        ("ranges, measured", ranges_measured(results)),
-        ("ranges, modelled", ranges_modelled(results)),
-        ("recovery, measured", recovery(results)),
+        ("operations, measured".to_owned(), operations_measured(results)),
+        (format!("insert by latency, {modelled}"), insert_by_latency(results)),
+        (format!("search by latency, {modelled}"), search_by_latency(results)),
+        (format!("Table 1, {modelled}"), table_1(results)),
+        (format!("traffic, {modelled}"), traffic(results)),
+        ("Table 1 (d), computed".to_owned(), radix_depths(results)),
+        ("ranges, measured".to_owned(), ranges_measured(results)),
+        (format!("ranges, {modelled}"), ranges_modelled(results)),
+        ("recovery, measured".to_owned(), recovery(results)),
+        (format!("{strings}, measured"), string_tables::measured(results)),
+        (format!("{strings}, modelled"), string_tables::counts(results)),
+        (format!("{strings} by latency, modelled"), string_tables::by_latency(results)),
     ];
-    let named = |(name, text): (&str, Option<String>)| Some((format!("{COMMAND}: {name}"), text?));
+    let named =
+        |(name, text): (String, Option<String>)| Some((format!("{COMMAND}: {name}"), text?));
     all.into_iter().filter_map(named).collect()
 }
 
 /// What occurs in rows, in order, each once.
-fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+pub(super) fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     for one in all {
         if !found.contains(&one) {
@@ -47,14 +55,14 @@ fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 }
 
 /// The head of a table whose first two columns are keys and structure.
-fn head(columns: &[String]) -> String {
+pub(super) fn head(columns: &[String]) -> String {
     let columns: String = columns.iter().map(|column| format!(" {column} |")).collect();
     let rule = "--:|".repeat(columns.matches('|').count());
     format!("| keys | structure |{columns}\n|---|---|{rule}\n")
 }
 
-fn line(distribution: Distribution, structure: Contestant, cells: &[String]) -> String {
-    format!("| {distribution} | `{structure}` | {} |\n", cells.join(" | "))
+pub(super) fn line(keys: impl Display, structure: Contestant, cells: &[String]) -> String {
+    format!("| {keys} | `{structure}` | {} |\n", cells.join(" | "))
 }
 
 /// A table with a row for each structure and distribution for which there are `cells`; none if there
@@ -72,37 +80,36 @@ fn operations_table(
     (!lines.is_empty()).then(|| head(columns) + &lines)
 }
 
-fn names<const N: usize>(columns: [&str; N]) -> Vec<String> {
+pub(super) fn names<const N: usize>(columns: [&str; N]) -> Vec<String> {
     columns.map(str::to_owned).to_vec()
 }
 
-fn grouped(number: usize) -> String {
+pub(super) fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> =
         digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();
     groups.join(",")
 }
 
-fn published(depth: Option<f64>) -> String {
+pub(super) fn published(depth: Option<f64>) -> String {
     depth.map_or_else(|| "–".to_owned(), |depth| format!("{depth:.1}"))
 }
 
+/// The columns of [`measured_cells`].
+pub(super) const MEASURED_COLUMNS: [&str; 6] =
+    ["insert, ns", "search, ns", "insert, Mop/s", "search, Mop/s", "depth", "bytes per key"];
+
+pub(super) fn measured_cells(found: &MeasuredOperations) -> Vec<String> {
+    let MeasuredOperations { insert_ns, search_ns, depth, bytes_per_key, .. } = *found;
+    let mut cells = vec![format!("{insert_ns:.0}"), format!("{search_ns:.0}")];
+    cells.extend([insert_ns, search_ns].map(|ns| format!("{:.2}", 1e3 / ns)));
+    cells.extend([format!("{depth:.2}"), format!("{bytes_per_key:.1}")]);
+    cells
+}
+
 fn operations_measured(results: &StudyResults) -> Option<String> {
-    let columns = names([
-        "insert, ns",
-        "search, ns",
-        "insert, Mop/s",
-        "search, Mop/s",
-        "depth",
-        "bytes per key",
-    ]);
-    let table = operations_table(results, &columns, |row| {
-        let MeasuredOperations { insert_ns, search_ns, depth, bytes_per_key, .. } = row.measured?;
-        let mut cells = vec![format!("{insert_ns:.0}"), format!("{search_ns:.0}")];
-        cells.extend([insert_ns, search_ns].map(|ns| format!("{:.2}", 1e3 / ns)));
-        cells.extend([format!("{depth:.2}"), format!("{bytes_per_key:.1}")]);
-        Some(cells)
-    })?;
+    let columns = names(MEASURED_COLUMNS);
+    let table = operations_table(results, &columns, |row| Some(measured_cells(&row.measured?)))?;
     let keys = results.operations.iter().find_map(|row| row.measured.map(|found| found.keys))?;
     Some(format!(
         "Measured here (anonymous memory, {}): {} keys, one thread.\n\n{table}",
@@ -120,15 +127,20 @@ fn insert_by_latency(results: &StudyResults) -> Option<String> {
     by_latency(results, latencies, |time| time.insert_ns)
 }
 
-/// Searches write nothing, so of latencies that differ in the writes alone one will do.
 fn search_by_latency(results: &StudyResults) -> Option<String> {
+    let latencies = latencies_of_searches(&modelled_size(results)?.times);
+    by_latency(results, latencies, |time| time.search_ns)
+}
+
+/// Searches write nothing, so of latencies that differ in the writes alone one will do.
+pub(super) fn latencies_of_searches(times: &[ModelledTime]) -> Vec<Latency> {
     let mut latencies: Vec<Latency> = Vec::new();
-    for time in &modelled_size(results)?.times {
+    for time in times {
         if latencies.iter().all(|known| known.read_ns != time.latency.read_ns) {
             latencies.push(time.latency);
         }
     }
-    by_latency(results, latencies, |time| time.search_ns)
+    latencies
 }
 
 fn by_latency(
@@ -303,22 +315,6 @@ fn radix_depths(results: &StudyResults) -> Option<String> {
     (!results.radix_depths.is_empty()).then(|| {
         format!("Computed from the keys: a radix tree's depth depends on nothing else.\n\n{table}")
     })
-}
-
-/// The table of depths.
-pub fn depths_table(results: &DepthResults) -> String {
-    let columns = names(["how many", "depth", "deepest", "published, 128 M keys", "bytes per key"]);
-    let lines = results.depths.iter().map(|row| {
-        let cells = [
-            grouped(row.keys),
-            format!("{:.2}", row.depth),
-            row.max_depth.to_string(),
-            published(row.published_depth),
-            format!("{:.1}", row.bytes_per_key),
-        ];
-        line(row.distribution, row.structure, &cells)
-    });
-    head(&columns) + &lines.collect::<String>()
 }
 
 #[cfg(test)]

@@ -37,15 +37,11 @@ pub(super) struct Caches {
 }
 
 /// Free blocks by class; the last is the next to be handed out.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Cache {
-    magazines: [Vec<u64>; CLASS_COUNT],
-}
-
-impl Default for Cache {
-    fn default() -> Self {
-        Self { magazines: std::array::from_fn(|_| Vec::new()) }
-    }
+    /// Of each class, or none as long as nothing was put into any: most of the caches of a pool that
+    /// is opened for a moment.
+    magazines: Vec<Vec<u64>>,
 }
 
 impl Caches {
@@ -65,10 +61,9 @@ impl Caches {
         let mut drained = Vec::new();
         for shard in &self.shards {
             let mut cache = lock(domain, shard);
-            for class in ClassId::all() {
-                let blocks = std::mem::take(&mut cache.magazines[class.index()]);
+            for (class, blocks) in ClassId::all().zip(&mut cache.magazines) {
                 if !blocks.is_empty() {
-                    drained.push((class, blocks));
+                    drained.push((class, std::mem::take(blocks)));
                 }
             }
         }
@@ -79,25 +74,29 @@ impl Caches {
 impl Cache {
     #[inline]
     pub(super) fn pop(&mut self, class: ClassId) -> Option<u64> {
-        self.magazines[class.index()].pop()
+        self.magazines.get_mut(class.index())?.pop()
     }
 
     #[inline]
     pub(super) fn push(&mut self, class: ClassId, offset: u64) {
-        self.magazines[class.index()].push(offset);
+        self.magazine(class).push(offset);
     }
 
+    #[inline]
     pub(super) fn magazine(&mut self, class: ClassId) -> &mut Vec<u64> {
+        if self.magazines.is_empty() {
+            self.magazines.resize_with(CLASS_COUNT, Vec::new);
+        }
         &mut self.magazines[class.index()]
     }
 
     #[inline]
     pub(super) fn is_overfull(&self, class: ClassId) -> bool {
-        self.magazines[class.index()].len() > 2 * REFILL
+        self.magazines.get(class.index()).is_some_and(|blocks| blocks.len() > 2 * REFILL)
     }
 
     /// Takes the half that was freed longest ago.
     pub(super) fn shed(&mut self, class: ClassId) -> Vec<u64> {
-        self.magazines[class.index()].drain(..REFILL).collect()
+        self.magazine(class).drain(..REFILL).collect()
     }
 }

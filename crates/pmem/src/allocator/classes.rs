@@ -17,6 +17,7 @@ pub const LARGEST_SLAB_BLOCK_BYTES: usize = 32768;
 /// Blocks over this size come from slabs of several chunks.
 const SINGLE_CHUNK_LIMIT: u32 = 4096;
 const MULTI_CHUNK_SLAB: u32 = 8;
+const LARGEST_SLAB_BYTES: u64 = MULTI_CHUNK_SLAB as u64 * EXTENT_BYTES as u64;
 
 /// For each size in units of 16 bytes, up to 4 KiB, the class that serves it.
 const SMALL_CLASS: [u8; 257] = {
@@ -33,7 +34,7 @@ const SMALL_CLASS: [u8; 257] = {
 };
 
 const LAYOUTS: [Layout; CLASS_COUNT] = {
-    let mut layouts = [Layout { first: 0, blocks: 0 }; CLASS_COUNT];
+    let mut layouts = [Layout { first: 0, blocks: 0, reciprocal: 0 }; CLASS_COUNT];
     let mut class = 0;
     while class < CLASS_COUNT {
         layouts[class] = Layout::of(BLOCK_BYTES[class]);
@@ -47,7 +48,13 @@ struct Layout {
     /// Offset of block 0 in the slab.
     first: u32,
     blocks: u32,
+    /// 2⁴⁰ divided by the size of a block, rounded up: so that a division by it, of an offset in a
+    /// slab (below 2¹⁹), is a multiplication. It is too large by less than one part in the quotient,
+    /// since that offset times the size (up to 2¹⁵) stays below 2⁴⁰.
+    reciprocal: u64,
 }
+
+const RECIPROCAL_BITS: u32 = 40;
 
 impl Layout {
     const fn of(block: u32) -> Self {
@@ -60,7 +67,8 @@ impl Layout {
             let bitmap = blocks.div_ceil(64) * 8;
             let first = bitmap.next_multiple_of(align);
             if first + blocks * block <= slab {
-                return Self { first, blocks };
+                let reciprocal = (1u64 << RECIPROCAL_BITS).div_ceil(block as u64);
+                return Self { first, blocks, reciprocal };
             }
             blocks -= 1;
         }
@@ -122,11 +130,12 @@ impl ClassId {
     /// The inverse of [`ClassId::offset_of`]: none if `offset` is not where a block begins.
     #[inline]
     pub(crate) fn index_in_slab(self, first: u32, offset: u64) -> Option<usize> {
-        let start = u64::from(first) * EXTENT_BYTES as u64;
-        let inside = offset.checked_sub(start + u64::from(LAYOUTS[self.index()].first))? as usize;
-        let index = inside / self.block_bytes();
-        (inside.is_multiple_of(self.block_bytes()) && index < self.blocks_per_slab())
-            .then_some(index)
+        let layout = LAYOUTS[self.index()];
+        let start = u64::from(first) * EXTENT_BYTES as u64 + u64::from(layout.first);
+        let inside = offset.checked_sub(start).filter(|&inside| inside < LARGEST_SLAB_BYTES)?;
+        let index = (inside * layout.reciprocal) >> RECIPROCAL_BITS;
+        let begins = index * u64::from(BLOCK_BYTES[self.index()]) == inside;
+        (begins && index < u64::from(layout.blocks)).then_some(index as usize)
     }
 
     /// The first chunk of the slab that holds `offset`, for slabs of one chunk; for larger ones the
@@ -177,6 +186,21 @@ mod tests {
             for index in [0, 1, class.blocks_per_slab() - 1] {
                 assert_eq!(class.index_in_slab(3, class.offset_of(3, index)), Some(index));
             }
+        }
+    }
+
+    #[test]
+    fn an_offset_is_found_to_begin_a_block_exactly_where_division_says_so() {
+        for class in ClassId::all() {
+            let (start, size) = (class.offset_of(3, 0), class.block_bytes() as u64);
+            for inside in (0..LARGEST_SLAB_BYTES + 64).step_by(16) {
+                let index = inside / size;
+                let begins = inside % size == 0 && index < class.blocks_per_slab() as u64;
+                let expected = begins.then_some(index as usize);
+                assert_eq!(class.index_in_slab(3, start + inside), expected, "{size} {inside}");
+            }
+            assert_eq!(class.index_in_slab(3, start - 16), None);
+            assert_eq!(class.index_in_slab(3, start + 8), None);
         }
     }
 }

@@ -5,18 +5,26 @@ use crate::pool::Pool;
 use crate::region::EXTENT_BYTES;
 use crate::trace::Traced;
 
-use super::Block;
 use super::chunks::{Descriptor, LARGE, SLAB};
 use super::classes::ClassId;
+use super::{Block, bits};
 
 /// The pool's slabs and runs, frozen for one trace.
 #[derive(Debug)]
 pub(crate) struct TraceMap {
     /// First chunk and descriptor, in order.
     runs: Vec<(u32, Descriptor)>,
-    /// The number of the run that was found last: the next is often the same.
+    /// The number of the run that holds a chunk, for the first chunks of the pool: of a pool that is
+    /// not large, for all.
+    run_of_chunk: Vec<u32>,
+    /// The number of the run that was found last, of the others: the next is often the same.
     recent: usize,
 }
+
+/// Chunks whose runs are listed: 256 MiB of them, in 16 KiB.
+const CHUNKS_LISTED: u32 = 1 << 12;
+/// A chunk that is in no run, as those of chunk tables are.
+const NO_RUN: u32 = u32::MAX;
 
 /// A block that was found.
 #[derive(Debug)]
@@ -33,7 +41,17 @@ pub(crate) struct Located {
 
 impl TraceMap {
     pub(crate) fn new<D: Domain>(pool: &Pool<D>) -> Self {
-        Self { runs: pool.allocator().survey(pool), recent: 0 }
+        let runs = pool.allocator().survey(pool);
+        let mut run_of_chunk = Vec::new();
+        for (number, &(first, descriptor)) in runs.iter().enumerate() {
+            if first >= CHUNKS_LISTED {
+                break;
+            }
+            let end = first.saturating_add(descriptor.chunks().max(1)).min(CHUNKS_LISTED);
+            run_of_chunk.resize(first as usize, NO_RUN);
+            run_of_chunk.resize(end as usize, number as u32);
+        }
+        Self { runs, run_of_chunk, recent: 0 }
     }
 
     /// Number of slabs and runs.
@@ -42,7 +60,17 @@ impl TraceMap {
     }
 
     /// The number of the run that holds a chunk.
+    #[inline]
     fn run_of(&mut self, chunk: u32) -> Option<usize> {
+        match self.run_of_chunk.get(chunk as usize) {
+            Some(&NO_RUN) => None,
+            Some(&run) => Some(run as usize),
+            None => self.bisect(chunk),
+        }
+    }
+
+    #[inline(never)]
+    fn bisect(&mut self, chunk: u32) -> Option<usize> {
         let begins = |run: usize| self.runs.get(run).map(|&(first, _)| first);
         let is_recent = begins(self.recent).is_some_and(|first| first <= chunk)
             && begins(self.recent + 1).is_none_or(|next| chunk < next);
@@ -53,6 +81,7 @@ impl TraceMap {
         Some(self.recent)
     }
 
+    #[inline]
     pub(crate) fn locate(&mut self, offset: u64, block_bytes: usize) -> Option<Located> {
         let chunk = ClassId::chunk_of(offset);
         let run = self.run_of(chunk)?;
@@ -95,9 +124,13 @@ impl Traced {
 
     /// Every reachable block, with as many bytes as its class has.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Block> + '_ {
-        let slabs = self.marked_slab_blocks().map(|(first, class, index)| Block {
-            offset: class.offset_of(first, index),
-            bytes: class.block_bytes(),
+        let slabs = self.slabs_with_marks().flat_map(|(first, class, marks)| {
+            marks.iter().enumerate().flat_map(move |(at, &word)| {
+                bits(word).map(move |bit| Block {
+                    offset: class.offset_of(first, at * 64 + bit),
+                    bytes: class.block_bytes(),
+                })
+            })
         });
         let large = self.large.iter().map(|(&first, &chunks)| Block {
             offset: u64::from(first) * EXTENT_BYTES as u64,
@@ -106,14 +139,10 @@ impl Traced {
         slabs.chain(large)
     }
 
-    /// Every reachable block in a slab: first chunk, class, number.
-    pub(super) fn marked_slab_blocks(&self) -> impl Iterator<Item = (u32, ClassId, usize)> + '_ {
-        self.slabs.iter().flat_map(|(&first, marks)| {
-            let class = marks.descriptor.class();
-            let bits = marks.words.iter().enumerate().flat_map(|(index, &word)| {
-                (0..64).filter(move |bit| word & (1 << bit) != 0).map(move |bit| index * 64 + bit)
-            });
-            bits.filter_map(move |index| class.map(|class| (first, class, index)))
+    /// Each slab's first chunk, class, and bitmap of reachable blocks.
+    pub(super) fn slabs_with_marks(&self) -> impl Iterator<Item = (u32, ClassId, &[u64])> {
+        self.slabs.iter().filter_map(|(&first, marks)| {
+            marks.descriptor.class().map(|class| (first, class, marks.words.as_slice()))
         })
     }
 }

@@ -154,23 +154,15 @@ impl ClassSlabs {
         self.slabs.values().map(count).sum()
     }
 
-    pub(super) fn is_in_use(&self, first: u32, index: usize) -> bool {
-        self.slabs
-            .get(&first)
-            .is_some_and(|slab| slab.bitmap[index / 64] & (1 << (index % 64)) != 0)
+    /// A word of the bitmap of blocks in use of the slab at `first`.
+    pub(super) fn in_use_at(&self, first: u32, word: usize) -> u64 {
+        let bitmap = self.slabs.get(&first).map(|slab| &slab.bitmap);
+        bitmap.and_then(|bitmap| bitmap.get(word)).copied().unwrap_or(0)
     }
 
-    pub(super) fn for_each_in_use(&self, class: ClassId, mut each: impl FnMut(u32, u64)) {
-        for (&first, slab) in &self.slabs {
-            for (index, &word) in slab.bitmap.iter().enumerate() {
-                let mut word = word;
-                while word != 0 {
-                    let bit = word.trailing_zeros() as usize;
-                    word &= word - 1;
-                    each(first, class.offset_of(first, index * 64 + bit));
-                }
-            }
-        }
+    /// Each slab's bitmap of blocks in use.
+    pub(super) fn bitmaps(&self) -> impl Iterator<Item = (u32, &[u64])> {
+        self.slabs.iter().map(|(&first, slab)| (first, slab.bitmap.as_slice()))
     }
 }
 

@@ -180,7 +180,8 @@ impl<D: Domain> Pool<D> {
         domain.health()?;
         domain.note_generation(LockGeneration::of(generation));
 
-        let allocator = Allocator::open(high_water as u32, state & STATE_BITMAPS_VALID != 0);
+        let allocator =
+            Box::new(Allocator::open(high_water as u32, state & STATE_BITMAPS_VALID != 0));
         Ok(Self {
             allocator,
             limbo: Limbo::default(),

@@ -3,6 +3,7 @@
 mod all;
 mod mutants;
 mod performance;
+mod rates;
 mod trace;
 mod workers;
 
@@ -40,6 +41,7 @@ Examples:
   lapis crash wort --without 'crates/index/src/wort/change.rs:27:20 flush' --html wort.html
   lapis crash --all --budget 60s
   lapis crash --mutants --structure wort
+  lapis crash --rates --row WORT
   lapis crash wort --performance
   lapis crash --trace ring.trace --recover './ring check'
   lapis crash wort:u64 --record wort.trace
@@ -59,6 +61,9 @@ then find a violation, else that flush or fence is not needed (exit code 1).
 shows after how many images each strategy finds it out; the structures as they are are explored at
 the same budget and must be silent. Exit code 1 if a mutant survives every strategy.
 
+--rates measures how many images per second of one core get their verdict, and how many are run, for
+each structure (docs/crash-checker.md has the table).
+
 --trace checks what another program recorded, in C or C++ with the macros of include/lapis_trace.h:
 that operations are durable when they end, that what the program asserts holds, and, with --recover,
 that the program's own check takes the images that a power cut may leave (1,000 unless --images says
@@ -72,10 +77,12 @@ to few calls and a schedule with few deviations, as far as there is one.")]
 pub struct Arguments {
     /// What to explore
     #[arg(value_name = "STRUCTURE", value_parser = StructureNames,
-          required_unless_present_any = ["mutants", "all", "trace"])]
+          required_unless_present_any = ["mutants", "all", "trace", "rates"])]
     structure: Option<String>,
     #[command(flatten)]
     mutants: mutants::Arguments,
+    #[command(flatten)]
+    rates: rates::Arguments,
     #[command(flatten)]
     all: all::Arguments,
     /// Operations to run; with --workers, calls of one history [default: 300, or 12]
@@ -203,6 +210,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     }
     if arguments.mutants.asked() {
         return mutants::run(&arguments.mutants, arguments.threads, output);
+    }
+    if arguments.rates.asked() {
+        return rates::run(&arguments.rates, arguments.mutants.write(), output);
     }
     let Some(name) = arguments.structure.as_deref().filter(|_| !arguments.all.asked()) else {
         return all::run(&arguments.all, arguments.seed, arguments.threads, output);

@@ -1,11 +1,12 @@
 //! `lapis crash --mutants`: whether the checker finds known errors.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lapis_crash::mutants::{
-    MutantReport, MutantTrial, catalogue, concurrent_catalogue, markdown, try_mutants,
+    MutantReport, MutantTrial, Search, WORKERS, catalogue, concurrent_catalogue, markdown,
+    try_mutants,
 };
 use lapis_crash::{Strategy, Structure};
 use lapis_lab::generated::put_into_file;
@@ -23,7 +24,7 @@ const COMMAND: &str = "lapis crash --mutants";
 #[group(skip)]
 pub struct Arguments {
     /// Commit each known error on purpose and see whether it is found
-    #[arg(long, conflicts_with_all = ["structure", "ops", "seed", "images", "strategy",
+    #[arg(long, group = "tables", conflicts_with_all = ["structure", "ops", "seed", "images", "strategy",
           "every_store", "whole_check_every", "keep", "without", "no_shrink", "html", "persist_points", "at"])]
     mutants: bool,
     /// Only the mutants of this structure
@@ -31,10 +32,10 @@ pub struct Arguments {
           value_parser = structures())]
     of: Option<Structure>,
     /// Put the tables into this document, in place of those there
-    #[arg(long, value_name = "FILE", requires = "mutants", conflicts_with = "of")]
+    #[arg(long, value_name = "FILE", requires = "tables", conflicts_with = "of")]
     write: Option<PathBuf>,
-    /// Explore the structure while it commits this known error (`--mutants` lists those that show
-    /// without `--workers`)
+    /// Explore the structure while it commits this known error (`--mutants` lists them; some show with
+    /// `--workers` only)
     #[arg(long, value_name = "MUTANT", conflicts_with_all = ["mutants", "all", "persist_points"],
           value_parser = names())]
     mutant: Option<Mutant>,
@@ -59,6 +60,11 @@ impl Arguments {
     /// The error that the structure is to commit.
     pub fn mutant(&self) -> Option<Mutant> {
         self.mutant
+    }
+
+    /// The document that tables are to be put into.
+    pub fn write(&self) -> Option<&Path> {
+        self.write.as_deref()
     }
 
     /// Whether this is what was asked for.
@@ -88,15 +94,11 @@ pub fn run(
         put_into_file(path, COMMAND, &markdown(&report))
             .map_err(|error| Failure::refused(error.to_string()))?;
     }
-    print(&report, &trial.strategies, output)?;
+    print(&report, output)?;
     Ok(if report.is_good() { Verdict::Good } else { Verdict::Bad })
 }
 
-fn print(
-    report: &MutantReport,
-    strategies: &[Strategy],
-    output: &mut Output,
-) -> Result<(), Failure> {
+fn print(report: &MutantReport, output: &mut Output) -> Result<(), Failure> {
     let mut rows = table(["mutant", "strategy", "outcome", "images", "seconds"]);
     for row in &report.mutants {
         rows.add_row([
@@ -127,9 +129,13 @@ fn print(
             output.line(format_args!("! {} by {}: {violation}", row.structure, row.strategy))?;
         }
     }
-    for strategy in strategies {
-        let of_it = report.mutants.iter().filter(|row| row.strategy == *strategy);
+    let strategies = Strategy::ALL.map(Search::Strategy);
+    for strategy in strategies.into_iter().chain([Search::Workers(WORKERS)]) {
+        let of_it = report.mutants.iter().filter(|row| row.strategy == strategy);
         let (killed, all) = (of_it.clone().filter(|row| row.killed).count(), of_it.count());
+        if all == 0 {
+            continue;
+        }
         output.line(format_args!("{strategy}: {killed} of {all} mutants killed"))?;
     }
     let survivors = report.survivors();

@@ -1,7 +1,12 @@
 //! `lapis lab coroutine`: operations interleaved on one thread.
 
+use std::path::PathBuf;
+
 use clap::Args;
-use lapis_lab::coroutine_experiment::{Options, Results, markdown, plot, run as run_all};
+use lapis_device::Profile;
+use lapis_lab::coroutine_experiment::{
+    Options, Results, calibrate, markdown, plot, put_into_profile, run as run_all,
+};
 
 use super::sides::{Seed, Sides, with_progress};
 use crate::failure::{Failure, Verdict};
@@ -17,10 +22,19 @@ Examples:
   lapis lab coroutine
   lapis lab coroutine --group 8,16,32 --plot coroutine.html
   lapis lab coroutine --modelled-only --profile dram --json
+  lapis lab coroutine --calibrate
+  lapis lab coroutine --calibrate --profile my.toml --into my.toml
 
 Lookups and inserts on leaves as FPTree has them, more than the caches hold, with groups of tasks in
 flight on one thread: they prefetch and give way (reads), and share one fence (writes). Speed-ups are
-against one task at a time. After Fig. 12 of van Renen et al. (VLDB Journal 2020).")]
+against one operation at a time that does neither. After Fig. 12 of van Renen et al. (VLDB Journal
+2020).
+
+--calibrate measures what this machine's core does for an operation and for giving way, beside the
+memory accesses that the profile charges: with all lines in L1. It prints a section of a device
+profile; --into puts it into a profile's file.",
+    mut_arg("plot", |plot| plot.conflicts_with("calibrate")),
+    mut_arg("write", |write| write.conflicts_with("calibrate")))]
 pub struct Arguments {
     /// Sizes of groups, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = Options::default().groups)]
@@ -35,10 +49,19 @@ pub struct Arguments {
     seed: Seed,
     #[command(flatten)]
     sides: Sides,
+    /// Find what interleaving costs the core
+    #[arg(long, conflicts_with_all = ["modelled_only", "measured_only"])]
+    calibrate: bool,
+    /// Put it into this device profile
+    #[arg(long, value_name = "FILE", requires = "calibrate")]
+    into: Option<PathBuf>,
 }
 
 /// Runs `lapis lab coroutine`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
+    if arguments.calibrate {
+        return calibration(arguments, output);
+    }
     let defaults = Options::default();
     let options = Options {
         groups: arguments.group.clone(),
@@ -56,6 +79,33 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     arguments.sides.save(|| plot(&results), || vec![(COMMAND, markdown(&results))])?;
     output.json(&results)?;
     print(&results, &options.profile, output)?;
+    Ok(Verdict::Good)
+}
+
+fn calibration(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
+    let refused = |error: &dyn std::error::Error| Failure::refused(error.to_string());
+    let profile = Profile::find(&arguments.sides.profile).map_err(|error| refused(&error))?;
+    let costs = calibrate(&profile).map_err(|error| refused(&error))?;
+    if let Some(path) = &arguments.into {
+        let text =
+            std::fs::read_to_string(path).map_err(|error| Failure::file("read", path, &error))?;
+        let file = path.display().to_string();
+        let text = put_into_profile(&file, &text, &costs).map_err(|error| refused(&error))?;
+        std::fs::write(path, text).map_err(|error| Failure::file("write", path, &error))?;
+    }
+    output.json(&costs)?;
+    output.line(format_args!("measured on {}, with all lines in L1:", costs.processor))?;
+    let mut rows =
+        table(["operation", "alone ns", "of it modelled", "among twenty ns", "of it modelled"]);
+    for (operation, found) in [("lookup", costs.lookup), ("insert", costs.insert)] {
+        let alone = [found.alone_ns, found.alone_accesses_ns];
+        let in_group = [found.in_group_ns, found.in_group_accesses_ns];
+        let figures = [alone, in_group].concat().into_iter().map(|ns| format!("{ns:.1}"));
+        rows.add_row(std::iter::once(operation.to_owned()).chain(figures));
+    }
+    right_align(&mut rows, 1);
+    output.table(&rows)?;
+    output.line(costs.section().trim_end())?;
     Ok(Verdict::Good)
 }
 

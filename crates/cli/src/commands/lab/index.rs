@@ -1,10 +1,13 @@
 //! `lapis lab index`: index structures side by side.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use lapis::IndexKind;
+use lapis_lab::generated::put_into_file;
 use lapis_lab::index_experiment::{
-    ExperimentError, IndexResults, Operation, Options, PEERS_KEYS, PeerComparison, Row,
-    compare_with_peers, run as run_index,
+    ExperimentError, IndexResults, Operation, Options, PEERS_KEYS, PEERS_SECTION, PeerComparison,
+    Row, compare_with_peers, peer_differences, peers_table, run as run_index,
 };
 use lapis_lab::keys::Distribution;
 
@@ -21,6 +24,7 @@ Examples:
   lapis lab index --index wort,fast-fair --operation insert,get --distribution dense,zipf
   lapis lab index --keys 10000 --operation ycsb-a,ycsb-e --json
   lapis lab index --peers --keys 4000000
+  lapis lab index --peers --keys 4000000 --write docs/wort-study.md
 
 Measured and modelled are separate columns and never mixed: measured is this machine's time, in
 anonymous memory; modelled are counts per operation and virtual time on the machine of the profile,
@@ -62,6 +66,9 @@ pub struct Arguments {
     /// Put ours beside the published implementations instead
     #[arg(long, conflicts_with_all = ["index", "operation", "threads", "presized", "modelled_only", "measured_only"])]
     peers: bool,
+    /// Put the comparison into this document, in place of the one there
+    #[arg(long, value_name = "FILE", requires = "peers")]
+    write: Option<PathBuf>,
 }
 
 fn parse_operation(name: &str) -> Result<Operation, String> {
@@ -183,6 +190,10 @@ fn index_row(row: &Row) -> Vec<String> {
     cells
 }
 
+fn published(mops: Option<f64>) -> String {
+    mops.map_or_else(|| "-".to_owned(), |mops| format!("{mops:.2}"))
+}
+
 fn peers(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     let comparison = with_progress("implementations", |progress| {
         compare_with_peers(arguments.keys, arguments.seed, progress)
@@ -203,8 +214,8 @@ fn peers(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure>
             row.peer.index.to_string(),
             row.peer.source.to_owned(),
             row.peer.threads.to_string(),
-            format!("{:.2}", row.peer.insert_mops),
-            format!("{:.2}", row.peer.get_mops),
+            published(row.peer.insert_mops),
+            published(row.peer.get_mops),
             format!("{:.2}", row.insert_mops),
             format!("{:.2}", row.get_mops),
         ]);
@@ -217,5 +228,10 @@ fn peers(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure>
         grouped(PEERS_KEYS as u64),
         grouped(comparison.keys as u64)
     ))?;
+    output.line(peer_differences())?;
+    if let Some(path) = &arguments.write {
+        put_into_file(path, PEERS_SECTION, &peers_table(&comparison))
+            .map_err(|error| Failure::refused(error.to_string()))?;
+    }
     Ok(Verdict::Good)
 }

@@ -1,13 +1,16 @@
 //! `lapis lab wort`: the experiments of the WORT study.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lapis::IndexKind;
+use lapis_lab::generated::SectionError;
 use lapis_lab::index_experiment::ExperimentError;
 use lapis_lab::keys::Distribution;
 use lapis_lab::wort_study::{
-    Contestant, DEPTHS_SECTION, DISTRIBUTIONS, Experiment, Latency, Options, PROFILE, depths,
-    depths_table, figure, run as run_study, sections,
+    Contestant, DEPTHS_SECTION, DISTRIBUTIONS, Experiment, Latency, Options, PROFILE, Plan,
+    StringSource, depths, depths_table, depths_table_into, figure, run as run_study, sections,
 };
 
 use super::sides::{Seed, Sides, with_progress};
@@ -24,15 +27,22 @@ Examples:
   lapis lab wort --index wort,fast-fair --distribution dense --keys 1M
   lapis lab wort --modelled-only --modelled-keys 16M --modelled-operations 1M
   lapis lab wort --experiment recovery --keys 16M --threads 1,2
+  lapis lab wort --experiment strings --string-file names.tsv
   lapis lab wort --depths --keys 128Mi
+  lapis lab wort --depths --keys 128Mi --index fptree --distribution sparse
   lapis lab wort --write docs/wort-study.md --plot wort.html
 
-Inserts and searches, their traffic, range queries and recovery, of the structures of Lee et al., WORT
-(FAST 2017), Figs. 7 to 10 and Table 1. Measured and modelled are separate tables and never mixed:
+Inserts and searches, their traffic, range queries, recovery and byte-string keys, of the structures of
+Lee et al., WORT (FAST 2017), Figs. 7 to 10, Table 1 and section 5.4. Measured and modelled are separate tables and never mixed:
 measured is this machine's time, in anonymous memory, with real flushes; modelled are counts, and
 virtual time by latency of persistent memory, on the machine of the profile (wort-study is the paper's:
 15 MB of last-level cache, every clflush counted and delayed), the same on every run and every machine.
-M is a million, Mi 1,048,576. Keys that do not fit into the memory that is free are refused."
+M is a million, Mi 1,048,576. Keys that do not fit into the memory that is free are refused.
+
+With --depths one structure is built at a time and given back before the next is begun; what each needs
+is said beforehand, and one that does not fit is left out. With --write its rows take their place
+among those of earlier runs. A model of another size than the default one is written into sections that
+name its size."
 )]
 pub struct Arguments {
     /// The structures, separated by commas [default: all of the study]
@@ -41,7 +51,7 @@ pub struct Arguments {
     /// Where keys lie: dense, sparse, clustered [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_distribution)]
     distribution: Vec<Distribution>,
-    /// What to run: operations, ranges, recovery, radix-depths [default: all]
+    /// What to run: operations, ranges, recovery, strings, radix-depths [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_experiment)]
     experiment: Vec<Experiment>,
     /// Keys of a measured index, up to 128Mi
@@ -50,6 +60,12 @@ pub struct Arguments {
     /// Keys of a modelled index, up to 128Mi
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_number)]
     modelled_keys: usize,
+    /// Byte-string keys, generated: web and mail addresses, so many of each
+    #[arg(long, value_name = "N", default_value = "400k", value_parser = parse_number)]
+    string_keys: usize,
+    /// Take byte-string keys from this file instead: the first field of each line, up to a tab
+    #[arg(long, value_name = "FILE", conflicts_with = "string_keys")]
+    string_file: Option<PathBuf>,
     /// Inserts that are counted: the last ones, at most half of the keys; a quarter as many searches
     #[arg(long, value_name = "N", default_value = "500k", value_parser = parse_number)]
     modelled_operations: usize,
@@ -118,6 +134,10 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         experiments: or_all(&arguments.experiment, default.experiments),
         keys: arguments.keys,
         modelled_keys: arguments.modelled_keys,
+        strings: match &arguments.string_file {
+            Some(path) => StringSource::File(path.clone()),
+            None => StringSource::Generated(arguments.string_keys),
+        },
         modelled_operations: arguments.modelled_operations,
         latencies: arguments.latency.clone(),
         radix_keys: default.radix_keys,
@@ -146,12 +166,17 @@ fn print_depths(
     options: &Options,
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
-    let results = with_progress("structures", |progress| depths(options, progress));
+    let announce = |plan: &Plan| eprintln!("{plan}");
+    let results = with_progress("structures", |progress| depths(options, &announce, progress));
     let results = results.map_err(failed)?;
     output.json(&results)?;
-    let table = depths_table(&results);
-    output.line(&table)?;
-    arguments.sides.write(|| vec![(DEPTHS_SECTION, table)])?;
+    output.line(depths_table(&results))?;
+    let Some(path) = &arguments.sides.write else { return Ok(Verdict::Good) };
+    let document = std::fs::read_to_string(path).map_err(|why| {
+        let error = SectionError::Document { path: path.clone(), why };
+        Failure::refused(error.to_string())
+    })?;
+    arguments.sides.write(|| vec![(DEPTHS_SECTION, depths_table_into(&document, &results))])?;
     Ok(Verdict::Good)
 }
 

@@ -1,0 +1,91 @@
+//! `lapis crash --rates`: how many images per second are recovered and checked.
+
+use std::path::Path;
+
+use clap::Args;
+use lapis_crash::image_rate::{RateRow, RateTrial, image_rates, markdown};
+use lapis_lab::generated::put_into_file;
+use serde::Serialize;
+
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, grouped, right_align, table};
+use crate::progress;
+
+/// The command whose section of a document the tables are (module [`lapis_lab::generated`]).
+const COMMAND: &str = "lapis crash --rates";
+
+/// Arguments of `lapis crash --rates`.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub struct Arguments {
+    /// Measure how many images per second of one core are recovered and checked
+    #[arg(long, group = "tables", conflicts_with_all = ["mutants", "all", "structure", "ops", "seed",
+          "images", "strategy", "every_store", "whole_check_every", "keep", "without", "no_shrink",
+          "html", "persist_points", "at", "threads"])]
+    rates: bool,
+    /// Only the rows whose name contains this
+    #[arg(long, value_name = "TEXT", requires = "rates", conflicts_with = "write")]
+    row: Option<String>,
+}
+
+impl Arguments {
+    /// Whether this is what was asked for.
+    pub fn asked(&self) -> bool {
+        self.rates
+    }
+}
+
+/// The rows, as JSON.
+#[derive(Debug, Serialize)]
+struct Report {
+    rows: Vec<RateRow>,
+}
+
+/// Runs `lapis crash --rates`.
+pub fn run(
+    arguments: &Arguments,
+    write: Option<&Path>,
+    output: &mut Output,
+) -> Result<Verdict, Failure> {
+    let trial = RateTrial { only: arguments.row.clone(), ..RateTrial::default() };
+    let bar = progress::spinner("rows measured");
+    let measured = image_rates(&trial, &|rows| bar.set_position(rows));
+    bar.finish_and_clear();
+    let rows = measured.map_err(|error| Failure::refused(error.to_string()))?;
+    if rows.is_empty() {
+        return Err(Failure::refused("there is no such row".to_owned()));
+    }
+    let report = Report { rows };
+    output.json(&report)?;
+    if let Some(path) = write {
+        put_into_file(path, COMMAND, &markdown(&report.rows))
+            .map_err(|error| Failure::refused(error.to_string()))?;
+    }
+    print(&report.rows, output)?;
+    Ok(Verdict::Good)
+}
+
+fn print(found: &[RateRow], output: &mut Output) -> Result<(), Failure> {
+    let mut rows = table([
+        "structure",
+        "pool",
+        "images",
+        "verdicts/s",
+        "run",
+        "run/s",
+        "lines copied per image",
+    ]);
+    for row in found {
+        rows.add_row([
+            row.name.clone(),
+            row.pool_mib.map_or_else(String::new, |mib| format!("{mib} MiB")),
+            grouped(row.images),
+            grouped(row.verdicts_per_s() as u64),
+            grouped(row.run),
+            grouped(row.run_per_s() as u64),
+            format!("{:.1}", row.lines_per_image),
+        ]);
+    }
+    (1..7).for_each(|column| right_align(&mut rows, column));
+    output.table(&rows)
+}

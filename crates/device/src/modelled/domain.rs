@@ -1,0 +1,243 @@
+//! The modelled machine as a [`Domain`]: what structures call.
+
+use std::panic::Location;
+use std::sync::atomic::Ordering;
+
+use lapis_pmem::{Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Word};
+
+use super::Modelled;
+use super::state::{Source, WordEvent};
+use crate::counters::Counters;
+use crate::persist_points::PersistKind;
+use crate::worker::current_worker;
+
+impl Domain for Modelled {
+    const DETERMINISTIC: bool = true;
+
+    #[inline(always)]
+    fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
+        let machine = &*self.machine;
+        if !machine.only_watches_loads.load(Ordering::Relaxed) {
+            return self.load_observed(at, order);
+        }
+        // A recovery of an image is made of these: most are of lines that nobody watches.
+        let offset = std::ptr::from_ref(at).addr().wrapping_sub(machine.base);
+        if let Some(watch) = &machine.watch
+            && watch.is_watched(offset / LINE_BYTES)
+        {
+            watch.read_word(offset, W::BYTES);
+        }
+        W::load(at, order)
+    }
+
+    #[inline]
+    fn store<W: Word>(&self, at: &W::Atomic, value: W, order: Ordering) {
+        let Some(offset) = self.atomic_offset(at) else {
+            return W::store(at, value, order);
+        };
+        self.watch_written(offset, W::BYTES);
+        if let Some(interleaving) = self.interleaving() {
+            return self.buffer_word::<W>(interleaving, offset, at, value, order);
+        }
+        self.store_now::<W>(offset, at, value, order);
+    }
+
+    #[inline]
+    fn swap<W: Word>(&self, at: &W::Atomic, value: W) -> W {
+        let Some(offset) = self.atomic_offset(at) else {
+            return W::swap(at, value, Ordering::AcqRel);
+        };
+        self.watch_read(std::ptr::from_ref(at).addr(), W::BYTES);
+        self.watch_written(offset, W::BYTES);
+        if let Some(interleaving) = self.interleaving() {
+            self.empty_buffer(interleaving);
+        }
+        self.prefetch_counted::<W>(at);
+        let mut state = self.machine.state.lock();
+        state.before_word(offset, value, WordEvent::Locked);
+        W::swap(at, value, Ordering::AcqRel)
+    }
+
+    #[inline]
+    fn compare_exchange<W: Word>(&self, at: &W::Atomic, current: W, new: W) -> Result<W, W> {
+        let Some(offset) = self.atomic_offset(at) else {
+            return W::compare_exchange(at, current, new);
+        };
+        self.watch_read(std::ptr::from_ref(at).addr(), W::BYTES);
+        if let Some(interleaving) = self.interleaving() {
+            self.empty_buffer(interleaving);
+        }
+        self.prefetch_counted::<W>(at);
+        let mut state = self.machine.state.lock();
+        // Stores to the region happen under the mutex, so this decides the exchange. One that
+        // fails is a load: that it also fences is an accident of x86 nothing should rest on.
+        if W::load(at, Ordering::Acquire) == current {
+            self.watch_written(offset, W::BYTES);
+            state.before_word(offset, new, WordEvent::Locked);
+        } else if let Some(counters) = &mut state.counters {
+            counters.locked(current_worker(), offset, false);
+        }
+        W::compare_exchange(at, current, new)
+    }
+
+    unsafe fn copy(&self, destination: *mut u8, source: &[u8]) {
+        if source.is_empty() {
+            return;
+        }
+        let source = Source::Bytes(source);
+        self.watch_written(self.range_offset(destination, source.len()), source.len());
+        if let Some(interleaving) = self.interleaving() {
+            let offset = self.range_offset(destination, source.len());
+            // SAFETY: as the caller vouches.
+            return unsafe { self.buffer_copy(interleaving, offset, destination, source) };
+        }
+        // SAFETY: as the caller vouches.
+        unsafe { self.copy_now(destination, source) };
+    }
+
+    #[track_caller]
+    unsafe fn copy_nontemporal(&self, destination: *mut u8, source: &[u8]) {
+        // SAFETY: as the caller vouches.
+        unsafe { self.fill_nontemporal(destination, Source::Bytes(source), Location::caller()) };
+    }
+
+    #[track_caller]
+    unsafe fn zero_nontemporal(&self, destination: *mut u8, bytes: usize) {
+        // SAFETY: as the caller vouches.
+        unsafe { self.fill_nontemporal(destination, Source::Zeroes(bytes), Location::caller()) };
+    }
+
+    #[inline]
+    fn note_read(&self, source: *const u8, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        if self.machine.observes_loads {
+            self.watch_read(source.addr(), bytes);
+        }
+        if self.machine.counts_loads {
+            self.count_reads(source.addr(), |counters, worker, offset| {
+                counters.read_range(worker, offset, bytes);
+            });
+        }
+        if let Some(interleaving) = self.interleaving()
+            && let Some(offset) = self.offset(source.addr())
+        {
+            self.read_buffered(interleaving, offset, bytes);
+        }
+    }
+
+    #[track_caller]
+    unsafe fn flush_range(&self, start: *const u8, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let offset = self.range_offset(start, bytes);
+        let caller = Location::caller();
+        match self.interleaving() {
+            None => self.flush_now(offset, bytes, caller),
+            Some(_) if self.omits(caller, PersistKind::Flush) => {}
+            Some(interleaving) => self.buffer_flush(interleaving, offset, bytes, caller),
+        }
+    }
+
+    #[track_caller]
+    fn fence(&self) {
+        let caller = Location::caller();
+        match self.interleaving() {
+            None => self.fence_now(caller),
+            Some(_) if self.omits(caller, PersistKind::Fence) => {}
+            Some(interleaving) => self.buffer_fence(interleaving, caller),
+        }
+    }
+
+    fn pause(&self) {
+        match self.interleaving() {
+            Some(interleaving) => self.turn(interleaving, true),
+            None => std::hint::spin_loop(),
+        }
+    }
+
+    fn synchronize(&self) {
+        if let Some(interleaving) = self.interleaving() {
+            self.empty_buffer(interleaving);
+        }
+    }
+
+    #[inline]
+    fn prefetches(&self) -> bool {
+        self.machine.counts_loads
+    }
+
+    #[inline]
+    fn prefetch(&self, at: *const u8) {
+        if self.machine.counts_loads {
+            self.count_reads(at.addr(), Counters::prefetch);
+        }
+    }
+
+    #[inline]
+    fn touch_dram(&self, offset_bytes: usize, bytes: usize) {
+        if self.machine.counts_loads
+            && !self.machine.rests.load(Ordering::Relaxed)
+            && let Some(counters) = &mut self.machine.state.lock().counters
+        {
+            counters.read_dram(current_worker(), offset_bytes, bytes);
+        }
+    }
+
+    #[inline]
+    fn worker(&self) -> Option<usize> {
+        Some(usize::from(current_worker()))
+    }
+
+    #[inline]
+    fn note_lock(&self, at: *const u8) {
+        if let Some(watch) = &self.machine.watch {
+            watch.lock_access(at.addr().wrapping_sub(self.machine.base));
+            if self.machine.records.load(Ordering::Relaxed) {
+                self.machine.recorder.lock_access(at.addr());
+            }
+        }
+    }
+
+    fn note_generation(&self, generation: LockGeneration) {
+        if let Some(watch) = &self.machine.watch {
+            watch.generation(generation);
+        }
+    }
+
+    #[inline]
+    fn commits(&self, mutant: Mutant) -> bool {
+        self.machine.mutant == Some(mutant)
+    }
+
+    fn health(&self) -> Result<(), DomainFault> {
+        Ok(())
+    }
+}
+
+impl Modelled {
+    /// A load that is counted or recorded, or that a store buffer may answer.
+    #[inline(never)]
+    fn load_observed<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
+        let machine = &*self.machine;
+        if machine.observes_loads {
+            let address = std::ptr::from_ref(at).addr();
+            self.watch_read(address, W::BYTES);
+            if machine.counts_loads {
+                self.count_reads(address, Counters::load);
+            }
+        }
+        if let Some(interleaving) = self.interleaving()
+            && let Some(offset) = self.atomic_offset(at)
+        {
+            return self.load_buffered::<W>(interleaving, offset, at, order);
+        }
+        let value = W::load(at, order);
+        if machine.records.load(Ordering::Relaxed) {
+            machine.recorder.loaded(std::ptr::from_ref(at).addr(), value.widen());
+        }
+        value
+    }
+}

@@ -1,0 +1,137 @@
+//! Stores, flushes and fences that take effect now: those of a machine without store buffers, and
+//! what leaves a store buffer.
+
+use std::panic::Location;
+use std::sync::atomic::Ordering;
+
+use lapis_pmem::{LINE_BYTES, Omission, Word};
+
+use super::Modelled;
+use super::state::{Source, WordEvent};
+use crate::persist_points::PersistKind;
+use crate::scheduler::is_scheduled;
+use crate::trace::Event;
+use crate::worker::current_worker;
+
+/// Whether what takes effect now is left out. What leaves a store buffer is not: that was decided
+/// when it was executed, perhaps by another thread than the one that lets it leave.
+fn is_left_out() -> bool {
+    Omission::is_in_force() && !is_scheduled()
+}
+
+impl Modelled {
+    /// # Safety
+    /// As for [`Domain::copy_nontemporal`].
+    pub(super) unsafe fn fill_nontemporal(
+        &self,
+        destination: *mut u8,
+        source: Source<'_>,
+        caller: &'static Location<'static>,
+    ) {
+        if source.len() == 0 {
+            return;
+        }
+        if let Some(interleaving) = self.interleaving() {
+            let offset = self.range_offset(destination, source.len());
+            let suppressed = self.omits(caller, PersistKind::NonTemporal);
+            // SAFETY: as the caller vouches.
+            return unsafe {
+                if suppressed {
+                    self.buffer_copy(interleaving, offset, destination, source);
+                } else {
+                    self.buffer_nontemporal(interleaving, offset, destination, source, caller);
+                }
+            };
+        }
+        // SAFETY: as the caller vouches.
+        unsafe { self.fill_nontemporal_now(destination, source, caller) };
+    }
+
+    /// Whether a flush, fence or non-temporal copy is not performed.
+    pub(super) fn omits(&self, caller: &'static Location<'static>, kind: PersistKind) -> bool {
+        Omission::is_in_force() || self.machine.state.lock().points.suppresses(caller, kind)
+    }
+
+    pub(crate) fn store_now<W: Word>(
+        &self,
+        offset: usize,
+        at: &W::Atomic,
+        value: W,
+        order: Ordering,
+    ) {
+        let event =
+            if order == Ordering::Relaxed { WordEvent::Relaxed } else { WordEvent::Ordered };
+        self.prefetch_counted::<W>(at);
+        let mut state = self.machine.state.lock();
+        state.before_word(offset, value, event);
+        W::store(at, value, order);
+    }
+
+    pub(crate) fn flush_now(
+        &self,
+        offset: usize,
+        bytes: usize,
+        caller: &'static Location<'static>,
+    ) {
+        let mut state = self.machine.state.lock();
+        let Some(point) = state.points.pass(caller, PersistKind::Flush) else { return };
+        if is_left_out() {
+            return;
+        }
+        if state.tracing {
+            let worker = current_worker();
+            let lines = offset / LINE_BYTES..=(offset + bytes - 1) / LINE_BYTES;
+            state.events.extend(lines.map(|line| Event::Flush {
+                worker,
+                point,
+                line: line as u32,
+            }));
+        }
+        if let Some(counters) = &mut state.counters {
+            counters.flush(current_worker(), offset, bytes);
+        }
+    }
+
+    pub(crate) fn fence_now(&self, caller: &'static Location<'static>) {
+        let mut state = self.machine.state.lock();
+        // The mutex orders host memory, whether or not the model sees the fence.
+        let Some(point) = state.points.pass(caller, PersistKind::Fence) else { return };
+        if is_left_out() {
+            return;
+        }
+        if state.tracing {
+            state.events.push(Event::Fence { worker: current_worker(), point });
+        }
+        if let Some(counters) = &mut state.counters {
+            counters.fence(current_worker());
+        }
+    }
+
+    /// # Safety
+    /// As for [`Domain::copy`].
+    pub(crate) unsafe fn copy_now(&self, destination: *mut u8, source: Source<'_>) {
+        let offset = self.range_offset(destination, source.len());
+        let mut state = self.machine.state.lock();
+        state.before_range(offset, source, false);
+        // SAFETY: as the caller vouches; a slice cannot overlap memory that is being written.
+        unsafe { source.write(destination) };
+    }
+
+    /// # Safety
+    /// As for [`Domain::copy_nontemporal`].
+    pub(crate) unsafe fn fill_nontemporal_now(
+        &self,
+        destination: *mut u8,
+        source: Source<'_>,
+        caller: &'static Location<'static>,
+    ) {
+        let offset = self.range_offset(destination, source.len());
+        self.watch_written(offset, source.len());
+        let mut state = self.machine.state.lock();
+        let performed =
+            state.points.pass(caller, PersistKind::NonTemporal).is_some() && !is_left_out();
+        state.before_range(offset, source, performed);
+        // SAFETY: as the caller vouches.
+        unsafe { source.write(destination) };
+    }
+}

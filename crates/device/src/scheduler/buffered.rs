@@ -1,0 +1,142 @@
+//! Events of a worker that has a store buffer.
+
+use std::panic::Location;
+use std::sync::atomic::Ordering;
+
+use lapis_pmem::{LINE_BYTES, Word};
+
+use super::Interleaving;
+use super::effect::{Effect, OwnedSource};
+use crate::modelled::{Modelled, Source};
+use crate::store_buffer::{Entry, EntryKind};
+use crate::trace::Marker;
+use crate::worker::current_worker;
+
+impl Modelled {
+    pub(crate) fn buffer_word<W: Word>(
+        &self,
+        interleaving: &Interleaving,
+        start: usize,
+        at: &W::Atomic,
+        value: W,
+        order: Ordering,
+    ) {
+        let at = std::ptr::from_ref(at).cast();
+        let (bytes, value) = (W::BYTES, value.widen());
+        let effect = Effect::Word { at, bytes: bytes as u8, value, order };
+        self.buffer(interleaving, Entry { kind: EntryKind::Store, start, bytes, effect });
+    }
+
+    /// A load: of memory, and what the worker's own buffer holds for it.
+    pub(crate) fn load_buffered<W: Word>(
+        &self,
+        interleaving: &Interleaving,
+        start: usize,
+        at: &W::Atomic,
+        order: Ordering,
+    ) -> W {
+        self.turn(interleaving, false);
+        let mut value = W::load(at, order).widen().to_le_bytes();
+        let shared = interleaving.shared.lock();
+        let Some(worker) = shared.workers.get(usize::from(current_worker())) else {
+            return W::narrow(u64::from_le_bytes(value));
+        };
+        for entry in worker.buffer.entries().filter(|entry| entry.touches(start, W::BYTES)) {
+            let until = (entry.start + entry.bytes).min(start + W::BYTES);
+            for at in entry.start.max(start)..until {
+                let byte = at - entry.start;
+                value[at - start] = match &entry.effect {
+                    Effect::Word { value, .. } => value.to_le_bytes()[byte],
+                    Effect::Copy { source, .. } | Effect::NonTemporal { source, .. } => {
+                        source.byte(byte)
+                    }
+                    _ => continue,
+                };
+            }
+        }
+        W::narrow(u64::from_le_bytes(value))
+    }
+
+    /// Plain loads follow, which the model does not see: what the worker's buffer holds for them
+    /// becomes visible first, and in order.
+    pub(crate) fn read_buffered(&self, interleaving: &Interleaving, start: usize, bytes: usize) {
+        self.turn(interleaving, false);
+        if interleaving.is_stopped() {
+            return;
+        }
+        let me = current_worker();
+        loop {
+            let shared = interleaving.shared.lock();
+            let own = &shared.workers[usize::from(me)].buffer;
+            if own.newest_touching(start, bytes).is_none() {
+                return;
+            }
+            drop(shared);
+            self.drain_entry(interleaving, me, 0);
+        }
+    }
+
+    /// # Safety
+    /// As for [`Domain::copy`](lapis_pmem::Domain::copy).
+    pub(crate) unsafe fn buffer_copy(
+        &self,
+        interleaving: &Interleaving,
+        start: usize,
+        destination: *mut u8,
+        source: Source<'_>,
+    ) {
+        let bytes = source.len();
+        let effect = Effect::Copy { destination, source: OwnedSource::of(source) };
+        self.buffer(interleaving, Entry { kind: EntryKind::Store, start, bytes, effect });
+    }
+
+    /// # Safety
+    /// As for [`Domain::copy_nontemporal`](lapis_pmem::Domain::copy_nontemporal).
+    pub(crate) unsafe fn buffer_nontemporal(
+        &self,
+        interleaving: &Interleaving,
+        start: usize,
+        destination: *mut u8,
+        source: Source<'_>,
+        at: &'static Location<'static>,
+    ) {
+        let bytes = source.len();
+        let effect = Effect::NonTemporal { destination, source: OwnedSource::of(source), at };
+        self.buffer(interleaving, Entry { kind: EntryKind::NonTemporal, start, bytes, effect });
+    }
+
+    /// A flush of each line of a range.
+    pub(crate) fn buffer_flush(
+        &self,
+        interleaving: &Interleaving,
+        start: usize,
+        bytes: usize,
+        location: &'static Location<'static>,
+    ) {
+        for line in start / LINE_BYTES..=(start + bytes - 1) / LINE_BYTES {
+            let (start, effect) = (line * LINE_BYTES, Effect::Flush(location));
+            let entry = Entry { kind: EntryKind::Flush, start, bytes: LINE_BYTES, effect };
+            self.buffer(interleaving, entry);
+        }
+    }
+
+    pub(crate) fn buffer_fence(
+        &self,
+        interleaving: &Interleaving,
+        location: &'static Location<'static>,
+    ) {
+        let effect = Effect::Fence(location);
+        self.buffer(interleaving, Entry { kind: EntryKind::Fence, start: 0, bytes: 0, effect });
+    }
+
+    /// An acknowledgement reaches the outside after the stores before it; other notes at once.
+    pub(crate) fn buffer_mark(&self, interleaving: &Interleaving, marker: Marker) {
+        if matches!(marker, Marker::End(_)) {
+            let kind = EntryKind::Acknowledgement;
+            let effect = Effect::Mark(marker);
+            return self.buffer(interleaving, Entry { kind, start: 0, bytes: 0, effect });
+        }
+        self.turn(interleaving, false);
+        self.mark_now(marker);
+    }
+}

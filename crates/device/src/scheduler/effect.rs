@@ -1,0 +1,51 @@
+//! What waits in a store buffer.
+
+use std::panic::Location;
+use std::sync::atomic::Ordering;
+
+use crate::modelled::Source;
+use crate::trace::Marker;
+
+/// What an entry of a store buffer does.
+#[derive(Debug)]
+pub(super) enum Effect {
+    Word { at: *const (), bytes: u8, value: u64, order: Ordering },
+    Copy { destination: *mut u8, source: OwnedSource },
+    NonTemporal { destination: *mut u8, source: OwnedSource, at: &'static Location<'static> },
+    Flush(&'static Location<'static>),
+    Fence(&'static Location<'static>),
+    Mark(Marker),
+}
+
+// SAFETY: the pointers are into the region; whoever takes the effect holds the baton, and the worker
+// that made it vouched that the memory stays mapped.
+unsafe impl Send for Effect {}
+
+#[derive(Debug)]
+pub(super) enum OwnedSource {
+    Bytes(Vec<u8>),
+    Zeroes(usize),
+}
+
+impl OwnedSource {
+    pub(super) fn of(source: Source<'_>) -> Self {
+        match source {
+            Source::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
+            Source::Zeroes(bytes) => Self::Zeroes(bytes),
+        }
+    }
+
+    pub(super) fn as_source(&self) -> Source<'_> {
+        match self {
+            Self::Bytes(bytes) => Source::Bytes(bytes),
+            Self::Zeroes(bytes) => Source::Zeroes(*bytes),
+        }
+    }
+
+    pub(super) fn byte(&self, at: usize) -> u8 {
+        match self {
+            Self::Bytes(bytes) => bytes[at],
+            Self::Zeroes(_) => 0,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! One module: when it takes lines, and what its media are at.
+//!
+//! The media do one thing at a time. Reads go first, because cores wait for them; writes wait in the
+//! module, up to its backlog. When the backlog is full a write goes before each read: a module that
+//! always let reads go first would never write while many cores read, and that is not what was
+//! measured (`docs/calibration.md`, readers and writers together).
+
+use crate::cache::Cache;
+
+/// Lines of which a module remembers when it took them, and idle spans.
+const REMEMBERED: usize = 8;
+const NO_LINE: u32 = u32::MAX;
+/// Most stripes that a module keeps open.
+const MOST_OPEN: usize = 8;
+
+/// For how long the media are busy with a unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Services {
+    pub(super) read: u64,
+    /// A read that overlaps a write.
+    pub(super) read_beside_write: u64,
+    pub(super) write: u64,
+}
+
+/// A module.
+#[derive(Clone, Debug)]
+pub(super) struct Module {
+    takes_at: u64,
+    /// Spans before `takes_at` in which it had nothing to do, for lines that were sent later but
+    /// leave earlier.
+    idle: [(u64, u64); REMEMBERED],
+    next_idle: usize,
+    /// The stripes of the last lines, the latest first.
+    open: [u32; MOST_OPEN],
+    pub(super) last_read: u32,
+    /// When the media can begin the next read.
+    reads_at: u64,
+    /// When the media began the writes that they are at, and when they will have done them all.
+    writes_from: u64,
+    pub(super) media_written_at: u64,
+    media_wrote_last: bool,
+    pub(super) translations: Option<Cache>,
+    /// The lines that it took last, and when.
+    taken_lines: [u32; REMEMBERED],
+    taken_at: [u64; REMEMBERED],
+    next_taken: usize,
+}
+
+impl Module {
+    pub(super) fn new(translations: Option<Cache>) -> Self {
+        Self {
+            takes_at: 0,
+            idle: [(0, 0); REMEMBERED],
+            next_idle: 0,
+            open: [NO_LINE; MOST_OPEN],
+            last_read: NO_LINE - 1,
+            reads_at: 0,
+            writes_from: 0,
+            media_written_at: 0,
+            media_wrote_last: false,
+            translations,
+            taken_lines: [NO_LINE; REMEMBERED],
+            taken_at: [0; REMEMBERED],
+            next_taken: 0,
+        }
+    }
+
+    /// Time begins again, with nothing on its way.
+    pub(super) fn reset(&mut self) {
+        self.takes_at = 0;
+        self.idle = [(0, 0); REMEMBERED];
+        self.reads_at = 0;
+        self.writes_from = 0;
+        self.media_written_at = 0;
+        self.taken_lines = [NO_LINE; REMEMBERED];
+    }
+
+    /// When the media begin to read for a request of `now`.
+    pub(super) fn read_media(&mut self, now: u64, services: Services, backlog_units: u64) -> u64 {
+        let mut start = now.max(self.reads_at);
+        // No room for another write: what waits there has waited long enough.
+        let most = backlog_units.saturating_sub(1) * services.write;
+        let waiting = self.media_written_at.saturating_sub(start);
+        if start >= self.writes_from && waiting > 0 && waiting >= most {
+            start += services.write.min(waiting);
+        }
+        let service = if std::mem::take(&mut self.media_wrote_last) {
+            services.read_beside_write
+        } else {
+            services.read
+        };
+        self.reads_at = start + service;
+        if self.media_written_at > start {
+            self.media_written_at += service;
+        }
+        start
+    }
+
+    /// Goes to a stripe. Whether it was not among the open ones.
+    pub(super) fn switch(&mut self, stripe: u32, streams: usize) -> bool {
+        let open = &mut self.open[..streams.clamp(1, MOST_OPEN)];
+        let found = open.iter().position(|&other| other == stripe);
+        let at = found.unwrap_or(open.len() - 1);
+        open[..=at].rotate_right(1);
+        open[0] = stripe;
+        found.is_none()
+    }
+
+    /// When the module begins to take a line that could be taken at `earliest`.
+    pub(super) fn begin(&mut self, earliest: u64, takes: u64) -> u64 {
+        // What was sent before it may have been on its way for longer, and left the module idle.
+        if earliest < self.takes_at {
+            for idle in &mut self.idle {
+                let begins = earliest.max(idle.0);
+                if begins + takes <= idle.1 {
+                    idle.0 = begins + takes;
+                    return begins;
+                }
+            }
+        }
+        let begins = earliest.max(self.takes_at);
+        if begins > self.takes_at {
+            self.idle[self.next_idle] = (self.takes_at, begins);
+            self.next_idle = (self.next_idle + 1) % REMEMBERED;
+        }
+        self.takes_at = begins + takes;
+        begins
+    }
+
+    /// The media are given so many writes.
+    pub(super) fn media_wrote(&mut self, now: u64, writes: u32, service: u64) {
+        if writes > 0 {
+            if self.media_written_at < now {
+                self.writes_from = now;
+            }
+            self.media_written_at = self.media_written_at.max(now) + u64::from(writes) * service;
+            self.media_wrote_last = true;
+        }
+    }
+
+    fn remembered(&self, line: u32) -> Option<usize> {
+        let mut found = 0;
+        for (at, &other) in self.taken_lines.iter().enumerate() {
+            found |= u32::from(other == line) << at;
+        }
+        (found != 0).then_some(found.trailing_zeros() as usize % REMEMBERED)
+    }
+
+    /// When it took a line, if that was one of the last.
+    pub(super) fn taken_at(&self, line: u32) -> Option<u64> {
+        self.remembered(line).map(|at| self.taken_at[at])
+    }
+
+    /// It took a line.
+    pub(super) fn remember(&mut self, line: u32, taken: u64) {
+        let at = self.remembered(line).unwrap_or_else(|| {
+            let at = self.next_taken;
+            self.next_taken = (at + 1) % REMEMBERED;
+            at
+        });
+        (self.taken_lines[at], self.taken_at[at]) = (line, taken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVICES: Services = Services { read: 40, read_beside_write: 40, write: 100 };
+    const BACKLOG: u64 = 4;
+
+    fn read(module: &mut Module, now: u64) -> u64 {
+        module.read_media(now, SERVICES, BACKLOG)
+    }
+
+    /// A module that was given so many writes at time 1000.
+    fn written(writes: u32) -> Module {
+        let mut module = Module::new(None);
+        module.media_wrote(1000, writes, SERVICES.write);
+        module
+    }
+
+    #[test]
+    fn reads_follow_one_another() {
+        let mut module = Module::new(None);
+        assert_eq!([0, 0, 500].map(|now| read(&mut module, now)), [0, 40, 500]);
+    }
+
+    #[test]
+    fn a_read_goes_before_writes_that_there_is_room_for_and_delays_them() {
+        let mut module = written(2);
+        assert_eq!(read(&mut module, 1000), 1000);
+        assert_eq!(module.media_written_at, 1240);
+    }
+
+    #[test]
+    fn when_the_backlog_is_full_a_write_goes_before_each_read() {
+        let mut module = written(5);
+        // Of five writes three go before a read each; the other two there is room for.
+        assert_eq!([1000; 4].map(|now| read(&mut module, now)), [1100, 1240, 1380, 1420]);
+        assert_eq!(module.media_written_at, 1500 + 4 * 40);
+    }
+
+    #[test]
+    fn writes_that_come_later_do_not_delay_a_read() {
+        let mut module = written(5);
+        assert_eq!(read(&mut module, 900), 900);
+    }
+
+    #[test]
+    fn a_module_without_a_backlog_lets_what_is_left_of_a_write_go_first() {
+        let mut module = written(1);
+        assert_eq!(module.read_media(1030, SERVICES, 1), 1100);
+    }
+}

@@ -1,0 +1,290 @@
+//! The operations, on this machine and on the modelled one.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use lapis_blocks::fp_leaves::{FpLeaves, FpLeavesRoot, Overlap};
+use lapis_blocks::interleave::Interleaver;
+use lapis_device::profile::Interleaving;
+use lapis_device::{Config, Counts, Modelled, Picoseconds, Profile};
+use lapis_pmem::{Domain, Hardware, Link, PCell, Pool, Region};
+
+use super::{ExperimentError, Options, Variant};
+use crate::keys::scatter;
+
+/// Bytes of a leaf, as it lies in memory.
+const LEAF_BYTES: usize = 576;
+/// Pairs per leaf before the inserts, in the mean. Leaves are full at 32, which with 9 in the mean
+/// hardly one in a thousand million is.
+const FILL: usize = 8;
+/// Lines at the end of a leaf whose slots that many pairs leave free.
+const UNUSED_LINES: u64 = 4;
+/// Tasks in flight where nobody looks at the clock.
+const LOADING_GROUP: usize = 32;
+
+#[derive(Clone, Copy)]
+pub(super) struct Outcome {
+    pub(super) operations: usize,
+    pub(super) elapsed_ns: u64,
+    pub(super) counts: Counts,
+}
+
+impl Outcome {
+    pub(super) fn mops(&self) -> f64 {
+        self.operations as f64 * 1e3 / self.elapsed_ns.max(1) as f64
+    }
+}
+
+/// Who is told what the core does.
+pub(super) trait Core {
+    /// The core's own share of an operation begins, where the clock does not see it.
+    #[inline(always)]
+    fn operates(&self, _: Variant) {}
+
+    /// A task goes on after it has given way.
+    #[inline(always)]
+    fn resumes(&self, _: Variant) {}
+}
+
+/// A machine that can be asked.
+trait Side: Core {
+    fn now_ns(&self) -> u64;
+
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+}
+
+/// Nobody.
+pub(super) struct Nobody;
+
+impl Core for Nobody {}
+
+/// This machine, where time passes by itself.
+struct Here {
+    started: Instant,
+}
+
+impl Core for Here {}
+
+impl Side for Here {
+    fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+}
+
+/// The modelled machine sees memory; what the core does beside is the profile's to say.
+struct OnModel {
+    machine: Modelled,
+    costs: Interleaving,
+}
+
+impl OnModel {
+    fn spend(&self, ns: f64) {
+        self.machine.spend(0, Picoseconds::from_ns(ns));
+    }
+}
+
+impl Core for OnModel {
+    fn operates(&self, variant: Variant) {
+        self.spend(match variant {
+            Variant::Lookup => self.costs.lookup_ns.value,
+            _ => self.costs.insert_ns.value,
+        });
+    }
+
+    fn resumes(&self, variant: Variant) {
+        self.spend(match variant {
+            Variant::Lookup => self.costs.lookup_switch_ns.value,
+            _ => self.costs.insert_switch_ns.value,
+        });
+    }
+}
+
+impl Side for OnModel {
+    fn now_ns(&self) -> u64 {
+        self.machine.now_ns(0)
+    }
+
+    fn counts(&self) -> Counts {
+        self.machine.counts()
+    }
+}
+
+/// An operation that tells when it begins and whenever it is resumed.
+async fn observed<C: Core, F: Future>(core: &C, variant: Variant, operation: F) -> F::Output {
+    core.operates(variant);
+    let mut operation = pin!(operation);
+    let mut begun = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut begun, true) {
+            core.resumes(variant);
+        }
+        operation.as_mut().poll(context)
+    })
+    .await
+}
+
+fn pool_bytes(leaves: usize) -> usize {
+    (leaves * LEAF_BYTES + (8 << 20)).next_multiple_of(1 << 16)
+}
+
+pub(super) fn measure(
+    options: &Options,
+    step: &mut dyn FnMut(),
+) -> Result<Vec<Vec<Outcome>>, ExperimentError> {
+    let bytes = pool_bytes(options.leaves);
+    let pool = Pool::create(Region::anonymous(bytes, bytes)?, Hardware::detect())?;
+    let side = Here { started: Instant::now() };
+    run_all(pool, options.leaves, options.operations, options, &side, step)
+}
+
+pub(super) fn model(
+    options: &Options,
+    profile: &Profile,
+    costs: Interleaving,
+    step: &mut dyn FnMut(),
+) -> Result<Vec<Vec<Outcome>>, ExperimentError> {
+    let bytes = pool_bytes(options.modelled_leaves);
+    let region = Region::anonymous(bytes, bytes)?;
+    let machine =
+        Modelled::over(&region, Config { counting: Some(profile.machine()), ..Config::default() });
+    let pool = Pool::create(region, machine.clone())?;
+    let side = OnModel { machine, costs };
+    let (leaves, operations) = (options.modelled_leaves, options.modelled_operations);
+    run_all(pool, leaves, operations, options, &side, step)
+}
+
+/// Reads the lines of every leaf that hold no pair, which are more than the caches hold: eight lines
+/// in nine are slots, and the last four of them are hardly ever used.
+fn turn_over_the_caches<D: Domain>(pool: &Pool<D>, root: Link<FpLeavesRoot>, leaves: usize) {
+    let first = root.offset() + size_of::<FpLeavesRoot>() as u64;
+    for leaf in 0..leaves as u64 {
+        for line in LEAF_BYTES as u64 / 64 - UNUSED_LINES..LEAF_BYTES as u64 / 64 {
+            let at = first + leaf * LEAF_BYTES as u64 + line * 64;
+            pool.at(Link::<PCell<u64>>::from_bits(at)).load(pool.domain());
+        }
+    }
+}
+
+/// The number-th key; never 0.
+pub(super) fn key(number: usize) -> u64 {
+    scatter(number as u64) | 1 << 63
+}
+
+/// Leaves in a new pool, with [`FILL`] pairs each in the mean: those of the keys from 0 on.
+pub(super) fn filled_leaves<D: Domain>(
+    pool: Pool<D>,
+    leaf_count: usize,
+) -> Result<(FpLeaves<D>, Link<FpLeavesRoot>, usize), ExperimentError> {
+    let pool = Arc::new(pool);
+    let made = pool.fence(FpLeaves::create(&pool, leaf_count)?);
+    let root = made.link();
+    let _ = pool.publish_root("leaves", 0, made)?.persist();
+    let leaves = FpLeaves::open(&pool, root)?;
+    let loaded = leaf_count * FILL;
+    let keys: Vec<u64> = (0..loaded).map(key).collect();
+    insert_all(&leaves, &keys, LOADING_GROUP, Overlap::BOTH, &Nobody)?;
+    Ok((leaves, root, loaded))
+}
+
+/// Inserts keys with so many in flight; the value of a key is its complement.
+pub(super) fn insert_all<D: Domain>(
+    leaves: &FpLeaves<D>,
+    keys: &[u64],
+    group: usize,
+    overlap: Overlap,
+    core: &impl Core,
+) -> Result<(), ExperimentError> {
+    let mut failed = None;
+    Interleaver::new(leaves.pool().domain(), group).run(
+        keys,
+        |turn, &key| observed(core, Variant::InsertBoth, leaves.insert(turn, key, !key, overlap)),
+        |inserted| failed = inserted.err().or(failed.take()),
+    );
+    failed.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Looks keys up with so many in flight; how many do not have their value.
+pub(super) fn look_up_all<D: Domain>(
+    leaves: &FpLeaves<D>,
+    keys: &[u64],
+    group: usize,
+    overlap: Overlap,
+    core: &impl Core,
+) -> u64 {
+    let mut wrong = 0;
+    Interleaver::new(leaves.pool().domain(), group).run(
+        keys,
+        |turn, &key| async move {
+            let found = observed(core, Variant::Lookup, leaves.get(turn, key, overlap));
+            found.await == Some(!key)
+        },
+        |right| wrong += u64::from(!right),
+    );
+    wrong
+}
+
+/// Removes keys; how many were not there.
+pub(super) fn remove_all<D: Domain>(leaves: &FpLeaves<D>, keys: &[u64]) -> u64 {
+    let mut missing = 0;
+    Interleaver::new(leaves.pool().domain(), LOADING_GROUP).run(
+        keys,
+        |turn, &key| leaves.remove(turn, key, Overlap::BOTH),
+        |removed| missing += u64::from(!removed),
+    );
+    missing
+}
+
+/// Every variant with every size of groups, the first of which is what the others are set against:
+/// one operation at a time, by the same code.
+fn run_all<D: Domain>(
+    pool: Pool<D>,
+    leaf_count: usize,
+    operations: usize,
+    options: &Options,
+    side: &impl Side,
+    step: &mut dyn FnMut(),
+) -> Result<Vec<Vec<Outcome>>, ExperimentError> {
+    let (leaves, root, loaded) = filled_leaves(pool, leaf_count)?;
+    let (leaves, pool) = (&leaves, leaves.pool());
+    let mut all = Vec::new();
+    let mut row = 0;
+    for variant in Variant::ALL {
+        let mut outcomes = Vec::new();
+        for &group in &options.groups {
+            let overlap = variant.overlap(group);
+            // Spread over all that is loaded; others for each row.
+            let number = |at| (row * operations + at) as u64;
+            let chosen = (0..operations)
+                .map(|at| scatter(number(at) ^ options.seed << 32) as usize % loaded);
+            let chosen: Vec<u64> = chosen.map(key).collect();
+            let fresh: Vec<u64> =
+                (0..operations).map(|at| key(loaded + number(at) as usize)).collect();
+            row += 1;
+            turn_over_the_caches(pool, root, leaf_count);
+            let mut wrong = 0;
+            let counts_before = side.counts();
+            let began = side.now_ns();
+            match variant {
+                Variant::Lookup => wrong += look_up_all(leaves, &chosen, group, overlap, side),
+                _ => insert_all(leaves, &fresh, group, overlap, side)?,
+            }
+            let elapsed_ns = side.now_ns() - began;
+            let counts = side.counts() - counts_before;
+            outcomes.push(Outcome { operations, elapsed_ns, counts });
+            if variant != Variant::Lookup {
+                // The next group finds the leaves as this one did.
+                wrong += remove_all(leaves, &fresh);
+            }
+            if wrong > 0 {
+                return Err(ExperimentError::WrongAnswers { wrong, group });
+            }
+            step();
+        }
+        all.push(outcomes);
+    }
+    Ok(all)
+}
