@@ -178,6 +178,7 @@ impl Structure {
             | Self::CowCell
             | Self::LogCell
             | Self::FamCell
+            | Self::FpLeaves
             | Self::PopRing => false,
         }
     }
