@@ -27,6 +27,7 @@ mod page_hybrid;
 mod page_mulog;
 mod pop_log;
 mod pop_ring;
+mod radix;
 mod rawl;
 mod store;
 mod trial;

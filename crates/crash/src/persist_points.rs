@@ -96,7 +96,9 @@ pub(crate) fn try_points<S: Subject>(
             ExploreOptions { violation_limit: 1, suppress: Some(point), ..options.clone() };
         if only_after_crashes {
             recoveries.crash_again(subject, &options, point, row)?;
-        } else {
+        }
+        // Also of those that only recoveries pass: some take the death of a process to show.
+        if row.by.is_none() {
             match explore(subject, &options, &|_| {}) {
                 Ok(report) => {
                     row.images += report.images;

@@ -4,6 +4,7 @@ mod allocator;
 mod index;
 mod merged_node;
 mod pop_log;
+mod split_node;
 mod store;
 mod whole;
 
@@ -11,4 +12,5 @@ pub use allocator::ConcurrentAllocator;
 pub use index::ConcurrentIndex;
 pub(super) use merged_node::merged_node;
 pub use pop_log::ConcurrentPopLog;
+pub(super) use split_node::split_node;
 pub use store::ConcurrentStore;

@@ -1,7 +1,8 @@
 //! Mutants that show only between workers: with one there is nobody to see what they leave undone.
 //!
 //! `lapis crash STRUCTURE --workers N --mutant NAME` commits one; `crates/crash/tests/concurrent.rs`
-//! asks that each be found.
+//! asks that each be found. Random histories show these; what takes a history of its own is in the
+//! catalogue of its structure.
 
 use lapis_index::mutants::{art_cow, woart, wort};
 use lapis_pmem::Mutant;
@@ -27,22 +28,12 @@ const fn unpersisted_answer(mutant: Mutant) -> MutantEntry {
     entry(mutant, what, CHANGE)
 }
 
-/// As FAST & FAIR's `insert-through-unpersisted-pointer`, with another writer as the one who inserts.
-const fn new_node_unlocked(mutant: Mutant) -> MutantEntry {
-    let what = "The lock of a node that a split makes is not held until the word that refers to it is \
-                durable: another writer inserts into the node and acknowledges.";
-    MutantEntry { published: "PMRace (Chen et al., ASPLOS 2022)", ..entry(mutant, what, CHANGE) }
-}
-
 const ENTRIES: &[(Structure, MutantEntry)] = &[
     (Structure::Wort, stale_decision(wort::STALE_DECISION)),
-    (Structure::Wort, new_node_unlocked(wort::NEW_NODE_UNLOCKED)),
     (Structure::Wort, unpersisted_answer(wort::UNPERSISTED_ANSWER)),
     (Structure::Woart, stale_decision(woart::STALE_DECISION)),
-    (Structure::Woart, new_node_unlocked(woart::NEW_NODE_UNLOCKED)),
     (Structure::Woart, unpersisted_answer(woart::UNPERSISTED_ANSWER)),
     (Structure::ArtCow, stale_decision(art_cow::STALE_DECISION)),
-    (Structure::ArtCow, new_node_unlocked(art_cow::NEW_NODE_UNLOCKED)),
     (Structure::ArtCow, unpersisted_answer(art_cow::UNPERSISTED_ANSWER)),
 ];
 

@@ -324,7 +324,10 @@ pub fn try_mutants(trial: &MutantTrial, progress: &Progress<'_>) -> MutantReport
     }
     for (structure, entry) in catalogue() {
         if trial.structures.contains(&structure) {
-            let searches = strategies.iter().copied().chain(with_workers(structure));
+            // A history that is made for the mutant has several workers already.
+            let planned = entry.subjects.iter().any(|name| PLANNED_HISTORIES.contains(name));
+            let workers = with_workers(structure).filter(|_| !planned);
+            let searches = strategies.iter().copied().chain(workers);
             jobs.extend(searches.map(|strategy| Job {
                 structure,
                 strategy,

@@ -2,7 +2,7 @@
 
 use lapis_index::mutants::woart as mutants;
 
-use super::{BUG_CLASS, Catalogue, MutantEntry, art};
+use super::{BUG_CLASS, Catalogue, MutantEntry, art, radix};
 
 pub(super) const CATALOGUE: Catalogue = Catalogue {
     ops: 150,
@@ -39,5 +39,6 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
             subjects: &[],
         },
         art::index_before_child(mutants::INDEX_BEFORE_CHILD),
+        radix::new_node_unlocked(mutants::NEW_NODE_UNLOCKED, &["woart:splitting"]),
     ],
 };

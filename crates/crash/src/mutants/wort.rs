@@ -2,7 +2,7 @@
 
 use lapis_index::mutants::wort as mutants;
 
-use super::{BUG_CLASS, Catalogue, MutantEntry};
+use super::{BUG_CLASS, Catalogue, MutantEntry, radix};
 
 pub(super) const CATALOGUE: Catalogue = Catalogue {
     ops: 150,
@@ -29,5 +29,6 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
             place: "index/src/radix/change.rs, link_leaf",
             subjects: &[],
         },
+        radix::new_node_unlocked(mutants::NEW_NODE_UNLOCKED, &["wort:splitting"]),
     ],
 };

@@ -1,0 +1,20 @@
+//! A mutant that all radix trees have.
+
+use lapis_pmem::Mutant;
+
+use super::MutantEntry;
+
+/// As FAST & FAIR's `insert-through-unpersisted-pointer`, with another writer as the one who inserts.
+pub(super) const fn new_node_unlocked(
+    mutant: Mutant,
+    subjects: &'static [&'static str],
+) -> MutantEntry {
+    MutantEntry {
+        mutant,
+        what: "The lock of a node that a split makes is not held until the word that refers to it is \
+               durable: another writer inserts into the node and acknowledges.",
+        published: "PMRace (Chen et al., ASPLOS 2022)",
+        place: "index/src/radix/change.rs, plan",
+        subjects,
+    }
+}
