@@ -36,6 +36,8 @@ pub const WORKERS: usize = 3;
 /// [`ConcurrentOptions::exhaustive_limit`] and [`ConcurrentOptions::samples`] in them.
 const WORKERS_EXHAUSTIVE_LIMIT: u64 = 16;
 const WORKERS_SAMPLES: u32 = 8;
+/// More than any planned history has with one deviation.
+const MOST_PLANNED_SCHEDULES: u64 = 2000;
 
 impl Default for MutantBudget {
     fn default() -> Self {
@@ -272,6 +274,7 @@ impl Job {
             workers: PLANNED_WORKERS,
             seed,
             most_deviations: Some(1),
+            schedules: MOST_PLANNED_SCHEDULES,
             exhaustive_limit: budget.exhaustive_limit,
             samples: budget.samples,
             threads: 1,

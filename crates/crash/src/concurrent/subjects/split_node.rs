@@ -1,11 +1,11 @@
-//! A history for radix trees: one writer makes a node, another puts a leaf into it.
+//! A history for radix trees: one writer makes a node, another changes what is in it.
 //!
 //! ```text
 //!  before     the first writer     the second, in its node
 //!   top            top                    top
 //!    |              | ← not durable        | ← not durable
-//!    1             / \                   / | \
-//!                 1   2                 1  2  3
+//!    1             / \                    / \
+//!                 1   2                  1   2 := 3
 //! ```
 //!
 //! What the second one acknowledges hangs from a word that a power cut may still take back, unless it
@@ -16,8 +16,13 @@
 use crate::concurrent::linearizability::MapAction;
 use crate::concurrent::subject::Plan;
 
+/// What the keys have in common: not nothing, so that the node's lock is another than the root's.
+const PREFIX: u64 = 0x0123_4567_89ab_cd00;
+
 /// Keys that differ in the last digit, be it a nibble or a byte.
 pub(in crate::concurrent) fn split_node() -> Plan<(u64, MapAction)> {
-    let insert = |key| (key, MapAction::Insert(key));
-    Plan { before: vec![insert(1)], workers: vec![vec![insert(2)], vec![insert(3)]] }
+    let (old, new) = (PREFIX + 1, PREFIX + 2);
+    let first = vec![(new, MapAction::Insert(2))];
+    let second = vec![(new, MapAction::Update(3))];
+    Plan { before: vec![(old, MapAction::Insert(1))], workers: vec![first, second] }
 }
