@@ -30,8 +30,6 @@ struct Shared<'o> {
     partly_by_proof: AtomicU64,
     grown_recoveries: AtomicU64,
     lines_copied: AtomicU64,
-    ranges_known: AtomicU64,
-    ranges_looked_at: AtomicU64,
     points: AtomicU64,
     phases: Mutex<BTreeMap<Phase, u64>>,
     fences: Mutex<BTreeMap<PersistPoint, u64>>,
@@ -86,8 +84,6 @@ pub(crate) fn explore_once<S: Subject>(
         partly_by_proof: AtomicU64::new(0),
         grown_recoveries: AtomicU64::new(0),
         lines_copied: AtomicU64::new(0),
-        ranges_known: AtomicU64::new(0),
-        ranges_looked_at: AtomicU64::new(0),
         points: AtomicU64::new(0),
         phases: Mutex::default(),
         fences: Mutex::default(),
@@ -129,8 +125,6 @@ pub(crate) fn explore_once<S: Subject>(
         images,
         grown_recoveries: shared.grown_recoveries.into_inner(),
         lines_copied: shared.lines_copied.into_inner(),
-        ranges_known: shared.ranges_known.into_inner(),
-        ranges_looked_at: shared.ranges_looked_at.into_inner(),
         images_in_recovery: shared.in_recovery.into_inner(),
         images_by_proof: shared.by_proof.into_inner(),
         images_partly_by_proof: shared.partly_by_proof.into_inner(),
@@ -163,13 +157,9 @@ fn walk<S: Subject>(
     let mut memory = Memory::default();
     let mut index = 0;
     while let Some(point) = points.advance() {
-        for (line, bytes) in points.newly_durable() {
-            let before = read_line(&bench.region, line);
-            if before != *bytes {
-                bench.parts.get_mut().changes(line);
-            }
-            if !memory.known.is_empty() {
-                memory.known.changes(line, &before);
+        if !memory.known.is_empty() {
+            for (line, _) in points.newly_durable() {
+                memory.known.changes(line, &read_line(&bench.region, line));
             }
         }
         points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
@@ -178,7 +168,6 @@ fn walk<S: Subject>(
         bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
         if bench.region.mapped_bytes() != mapped {
             memory.known.clear();
-            bench.parts.get_mut().forget();
         }
         markers.read(&run.trace.events, point.position);
         index += 1;
@@ -212,7 +201,6 @@ fn walk<S: Subject>(
             }
             Some(_) => continue,
         };
-        bench.parts.get_mut().unsettle(crash_states.uncertain_lines());
         shared.points.fetch_add(1, Ordering::Relaxed);
         *shared.phases.lock().entry(run.phase(point.position)).or_default() += 1;
         if let CrashCause::BeforeFence(fence) = point.cause {
@@ -306,9 +294,6 @@ fn walk<S: Subject>(
         *shared.covered.lock() += u128::from(candidates.covered());
     }
     shared.lines_copied.fetch_add(bench.lines_copied, Ordering::Relaxed);
-    let parts = bench.parts.get_mut();
-    shared.ranges_known.fetch_add(parts.known_times, Ordering::Relaxed);
-    shared.ranges_looked_at.fetch_add(parts.found_out_times, Ordering::Relaxed);
     shared.states.lock().extend(states);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Recovering on one image and asking the oracle.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -14,7 +14,6 @@ use lapis_device::{
 use lapis_pmem::{LINE_BYTES, Pool, PoolError, Region};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
-use crate::known_parts::KnownParts;
 use crate::options::ExploreOptions;
 use crate::oracle::{Failure, difference};
 use crate::strategy::Strategy;
@@ -72,23 +71,15 @@ impl<'r, S: Subject> Expectation<'r, S> {
     }
 
     /// Which of the states is what is there.
-    fn find(
-        &self,
-        live: &S::Live,
-        turn: u64,
-        known: &RefCell<KnownParts>,
-    ) -> Result<Known<'r, S::State>, Failure> {
+    fn find(&self, live: &S::Live, turn: u64) -> Result<Known<'r, S::State>, Failure> {
         let contents = |what| Failure::Contents { what };
-        let known = &mut *known.borrow_mut();
         let found = match (self.acknowledged, self.in_flight) {
             (Some(one), Some(other)) => {
-                let found = live.find(&[one.state, other.state], turn, known).map_err(contents)?;
+                let found = live.find(&[one.state, other.state], turn).map_err(contents)?;
                 found.map(|number| if number == 0 { one } else { other })
             }
             (one, other) => match one.or(other) {
-                Some(only) => {
-                    live.find(&[only.state], turn, known).map_err(contents)?.map(|_| only)
-                }
+                Some(only) => live.find(&[only.state], turn).map_err(contents)?.map(|_| only),
                 None => None,
             },
         };
@@ -110,8 +101,6 @@ pub(crate) struct Bench {
     /// Tracks and records, for crashes during recovery.
     recording: Modelled,
     options: ExploreOptions,
-    /// What is known of the structure's parts from images that were run.
-    pub(crate) parts: RefCell<KnownParts>,
     /// Lines that checks have put back to what they held.
     pub(crate) lines_copied: u64,
 }
@@ -130,11 +119,9 @@ impl Bench {
         // SAFETY: freshly mapped, that long, and not used by anybody yet.
         unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), base.len()) };
         let watching = options.strategy == Strategy::Pruned;
-        let config = Config { watching, ..Config::tracking() };
-        let light = Modelled::over(&region, options.on(config));
+        let light = Modelled::over(&region, options.on(Config { watching, ..Config::tracking() }));
         let recording = Modelled::over(&region, options.on(Config::tracking_and_tracing()));
-        let (options, parts) = (options.clone(), RefCell::default());
-        Ok(Self { region, light, recording, options, parts, lines_copied: 0 })
+        Ok(Self { region, light, recording, options: options.clone(), lines_copied: 0 })
     }
 
     /// Watches the reads of the lines that have several states.
@@ -201,7 +188,7 @@ impl Bench {
         seed: u64,
         extent: Extent,
     ) -> (Recovered<'r, S>, Option<usize>) {
-        let storage = Storage::of(&self.region, &self.parts);
+        let storage = Storage::of(&self.region);
         // SAFETY: the pools made from the alias are dropped within the call.
         let result = guarded(|| unsafe {
             recover(subject, &storage, &self.light, expectation, seed, extent)
@@ -221,27 +208,11 @@ impl Bench {
         seed: u64,
         budget: ImageBudget,
     ) -> Result<SecondCrash, Failure> {
-        // The image at hand is not what the crash point is about, and its recovery is recorded in
-        // another way.
-        let suspended = self.parts.get_mut().suspend();
-        let result = self.crash_again(subject, first, expectation, seed, budget);
-        self.parts.get_mut().resume(suspended);
-        result
-    }
-
-    fn crash_again<S: Subject>(
-        &mut self,
-        subject: &S,
-        first: FirstCrash<'_>,
-        expectation: Expectation<'_, S>,
-        seed: u64,
-        budget: ImageBudget,
-    ) -> Result<SecondCrash, Failure> {
         let mapped = self.region.mapped_bytes();
         // After a kill another process goes on, whose fences do not complete what the first one
         // has flushed.
         set_current_worker(u8::from(matches!(first, FirstCrash::Killed { .. })));
-        let storage = Storage::of(&self.region, &self.parts);
+        let storage = Storage::of(&self.region);
         // SAFETY: the pools made from the alias are dropped within the call.
         let recovered = guarded(|| unsafe {
             recover(subject, &storage, &self.recording, expectation, seed, Extent::Operations)
@@ -304,7 +275,6 @@ impl Bench {
         while let Some(point) = points.advance() {
             for (line, _) in points.newly_durable() {
                 overwritten.entry(line).or_insert_with(|| read_line(&self.region, line));
-                self.parts.get_mut().unsettle_more([line]);
             }
             points.bring_up_to_date(&mut self.region).map_err(region_failure)?;
             if point.position <= begin {
@@ -317,10 +287,6 @@ impl Bench {
             }
             seen = point.position;
             let crash_states = points.states();
-            match crash_states.uncertain_lines() {
-                Some(lines) => self.parts.get_mut().unsettle_more(lines),
-                None => self.parts.get_mut().forget(),
-            }
             for image in crash_states.images(budget) {
                 images += 1;
                 crash_states.apply(&image, &mut self.region).map_err(region_failure)?;
@@ -397,13 +363,12 @@ struct Storage<'r> {
     mapped: Cell<usize>,
     /// Entries of the log of reads when operations were first tried.
     reads_before_operations: Cell<Option<usize>>,
-    parts: &'r RefCell<KnownParts>,
 }
 
 impl<'r> Storage<'r> {
-    fn of(region: &'r Region, parts: &'r RefCell<KnownParts>) -> Self {
+    fn of(region: &'r Region) -> Self {
         let mapped = Cell::new(region.mapped_bytes());
-        Self { region, mapped, reads_before_operations: Cell::new(None), parts }
+        Self { region, mapped, reads_before_operations: Cell::new(None) }
     }
 
     /// # Safety
@@ -516,7 +481,7 @@ unsafe fn recover<'r, S: Subject>(
     };
     let recovered = match (extent, expectation.acknowledged) {
         (Extent::CheckOperations, Some(known)) => known,
-        _ => expectation.find(&live, seed, storage.parts)?,
+        _ => expectation.find(&live, seed)?,
     };
     let seed = seed_after_recovery(seed, recovered.hash);
     if let Extent::Check { whole_check_every } = extent
@@ -543,7 +508,7 @@ unsafe fn recover<'r, S: Subject>(
         // A second recovery changes nothing.
         live = open(Expectation { shut_down: false, ..expectation })?.ok_or(Failure::Gone)?;
         if extent != Extent::CheckOperations {
-            holds(&live, recovered.state, seed, storage, |what| Failure::NotIdempotent { what })?;
+            holds(&live, recovered.state, seed, |what| Failure::NotIdempotent { what })?;
         }
         storage.reads_before_operations.set(Some(domain.read_count()));
     }
@@ -560,8 +525,7 @@ unsafe fn recover<'r, S: Subject>(
     }
     storage.note(&live);
     if extent != Extent::Operations {
-        let turn = seed.rotate_left(32);
-        holds(&live, &state, turn, storage, |what| Failure::Broken { what })?;
+        holds(&live, &state, seed.rotate_left(32), |what| Failure::Broken { what })?;
         if !live.audit_checks() {
             check(&live)?;
         }
@@ -586,11 +550,9 @@ fn holds<O, T: Eq + Debug>(
     live: &impl Live<O, T>,
     state: &T,
     turn: u64,
-    storage: &Storage<'_>,
     failure: impl Fn(String) -> Failure,
 ) -> Result<(), Failure> {
-    let known = &mut *storage.parts.borrow_mut();
-    if live.find(&[state], turn, known).map_err(&failure)?.is_some() {
+    if live.find(&[state], turn).map_err(&failure)?.is_some() {
         return Ok(());
     }
     let found = live.observe().map_err(&failure)?;

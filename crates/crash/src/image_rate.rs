@@ -28,6 +28,9 @@ use crate::subjects::IndexSubject;
 const KEYS: u64 = 1251;
 /// Operations from creation on, of the other rows.
 const OPERATIONS_FROM_CREATION: usize = 100;
+/// Runs that take less processor time than this for their images get more operations, up to so many.
+const SHORTEST_S: f64 = 0.02;
+const MOST_OPERATIONS: usize = 2_000;
 /// One image in so many is checked whole, in the last column.
 const WHOLE_CHECK_EVERY: u64 = 8;
 
@@ -205,17 +208,24 @@ impl Rates<'_> {
             let best = runs.into_iter().min_by(|one, other| one.0.total_cmp(&other.0));
             best.ok_or_else(|| "nothing was run".to_owned())
         };
-        // Nothing is that late, so that everything but the images is done.
-        let no_images = ExploreOptions { first_operation: usize::MAX, ..options.clone() };
-        let (set_up_s, _) = best(&no_images).map_err(failed)?;
-        let (seconds, report) = best(options).map_err(failed)?;
+        let mut options = options.clone();
+        let (set_up_s, seconds, report) = loop {
+            // Nothing is that late, so that everything but the images is done.
+            let no_images = ExploreOptions { first_operation: usize::MAX, ..options.clone() };
+            let (set_up_s, _) = best(&no_images).map_err(failed)?;
+            let (seconds, report) = best(&options).map_err(failed)?;
+            if seconds - set_up_s >= SHORTEST_S || options.ops >= MOST_OPERATIONS {
+                break (set_up_s, seconds, report);
+            }
+            options.ops *= 4;
+        };
         let in_part = ExploreOptions {
             whole_check_every: WHOLE_CHECK_EVERY,
             whole_check_at_each_point: false,
             ..options.clone()
         };
         let (seconds_in_part, report_in_part) = best(&in_part).map_err(failed)?;
-        // What is too quick for the clock counts as a microsecond.
+        // Whatever is too quick for the clock all the same counts as a microsecond.
         let images_s = (seconds - set_up_s).max(1e-6);
         self.rows.push(RateRow {
             name,

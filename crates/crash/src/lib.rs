@@ -109,7 +109,6 @@ mod explore;
 mod image_check;
 pub mod image_rate;
 mod known_images;
-mod known_parts;
 mod line_history;
 mod memory;
 pub mod mutants;
@@ -132,7 +131,6 @@ mod timeline_page;
 mod timeline_text;
 
 pub use explore::explore;
-pub use known_parts::KnownParts;
 pub use lapis_device::{Modelled, PersistPoint};
 pub use options::{ExploreOptions, Replay};
 pub use performance_bugs::{

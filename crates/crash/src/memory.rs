@@ -57,7 +57,6 @@ impl Memory {
         lines.dedup();
         self.watched = lines.into();
         bench.watch_lines(&self.watched);
-        bench.parts.borrow_mut().unsettle(Some(self.watched.iter().copied()));
     }
 
     /// The image run before that this one agrees with furthest, if one does; while the region holds

@@ -39,11 +39,6 @@ pub struct ExploreReport {
     pub images_by_proof: u64,
     /// Those of which recovery and contents were known in that way, and operations were run on them.
     pub images_partly_by_proof: u64,
-    /// How often a range of keys of an ordered index was known from an image run before, and how often
-    /// it was looked at.
-    pub ranges_known: u64,
-    /// See `ranges_known`.
-    pub ranges_looked_at: u64,
     /// Recoveries crashed again after which the pool's storage grew.
     pub grown_recoveries: u64,
     /// Lines copied to make the images and to take them back, what recoveries and checks dirtied
@@ -180,8 +175,6 @@ impl ExploreReport {
         self.images_partly_by_proof += other.images_partly_by_proof;
         self.grown_recoveries += other.grown_recoveries;
         self.lines_copied += other.lines_copied;
-        self.ranges_known += other.ranges_known;
-        self.ranges_looked_at += other.ranges_looked_at;
         self.images_covered = self.images_covered.saturating_add(other.images_covered);
         self.distinct_states += other.distinct_states;
         self.outcomes.extend(other.outcomes);

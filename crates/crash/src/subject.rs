@@ -6,8 +6,6 @@ use std::hash::Hash;
 use lapis_device::Modelled;
 use lapis_pmem::{AuditReport, Pool, PoolError};
 
-use crate::known_parts::KnownParts;
-
 /// A structure together with the operations to run on it and their meaning.
 pub trait Subject: Sync {
     /// One operation.
@@ -93,16 +91,11 @@ pub trait Live<Operation, State: Eq> {
 
     /// Which of these states, at most two, is what is there; none if none is. What does not
     /// follow from the states alone, such as a look-up, may be tried for a part of them that
-    /// depends on `turn`; what is known of parts of the structure need not be found out again.
+    /// depends on `turn`.
     ///
     /// # Errors
     /// What cannot be read, or contradicts itself.
-    fn find(
-        &self,
-        expected: &[&State],
-        _turn: u64,
-        _known: &mut KnownParts,
-    ) -> Result<Option<usize>, String> {
+    fn find(&self, expected: &[&State], _turn: u64) -> Result<Option<usize>, String> {
         let found = self.observe()?;
         Ok(expected.iter().position(|state| **state == found))
     }

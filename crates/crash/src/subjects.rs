@@ -5,7 +5,6 @@ mod entries;
 mod fp_leaves;
 mod in_place;
 mod index;
-mod key_ranges;
 mod log;
 mod page;
 mod pop_log;

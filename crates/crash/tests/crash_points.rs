@@ -74,26 +74,3 @@ fn an_image_costs_the_same_in_a_large_pool_as_in_a_small_one() {
     let lines = small.lines_copied / small.images;
     assert!(lines < 100, "{lines} lines per image");
 }
-
-#[test]
-fn ranges_of_an_index_are_known_from_the_image_before_and_come_out_as_if_they_were_not() {
-    let options = ExploreOptions { first_operation: 301, threads: 1, ..options(60) };
-    let index = || {
-        IndexSubject::<Wort<Modelled, u64>, u64>::new("wort", &[], IndexOptions::default(), 300)
-            .filled(300)
-    };
-    let explore = |subject| explore(&subject, &options, &|_| {}).unwrap();
-    let (by_ranges, iterated) = (explore(index().by_ranges()), explore(index()));
-    assert_eq!((iterated.ranges_known, iterated.ranges_looked_at), (0, 0));
-    assert!(
-        by_ranges.ranges_known > by_ranges.ranges_looked_at / 3,
-        "{} known, {} looked at",
-        by_ranges.ranges_known,
-        by_ranges.ranges_looked_at
-    );
-    let outcomes = |report: &ExploreReport| {
-        let points = report.outcomes.iter();
-        points.map(|(point, found)| (point.clone(), found.hashes.clone())).collect::<Vec<_>>()
-    };
-    assert_eq!(outcomes(&by_ranges), outcomes(&iterated));
-}

@@ -24,7 +24,6 @@ use self::state::State;
 
 use crate::counters::{Counters, Counts};
 use crate::persist_points::{PersistPointCount, PersistPoints};
-use crate::read_record::{ReadRecord, Recorder};
 use crate::read_watch::{LineRead, ReadWatch};
 use crate::scheduler::{Interleaving, is_scheduled};
 use crate::trace::{Event, Marker, Trace};
@@ -51,15 +50,9 @@ struct Machine {
     rests: AtomicBool,
     /// Whether loads are anybody's business: they are counted or watched.
     observes_loads: bool,
-    /// Whether they are watched, if at all, and nothing else happens at a load, unless reads are
-    /// recorded.
-    could_only_watch: bool,
-    /// The same, and they are not.
-    only_watches_loads: AtomicBool,
+    /// Whether they are watched, if at all, and nothing else happens at a load.
+    only_watches_loads: bool,
     watch: Option<ReadWatch>,
-    /// Whether reads are recorded now.
-    records: AtomicBool,
-    recorder: Recorder,
     interleaving: Option<Box<Interleaving>>,
     mutant: Option<Mutant>,
     state: Mutex<State>,
@@ -80,7 +73,6 @@ impl Modelled {
         let counters = config
             .counting
             .map(|shape| Box::new(Counters::with_timings(shape, &config.other_timings)));
-        let could_only_watch = config.counting.is_none() && !config.concurrent;
         Self {
             machine: Arc::new(Machine {
                 base: base.addr(),
@@ -89,11 +81,8 @@ impl Modelled {
                 counts_loads: config.counting.is_some(),
                 rests: AtomicBool::new(false),
                 observes_loads: config.counting.is_some() || config.watching,
-                could_only_watch,
-                only_watches_loads: AtomicBool::new(could_only_watch),
+                only_watches_loads: config.counting.is_none() && !config.concurrent,
                 watch: config.watching.then(|| ReadWatch::over(reserved_bytes)),
-                records: AtomicBool::new(false),
-                recorder: Recorder::default(),
                 interleaving: config.concurrent.then(Box::default),
                 mutant: config.mutant,
                 state: Mutex::new(State {
@@ -225,33 +214,6 @@ impl Modelled {
         }
     }
 
-    /// Notes from here on which lines are read, until [`Modelled::take_record`] is called. Returns
-    /// whether it does: only with [`Config::watching`].
-    pub fn record_reads(&self) -> bool {
-        let records = self.machine.watch.is_some();
-        if records {
-            self.machine.recorder.clear();
-            self.machine.records.store(true, Ordering::Relaxed);
-            self.machine.only_watches_loads.store(false, Ordering::Relaxed);
-        }
-        records
-    }
-
-    /// Which lines were read since [`Modelled::record_reads`]; no longer notes them.
-    pub fn take_record(&self) -> ReadRecord {
-        self.machine.records.store(false, Ordering::Relaxed);
-        let only_watches = self.machine.could_only_watch;
-        self.machine.only_watches_loads.store(only_watches, Ordering::Relaxed);
-        self.machine.recorder.take()
-    }
-
-    /// Adds to `lines` those dirtied since the last [`Modelled::revert`], in the order of their first
-    /// store; none unless [`Config::tracking`].
-    pub fn dirtied_lines(&self, lines: &mut Vec<u32>) {
-        let state = self.machine.state.lock();
-        lines.extend(state.tracking.iter().flat_map(Tracking::lines).map(|(line, _)| line));
-    }
-
     #[inline(always)]
     fn watch_written(&self, offset: usize, bytes: usize) {
         if let Some(watch) = &self.machine.watch {
@@ -266,9 +228,6 @@ impl Modelled {
             let offset = address.wrapping_sub(self.machine.base);
             if offset < self.machine.bytes {
                 watch.read(offset, bytes);
-                if self.machine.records.load(Ordering::Relaxed) {
-                    self.machine.recorder.read(offset, bytes);
-                }
             }
         }
     }

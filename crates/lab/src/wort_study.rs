@@ -204,7 +204,7 @@ impl Default for Options {
             experiments: Experiment::ALL.to_vec(),
             keys: 4_000_000,
             modelled_keys: MODELLED_KEYS,
-            strings: StringSource::Generated(400_000),
+            strings: StringSource::Generated(200_000),
             modelled_operations: MODELLED_OPERATIONS,
             latencies: Latency::STUDY.to_vec(),
             profile: PROFILE.into(),

@@ -1,26 +1,22 @@
 //! An index, with keys of one kind.
 
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use lapis_device::Modelled;
-use lapis_index::{Direction, Index, IndexKey, IndexOptions, IndexRoot, OrderedIndex};
+use lapis_index::{Index, IndexKey, IndexOptions, IndexRoot};
 use lapis_pmem::{AuditReport, Link, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::entries::Entries;
-use super::key_ranges::{KeyRanges, RangeScan};
-use crate::known_parts::KnownParts;
 use crate::subject::{Live, Subject, text};
 
 const ROOT: &str = "index";
 /// So many entries, or all if they are fewer, are looked up one by one after iterating.
 const LOOK_UPS: usize = 64;
-/// Once in so many times, an index whose ranges of keys are known one by one is iterated through from
-/// end to end besides.
-const ITERATE_EVERY: u64 = 16;
 /// An index with more entries than any run inserts goes round in a circle.
 const MOST_ENTRIES: usize = 1 << 16;
 
@@ -74,7 +70,7 @@ impl KeySpace for [u8] {
 
 /// An index to check.
 #[derive(Debug)]
-pub struct IndexSubject<I, K: KeySpace + ?Sized> {
+pub struct IndexSubject<I, K: ?Sized> {
     name: &'static str,
     sources: &'static [&'static str],
     options: IndexOptions,
@@ -82,10 +78,11 @@ pub struct IndexSubject<I, K: KeySpace + ?Sized> {
     filled: u64,
     pool_bytes: usize,
     drains: bool,
-    ranges: Option<Arc<KeyRanges<I, K>>>,
+    _index: PhantomData<fn() -> I>,
+    _key: PhantomData<fn(&K)>,
 }
 
-impl<I, K: KeySpace + ?Sized> IndexSubject<I, K> {
+impl<I, K: ?Sized> IndexSubject<I, K> {
     /// `name` on the command line; `sources` are parts of the paths of its source files; operations
     /// draw from `keys` keys.
     pub fn new(
@@ -102,24 +99,9 @@ impl<I, K: KeySpace + ?Sized> IndexSubject<I, K> {
             filled: 0,
             pool_bytes: 4 << 20,
             drains: false,
-            ranges: None,
+            _index: PhantomData,
+            _key: PhantomData,
         }
-    }
-
-    /// Of an index that keeps nothing in the host's memory but what its root says: what it holds is
-    /// found out by ranges of keys, of which those need not be looked at again in which nothing can
-    /// have changed since; all of their keys are looked up. This is for an index that is large beside
-    /// what an operation changes: a few hundred entries are iterated through in less time than it
-    /// takes to find out, and to keep, which lines a range has read.
-    #[must_use]
-    pub fn by_ranges(self) -> Self
-    where
-        I: OrderedIndex<Modelled, K>,
-    {
-        let scan: RangeScan<I, K> =
-            |index, from, visit| index.scan(from, Direction::Forward, visit);
-        let ranges = KeyRanges::new((0..self.keys).map(K::key), scan);
-        Self { ranges: Some(Arc::new(ranges)), ..self }
     }
 
     /// In a pool of so many bytes.
@@ -143,10 +125,9 @@ impl<I, K: KeySpace + ?Sized> IndexSubject<I, K> {
 
 /// An open index.
 #[derive(Debug)]
-pub struct LiveIndex<I, K: KeySpace + ?Sized> {
+pub struct LiveIndex<I, K: ?Sized> {
     index: I,
-    root: Link<IndexRoot>,
-    ranges: Option<Arc<KeyRanges<I, K>>>,
+    _key: PhantomData<fn() -> Box<K>>,
 }
 
 /// Turns differ in few bits, which are not the lowest: this has them in all.
@@ -243,13 +224,13 @@ where
         let link = root.link();
         let _committed = pool.publish_root(ROOT, 0, root).map_err(text)?.persist();
         let index = I::open(Arc::new(pool), link).map_err(text)?;
-        Ok(LiveIndex { index, root: link, ranges: self.ranges.clone() })
+        Ok(LiveIndex { index, _key: PhantomData })
     }
 
     fn open(&self, pool: Pool<Modelled>) -> Result<Option<Self::Live>, String> {
         let Some(root) = pool.root::<IndexRoot>(ROOT) else { return Ok(None) };
         let index = I::open(Arc::new(pool), root).map_err(text)?;
-        Ok(Some(LiveIndex { index, root, ranges: self.ranges.clone() }))
+        Ok(Some(LiveIndex { index, _key: PhantomData }))
     }
 
     fn initial(&self) -> Self::State {
@@ -383,32 +364,17 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, E
         Ok(state)
     }
 
-    fn find(
-        &self,
-        expected: &[&Entries<K::Buf>],
-        turn: u64,
-        known: &mut KnownParts,
-    ) -> Result<Option<usize>, String> {
-        let found = if let Some(ranges) = &self.ranges {
-            let look_up = |key: &K::Buf, value| self.look_up(key, Some(value));
-            let found = ranges.find(&self.index, self.root, expected, &look_up, known)?;
-            if spread(turn).is_multiple_of(ITERATE_EVERY) && self.find_in_order(expected) != found {
-                return Err("iteration finds something else than scans of ranges do".to_owned());
-            }
-            found
-        } else if I::CAPABILITIES.ordered {
+    fn find(&self, expected: &[&Entries<K::Buf>], turn: u64) -> Result<Option<usize>, String> {
+        let found = if I::CAPABILITIES.ordered {
             self.find_in_order(expected)
         } else {
             (0..expected.len()).find(|&number| self.is_in(expected[number]))
         };
         let Some(number) = found else { return Ok(None) };
         // Looking a key up must find what iteration finds. That goes for all, of which it is some
-        // each time where that is not known of all, and for those in question always, with their
-        // neighbours.
+        // each time, and for those in question always, with their neighbours.
         let state = expected[number];
-        if self.ranges.is_none() {
-            self.look_up_some(state, turn)?;
-        }
+        self.look_up_some(state, turn)?;
         if let [one, other] = expected {
             let pairs = one.as_slice().iter().zip(other.as_slice());
             let same = pairs.take_while(|(one, other)| one == other).count();

@@ -17,7 +17,7 @@ impl Domain for Modelled {
     #[inline(always)]
     fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
         let machine = &*self.machine;
-        if !machine.only_watches_loads.load(Ordering::Relaxed) {
+        if !machine.only_watches_loads {
             return self.load_observed(at, order);
         }
         // A recovery of an image is made of these: most are of lines that nobody watches.
@@ -195,9 +195,6 @@ impl Domain for Modelled {
     fn note_lock(&self, at: *const u8) {
         if let Some(watch) = &self.machine.watch {
             watch.lock_access(at.addr().wrapping_sub(self.machine.base));
-            if self.machine.records.load(Ordering::Relaxed) {
-                self.machine.recorder.lock_access(at.addr());
-            }
         }
     }
 
@@ -218,7 +215,7 @@ impl Domain for Modelled {
 }
 
 impl Modelled {
-    /// A load that is counted or recorded, or that a store buffer may answer.
+    /// A load that is counted, or that a store buffer may answer.
     #[inline(never)]
     fn load_observed<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
         let machine = &*self.machine;
@@ -234,10 +231,6 @@ impl Modelled {
         {
             return self.load_buffered::<W>(interleaving, offset, at, order);
         }
-        let value = W::load(at, order);
-        if machine.records.load(Ordering::Relaxed) {
-            machine.recorder.loaded(std::ptr::from_ref(at).addr(), value.widen());
-        }
-        value
+        W::load(at, order)
     }
 }

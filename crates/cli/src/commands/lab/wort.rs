@@ -61,7 +61,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_number)]
     modelled_keys: usize,
     /// Byte-string keys, generated: web and mail addresses, so many of each
-    #[arg(long, value_name = "N", default_value = "400k", value_parser = parse_number)]
+    #[arg(long, value_name = "N", default_value = "200k", value_parser = parse_number)]
     string_keys: usize,
     /// Take byte-string keys from this file instead: the first field of each line, up to a tab
     #[arg(long, value_name = "FILE", conflicts_with = "string_keys")]
