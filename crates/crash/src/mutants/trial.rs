@@ -405,7 +405,8 @@ pub fn markdown(report: &MutantReport) -> String {
         String::from("| mutant | what is wrong | published | where |\n|---|---|---|---|\n");
     let tried = |name| report.mutants.iter().any(|row| row.name == name);
     // Writing to a string cannot fail.
-    for (_, entry) in catalogue().iter().filter(|(_, entry)| tried(entry.mutant.0)) {
+    let all = catalogue().into_iter().chain(concurrent_catalogue());
+    for (_, entry) in all.filter(|(_, entry)| tried(entry.mutant.0)) {
         let MutantEntry { what, published, place, .. } = entry;
         let _ = writeln!(text, "| `{}` | {what} | {published} | `{place}` |", entry.mutant.0);
     }
