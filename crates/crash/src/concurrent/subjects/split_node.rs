@@ -11,7 +11,7 @@
 //! What the second one acknowledges hangs from a word that a power cut may still take back, unless it
 //! has to wait until the first is done. Random schedules hardly ever stop the first one right behind
 //! its store for as long as the second takes; one deviation from worker after worker is enough (`lapis
-//! crash wort:splitting --workers 2 --deviations 1`).
+//! crash wort:splitting --workers 2 --deviations 1 --schedules 2000`).
 
 use crate::concurrent::linearizability::MapAction;
 use crate::concurrent::subject::Plan;
