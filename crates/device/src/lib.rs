@@ -40,6 +40,7 @@ mod schedule;
 mod scheduler;
 pub mod ssd;
 mod store_buffer;
+mod surviving_caches;
 mod timing;
 mod timings;
 mod trace;
