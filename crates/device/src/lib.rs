@@ -29,6 +29,7 @@ mod line_table;
 pub mod litmus;
 mod lookahead;
 mod modelled;
+mod owner_lock;
 mod pending;
 mod persist_points;
 pub mod persistence;
