@@ -115,9 +115,9 @@
 //!   without the link does not exist. No spare: before that, a block is allocated, zeroed, fenced.
 //! * Truncate: the start that does not count stored, then the selector, all in one line in order
 //!   (rule R2 of [`lapis_pmem::domain`]); flush; fence. If segments are recycled: zeroed; fence.
-//! * Open: reads all entries; what it read last flushed, torn entry zeroed, link to an unfinished
-//!   segment cleared and flushed; one fence. Each of these alone leaves a state that open reads as
-//!   the same entries, so a crash in between does no harm.
+//! * Open: reads all entries; what it read last flushed (streamed: stored once more before), torn
+//!   entry zeroed, link to an unfinished segment cleared and flushed; one fence. Each of these alone
+//!   leaves a state that open reads as the same entries, so a crash in between does no harm.
 
 mod entry;
 mod inspection;
@@ -302,7 +302,7 @@ impl<D: Domain> PopLog<D> {
         let spacing = layout::spacing_of(placement);
         let scan =
             recovery::scan(&pool, header, ordinary_bytes, spacing).map_err(LogError::Damaged)?;
-        let unlinked = scan.repair(&pool, header);
+        let unlinked = scan.repair(&pool, header, placement);
         domain.health()?;
         if let Some(successor) = scan.successor {
             segment::free(&pool, successor, ordinary_bytes, unlinked);

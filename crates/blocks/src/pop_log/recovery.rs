@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use lapis_pmem::{Committed, Domain, LINE_BYTES, Link, PCell, Pool};
 
-use crate::log::{Damage, Position};
+use crate::log::{Damage, Placement, Position};
 use crate::spacing::Spacing;
 
 use super::entry::{Found, examine, is_zero, zero_data};
@@ -132,7 +132,12 @@ pub(super) fn scan<D: Domain>(
 impl Scan {
     /// Makes the end clean, and what was read durable. One fence. On return `successor`, if there
     /// is one, is out of reach, durably.
-    pub(super) fn repair<D: Domain>(&self, pool: &Pool<D>, root: &PopLogRoot) -> Committed {
+    pub(super) fn repair<D: Domain>(
+        &self,
+        pool: &Pool<D>,
+        root: &PopLogRoot,
+        placement: Placement,
+    ) -> Committed {
         let domain = pool.domain();
         // The process may have died without a power cut: then what the scan has read may be in the
         // cache only, and whoever is told of it, or what is appended behind it, must not outlive
@@ -140,6 +145,14 @@ impl Scan {
         domain.flush(&root.start_selector);
         if let Some((data_offset, bytes)) = self.last_entry {
             let start = address(pool, self.current.segment.pool_offset(data_offset));
+            if placement == Placement::Streamed {
+                // A flush does not hasten what went past the caches (rule R6): once more, through
+                // them.
+                let end = data_offset + bytes;
+                let entry = data(pool, self.current.segment, data_offset, end).to_vec();
+                // SAFETY: the entry's own bytes; nobody else has the log open.
+                unsafe { domain.copy(start, &entry) };
+            }
             // SAFETY: the scan has read these bytes of the pool.
             unsafe { domain.flush_range(start, bytes) };
             if let (0, Some(before)) = (data_offset, self.earlier.last()) {
