@@ -231,10 +231,10 @@ const EFFORT: Effort =
 #[test]
 fn after_every_crash_the_acknowledged_entries_are_there_and_nothing_leaks() {
     let mut seen = Seen::default();
-    for seed in 1..=2 {
-        for placement in Placement::ALL {
-            run(Effort { seed, placement, ..EFFORT }, None, &mut seen);
-        }
+    for (seed, placement) in
+        [(1, Placement::Padded), (2, Placement::Dense), (2, Placement::Streamed)]
+    {
+        run(Effort { seed, placement, ..EFFORT }, None, &mut seen);
     }
     assert!(seen.images > 1000, "{}", seen.images);
 }
