@@ -10,7 +10,7 @@ use lapis_device::{
 };
 use parking_lot::Mutex;
 
-use crate::image_check::{Bench, Expectation, FirstCrash, SecondCrash, hash_of, read_line};
+use crate::image_check::{Bench, Expectation, FirstCrash, SecondCrash, hash_of};
 use crate::memory::{Memory, Proof, Question};
 use crate::options::ExploreOptions;
 use crate::oracle::Failure;
@@ -30,6 +30,7 @@ struct Shared<'o> {
     partly_by_proof: AtomicU64,
     grown_recoveries: AtomicU64,
     lines_copied: AtomicU64,
+    parts_passed: AtomicU64,
     points: AtomicU64,
     phases: Mutex<BTreeMap<Phase, u64>>,
     fences: Mutex<BTreeMap<PersistPoint, u64>>,
@@ -84,6 +85,7 @@ pub(crate) fn explore_once<S: Subject>(
         partly_by_proof: AtomicU64::new(0),
         grown_recoveries: AtomicU64::new(0),
         lines_copied: AtomicU64::new(0),
+        parts_passed: AtomicU64::new(0),
         points: AtomicU64::new(0),
         phases: Mutex::default(),
         fences: Mutex::default(),
@@ -125,6 +127,7 @@ pub(crate) fn explore_once<S: Subject>(
         images,
         grown_recoveries: shared.grown_recoveries.into_inner(),
         lines_copied: shared.lines_copied.into_inner(),
+        parts_passed: shared.parts_passed.into_inner(),
         images_in_recovery: shared.in_recovery.into_inner(),
         images_by_proof: shared.by_proof.into_inner(),
         images_partly_by_proof: shared.partly_by_proof.into_inner(),
@@ -154,20 +157,17 @@ fn walk<S: Subject>(
     }
     let mut states = HashSet::new();
     let mut markers = Markers::default();
-    let mut memory = Memory::default();
+    let walks = if options.remember_walks { subject.walk_memory() } else { None };
+    let mut memory = Memory::with_walks(walks);
     let mut index = 0;
     while let Some(point) = points.advance() {
-        if !memory.known.is_empty() {
-            for (line, _) in points.newly_durable() {
-                memory.known.changes(line, &read_line(&bench.region, line));
-            }
-        }
+        memory.lines_change(points.newly_durable().map(|(line, _)| line), &bench.region);
         points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
         let storage_bytes = run.storage_bytes(point.position);
         let mapped = bench.region.mapped_bytes();
         bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
         if bench.region.mapped_bytes() != mapped {
-            memory.known.clear();
+            memory.forget();
         }
         markers.read(&run.trace.events, point.position);
         index += 1;
@@ -294,6 +294,7 @@ fn walk<S: Subject>(
         *shared.covered.lock() += u128::from(candidates.covered());
     }
     shared.lines_copied.fetch_add(bench.lines_copied, Ordering::Relaxed);
+    shared.parts_passed.fetch_add(memory.parts_passed(), Ordering::Relaxed);
     shared.states.lock().extend(states);
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Once;
 
 use lapis_device::{
@@ -17,7 +18,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 use crate::options::ExploreOptions;
 use crate::oracle::{Failure, difference};
 use crate::strategy::Strategy;
-use crate::subject::{Live, Subject, is_interrupted_creation};
+use crate::subject::{Live, Subject, WalkMemory, is_interrupted_creation};
 
 /// A state that a crash allows.
 pub(crate) struct Known<'r, T> {
@@ -101,6 +102,8 @@ pub(crate) struct Bench {
     /// Tracks and records, for crashes during recovery.
     recording: Modelled,
     options: ExploreOptions,
+    /// What walks over the structure may leave out, if whoever checks keeps it true.
+    pub(crate) walks: Option<Rc<dyn WalkMemory>>,
     /// Lines that checks have put back to what they held.
     pub(crate) lines_copied: u64,
 }
@@ -121,7 +124,7 @@ impl Bench {
         let watching = options.strategy == Strategy::Pruned;
         let light = Modelled::over(&region, options.on(Config { watching, ..Config::tracking() }));
         let recording = Modelled::over(&region, options.on(Config::tracking_and_tracing()));
-        Ok(Self { region, light, recording, options: options.clone(), lines_copied: 0 })
+        Ok(Self { region, light, recording, options: options.clone(), walks: None, lines_copied: 0 })
     }
 
     /// Watches the reads of the lines that have several states.
@@ -188,7 +191,7 @@ impl Bench {
         seed: u64,
         extent: Extent,
     ) -> (Recovered<'r, S>, Option<usize>) {
-        let storage = Storage::of(&self.region);
+        let storage = Storage { walks: self.walks.as_ref(), ..Storage::of(&self.region) };
         // SAFETY: the pools made from the alias are dropped within the call.
         let result = guarded(|| unsafe {
             recover(subject, &storage, &self.light, expectation, seed, extent)
@@ -360,6 +363,7 @@ pub(crate) fn read_line(region: &Region, line: u32) -> LineBytes {
 /// what it knows of, by growing.
 struct Storage<'r> {
     region: &'r Region,
+    walks: Option<&'r Rc<dyn WalkMemory>>,
     mapped: Cell<usize>,
     /// Entries of the log of reads when operations were first tried.
     reads_before_operations: Cell<Option<usize>>,
@@ -368,7 +372,7 @@ struct Storage<'r> {
 impl<'r> Storage<'r> {
     fn of(region: &'r Region) -> Self {
         let mapped = Cell::new(region.mapped_bytes());
-        Self { region, mapped, reads_before_operations: Cell::new(None) }
+        Self { region, walks: None, mapped, reads_before_operations: Cell::new(None) }
     }
 
     /// # Safety
@@ -446,7 +450,11 @@ unsafe fn open<S: Subject>(
         let what = "a clean shutdown was acknowledged and is not remembered".to_owned();
         return Err(Failure::Open { what });
     }
-    subject.open(pool).map_err(|what| Failure::Open { what })
+    let mut live = subject.open(pool).map_err(|what| Failure::Open { what })?;
+    if let (Some(live), Some(walks)) = (&mut live, storage.walks) {
+        live.remember_walks(walks);
+    }
+    Ok(live)
 }
 
 /// How far [`recover`] goes.

@@ -109,6 +109,7 @@ mod explore;
 mod image_check;
 pub mod image_rate;
 mod known_images;
+mod known_parts;
 mod line_history;
 mod memory;
 pub mod mutants;
@@ -148,6 +149,6 @@ pub use strategy::{Strategy, UnknownStrategy};
 pub use structure::{
     CrashError, Progress, Structure, explore_structure, structure_persist_points, structure_points,
 };
-pub use subject::{Live, Subject};
+pub use subject::{Live, Subject, WalkMemory};
 pub use sweep::{Sweep, sweep};
 pub use timeline::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};

@@ -3,17 +3,19 @@
 use std::rc::Rc;
 
 use lapis_device::{CrashStates, Event, Image, LineBytes, LineRead};
+use lapis_pmem::Region;
 
 use crate::image_check::{
     Bench, Expectation, Recovered, is_checked_whole, read_line, seed_after_recovery,
 };
 use crate::known_images::{Agreement, KnownImage, KnownImages, lines_ahead, placed};
-use crate::subject::Subject;
+use crate::subject::{Subject, WalkMemory};
 
 /// What one thread remembers of the images that it has run.
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) known: KnownImages,
+    walks: Option<Rc<dyn WalkMemory>>,
     /// The lines whose reads are noted, and those of them that are uncertain: both in ascending order.
     watched: Rc<[u32]>,
     uncertain: Vec<u32>,
@@ -46,6 +48,37 @@ pub(crate) enum Proof {
 }
 
 impl Memory {
+    /// Remembers walks over the structure, too.
+    pub(crate) fn with_walks(walks: Option<Rc<dyn WalkMemory>>) -> Self {
+        Self { walks, ..Self::default() }
+    }
+
+    /// What is durable in these lines is about to change.
+    pub(crate) fn lines_change(&mut self, lines: impl Iterator<Item = u32>, region: &Region) {
+        if self.known.is_empty() && self.walks.is_none() {
+            return;
+        }
+        for line in lines {
+            self.known.changes(line, &read_line(region, line));
+            if let Some(walks) = &self.walks {
+                walks.line_changes(line);
+            }
+        }
+    }
+
+    /// Forgets everything: the memory is another one.
+    pub(crate) fn forget(&mut self) {
+        self.known.clear();
+        if let Some(walks) = &self.walks {
+            walks.forget();
+        }
+    }
+
+    /// How many parts of walks were passed over.
+    pub(crate) fn parts_passed(&self) -> u64 {
+        self.walks.as_ref().map_or(0, |walks| walks.passed())
+    }
+
     /// Watches the lines in which images of this crash point and of the next ones, on which `events`
     /// lead, differ.
     pub(crate) fn look_ahead(&mut self, bench: &Bench, states: &CrashStates<'_>, events: &[Event]) {
@@ -107,8 +140,14 @@ impl Memory {
             }
         }
         let recovered = known.map(|(_, recovered, ..)| recovered);
+        if let Some(walks) = &self.walks {
+            walks.begin_run(&self.watched);
+        }
+        // Only here is it known in which lines the memory can differ.
+        bench.walks.clone_from(&self.walks);
         let (outcome, before_operations) =
             bench.check_from(subject, expectation, seed, whole_check_every, recovered);
+        bench.walks = None;
         bench.take_reads(&mut self.taken);
         self.reads.extend(placed(&self.taken, &self.watched, &self.uncertain));
         let proof = known.map_or(Proof::None, |(_, _, proof, _)| proof);

@@ -114,3 +114,44 @@ fn crash_points_at_every_store_are_more_and_find_nothing_else() {
 fn a_report_names_the_strategy_that_chose_its_images() {
     assert_eq!(explore(Structure::Wort, Strategy::Sampled, 5).strategy, Strategy::Sampled);
 }
+
+/// Without a memory of walks everything is walked over on every image that is run.
+fn remembered_walks_change_nothing(structure: Structure, ops: usize) {
+    let explore = |remember_walks| {
+        let options = ExploreOptions {
+            ops,
+            seed: 5,
+            remember_walks,
+            exhaustive_limit: 300,
+            samples: 8,
+            threads: 1,
+            crash_in_recovery_every: 0,
+            ..ExploreOptions::default()
+        };
+        explore_structure(structure, None, &options, &|_| {}).unwrap()
+    };
+    let (fresh, remembered) = (explore(false), explore(true));
+    println!("{structure}: {} images, {} parts", remembered.images, remembered.parts_passed);
+    assert_eq!(fresh.parts_passed, 0);
+    assert!(remembered.parts_passed > remembered.images, "{structure}");
+    // The same bytes were read on every image, too: else others would have been tried.
+    assert_eq!(fresh.images, remembered.images, "{structure}");
+    assert_eq!(fresh.images_by_proof, remembered.images_by_proof, "{structure}");
+    assert_eq!(fresh.outcomes, remembered.outcomes, "{structure}");
+    assert!(remembered.violations.is_empty(), "{:?}", remembered.violations);
+}
+
+#[test]
+fn remembered_walks_change_nothing_on_wort() {
+    remembered_walks_change_nothing(Structure::Wort, 120);
+}
+
+#[test]
+fn remembered_walks_change_nothing_on_woart() {
+    remembered_walks_change_nothing(Structure::Woart, 120);
+}
+
+#[test]
+fn remembered_walks_change_nothing_on_art_with_copies() {
+    remembered_walks_change_nothing(Structure::ArtCow, 120);
+}

@@ -50,8 +50,9 @@ struct Machine {
     rests: AtomicBool,
     /// Whether loads are anybody's business: they are counted or watched.
     observes_loads: bool,
-    /// Whether they are watched, if at all, and nothing else happens at a load.
-    only_watches_loads: bool,
+    /// Whether only the watched ones are, and nothing else happens at a load. Not while lines are
+    /// logged.
+    only_watches_loads: AtomicBool,
     watch: Option<ReadWatch>,
     interleaving: Option<Box<Interleaving>>,
     mutant: Option<Mutant>,
@@ -81,7 +82,9 @@ impl Modelled {
                 counts_loads: config.counting.is_some(),
                 rests: AtomicBool::new(false),
                 observes_loads: config.counting.is_some() || config.watching,
-                only_watches_loads: config.counting.is_none() && !config.concurrent,
+                only_watches_loads: AtomicBool::new(
+                    config.counting.is_none() && !config.concurrent,
+                ),
                 watch: config.watching.then(|| ReadWatch::over(reserved_bytes)),
                 interleaving: config.concurrent.then(Box::default),
                 mutant: config.mutant,
@@ -212,6 +215,34 @@ impl Modelled {
         if let Some(watch) = &self.machine.watch {
             watch.take(reads);
         }
+    }
+
+    /// Logs the line of every read from here on, watched or not, or no longer. Nothing unless
+    /// [`Config::watching`].
+    pub fn set_line_log(&self, on: bool) {
+        let machine = &*self.machine;
+        if let Some(watch) = &machine.watch {
+            watch.set_line_log(on);
+            let otherwise = machine.counts_loads || machine.interleaving.is_some();
+            machine.only_watches_loads.store(!on && !otherwise, Ordering::Relaxed);
+        }
+    }
+
+    /// Appends the lines that were logged since this was last called; each at least once.
+    pub fn take_line_log(&self, lines: &mut Vec<u32>) {
+        if let Some(watch) = &self.machine.watch {
+            watch.take_line_log(lines);
+        }
+    }
+
+    /// Appends the lines dirtied since the last [`Modelled::revert`], but for the first `known` of
+    /// them, in the order in which they were. Returns how many there are. None unless
+    /// [`Config::tracking`].
+    pub fn dirtied_lines(&self, known: usize, lines: &mut Vec<u32>) -> usize {
+        let state = self.machine.state.lock();
+        let Some(tracking) = &state.tracking else { return 0 };
+        lines.extend(tracking.lines().skip(known).map(|(line, _)| line));
+        tracking.len()
     }
 
     #[inline(always)]

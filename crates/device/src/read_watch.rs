@@ -13,7 +13,7 @@
 //!
 //! [`LockWord::meaning`]: lapis_pmem::LockWord::meaning
 
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use lapis_pmem::{LINE_BYTES, LockGeneration, LockWord};
 use parking_lot::Mutex;
@@ -58,6 +58,9 @@ pub(crate) struct ReadWatch {
     /// Offset of the word that a lock is about to access.
     lock_at: AtomicUsize,
     watched: Mutex<Watched>,
+    /// Whether the line of every read is logged.
+    logs_lines: AtomicBool,
+    line_log: Mutex<Vec<u32>>,
 }
 
 #[derive(Debug, Default)]
@@ -81,6 +84,30 @@ impl ReadWatch {
             lock_words: (0..lines).map(|_| AtomicU8::new(0)).collect(),
             lock_at: AtomicUsize::new(usize::MAX),
             watched: Mutex::default(),
+            logs_lines: AtomicBool::new(false),
+            line_log: Mutex::default(),
+        }
+    }
+
+    /// Logs the line of every read from here on, or no longer.
+    pub(crate) fn set_line_log(&self, on: bool) {
+        self.logs_lines.store(on, Ordering::Relaxed);
+    }
+
+    /// Takes the lines that were logged.
+    pub(crate) fn take_line_log(&self, lines: &mut Vec<u32>) {
+        lines.append(&mut self.line_log.lock());
+    }
+
+    #[inline(never)]
+    fn log_lines(&self, offset: usize, bytes: usize) {
+        let lines = (offset / LINE_BYTES) as u32..=((offset + bytes.max(1) - 1) / LINE_BYTES) as u32;
+        let mut log = self.line_log.lock();
+        for line in lines {
+            // One load after the other of the same line, mostly.
+            if log.last() != Some(&line) {
+                log.push(line);
+            }
         }
     }
 
@@ -127,6 +154,9 @@ impl ReadWatch {
     /// `bytes` bytes at `offset` are read.
     #[inline(always)]
     pub(crate) fn read(&self, offset: usize, bytes: usize) {
+        if self.logs_lines.load(Ordering::Relaxed) {
+            self.log_lines(offset, bytes);
+        }
         self.for_watched(offset, bytes, true);
     }
 
@@ -284,6 +314,23 @@ mod tests {
         watch.take(&mut log);
         let read = |by_lock| LineRead { place: 0, bytes: 0xFF, by_lock };
         assert_eq!(log, [read(Some(generation)), read(None)]);
+    }
+
+    #[test]
+    fn the_line_log_has_the_lines_of_all_reads_while_it_is_on() {
+        let watch = ReadWatch::over(1024);
+        watch.watch([5].into_iter());
+        watch.read(0, 8);
+        watch.set_line_log(true);
+        for offset in [2 * 64, 2 * 64 + 8, 5 * 64, 3 * 64 + 60] {
+            watch.read(offset, 8);
+        }
+        watch.set_line_log(false);
+        watch.read(9 * 64, 8);
+        let mut lines = vec![7];
+        watch.take_line_log(&mut lines);
+        assert_eq!(lines, [7, 2, 5, 3, 4]);
+        assert_eq!(reads(&watch), [(0, 0xFF)], "watched lines are noted all the same");
     }
 
     #[test]
