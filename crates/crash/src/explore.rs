@@ -161,7 +161,7 @@ fn walk<S: Subject>(
     let mut memory = Memory::with_walks(walks);
     let mut index = 0;
     while let Some(point) = points.advance() {
-        memory.lines_change(points.newly_durable().map(|(line, _)| line), &bench.region);
+        memory.lines_change(points.newly_durable(), &bench.region);
         points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
         let storage_bytes = run.storage_bytes(point.position);
         let mapped = bench.region.mapped_bytes();

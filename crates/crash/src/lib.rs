@@ -132,7 +132,7 @@ mod timeline_page;
 mod timeline_text;
 
 pub use explore::explore;
-pub use lapis_device::{Modelled, PersistPoint};
+pub use lapis_device::{BytesOfLine, Modelled, PersistPoint};
 pub use options::{ExploreOptions, Replay};
 pub use performance_bugs::{
     PerformanceFinding, PerformanceReport, Waste, performance_bugs, structure_performance,

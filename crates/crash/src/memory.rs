@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use lapis_device::{CrashStates, Event, Image, LineBytes, LineRead};
+use lapis_device::{
+    BytesOfLine, CrashStates, Event, Image, LineBytes, LineRead, differing_bytes,
+};
 use lapis_pmem::Region;
 
 use crate::image_check::{
@@ -53,15 +55,21 @@ impl Memory {
         Self { walks, ..Self::default() }
     }
 
-    /// What is durable in these lines is about to change.
-    pub(crate) fn lines_change(&mut self, lines: impl Iterator<Item = u32>, region: &Region) {
+    /// These lines are about to hold something else durably.
+    pub(crate) fn lines_change<'l>(
+        &mut self,
+        lines: impl Iterator<Item = (u32, &'l LineBytes)>,
+        region: &Region,
+    ) {
         if self.known.is_empty() && self.walks.is_none() {
             return;
         }
-        for line in lines {
-            self.known.changes(line, &read_line(region, line));
+        for (line, after) in lines {
+            let before = read_line(region, line);
+            self.known.changes(line, &before);
             if let Some(walks) = &self.walks {
-                walks.line_changes(line);
+                let bytes = differing_bytes(&before, after);
+                walks.changes_durably(BytesOfLine { line, bytes });
             }
         }
     }
@@ -89,6 +97,10 @@ impl Memory {
         lines.sort_unstable();
         lines.dedup();
         self.watched = lines.into();
+        if let Some(walks) = &self.walks {
+            let varying: Vec<_> = states.varying_bytes().collect();
+            walks.begin_point(&self.watched, &varying);
+        }
         bench.watch_lines(&self.watched);
     }
 
@@ -141,7 +153,7 @@ impl Memory {
         }
         let recovered = known.map(|(_, recovered, ..)| recovered);
         if let Some(walks) = &self.walks {
-            walks.begin_run(&self.watched);
+            walks.begin_run();
         }
         // Only here is it known in which lines the memory can differ.
         bench.walks.clone_from(&self.walks);

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::rc::Rc;
 
-use lapis_device::Modelled;
+use lapis_device::{BytesOfLine, Modelled};
 use lapis_pmem::{AuditReport, Pool, PoolError};
 
 /// A structure together with the operations to run on it and their meaning.
@@ -83,14 +83,18 @@ pub trait Subject: Sync {
 }
 
 /// What is known of a structure from earlier walks over it, in much the same memory: of the parts
-/// ([`lapis_pmem::parts`]) in which nothing was read that is different now. Those who check images one
-/// after the other say what is different.
+/// ([`lapis_pmem::parts`]) in which nothing was read that is different now. Whoever checks images one
+/// after the other says what is different.
 pub trait WalkMemory: Any {
-    /// A run begins, in a memory that differs from the durable contents in no other lines than these.
-    fn begin_run(&self, watched: &[u32]);
+    /// A crash point. Its images differ from what is durable in nothing but the bytes `varying`; of the
+    /// lines `watched`, which are some more, it is noted what is read.
+    fn begin_point(&self, watched: &[u32], varying: &[BytesOfLine]);
 
-    /// What is durable in a line is about to change.
-    fn line_changes(&self, line: u32);
+    /// A run begins: on another image of the crash point, of which nothing has changed yet.
+    fn begin_run(&self);
+
+    /// These bytes are about to be something else durably.
+    fn changes_durably(&self, changed: BytesOfLine);
 
     /// Forgets everything: the memory is another one.
     fn forget(&self);

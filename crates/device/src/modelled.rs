@@ -23,6 +23,7 @@ pub(crate) use self::state::Source;
 use self::state::State;
 
 use crate::counters::{Counters, Counts};
+use crate::line_bytes::{BytesOfLine, differing_bytes};
 use crate::persist_points::{PersistPointCount, PersistPoints};
 use crate::read_watch::{LineRead, ReadWatch};
 use crate::scheduler::{Interleaving, is_scheduled};
@@ -217,32 +218,46 @@ impl Modelled {
         }
     }
 
-    /// Logs the line of every read from here on, watched or not, or no longer. Nothing unless
+    /// Logs every read from here on, of watched lines or not, or no longer. Nothing unless
     /// [`Config::watching`].
-    pub fn set_line_log(&self, on: bool) {
+    pub fn set_read_log(&self, on: bool) {
         let machine = &*self.machine;
         if let Some(watch) = &machine.watch {
-            watch.set_line_log(on);
+            watch.set_read_log(on);
             let otherwise = machine.counts_loads || machine.interleaving.is_some();
             machine.only_watches_loads.store(!on && !otherwise, Ordering::Relaxed);
         }
     }
 
-    /// Appends the lines that were logged since this was last called; each at least once.
-    pub fn take_line_log(&self, lines: &mut Vec<u32>) {
+    /// Appends what was logged since this was last called; each byte at least once.
+    pub fn take_read_log(&self, reads: &mut Vec<BytesOfLine>) {
         if let Some(watch) = &self.machine.watch {
-            watch.take_line_log(lines);
+            watch.take_read_log(reads);
         }
     }
 
-    /// Appends the lines dirtied since the last [`Modelled::revert`], but for the first `known` of
-    /// them, in the order in which they were. Returns how many there are. None unless
-    /// [`Config::tracking`].
-    pub fn dirtied_lines(&self, known: usize, lines: &mut Vec<u32>) -> usize {
+    /// Says that these bytes count as read, as if they had been loaded now.
+    pub fn note_read_of(&self, read: BytesOfLine) {
+        if let Some(watch) = &self.machine.watch {
+            watch.note_read(read);
+        }
+    }
+
+    /// Tells of the lines dirtied since the last [`Modelled::revert`] and the bytes in which they
+    /// differ from what they held before. Nothing unless [`Config::tracking`].
+    pub fn for_each_dirtied(&self, mut visit: impl FnMut(BytesOfLine)) {
         let state = self.machine.state.lock();
-        let Some(tracking) = &state.tracking else { return 0 };
-        lines.extend(tracking.lines().skip(known).map(|(line, _)| line));
-        tracking.len()
+        for (line, before) in state.tracking.iter().flat_map(Tracking::lines) {
+            // SAFETY: the line was stored to through this domain, so it is mapped as long as the
+            // region is, which outlives all accesses; stores happen under the mutex.
+            let now = unsafe { state.base.add(line as usize * LINE_BYTES).cast::<[u8; LINE_BYTES]>().read() };
+            visit(BytesOfLine { line, bytes: differing_bytes(before, &now) });
+        }
+    }
+
+    /// How many lines have been dirtied since the last [`Modelled::revert`].
+    pub fn dirtied_count(&self) -> usize {
+        self.machine.state.lock().tracking.as_ref().map_or(0, Tracking::len)
     }
 
     #[inline(always)]

@@ -28,6 +28,9 @@ pub trait KnownParts<P> {
     /// The walk goes through this part from here on. Whether it is worth making a `P` of it.
     fn begin(&mut self, name: u64) -> bool;
 
+    /// Whether, as the part begun last ends, it is still worth making a `P` of it.
+    fn keeps(&mut self) -> bool;
+
     /// The part begun last ends here; it came to this, if it can be told.
     fn end(&mut self, part: Option<P>);
 }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use lapis_device::Modelled;
+use lapis_device::{BytesOfLine, Modelled};
 use lapis_index::{EntriesByPart, IndexKey};
 use lapis_pmem::TracedPart;
 use lapis_pmem::parts::{KnownParts, PartEnds};
@@ -30,14 +30,19 @@ impl<B> Default for IndexWalks<B> {
 }
 
 impl<B: 'static> WalkMemory for IndexWalks<B> {
-    fn begin_run(&self, watched: &[u32]) {
-        self.entries.borrow_mut().begin_run(watched);
-        self.blocks.borrow_mut().begin_run(watched);
+    fn begin_point(&self, watched: &[u32], varying: &[BytesOfLine]) {
+        self.entries.borrow_mut().begin_point(watched, varying);
+        self.blocks.borrow_mut().begin_point(watched, varying);
     }
 
-    fn line_changes(&self, line: u32) {
-        self.entries.borrow_mut().line_changes(line);
-        self.blocks.borrow_mut().line_changes(line);
+    fn begin_run(&self) {
+        self.entries.borrow_mut().begin_run();
+        self.blocks.borrow_mut().begin_run();
+    }
+
+    fn changes_durably(&self, changed: BytesOfLine) {
+        self.entries.borrow_mut().changes_durably(changed);
+        self.blocks.borrow_mut().changes_durably(changed);
     }
 
     fn forget(&self) {
@@ -155,7 +160,7 @@ where
 
     fn end(&mut self, ends: Option<PartEnds>) {
         let Some((kept, from)) = self.open.pop() else { return };
-        let part = ends.filter(|_| kept).map(|ends| {
+        let part = ends.filter(|_| kept && self.walk.keeps()).map(|ends| {
             let entries = self.visited[from..].to_vec();
             EntriesPart { ends, entries }
         });

@@ -132,7 +132,8 @@ impl<D: Domain> Tracer<'_, D> {
         let Some(part) = by_parts.open.pop() else { return };
         let sound = part.is_told
             && part.large_before == self.large.len()
-            && part.problems_before == self.problems.len();
+            && part.problems_before == self.problems.len()
+            && by_parts.known.keeps();
         let told = ends.filter(|_| sound).map(|ends| {
             let mut visited = by_parts.visited[part.visited_before..].to_vec();
             visited.sort_unstable();
