@@ -227,16 +227,17 @@ fn walk<S: Subject>(
         }
         let mut outcomes = PointOutcomes::default();
         let check_seed = markers.check_seed(options);
-        if candidates.needs_reads() {
+        let pruned = candidates.needs_reads();
+        if pruned {
             memory.look_ahead(&bench, &crash_states, &run.trace.events[point.position..]);
         }
         while let Some(image) = candidates.next_image() {
             let number = shared.images.fetch_add(1, Ordering::Relaxed) + 1;
+            if pruned {
+                memory.take_image(&bench, &crash_states, &image);
+            }
             let pruning = candidates.needs_reads();
-            let found = match pruning {
-                true => memory.find(&bench, &crash_states, &image, markers.begun),
-                false => None,
-            };
+            let found = if pruning { memory.find(&bench, markers.begun) } else { None };
             crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
             bench.lines_copied += 2 * crash_states.changed_sites(&image) as u64;
             let first = outcomes.images == 0 && options.whole_check_at_each_point;
@@ -256,6 +257,10 @@ fn walk<S: Subject>(
                 shared.partly_by_proof.fetch_add(u64::from(partial), Ordering::Relaxed);
                 candidates.learn(&memory.reads);
                 outcome
+            } else if pruned {
+                memory.remembering(&mut bench, |bench| {
+                    bench.check(subject, expectation, check_seed, whole_check_every)
+                })
             } else {
                 bench.check(subject, expectation, check_seed, whole_check_every)
             };
@@ -265,8 +270,8 @@ fn walk<S: Subject>(
             outcomes.hashes.insert(hash);
             let mut failure = outcome.map(|_| states.insert(hash)).err();
             let every = options.crash_in_recovery_every;
-            let chosen = hash_of(&(seed, image.choices()));
-            let again = every > 0 && (chosen.is_multiple_of(every) || options.replay.is_some());
+            let chosen = || hash_of(&(seed, image.choices())).is_multiple_of(every);
+            let again = every > 0 && (options.replay.is_some() || chosen());
             if failure.is_none() && again {
                 let first = FirstCrash::PowerCut;
                 failure = second_crash(subject, shared, &mut bench, first, expectation, seed);

@@ -7,9 +7,9 @@
 //!
 //! ```text
 //!  bytes that ...                      parts in which they are read, and those around them, are
-//!  ───────────────────────────────────┬──────────────────────────────────────────────────────────
-//!  vary among the images of the point │ not known at this crash point
-//!  the run has changed                │ not known in the rest of this run, the check of one image
+//!  ───────────────────────────────────┬───────────────────────────────────────────────────────
+//!  the image has otherwise            │ not known in this run: the check of one image
+//!  the run has changed                │ not known in the rest of this run
 //!  change durably                     │ forgotten
 //! ```
 //!
@@ -18,8 +18,9 @@
 //! contents, whatever image was at hand. It is charged with the bytes read in itself; those of the
 //! parts in it count through them.
 //!
-//! Of lines that are watched it is to be noted what was read. Where a part is passed over, that is what
-//! was read in it when it was walked through.
+//! Of lines that are watched it is to be noted what is read, and in which order: on that rests what
+//! other images need not be run. Where a part is passed over, that is what was read in it when it was
+//! walked through.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -41,31 +42,39 @@ pub(crate) struct PartMemory<P> {
     /// The number of the crash point, and of the run.
     point: u64,
     run: u64,
-    /// Lines watched, and the bytes that vary among the images, at this crash point.
+    /// Lines watched at this crash point.
     watched: HashSet<u32, Spread>,
-    varying: HashMap<u32, u64, Spread>,
-    /// The bytes that this run has changed.
-    changed: HashMap<u32, u64, Spread>,
+    /// The bytes that are not what they are durably.
+    differing: HashMap<u32, u64, Spread>,
     /// Where the walk is.
     open: Vec<OpenPart>,
     /// Parts passed over, ever.
     passed: u64,
-    unread: Vec<BytesOfLine>,
+    log: Vec<BytesOfLine>,
 }
 
 #[derive(Debug)]
 struct Part<P> {
     known: Option<Rc<P>>,
-    /// The last crash point at which bytes of it varied, and the last run that changed some.
-    varied_at: u64,
-    changed_in: u64,
-    reads: Vec<BytesOfLine>,
-    /// What is read of watched lines in it and in the parts in it, at the crash point `noted_at`.
-    notes: Vec<BytesOfLine>,
+    /// The last run in which bytes of it differed.
+    differed_in: u64,
+    /// The last crash point at which lines were watched that are read in it, or in parts in it.
+    watched_at: u64,
+    /// What is read of them, at the crash point `noted_at`.
+    notes: Rc<[BytesOfLine]>,
     noted_at: u64,
-    /// The parts that lie in it, and that it lies in.
-    within: Vec<usize>,
+    /// The last run in which all that was noted.
+    told_in: u64,
+    course: Vec<Step>,
+    /// The parts that it lies in.
     around: Vec<usize>,
+}
+
+/// What happens in a part.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Reads(BytesOfLine),
+    GoesThrough(usize),
 }
 
 #[derive(Debug)]
@@ -73,8 +82,7 @@ struct OpenPart {
     name: u64,
     /// Whether it may come to be known.
     kept: bool,
-    reads: Vec<BytesOfLine>,
-    within: Vec<usize>,
+    course: Vec<Step>,
 }
 
 impl<P> Default for PartMemory<P> {
@@ -86,46 +94,35 @@ impl<P> Default for PartMemory<P> {
             point: 0,
             run: 0,
             watched: HashSet::default(),
-            varying: HashMap::default(),
-            changed: HashMap::default(),
+            differing: HashMap::default(),
             open: Vec::new(),
             passed: 0,
-            unread: Vec::new(),
+            log: Vec::new(),
         }
     }
 }
 
 impl<P> PartMemory<P> {
-    /// A crash point: of the `watched` lines it is noted what is read, and the images vary in the
-    /// bytes `varying` of some of them.
-    pub(crate) fn begin_point(&mut self, watched: &[u32], varying: &[BytesOfLine]) {
+    /// A crash point: of the `watched` lines it is noted what is read.
+    pub(crate) fn begin_point(&mut self, watched: &[u32]) {
         if self.parts.len() > MOST_PARTS {
             self.forget();
         }
         self.point += 1;
         self.watched.clear();
         self.watched.extend(watched);
-        self.varying.clear();
-        for line in watched {
-            for &(part, bytes) in self.readers.get(line).into_iter().flatten() {
-                note(&mut self.parts, part, BytesOfLine { line: *line, bytes }, self.point);
-            }
+        for &(part, _) in watched.iter().filter_map(|line| self.readers.get(line)).flatten() {
+            watch_part(&mut self.parts, part, self.point);
         }
-        for &BytesOfLine { line, bytes } in varying {
-            self.varying.insert(line, bytes);
-            for &(part, read) in self.readers.get(&line).into_iter().flatten() {
-                if read & bytes != 0 {
-                    part_varies(&mut self.parts, part, self.point);
-                }
-            }
-        }
-        self.begin_run();
     }
 
-    /// A run begins, on another image of the crash point.
-    pub(crate) fn begin_run(&mut self) {
+    /// A run begins, on an image that has these bytes otherwise than they are durably, and no others.
+    pub(crate) fn begin_run(&mut self, differing: &[BytesOfLine]) {
         self.run += 1;
-        self.changed.clear();
+        self.differing.clear();
+        for &bytes in differing {
+            self.differs(bytes);
+        }
     }
 
     /// These bytes are about to be something else durably.
@@ -151,65 +148,67 @@ impl<P> PartMemory<P> {
     /// A walk on this machine.
     pub(crate) fn walk<'m>(&'m mut self, domain: &'m Modelled) -> Walk<'m, P> {
         self.open.clear();
-        domain.for_each_dirtied(|BytesOfLine { line, bytes }| {
-            let known = self.changed.entry(line).or_default();
-            if bytes & !*known != 0 {
-                *known |= bytes;
-                for &(part, read) in self.readers.get(&line).into_iter().flatten() {
-                    if read & bytes != 0 {
-                        part_changes(&mut self.parts, part, self.run);
-                    }
-                }
-            }
-        });
+        domain.for_each_dirtied(|bytes| self.differs(bytes));
         let dirtied = domain.dirtied_count();
         Walk { memory: self, domain, dirtied }
     }
 
+    fn differs(&mut self, BytesOfLine { line, bytes }: BytesOfLine) {
+        let known = self.differing.entry(line).or_default();
+        let fresh = bytes & !*known;
+        if fresh != 0 {
+            *known |= bytes;
+            for &(part, read) in self.readers.get(&line).into_iter().flatten() {
+                if read & fresh != 0 {
+                    part_differs(&mut self.parts, part, self.run);
+                }
+            }
+        }
+    }
+
     fn is_known(&self, part: usize) -> bool {
         let part = &self.parts[part];
-        part.known.is_some() && part.varied_at != self.point && part.changed_in != self.run
+        part.known.is_some() && part.differed_in != self.run
     }
 
     /// Whether what the part comes to, which ends here, holds for the durable contents.
     fn holds(&self, part: &OpenPart) -> bool {
-        let same = |read: &BytesOfLine| {
-            let differing = |lines: &HashMap<u32, u64, Spread>| {
-                lines.get(&read.line).is_some_and(|bytes| read.bytes & bytes != 0)
-            };
-            *read != BytesOfLine::OF_A_LOCK && !differing(&self.varying) && !differing(&self.changed)
-        };
-        part.kept && part.reads.iter().all(same) && part.within.iter().all(|&at| self.is_known(at))
+        part.kept
+            && part.course.iter().all(|step| match step {
+                Step::Reads(read) => {
+                    let differing = self.differing.get(&read.line).copied().unwrap_or(0);
+                    *read != BytesOfLine::OF_A_LOCK && read.bytes & differing == 0
+                }
+                Step::GoesThrough(part) => self.is_known(*part),
+            })
     }
 
     fn remember(&mut self, part: OpenPart, known: P) -> usize {
-        let OpenPart { name, mut reads, mut within, .. } = part;
-        reads.sort_unstable();
-        reads.dedup_by(|next, last| {
-            let same = next.line == last.line;
-            last.bytes |= if same { next.bytes } else { 0 };
-            same
-        });
-        within.sort_unstable();
-        within.dedup();
+        let OpenPart { name, course, .. } = part;
         let number = self.number_of(name);
-        let mut notes: Vec<_> =
-            reads.iter().filter(|read| self.watched.contains(&read.line)).copied().collect();
-        for &inner in &within {
-            let inner = &mut self.parts[inner];
-            inner.around.push(number);
-            if inner.noted_at == self.point {
-                notes.extend(&inner.notes);
+        let mut watched = false;
+        for step in &course {
+            match *step {
+                Step::Reads(BytesOfLine { line, bytes }) => {
+                    let readers = self.readers.entry(line).or_default();
+                    match readers.last_mut() {
+                        Some((last, read)) if *last == number => *read |= bytes,
+                        _ => readers.push((number, bytes)),
+                    }
+                    watched |= self.watched.contains(&line);
+                }
+                Step::GoesThrough(inner) => {
+                    let inner = &mut self.parts[inner];
+                    if inner.around.last() != Some(&number) {
+                        inner.around.push(number);
+                    }
+                    watched |= inner.watched_at == self.point;
+                }
             }
         }
-        for &BytesOfLine { line, bytes } in &reads {
-            self.readers.entry(line).or_default().push((number, bytes));
-        }
         let part = &mut self.parts[number];
-        part.known = Some(Rc::new(known));
-        (part.varied_at, part.changed_in) = (0, 0);
-        (part.reads, part.within) = (reads, within);
-        (part.notes, part.noted_at) = (notes, self.point);
+        let watched_at = if watched { self.point } else { 0 };
+        *part = Part { known: Some(Rc::new(known)), watched_at, course, ..Part::new() };
         number
     }
 
@@ -217,44 +216,74 @@ impl<P> PartMemory<P> {
     fn number_of(&mut self, name: u64) -> usize {
         let number = *self.by_name.entry(name).or_insert(self.parts.len());
         let Some(part) = self.parts.get_mut(number) else {
-            self.parts.push(Part {
-                known: None,
-                varied_at: 0,
-                changed_in: 0,
-                reads: Vec::new(),
-                notes: Vec::new(),
-                noted_at: 0,
-                within: Vec::new(),
-                around: Vec::new(),
-            });
+            self.parts.push(Part::new());
             return number;
         };
-        let (reads, within) = (std::mem::take(&mut part.reads), std::mem::take(&mut part.within));
+        let course = std::mem::take(&mut part.course);
+        // What it lies in is not known any more, and will not be without going through it again.
         forget_part(&mut self.parts, number);
-        for read in reads {
-            if let Some(readers) = self.readers.get_mut(&read.line) {
-                readers.retain(|&(reader, _)| reader != number);
+        for step in course {
+            match step {
+                Step::Reads(BytesOfLine { line, .. }) => {
+                    if let Some(readers) = self.readers.get_mut(&line) {
+                        readers.retain(|&(reader, _)| reader != number);
+                    }
+                }
+                Step::GoesThrough(inner) => {
+                    self.parts[inner].around.retain(|&around| around != number);
+                }
             }
-        }
-        for inner in within {
-            self.parts[inner].around.retain(|&around| around != number);
         }
         number
     }
+
+    /// What is read of watched lines in a part, in order.
+    fn notes_of(&mut self, number: usize) -> Rc<[BytesOfLine]> {
+        if self.parts[number].noted_at != self.point {
+            let mut notes = Vec::new();
+            for at in 0..self.parts[number].course.len() {
+                match self.parts[number].course[at] {
+                    Step::Reads(read) if self.watched.contains(&read.line) => notes.push(read),
+                    Step::GoesThrough(inner) if self.parts[inner].watched_at == self.point => {
+                        notes.extend_from_slice(&self.notes_of(inner));
+                    }
+                    _ => {}
+                }
+            }
+            let part = &mut self.parts[number];
+            (part.notes, part.noted_at) = (notes.into(), self.point);
+        }
+        Rc::clone(&self.parts[number].notes)
+    }
 }
 
-fn part_varies<P>(parts: &mut [Part<P>], number: usize, point: u64) {
-    if std::mem::replace(&mut parts[number].varied_at, point) != point {
-        for at in 0..parts[number].around.len() {
-            part_varies(parts, parts[number].around[at], point);
+impl<P> Part<P> {
+    fn new() -> Self {
+        Self {
+            known: None,
+            differed_in: 0,
+            watched_at: 0,
+            notes: Rc::new([]),
+            noted_at: 0,
+            told_in: 0,
+            course: Vec::new(),
+            around: Vec::new(),
         }
     }
 }
 
-fn part_changes<P>(parts: &mut [Part<P>], number: usize, run: u64) {
-    if std::mem::replace(&mut parts[number].changed_in, run) != run {
+fn part_differs<P>(parts: &mut [Part<P>], number: usize, run: u64) {
+    if std::mem::replace(&mut parts[number].differed_in, run) != run {
         for at in 0..parts[number].around.len() {
-            part_changes(parts, parts[number].around[at], run);
+            part_differs(parts, parts[number].around[at], run);
+        }
+    }
+}
+
+fn watch_part<P>(parts: &mut [Part<P>], number: usize, point: u64) {
+    if std::mem::replace(&mut parts[number].watched_at, point) != point {
+        for at in 0..parts[number].around.len() {
+            watch_part(parts, parts[number].around[at], point);
         }
     }
 }
@@ -264,21 +293,6 @@ fn forget_part<P>(parts: &mut [Part<P>], number: usize) {
         for at in 0..parts[number].around.len() {
             forget_part(parts, parts[number].around[at]);
         }
-    }
-}
-
-/// Notes that this is read in the part, and so in those around it.
-fn note<P>(parts: &mut [Part<P>], number: usize, read: BytesOfLine, point: u64) {
-    let part = &mut parts[number];
-    if part.known.is_none() {
-        return;
-    }
-    if std::mem::replace(&mut part.noted_at, point) != point {
-        part.notes.clear();
-    }
-    part.notes.push(read);
-    for at in 0..parts[number].around.len() {
-        note(parts, parts[number].around[at], read, point);
     }
 }
 
@@ -292,14 +306,12 @@ pub(crate) struct Walk<'m, P> {
 }
 
 impl<P> Walk<'_, P> {
-    /// Charges the open part with what was read since this was last done.
+    /// Charges the open part, if it may come to be known, with what was read since this was last done.
     fn charge(&mut self) {
-        match self.memory.open.last_mut().filter(|part| part.kept) {
-            Some(part) => self.domain.take_read_log(&mut part.reads),
-            None => {
-                self.domain.take_read_log(&mut self.memory.unread);
-                self.memory.unread.clear();
-            }
+        let memory = &mut *self.memory;
+        if let Some(part) = memory.open.last_mut().filter(|part| part.kept) {
+            self.domain.take_read_log(&mut memory.log);
+            part.course.extend(memory.log.drain(..).map(Step::Reads));
         }
     }
 
@@ -313,7 +325,8 @@ impl<P> Drop for Walk<'_, P> {
     fn drop(&mut self) {
         self.memory.open.clear();
         self.log();
-        self.charge();
+        self.domain.take_read_log(&mut self.memory.log);
+        self.memory.log.clear();
     }
 }
 
@@ -324,14 +337,17 @@ impl<P> KnownParts<P> for Walk<'_, P> {
     }
 
     fn passed(&mut self, name: u64) {
+        self.charge();
         self.memory.passed += 1;
         let Some(&number) = self.memory.by_name.get(&name) else { return };
-        if let Some(around) = self.memory.open.last_mut() {
-            around.within.push(number);
+        if let Some(around) = self.memory.open.last_mut().filter(|part| part.kept) {
+            around.course.push(Step::GoesThrough(number));
         }
-        let part = &self.memory.parts[number];
-        if part.noted_at == self.memory.point {
-            part.notes.iter().for_each(|&read| self.domain.note_read_of(read));
+        let (point, run) = (self.memory.point, self.memory.run);
+        let part = &mut self.memory.parts[number];
+        if part.watched_at == point && std::mem::replace(&mut part.told_in, run) != run {
+            let notes = self.memory.notes_of(number);
+            notes.iter().for_each(|&read| self.domain.note_read_of(read));
         }
     }
 
@@ -339,12 +355,9 @@ impl<P> KnownParts<P> for Walk<'_, P> {
         self.charge();
         let memory = &mut *self.memory;
         // What was read of one before, and differs now, is going to be read again.
-        let differs = |&number: &usize| {
-            let part = &memory.parts[number];
-            part.varied_at == memory.point || part.changed_in == memory.run
-        };
+        let differs = |&number: &usize| memory.parts[number].differed_in == memory.run;
         let kept = !memory.by_name.get(&name).is_some_and(differs);
-        memory.open.push(OpenPart { name, kept, reads: Vec::new(), within: Vec::new() });
+        memory.open.push(OpenPart { name, kept, course: Vec::new() });
         self.log();
         kept
     }
@@ -364,7 +377,8 @@ impl<P> KnownParts<P> for Walk<'_, P> {
         });
         if let Some(around) = self.memory.open.last_mut() {
             match remembered {
-                Some(number) => around.within.push(number),
+                Some(number) if around.kept => around.course.push(Step::GoesThrough(number)),
+                Some(_) => {}
                 None => around.kept = false,
             }
         }

@@ -23,6 +23,7 @@ pub(crate) struct Memory {
     uncertain: Vec<u32>,
     /// Where the image at hand differs from what is durable.
     overrides: Vec<(u32, LineBytes)>,
+    differing: Vec<BytesOfLine>,
     /// What is read of the uncertain lines in checking the image at hand.
     pub(crate) reads: Vec<LineRead>,
     pub(crate) taken: Vec<LineRead>,
@@ -98,24 +99,49 @@ impl Memory {
         lines.dedup();
         self.watched = lines.into();
         if let Some(walks) = &self.walks {
-            let varying: Vec<_> = states.varying_bytes().collect();
-            walks.begin_point(&self.watched, &varying);
+            walks.begin_point(&self.watched);
         }
         bench.watch_lines(&self.watched);
     }
 
-    /// The image run before that this one agrees with furthest, if one does; while the region holds
-    /// what is durable.
+    /// The image at hand is this one; the region still holds what is durable.
+    pub(crate) fn take_image(&mut self, bench: &Bench, states: &CrashStates<'_>, image: &Image) {
+        self.overrides = states.overrides(image);
+        self.differing.clear();
+        if self.walks.is_some() {
+            let differing = self.overrides.iter().map(|&(line, ref bytes)| {
+                let bytes = differing_bytes(&read_line(&bench.region, line), bytes);
+                BytesOfLine { line, bytes }
+            });
+            self.differing.extend(differing);
+        }
+    }
+
+    /// The image run before that the one at hand agrees with furthest, if one does; while the region
+    /// holds what is durable.
     pub(crate) fn find(
         &mut self,
         bench: &Bench,
-        states: &CrashStates<'_>,
-        image: &Image,
         operation: Option<u32>,
     ) -> Option<(usize, Agreement)> {
-        self.overrides = states.overrides(image);
         let durable = |line| read_line(&bench.region, line);
         self.known.find(&self.overrides, durable, &self.uncertain, operation)
+    }
+
+    /// Lets walks over the image at hand leave out what is known, at a crash point at which
+    /// [`Memory::look_ahead`] was called, while `check` runs.
+    pub(crate) fn remembering<T>(
+        &self,
+        bench: &mut Bench,
+        check: impl FnOnce(&mut Bench) -> T,
+    ) -> T {
+        if let Some(walks) = &self.walks {
+            walks.begin_run(&self.differing);
+        }
+        bench.walks.clone_from(&self.walks);
+        let result = check(bench);
+        bench.walks = None;
+        result
     }
 
     /// Checks the image that the region holds, as far as it is not known from the one `found`.
@@ -152,14 +178,9 @@ impl Memory {
             }
         }
         let recovered = known.map(|(_, recovered, ..)| recovered);
-        if let Some(walks) = &self.walks {
-            walks.begin_run();
-        }
-        // Only here is it known in which lines the memory can differ.
-        bench.walks.clone_from(&self.walks);
-        let (outcome, before_operations) =
-            bench.check_from(subject, expectation, seed, whole_check_every, recovered);
-        bench.walks = None;
+        let (outcome, before_operations) = self.remembering(bench, |bench| {
+            bench.check_from(subject, expectation, seed, whole_check_every, recovered)
+        });
         bench.take_reads(&mut self.taken);
         self.reads.extend(placed(&self.taken, &self.watched, &self.uncertain));
         let proof = known.map_or(Proof::None, |(_, _, proof, _)| proof);

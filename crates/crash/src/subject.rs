@@ -86,12 +86,11 @@ pub trait Subject: Sync {
 /// ([`lapis_pmem::parts`]) in which nothing was read that is different now. Whoever checks images one
 /// after the other says what is different.
 pub trait WalkMemory: Any {
-    /// A crash point. Its images differ from what is durable in nothing but the bytes `varying`; of the
-    /// lines `watched`, which are some more, it is noted what is read.
-    fn begin_point(&self, watched: &[u32], varying: &[BytesOfLine]);
+    /// A crash point. Of the lines `watched`, it is noted what is read on its images.
+    fn begin_point(&self, watched: &[u32]);
 
-    /// A run begins: on another image of the crash point, of which nothing has changed yet.
-    fn begin_run(&self);
+    /// A run begins, on an image that has these bytes otherwise than they are durably, and no others.
+    fn begin_run(&self, differing: &[BytesOfLine]);
 
     /// These bytes are about to be something else durably.
     fn changes_durably(&self, changed: BytesOfLine);

@@ -9,10 +9,8 @@ use std::collections::HashSet;
 use lapis_pmem::{LINE_BYTES, Region, RegionError};
 use serde::Serialize;
 
-use crate::line_bytes::BytesOfLine;
 use crate::pending::LineBytes;
 use crate::persistence::{BufferState, Persistence};
-use crate::pruned_images::varying_bytes;
 use crate::random::Random;
 
 /// How many images to try at one crash point.
@@ -141,16 +139,6 @@ impl<'a> CrashStates<'a> {
                 Site::Buffers(_) => None,
             })
             .collect()
-    }
-
-    /// The bytes of each of those lines in which its states are not all alike.
-    pub fn varying_bytes(&self) -> impl Iterator<Item = BytesOfLine> {
-        self.sites.iter().filter_map(|site| match site {
-            Site::Line { line, states, .. } => {
-                Some(BytesOfLine { line: *line, bytes: varying_bytes(states) })
-            }
-            Site::Buffers(_) => None,
-        })
     }
 
     /// How many images there are, or `u64::MAX` if that is too small a number to tell.

@@ -229,7 +229,7 @@ impl Modelled {
         }
     }
 
-    /// Appends what was logged since this was last called; each byte at least once.
+    /// Appends what was logged since this was last called, in order.
     pub fn take_read_log(&self, reads: &mut Vec<BytesOfLine>) {
         if let Some(watch) = &self.machine.watch {
             watch.take_read_log(reads);

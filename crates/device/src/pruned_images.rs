@@ -29,7 +29,7 @@ use crate::read_watch::LineRead;
 type Restriction = Vec<(u32, Rc<[u32]>)>;
 
 /// The bytes in which not all of these are alike.
-pub(crate) fn varying_bytes(states: &[LineBytes]) -> u64 {
+fn varying_bytes(states: &[LineBytes]) -> u64 {
     let Some((first, others)) = states.split_first() else { return 0 };
     others.iter().fold(0, |bytes, other| bytes | differing_bytes(first, other))
 }

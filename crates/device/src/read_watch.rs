@@ -104,12 +104,9 @@ impl ReadWatch {
     fn log(&self, offset: usize, bytes: usize) {
         let mut log = self.read_log.lock();
         for line in offset / LINE_BYTES..=(offset + bytes.max(1) - 1) / LINE_BYTES {
-            let bytes = mask_in(line, offset, bytes);
-            let line = line as u32;
-            // One load after the other of the same line, mostly.
-            match log.last_mut() {
-                Some(last) if last.line == line => last.bytes |= bytes,
-                _ => log.push(BytesOfLine { line, bytes }),
+            let read = BytesOfLine { line: line as u32, bytes: mask_in(line, offset, bytes) };
+            if log.last() != Some(&read) {
+                log.push(read);
             }
         }
     }
@@ -365,9 +362,10 @@ mod tests {
         let of = |line, bytes| BytesOfLine { line, bytes };
         let mut log = vec![of(7, 1)];
         watch.take_read_log(&mut log);
-        let logged = [of(7, 1), of(2, 0xFFFF), of(5, 0xFF), of(3, 0xF << 60), of(4, 0xF)];
-        assert_eq!(log[..5], logged);
-        assert_eq!(log[5..], [BytesOfLine::OF_A_LOCK]);
+        let logged =
+            [of(7, 1), of(2, 0xFF), of(2, 0xFF00), of(5, 0xFF), of(3, 0xF << 60), of(4, 0xF)];
+        assert_eq!(log[..6], logged);
+        assert_eq!(log[6..], [BytesOfLine::OF_A_LOCK]);
         assert_eq!(reads(&watch), [(0, 0xFF)], "watched lines are noted all the same");
     }
 

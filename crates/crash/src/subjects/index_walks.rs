@@ -30,14 +30,14 @@ impl<B> Default for IndexWalks<B> {
 }
 
 impl<B: 'static> WalkMemory for IndexWalks<B> {
-    fn begin_point(&self, watched: &[u32], varying: &[BytesOfLine]) {
-        self.entries.borrow_mut().begin_point(watched, varying);
-        self.blocks.borrow_mut().begin_point(watched, varying);
+    fn begin_point(&self, watched: &[u32]) {
+        self.entries.borrow_mut().begin_point(watched);
+        self.blocks.borrow_mut().begin_point(watched);
     }
 
-    fn begin_run(&self) {
-        self.entries.borrow_mut().begin_run();
-        self.blocks.borrow_mut().begin_run();
+    fn begin_run(&self, differing: &[BytesOfLine]) {
+        self.entries.borrow_mut().begin_run(differing);
+        self.blocks.borrow_mut().begin_run(differing);
     }
 
     fn changes_durably(&self, changed: BytesOfLine) {
