@@ -141,6 +141,9 @@ pub(crate) fn explore_once<S: Subject>(
     })
 }
 
+/// Tells a state that was recovered from one that never was there.
+const RECOVERED: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// One thread's share: every crash point is passed, every `threads`-th explored.
 fn walk<S: Subject>(
     subject: &S,
@@ -265,7 +268,10 @@ fn walk<S: Subject>(
                 bench.check(subject, expectation, check_seed, whole_check_every)
             };
             let outcome = outcome.map(|recovered| recovered.map(|known| known.hash));
-            let hash = hash_of(&outcome.as_ref().map_err(ToString::to_string));
+            let hash = match &outcome {
+                Ok(recovered) => recovered.map_or(0, |state| state ^ RECOVERED),
+                Err(failure) => hash_of(&failure.to_string()),
+            };
             outcomes.images += 1;
             outcomes.hashes.insert(hash);
             let mut failure = outcome.map(|_| states.insert(hash)).err();

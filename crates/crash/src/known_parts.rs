@@ -332,8 +332,8 @@ impl<P> Drop for Walk<'_, P> {
 
 impl<P> KnownParts<P> for Walk<'_, P> {
     fn known(&mut self, name: u64) -> Option<Rc<P>> {
-        let number = *self.memory.by_name.get(&name)?;
-        if self.memory.is_known(number) { self.memory.parts[number].known.clone() } else { None }
+        let part = &self.memory.parts[*self.memory.by_name.get(&name)?];
+        if part.differed_in == self.memory.run { None } else { part.known.clone() }
     }
 
     fn passed(&mut self, name: u64) {
@@ -412,3 +412,6 @@ impl Hasher for SpreadHasher {
         self.0 = product ^ product >> 32;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,9 +2,7 @@
 
 use std::rc::Rc;
 
-use lapis_device::{
-    BytesOfLine, CrashStates, Event, Image, LineBytes, LineRead, differing_bytes,
-};
+use lapis_device::{BytesOfLine, CrashStates, Event, Image, LineBytes, LineRead, differing_bytes};
 use lapis_pmem::Region;
 
 use crate::image_check::{

@@ -51,8 +51,7 @@ mod tests {
                 1 => one[at] ^ 1 << random.below(8),
                 _ => one[at],
             });
-            let expected =
-                (0..64).fold(0, |bits, at| bits | u64::from(one[at] != other[at]) << at);
+            let expected = (0..64).fold(0, |bits, at| bits | u64::from(one[at] != other[at]) << at);
             assert_eq!(differing_bytes(&one, &other), expected);
         }
     }

@@ -250,7 +250,9 @@ impl Modelled {
         for (line, before) in state.tracking.iter().flat_map(Tracking::lines) {
             // SAFETY: the line was stored to through this domain, so it is mapped as long as the
             // region is, which outlives all accesses; stores happen under the mutex.
-            let now = unsafe { state.base.add(line as usize * LINE_BYTES).cast::<[u8; LINE_BYTES]>().read() };
+            let now = unsafe {
+                state.base.add(line as usize * LINE_BYTES).cast::<[u8; LINE_BYTES]>().read()
+            };
             visit(BytesOfLine { line, bytes: differing_bytes(before, &now) });
         }
     }

@@ -77,8 +77,7 @@ impl Reference {
         let others: Vec<usize> = others.filter(|&other| self.left[other] > 0).collect();
         if at_end && others.is_empty() {
             let runs = self.steps.chunk_by(|one, other| one == other);
-            let text: Vec<String> =
-                runs.map(|run| format!("{}x{}", run[0], run.len())).collect();
+            let text: Vec<String> = runs.map(|run| format!("{}x{}", run[0], run.len())).collect();
             self.schedules.push(text.join(","));
             return;
         }

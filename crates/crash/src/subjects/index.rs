@@ -392,6 +392,8 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, E
         // Looking a key up must find what iteration finds. That goes for all, of which it is some
         // each time, and for those in question always, with their neighbours.
         let state = expected[number];
+        // Each look-up would be the last to let go of the pool, and look for what to free then.
+        let _pinned = self.index.pool().pin();
         self.look_up_some(state, turn)?;
         if let [one, other] = expected {
             let pairs = one.as_slice().iter().zip(other.as_slice());

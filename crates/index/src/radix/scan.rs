@@ -242,7 +242,9 @@ impl<'i, T: RadixTree, V: Visitor<T::Key>> Cursor<'i, T, V> {
 
     fn pop(&mut self) {
         let frame = self.stack.pop();
-        if V::BY_PARTS && let Some(Frame { first_leaf, .. }) = frame {
+        if V::BY_PARTS
+            && let Some(Frame { first_leaf, .. }) = frame
+        {
             let ends = (!first_leaf.is_null()).then(|| [first_leaf.bits(), self.last_leaf.bits()]);
             self.visitor.end(ends);
         }
