@@ -17,7 +17,7 @@ impl Domain for Modelled {
     #[inline(always)]
     fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
         let machine = &*self.machine;
-        if !machine.only_watches_loads {
+        if !machine.only_watches_loads.load(Ordering::Relaxed) {
             return self.load_observed(at, order);
         }
         // A recovery of an image is made of these: most are of lines that nobody watches.
