@@ -11,6 +11,7 @@
 //! when it enters. Counts follow from the sequence of events alone; the clocks of the workers
 //! (module `timing`) are moved along with them and change no count.
 
+mod access;
 mod counts;
 
 use std::ops::Range;
@@ -19,6 +20,7 @@ use std::sync::LazyLock;
 use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
+pub(crate) use self::access::Access;
 pub use self::counts::Counts;
 use crate::cache::Victim;
 use crate::hierarchy::{Evicted, Hierarchy, HierarchyShape, Level, Reach, Shared};
@@ -60,44 +62,6 @@ pub(crate) struct Counters {
     timing: Timings,
     /// Events that have come and are still to be done.
     lookahead: Lookahead,
-}
-
-/// What an access is to its worker: it writes or not, and the worker waits or goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Access(u8);
-
-impl Access {
-    const WRITES: u8 = 1;
-    const WAITS: u8 = 2;
-    const LOCKS: u8 = 4;
-
-    /// The worker waits for the line.
-    pub(crate) const LOAD: Self = Self(Self::WAITS);
-    /// The worker goes on.
-    pub(crate) const STORE: Self = Self(Self::WRITES);
-    /// The worker goes on and has written nothing.
-    pub(crate) const PREFETCH: Self = Self(0);
-
-    /// The worker waits and may have written.
-    #[inline]
-    pub(crate) fn locked(stored: bool) -> Self {
-        Self(Self::LOCKS | Self::WAITS | if stored { Self::WRITES } else { 0 })
-    }
-
-    #[inline]
-    pub(crate) fn writes(self) -> bool {
-        self.0 & Self::WRITES != 0
-    }
-
-    #[inline]
-    fn waits(self) -> bool {
-        self.0 & Self::WAITS != 0
-    }
-
-    #[inline]
-    fn locks(self) -> bool {
-        self.0 & Self::LOCKS != 0
-    }
 }
 
 /// The first of the line numbers that stand for ordinary memory, beyond every region (64 GiB).

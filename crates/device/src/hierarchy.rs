@@ -24,9 +24,12 @@
 //! As long as one worker alone has appeared, what its L2 holds is all that `holders` could say, so
 //! nothing is noted there; the second worker's first access makes up for it.
 
+mod private;
+
 use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
+use self::private::Private;
 use crate::cache::{Cache, CacheShape, Victim};
 use crate::counters::DRAM_FIRST_LINE;
 
@@ -93,60 +96,6 @@ impl Evicted {
     #[inline]
     pub(crate) fn lines(&self) -> &[u32] {
         &self.lines[..self.count]
-    }
-}
-
-/// L1 and L2 of a worker. A line of L1 is in L2 too, and if it is dirty it is so in both: then a line
-/// that leaves L1 changes nothing, and L2 alone knows what is dirty.
-#[derive(Clone, Debug)]
-struct Private {
-    l1: Cache,
-    l2: Cache,
-}
-
-impl Private {
-    /// None if the line is not here, else whether it was dirty.
-    fn remove(&mut self, line: u32) -> Option<bool> {
-        let dirty = self.l2.remove(line)?;
-        self.l1.remove(line);
-        Some(dirty)
-    }
-
-    /// Writes the line back. None if it is not here, else whether it was dirty.
-    #[inline]
-    fn clean(&mut self, line: u32) -> Option<bool> {
-        let dirty = self.l2.clean_if_here(line)?;
-        if dirty {
-            self.l1.clean(line);
-        }
-        Some(dirty)
-    }
-
-    /// The worker uses a line. None if it is not here, and nothing happens.
-    #[inline]
-    fn touch(&mut self, line: u32, write: bool) -> Option<Level> {
-        match self.l1.touch(line, write) {
-            Some(true) => {
-                self.l2.soil(line);
-                Some(Level::L1)
-            }
-            Some(false) => Some(Level::L1),
-            None => self.l2.touch(line, write).map(|_| {
-                self.l1.insert(line, write);
-                Level::L2
-            }),
-        }
-    }
-
-    /// Brings in a line that is not here. What has to leave.
-    #[inline]
-    fn insert(&mut self, line: u32, dirty: bool, write: bool) -> Victim {
-        let victim = self.l2.insert(line, dirty || write);
-        if let Some((cast_out, _)) = victim {
-            self.l1.remove(cast_out);
-        }
-        self.l1.insert(line, write);
-        victim
     }
 }
 
@@ -242,8 +191,7 @@ impl Hierarchy {
             self.privates.resize(at + 1, None);
         }
         let shape = self.shape;
-        self.privates[at]
-            .get_or_insert_with(|| Private { l1: Cache::new(shape.l1), l2: Cache::new(shape.l2) })
+        self.privates[at].get_or_insert_with(|| Private::new(&shape))
     }
 
     /// A worker reads or writes a line, which is in its L1 afterwards.
@@ -322,8 +270,8 @@ impl Hierarchy {
     /// better.
     #[inline]
     pub(crate) fn access_private(&mut self, worker: u8, line: u32, write: bool) -> Reach {
-        let private =
-            self.privates[usize::from(worker)].as_mut().expect("made when the worker appeared");
+        let private = self.privates[usize::from(worker)].as_mut();
+        let private = private.expect("made when the worker appeared");
         match private.touch(line, write) {
             Some(level) => Reach::Private(level),
             None => Reach::Beyond(private.insert(line, false, write)),
