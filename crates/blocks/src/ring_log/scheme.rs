@@ -67,7 +67,7 @@ pub trait Scheme: Debug + Send + Sync + Sized + 'static + sealed::Sealed {
     /// Whether a size in the log's header, written behind a second barrier, says so.
     #[doc(hidden)]
     const SIZED: bool = false;
-    /// The newest format: 2 has [`Spacing::SharedLines`] where entries are streamed. Every other log is
+    /// The newest format: in 2 streamed entries share lines only whole. Every other log is
     /// of format 1, which all of this kind's readers read.
     #[doc(hidden)]
     const NEWEST_FORMAT: u64 = 1;
