@@ -71,6 +71,16 @@ pub enum Located<T: RadixTree> {
     Absent,
 }
 
+/// A word that a walk has come to.
+pub struct OnTheWay<W> {
+    place: Place,
+    /// The node that the place is in; none if it is the root.
+    above: Option<W>,
+    child: W,
+    /// Where the prefix of the child starts.
+    depth: usize,
+}
+
 /// A node that is to be made: what is at `place` differs from the key at `position`.
 pub struct Split<T: RadixTree> {
     pub place: Place,
@@ -238,7 +248,7 @@ pub trait Descending: RadixTree {
         let (known, place, above, child, depth) = if !child.is_none() && depth <= position {
             (known, place, above, child, depth)
         } else {
-            let (place, above, child, depth) = self.first_behind(key, position)?;
+            let OnTheWay { place, above, child, depth } = self.first_behind(key, position)?;
             // Between the two walks others may have put something else there.
             let (_, known) = self.leaf_below(child)?;
             if depth > position || key.first_difference(&known) != Some(position) {
@@ -281,7 +291,7 @@ pub trait Descending: RadixTree {
         &self,
         key: &KeyOf<'_, Self>,
         position: usize,
-    ) -> Result<(Place, Option<Self::Word>, Self::Word, usize), IndexError> {
+    ) -> Result<OnTheWay<Self::Word>, IndexError> {
         let wrong_place = || damaged("a key is in the wrong place");
         let mut place = self.handle().top;
         let mut child = self.child_at(place);
@@ -292,7 +302,7 @@ pub trait Descending: RadixTree {
                 return Err(wrong_place());
             }
             if child.is_leaf() || child.position::<Self::Key>() > position {
-                return Ok((place, above, child, depth));
+                return Ok(OnTheWay { place, above, child, depth });
             }
             let branch = child.position::<Self::Key>();
             let slot = key.slot_at(branch).ok_or_else(wrong_place)?;
