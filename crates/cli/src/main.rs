@@ -14,6 +14,7 @@ mod logging;
 mod output;
 mod progress;
 mod store_arguments;
+mod workload_arguments;
 
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;

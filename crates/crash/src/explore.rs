@@ -10,7 +10,7 @@ use lapis_device::{
 };
 use parking_lot::Mutex;
 
-use crate::image_check::{Bench, Expectation, FirstCrash, SecondCrash, hash_of, read_line};
+use crate::image_check::{Bench, Expectation, FirstCrash, SecondCrash, hash_of};
 use crate::memory::{Memory, Proof, Question};
 use crate::options::ExploreOptions;
 use crate::oracle::Failure;
@@ -30,6 +30,7 @@ struct Shared<'o> {
     partly_by_proof: AtomicU64,
     grown_recoveries: AtomicU64,
     lines_copied: AtomicU64,
+    parts_passed: AtomicU64,
     points: AtomicU64,
     phases: Mutex<BTreeMap<Phase, u64>>,
     fences: Mutex<BTreeMap<PersistPoint, u64>>,
@@ -84,6 +85,7 @@ pub(crate) fn explore_once<S: Subject>(
         partly_by_proof: AtomicU64::new(0),
         grown_recoveries: AtomicU64::new(0),
         lines_copied: AtomicU64::new(0),
+        parts_passed: AtomicU64::new(0),
         points: AtomicU64::new(0),
         phases: Mutex::default(),
         fences: Mutex::default(),
@@ -125,6 +127,7 @@ pub(crate) fn explore_once<S: Subject>(
         images,
         grown_recoveries: shared.grown_recoveries.into_inner(),
         lines_copied: shared.lines_copied.into_inner(),
+        parts_passed: shared.parts_passed.into_inner(),
         images_in_recovery: shared.in_recovery.into_inner(),
         images_by_proof: shared.by_proof.into_inner(),
         images_partly_by_proof: shared.partly_by_proof.into_inner(),
@@ -137,6 +140,9 @@ pub(crate) fn explore_once<S: Subject>(
         persist_points: Vec::new(),
     })
 }
+
+/// Tells a state that was recovered from one that never was there.
+const RECOVERED: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// One thread's share: every crash point is passed, every `threads`-th explored.
 fn walk<S: Subject>(
@@ -154,20 +160,17 @@ fn walk<S: Subject>(
     }
     let mut states = HashSet::new();
     let mut markers = Markers::default();
-    let mut memory = Memory::default();
+    let walks = if options.remember_walks { subject.walk_memory() } else { None };
+    let mut memory = Memory::with_walks(walks);
     let mut index = 0;
     while let Some(point) = points.advance() {
-        if !memory.known.is_empty() {
-            for (line, _) in points.newly_durable() {
-                memory.known.changes(line, &read_line(&bench.region, line));
-            }
-        }
+        memory.lines_change(points.newly_durable(), &bench.region);
         points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
         let storage_bytes = run.storage_bytes(point.position);
         let mapped = bench.region.mapped_bytes();
         bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
         if bench.region.mapped_bytes() != mapped {
-            memory.known.clear();
+            memory.forget();
         }
         markers.read(&run.trace.events, point.position);
         index += 1;
@@ -227,16 +230,17 @@ fn walk<S: Subject>(
         }
         let mut outcomes = PointOutcomes::default();
         let check_seed = markers.check_seed(options);
-        if candidates.needs_reads() {
+        let pruned = candidates.needs_reads();
+        if pruned {
             memory.look_ahead(&bench, &crash_states, &run.trace.events[point.position..]);
         }
         while let Some(image) = candidates.next_image() {
             let number = shared.images.fetch_add(1, Ordering::Relaxed) + 1;
+            if pruned {
+                memory.take_image(&bench, &crash_states, &image);
+            }
             let pruning = candidates.needs_reads();
-            let found = match pruning {
-                true => memory.find(&bench, &crash_states, &image, markers.begun),
-                false => None,
-            };
+            let found = if pruning { memory.find(&bench, markers.begun) } else { None };
             crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
             bench.lines_copied += 2 * crash_states.changed_sites(&image) as u64;
             let first = outcomes.images == 0 && options.whole_check_at_each_point;
@@ -256,17 +260,24 @@ fn walk<S: Subject>(
                 shared.partly_by_proof.fetch_add(u64::from(partial), Ordering::Relaxed);
                 candidates.learn(&memory.reads);
                 outcome
+            } else if pruned {
+                memory.remembering(&mut bench, |bench| {
+                    bench.check(subject, expectation, check_seed, whole_check_every)
+                })
             } else {
                 bench.check(subject, expectation, check_seed, whole_check_every)
             };
             let outcome = outcome.map(|recovered| recovered.map(|known| known.hash));
-            let hash = hash_of(&outcome.as_ref().map_err(ToString::to_string));
+            let hash = match &outcome {
+                Ok(recovered) => recovered.map_or(0, |state| state ^ RECOVERED),
+                Err(failure) => hash_of(&failure.to_string()),
+            };
             outcomes.images += 1;
             outcomes.hashes.insert(hash);
             let mut failure = outcome.map(|_| states.insert(hash)).err();
             let every = options.crash_in_recovery_every;
-            let chosen = hash_of(&(seed, image.choices()));
-            let again = every > 0 && (chosen.is_multiple_of(every) || options.replay.is_some());
+            let chosen = || hash_of(&(seed, image.choices())).is_multiple_of(every);
+            let again = every > 0 && (options.replay.is_some() || chosen());
             if failure.is_none() && again {
                 let first = FirstCrash::PowerCut;
                 failure = second_crash(subject, shared, &mut bench, first, expectation, seed);
@@ -294,6 +305,7 @@ fn walk<S: Subject>(
         *shared.covered.lock() += u128::from(candidates.covered());
     }
     shared.lines_copied.fetch_add(bench.lines_copied, Ordering::Relaxed);
+    shared.parts_passed.fetch_add(memory.parts_passed(), Ordering::Relaxed);
     shared.states.lock().extend(states);
     Ok(())
 }

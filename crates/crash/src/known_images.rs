@@ -25,7 +25,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use lapis_device::{Event, LineBytes, LineRead, Marker};
+use lapis_device::{Event, LineBytes, LineRead, Marker, differing_bytes};
 
 /// Images that are remembered.
 const MOST_RUNS: usize = 64;
@@ -213,14 +213,6 @@ fn agreement(
         }
     }
     Some(if entire || identical { Agreement::Entire } else { Agreement::BeforeOperations })
-}
-
-/// A bit for each byte in which two lines differ.
-fn differing_bytes(one: &LineBytes, other: &LineBytes) -> u64 {
-    if one == other {
-        return 0;
-    }
-    (0..64).fold(0, |bits, at| bits | u64::from(one[at] != other[at]) << at)
 }
 
 /// The lines that are stored to from the crash point to the end of the second operation from there

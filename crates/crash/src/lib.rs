@@ -109,6 +109,7 @@ mod explore;
 mod image_check;
 pub mod image_rate;
 mod known_images;
+mod known_parts;
 mod line_history;
 mod memory;
 pub mod mutants;
@@ -131,7 +132,7 @@ mod timeline_page;
 mod timeline_text;
 
 pub use explore::explore;
-pub use lapis_device::{Modelled, PersistPoint};
+pub use lapis_device::{BytesOfLine, Modelled, PersistPoint};
 pub use options::{ExploreOptions, Replay};
 pub use performance_bugs::{
     PerformanceFinding, PerformanceReport, Waste, performance_bugs, structure_performance,
@@ -148,6 +149,6 @@ pub use strategy::{Strategy, UnknownStrategy};
 pub use structure::{
     CrashError, Progress, Structure, explore_structure, structure_persist_points, structure_points,
 };
-pub use subject::{Live, Subject};
+pub use subject::{Live, Subject, WalkMemory};
 pub use sweep::{Sweep, sweep};
 pub use timeline::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};

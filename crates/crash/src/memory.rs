@@ -2,23 +2,26 @@
 
 use std::rc::Rc;
 
-use lapis_device::{CrashStates, Event, Image, LineBytes, LineRead};
+use lapis_device::{BytesOfLine, CrashStates, Event, Image, LineBytes, LineRead, differing_bytes};
+use lapis_pmem::Region;
 
 use crate::image_check::{
     Bench, Expectation, Recovered, is_checked_whole, read_line, seed_after_recovery,
 };
 use crate::known_images::{Agreement, KnownImage, KnownImages, lines_ahead, placed};
-use crate::subject::Subject;
+use crate::subject::{Subject, WalkMemory};
 
 /// What one thread remembers of the images that it has run.
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) known: KnownImages,
+    walks: Option<Rc<dyn WalkMemory>>,
     /// The lines whose reads are noted, and those of them that are uncertain: both in ascending order.
     watched: Rc<[u32]>,
     uncertain: Vec<u32>,
     /// Where the image at hand differs from what is durable.
     overrides: Vec<(u32, LineBytes)>,
+    differing: Vec<BytesOfLine>,
     /// What is read of the uncertain lines in checking the image at hand.
     pub(crate) reads: Vec<LineRead>,
     pub(crate) taken: Vec<LineRead>,
@@ -46,6 +49,43 @@ pub(crate) enum Proof {
 }
 
 impl Memory {
+    /// Remembers walks over the structure, too.
+    pub(crate) fn with_walks(walks: Option<Rc<dyn WalkMemory>>) -> Self {
+        Self { walks, ..Self::default() }
+    }
+
+    /// These lines are about to hold something else durably.
+    pub(crate) fn lines_change<'l>(
+        &mut self,
+        lines: impl Iterator<Item = (u32, &'l LineBytes)>,
+        region: &Region,
+    ) {
+        if self.known.is_empty() && self.walks.is_none() {
+            return;
+        }
+        for (line, after) in lines {
+            let before = read_line(region, line);
+            self.known.changes(line, &before);
+            if let Some(walks) = &self.walks {
+                let bytes = differing_bytes(&before, after);
+                walks.changes_durably(BytesOfLine { line, bytes });
+            }
+        }
+    }
+
+    /// Forgets everything: the memory is another one.
+    pub(crate) fn forget(&mut self) {
+        self.known.clear();
+        if let Some(walks) = &self.walks {
+            walks.forget();
+        }
+    }
+
+    /// How many parts of walks were passed over.
+    pub(crate) fn parts_passed(&self) -> u64 {
+        self.walks.as_ref().map_or(0, |walks| walks.passed())
+    }
+
     /// Watches the lines in which images of this crash point and of the next ones, on which `events`
     /// lead, differ.
     pub(crate) fn look_ahead(&mut self, bench: &Bench, states: &CrashStates<'_>, events: &[Event]) {
@@ -56,21 +96,50 @@ impl Memory {
         lines.sort_unstable();
         lines.dedup();
         self.watched = lines.into();
+        if let Some(walks) = &self.walks {
+            walks.begin_point(&self.watched);
+        }
         bench.watch_lines(&self.watched);
     }
 
-    /// The image run before that this one agrees with furthest, if one does; while the region holds
-    /// what is durable.
+    /// The image at hand is this one; the region still holds what is durable.
+    pub(crate) fn take_image(&mut self, bench: &Bench, states: &CrashStates<'_>, image: &Image) {
+        self.overrides = states.overrides(image);
+        self.differing.clear();
+        if self.walks.is_some() {
+            let differing = self.overrides.iter().map(|&(line, ref bytes)| {
+                let bytes = differing_bytes(&read_line(&bench.region, line), bytes);
+                BytesOfLine { line, bytes }
+            });
+            self.differing.extend(differing);
+        }
+    }
+
+    /// The image run before that the one at hand agrees with furthest, if one does; while the region
+    /// holds what is durable.
     pub(crate) fn find(
         &mut self,
         bench: &Bench,
-        states: &CrashStates<'_>,
-        image: &Image,
         operation: Option<u32>,
     ) -> Option<(usize, Agreement)> {
-        self.overrides = states.overrides(image);
         let durable = |line| read_line(&bench.region, line);
         self.known.find(&self.overrides, durable, &self.uncertain, operation)
+    }
+
+    /// Lets walks over the image at hand leave out what is known, at a crash point at which
+    /// [`Memory::look_ahead`] was called, while `check` runs.
+    pub(crate) fn remembering<T>(
+        &self,
+        bench: &mut Bench,
+        check: impl FnOnce(&mut Bench) -> T,
+    ) -> T {
+        if let Some(walks) = &self.walks {
+            walks.begin_run(&self.differing);
+        }
+        bench.walks.clone_from(&self.walks);
+        let result = check(bench);
+        bench.walks = None;
+        result
     }
 
     /// Checks the image that the region holds, as far as it is not known from the one `found`.
@@ -107,8 +176,9 @@ impl Memory {
             }
         }
         let recovered = known.map(|(_, recovered, ..)| recovered);
-        let (outcome, before_operations) =
-            bench.check_from(subject, expectation, seed, whole_check_every, recovered);
+        let (outcome, before_operations) = self.remembering(bench, |bench| {
+            bench.check_from(subject, expectation, seed, whole_check_every, recovered)
+        });
         bench.take_reads(&mut self.taken);
         self.reads.extend(placed(&self.taken, &self.watched, &self.uncertain));
         let proof = known.map_or(Proof::None, |(_, _, proof, _)| proof);

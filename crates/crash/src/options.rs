@@ -38,6 +38,9 @@ pub struct ExploreOptions {
     pub whole_check_every: u64,
     /// The first image of each crash point is checked whole too.
     pub whole_check_at_each_point: bool,
+    /// With the pruned strategy, walks over the structure leave out the parts in which nothing is read
+    /// that is different from when they were last walked over. Nothing comes out otherwise without.
+    pub remember_walks: bool,
     /// Threads.
     pub threads: usize,
     /// Stop at this many violations.
@@ -78,6 +81,7 @@ impl Default for ExploreOptions {
             crash_in_recovery_every: 256,
             whole_check_every: 1,
             whole_check_at_each_point: true,
+            remember_walks: true,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             violation_limit: 10,
             suppress: None,

@@ -44,6 +44,9 @@ pub struct ExploreReport {
     /// Lines copied to make the images and to take them back, what recoveries and checks dirtied
     /// included: what an image costs.
     pub lines_copied: u64,
+    /// Parts of walks over the structure that were passed over, because nothing is read in them that
+    /// was different the last time.
+    pub parts_passed: u64,
     /// Images of a first crash that were tried or are known to come out like one that was; 2⁶⁴ − 1
     /// where that is too small a number to tell.
     pub images_covered: u64,
@@ -175,6 +178,7 @@ impl ExploreReport {
         self.images_partly_by_proof += other.images_partly_by_proof;
         self.grown_recoveries += other.grown_recoveries;
         self.lines_copied += other.lines_copied;
+        self.parts_passed += other.parts_passed;
         self.images_covered = self.images_covered.saturating_add(other.images_covered);
         self.distinct_states += other.distinct_states;
         self.outcomes.extend(other.outcomes);

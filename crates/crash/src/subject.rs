@@ -1,9 +1,11 @@
 //! What can be checked.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::rc::Rc;
 
-use lapis_device::Modelled;
+use lapis_device::{BytesOfLine, Modelled};
 use lapis_pmem::{AuditReport, Pool, PoolError};
 
 /// A structure together with the operations to run on it and their meaning.
@@ -73,6 +75,31 @@ pub trait Subject: Sync {
     /// Whether the files that make up the structure include this source file: whose persist points
     /// are to be shown necessary.
     fn owns_source(&self, file: &str) -> bool;
+
+    /// An empty memory of walks over the structure, if that can leave out what it knows.
+    fn walk_memory(&self) -> Option<Rc<dyn WalkMemory>> {
+        None
+    }
+}
+
+/// What is known of a structure from earlier walks over it, in much the same memory: of the parts
+/// ([`lapis_pmem::parts`]) in which nothing was read that is different now. Whoever checks images one
+/// after the other says what is different.
+pub trait WalkMemory: Any {
+    /// A crash point. Of the lines `watched`, it is noted what is read on its images.
+    fn begin_point(&self, watched: &[u32]);
+
+    /// A run begins, on an image that has these bytes otherwise than they are durably, and no others.
+    fn begin_run(&self, differing: &[BytesOfLine]);
+
+    /// These bytes are about to be something else durably.
+    fn changes_durably(&self, changed: BytesOfLine);
+
+    /// Forgets everything: the memory is another one.
+    fn forget(&self);
+
+    /// How many parts were passed over so far.
+    fn passed(&self) -> u64;
 }
 
 /// An open structure.
@@ -111,6 +138,10 @@ pub trait Live<Operation, State: Eq> {
     /// Finds free space again if the pool was not closed cleanly, and compares allocated with
     /// reachable.
     fn reclaim_and_audit(&self) -> AuditReport;
+
+    /// From here on walks over the structure may leave out what this memory, one that
+    /// [`Subject::walk_memory`] has made, knows.
+    fn remember_walks(&mut self, _memory: &Rc<dyn WalkMemory>) {}
 
     /// The pool, for letting go of it as a crash would.
     fn pool(&self) -> &Pool<Modelled>;

@@ -5,6 +5,7 @@ mod entries;
 mod fp_leaves;
 mod in_place;
 mod index;
+mod index_walks;
 mod log;
 mod page;
 mod pop_log;

@@ -1,8 +1,13 @@
 //! The strategies agree: what pruning leaves out comes out like something it tries.
 
-use lapis_crash::{ExploreOptions, ExploreReport, Strategy, Structure, explore_structure};
+use lapis_crash::subjects::IndexSubject;
+use lapis_crash::{
+    ExploreOptions, ExploreReport, Modelled, Strategy, Structure, explore, explore_structure,
+};
+use lapis_index::{IndexOptions, Wort};
+use lapis_pmem::Mutant;
 
-fn explore(structure: Structure, strategy: Strategy, ops: usize) -> ExploreReport {
+fn explored(structure: Structure, strategy: Strategy, ops: usize) -> ExploreReport {
     let options = ExploreOptions {
         ops,
         seed: 5,
@@ -16,8 +21,8 @@ fn explore(structure: Structure, strategy: Strategy, ops: usize) -> ExploreRepor
 }
 
 fn pruned_equals_exhaustive(structure: Structure, ops: usize) {
-    let exhaustive = explore(structure, Strategy::Exhaustive, ops);
-    let pruned = explore(structure, Strategy::Pruned, ops);
+    let exhaustive = explored(structure, Strategy::Exhaustive, ops);
+    let pruned = explored(structure, Strategy::Pruned, ops);
     assert_eq!(exhaustive.outcomes.len(), pruned.outcomes.len());
     let (mut compared, mut all_images, mut images) = (0, 0, 0);
     for (point, all) in &exhaustive.outcomes {
@@ -74,11 +79,11 @@ fn pruned_equals_exhaustive_on_the_store() {
 fn images_of_which_nothing_is_run_come_out_as_when_all_are_run() {
     for structure in [Structure::Wort, Structure::PopLog, Structure::Store] {
         let ops = if structure == Structure::Store { 12 } else { 40 };
-        let pruned = explore(structure, Strategy::Pruned, ops);
+        let pruned = explored(structure, Strategy::Pruned, ops);
         let known = pruned.images_by_proof + pruned.images_partly_by_proof;
         println!("{structure}: {} images, {known} known in part or entirely", pruned.images);
         assert!(pruned.images_by_proof > 0 && known < pruned.images, "{structure}");
-        let exhaustive = explore(structure, Strategy::Exhaustive, ops);
+        let exhaustive = explored(structure, Strategy::Exhaustive, ops);
         assert_eq!(exhaustive.images_by_proof + exhaustive.images_partly_by_proof, 0);
         for (point, all) in exhaustive.outcomes.iter().filter(|(_, all)| all.complete) {
             let found = &pruned.outcomes[point];
@@ -89,8 +94,8 @@ fn images_of_which_nothing_is_run_come_out_as_when_all_are_run() {
 
 #[test]
 fn a_sample_is_of_the_images_that_exist_and_begins_with_the_extremes() {
-    let sampled = explore(Structure::Wort, Strategy::Sampled, 20);
-    let pruned = explore(Structure::Wort, Strategy::Pruned, 20);
+    let sampled = explored(Structure::Wort, Strategy::Sampled, 20);
+    let pruned = explored(Structure::Wort, Strategy::Pruned, 20);
     assert!(sampled.outcomes.iter().all(|(point, outcomes)| {
         let all = &pruned.outcomes[point];
         !all.complete || outcomes.hashes.is_subset(&all.hashes)
@@ -112,5 +117,89 @@ fn crash_points_at_every_store_are_more_and_find_nothing_else() {
 
 #[test]
 fn a_report_names_the_strategy_that_chose_its_images() {
-    assert_eq!(explore(Structure::Wort, Strategy::Sampled, 5).strategy, Strategy::Sampled);
+    assert_eq!(explored(Structure::Wort, Strategy::Sampled, 5).strategy, Strategy::Sampled);
+}
+
+/// Without a memory of walks everything is walked over on every image that is run.
+fn remembered_walks_change_nothing(
+    ops: usize,
+    explore: impl Fn(&ExploreOptions) -> Result<ExploreReport, String>,
+) {
+    let explore = |remember_walks| {
+        let options = ExploreOptions {
+            ops,
+            seed: 5,
+            remember_walks,
+            exhaustive_limit: 100,
+            samples: 8,
+            threads: 1,
+            crash_in_recovery_every: 64,
+            ..ExploreOptions::default()
+        };
+        explore(&options).unwrap()
+    };
+    let (fresh, remembered) = (explore(false), explore(true));
+    let name = &remembered.structure;
+    println!("{name}: {} images, {} parts", remembered.images, remembered.parts_passed);
+    assert_eq!(fresh.parts_passed, 0);
+    assert!(remembered.parts_passed > 0, "{name}");
+    // The same bytes were read on every image, too: else others would have been tried.
+    assert_eq!(fresh.images, remembered.images, "{name}");
+    assert_eq!(fresh.images_by_proof, remembered.images_by_proof, "{name}");
+    assert_eq!(fresh.images_partly_by_proof, remembered.images_partly_by_proof, "{name}");
+    assert_eq!(fresh.outcomes, remembered.outcomes, "{name}");
+    let told = |report: &ExploreReport| -> Vec<_> {
+        report.violations.iter().map(|found| (found.position, found.what.clone())).collect()
+    };
+    assert_eq!(told(&fresh), told(&remembered), "{name}");
+}
+
+fn remembered_walks_change_nothing_on(structure: Structure) {
+    remembered_walks_change_nothing(120, |options| {
+        let report = explore_structure(structure, None, options, &|_| {});
+        report.map_err(|error| error.to_string())
+    });
+}
+
+#[test]
+fn remembered_walks_change_nothing_on_wort() {
+    remembered_walks_change_nothing_on(Structure::Wort);
+}
+
+#[test]
+fn remembered_walks_change_nothing_on_woart() {
+    remembered_walks_change_nothing_on(Structure::Woart);
+}
+
+#[test]
+fn remembered_walks_change_nothing_on_art_with_copies() {
+    remembered_walks_change_nothing_on(Structure::ArtCow);
+}
+
+/// WORT with 400 keys; crashes are in the operations after these.
+fn on_a_filled_index(ops: usize, mutant: Option<Mutant>) {
+    const KEYS: u64 = 500;
+    let options = IndexOptions::default();
+    let subject = IndexSubject::<Wort<Modelled, u64>, u64>::new("filled", &[], options, KEYS);
+    let subject = subject.filled(KEYS);
+    remembered_walks_change_nothing(ops, |options| {
+        let first_operation = KEYS as usize + 1;
+        let options =
+            ExploreOptions { mutant, first_operation, violation_limit: 40, ..options.clone() };
+        let report = explore(&subject, &options, &|_| {})?;
+        assert_eq!(report.violations.is_empty(), mutant.is_none());
+        Ok(report)
+    });
+}
+
+#[test]
+fn remembered_walks_change_nothing_on_an_index_that_holds_much() {
+    on_a_filled_index(80, None);
+}
+
+#[test]
+fn remembered_walks_change_nothing_where_something_is_wrong() {
+    for name in ["wort/link-before-fence", "wort/header-before-parent"] {
+        on_a_filled_index(60, Some(Mutant(name)));
+    }
 }

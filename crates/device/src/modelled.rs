@@ -1,7 +1,7 @@
 //! [`Modelled`]: the domain whose every call is an event of the model.
 //!
 //! Memory is real memory of the host; the model knows where the region lies and turns addresses
-//! into offsets. One mutex makes each event and its memory access one step, so the trace is in the
+//! into offsets. One lock makes each event and its memory access one step, so the trace is in the
 //! order in which stores became visible. Words outside of the region (a cell on the stack) are
 //! DRAM: they are accessed and otherwise none of the model's business. Flushing them is a
 //! programming error and panics.
@@ -16,13 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lapis_pmem::{LINE_BYTES, Mutant, Region, Word};
-use parking_lot::Mutex;
 
 pub use self::config::Config;
 pub(crate) use self::state::Source;
 use self::state::State;
 
 use crate::counters::{Counters, Counts};
+use crate::line_bytes::{BytesOfLine, differing_bytes};
+use crate::owner_lock::OwnerLock;
 use crate::persist_points::{PersistPointCount, PersistPoints};
 use crate::read_watch::{LineRead, ReadWatch};
 use crate::scheduler::{Interleaving, is_scheduled};
@@ -50,12 +51,13 @@ struct Machine {
     rests: AtomicBool,
     /// Whether loads are anybody's business: they are counted or watched.
     observes_loads: bool,
-    /// Whether they are watched, if at all, and nothing else happens at a load.
-    only_watches_loads: bool,
+    /// Whether only the watched ones are, and nothing else happens at a load. Not while lines are
+    /// logged.
+    only_watches_loads: AtomicBool,
     watch: Option<ReadWatch>,
     interleaving: Option<Box<Interleaving>>,
     mutant: Option<Mutant>,
-    state: Mutex<State>,
+    state: OwnerLock<State>,
 }
 
 impl fmt::Debug for Modelled {
@@ -81,11 +83,13 @@ impl Modelled {
                 counts_loads: config.counting.is_some(),
                 rests: AtomicBool::new(false),
                 observes_loads: config.counting.is_some() || config.watching,
-                only_watches_loads: config.counting.is_none() && !config.concurrent,
+                only_watches_loads: AtomicBool::new(
+                    config.counting.is_none() && !config.concurrent,
+                ),
                 watch: config.watching.then(|| ReadWatch::over(reserved_bytes)),
                 interleaving: config.concurrent.then(Box::default),
                 mutant: config.mutant,
-                state: Mutex::new(State {
+                state: OwnerLock::new(State {
                     base,
                     tracking: config.tracking.then(Tracking::default),
                     tracing: config.tracing,
@@ -212,6 +216,50 @@ impl Modelled {
         if let Some(watch) = &self.machine.watch {
             watch.take(reads);
         }
+    }
+
+    /// Logs every read from here on, of watched lines or not, or no longer. Nothing unless
+    /// [`Config::watching`].
+    pub fn set_read_log(&self, on: bool) {
+        let machine = &*self.machine;
+        if let Some(watch) = &machine.watch {
+            watch.set_read_log(on);
+            let otherwise = machine.counts_loads || machine.interleaving.is_some();
+            machine.only_watches_loads.store(!on && !otherwise, Ordering::Relaxed);
+        }
+    }
+
+    /// Appends what was logged since this was last called, in order.
+    pub fn take_read_log(&self, reads: &mut Vec<BytesOfLine>) {
+        if let Some(watch) = &self.machine.watch {
+            watch.take_read_log(reads);
+        }
+    }
+
+    /// Says that these bytes count as read, as if they had been loaded now.
+    pub fn note_read_of(&self, read: BytesOfLine) {
+        if let Some(watch) = &self.machine.watch {
+            watch.note_read(read);
+        }
+    }
+
+    /// Tells of the lines dirtied since the last [`Modelled::revert`] and the bytes in which they
+    /// differ from what they held before. Nothing unless [`Config::tracking`].
+    pub fn for_each_dirtied(&self, mut visit: impl FnMut(BytesOfLine)) {
+        let state = self.machine.state.lock();
+        for (line, before) in state.tracking.iter().flat_map(Tracking::lines) {
+            // SAFETY: the line was stored to through this domain, so it is mapped as long as the
+            // region is, which outlives all accesses; stores happen under the mutex.
+            let now = unsafe {
+                state.base.add(line as usize * LINE_BYTES).cast::<[u8; LINE_BYTES]>().read()
+            };
+            visit(BytesOfLine { line, bytes: differing_bytes(before, &now) });
+        }
+    }
+
+    /// How many lines have been dirtied since the last [`Modelled::revert`].
+    pub fn dirtied_count(&self) -> usize {
+        self.machine.state.lock().tracking.as_ref().map_or(0, Tracking::len)
     }
 
     #[inline(always)]

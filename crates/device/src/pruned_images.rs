@@ -20,6 +20,7 @@
 use std::rc::Rc;
 
 use crate::images::{CrashStates, Image};
+use crate::line_bytes::differing_bytes;
 use crate::pending::LineBytes;
 use crate::read_watch::LineRead;
 
@@ -27,11 +28,19 @@ use crate::read_watch::LineRead;
 /// Lines not named may have any of theirs.
 type Restriction = Vec<(u32, Rc<[u32]>)>;
 
+/// The bytes in which not all of these are alike.
+fn varying_bytes(states: &[LineBytes]) -> u64 {
+    let Some((first, others)) = states.split_first() else { return 0 };
+    others.iter().fold(0, |bytes, other| bytes | differing_bytes(first, other))
+}
+
 /// Gives out one image of each class that the recovery can tell apart. See the
 /// [module documentation](self).
 #[derive(Debug)]
 pub struct PrunedImages<'s> {
     lines: Vec<&'s [LineBytes]>,
+    /// The bytes of each in which its states are not all alike.
+    varying: Vec<u64>,
     pending: Vec<Restriction>,
     /// The set that the image given last was taken from.
     current: Restriction,
@@ -44,7 +53,8 @@ impl<'s> PrunedImages<'s> {
     pub fn new(states: &'s CrashStates<'_>) -> Option<Self> {
         let lines = states.line_states()?;
         let choices = vec![0; lines.len()];
-        Some(Self { lines, pending: vec![Vec::new()], current: Vec::new(), choices })
+        let varying = lines.iter().map(|states| varying_bytes(states)).collect();
+        Some(Self { lines, varying, pending: vec![Vec::new()], current: Vec::new(), choices })
     }
 
     /// The next image to try. [`Self::learn`] is called with what was read on it before the next.
@@ -71,6 +81,9 @@ impl<'s> PrunedImages<'s> {
         }
         for read in reads {
             let place = read.place as usize;
+            if read.bytes & self.varying[place] == 0 {
+                continue;
+            }
             let states = self.lines[place];
             let chosen = read.seen_in(&states[self.choices[place] as usize]);
             let candidates = restricted[place]

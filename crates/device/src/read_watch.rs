@@ -13,11 +13,12 @@
 //!
 //! [`LockWord::meaning`]: lapis_pmem::LockWord::meaning
 
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use lapis_pmem::{LINE_BYTES, LockGeneration, LockWord};
 use parking_lot::Mutex;
 
+use crate::line_bytes::BytesOfLine;
 use crate::pending::LineBytes;
 
 /// Bytes of one watched line that were read for the first time, and not written before.
@@ -58,6 +59,9 @@ pub(crate) struct ReadWatch {
     /// Offset of the word that a lock is about to access.
     lock_at: AtomicUsize,
     watched: Mutex<Watched>,
+    /// Whether every read is logged, watched or not.
+    logs_reads: AtomicBool,
+    read_log: Mutex<Vec<BytesOfLine>>,
 }
 
 #[derive(Debug, Default)]
@@ -81,6 +85,40 @@ impl ReadWatch {
             lock_words: (0..lines).map(|_| AtomicU8::new(0)).collect(),
             lock_at: AtomicUsize::new(usize::MAX),
             watched: Mutex::default(),
+            logs_reads: AtomicBool::new(false),
+            read_log: Mutex::default(),
+        }
+    }
+
+    /// Logs every read from here on, or no longer.
+    pub(crate) fn set_read_log(&self, on: bool) {
+        self.logs_reads.store(on, Ordering::Relaxed);
+    }
+
+    /// Takes what was logged.
+    pub(crate) fn take_read_log(&self, reads: &mut Vec<BytesOfLine>) {
+        reads.append(&mut self.read_log.lock());
+    }
+
+    #[inline(never)]
+    fn log(&self, offset: usize, bytes: usize) {
+        let mut log = self.read_log.lock();
+        for line in offset / LINE_BYTES..=(offset + bytes.max(1) - 1) / LINE_BYTES {
+            let read = BytesOfLine { line: line as u32, bytes: mask_in(line, offset, bytes) };
+            if log.last() != Some(&read) {
+                log.push(read);
+            }
+        }
+    }
+
+    /// Notes that these bytes are read, if they are watched: not by a lock.
+    pub(crate) fn note_read(&self, BytesOfLine { line, bytes }: BytesOfLine) {
+        if self.is_watched(line as usize) {
+            let known = self.known_words[line as usize].load(Ordering::Relaxed);
+            if touched_words(bytes) & !known != 0 {
+                // Where no lock is.
+                self.note(line, bytes, true, line as usize * LINE_BYTES + 1);
+            }
         }
     }
 
@@ -127,6 +165,9 @@ impl ReadWatch {
     /// `bytes` bytes at `offset` are read.
     #[inline(always)]
     pub(crate) fn read(&self, offset: usize, bytes: usize) {
+        if self.logs_reads.load(Ordering::Relaxed) {
+            self.log(offset, bytes);
+        }
         self.for_watched(offset, bytes, true);
     }
 
@@ -145,6 +186,9 @@ impl ReadWatch {
     /// A lock is about to access the word at `offset`.
     #[inline(always)]
     pub(crate) fn lock_access(&self, offset: usize) {
+        if self.logs_reads.load(Ordering::Relaxed) {
+            self.read_log.lock().push(BytesOfLine::OF_A_LOCK);
+        }
         if self.is_watched(offset / LINE_BYTES) {
             self.lock_at.store(offset, Ordering::Relaxed);
         }
@@ -173,8 +217,7 @@ impl ReadWatch {
         let (first, last) = (offset / LINE_BYTES, (offset + bytes.max(1) - 1) / LINE_BYTES);
         for line in first..=last {
             if self.is_watched(line) {
-                let start = offset.max(line * LINE_BYTES) - line * LINE_BYTES;
-                let end = (offset + bytes).min((line + 1) * LINE_BYTES) - line * LINE_BYTES;
+                let (start, end) = places_in(line, offset, bytes);
                 let left = words(start, end) & !self.known_words[line].load(Ordering::Relaxed);
                 let by_lock = read && self.lock_at.load(Ordering::Relaxed) == offset;
                 let known = if by_lock { self.lock_words[line].load(Ordering::Relaxed) } else { 0 };
@@ -214,11 +257,29 @@ impl ReadWatch {
     }
 }
 
+/// Where `bytes` bytes at `offset`, some of which are in the line, begin and end in it.
+#[inline(always)]
+fn places_in(line: usize, offset: usize, bytes: usize) -> (usize, usize) {
+    let start = offset.max(line * LINE_BYTES) - line * LINE_BYTES;
+    let end = (offset + bytes).min((line + 1) * LINE_BYTES) - line * LINE_BYTES;
+    (start, end)
+}
+
+fn mask_in(line: usize, offset: usize, bytes: usize) -> u64 {
+    let (start, end) = places_in(line, offset, bytes);
+    mask(start, end)
+}
+
 /// The words that bytes `start` to `end`, the latter excluded, touch.
 #[inline(always)]
 fn words(start: usize, end: usize) -> u8 {
     let (first, last) = (start / 8, end.max(start + 1).div_ceil(8));
     ((1u16 << last) - (1u16 << first)) as u8
+}
+
+/// The words any of whose bytes are in the mask.
+fn touched_words(bytes: u64) -> u8 {
+    (0..8).fold(0, |words, at| words | u8::from(bytes >> (8 * at) & 0xFF != 0) << at)
 }
 
 /// The words all of whose bytes are in the mask.
@@ -284,6 +345,39 @@ mod tests {
         watch.take(&mut log);
         let read = |by_lock| LineRead { place: 0, bytes: 0xFF, by_lock };
         assert_eq!(log, [read(Some(generation)), read(None)]);
+    }
+
+    #[test]
+    fn the_log_has_the_bytes_of_all_reads_while_it_is_on() {
+        let watch = ReadWatch::over(1024);
+        watch.watch([5].into_iter());
+        watch.read(0, 8);
+        watch.set_read_log(true);
+        for offset in [2 * 64, 2 * 64 + 8, 5 * 64, 3 * 64 + 60] {
+            watch.read(offset, 8);
+        }
+        watch.lock_access(0);
+        watch.set_read_log(false);
+        watch.read(9 * 64, 8);
+        let of = |line, bytes| BytesOfLine { line, bytes };
+        let mut log = vec![of(7, 1)];
+        watch.take_read_log(&mut log);
+        let logged =
+            [of(7, 1), of(2, 0xFF), of(2, 0xFF00), of(5, 0xFF), of(3, 0xF << 60), of(4, 0xF)];
+        assert_eq!(log[..6], logged);
+        assert_eq!(log[6..], [BytesOfLine::OF_A_LOCK]);
+        assert_eq!(reads(&watch), [(0, 0xFF)], "watched lines are noted all the same");
+    }
+
+    #[test]
+    fn a_read_that_is_said_to_have_been_counts_like_one_that_was() {
+        let watch = ReadWatch::over(1024);
+        watch.watch([5].into_iter());
+        watch.written(5 * 64, 4);
+        for line in [5, 6, 5] {
+            watch.note_read(BytesOfLine { line, bytes: 0xFF });
+        }
+        assert_eq!(reads(&watch), [(0, 0xF0)]);
     }
 
     #[test]

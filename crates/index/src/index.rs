@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lapis_pmem::{AllocError, Committed, Domain, InFlight, Link, Owned, Pool, Tracer};
 
+use crate::entries_by_part::EntriesByPart;
 use crate::key::{IndexKey, MAX_KEY_BYTES};
 use crate::root::{IndexKind, IndexRoot};
 
@@ -162,6 +163,8 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
     const CAPABILITIES: Capabilities;
     /// Whether [`Index::trace`] tells its tracer of all that [`Index::check`] finds.
     const TRACE_CHECKS: bool = false;
+    /// Whether [`Index::for_each_by_part`] and [`Index::trace`] name parts.
+    const WALKS_BY_PARTS: bool = false;
 
     /// Builds an empty index that nobody can reach yet: the caller fences and publishes the root.
     ///
@@ -231,6 +234,12 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
     /// Entries that are added or removed meanwhile may or may not be visited; all others are,
     /// exactly once. `visit` must not change this index.
     fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>);
+
+    /// [`Index::for_each`] for a visitor that may know some parts of the index; nobody may change it
+    /// meanwhile. An index that has no parts gives all its entries.
+    fn for_each_by_part(&self, visitor: &mut dyn EntriesByPart<K>) {
+        self.for_each(&mut |key, value| visitor.entry(key, value));
+    }
 
     /// Everything that is wrong with the structure's invariants, one sentence each. Changes
     /// nothing; never panics, whatever the bytes. Nobody may change the index meanwhile.

@@ -8,6 +8,7 @@
 mod art;
 mod art_cow;
 mod capability;
+mod entries_by_part;
 mod fast_fair;
 mod fptree;
 mod index;
@@ -24,6 +25,7 @@ mod wort;
 
 pub use art_cow::ArtCow;
 pub use capability::{CapabilityRow, InsertCost, capability_table};
+pub use entries_by_part::EntriesByPart;
 pub use fast_fair::FastFair;
 pub use fptree::FpTree;
 pub use index::{

@@ -55,6 +55,21 @@ pub fn put(document: &str, command: &str, text: &str) -> Option<String> {
     Some(format!("{before}{begin}\n{text}{END}{after}"))
 }
 
+/// Replaces those of `sections`, commands and texts, that the file at `path` has.
+///
+/// # Errors
+/// [`SectionError`]; it has to have one of them.
+pub fn put_those_there(path: &Path, sections: &[(&str, String)]) -> Result<(), SectionError> {
+    let failed = |why| SectionError::Document { path: path.to_owned(), why };
+    let document = std::fs::read_to_string(path).map_err(failed)?;
+    let (there, missing): (Vec<_>, Vec<_>) =
+        sections.iter().partition(|(command, _)| section(&document, command).is_some());
+    match missing.first() {
+        Some((command, text)) if there.is_empty() => put_into_file(path, command, text),
+        _ => there.into_iter().try_for_each(|(command, text)| put_into_file(path, command, text)),
+    }
+}
+
 /// Replaces the section of `command` in the file at `path`.
 ///
 /// # Errors
@@ -91,6 +106,21 @@ mod tests {
     fn a_section_that_is_not_there_is_neither_found_nor_made() {
         assert_eq!(section(DOCUMENT, "d"), None);
         assert_eq!(put(DOCUMENT, "d", "new\n"), None);
+    }
+
+    #[test]
+    fn a_file_takes_those_of_several_sections_that_it_has_and_has_to_have_one() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), DOCUMENT).unwrap();
+        let text = || "new\n".to_owned();
+        put_those_there(file.path(), &[("d", text()), ("c", text())]).unwrap();
+        let document = std::fs::read_to_string(file.path()).unwrap();
+        assert_eq!(
+            [section(&document, "c"), section(&document, "a b")],
+            [Some("new\n"), Some("old\n")]
+        );
+        let error = put_those_there(file.path(), &[("d", text())]).unwrap_err();
+        assert!(matches!(error, SectionError::NoSection { .. }), "{error}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub(crate) mod engine;
 mod peers;
 mod plan;
 mod sessions;
+mod traffic;
 
 use lapis_device::{Profile, ProfileError};
 use lapis_index::{IndexError, IndexKind};
@@ -26,9 +27,10 @@ use crate::report::OnProgress;
 use crate::ycsb::Workload;
 
 pub use peers::{
-    PEERS, PEERS_KEYS, PEERS_NOTE, PEERS_SECTION, Peer, PeerComparison, PeerRow,
-    compare_with_peers, peer_differences, peers_table,
+    PEERS, PEERS_IN_SHORT_SECTION, PEERS_KEYS, PEERS_NOTE, PEERS_SECTION, Peer, PeerComparison,
+    PeerRow, compare_with_peers, peer_differences, peers_in_short, peers_table,
 };
+pub use traffic::{TRAFFIC_SECTION, traffic_table};
 
 /// What is done with the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

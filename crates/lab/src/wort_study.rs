@@ -24,6 +24,7 @@
 //! section 5.4 of the paper. Here memory is of one kind, so they are measured once.
 
 mod byte_strings;
+mod claims;
 mod contestant;
 mod depths;
 mod figure;

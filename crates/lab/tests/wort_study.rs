@@ -57,7 +57,10 @@ fn every_structure_has_its_rows_in_every_experiment() {
     }
     let reference = results.ranges.iter().filter(|row| row.structure == Contestant::BTreeMap);
     assert_eq!(reference.filter(|row| row.measured.is_some()).count(), 6);
-    assert_eq!(sections(&results).len(), 12);
+    assert_eq!(sections(&results).len(), 13);
+    let claims =
+        sections(&results).into_iter().find(|(name, _)| name.ends_with("claims, measured"));
+    assert_eq!(claims.unwrap().1.matches("\n| Fig. ").count(), 6);
     let drawing = figure(&results).svg().unwrap();
     for panel in ["Figs. 7 to 10", "insert, byte strings, measured", "search, url keys, modelled"] {
         assert!(drawing.contains(panel), "{panel}");

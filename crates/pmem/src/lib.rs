@@ -34,6 +34,7 @@ mod lock;
 mod nontemporal;
 mod omission;
 mod owned;
+pub mod parts;
 mod pool;
 mod reclaim;
 mod region;
@@ -68,6 +69,6 @@ pub use region::{
     DEFAULT_RESERVE_BYTES, Durability, EXTENT_BYTES, Guarantee, Medium, Region, RegionError,
     RegionOptions,
 };
-pub use trace::{AuditReport, ReclaimReport, TraceProblem, Traced, Tracer};
+pub use trace::{AuditReport, ReclaimReport, TraceProblem, Traced, TracedPart, Tracer};
 pub use watched::{PersistCounts, Watched, Watcher};
 pub use word::Word;

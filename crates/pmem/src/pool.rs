@@ -15,9 +15,10 @@ use crate::commit::Committed;
 use crate::domain::Domain;
 use crate::hardware::Hardware;
 use crate::owned::{Batch, Dirty, Owned};
+use crate::parts::KnownParts;
 use crate::reclaim::{Guard, Limbo};
 use crate::region::{EXTENT_BYTES, Region};
-use crate::trace::{AuditReport, ReclaimReport, Traced, Tracer};
+use crate::trace::{AuditReport, ReclaimReport, Traced, TracedPart, Tracer};
 
 pub use error::{PoolError, RootError};
 use header::Header;
@@ -209,7 +210,18 @@ impl<D: Domain> Pool<D> {
     /// Collects every block that is reachable: `trace` calls [`Tracer::visit`] for each. Nothing is
     /// changed. Nobody may mutate the structures meanwhile.
     pub fn trace(&self, trace: impl FnOnce(&mut Tracer<'_, D>)) -> Traced {
-        let mut tracer = Tracer::new(self);
+        let mut tracer = Tracer::new(self, None);
+        trace(&mut tracer);
+        tracer.finish()
+    }
+
+    /// [`Pool::trace`], of which some parts may be `known`: see [`parts`](crate::parts).
+    pub fn trace_by_parts<'p>(
+        &'p self,
+        known: &'p mut dyn KnownParts<TracedPart>,
+        trace: impl FnOnce(&mut Tracer<'p, D>),
+    ) -> Traced {
+        let mut tracer = Tracer::new(self, Some(known));
         trace(&mut tracer);
         tracer.finish()
     }

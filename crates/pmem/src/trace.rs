@@ -1,11 +1,18 @@
 //! Tracing: which blocks are reachable.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::allocator::{Descriptor, TraceMap};
 use crate::cell::{Link, Persistent};
 use crate::domain::Domain;
+use crate::parts::KnownParts;
 use crate::pool::Pool;
+
+mod part;
+
+pub use part::TracedPart;
+use part::TracingByParts;
 
 /// Something a trace found that cannot be in a sound pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +50,6 @@ impl std::fmt::Display for TraceProblem {
 }
 
 /// Collects reachable blocks. Made by [`Pool::trace`].
-#[derive(Debug)]
 pub struct Tracer<'p, D: Domain> {
     pool: &'p Pool<D>,
     map: TraceMap,
@@ -52,6 +58,13 @@ pub struct Tracer<'p, D: Domain> {
     /// First chunk and number of chunks.
     large: BTreeMap<u32, u32>,
     problems: Vec<TraceProblem>,
+    by_parts: Option<TracingByParts<'p>>,
+}
+
+impl<D: Domain> fmt::Debug for Tracer<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tracer").field("problems", &self.problems).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -61,7 +74,10 @@ pub(crate) struct SlabMarks {
 }
 
 impl<'p, D: Domain> Tracer<'p, D> {
-    pub(crate) fn new(pool: &'p Pool<D>) -> Self {
+    pub(crate) fn new(
+        pool: &'p Pool<D>,
+        known: Option<&'p mut dyn KnownParts<TracedPart>>,
+    ) -> Self {
         let map = TraceMap::new(pool);
         Self {
             pool,
@@ -69,6 +85,7 @@ impl<'p, D: Domain> Tracer<'p, D> {
             map,
             large: BTreeMap::new(),
             problems: Vec::new(),
+            by_parts: known.map(TracingByParts::new),
         }
     }
 
@@ -96,6 +113,9 @@ impl<'p, D: Domain> Tracer<'p, D> {
                 let (word, bit) = (&mut marks.words[index / 64], 1u64 << (index % 64));
                 let fresh = *word & bit == 0;
                 *word |= bit;
+                if let Some(by_parts) = &mut self.by_parts {
+                    by_parts.visited(found.run, index / 64, bit);
+                }
                 fresh
             }
         };

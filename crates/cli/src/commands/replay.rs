@@ -5,8 +5,7 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use clap::Args;
-use lapis::{IndexKind, TableOptions};
-use lapis_lab::index_experiment::OPTANE_100;
+use lapis::TableOptions;
 use lapis_lab::modelled_store::count_replay;
 use lapis_lab::replay::{ReplayError, ReplayReport, read_trace, replay};
 use lapis_lab::target::TableTarget;
@@ -15,11 +14,11 @@ use crate::commands::ycsb;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, human_bytes};
 use crate::progress;
-use crate::store_arguments::{Durability, index_kinds};
+use crate::workload_arguments::WorkloadArguments;
 
 /// Replay a block trace: writes become puts, reads become gets, and every answer is compared
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(mut_arg("table", |table| table.default_value("replay")), after_long_help = "\
 Examples:
   lapis replay cloudphysics-io.csv
   lapis replay trace.csv --dir /tmp/store --limit 10000 --json
@@ -34,24 +33,8 @@ pub struct Arguments {
     /// At most N requests
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// The store's directory [default: none, in memory]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// What an acknowledged write survives (with --dir)
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t, requires = "dir")]
-    durability: Durability,
-    /// The device profile that the counts per request are modelled for
-    #[arg(long, value_name = "P", default_value = OPTANE_100)]
-    profile: String,
-    /// Leave the counts out
-    #[arg(long)]
-    measured_only: bool,
-    /// The table
-    #[arg(long, value_name = "NAME", default_value = "replay")]
-    table: String,
-    /// The index of a table that has to be created
-    #[arg(long, value_name = "KIND", default_value = "wort", value_parser = index_kinds())]
-    index: IndexKind,
+    #[command(flatten)]
+    store: WorkloadArguments,
 }
 
 /// Runs `lapis replay`.
@@ -61,12 +44,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     let name = arguments.file.display();
     let requests = read_trace(BufReader::new(file), arguments.limit.unwrap_or(usize::MAX))
         .map_err(|error| Failure::refused(format!("{name}: {error}")))?;
-    let (store, table) = ycsb::open(
-        arguments.dir.as_ref(),
-        arguments.durability,
-        &arguments.table,
-        arguments.index,
-    )?;
+    let (store, table) = arguments.store.open()?;
     let target = TableTarget::new(&store, &table);
     let bar = progress::count(requests.len() as u64, "requests");
     let report = replay(&target, &requests, &|progress| bar.set_position(progress.done));
@@ -76,15 +54,15 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             ReplayError::Empty => format!("{name}: the trace has no requests; name another"),
             ReplayError::NotEmpty => format!(
                 "the table `{}` is not empty, which it must be; name another with --table",
-                arguments.table
+                table.name()
             ),
             other => format!("{name}: {other}"),
         })
     })?;
-    if !arguments.measured_only {
+    if !arguments.store.measured_only {
         let options = TableOptions::with_index(table.index_kind());
-        report.report.per_op =
-            count_replay(&arguments.profile, &options, &requests).map_err(ycsb::not_counted)?;
+        report.report.per_op = count_replay(&arguments.store.profile, &options, &requests)
+            .map_err(ycsb::not_counted)?;
     }
     output.json(&report)?;
     print(&report, output)

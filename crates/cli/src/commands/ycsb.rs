@@ -1,10 +1,7 @@
 //! `lapis ycsb`: the core workloads of YCSB against a store.
 
-use std::path::PathBuf;
-
 use clap::Args;
-use lapis::{IndexKind, Store, Table, TableOptions};
-use lapis_lab::index_experiment::OPTANE_100;
+use lapis::{IndexKind, TableOptions};
 use lapis_lab::modelled_store::{CountError, count_ycsb};
 use lapis_lab::report::{Quantiles, Report};
 use lapis_lab::target::TableTarget;
@@ -14,14 +11,11 @@ use serde::Serialize;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, right_align, table};
 use crate::progress;
-use crate::store_arguments::{Durability, StoreArguments, index_kinds};
-
-/// Bytes of an in-memory store per record, beyond the record itself, before it has to grow.
-const MEMORY_BYTES: usize = 64 << 20;
+use crate::workload_arguments::WorkloadArguments;
 
 /// Run workloads of YCSB against a store and check every answer
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(mut_arg("table", |table| table.default_value("ycsb")), after_long_help = "\
 Examples:
   lapis ycsb
   lapis ycsb --workload load,a,b,c,d,e,f --records 1000000 --threads 2
@@ -51,24 +45,8 @@ pub struct Arguments {
     /// What the random numbers start from
     #[arg(long, value_name = "S", default_value_t = 42)]
     seed: u64,
-    /// The store's directory [default: none, in memory]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// What an acknowledged write survives (with --dir)
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t, requires = "dir")]
-    durability: Durability,
-    /// The device profile that the counts per operation are modelled for
-    #[arg(long, value_name = "P", default_value = OPTANE_100)]
-    profile: String,
-    /// Leave the counts out
-    #[arg(long)]
-    measured_only: bool,
-    /// The table
-    #[arg(long, value_name = "NAME", default_value = "ycsb")]
-    table: String,
-    /// The index of a table that has to be created
-    #[arg(long, value_name = "KIND", default_value = "wort", value_parser = index_kinds())]
-    index: IndexKind,
+    #[command(flatten)]
+    store: WorkloadArguments,
 }
 
 fn parse_workload(name: &str) -> Result<Workload, String> {
@@ -88,8 +66,7 @@ struct Runs<'a> {
 
 /// Runs `lapis ycsb`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    let (store, table) =
-        open(arguments.dir.as_ref(), arguments.durability, &arguments.table, arguments.index)?;
+    let (store, table) = arguments.store.open()?;
     let options = Options {
         records: arguments.records,
         operations: arguments.operations,
@@ -114,11 +91,12 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         bar.finish_and_clear();
         runs.push(report.map_err(failed)?);
     }
-    if !arguments.measured_only {
+    if !arguments.store.measured_only {
         let table_options = TableOptions::with_index(table.index_kind());
         for (report, &workload) in runs.iter_mut().zip(&arguments.workload) {
-            report.per_op = count_ycsb(&arguments.profile, &table_options, workload, &counted)
-                .map_err(not_counted)?;
+            report.per_op =
+                count_ycsb(&arguments.store.profile, &table_options, workload, &counted)
+                    .map_err(not_counted)?;
         }
     }
     driver.verify().map_err(failed)?;
@@ -129,21 +107,6 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     print(&runs, output)?;
     print_counts(&runs, output)?;
     Ok(Verdict::Good)
-}
-
-/// The store and the table of a workload.
-pub fn open(
-    directory: Option<&PathBuf>,
-    durability: Durability,
-    name: &str,
-    index: IndexKind,
-) -> Result<(Store, Table), Failure> {
-    let store = match directory {
-        Some(dir) => StoreArguments { dir: dir.clone(), durability }.open_or_create(true)?,
-        None => Store::in_memory(MEMORY_BYTES)?,
-    };
-    let table = store.table_or_create(name, &TableOptions::with_index(index))?;
-    Ok((store, table))
 }
 
 /// Prints what workloads did.

@@ -1,5 +1,6 @@
 //! Structures with several workers, by the names they have on the command line.
 
+use lapis_blocks::log::Placement;
 use lapis_device::Modelled;
 use lapis_index::{
     ArtCow, FastFair, FpTree, Index, NvTree, PClht, WbTree, WbTreeSlot, Woart, Wort,
@@ -109,7 +110,13 @@ pub fn explore_structure_concurrently(
             explorer
                 .explore_index::<FpTree<_, u64>, FpTree<_, [u8]>>(["fptree:u64", "fptree:bytes"])?;
         }
-        Structure::PopLog => explorer.explore(&ConcurrentPopLog)?,
+        Structure::PopLog => {
+            for (name, placement) in
+                [("pop-log:padded", Placement::Padded), ("pop-log:streamed", Placement::Streamed)]
+            {
+                explorer.explore(&ConcurrentPopLog { name, placement })?;
+            }
+        }
         Structure::Store => explorer.explore(&ConcurrentStore)?,
         Structure::Allocator => explorer.explore(&ConcurrentAllocator::default())?,
         _ => return Err(CrashError::OneWorkerOnly { structure: structure.name() }),

@@ -1,18 +1,21 @@
 //! An index, with keys of one kind.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use lapis_device::Modelled;
 use lapis_index::{Index, IndexKey, IndexOptions, IndexRoot};
-use lapis_pmem::{AuditReport, Link, Pool};
+use lapis_pmem::{AuditReport, Link, Pool, Traced, Tracer};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::entries::Entries;
-use crate::subject::{Live, Subject, text};
+use super::index_walks::{InOrder, InOrderByPart, IndexWalks};
+use crate::subject::{Live, Subject, WalkMemory, text};
 
 const ROOT: &str = "index";
 /// So many entries, or all if they are fewer, are looked up one by one after iterating.
@@ -125,9 +128,9 @@ impl<I, K: ?Sized> IndexSubject<I, K> {
 
 /// An open index.
 #[derive(Debug)]
-pub struct LiveIndex<I, K: ?Sized> {
+pub struct LiveIndex<I, K: IndexKey + ?Sized> {
     index: I,
-    _key: PhantomData<fn() -> Box<K>>,
+    walks: Option<Rc<IndexWalks<K::Buf>>>,
 }
 
 /// Turns differ in few bits, which are not the lowest: this has them in all.
@@ -224,13 +227,13 @@ where
         let link = root.link();
         let _committed = pool.publish_root(ROOT, 0, root).map_err(text)?.persist();
         let index = I::open(Arc::new(pool), link).map_err(text)?;
-        Ok(LiveIndex { index, _key: PhantomData })
+        Ok(LiveIndex { index, walks: None })
     }
 
     fn open(&self, pool: Pool<Modelled>) -> Result<Option<Self::Live>, String> {
         let Some(root) = pool.root::<IndexRoot>(ROOT) else { return Ok(None) };
         let index = I::open(Arc::new(pool), root).map_err(text)?;
-        Ok(Some(LiveIndex { index, _key: PhantomData }))
+        Ok(Some(LiveIndex { index, walks: None }))
     }
 
     fn initial(&self) -> Self::State {
@@ -257,6 +260,10 @@ where
     fn owns_source(&self, file: &str) -> bool {
         self.sources.iter().any(|part| file.contains(part))
     }
+
+    fn walk_memory(&self) -> Option<Rc<dyn WalkMemory>> {
+        I::WALKS_BY_PARTS.then(|| Rc::<IndexWalks<K::Buf>>::default() as Rc<dyn WalkMemory>)
+    }
 }
 
 thread_local! {
@@ -268,23 +275,15 @@ thread_local! {
 impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> LiveIndex<I, K> {
     /// Which of a few states an index is in that visits its entries in order.
     fn find_in_order(&self, expected: &[&Entries<K::Buf>]) -> Option<usize> {
-        let (mut possible, mut at) = ((1u64 << expected.len()) - 1, 0);
-        self.index.for_each(&mut |key, value| {
-            for (number, state) in expected.iter().enumerate() {
-                let same = |(other, there): &(K::Buf, u64)| {
-                    *there == value && K::borrow(other).cmp(key).is_eq()
-                };
-                if !state.as_slice().get(at).is_some_and(same) {
-                    possible &= !(1 << number);
-                }
-            }
-            at += 1;
-            if possible == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        let whole = |&number: &usize| {
-            possible & 1 << number != 0 && expected[number].as_slice().len() == at
-        };
-        (0..expected.len()).find(whole)
+        if let Some(walks) = &self.walks {
+            let memory = &mut *walks.entries.borrow_mut();
+            let mut visitor = InOrderByPart::new(expected, memory, self.index.pool().domain());
+            self.index.for_each_by_part(&mut visitor);
+            return visitor.order.found();
+        }
+        let mut order = InOrder::new(expected);
+        self.index.for_each(&mut |key, value| order.entry(key, value));
+        order.found()
     }
 
     /// Whether an index is in this state, in whatever order it visits its entries.
@@ -316,6 +315,25 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> LiveIndex<I, K> {
             });
             same && visited == entries.len()
         })
+    }
+
+    /// What is reachable from the root.
+    fn trace(&self) -> Traced {
+        let pool = self.index.pool();
+        let root: Link<IndexRoot> = pool.root(ROOT).unwrap_or(Link::NULL);
+        let trace = |tracer: &mut Tracer<'_, Modelled>| {
+            if root.is_null() {
+                tracer.problem("the root is gone");
+            }
+            self.index.trace(tracer, &mut |_, _| {});
+        };
+        match &self.walks {
+            Some(walks) => {
+                let mut memory = walks.blocks.borrow_mut();
+                pool.trace_by_parts(&mut memory.walk(pool.domain()), trace)
+            }
+            None => pool.trace(trace),
+        }
     }
 
     /// A look-up of the key finds what iteration did.
@@ -374,6 +392,8 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, E
         // Looking a key up must find what iteration finds. That goes for all, of which it is some
         // each time, and for those in question always, with their neighbours.
         let state = expected[number];
+        // Each look-up would be the last to let go of the pool, and look for what to free then.
+        let _pinned = self.index.pool().pin();
         self.look_up_some(state, turn)?;
         if let [one, other] = expected {
             let pairs = one.as_slice().iter().zip(other.as_slice());
@@ -389,6 +409,9 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, E
     }
 
     fn check(&self) -> Vec<String> {
+        if I::TRACE_CHECKS && self.walks.is_some() {
+            return self.trace().problems().iter().map(ToString::to_string).collect();
+        }
         self.index.check()
     }
 
@@ -398,17 +421,16 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, E
 
     fn reclaim_and_audit(&self) -> AuditReport {
         let pool = self.index.pool();
-        let root: Link<IndexRoot> = pool.root(ROOT).unwrap_or(Link::NULL);
-        let traced = pool.trace(|tracer| {
-            if root.is_null() {
-                tracer.problem("the root is gone");
-            }
-            self.index.trace(tracer, &mut |_, _| {});
-        });
+        let traced = self.trace();
         if pool.needs_reclaim() {
             pool.reclaim(&traced);
         }
         pool.audit(&traced)
+    }
+
+    fn remember_walks(&mut self, memory: &Rc<dyn WalkMemory>) {
+        let walks = Rc::clone(memory) as Rc<dyn Any>;
+        self.walks = walks.downcast().ok();
     }
 
     fn pool(&self) -> &Pool<Modelled> {

@@ -316,7 +316,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FastFair<D, K> {
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
-        self.scan_from(Bound::Unbounded, Direction::Forward, visit);
+        self.scan(Bound::Unbounded, Direction::Forward, visit);
     }
 
     fn check(&self) -> Vec<String> {
@@ -329,16 +329,5 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FastFair<D, K> {
 
     fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64)) {
         self.trace_all(tracer, value);
-    }
-}
-
-impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for FastFair<D, K> {
-    fn scan(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
-        self.scan_from(from, direction, visit);
     }
 }

@@ -7,7 +7,7 @@ use lapis_pmem::Domain;
 use super::FastFair;
 use super::node::{LEFTWARD, Node, SiblingWord};
 use super::search::{MOST_STEPS, MOST_TRIES, goes_in_circles};
-use crate::index::Direction;
+use crate::index::{Direction, OrderedIndex};
 use crate::key::IndexKey;
 
 /// The entries that count of one leaf: key words and values, ascending.
@@ -126,19 +126,6 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         true
     }
 
-    pub(super) fn scan_from(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
-        let _guard = self.pool.pin();
-        let _: ControlFlow<()> = match direction {
-            Direction::Forward => self.scan_forward(from, visit),
-            Direction::Backward => self.scan_backward(from, visit),
-        };
-    }
-
     fn scan_forward(
         &self,
         from: Bound<&K>,
@@ -254,5 +241,20 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         K::with_word(&self.pool, word, |key| visit(key, value)).unwrap_or(ControlFlow::Continue(()))
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for FastFair<D, K> {
+    fn scan(
+        &self,
+        from: Bound<&K>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) {
+        let _guard = self.pool.pin();
+        let _: ControlFlow<()> = match direction {
+            Direction::Forward => self.scan_forward(from, visit),
+            Direction::Backward => self.scan_backward(from, visit),
+        };
     }
 }

@@ -13,7 +13,7 @@ use super::FpTree;
 use super::inner::{Place, Range, Target};
 use super::leaf::{Leaf, Sought, positions};
 use super::locks::Section;
-use crate::index::Direction;
+use crate::index::{Direction, OrderedIndex};
 use crate::key::IndexKey;
 
 /// Key words and values.
@@ -93,8 +93,10 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             }
         }
     }
+}
 
-    pub(super) fn scan_from(
+impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for FpTree<D, K> {
+    fn scan(
         &self,
         from: Bound<&K>,
         direction: Direction,

@@ -8,7 +8,7 @@ use lapis_pmem::{Domain, Link};
 use super::NvTree;
 use super::inner::{Probe, Separator};
 use super::leaf::Newest;
-use crate::index::Direction;
+use crate::index::{Direction, OrderedIndex};
 use crate::key::IndexKey;
 
 /// The live records of a leaf, ascending, and where its range ends on either side.
@@ -44,17 +44,6 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         }
         K::with_word(&self.pool, word, |key| key.bytes(&mut [0; 8]).cmp(&*separator.bytes))
             .unwrap_or(Ordering::Greater)
-    }
-
-    pub(super) fn scan_from(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
-        let _pinned = self.pool.pin();
-        let epoch = crossbeam_epoch::pin();
-        let _: ControlFlow<()> = self.scan_leaves(from, direction, &epoch, visit);
     }
 
     fn scan_leaves(
@@ -116,5 +105,18 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
     ) -> ControlFlow<()> {
         K::with_word(&self.pool, record.word, |key| visit(key, record.value))
             .unwrap_or(ControlFlow::Continue(()))
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for NvTree<D, K> {
+    fn scan(
+        &self,
+        from: Bound<&K>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) {
+        let _pinned = self.pool.pin();
+        let epoch = crossbeam_epoch::pin();
+        let _: ControlFlow<()> = self.scan_leaves(from, direction, &epoch, visit);
     }
 }

@@ -1,5 +1,13 @@
 //! Walks over everything: check, statistics, trace.
+//!
+//! What lies below a node is a part of a trace ([`lapis_pmem::parts`]): the node's word is its name,
+//! its first and its last leaf are its ends. In what a walk compares there, two things reach beyond
+//! it, and both are done with the ends when it is passed over. The leaf before it and its first one
+//! are to part at the right node. And a leaf is to be in the slots that its key takes above, to which
+//! the headers there are to be true: the first leaf will do, for leaves that follow each other below a
+//! node agree up to its position at least.
 
+use lapis_pmem::parts::PartEnds;
 use lapis_pmem::{Domain, Link, PCell, Tracer};
 
 use super::descent::Descending;
@@ -20,6 +28,12 @@ trait Visitor {
     fn value(&mut self, value: u64);
     /// Something that cannot be.
     fn problem(&mut self, what: String);
+    /// A part: its ends if it is known and taken for visited; else [`Visitor::end_part`] follows.
+    fn begin_part(&mut self, _name: u64) -> Option<PartEnds> {
+        None
+    }
+    /// The part begun last ends; without ends, nothing is known of it.
+    fn end_part(&mut self, _ends: Option<PartEnds>) {}
 }
 
 /// A node on the way down.
@@ -28,6 +42,8 @@ struct Frame<T: RadixTree> {
     position: usize,
     /// Its header, until a leaf below has been compared with it.
     header: Option<HeaderOf<T>>,
+    /// The first leaf below it; null before it has been visited.
+    first_leaf: Link<Leaf>,
     /// The rank of the child that is being visited.
     current: usize,
     /// The rank to look for the next one from.
@@ -86,6 +102,7 @@ fn walk<T: RadixTree>(tree: &T, visitor: &mut impl Visitor) {
     // since: where the two leaves have to differ first.
     let mut before: Option<KeyOf<'_, T>> = None;
     let mut branch = usize::MAX;
+    let mut last_leaf = Link::NULL;
     let mut child = tree.child_at(tree.handle().top);
     loop {
         if !child.is_none() {
@@ -97,11 +114,21 @@ fn walk<T: RadixTree>(tree: &T, visitor: &mut impl Visitor) {
             } else if child.is_leaf() {
                 if let Some(key) = walk_leaf(tree, child.as_leaf(), &mut stack, visitor) {
                     compare::<T>(before.as_ref(), &key, branch, visitor);
-                    before = Some(key);
-                    branch = usize::MAX;
+                    (before, branch, last_leaf) = (Some(key), usize::MAX, child.as_leaf());
                 }
-            } else if let Some(frame) = walk_node(tree, child, &stack, visitor) {
-                stack.push(frame);
+            } else {
+                match walk_node(tree, child, &stack, visitor) {
+                    Below::Nothing => {}
+                    Below::Children(frame) => stack.push(frame),
+                    Below::Known([first, last]) => {
+                        let (first, last) = (Link::from_bits(first), Link::from_bits(last));
+                        if let Some(key) = tree.key_of_leaf(first) {
+                            compare_above(&key, first, &mut stack, visitor);
+                            compare::<T>(before.as_ref(), &key, branch, visitor);
+                        }
+                        (before, branch, last_leaf) = (tree.key_of_leaf(last), usize::MAX, last);
+                    }
+                }
             }
         }
         // The next child: of the deepest node, or of one above it when that is done.
@@ -121,9 +148,20 @@ fn walk<T: RadixTree>(tree: &T, visitor: &mut impl Visitor) {
                     frame.children
                 ));
             }
+            let first = frame.first_leaf;
+            visitor.end_part((!first.is_null()).then(|| [first.bits(), last_leaf.bits()]));
             stack.pop();
         };
     }
+}
+
+/// What there is to visit below a node.
+enum Below<T: RadixTree> {
+    /// Nothing that can be trusted.
+    Nothing,
+    /// Nothing more: it is known.
+    Known(PartEnds),
+    Children(Frame<T>),
 }
 
 /// Looks at a node before its children.
@@ -132,7 +170,7 @@ fn walk_node<T: RadixTree>(
     node: T::Word,
     stack: &[Frame<T>],
     visitor: &mut impl Visitor,
-) -> Option<Frame<T>> {
+) -> Below<T> {
     let (link, position) = (node.header_place(), node.position::<T::Key>());
     let floor = stack.last().map_or(0, |frame| frame.position + 1);
     let last = T::Span::last_position::<T::Key>();
@@ -140,27 +178,40 @@ fn walk_node<T: RadixTree>(
         visitor.problem(format!(
             "I2: the node at {link:?} branches at digit {position}, not between {floor} and {last}"
         ));
-        return None;
+        return Below::Nothing;
+    }
+    if let Some(ends) = visitor.begin_part(node.bits()) {
+        return Below::Known(ends);
     }
     let pool = &tree.handle().pool;
     let block_bytes = tree.node_bytes(node);
     // Nodes consist of words.
     let Some(block) = pool.try_slice::<PCell<u64>>(link, block_bytes / 8) else {
         visitor.problem(format!("the node at {link:?} is outside the pool"));
-        return None;
+        visitor.end_part(None);
+        return Below::Nothing;
     };
     let header = Header::from_bits(block[0].load(pool.domain()));
     if !visitor.node(link, block_bytes) {
-        return None;
+        visitor.end_part(None);
+        return Below::Nothing;
     }
     tree.node_problems(node, &mut |what| visitor.problem(what));
     let first = T::first_rank(position, Direction::Forward);
     let (current, next) = (first, first);
-    Some(Frame { node, position, header: Some(header), current, next, children: 0 })
+    let first_leaf = Link::NULL;
+    Below::Children(Frame {
+        node,
+        position,
+        header: Some(header),
+        first_leaf,
+        current,
+        next,
+        children: 0,
+    })
 }
 
-/// Looks at a leaf: its key takes the slots that lead to it (I3), and the headers of the nodes
-/// above are true of it (I8). Since all keys below a node share its prefix (I3), one will do.
+/// Looks at a leaf.
 fn walk_leaf<'t, T: RadixTree>(
     tree: &'t T,
     link: Link<Leaf>,
@@ -174,6 +225,20 @@ fn walk_leaf<'t, T: RadixTree>(
     if !visitor.leaf(link, leaf_bytes(&key), stack.len()) {
         return None;
     }
+    compare_above(&key, link, stack, visitor);
+    let pool = &tree.handle().pool;
+    visitor.value(pool.at(link).value.load(pool.domain()));
+    Some(key)
+}
+
+/// Compares a leaf with the nodes above: its key takes the slots that lead to it (I3), and their
+/// headers are true of it (I8). Since all keys below a node share its prefix (I3), one will do.
+fn compare_above<T: RadixTree>(
+    key: &KeyOf<'_, T>,
+    link: Link<Leaf>,
+    stack: &mut [Frame<T>],
+    visitor: &mut impl Visitor,
+) {
     if let Some(frame) =
         stack.iter().find(|frame| key.slot_at(frame.position) != Some(frame.slot()))
     {
@@ -183,9 +248,12 @@ fn walk_leaf<'t, T: RadixTree>(
             frame.position
         ));
     }
+    for frame in stack.iter_mut().rev().take_while(|frame| frame.first_leaf.is_null()) {
+        frame.first_leaf = link;
+    }
     for frame in stack {
         let Some(header) = frame.header.take() else { continue };
-        if !header.is_true_of(&key, frame.position) {
+        if !header.is_true_of(key, frame.position) {
             visitor.problem(format!(
                 "I8: the header {:#x} of the node at {:?}, which branches at digit {}, is neither \
                  right nor stale",
@@ -195,9 +263,6 @@ fn walk_leaf<'t, T: RadixTree>(
             ));
         }
     }
-    let pool = &tree.handle().pool;
-    visitor.value(pool.at(link).value.load(pool.domain()));
-    Some(key)
 }
 
 /// Checks that two leaves that follow each other agree up to the node at which the ways to them
@@ -236,6 +301,12 @@ impl<D: Domain> Visitor for Tracing<'_, '_, D> {
     }
     fn problem(&mut self, what: String) {
         self.tracer.problem(what);
+    }
+    fn begin_part(&mut self, name: u64) -> Option<PartEnds> {
+        self.tracer.begin_part(name)
+    }
+    fn end_part(&mut self, ends: Option<PartEnds>) {
+        self.tracer.end_part(ends);
     }
 }
 

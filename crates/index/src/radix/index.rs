@@ -11,6 +11,7 @@ use super::descent::Descending;
 use super::handle::Handle;
 use super::scan::Scanning;
 use super::tree::RadixTree;
+use crate::entries_by_part::EntriesByPart;
 use crate::index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Statistics,
 };
@@ -26,6 +27,7 @@ impl<T: RadixTree> Index<T::Domain, T::Key> for T {
         orders_prior_flushes: !T::Key::INLINE,
     };
     const TRACE_CHECKS: bool = true;
+    const WALKS_BY_PARTS: bool = true;
 
     fn create<'p>(
         pool: &'p Pool<T::Domain>,
@@ -55,6 +57,10 @@ impl<T: RadixTree> Index<T::Domain, T::Key> for T {
 
     fn for_each(&self, visit: &mut dyn FnMut(&T::Key, u64) -> ControlFlow<()>) {
         self.scan(Bound::Unbounded, Direction::Forward, visit);
+    }
+
+    fn for_each_by_part(&self, visitor: &mut dyn EntriesByPart<T::Key>) {
+        self.scan_parts(visitor);
     }
 
     fn check(&self) -> Vec<String> {

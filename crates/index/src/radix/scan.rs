@@ -9,9 +9,13 @@
 //! Where entries of a node change hands ([`RadixTree::ENTRIES_CHANGE_HANDS`]), a scan can come upon
 //! the child of another slot than the one it is at: the one that it is at was taken out meanwhile.
 //! One leaf tells, for all keys below a node share its prefix; what has strayed is left out.
+//!
+//! What lies below a node is a part of a scan of everything ([`lapis_pmem::parts`]): the node's word is
+//! its name, its first and its last leaf are its ends.
 
 use std::ops::{Bound, ControlFlow};
 
+use lapis_pmem::parts::PartEnds;
 use lapis_pmem::{Domain, Link};
 
 use super::damaged_word;
@@ -19,12 +23,71 @@ use super::descent::Descending;
 use super::digits::{Digits, Span};
 use super::leaf::Leaf;
 use super::tree::{KeyOf, RadixTree, SlotWord};
+use crate::entries_by_part::EntriesByPart;
 use crate::index::Direction;
+
+/// Whom a scan tells of what it comes to.
+trait Visitor<K: ?Sized> {
+    /// Whether it is told of parts.
+    const BY_PARTS: bool;
+
+    fn entry(&mut self, key: &K, value: u64) -> ControlFlow<()>;
+    /// See [`EntriesByPart`] for these.
+    fn known(&mut self, name: u64) -> Option<PartEnds>;
+    fn pass(&mut self, name: u64) -> ControlFlow<()>;
+    fn begin(&mut self, name: u64);
+    fn end(&mut self, ends: Option<PartEnds>);
+}
+
+/// Visits every entry.
+struct Each<'v, K: ?Sized>(&'v mut dyn FnMut(&K, u64) -> ControlFlow<()>);
+
+impl<K: ?Sized> Visitor<K> for Each<'_, K> {
+    const BY_PARTS: bool = false;
+
+    #[inline(always)]
+    fn entry(&mut self, key: &K, value: u64) -> ControlFlow<()> {
+        (self.0)(key, value)
+    }
+    fn known(&mut self, _name: u64) -> Option<PartEnds> {
+        None
+    }
+    fn pass(&mut self, _name: u64) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+    fn begin(&mut self, _name: u64) {}
+    fn end(&mut self, _ends: Option<PartEnds>) {}
+}
+
+/// Visits what is not known.
+struct ByParts<'v, K: ?Sized>(&'v mut dyn EntriesByPart<K>);
+
+impl<K: ?Sized> Visitor<K> for ByParts<'_, K> {
+    const BY_PARTS: bool = true;
+
+    fn entry(&mut self, key: &K, value: u64) -> ControlFlow<()> {
+        self.0.entry(key, value)
+    }
+    fn known(&mut self, name: u64) -> Option<PartEnds> {
+        self.0.known(name)
+    }
+    fn pass(&mut self, name: u64) -> ControlFlow<()> {
+        self.0.pass(name)
+    }
+    fn begin(&mut self, name: u64) {
+        self.0.begin(name);
+    }
+    fn end(&mut self, ends: Option<PartEnds>) {
+        self.0.end(ends);
+    }
+}
 
 /// A node on the way, and what comes next in it.
 struct Frame<W> {
     node: W,
     position: usize,
+    /// The first leaf below it, if it has been visited; kept where there are parts.
+    first_leaf: Link<Leaf>,
     /// The rank that the scan is at.
     current: usize,
     /// The rank to look for a child from; out of range when the node is done.
@@ -32,9 +95,12 @@ struct Frame<W> {
 }
 
 /// A position between two entries, and a direction.
-struct Cursor<'i, T: RadixTree> {
+struct Cursor<'i, T: RadixTree, V> {
     index: &'i T,
+    visitor: V,
     direction: Direction,
+    /// The leaf visited last, where there are parts.
+    last_leaf: Link<Leaf>,
     stack: Vec<Frame<T::Word>>,
     /// Frames from here on have gone to a child of which no leaf has been seen.
     unverified: usize,
@@ -51,37 +117,63 @@ pub trait Scanning: RadixTree {
         direction: Direction,
         visit: &mut dyn FnMut(&Self::Key, u64) -> ControlFlow<()>,
     ) {
-        let handle = self.handle();
-        let pool = &handle.pool;
-        let _pinned = pool.pin();
-        let stack = Vec::with_capacity(16);
-        let mut cursor = Cursor { index: self, direction, stack, unverified: 0, pending: None };
+        let mut cursor = Cursor::new(self, Each(visit), direction);
         let mut space = [0; 8];
-        match from {
-            Bound::Unbounded => cursor.enter(self.child_at(handle.top)),
+        let _pinned = self.handle().pool.pin();
+        let begun = match from {
+            Bound::Unbounded => cursor.enter(self.child_at(self.handle().top)),
             Bound::Included(key) => cursor.seek(&Digits::of(key, &mut space), true),
             Bound::Excluded(key) => cursor.seek(&Digits::of(key, &mut space), false),
+        };
+        if begun.is_continue() {
+            cursor.visit_all();
         }
-        while let Some(link) = cursor.next_leaf() {
-            let value = pool.at(link).value.load_acquire(pool.domain());
-            let Some(key) = self.key_of_leaf(link) else {
-                damaged_word(Self::Word::leaf(link).bits());
-            };
-            if !cursor.leads_to(&key) {
-                continue;
-            }
-            handle.persist_before_return();
-            if key.with_key(|key| visit(key, value)).is_none_or(|flow| flow.is_break()) {
-                return;
-            }
+    }
+
+    /// See [`crate::Index::for_each_by_part`].
+    fn scan_parts(&self, visitor: &mut dyn EntriesByPart<Self::Key>) {
+        let mut cursor = Cursor::new(self, ByParts(visitor), Direction::Forward);
+        let _pinned = self.handle().pool.pin();
+        if cursor.enter(self.child_at(self.handle().top)).is_continue() {
+            cursor.visit_all();
         }
-        handle.persist_before_return();
     }
 }
 
 impl<T: RadixTree> Scanning for T {}
 
-impl<T: RadixTree> Cursor<'_, T> {
+impl<'i, T: RadixTree, V: Visitor<T::Key>> Cursor<'i, T, V> {
+    fn new(index: &'i T, visitor: V, direction: Direction) -> Self {
+        let stack = Vec::with_capacity(16);
+        let last_leaf = Link::NULL;
+        Self { index, visitor, direction, last_leaf, stack, unverified: 0, pending: None }
+    }
+
+    /// Visits everything from here on, until the visitor breaks.
+    #[inline]
+    fn visit_all(&mut self) {
+        let handle = self.index.handle();
+        let pool = &handle.pool;
+        while let Some(link) = self.next_leaf() {
+            let value = pool.at(link).value.load_acquire(pool.domain());
+            let Some(key) = self.index.key_of_leaf(link) else {
+                damaged_word(T::Word::leaf(link).bits());
+            };
+            if !self.leads_to(&key) {
+                continue;
+            }
+            if V::BY_PARTS {
+                self.note_leaves(link, link);
+            }
+            handle.persist_before_return();
+            let visitor = &mut self.visitor;
+            if key.with_key(|key| visitor.entry(key, value)).is_none_or(|flow| flow.is_break()) {
+                return;
+            }
+        }
+        handle.persist_before_return();
+    }
+
     /// The rank after `rank` in this direction; out of range past the last.
     fn after(&self, rank: usize) -> usize {
         match self.direction {
@@ -90,24 +182,72 @@ impl<T: RadixTree> Cursor<'_, T> {
         }
     }
 
-    /// Goes before all entries below `child`.
-    fn enter(&mut self, child: T::Word) {
+    /// Goes before all entries below `child`, or behind them if they are known.
+    fn enter(&mut self, child: T::Word) -> ControlFlow<()> {
         if child.is_leaf() {
             self.pending = Some(child.as_leaf());
         } else if !child.is_none() {
+            let floor = self.stack.last().map_or(0, |frame| frame.position + 1);
+            let position = self.index.position_from(child, floor);
+            if V::BY_PARTS {
+                if let Some(ends) = self.visitor.known(child.bits())
+                    && self.leads_into(ends)
+                {
+                    self.index.handle().persist_before_return();
+                    return self.visitor.pass(child.bits());
+                }
+                self.visitor.begin(child.bits());
+            }
             let first = T::first_rank(child.position::<T::Key>(), self.direction);
-            self.push(child, first, first);
+            self.push_at(child, position, first, first);
             if self.index.handle().pool.domain().prefetches() {
                 // They are all visited next: ask for them at once.
                 self.index.prefetch_children(child, self.direction);
             }
         }
+        ControlFlow::Continue(())
+    }
+
+    /// Whether the scan is where the keys of a part belong that begins and ends like this.
+    fn leads_into(&mut self, [first, last]: PartEnds) -> bool {
+        let (first, last) = (Link::from_bits(first), Link::from_bits(last));
+        let Some(key) = self.index.key_of_leaf(first) else { return false };
+        let leads = !T::ENTRIES_CHANGE_HANDS || self.strayed(&key).is_none();
+        if leads {
+            self.unverified = self.stack.len();
+            self.note_leaves(first, last);
+        }
+        leads
+    }
+
+    /// The leaves from `first` to `last` are visited.
+    fn note_leaves(&mut self, first: Link<Leaf>, last: Link<Leaf>) {
+        let before = self.stack.iter_mut().rev();
+        for frame in before.take_while(|frame| frame.first_leaf.is_null()) {
+            frame.first_leaf = first;
+        }
+        self.last_leaf = last;
     }
 
     fn push(&mut self, node: T::Word, current: usize, next: usize) {
         let floor = self.stack.last().map_or(0, |frame| frame.position + 1);
         let position = self.index.position_from(node, floor);
-        self.stack.push(Frame { node, position, current, next });
+        self.push_at(node, position, current, next);
+    }
+
+    #[inline(always)]
+    fn push_at(&mut self, node: T::Word, position: usize, current: usize, next: usize) {
+        self.stack.push(Frame { node, position, first_leaf: Link::NULL, current, next });
+    }
+
+    fn pop(&mut self) {
+        let frame = self.stack.pop();
+        if V::BY_PARTS
+            && let Some(Frame { first_leaf, .. }) = frame
+        {
+            let ends = (!first_leaf.is_null()).then(|| [first_leaf.bits(), self.last_leaf.bits()]);
+            self.visitor.end(ends);
+        }
     }
 
     /// The next leaf in order.
@@ -122,7 +262,7 @@ impl<T: RadixTree> Cursor<'_, T> {
                 .then(|| self.index.next_child(node, from, self.direction))
                 .flatten();
             let Some((rank, child)) = found else {
-                self.stack.pop();
+                self.pop();
                 continue;
             };
             let next = self.after(rank);
@@ -133,7 +273,9 @@ impl<T: RadixTree> Cursor<'_, T> {
             if child.is_leaf() {
                 return Some(child.as_leaf());
             }
-            self.enter(child);
+            if self.enter(child).is_break() {
+                return None;
+            }
         }
     }
 
@@ -143,26 +285,31 @@ impl<T: RadixTree> Cursor<'_, T> {
         if !T::ENTRIES_CHANGE_HANDS {
             return true;
         }
+        let Some(strayed) = self.strayed(key) else {
+            self.unverified = self.stack.len();
+            return true;
+        };
+        while self.stack.len() > strayed + 1 {
+            self.pop();
+        }
+        self.unverified = strayed;
+        false
+    }
+
+    /// The first frame, of those that have gone on since a leaf was seen, whose child is not the one
+    /// on the way of `key`.
+    #[inline]
+    fn strayed(&self, key: &KeyOf<'_, T>) -> Option<usize> {
         let strays = |frame: &Frame<T::Word>| {
             key.slot_at(frame.position).map(T::Span::rank_of) != Some(frame.current)
         };
         let from = self.unverified.min(self.stack.len());
-        match self.stack[from..].iter().position(strays) {
-            Some(found) => {
-                self.stack.truncate(from + found + 1);
-                self.unverified = from + found;
-                false
-            }
-            None => {
-                self.unverified = self.stack.len();
-                true
-            }
-        }
+        self.stack[from..].iter().position(strays).map(|found| from + found)
     }
 
     /// Goes before the first entry that is not before `key` in this direction, or that is behind
     /// it.
-    fn seek(&mut self, key: &KeyOf<'_, T>, inclusive: bool) {
+    fn seek(&mut self, key: &KeyOf<'_, T>, inclusive: bool) -> ControlFlow<()> {
         // The descent skips prefixes: where the key leaves the tree is known only at the end.
         let mut child = self.index.child_at(self.index.handle().top);
         while !child.is_none() && !child.is_leaf() {
@@ -172,7 +319,7 @@ impl<T: RadixTree> Cursor<'_, T> {
             child = self.index.child_below(child, slot);
         }
         let subtree = match (child.is_none(), self.stack.last()) {
-            (true, None) => return,
+            (true, None) => return ControlFlow::Continue(()),
             (true, Some(frame)) => frame.node,
             (false, _) => child,
         };
@@ -183,7 +330,7 @@ impl<T: RadixTree> Cursor<'_, T> {
             if inclusive {
                 self.pending = Some(witness);
             }
-            return;
+            return ControlFlow::Continue(());
         };
         // Nodes that branch behind that are wholly on the side of the witness.
         let mut whole = child;
@@ -193,7 +340,8 @@ impl<T: RadixTree> Cursor<'_, T> {
         let rank_of = |key: &KeyOf<'_, T>| key.slot_at(position).map(T::Span::rank_of);
         let greater = rank_of(&known) > rank_of(key);
         if greater == (self.direction == Direction::Forward) {
-            self.enter(whole);
+            return self.enter(whole);
         }
+        ControlFlow::Continue(())
     }
 }

@@ -326,7 +326,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> Index<D, K> for WbTree<
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
-        self.scan_entries(Bound::Unbounded, Direction::Forward, visit);
+        self.scan(Bound::Unbounded, Direction::Forward, visit);
     }
 
     fn check(&self) -> Vec<String> {
@@ -339,16 +339,5 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> Index<D, K> for WbTree<
 
     fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64)) {
         self.trace_blocks(tracer, value);
-    }
-}
-
-impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> OrderedIndex<D, K> for WbTree<D, K, N> {
-    fn scan(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
-        self.scan_entries(from, direction, visit);
     }
 }

@@ -7,7 +7,7 @@ use lapis_pmem::Domain;
 
 use super::search::{Separator, Target};
 use super::{WbTree, WbTreeNodeKind};
-use crate::index::Direction;
+use crate::index::{Direction, OrderedIndex};
 use crate::key::IndexKey;
 
 /// Entries of a leaf: key words, ordinals and values, in ascending order.
@@ -20,19 +20,6 @@ fn does_not_advance() -> ! {
 }
 
 impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
-    pub(super) fn scan_entries(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
-        let _pinned = self.pool.pin();
-        let _: ControlFlow<()> = match direction {
-            Direction::Forward => self.scan_forward(from, visit),
-            Direction::Backward => self.scan_backward(from, visit),
-        };
-    }
-
     /// Reads the entries of the leaf at `target`, as they were at one moment, and makes sure that
     /// they are durable. Returns the bounds of its keys.
     fn collect(
@@ -144,5 +131,20 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
     ) -> ControlFlow<()> {
         K::with_word(&self.pool, key.word, |key| visit(key, value))
             .unwrap_or(ControlFlow::Continue(()))
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> OrderedIndex<D, K> for WbTree<D, K, N> {
+    fn scan(
+        &self,
+        from: Bound<&K>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) {
+        let _pinned = self.pool.pin();
+        let _: ControlFlow<()> = match direction {
+            Direction::Forward => self.scan_forward(from, visit),
+            Direction::Backward => self.scan_backward(from, visit),
+        };
     }
 }

@@ -24,6 +24,9 @@ pub const PEERS_KEYS: usize = 4_000_000;
 /// The section of a document that [`peers_table`] belongs in (module [`crate::generated`]).
 pub const PEERS_SECTION: &str = "lapis lab index --peers";
 
+/// The section that [`peers_in_short`] belongs in.
+pub const PEERS_IN_SHORT_SECTION: &str = "lapis lab index --peers: in short";
+
 /// What a published implementation was measured to do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Peer {
@@ -204,6 +207,24 @@ pub fn peers_table(comparison: &PeerComparison) -> String {
     text + &peer_differences()
 }
 
+/// The same for a reader in a hurry: those of the same design that were run, and ours.
+pub fn peers_in_short(comparison: &PeerComparison) -> String {
+    let mut text = String::from("| published | threads | published | Lapis |\n|---|--:|--:|--:|\n");
+    for PeerRow { peer, insert_mops, get_mops } in &comparison.rows {
+        let (Some(insert), Some(get)) = (peer.insert_mops, peer.get_mops) else { continue };
+        if [LB_TREE, NB_TREE].contains(&peer.difference) {
+            continue;
+        }
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| {} | {} | {insert:.2} / {get:.2} | `{}` {insert_mops:.2} / {get_mops:.2} |",
+            peer.source, peer.threads, peer.index
+        );
+    }
+    text
+}
+
 /// What sets the published implementations apart from ours, as a list: each once.
 pub fn peer_differences() -> String {
     let mut text = String::new();
@@ -242,5 +263,14 @@ mod tests {
         ));
         assert!(table.contains("| WORT (authors) | 2 | – | `wort` | 2.54 / 3.18 | – |"));
         assert_eq!(table.matches("\n* ").count(), 6);
+    }
+
+    #[test]
+    fn in_short_are_those_of_the_same_design_that_were_run() {
+        let rows = PEERS.map(|peer| PeerRow { peer, insert_mops: 2.54, get_mops: 3.18 }).to_vec();
+        let table = peers_in_short(&PeerComparison { note: PEERS_NOTE, keys: 4000, rows });
+        assert_eq!(table.lines().count(), 2 + PEERS.len() - 2 - 4);
+        assert!(table.contains("| P-ART (RECIPE) | 2 | 1.92 / 2.75 | `art-cow` 2.54 / 3.18 |"));
+        assert!(!table.contains("LB+-Tree") && !table.contains("–"));
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use super::{
     Contestant, Latency, MeasuredOperations, ModelledOperations, ModelledTime, OperationsRow,
-    PerOperation, RangeRow, StringKind, StudyResults, string_tables,
+    PerOperation, RangeRow, StringKind, StudyResults, claims, string_tables,
 };
 
 /// The command that the sections of a document name (module [`crate::generated`]), each followed by a
@@ -26,6 +26,7 @@ pub fn sections(results: &StudyResults) -> Vec<Section> {
     let strings = if of_file { "byte strings of a file" } else { "byte strings" };
     let all = [
         ("operations, measured".to_owned(), operations_measured(results)),
+        ("claims, measured".to_owned(), claims::table(results)),
         (format!("insert by latency, {modelled}"), insert_by_latency(results)),
         (format!("search by latency, {modelled}"), search_by_latency(results)),
         (format!("Table 1, {modelled}"), table_1(results)),

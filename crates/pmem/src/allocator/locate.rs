@@ -59,6 +59,17 @@ impl TraceMap {
         self.runs.len()
     }
 
+    /// The first chunk of a run, and what it is.
+    pub(crate) fn run(&self, number: usize) -> Option<(u32, Descriptor)> {
+        self.runs.get(number).copied()
+    }
+
+    /// The number of the run that begins at chunk `first`, if it is still this one.
+    pub(crate) fn run_that_is(&mut self, first: u32, descriptor: Descriptor) -> Option<usize> {
+        let run = self.run_of(first)?;
+        (self.run(run) == Some((first, descriptor))).then_some(run)
+    }
+
     /// The number of the run that holds a chunk.
     #[inline]
     fn run_of(&mut self, chunk: u32) -> Option<usize> {

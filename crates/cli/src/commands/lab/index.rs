@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lapis::IndexKind;
-use lapis_lab::generated::put_into_file;
+use lapis_lab::generated::put_those_there;
 use lapis_lab::index_experiment::{
-    ExperimentError, IndexResults, Operation, Options, PEERS_KEYS, PEERS_SECTION, PeerComparison,
-    Row, compare_with_peers, peer_differences, peers_table, run as run_index,
+    ExperimentError, IndexResults, Operation, Options, PEERS_IN_SHORT_SECTION, PEERS_KEYS,
+    PEERS_SECTION, PeerComparison, Row, TRAFFIC_SECTION, compare_with_peers, peer_differences,
+    peers_in_short, peers_table, run as run_index, traffic_table,
 };
 use lapis_lab::keys::Distribution;
 
@@ -23,8 +24,9 @@ Examples:
   lapis lab index
   lapis lab index --index wort,fast-fair --operation insert,get --distribution dense,zipf
   lapis lab index --keys 10000 --operation ycsb-a,ycsb-e --json
+  lapis lab index --operation insert --modelled-only --write README.md
   lapis lab index --peers --keys 4000000
-  lapis lab index --peers --keys 4000000 --write docs/wort-study.md
+  lapis lab index --peers --keys 4000000 --write docs/wort-study.md --write README.md
 
 Measured and modelled are separate columns and never mixed: measured is this machine's time, in
 anonymous memory; modelled are counts per operation and virtual time on the machine of the profile,
@@ -66,9 +68,10 @@ pub struct Arguments {
     /// Put ours beside the published implementations instead
     #[arg(long, conflicts_with_all = ["index", "operation", "threads", "presized", "modelled_only", "measured_only"])]
     peers: bool,
-    /// Put the comparison into this document, in place of the one there
-    #[arg(long, value_name = "FILE", requires = "peers")]
-    write: Option<PathBuf>,
+    /// Put the modelled counts, or the comparison, into this document, in place of those there; may be
+    /// given several times
+    #[arg(long, value_name = "FILE", conflicts_with = "measured_only")]
+    write: Vec<PathBuf>,
 }
 
 fn parse_operation(name: &str) -> Result<Operation, String> {
@@ -122,6 +125,7 @@ fn index(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure>
     let results = results.map_err(failed)?;
     output.json(&results)?;
     print_index(&results, &arguments.profile, output)?;
+    write(arguments, &[(TRAFFIC_SECTION, traffic_table(&results))])?;
     Ok(Verdict::Good)
 }
 
@@ -229,9 +233,17 @@ fn peers(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure>
         grouped(comparison.keys as u64)
     ))?;
     output.line(peer_differences())?;
-    if let Some(path) = &arguments.write {
-        put_into_file(path, PEERS_SECTION, &peers_table(&comparison))
-            .map_err(|error| Failure::refused(error.to_string()))?;
-    }
+    let sections = [
+        (PEERS_SECTION, peers_table(&comparison)),
+        (PEERS_IN_SHORT_SECTION, peers_in_short(&comparison)),
+    ];
+    write(arguments, &sections)?;
     Ok(Verdict::Good)
+}
+
+/// Puts into each document that was named those of `sections` that it has.
+fn write(arguments: &Arguments, sections: &[(&str, String)]) -> Result<(), Failure> {
+    arguments.write.iter().try_for_each(|path| {
+        put_those_there(path, sections).map_err(|error| Failure::refused(error.to_string()))
+    })
 }

@@ -1,0 +1,82 @@
+//! What a crash point allows.
+
+use std::hash::Hash;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::oracle::{Failure, difference};
+use crate::subject::{Live, Subject};
+
+/// A state that a crash allows.
+pub(crate) struct Known<'r, T> {
+    pub(crate) state: &'r T,
+    /// Of the state.
+    pub(crate) hash: u64,
+}
+
+impl<T> Clone for Known<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Known<'_, T> {}
+
+impl<'r, T: Hash> Known<'r, T> {
+    pub(super) fn new(state: &'r T) -> Self {
+        Self { state, hash: hash_of(state) }
+    }
+}
+
+pub(crate) fn hash_of(value: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = Xxh3::new();
+    value.hash(&mut hasher);
+    hasher.digest()
+}
+
+/// What a crash point allows.
+pub(crate) struct Expectation<'r, S: Subject> {
+    /// The state after the last acknowledged operation; none while the creation is in flight.
+    pub(crate) acknowledged: Option<Known<'r, S::State>>,
+    /// The state after the operation in flight, if one is.
+    pub(crate) in_flight: Option<Known<'r, S::State>>,
+    /// The operation in flight, or else the last one: others are tried around it.
+    pub(crate) interrupted: Option<&'r S::Operation>,
+    /// A clean shutdown has been acknowledged, so that nothing may have to be recovered.
+    pub(crate) shut_down: bool,
+}
+
+impl<S: Subject> Clone for Expectation<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<S: Subject> Copy for Expectation<'_, S> {}
+
+impl<'r, S: Subject> Expectation<'r, S> {
+    /// Which of the states has this hash.
+    pub(crate) fn of_hash(&self, hash: u64) -> Option<Known<'r, S::State>> {
+        self.acknowledged.into_iter().chain(self.in_flight).find(|known| known.hash == hash)
+    }
+
+    /// Which of the states is what is there.
+    pub(super) fn find(&self, live: &S::Live, turn: u64) -> Result<Known<'r, S::State>, Failure> {
+        let contents = |what| Failure::Contents { what };
+        let found = match (self.acknowledged, self.in_flight) {
+            (Some(one), Some(other)) => {
+                let found = live.find(&[one.state, other.state], turn).map_err(contents)?;
+                found.map(|number| if number == 0 { one } else { other })
+            }
+            (one, other) => match one.or(other) {
+                Some(only) => live.find(&[only.state], turn).map_err(contents)?.map(|_| only),
+                None => None,
+            },
+        };
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let allowed: Vec<_> =
+            self.acknowledged.into_iter().chain(self.in_flight).map(|known| known.state).collect();
+        let found = live.observe().map_err(contents)?;
+        Err(contents(difference(&found, &allowed)))
+    }
+}

@@ -1,0 +1,215 @@
+//! Recovering on the memory of one image, and asking what the oracle asks.
+
+use std::cell::Cell;
+use std::fmt::Debug;
+use std::rc::Rc;
+
+use lapis_device::{Marker, Modelled};
+use lapis_pmem::{Pool, PoolError, Region};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::Recovered;
+use super::expectation::Expectation;
+use crate::oracle::{Failure, difference};
+use crate::subject::{Live, Subject, WalkMemory, is_interrupted_creation};
+
+/// The memory that recoveries take place on: a region, and how much of it pools have mapped beyond
+/// what it knows of, by growing.
+pub(super) struct Storage<'r> {
+    region: &'r Region,
+    walks: Option<&'r Rc<dyn WalkMemory>>,
+    pub(super) mapped: Cell<usize>,
+    /// Entries of the log of reads when operations were first tried.
+    pub(super) reads_before_operations: Cell<Option<usize>>,
+}
+
+impl<'r> Storage<'r> {
+    pub(super) fn of(region: &'r Region) -> Self {
+        let mapped = Cell::new(region.mapped_bytes());
+        Self { region, walks: None, mapped, reads_before_operations: Cell::new(None) }
+    }
+
+    /// The same, with walks over the structure that may leave out what is known.
+    pub(super) fn remembering(self, walks: Option<&'r Rc<dyn WalkMemory>>) -> Self {
+        Self { walks, ..self }
+    }
+
+    /// # Safety
+    /// As for [`Region::alias`].
+    unsafe fn alias(&self) -> Region {
+        // SAFETY: as the caller vouches; the last pool had so much mapped.
+        unsafe { self.region.alias_of(self.mapped.get()) }
+    }
+
+    fn note<O, T: Eq>(&self, live: &impl Live<O, T>) {
+        self.mapped.set(live.pool().region().mapped_bytes());
+    }
+}
+
+/// Opens the pool and the structure on the memory of `region`; none if there is nothing yet.
+///
+/// # Safety
+/// Nothing else uses the memory while what is returned lives.
+unsafe fn open<S: Subject>(
+    subject: &S,
+    storage: &Storage<'_>,
+    domain: &Modelled,
+    expectation: Expectation<'_, S>,
+) -> Result<Option<S::Live>, Failure> {
+    // SAFETY: as the caller vouches.
+    let pool = match Pool::open(unsafe { storage.alias() }, domain.clone()) {
+        Ok(pool) => pool,
+        Err(error) if is_interrupted_creation(&error) => return Ok(None),
+        // The creation has not begun to show, and what was there before does.
+        Err(PoolError::NotAPool)
+            if expectation.acknowledged.is_none() && subject.prior_contents() != 0 =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(Failure::Open { what: error.to_string() }),
+    };
+    pool.abandon();
+    if expectation.shut_down && (!pool.opened_clean() || pool.needs_reclaim()) {
+        let what = "a clean shutdown was acknowledged and is not remembered".to_owned();
+        return Err(Failure::Open { what });
+    }
+    let mut live = subject.open(pool).map_err(|what| Failure::Open { what })?;
+    if let (Some(live), Some(walks)) = (&mut live, storage.walks) {
+        live.remember_walks(walks);
+    }
+    Ok(live)
+}
+
+/// How far [`recover`] goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Only the recovery and the probes are run, each followed by an end marker (number 1 for the
+    /// recovery, then one per probe), for the sake of their trace.
+    Operations,
+    /// The contents are compared, and for one in so many everything the oracle asks is asked.
+    Check { whole_check_every: u64 },
+    /// What was acknowledged is known to be there, at a second opening too, and to be in order: the
+    /// rest of the check.
+    CheckOperations,
+}
+
+/// Recovers on the memory of `region` and asks what the oracle asks.
+///
+/// # Safety
+/// Nothing else uses the memory of `region` during the call.
+pub(super) unsafe fn recover<'r, S: Subject>(
+    subject: &S,
+    storage: &Storage<'_>,
+    domain: &Modelled,
+    expectation: Expectation<'r, S>,
+    seed: u64,
+    extent: Extent,
+) -> Recovered<'r, S> {
+    // SAFETY: as the caller vouches; the pools are dropped before this function returns.
+    let open = |expectation| unsafe { open(subject, storage, domain, expectation) };
+    let Some(mut live) = open(expectation)? else {
+        return if expectation.acknowledged.is_none() { Ok(None) } else { Err(Failure::Gone) };
+    };
+    let recovered = match (extent, expectation.acknowledged) {
+        (Extent::CheckOperations, Some(known)) => known,
+        _ => expectation.find(&live, seed)?,
+    };
+    let seed = seed_after_recovery(seed, recovered.hash);
+    if let Extent::Check { whole_check_every } = extent
+        && !is_checked_whole(seed, whole_check_every)
+    {
+        storage.note(&live);
+        return Ok(Some(recovered));
+    }
+    if extent == Extent::Operations {
+        domain.mark(Marker::End(1));
+    } else {
+        if extent != Extent::CheckOperations {
+            // The other half goes on without having found its free space again.
+            let audits = seed.is_multiple_of(2);
+            if !(audits && live.audit_checks()) {
+                check(&live)?;
+            }
+            if audits {
+                audit(&live)?;
+            }
+        }
+        storage.note(&live);
+        drop(live);
+        // A second recovery changes nothing.
+        live = open(Expectation { shut_down: false, ..expectation })?.ok_or(Failure::Gone)?;
+        if extent != Extent::CheckOperations {
+            holds(&live, recovered.state, seed, |what| Failure::NotIdempotent { what })?;
+        }
+        storage.reads_before_operations.set(Some(domain.read_count()));
+    }
+    // It still works.
+    let mut state = recovered.state.clone();
+    let probes = subject.probes(recovered.state, expectation.interrupted, seed);
+    for (index, probe) in probes.iter().enumerate() {
+        live.perform(probe)
+            .map_err(|what| Failure::Broken { what: format!("{probe:?}: {what}") })?;
+        subject.apply(&mut state, probe);
+        if extent == Extent::Operations {
+            domain.mark(Marker::End(index as u32 + 2));
+        }
+    }
+    storage.note(&live);
+    if extent != Extent::Operations {
+        holds(&live, &state, seed.rotate_left(32), |what| Failure::Broken { what })?;
+        if !live.audit_checks() {
+            check(&live)?;
+        }
+        audit(&live)?;
+    }
+    Ok(Some(recovered))
+}
+
+/// What is tried after a recovery depends on the operation in flight, or the last one, and on what
+/// was recovered, and on nothing else: images that recovery cannot tell apart come out alike.
+pub(crate) fn seed_after_recovery(seed: u64, state_hash: u64) -> u64 {
+    xxh3_64_with_seed(&state_hash.to_le_bytes(), seed)
+}
+
+/// Whether an image with this [`seed_after_recovery`] is among those checked whole.
+pub(crate) fn is_checked_whole(seed: u64, whole_check_every: u64) -> bool {
+    whole_check_every <= 1 || seed.rotate_left(16).is_multiple_of(whole_check_every)
+}
+
+/// `state` is what is there.
+fn holds<O, T: Eq + Debug>(
+    live: &impl Live<O, T>,
+    state: &T,
+    turn: u64,
+    failure: impl Fn(String) -> Failure,
+) -> Result<(), Failure> {
+    if live.find(&[state], turn).map_err(&failure)?.is_some() {
+        return Ok(());
+    }
+    let found = live.observe().map_err(&failure)?;
+    Err(failure(difference(&found, &[state])))
+}
+
+fn check<O, T: Eq>(live: &impl Live<O, T>) -> Result<(), Failure> {
+    match live.check().into_iter().next() {
+        Some(what) => Err(Failure::Invariant { what }),
+        None => Ok(()),
+    }
+}
+
+fn audit<O, T: Eq>(live: &impl Live<O, T>) -> Result<(), Failure> {
+    let audit = live.reclaim_and_audit();
+    if let Some(problem) = audit.problems.first() {
+        return Err(Failure::Space { what: problem.to_string() });
+    }
+    if let Some(offset) = audit.unallocated.first() {
+        let what = format!("the block at {offset:#x} is reachable but free");
+        return Err(Failure::Space { what });
+    }
+    if let Some(offset) = audit.leaked.first() {
+        let count = audit.leaked.len();
+        let what = format!("{count} blocks are allocated but unreachable, at {offset:#x} first");
+        return Err(Failure::Space { what });
+    }
+    Ok(())
+}

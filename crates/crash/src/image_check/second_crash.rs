@@ -1,0 +1,200 @@
+//! Crashes during a recovery, and during the operations after it.
+
+use std::collections::HashMap;
+
+use lapis_device::{
+    CrashPoints, Event, ImageBudget, Marker, PowerFailDomain, Trace, set_current_worker, write_line,
+};
+
+use super::expectation::{Expectation, Known};
+use super::guarded::guarded;
+use super::recovery::{Extent, Storage, recover, seed_after_recovery};
+use super::{Bench, read_line};
+use crate::oracle::Failure;
+use crate::subject::Subject;
+
+/// What happened before a recovery during which the power is cut.
+#[derive(Clone, Copy)]
+pub(crate) enum FirstCrash<'t> {
+    /// The power was cut: what had not persisted is gone.
+    PowerCut,
+    /// The process was killed and the machine ran on: what had not persisted is in the caches, and
+    /// may yet be lost.
+    Killed {
+        /// What the first process did.
+        trace: &'t Trace,
+        /// Events of it that happened.
+        position: usize,
+        /// What the memory held before.
+        base: &'t [u8],
+    },
+}
+
+/// The first `position` events of `trace`, and then `recovery`.
+fn continued(trace: &Trace, position: usize, recovery: Trace) -> Trace {
+    let offset = trace.points.len() as u16;
+    let mut events = trace.events[..position].to_vec();
+    events.extend(recovery.events.into_iter().map(|event| match event {
+        Event::Flush { worker, point, line } => {
+            Event::Flush { worker, point: point + offset, line }
+        }
+        Event::Fence { worker, point } => Event::Fence { worker, point: point + offset },
+        other => other,
+    }));
+    let points = [&trace.points[..], &recovery.points[..]].concat();
+    Trace { events, points }
+}
+
+fn region_failure(error: lapis_pmem::RegionError) -> Failure {
+    Failure::Open { what: error.to_string() }
+}
+
+/// What came of a crash during a recovery.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SecondCrash {
+    /// Images tried.
+    pub(crate) images: u64,
+    /// The pool's storage grew after the first crash.
+    pub(crate) grew: bool,
+}
+
+/// What a recovery and the operations after it lead through.
+struct Course<'r, S: Subject> {
+    expectation: Expectation<'r, S>,
+    /// The state after the recovery, and after each probe.
+    states: Vec<S::State>,
+    probes: Vec<S::Operation>,
+}
+
+impl<S: Subject> Course<'_, S> {
+    /// What a crash allows after so many ends: of the recovery first, then of the probes.
+    fn after(&self, ended: usize) -> Expectation<'_, S> {
+        match ended.checked_sub(1) {
+            None => Expectation { shut_down: false, ..self.expectation },
+            Some(last) => Expectation {
+                acknowledged: Some(Known::new(&self.states[last])),
+                in_flight: self.states.get(ended).map(Known::new),
+                interrupted: self.probes.get(last),
+                shut_down: false,
+            },
+        }
+    }
+}
+
+impl Bench {
+    /// Cuts the power again during the recovery from what the region holds and during the
+    /// operations after it, and checks every image of that. Leaves the region as it was.
+    pub(crate) fn check_second_crash<S: Subject>(
+        &mut self,
+        subject: &S,
+        first: FirstCrash<'_>,
+        expectation: Expectation<'_, S>,
+        seed: u64,
+        budget: ImageBudget,
+    ) -> Result<SecondCrash, Failure> {
+        let mapped = self.region.mapped_bytes();
+        // After a kill another process goes on, whose fences do not complete what the first one
+        // has flushed.
+        set_current_worker(u8::from(matches!(first, FirstCrash::Killed { .. })));
+        let storage = Storage::of(&self.region);
+        // SAFETY: the pools made from the alias are dropped within the call.
+        let recovered = guarded(|| unsafe {
+            recover(subject, &storage, &self.recording, expectation, seed, Extent::Operations)
+        });
+        let grown = storage.mapped.get();
+        set_current_worker(0);
+        let recovery = self.recording.take_trace();
+        self.recording.revert(&mut self.region);
+        let Some(recovered) = recovered? else { return Ok(SecondCrash::default()) };
+
+        // The states that the probes went through, from where recovery ended up.
+        let seed_of_probes = seed_after_recovery(seed, recovered.hash);
+        let probes = subject.probes(recovered.state, expectation.interrupted, seed_of_probes);
+        let mut states = vec![recovered.state.clone()];
+        for probe in &probes {
+            let mut state = states[states.len() - 1].clone();
+            subject.apply(&mut state, probe);
+            states.push(state);
+        }
+        let course = Course { expectation, states, probes };
+        let images = match first {
+            FirstCrash::PowerCut => {
+                self.region.grow_to(grown).map_err(region_failure)?;
+                // SAFETY: mapped, and what the recovery is about to be traced over is copied from
+                // it before anything changes it.
+                let points = unsafe {
+                    let image = std::slice::from_raw_parts(self.region.base(), mapped);
+                    CrashPoints::new(&recovery, image, PowerFailDomain::AdrPortable)
+                };
+                self.follow(subject, points, &recovery, 0, &course, seed, budget)?
+            }
+            FirstCrash::Killed { trace, position, base } => {
+                let trace = continued(trace, position, recovery);
+                let options = &self.options;
+                let mut from_start = Self::new(base, self.region.reserved_bytes(), options)
+                    .map_err(|what| Failure::Open { what })?;
+                from_start.region.grow_to(grown).map_err(region_failure)?;
+                let points = CrashPoints::new(&trace, base, PowerFailDomain::AdrPortable);
+                from_start.follow(subject, points, &trace, position, &course, seed, budget)?
+            }
+        };
+        Ok(SecondCrash { images, grew: grown > mapped })
+    }
+
+    /// Checks the images of the crash points behind the first `begin` events; returns how many.
+    #[allow(clippy::too_many_arguments)]
+    fn follow<S: Subject>(
+        &mut self,
+        subject: &S,
+        mut points: CrashPoints<'_>,
+        trace: &Trace,
+        begin: usize,
+        course: &Course<'_, S>,
+        seed: u64,
+        budget: ImageBudget,
+    ) -> Result<u64, Failure> {
+        let mut overwritten = HashMap::new();
+        let (mut images, mut ended, mut seen) = (0, 0, begin);
+        let mut outcome = Ok(());
+        while let Some(point) = points.advance() {
+            for (line, _) in points.newly_durable() {
+                overwritten.entry(line).or_insert_with(|| read_line(&self.region, line));
+            }
+            points.bring_up_to_date(&mut self.region).map_err(region_failure)?;
+            if point.position <= begin {
+                continue;
+            }
+            for event in &trace.events[seen..point.position] {
+                if let Event::Marker { marker: Marker::End(number), .. } = event {
+                    ended = *number as usize;
+                }
+            }
+            seen = point.position;
+            let crash_states = points.states();
+            for image in crash_states.images(budget) {
+                images += 1;
+                crash_states.apply(&image, &mut self.region).map_err(region_failure)?;
+                let result = self.check(subject, course.after(ended), seed ^ images, 1);
+                crash_states.revert(&image, &mut self.region).map_err(region_failure)?;
+                outcome = result.map(|_| ()).map_err(|failure| Failure::DuringRecovery {
+                    what: format!(
+                        "(event {}, {:?}, image {:?}) {failure}",
+                        point.position,
+                        point.cause,
+                        image.choices()
+                    ),
+                });
+                if outcome.is_err() || self.options.is_over() {
+                    break;
+                }
+            }
+            if outcome.is_err() || self.options.is_over() {
+                break;
+            }
+        }
+        for (line, bytes) in overwritten {
+            write_line(&mut self.region, line, &bytes).map_err(region_failure)?;
+        }
+        outcome.map(|()| images)
+    }
+}
