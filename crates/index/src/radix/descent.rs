@@ -86,6 +86,16 @@ pub struct Split<T: RadixTree> {
     pub header: Option<HeaderOf<T>>,
 }
 
+/// The first word on a way that refers to what lies behind a position.
+pub struct FirstBehind<T: RadixTree> {
+    place: Place,
+    /// The node that it is in; none if it is the root's.
+    above: Option<T::Word>,
+    child: T::Word,
+    /// Where the prefix of what it refers to starts.
+    depth: usize,
+}
+
 /// Descents of every radix tree.
 pub trait Descending: RadixTree {
     /// The word at `place`; what it refers to was written before it.
@@ -238,7 +248,7 @@ pub trait Descending: RadixTree {
         let (known, place, above, child, depth) = if !child.is_none() && depth <= position {
             (known, place, above, child, depth)
         } else {
-            let (place, above, child, depth) = self.first_behind(key, position)?;
+            let FirstBehind { place, above, child, depth } = self.first_behind(key, position)?;
             // Between the two walks others may have put something else there.
             let (_, known) = self.leaf_below(child)?;
             if depth > position || key.first_difference(&known) != Some(position) {
@@ -275,13 +285,12 @@ pub trait Descending: RadixTree {
         now == place && (place.is_null() || self.child_at(place) == child)
     }
 
-    /// The first word on the way of `key` that is a leaf or a node branching behind `position`,
-    /// which node it is in, and where the prefix of what it refers to starts.
+    /// The first word on the way of `key` that is a leaf or a node branching behind `position`.
     fn first_behind(
         &self,
         key: &KeyOf<'_, Self>,
         position: usize,
-    ) -> Result<(Place, Option<Self::Word>, Self::Word, usize), IndexError> {
+    ) -> Result<FirstBehind<Self>, IndexError> {
         let wrong_place = || damaged("a key is in the wrong place");
         let mut place = self.handle().top;
         let mut child = self.child_at(place);
@@ -292,7 +301,7 @@ pub trait Descending: RadixTree {
                 return Err(wrong_place());
             }
             if child.is_leaf() || child.position::<Self::Key>() > position {
-                return Ok((place, above, child, depth));
+                return Ok(FirstBehind { place, above, child, depth });
             }
             let branch = child.position::<Self::Key>();
             let slot = key.slot_at(branch).ok_or_else(wrong_place)?;
