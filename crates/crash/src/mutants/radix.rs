@@ -14,7 +14,7 @@ pub(super) const fn new_node_unlocked(
         what: "The lock of a node that a split makes is not held until the word that refers to it is \
                durable: another writer changes what is in the node, and acknowledges.",
         published: "PMRace (Chen et al., ASPLOS 2022)",
-        place: "index/src/radix/change.rs, plan",
+        place: "index/src/radix/change.rs, claims",
         subjects,
     }
 }

@@ -71,16 +71,6 @@ pub enum Located<T: RadixTree> {
     Absent,
 }
 
-/// A word that a walk has come to.
-pub struct OnTheWay<W> {
-    place: Place,
-    /// The node that the place is in; none if it is the root.
-    above: Option<W>,
-    child: W,
-    /// Where the prefix of the child starts.
-    depth: usize,
-}
-
 /// A node that is to be made: what is at `place` differs from the key at `position`.
 pub struct Split<T: RadixTree> {
     pub place: Place,
@@ -94,6 +84,16 @@ pub struct Split<T: RadixTree> {
     pub depth: usize,
     /// The header of `child` below the new node, if it is a node and this is known.
     pub header: Option<HeaderOf<T>>,
+}
+
+/// The first word on a way that refers to what lies behind a position.
+pub struct FirstBehind<T: RadixTree> {
+    place: Place,
+    /// The node that it is in; none if it is the root's.
+    above: Option<T::Word>,
+    child: T::Word,
+    /// Where the prefix of what it refers to starts.
+    depth: usize,
 }
 
 /// Descents of every radix tree.
@@ -248,7 +248,7 @@ pub trait Descending: RadixTree {
         let (known, place, above, child, depth) = if !child.is_none() && depth <= position {
             (known, place, above, child, depth)
         } else {
-            let OnTheWay { place, above, child, depth } = self.first_behind(key, position)?;
+            let FirstBehind { place, above, child, depth } = self.first_behind(key, position)?;
             // Between the two walks others may have put something else there.
             let (_, known) = self.leaf_below(child)?;
             if depth > position || key.first_difference(&known) != Some(position) {
@@ -285,13 +285,12 @@ pub trait Descending: RadixTree {
         now == place && (place.is_null() || self.child_at(place) == child)
     }
 
-    /// The first word on the way of `key` that is a leaf or a node branching behind `position`,
-    /// which node it is in, and where the prefix of what it refers to starts.
+    /// The first word on the way of `key` that is a leaf or a node branching behind `position`.
     fn first_behind(
         &self,
         key: &KeyOf<'_, Self>,
         position: usize,
-    ) -> Result<OnTheWay<Self::Word>, IndexError> {
+    ) -> Result<FirstBehind<Self>, IndexError> {
         let wrong_place = || damaged("a key is in the wrong place");
         let mut place = self.handle().top;
         let mut child = self.child_at(place);
@@ -302,7 +301,7 @@ pub trait Descending: RadixTree {
                 return Err(wrong_place());
             }
             if child.is_leaf() || child.position::<Self::Key>() > position {
-                return Ok(OnTheWay { place, above, child, depth });
+                return Ok(FirstBehind { place, above, child, depth });
             }
             let branch = child.position::<Self::Key>();
             let slot = key.slot_at(branch).ok_or_else(wrong_place)?;
