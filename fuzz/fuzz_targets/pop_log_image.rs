@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use lapis_blocks::log::Placement;
 use lapis_blocks::pop_log::{PopLog, PopLogOptions, PopLogRoot};
 use lapis_pmem::{EXTENT_BYTES, Hardware, Link, Pool, Region};
 use libfuzzer_sys::fuzz_target;
@@ -24,7 +25,8 @@ static IMAGE: LazyLock<(Vec<u8>, u64)> = LazyLock::new(|| {
     let region = Region::anonymous(POOL_BYTES, 1 << 24).unwrap();
     // SAFETY: the alias is dropped with the pool, before the region and its bytes are read.
     let pool = Arc::new(Pool::create(unsafe { region.alias() }, Hardware::detect()).unwrap());
-    let options = PopLogOptions { segment_bytes: 4096, spare_segments: 2 };
+    let options =
+        PopLogOptions { segment_bytes: 4096, spare_segments: 2, placement: Placement::Padded };
     let root = pool.fence(PopLog::create(&pool, options).unwrap());
     let link = root.link();
     let _ = pool.publish_root("log", 1, root).unwrap().persist();

@@ -30,7 +30,8 @@
 //!
 //! Insert: pair stored, its line flushed, fence; fingerprint stored, then the bit, in one line and so
 //! in this order (rule R2); flush; fence. Two flushes and two fences, or a share in two group
-//! fences. Update of a key that is there: value stored, flushed, fenced. Remove: the bit cleared,
+//! fences. (The papers flush the fingerprint together with the pair, that is the first line twice;
+//! [`FpLeaves::insert_as_published`] does that too.) Update of a key that is there: value stored, flushed, fenced. Remove: the bit cleared,
 //! flushed, fenced. Nothing to recover.
 
 use std::cell::Cell;
@@ -131,6 +132,15 @@ impl Overlap {
     pub const BOTH: Self = Self { reads: true, writes: true };
     /// Neither: each operation is done when it is first polled.
     pub const NONE: Self = Self { reads: false, writes: false };
+}
+
+/// What a fingerprint is made durable with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FingerprintGoes {
+    /// The bit, whose line it shares.
+    WithBit,
+    /// The pair, before the bit.
+    WithPair,
 }
 
 /// Leaves over hashed keys. For one thread, which may have many operations in flight.
@@ -272,12 +282,43 @@ impl<D: Domain> FpLeaves<D> {
     ///
     /// # Errors
     /// [`FpLeavesError::ZeroKey`], [`FpLeavesError::LeafFull`].
-    pub async fn insert(
+    #[inline]
+    pub fn insert<'f>(
+        &'f self,
+        turn: Turn<'f, D>,
+        key: u64,
+        value: u64,
+        overlap: Overlap,
+    ) -> impl Future<Output = Result<Committed, FpLeavesError>> + 'f {
+        self.insert_with(turn, key, value, overlap, FingerprintGoes::WithBit)
+    }
+
+    /// As [`FpLeaves::insert`], in the order in which the papers write: the fingerprint is flushed
+    /// together with the pair, and the line of fingerprints and bitmap once more with the bit. That is
+    /// one flush more than is necessary, and a line that is persisted twice. It is here to be
+    /// measured.
+    ///
+    /// # Errors
+    /// As [`FpLeaves::insert`].
+    #[inline]
+    pub fn insert_as_published<'f>(
+        &'f self,
+        turn: Turn<'f, D>,
+        key: u64,
+        value: u64,
+        overlap: Overlap,
+    ) -> impl Future<Output = Result<Committed, FpLeavesError>> + 'f {
+        self.insert_with(turn, key, value, overlap, FingerprintGoes::WithPair)
+    }
+
+    #[inline]
+    async fn insert_with(
         &self,
         turn: Turn<'_, D>,
         key: u64,
         value: u64,
         overlap: Overlap,
+        fingerprint_goes: FingerprintGoes,
     ) -> Result<Committed, FpLeavesError> {
         if key == 0 {
             return Err(FpLeavesError::ZeroKey);
@@ -303,13 +344,19 @@ impl<D: Domain> FpLeaves<D> {
         slot.key.store(domain, key);
         slot.value.store(domain, value);
         domain.flush(slot);
+        if fingerprint_goes == FingerprintGoes::WithPair {
+            leaf.fingerprints[free].store_ordered(domain, fingerprint(hash));
+            domain.flush(&leaf.used);
+        }
         if !domain.commits(LEAVES_BIT_WITH_PAIR) {
             self.fence(turn, overlap).await; // I1: the pair before its bit
         }
         if domain.commits(LEAVES_BIT_BEFORE_FINGERPRINT) {
             leaf.used.store_ordered(domain, used | 1 << free);
         }
-        leaf.fingerprints[free].store_ordered(domain, fingerprint(hash));
+        if fingerprint_goes == FingerprintGoes::WithBit {
+            leaf.fingerprints[free].store_ordered(domain, fingerprint(hash));
+        }
         leaf.used.store_ordered(domain, used | 1 << free); // I1: after the fingerprint, by R2
         domain.flush(&leaf.used);
         Ok(self.fence(turn, overlap).await)

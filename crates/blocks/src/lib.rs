@@ -14,4 +14,5 @@ pub mod pop_ring;
 pub mod rawl;
 pub mod ring_log;
 pub mod shared_log;
+mod spacing;
 pub mod thread_logs;

@@ -86,7 +86,8 @@ pub enum Placement {
     Padded,
     /// One behind the other as with [`Placement::Dense`], but the line that is not full yet is
     /// kept in DRAM as well and written whole past the caches: it is written again, and never
-    /// loaded again.
+    /// loaded again. In the two PopLogs entries share a line only whole: what is left of it stays
+    /// free where another entry as long would not fit.
     Streamed,
 }
 

@@ -24,6 +24,9 @@ pub const RAWL_TORN_TAIL_STAYS: Mutant = Mutant("rawl/torn-tail-stays");
 /// Recovery of a pop log in a ring leaves a torn entry behind the end, so that its bits make up for
 /// missing bits of the next.
 pub const POP_RING_TORN_TAIL_STAYS: Mutant = Mutant("pop-ring/torn-tail-stays");
+/// Opening a streamed log leaves what stands before its end in the last line out of the copy of that
+/// line in DRAM, so that the next append writes zeroes over it.
+pub const POP_RING_LINE_FORGOTTEN: Mutant = Mutant("pop-ring/line-forgotten-at-open");
 /// Truncated space of a pop log in a ring is used again without having been zeroed.
 pub const POP_RING_REUSE_WITHOUT_ZEROING: Mutant = Mutant("pop-ring/reuse-without-zeroing");
 

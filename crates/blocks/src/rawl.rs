@@ -166,7 +166,7 @@ impl Scheme for Raw {
             Parsed::Damaged(what) => return Seen::Damaged(what),
             Parsed::Nothing | Parsed::Torn => return Seen::Damaged("a header of zeroes"),
         };
-        let after = after_body::<Self>(ring.placement, at, head.length);
+        let after = after_body::<Self>(ring.spacing, at, head.length);
         if after > end {
             return Seen::Damaged("an entry that goes on behind the end");
         }

@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 
 use crate::log::{LogError, LogStatistics, Placement, Position};
 use crate::ring_log::{Append, Iter, RingLog, Scheme, Sink, payload_bytes, write_footer};
+use crate::spacing::Spacing;
 
 /// Appends that may be in flight at once.
 const IN_FLIGHT: u64 = 1 << 10;
@@ -148,12 +149,12 @@ impl<D: Domain, S: Scheme> SharedLog<D, S> {
         let ring = self.log.ring();
         // SAFETY: reserved for this thread alone, before the limit, by whole lines.
         let mut sink = unsafe { Sink::<D, S>::new(&ring, tail, None) };
-        Append { position, joined, more: false, length, parts }.write(&mut sink, Placement::Padded);
+        Append { position, joined, more: false, length, parts }.write(&mut sink, Spacing::Lines);
         sink.flush();
         // G2, where something follows; else G1.
         domain.fence();
         if S::FOOTER {
-            write_footer(&mut sink, Placement::Padded, position);
+            write_footer(&mut sink, Spacing::Lines, position);
         }
         self.publish(position.number(), tail + bytes);
         // Nobody is told of an entry that a fence did not keep.

@@ -18,7 +18,8 @@ use lapis_pmem::{Domain, Hardware, Link, Pool, Region};
 use proptest::prelude::*;
 
 const POOL_BYTES: usize = 1 << 20;
-const LOG: PopLogOptions = PopLogOptions { segment_bytes: 8192, spare_segments: 2 };
+const LOG: PopLogOptions =
+    PopLogOptions { segment_bytes: 8192, spare_segments: 2, placement: Placement::Padded };
 
 fn modelled_pool() -> Arc<Pool<Modelled>> {
     let region = Region::anonymous(POOL_BYTES, POOL_BYTES).unwrap();

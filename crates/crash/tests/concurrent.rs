@@ -127,6 +127,22 @@ fn a_reader_in_an_inner_node_that_is_merged_away_finds_its_key() {
     }
 }
 
+#[test]
+fn a_writer_in_a_node_that_is_unlinked_meanwhile_looks_for_another() {
+    let options = ConcurrentOptions { workers: 2, most_deviations: Some(1), ..few(2000) };
+    let planned = [
+        (Structure::Wort, "wort:unlinking"),
+        (Structure::Woart, "woart:unlinking"),
+        (Structure::ArtCow, "art-cow:unlinking"),
+    ];
+    for (structure, subject) in planned {
+        let report =
+            explore_structure_concurrently(structure, Some(subject), &options, &|_| ()).unwrap();
+        assert_eq!(report.violations.len(), 0);
+        assert_eq!(report.complete, Some(true));
+    }
+}
+
 /// The first violation without a flush or fence, among so many histories.
 fn without(structure: Structure, point: PersistPoint, schedules: u64) -> Option<ConcurrentReport> {
     let options = ConcurrentOptions {
@@ -220,7 +236,7 @@ fn mutants_are_killed(structure: Structure) {
             violation_limit: 1,
             exhaustive_limit: 16,
             samples: 8,
-            ..few(600)
+            ..few(1200)
         };
         let report = explore(structure, &options);
         println!("{}: {} images, {} schedules", entry.mutant.0, report.images, report.schedules);

@@ -43,22 +43,20 @@ fn victim(tag: u32) -> Victim {
 
 #[derive(Clone, Debug)]
 enum Sets {
-    Packed(Packed),
+    Packed(Packed<false>),
+    PackedApart(Packed<true>),
     Ordered(Ordered),
 }
 
-/// How a line's set is chosen.
-#[derive(Clone, Copy, Debug)]
-enum Choice {
-    Bits { mask: u32 },
-    Remainder(Divider),
-    Hash { sets: u32 },
-}
-
+/// A level. `HASHED` says that the set of a line is chosen by a hash, which spreads neighbours over
+/// all sets as shared last levels do; otherwise it is the remainder by the number of sets.
 #[derive(Clone, Debug)]
-pub(crate) struct Cache {
+pub(crate) struct Cache<const HASHED: bool = false> {
     sets: Sets,
-    choice: Choice,
+    number: u32,
+    /// If that is a power of two, one less.
+    mask: Option<u32>,
+    by_number: Divider,
 }
 
 macro_rules! on_set {
@@ -66,65 +64,53 @@ macro_rules! on_set {
         let $set = $cache.set($line);
         match &mut $cache.sets {
             Sets::Packed($sets) => $result,
+            Sets::PackedApart($sets) => $result,
             Sets::Ordered($sets) => $result,
         }
     }};
 }
 
-impl Cache {
+impl<const HASHED: bool> Cache<HASHED> {
     pub(crate) fn new(shape: CacheShape) -> Self {
         let ways = shape.ways.max(1);
         let number = (shape.capacity_bytes / LINE_BYTES / ways).clamp(1, u32::MAX as usize);
-        let sets = if ways <= packed::MOST_WAYS {
+        let sets = if ways <= packed::MOST_WAYS_WITH_ORDER {
             Sets::Packed(Packed::new(number, ways))
+        } else if ways <= packed::MOST_WAYS {
+            Sets::PackedApart(Packed::new(number, ways))
         } else {
             Sets::Ordered(Ordered::new(number, ways))
         };
-        let choice = if number.is_power_of_two() {
-            Choice::Bits { mask: number as u32 - 1 }
-        } else {
-            Choice::Remainder(Divider::new(number as u32))
-        };
-        Self { sets, choice }
-    }
-
-    /// A cache that spreads neighbours over its sets by a hash, as shared last levels do.
-    pub(crate) fn hashed(shape: CacheShape) -> Self {
-        let cache = Self::new(shape);
-        let sets = match cache.choice {
-            Choice::Bits { mask } => mask + 1,
-            Choice::Remainder(divider) => divider.divisor(),
-            Choice::Hash { sets } => sets,
-        };
-        Self { choice: Choice::Hash { sets }, ..cache }
+        let number = number as u32;
+        let mask = number.is_power_of_two().then(|| number - 1);
+        Self { sets, number, mask, by_number: Divider::new(number) }
     }
 
     /// The number of a line's set.
     #[inline(always)]
     fn set(&self, line: u32) -> usize {
-        match self.choice {
-            Choice::Bits { mask } => (line & mask) as usize,
-            Choice::Remainder(sets) => sets.divide(line).1 as usize,
-            Choice::Hash { sets } => {
-                // Not linear, or runs of lines that meet in one set would meet in all
-                // (MurmurHash3).
-                let mut hash = line.wrapping_mul(0x85EB_CA6B);
-                hash = (hash ^ (hash >> 13)).wrapping_mul(0xC2B2_AE35);
-                hash ^= hash >> 16;
-                ((u64::from(hash) * u64::from(sets)) >> 32) as usize
-            }
+        if HASHED {
+            // Not linear, or runs of lines that meet in one set would meet in all (MurmurHash3).
+            let mut hash = line.wrapping_mul(0x85EB_CA6B);
+            hash = (hash ^ (hash >> 13)).wrapping_mul(0xC2B2_AE35);
+            hash ^= hash >> 16;
+            return ((u64::from(hash) * u64::from(self.number)) >> 32) as usize;
+        }
+        match self.mask {
+            Some(mask) => (line & mask) as usize,
+            None => self.by_number.divide(line).1 as usize,
         }
     }
 
-    /// Makes a line that is here the most recently used, and dirty if it is written. Whether it is
-    /// here.
-    #[inline]
-    pub(crate) fn touch(&mut self, line: u32, write: bool) -> bool {
+    /// Makes a line that is here the most recently used, and dirty if it is written. None if it is
+    /// not here; else whether it was clean and is dirty.
+    #[inline(always)]
+    pub(crate) fn touch(&mut self, line: u32, write: bool) -> Option<bool> {
         on_set!(self, line, sets, set => sets.touch(set, line, write))
     }
 
     /// Brings in a line that is not here, as the most recently used.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, line: u32, dirty: bool) -> Victim {
         on_set!(self, line, sets, set => sets.insert(set, line, dirty))
     }
@@ -140,6 +126,7 @@ impl Cache {
         let set = self.set(line);
         match &self.sets {
             Sets::Packed(sets) => sets.contains(set, line),
+            Sets::PackedApart(sets) => sets.contains(set, line),
             Sets::Ordered(sets) => sets.contains(set, line),
         }
     }
@@ -168,7 +155,7 @@ impl Cache {
     }
 
     /// Removes the line; none if it is not here. Whether it was dirty.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, line: u32) -> Option<bool> {
         on_set!(self, line, sets, set => sets.remove(set, line))
     }
@@ -178,24 +165,18 @@ impl Cache {
     pub(crate) fn next_victim(&self, line: u32) -> Victim {
         match &self.sets {
             Sets::Packed(sets) => sets.next_victim(self.set(line)),
+            Sets::PackedApart(sets) => sets.next_victim(self.set(line)),
             Sets::Ordered(_) => None,
-        }
-    }
-
-    /// Whether the line is the one of its set that was used last, as far as that is cheaply known.
-    #[inline]
-    pub(crate) fn is_latest(&self, line: u32) -> bool {
-        match &self.sets {
-            Sets::Packed(sets) => sets.is_latest(self.set(line), line),
-            Sets::Ordered(_) => false,
         }
     }
 
     /// Lets the host fetch what it will need for this line.
     #[inline]
     pub(crate) fn prefetch(&self, line: u32) {
-        if let Sets::Packed(sets) = &self.sets {
-            sets.prefetch(self.set(line));
+        match &self.sets {
+            Sets::Packed(sets) => sets.prefetch(self.set(line)),
+            Sets::PackedApart(sets) => sets.prefetch(self.set(line)),
+            Sets::Ordered(_) => {}
         }
     }
 
@@ -203,6 +184,7 @@ impl Cache {
     pub(crate) fn lines(&self) -> Vec<u32> {
         let tags: &mut dyn Iterator<Item = u32> = match &self.sets {
             Sets::Packed(sets) => &mut sets.tags(),
+            Sets::PackedApart(sets) => &mut sets.tags(),
             Sets::Ordered(sets) => &mut sets.tags(),
         };
         tags.filter_map(victim).map(|(line, _)| line).collect()
@@ -225,7 +207,7 @@ mod tests {
 
     /// `Err` is a miss, with the victim.
     fn access(cache: &mut Cache, line: u32, write: bool) -> Result<(), Victim> {
-        if cache.touch(line, write) { Ok(()) } else { Err(cache.insert(line, write)) }
+        if cache.touch(line, write).is_some() { Ok(()) } else { Err(cache.insert(line, write)) }
     }
 
     #[test]
@@ -272,12 +254,20 @@ mod tests {
     #[test]
     fn cleaning_keeps_the_line_and_tells_dirty_from_clean_and_absent() {
         let mut cache = small();
-        assert!(!cache.touch(0, true));
+        assert_eq!(cache.touch(0, true), None);
         cache.insert(0, true);
         assert!(cache.clean(0));
         assert!(!cache.clean(0));
         assert!(!cache.clean(2));
         assert!(hit(&mut cache, 0));
+    }
+
+    #[test]
+    fn a_touch_tells_that_a_write_was_the_first_since_the_line_was_clean() {
+        let mut cache = small();
+        cache.insert(0, false);
+        let touches = [false, true, true, false].map(|write| cache.touch(0, write));
+        assert_eq!(touches, [Some(false), Some(true), Some(false), Some(false)]);
     }
 
     #[test]
@@ -293,7 +283,8 @@ mod tests {
 
     #[test]
     fn a_hash_spreads_neighbours_over_all_sets() {
-        let mut cache = Cache::hashed(CacheShape { capacity_bytes: 300 * LINE_BYTES, ways: 3 });
+        let mut cache =
+            Cache::<true>::new(CacheShape { capacity_bytes: 300 * LINE_BYTES, ways: 3 });
         let evicted = (0..300).filter(|&line| cache.insert(line, true).is_some()).count();
         assert!((1..120).contains(&evicted), "{evicted}");
     }

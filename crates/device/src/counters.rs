@@ -20,8 +20,9 @@ use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
 pub use self::counts::Counts;
-use crate::hierarchy::{Evicted, Hierarchy, HierarchyShape, Level};
-use crate::lookahead::{self, Lookahead, Waiting, What};
+use crate::cache::Victim;
+use crate::hierarchy::{Evicted, Hierarchy, HierarchyShape, Level, Reach, Shared};
+use crate::lookahead::{self, CastOut, Lookahead, Waiting, What};
 use crate::profile::Profile;
 use crate::timing::{TimingShape, Way};
 use crate::timings::Timings;
@@ -61,28 +62,41 @@ pub(crate) struct Counters {
     lookahead: Lookahead,
 }
 
-/// What an access is to its worker.
+/// What an access is to its worker: it writes or not, and the worker waits or goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// The worker waits for the line.
-    Load,
-    /// The worker goes on.
-    Store,
-    /// The worker waits and may have written.
-    Locked { stored: bool },
-    /// The worker goes on and has written nothing.
-    Prefetch,
-}
+pub(crate) struct Access(u8);
 
 impl Access {
+    const WRITES: u8 = 1;
+    const WAITS: u8 = 2;
+    const LOCKS: u8 = 4;
+
+    /// The worker waits for the line.
+    pub(crate) const LOAD: Self = Self(Self::WAITS);
+    /// The worker goes on.
+    pub(crate) const STORE: Self = Self(Self::WRITES);
+    /// The worker goes on and has written nothing.
+    pub(crate) const PREFETCH: Self = Self(0);
+
+    /// The worker waits and may have written.
     #[inline]
-    fn writes(self) -> bool {
-        matches!(self, Self::Store | Self::Locked { stored: true })
+    pub(crate) fn locked(stored: bool) -> Self {
+        Self(Self::LOCKS | Self::WAITS | if stored { Self::WRITES } else { 0 })
+    }
+
+    #[inline]
+    pub(crate) fn writes(self) -> bool {
+        self.0 & Self::WRITES != 0
     }
 
     #[inline]
     fn waits(self) -> bool {
-        matches!(self, Self::Load | Self::Locked { .. })
+        self.0 & Self::WAITS != 0
+    }
+
+    #[inline]
+    fn locks(self) -> bool {
+        self.0 & Self::LOCKS != 0
     }
 }
 
@@ -147,35 +161,71 @@ impl Counters {
     /// Does an event.
     #[inline]
     fn perform(&mut self, event: Waiting) {
-        match event.what {
-            What::Access(access) => {
-                self.access(event.worker, event.line, access);
-            }
-            What::Flush => self.flush_line(event.worker, event.line),
-            What::Fence => self.fence_now(event.worker),
+        let Waiting { line, cast_out, worker, what, access } = event;
+        match what {
+            What::FromBeyond => self.access_shared(worker, line, access, cast_out.victim()),
+            What::FromL1 => _ = self.finish_near(worker, line, access, Level::L1),
+            What::FromL2 => _ = self.finish_near(worker, line, access, Level::L2),
+            What::Access => _ = self.access(worker, line, access),
+            What::Flush => self.flush_line(worker, line),
+            What::FlushOfDirty => self.flush_shared(worker, line, Some(true)),
+            What::FlushOfClean => self.flush_shared(worker, line, Some(false)),
+            What::FlushBeyond => self.flush_shared(worker, line, None),
+            What::Fence => self.fence_now(worker),
         }
     }
 
     /// An access that nobody asks the end of: done at once if nothing waits and it is near.
     #[inline]
     fn begin(&mut self, worker: u8, line: u32, access: Access) {
-        if self.lookahead.is_empty() {
-            match self.caches.access_near(worker, line, access.writes()) {
-                Some(level) => _ = self.finish_near(worker, line, access, level),
-                None => self.wait(Waiting { line, worker, what: What::Access(access) }, false),
-            }
-        } else {
-            let near = self.caches.is_near(worker, line);
-            self.wait(Waiting { line, worker, what: What::Access(access) }, near);
+        if !self.caches.is_alone(worker) {
+            return self.begin_among_others(worker, line, access);
         }
+        match self.caches.access_private(worker, line, access.writes()) {
+            Reach::Private(level) => {
+                if self.lookahead.is_empty() {
+                    self.finish_near(worker, line, access, level);
+                    return;
+                }
+                let what = if level == Level::L1 { What::FromL1 } else { What::FromL2 };
+                self.wait(Waiting { line, cast_out: CastOut::NONE, worker, what, access }, true);
+            }
+            Reach::Beyond(victim) => {
+                self.caches.prefetch(line, victim.map(|victim| victim.0));
+                let (cast_out, what) = (CastOut::of(victim), What::FromBeyond);
+                self.wait(Waiting { line, cast_out, worker, what, access }, false);
+            }
+        }
+    }
+
+    /// The same where caches of several workers are concerned: all of it waits.
+    #[inline(never)]
+    fn begin_among_others(&mut self, worker: u8, line: u32, access: Access) {
+        if !self.caches.are_several() {
+            // What waits is of an only worker.
+            self.settle();
+            self.access(worker, line, access);
+            return;
+        }
+        let near = if self.lookahead.is_empty() {
+            if let Some(level) = self.caches.access_near(worker, line, access.writes()) {
+                self.finish_near(worker, line, access, level);
+                return;
+            }
+            false
+        } else {
+            self.caches.is_near(worker, line)
+        };
+        if !near {
+            self.caches.prefetch(line, self.caches.next_victim(worker, line));
+        }
+        let (cast_out, what) = (CastOut::NONE, What::Access);
+        self.wait(Waiting { line, cast_out, worker, what, access }, near);
     }
 
     /// Lets an event wait, and does what has waited long enough.
     #[inline(never)]
     fn wait(&mut self, event: Waiting, near: bool) {
-        if !near {
-            self.prefetch_tables(event.worker, event.line);
-        }
         if let Some(oldest) = self.lookahead.push(event, near) {
             self.perform(oldest);
         }
@@ -184,16 +234,33 @@ impl Counters {
         }
     }
 
-    /// Lets the host fetch what a far access needs.
+    /// Lets an event wait that is no access.
+    fn wait_for_others(&mut self, worker: u8, line: u32, what: What) {
+        let (cast_out, access) = (CastOut::NONE, Access::LOAD);
+        self.wait(Waiting { line, cast_out, worker, what, access }, true);
+    }
+
+    /// The rest of an access of the only worker.
     #[inline]
-    fn prefetch_tables(&self, worker: u8, line: u32) {
-        self.caches.prefetch(worker, line);
-        if line < DRAM_FIRST_LINE {
-            self.timing.prefetch_tables(self.buffer.place(line));
+    fn access_shared(&mut self, worker: u8, line: u32, access: Access, victim: Victim) {
+        let Shared { level, dirty, evicted } = self.caches.access_shared(line, victim);
+        // Of a line that is written the private caches know that it is dirty.
+        if dirty && !access.writes() && !self.lookahead.soil_cast_out(line) {
+            self.caches.soil_private(worker, line);
         }
+        if level == Level::Memory {
+            self.miss(worker, line, access.waits());
+        } else {
+            self.answer(worker, line, access, level);
+        }
+        if let Some(line) = evicted {
+            self.insert(worker, line, Way::Eviction);
+        }
+        self.end(worker, access);
     }
 
     /// A line enters the write pending queue.
+    #[inline]
     fn insert(&mut self, worker: u8, line: u32, way: Way) {
         match way {
             Way::Flush => self.counts.wpq_flush += 1,
@@ -208,11 +275,17 @@ impl Counters {
     /// An access; when the line will be there, if the worker does not wait for it.
     #[inline]
     fn access(&mut self, worker: u8, line: u32, access: Access) -> u64 {
-        let mut evicted = Evicted::default();
-        let level = self.caches.access(worker, line, access.writes(), &mut evicted);
-        if level != Level::Memory && evicted.lines().is_empty() {
-            return self.finish_near(worker, line, access, level);
+        match self.caches.access_near(worker, line, access.writes()) {
+            Some(level) => self.finish_near(worker, line, access, level),
+            None => self.access_far(worker, line, access),
         }
+    }
+
+    /// The same for a line that is not near.
+    #[inline]
+    fn access_far(&mut self, worker: u8, line: u32, access: Access) -> u64 {
+        let mut evicted = Evicted::default();
+        let level = self.caches.access_far(worker, line, access.writes(), &mut evicted);
         let ready = if level == Level::Memory {
             self.miss(worker, line, access.waits())
         } else {
@@ -245,16 +318,17 @@ impl Counters {
     }
 
     /// What an access costs the worker beside the line.
-    #[inline]
+    #[inline(always)]
     fn end(&mut self, worker: u8, access: Access) {
-        match access {
-            Access::Load => {}
-            Access::Store | Access::Prefetch => self.timing.stored(worker),
-            Access::Locked { .. } => self.timing.locked(worker),
+        if !access.waits() {
+            self.timing.stored(worker);
+        } else if access.locks() {
+            self.timing.locked(worker);
         }
     }
 
-    #[inline(never)]
+    /// The line comes from a module.
+    #[inline]
     fn miss(&mut self, worker: u8, line: u32, waits: bool) -> u64 {
         self.counts.llc_misses += 1;
         let place = self.buffer.place(line);
@@ -270,20 +344,20 @@ impl Counters {
     #[inline]
     pub(crate) fn load(&mut self, worker: u8, offset: usize) {
         self.counts.loads += 1;
-        self.begin(worker, (offset / LINE_BYTES) as u32, Access::Load);
+        self.begin(worker, (offset / LINE_BYTES) as u32, Access::LOAD);
     }
 
     #[inline]
     pub(crate) fn store(&mut self, worker: u8, offset: usize) {
         self.counts.stores += 1;
-        self.begin(worker, (offset / LINE_BYTES) as u32, Access::Store);
+        self.begin(worker, (offset / LINE_BYTES) as u32, Access::STORE);
     }
 
     /// A locked operation owns the line even if it stores nothing; only a store makes it dirty.
     #[inline]
     pub(crate) fn locked(&mut self, worker: u8, offset: usize, stored: bool) {
         self.counts.locked += 1;
-        self.begin(worker, (offset / LINE_BYTES) as u32, Access::Locked { stored });
+        self.begin(worker, (offset / LINE_BYTES) as u32, Access::locked(stored));
     }
 
     /// The lines of a range are on their way together.
@@ -291,14 +365,16 @@ impl Counters {
         self.counts.loads += words(offset, bytes);
         let lines = lines(offset, bytes);
         if lines.len() == 1 {
-            return self.begin(worker, lines.start, Access::Load);
+            return self.begin(worker, lines.start, Access::LOAD);
         }
-        lines.clone().take(lookahead::DEPTH).for_each(|line| self.prefetch_tables(worker, line));
+        for line in lines.clone().take(lookahead::DEPTH) {
+            self.caches.prefetch(line, self.caches.next_victim(worker, line));
+        }
         self.settle();
         self.timing.gather();
         let mut ready = 0;
         for line in lines {
-            ready = ready.max(self.access(worker, line, Access::Prefetch));
+            ready = ready.max(self.access(worker, line, Access::PREFETCH));
         }
         self.timing.wait_until(worker, ready);
     }
@@ -306,7 +382,7 @@ impl Counters {
     pub(crate) fn write_range(&mut self, worker: u8, offset: usize, bytes: usize) {
         self.counts.stores += words(offset, bytes);
         lines(offset, bytes).for_each(|line| {
-            self.begin(worker, line, Access::Store);
+            self.begin(worker, line, Access::STORE);
         });
     }
 
@@ -340,8 +416,18 @@ impl Counters {
         for line in lines(offset, bytes) {
             if self.lookahead.is_empty() {
                 self.flush_line(worker, line);
+            } else if self.caches.are_several() {
+                self.wait_for_others(worker, line, What::Flush);
+            } else if self.lookahead.is_unsettled(line) {
+                self.settle();
+                self.flush_line(worker, line);
             } else {
-                self.wait(Waiting { line, worker, what: What::Flush }, true);
+                let what = match self.caches.flush_private(line) {
+                    Some(true) => What::FlushOfDirty,
+                    Some(false) => What::FlushOfClean,
+                    None => What::FlushBeyond,
+                };
+                self.wait_for_others(worker, line, what);
             }
         }
     }
@@ -355,12 +441,23 @@ impl Counters {
         }
     }
 
+    /// The rest of a flush of the only worker's caches: whether the line was dirty in the private ones,
+    /// if it was there.
+    #[inline]
+    fn flush_shared(&mut self, worker: u8, line: u32, dirty: Option<bool>) {
+        self.counts.flushes += 1;
+        self.timing.flush_issued(worker);
+        if self.caches.flush_shared(line, dirty) {
+            self.insert(worker, line, Way::Flush);
+        }
+    }
+
     #[inline]
     pub(crate) fn fence(&mut self, worker: u8) {
         if self.lookahead.is_empty() {
             self.fence_now(worker);
         } else {
-            self.wait(Waiting { line: 0, worker, what: What::Fence }, true);
+            self.wait_for_others(worker, 0, What::Fence);
         }
     }
 
@@ -401,7 +498,7 @@ impl Counters {
     }
 
     pub(crate) fn prefetch(&mut self, worker: u8, offset: usize) {
-        self.begin(worker, (offset / LINE_BYTES) as u32, Access::Prefetch);
+        self.begin(worker, (offset / LINE_BYTES) as u32, Access::PREFETCH);
     }
 }
 

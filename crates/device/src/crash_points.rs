@@ -1,7 +1,7 @@
 //! Crash points: the instants of a trace at which a power cut has to be tried.
 //!
-//! They are: just before every fence or locked operation that makes something durable, just after
-//! every [`Marker::End`], and the end of the trace. That is enough. Between two instants at which
+//! They are: just before every fence, locked operation or other event that makes something durable,
+//! just after every [`Marker::End`], and the end of the trace. That is enough. Between two instants at which
 //! something pending becomes durable, stores only *add* pending units: whatever subset of the
 //! earlier ones was legal before is legal still, with the later ones not persisted. So the states
 //! of any instant are among those of the next point, unless the meaning of a state changes in
@@ -36,7 +36,8 @@ pub enum CrashCause {
     BeforeStore,
     /// The operation of this number has just been acknowledged.
     OperationEnd(u32),
-    /// The last event was a store. Only at every store: [`CrashPoints::at_every_store`].
+    /// The last event was a store: at every store ([`CrashPoints::at_every_store`]), and before a
+    /// marker that tells that several stores are visible which were not ordered until then.
     AfterStore,
     /// The last event was this flush. Only at every store: [`CrashPoints::at_every_store`].
     AfterFlush(PersistPoint),
@@ -126,6 +127,7 @@ impl<'t> CrashPoints<'t> {
                     }
                     Event::StrongFlush { .. } => CrashCause::BeforeStrongFlush,
                     Event::Locked { .. } => CrashCause::BeforeLocked,
+                    Event::Marker { .. } => CrashCause::AfterStore,
                     _ => CrashCause::BeforeStore,
                 };
             }

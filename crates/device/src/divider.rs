@@ -18,10 +18,6 @@ impl Divider {
         Self { divisor, inverse: (u64::MAX / u64::from(divisor)).wrapping_add(1) }
     }
 
-    pub(crate) fn divisor(self) -> u32 {
-        self.divisor
-    }
-
     /// Quotient and remainder.
     #[inline]
     pub(crate) fn divide(self, number: u32) -> (u32, u32) {

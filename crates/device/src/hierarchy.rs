@@ -27,7 +27,7 @@
 use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
-use crate::cache::{Cache, CacheShape};
+use crate::cache::{Cache, CacheShape, Victim};
 use crate::counters::DRAM_FIRST_LINE;
 
 /// The caches of a machine.
@@ -54,6 +54,26 @@ pub(crate) enum Level {
     Memory,
 }
 
+/// How far an access of the only worker goes.
+#[derive(Debug)]
+pub(crate) enum Reach {
+    /// A private cache has answered.
+    Private(Level),
+    /// The line is not there, and another has to leave for it.
+    Beyond(Victim),
+}
+
+/// What became of an access beyond the private caches.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Where the line was.
+    pub(crate) level: Level,
+    /// Whether it was dirty there.
+    pub(crate) dirty: bool,
+    /// A dirty line that left the caches for want of room.
+    pub(crate) evicted: Option<u32>,
+}
+
 /// Dirty lines that left the caches for want of room.
 #[derive(Debug, Default)]
 pub(crate) struct Evicted {
@@ -62,6 +82,7 @@ pub(crate) struct Evicted {
 }
 
 impl Evicted {
+    #[inline]
     fn push(&mut self, victim: Option<(u32, bool)>) {
         if let Some((line, true)) = victim {
             self.lines[self.count] = line;
@@ -75,6 +96,8 @@ impl Evicted {
     }
 }
 
+/// L1 and L2 of a worker. A line of L1 is in L2 too, and if it is dirty it is so in both: then a line
+/// that leaves L1 changes nothing, and L2 alone knows what is dirty.
 #[derive(Clone, Debug)]
 struct Private {
     l1: Cache,
@@ -85,11 +108,45 @@ impl Private {
     /// None if the line is not here, else whether it was dirty.
     fn remove(&mut self, line: u32) -> Option<bool> {
         let dirty = self.l2.remove(line)?;
-        Some(self.l1.remove(line) == Some(true) || dirty)
+        self.l1.remove(line);
+        Some(dirty)
     }
 
-    fn clean(&mut self, line: u32) -> bool {
-        self.l1.clean(line) | self.l2.clean(line)
+    /// Writes the line back. None if it is not here, else whether it was dirty.
+    #[inline]
+    fn clean(&mut self, line: u32) -> Option<bool> {
+        let dirty = self.l2.clean_if_here(line)?;
+        if dirty {
+            self.l1.clean(line);
+        }
+        Some(dirty)
+    }
+
+    /// The worker uses a line. None if it is not here, and nothing happens.
+    #[inline]
+    fn touch(&mut self, line: u32, write: bool) -> Option<Level> {
+        match self.l1.touch(line, write) {
+            Some(true) => {
+                self.l2.soil(line);
+                Some(Level::L1)
+            }
+            Some(false) => Some(Level::L1),
+            None => self.l2.touch(line, write).map(|_| {
+                self.l1.insert(line, write);
+                Level::L2
+            }),
+        }
+    }
+
+    /// Brings in a line that is not here. What has to leave.
+    #[inline]
+    fn insert(&mut self, line: u32, dirty: bool, write: bool) -> Victim {
+        let victim = self.l2.insert(line, dirty || write);
+        if let Some((cast_out, _)) = victim {
+            self.l1.remove(cast_out);
+        }
+        self.l1.insert(line, write);
+        victim
     }
 }
 
@@ -107,7 +164,7 @@ pub(crate) struct Hierarchy {
     appeared: Appeared,
     /// By worker, made when a worker first appears.
     privates: Vec<Option<Private>>,
-    l3: Cache,
+    l3: Cache<true>,
     /// By line, once several workers have appeared; grows with the highest line touched.
     holders: Vec<u16>,
     /// The same for lines of ordinary memory, from [`DRAM_FIRST_LINE`] on.
@@ -131,7 +188,7 @@ impl Hierarchy {
             shape,
             appeared: Appeared::Nobody,
             privates: Vec::new(),
-            l3: Cache::hashed(shape.l3),
+            l3: Cache::new(shape.l3),
             holders: Vec::new(),
             dram_holders: Vec::new(),
         }
@@ -211,23 +268,14 @@ impl Hierarchy {
         if !self.may_be_near(worker, line) {
             return None;
         }
-        let private = self.privates.get_mut(usize::from(worker))?.as_mut()?;
-        if private.l1.touch(line, write) {
-            return Some(Level::L1);
-        }
-        private.l2.touch(line, false).then(|| {
-            Self::fill_l1(private, line, write);
-            Level::L2
-        })
+        self.privates.get_mut(usize::from(worker))?.as_mut()?.touch(line, write)
     }
 
     /// Whether [`Hierarchy::access_near`] would find the line now.
     #[inline]
     pub(crate) fn is_near(&self, worker: u8, line: u32) -> bool {
         let private = self.privates.get(usize::from(worker)).and_then(Option::as_ref);
-        self.may_be_near(worker, line)
-            && private
-                .is_some_and(|private| private.l1.is_latest(line) || private.l2.contains(line))
+        self.may_be_near(worker, line) && private.is_some_and(|private| private.l2.contains(line))
     }
 
     /// Whether nobody else's private caches hold the line.
@@ -243,16 +291,71 @@ impl Hierarchy {
     /// Lets the host fetch what it will need for a line that is not near. The sets of L3, of the line
     /// and of the one that has to leave L2 for it, are far apart in the host's memory.
     #[inline]
-    pub(crate) fn prefetch(&self, worker: u8, line: u32) {
+    pub(crate) fn prefetch(&self, line: u32, cast_out: Option<u32>) {
         self.l3.prefetch(line);
-        let private = self.privates.get(usize::from(worker)).and_then(Option::as_ref);
-        if let Some((cast_out, _)) = private.and_then(|private| private.l2.next_victim(line)) {
+        if let Some(cast_out) = cast_out {
             self.l3.prefetch(cast_out);
         }
     }
 
-    /// A worker reads or writes a line that is not near.
-    fn access_far(&mut self, worker: u8, line: u32, write: bool, evicted: &mut Evicted) -> Level {
+    /// What has to leave the worker's L2 for a line, as far as that is cheaply known.
+    #[inline]
+    pub(crate) fn next_victim(&self, worker: u8, line: u32) -> Option<u32> {
+        let private = self.privates.get(usize::from(worker))?.as_ref()?;
+        private.l2.next_victim(line).map(|victim| victim.0)
+    }
+
+    /// Whether this is the only worker that has appeared.
+    #[inline(always)]
+    pub(crate) fn is_alone(&self, worker: u8) -> bool {
+        self.appeared == Appeared::One(worker)
+    }
+
+    /// Whether several workers have appeared.
+    #[inline]
+    pub(crate) fn are_several(&self) -> bool {
+        self.appeared == Appeared::Several
+    }
+
+    /// The part of an access of the only worker that concerns its private caches, where the line is
+    /// afterwards; as clean, if it is read from beyond, until [`Hierarchy::access_shared`] knows
+    /// better.
+    #[inline]
+    pub(crate) fn access_private(&mut self, worker: u8, line: u32, write: bool) -> Reach {
+        let private =
+            self.privates[usize::from(worker)].as_mut().expect("made when the worker appeared");
+        match private.touch(line, write) {
+            Some(level) => Reach::Private(level),
+            None => Reach::Beyond(private.insert(line, false, write)),
+        }
+    }
+
+    /// The other part, if the line came from beyond.
+    #[inline]
+    pub(crate) fn access_shared(&mut self, line: u32, cast_out: Victim) -> Shared {
+        let (level, dirty) = match self.l3.remove(line) {
+            Some(dirty) => (Level::L3, dirty),
+            None => (Level::Memory, false),
+        };
+        let victim = cast_out.and_then(|(line, dirty)| self.l3.insert(line, dirty));
+        Shared { level, dirty, evicted: victim.filter(|victim| victim.1).map(|victim| victim.0) }
+    }
+
+    /// A line that was read from beyond was dirty there.
+    pub(crate) fn soil_private(&mut self, worker: u8, line: u32) {
+        if let Some(Some(private)) = self.privates.get_mut(usize::from(worker)) {
+            private.l2.soil(line);
+        }
+    }
+
+    /// A worker reads or writes a line of which [`Hierarchy::access_near`] finds that it is not near.
+    pub(crate) fn access_far(
+        &mut self,
+        worker: u8,
+        line: u32,
+        write: bool,
+        evicted: &mut Evicted,
+    ) -> Level {
         if self.appeared != Appeared::Several && self.appeared != Appeared::One(worker) {
             self.appear(worker);
         }
@@ -265,9 +368,10 @@ impl Hierarchy {
     }
 
     /// The line is not in the private caches of the only worker.
+    #[inline]
     fn beyond_alone(
         private: &mut Private,
-        l3: &mut Cache,
+        l3: &mut Cache<true>,
         line: u32,
         write: bool,
         evicted: &mut Evicted,
@@ -276,11 +380,9 @@ impl Hierarchy {
             Some(dirty) => (Level::L3, dirty),
             None => (Level::Memory, false),
         };
-        if let Some((cast_out, dirty)) = private.l2.insert(line, dirty) {
-            let dirty = private.l1.remove(cast_out) == Some(true) || dirty;
+        if let Some((cast_out, dirty)) = private.insert(line, dirty, write) {
             evicted.push(l3.insert(cast_out, dirty));
         }
-        Self::fill_l1(private, line, write);
         level
     }
 
@@ -290,13 +392,6 @@ impl Hierarchy {
         match self.appeared {
             Appeared::One(worker) => self.privates[usize::from(worker)].as_mut(),
             Appeared::Nobody | Appeared::Several => None,
-        }
-    }
-
-    #[inline]
-    fn fill_l1(private: &mut Private, line: u32, write: bool) {
-        if let Some((cast_out, true)) = private.l1.insert(line, write) {
-            private.l2.soil(cast_out);
         }
     }
 
@@ -311,7 +406,7 @@ impl Hierarchy {
                     let dirty = self.private(other).remove(line).unwrap_or(false);
                     (Level::OtherCore, dirty, own)
                 } else {
-                    if self.private(other).clean(line) {
+                    if self.private(other).clean(line) == Some(true) {
                         evicted.push(self.l3.insert(line, true));
                     }
                     (Level::OtherCore, false, SEVERAL)
@@ -340,13 +435,12 @@ impl Hierarchy {
         if !write {
             if let Some(level) = own {
                 let private = self.private(worker);
+                // It has been used in both.
                 private.l2.touch(line, false);
-                if !private.l1.touch(line, false) {
-                    Self::fill_l1(private, line, false);
-                }
+                private.touch(line, false);
                 return level;
             }
-            let level = if self.l3.touch(line, false) {
+            let level = if self.l3.touch(line, false).is_some() {
                 Level::L3
             } else if self.others(worker).any(|private| private.l2.contains(line)) {
                 Level::OtherCore
@@ -365,10 +459,8 @@ impl Hierarchy {
         self.set_holder(line, holder_of(worker));
         if own.is_some() {
             let private = self.private(worker);
-            private.l2.touch(line, in_l3 == Some(true));
-            if !private.l1.touch(line, true) {
-                Self::fill_l1(private, line, true);
-            }
+            private.l2.touch(line, true);
+            private.touch(line, true);
         } else {
             self.fill(worker, line, in_l3 == Some(true), true, evicted);
         }
@@ -387,9 +479,7 @@ impl Hierarchy {
 
     /// Brings a line into a worker's private caches, where it is not.
     fn fill(&mut self, worker: u8, line: u32, dirty: bool, write: bool, evicted: &mut Evicted) {
-        let private = self.private(worker);
-        if let Some((cast_out, dirty)) = private.l2.insert(line, dirty) {
-            let dirty = private.l1.remove(cast_out) == Some(true) || dirty;
+        if let Some((cast_out, dirty)) = self.private(worker).insert(line, dirty, write) {
             if self.holder(cast_out) != SEVERAL {
                 self.set_holder(cast_out, NOBODY);
                 evicted.push(self.l3.insert(cast_out, dirty));
@@ -397,7 +487,6 @@ impl Hierarchy {
                 evicted.push(self.l3.insert(cast_out, false));
             }
         }
-        Self::fill_l1(self.private(worker), line, write);
     }
 
     /// Writes a line back, wherever it is. Whether it was dirty.
@@ -405,16 +494,35 @@ impl Hierarchy {
         if !self.shape.flush_keeps_line {
             return self.remove(line);
         }
-        if let Some(private) = self.alone() {
-            return match private.l2.clean_if_here(line) {
-                Some(dirty) => private.l1.clean(line) | dirty,
-                None => self.l3.clean(line),
-            };
+        if self.alone().is_some() {
+            let private = self.flush_private(line);
+            return self.flush_shared(line, private);
         }
         match self.holder(line) {
             // Private copies of several workers are clean.
             NOBODY | SEVERAL => self.l3.clean(line),
-            holder => self.private((holder - 1) as u8).clean(line),
+            holder => self.private((holder - 1) as u8).clean(line).unwrap_or(false),
+        }
+    }
+
+    /// The part of a flush that concerns the private caches of the only worker: whether the line was
+    /// dirty, if it was there.
+    #[inline]
+    pub(crate) fn flush_private(&mut self, line: u32) -> Option<bool> {
+        let keeps = self.shape.flush_keeps_line;
+        let private = self.alone()?;
+        if keeps { private.clean(line) } else { private.remove(line) }
+    }
+
+    /// The other part. Whether the line was dirty.
+    #[inline]
+    pub(crate) fn flush_shared(&mut self, line: u32, private: Option<bool>) -> bool {
+        if !self.shape.flush_keeps_line {
+            return self.l3.remove(line).unwrap_or(false) || private == Some(true);
+        }
+        match private {
+            Some(dirty) => dirty,
+            None => self.l3.clean(line),
         }
     }
 

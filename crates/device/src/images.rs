@@ -10,8 +10,9 @@ use lapis_pmem::{LINE_BYTES, Region, RegionError};
 use serde::Serialize;
 
 use crate::pending::LineBytes;
-use crate::persistence::{BufferState, Persistence};
+use crate::persistence::Persistence;
 use crate::random::Random;
+use crate::surviving_caches::BufferState;
 
 /// How many images to try at one crash point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

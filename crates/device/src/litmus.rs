@@ -102,7 +102,9 @@ impl LitmusProgram {
             memories: BTreeMap::new(),
             outcomes: BTreeSet::new(),
         };
-        search.explore(Machine::new(self, words));
+        let mut machine = Machine::new(self, words);
+        machine.notes_loads = domain == PowerFailDomain::EadrVisible;
+        search.explore(machine);
         search.outcomes
     }
 }
@@ -116,6 +118,9 @@ struct Machine {
     registers: Vec<Vec<u64>>,
     /// What has become visible, in order.
     events: Vec<Event>,
+    /// A load is noted if it may have seen the first of a run of non-temporal stores, whose order
+    /// would be nobody's business otherwise.
+    notes_loads: bool,
 }
 
 struct Search<'p> {
@@ -206,7 +211,8 @@ fn memories_after(events: &[Event], domain: PowerFailDomain, words: usize) -> BT
         for (line, bytes) in points.newly_durable() {
             write_line(&mut durable, line, bytes);
         }
-        if point.position != trace.events.len() {
+        // The mark itself ends a run, so what may be left of one is seen before it.
+        if point.position < events.len() {
             continue;
         }
         let states = points.states();
@@ -240,6 +246,7 @@ impl Machine {
             memory: vec![0; words],
             registers: vec![Vec::new(); workers],
             events: Vec::new(),
+            notes_loads: false,
         }
     }
 
@@ -269,6 +276,13 @@ impl Machine {
                 let forwarded = own.and_then(|place| buffer.entries().nth(place));
                 let value = forwarded.map_or(self.memory[word], |entry| entry.effect);
                 self.registers[worker].push(value);
+                if self.notes_loads
+                    && let Some(Event::NonTemporal { .. } | Event::Flush { .. }) =
+                        self.events.last()
+                {
+                    let worker = worker as u8;
+                    self.events.push(Event::Marker { worker, marker: Marker::Note(0) });
+                }
             }
             _ if !buffer.is_empty() => return false,
             Instruction::Exchange(word, value) => {

@@ -1,13 +1,19 @@
 //! Events that wait a moment, so that the host's memory accesses for several of them overlap.
 //!
-//! A far access (module `hierarchy`) needs tags that the host's caches do not hold. While the host
-//! fetches them, the events that follow are taken in; each is done when [`DEPTH`] others have come.
-//! They are done in the order in which they came, and before anybody looks at a count or a clock, so
-//! nothing but the model's own speed depends on it. When a run of near events is as long as the
-//! queue, none is left to be fetched for, and the queue empties: what the caches answer is done at
-//! once.
+//! An access that the private caches of a worker do not answer needs tags of L3 that the host's
+//! caches do not hold. While the host fetches them, the events that follow are taken in; each is
+//! done when [`DEPTH`] others have come. They are done in the order in which they came, and before
+//! anybody looks at a count or a clock, so nothing but the model's own speed depends on it. When a
+//! run of near events is as long as the queue, none is left to be fetched for, and the queue
+//! empties: what the caches answer is done at once.
+//!
+//! Of an only worker's event the part that concerns its private caches is done when it comes
+//! (nothing else changes them, and they are in the host's caches); what waits is the rest. One thing
+//! the private caches cannot know until then: whether a line that was read came out of L3 dirty
+//! ([`Lookahead::is_unsettled`], [`Lookahead::soil_cast_out`]).
 
 use crate::counters::Access;
+use crate::host::{Words, equal_words};
 
 /// Events that wait at most.
 pub(crate) const DEPTH: usize = 16;
@@ -15,36 +21,83 @@ pub(crate) const DEPTH: usize = 16;
 /// What waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// An access to a line.
-    Access(Access),
-    /// A flush of a line.
+    /// An access to a line, all of it.
+    Access,
+    /// An access that L1 has answered.
+    FromL1,
+    /// An access that L2 has answered.
+    FromL2,
+    /// The rest of an access to a line that is in the private caches now and was not before.
+    FromBeyond,
+    /// A flush of a line, all of it.
     Flush,
+    /// The rest of a flush of a line that was dirty in the private caches.
+    FlushOfDirty,
+    /// The rest of a flush of a line that was clean in the private caches.
+    FlushOfClean,
+    /// The rest of a flush of a line that was not in the private caches.
+    FlushBeyond,
     /// A fence; its line means nothing.
     Fence,
+}
+
+/// A line that the private caches cast out, and whether it was dirty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CastOut(u32);
+
+impl CastOut {
+    const DIRTY: u32 = 1 << 31;
+    /// No line.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+
+    #[inline(always)]
+    pub(crate) fn of(victim: Option<(u32, bool)>) -> Self {
+        victim.map_or(Self::NONE, |(line, dirty)| Self(line | if dirty { Self::DIRTY } else { 0 }))
+    }
+
+    #[inline(always)]
+    pub(crate) fn victim(self) -> Option<(u32, bool)> {
+        (self != Self::NONE).then_some((self.0 & !Self::DIRTY, self.0 & Self::DIRTY != 0))
+    }
 }
 
 /// An event of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
     pub(crate) line: u32,
+    pub(crate) cast_out: CastOut,
     pub(crate) worker: u8,
     pub(crate) what: What,
+    /// Of what is no access it means nothing.
+    pub(crate) access: Access,
 }
 
 /// The events that wait, in the order in which they came.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookahead {
-    events: [Waiting; DEPTH],
+    /// Apart from what is done to them, for they are searched.
+    lines: Words,
+    cast_out: [CastOut; DEPTH],
+    events: [(u8, What, Access); DEPTH],
     oldest: usize,
     count: usize,
     /// Near events that came last, one after the other.
     near: usize,
+    /// A bit for each place where a line waits that was read from beyond.
+    unsettled: u32,
 }
 
 impl Lookahead {
     pub(crate) fn new() -> Self {
-        let none = Waiting { line: 0, worker: 0, what: What::Fence };
-        Self { events: [none; DEPTH], oldest: 0, count: 0, near: 0 }
+        Self {
+            lines: Words([0; DEPTH]),
+            cast_out: [CastOut::NONE; DEPTH],
+            events: [(0, What::Fence, Access::LOAD); DEPTH],
+            oldest: 0,
+            count: 0,
+            near: 0,
+            unsettled: 0,
+        }
     }
 
     #[inline(always)]
@@ -52,19 +105,48 @@ impl Lookahead {
         self.count == 0
     }
 
+    /// Whether the private caches do not know yet if this line, which they hold, is dirty.
+    #[inline(always)]
+    pub(crate) fn is_unsettled(&self, line: u32) -> bool {
+        self.unsettled != 0 && equal_words(&self.lines, u32::MAX, line) & self.unsettled != 0
+    }
+
+    /// A line turns out to be dirty. If an event that waits has cast it out, it leaves dirty.
+    pub(crate) fn soil_cast_out(&mut self, line: u32) -> bool {
+        let places = (self.oldest..self.oldest + self.count).map(|at| at % DEPTH);
+        let is_cast_out = |cast_out: CastOut| cast_out.victim().is_some_and(|it| it.0 == line);
+        let first = places.into_iter().find(|&place| is_cast_out(self.cast_out[place]));
+        if let Some(place) = first {
+            self.cast_out[place] = CastOut::of(Some((line, true)));
+        }
+        first.is_some()
+    }
+
+    #[inline(always)]
+    fn at(&self, place: usize) -> Waiting {
+        let (worker, what, access) = self.events[place % DEPTH];
+        let (line, cast_out) = (self.lines.0[place % DEPTH], self.cast_out[place % DEPTH]);
+        Waiting { line, cast_out, worker, what, access }
+    }
+
     /// Takes an event in. What comes back has to be done now: if the queue was full, the oldest one.
     #[inline(always)]
     pub(crate) fn push(&mut self, event: Waiting, near: bool) -> Option<Waiting> {
         self.near = if near { self.near + 1 } else { 0 };
-        if self.count == DEPTH {
-            // The newest takes the place of the oldest.
-            let oldest = std::mem::replace(&mut self.events[self.oldest % DEPTH], event);
+        let place = (self.oldest + self.count) % DEPTH;
+        // If it is full, the newest takes the place of the oldest.
+        let oldest = (self.count == DEPTH).then(|| self.at(place));
+        self.lines.0[place] = event.line;
+        self.cast_out[place] = event.cast_out;
+        self.events[place] = (event.worker, event.what, event.access);
+        let unsettled = event.what == What::FromBeyond && !event.access.writes();
+        self.unsettled = self.unsettled & !(1 << place) | u32::from(unsettled) << place;
+        if oldest.is_some() {
             self.oldest = (self.oldest + 1) % DEPTH;
-            return Some(oldest);
+        } else {
+            self.count += 1;
         }
-        self.events[(self.oldest + self.count) % DEPTH] = event;
-        self.count += 1;
-        None
+        oldest
     }
 
     /// Whether nothing is gained by waiting any longer.
@@ -79,7 +161,8 @@ impl Lookahead {
         if self.count == 0 {
             return None;
         }
-        let oldest = self.events[self.oldest % DEPTH];
+        let oldest = self.at(self.oldest);
+        self.unsettled &= !(1 << self.oldest);
         self.oldest = (self.oldest + 1) % DEPTH;
         self.count -= 1;
         Some(oldest)
@@ -91,7 +174,8 @@ mod tests {
     use super::*;
 
     fn event(line: u32) -> Waiting {
-        Waiting { line, worker: 3, what: What::Flush }
+        let (cast_out, what) = (CastOut::NONE, What::FlushOfClean);
+        Waiting { line, cast_out, worker: 3, what, access: Access::LOAD }
     }
 
     #[test]
@@ -108,6 +192,35 @@ mod tests {
         back.extend(std::iter::from_fn(|| queue.pop()));
         assert_eq!(back, (0..100).map(event).collect::<Vec<_>>());
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_line_is_unsettled_while_a_read_of_it_from_beyond_waits() {
+        let mut queue = Lookahead::new();
+        let beyond = |line, access| Waiting { what: What::FromBeyond, access, ..event(line) };
+        queue.push(beyond(1, Access::LOAD), false);
+        queue.push(beyond(2, Access::STORE), false);
+        queue.push(event(3), true);
+        assert_eq!([0, 1, 2, 3].map(|line| queue.is_unsettled(line)), [false, true, false, false]);
+        queue.pop();
+        assert!(!queue.is_unsettled(1));
+        for line in 10..100 {
+            queue.push(beyond(line, Access::LOAD), false);
+            let waits = |at: &u32| *at >= 10 && *at + DEPTH as u32 > line && *at <= line;
+            assert!((0..110).all(|at| queue.is_unsettled(at) == waits(&at)));
+        }
+    }
+
+    #[test]
+    fn a_line_that_was_cast_out_meanwhile_leaves_dirty_the_first_time() {
+        let mut queue = Lookahead::new();
+        let casting_out = |line| Waiting { cast_out: CastOut::of(Some((line, false))), ..event(0) };
+        for line in [5, 6, 5] {
+            queue.push(casting_out(line), false);
+        }
+        assert!(queue.soil_cast_out(5) && !queue.soil_cast_out(7));
+        let left = std::iter::from_fn(|| queue.pop()).map(|event| event.cast_out.victim());
+        assert_eq!(left.collect::<Vec<_>>(), [Some((5, true)), Some((6, false)), Some((5, false))]);
     }
 
     #[test]

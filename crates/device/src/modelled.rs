@@ -1,7 +1,7 @@
 //! [`Modelled`]: the domain whose every call is an event of the model.
 //!
 //! Memory is real memory of the host; the model knows where the region lies and turns addresses
-//! into offsets. One mutex makes each event and its memory access one step, so the trace is in the
+//! into offsets. One lock makes each event and its memory access one step, so the trace is in the
 //! order in which stores became visible. Words outside of the region (a cell on the stack) are
 //! DRAM: they are accessed and otherwise none of the model's business. Flushing them is a
 //! programming error and panics.
@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lapis_pmem::{LINE_BYTES, Mutant, Region, Word};
-use parking_lot::Mutex;
 
 pub use self::config::Config;
 pub(crate) use self::state::Source;
@@ -24,6 +23,7 @@ use self::state::State;
 
 use crate::counters::{Counters, Counts};
 use crate::line_bytes::{BytesOfLine, differing_bytes};
+use crate::owner_lock::OwnerLock;
 use crate::persist_points::{PersistPointCount, PersistPoints};
 use crate::read_watch::{LineRead, ReadWatch};
 use crate::scheduler::{Interleaving, is_scheduled};
@@ -57,7 +57,7 @@ struct Machine {
     watch: Option<ReadWatch>,
     interleaving: Option<Box<Interleaving>>,
     mutant: Option<Mutant>,
-    state: Mutex<State>,
+    state: OwnerLock<State>,
 }
 
 impl fmt::Debug for Modelled {
@@ -89,7 +89,7 @@ impl Modelled {
                 watch: config.watching.then(|| ReadWatch::over(reserved_bytes)),
                 interleaving: config.concurrent.then(Box::default),
                 mutant: config.mutant,
-                state: Mutex::new(State {
+                state: OwnerLock::new(State {
                     base,
                     tracking: config.tracking.then(Tracking::default),
                     tracing: config.tracing,

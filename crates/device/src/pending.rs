@@ -32,6 +32,17 @@ const NEWEST_UNITS: usize = 48;
 /// About this many prefixes of the older ones are enumerated.
 const OLDER_STATES: usize = 32;
 
+/// What decides which of several stores may persist without others of them.
+pub(crate) trait Dependent {
+    /// Cached units persist group by group.
+    fn group(&self) -> u32;
+
+    fn is_nontemporal(&self) -> bool;
+
+    /// Whether they share a byte.
+    fn overlaps(&self, other: &Self) -> bool;
+}
+
 /// A store that is visible and not durable, within one aligned 8-byte unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
@@ -51,9 +62,21 @@ impl Unit {
         let (start, bytes) = (usize::from(self.start), usize::from(self.bytes));
         line[start..start + bytes].copy_from_slice(&self.value.to_le_bytes()[..bytes]);
     }
+}
+
+impl Dependent for Unit {
+    #[inline]
+    fn group(&self) -> u32 {
+        self.group
+    }
 
     #[inline]
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+    fn is_nontemporal(&self) -> bool {
+        self.nontemporal
+    }
+
+    #[inline]
+    fn overlaps(&self, other: &Self) -> bool {
         self.start < other.start + other.bytes && other.start < self.start + self.bytes
     }
 }
@@ -85,7 +108,7 @@ pub(crate) fn retire(
 }
 
 /// Adds every unit that a chosen one cannot persist without.
-fn close(pending: &[Unit], chosen: &mut [bool]) {
+pub(crate) fn close<U: Dependent>(pending: &[U], chosen: &mut [bool]) {
     for later in (0..pending.len()).rev() {
         if !chosen[later] {
             continue;
@@ -93,7 +116,8 @@ fn close(pending: &[Unit], chosen: &mut [bool]) {
         let unit = &pending[later];
         for earlier in 0..later {
             let before = &pending[earlier];
-            let ordered = !unit.nontemporal && !before.nontemporal && before.group < unit.group;
+            let cached = !unit.is_nontemporal() && !before.is_nontemporal();
+            let ordered = cached && before.group() < unit.group();
             chosen[earlier] |= ordered || before.overlaps(unit);
         }
     }
@@ -128,18 +152,12 @@ pub(crate) fn line_states(durable: &LineBytes, pending: &[Unit], exact_units: us
         unit.apply(&mut base);
         skipped += 1;
     }
-    let cached: Vec<usize> = (0..newest.len()).filter(|&at| !newest[at].nontemporal).collect();
-    let free: Vec<usize> = (0..newest.len()).filter(|&at| newest[at].nontemporal).collect();
-    let cached = cached_choices(newest, &cached, exact_units, &mut exact);
-    let free = subsets(&free, exact_units, &mut exact);
+    let choices = Choices::of(newest, exact_units, &mut exact);
     let entangled = are_entangled(newest);
     let mut chosen = vec![false; newest.len()];
-    for cached in &cached {
-        for free in &free {
-            chosen.fill(false);
-            for &at in cached.iter().chain(free) {
-                chosen[at] = true;
-            }
+    for cached in 0..choices.cached.len() {
+        for free in 0..choices.free.len() {
+            choices.mark(cached, free, &mut chosen);
             if entangled {
                 close(newest, &mut chosen);
             }
@@ -188,37 +206,53 @@ fn begins_group(pending: &[Unit], at: usize) -> bool {
 }
 
 /// Whether a choice that respects the groups may yet contain a unit without one it depends on.
-fn are_entangled(pending: &[Unit]) -> bool {
+pub(crate) fn are_entangled<U: Dependent>(pending: &[U]) -> bool {
     pending.iter().enumerate().any(|(at, unit)| {
         pending[..at].iter().any(|before| {
-            let free = unit.nontemporal || before.nontemporal;
-            before.overlaps(unit) && (free || before.group == unit.group)
+            let free = unit.is_nontemporal() || before.is_nontemporal();
+            before.overlaps(unit) && (free || before.group() == unit.group())
         })
     })
 }
 
-/// The choices among the cached units: some groups whole, and a subset of the next one.
-fn cached_choices(
-    pending: &[Unit],
-    cached: &[usize],
-    exact_units: usize,
-    exact: &mut bool,
-) -> Vec<Vec<usize>> {
-    let groups = cached.chunk_by(|&a, &b| pending[a].group == pending[b].group);
-    let mut choices = vec![Vec::new()];
-    let mut before = 0;
-    for group in groups {
-        for subset in subsets(group, exact_units, exact).into_iter().skip(1) {
-            let whole = cached[..before].iter().copied();
-            choices.push(whole.chain(subset).collect());
+/// The choices among units, if those that overlap are left to [`close`].
+pub(crate) struct Choices {
+    /// The places of the cached units.
+    cached_units: Vec<usize>,
+    /// Of the cached units: how many come first, in groups that are whole, and a subset of the next.
+    pub(crate) cached: Vec<(usize, Vec<usize>)>,
+    /// Of the non-temporal ones: subsets.
+    pub(crate) free: Vec<Vec<usize>>,
+}
+
+impl Choices {
+    /// First nothing and last everything, among the cached units and among the others.
+    pub(crate) fn of<U: Dependent>(pending: &[U], exact_units: usize, exact: &mut bool) -> Self {
+        let (free, cached_units): (Vec<usize>, Vec<usize>) =
+            (0..pending.len()).partition(|&at| pending[at].is_nontemporal());
+        let groups = cached_units.chunk_by(|&a, &b| pending[a].group() == pending[b].group());
+        let mut cached = vec![(0, Vec::new())];
+        let mut before = 0;
+        for group in groups {
+            let subsets = subsets(group, exact_units, exact).into_iter().skip(1);
+            cached.extend(subsets.map(|subset| (before, subset)));
+            before += group.len();
         }
-        before += group.len();
+        Self { cached, free: subsets(&free, exact_units, exact), cached_units }
     }
-    choices
+
+    /// Notes what is in a choice of each kind.
+    pub(crate) fn mark(&self, cached: usize, free: usize, chosen: &mut [bool]) {
+        chosen.fill(false);
+        let (whole, subset) = &self.cached[cached];
+        for &at in self.cached_units[..*whole].iter().chain(subset).chain(&self.free[free]) {
+            chosen[at] = true;
+        }
+    }
 }
 
 /// Subsets of `units`, the empty one first and the whole last.
-pub(crate) fn subsets(units: &[usize], exact_units: usize, exact: &mut bool) -> Vec<Vec<usize>> {
+fn subsets(units: &[usize], exact_units: usize, exact: &mut bool) -> Vec<Vec<usize>> {
     let count = units.len();
     if count <= exact_units {
         let member = |mask: usize| {

@@ -18,12 +18,8 @@
 //!   With [`PowerFailDomain::AdrPortable`] it completes nothing at all.
 //! * R6. Non-temporal units are durable at their worker's next fence; a flush does not hasten them.
 //!
-//! With [`PowerFailDomain::Eadr`] caches survive and only store buffers are lost: what is pending is
-//! the sequence of all stores since the last fence or locked operation, of which any prefix may
-//! have left the buffers; flushes do nothing. Non-temporal units wait in their own buffers and any
-//! subset of them may be missing. That is for traces of one worker, whose order is that of execution.
-//! A trace of several workers is in the order in which their buffers drained: what is in it is
-//! visible, and with [`PowerFailDomain::EadrVisible`] durable, store by store.
+//! With [`PowerFailDomain::Eadr`] and [`PowerFailDomain::EadrVisible`] caches survive and only store
+//! buffers are lost; which stores may have left them is in module `surviving_caches`.
 //!
 //! `clflush` ([`Event::StrongFlush`]) makes durable what its line holds of cached stores, at once.
 
@@ -31,10 +27,8 @@ use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
 use crate::line_table::LineTable;
-use crate::pending::{
-    EXACT_UNITS, GROUP_UNITS, LineBytes, LineStates, THIN_STATES, Unit, line_states, retire,
-    subsets,
-};
+use crate::pending::{EXACT_UNITS, GROUP_UNITS, LineBytes, LineStates, Unit, line_states, retire};
+use crate::surviving_caches::{BufferState, StoresInBuffers};
 use crate::trace::{Event, Trace};
 
 /// What survives a power cut without being flushed.
@@ -48,10 +42,12 @@ pub enum PowerFailDomain {
     /// nothing, as is the case on aarch64 and where a fence is an `fdatasync`. Every state of `Adr`
     /// is a state of this, and some more.
     AdrPortable,
-    /// The caches too, but not the store buffers.
+    /// The caches too, but not the store buffers, for a trace of one worker, which is in the order of
+    /// execution: stores leave the buffers in the order of x86, and some in none.
     Eadr,
     /// As [`PowerFailDomain::Eadr`], for a trace whose order is that of visibility: of a run of
-    /// several workers, whose buffers the scheduler drains. Every store is durable where it stands.
+    /// several workers, whose buffers the scheduler drains. Every store is durable where it stands,
+    /// and of the words of one copy any subset.
     EadrVisible,
     /// Caches were promised to survive and did not: the global persistent flush of a CXL device
     /// failed for want of energy. What was flushed and fenced had reached the device, so the states
@@ -92,9 +88,6 @@ struct WorkerState {
     epoch: u32,
 }
 
-/// A choice among the pending units of the store buffers, for eADR: some lines' contents.
-pub(crate) type BufferState = Vec<(u32, LineBytes)>;
-
 #[derive(Clone, Debug)]
 pub(crate) struct Persistence {
     domain: PowerFailDomain,
@@ -103,8 +96,8 @@ pub(crate) struct Persistence {
     dirty: Vec<u32>,
     newly_durable: Vec<u32>,
     workers: Vec<WorkerState>,
-    /// eADR: stores in the buffers, oldest first.
-    buffered: Vec<(u32, Unit)>,
+    /// eADR: what is not durable yet.
+    buffered: StoresInBuffers,
     /// All subsets of up to so many unordered units are enumerated.
     exact_units: usize,
 }
@@ -119,7 +112,7 @@ impl Persistence {
             dirty: Vec::new(),
             newly_durable: Vec::new(),
             workers: Vec::new(),
-            buffered: Vec::new(),
+            buffered: StoresInBuffers::default(),
             exact_units: EXACT_UNITS,
         };
         for event in &trace.events {
@@ -165,6 +158,11 @@ impl Persistence {
             {
                 return true;
             }
+            Event::StrongFlush { .. } | Event::Marker { .. }
+                if self.domain == PowerFailDomain::EadrVisible =>
+            {
+                return !self.buffered.is_empty();
+            }
             Event::StrongFlush { line, .. } => {
                 let number = self.table.known(line);
                 let pending = number.map(|number| &self.lines[number as usize].pending);
@@ -183,6 +181,9 @@ impl Persistence {
     }
 
     pub(crate) fn apply(&mut self, event: &Event) {
+        if self.domain == PowerFailDomain::EadrVisible {
+            self.end_run(event);
+        }
         match *event {
             Event::Store { worker, start, bytes, line, value } => {
                 self.store(worker, Stored { start, bytes, line, value }, Kind::Relaxed);
@@ -207,7 +208,23 @@ impl Persistence {
             Event::Fence { worker, .. } => self.complete(worker, false),
             Event::Marker { .. } => {}
         }
-        if self.domain == PowerFailDomain::EadrVisible {
+        if self.domain == PowerFailDomain::EadrVisible
+            && matches!(event, Event::OrderedStore { .. })
+        {
+            self.drain_buffers();
+        }
+    }
+
+    /// What could have been noticed before this event became visible before it.
+    fn end_run(&mut self, event: &Event) {
+        let continues = match *event {
+            Event::Store { worker, .. } | Event::NonTemporal { worker, .. } => {
+                self.buffered.is_run_of(worker)
+            }
+            Event::Flush { .. } => true,
+            _ => false,
+        };
+        if !continues {
             self.drain_buffers();
         }
     }
@@ -219,7 +236,7 @@ impl Persistence {
         let line = &mut self.lines[number as usize];
         let unit = line.push(worker, epoch, stored, kind);
         if caches_survive {
-            self.buffered.push((number, unit));
+            self.buffered.push(number, unit, kind == Kind::Ordered);
             return;
         }
         line.pending.push(unit);
@@ -251,6 +268,7 @@ impl Persistence {
         let number = self.table.number(line).0;
         let line = &mut self.lines[number as usize];
         line.last_ordered = true;
+        self.buffered.close_group();
         self.retire(number, |unit| !unit.nontemporal);
     }
 
@@ -288,7 +306,7 @@ impl Persistence {
     }
 
     fn drain_buffers(&mut self) {
-        for (number, unit) in self.buffered.drain(..) {
+        for (number, unit) in self.buffered.leave() {
             let line = &mut self.lines[number as usize];
             unit.apply(&mut line.durable);
             if !std::mem::replace(&mut line.fresh, true) {
@@ -337,49 +355,11 @@ impl Persistence {
     /// eADR: what the store buffers may leave, first nothing and last everything, and whether that
     /// is all.
     pub(crate) fn buffer_states(&self) -> (Vec<BufferState>, bool) {
-        let count = self.buffered.len();
-        let mut exact = true;
-        let mut choices = Vec::new();
-        for cut in 0..=count {
-            // Non-temporal units before the cut that may be missing: nothing over them is visible.
-            let before = &self.buffered[..cut];
-            let is_last_of_its_bytes = |at: usize| {
-                let (line, unit) = &before[at];
-                before[at + 1..].iter().all(|(other, later)| other != line || !unit.overlaps(later))
-            };
-            let free: Vec<usize> = (0..cut)
-                .filter(|&at| before[at].1.nontemporal && is_last_of_its_bytes(at))
-                .collect();
-            exact &= free.len() == before.iter().filter(|(_, unit)| unit.nontemporal).count();
-            let missing = subsets(&free, self.exact_units, &mut exact);
-            choices.extend(missing.into_iter().map(|missing| (cut, missing)));
-        }
-        let step = choices.len().div_ceil(THIN_STATES).max(1);
-        let mut states: Vec<_> = choices
-            .into_iter()
-            .step_by(step)
-            .map(|(cut, missing)| self.buffer_state(|at| at < cut && !missing.contains(&at)))
-            .collect();
-        if count > 0 {
-            states.push(self.buffer_state(|_| true));
-        }
-        (states, step == 1 && exact)
-    }
-
-    fn buffer_state(&self, persisted: impl Fn(usize) -> bool) -> BufferState {
-        let mut table = LineTable::new();
-        let mut state = BufferState::new();
-        for (at, (number, unit)) in self.buffered.iter().enumerate() {
-            let line = &self.lines[*number as usize];
-            let (place, new) = table.number(line.line);
-            if new {
-                state.push((line.line, line.durable));
-            }
-            if persisted(at) {
-                unit.apply(&mut state[place as usize].1);
-            }
-        }
-        state
+        let line = |number: u32| {
+            let line = &self.lines[number as usize];
+            (line.line, &line.durable)
+        };
+        self.buffered.states(line, self.exact_units)
     }
 }
 

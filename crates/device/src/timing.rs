@@ -97,7 +97,8 @@ pub(crate) enum Way {
 #[derive(Clone, Debug)]
 pub(crate) struct Timing {
     shape: TimingShape,
-    lines_per_unit: u32,
+    /// Media units are lines.
+    by_line: bool,
     /// What the lines of a unit bear each of its completion.
     unit_complete_of_a_line: u64,
     modules: Vec<Module>,
@@ -114,20 +115,26 @@ impl Timing {
         let module = Module::new(translations);
         Self {
             shape,
-            lines_per_unit,
+            by_line: lines_per_unit == 1,
             unit_complete_of_a_line: shape.unit_complete.0 / u64::from(lines_per_unit),
             modules: vec![module; modules.max(1)],
             clocks: vec![Clock::default()],
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn clock(&mut self, worker: u8) -> &mut Clock {
         let at = usize::from(worker);
         if at >= self.clocks.len() {
-            self.clocks.resize(at + 1, Clock::default());
+            self.grow(at);
         }
         &mut self.clocks[at]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, worker: usize) {
+        self.clocks.resize(worker + 1, Clock::default());
     }
 
     pub(crate) fn now(&self, worker: u8) -> Picoseconds {
@@ -180,19 +187,22 @@ impl Timing {
     }
 
     /// A core waits for a line from memory.
+    #[inline]
     pub(crate) fn load_missing(&mut self, worker: u8, place: Place, fetched: Fetched) {
-        let buffers = self.shape.line_fill_buffers;
-        let now = self.clock(worker).free_buffer(buffers);
-        let ready = self.fetch(now, place, fetched);
-        self.clock(worker).now = ready;
+        self.clock(worker);
+        let clock = &mut self.clocks[usize::from(worker)];
+        let now = clock.free_buffer(self.shape.line_fill_buffers);
+        clock.now = Self::fetch(&self.shape, self.by_line, &mut self.modules, now, place, fetched);
     }
 
     /// A core wants a line from memory and goes on. When it will be there.
+    #[inline]
     pub(crate) fn begin_missing(&mut self, worker: u8, place: Place, fetched: Fetched) -> u64 {
-        let buffers = self.shape.line_fill_buffers;
-        let now = self.clock(worker).free_buffer(buffers);
-        let ready = self.fetch(now, place, fetched);
-        self.clock(worker).expect(place.line, ready);
+        self.clock(worker);
+        let clock = &mut self.clocks[usize::from(worker)];
+        let now = clock.free_buffer(self.shape.line_fill_buffers);
+        let ready = Self::fetch(&self.shape, self.by_line, &mut self.modules, now, place, fetched);
+        clock.expect(place.line, ready);
         ready
     }
 
@@ -247,25 +257,24 @@ impl Timing {
         clock.now = clock.now.max(clock.accepted_at) + span;
     }
 
-    /// Lets the host fetch what a read of the media needs.
-    #[inline]
-    pub(crate) fn prefetch_tables(&self, place: Place) {
-        if let Some(translations) = &self.modules[place.module].translations {
-            translations.prefetch(place.row);
-        }
-    }
-
     /// A module answers a read.
-    fn fetch(&mut self, now: u64, place: Place, fetched: Fetched) -> u64 {
-        let shape = &self.shape;
-        let module = &mut self.modules[place.module];
+    #[inline]
+    fn fetch(
+        shape: &TimingShape,
+        by_line: bool,
+        modules: &mut [Module],
+        now: u64,
+        place: Place,
+        fetched: Fetched,
+    ) -> u64 {
+        let module = &mut modules[place.module as usize];
         module.media_wrote(now, fetched.media_writes, shape.write_service.0);
         let now = match module.taken_at(place.line) {
             Some(taken) => now.max(taken + shape.read_after_persist.0),
             None => now,
         };
         // The line after the last one is in the open row of a DRAM module.
-        let open_row = self.lines_per_unit == 1 && place.line == module.last_read.wrapping_add(1);
+        let open_row = by_line && place.line == module.last_read.wrapping_add(1);
         module.last_read = place.line;
         if !fetched.from_media || open_row {
             return now + shape.read_buffer.0;
@@ -278,7 +287,7 @@ impl Timing {
         let start = module.read_media(now, services, shape.write_backlog_units);
         let mut ready = start + shape.read_media.0;
         if let Some(translations) = &mut module.translations
-            && !translations.touch(place.row, false)
+            && translations.touch(place.row, false).is_none()
         {
             translations.insert(place.row, false);
             ready += shape.translation_miss.0;
@@ -315,7 +324,7 @@ impl Timing {
         clock.now += free.saturating_sub(there).saturating_sub(waiting);
         let leaves = there.max(free);
 
-        let module = &mut self.modules[place.module];
+        let module = &mut self.modules[place.module as usize];
         let switched = module.switch(place.stripe, shape.open_streams);
         let switching = if switched { shape.stream_switch.0 } else { 0 };
         let completing = if written.completed { shape.unit_complete.0 } else { 0 };

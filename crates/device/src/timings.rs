@@ -84,19 +84,16 @@ impl Timings {
     }
 
     #[inline]
-    pub(crate) fn prefetch_tables(&self, place: Place) {
-        self.first.prefetch_tables(place);
-    }
-
-    #[inline]
     pub(crate) fn load(&mut self, worker: u8, line: u32, level: Level) {
         self.each(|timing| timing.load(worker, line, level));
     }
 
+    #[inline]
     pub(crate) fn load_missing(&mut self, worker: u8, place: Place, fetched: Fetched) {
         self.each(|timing| timing.load_missing(worker, place, fetched));
     }
 
+    #[inline]
     pub(crate) fn begin_missing(&mut self, worker: u8, place: Place, fetched: Fetched) -> u64 {
         self.each_ready(|timing| timing.begin_missing(worker, place, fetched))
     }
@@ -133,18 +130,22 @@ impl Timings {
         self.each(|timing| timing.stored(worker));
     }
 
+    #[inline]
     pub(crate) fn locked(&mut self, worker: u8) {
         self.each(|timing| timing.locked(worker));
     }
 
+    #[inline]
     pub(crate) fn flush_issued(&mut self, worker: u8) {
         self.each(|timing| timing.flush_issued(worker));
     }
 
+    #[inline]
     pub(crate) fn fence(&mut self, worker: u8) {
         self.each(|timing| timing.fence(worker));
     }
 
+    #[inline]
     pub(crate) fn send(&mut self, worker: u8, place: Place, written: Written, way: Way) {
         self.each(|timing| timing.send(worker, place, written, way));
     }

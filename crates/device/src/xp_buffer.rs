@@ -21,11 +21,11 @@
 //!
 //! Media of 64-byte units are the same with every line complete at once.
 
-mod unit_index;
+mod entries;
 
 use serde::Serialize;
 
-use self::unit_index::UnitIndex;
+use self::entries::{Contents, Entries};
 use crate::divider::Divider;
 use crate::random::Random;
 
@@ -80,22 +80,9 @@ pub(crate) struct Fetched {
 
 #[derive(Clone, Debug)]
 struct Module {
-    entries: Vec<Entry>,
-    used: usize,
-    index: UnitIndex,
+    entries: Entries,
     /// Entries that are completely written and not yet written back.
     complete: Vec<usize>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Entry {
-    unit: u32,
-    /// Lines written since the media were.
-    written: u8,
-    /// Lines whose contents are here.
-    valid: u8,
-    /// When it was last used.
-    used: u64,
 }
 
 /// Where a line lies.
@@ -103,7 +90,7 @@ struct Entry {
 pub(crate) struct Place {
     pub(crate) line: u32,
     pub(crate) stripe: u32,
-    pub(crate) module: usize,
+    pub(crate) module: u32,
     /// The stripe's number among those of its module.
     pub(crate) row: u32,
 }
@@ -112,6 +99,8 @@ pub(crate) struct Place {
 #[derive(Clone, Debug)]
 pub(crate) struct XpBuffer {
     shape: XpBufferShape,
+    /// A bit for each line of a unit.
+    all: u8,
     by_unit: Divider,
     by_stripe: Divider,
     by_module: Divider,
@@ -131,14 +120,10 @@ impl XpBuffer {
             ..shape
         };
         let entries = (shape.units + shape.spare_units).max(1);
-        let module = Module {
-            entries: vec![Entry::default(); entries],
-            used: 0,
-            index: UnitIndex::new(entries),
-            complete: Vec::new(),
-        };
+        let module = Module { entries: Entries::new(entries), complete: Vec::new() };
         Self {
             shape,
+            all: (u16::MAX >> (16 - shape.lines_per_unit)) as u8,
             by_unit: Divider::new(shape.lines_per_unit),
             by_stripe: Divider::new(shape.lines_per_stripe),
             by_module: Divider::new(shape.modules as u32),
@@ -163,14 +148,14 @@ impl XpBuffer {
     pub(crate) fn place(&self, line: u32) -> Place {
         let stripe = self.by_stripe.divide(line).0;
         let (row, module) = self.by_module.divide(stripe);
-        Place { line, stripe, module: module as usize, row }
+        Place { line, stripe, module, row }
     }
 
-    fn all(&self) -> u8 {
-        (u16::MAX >> (16 - self.shape.lines_per_unit)) as u8
-    }
-
+    #[inline]
     fn count_writes(&mut self, writes: u32) {
+        if writes == 0 {
+            return;
+        }
         self.traffic.writes += u64::from(writes);
         self.own_writes += writes * self.shape.own_writes_permille;
         self.traffic.writes += u64::from(self.own_writes / PERMILLE);
@@ -178,12 +163,13 @@ impl XpBuffer {
     }
 
     /// The memory controller writes a line.
+    #[inline]
     pub(crate) fn write(&mut self, place: Place) -> Written {
         let (unit, line_of_unit) = self.by_unit.divide(place.line);
-        let (all, bit) = (self.all(), 1 << line_of_unit);
+        let (all, bit) = (self.all, 1 << line_of_unit);
         let (at, mut media_writes) = self.entry(place.module, unit);
-        let module = &mut self.modules[place.module];
-        let entry = &mut module.entries[at];
+        let module = &mut self.modules[place.module as usize];
+        let entry = module.entries.contents(at);
         let completed = entry.written != all && entry.written | bit == all;
         entry.written |= bit;
         entry.valid |= bit;
@@ -196,7 +182,7 @@ impl XpBuffer {
                 several => self.random.below(several),
             };
             let chosen = module.complete.swap_remove(chosen);
-            module.entries[chosen].written = 0;
+            module.entries.contents(chosen).written = 0;
             media_writes += 1;
         }
         self.count_writes(media_writes);
@@ -204,11 +190,12 @@ impl XpBuffer {
     }
 
     /// The memory controller reads a line.
+    #[inline]
     pub(crate) fn read(&mut self, place: Place) -> Fetched {
         let (unit, line_of_unit) = self.by_unit.divide(place.line);
-        let (all, bit) = (self.all(), 1 << line_of_unit);
+        let (all, bit) = (self.all, 1 << line_of_unit);
         let (at, media_writes) = self.entry(place.module, unit);
-        let entry = &mut self.modules[place.module].entries[at];
+        let entry = self.modules[place.module as usize].entries.contents(at);
         let from_media = entry.valid & bit == 0;
         if from_media {
             entry.valid = all;
@@ -220,64 +207,53 @@ impl XpBuffer {
 
     /// Writes everything that is pending to the media and empties the buffers.
     pub(crate) fn drain(&mut self) {
-        let all = self.all();
+        let all = self.all;
         for number in 0..self.modules.len() {
             let module = &mut self.modules[number];
             let mut writes = 0;
-            for entry in &module.entries[..module.used] {
-                writes += entry.leave(all, &mut self.traffic);
+            for contents in module.entries.all() {
+                writes += contents.leave(all, &mut self.traffic);
             }
-            module.index.clear();
-            module.used = 0;
+            module.entries.clear();
             module.complete.clear();
             self.count_writes(writes);
         }
     }
 
     /// The entry of a unit, made if there is none, and the media writes that made room.
-    #[inline]
-    fn entry(&mut self, number: usize, unit: u32) -> (usize, u32) {
+    fn entry(&mut self, number: u32, unit: u32) -> (usize, u32) {
         self.now += 1;
-        let all = self.all();
-        let module = &mut self.modules[number];
-        if let Some(at) = module.index.find(unit, &module.entries) {
-            module.entries[at].used = self.now;
+        let all = self.all;
+        let module = &mut self.modules[number as usize];
+        if let Some(at) = module.entries.find(unit) {
+            module.entries.touch(at, self.now);
             return (at, 0);
         }
-        let mut writes = 0;
-        let at = if module.used < module.entries.len() {
-            module.used += 1;
-            module.used - 1
-        } else {
-            let mut victim = self.random.below(module.entries.len());
-            for _ in 1..self.shape.candidates {
-                let other = self.random.below(module.entries.len());
-                if module.entries[other].used < module.entries[victim].used {
-                    victim = other;
-                }
-            }
-            let entry = module.entries[victim];
-            writes = entry.leave(all, &mut self.traffic);
-            if entry.written == all {
-                module.complete.retain(|&complete| complete != victim);
-            }
-            module.index.remove(victim, &module.entries);
-            victim
-        };
-        module.entries[at] = Entry { unit, used: self.now, ..Entry::default() };
-        module.index.insert(at, &module.entries);
-        (at, writes)
+        if !module.entries.is_full() {
+            return (module.entries.add(unit, self.now), 0);
+        }
+        let count = module.entries.capacity();
+        let mut victim = self.random.below(count);
+        for _ in 1..self.shape.candidates {
+            let other = self.random.below(count);
+            victim = module.entries.older(victim, other);
+        }
+        let contents = module.entries.replace(victim, unit, self.now);
+        if contents.written == all {
+            module.complete.retain(|&complete| complete != victim);
+        }
+        (victim, contents.leave(all, &mut self.traffic))
     }
 }
 
-impl Entry {
+impl Contents {
     /// Media writes that its leaving takes.
+    #[inline]
     fn leave(self, all: u8, traffic: &mut MediaTraffic) -> u32 {
-        if self.written == 0 {
-            return 0;
-        }
-        traffic.reads += u64::from(self.valid != all);
-        1
+        // Which it is nobody can foretell, least of all the host's processor: no branch.
+        let written = self.written != 0;
+        traffic.reads += u64::from(written & (self.valid != all));
+        u32::from(written)
     }
 }
 

@@ -3,9 +3,12 @@
 use lapis_pmem::{Domain, LINE_BYTES, Link, PCell, Pool};
 
 use crate::log::{LARGEST_ENTRY_BYTES, Position};
+use crate::pop_ring::Pop;
+use crate::ring_log::{Sink, pad_behind};
+use crate::spacing::Spacing;
 
 use super::layout::{
-    ENTRY_HEADER_BYTES, EntryHeader, Identity, Seal, SegmentRef, address, entry_bytes,
+    ENTRY_HEADER_BYTES, EntryHeader, Identity, Seal, SegmentRef, address, body_bytes, entry_bytes,
 };
 use super::mutants;
 
@@ -57,7 +60,7 @@ fn counted<'b, D: Domain>(domain: &D, at: usize, bytes: &'b [u8]) -> &'b [u8] {
 /// be counted.
 ///
 /// # Safety
-/// `destination` starts a line of `domain`'s region; the lines of the entry from there on are
+/// `destination` is a multiple of 8 in `domain`'s region; the bytes of the entry from there on are
 /// zero, durably, and nobody else reads or writes them during the call.
 #[inline]
 #[track_caller]
@@ -82,13 +85,41 @@ pub unsafe fn write_entry<D: Domain>(
     debug_assert_eq!(at, ENTRY_HEADER_BYTES + length);
     let identity = Identity::new(position, crc);
     ones += identity.0.count_ones();
-    // SAFETY: the first 16 bytes of the entry, aligned to a line; an EntryHeader is two cells.
+    // SAFETY: the first 16 bytes of the entry, aligned to words; an EntryHeader is two cells.
     let header = unsafe { &*destination.cast::<EntryHeader>() };
     // Unordered on purpose: I4 holds whichever of the entry's stores persist.
     header.identity.store(domain, identity.0);
     header.seal.store(domain, Seal::new(length, ones).0);
     // SAFETY: the entry's own bytes. I1: its every line.
     unsafe { domain.flush_range(destination, at) };
+}
+
+/// As [`write_entry`], but past the caches through `sink`, line by line: the last line of what stands
+/// before the entry is written again as it is, and the entry's own last one whole.
+pub(super) fn stream_entry<D: Domain>(
+    sink: &mut Sink<'_, D, Pop>,
+    spacing: Spacing,
+    position: Position,
+    length: usize,
+    parts: &[&[u8]],
+) {
+    let (mut ones, mut crc) = ((length as u64).count_ones(), crc_seed(position, length));
+    let mut at = ENTRY_HEADER_BYTES;
+    for part in parts {
+        ones += count_ones(counted(sink.domain(), at, part));
+        crc = crc32c::crc32c_append(crc, part);
+        at += part.len();
+    }
+    let identity = Identity::new(position, crc);
+    ones += identity.0.count_ones();
+    // In one line or in two; I4 holds whichever of the entry's words persist.
+    sink.word(Seal::new(length, ones).0);
+    sink.word(identity.0);
+    parts.iter().for_each(|part| sink.bytes(part));
+    sink.skip(body_bytes(length) - at);
+    pad_behind(sink, spacing, body_bytes(length) as u64);
+    // I1: its last line.
+    sink.flush();
 }
 
 /// What stands where an entry may begin.
@@ -117,12 +148,13 @@ pub(super) enum Found<'p> {
 pub(super) fn examine<'p, D: Domain>(
     pool: &'p Pool<D>,
     segment: SegmentRef,
+    spacing: Spacing,
     data_offset: usize,
     data_end: usize,
     position: Position,
 ) -> Found<'p> {
     let room = data_end - data_offset;
-    if room < LINE_BYTES {
+    if room < ENTRY_HEADER_BYTES {
         return Found::Unsealed;
     }
     let domain = pool.domain();
@@ -138,10 +170,10 @@ pub(super) fn examine<'p, D: Domain>(
         return Found::Unsealed;
     }
     let length = seal.length();
-    if length == 0 || length > LARGEST_ENTRY_BYTES || entry_bytes(length) > room {
+    let bytes = entry_bytes(spacing, data_offset, length);
+    if length == 0 || length > LARGEST_ENTRY_BYTES || bytes > room {
         return Found::Damaged("an entry with an impossible length");
     }
-    let bytes = entry_bytes(length);
     let Some(body) = pool.try_tail(link, bytes - ENTRY_HEADER_BYTES) else {
         return Found::Damaged("an entry that leaves the pool");
     };
@@ -167,10 +199,11 @@ pub(super) fn examine<'p, D: Domain>(
 pub(super) fn whole_entry_bytes<D: Domain>(
     pool: &Pool<D>,
     segment: SegmentRef,
+    spacing: Spacing,
     data_offset: usize,
 ) -> usize {
     let seal = Link::<PCell<u64>>::from_bits(segment.pool_offset(data_offset));
-    entry_bytes(Seal(pool.at(seal).load(pool.domain())).length())
+    entry_bytes(spacing, data_offset, Seal(pool.at(seal).load(pool.domain())).length())
 }
 
 /// Zeroes `[from, to)` of the data of a segment past the caches; the caller's fence makes it

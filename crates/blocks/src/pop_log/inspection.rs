@@ -34,7 +34,7 @@ impl<D: Domain> PopLog<D> {
         let mut problem = |what, position, segment: SegmentRef| {
             problems.push(Damage { what, position, pool_offset: segment.link().offset() });
         };
-        match recovery::scan(&self.pool, self.header(), self.ordinary_bytes) {
+        match recovery::scan(&self.pool, self.header(), self.ordinary_bytes, self.spacing) {
             Err(damage) => problems.push(damage),
             Ok(scan) => {
                 let segment = scan.current.segment;

@@ -3,12 +3,15 @@
 
 use lapis_pmem::{Domain, EXTENT_BYTES, LINE_BYTES, Link, PCell, Pool, Slot, persistent};
 
-use crate::log::{LARGEST_ENTRY_BYTES, Position};
+use crate::log::{LARGEST_ENTRY_BYTES, Placement, Position};
+use crate::spacing::{Spacing, placement_of};
 
 /// "LAPISPOP", read as a little-endian word.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"LAPISPOP");
-/// The format this code writes and the newest it reads.
-pub(super) const FORMAT_VERSION: u64 = 1;
+/// The newest format that this code reads: that of logs whose entries are not padded.
+pub(super) const FORMAT_VERSION: u64 = 2;
+/// The format of logs whose entries are padded.
+pub(super) const PADDED_FORMAT_VERSION: u64 = 1;
 
 /// Bytes before the payload of an entry.
 pub const ENTRY_HEADER_BYTES: usize = 16;
@@ -22,9 +25,11 @@ persistent! {
         pub(super) format_version: PCell<u64>,
         pub(super) segment_bytes: PCell<u64>,
         pub(super) spare_segments: PCell<u64>,
-        /// CRC-32C of the four words above.
+        /// CRC-32C of the four words above; in format 2 of `placement` as well.
         pub(super) checksum: PCell<u64>,
-        pub(super) reserved: [PCell<u64>; 3],
+        /// Of format 2: how entries lie. In format 1 zero, and they are padded.
+        pub(super) placement: PCell<u64>,
+        pub(super) reserved: [PCell<u64>; 2],
         pub(super) starts: [StartRecord; 2],
         /// Its lowest bit says which of `starts` counts.
         pub(super) start_selector: PCell<u64>,
@@ -137,10 +142,27 @@ impl Identity {
     }
 }
 
-/// Bytes that an entry with this payload takes: header, payload, padding to the next line.
+/// Bytes of an entry with this payload, without what is left free behind it.
 #[inline(always)]
-pub(super) const fn entry_bytes(length: usize) -> usize {
-    (ENTRY_HEADER_BYTES + length).next_multiple_of(LINE_BYTES)
+pub(super) const fn body_bytes(length: usize) -> usize {
+    (ENTRY_HEADER_BYTES + length).next_multiple_of(8)
+}
+
+/// Bytes that an entry with this payload takes at `data_offset`: header, payload, what is left free
+/// behind it.
+#[inline(always)]
+pub(super) fn entry_bytes(spacing: Spacing, data_offset: usize, length: usize) -> usize {
+    let (at, bytes) = (data_offset as u64, body_bytes(length) as u64);
+    (spacing.after(at, bytes) - at) as usize
+}
+
+/// What a placement comes to in a segment.
+pub(super) fn spacing_of(placement: Placement) -> Spacing {
+    match placement {
+        Placement::Dense => Spacing::None,
+        Placement::Padded => Spacing::Lines,
+        Placement::Streamed => Spacing::SharedLines,
+    }
 }
 
 /// A reference to a segment, which says how large it is, so that a segment of zeroes is complete.
@@ -219,11 +241,26 @@ pub(super) struct Start {
 impl PopLogRoot {
     /// The checksum that the immutable words ask for.
     pub(super) fn expected_checksum<D: Domain>(&self, domain: &D) -> u64 {
-        let words = [&self.magic, &self.format_version, &self.segment_bytes, &self.spare_segments];
-        words
+        let words = [
+            &self.magic,
+            &self.format_version,
+            &self.segment_bytes,
+            &self.spare_segments,
+            &self.placement,
+        ];
+        let is_padded = self.format_version.load(domain) <= PADDED_FORMAT_VERSION;
+        words[..words.len() - usize::from(is_padded)]
             .iter()
             .fold(0, |crc, word| crc32c::crc32c_append(crc, &word.load(domain).to_le_bytes()))
             .into()
+    }
+
+    /// How entries lie; none if the root does not say.
+    pub(super) fn placement<D: Domain>(&self, domain: &D) -> Option<Placement> {
+        if self.format_version.load(domain) <= PADDED_FORMAT_VERSION {
+            return Some(Placement::Padded);
+        }
+        placement_of(self.placement.load(domain))
     }
 
     /// The start that counts.
@@ -249,9 +286,15 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_takes_whole_lines() {
-        let sizes: Vec<_> = [1, 48, 49, 112, 113].into_iter().map(entry_bytes).collect();
-        assert_eq!(sizes, [64, 64, 128, 128, 192]);
+    fn an_entry_takes_whole_lines_or_shares_one_or_is_as_long_as_it_is() {
+        let sizes = |placement, at| {
+            let spacing = spacing_of(placement);
+            [1, 48, 49, 112, 113].map(|length| entry_bytes(spacing, at, length))
+        };
+        assert_eq!(sizes(Placement::Padded, 0), [64, 64, 128, 128, 192]);
+        assert_eq!(sizes(Placement::Dense, 0), [24, 64, 72, 128, 136]);
+        assert_eq!(sizes(Placement::Streamed, 0), [24, 64, 128, 128, 192]);
+        assert_eq!(sizes(Placement::Streamed, 24)[0], 40);
     }
 
     #[test]

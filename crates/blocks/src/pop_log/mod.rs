@@ -11,11 +11,12 @@
 //! ```text
 //!  PopLogRoot (128 bytes, two lines; the caller publishes it)
 //!     0   8  magic            "LAPISPOP"
-//!     8   8  format_version   1
+//!     8   8  format_version   1: entries are padded; 2: they lie as `placement` says
 //!    16   8  segment_bytes    of an ordinary segment, header included
 //!    24   8  spare_segments   how many recycled segments are kept at most
-//!    32   8  checksum         CRC-32C of bytes 0..32
-//!    40  24  reserved, zero
+//!    32   8  checksum         CRC-32C of bytes 0..32; in format 2 of 0..32 and 40..48
+//!    40   8  placement        format 2: 0 dense, 2 streamed; format 1: zero
+//!    48  16  reserved, zero
 //!    64  48  starts           2 of: segment (8), position (8), data offset (8)
 //!   112   8  start_selector   bit 0: which of the two counts
 //!   120   8  reserved, zero
@@ -27,14 +28,19 @@
 //!  +---|------------+-------+---------+-----------+       +----------------+-------+------
 //!      +------------------------------------------- … --->
 //!
-//!  entry (starts on a line)
+//!  entry (starts on a line, if padded; else on a multiple of 8)
 //!     0   4  length           of the payload in bytes, 1 to 64 Mi  \  one word: "seal"
 //!     4   4  ones             bits set in bytes 0..4 and 8..       /
 //!     8   4  position         low half of the entry's position     \  one word: "identity"
 //!    12   4  crc              CRC-32C of position, length, payload /
 //!    16   n  payload
-//!  16+n      zero to the end of the line, so that no line is persisted twice in a row
+//!  16+n      zero: padded, to the end of the line; dense, to the next multiple of 8; streamed, to the
+//!            end of the line if another entry as long would not fit into what is left of it
 //! ```
+//!
+//! Padded entries persist no line twice in a row. Nor do streamed ones, but for those that share a
+//! line whole, and that line is not loaded again: a copy of it is kept in DRAM, and lines are written
+//! past the caches, whole. Dense ones take the least space.
 //!
 //! An entry lies in one segment. If it does not fit behind the last one, the rest of the segment
 //! stays zero and the entry starts the next. One that is larger than an ordinary segment gets a
@@ -45,7 +51,8 @@
 //! # Invariants, at every instant a crash may come
 //!
 //! * I1. An acknowledged entry is durable, all its lines and the link that leads to its segment.
-//! * I2. No line of an entry is written again until the entry has been truncated, durably.
+//! * I2. No byte of an entry changes until the entry has been truncated, durably. (Where entries
+//!   share a line, it is written again with what it holds.)
 //! * I3. A segment is zero, durably, its header included, before anything refers to it.
 //! * I4. Everything behind the last acknowledged entry, up to the end of its segment, is zero, but
 //!   for the one entry that is being appended, each bit of which is either zero or as it will be.
@@ -101,15 +108,16 @@
 //!
 //! # Order of stores, and cost
 //!
-//! * Append: entry stored; its lines flushed; fence. As many flushes as the entry has lines.
+//! * Append: entry stored; its lines flushed; fence. As many flushes as the entry has lines. Streamed:
+//!   its lines written past the caches; fence.
 //! * Append that needs a segment, and there is a spare: link stored, its line flushed; then as
 //!   above, one fence for both: a link without the entry leads to a segment of zeroes, an entry
 //!   without the link does not exist. No spare: before that, a block is allocated, zeroed, fenced.
 //! * Truncate: the start that does not count stored, then the selector, all in one line in order
 //!   (rule R2 of [`lapis_pmem::domain`]); flush; fence. If segments are recycled: zeroed; fence.
-//! * Open: reads all entries; what it read last flushed, torn entry zeroed, link to an unfinished
-//!   segment cleared and flushed; one fence. Each of these alone leaves a state that open reads as
-//!   the same entries, so a crash in between does no harm.
+//! * Open: reads all entries; what it read last flushed (streamed: stored once more before), torn
+//!   entry zeroed, link to an unfinished segment cleared and flushed; one fence. Each of these alone
+//!   leaves a state that open reads as the same entries, so a crash in between does no harm.
 
 mod entry;
 mod inspection;
@@ -129,12 +137,15 @@ use lapis_pmem::host_lock::lock;
 use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Owned, Pool};
 use parking_lot::{Mutex, RwLock};
 
-use crate::log::{Damage, LARGEST_ENTRY_BYTES, LogError, Position};
+use crate::log::{Damage, LARGEST_ENTRY_BYTES, LogError, Placement, Position};
+use crate::pop_ring::Pop;
+use crate::ring_log::{LineBuffer, Sink};
+use crate::spacing::{Spacing, placement_word};
 
 pub use entry::{count_ones, write_entry};
 pub use inspection::Statistics;
 pub use layout::{ENTRY_HEADER_BYTES, PopLogRoot};
-use layout::{FORMAT_VERSION, MAGIC, SEGMENT_HEADER_BYTES, Segment, Start};
+use layout::{FORMAT_VERSION, MAGIC, PADDED_FORMAT_VERSION, SEGMENT_HEADER_BYTES, Segment, Start};
 pub use reader::Iter;
 use recovery::Held;
 use segment::Spare;
@@ -152,11 +163,13 @@ pub struct PopLogOptions {
     pub segment_bytes: usize,
     /// How many truncated segments are kept for reuse; more go back to the pool.
     pub spare_segments: usize,
+    /// How entries lie with respect to lines.
+    pub placement: Placement,
 }
 
 impl Default for PopLogOptions {
     fn default() -> Self {
-        Self { segment_bytes: 4 << 20, spare_segments: 2 }
+        Self { segment_bytes: 4 << 20, spare_segments: 2, placement: Placement::Padded }
     }
 }
 
@@ -169,6 +182,8 @@ pub struct PopLog<D: Domain> {
     root: Link<PopLogRoot>,
     ordinary_bytes: usize,
     spare_limit: usize,
+    placement: Placement,
+    spacing: Spacing,
     /// Taken before `writer`. Shared by readers of entries, exclusive while segments go away.
     retention: RwLock<()>,
     writer: Mutex<Writer>,
@@ -185,6 +200,8 @@ struct Writer {
     /// The position of the next entry.
     next: Position,
     spares: Vec<Spare>,
+    /// The line that the last entry ends in, if entries are streamed.
+    line: LineBuffer,
 }
 
 impl Writer {
@@ -235,7 +252,14 @@ impl<D: Domain> PopLog<D> {
         let mut root = pool.allocate::<PopLogRoot>()?;
         root.zero();
         root.magic.store(domain, MAGIC);
-        root.format_version.store(domain, FORMAT_VERSION);
+        let format_version = match options.placement {
+            Placement::Padded => PADDED_FORMAT_VERSION,
+            Placement::Dense | Placement::Streamed => {
+                root.placement.store(domain, placement_word(options.placement));
+                FORMAT_VERSION
+            }
+        };
+        root.format_version.store(domain, format_version);
         root.segment_bytes.store(domain, options.segment_bytes as u64);
         root.spare_segments.store(domain, options.spare_segments as u64);
         root.checksum.store(domain, root.expected_checksum(domain));
@@ -262,36 +286,52 @@ impl<D: Domain> PopLog<D> {
         if found > FORMAT_VERSION {
             return Err(LogError::NewerVersion { found, supported: FORMAT_VERSION });
         }
+        let damaged = |what| {
+            let (position, pool_offset) = (Position::FIRST, root.offset());
+            LogError::Damaged(Damage { what, position, pool_offset })
+        };
         let ordinary_bytes = header.segment_bytes.load(domain) as usize;
         if header.checksum.load(domain) != header.expected_checksum(domain)
             || found == 0
             || check_segment_bytes(ordinary_bytes).is_err()
         {
-            return Err(LogError::Damaged(Damage {
-                what: "a root with a wrong checksum or impossible sizes",
-                position: Position::FIRST,
-                pool_offset: root.offset(),
-            }));
+            return Err(damaged("a root with a wrong checksum or impossible sizes"));
         }
-        let scan = recovery::scan(&pool, header, ordinary_bytes).map_err(LogError::Damaged)?;
-        let unlinked = scan.repair(&pool, header);
+        let placement =
+            header.placement(domain).ok_or(damaged("an unknown placement of entries"))?;
+        let spacing = layout::spacing_of(placement);
+        let scan =
+            recovery::scan(&pool, header, ordinary_bytes, spacing).map_err(LogError::Damaged)?;
+        let unlinked = scan.repair(&pool, header, placement);
         domain.health()?;
         if let Some(successor) = scan.successor {
             segment::free(&pool, successor, ordinary_bytes, unlinked);
         }
+        let (end, data_bytes) =
+            (scan.current.used_bytes, scan.current.segment.data_bytes(ordinary_bytes));
+        let line = match placement {
+            Placement::Streamed if !domain.commits(mutants::LINE_FORGOTTEN) => {
+                let ring = segment::as_ring(&pool, scan.current.segment, data_bytes, spacing);
+                LineBuffer::load::<D, Pop>(&ring, end as u64)
+            }
+            _ => LineBuffer::blank(),
+        };
         let writer = Writer {
             start: header.start(domain),
             earlier: scan.earlier.into(),
             current: scan.current,
-            data_bytes: scan.current.segment.data_bytes(ordinary_bytes),
+            data_bytes,
             next: scan.next,
             spares: Vec::new(),
+            line,
         };
         let spare_limit = header.spare_segments.load(domain) as usize;
         Ok(Self {
             root,
             ordinary_bytes,
             spare_limit,
+            placement,
+            spacing,
             retention: RwLock::new(()),
             writer: Mutex::new(writer),
             pool,
@@ -306,6 +346,11 @@ impl<D: Domain> PopLog<D> {
     /// The root the log was opened with.
     pub fn root(&self) -> Link<PopLogRoot> {
         self.root
+    }
+
+    /// How its entries lie.
+    pub fn placement(&self) -> Placement {
+        self.placement
     }
 
     fn header(&self) -> &PopLogRoot {
@@ -336,19 +381,30 @@ impl<D: Domain> PopLog<D> {
         if length > LARGEST_ENTRY_BYTES {
             return Err(LogError::EntryTooLarge { asked_bytes: length });
         }
-        let bytes = layout::entry_bytes(length);
         let domain = self.pool.domain();
         let mut writer = lock(self.pool.domain(), &self.writer);
+        let mut bytes = layout::entry_bytes(self.spacing, writer.current.used_bytes, length);
         if bytes > writer.data_bytes - writer.current.used_bytes {
+            bytes = layout::entry_bytes(self.spacing, 0, length);
             self.extend(&mut writer, bytes)?;
         }
         let Held { segment, used_bytes, .. } = writer.current;
         let position = writer.next;
-        let destination = layout::address(&self.pool, segment.pool_offset(used_bytes));
-        // SAFETY: `bytes` bytes from there are in the segment (just checked, or extended), start on
-        // a line and are zero (I4); the lock keeps other writers away, and readers stay before
-        // `used_bytes`.
-        unsafe { write_entry(domain, destination, position, length, parts) };
+        if self.placement == Placement::Streamed {
+            let ring = segment::as_ring(&self.pool, segment, writer.data_bytes, self.spacing);
+            let line = Some(&mut writer.line);
+            // SAFETY: `bytes` bytes from there are in the segment (just checked, or extended), and
+            // zero (I4); the lock keeps other writers away, and readers stay before `used_bytes`,
+            // where words are written with the value they have.
+            let mut sink = unsafe { Sink::new(&ring, used_bytes as u64, line) };
+            entry::stream_entry(&mut sink, self.spacing, position, length, parts);
+        } else {
+            let destination = layout::address(&self.pool, segment.pool_offset(used_bytes));
+            // SAFETY: `bytes` bytes from there are in the segment (just checked, or extended), start
+            // on a word and are zero (I4); the lock keeps other writers away, and readers stay
+            // before `used_bytes`.
+            unsafe { write_entry(domain, destination, position, length, parts) };
+        }
         // I1: the entry, and the link to its segment if that is new.
         domain.fence();
         writer.current.used_bytes = used_bytes + bytes;
@@ -375,6 +431,7 @@ impl<D: Domain> PopLog<D> {
         let next = Held { segment, first: writer.next, used_bytes: 0 };
         writer.earlier.push_back(mem::replace(&mut writer.current, next));
         writer.data_bytes = segment.data_bytes(self.ordinary_bytes);
+        writer.line = LineBuffer::blank();
         Ok(())
     }
 

@@ -52,7 +52,8 @@ impl<D: Domain> Iterator for Iter<'_, D> {
             };
             (held.segment, data_offset, held.used_bytes)
         };
-        match examine(&self.log.pool, segment, data_offset, used_bytes, self.next) {
+        let (pool, spacing) = (&self.log.pool, self.log.spacing);
+        match examine(pool, segment, spacing, data_offset, used_bytes, self.next) {
             Found::Whole { payload, bytes } => {
                 let entry = (self.next, payload.to_vec());
                 self.next = self.next.next();

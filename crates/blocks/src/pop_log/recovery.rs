@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use lapis_pmem::{Committed, Domain, LINE_BYTES, Link, PCell, Pool};
 
-use crate::log::{Damage, Position};
+use crate::log::{Damage, Placement, Position};
+use crate::spacing::Spacing;
 
 use super::entry::{Found, examine, is_zero, zero_data};
 use super::layout::{PopLogRoot, SegmentRef, address};
@@ -43,6 +44,7 @@ pub(super) fn scan<D: Domain>(
     pool: &Pool<D>,
     root: &PopLogRoot,
     ordinary_bytes: usize,
+    spacing: Spacing,
 ) -> Result<Scan, Damage> {
     let start = root.start(pool.domain());
     let (mut position, mut data_offset) = (start.position, start.data_offset);
@@ -54,13 +56,14 @@ pub(super) fn scan<D: Domain>(
         pool_offset: segment.pool_offset(data_offset),
     };
     if !is_possible(pool, segment, ordinary_bytes)
-        || !data_offset.is_multiple_of(LINE_BYTES)
+        || !data_offset.is_multiple_of(spacing.unit_bytes())
         || data_offset > segment.data_bytes(ordinary_bytes)
     {
         return Err(damaged("a start outside of any segment", segment, 0, position));
     }
     let look = |segment: SegmentRef, data_offset, position| {
-        examine(pool, segment, data_offset, segment.data_bytes(ordinary_bytes), position)
+        let data_end = segment.data_bytes(ordinary_bytes);
+        examine(pool, segment, spacing, data_offset, data_end, position)
     };
     let mut found = look(segment, data_offset, position);
     loop {
@@ -83,7 +86,7 @@ pub(super) fn scan<D: Domain>(
         };
         let current = Held { segment, first, used_bytes: data_offset };
         let data_end = segment.data_bytes(ordinary_bytes);
-        let torn = dirty_lines(data(pool, segment, data_offset, data_end))
+        let torn = dirty_words(data(pool, segment, data_offset, data_end))
             .map(|dirty| data_offset + dirty.start..data_offset + dirty.end);
         let follower = SegmentRef::from_bits(pool.at(segment.link()).next.load(pool.domain()));
         if let Some(torn) = &torn {
@@ -129,7 +132,12 @@ pub(super) fn scan<D: Domain>(
 impl Scan {
     /// Makes the end clean, and what was read durable. One fence. On return `successor`, if there
     /// is one, is out of reach, durably.
-    pub(super) fn repair<D: Domain>(&self, pool: &Pool<D>, root: &PopLogRoot) -> Committed {
+    pub(super) fn repair<D: Domain>(
+        &self,
+        pool: &Pool<D>,
+        root: &PopLogRoot,
+        placement: Placement,
+    ) -> Committed {
         let domain = pool.domain();
         // The process may have died without a power cut: then what the scan has read may be in the
         // cache only, and whoever is told of it, or what is appended behind it, must not outlive
@@ -137,6 +145,14 @@ impl Scan {
         domain.flush(&root.start_selector);
         if let Some((data_offset, bytes)) = self.last_entry {
             let start = address(pool, self.current.segment.pool_offset(data_offset));
+            if placement == Placement::Streamed {
+                // A flush does not hasten what went past the caches (rule R6): once more, through
+                // them.
+                let end = data_offset + bytes;
+                let entry = data(pool, self.current.segment, data_offset, end).to_vec();
+                // SAFETY: the entry's own bytes; nobody else has the log open.
+                unsafe { domain.copy(start, &entry) };
+            }
             // SAFETY: the scan has read these bytes of the pool.
             unsafe { domain.flush_range(start, bytes) };
             if let (0, Some(before)) = (data_offset, self.earlier.last()) {
@@ -144,9 +160,13 @@ impl Scan {
             }
         }
         if let Some(torn) = &self.torn {
-            // SAFETY: within the segment (scan); nobody else has the log open. I5. A crash in
+            // Whole lines past the caches, but for the line that the last entry ends in.
+            let from = (torn.start / LINE_BYTES * LINE_BYTES).max(self.current.used_bytes);
+            let to = torn.end.next_multiple_of(LINE_BYTES);
+            // SAFETY: within the segment (scan), which ends where a line does, and behind the last
+            // entry; nobody else has the log open. I5. A crash in
             // here leaves a subset of the bits of a torn entry, which is a torn entry (I4).
-            unsafe { zero_data(pool, self.current.segment, torn.start, torn.end) };
+            unsafe { zero_data(pool, self.current.segment, from, to) };
         }
         if self.successor.is_some() {
             // I5. The segment holds no whole entry, so that with or without this store the log has
@@ -183,19 +203,20 @@ pub(super) fn data<D: Domain>(
     pool.tail(Link::<PCell<u64>>::from_bits(word_before), to - from)
 }
 
-/// The whole lines from the first to the last that has a set bit.
-fn dirty_lines(bytes: &[u8]) -> Option<Range<usize>> {
-    const PIECE_LINES: usize = 64;
+/// The whole words from the first to the last that has a set bit.
+fn dirty_words(bytes: &[u8]) -> Option<Range<usize>> {
+    const WORD_BYTES: usize = size_of::<u64>();
+    const PIECE_WORDS: usize = 512;
     // Almost always there are none: look piece by piece first.
     let mut dirty: Option<Range<usize>> = None;
-    for (index, piece) in bytes.chunks(PIECE_LINES * LINE_BYTES).enumerate() {
+    for (index, piece) in bytes.chunks(PIECE_WORDS * WORD_BYTES).enumerate() {
         if is_zero(piece) {
             continue;
         }
-        for (line, contents) in piece.chunks(LINE_BYTES).enumerate() {
+        for (word, contents) in piece.chunks(WORD_BYTES).enumerate() {
             if !is_zero(contents) {
-                let start = (index * PIECE_LINES + line) * LINE_BYTES;
-                let end = start + LINE_BYTES;
+                let start = (index * PIECE_WORDS + word) * WORD_BYTES;
+                let end = start + WORD_BYTES;
                 dirty = Some(dirty.map_or(start..end, |before| before.start..end));
             }
         }
@@ -208,12 +229,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dirty_lines_span_from_the_first_to_the_last_set_bit() {
+    fn dirty_words_span_from_the_first_to_the_last_set_bit() {
         let mut bytes = vec![0; 20_032];
-        assert_eq!(dirty_lines(&bytes), None);
+        assert_eq!(dirty_words(&bytes), None);
         bytes[130] = 1;
-        assert_eq!(dirty_lines(&bytes), Some(128..192));
+        assert_eq!(dirty_words(&bytes), Some(128..136));
         bytes[20_031] = 1;
-        assert_eq!(dirty_lines(&bytes), Some(128..20_032));
+        assert_eq!(dirty_words(&bytes), Some(128..20_032));
     }
 }

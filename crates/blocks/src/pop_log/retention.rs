@@ -48,7 +48,7 @@ impl<D: Domain> PopLog<D> {
                     pool_offset: held.segment.pool_offset(0),
                 }));
             }
-            data_offset += whole_entry_bytes(&self.pool, held.segment, data_offset);
+            data_offset += whole_entry_bytes(&self.pool, held.segment, self.spacing, data_offset);
             at = at.next();
         }
         let start = Start { segment: held.segment, position: up_to, data_offset };

@@ -3,6 +3,8 @@
 use lapis_pmem::{Committed, Domain, EXTENT_BYTES, LINE_BYTES, Pool};
 
 use crate::log::LogError;
+use crate::ring_log::Ring;
+use crate::spacing::Spacing;
 
 use super::layout::{SEGMENT_HEADER_BYTES, Segment, SegmentRef, address};
 use super::mutants;
@@ -53,6 +55,16 @@ pub(super) unsafe fn zero<D: Domain>(pool: &Pool<D>, segment: SegmentRef, ordina
     let start = address(pool, segment.link().offset());
     // SAFETY: a segment is a block of that size; as the caller vouches.
     unsafe { pool.domain().zero_nontemporal(start, segment.block_bytes(ordinary_bytes)) };
+}
+
+/// The data of a segment, as a ring that nobody goes round.
+pub(super) fn as_ring<D: Domain>(
+    pool: &Pool<D>,
+    segment: SegmentRef,
+    data_bytes: usize,
+    spacing: Spacing,
+) -> Ring<'_, D> {
+    Ring { pool, data: segment.pool_offset(0), capacity: data_bytes as u64, spacing }
 }
 
 /// Gives a segment that nothing refers to back to the pool.

@@ -6,12 +6,13 @@ use lapis_pmem::{Domain, LINE_BYTES};
 
 use crate::log::{LARGEST_ENTRY_BYTES, LogError, Placement, Position};
 use crate::mutants::{CLASSIC_FOOTER_WITH_PAYLOAD, HEADER_SIZE_WITH_PAYLOAD};
+use crate::spacing::Spacing;
 
 use super::RingLog;
 use super::entry::{Head, payload_crc};
 use super::layout::Size;
 use super::ring::Sink;
-use super::scheme::{Entry, FOOTER_BYTES, Scheme, after_body, after_footer, pad_to_line};
+use super::scheme::{Entry, FOOTER_BYTES, Scheme, after_body, after_footer, pad_behind};
 
 /// Bytes of a payload in parts.
 pub(crate) fn payload_bytes(parts: &[&[u8]]) -> Result<usize, LogError> {
@@ -36,15 +37,11 @@ pub(crate) struct Append<'e> {
 impl Append<'_> {
     /// Stores the body, and the padding behind it.
     #[inline]
-    pub(crate) fn write<D: Domain, S: Scheme>(
-        &self,
-        sink: &mut Sink<'_, D, S>,
-        placement: Placement,
-    ) {
+    pub(crate) fn write<D: Domain, S: Scheme>(&self, sink: &mut Sink<'_, D, S>, spacing: Spacing) {
         let &Self { position, joined, more, length, parts } = self;
         let head = Head { length, joined, more, payload_crc: payload_crc(parts) };
         S::write(sink, &Entry { position, head, parts });
-        pad_to_line(sink, placement, S::body_bytes(length));
+        pad_behind(sink, spacing, S::body_bytes(length));
     }
 }
 
@@ -58,12 +55,12 @@ pub(crate) fn footer(position: Position) -> u64 {
 #[inline]
 pub(crate) fn write_footer<D: Domain, S: Scheme>(
     sink: &mut Sink<'_, D, S>,
-    placement: Placement,
+    spacing: Spacing,
     position: Position,
 ) {
     // One word: a torn footer is no footer.
     sink.word(footer(position));
-    pad_to_line(sink, placement, FOOTER_BYTES);
+    pad_behind(sink, spacing, FOOTER_BYTES);
     sink.flush();
     // G1.
     sink.domain().fence();
@@ -78,10 +75,10 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
     ) -> Result<(u64, usize), LogError> {
         let (mut at, mut count) = (tail, 0);
         for parts in group {
-            at = after_body::<S>(self.placement, at, payload_bytes(parts)?);
+            at = after_body::<S>(self.spacing, at, payload_bytes(parts)?);
             count += 1;
         }
-        let bytes = after_footer::<S>(self.placement, at) - tail;
+        let bytes = after_footer::<S>(self.spacing, at) - tail;
         if bytes > self.capacity {
             let capacity_bytes = self.capacity;
             return Err(LogError::LargerThanLog { asked_bytes: bytes, capacity_bytes });
@@ -121,7 +118,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         for (index, parts) in group.enumerate() {
             let length = parts.iter().map(|part| part.len()).sum();
             let (joined, more) = (index > 0, index + 1 < count);
-            Append { position, joined, more, length, parts }.write(&mut sink, self.placement);
+            Append { position, joined, more, length, parts }.write(&mut sink, self.spacing);
             position = position.next();
         }
         let last = Position::from_number(position.number() - 1);
@@ -131,7 +128,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
                 // G2: the footer follows.
                 domain.fence();
             }
-            write_footer(&mut sink, self.placement, last);
+            write_footer(&mut sink, self.spacing, last);
         } else if S::SIZED {
             if !domain.commits(HEADER_SIZE_WITH_PAYLOAD) {
                 // G2: the size follows.

@@ -3,10 +3,8 @@
 
 use lapis_pmem::{Domain, LINE_BYTES, PCell, persistent};
 
-use crate::log::{Placement, Position};
+use crate::log::Position;
 
-/// The format this code writes and the newest it reads.
-pub(crate) const FORMAT_VERSION: u64 = 1;
 /// The smallest ring.
 pub const SMALLEST_CAPACITY_BYTES: usize = 4096;
 /// The largest ring.
@@ -139,18 +137,6 @@ impl RingRoot {
         self.starts[0].limit.store(domain, start.limit);
         self.start_selector.store(domain, start.checksum(0));
     }
-}
-
-pub(crate) fn placement_word(placement: Placement) -> u64 {
-    match placement {
-        Placement::Dense => 0,
-        Placement::Padded => 1,
-        Placement::Streamed => 2,
-    }
-}
-
-pub(crate) fn placement_of(word: u64) -> Option<Placement> {
-    Placement::ALL.into_iter().find(|placement| placement_word(*placement) == word)
 }
 
 const SIZE_BITS: u32 = 44;

@@ -8,7 +8,7 @@
 //! ```text
 //!  RingRoot (128 bytes, two lines; the caller publishes it)
 //!     0   8  magic            of the kind
-//!     8   8  format_version   1
+//!     8   8  format_version   1; 2 for streamed entries of PopLog
 //!    16   8  capacity_bytes   of the ring, a multiple of 64
 //!    24   8  placement        0 dense, 1 padded, 2 streamed
 //!    32   8  size_fields      of a header log, else 0
@@ -83,6 +83,7 @@ use lapis_pmem::{Committed, Domain, InFlight, LINE_BYTES, Link, Owned, Pool, Tra
 use parking_lot::{Mutex, RwLock};
 
 use crate::log::{Damage, Log, LogError, LogStatistics, Placement, Position};
+use crate::spacing::{Spacing, placement_of, placement_word};
 
 pub use entry::ENTRY_HEADER_BYTES;
 pub use layout::{LARGEST_CAPACITY_BYTES, MOST_SIZE_FIELDS, RingRoot, SMALLEST_CAPACITY_BYTES};
@@ -91,11 +92,10 @@ pub use scheme::Scheme;
 
 pub(crate) use append::{Append, payload_bytes, write_footer};
 pub(crate) use entry::{Head, Parsed};
-pub(crate) use ring::{Ring, Sink};
-pub(crate) use scheme::{Entry, Seen, after_body, is_zero, plain, sealed, zero_dirty};
+pub(crate) use ring::{LineBuffer, Ring, Sink};
+pub(crate) use scheme::{Entry, Seen, after_body, is_zero, pad_behind, plain, sealed, zero_dirty};
 
-use layout::{FORMAT_VERSION, Size, SizeField, Start};
-use ring::LineBuffer;
+use layout::{Size, SizeField, Start};
 
 /// How to lay out a new log in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +120,8 @@ impl Default for RingOptions {
 pub struct RingLog<D: Domain, S: Scheme> {
     pool: Arc<Pool<D>>,
     root: Link<RingRoot>,
-    pub(crate) placement: Placement,
+    placement: Placement,
+    pub(crate) spacing: Spacing,
     pub(crate) capacity: u64,
     pub(crate) size_fields: usize,
     /// Taken before `writer`. Shared by readers of entries, exclusive while entries go away.
@@ -140,6 +141,19 @@ pub(crate) struct Writer {
     pub(crate) next_size: usize,
     /// The line at `tail`, if entries are streamed.
     line: LineBuffer,
+}
+
+/// The format of a new log: the oldest that has it.
+fn format_for<S: Scheme>(placement: Placement) -> u64 {
+    if placement == Placement::Streamed { S::NEWEST_FORMAT } else { 1 }
+}
+
+fn spacing_of(placement: Placement, format: u64) -> Spacing {
+    match placement {
+        Placement::Padded => Spacing::Lines,
+        Placement::Streamed if format >= 2 => Spacing::SharedLines,
+        Placement::Dense | Placement::Streamed => Spacing::None,
+    }
 }
 
 fn check_options<S: Scheme>(options: RingOptions) -> Result<(), LogError> {
@@ -176,9 +190,9 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         let mut root = pool.allocate_with_tail::<RingRoot>(sizes_bytes + options.capacity_bytes)?;
         debug_assert!(root.link().offset().is_multiple_of(LINE_BYTES as u64));
         root.magic.store(domain, S::MAGIC);
-        root.format_version.store(domain, FORMAT_VERSION);
+        root.format_version.store(domain, format_for::<S>(options.placement));
         root.capacity_bytes.store(domain, options.capacity_bytes as u64);
-        root.placement.store(domain, layout::placement_word(options.placement));
+        root.placement.store(domain, placement_word(options.placement));
         root.size_fields.store(domain, size_fields as u64);
         root.checksum.store(domain, root.expected_checksum(domain));
         let limit = options.capacity_bytes as u64;
@@ -223,8 +237,8 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
             return Err(not_a_log);
         }
         let found = header.format_version.load(domain);
-        if found > FORMAT_VERSION {
-            return Err(LogError::NewerVersion { found, supported: FORMAT_VERSION });
+        if found > S::NEWEST_FORMAT {
+            return Err(LogError::NewerVersion { found, supported: S::NEWEST_FORMAT });
         }
         let damaged = |what| {
             let (position, pool_offset) = (Position::FIRST, root.offset());
@@ -232,7 +246,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         };
         let options = RingOptions {
             capacity_bytes: header.capacity_bytes.load(domain) as usize,
-            placement: layout::placement_of(header.placement.load(domain))
+            placement: placement_of(header.placement.load(domain))
                 .ok_or(damaged("an unknown placement of entries"))?,
             size_fields: header.size_fields.load(domain) as usize,
         };
@@ -255,6 +269,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         let mut log = Self {
             root,
             placement: options.placement,
+            spacing: spacing_of(options.placement, found),
             capacity,
             size_fields: options.size_fields,
             retention: RwLock::new(()),
@@ -298,7 +313,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
             pool: &self.pool,
             data: self.root.offset() + head as u64,
             capacity: self.capacity,
-            placement: self.placement,
+            spacing: self.spacing,
         }
     }
 

@@ -48,7 +48,7 @@ impl<D: Domain, S: Scheme> Iterator for Iter<'_, D, S> {
                 let mut payload = Vec::with_capacity(head.length);
                 S::read(&ring, self.at, head, &mut payload);
                 let entry = (self.next, payload);
-                self.at = after_entry::<S>(self.log.placement, self.at, head);
+                self.at = after_entry::<S>(self.log.spacing, self.at, head);
                 self.next = self.next.next();
                 return Some(Ok(entry));
             }

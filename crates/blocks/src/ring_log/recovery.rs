@@ -3,7 +3,7 @@
 use lapis_pmem::Domain;
 
 use crate::log::{Damage, Placement, Position};
-use crate::mutants::HEADER_FIRST_SIZE_COUNTS;
+use crate::mutants::{HEADER_FIRST_SIZE_COUNTS, POP_RING_LINE_FORGOTTEN};
 
 use super::RingLog;
 use super::append::footer;
@@ -49,7 +49,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
             let seen = loop {
                 let seen = S::look(&ring, at, start.limit, position);
                 let Seen::Whole(head) = seen else { break seen };
-                let after = after_entry::<S>(self.placement, at, head);
+                let after = after_entry::<S>(self.spacing, at, head);
                 if after > start.limit {
                     break Seen::Damaged("an entry that goes on behind the end");
                 }
@@ -65,7 +65,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
                         // A group ends where its last footer does.
                         let (begin, _) = group[group.len() - 1];
                         let body_end =
-                            after_entry::<S>(self.placement, begin, Head { more: true, ..head });
+                            after_entry::<S>(self.spacing, begin, Head { more: true, ..head });
                         let last = Position::from_number(position.number() - 1);
                         match ring.load(body_end) {
                             0 => {
@@ -89,7 +89,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
                     end.tail = at;
                 }
                 Seen::Torn(head) => {
-                    let after = after_entry::<S>(self.placement, at, head);
+                    let after = after_entry::<S>(self.spacing, at, head);
                     self.refuse_later(after, start.limit, position.next())?;
                     return Ok(end);
                 }
@@ -106,7 +106,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         loop {
             match S::look(&ring, at, limit, position) {
                 Seen::Whole(head) | Seen::Torn(head) if head.joined => {
-                    at = after_entry::<S>(self.placement, at, head);
+                    at = after_entry::<S>(self.spacing, at, head);
                     position = position.next();
                 }
                 Seen::Whole(_) | Seen::Torn(_) => {
@@ -150,7 +150,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
                 Seen::Whole(head) if !S::is_intact(&ring, at, head) => {
                     return Err(self.damage("an entry with a wrong checksum", at, position));
                 }
-                Seen::Whole(head) => at = after_entry::<S>(self.placement, at, head),
+                Seen::Whole(head) => at = after_entry::<S>(self.spacing, at, head),
                 Seen::Damaged(what) => return Err(self.damage(what, at, position)),
                 _ => return Err(self.damage("an entry that is missing", at, position)),
             }
@@ -196,7 +196,9 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
 
     fn line_at(&self, ring: &Ring<'_, D>, at: u64) -> LineBuffer {
         match self.placement {
-            Placement::Streamed => LineBuffer::load::<D, S>(ring, at),
+            Placement::Streamed if !self.pool.domain().commits(POP_RING_LINE_FORGOTTEN) => {
+                LineBuffer::load::<D, S>(ring, at)
+            }
             _ => LineBuffer::blank(),
         }
     }

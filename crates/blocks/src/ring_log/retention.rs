@@ -41,7 +41,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
                     let pool_offset = ring.pool_offset(at);
                     return Err(LogError::Damaged(Damage { what, position, pool_offset }));
                 };
-                at = after_entry::<S>(self.placement, at, head);
+                at = after_entry::<S>(self.spacing, at, head);
                 position = position.next();
             }
         }

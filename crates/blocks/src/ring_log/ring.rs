@@ -3,7 +3,7 @@
 use lapis_pmem::{Domain, LINE_BYTES, Link, PCell, Pool};
 
 use super::scheme::Scheme;
-use crate::log::Placement;
+use crate::spacing::Spacing;
 
 const LINE: usize = LINE_BYTES;
 
@@ -14,7 +14,7 @@ pub(crate) struct Ring<'p, D: Domain> {
     /// Pool offset of the first byte.
     pub(crate) data: u64,
     pub(crate) capacity: u64,
-    pub(crate) placement: Placement,
+    pub(crate) spacing: Spacing,
 }
 
 impl<'p, D: Domain> Ring<'p, D> {
@@ -154,6 +154,11 @@ impl<'a, D: Domain, S: Scheme> Sink<'a, D, S> {
         self.domain
     }
 
+    /// The place in the ring that is written next.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
     /// How often the ring has been filled before.
     pub(crate) fn pass(&self) -> u64 {
         self.pass
@@ -200,9 +205,8 @@ impl<'a, D: Domain, S: Scheme> Sink<'a, D, S> {
     /// Passes over bytes that stay as they are: free space behind a body.
     pub(crate) fn skip(&mut self, bytes: usize) {
         if self.line.is_some() {
-            // Less than a word: entries are not padded when they are streamed.
-            debug_assert!(bytes < 8);
-            return self.buffer(&[0; 8][..bytes]);
+            // The rest of a word, or of a line.
+            return self.buffer(&[0; LINE][..bytes]);
         }
         let first = bytes.min(self.capacity - self.index);
         self.advance(first);

@@ -2,9 +2,10 @@
 
 use std::fmt::Debug;
 
-use lapis_pmem::{Domain, LINE_BYTES, Mutant};
+use lapis_pmem::{Domain, Mutant};
 
-use crate::log::{Placement, Position};
+use crate::log::Position;
+use crate::spacing::Spacing;
 
 use super::entry::Head;
 use super::ring::{Ring, Sink};
@@ -66,6 +67,10 @@ pub trait Scheme: Debug + Send + Sync + Sized + 'static + sealed::Sealed {
     /// Whether a size in the log's header, written behind a second barrier, says so.
     #[doc(hidden)]
     const SIZED: bool = false;
+    /// The newest format: in 2 streamed entries share lines only whole. Every other log is
+    /// of format 1, which all of this kind's readers read.
+    #[doc(hidden)]
+    const NEWEST_FORMAT: u64 = 1;
     /// Whether free space has to be zero.
     #[doc(hidden)]
     const ZEROED: bool = false;
@@ -124,38 +129,30 @@ pub(crate) mod sealed {
 }
 
 /// The offset behind a body that begins at `at`.
-pub(crate) fn after_body<S: Scheme>(placement: Placement, at: u64, length: usize) -> u64 {
-    let end = at + S::body_bytes(length);
-    match placement {
-        Placement::Padded => end.next_multiple_of(LINE_BYTES as u64),
-        Placement::Dense | Placement::Streamed => end,
-    }
+pub(crate) fn after_body<S: Scheme>(spacing: Spacing, at: u64, length: usize) -> u64 {
+    spacing.after(at, S::body_bytes(length))
 }
 
 /// The offset behind the footer of the body that ends at `at`, if there is one.
-pub(crate) fn after_footer<S: Scheme>(placement: Placement, at: u64) -> u64 {
-    match placement {
-        _ if !S::FOOTER => at,
-        Placement::Padded => at + LINE_BYTES as u64,
-        Placement::Dense | Placement::Streamed => at + FOOTER_BYTES,
-    }
+pub(crate) fn after_footer<S: Scheme>(spacing: Spacing, at: u64) -> u64 {
+    if S::FOOTER { spacing.after(at, FOOTER_BYTES) } else { at }
 }
 
 /// The offset behind an entry that begins at `at`, footer included if it has one of its own.
-pub(crate) fn after_entry<S: Scheme>(placement: Placement, at: u64, head: Head) -> u64 {
-    let end = after_body::<S>(placement, at, head.length);
-    if head.more { end } else { after_footer::<S>(placement, end) }
+pub(crate) fn after_entry<S: Scheme>(spacing: Spacing, at: u64, head: Head) -> u64 {
+    let end = after_body::<S>(spacing, at, head.length);
+    if head.more { end } else { after_footer::<S>(spacing, end) }
 }
 
-/// Passes over padding up to the next line.
-pub(crate) fn pad_to_line<D: Domain, S: Scheme>(
+/// Passes over what stays free behind the `bytes` bytes that have just been written.
+pub(crate) fn pad_behind<D: Domain, S: Scheme>(
     sink: &mut Sink<'_, D, S>,
-    placement: Placement,
+    spacing: Spacing,
     bytes: u64,
 ) {
-    let bytes = bytes as usize;
-    if placement == Placement::Padded && !bytes.is_multiple_of(LINE_BYTES) {
-        S::pad(sink, bytes.next_multiple_of(LINE_BYTES) - bytes);
+    let free = spacing.free_behind(sink.index() as u64, bytes);
+    if free > 0 {
+        S::pad(sink, free as usize);
     }
 }
 

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use lapis_blocks::fp_leaves::{FpLeaves, Overlap};
 use lapis_blocks::in_place::{CellArray, CellArrayRoot, CowCell, FamCell, InPlace, LogCell};
 use lapis_blocks::interleave::Interleaver;
-use lapis_blocks::log::Log;
+use lapis_blocks::log::{Log, Placement};
 use lapis_blocks::page::{PageScheme, PageStore};
 use lapis_blocks::pop_log::{PopLog, PopLogRoot};
+use lapis_blocks::pop_ring::PopRing;
+use lapis_blocks::rawl::Rawl;
+use lapis_blocks::ring_log::RingOptions;
 use lapis_device::Modelled;
-use lapis_pmem::{Link, Pool};
+use lapis_pmem::{Link, PCell, Pool};
 
 use crate::contents::*;
-use crate::{fixture, root};
+use crate::{fixture, fixture_of_version_2, root};
 
 struct Read(Arc<Pool<Modelled>>);
 
@@ -30,6 +33,40 @@ impl EachLog for Read {
 #[test]
 fn logs_of_the_first_version_have_their_entries_and_take_more() {
     each_log(&mut Read(fixture()));
+}
+
+#[test]
+fn logs_of_the_second_version_have_their_entries_and_take_more() {
+    each_log(&mut Read(fixture_of_version_2()));
+    each_newer_log(&mut Read(fixture_of_version_2()));
+}
+
+/// A new log of the newest version looks as the fixture does: what is written has not changed.
+struct SameVersion(Arc<Pool<Modelled>>);
+
+impl EachLog for SameVersion {
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, options: L::Options) {
+        const VERSION: u64 = 8;
+        let made = self.0.fence(L::create(&self.0, options).unwrap());
+        let version = |root: u64| {
+            let word: Link<PCell<u64>> = Link::from_bits(root + VERSION);
+            self.0.at(word).load(self.0.domain())
+        };
+        let of_fixture = version(root::<PCell<u64>>(&self.0, name).offset());
+        assert_eq!(version(made.link().offset()), of_fixture, "{name}");
+    }
+}
+
+#[test]
+fn new_logs_have_the_oldest_version_that_has_their_layout() {
+    each_log_of_version_2(&mut SameVersion(fixture_of_version_2()));
+    let of_version_1 = fixture();
+    SameVersion(Arc::clone(&of_version_1)).visit::<PopLog<_>>("pop-log", SEGMENTS);
+    let ring = |placement| RingOptions { capacity_bytes: 4096, placement, size_fields: 8 };
+    let to = &mut SameVersion(of_version_1);
+    to.visit::<PopRing<_>>("pop-ring-padded", ring(Placement::Padded));
+    to.visit::<PopRing<_>>("pop-ring-dense", ring(Placement::Dense));
+    to.visit::<Rawl<_>>("rawl-streamed", ring(Placement::Streamed));
 }
 
 fn cells_are_there<S: InPlace<Modelled>>(pool: &Arc<Pool<Modelled>>, scheme: S) {

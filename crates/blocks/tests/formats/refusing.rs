@@ -12,22 +12,23 @@ use lapis_blocks::pop_log::PopLog;
 use lapis_blocks::pop_ring::PopRing;
 use lapis_blocks::rawl::Rawl;
 use lapis_device::Modelled;
-use lapis_pmem::Link;
+use lapis_pmem::{Link, Pool};
 
 use crate::contents::*;
-use crate::{fixture, root, with_word};
+use crate::{fixture, fixture_of_version_2, root, with_word};
 
 /// Where the version stands in every root.
 const VERSION: u64 = 8;
 
-struct Newer;
+struct Newer(fn() -> Arc<Pool<Modelled>>);
 
 impl EachLog for Newer {
     fn visit<L: Log<Modelled>>(&mut self, name: &str, _: L::Options) {
-        let pool = with_word(name, VERSION, 2);
+        let pool = with_word(self.0(), name, VERSION, 3);
         let error = L::open(Arc::clone(&pool), root(&pool, name)).err();
+        let newest = if L::NAME.starts_with("pop") { 2 } else { 1 };
         assert!(
-            matches!(error, Some(LogError::NewerVersion { found: 2, supported: 1 })),
+            matches!(error, Some(LogError::NewerVersion { found: 3, supported }) if supported == newest),
             "{name}: {error:?}"
         );
     }
@@ -35,21 +36,42 @@ impl EachLog for Newer {
 
 #[test]
 fn newer_logs_are_refused() {
-    each_log(&mut Newer);
+    each_log(&mut Newer(fixture));
+    each_log_of_version_2(&mut Newer(fixture_of_version_2));
+}
+
+/// A version that the checksum does not vouch for.
+struct OtherVersion(fn() -> Arc<Pool<Modelled>>, u64);
+
+impl EachLog for OtherVersion {
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, _: L::Options) {
+        if !L::NAME.starts_with("pop") {
+            return;
+        }
+        let pool = with_word(self.0(), name, VERSION, self.1);
+        let error = L::open(Arc::clone(&pool), root(&pool, name)).err();
+        assert!(matches!(error, Some(LogError::Damaged(_))), "{name}: {error:?}");
+    }
+}
+
+#[test]
+fn a_log_of_one_version_is_not_read_as_of_another() {
+    each_log(&mut OtherVersion(fixture, 2));
+    each_log_of_version_2(&mut OtherVersion(fixture_of_version_2, 1));
 }
 
 #[test]
 fn newer_pages_cells_and_leaves_are_refused() {
     for scheme in PageScheme::ALL {
         let name = page_name(scheme);
-        let pool = with_word(&name, VERSION, 2);
+        let pool = with_word(fixture(), &name, VERSION, 2);
         let error = PageStore::open(Arc::clone(&pool), root(&pool, &name)).unwrap_err();
         assert!(matches!(error, PageError::NewerVersion { found: 2, supported: 1 }), "{error}");
     }
-    let pool = with_word("cow-cell", VERSION, 2);
+    let pool = with_word(fixture(), "cow-cell", VERSION, 2);
     let error = CellArray::open(&pool, CowCell, root(&pool, "cow-cell")).unwrap_err();
     assert!(matches!(error, InPlaceError::NewerVersion { found: 2, supported: 1 }), "{error}");
-    let pool = with_word("fp-leaves", VERSION, 2);
+    let pool = with_word(fixture(), "fp-leaves", VERSION, 2);
     let error = FpLeaves::open(&pool, root(&pool, "fp-leaves")).unwrap_err();
     assert!(matches!(error, FpLeavesError::NewerVersion { found: 2 }), "{error}");
 }

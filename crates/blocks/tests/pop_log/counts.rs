@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use lapis_blocks::log::Position;
+use lapis_blocks::log::{Placement, Position};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions};
 use lapis_pmem::Pool;
 
 use crate::create;
 use crate::machine::Machine;
 
-const OPTIONS: PopLogOptions = PopLogOptions { segment_bytes: 4096, spare_segments: 1 };
+const OPTIONS: PopLogOptions =
+    PopLogOptions { segment_bytes: 4096, spare_segments: 1, placement: Placement::Padded };
 /// Lines for entries in a segment of [`OPTIONS`].
 const LINES: u64 = 63;
 
@@ -29,13 +30,51 @@ fn cost(pool: &Pool<Machine>, work: impl FnOnce()) -> (u64, u64) {
 
 #[test]
 fn an_append_is_one_fence_and_as_many_flushes_as_lines() {
-    let (pool, log) = log_of(PopLogOptions { segment_bytes: 64 << 10, spare_segments: 0 });
+    let (pool, log) = log_of(PopLogOptions {
+        segment_bytes: 64 << 10,
+        spare_segments: 0,
+        placement: Placement::Padded,
+    });
     for (bytes, lines) in [(1, 1), (48, 1), (49, 2), (112, 2), (113, 3), (1000, 16), (8192, 129)] {
         let payload = vec![0xA5; bytes];
         let spent = cost(&pool, || {
             log.append(&payload).unwrap();
         });
         assert_eq!(spent, (lines, 1), "{bytes} bytes");
+    }
+}
+
+/// As [`OPTIONS`], with entries that lie like that.
+fn placed(placement: Placement) -> PopLogOptions {
+    PopLogOptions { placement, ..OPTIONS }
+}
+
+#[test]
+fn dense_entries_flush_the_line_that_they_share() {
+    let (pool, log) = log_of(placed(Placement::Dense));
+    // From 0, 24, 88, 184 and 320 on.
+    for (bytes, lines) in [(8, 1), (48, 2), (80, 2), (120, 3), (48, 1)] {
+        let payload = vec![0xA5; bytes];
+        let spent = cost(&pool, || {
+            log.append(&payload).unwrap();
+        });
+        assert_eq!(spent, (lines, 1), "{bytes} bytes");
+    }
+    assert_eq!(log.statistics().entry_bytes, 24 + 64 + 96 + 136 + 64);
+}
+
+#[test]
+fn streamed_entries_take_one_fence_and_no_flush_and_share_a_line_only_whole() {
+    let (pool, log) = log_of(placed(Placement::Streamed));
+    // Two share a line, then one has a line left over, and all others begin one.
+    for (bytes, taken) in [(8, 24), (8, 40), (24, 64), (48, 64), (100, 128), (1000, 1024)] {
+        let before = log.statistics().entry_bytes;
+        let payload = vec![0xA5; bytes];
+        let spent = cost(&pool, || {
+            log.append(&payload).unwrap();
+        });
+        assert_eq!(spent, (0, 1), "{bytes} bytes");
+        assert_eq!(log.statistics().entry_bytes - before, taken, "{bytes} bytes");
     }
 }
 

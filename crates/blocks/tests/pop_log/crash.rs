@@ -6,14 +6,15 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use lapis_blocks::log::Position;
+use lapis_blocks::log::{Placement, Position};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions, PopLogRoot};
 use lapis_pmem::{Committed, PCell, Pool};
 
 use crate::machine::{Machine, Moment, Site};
 use crate::{Numbers, ROOT, contents, open};
 
-const OPTIONS: PopLogOptions = PopLogOptions { segment_bytes: 4096, spare_segments: 1 };
+const OPTIONS: PopLogOptions =
+    PopLogOptions { segment_bytes: 4096, spare_segments: 1, placement: Placement::Padded };
 const POOL_BYTES: usize = 512 << 10;
 
 /// What a log may be expected to hold.
@@ -45,6 +46,7 @@ struct Effort {
     images: u64,
     steps: usize,
     seed: u64,
+    placement: Placement,
 }
 
 #[derive(Default)]
@@ -166,7 +168,8 @@ fn kill(moments: &[Moment], possible: &[&Model], disabled: Option<Site>, seen: &
 fn run(effort: Effort, disabled: Option<Site>, seen: &mut Seen) {
     let pool = Machine::create(POOL_BYTES, disabled);
     soil(&pool);
-    let root = pool.fence(PopLog::create(&pool, OPTIONS).unwrap());
+    let options = PopLogOptions { placement: effort.placement, ..OPTIONS };
+    let root = pool.fence(PopLog::create(&pool, options).unwrap());
     let visible = pool.publish_root(ROOT, 0, root).unwrap();
     let published = pool.domain().moment();
     let _: Committed = visible.persist();
@@ -222,13 +225,16 @@ fn run(effort: Effort, disabled: Option<Site>, seen: &mut Seen) {
     seen.note(&pool);
 }
 
-const EFFORT: Effort = Effort { every: 3, images: 3, steps: 32, seed: 1 };
+const EFFORT: Effort =
+    Effort { every: 3, images: 3, steps: 32, seed: 1, placement: Placement::Padded };
 
 #[test]
 fn after_every_crash_the_acknowledged_entries_are_there_and_nothing_leaks() {
     let mut seen = Seen::default();
-    for seed in 1..=2 {
-        run(Effort { seed, ..EFFORT }, None, &mut seen);
+    for (seed, placement) in
+        [(1, Placement::Padded), (2, Placement::Dense), (2, Placement::Streamed)]
+    {
+        run(Effort { seed, placement, ..EFFORT }, None, &mut seen);
     }
     assert!(seen.images > 1000, "{}", seen.images);
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lapis_blocks::log::{LARGEST_ENTRY_BYTES, LogError, Position};
+use lapis_blocks::log::{LARGEST_ENTRY_BYTES, LogError, Placement, Position};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions, PopLogRoot};
 use lapis_pmem::{Domain, Hardware, Link, Pool, Region, RegionOptions};
 use proptest::prelude::*;
@@ -74,10 +74,10 @@ fn assert_no_leak<D: Domain>(pool: &Pool<D>, log: &PopLog<D>) {
     assert!(report.is_clean(), "{report:?}");
 }
 
-fn run(path: &Path, segment_bytes: usize, spare_segments: usize, steps: &[Step]) {
+fn run(path: &Path, log_options: PopLogOptions, steps: &[Step]) {
     let options = RegionOptions { reserve_bytes: 1 << 30, ..Default::default() };
     let mut pool = Arc::new(Pool::create_file(path, 1 << 20, &options).unwrap());
-    let mut log = create(&pool, PopLogOptions { segment_bytes, spare_segments });
+    let mut log = create(&pool, log_options);
     let mut model = Model { entries: Vec::new(), end: Position::FIRST };
     for step in steps {
         match step {
@@ -125,10 +125,13 @@ proptest! {
     fn a_log_is_a_vector_of_entries(
         segment_lines in prop_oneof![Just(64usize), 64..400usize, Just(1024usize)],
         spare_segments in 0..4usize,
+        placement in prop_oneof![Just(Placement::Padded), Just(Placement::Dense), Just(Placement::Streamed)],
         steps in prop::collection::vec(step(), 1..120),
     ) {
         let directory = tempfile::tempdir().unwrap();
-        run(&directory.path().join("pool"), segment_lines * 64, spare_segments, &steps);
+        let options =
+            PopLogOptions { segment_bytes: segment_lines * 64, spare_segments, placement };
+        run(&directory.path().join("pool"), options, &steps);
     }
 }
 
@@ -202,7 +205,10 @@ fn a_root_that_is_no_log_is_refused() {
 fn a_full_pool_is_an_error_that_leaves_the_log_usable() {
     let region = Region::anonymous(256 << 10, 256 << 10).unwrap();
     let pool = Arc::new(Pool::create(region, Hardware::detect()).unwrap());
-    let log = create(&pool, PopLogOptions { segment_bytes: 4096, spare_segments: 1 });
+    let log = create(
+        &pool,
+        PopLogOptions { segment_bytes: 4096, spare_segments: 1, placement: Placement::Padded },
+    );
     let mut model = Model { entries: Vec::new(), end: Position::FIRST };
     let error = loop {
         let payload = Numbers(model.end.number()).bytes(1500);
@@ -228,7 +234,11 @@ fn a_full_pool_is_an_error_that_leaves_the_log_usable() {
 
 #[test]
 fn an_iterator_goes_on_over_appends_and_truncation() {
-    let (_pool, log) = anonymous_log(PopLogOptions { segment_bytes: 4096, spare_segments: 1 });
+    let (_pool, log) = anonymous_log(PopLogOptions {
+        segment_bytes: 4096,
+        spare_segments: 1,
+        placement: Placement::Padded,
+    });
     let mut iter = log.iter();
     assert!(iter.next().is_none());
     for number in 1..=300u64 {
@@ -250,7 +260,11 @@ fn an_iterator_goes_on_over_appends_and_truncation() {
 
 #[test]
 fn appends_of_many_threads_are_all_there_in_the_order_of_their_positions() {
-    let (pool, log) = anonymous_log(PopLogOptions { segment_bytes: 8192, spare_segments: 2 });
+    let (pool, log) = anonymous_log(PopLogOptions {
+        segment_bytes: 8192,
+        spare_segments: 2,
+        placement: Placement::Padded,
+    });
     let mut acknowledged: Vec<(Position, Vec<u8>)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4u64)
             .map(|thread| {

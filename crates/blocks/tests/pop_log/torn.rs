@@ -1,14 +1,15 @@
 //! Entries torn by hand: an image before an append is given some of the words that the append
 //! changes, and opened.
 
-use lapis_blocks::log::{LogError, Position};
+use lapis_blocks::log::{LogError, Placement, Position};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions};
 use lapis_pmem::Pool;
 
 use crate::machine::Machine;
 use crate::{Numbers, contents, create, open};
 
-const OPTIONS: PopLogOptions = PopLogOptions { segment_bytes: 4096, spare_segments: 1 };
+const OPTIONS: PopLogOptions =
+    PopLogOptions { segment_bytes: 4096, spare_segments: 1, placement: Placement::Padded };
 const POOL_BYTES: usize = 256 << 10;
 
 type Entries = Vec<(Position, Vec<u8>)>;
@@ -29,8 +30,13 @@ fn visible(pool: &Pool<Machine>) -> Vec<u8> {
 impl Append {
     /// Appends `payload` to a log that holds `earlier`.
     fn new(earlier: &[Vec<u8>], payload: &[u8]) -> Self {
+        Self::placed(Placement::Padded, earlier, payload)
+    }
+
+    /// The same, in a log whose entries lie like that.
+    fn placed(placement: Placement, earlier: &[Vec<u8>], payload: &[u8]) -> Self {
         let pool = Machine::create(POOL_BYTES, None);
-        let log = create(&pool, OPTIONS);
+        let log = create(&pool, PopLogOptions { placement, ..OPTIONS });
         // So that the append takes this and changes nothing of the allocator's.
         log.prepare_spares().unwrap();
         for payload in earlier {
@@ -95,6 +101,18 @@ fn every_torn_state_of_a_first_entry_is_an_empty_log() {
 fn every_torn_state_of_an_entry_over_two_lines_leaves_the_acknowledged_prefix() {
     let earlier = [vec![0xFF; 3], vec![0; 100], Numbers(5).bytes(77)];
     Append::new(&earlier, &Numbers(2).bytes(70)).assert_every_subset(11);
+}
+
+#[test]
+fn every_torn_state_of_an_entry_that_shares_lines_leaves_the_acknowledged_prefix() {
+    // Behind 40 bytes of an earlier entry in the first line, and into the second.
+    let earlier = [Numbers(5).bytes(77), Numbers(6).bytes(32)];
+    let payload = Numbers(2).bytes(50);
+    Append::placed(Placement::Dense, &earlier, &payload).assert_every_subset(9);
+    // In one line with two earlier ones, which is written again.
+    let earlier = [vec![0xFF; 3], vec![7; 90], vec![9; 3]];
+    Append::placed(Placement::Streamed, &earlier, &[5; 8]).assert_every_subset(3);
+    Append::placed(Placement::Streamed, &earlier, &payload).assert_every_subset(9);
 }
 
 #[test]

@@ -53,7 +53,8 @@ fn barriers_per_append_are_two_two_two_one_one() {
 #[test]
 fn pop_log_takes_one_barrier_and_a_flush_per_line() {
     let pool = modelled(Config::counting());
-    let options = PopLogOptions { segment_bytes: 64 << 10, spare_segments: 0 };
+    let options =
+        PopLogOptions { segment_bytes: 64 << 10, spare_segments: 0, placement: Placement::Padded };
     let root = pool.fence(PopLog::create(&pool, options).unwrap());
     let link = root.link();
     let _: Committed = pool.publish_root("log", 0, root).unwrap().persist();
@@ -95,9 +96,29 @@ fn dense_entries_take_a_header_and_a_footer_or_a_bit_in_sixty_four_or_nothing() 
         for placement in [Placement::Dense, Placement::Streamed] {
             assert_eq!(space::<Classic>(placement, bytes), 16 + whole + 8);
             assert_eq!(space::<Header>(placement, bytes), 16 + whole);
-            assert_eq!(space::<Pop>(placement, bytes), 16 + whole);
             assert_eq!(space::<Raw>(placement, bytes), (128 + 8 * bytes as u64).div_ceil(63) * 8);
         }
+        assert_eq!(space::<Pop>(Placement::Dense, bytes), 16 + whole);
+    }
+}
+
+#[test]
+fn streamed_entries_of_pop_log_share_a_line_only_whole() {
+    // Two of 24, of 32 bytes; one of 40 and more; lines from there on.
+    for (bytes, taken) in [(8, 24), (16, 32), (24, 64), (48, 64), (49, 128), (1000, 1024)] {
+        assert_eq!(space::<Pop>(Placement::Streamed, bytes), taken, "{bytes}");
+    }
+    let streamed = RingOptions { capacity_bytes: 128 << 10, ..options(Placement::Streamed, 0) };
+    assert_eq!(persisted_again::<Pop>(streamed, 8), 50);
+    assert_eq!(persisted_again::<Pop>(streamed, 16), 50);
+    for bytes in [24, 40, 48, 100, 512, 1000] {
+        assert_eq!(persisted_again::<Pop>(streamed, bytes), 0, "{bytes}");
+    }
+    // RAWL persists lines again where it is dense, but for entries that happen to fill them.
+    assert_eq!(persisted_again::<Raw>(streamed, 8), 50);
+    assert_eq!(persisted_again::<Raw>(streamed, 40), 0);
+    for bytes in [24, 48, 100, 512, 1000] {
+        assert!(persisted_again::<Raw>(streamed, bytes) >= 49, "{bytes}");
     }
 }
 

@@ -49,14 +49,14 @@ fn a_newer_version_and_impossible_roots_are_refused<S: Scheme>() {
         // SAFETY: as above.
         unsafe { pool.region().base().add(at + offset).cast::<u64>().read() }
     };
-    for (offset, value) in [(8, 2), (8, 0), (16, 4096 * 2), (24, 9), (32, 5000), (40, 1), (80, 1)] {
+    for (offset, value) in [(8, 3), (8, 0), (16, 4096 * 2), (24, 9), (32, 5000), (40, 1), (80, 1)] {
         let was = peek(offset);
         poke(offset, value);
         let before = memory(&pool);
         let error = open::<S, _>(&pool).unwrap_err();
         match (offset, value) {
-            (8, 2) => {
-                assert!(matches!(error, LogError::NewerVersion { found: 2, supported: 1 }));
+            (8, 3) => {
+                assert!(matches!(error, LogError::NewerVersion { found: 3, .. }));
             }
             _ => assert!(matches!(error, LogError::Damaged(_)), "{offset}: {error}"),
         }
@@ -116,7 +116,11 @@ for_each_kind! {
 fn a_pop_log_is_refused_by_the_readers_of_rings() {
     let pool = modelled(Config::default());
     let root = pool.fence(
-        PopLog::create(&pool, PopLogOptions { segment_bytes: 4096, spare_segments: 0 }).unwrap(),
+        PopLog::create(
+            &pool,
+            PopLogOptions { segment_bytes: 4096, spare_segments: 0, placement: Placement::Padded },
+        )
+        .unwrap(),
     );
     let link = root.link();
     let _: lapis_pmem::Committed = pool.publish_root(crate::ROOT, 0, root).unwrap().persist();

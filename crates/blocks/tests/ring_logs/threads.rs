@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lapis_blocks::log::LogError;
+use lapis_blocks::log::{LogError, Placement};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions};
 use lapis_blocks::rawl::Rawl;
 use lapis_blocks::ring_log::{RingLog, RingOptions};
@@ -83,7 +83,8 @@ fn truncation_drops_smaller_numbers_from_every_log() {
 #[test]
 fn logs_without_numbers_and_empty_entries_are_refused() {
     let pool = Arc::new(Pool::create_anonymous(1 << 22).unwrap());
-    let options = PopLogOptions { segment_bytes: 4096, spare_segments: 0 };
+    let options =
+        PopLogOptions { segment_bytes: 4096, spare_segments: 0, placement: Placement::Padded };
     let root = pool.fence(PopLog::create(&pool, options).unwrap());
     let link = root.link();
     let _: Committed = pool.publish_root("pop", 0, root).unwrap().persist();

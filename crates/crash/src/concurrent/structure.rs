@@ -1,5 +1,6 @@
 //! Structures with several workers, by the names they have on the command line.
 
+use lapis_blocks::log::Placement;
 use lapis_device::Modelled;
 use lapis_index::{
     ArtCow, FastFair, FpTree, Index, NvTree, PClht, WbTree, WbTreeSlot, Woart, Wort,
@@ -10,7 +11,7 @@ use super::linearizability::MapAction;
 use super::subject::{ConcurrentSubject, Plan};
 use super::subjects::{
     ConcurrentAllocator, ConcurrentIndex, ConcurrentPopLog, ConcurrentStore, merged_node,
-    split_node,
+    split_node, unlinked_node,
 };
 use crate::structure::indexes::IndexSetting;
 use crate::structure::{CrashError, Progress, Structure};
@@ -20,10 +21,13 @@ const KEYS: u64 = 64;
 
 /// Histories that are made for one error each, in which a scheduler need deviate only once from
 /// running worker after worker. They are explored when asked for by name.
-pub(crate) const PLANNED_HISTORIES: [&str; 5] = [
+pub(crate) const PLANNED_HISTORIES: [&str; 8] = [
     "wort:splitting",
+    "wort:unlinking",
     "woart:splitting",
+    "woart:unlinking",
     "art-cow:splitting",
+    "art-cow:unlinking",
     "wb-tree:merging",
     "wb-tree-slot:merging",
 ];
@@ -54,6 +58,7 @@ pub fn explore_structure_concurrently(
         Structure::Wort => {
             explorer.explore_index::<Wort<_, u64>, Wort<_, [u8]>>(["wort:u64", "wort:bytes"])?;
             explorer.explore_planned::<Wort<_, u64>>("wort:splitting", split_node)?;
+            explorer.explore_planned::<Wort<_, u64>>("wort:unlinking", unlinked_node)?;
         }
         Structure::FastFair => {
             explorer.explore_index::<FastFair<_, u64>, FastFair<_, [u8]>>([
@@ -69,6 +74,7 @@ pub fn explore_structure_concurrently(
             explorer
                 .explore_index::<Woart<_, u64>, Woart<_, [u8]>>(["woart:u64", "woart:bytes"])?;
             explorer.explore_planned::<Woart<_, u64>>("woart:splitting", split_node)?;
+            explorer.explore_planned::<Woart<_, u64>>("woart:unlinking", unlinked_node)?;
         }
         Structure::ArtCow => {
             explorer.explore_index::<ArtCow<_, u64>, ArtCow<_, [u8]>>([
@@ -76,6 +82,7 @@ pub fn explore_structure_concurrently(
                 "art-cow:bytes",
             ])?;
             explorer.explore_planned::<ArtCow<_, u64>>("art-cow:splitting", split_node)?;
+            explorer.explore_planned::<ArtCow<_, u64>>("art-cow:unlinking", unlinked_node)?;
         }
         Structure::WbTree => {
             explorer.explore_index::<WbTree<_, u64>, WbTree<_, [u8]>>([
@@ -103,7 +110,13 @@ pub fn explore_structure_concurrently(
             explorer
                 .explore_index::<FpTree<_, u64>, FpTree<_, [u8]>>(["fptree:u64", "fptree:bytes"])?;
         }
-        Structure::PopLog => explorer.explore(&ConcurrentPopLog)?,
+        Structure::PopLog => {
+            for (name, placement) in
+                [("pop-log:padded", Placement::Padded), ("pop-log:streamed", Placement::Streamed)]
+            {
+                explorer.explore(&ConcurrentPopLog { name, placement })?;
+            }
+        }
         Structure::Store => explorer.explore(&ConcurrentStore)?,
         Structure::Allocator => explorer.explore(&ConcurrentAllocator::default())?,
         _ => return Err(CrashError::OneWorkerOnly { structure: structure.name() }),

@@ -6,6 +6,7 @@ mod merged_node;
 mod pop_log;
 mod split_node;
 mod store;
+mod unlinked_node;
 mod whole;
 
 pub use allocator::ConcurrentAllocator;
@@ -14,3 +15,4 @@ pub(super) use merged_node::merged_node;
 pub use pop_log::ConcurrentPopLog;
 pub(super) use split_node::split_node;
 pub use store::ConcurrentStore;
+pub(super) use unlinked_node::unlinked_node;

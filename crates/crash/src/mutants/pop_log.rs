@@ -24,6 +24,14 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
             subjects: &[],
         },
         MutantEntry {
+            mutant: mutants::LINE_FORGOTTEN,
+            what: "Opening a streamed log leaves what its last line holds out of the copy of the line \
+                   in DRAM: the next append writes zeroes over it.",
+            published: BUG_CLASS,
+            place: "blocks/src/pop_log/mod.rs, open",
+            subjects: &["pop-log:streamed"],
+        },
+        MutantEntry {
             mutant: mutants::RECYCLE_WITHOUT_BARRIER,
             what: "A recycled segment is taken into use without a barrier after its zeroing.",
             published: BUG_CLASS,

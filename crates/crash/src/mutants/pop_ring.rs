@@ -15,6 +15,14 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
             subjects: &[],
         },
         MutantEntry {
+            mutant: mutants::POP_RING_LINE_FORGOTTEN,
+            what: "Opening a streamed log leaves what its last line holds out of the copy of the line \
+                   in DRAM: the next append writes zeroes over it.",
+            published: BUG_CLASS,
+            place: "blocks/src/ring_log/recovery.rs, line_at",
+            subjects: &["pop-ring:streamed"],
+        },
+        MutantEntry {
             mutant: mutants::POP_RING_TORN_TAIL_STAYS,
             what: "Recovery leaves a torn entry, whose bits make up for missing bits of the next.",
             published: BUG_CLASS,

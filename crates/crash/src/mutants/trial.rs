@@ -346,7 +346,7 @@ pub fn try_mutants(trial: &MutantTrial, progress: &Progress<'_>) -> MutantReport
                 structure,
                 strategy,
                 entry: Some(entry),
-                schedules: 10 * schedules,
+                schedules: 20 * schedules,
                 seeds: 1..=1,
             }));
         }

@@ -40,5 +40,6 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
         },
         art::index_before_child(mutants::INDEX_BEFORE_CHILD),
         radix::new_node_unlocked(mutants::NEW_NODE_UNLOCKED, &["woart:splitting"]),
+        radix::uncounted_unlinking(mutants::UNCOUNTED_UNLINKING, &["woart:unlinking"]),
     ],
 };

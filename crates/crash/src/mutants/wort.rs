@@ -30,5 +30,6 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
             subjects: &[],
         },
         radix::new_node_unlocked(mutants::NEW_NODE_UNLOCKED, &["wort:splitting"]),
+        radix::uncounted_unlinking(mutants::UNCOUNTED_UNLINKING, &["wort:unlinking"]),
     ],
 };

@@ -17,7 +17,8 @@ use crate::subjects::InPlaceSubject;
 /// Cells whose entries fill a ring several times.
 const LOGGED_BYTES: usize = 200;
 /// How a PopLog is cut into small segments.
-const SEGMENTS: PopLogOptions = PopLogOptions { segment_bytes: 4096, spare_segments: 2 };
+const SEGMENTS: PopLogOptions =
+    PopLogOptions { segment_bytes: 4096, spare_segments: 2, placement: Padded };
 
 type LogCellSubject<L> = InPlaceSubject<LogCell<Modelled, L>>;
 

@@ -1,4 +1,4 @@
-//! The subjects of the logs: a ring of each placement, and the PopLog.
+//! The subjects of the logs, of each placement.
 
 use lapis_blocks::classic_log::ClassicLog;
 use lapis_blocks::header_log::HeaderLog;
@@ -78,7 +78,11 @@ pub(super) fn each_log(
             ],
             visitor,
         ),
-        Structure::PopLog => visitor.visit(&PopLogSubject),
+        Structure::PopLog => {
+            visitor.visit(&PopLogSubject::new("pop-log:padded", Padded))?;
+            visitor.visit(&PopLogSubject::new("pop-log:dense", Dense))?;
+            visitor.visit(&PopLogSubject::new("pop-log:streamed", Streamed))
+        }
         _ => Ok(()),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lapis_blocks::log::Position;
+use lapis_blocks::log::{Placement, Position};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions, PopLogRoot};
 use lapis_device::Modelled;
 use lapis_pmem::{AuditReport, Link, Pool};
@@ -56,8 +56,18 @@ impl LogState {
 }
 
 /// The PopLog, to check.
-#[derive(Debug, Default)]
-pub struct PopLogSubject;
+#[derive(Debug)]
+pub struct PopLogSubject {
+    name: &'static str,
+    placement: Placement,
+}
+
+impl PopLogSubject {
+    /// One whose entries lie like that.
+    pub fn new(name: &'static str, placement: Placement) -> Self {
+        Self { name, placement }
+    }
+}
 
 /// An open log.
 #[derive(Debug)]
@@ -81,7 +91,7 @@ impl Subject for PopLogSubject {
     type Live = LiveLog;
 
     fn name(&self) -> &'static str {
-        "pop-log"
+        self.name
     }
 
     fn pool_bytes(&self) -> usize {
@@ -131,7 +141,8 @@ impl Subject for PopLogSubject {
     }
 
     fn create(&self, pool: Pool<Modelled>) -> Result<LiveLog, String> {
-        let options = PopLogOptions { segment_bytes: 4096, spare_segments: 2 };
+        let options =
+            PopLogOptions { segment_bytes: 4096, spare_segments: 2, placement: self.placement };
         let root = PopLog::create(&pool, options).map_err(text)?;
         let root = pool.fence(root);
         let link = root.link();
@@ -158,7 +169,9 @@ impl Subject for PopLogSubject {
     }
 
     fn owns_source(&self, file: &str) -> bool {
+        // Streamed entries go through the sink of the logs in a ring.
         file.contains("blocks/src/pop_log")
+            || self.placement == Placement::Streamed && file.contains("blocks/src/ring_log/ring.rs")
     }
 }
 

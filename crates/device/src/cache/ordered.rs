@@ -21,13 +21,13 @@ impl Ordered {
         &mut self.tags[number * self.ways..][..self.ways]
     }
 
-    pub(super) fn touch(&mut self, set: usize, line: u32, write: bool) -> bool {
+    pub(super) fn touch(&mut self, set: usize, line: u32, write: bool) -> Option<bool> {
         let set = self.set(set);
-        let Some(way) = set.iter().position(|tag| tag & !DIRTY == line + 1) else { return false };
+        let way = set.iter().position(|tag| tag & !DIRTY == line + 1)?;
         let tag = set[way];
         set.copy_within(..way, 1);
         set[0] = tag | if write { DIRTY } else { 0 };
-        true
+        Some(set[0] != tag)
     }
 
     pub(super) fn insert(&mut self, set: usize, line: u32, dirty: bool) -> Victim {

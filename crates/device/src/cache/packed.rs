@@ -22,17 +22,17 @@ use crate::host::{Words, equal_words, prefetch};
 /// Most ways of a set.
 pub(super) const MOST_WAYS: usize = 16;
 /// Most ways that leave room for their order.
-const MOST_WAYS_WITH_ORDER: usize = 14;
+pub(super) const MOST_WAYS_WITH_ORDER: usize = 14;
 /// Every way in the place of its number.
 const UNUSED: u64 = 0xFEDC_BA98_7654_3210;
 /// A one in each four bits.
 const ONES: u64 = 0x1111_1111_1111_1111;
 
-/// The tags of all sets.
+/// The tags of all sets. `APART` says that the orders are not among the words.
 #[derive(Clone, Debug)]
-pub(super) struct Packed {
+pub(super) struct Packed<const APART: bool> {
     words: Vec<Words>,
-    /// By set; empty if the orders are among the words.
+    /// By set, if they are apart.
     orders: Vec<u64>,
     ways: usize,
     /// Bits of the last way in the order.
@@ -41,17 +41,26 @@ pub(super) struct Packed {
     all: u32,
 }
 
-impl Packed {
+/// The way of a line.
+#[inline(always)]
+fn way(words: &Words, all: u32, line: u32) -> Option<usize> {
+    let found = equal_words(words, !DIRTY, line + 1) & all;
+    (found != 0).then_some(found.trailing_zeros() as usize % MOST_WAYS)
+}
+
+impl<const APART: bool> Packed<APART> {
+    /// # Panics
+    /// If so many ways do not go with such orders.
     pub(super) fn new(sets: usize, ways: usize) -> Self {
         assert!((1..=MOST_WAYS).contains(&ways), "{ways} ways");
+        assert_eq!(APART, ways > MOST_WAYS_WITH_ORDER, "{ways} ways");
         let mut words = Words([0; MOST_WAYS]);
-        let apart = ways > MOST_WAYS_WITH_ORDER;
-        if !apart {
+        if !APART {
             (words.0[14], words.0[15]) = (UNUSED as u32, (UNUSED >> 32) as u32);
         }
         Self {
             words: vec![words; sets],
-            orders: if apart { vec![UNUSED; sets] } else { Vec::new() },
+            orders: if APART { vec![UNUSED; sets] } else { Vec::new() },
             ways,
             last: 4 * (ways as u32 - 1),
             all: u32::MAX >> (32 - ways),
@@ -59,23 +68,16 @@ impl Packed {
     }
 
     #[inline(always)]
-    fn way(&self, set: usize, line: u32) -> Option<usize> {
-        let found = equal_words(&self.words[set], !DIRTY, line + 1) & self.all;
-        (found != 0).then_some(found.trailing_zeros() as usize % MOST_WAYS)
-    }
-
-    #[inline(always)]
-    fn order(&self, set: usize) -> u64 {
-        if self.ways > MOST_WAYS_WITH_ORDER {
+    fn order(&self, set: usize, words: &Words) -> u64 {
+        if APART {
             return self.orders[set];
         }
-        let words = &self.words[set].0;
-        u64::from(words[14]) | u64::from(words[15]) << 32
+        u64::from(words.0[14]) | u64::from(words.0[15]) << 32
     }
 
     #[inline(always)]
     fn set_order(&mut self, set: usize, order: u64) {
-        if self.ways > MOST_WAYS_WITH_ORDER {
+        if APART {
             self.orders[set] = order;
             return;
         }
@@ -84,60 +86,63 @@ impl Packed {
     }
 
     #[inline(always)]
-    pub(super) fn touch(&mut self, set: usize, line: u32, write: bool) -> bool {
-        let order = self.order(set);
+    pub(super) fn touch(&mut self, set: usize, line: u32, write: bool) -> Option<bool> {
+        let order = self.order(set, &self.words[set]);
+        let dirty = u32::from(write) << DIRTY.trailing_zeros();
+        let words = &mut self.words[set];
         // Most uses follow another of the same line.
-        let latest = &mut self.words[set].0[order as usize % MOST_WAYS];
+        let latest = &mut words.0[order as usize % MOST_WAYS];
         if *latest & !DIRTY == line + 1 {
-            *latest |= if write { DIRTY } else { 0 };
-            return true;
+            let soiled = dirty & !*latest != 0;
+            *latest |= dirty;
+            return Some(soiled);
         }
-        let Some(way) = self.way(set, line) else { return false };
-        self.words[set].0[way] |= if write { DIRTY } else { 0 };
+        let way = way(words, self.all, line)?;
+        let soiled = dirty & !words.0[way] != 0;
+        words.0[way] |= dirty;
         self.set_order(set, first(order, place(order, way), way));
-        true
+        Some(soiled)
     }
 
     #[inline(always)]
     pub(super) fn insert(&mut self, set: usize, line: u32, dirty: bool) -> Victim {
-        debug_assert!(self.way(set, line).is_none(), "line {line} is here");
-        let order = self.order(set);
+        debug_assert!(!self.contains(set, line), "line {line} is here");
+        let order = self.order(set, &self.words[set]);
         let way = (order >> self.last) as usize % MOST_WAYS;
+        let tag = (line + 1) | u32::from(dirty) << DIRTY.trailing_zeros();
+        let old = std::mem::replace(&mut self.words[set].0[way], tag);
         self.set_order(set, first(order, self.last, way));
-        let tag = (line + 1) | if dirty { DIRTY } else { 0 };
-        victim(std::mem::replace(&mut self.words[set].0[way], tag))
+        victim(old)
     }
 
     /// The line that the next insertion casts out.
     #[inline(always)]
     pub(super) fn next_victim(&self, set: usize) -> Victim {
-        let way = (self.order(set) >> self.last) as usize % MOST_WAYS;
-        victim(self.words[set].0[way])
+        let words = &self.words[set];
+        let way = (self.order(set, words) >> self.last) as usize % MOST_WAYS;
+        victim(words.0[way])
     }
 
     #[inline(always)]
     pub(super) fn contains(&self, set: usize, line: u32) -> bool {
-        self.way(set, line).is_some()
-    }
-
-    /// Whether the line is the one that was used last.
-    #[inline(always)]
-    pub(super) fn is_latest(&self, set: usize, line: u32) -> bool {
-        self.words[set].0[self.order(set) as usize % MOST_WAYS] & !DIRTY == line + 1
+        way(&self.words[set], self.all, line).is_some()
     }
 
     #[inline(always)]
     pub(super) fn find(&mut self, set: usize, line: u32) -> Option<&mut u32> {
-        let way = self.way(set, line)?;
-        Some(&mut self.words[set].0[way])
+        let words = &mut self.words[set];
+        let way = way(words, self.all, line)?;
+        Some(&mut words.0[way])
     }
 
     #[inline(always)]
     pub(super) fn remove(&mut self, set: usize, line: u32) -> Option<bool> {
-        let way = self.way(set, line)?;
-        let order = self.order(set);
+        let words = &mut self.words[set];
+        let way = way(words, self.all, line)?;
+        let tag = std::mem::take(&mut words.0[way]);
+        let order = self.order(set, &self.words[set]);
         self.set_order(set, last(order, place(order, way), self.last, way));
-        Some(std::mem::take(&mut self.words[set].0[way]) & DIRTY != 0)
+        Some(tag & DIRTY != 0)
     }
 
     pub(super) fn tags(&self) -> impl Iterator<Item = u32> {
@@ -148,7 +153,7 @@ impl Packed {
     #[inline(always)]
     pub(super) fn prefetch(&self, set: usize) {
         prefetch(self.words.as_ptr().wrapping_add(set).cast());
-        if self.ways > MOST_WAYS_WITH_ORDER {
+        if APART {
             prefetch(self.orders.as_ptr().wrapping_add(set).cast());
         }
     }
@@ -186,34 +191,41 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
+    fn check<const APART: bool>(ways: usize, random: &mut Random) {
+        let (mut packed, mut ordered) = (Packed::<APART>::new(3, ways), Ordered::new(3, ways));
+        for _ in 0..4000 {
+            let (set, line) = (random.below(3), random.below(ways * 3 / 2 + 2) as u32);
+            let write = random.below(2) == 0;
+            match random.below(8) {
+                0 => assert_eq!(packed.remove(set, line), ordered.remove(set, line)),
+                1 => {
+                    let found = packed.find(set, line).copied();
+                    assert_eq!(found, ordered.find(set, line).copied());
+                    assert_eq!(packed.contains(set, line), found.is_some());
+                    assert_eq!(ordered.contains(set, line), found.is_some());
+                }
+                _ => {
+                    let here = packed.touch(set, line, write);
+                    assert_eq!(here, ordered.touch(set, line, write));
+                    if here.is_none() {
+                        let next = packed.next_victim(set);
+                        let victim = packed.insert(set, line, write);
+                        assert_eq!(victim, ordered.insert(set, line, write));
+                        assert_eq!(victim, next);
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn every_number_of_ways_does_what_sets_in_order_of_use_do() {
         let mut random = Random::new(11);
         for ways in 1..=MOST_WAYS {
-            let (mut packed, mut ordered) = (Packed::new(3, ways), Ordered::new(3, ways));
-            for _ in 0..4000 {
-                let (set, line) = (random.below(3), random.below(ways * 3 / 2 + 2) as u32);
-                let write = random.below(2) == 0;
-                match random.below(8) {
-                    0 => assert_eq!(packed.remove(set, line), ordered.remove(set, line)),
-                    1 => {
-                        let found = packed.find(set, line).copied();
-                        assert_eq!(found, ordered.find(set, line).copied());
-                        assert_eq!(packed.contains(set, line), found.is_some());
-                        assert_eq!(ordered.contains(set, line), found.is_some());
-                    }
-                    _ => {
-                        let here = packed.touch(set, line, write);
-                        assert_eq!(here, ordered.touch(set, line, write));
-                        if !here {
-                            let next = packed.next_victim(set);
-                            let victim = packed.insert(set, line, write);
-                            assert_eq!(victim, ordered.insert(set, line, write));
-                            assert_eq!(victim, next);
-                        }
-                        assert!(packed.is_latest(set, line));
-                    }
-                }
+            if ways > MOST_WAYS_WITH_ORDER {
+                check::<true>(ways, &mut random);
+            } else {
+                check::<false>(ways, &mut random);
             }
         }
     }

@@ -55,29 +55,35 @@ fn further_clocks_see_the_same_events_and_keep_their_own_time() {
     assert_eq!(both.timing().all_now(0), [first, first, second]);
 }
 
-#[test]
-fn events_that_wait_change_no_count_and_no_time() {
-    // One machine is looked at after every event, so nothing of it waits.
-    let slow = TimingShape { read_media: Picoseconds(1_000_000), ..MachineShape::default().timing };
-    let machine = || Counters::with_timings(MachineShape::default(), &[slow]);
+/// Runs the same on a machine and on one that is looked at after every event, so that nothing of it
+/// waits. Most events are among the first of two numbers of bytes. Some do not wait and end the waiting
+/// of others; they come `rarely` or often.
+fn compare_with_one_that_is_prompt(
+    shape: MachineShape,
+    [near_bytes, far_bytes]: [usize; 2],
+    rarely: bool,
+) {
+    let slow = TimingShape { read_media: Picoseconds(1_000_000), ..shape.timing };
+    let machine = || Counters::with_timings(shape, &[slow]);
     let (mut waiting, mut prompt) = (machine(), machine());
     let mut random = crate::random::Random::new(23);
     for step in 0..60_000 {
         let worker = if step < 40_000 { 0 } else { random.below(3) as u8 };
         // Runs near one another, and places that no cache holds.
         let near = random.below(4) > 0;
-        let offset = random.below(if near { 1 << 14 } else { 1 << 28 });
+        let offset = random.below(if near { near_bytes } else { far_bytes });
         let (kind, bytes) = (random.below(10), 1 + random.below(300));
+        let may_end = !rarely || random.below(50) == 0;
         for counters in [&mut waiting, &mut prompt] {
             match kind {
                 0 => counters.fence(worker),
                 1 => counters.flush(worker, offset, bytes),
                 2 => counters.locked(worker, offset, offset & 8 == 0),
                 3 => counters.prefetch(worker, offset),
-                4 => counters.read_range(worker, offset, bytes),
+                4 if may_end => counters.read_range(worker, offset, bytes),
                 5 => counters.write_range(worker, offset, bytes),
-                6 if near => counters.nontemporal(worker, offset, bytes),
-                7 if near => counters.read_dram(worker, offset, bytes),
+                6 if near && may_end => counters.nontemporal(worker, offset, bytes),
+                7 if near && may_end => counters.read_dram(worker, offset, bytes),
                 6 | 8 => counters.store(worker, offset),
                 _ => counters.load(worker, offset),
             }
@@ -87,6 +93,28 @@ fn events_that_wait_change_no_count_and_no_time() {
     assert_eq!(waiting.counts(), prompt.counts());
     for worker in 0..3 {
         assert_eq!(waiting.timing().all_now(worker), prompt.timing().all_now(worker));
+    }
+}
+
+#[test]
+fn events_that_wait_change_no_count_and_no_time() {
+    compare_with_one_that_is_prompt(MachineShape::default(), [1 << 14, 1 << 28], false);
+    compare_with_one_that_is_prompt(MachineShape::default(), [1 << 14, 1 << 28], true);
+}
+
+/// Lines are cast out and come back, and are flushed, before it is known whether they were dirty.
+#[test]
+fn events_that_wait_change_nothing_where_caches_hold_fewer_lines_than_wait() {
+    let level = |lines, ways| CacheShape { capacity_bytes: lines * LINE_BYTES, ways };
+    for flush_keeps_line in [true, false] {
+        for (l1, l2, l3) in [(2, 2, 8), (2, 4, 16), (4, 8, 64)] {
+            let (l1, l2, l3) = (level(l1, 2), level(l2, l2), level(l3, 4));
+            let caches = HierarchyShape { l1, l2, l3, flush_keeps_line };
+            let shape = MachineShape { caches, ..MachineShape::default() };
+            for far_bytes in [1 << 11, 1 << 12, 1 << 13] {
+                compare_with_one_that_is_prompt(shape, [1 << 10, far_bytes], true);
+            }
+        }
     }
 }
 

@@ -69,7 +69,7 @@ impl Domain for Modelled {
         }
         self.prefetch_counted::<W>(at);
         let mut state = self.machine.state.lock();
-        // Stores to the region happen under the mutex, so this decides the exchange. One that
+        // Stores to the region happen under the lock, so this decides the exchange. One that
         // fails is a load: that it also fences is an accident of x86 nothing should rest on.
         if W::load(at, Ordering::Acquire) == current {
             self.watch_written(offset, W::BYTES);

@@ -2,7 +2,7 @@
 //! what leaves a store buffer.
 
 use std::panic::Location;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use lapis_pmem::{LINE_BYTES, Omission, Word};
 
@@ -93,8 +93,9 @@ impl Modelled {
     }
 
     pub(crate) fn fence_now(&self, caller: &'static Location<'static>) {
+        // Of host memory, whether or not the model sees it.
+        fence(Ordering::Release);
         let mut state = self.machine.state.lock();
-        // The mutex orders host memory, whether or not the model sees the fence.
         let Some(point) = state.points.pass(caller, PersistKind::Fence) else { return };
         if is_left_out() {
             return;

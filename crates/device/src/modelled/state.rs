@@ -30,7 +30,7 @@ impl State {
         if let Some(tracking) = &mut self.tracking {
             let line = offset / LINE_BYTES;
             // SAFETY: the caller of the domain's store vouches that a byte of the line is mapped,
-            // and so is the whole line; stores to the region happen under the mutex.
+            // and so is the whole line; stores to the region happen under the lock.
             unsafe { tracking.touch(line as u32, self.base.add(line * LINE_BYTES)) };
         }
     }

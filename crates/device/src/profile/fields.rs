@@ -183,8 +183,8 @@ section! {
 
 section! {
     /// What the core does for operations that are interleaved on one thread, beyond what the model
-    /// charges for their accesses: found with all their lines in L1 (`lapis lab coroutine
-    /// --calibrate`).
+    /// charges for their accesses (`lapis lab coroutine --calibrate`): found with all their lines in
+    /// L1, but for what concerns page walks.
     Interleaving "interleaving" {
         /// A lookup in a leaf.
         lookup_ns: f64 = 0.0 ..= 1e6,
@@ -194,5 +194,10 @@ section! {
         insert_ns: f64 = 0.0 ..= 1e6,
         /// Each time that an insert gives way to another task, and is resumed.
         insert_switch_ns: f64 = 0.0 ..= 1e6,
+        /// The walk through the page tables when an operation comes to a page that it has not been on
+        /// lately, where it waits for the line.
+        page_walk_ns: f64 = 0.0 ..= 1e6,
+        /// The share of it that is left in a group, whose tasks prefetch the line.
+        page_walk_shown: f64 = 0.0 ..= 1.0,
     }
 }

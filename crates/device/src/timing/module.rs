@@ -98,12 +98,15 @@ impl Module {
 
     /// Goes to a stripe. Whether it was not among the open ones.
     pub(super) fn switch(&mut self, stripe: u32, streams: usize) -> bool {
-        let open = &mut self.open[..streams.clamp(1, MOST_OPEN)];
-        let found = open.iter().position(|&other| other == stripe);
-        let at = found.unwrap_or(open.len() - 1);
-        open[..=at].rotate_right(1);
-        open[0] = stripe;
-        found.is_none()
+        // Each makes room for the one before it, up to the place where this one was.
+        let mut moved = stripe;
+        for open in &mut self.open[..streams.clamp(1, MOST_OPEN)] {
+            std::mem::swap(open, &mut moved);
+            if moved == stripe {
+                return false;
+            }
+        }
+        true
     }
 
     /// When the module begins to take a line that could be taken at `earliest`.
@@ -178,6 +181,16 @@ mod tests {
         let mut module = Module::new(None);
         module.media_wrote(1000, writes, SERVICES.write);
         module
+    }
+
+    #[test]
+    fn the_stripes_of_the_last_lines_are_open() {
+        let mut module = Module::new(None);
+        let mut switched = |stripes: &[u32]| -> Vec<bool> {
+            stripes.iter().map(|&stripe| module.switch(stripe, 3)).collect()
+        };
+        assert_eq!(switched(&[1, 2, 3, 2, 1, 3]), [true, true, true, false, false, false]);
+        assert_eq!(switched(&[4, 2, 4, 3, 1]), [true, true, false, false, true]);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use lapis_device::{
-    Config, CrashCause, CrashPoints, ImageBudget, Marker, Modelled, PowerFailDomain,
-    set_current_worker,
+    Config, CrashCause, CrashPoint, CrashPoints, Event, ImageBudget, Marker, Modelled,
+    PowerFailDomain, Trace, set_current_worker,
 };
 use lapis_pmem::{Domain, EXTENT_BYTES, Region};
 
@@ -82,30 +82,48 @@ impl Bench {
         domain: PowerFailDomain,
         indices: [usize; N],
     ) -> BTreeSet<[u64; N]> {
-        self.domain.mark(Marker::End(999));
-        let trace = self.domain.take_trace();
-        let mut points = CrashPoints::new(&trace, &[], domain);
-        let mut scratch = Region::anonymous(EXTENT_BYTES, EXTENT_BYTES).unwrap();
-        let mut found = BTreeSet::new();
-        while let Some(point) = points.advance() {
-            points.bring_up_to_date(&mut scratch).unwrap();
-            if point.cause != CrashCause::OperationEnd(999) {
-                continue;
-            }
-            let states = points.states();
-            let images = states.images(ImageBudget::default());
-            assert!(images.is_exhaustive());
-            for image in images {
-                states.apply(&image, &mut scratch).unwrap();
-                found.insert(indices.map(|index| {
-                    // SAFETY: inside the mapped region; plain memory of this function.
-                    unsafe { scratch.base().add(index * 8).cast::<u64>().read() }
-                }));
-                states.revert(&image, &mut scratch).unwrap();
-            }
-        }
-        found
+        at_end_of_trace(self.domain.take_trace(), domain, indices)
     }
+}
+
+/// What the words of `indices` may hold after a crash at the end of a trace.
+pub fn at_end_of_trace<const N: usize>(
+    mut trace: Trace,
+    domain: PowerFailDomain,
+    indices: [usize; N],
+) -> BTreeSet<[u64; N]> {
+    trace.events.push(Event::Marker { worker: 0, marker: Marker::End(999) });
+    at_points(&trace, domain, indices, |point| point.cause == CrashCause::OperationEnd(999))
+}
+
+/// The same for a crash at any of the points that are `wanted`.
+pub fn at_points<const N: usize>(
+    trace: &Trace,
+    domain: PowerFailDomain,
+    indices: [usize; N],
+    wanted: impl Fn(CrashPoint) -> bool,
+) -> BTreeSet<[u64; N]> {
+    let mut points = CrashPoints::new(trace, &[], domain);
+    let mut scratch = Region::anonymous(EXTENT_BYTES, EXTENT_BYTES).unwrap();
+    let mut found = BTreeSet::new();
+    while let Some(point) = points.advance() {
+        points.bring_up_to_date(&mut scratch).unwrap();
+        if !wanted(point) {
+            continue;
+        }
+        let states = points.states();
+        let images = states.images(ImageBudget::default());
+        assert!(images.is_exhaustive());
+        for image in images {
+            states.apply(&image, &mut scratch).unwrap();
+            found.insert(indices.map(|index| {
+                // SAFETY: inside the mapped region; plain memory of this function.
+                unsafe { scratch.base().add(index * 8).cast::<u64>().read() }
+            }));
+            states.revert(&image, &mut scratch).unwrap();
+        }
+    }
+    found
 }
 
 pub fn set<const N: usize>(states: &[[u64; N]]) -> BTreeSet<[u64; N]> {

@@ -14,3 +14,4 @@ mod programs;
 mod reference;
 mod stores;
 mod tearing;
+mod visible_order;

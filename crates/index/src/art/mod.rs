@@ -132,6 +132,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
     const MISSING_LEAF_FLUSH: Mutant = P::MUTANTS.missing_leaf_flush;
     const LINK_BEFORE_FENCE: Mutant = P::MUTANTS.link_before_fence;
     const STALE_DECISION: Mutant = P::MUTANTS.stale_decision;
+    const UNCOUNTED_UNLINKING: Mutant = P::MUTANTS.uncounted_unlinking;
     const NEW_NODE_UNLOCKED: Mutant = P::MUTANTS.new_node_unlocked;
     const UNPERSISTED_ANSWER: Mutant = P::MUTANTS.unpersisted_answer;
     const COPIES_WHAT_SINKS: bool = P::COPIES;
@@ -163,6 +164,14 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
         self.entry_of(node, slot as u8).map(|entry| node.child_place(entry))
     }
 
+    #[inline(always)]
+    fn fixed_place_of(&self, node: Child, slot: usize) -> Option<Place> {
+        match slot {
+            Byte::END_SLOT => Some(node.end_place()),
+            _ => (node.kind() == Kind::Full).then(|| node.child_place(slot)),
+        }
+    }
+
     #[inline]
     fn next_child(&self, node: Child, rank: usize, direction: Direction) -> Option<(usize, Child)> {
         self.next_ranked(node, rank, direction)
@@ -174,6 +183,11 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
 
     fn prefetch_children(&self, node: Child, direction: Direction) {
         self.prefetch_some(node, direction);
+    }
+
+    #[inline(always)]
+    fn prefetch_for_adding(&self, node: Child) {
+        self.prefetch_rest(node);
     }
 
     #[inline]
@@ -247,8 +261,9 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
         key: &Digits<'_, K, Byte>,
         value: u64,
         split: Split<Self>,
+        held: &Held<'_, D>,
     ) -> Result<Committed, Obstacle> {
-        self.split_prefix(key, value, split)
+        self.split_prefix(key, value, split, held)
     }
 
     #[inline]

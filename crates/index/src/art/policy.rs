@@ -32,6 +32,8 @@ pub struct Mutants {
     pub entry_before_child: [Mutant; 3],
     /// What was found without stripes is not looked at again with them.
     pub stale_decision: Mutant,
+    /// An unlinking of nodes is not counted.
+    pub uncounted_unlinking: Mutant,
     /// The stripe of a node that a split makes is not held.
     pub new_node_unlocked: Mutant,
     /// A change that finds nothing to do does not persist what it may have seen.

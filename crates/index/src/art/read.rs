@@ -7,7 +7,7 @@
 //! byte if the entry has changed hands and back; keys are compared at the leaf.) Writers on their way
 //! down do the same (`Descending::step`).
 
-use lapis_pmem::{Domain, PCell};
+use lapis_pmem::{Domain, LINE_BYTES, PCell};
 
 use super::Art;
 use super::entries::{ChildIndex, Entries4, Entries16, nearest};
@@ -78,6 +78,20 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
             if self.entry_of(node, byte) == Some(entry) {
                 return child;
             }
+        }
+    }
+
+    /// Hints that all that says which bytes a node has, and its children if it is copied, will be
+    /// read soon.
+    #[inline(always)]
+    pub(super) fn prefetch_rest(&self, node: Child) {
+        let bytes = match node.kind() {
+            Kind::Sixteen if P::COPIES => size_of::<Node16>(),
+            Kind::FortyEight => Kind::FortyEight.children_offset(),
+            _ => return,
+        };
+        for offset in (0..bytes).step_by(LINE_BYTES) {
+            self.handle.pool.prefetch(node.word_at(offset));
         }
     }
 

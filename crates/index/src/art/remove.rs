@@ -45,7 +45,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         }
         let committed = match removal {
             Removal::WithNode => return self.unlink_node(key, leaf, parent, slot, held),
-            Removal::ByCopy => self.remove_by_copy(key, leaf, parent, slot),
+            Removal::ByCopy => self.remove_by_copy(key, leaf, parent, slot, held),
             Removal::InPlace => None,
         };
         if let Some(committed) = committed {
@@ -103,16 +103,14 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
             None
         };
         let Some((kind, copy)) = copy else {
-            let committed = self.handle.publish(parent.place, remaining.0);
-            self.retire(&[parent.node], Some((key, leaf)), committed);
-            return Ok(committed);
+            let (nodes, word) = ([parent.node], remaining.0);
+            return Ok(self.replace_nodes(&nodes, Some((key, leaf)), parent.place, word, held));
         };
         // I1.
         let copy = self.handle.pool.fence(copy.flush());
         let word = Child::node(copy.release(), kind, remaining.position::<K>());
-        let committed = self.handle.publish(parent.place, word.0);
-        self.retire(&[parent.node, remaining], Some((key, leaf)), committed);
-        Ok(committed)
+        let nodes = [parent.node, remaining];
+        Ok(self.replace_nodes(&nodes, Some((key, leaf)), parent.place, word.0, held))
     }
 
     /// Replaces the node by a copy without the leaf, of a smaller kind if it is enough. None if there
@@ -123,6 +121,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         leaf: Link<Leaf>,
         parent: &Parent<Child>,
         slot: usize,
+        held: &Held<'_, D>,
     ) -> Option<Committed> {
         let node = parent.node;
         let mut contents = self.contents(node);
@@ -132,9 +131,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         // I1.
         let copy = self.handle.pool.fence(copy.flush());
         let word = Child::node(copy.release(), kind, node.position::<K>());
-        let committed = self.handle.publish(parent.place, word.0);
-        self.retire(&[node], Some((key, leaf)), committed);
-        Some(committed)
+        Some(self.replace_nodes(&[node], Some((key, leaf)), parent.place, word.0, held))
     }
 
     /// The store that takes the child of `slot` out of `node`.

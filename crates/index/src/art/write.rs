@@ -111,7 +111,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         let slot = self.slot_in(key, node)?;
         let Some(room) = self.room_for(node, slot as u8) else {
             held.require(Claims::above(key, parent.depth))?;
-            return self.add_to_copy(key, value, parent, slot);
+            return self.add_to_copy(key, value, parent, slot, held);
         };
         let leaf = make_leaf(&handle.pool, key, value, P::MUTANTS.missing_leaf_flush)?;
         let (place, word) = room.counts;
@@ -148,6 +148,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         value: u64,
         parent: &Parent<Child>,
         slot: usize,
+        held: &Held<'_, D>,
     ) -> Result<Committed, Obstacle> {
         let (pool, node) = (&self.handle.pool, parent.node);
         let leaf = make_leaf(pool, key, value, P::MUTANTS.missing_leaf_flush)?;
@@ -163,9 +164,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         let (leaf, copy) = pool.fence((leaf, copy));
         let _ = leaf.release();
         let word = Child::node(copy.release(), kind, node.position::<K>());
-        let committed = self.handle.publish(parent.place, word.0);
-        self.retire(&[node], None, committed);
-        Ok(committed)
+        Ok(self.replace_nodes(&[node], None, parent.place, word.0, held))
     }
 
     /// Puts a node with a new leaf and what is there between that and the word that refers to it.
@@ -175,8 +174,9 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         key: &Digits<'_, K, Byte>,
         value: u64,
         split: Split<Self>,
+        held: &Held<'_, D>,
     ) -> Result<Committed, Obstacle> {
-        let Split { place, child, position, slot: old_slot, depth, header } = split;
+        let Split { place, child, position, slot: old_slot, depth, header, .. } = split;
         let pool = &self.handle.pool;
         let slot = key
             .slot_at(position)
@@ -211,17 +211,16 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
             self.set_header(child, header.claiming(depth));
         }
         let word = Child::node(node.release(), Kind::Four, position);
+        if let Some(copy) = copy {
+            let _ = copy.release();
+            return Ok(self.replace_nodes(&[child], None, place, word.0, held));
+        }
         let committed = self.handle.publish(place, word.0);
-        match (copy, header) {
-            (Some(copy), _) => {
-                let _ = copy.release();
-                self.retire(&[child], None, committed);
-            }
-            // I8: a header that was right has become stale with the store, for `depth` is at most
-            // `position`. It is rewritten now that the store is durable; the child is the same node
-            // with the same keys, so whichever of the two a power cut leaves is true.
-            (None, Some(header)) => self.set_header(child, header),
-            (None, None) => {}
+        // I8: a header that was right has become stale with the store, for `depth` is at most
+        // `position`. It is rewritten now that the store is durable; the child is the same node
+        // with the same keys, so whichever of the two a power cut leaves is true.
+        if let Some(header) = header {
+            self.set_header(child, header);
         }
         Ok(committed)
     }

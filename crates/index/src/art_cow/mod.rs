@@ -63,6 +63,7 @@ impl Policy for CopyOnWrite {
         // Nodes of 4 and 16 take no entries here.
         entry_before_child: [mutants::INDEX_BEFORE_CHILD; 3],
         stale_decision: mutants::STALE_DECISION,
+        uncounted_unlinking: mutants::UNCOUNTED_UNLINKING,
         new_node_unlocked: mutants::NEW_NODE_UNLOCKED,
         unpersisted_answer: mutants::UNPERSISTED_ANSWER,
     };

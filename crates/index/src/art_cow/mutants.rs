@@ -21,6 +21,10 @@ pub const INDEX_BEFORE_CHILD: Mutant = Mutant("art-cow/index-before-child");
 /// A writer that has taken its stripes does not look again at what it found without them (I6).
 pub const STALE_DECISION: Mutant = Mutant("art-cow/stale-decision");
 
+/// The unlinking of a node is not counted, so that a writer which found the node before takes it for
+/// one that is still reachable (R2).
+pub const UNCOUNTED_UNLINKING: Mutant = Mutant("art-cow/uncounted-unlinking");
+
 /// The stripe of a node that a split makes is not held until the word that refers to it is durable
 /// (I6).
 pub const NEW_NODE_UNLOCKED: Mutant = Mutant("art-cow/new-node-unlocked");

@@ -4,9 +4,11 @@
 //! stripes that takes. If it is nothing, it answers as a reader does. Otherwise it takes the stripes,
 //! and looks again whether what it found is still there:
 //!
-//! * If they were free, the pool has been pinned all the while. A node's word is the same for life,
-//!   and no block can have become another's: the same words on the way are the same nodes, and what
-//!   was found of prefixes and of a leaf's key (I3, I5) still holds.
+//! * If they were free, the pool has been pinned all the while, and no block can have become another's:
+//!   the same words are the same nodes. What was found of digits (I3, I5) still holds. It asks its
+//!   stripes whether nodes have been unlinked under them since before the walk, and looks once more at
+//!   the one word that its change rests on. There is no second walk: R1 to R4 in the header comment of
+//!   [`Wort`](crate::Wort)'s module say why.
 //! * If one was not, or something has changed, it lets the pool go, waits for all in the order of their
 //!   numbers, and goes down anew with them in its hands. What it then finds in the nodes it has claimed, nobody
 //!   can change. If that takes other stripes, it starts again.
@@ -19,7 +21,7 @@
 //! What looks like damage to a walk without locks may be the work of others. A walk with all stripes
 //! says whether it is.
 
-use lapis_pmem::{AllocError, Committed, Domain, Link};
+use lapis_pmem::{AllocError, Committed, Domain, Guard, Link};
 
 use super::descent::{Descending, Descent, Located};
 use super::digits::Digits;
@@ -51,11 +53,10 @@ impl From<AllocError> for Obstacle {
     }
 }
 
-/// What a walk found, and the stripes that a change there takes.
-pub struct Plan<T: RadixTree> {
-    descent: Descent<T>,
-    located: Located<T>,
-    claims: Claims,
+/// Whether a change looks for the place of a key that is absent.
+#[inline(always)]
+fn adds(change: Change) -> bool {
+    matches!(change, Change::Insert(_) | Change::Put(_))
 }
 
 /// Changes of every radix tree.
@@ -71,27 +72,53 @@ pub trait Changing: RadixTree {
         // drain what the change before this one has stored can go ahead with its loads, as far as its
         // store buffer has room for the stores among them.
         let pinned = handle.pool.pin();
-        if let Ok(plan) = self.plan(&key, change) {
-            if let Some(previous) = self.answer(change, &plan.located) {
-                return Ok(Outcome { previous, committed: Committed::nothing_to_do() });
-            }
-            let taken = handle.stripes.try_take(handle.pool.domain(), plan.claims);
-            if let Some(held) = taken
-                && self.still_holds(&key, &plan)
-            {
-                drop(pinned);
-                match self.carry_out(&key, change, plan, &held) {
-                    Ok(outcome) => return Ok(outcome),
-                    Err(Obstacle::Failed(error)) => return Err(error),
-                    Err(Obstacle::Needs(more)) => {
-                        drop(held);
-                        return self.change_again(&key, change, more);
-                    }
-                }
-            }
+        let unlinkings = handle.stripes.unlinkings();
+        let mut descent = Descent::at_top(self);
+        let done = if self.descend(&key, adds(change), &mut descent).is_err() {
+            drop(pinned);
+            Err(Obstacle::Needs(Claims::NONE))
+        } else if adds(change) && descent.is_plainly_vacant() {
+            // A copy of the code for what comes most often: what has been found stays in registers.
+            self.change_at_once(&key, change, descent, Located::Vacant, unlinkings, pinned)
+        } else if let Ok(located) = self.locate(&key, &descent, adds(change)) {
+            self.change_at_once(&key, change, descent, located, unlinkings, pinned)
+        } else {
+            drop(pinned);
+            Err(Obstacle::Needs(Claims::NONE))
+        };
+        match done {
+            Ok(outcome) => Ok(outcome),
+            Err(Obstacle::Failed(error)) => Err(error),
+            Err(Obstacle::Needs(claims)) => self.change_again(&key, change, claims),
         }
-        drop(pinned);
-        self.change_again(&key, change, Claims::NONE)
+    }
+
+    /// Makes `change` where a walk without locks has led, if the stripes that it takes are free and what
+    /// was found is still there.
+    #[inline(always)]
+    fn change_at_once(
+        &self,
+        key: &KeyOf<'_, Self>,
+        change: Change,
+        descent: Descent<Self>,
+        located: Located<Self>,
+        unlinkings: u64,
+        pinned: Guard<'_, Self::Domain>,
+    ) -> Result<Outcome, Obstacle> {
+        let handle = self.handle();
+        if let Some(previous) = self.answer(change, &located) {
+            return Ok(Outcome { previous, committed: Committed::nothing_to_do() });
+        }
+        // What looks like damage may be the work of others.
+        let again = || Obstacle::Needs(Claims::NONE);
+        let claims = self.claims(key, change, &descent, &located).map_err(|_| again())?;
+        match handle.stripes.try_take(handle.pool.domain(), claims) {
+            Some(held) if self.still_holds(key, &descent, &located, unlinkings, &held) => {
+                drop(pinned);
+                self.carry_out(key, change, &descent, located, &held)
+            }
+            _ => Err(again()),
+        }
     }
 
     /// Makes `change` with stripes that it waits for, of which `needed` are some.
@@ -105,11 +132,12 @@ pub trait Changing: RadixTree {
     ) -> Result<Outcome, IndexError> {
         let handle = self.handle();
         let (domain, stripes) = (handle.pool.domain(), &handle.stripes);
-        let mut held = Held::nothing();
+        let mut held = stripes.none(domain);
         let mut needed = needed;
         loop {
             let pinned = handle.pool.pin();
-            let plan = match self.plan(key, change) {
+            let mut descent = Descent::at_top(self);
+            let (located, claims) = match self.plan(key, change, &mut descent) {
                 Err(_) if !held.covers(Claims::ALL) => {
                     drop((pinned, held));
                     held = stripes.take(domain, Claims::ALL);
@@ -117,19 +145,19 @@ pub trait Changing: RadixTree {
                 }
                 found => found?,
             };
-            if let Some(previous) = self.answer(change, &plan.located) {
+            if let Some(previous) = self.answer(change, &located) {
                 return Ok(Outcome { previous, committed: Committed::nothing_to_do() });
             }
             // Nobody else can take away what is claimed. The pool is not pinned while there is
             // something to wait for: a lock, or room, which retired blocks may give.
             drop(pinned);
-            let claims = plan.claims | needed;
+            let claims = claims | needed;
             if !held.covers(claims) {
                 drop(held);
                 held = stripes.take(domain, claims);
                 continue;
             }
-            match self.carry_out(key, change, plan, &held) {
+            match self.carry_out(key, change, &descent, located, &held) {
                 Ok(outcome) => return Ok(outcome),
                 Err(Obstacle::Failed(error)) => return Err(error),
                 Err(Obstacle::Needs(more)) => needed |= more,
@@ -137,36 +165,55 @@ pub trait Changing: RadixTree {
         }
     }
 
-    /// Finds out what is to be done. The caller has pinned the pool.
+    /// Finds out what is to be done, and the stripes that it takes. The caller has pinned the pool.
+    fn plan(
+        &self,
+        key: &KeyOf<'_, Self>,
+        change: Change,
+        descent: &mut Descent<Self>,
+    ) -> Result<(Located<Self>, Claims), IndexError> {
+        self.descend(key, adds(change), descent)?;
+        let located = self.locate(key, descent, adds(change))?;
+        let claims = self.claims(key, change, descent, &located)?;
+        Ok((located, claims))
+    }
+
+    /// The stripes that it takes to do something where a walk has led. The caller has pinned the pool.
     #[inline(always)]
-    fn plan(&self, key: &KeyOf<'_, Self>, change: Change) -> Result<Plan<Self>, IndexError> {
-        let adds = matches!(change, Change::Insert(_) | Change::Put(_));
-        let descent = self.descend(key, adds)?;
-        let located = self.locate(key, &descent, adds)?;
-        let claims = match &located {
-            Located::Differs(split) => {
-                let mut claims = Claims::above(key, split.depth);
-                // I6: nobody stores into the new node before the word that refers to it is durable.
-                if !self.handle().pool.domain().commits(Self::NEW_NODE_UNLOCKED) {
-                    claims |= Claims::of_branch(key, split.position);
-                }
-                if Self::COPIES_WHAT_SINKS && !split.child.is_leaf() {
-                    claims |= self.claims_of(split.child)?;
-                }
-                claims
+    fn claims(
+        &self,
+        key: &KeyOf<'_, Self>,
+        change: Change,
+        descent: &Descent<Self>,
+        located: &Located<Self>,
+    ) -> Result<Claims, IndexError> {
+        if let Located::Differs(split) = located {
+            let mut claims = Claims::above(key, split.depth);
+            // I6: nobody stores into the new node before the word that refers to it is durable.
+            if !self.handle().pool.domain().commits(Self::NEW_NODE_UNLOCKED) {
+                claims |= Claims::of_branch(key, split.position);
             }
-            // The stripe of a leaf is that of the node it hangs from.
-            _ => Claims::above(key, descent.depth),
-        };
-        let replaced = descent.parent.as_ref().filter(|parent| match (change, &located) {
-            (_, Located::Vacant) => {
-                descent.place.is_null() && self.replaces_parent(key, parent, false)
+            if Self::COPIES_WHAT_SINKS && !split.child.is_leaf() {
+                claims |= self.claims_of(split.child)?;
+            }
+            return Ok(claims);
+        }
+        // The stripe of a leaf is that of the node it hangs from.
+        let mut claims = Claims::above(key, descent.depth);
+        let Some(parent) = &descent.parent else { return Ok(claims) };
+        let replaces_parent = match (change, located) {
+            (_, Located::Vacant) if descent.place.is_null() => {
+                // Now: loads that come after a locked instruction wait for it, and for those before.
+                self.prefetch_for_adding(parent.node);
+                self.replaces_parent(key, parent, false)
             }
             (Change::Remove, Located::Present(_)) => self.replaces_parent(key, parent, true),
             _ => false,
-        });
-        let above = replaced.map_or(Claims::NONE, |parent| Claims::above(key, parent.depth));
-        Ok(Plan { descent, located, claims: claims | above })
+        };
+        if replaces_parent {
+            claims |= Claims::above(key, parent.depth);
+        }
+        Ok(claims)
     }
 
     /// The answer, if there is nothing to change: what was there before. As a reader's, it rests on
@@ -188,17 +235,31 @@ pub trait Changing: RadixTree {
         Some(previous)
     }
 
-    /// Whether what a walk found without locks is still there. The caller has pinned the pool since.
+    /// Whether what a walk found without locks is still there: the nodes that take stripes, and the
+    /// words in them. All else that it found stays true (I3, I5). There had been so many unlinkings
+    /// before the walk (R3), and the caller has pinned the pool since.
     #[inline(always)]
-    fn still_holds(&self, key: &KeyOf<'_, Self>, plan: &Plan<Self>) -> bool {
+    fn still_holds(
+        &self,
+        key: &KeyOf<'_, Self>,
+        descent: &Descent<Self>,
+        located: &Located<Self>,
+        unlinkings: u64,
+        held: &Held<'_, Self::Domain>,
+    ) -> bool {
         if self.handle().pool.domain().commits(Self::STALE_DECISION) {
             return true;
         }
-        let descent = &plan.descent;
-        match &plan.located {
-            Located::Differs(split) => self.still_leads(key, split.place, split.child, None),
-            _ => self.still_leads(key, descent.place, descent.child, descent.parent.as_ref()),
+        if !held.none_unlinked_since(unlinkings) {
+            return false;
         }
+        if let Located::Differs(split) = located {
+            return self.has_still(key, split.above, split.place, split.child);
+        }
+        let Descent { child, place, ref parent, .. } = *descent;
+        let above = parent.as_ref().map(|parent| parent.node);
+        self.has_still(key, above, place, child)
+            && parent.as_ref().is_none_or(|parent| self.child_at(parent.place) == parent.node)
     }
 
     /// Does what was planned, with the stripes that it takes.
@@ -207,10 +268,10 @@ pub trait Changing: RadixTree {
         &self,
         key: &KeyOf<'_, Self>,
         change: Change,
-        plan: Plan<Self>,
+        descent: &Descent<Self>,
+        located: Located<Self>,
         held: &Held<'_, Self::Domain>,
     ) -> Result<Outcome, Obstacle> {
-        let Plan { descent, located, .. } = plan;
         let pool = &self.handle().pool;
         let previous = match located {
             Located::Present(leaf) => Some(pool.at(leaf).value.load(pool.domain())),
@@ -218,15 +279,15 @@ pub trait Changing: RadixTree {
         };
         let committed = match (change, located) {
             (Change::Insert(value) | Change::Put(value), Located::Vacant) => {
-                self.add(key, value, &descent, held)?
+                self.add(key, value, descent, held)?
             }
             (Change::Insert(value) | Change::Put(value), Located::Differs(split)) => {
-                self.split(key, value, split)?
+                self.split(key, value, split, held)?
             }
             (Change::Update(value) | Change::Put(value), Located::Present(leaf)) => {
                 self.set_value(key, value, leaf, descent.place)?
             }
-            (Change::Remove, Located::Present(leaf)) => self.unlink(key, leaf, &descent, held)?,
+            (Change::Remove, Located::Present(leaf)) => self.unlink(key, leaf, descent, held)?,
             _ => Committed::nothing_to_do(),
         };
         Ok(Outcome { previous, committed })
@@ -284,6 +345,27 @@ pub trait Changing: RadixTree {
     ) -> Committed {
         let committed = self.handle().publish(place, word);
         self.retire(&[], Some((key, leaf)), committed);
+        committed
+    }
+
+    /// Takes `nodes`, and perhaps a leaf, out by the store that leaves no reference to them. Held are
+    /// their stripes. R2: it is counted when it has been made.
+    #[inline]
+    #[track_caller]
+    fn replace_nodes(
+        &self,
+        nodes: &[Self::Word],
+        leaf: Option<(&KeyOf<'_, Self>, Link<Leaf>)>,
+        place: Place,
+        word: u64,
+        held: &Held<'_, Self::Domain>,
+    ) -> Committed {
+        let handle = self.handle();
+        let committed = handle.publish(place, word);
+        if !handle.pool.domain().commits(Self::UNCOUNTED_UNLINKING) {
+            held.count_unlinking();
+        }
+        self.retire(nodes, leaf, committed);
         committed
     }
 

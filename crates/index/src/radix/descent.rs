@@ -11,6 +11,7 @@ use super::{damaged, damaged_word};
 use crate::index::{Direction, IndexError};
 
 /// The node that a descent went through last.
+#[derive(Clone, Copy)]
 pub struct Parent<W> {
     pub node: W,
     /// Where the word that refers to it is.
@@ -34,6 +35,32 @@ pub struct Descent<T: RadixTree> {
     leaves: Option<(HeaderOf<T>, usize)>,
 }
 
+impl<T: RadixTree> Clone for Descent<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: RadixTree> Copy for Descent<T> {}
+
+impl<T: RadixTree> Descent<T> {
+    /// Whether there is nothing where it ended and the key that it added belongs there, as far as
+    /// that shows without looking at another key.
+    #[inline(always)]
+    pub fn is_plainly_vacant(&self) -> bool {
+        self.child.is_none() && (self.exact || self.parent.is_none())
+    }
+
+    /// The beginning of every descent.
+    #[inline(always)]
+    pub fn at_top(tree: &T) -> Self {
+        let place = tree.handle().top;
+        let child = tree.child_at(place);
+        Self { child, place, depth: 0, parent: None, exact: true, leaves: None }
+    }
+}
+
 /// Where a key is, or belongs.
 pub enum Located<T: RadixTree> {
     Present(Link<Leaf>),
@@ -47,6 +74,8 @@ pub enum Located<T: RadixTree> {
 /// A node that is to be made: what is at `place` differs from the key at `position`.
 pub struct Split<T: RadixTree> {
     pub place: Place,
+    /// The node that the place is in; none if it is the root.
+    pub above: Option<T::Word>,
     pub child: T::Word,
     pub position: usize,
     /// The slot that `child` takes at `position`.
@@ -70,12 +99,16 @@ pub trait Descending: RadixTree {
     /// place if the node has none. What is found was in that slot at some instant during the call.
     #[inline(always)]
     fn step(&self, node: Self::Word, slot: usize) -> (Place, Self::Word) {
+        if let Some(place) = self.fixed_place_of(node, slot) {
+            return (place, self.child_at(place));
+        }
         loop {
             let Some(place) = self.place_of(node, slot) else {
                 return (Link::NULL, Self::Word::NONE);
             };
             let child = self.child_at(place);
-            if !Self::ENTRIES_CHANGE_HANDS || self.place_of(node, slot) == Some(place) {
+            // Entries change hands.
+            if self.place_of(node, slot) == Some(place) {
                 return (place, child);
             }
         }
@@ -131,20 +164,16 @@ pub trait Descending: RadixTree {
         value
     }
 
-    /// Follows `key` to where it ends. If it `adds` the key, compares it with the headers on the
+    /// Follows `key` from the top to where it ends. If it `adds` the key, compares it with the headers on the
     /// way as long as they hold whole prefixes; otherwise skips prefixes, as readers do. The caller
     /// has pinned the pool; others may be writing.
     #[inline(always)]
-    fn descend(&self, key: &KeyOf<'_, Self>, adds: bool) -> Result<Descent<Self>, IndexError> {
-        let top = self.handle().top;
-        let mut descent = Descent::<Self> {
-            child: self.child_at(top),
-            place: top,
-            depth: 0,
-            parent: None,
-            exact: true,
-            leaves: None,
-        };
+    fn descend(
+        &self,
+        key: &KeyOf<'_, Self>,
+        adds: bool,
+        descent: &mut Descent<Self>,
+    ) -> Result<(), IndexError> {
         while !descent.child.is_none() && !descent.child.is_leaf() {
             let (node, depth) = (descent.child, descent.depth);
             let position = self.position_from(node, depth);
@@ -161,7 +190,7 @@ pub trait Descending: RadixTree {
             (descent.place, descent.child) = self.step(node, slot);
             descent.depth = position + 1;
         }
-        Ok(descent)
+        Ok(())
     }
 
     /// Compares `key` with what the descent found. An error that is [`IndexError::Damaged`] may come of
@@ -173,19 +202,24 @@ pub trait Descending: RadixTree {
         descent: &Descent<Self>,
         adds: bool,
     ) -> Result<Located<Self>, IndexError> {
-        let Descent { child, place, depth, ref parent, exact, leaves } = *descent;
+        let Descent { child, place, depth, ref parent, leaves, .. } = *descent;
+        let above = parent.as_ref().map(|parent| parent.node);
         if let Some((header, position)) = leaves {
             let slot = header.digit_at(position);
             let header = header.sunk_to(position + 1);
-            return Ok(Located::Differs(Split { place, child, position, slot, depth, header }));
+            let split = Split { place, above, child, position, slot, depth, header };
+            return Ok(Located::Differs(split));
         }
-        let witness = match (child.is_none(), parent) {
-            _ if !child.is_leaf() && !adds => return Ok(Located::Absent),
-            (true, None) => return Ok(Located::Vacant),
-            (true, Some(_)) if exact => return Ok(Located::Vacant),
+        if !child.is_leaf() && !adds {
+            return Ok(Located::Absent);
+        }
+        if descent.is_plainly_vacant() {
+            return Ok(Located::Vacant);
+        }
+        let witness = match parent {
             // Any leaf below the node knows its prefix (I3).
-            (true, Some(parent)) => parent.node,
-            (false, _) => child,
+            Some(parent) if child.is_none() => parent.node,
+            _ => child,
         };
         let (witness, known) = self.leaf_below(witness)?;
         let Some(position) = key.first_difference(&known) else {
@@ -201,76 +235,68 @@ pub trait Descending: RadixTree {
         if child.is_none() && position + 1 == depth {
             return Ok(Located::Vacant);
         }
-        let (known, place, child, depth) = if !child.is_none() && depth <= position {
-            (known, place, child, depth)
+        let (known, place, above, child, depth) = if !child.is_none() && depth <= position {
+            (known, place, above, child, depth)
         } else {
-            let (place, child, depth) = self.first_behind(key, position)?;
+            let (place, above, child, depth) = self.first_behind(key, position)?;
             // Between the two walks others may have put something else there.
             let (_, known) = self.leaf_below(child)?;
             if depth > position || key.first_difference(&known) != Some(position) {
                 return Err(damaged("a key is in the wrong place"));
             }
-            (known, place, child, depth)
+            (known, place, above, child, depth)
         };
         let slot = known
             .slot_at(position)
             .ok_or_else(|| damaged("two keys differ behind the end of both"))?;
         let header = (!child.is_leaf())
             .then(|| Header::of(&known, position + 1, child.position::<Self::Key>()));
-        Ok(Located::Differs(Split { place, child, position, slot, depth, header }))
+        Ok(Located::Differs(Split { place, above, child, position, slot, depth, header }))
     }
 
-    /// Whether the way of `key` still leads to `place`, and `child` is there: through the node and
-    /// from the word that `parent` says, if it does. The caller has pinned the pool since it found
-    /// them, so that no block among them can have become another one, and holds the stripes of the
-    /// nodes that it wants to be sure of: what is found here stays so (I6).
+    /// Whether `above`, or the root, has still `child` at `place` for `key`, or no place if that is
+    /// null. The caller holds its stripe, and has pinned the pool since it found them.
     #[inline(always)]
-    fn still_leads(
+    fn has_still(
         &self,
         key: &KeyOf<'_, Self>,
+        above: Option<Self::Word>,
         place: Place,
         child: Self::Word,
-        parent: Option<&Parent<Self::Word>>,
     ) -> bool {
-        let is_parents = |above: Option<(Place, Self::Word)>| {
-            parent.is_none_or(|parent| above == Some((parent.place, parent.node)))
+        let now = match above {
+            Some(node) => match key.slot_at(node.position::<Self::Key>()) {
+                Some(slot) => self.place_of(node, slot).unwrap_or(Link::NULL),
+                None => return false,
+            },
+            None => place,
         };
-        let mut above = None;
-        let (mut at, mut word) = (self.handle().top, self.child_at(self.handle().top));
-        let mut floor = 0;
-        while at != place {
-            if word.is_none() || word.is_leaf() {
-                return false;
-            }
-            let position = self.position_from(word, floor);
-            let Some(slot) = key.slot_at(position) else { return false };
-            above = Some((at, word));
-            (at, word) = self.step(word, slot);
-            floor = position + 1;
-        }
-        word == child && is_parents(above)
+        // A child may be left over in an entry that does not count any more: its place says so.
+        now == place && (place.is_null() || self.child_at(place) == child)
     }
 
     /// The first word on the way of `key` that is a leaf or a node branching behind `position`,
-    /// and where the prefix of what it refers to starts.
+    /// which node it is in, and where the prefix of what it refers to starts.
     fn first_behind(
         &self,
         key: &KeyOf<'_, Self>,
         position: usize,
-    ) -> Result<(Place, Self::Word, usize), IndexError> {
+    ) -> Result<(Place, Option<Self::Word>, Self::Word, usize), IndexError> {
         let wrong_place = || damaged("a key is in the wrong place");
         let mut place = self.handle().top;
         let mut child = self.child_at(place);
+        let mut above = None;
         let mut depth = 0;
         loop {
             if child.is_none() {
                 return Err(wrong_place());
             }
             if child.is_leaf() || child.position::<Self::Key>() > position {
-                return Ok((place, child, depth));
+                return Ok((place, above, child, depth));
             }
             let branch = child.position::<Self::Key>();
             let slot = key.slot_at(branch).ok_or_else(wrong_place)?;
+            above = Some(child);
             (place, child) = self.step(child, slot);
             depth = branch + 1;
         }

@@ -2,16 +2,22 @@
 //!
 //! Each writer that publishes names its word in a lane. A reader looks at all lanes before it
 //! answers; while nobody publishes, none of these lines is written.
+//!
+//! A thread has a lane of its own, as long as there are enough: naming is a plain store then. Threads
+//! that came when all were taken share the last one, which takes a locked instruction.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use lapis_pmem::{Domain, Link, Pool};
+use lapis_pmem::{Domain, Link, LockWait, Pool};
 
+use super::thread_number;
 use super::tree::Place;
 
-/// How many writers can publish at the same time; one more waits.
+/// How many words can be in flight at the same time.
 const LANES: usize = 8;
+/// The lane of those who have none of their own.
+const SHARED: usize = LANES - 1;
+const _: () = assert!(thread_number::NUMBERS == SHARED);
 
 /// The offset of a word, or zero. Two lines, since processors fetch them in pairs.
 #[derive(Debug, Default)]
@@ -22,23 +28,11 @@ struct Lane(AtomicU64);
 #[derive(Debug, Default)]
 pub struct InFlightPlaces([Lane; LANES]);
 
-thread_local! {
-    static FIRST_LANE: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-static NEXT_LANE: AtomicUsize = AtomicUsize::new(0);
-
-/// The lane in which the calling thread, or the worker that it acts as, looks for room first.
-#[inline]
-fn first_lane<D: Domain>(domain: &D) -> usize {
-    if let Some(worker) = domain.worker() {
-        return worker;
-    }
-    FIRST_LANE.with(|lane| {
-        if lane.get() == usize::MAX {
-            lane.set(NEXT_LANE.fetch_add(1, Ordering::Relaxed));
-        }
-        lane.get()
-    })
+/// The lane that the calling thread, or the worker that it acts as, has for itself.
+#[inline(always)]
+fn own_lane<D: Domain>(domain: &D) -> Option<usize> {
+    let number = domain.worker().or_else(thread_number::own)?;
+    (number < SHARED).then_some(number)
 }
 
 /// A word that has been named.
@@ -54,25 +48,29 @@ impl Named<'_> {
 }
 
 impl InFlightPlaces {
-    /// Names `place`. Whoever sees what is stored there afterwards sees the name, too, unless it has
-    /// been taken away again.
-    #[inline]
+    /// Names `place`. Whoever sees what is stored there afterwards, with a release, sees the name,
+    /// too, unless it has been taken away again.
+    #[inline(always)]
     pub fn name<D: Domain>(&self, domain: &D, place: Place) -> Named<'_> {
-        let first = first_lane(domain);
-        loop {
-            for at in first..first + LANES {
-                let lane = &self.0[at % LANES];
-                let free =
-                    lane.0.compare_exchange(0, place.offset(), Ordering::AcqRel, Ordering::Relaxed);
-                if free.is_ok() {
-                    return Named(lane);
-                }
-            }
-            if !D::DETERMINISTIC {
-                std::thread::yield_now();
-            }
-            domain.pause();
+        let Some(own) = own_lane(domain) else { return self.name_in_shared(domain, place) };
+        let lane = &self.0[own];
+        // A thread publishes one word at a time.
+        debug_assert_eq!(lane.0.load(Ordering::Relaxed), 0, "somebody else has this lane, too");
+        lane.0.store(place.offset(), Ordering::Relaxed);
+        Named(lane)
+    }
+
+    #[cold]
+    fn name_in_shared<D: Domain>(&self, domain: &D, place: Place) -> Named<'_> {
+        let lane = &self.0[SHARED];
+        let claim = || {
+            lane.0.compare_exchange(0, place.offset(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let mut wait = LockWait::default();
+        while !claim() {
+            wait.once(domain);
         }
+        Named(lane)
     }
 
     /// Makes durable what the caller may have seen of changes that are under way. Called after the
@@ -97,25 +95,51 @@ fn persist_all<D: Domain>(pool: &Pool<D>, places: [u64; LANES]) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use lapis_pmem::Hardware;
 
     use super::*;
 
+    fn named(places: &InFlightPlaces) -> Vec<u64> {
+        let offsets = places.0.each_ref().map(|lane| lane.0.load(Ordering::Relaxed));
+        let mut offsets: Vec<_> = offsets.into_iter().filter(|&offset| offset != 0).collect();
+        offsets.sort_unstable();
+        offsets
+    }
+
     #[test]
-    fn each_name_has_a_lane_until_it_is_taken_away() {
-        let (domain, places) = (Hardware::detect(), InFlightPlaces::default());
-        let offsets = |places: &InFlightPlaces| {
-            let mut offsets = places.0.each_ref().map(|lane| lane.0.load(Ordering::Relaxed));
-            offsets.sort_unstable();
-            offsets
-        };
-        let names: Vec<_> =
-            (1..=8).map(|number| places.name(&domain, Link::from_bits(8 * number))).collect();
-        assert_eq!(offsets(&places), [8, 16, 24, 32, 40, 48, 56, 64]);
-        let mut names = names.into_iter();
-        names.next().unwrap().forget();
-        assert_eq!(offsets(&places)[..2], [0, 16]);
-        names.for_each(Named::forget);
-        assert_eq!(offsets(&places), [0; LANES]);
+    fn a_name_is_there_until_it_is_taken_away_in_each_tree() {
+        let (domain, places) = (Hardware::detect(), [(); 2].map(|()| InFlightPlaces::default()));
+        let [first, second] =
+            [0, 1].map(|tree| places[tree].name(&domain, Link::from_bits(8 + 8 * tree as u64)));
+        assert_eq!((named(&places[0]), named(&places[1])), (vec![8], vec![16]));
+        first.forget();
+        assert_eq!((named(&places[0]), named(&places[1])), (vec![], vec![16]));
+        second.forget();
+        assert!(named(&places[1]).is_empty());
+    }
+
+    #[test]
+    fn more_threads_than_lanes_name_one_word_each_at_a_time() {
+        const THREADS: u64 = LANES as u64 + 4;
+        let (domain, places) = (&Hardware::detect(), &InFlightPlaces::default());
+        let barrier = &Barrier::new(THREADS as usize);
+        std::thread::scope(|scope| {
+            for thread in 1..=THREADS {
+                scope.spawn(move || {
+                    barrier.wait();
+                    for turn in 1..200 {
+                        let offset = 16 * (turn * THREADS + thread);
+                        let name = places.name(domain, Link::from_bits(offset));
+                        assert!(named(places).contains(&offset));
+                        name.forget();
+                        assert!(!named(places).contains(&offset));
+                    }
+                    barrier.wait();
+                });
+            }
+        });
+        assert!(named(places).is_empty());
     }
 }

@@ -19,6 +19,7 @@ mod scan;
 mod stripes;
 #[cfg(test)]
 pub mod tests;
+mod thread_number;
 mod tree;
 
 pub use change::{Changing, Obstacle};

@@ -5,12 +5,14 @@
 //! a node and its copies agree in them, and they are known of a node that is yet to be made. The root
 //! has a stripe of its own number, too. What the rules are is told in the header comment of
 //! [`Wort`](crate::Wort)'s module.
+//!
+//! A stripe is given back by a plain store. A locked instruction there would wait until what the change
+//! has flushed is written back, and keep the loads of the next change waiting too.
 
 use std::ops::{BitOr, BitOrAssign};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use lapis_pmem::Domain;
-use lapis_pmem::host_lock::{HostGuard, lock, try_lock};
-use parking_lot::{Mutex, MutexGuard};
+use lapis_pmem::{Domain, LockWait};
 
 use super::change::Obstacle;
 use super::digits::{Digits, Span};
@@ -18,17 +20,43 @@ use crate::key::IndexKey;
 
 /// How many there are: as many as a [`Claims`] has bits.
 const STRIPES: usize = u128::BITS as usize;
-/// A change seldom claims more.
-const FEW: usize = 3;
-
 /// On a line of its own, since writers of different nodes take them at the same time.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Stripe(Mutex<()>);
+struct Stripe {
+    taken: AtomicBool,
+    /// The number of the last unlinking of a node under this stripe. Whoever has taken it reads and
+    /// writes it.
+    last_unlinking: AtomicU64,
+}
+
+impl Stripe {
+    /// Takes it if it is free.
+    #[inline(always)]
+    fn try_take<D: Domain>(&self, domain: &D) -> bool {
+        domain.synchronize();
+        !self.taken.load(Ordering::Relaxed) && !self.taken.swap(true, Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    fn give_back<D: Domain>(&self, domain: &D) {
+        domain.synchronize();
+        self.taken.store(false, Ordering::Release);
+    }
+}
+
+/// The unlinkings of nodes that there have been, counted. Two lines, since processors fetch them in
+/// pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Unlinkings(AtomicU64);
 
 /// The locks of a tree.
 #[derive(Debug)]
-pub struct Stripes(Box<[Stripe]>);
+pub struct Stripes {
+    all: Box<[Stripe; STRIPES]>,
+    unlinkings: Unlinkings,
+}
 
 /// Some of the stripes, one bit for each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,21 +114,45 @@ impl BitOrAssign for Claims {
     }
 }
 
-type Guard<'s, D> = HostGuard<'s, D, MutexGuard<'s, ()>>;
-
 /// Stripes that a writer has taken; it lets go of them when this is dropped.
 #[derive(Debug)]
 pub struct Held<'s, D: Domain> {
     claims: Claims,
-    few: [Option<Guard<'s, D>>; FEW],
-    others: Vec<Guard<'s, D>>,
+    /// The last of the unlinkings under these stripes.
+    last_unlinking: u64,
+    stripes: &'s Stripes,
+    domain: &'s D,
 }
 
-impl<'s, D: Domain> Held<'s, D> {
-    /// None.
+impl<D: Domain> Held<'_, D> {
+    /// Takes the stripe of this number if it is free.
     #[inline(always)]
-    pub fn nothing() -> Self {
-        Self { claims: Claims::NONE, few: [const { None }; FEW], others: Vec::new() }
+    fn try_add(&mut self, number: usize) -> bool {
+        let stripe = &self.stripes.all[number];
+        let taken = stripe.try_take(self.domain);
+        if taken {
+            self.claims |= Claims(1 << number);
+            let unlinking = stripe.last_unlinking.load(Ordering::Relaxed);
+            self.last_unlinking = self.last_unlinking.max(unlinking);
+        }
+        taken
+    }
+
+    /// Whether no node whose stripe is among these has been unlinked since there had been so many
+    /// [unlinkings](Stripes::unlinkings) of any.
+    #[inline(always)]
+    pub fn none_unlinked_since(&self, unlinkings: u64) -> bool {
+        self.last_unlinking <= unlinkings
+    }
+
+    /// Counts an unlinking of nodes whose stripes are among these. The store that unlinked them has
+    /// been made: who sees the count sees that store.
+    #[inline]
+    pub fn count_unlinking(&self) {
+        let number = self.stripes.unlinkings.0.fetch_add(1, Ordering::Release) + 1;
+        for stripe in self.claims.iter().map(|stripe| &self.stripes.all[stripe]) {
+            stripe.last_unlinking.store(number, Ordering::Relaxed);
+        }
     }
 
     /// Whether these are all of `claims`, and perhaps more.
@@ -114,32 +166,43 @@ impl<'s, D: Domain> Held<'s, D> {
     pub fn require(&self, claims: Claims) -> Result<(), Obstacle> {
         if self.covers(claims) { Ok(()) } else { Err(Obstacle::Needs(claims)) }
     }
+}
 
+impl<D: Domain> Drop for Held<'_, D> {
     #[inline(always)]
-    fn add(&mut self, at: usize, guard: Guard<'s, D>) {
-        match self.few.get_mut(at) {
-            Some(place) => *place = Some(guard),
-            None => self.others.push(guard),
+    fn drop(&mut self) {
+        for number in self.claims.iter() {
+            self.stripes.all[number].give_back(self.domain);
         }
     }
 }
 
 impl Default for Stripes {
     fn default() -> Self {
-        Self((0..STRIPES).map(|_| Stripe::default()).collect())
+        let all = Box::new(std::array::from_fn(|_| Stripe::default()));
+        Self { all, unlinkings: Unlinkings::default() }
     }
 }
 
 impl Stripes {
+    /// How many unlinkings of nodes there have been. What they unlinked cannot be found by a walk
+    /// that begins after this.
+    #[inline(always)]
+    pub fn unlinkings(&self) -> u64 {
+        self.unlinkings.0.load(Ordering::Acquire)
+    }
+
+    /// None of them.
+    #[inline(always)]
+    pub fn none<'s, D: Domain>(&'s self, domain: &'s D) -> Held<'s, D> {
+        Held { claims: Claims::NONE, last_unlinking: 0, stripes: self, domain }
+    }
+
     /// Takes what is claimed if nobody else has any of it.
-    #[inline]
+    #[inline(always)]
     pub fn try_take<'s, D: Domain>(&'s self, domain: &'s D, claims: Claims) -> Option<Held<'s, D>> {
-        let mut held = Held::nothing();
-        for (at, number) in claims.iter().enumerate() {
-            held.add(at, try_lock(domain, &self.0[number].0)?);
-        }
-        held.claims = claims;
-        Some(held)
+        let mut held = self.none(domain);
+        claims.iter().all(|number| held.try_add(number)).then_some(held)
     }
 
     /// Takes what is claimed in the order of numbers, so that no two writers wait for each other. The
@@ -147,11 +210,13 @@ impl Stripes {
     /// who have.
     #[cold]
     pub fn take<'s, D: Domain>(&'s self, domain: &'s D, claims: Claims) -> Held<'s, D> {
-        let mut held = Held::nothing();
-        for (at, number) in claims.iter().enumerate() {
-            held.add(at, lock(domain, &self.0[number].0));
+        let mut held = self.none(domain);
+        for number in claims.iter() {
+            let mut wait = LockWait::default();
+            while !held.try_add(number) {
+                wait.once(domain);
+            }
         }
-        held.claims = claims;
         held
     }
 }
@@ -184,6 +249,19 @@ mod tests {
         assert!(stripes.try_take(&domain, claims(&[0, 6])).is_some());
         drop(held);
         assert!(stripes.try_take(&domain, Claims::ALL).is_some());
+    }
+
+    #[test]
+    fn an_unlinking_shows_under_the_stripes_that_were_held_and_no_others() {
+        let (domain, stripes) = (Hardware::detect(), Stripes::default());
+        let before = stripes.unlinkings();
+        stripes.take(&domain, claims(&[7, 9])).count_unlinking();
+        let after = stripes.unlinkings();
+        let since = |numbers: &[u32], unlinkings| {
+            stripes.take(&domain, claims(numbers)).none_unlinked_since(unlinkings)
+        };
+        assert!(since(&[6, 8], before) && since(&[6, 7, 9], after));
+        assert!(!since(&[6, 7], before) && !since(&[9, 10], before));
     }
 
     #[test]

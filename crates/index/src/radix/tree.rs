@@ -87,12 +87,15 @@ pub trait RadixTree: Send + Sync + Sized {
     const LINK_BEFORE_FENCE: Mutant;
     /// The mutant that does not look again, once it has its stripes, at what it found without them.
     const STALE_DECISION: Mutant;
+    /// The mutant that does not count the unlinking of nodes.
+    const UNCOUNTED_UNLINKING: Mutant;
     /// The mutant that does not hold the stripe of a node which it is about to link.
     const NEW_NODE_UNLOCKED: Mutant;
     /// The mutant that answers, where there is nothing to change, from what may not be durable.
     const UNPERSISTED_ANSWER: Mutant;
     /// Whether a split copies the node that sinks.
     const COPIES_WHAT_SINKS: bool;
+
     /// Whether a reader can find in a node the child of another slot than it asked for, because the
     /// entry has changed hands meanwhile.
     const ENTRIES_CHANGE_HANDS: bool;
@@ -110,6 +113,10 @@ pub trait RadixTree: Send + Sync + Sized {
     /// such place. For writers.
     fn place_of(&self, node: Self::Word, slot: usize) -> Option<Place>;
 
+    /// That place, if it is that of no other slot at any time: where entries of `node` do not
+    /// change hands.
+    fn fixed_place_of(&self, node: Self::Word, slot: usize) -> Option<Place>;
+
     /// The child at `rank` or the nearest behind it in this direction, and its rank. Ranks are slots
     /// in key order: the end of a key, then its digits.
     fn next_child(
@@ -124,6 +131,9 @@ pub trait RadixTree: Send + Sync + Sized {
 
     /// Hints that the children of `node` will be read soon.
     fn prefetch_children(&self, node: Self::Word, direction: Direction);
+
+    /// Hints that a child is about to be added to `node`, which has no place for it yet.
+    fn prefetch_for_adding(&self, node: Self::Word);
 
     /// Bytes of the node's block.
     fn node_bytes(&self, node: Self::Word) -> usize;
@@ -164,6 +174,7 @@ pub trait RadixTree: Send + Sync + Sized {
         key: &KeyOf<'_, Self>,
         value: u64,
         split: Split<Self>,
+        held: &Held<'_, Self::Domain>,
     ) -> Result<Committed, Obstacle>;
 
     /// Takes `leaf` out, to which the descent has led. Held is the stripe of the node that it is in.

@@ -77,6 +77,7 @@ impl Policy for WriteOptimal {
             mutants::INDEX_BEFORE_CHILD,
         ],
         stale_decision: mutants::STALE_DECISION,
+        uncounted_unlinking: mutants::UNCOUNTED_UNLINKING,
         new_node_unlocked: mutants::NEW_NODE_UNLOCKED,
         unpersisted_answer: mutants::UNPERSISTED_ANSWER,
     };

@@ -19,7 +19,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         value: u64,
         split: Split<Self>,
     ) -> Result<Committed, Obstacle> {
-        let Split { place, child, position, slot: old_slot, depth, header } = split;
+        let Split { place, child, position, slot: old_slot, depth, header, .. } = split;
         let pool = &self.handle.pool;
         let slot = key
             .slot_at(position)
@@ -71,9 +71,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         // touch a line of a block that is not needed otherwise.
         // Nor does its stripe matter: it stays what it is, and whether it is found by the word in
         // the node or by the word above, whatever others store in it is reachable.
-        let committed = self.handle.publish(place, remaining.0);
-        self.retire(&[node], Some((key, leaf)), committed);
-        Ok(committed)
+        Ok(self.replace_nodes(&[node], Some((key, leaf)), place, remaining.0, held))
     }
 
     /// The child of `node` besides the one at `place`, if there is no third.

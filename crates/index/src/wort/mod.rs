@@ -127,7 +127,7 @@
 //!
 //! Readers take no lock, pin the pool and may be anywhere while writers store. Writers go down as
 //! readers do, and then lock what they are about to change. The locks are *stripes*, a fixed number of
-//! mutexes in the host's memory (`radix/stripes.rs`). A node's stripe is given by its branch: its
+//! them in the host's memory (`radix/stripes.rs`). A node's stripe is given by its branch: its
 //! position and the digits before it. Those never change (I3), a node and its copies have them in
 //! common (so a copy is locked with what it replaces), and they are known of a node that is yet to be
 //! made. The stripe of a leaf is that of the node it hangs from. The root has one for `top`.
@@ -137,8 +137,8 @@
 //! * Who makes a node, holds its stripe until the word that refers to it is durable.
 //!
 //! A writer takes its stripes with its pool pinned if they are free; if not, it lets the pool go and
-//! waits for all of them in the order of their numbers. Either way it makes sure, with the stripes in
-//! its hands, that what it found is still there (`radix/change.rs`).
+//! waits for all of them in the order of their numbers, and goes down again. Either way it makes sure,
+//! with the stripes in its hands, that what it found is still there (see *Looking again*).
 //!
 //! What a writer rests on is durable, then, and it persists nothing but what is its own. Say it stores
 //! into node `M`, whose stripe it holds. What is in `M` is durable, since who stored it had that
@@ -173,6 +173,43 @@
 //! is in the slot of its digit. So a walk that does not find it went by while it was not there.
 //!
 //! One handle per index: a second one would have its own locks.
+//!
+//! # Looking again
+//!
+//! A writer whose stripes were free has gone down without them and does not go down again. Its plan rests
+//! on digits and on words. Digits: its key agrees with all keys below a node before that node's branch,
+//! and differs from those below a child at a position. Of nodes and leaves that are the same, and they
+//! are while the pool is pinned, this stays true (I3, I5). Words: a node `M` is reachable, and has a
+//! certain word, or no place for one, for the key's digit. These can have changed until it had `M`'s
+//! stripe, and from then on cannot.
+//!
+//! * R1. A node that is reachable stays so until a store *unlinks* it: one that puts a copy in its place,
+//!   or, when it has one child left, that child. It never becomes reachable again, and goes under
+//!   its own stripe. Whatever else is stored, and whatever becomes of the nodes above, leaves it
+//!   reachable: a split above it refers to it (or to a copy, which unlinks it); a copy of the node above
+//!   refers to it, since the stripe of what is copied is held from the reading of its words to the store;
+//!   and where the node above goes, it is the child that stays. Adding a leaf, taking one out, setting a
+//!   value or a header unlinks no node.
+//! * R2. Who unlinks nodes draws the next number of one counter of the tree after that store and leaves it
+//!   in all stripes that it holds, among them those of the nodes, before it lets go of them. So the numbers
+//!   in a stripe ascend, and the last one in it is that of the last unlinking under it, or of a later one.
+//!   A change that fails has stored nothing and draws none.
+//! * R3. A writer reads the counter before it goes down. If it then holds the stripe of a node `M` that it
+//!   found, and the number in it is not above what it read, `M` is reachable. For if `M` had been
+//!   unlinked, then before the stripe was taken and under it (R1), so with a number not above the one
+//!   in the stripe (R2), and so not above what the counter was before the walk. Who reads such a count (an
+//!   acquire) has seen that number being drawn (a release), and so the store before it. `M` would have
+//!   been unreachable throughout the walk, which comes to such nodes only as were reachable at an instant
+//!   since it began. A number that is above may be that of another node: then the writer waits for its
+//!   stripes and goes down again, as if one had not been free.
+//! * R4. If `M` is reachable and has the same word for the key's digit, the way of the key leads through
+//!   `M` to that word: the key agrees with all below `M` before its branch, so each node above has both
+//!   in the same slot (I3), however many have been put there or replaced meanwhile. Where `M` itself
+//!   is to be replaced, the same goes for the node above and the word that refers to `M`; a split
+//!   in between shows there, since it has another word.
+//!
+//! The counter and the stripes do not outlive the process, nor has a crash anything to do with them: they
+//! decide which of the changes is made that could be, and each is made in the same order of stores.
 
 mod change;
 pub mod mutants;
@@ -218,6 +255,7 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
     const MISSING_LEAF_FLUSH: Mutant = mutants::MISSING_LEAF_FLUSH;
     const LINK_BEFORE_FENCE: Mutant = mutants::LINK_BEFORE_FENCE;
     const STALE_DECISION: Mutant = mutants::STALE_DECISION;
+    const UNCOUNTED_UNLINKING: Mutant = mutants::UNCOUNTED_UNLINKING;
     const NEW_NODE_UNLOCKED: Mutant = mutants::NEW_NODE_UNLOCKED;
     const UNPERSISTED_ANSWER: Mutant = mutants::UNPERSISTED_ANSWER;
     const COPIES_WHAT_SINKS: bool = false;
@@ -240,6 +278,11 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
 
     #[inline(always)]
     fn place_of(&self, node: Child, slot: usize) -> Option<Place> {
+        Some(node.place(slot))
+    }
+
+    #[inline(always)]
+    fn fixed_place_of(&self, node: Child, slot: usize) -> Option<Place> {
         Some(node.place(slot))
     }
 
@@ -275,6 +318,10 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
         }
     }
 
+    /// There is a place for each child.
+    #[inline(always)]
+    fn prefetch_for_adding(&self, _node: Child) {}
+
     fn node_bytes(&self, node: Child) -> usize {
         node_bytes::<K>(node.position::<K>())
     }
@@ -306,6 +353,7 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
         key: &Nibbles<'_, K>,
         value: u64,
         split: Split<Self>,
+        _held: &Held<'_, D>,
     ) -> Result<Committed, Obstacle> {
         self.split_prefix(key, value, split)
     }

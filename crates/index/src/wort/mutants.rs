@@ -16,6 +16,10 @@ pub const LINK_BEFORE_FENCE: Mutant = Mutant("wort/link-before-fence");
 /// A writer that has taken its stripes does not look again at what it found without them (I6).
 pub const STALE_DECISION: Mutant = Mutant("wort/stale-decision");
 
+/// The unlinking of a node is not counted, so that a writer which found the node before takes it for
+/// one that is still reachable (R2).
+pub const UNCOUNTED_UNLINKING: Mutant = Mutant("wort/uncounted-unlinking");
+
 /// The stripe of a node that a split makes is not held until the word that refers to it is durable
 /// (I6).
 pub const NEW_NODE_UNLOCKED: Mutant = Mutant("wort/new-node-unlocked");

@@ -25,7 +25,8 @@ use lapis_pmem::{FlushMethod, Hardware, Pool, Region};
 use serde::Serialize;
 
 use super::operations::{Core, Nobody, filled_leaves, insert_all, key, look_up_all, remove_all};
-use super::{ExperimentError, Variant};
+use super::page_walks::PageWalks;
+use super::{ExperimentError, Variant, usual_costs};
 use crate::keys::scatter;
 
 /// Leaves whose headers and pairs are in L1 with all else: four lines of each, 24 KiB of 32. More than
@@ -38,7 +39,10 @@ const LOOKUPS: usize = 500;
 const INSERTS: usize = 384;
 const ROUNDS: usize = 4000;
 /// Alone, and in a group as large as pays.
-const GROUPS: [(usize, Overlap); 2] = [(1, Overlap::NONE), (20, Overlap::BOTH)];
+pub(super) const GROUPS: [(usize, Overlap); 2] = [(1, Overlap::NONE), (20, Overlap::BOTH)];
+/// How the leaves write. (A flush does nothing here, and costs what the model says.)
+const INSERT: Variant = Variant::InsertOnce;
+
 /// An operation with all its lines in L1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct InL1 {
@@ -72,6 +76,8 @@ pub struct CoreCosts {
     pub lookup: InL1,
     /// Inserts, whose flushes do nothing.
     pub insert: InL1,
+    /// Lookups in leaves on many pages.
+    pub page_walks: PageWalks,
     /// The section of a profile that follows.
     pub interleaving: Interleaving,
 }
@@ -103,13 +109,29 @@ pub fn calibrate(profile: &Profile) -> Result<CoreCosts, ExperimentError> {
     };
     let (lookup_ns, lookup_switch_ns) = lookup.uncharged_ns();
     let (insert_ns, insert_switch_ns) = insert.uncharged_ns();
+    let before = profile.interleaving.clone().map_or_else(usual_costs, Ok)?;
+    let page_walks = PageWalks::measure()?;
+    let page_walk_shown = match page_walks.shown() {
+        Some(value) => Sourced {
+            value: (value * 100.0).round() / 100.0,
+            trust: Trust::U,
+            source: format!(
+                "measured by lapis lab coroutine --calibrate, pages of 4 KiB against 2 MiB among \
+                 twenty and alone, on {processor}; not on the cores of this profile"
+            ),
+        },
+        None => before.page_walk_shown,
+    };
     let interleaving = Interleaving {
+        // Published, not measured here.
+        page_walk_ns: before.page_walk_ns,
+        page_walk_shown,
         lookup_ns: found(lookup_ns),
         lookup_switch_ns: found(lookup_switch_ns),
         insert_ns: found(insert_ns),
         insert_switch_ns: found(insert_switch_ns),
     };
-    Ok(CoreCosts { processor, lookup, insert, interleaving })
+    Ok(CoreCosts { processor, lookup, insert, page_walks, interleaving })
 }
 
 /// What a lookup and an insert take here, alone and in a group.
@@ -128,8 +150,8 @@ fn measured_ns() -> Result<([f64; 2], [f64; 2]), ExperimentError> {
             let elapsed = [
                 timed(|| wrong += look_up_all(&leaves, &[], group, overlap, &Nobody)),
                 timed(|| wrong += look_up_all(&leaves, &chosen, group, overlap, &Nobody)),
-                timed(|| inserted = insert_all(&leaves, &[], group, overlap, &Nobody)),
-                timed(|| inserted = insert_all(&leaves, &fresh, group, overlap, &Nobody)),
+                timed(|| inserted = insert_all(&leaves, &[], group, INSERT, overlap, &Nobody)),
+                timed(|| inserted = insert_all(&leaves, &fresh, group, INSERT, overlap, &Nobody)),
             ];
             inserted?;
             for (least, elapsed) in least[at].iter_mut().zip(elapsed) {
@@ -214,7 +236,7 @@ fn charges(profile: &Profile) -> Result<[Charges; 2], ExperimentError> {
         // The header, and the line of the pair.
         let lookup = charged(before, 2.0 * prefetches, &resumed, LOOKUPS);
         let (before, resumed) = (machine.counts(), Resumptions::default());
-        insert_all(&leaves, &fresh, group, overlap, &resumed)?;
+        insert_all(&leaves, &fresh, group, INSERT, overlap, &resumed)?;
         let insert = charged(before, prefetches, &resumed, INSERTS);
         remove_all(&leaves, &fresh);
         Ok(Charges { lookup, insert })
@@ -246,13 +268,21 @@ impl CoreCosts {
     /// The section of a profile.
     pub fn section(&self) -> String {
         let mut text = format!("{HEADING} # written by `lapis lab coroutine --calibrate`\n");
-        let Interleaving { lookup_ns, lookup_switch_ns, insert_ns, insert_switch_ns } =
-            &self.interleaving;
+        let Interleaving {
+            lookup_ns,
+            lookup_switch_ns,
+            insert_ns,
+            insert_switch_ns,
+            page_walk_ns,
+            page_walk_shown,
+        } = &self.interleaving;
         for (name, field) in [
             ("lookup_ns", lookup_ns),
             ("lookup_switch_ns", lookup_switch_ns),
             ("insert_ns", insert_ns),
             ("insert_switch_ns", insert_switch_ns),
+            ("page_walk_ns", page_walk_ns),
+            ("page_walk_shown", page_walk_shown),
         ] {
             text.push_str(&format!(
                 "{name} = {{ value = {:?}, trust = \"{}\", source = {:?} }}\n",
@@ -313,7 +343,9 @@ mod tests {
         };
         let mut interleaving = profile.interleaving.unwrap();
         interleaving.lookup_ns.value = lookup_ns;
-        CoreCosts { processor: "a processor".into(), lookup: in_l1, insert: in_l1, interleaving }
+        let page_walks = PageWalks { alone_ns: [300.0, 200.0], in_group_ns: [150.0, 90.0] };
+        let processor = "a processor".into();
+        CoreCosts { processor, lookup: in_l1, insert: in_l1, page_walks, interleaving }
     }
 
     #[test]

@@ -5,7 +5,8 @@ use crate::plot::{Axis, Panel, Plot, Source};
 
 /// The figure: inserts and lookups side by side, throughput over the size of the group.
 pub fn plot(results: &Results) -> Plot {
-    let inserts = [Variant::InsertReads, Variant::InsertWrites, Variant::InsertBoth];
+    let inserts =
+        [Variant::InsertReads, Variant::InsertWrites, Variant::InsertBoth, Variant::InsertOnce];
     let panels = [("inserts", &inserts[..]), ("lookups", &[Variant::Lookup][..])];
     let panels = panels.map(|(title, variants)| {
         let mut panel = Panel::new(title, Axis::linear("tasks in flight"), Axis::linear("Mop/s"));

@@ -4,6 +4,10 @@
 //! than the caches hold; groups of 1 to 64 tasks on one thread. Inserts overlap their
 //! reads only, their writes only, or both.
 //!
+//! Inserts write as section 3.5.3 of the paper says: pair and fingerprint are flushed, then the bitmap,
+//! which shares a line with the fingerprints. The same line is so persisted twice. One more variant
+//! does what [`FpLeaves::insert`](lapis_blocks::fp_leaves::FpLeaves::insert) does, once is enough.
+//!
 //! Speed-ups are against one operation at a time that neither prefetches nor gives way. The model
 //! charges memory; the core's own share of an operation, and of each resumption of a task, is the
 //! profile's section `interleaving`, which [`calibrate`] finds.
@@ -14,6 +18,7 @@
 mod core_costs;
 mod figure;
 mod operations;
+mod page_walks;
 
 use lapis_blocks::fp_leaves::{FpLeavesError, Overlap};
 use lapis_device::profile::Interleaving;
@@ -27,6 +32,7 @@ use operations::{Outcome, measure, model};
 
 pub use core_costs::{CoreCosts, calibrate, put_into_profile};
 pub use figure::{markdown, plot};
+pub use page_walks::PageWalks;
 
 /// The figure of the paper.
 pub const FIGURE: &str =
@@ -43,12 +49,15 @@ pub enum Variant {
     InsertWrites,
     /// Inserts that do both.
     InsertBoth,
+    /// Inserts that do both and persist the line of fingerprints and bitmap once. The others
+    /// persist it twice, as the paper's do: with the pair, and with the bit.
+    InsertOnce,
 }
 
 impl Variant {
     /// All of them.
-    pub const ALL: [Self; 4] =
-        [Self::Lookup, Self::InsertReads, Self::InsertWrites, Self::InsertBoth];
+    pub const ALL: [Self; 5] =
+        [Self::Lookup, Self::InsertReads, Self::InsertWrites, Self::InsertBoth, Self::InsertOnce];
 
     /// The name in tables and JSON.
     pub fn name(self) -> &'static str {
@@ -57,6 +66,7 @@ impl Variant {
             Self::InsertReads => "insert-reads",
             Self::InsertWrites => "insert-writes",
             Self::InsertBoth => "insert-both",
+            Self::InsertOnce => "insert-once",
         }
     }
 
@@ -67,7 +77,7 @@ impl Variant {
             _ if group == 1 => Overlap::NONE,
             Self::Lookup | Self::InsertReads => Overlap { reads: true, writes: false },
             Self::InsertWrites => Overlap { reads: false, writes: true },
-            Self::InsertBoth => Overlap::BOTH,
+            Self::InsertBoth | Self::InsertOnce => Overlap::BOTH,
         }
     }
 }
@@ -301,9 +311,9 @@ mod tests {
     fn every_variant_has_a_row_for_each_group_and_one_for_no_company() {
         let results = run(&small(), &|_| ()).unwrap();
         let groups: Vec<usize> = results.rows.iter().map(|row| row.group).collect();
-        assert_eq!(groups, [1, 4, 16].repeat(4));
+        assert_eq!(groups, [1, 4, 16].repeat(5));
         assert!(results.rows.iter().all(|row| row.measured.is_some() && row.modelled.is_some()));
-        assert_eq!(markdown(&results).lines().count(), 2 + 12);
+        assert_eq!(markdown(&results).lines().count(), 2 + 15);
         assert!(plot(&results).svg().unwrap().contains("insert-both"));
     }
 
@@ -335,22 +345,44 @@ mod tests {
             let of = |row: &&Row| (row.variant, row.group) == (variant.name(), group);
             results.rows.iter().find(of).unwrap().modelled.as_ref().unwrap().speed_up
         };
-        let near = |variant, group, expected: f64| {
+        let within = |variant, group, range: std::ops::Range<f64>| {
             let found = speed_up(variant, group);
-            assert!((found / expected - 1.0).abs() < 0.05, "{variant:?} {group}: {found}");
+            assert!(range.contains(&found), "{variant:?} {group}: {found}");
         };
         // The paper has 5 for lookups and 6.2 for inserts, flat from about 20 on.
-        near(Variant::Lookup, 1, 1.0);
-        near(Variant::Lookup, 8, 4.4);
-        near(Variant::Lookup, 20, 6.85);
-        near(Variant::Lookup, 64, speed_up(Variant::Lookup, 20));
-        near(Variant::InsertBoth, 1, 1.0);
-        near(Variant::InsertBoth, 8, 4.0);
-        near(Variant::InsertBoth, 20, 5.2);
-        let rise = speed_up(Variant::InsertBoth, 64) / speed_up(Variant::InsertBoth, 20);
-        assert!((1.0..1.2).contains(&rise), "from 20 to 64 by {rise}");
-        assert!(speed_up(Variant::InsertReads, 64) < 2.0);
-        assert!(speed_up(Variant::InsertWrites, 64) < 2.0);
+        within(Variant::Lookup, 1, 1.0..1.001);
+        within(Variant::Lookup, 8, 3.8..4.6);
+        within(Variant::Lookup, 20, 5.0..6.5);
+        within(Variant::InsertBoth, 1, 1.0..1.001);
+        within(Variant::InsertBoth, 8, 4.4..5.2);
+        within(Variant::InsertBoth, 20, 6.0..7.1);
+        assert!(speed_up(Variant::InsertBoth, 20) > speed_up(Variant::Lookup, 20));
+        let rise = |variant| speed_up(variant, 64) / speed_up(variant, 20);
+        assert!((0.99..1.01).contains(&rise(Variant::Lookup)), "{}", rise(Variant::Lookup));
+        assert!((1.0..1.2).contains(&rise(Variant::InsertBoth)), "{}", rise(Variant::InsertBoth));
+        // To overlap reads alone is the least, as in the paper, where it gains nothing.
+        within(Variant::InsertReads, 64, 1.0..1.5);
+        within(Variant::InsertWrites, 64, 2.0..3.0);
+        // One persist of a line twice is what makes the difference.
+        within(Variant::InsertOnce, 20, 4.4..5.4);
+    }
+
+    #[test]
+    fn a_page_walk_is_all_there_alone_and_as_much_of_it_in_a_group_as_shows() {
+        let elapsed_ns = |walk_ns: f64, shown: f64| {
+            let profile = Profile::named(OPTANE_100).unwrap();
+            let mut costs = profile.interleaving.clone().unwrap();
+            costs.page_walk_ns.value = walk_ns;
+            costs.page_walk_shown.value = shown;
+            let options = Options { groups: vec![1, 20], ..small() };
+            let lookups = model(&options, &profile, costs, &mut || ()).unwrap().swap_remove(0);
+            (lookups[0].elapsed_ns, lookups[1].elapsed_ns)
+        };
+        let (none, hidden, shown) =
+            (elapsed_ns(0.0, 1.0), elapsed_ns(26.0, 0.0), elapsed_ns(26.0, 1.0));
+        assert_eq!((hidden.0, shown.0), (none.0 + 400 * 26, none.0 + 400 * 26));
+        assert_eq!(hidden.1, none.1);
+        assert!(shown.1 > none.1 + 400 * 13, "{shown:?} {none:?}");
     }
 
     #[test]

@@ -39,9 +39,10 @@ impl Outcome {
 
 /// Who is told what the core does.
 pub(super) trait Core {
-    /// The core's own share of an operation begins, where the clock does not see it.
+    /// The core's own share of an operation that overlaps so much begins, where the clock does not
+    /// see it.
     #[inline(always)]
-    fn operates(&self, _: Variant) {}
+    fn operates(&self, _: Variant, _: Overlap) {}
 
     /// A task goes on after it has given way.
     #[inline(always)]
@@ -88,11 +89,14 @@ impl OnModel {
 }
 
 impl Core for OnModel {
-    fn operates(&self, variant: Variant) {
+    fn operates(&self, variant: Variant, overlap: Overlap) {
         self.spend(match variant {
             Variant::Lookup => self.costs.lookup_ns.value,
             _ => self.costs.insert_ns.value,
         });
+        // A leaf is on one page, almost always, and none is visited twice in a while.
+        let shown = if overlap.reads { self.costs.page_walk_shown.value } else { 1.0 };
+        self.spend(self.costs.page_walk_ns.value * shown);
     }
 
     fn resumes(&self, variant: Variant) {
@@ -114,8 +118,13 @@ impl Side for OnModel {
 }
 
 /// An operation that tells when it begins and whenever it is resumed.
-async fn observed<C: Core, F: Future>(core: &C, variant: Variant, operation: F) -> F::Output {
-    core.operates(variant);
+async fn observed<C: Core, F: Future>(
+    core: &C,
+    variant: Variant,
+    overlap: Overlap,
+    operation: F,
+) -> F::Output {
+    core.operates(variant, overlap);
     let mut operation = pin!(operation);
     let mut begun = false;
     poll_fn(|context| {
@@ -127,7 +136,7 @@ async fn observed<C: Core, F: Future>(core: &C, variant: Variant, operation: F) 
     .await
 }
 
-fn pool_bytes(leaves: usize) -> usize {
+pub(super) fn pool_bytes(leaves: usize) -> usize {
     (leaves * LEAF_BYTES + (8 << 20)).next_multiple_of(1 << 16)
 }
 
@@ -186,24 +195,37 @@ pub(super) fn filled_leaves<D: Domain>(
     let leaves = FpLeaves::open(&pool, root)?;
     let loaded = leaf_count * FILL;
     let keys: Vec<u64> = (0..loaded).map(key).collect();
-    insert_all(&leaves, &keys, LOADING_GROUP, Overlap::BOTH, &Nobody)?;
+    insert_all(&leaves, &keys, LOADING_GROUP, Variant::InsertOnce, Overlap::BOTH, &Nobody)?;
     Ok((leaves, root, loaded))
 }
 
-/// Inserts keys with so many in flight; the value of a key is its complement.
+/// Inserts keys with so many in flight, in the variant's order; the value of a key is its complement.
 pub(super) fn insert_all<D: Domain>(
     leaves: &FpLeaves<D>,
     keys: &[u64],
     group: usize,
+    variant: Variant,
     overlap: Overlap,
     core: &impl Core,
 ) -> Result<(), ExperimentError> {
     let mut failed = None;
-    Interleaver::new(leaves.pool().domain(), group).run(
-        keys,
-        |turn, &key| observed(core, Variant::InsertBoth, leaves.insert(turn, key, !key, overlap)),
-        |inserted| failed = inserted.err().or(failed.take()),
-    );
+    let mut interleaver = Interleaver::new(leaves.pool().domain(), group);
+    if variant == Variant::InsertOnce {
+        interleaver.run(
+            keys,
+            |turn, &key| observed(core, variant, overlap, leaves.insert(turn, key, !key, overlap)),
+            |inserted| failed = inserted.err().or(failed.take()),
+        );
+    } else {
+        interleaver.run(
+            keys,
+            |turn, &key| {
+                let insert = leaves.insert_as_published(turn, key, !key, overlap);
+                observed(core, variant, overlap, insert)
+            },
+            |inserted| failed = inserted.err().or(failed.take()),
+        );
+    }
     failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
@@ -219,7 +241,8 @@ pub(super) fn look_up_all<D: Domain>(
     Interleaver::new(leaves.pool().domain(), group).run(
         keys,
         |turn, &key| async move {
-            let found = observed(core, Variant::Lookup, leaves.get(turn, key, overlap));
+            let get = leaves.get(turn, key, overlap);
+            let found = observed(core, Variant::Lookup, overlap, get);
             found.await == Some(!key)
         },
         |right| wrong += u64::from(!right),
@@ -270,7 +293,7 @@ fn run_all<D: Domain>(
             let began = side.now_ns();
             match variant {
                 Variant::Lookup => wrong += look_up_all(leaves, &chosen, group, overlap, side),
-                _ => insert_all(leaves, &fresh, group, overlap, side)?,
+                _ => insert_all(leaves, &fresh, group, variant, overlap, side)?,
             }
             let elapsed_ns = side.now_ns() - began;
             let counts = side.counts() - counts_before;

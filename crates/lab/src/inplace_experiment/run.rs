@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lapis_blocks::in_place::{CellArray, CellKind, CowCell, FamCell, InPlace, LogCell};
+use lapis_blocks::log::Placement;
 use lapis_blocks::pop_log::{PopLog, PopLogOptions};
 use lapis_device::{Config, Counts, Modelled, Profile};
 use lapis_pmem::{Domain, Hardware, Pool, Region};
@@ -28,7 +29,8 @@ impl Outcome {
     }
 }
 
-const LOG: PopLogOptions = PopLogOptions { segment_bytes: 1 << 20, spare_segments: 2 };
+const LOG: PopLogOptions =
+    PopLogOptions { segment_bytes: 1 << 20, spare_segments: 2, placement: Placement::Padded };
 
 fn pool_bytes(options: &Options) -> usize {
     options.array_bytes + (32 << 20)

@@ -45,11 +45,6 @@ impl LogVariant {
         Self::ALL.into_iter().find(|variant| variant.name() == name)
     }
 
-    /// Whether it has entries that lie like that. The segments of PopLog have padded ones only.
-    pub fn has(self, placement: Placement) -> bool {
-        self != Self::PopLog || placement == Placement::Padded
-    }
-
     /// Whether threads can fill it side by side.
     pub fn can_be_shared(self, placement: Placement) -> bool {
         self != Self::PopLog && placement == Placement::Padded
@@ -67,8 +62,9 @@ impl LogVariant {
     }
 
     /// One segment, as large as a ring would be.
-    pub(super) fn segments(capacity_bytes: usize) -> PopLogOptions {
-        PopLogOptions { segment_bytes: capacity_bytes.next_multiple_of(4096), spare_segments: 2 }
+    pub(super) fn segments(placement: Placement, capacity_bytes: usize) -> PopLogOptions {
+        let segment_bytes = capacity_bytes.next_multiple_of(4096);
+        PopLogOptions { segment_bytes, spare_segments: 2, placement }
     }
 }
 
@@ -92,7 +88,8 @@ macro_rules! with_log {
             LogVariant::Rawl => $run::<rawl::Rawl<$domain>>(ring, $($argument),*),
             LogVariant::PopRing => $run::<pop_ring::PopRing<$domain>>(ring, $($argument),*),
             LogVariant::PopLog => {
-                $run::<pop_log::PopLog<$domain>>(LogVariant::segments($bytes), $($argument),*)
+                let segments = LogVariant::segments($job.placement, $bytes);
+                $run::<pop_log::PopLog<$domain>>(segments, $($argument),*)
             }
         }
     }};

@@ -31,8 +31,8 @@ against one operation at a time that does neither. After Fig. 12 of van Renen et
 2020).
 
 --calibrate measures what this machine's core does for an operation and for giving way, beside the
-memory accesses that the profile charges: with all lines in L1. It prints a section of a device
-profile; --into puts it into a profile's file.",
+memory accesses that the profile charges: with all lines in L1; and how much of a page walk a group
+does not hide. It prints a section of a device profile; --into puts it into a profile's file.",
     mut_arg("plot", |plot| plot.conflicts_with("calibrate")),
     mut_arg("write", |write| write.conflicts_with("calibrate")))]
 pub struct Arguments {
@@ -102,6 +102,15 @@ fn calibration(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Fa
         let in_group = [found.in_group_ns, found.in_group_accesses_ns];
         let figures = [alone, in_group].concat().into_iter().map(|ns| format!("{ns:.1}"));
         rows.add_row(std::iter::once(operation.to_owned()).chain(figures));
+    }
+    right_align(&mut rows, 1);
+    output.table(&rows)?;
+    output.line("lookups in leaves on many pages:")?;
+    let mut rows = table(["pages", "alone ns", "among twenty ns"]);
+    for (at, pages) in ["4 KiB", "2 MiB"].into_iter().enumerate() {
+        let figure = |ns: [f64; 2]| format!("{:.1}", ns[at]);
+        let walks = costs.page_walks;
+        rows.add_row([pages.to_owned(), figure(walks.alone_ns), figure(walks.in_group_ns)]);
     }
     right_align(&mut rows, 1);
     output.table(&rows)?;

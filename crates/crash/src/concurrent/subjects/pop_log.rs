@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lapis_blocks::log::{LogError, Position};
+use lapis_blocks::log::{LogError, Placement, Position};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions, PopLogRoot};
 use lapis_device::Modelled;
 use lapis_pmem::{AuditReport, Link, Pool};
@@ -19,7 +19,12 @@ const ROOT: &str = "log";
 
 /// A log that several workers use.
 #[derive(Debug)]
-pub struct ConcurrentPopLog;
+pub struct ConcurrentPopLog {
+    /// The name of the subject.
+    pub name: &'static str,
+    /// How its entries lie.
+    pub placement: Placement,
+}
 
 /// An operation on a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +90,7 @@ impl ConcurrentSubject for ConcurrentPopLog {
     type Live = PopLog<Modelled>;
 
     fn name(&self) -> &'static str {
-        "pop-log"
+        self.name
     }
 
     fn pool_bytes(&self) -> usize {
@@ -117,7 +122,8 @@ impl ConcurrentSubject for ConcurrentPopLog {
     }
 
     fn create(&self, pool: Pool<Modelled>) -> Result<Self::Live, String> {
-        let options = PopLogOptions { segment_bytes: 4096, spare_segments: 2 };
+        let options =
+            PopLogOptions { segment_bytes: 4096, spare_segments: 2, placement: self.placement };
         let root = PopLog::create(&pool, options).map_err(text)?;
         let root = pool.fence(root);
         let link = root.link();
@@ -194,6 +200,8 @@ impl ConcurrentSubject for ConcurrentPopLog {
     }
 
     fn owns_source(&self, file: &str) -> bool {
+        // Streamed entries go through the sink of the logs in a ring.
         file.contains("blocks/src/pop_log")
+            || self.placement == Placement::Streamed && file.contains("blocks/src/ring_log/ring.rs")
     }
 }

@@ -1,0 +1,30 @@
+//! A history for radix trees: one writer unlinks a node, another was about to change what is in it.
+//!
+//! ```text
+//!  before     the first writer, in the node     the second, meanwhile
+//!   top        top                               top
+//!    |          |                                 |
+//!   / \        / \  ← found                       1
+//!  1   2      ×   2
+//!            / \
+//!           1   3
+//! ```
+//!
+//! The first one has to split the place of 1, which it has found in a node that is no longer reachable
+//! when it gets its locks: the word there is still the same. One deviation from worker after worker is
+//! enough (`lapis crash wort:unlinking --workers 2 --deviations 1 --schedules 2000`).
+
+use crate::concurrent::linearizability::MapAction;
+use crate::concurrent::subject::Plan;
+
+/// What the keys have in common: not nothing, so that the node's lock is another than the root's.
+const PREFIX: u64 = 0x0123_4567_89ab_0000;
+
+/// Two keys that differ in the last byte but one, and a third that differs from the first in the last.
+pub(in crate::concurrent) fn unlinked_node() -> Plan<(u64, MapAction)> {
+    let [stays, goes, comes] = [0x0101, 0x0201, 0x0102].map(|end| PREFIX + end);
+    let first = vec![(comes, MapAction::Insert(3))];
+    let second = vec![(goes, MapAction::Remove)];
+    let before = vec![(stays, MapAction::Insert(1)), (goes, MapAction::Insert(2))];
+    Plan { before, workers: vec![first, second] }
+}
