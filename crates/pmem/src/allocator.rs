@@ -420,9 +420,10 @@ impl Allocator {
         for class in ClassId::all() {
             let slabs = lock(pool.domain(), &self.classes[class.index()]);
             for (first, bitmap) in slabs.bitmaps() {
+                let marks = traced.marks_of(first);
                 for (at, &in_use) in bitmap.iter().enumerate() {
                     report.allocated_blocks += u64::from(in_use.count_ones());
-                    let leaked = in_use & !traced.marks_at(first, at);
+                    let leaked = in_use & !marks.get(at).copied().unwrap_or(0);
                     let offsets = bits(leaked).map(|bit| class.offset_of(first, at * 64 + bit));
                     report.leaked.extend(offsets.filter(|&offset| !in_limbo(offset)));
                 }
@@ -441,8 +442,9 @@ impl Allocator {
         // out twice.
         for (first, class, marks) in traced.slabs_with_marks() {
             let slabs = lock(pool.domain(), &self.classes[class.index()]);
+            let in_use = slabs.bitmap_of(first);
             for (at, &reachable) in marks.iter().enumerate() {
-                let lacking = reachable & !slabs.in_use_at(first, at);
+                let lacking = reachable & !in_use.get(at).copied().unwrap_or(0);
                 let offsets = bits(lacking).map(|bit| class.offset_of(first, at * 64 + bit));
                 report.unallocated.extend(offsets);
             }

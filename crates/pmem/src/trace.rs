@@ -169,10 +169,9 @@ impl Traced {
         self.large.contains_key(&first)
     }
 
-    /// A word of the bitmap of reachable blocks of the slab at `first`.
-    pub(crate) fn marks_at(&self, first: u32, word: usize) -> u64 {
-        let marks = self.slabs.get(&first).and_then(|marks| marks.words.get(word));
-        marks.copied().unwrap_or(0)
+    /// The bitmap of reachable blocks of the slab at `first`; empty if there are none.
+    pub(crate) fn marks_of(&self, first: u32) -> &[u64] {
+        self.slabs.get(&first).map_or(&[], |marks| &marks.words)
     }
 }
 

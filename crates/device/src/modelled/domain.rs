@@ -158,6 +158,7 @@ impl Domain for Modelled {
         }
     }
 
+    #[inline]
     fn synchronize(&self) {
         if let Some(interleaving) = self.interleaving() {
             self.empty_buffer(interleaving);

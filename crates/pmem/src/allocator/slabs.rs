@@ -154,10 +154,9 @@ impl ClassSlabs {
         self.slabs.values().map(count).sum()
     }
 
-    /// A word of the bitmap of blocks in use of the slab at `first`.
-    pub(super) fn in_use_at(&self, first: u32, word: usize) -> u64 {
-        let bitmap = self.slabs.get(&first).map(|slab| &slab.bitmap);
-        bitmap.and_then(|bitmap| bitmap.get(word)).copied().unwrap_or(0)
+    /// The bitmap of blocks in use of the slab at `first`; empty if there is none.
+    pub(super) fn bitmap_of(&self, first: u32) -> &[u64] {
+        self.slabs.get(&first).map_or(&[], |slab| &slab.bitmap)
     }
 
     /// Each slab's bitmap of blocks in use.
