@@ -178,10 +178,10 @@ impl Bench {
                 crash_states.revert(&image, &mut self.region).map_err(region_failure)?;
                 outcome = result.map(|_| ()).map_err(|failure| Failure::DuringRecovery {
                     what: format!(
-                        "(event {}, {:?}, image {:?}) {failure}",
+                        "(event {}, {:?}, image {}) {failure}",
                         point.position,
                         point.cause,
-                        image.choices()
+                        shown(image.choices())
                     ),
                 });
                 if outcome.is_err() || self.options.is_over() {
@@ -196,5 +196,24 @@ impl Bench {
             write_line(&mut self.region, line, &bytes).map_err(region_failure)?;
         }
         outcome.map(|()| images)
+    }
+}
+
+/// The choices of an image for a sentence: a recovery that zeroes a segment has thousands of lines.
+fn shown(choices: &[u32]) -> String {
+    const MOST: usize = 12;
+    let first: Vec<String> = choices.iter().take(MOST).map(u32::to_string).collect();
+    let first = first.join(",");
+    if choices.len() <= MOST { first } else { format!("{first},… of {} lines", choices.len()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_choices_of_many_lines_are_cut_short() {
+        assert_eq!(shown(&[1, 0, 22]), "1,0,22");
+        assert_eq!(shown(&[3; 2000]), format!("{},… of 2000 lines", ["3"; 12].join(",")));
     }
 }
