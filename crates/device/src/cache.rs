@@ -18,7 +18,7 @@ use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
 use self::ordered::Ordered;
-use self::packed::Packed;
+use self::packed::{Packed, Row, Wide, WithinLine};
 use crate::divider::Divider;
 
 const DIRTY: u32 = 1 << 31;
@@ -43,8 +43,8 @@ fn victim(tag: u32) -> Victim {
 
 #[derive(Clone, Debug)]
 enum Sets {
-    Packed(Packed<false>),
-    PackedApart(Packed<true>),
+    WithinLines(Packed<WithinLine>),
+    Wide(Packed<Wide>),
     Ordered(Ordered),
 }
 
@@ -63,8 +63,8 @@ macro_rules! on_set {
     ($cache:expr, $line:expr, $sets:ident, $set:ident => $result:expr) => {{
         let $set = $cache.set($line);
         match &mut $cache.sets {
-            Sets::Packed($sets) => $result,
-            Sets::PackedApart($sets) => $result,
+            Sets::WithinLines($sets) => $result,
+            Sets::Wide($sets) => $result,
             Sets::Ordered($sets) => $result,
         }
     }};
@@ -74,10 +74,10 @@ impl<const HASHED: bool> Cache<HASHED> {
     pub(crate) fn new(shape: CacheShape) -> Self {
         let ways = shape.ways.max(1);
         let number = (shape.capacity_bytes / LINE_BYTES / ways).clamp(1, u32::MAX as usize);
-        let sets = if ways <= packed::MOST_WAYS_WITH_ORDER {
-            Sets::Packed(Packed::new(number, ways))
-        } else if ways <= packed::MOST_WAYS {
-            Sets::PackedApart(Packed::new(number, ways))
+        let sets = if ways <= WithinLine::MOST_WAYS {
+            Sets::WithinLines(Packed::new(number, ways))
+        } else if ways <= Wide::MOST_WAYS {
+            Sets::Wide(Packed::new(number, ways))
         } else {
             Sets::Ordered(Ordered::new(number, ways))
         };
@@ -109,6 +109,12 @@ impl<const HASHED: bool> Cache<HASHED> {
         on_set!(self, line, sets, set => sets.touch(set, line, write))
     }
 
+    /// The same for a line that is brought in if it is not here. An error is what has to leave for it.
+    #[inline(always)]
+    pub(crate) fn take_in(&mut self, line: u32, write: bool) -> Result<(), Victim> {
+        on_set!(self, line, sets, set => sets.take_in(set, line, write))
+    }
+
     /// Brings in a line that is not here, as the most recently used.
     #[inline(always)]
     pub(crate) fn insert(&mut self, line: u32, dirty: bool) -> Victim {
@@ -125,8 +131,8 @@ impl<const HASHED: bool> Cache<HASHED> {
     pub(crate) fn contains(&self, line: u32) -> bool {
         let set = self.set(line);
         match &self.sets {
-            Sets::Packed(sets) => sets.contains(set, line),
-            Sets::PackedApart(sets) => sets.contains(set, line),
+            Sets::WithinLines(sets) => sets.contains(set, line),
+            Sets::Wide(sets) => sets.contains(set, line),
             Sets::Ordered(sets) => sets.contains(set, line),
         }
     }
@@ -164,8 +170,8 @@ impl<const HASHED: bool> Cache<HASHED> {
     #[inline]
     pub(crate) fn next_victim(&self, line: u32) -> Victim {
         match &self.sets {
-            Sets::Packed(sets) => sets.next_victim(self.set(line)),
-            Sets::PackedApart(sets) => sets.next_victim(self.set(line)),
+            Sets::WithinLines(sets) => sets.next_victim(self.set(line)),
+            Sets::Wide(sets) => sets.next_victim(self.set(line)),
             Sets::Ordered(_) => None,
         }
     }
@@ -174,8 +180,8 @@ impl<const HASHED: bool> Cache<HASHED> {
     #[inline]
     pub(crate) fn prefetch(&self, line: u32) {
         match &self.sets {
-            Sets::Packed(sets) => sets.prefetch(self.set(line)),
-            Sets::PackedApart(sets) => sets.prefetch(self.set(line)),
+            Sets::WithinLines(sets) => sets.prefetch(self.set(line)),
+            Sets::Wide(sets) => sets.prefetch(self.set(line)),
             Sets::Ordered(_) => {}
         }
     }
@@ -183,8 +189,8 @@ impl<const HASHED: bool> Cache<HASHED> {
     /// Every line that is here.
     pub(crate) fn lines(&self) -> Vec<u32> {
         let tags: &mut dyn Iterator<Item = u32> = match &self.sets {
-            Sets::Packed(sets) => &mut sets.tags(),
-            Sets::PackedApart(sets) => &mut sets.tags(),
+            Sets::WithinLines(sets) => &mut sets.tags(),
+            Sets::Wide(sets) => &mut sets.tags(),
             Sets::Ordered(sets) => &mut sets.tags(),
         };
         tags.filter_map(victim).map(|(line, _)| line).collect()

@@ -271,11 +271,7 @@ impl Hierarchy {
     #[inline]
     pub(crate) fn access_private(&mut self, worker: u8, line: u32, write: bool) -> Reach {
         let private = self.privates[usize::from(worker)].as_mut();
-        let private = private.expect("made when the worker appeared");
-        match private.touch(line, write) {
-            Some(level) => Reach::Private(level),
-            None => Reach::Beyond(private.insert(line, false, write)),
-        }
+        private.expect("made when the worker appeared").take_in(line, write)
     }
 
     /// The other part, if the line came from beyond.

@@ -108,7 +108,7 @@ impl Lookahead {
     /// Whether the private caches do not know yet if this line, which they hold, is dirty.
     #[inline(always)]
     pub(crate) fn is_unsettled(&self, line: u32) -> bool {
-        self.unsettled != 0 && equal_words(&self.lines, u32::MAX, line) & self.unsettled != 0
+        self.unsettled != 0 && equal_words(&self.lines.0, u32::MAX, line) & self.unsettled != 0
     }
 
     /// A line turns out to be dirty. If an event that waits has cast it out, it leaves dirty.

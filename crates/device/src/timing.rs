@@ -287,9 +287,8 @@ impl Timing {
         let start = module.read_media(now, services, shape.write_backlog_units);
         let mut ready = start + shape.read_media.0;
         if let Some(translations) = &mut module.translations
-            && translations.touch(place.row, false).is_none()
+            && translations.take_in(place.row, false).is_err()
         {
-            translations.insert(place.row, false);
             ready += shape.translation_miss.0;
         }
         ready
@@ -334,9 +333,7 @@ impl Timing {
         let begins = module.begin(earliest, takes);
         let taken = begins + takes;
         module.media_wrote(taken, written.media_writes, shape.write_service.0);
-        let again = module.taken_at(place.line).map_or(0, |before| before + same_line);
-        let taken = taken.max(again);
-        module.remember(place.line, taken);
+        let (taken, again) = module.take(place.line, taken, same_line);
         if way == Way::Eviction {
             return;
         }

@@ -44,8 +44,15 @@ impl Timings {
     }
 
     #[inline(always)]
-    fn each(&mut self, mut event: impl FnMut(&mut Timing)) {
+    fn each(&mut self, event: impl Fn(&mut Timing) + Copy) {
         event(&mut self.first);
+        if !self.others.is_empty() {
+            self.each_other(event);
+        }
+    }
+
+    #[inline(never)]
+    fn each_other(&mut self, event: impl Fn(&mut Timing)) {
         for other in &mut self.others {
             event(&mut other.timing);
         }
@@ -53,12 +60,19 @@ impl Timings {
 
     /// The same for an event that takes until the time it returns; the first clock's is returned.
     #[inline(always)]
-    fn each_ready(&mut self, mut event: impl FnMut(&mut Timing) -> u64) -> u64 {
+    fn each_ready(&mut self, event: impl Fn(&mut Timing) -> u64 + Copy) -> u64 {
+        if !self.others.is_empty() {
+            self.each_other_ready(event);
+        }
+        event(&mut self.first)
+    }
+
+    #[inline(never)]
+    fn each_other_ready(&mut self, event: impl Fn(&mut Timing) -> u64) {
         for other in &mut self.others {
             let ready = event(&mut other.timing);
             other.begun(ready);
         }
-        event(&mut self.first)
     }
 
     pub(crate) fn now(&self, worker: u8) -> Picoseconds {
@@ -72,11 +86,11 @@ impl Timings {
     }
 
     pub(crate) fn spend(&mut self, worker: u8, span: Picoseconds) {
-        self.each(|timing| timing.spend(worker, span));
+        self.each(move |timing| timing.spend(worker, span));
     }
 
     pub(crate) fn align(&mut self, workers: usize) {
-        self.each(|timing| timing.align(workers));
+        self.each(move |timing| timing.align(workers));
     }
 
     pub(crate) fn reset(&mut self) {
@@ -85,26 +99,26 @@ impl Timings {
 
     #[inline]
     pub(crate) fn load(&mut self, worker: u8, line: u32, level: Level) {
-        self.each(|timing| timing.load(worker, line, level));
+        self.each(move |timing| timing.load(worker, line, level));
     }
 
     #[inline]
     pub(crate) fn load_missing(&mut self, worker: u8, place: Place, fetched: Fetched) {
-        self.each(|timing| timing.load_missing(worker, place, fetched));
+        self.each(move |timing| timing.load_missing(worker, place, fetched));
     }
 
     #[inline]
     pub(crate) fn begin_missing(&mut self, worker: u8, place: Place, fetched: Fetched) -> u64 {
-        self.each_ready(|timing| timing.begin_missing(worker, place, fetched))
+        self.each_ready(move |timing| timing.begin_missing(worker, place, fetched))
     }
 
     pub(crate) fn begin_dram(&mut self, worker: u8, line: u32) -> u64 {
-        self.each_ready(|timing| timing.begin_dram(worker, line))
+        self.each_ready(move |timing| timing.begin_dram(worker, line))
     }
 
     #[inline]
     pub(crate) fn begin(&mut self, worker: u8, line: u32, level: Level) -> u64 {
-        self.each_ready(|timing| timing.begin(worker, line, level))
+        self.each_ready(move |timing| timing.begin(worker, line, level))
     }
 
     /// The lines that are begun from here on are those that [`Timings::wait_until`] waits for.
@@ -127,26 +141,26 @@ impl Timings {
 
     #[inline]
     pub(crate) fn stored(&mut self, worker: u8) {
-        self.each(|timing| timing.stored(worker));
+        self.each(move |timing| timing.stored(worker));
     }
 
     #[inline]
     pub(crate) fn locked(&mut self, worker: u8) {
-        self.each(|timing| timing.locked(worker));
+        self.each(move |timing| timing.locked(worker));
     }
 
     #[inline]
     pub(crate) fn flush_issued(&mut self, worker: u8) {
-        self.each(|timing| timing.flush_issued(worker));
+        self.each(move |timing| timing.flush_issued(worker));
     }
 
     #[inline]
     pub(crate) fn fence(&mut self, worker: u8) {
-        self.each(|timing| timing.fence(worker));
+        self.each(move |timing| timing.fence(worker));
     }
 
     #[inline]
     pub(crate) fn send(&mut self, worker: u8, place: Place, written: Written, way: Way) {
-        self.each(|timing| timing.send(worker, place, written, way));
+        self.each(move |timing| timing.send(worker, place, written, way));
     }
 }

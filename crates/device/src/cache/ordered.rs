@@ -30,6 +30,13 @@ impl Ordered {
         Some(set[0] != tag)
     }
 
+    pub(super) fn take_in(&mut self, set: usize, line: u32, write: bool) -> Result<(), Victim> {
+        match self.touch(set, line, write) {
+            Some(_) => Ok(()),
+            None => Err(self.insert(set, line, write)),
+        }
+    }
+
     pub(super) fn insert(&mut self, set: usize, line: u32, dirty: bool) -> Victim {
         let set = self.set(set);
         debug_assert!(set.iter().all(|tag| tag & !DIRTY != line + 1), "line {line} is here");

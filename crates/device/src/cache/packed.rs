@@ -1,162 +1,183 @@
-//! Sets of up to sixteen ways, each in one or two cache lines of the host.
+//! Sets of up to sixteen ways.
 //!
 //! A tag stays in its way as long as its line is here; the order of use is apart, sixteen numbers of
 //! ways of four bits each, the most recent lowest. Up to fourteen ways leave room for the order
-//! beside the tags:
+//! in the one cache line of the host that a set then is (module `row`).
 //!
-//! ```text
-//!  words  0        1               13       14          15
-//!        +--------+--------+-...-+--------+----------------------+
-//!        | tag    | tag    |     | tag    | order: ways by use   |   up to 14 ways
-//!        +--------+--------+-...-+--------+----------------------+
-//!        | tag    | tag    |     | tag    | tag      | tag       |   15, 16: orders elsewhere
-//!        +--------+--------+-...-+--------+----------------------+
-//! ```
-//!
-//! A search compares all words at once and forgets what it found beyond the ways. Ways beyond those
-//! of the set stand in the order behind the last and never move.
+//! A search compares sixteen words at once and forgets what it found beyond the ways. The numbers in
+//! an order beyond those of the ways mean nothing: whoever looks for a way comes first upon the place
+//! that counts.
 
+mod row;
+
+pub(super) use self::row::{Row, Wide, WithinLine};
 use super::{DIRTY, Victim, victim};
-use crate::host::{Words, equal_words, prefetch};
+use crate::host::{equal_words, prefetch};
 
 /// Most ways of a set.
 pub(super) const MOST_WAYS: usize = 16;
-/// Most ways that leave room for their order.
-pub(super) const MOST_WAYS_WITH_ORDER: usize = 14;
 /// Every way in the place of its number.
 const UNUSED: u64 = 0xFEDC_BA98_7654_3210;
 /// A one in each four bits.
 const ONES: u64 = 0x1111_1111_1111_1111;
 
-/// The tags of all sets. `APART` says that the orders are not among the words.
+/// All sets.
 #[derive(Clone, Debug)]
-pub(super) struct Packed<const APART: bool> {
-    words: Vec<Words>,
-    /// By set, if they are apart.
-    orders: Vec<u64>,
-    ways: usize,
+pub(super) struct Packed<R> {
+    rows: Vec<R>,
+    shape: Shape,
+}
+
+/// How many ways the sets have.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
     /// Bits of the last way in the order.
     last: u32,
     /// A bit for each way.
     all: u32,
 }
 
-/// The way of a line.
-#[inline(always)]
-fn way(words: &Words, all: u32, line: u32) -> Option<usize> {
-    let found = equal_words(words, !DIRTY, line + 1) & all;
-    (found != 0).then_some(found.trailing_zeros() as usize % MOST_WAYS)
+impl Shape {
+    /// The way of a line.
+    #[inline(always)]
+    fn way(self, row: &impl Row, line: u32) -> Option<usize> {
+        let found = equal_words(row.words(), !DIRTY, line + 1) & self.all;
+        (found != 0).then_some(found.trailing_zeros() as usize % MOST_WAYS)
+    }
+
+    /// Brings in a line that is not here. What stood in its way.
+    #[inline(always)]
+    fn insert(self, row: &mut impl Row, line: u32, dirty: bool) -> Victim {
+        let order = row.order();
+        let way = (order >> self.last) as usize % MOST_WAYS;
+        let tag = (line + 1) | dirty_bit(dirty);
+        let old = std::mem::replace(&mut row.words_mut()[way], tag);
+        row.set_order(order << 4 | way as u64);
+        victim(old)
+    }
+
+    /// Empties a way, which will be the next one to be filled. The tag that was there.
+    #[inline(always)]
+    fn empty(self, row: &mut impl Row, way: usize) -> u32 {
+        let tag = std::mem::take(&mut row.words_mut()[way]);
+        let order = row.order();
+        let at = place(order, way);
+        let before = order & !(u64::MAX << at);
+        let behind = order >> at >> 4 << at & !(u64::MAX << self.last);
+        row.set_order(before | behind | (way as u64) << self.last);
+        tag
+    }
 }
 
-impl<const APART: bool> Packed<APART> {
+impl<R: Row> Packed<R> {
     /// # Panics
-    /// If so many ways do not go with such orders.
+    /// If rows have no room for so many ways.
     pub(super) fn new(sets: usize, ways: usize) -> Self {
-        assert!((1..=MOST_WAYS).contains(&ways), "{ways} ways");
-        assert_eq!(APART, ways > MOST_WAYS_WITH_ORDER, "{ways} ways");
-        let mut words = Words([0; MOST_WAYS]);
-        if !APART {
-            (words.0[14], words.0[15]) = (UNUSED as u32, (UNUSED >> 32) as u32);
-        }
-        Self {
-            words: vec![words; sets],
-            orders: if APART { vec![UNUSED; sets] } else { Vec::new() },
-            ways,
-            last: 4 * (ways as u32 - 1),
-            all: u32::MAX >> (32 - ways),
-        }
+        assert!((1..=R::MOST_WAYS).contains(&ways), "{ways} ways");
+        let shape = Shape { last: 4 * (ways as u32 - 1), all: u32::MAX >> (32 - ways) };
+        Self { rows: vec![R::unused(); sets], shape }
     }
 
-    #[inline(always)]
-    fn order(&self, set: usize, words: &Words) -> u64 {
-        if APART {
-            return self.orders[set];
-        }
-        u64::from(words.0[14]) | u64::from(words.0[15]) << 32
-    }
-
-    #[inline(always)]
-    fn set_order(&mut self, set: usize, order: u64) {
-        if APART {
-            self.orders[set] = order;
-            return;
-        }
-        let words = &mut self.words[set].0;
-        (words[14], words[15]) = (order as u32, (order >> 32) as u32);
-    }
-
+    /// For a cache that is asked for the same line again and again.
     #[inline(always)]
     pub(super) fn touch(&mut self, set: usize, line: u32, write: bool) -> Option<bool> {
-        let order = self.order(set, &self.words[set]);
-        let dirty = u32::from(write) << DIRTY.trailing_zeros();
-        let words = &mut self.words[set];
+        let row = &mut self.rows[set];
         // Most uses follow another of the same line.
-        let latest = &mut words.0[order as usize % MOST_WAYS];
-        if *latest & !DIRTY == line + 1 {
-            let soiled = dirty & !*latest != 0;
-            *latest |= dirty;
-            return Some(soiled);
+        let latest = row.order() as usize % MOST_WAYS;
+        let way = if row.words()[latest] & !DIRTY == line + 1 {
+            latest
+        } else {
+            let way = self.shape.way(row, line)?;
+            promote(row, way);
+            way
+        };
+        Some(write_to(row, way, write))
+    }
+
+    /// For a cache that another stands before.
+    #[inline(always)]
+    pub(super) fn take_in(&mut self, set: usize, line: u32, write: bool) -> Result<(), Victim> {
+        let row = &mut self.rows[set];
+        match self.shape.way(row, line) {
+            Some(way) => {
+                promote(row, way);
+                write_to(row, way, write);
+                Ok(())
+            }
+            None => Err(self.shape.insert(row, line, write)),
         }
-        let way = way(words, self.all, line)?;
-        let soiled = dirty & !words.0[way] != 0;
-        words.0[way] |= dirty;
-        self.set_order(set, first(order, place(order, way), way));
-        Some(soiled)
     }
 
     #[inline(always)]
     pub(super) fn insert(&mut self, set: usize, line: u32, dirty: bool) -> Victim {
         debug_assert!(!self.contains(set, line), "line {line} is here");
-        let order = self.order(set, &self.words[set]);
-        let way = (order >> self.last) as usize % MOST_WAYS;
-        let tag = (line + 1) | u32::from(dirty) << DIRTY.trailing_zeros();
-        let old = std::mem::replace(&mut self.words[set].0[way], tag);
-        self.set_order(set, first(order, self.last, way));
-        victim(old)
+        self.shape.insert(&mut self.rows[set], line, dirty)
     }
 
     /// The line that the next insertion casts out.
     #[inline(always)]
     pub(super) fn next_victim(&self, set: usize) -> Victim {
-        let words = &self.words[set];
-        let way = (self.order(set, words) >> self.last) as usize % MOST_WAYS;
-        victim(words.0[way])
+        let row = &self.rows[set];
+        victim(row.words()[(row.order() >> self.shape.last) as usize % MOST_WAYS])
     }
 
     #[inline(always)]
     pub(super) fn contains(&self, set: usize, line: u32) -> bool {
-        way(&self.words[set], self.all, line).is_some()
+        self.shape.way(&self.rows[set], line).is_some()
     }
 
     #[inline(always)]
     pub(super) fn find(&mut self, set: usize, line: u32) -> Option<&mut u32> {
-        let words = &mut self.words[set];
-        let way = way(words, self.all, line)?;
-        Some(&mut words.0[way])
+        let row = &mut self.rows[set];
+        let way = self.shape.way(row, line)?;
+        Some(&mut row.words_mut()[way])
     }
 
     #[inline(always)]
     pub(super) fn remove(&mut self, set: usize, line: u32) -> Option<bool> {
-        let words = &mut self.words[set];
-        let way = way(words, self.all, line)?;
-        let tag = std::mem::take(&mut words.0[way]);
-        let order = self.order(set, &self.words[set]);
-        self.set_order(set, last(order, place(order, way), self.last, way));
-        Some(tag & DIRTY != 0)
+        let row = &mut self.rows[set];
+        let way = self.shape.way(row, line)?;
+        Some(self.shape.empty(row, way) & DIRTY != 0)
     }
 
     pub(super) fn tags(&self) -> impl Iterator<Item = u32> {
-        self.words.iter().flat_map(|words| words.0[..self.ways].iter().copied())
+        let ways = self.shape.all.count_ones() as usize;
+        self.rows.iter().flat_map(move |row| row.words()[..ways].iter().copied())
     }
 
     /// Lets the host fetch a set.
     #[inline(always)]
     pub(super) fn prefetch(&self, set: usize) {
-        prefetch(self.words.as_ptr().wrapping_add(set).cast());
-        if APART {
-            prefetch(self.orders.as_ptr().wrapping_add(set).cast());
+        let row = self.rows.as_ptr().wrapping_add(set);
+        prefetch(row.cast());
+        if size_of::<R>() > 64 {
+            prefetch(row.wrapping_add(1).cast::<u8>().wrapping_sub(1));
         }
     }
+}
+
+#[inline(always)]
+fn dirty_bit(dirty: bool) -> u32 {
+    u32::from(dirty) << DIRTY.trailing_zeros()
+}
+
+/// The line in a way is written or not. Whether it was clean and is dirty.
+#[inline(always)]
+fn write_to(row: &mut impl Row, way: usize, write: bool) -> bool {
+    let tag = &mut row.words_mut()[way];
+    let soiled = dirty_bit(write) & !*tag != 0;
+    *tag |= dirty_bit(write);
+    soiled
+}
+
+/// Makes a way the most recently used.
+#[inline(always)]
+fn promote(row: &mut impl Row, way: usize) {
+    let order = row.order();
+    let at = place(order, way);
+    let before = order & !(u64::MAX << at);
+    let behind = order & (u64::MAX << at << 4);
+    row.set_order(behind | before << 4 | way as u64);
 }
 
 /// At which bit of an order a way stands.
@@ -168,41 +189,28 @@ fn place(order: u64, way: usize) -> u32 {
     zero.trailing_zeros() & 0x3C
 }
 
-/// The order after the way at bit `at` was used.
-#[inline(always)]
-fn first(order: u64, at: u32, way: usize) -> u64 {
-    let before = order & !(u64::MAX << at);
-    let behind = order & (u64::MAX << at << 4);
-    behind | before << 4 | way as u64
-}
-
-/// The order after the way at bit `at` became the last of the set, at bit `to`.
-#[inline(always)]
-fn last(order: u64, at: u32, to: u32, way: usize) -> u64 {
-    let before = order & !(u64::MAX << at);
-    let unmoved = order & (u64::MAX << to << 4);
-    let behind = order & !(u64::MAX << to << 4);
-    unmoved | (way as u64) << to | (behind >> at >> 4 << at) | before
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::ordered::Ordered;
     use super::*;
     use crate::random::Random;
 
-    fn check<const APART: bool>(ways: usize, random: &mut Random) {
-        let (mut packed, mut ordered) = (Packed::<APART>::new(3, ways), Ordered::new(3, ways));
+    fn check<R: Row>(ways: usize, random: &mut Random) {
+        let (mut packed, mut ordered) = (Packed::<R>::new(3, ways), Ordered::new(3, ways));
         for _ in 0..4000 {
             let (set, line) = (random.below(3), random.below(ways * 3 / 2 + 2) as u32);
             let write = random.below(2) == 0;
-            match random.below(8) {
+            match random.below(9) {
                 0 => assert_eq!(packed.remove(set, line), ordered.remove(set, line)),
                 1 => {
                     let found = packed.find(set, line).copied();
                     assert_eq!(found, ordered.find(set, line).copied());
                     assert_eq!(packed.contains(set, line), found.is_some());
                     assert_eq!(ordered.contains(set, line), found.is_some());
+                }
+                2..=4 => {
+                    let here = packed.take_in(set, line, write);
+                    assert_eq!(here, ordered.take_in(set, line, write));
                 }
                 _ => {
                     let here = packed.touch(set, line, write);
@@ -222,10 +230,9 @@ mod tests {
     fn every_number_of_ways_does_what_sets_in_order_of_use_do() {
         let mut random = Random::new(11);
         for ways in 1..=MOST_WAYS {
-            if ways > MOST_WAYS_WITH_ORDER {
-                check::<true>(ways, &mut random);
-            } else {
-                check::<false>(ways, &mut random);
+            check::<Wide>(ways, &mut random);
+            if ways <= WithinLine::MOST_WAYS {
+                check::<WithinLine>(ways, &mut random);
             }
         }
     }

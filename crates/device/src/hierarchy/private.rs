@@ -3,7 +3,7 @@
 //! A line of L1 is in L2 too, and if it is dirty it is so in both: then a line that leaves L1 changes
 //! nothing, and L2 alone knows what is dirty.
 
-use super::{HierarchyShape, Level};
+use super::{HierarchyShape, Level, Reach};
 use crate::cache::{Cache, Victim};
 
 /// L1 and L2 of a worker.
@@ -48,6 +48,31 @@ impl Private {
                 self.l1.insert(line, write);
                 Level::L2
             }),
+        }
+    }
+
+    /// The worker uses a line, which is here afterwards.
+    #[inline]
+    pub(super) fn take_in(&mut self, line: u32, write: bool) -> Reach {
+        match self.l1.touch(line, write) {
+            Some(true) => {
+                self.l2.soil(line);
+                Reach::Private(Level::L1)
+            }
+            Some(false) => Reach::Private(Level::L1),
+            None => match self.l2.take_in(line, write) {
+                Ok(()) => {
+                    self.l1.insert(line, write);
+                    Reach::Private(Level::L2)
+                }
+                Err(victim) => {
+                    if let Some((cast_out, _)) = victim {
+                        self.l1.remove(cast_out);
+                    }
+                    self.l1.insert(line, write);
+                    Reach::Beyond(victim)
+                }
+            },
         }
     }
 

@@ -6,6 +6,7 @@
 //! measured (`docs/calibration.md`, readers and writers together).
 
 use crate::cache::Cache;
+use crate::host::equal_among_eight;
 
 /// Lines of which a module remembers when it took them, and idle spans.
 const REMEMBERED: usize = 8;
@@ -141,27 +142,33 @@ impl Module {
         }
     }
 
+    #[inline]
     fn remembered(&self, line: u32) -> Option<usize> {
-        let mut found = 0;
-        for (at, &other) in self.taken_lines.iter().enumerate() {
-            found |= u32::from(other == line) << at;
-        }
+        let found = equal_among_eight(&self.taken_lines, line);
         (found != 0).then_some(found.trailing_zeros() as usize % REMEMBERED)
     }
 
     /// When it took a line, if that was one of the last.
+    #[inline]
     pub(super) fn taken_at(&self, line: u32) -> Option<u64> {
         self.remembered(line).map(|at| self.taken_at[at])
     }
 
-    /// It took a line.
-    pub(super) fn remember(&mut self, line: u32, taken: u64) {
-        let at = self.remembered(line).unwrap_or_else(|| {
-            let at = self.next_taken;
-            self.next_taken = (at + 1) % REMEMBERED;
-            at
-        });
+    /// It takes a line, and no earlier than `after` what it took of the same one before, if that was
+    /// one of the last. When it takes it, and the earliest for that other reason, or zero.
+    #[inline]
+    pub(super) fn take(&mut self, line: u32, taken: u64, after: u64) -> (u64, u64) {
+        let (at, again) = match self.remembered(line) {
+            Some(at) => (at, self.taken_at[at] + after),
+            None => {
+                let at = self.next_taken;
+                self.next_taken = (at + 1) % REMEMBERED;
+                (at, 0)
+            }
+        };
+        let taken = taken.max(again);
         (self.taken_lines[at], self.taken_at[at]) = (line, taken);
+        (taken, again)
     }
 }
 

@@ -89,7 +89,7 @@ impl Entries {
             return None;
         }
         for (block, units) in self.units.iter().enumerate() {
-            let found = equal_words(units, u32::MAX, unit);
+            let found = equal_words(&units.0, u32::MAX, unit);
             if found != 0 {
                 self.latest = block * WORDS + found.trailing_zeros() as usize;
                 return Some(self.latest);
