@@ -1,27 +1,22 @@
 //! One level of write-back cache: set-associative, least recently used.
 //!
-//! A tag is the line's number plus one (zero is an empty way), and bit 31 says that the line is
-//! dirty. Sets of up to sixteen ways are `packed`, larger ones kept in `ordered` rows; what they do
-//! is the same.
-//!
-//! ```text
-//!  bit  31      30              0
-//!      +-------+-----------------+
-//!      | dirty | line number + 1 |
-//!      +-------+-----------------+
-//! ```
+//! Sets of up to sixteen ways are `packed`, larger ones kept in `ordered` rows; what they do is the
+//! same. In each way stands a `tag`.
 
+mod inclusive;
 mod ordered;
 mod packed;
+mod tag;
 
 use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
+pub(crate) use self::inclusive::{Found, take_in};
 use self::ordered::Ordered;
 use self::packed::{Packed, Row, Wide, WithinLine};
+use self::tag::DIRTY;
+pub(crate) use self::tag::Tag;
 use crate::divider::Divider;
-
-const DIRTY: u32 = 1 << 31;
 
 /// Size and shape of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,13 +27,26 @@ pub struct CacheShape {
     pub ways: usize,
 }
 
-/// A line that had to leave, and whether it was dirty.
-pub(crate) type Victim = Option<(u32, bool)>;
+/// The tags of all sets, in their order of use.
+trait TagSets {
+    /// Makes a line that is here the most recently used of its set, and dirty if it is written. None if
+    /// it is not here; else whether it was clean and is dirty. Quick if it was the most recently used
+    /// before.
+    fn touch(&mut self, set: usize, line: u32, write: bool) -> Option<bool>;
 
-/// What a tag that left its way stood for.
-#[inline(always)]
-fn victim(tag: u32) -> Victim {
-    (tag & !DIRTY != 0).then(|| ((tag & !DIRTY) - 1, tag & DIRTY != 0))
+    /// The same for a line that is brought in if it is not here. An error is what has to leave for it.
+    fn take_in(&mut self, set: usize, line: u32, write: bool) -> Result<(), Tag>;
+
+    /// Brings in a line that is not here, as the most recently used. What has to leave for it.
+    fn insert(&mut self, set: usize, tag: Tag) -> Tag;
+
+    /// What stands in the line's way.
+    fn find(&mut self, set: usize, line: u32) -> Option<&mut u32>;
+
+    fn contains(&self, set: usize, line: u32) -> bool;
+
+    /// Removes a line; none if it is not here. Whether it was dirty.
+    fn remove(&mut self, set: usize, line: u32) -> Option<bool>;
 }
 
 #[derive(Clone, Debug)]
@@ -53,6 +61,13 @@ enum Sets {
 #[derive(Clone, Debug)]
 pub(crate) struct Cache<const HASHED: bool = false> {
     sets: Sets,
+    index: Index<HASHED>,
+}
+
+/// Which set a line belongs to.
+#[derive(Clone, Copy, Debug)]
+struct Index<const HASHED: bool> {
+    /// Of sets.
     number: u32,
     /// If that is a power of two, one less.
     mask: Option<u32>,
@@ -61,7 +76,7 @@ pub(crate) struct Cache<const HASHED: bool = false> {
 
 macro_rules! on_set {
     ($cache:expr, $line:expr, $sets:ident, $set:ident => $result:expr) => {{
-        let $set = $cache.set($line);
+        let $set = $cache.index.set($line);
         match &mut $cache.sets {
             Sets::WithinLines($sets) => $result,
             Sets::Wide($sets) => $result,
@@ -70,22 +85,7 @@ macro_rules! on_set {
     }};
 }
 
-impl<const HASHED: bool> Cache<HASHED> {
-    pub(crate) fn new(shape: CacheShape) -> Self {
-        let ways = shape.ways.max(1);
-        let number = (shape.capacity_bytes / LINE_BYTES / ways).clamp(1, u32::MAX as usize);
-        let sets = if ways <= WithinLine::MOST_WAYS {
-            Sets::WithinLines(Packed::new(number, ways))
-        } else if ways <= Wide::MOST_WAYS {
-            Sets::Wide(Packed::new(number, ways))
-        } else {
-            Sets::Ordered(Ordered::new(number, ways))
-        };
-        let number = number as u32;
-        let mask = number.is_power_of_two().then(|| number - 1);
-        Self { sets, number, mask, by_number: Divider::new(number) }
-    }
-
+impl<const HASHED: bool> Index<HASHED> {
     /// The number of a line's set.
     #[inline(always)]
     fn set(&self, line: u32) -> usize {
@@ -101,24 +101,49 @@ impl<const HASHED: bool> Cache<HASHED> {
             None => self.by_number.divide(line).1 as usize,
         }
     }
+}
 
-    /// Makes a line that is here the most recently used, and dirty if it is written. None if it is
-    /// not here; else whether it was clean and is dirty.
+impl<const HASHED: bool> Cache<HASHED> {
+    pub(crate) fn new(shape: CacheShape) -> Self {
+        let ways = shape.ways.max(1);
+        let number = (shape.capacity_bytes / LINE_BYTES / ways).clamp(1, u32::MAX as usize);
+        let sets = if ways <= WithinLine::MOST_WAYS {
+            Sets::WithinLines(Packed::new(number, ways))
+        } else if ways <= Wide::MOST_WAYS {
+            Sets::Wide(Packed::new(number, ways))
+        } else {
+            Sets::Ordered(Ordered::new(number, ways))
+        };
+        let number = number as u32;
+        let mask = number.is_power_of_two().then(|| number - 1);
+        Self { sets, index: Index { number, mask, by_number: Divider::new(number) } }
+    }
+
+    /// [`TagSets::touch`].
     #[inline(always)]
     pub(crate) fn touch(&mut self, line: u32, write: bool) -> Option<bool> {
         on_set!(self, line, sets, set => sets.touch(set, line, write))
     }
 
-    /// The same for a line that is brought in if it is not here. An error is what has to leave for it.
+    /// [`TagSets::take_in`].
     #[inline(always)]
-    pub(crate) fn take_in(&mut self, line: u32, write: bool) -> Result<(), Victim> {
+    pub(crate) fn take_in(&mut self, line: u32, write: bool) -> Result<(), Tag> {
         on_set!(self, line, sets, set => sets.take_in(set, line, write))
     }
 
-    /// Brings in a line that is not here, as the most recently used.
+    /// [`TagSets::insert`].
     #[inline(always)]
-    pub(crate) fn insert(&mut self, line: u32, dirty: bool) -> Victim {
-        on_set!(self, line, sets, set => sets.insert(set, line, dirty))
+    pub(crate) fn insert(&mut self, line: u32, dirty: bool) -> Tag {
+        on_set!(self, line, sets, set => sets.insert(set, Tag::of(line, dirty)))
+    }
+
+    /// The same for what left another cache, if anything did.
+    #[inline(always)]
+    pub(crate) fn insert_tag(&mut self, tag: Tag) -> Tag {
+        match tag.line() {
+            Some(line) => on_set!(self, line, sets, set => sets.insert(set, tag)),
+            None => Tag::NONE,
+        }
     }
 
     #[inline]
@@ -129,7 +154,7 @@ impl<const HASHED: bool> Cache<HASHED> {
     /// Whether the line is here; its place in the order of use stays.
     #[inline]
     pub(crate) fn contains(&self, line: u32) -> bool {
-        let set = self.set(line);
+        let set = self.index.set(line);
         match &self.sets {
             Sets::WithinLines(sets) => sets.contains(set, line),
             Sets::Wide(sets) => sets.contains(set, line),
@@ -160,7 +185,7 @@ impl<const HASHED: bool> Cache<HASHED> {
         self.clean_if_here(line) == Some(true)
     }
 
-    /// Removes the line; none if it is not here. Whether it was dirty.
+    /// [`TagSets::remove`].
     #[inline(always)]
     pub(crate) fn remove(&mut self, line: u32) -> Option<bool> {
         on_set!(self, line, sets, set => sets.remove(set, line))
@@ -168,11 +193,11 @@ impl<const HASHED: bool> Cache<HASHED> {
 
     /// The line that would leave if this one were brought in, as far as that is cheaply known.
     #[inline]
-    pub(crate) fn next_victim(&self, line: u32) -> Victim {
+    pub(crate) fn next_victim(&self, line: u32) -> Tag {
         match &self.sets {
-            Sets::WithinLines(sets) => sets.next_victim(self.set(line)),
-            Sets::Wide(sets) => sets.next_victim(self.set(line)),
-            Sets::Ordered(_) => None,
+            Sets::WithinLines(sets) => sets.next_victim(self.index.set(line)),
+            Sets::Wide(sets) => sets.next_victim(self.index.set(line)),
+            Sets::Ordered(_) => Tag::NONE,
         }
     }
 
@@ -180,8 +205,8 @@ impl<const HASHED: bool> Cache<HASHED> {
     #[inline]
     pub(crate) fn prefetch(&self, line: u32) {
         match &self.sets {
-            Sets::WithinLines(sets) => sets.prefetch(self.set(line)),
-            Sets::Wide(sets) => sets.prefetch(self.set(line)),
+            Sets::WithinLines(sets) => sets.prefetch(self.index.set(line)),
+            Sets::Wide(sets) => sets.prefetch(self.index.set(line)),
             Sets::Ordered(_) => {}
         }
     }
@@ -193,7 +218,7 @@ impl<const HASHED: bool> Cache<HASHED> {
             Sets::Wide(sets) => &mut sets.tags(),
             Sets::Ordered(sets) => &mut sets.tags(),
         };
-        tags.filter_map(victim).map(|(line, _)| line).collect()
+        tags.filter_map(|tag| Tag(tag).line()).collect()
     }
 }
 
@@ -212,7 +237,7 @@ mod tests {
     }
 
     /// `Err` is a miss, with the victim.
-    fn access(cache: &mut Cache, line: u32, write: bool) -> Result<(), Victim> {
+    fn access(cache: &mut Cache, line: u32, write: bool) -> Result<(), Tag> {
         if cache.touch(line, write).is_some() { Ok(()) } else { Err(cache.insert(line, write)) }
     }
 
@@ -240,10 +265,10 @@ mod tests {
     #[test]
     fn a_victim_comes_with_whether_it_was_dirty() {
         let mut cache = small();
-        assert_eq!(access(&mut cache, 0, true), Err(None));
-        assert_eq!(access(&mut cache, 2, false), Err(None));
-        assert_eq!(access(&mut cache, 4, false), Err(Some((0, true))));
-        assert_eq!(access(&mut cache, 6, false), Err(Some((2, false))));
+        assert_eq!(access(&mut cache, 0, true), Err(Tag::NONE));
+        assert_eq!(access(&mut cache, 2, false), Err(Tag::NONE));
+        assert_eq!(access(&mut cache, 4, false), Err(Tag::of(0, true)));
+        assert_eq!(access(&mut cache, 6, false), Err(Tag::of(2, false)));
     }
 
     #[test]
@@ -254,7 +279,7 @@ mod tests {
         cache.soil(0);
         cache.soil(4);
         assert!(cache.contains(0) && !cache.contains(4));
-        assert_eq!(access(&mut cache, 4, false), Err(Some((0, true))));
+        assert_eq!(access(&mut cache, 4, false), Err(Tag::of(0, true)));
     }
 
     #[test]
@@ -282,7 +307,7 @@ mod tests {
         cache.insert(0, true);
         cache.insert(2, true);
         assert_eq!(cache.remove(2), Some(true));
-        assert_eq!(cache.insert(4, false), None);
+        assert_eq!(cache.insert(4, false), Tag::NONE);
         assert!(hit(&mut cache, 0));
         assert_eq!(cache.remove(2), None);
     }
@@ -291,7 +316,7 @@ mod tests {
     fn a_hash_spreads_neighbours_over_all_sets() {
         let mut cache =
             Cache::<true>::new(CacheShape { capacity_bytes: 300 * LINE_BYTES, ways: 3 });
-        let evicted = (0..300).filter(|&line| cache.insert(line, true).is_some()).count();
+        let evicted = (0..300).filter(|&line| cache.insert(line, true) != Tag::NONE).count();
         assert!((1..120).contains(&evicted), "{evicted}");
     }
 

@@ -22,9 +22,9 @@ use serde::Serialize;
 
 pub(crate) use self::access::Access;
 pub use self::counts::Counts;
-use crate::cache::Victim;
+use crate::cache::Tag;
 use crate::hierarchy::{Evicted, Hierarchy, HierarchyShape, Level, Reach, Shared};
-use crate::lookahead::{self, CastOut, Lookahead, Waiting, What};
+use crate::lookahead::{self, Lookahead, Waiting, What};
 use crate::profile::Profile;
 use crate::timing::{TimingShape, Way};
 use crate::timings::Timings;
@@ -126,8 +126,11 @@ impl Counters {
     #[inline]
     fn perform(&mut self, event: Waiting) {
         let Waiting { line, cast_out, worker, what, access } = event;
+        if what == What::FromBeyond {
+            return self.access_shared(worker, line, access, cast_out);
+        }
         match what {
-            What::FromBeyond => self.access_shared(worker, line, access, cast_out.victim()),
+            What::FromBeyond => unreachable!("done above"),
             What::FromL1 => _ = self.finish_near(worker, line, access, Level::L1),
             What::FromL2 => _ = self.finish_near(worker, line, access, Level::L2),
             What::Access => _ = self.access(worker, line, access),
@@ -152,12 +155,12 @@ impl Counters {
                     return;
                 }
                 let what = if level == Level::L1 { What::FromL1 } else { What::FromL2 };
-                self.wait(Waiting { line, cast_out: CastOut::NONE, worker, what, access }, true);
+                self.wait(Waiting { line, cast_out: Tag::NONE, worker, what, access }, true);
             }
-            Reach::Beyond(victim) => {
-                self.caches.prefetch(line, victim.map(|victim| victim.0));
-                let (cast_out, what) = (CastOut::of(victim), What::FromBeyond);
-                self.wait(Waiting { line, cast_out, worker, what, access }, false);
+            Reach::Beyond(cast_out) => {
+                self.caches.prefetch(line, cast_out);
+                let what = What::FromBeyond;
+                self.wait_for_host(Waiting { line, cast_out, worker, what, access });
             }
         }
     }
@@ -183,8 +186,16 @@ impl Counters {
         if !near {
             self.caches.prefetch(line, self.caches.next_victim(worker, line));
         }
-        let (cast_out, what) = (CastOut::NONE, What::Access);
+        let (cast_out, what) = (Tag::NONE, What::Access);
         self.wait(Waiting { line, cast_out, worker, what, access }, near);
+    }
+
+    /// Lets an event wait for what the host fetches, and does what has waited long enough.
+    #[inline(always)]
+    fn wait_for_host(&mut self, event: Waiting) {
+        if let Some(oldest) = self.lookahead.push(event, false) {
+            self.perform(oldest);
+        }
     }
 
     /// Lets an event wait, and does what has waited long enough.
@@ -200,14 +211,14 @@ impl Counters {
 
     /// Lets an event wait that is no access.
     fn wait_for_others(&mut self, worker: u8, line: u32, what: What) {
-        let (cast_out, access) = (CastOut::NONE, Access::LOAD);
+        let (cast_out, access) = (Tag::NONE, Access::LOAD);
         self.wait(Waiting { line, cast_out, worker, what, access }, true);
     }
 
     /// The rest of an access of the only worker.
     #[inline]
-    fn access_shared(&mut self, worker: u8, line: u32, access: Access, victim: Victim) {
-        let Shared { level, dirty, evicted } = self.caches.access_shared(line, victim);
+    fn access_shared(&mut self, worker: u8, line: u32, access: Access, cast_out: Tag) {
+        let Shared { level, dirty, leaves } = self.caches.access_shared(line, cast_out);
         // Of a line that is written the private caches know that it is dirty.
         if dirty && !access.writes() && !self.lookahead.soil_cast_out(line) {
             self.caches.soil_private(worker, line);
@@ -217,7 +228,7 @@ impl Counters {
         } else {
             self.answer(worker, line, access, level);
         }
-        if let Some(line) = evicted {
+        if let (Some(line), true) = (leaves.line(), leaves.is_dirty()) {
             self.insert(worker, line, Way::Eviction);
         }
         self.end(worker, access);

@@ -30,7 +30,7 @@ use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
 use self::private::Private;
-use crate::cache::{Cache, CacheShape, Victim};
+use crate::cache::{Cache, CacheShape, Tag};
 use crate::counters::DRAM_FIRST_LINE;
 
 /// The caches of a machine.
@@ -63,7 +63,7 @@ pub(crate) enum Reach {
     /// A private cache has answered.
     Private(Level),
     /// The line is not there, and another has to leave for it.
-    Beyond(Victim),
+    Beyond(Tag),
 }
 
 /// What became of an access beyond the private caches.
@@ -73,8 +73,8 @@ pub(crate) struct Shared {
     pub(crate) level: Level,
     /// Whether it was dirty there.
     pub(crate) dirty: bool,
-    /// A dirty line that left the caches for want of room.
-    pub(crate) evicted: Option<u32>,
+    /// What left the caches for want of room.
+    pub(crate) leaves: Tag,
 }
 
 /// Dirty lines that left the caches for want of room.
@@ -86,8 +86,8 @@ pub(crate) struct Evicted {
 
 impl Evicted {
     #[inline]
-    fn push(&mut self, victim: Option<(u32, bool)>) {
-        if let Some((line, true)) = victim {
+    fn push(&mut self, leaves: Tag) {
+        if let (Some(line), true) = (leaves.line(), leaves.is_dirty()) {
             self.lines[self.count] = line;
             self.count += 1;
         }
@@ -239,18 +239,18 @@ impl Hierarchy {
     /// Lets the host fetch what it will need for a line that is not near. The sets of L3, of the line
     /// and of the one that has to leave L2 for it, are far apart in the host's memory.
     #[inline]
-    pub(crate) fn prefetch(&self, line: u32, cast_out: Option<u32>) {
+    pub(crate) fn prefetch(&self, line: u32, cast_out: Tag) {
         self.l3.prefetch(line);
-        if let Some(cast_out) = cast_out {
-            self.l3.prefetch(cast_out);
+        if let Some(line) = cast_out.line() {
+            self.l3.prefetch(line);
         }
     }
 
     /// What has to leave the worker's L2 for a line, as far as that is cheaply known.
     #[inline]
-    pub(crate) fn next_victim(&self, worker: u8, line: u32) -> Option<u32> {
-        let private = self.privates.get(usize::from(worker))?.as_ref()?;
-        private.l2.next_victim(line).map(|victim| victim.0)
+    pub(crate) fn next_victim(&self, worker: u8, line: u32) -> Tag {
+        let private = self.privates.get(usize::from(worker)).and_then(Option::as_ref);
+        private.map_or(Tag::NONE, |private| private.l2.next_victim(line))
     }
 
     /// Whether this is the only worker that has appeared.
@@ -276,13 +276,12 @@ impl Hierarchy {
 
     /// The other part, if the line came from beyond.
     #[inline]
-    pub(crate) fn access_shared(&mut self, line: u32, cast_out: Victim) -> Shared {
+    pub(crate) fn access_shared(&mut self, line: u32, cast_out: Tag) -> Shared {
         let (level, dirty) = match self.l3.remove(line) {
             Some(dirty) => (Level::L3, dirty),
             None => (Level::Memory, false),
         };
-        let victim = cast_out.and_then(|(line, dirty)| self.l3.insert(line, dirty));
-        Shared { level, dirty, evicted: victim.filter(|victim| victim.1).map(|victim| victim.0) }
+        Shared { level, dirty, leaves: self.l3.insert_tag(cast_out) }
     }
 
     /// A line that was read from beyond was dirty there.
@@ -324,9 +323,7 @@ impl Hierarchy {
             Some(dirty) => (Level::L3, dirty),
             None => (Level::Memory, false),
         };
-        if let Some((cast_out, dirty)) = private.insert(line, dirty, write) {
-            evicted.push(l3.insert(cast_out, dirty));
-        }
+        evicted.push(l3.insert_tag(private.insert(line, dirty, write)));
         level
     }
 
@@ -423,10 +420,11 @@ impl Hierarchy {
 
     /// Brings a line into a worker's private caches, where it is not.
     fn fill(&mut self, worker: u8, line: u32, dirty: bool, write: bool, evicted: &mut Evicted) {
-        if let Some((cast_out, dirty)) = self.private(worker).insert(line, dirty, write) {
+        let leaves = self.private(worker).insert(line, dirty, write);
+        if let Some(cast_out) = leaves.line() {
             if self.holder(cast_out) != SEVERAL {
                 self.set_holder(cast_out, NOBODY);
-                evicted.push(self.l3.insert(cast_out, dirty));
+                evicted.push(self.l3.insert_tag(leaves));
             } else if !self.l3.contains(cast_out) {
                 evicted.push(self.l3.insert(cast_out, false));
             }

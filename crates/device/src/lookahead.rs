@@ -12,6 +12,7 @@
 //! the private caches cannot know until then: whether a line that was read came out of L3 dirty
 //! ([`Lookahead::is_unsettled`], [`Lookahead::soil_cast_out`]).
 
+use crate::cache::Tag;
 use crate::counters::Access;
 use crate::host::{Words, equal_words};
 
@@ -41,44 +42,30 @@ pub(crate) enum What {
     Fence,
 }
 
-/// A line that the private caches cast out, and whether it was dirty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CastOut(u32);
-
-impl CastOut {
-    const DIRTY: u32 = 1 << 31;
-    /// No line.
-    pub(crate) const NONE: Self = Self(u32::MAX);
-
-    #[inline(always)]
-    pub(crate) fn of(victim: Option<(u32, bool)>) -> Self {
-        victim.map_or(Self::NONE, |(line, dirty)| Self(line | if dirty { Self::DIRTY } else { 0 }))
-    }
-
-    #[inline(always)]
-    pub(crate) fn victim(self) -> Option<(u32, bool)> {
-        (self != Self::NONE).then_some((self.0 & !Self::DIRTY, self.0 & Self::DIRTY != 0))
-    }
-}
-
 /// An event of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
     pub(crate) line: u32,
-    pub(crate) cast_out: CastOut,
+    /// What the private caches cast out.
+    pub(crate) cast_out: Tag,
     pub(crate) worker: u8,
     pub(crate) what: What,
     /// Of what is no access it means nothing.
     pub(crate) access: Access,
 }
 
+impl Waiting {
+    /// In places where none waits.
+    const NOTHING: Self =
+        Self { line: 0, cast_out: Tag::NONE, worker: 0, what: What::Fence, access: Access::LOAD };
+}
+
 /// The events that wait, in the order in which they came.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookahead {
-    /// Apart from what is done to them, for they are searched.
+    events: [Waiting; DEPTH],
+    /// Their lines once more, for these are searched.
     lines: Words,
-    cast_out: [CastOut; DEPTH],
-    events: [(u8, What, Access); DEPTH],
     oldest: usize,
     count: usize,
     /// Near events that came last, one after the other.
@@ -90,9 +77,8 @@ pub(crate) struct Lookahead {
 impl Lookahead {
     pub(crate) fn new() -> Self {
         Self {
+            events: [Waiting::NOTHING; DEPTH],
             lines: Words([0; DEPTH]),
-            cast_out: [CastOut::NONE; DEPTH],
-            events: [(0, What::Fence, Access::LOAD); DEPTH],
             oldest: 0,
             count: 0,
             near: 0,
@@ -114,19 +100,11 @@ impl Lookahead {
     /// A line turns out to be dirty. If an event that waits has cast it out, it leaves dirty.
     pub(crate) fn soil_cast_out(&mut self, line: u32) -> bool {
         let places = (self.oldest..self.oldest + self.count).map(|at| at % DEPTH);
-        let is_cast_out = |cast_out: CastOut| cast_out.victim().is_some_and(|it| it.0 == line);
-        let first = places.into_iter().find(|&place| is_cast_out(self.cast_out[place]));
+        let first = places.into_iter().find(|&at| self.events[at].cast_out.line() == Some(line));
         if let Some(place) = first {
-            self.cast_out[place] = CastOut::of(Some((line, true)));
+            self.events[place].cast_out = Tag::of(line, true);
         }
         first.is_some()
-    }
-
-    #[inline(always)]
-    fn at(&self, place: usize) -> Waiting {
-        let (worker, what, access) = self.events[place % DEPTH];
-        let (line, cast_out) = (self.lines.0[place % DEPTH], self.cast_out[place % DEPTH]);
-        Waiting { line, cast_out, worker, what, access }
     }
 
     /// Takes an event in. What comes back has to be done now: if the queue was full, the oldest one.
@@ -135,10 +113,9 @@ impl Lookahead {
         self.near = if near { self.near + 1 } else { 0 };
         let place = (self.oldest + self.count) % DEPTH;
         // If it is full, the newest takes the place of the oldest.
-        let oldest = (self.count == DEPTH).then(|| self.at(place));
+        let oldest = (self.count == DEPTH).then_some(self.events[place]);
+        self.events[place] = event;
         self.lines.0[place] = event.line;
-        self.cast_out[place] = event.cast_out;
-        self.events[place] = (event.worker, event.what, event.access);
         let unsettled = event.what == What::FromBeyond && !event.access.writes();
         self.unsettled = self.unsettled & !(1 << place) | u32::from(unsettled) << place;
         if oldest.is_some() {
@@ -161,7 +138,7 @@ impl Lookahead {
         if self.count == 0 {
             return None;
         }
-        let oldest = self.at(self.oldest);
+        let oldest = self.events[self.oldest % DEPTH];
         self.unsettled &= !(1 << self.oldest);
         self.oldest = (self.oldest + 1) % DEPTH;
         self.count -= 1;
@@ -174,7 +151,7 @@ mod tests {
     use super::*;
 
     fn event(line: u32) -> Waiting {
-        let (cast_out, what) = (CastOut::NONE, What::FlushOfClean);
+        let (cast_out, what) = (Tag::NONE, What::FlushOfClean);
         Waiting { line, cast_out, worker: 3, what, access: Access::LOAD }
     }
 
@@ -214,13 +191,16 @@ mod tests {
     #[test]
     fn a_line_that_was_cast_out_meanwhile_leaves_dirty_the_first_time() {
         let mut queue = Lookahead::new();
-        let casting_out = |line| Waiting { cast_out: CastOut::of(Some((line, false))), ..event(0) };
+        let casting_out = |line| Waiting { cast_out: Tag::of(line, false), ..event(0) };
         for line in [5, 6, 5] {
             queue.push(casting_out(line), false);
         }
         assert!(queue.soil_cast_out(5) && !queue.soil_cast_out(7));
-        let left = std::iter::from_fn(|| queue.pop()).map(|event| event.cast_out.victim());
-        assert_eq!(left.collect::<Vec<_>>(), [Some((5, true)), Some((6, false)), Some((5, false))]);
+        let left = std::iter::from_fn(|| queue.pop()).map(|event| event.cast_out);
+        assert_eq!(
+            left.collect::<Vec<_>>(),
+            [Tag::of(5, true), Tag::of(6, false), Tag::of(5, false)]
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@
 mod row;
 
 pub(super) use self::row::{Row, Wide, WithinLine};
-use super::{DIRTY, Victim, victim};
+use super::{DIRTY, Tag, TagSets};
 use crate::host::{equal_words, prefetch};
 
 /// Most ways of a set.
@@ -45,27 +45,53 @@ impl Shape {
         (found != 0).then_some(found.trailing_zeros() as usize % MOST_WAYS)
     }
 
+    /// For a cache that is asked for the same line again and again.
+    #[inline(always)]
+    fn touch(self, row: &mut impl Row, line: u32, write: bool) -> Option<bool> {
+        let latest = row.order() as usize % MOST_WAYS;
+        let way = if row.words()[latest] & !DIRTY == line + 1 {
+            latest
+        } else {
+            let way = self.way(row, line)?;
+            promote(row, way);
+            way
+        };
+        Some(write_to(row, way, write))
+    }
+
+    /// For a cache that another stands before.
+    #[inline(always)]
+    fn take_in(self, row: &mut impl Row, line: u32, write: bool) -> Result<(), Tag> {
+        match self.way(row, line) {
+            Some(way) => {
+                promote(row, way);
+                write_to(row, way, write);
+                Ok(())
+            }
+            None => Err(self.insert(row, Tag::of(line, write))),
+        }
+    }
+
     /// Brings in a line that is not here. What stood in its way.
     #[inline(always)]
-    fn insert(self, row: &mut impl Row, line: u32, dirty: bool) -> Victim {
+    fn insert(self, row: &mut impl Row, tag: Tag) -> Tag {
         let order = row.order();
         let way = (order >> self.last) as usize % MOST_WAYS;
-        let tag = (line + 1) | dirty_bit(dirty);
-        let old = std::mem::replace(&mut row.words_mut()[way], tag);
+        let leaves = std::mem::replace(&mut row.words_mut()[way], tag.0);
         row.set_order(order << 4 | way as u64);
-        victim(old)
+        Tag(leaves)
     }
 
     /// Empties a way, which will be the next one to be filled. The tag that was there.
     #[inline(always)]
-    fn empty(self, row: &mut impl Row, way: usize) -> u32 {
+    fn empty(self, row: &mut impl Row, way: usize) -> Tag {
         let tag = std::mem::take(&mut row.words_mut()[way]);
         let order = row.order();
         let at = place(order, way);
         let before = order & !(u64::MAX << at);
         let behind = order >> at >> 4 << at & !(u64::MAX << self.last);
         row.set_order(before | behind | (way as u64) << self.last);
-        tag
+        Tag(tag)
     }
 }
 
@@ -78,66 +104,11 @@ impl<R: Row> Packed<R> {
         Self { rows: vec![R::unused(); sets], shape }
     }
 
-    /// For a cache that is asked for the same line again and again.
-    #[inline(always)]
-    pub(super) fn touch(&mut self, set: usize, line: u32, write: bool) -> Option<bool> {
-        let row = &mut self.rows[set];
-        // Most uses follow another of the same line.
-        let latest = row.order() as usize % MOST_WAYS;
-        let way = if row.words()[latest] & !DIRTY == line + 1 {
-            latest
-        } else {
-            let way = self.shape.way(row, line)?;
-            promote(row, way);
-            way
-        };
-        Some(write_to(row, way, write))
-    }
-
-    /// For a cache that another stands before.
-    #[inline(always)]
-    pub(super) fn take_in(&mut self, set: usize, line: u32, write: bool) -> Result<(), Victim> {
-        let row = &mut self.rows[set];
-        match self.shape.way(row, line) {
-            Some(way) => {
-                promote(row, way);
-                write_to(row, way, write);
-                Ok(())
-            }
-            None => Err(self.shape.insert(row, line, write)),
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn insert(&mut self, set: usize, line: u32, dirty: bool) -> Victim {
-        debug_assert!(!self.contains(set, line), "line {line} is here");
-        self.shape.insert(&mut self.rows[set], line, dirty)
-    }
-
     /// The line that the next insertion casts out.
     #[inline(always)]
-    pub(super) fn next_victim(&self, set: usize) -> Victim {
+    pub(super) fn next_victim(&self, set: usize) -> Tag {
         let row = &self.rows[set];
-        victim(row.words()[(row.order() >> self.shape.last) as usize % MOST_WAYS])
-    }
-
-    #[inline(always)]
-    pub(super) fn contains(&self, set: usize, line: u32) -> bool {
-        self.shape.way(&self.rows[set], line).is_some()
-    }
-
-    #[inline(always)]
-    pub(super) fn find(&mut self, set: usize, line: u32) -> Option<&mut u32> {
-        let row = &mut self.rows[set];
-        let way = self.shape.way(row, line)?;
-        Some(&mut row.words_mut()[way])
-    }
-
-    #[inline(always)]
-    pub(super) fn remove(&mut self, set: usize, line: u32) -> Option<bool> {
-        let row = &mut self.rows[set];
-        let way = self.shape.way(row, line)?;
-        Some(self.shape.empty(row, way) & DIRTY != 0)
+        Tag(row.words()[(row.order() >> self.shape.last) as usize % MOST_WAYS])
     }
 
     pub(super) fn tags(&self) -> impl Iterator<Item = u32> {
@@ -153,6 +124,43 @@ impl<R: Row> Packed<R> {
         if size_of::<R>() > 64 {
             prefetch(row.wrapping_add(1).cast::<u8>().wrapping_sub(1));
         }
+    }
+}
+
+impl<R: Row> TagSets for Packed<R> {
+    #[inline(always)]
+    fn touch(&mut self, set: usize, line: u32, write: bool) -> Option<bool> {
+        self.shape.touch(&mut self.rows[set], line, write)
+    }
+
+    #[inline(always)]
+    fn take_in(&mut self, set: usize, line: u32, write: bool) -> Result<(), Tag> {
+        self.shape.take_in(&mut self.rows[set], line, write)
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, set: usize, tag: Tag) -> Tag {
+        debug_assert!(tag.line().is_some_and(|line| !self.contains(set, line)), "{tag:?} is here");
+        self.shape.insert(&mut self.rows[set], tag)
+    }
+
+    #[inline(always)]
+    fn contains(&self, set: usize, line: u32) -> bool {
+        self.shape.way(&self.rows[set], line).is_some()
+    }
+
+    #[inline(always)]
+    fn find(&mut self, set: usize, line: u32) -> Option<&mut u32> {
+        let row = &mut self.rows[set];
+        let way = self.shape.way(row, line)?;
+        Some(&mut row.words_mut()[way])
+    }
+
+    #[inline(always)]
+    fn remove(&mut self, set: usize, line: u32) -> Option<bool> {
+        let row = &mut self.rows[set];
+        let way = self.shape.way(row, line)?;
+        Some(self.shape.empty(row, way).is_dirty())
     }
 }
 
@@ -217,8 +225,8 @@ mod tests {
                     assert_eq!(here, ordered.touch(set, line, write));
                     if here.is_none() {
                         let next = packed.next_victim(set);
-                        let victim = packed.insert(set, line, write);
-                        assert_eq!(victim, ordered.insert(set, line, write));
+                        let victim = packed.insert(set, Tag::of(line, write));
+                        assert_eq!(victim, ordered.insert(set, Tag::of(line, write)));
                         assert_eq!(victim, next);
                     }
                 }

@@ -4,7 +4,7 @@
 //! nothing, and L2 alone knows what is dirty.
 
 use super::{HierarchyShape, Level, Reach};
-use crate::cache::{Cache, Victim};
+use crate::cache::{Cache, Found, Tag, take_in};
 
 /// L1 and L2 of a worker.
 #[derive(Clone, Debug)]
@@ -54,36 +54,21 @@ impl Private {
     /// The worker uses a line, which is here afterwards.
     #[inline]
     pub(super) fn take_in(&mut self, line: u32, write: bool) -> Reach {
-        match self.l1.touch(line, write) {
-            Some(true) => {
-                self.l2.soil(line);
-                Reach::Private(Level::L1)
-            }
-            Some(false) => Reach::Private(Level::L1),
-            None => match self.l2.take_in(line, write) {
-                Ok(()) => {
-                    self.l1.insert(line, write);
-                    Reach::Private(Level::L2)
-                }
-                Err(victim) => {
-                    if let Some((cast_out, _)) = victim {
-                        self.l1.remove(cast_out);
-                    }
-                    self.l1.insert(line, write);
-                    Reach::Beyond(victim)
-                }
-            },
+        match take_in(&mut self.l1, &mut self.l2, line, write) {
+            Found::First => Reach::Private(Level::L1),
+            Found::Second => Reach::Private(Level::L2),
+            Found::Neither(leaves) => Reach::Beyond(leaves),
         }
     }
 
     /// Brings in a line that is not here. What has to leave.
     #[inline]
-    pub(super) fn insert(&mut self, line: u32, dirty: bool, write: bool) -> Victim {
-        let victim = self.l2.insert(line, dirty || write);
-        if let Some((cast_out, _)) = victim {
-            self.l1.remove(cast_out);
+    pub(super) fn insert(&mut self, line: u32, dirty: bool, write: bool) -> Tag {
+        let cast_out = self.l2.insert(line, dirty || write);
+        if let Some(line) = cast_out.line() {
+            self.l1.remove(line);
         }
         self.l1.insert(line, write);
-        victim
+        cast_out
     }
 }
