@@ -74,37 +74,6 @@ pub(crate) fn equal_among_eight(words: &[u32; 8], wanted: u32) -> u32 {
     }
 }
 
-/// Eight half words that begin where a vector does.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(16))]
-pub(crate) struct HalfWords(pub(crate) [u16; 8]);
-
-/// Whether any half word equals `wanted`. All are looked at, without a branch for each.
-#[inline(always)]
-pub(crate) fn any_equal(all: &[HalfWords], wanted: u16) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{
-            __m128i, _mm_cmpeq_epi16, _mm_load_si128, _mm_movemask_epi8, _mm_or_si128,
-            _mm_set1_epi16, _mm_setzero_si128,
-        };
-        // SAFETY: every x86-64 processor has these instructions; each load is of the eight half words
-        // of one element, which is aligned as it asks for.
-        unsafe {
-            let wanted = _mm_set1_epi16(wanted as i16);
-            let found = all.iter().fold(_mm_setzero_si128(), |found, half_words| {
-                let here = _mm_load_si128(half_words.0.as_ptr().cast::<__m128i>());
-                _mm_or_si128(found, _mm_cmpeq_epi16(here, wanted))
-            });
-            _mm_movemask_epi8(found) != 0
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        all.iter().fold(false, |found, half_words| found | half_words.0.contains(&wanted))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,16 +92,5 @@ mod tests {
             let words = std::array::from_fn(|at| if bits >> at & 1 == 1 { 0x8000_0007 } else { 7 });
             assert_eq!(equal_among_eight(&words, 0x8000_0007), bits);
         }
-    }
-
-    #[test]
-    fn an_equal_half_word_is_found_wherever_it_is() {
-        for at in 0..24 {
-            let mut all = [HalfWords([7; 8]); 3];
-            assert!(!any_equal(&all, 0x8000));
-            all[at / 8].0[at % 8] = 0x8000;
-            assert!(any_equal(&all, 0x8000));
-        }
-        assert!(!any_equal(&[], 7));
     }
 }

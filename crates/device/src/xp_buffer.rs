@@ -221,6 +221,7 @@ impl XpBuffer {
     }
 
     /// The entry of a unit, made if there is none, and the media writes that made room.
+    #[inline(always)]
     fn entry(&mut self, number: u32, unit: u32) -> (usize, u32) {
         self.now += 1;
         let all = self.all;

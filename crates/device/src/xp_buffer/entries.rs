@@ -1,24 +1,23 @@
 //! The entries of a module's buffer, and which of them holds a unit.
 //!
-//! A search looks at the one found last, then at the low bits of all units, eight at a time, and only
-//! if some agree at the units themselves. There are few (69 on `optane-100`), nearly every access of a
-//! large region replaces one, and a table that has to follow that costs more than it saves.
+//! A search looks at the one found last, then at those whose units agree in their low bits: nearly
+//! every access of a large region replaces one, and finds that there are none.
 //!
 //! ```text
-//!  low_bits  | 0 … 7 | 8 … 15 | …
-//!  units     | 0 … 15 | 16 … 31 | …            each a cache line of the host; free ones at the end
-//!  last_used | 0 | 1 | 2 | …
-//!  contents  | 0 | 1 | 2 | …
+//!  heads    | 0 | 1 | … |       by the low bits of a unit: an entry, or none
+//!             │
+//!             ▼
+//!  entries  | 0 | 1 | 2 | … |   each with the next whose unit has the same low bits, or none
 //! ```
 
 use std::hint::select_unpredictable;
 
-use crate::host::{HalfWords, Words, any_equal, equal_words};
-
-const WORDS: usize = 16;
-const HALF_WORDS: usize = 8;
 /// No unit, for line numbers have 31 bits.
 const FREE: u32 = u32::MAX;
+/// No entry.
+const NONE: u32 = u32::MAX;
+/// Heads for each entry, so that few units agree.
+const HEADS_PER_ENTRY: usize = 8;
 
 /// What an entry holds of its unit, a bit for each line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,14 +28,22 @@ pub(super) struct Contents {
     pub(super) valid: u8,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// When it was last used.
+    last_used: u64,
+    unit: u32,
+    next: u32,
+    contents: Contents,
+}
+
 /// The entries, numbered.
 #[derive(Clone, Debug)]
 pub(super) struct Entries {
-    low_bits: Vec<HalfWords>,
-    units: Vec<Words>,
-    /// When each was last used.
-    last_used: Vec<u64>,
-    contents: Vec<Contents>,
+    entries: Vec<Entry>,
+    /// As many as a power of two.
+    heads: Vec<u32>,
+    /// The others are free.
     used: usize,
     /// The entry found last, or given to a unit.
     latest: usize,
@@ -45,91 +52,119 @@ pub(super) struct Entries {
 impl Entries {
     /// So many, all free.
     pub(super) fn new(count: usize) -> Self {
+        let free = Entry { last_used: 0, unit: FREE, next: NONE, contents: Contents::default() };
         Self {
-            low_bits: vec![HalfWords([FREE as u16; HALF_WORDS]); count.div_ceil(HALF_WORDS)],
-            units: vec![Words([FREE; WORDS]); count.div_ceil(WORDS)],
-            last_used: vec![0; count],
-            contents: vec![Contents::default(); count],
+            entries: vec![free; count],
+            heads: vec![NONE; (count * HEADS_PER_ENTRY).next_power_of_two()],
             used: 0,
             latest: 0,
         }
     }
 
+    #[inline(always)]
     pub(super) fn capacity(&self) -> usize {
-        self.contents.len()
+        self.entries.len()
     }
 
+    #[inline(always)]
     pub(super) fn is_full(&self) -> bool {
-        self.used == self.contents.len()
+        self.used == self.entries.len()
     }
 
     pub(super) fn clear(&mut self) {
-        self.units.fill(Words([FREE; WORDS]));
-        self.low_bits.fill(HalfWords([FREE as u16; HALF_WORDS]));
+        for entry in &mut self.entries {
+            entry.unit = FREE;
+            entry.contents = Contents::default();
+        }
+        self.heads.fill(NONE);
         self.used = 0;
     }
 
     /// What those in use hold.
     pub(super) fn all(&self) -> impl Iterator<Item = Contents> {
-        self.contents[..self.used].iter().copied()
+        self.entries[..self.used].iter().map(|entry| entry.contents)
     }
 
+    /// Where the search for a unit begins.
     #[inline(always)]
-    fn unit(&self, at: usize) -> u32 {
-        self.units[at / WORDS].0[at % WORDS]
+    fn head(&mut self, unit: u32) -> &mut u32 {
+        let at = unit as usize & (self.heads.len() - 1);
+        &mut self.heads[at]
     }
 
     /// The entry of a unit.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&mut self, unit: u32) -> Option<usize> {
-        if self.unit(self.latest) == unit {
+        if self.entries[self.latest].unit == unit {
             return Some(self.latest);
         }
-        if !any_equal(&self.low_bits, unit as u16) {
-            return None;
-        }
-        for (block, units) in self.units.iter().enumerate() {
-            let found = equal_words(&units.0, u32::MAX, unit);
-            if found != 0 {
-                self.latest = block * WORDS + found.trailing_zeros() as usize;
+        let mut at = *self.head(unit);
+        while at != NONE {
+            let entry = &self.entries[at as usize];
+            if entry.unit == unit {
+                self.latest = at as usize;
                 return Some(self.latest);
             }
+            at = entry.next;
         }
         None
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn contents(&mut self, at: usize) -> &mut Contents {
-        &mut self.contents[at]
+        &mut self.entries[at].contents
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn touch(&mut self, at: usize, now: u64) {
-        self.last_used[at] = now;
+        self.entries[at].last_used = now;
     }
 
     /// Of two the one that was used longer ago; of equals the first.
-    #[inline]
+    #[inline(always)]
     pub(super) fn older(&self, first: usize, second: usize) -> usize {
-        select_unpredictable(self.last_used[second] < self.last_used[first], second, first)
+        let sooner = self.entries[second].last_used < self.entries[first].last_used;
+        select_unpredictable(sooner, second, first)
     }
 
     /// Gives a unit, which has none, one that is free.
     pub(super) fn add(&mut self, unit: u32, now: u64) -> usize {
         let at = self.used;
         self.used += 1;
-        self.replace(at, unit, now);
+        self.give(at, unit, now);
         at
     }
 
-    /// Gives an entry to another unit, which has none. What it held.
-    #[inline]
+    /// Gives an entry in use to another unit, which has none. What it held.
+    #[inline(always)]
     pub(super) fn replace(&mut self, at: usize, unit: u32, now: u64) -> Contents {
-        self.units[at / WORDS].0[at % WORDS] = unit;
-        self.low_bits[at / HALF_WORDS].0[at % HALF_WORDS] = unit as u16;
+        self.take(at);
+        self.give(at, unit, now)
+    }
+
+    /// Makes that no search finds an entry.
+    #[inline(always)]
+    fn take(&mut self, at: usize) {
+        let Entry { unit, next, .. } = self.entries[at];
+        let head = self.head(unit);
+        if *head == at as u32 {
+            *head = next;
+            return;
+        }
+        let mut before = *head as usize;
+        while self.entries[before].next != at as u32 {
+            before = self.entries[before].next as usize;
+        }
+        self.entries[before].next = next;
+    }
+
+    /// Gives an entry that no search finds to a unit. What it held.
+    #[inline(always)]
+    fn give(&mut self, at: usize, unit: u32, now: u64) -> Contents {
+        let next = std::mem::replace(self.head(unit), at as u32);
         self.latest = at;
-        self.last_used[at] = now;
-        std::mem::take(&mut self.contents[at])
+        let entry = Entry { last_used: now, unit, next, contents: Contents::default() };
+        std::mem::replace(&mut self.entries[at], entry).contents
     }
 }
 
@@ -150,7 +185,7 @@ mod tests {
                     plain.clear();
                 }
                 // Some agree in their low bits.
-                let unit = random.below(count * 2) as u32 ^ (random.below(2) as u32) << 20;
+                let unit = random.below(count * 2) as u32 ^ (random.below(3) as u32) << 20;
                 let found = plain.iter().position(|&other| other == unit);
                 assert_eq!(entries.find(unit), found);
                 assert_eq!(entries.is_full(), plain.len() == count);
