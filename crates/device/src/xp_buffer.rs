@@ -153,9 +153,6 @@ impl XpBuffer {
 
     #[inline]
     fn count_writes(&mut self, writes: u32) {
-        if writes == 0 {
-            return;
-        }
         self.traffic.writes += u64::from(writes);
         self.own_writes += writes * self.shape.own_writes_permille;
         self.traffic.writes += u64::from(self.own_writes / PERMILLE);

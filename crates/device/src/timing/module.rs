@@ -5,6 +5,8 @@
 //! always let reads go first would never write while many cores read, and that is not what was
 //! measured (`docs/calibration.md`, readers and writers together).
 
+use std::hint::select_unpredictable;
+
 use crate::cache::Cache;
 use crate::host::equal_among_eight;
 
@@ -132,14 +134,14 @@ impl Module {
     }
 
     /// The media are given so many writes.
+    #[inline]
     pub(super) fn media_wrote(&mut self, now: u64, writes: u32, service: u64) {
-        if writes > 0 {
-            if self.media_written_at < now {
-                self.writes_from = now;
-            }
-            self.media_written_at = self.media_written_at.max(now) + u64::from(writes) * service;
-            self.media_wrote_last = true;
-        }
+        // Whether there are any nobody can foretell, least of all the host's processor: no branch.
+        let (any, before) = (writes > 0, self.media_written_at);
+        let after = before.max(now) + u64::from(writes) * service;
+        self.writes_from = select_unpredictable(any & (before < now), now, self.writes_from);
+        self.media_written_at = select_unpredictable(any, after, before);
+        self.media_wrote_last |= any;
     }
 
     #[inline]
