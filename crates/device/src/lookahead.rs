@@ -64,8 +64,8 @@ impl Waiting {
 #[derive(Clone, Debug)]
 pub(crate) struct Lookahead {
     events: [Waiting; DEPTH],
-    /// Their lines once more, for these are searched.
-    lines: Words,
+    /// The lines that were read from beyond, by place: these are searched.
+    read: Words,
     oldest: usize,
     count: usize,
     /// Near events that came last, one after the other.
@@ -78,7 +78,7 @@ impl Lookahead {
     pub(crate) fn new() -> Self {
         Self {
             events: [Waiting::NOTHING; DEPTH],
-            lines: Words([0; DEPTH]),
+            read: Words([0; DEPTH]),
             oldest: 0,
             count: 0,
             near: 0,
@@ -94,7 +94,7 @@ impl Lookahead {
     /// Whether the private caches do not know yet if this line, which they hold, is dirty.
     #[inline(always)]
     pub(crate) fn is_unsettled(&self, line: u32) -> bool {
-        self.unsettled != 0 && equal_words(&self.lines.0, u32::MAX, line) & self.unsettled != 0
+        self.unsettled != 0 && equal_words(&self.read.0, u32::MAX, line) & self.unsettled != 0
     }
 
     /// A line turns out to be dirty. If an event that waits has cast it out, it leaves dirty.
@@ -110,14 +110,22 @@ impl Lookahead {
     /// Takes an event in. What comes back has to be done now: if the queue was full, the oldest one.
     #[inline(always)]
     pub(crate) fn push(&mut self, event: Waiting, near: bool) -> Option<Waiting> {
-        self.near = if near { self.near + 1 } else { 0 };
+        // Fewer stores: those of the model wait behind the program's own, which wait for memory.
+        if near {
+            self.near += 1;
+        } else if self.near != 0 {
+            self.near = 0;
+        }
         let place = (self.oldest + self.count) % DEPTH;
         // If it is full, the newest takes the place of the oldest.
         let oldest = (self.count == DEPTH).then_some(self.events[place]);
         self.events[place] = event;
-        self.lines.0[place] = event.line;
-        let unsettled = event.what == What::FromBeyond && !event.access.writes();
-        self.unsettled = self.unsettled & !(1 << place) | u32::from(unsettled) << place;
+        if event.what == What::FromBeyond && !event.access.writes() {
+            self.read.0[place] = event.line;
+            self.unsettled |= 1 << place;
+        } else if self.unsettled != 0 {
+            self.unsettled &= !(1 << place);
+        }
         if oldest.is_some() {
             self.oldest = (self.oldest + 1) % DEPTH;
         } else {

@@ -141,6 +141,7 @@ impl Timing {
         Picoseconds(self.clocks.get(usize::from(worker)).map_or(0, |clock| clock.now))
     }
 
+    #[inline]
     pub(crate) fn spend(&mut self, worker: u8, span: Picoseconds) {
         let clock = self.clock(worker);
         clock.now = clock.now.saturating_add(span.0);

@@ -35,9 +35,8 @@ impl Domain for Modelled {
         let Some(offset) = self.atomic_offset(at) else {
             return W::store(at, value, order);
         };
-        self.watch_written(offset, W::BYTES);
-        if let Some(interleaving) = self.interleaving() {
-            return self.buffer_word::<W>(interleaving, offset, at, value, order);
+        if self.machine.watch.is_some() || self.machine.interleaving.is_some() {
+            return self.store_observed::<W>(offset, at, value, order);
         }
         self.store_now::<W>(offset, at, value, order);
     }
@@ -216,6 +215,16 @@ impl Domain for Modelled {
 }
 
 impl Modelled {
+    /// A store that is watched, or that a store buffer may take.
+    #[inline(never)]
+    fn store_observed<W: Word>(&self, offset: usize, at: &W::Atomic, value: W, order: Ordering) {
+        self.watch_written(offset, W::BYTES);
+        if let Some(interleaving) = self.interleaving() {
+            return self.buffer_word::<W>(interleaving, offset, at, value, order);
+        }
+        self.store_now::<W>(offset, at, value, order);
+    }
+
     /// A load that is counted, or that a store buffer may answer.
     #[inline(never)]
     fn load_observed<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {

@@ -224,7 +224,7 @@ impl Clock {
     }
 
     /// Waits until there is a line fill buffer for one more. The time by then.
-    #[inline]
+    #[inline(always)]
     pub(super) fn free_buffer(&mut self, buffers: usize) -> u64 {
         if self.fills.count >= buffers {
             if self.fills_until <= self.now {
