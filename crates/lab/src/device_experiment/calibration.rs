@@ -74,7 +74,10 @@ pub fn calibrate(
             let real = published(&profile.name, &figure.id);
             let error = |real: Published| {
                 let [least, most] = real.range.unwrap_or([real.value; 2]);
-                (figure.value / figure.value.clamp(least, most) - 1.0) * 100.0
+                let nearest = figure.value.clamp(least, most);
+                // Nothing of nothing is within a range.
+                let off = if nearest == figure.value { 0.0 } else { figure.value / nearest - 1.0 };
+                off * 100.0
             };
             rows.push(Row {
                 quantity: figure.quantity,
