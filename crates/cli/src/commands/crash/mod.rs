@@ -14,7 +14,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, TypedValueParser};
 use indicatif::ProgressBar;
 use lapis_crash::{
-    ExploreOptions, ExploreReport, PersistPoint, Replay, Shrunk, Strategy, Structure,
+    CrashError, ExploreOptions, ExploreReport, PersistPoint, Replay, Shrunk, Strategy, Structure,
 };
 use lapis_crash::{explore_structure, structure_persist_points, structure_points};
 
@@ -185,11 +185,14 @@ impl TypedValueParser for StructureNames {
         value: &std::ffi::OsStr,
     ) -> Result<String, clap::Error> {
         let name = value.to_string_lossy().into_owned();
-        if Structure::from_str(&name).is_ok() {
-            return Ok(name);
-        }
-        let names = clap::builder::PossibleValuesParser::new(Structure::ALL.map(Structure::name));
-        names.parse_ref(command, argument, value)
+        let names = match Structure::from_str(&name) {
+            Ok(_) => return Ok(name),
+            Err(CrashError::UnknownSubject { structure, known, .. }) => {
+                std::iter::once(structure).chain(known).collect()
+            }
+            Err(_) => Structure::ALL.map(Structure::name).to_vec(),
+        };
+        clap::builder::PossibleValuesParser::new(names).parse_ref(command, argument, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
@@ -277,9 +280,10 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         let seeds: Vec<_> =
             (0..PERSIST_POINT_SEEDS).map(|n| arguments.seed.wrapping_add(n)).collect();
         let bar = progress::spinner("flushes and fences switched off");
-        let rows =
-            structure_persist_points(structure, &options, &seeds, &|count| bar.set_position(count))
-                .map_err(failed)?;
+        let rows = structure_persist_points(structure, Some(name), &options, &seeds, &|count| {
+            bar.set_position(count);
+        })
+        .map_err(failed)?;
         bar.finish_and_clear();
         let report = ExploreReport {
             structure: structure.name().to_owned(),
