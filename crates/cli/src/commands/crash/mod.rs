@@ -28,6 +28,9 @@ const PERSIST_POINT_SEEDS: u64 = 3;
 /// Crash points of an operation, in a rough mean over the structures.
 const CRASH_POINTS_PER_OPERATION: u64 = 6;
 
+/// Most characters of what found out a flush or fence, in the table.
+const COLUMN_CHARACTERS: usize = 100;
+
 /// Cut the power at every moment of a structure's work and check what is left
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -377,13 +380,21 @@ fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verd
     Ok(Verdict::Bad)
 }
 
+/// What fits a column; `--json` has all of it.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(COLUMN_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 fn print_persist_points(report: &ExploreReport, output: &mut Output) -> Result<Verdict, Failure> {
     let mut rows = table(["flush or fence", "found out", "by", "images"]);
     for row in &report.persist_points {
         rows.add_row([
             row.name.clone(),
             if row.killed { "yes" } else { "NO" }.to_owned(),
-            row.by.clone().unwrap_or_default(),
+            row.by.as_deref().map(shortened).unwrap_or_default(),
             grouped(row.images),
         ]);
     }
@@ -402,6 +413,13 @@ fn print_persist_points(report: &ExploreReport, output: &mut Output) -> Result<V
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_text_is_shortened_between_characters() {
+        assert_eq!(shortened("lost: 1 → 2"), "lost: 1 → 2");
+        let long = shortened(&"→".repeat(COLUMN_CHARACTERS + 1));
+        assert_eq!(long, format!("{}…", "→".repeat(COLUMN_CHARACTERS)));
+    }
 
     #[test]
     fn images_are_numbers_between_commas() {
