@@ -121,7 +121,12 @@ pub fn explore_structure_concurrently(
         Structure::Allocator => explorer.explore(&ConcurrentAllocator::default())?,
         _ => return Err(CrashError::OneWorkerOnly { structure: structure.name() }),
     }
-    Ok(total)
+    match options.replay.position {
+        Some(position) if total.crash_points == 0 && total.violations.is_empty() => {
+            Err(CrashError::NoSuchCrash { structure: structure.name(), position })
+        }
+        _ => Ok(total),
+    }
 }
 
 struct Explorer<'e> {
@@ -162,6 +167,14 @@ impl Explorer<'_> {
         if self.only.is_some_and(|only| only != name && only != self.structure.name()) {
             return Ok(());
         }
+        let plan = subject.plan(self.options.workers, self.options.ops, self.options.seed);
+        let calls = plan.workers.iter().map(Vec::len).sum();
+        let check = |numbers: &Option<Vec<u32>>, count| {
+            let numbers = numbers.iter().flatten().map(|&number| number as usize);
+            CrashError::check_kept(&numbers.collect::<Vec<_>>(), count)
+        };
+        check(&self.options.keep, calls)?;
+        check(&self.options.keep_before, plan.before.len())?;
         let base = self.total.images;
         let report = explore_concurrent(subject, self.options, &|images| {
             (self.progress)(base + images);
