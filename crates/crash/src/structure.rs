@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::concurrent::{PLANNED_HISTORIES, PLANNED_WORKERS};
+
 mod cells;
 mod each_subject;
 pub(crate) mod indexes;
@@ -24,6 +26,26 @@ pub enum CrashError {
     #[error("there is no structure {name:?}; choose one of {}", Structure::names())]
     UnknownStructure {
         /// The name.
+        name: String,
+    },
+    /// None of what a structure is checked by has that name.
+    #[error(
+        "{structure} has nothing called {name:?}; choose {structure} for all that it has, or one of \
+         {}",
+        known.join(", ")
+    )]
+    UnknownSubject {
+        /// The structure.
+        structure: &'static str,
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: Vec<&'static str>,
+    },
+    /// It is a history of several workers.
+    #[error("{name} is a history of several workers: add --workers {PLANNED_WORKERS}")]
+    SeveralWorkersOnly {
+        /// The history.
         name: String,
     },
     /// No histories of several workers are made for it.
@@ -71,6 +93,15 @@ impl CrashError {
             Some(&number) => Err(Self::NoSuchOperation { number, count }),
             None => Ok(()),
         }
+    }
+
+    /// `name` is not one of those that there are.
+    pub(crate) fn no_subject(structure: Structure, name: &str, known: Vec<&'static str>) -> Self {
+        let name = name.to_owned();
+        if PLANNED_HISTORIES.contains(&&*name) {
+            return Self::SeveralWorkersOnly { name };
+        }
+        Self::UnknownSubject { structure: structure.name(), name, known }
     }
 }
 
@@ -226,12 +257,46 @@ impl fmt::Display for Structure {
 impl FromStr for Structure {
     type Err = CrashError;
 
-    /// Index names may carry the kind of their keys behind a colon, as replay commands do.
+    /// What is behind a colon, as in replay commands, must be something that the structure has: the
+    /// kind of an index's keys, a placement of a log's entries, a history made for one error.
     fn from_str(name: &str) -> Result<Self, CrashError> {
         let base = name.split_once(':').map_or(name, |(base, _)| base);
-        Self::ALL
+        let structure = Self::ALL
             .into_iter()
             .find(|structure| structure.name() == base)
-            .ok_or_else(|| CrashError::UnknownStructure { name: name.to_owned() })
+            .ok_or_else(|| CrashError::UnknownStructure { name: name.to_owned() })?;
+        let known = structure.subjects();
+        if base == name || known.contains(&name) || PLANNED_HISTORIES.contains(&name) {
+            return Ok(structure);
+        }
+        Err(CrashError::no_subject(structure, name, known))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_that_a_structure_has_is_one_of_that_structure() {
+        for structure in Structure::ALL {
+            assert_eq!(structure.name().parse(), Ok(structure));
+            for subject in structure.subjects() {
+                assert_eq!(subject.parse(), Ok(structure), "{subject}");
+            }
+        }
+        for history in PLANNED_HISTORIES {
+            assert!(history.parse::<Structure>().is_ok(), "{history}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_a_structure_does_not_have_is_refused_with_those_that_it_has() {
+        for name in ["pop-log:sparse", "pop-log:", "pop-log:padded:"] {
+            let refused = name.parse::<Structure>().unwrap_err().to_string();
+            assert!(refused.contains(name) && refused.contains("pop-log:streamed"), "{refused}");
+        }
+        assert!("pop-log:u64".parse::<Structure>().is_err());
+        assert!(":u64".parse::<Structure>().is_err());
     }
 }

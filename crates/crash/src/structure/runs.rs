@@ -61,7 +61,7 @@ impl SubjectVisitor for Exploration<'_> {
 /// of that name (`wort:bytes`), as a replay must.
 ///
 /// # Errors
-/// [`CrashError::Failed`].
+/// [`CrashError::Failed`]; [`CrashError::UnknownSubject`] if there is none of that name.
 pub fn explore_structure(
     structure: Structure,
     only: Option<&str>,
@@ -102,7 +102,7 @@ impl SubjectVisitor for Points<'_> {
 /// Every flush and fence that a structure passes in its run, in the order of the source.
 ///
 /// # Errors
-/// [`CrashError::Failed`].
+/// [`CrashError::Failed`]; [`CrashError::UnknownSubject`] if there is none of that name.
 pub fn structure_points(
     structure: Structure,
     only: Option<&str>,
@@ -128,12 +128,14 @@ impl SubjectVisitor for Suppression<'_> {
 }
 
 /// Switches off each flush and fence of a structure in turn. A point counts as killed if the
-/// structure with either kind of keys is found out without it.
+/// structure with either kind of keys is found out without it. `only` restricts it to the subject
+/// of that name.
 ///
 /// # Errors
-/// [`CrashError::Failed`].
+/// [`CrashError::Failed`]; [`CrashError::UnknownSubject`] if there is none of that name.
 pub fn structure_persist_points(
     structure: Structure,
+    only: Option<&str>,
     options: &ExploreOptions,
     seeds: &[u64],
     progress: &Progress<'_>,
@@ -142,7 +144,7 @@ pub fn structure_persist_points(
     // What one seed kills with any kind of keys need not be tried with the next.
     for &seed in seeds {
         suppression.options.seed = seed;
-        each_subject(structure, None, &mut suppression)?;
+        each_subject(structure, only, &mut suppression)?;
     }
     suppression.rows.sort_by(|a, b| a.order.cmp(&b.order));
     Ok(suppression.rows)

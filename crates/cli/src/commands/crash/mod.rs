@@ -14,7 +14,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, TypedValueParser};
 use indicatif::ProgressBar;
 use lapis_crash::{
-    ExploreOptions, ExploreReport, PersistPoint, Replay, Shrunk, Strategy, Structure,
+    CrashError, ExploreOptions, ExploreReport, PersistPoint, Replay, Shrunk, Strategy, Structure,
 };
 use lapis_crash::{explore_structure, structure_persist_points, structure_points};
 
@@ -27,6 +27,9 @@ const PERSIST_POINT_SEEDS: u64 = 3;
 
 /// Operations at most: more would fill the memory with their states.
 const MOST_OPERATIONS: i64 = 1_000_000;
+
+/// Most characters of what found out a flush or fence, in the table.
+const COLUMN_CHARACTERS: usize = 100;
 
 /// Cut the power at every moment of a structure's work and check what is left
 #[derive(Debug, Args)]
@@ -187,11 +190,14 @@ impl TypedValueParser for StructureNames {
         value: &std::ffi::OsStr,
     ) -> Result<String, clap::Error> {
         let name = value.to_string_lossy().into_owned();
-        if Structure::from_str(&name).is_ok() {
-            return Ok(name);
-        }
-        let names = clap::builder::PossibleValuesParser::new(Structure::ALL.map(Structure::name));
-        names.parse_ref(command, argument, value)
+        let names = match Structure::from_str(&name) {
+            Ok(_) => return Ok(name),
+            Err(CrashError::UnknownSubject { structure, known, .. }) => {
+                std::iter::once(structure).chain(known).collect()
+            }
+            Err(_) => Structure::ALL.map(Structure::name).to_vec(),
+        };
+        clap::builder::PossibleValuesParser::new(names).parse_ref(command, argument, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
@@ -279,9 +285,10 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         let seeds: Vec<_> =
             (0..PERSIST_POINT_SEEDS).map(|n| arguments.seed.wrapping_add(n)).collect();
         let bar = progress::spinner("flushes and fences switched off");
-        let rows =
-            structure_persist_points(structure, &options, &seeds, &|count| bar.set_position(count))
-                .map_err(failed)?;
+        let rows = structure_persist_points(structure, Some(name), &options, &seeds, &|count| {
+            bar.set_position(count);
+        })
+        .map_err(failed)?;
         bar.finish_and_clear();
         if rows.is_empty() {
             return Err(nothing_explored());
@@ -424,13 +431,21 @@ fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verd
     Ok(Verdict::Bad)
 }
 
+/// What fits a column; `--json` has all of it.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(COLUMN_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 fn print_persist_points(report: &ExploreReport, output: &mut Output) -> Result<Verdict, Failure> {
     let mut rows = table(["flush or fence", "found out", "by", "images"]);
     for row in &report.persist_points {
         rows.add_row([
             row.name.clone(),
             if row.killed { "yes" } else { "NO" }.to_owned(),
-            row.by.clone().unwrap_or_default(),
+            row.by.as_deref().map(shortened).unwrap_or_default(),
             grouped(row.images),
         ]);
     }
@@ -449,6 +464,13 @@ fn print_persist_points(report: &ExploreReport, output: &mut Output) -> Result<V
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_text_is_shortened_between_characters() {
+        assert_eq!(shortened("lost: 1 → 2"), "lost: 1 → 2");
+        let long = shortened(&"→".repeat(COLUMN_CHARACTERS + 1));
+        assert_eq!(long, format!("{}…", "→".repeat(COLUMN_CHARACTERS)));
+    }
 
     #[test]
     fn images_are_numbers_between_commas() {
