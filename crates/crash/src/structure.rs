@@ -57,6 +57,25 @@ pub enum CrashError {
         /// The structure.
         structure: &'static str,
     },
+    /// There is no such operation, or call, to be kept.
+    #[error("there is no operation {number} to keep: they are numbered from 1 to {count}")]
+    NoSuchOperation {
+        /// What was asked for.
+        number: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// The crash to replay is not one that these operations lead to.
+    #[error(
+        "no power cut after {position} events leaves such an image of {structure}; give every option \
+         of the command that was printed, or explore without --at and --image"
+    )]
+    NoSuchCrash {
+        /// The structure.
+        structure: &'static str,
+        /// Events before the crash.
+        position: usize,
+    },
     /// It failed without any crash.
     #[error("{structure} fails without any crash: {what}")]
     Failed {
@@ -68,6 +87,14 @@ pub enum CrashError {
 }
 
 impl CrashError {
+    /// Whether all numbers are of `count` operations that are numbered from 1 on.
+    pub(crate) fn check_kept(numbers: &[usize], count: usize) -> Result<(), Self> {
+        match numbers.iter().find(|number| !(1..=count).contains(number)) {
+            Some(&number) => Err(Self::NoSuchOperation { number, count }),
+            None => Ok(()),
+        }
+    }
+
     /// `name` is not one of those that there are.
     pub(crate) fn no_subject(structure: Structure, name: &str, known: Vec<&'static str>) -> Self {
         let name = name.to_owned();

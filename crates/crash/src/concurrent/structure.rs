@@ -124,9 +124,12 @@ pub fn explore_structure_concurrently(
         Structure::Allocator => explorer.explore(&ConcurrentAllocator::default())?,
         _ => return Err(CrashError::OneWorkerOnly { structure: structure.name() }),
     }
-    match only {
-        Some(name) if !explorer.explored => {
+    match (only, options.replay.position) {
+        (Some(name), _) if !explorer.explored => {
             Err(CrashError::no_subject(structure, name, explorer.passed_over))
+        }
+        (_, Some(position)) if total.crash_points == 0 && total.violations.is_empty() => {
+            Err(CrashError::NoSuchCrash { structure: structure.name(), position })
         }
         _ => Ok(total),
     }
@@ -175,6 +178,14 @@ impl Explorer<'_> {
             self.passed_over.push(name);
             return Ok(());
         }
+        let plan = subject.plan(self.options.workers, self.options.ops, self.options.seed);
+        let calls = plan.workers.iter().map(Vec::len).sum();
+        let check = |numbers: &Option<Vec<u32>>, count| {
+            let numbers = numbers.iter().flatten().map(|&number| number as usize);
+            CrashError::check_kept(&numbers.collect::<Vec<_>>(), count)
+        };
+        check(&self.options.keep, calls)?;
+        check(&self.options.keep_before, plan.before.len())?;
         self.explored = true;
         let base = self.total.images;
         let report = explore_concurrent(subject, self.options, &|images| {

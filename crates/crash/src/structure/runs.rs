@@ -5,7 +5,7 @@ use lapis_device::trace_file::RecordedTrace;
 
 use super::each_subject::{SubjectVisitor, each_subject};
 use super::{CrashError, Progress, Structure};
-use crate::explore::explore;
+use crate::explore::explore_and_tell;
 use crate::options::ExploreOptions;
 use crate::persist_points::{PersistPointRow, try_points};
 use crate::report::ExploreReport;
@@ -46,8 +46,12 @@ struct Exploration<'e> {
 impl SubjectVisitor for Exploration<'_> {
     fn visit<S: Subject>(&mut self, subject: &S) -> Result<(), CrashError> {
         let base = self.total.images;
-        let report = explore(subject, self.options, &|images| (self.progress)(base + images))
-            .map_err(failed(subject))?;
+        if let Some(keep) = &self.options.keep {
+            let planned = subject.operations(self.options.ops, self.options.seed).len();
+            CrashError::check_kept(keep, planned)?;
+        }
+        let progress = |images| (self.progress)(base + images);
+        let report = explore_and_tell(subject, self.options, &progress).map_err(failed(subject))?;
         self.total.add(report);
         Ok(())
     }
@@ -73,7 +77,14 @@ pub fn explore_structure(
     };
     let mut exploration = Exploration { options, progress, total };
     each_subject(structure, only, &mut exploration)?;
-    Ok(exploration.total)
+    let total = exploration.total;
+    match &options.replay {
+        Some(replay) if total.crash_points == 0 => {
+            let position = replay.position;
+            Err(CrashError::NoSuchCrash { structure: structure.name(), position })
+        }
+        _ => Ok(total),
+    }
 }
 
 struct Points<'e> {
