@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use lapis_device::set_current_worker;
+use lapis_device::{Event, PowerFailDomain, set_current_worker};
 
-use crate::bench::{B, Bench, set};
+use crate::bench::{B, Bench, at_end_of_trace, set};
 
 #[test]
 fn r6_non_temporal_stores_persist_in_any_subset_of_words() {
@@ -60,4 +60,15 @@ fn r6_a_non_temporal_store_over_a_pending_word_persists_after_it() {
     bench.nontemporal(0, &[1]);
     bench.fence();
     assert_eq!(bench.at_end([0, 1]), set(&[[1, 7]]));
+}
+
+#[test]
+fn r6_a_clflush_makes_the_cached_stores_of_its_line_durable_and_no_non_temporal_ones() {
+    let bench = Bench::new();
+    bench.nontemporal(0, &[1]);
+    bench.ordered(1, 2);
+    let mut trace = bench.domain.take_trace();
+    trace.events.push(Event::StrongFlush { worker: 0, line: 0 });
+    let legal = at_end_of_trace(trace, PowerFailDomain::Adr, [0, 1]);
+    assert_eq!(legal, set(&[[0, 2], [1, 2]]));
 }

@@ -112,7 +112,8 @@ impl ClassSlabs {
             return None;
         };
         let Some(index) = class.index_in_slab(first, offset) else {
-            debug_assert!(false, "freed {offset:#x}, which is not a block");
+            // Likewise: a damaged link was followed.
+            debug_assert!(slab.read, "freed {offset:#x}, which is not a block");
             return None;
         };
         if slab.bitmap[index / 64] & (1 << (index % 64)) == 0 {
