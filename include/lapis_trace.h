@@ -29,7 +29,7 @@
  *                                           compiler may reorder
  *     LAPIS_STORE_ORDERED(ptr, bytes)       the same with release ordering: 1, 2, 4 or 8 bytes,
  *                                           naturally aligned
- *     LAPIS_ASSIGN(lvalue, value)           assigns, and records a plain store
+ *     LAPIS_ASSIGN(lvalue, value)           assigns, and records a plain store; evaluates both once
  *     LAPIS_LOCKED(ptr, bytes)              stored by a locked instruction (a compare-exchange that
  *                                           succeeded, an exchange, an add)
  *     LAPIS_NT_STORE(ptr, bytes)            stored past the caches (movnt*)
@@ -55,7 +55,8 @@
  * and puts the records in one order. That order is taken for the order in which stores became
  * visible. LAPIS_ASSIGN stores under the lock, so it is exact; after other stores, record before
  * another thread can see them (inside the lock or before the publishing store), else the trace may
- * tell another order than the one that was. Begin and end the trace while no other thread uses it.
+ * tell another order than the one that was. A macro's arguments are evaluated under the lock: they
+ * may record in turn, but must not wait for another thread that does. Begin and end the trace while no other thread uses it.
  * A child process must not go on with the trace of its parent.
  */
 
@@ -149,8 +150,9 @@ void lapis_trace_ordered(const void *a, uint64_t a_bytes, const void *b, uint64_
 #define LAPIS_NT_STORE(ptr, bytes)                                                              \
     LAPIS_TRACE_AT_(lapis_trace_store(0x13, (const void *)(ptr), (uint64_t)(bytes), &lapis_site_))
 #define LAPIS_ASSIGN(lvalue, value)                                                             \
-    LAPIS_TRACE_AT_((lvalue) = (value);                                                         \
-                    lapis_trace_store(0x10, (const void *)&(lvalue), sizeof(lvalue),            \
+    LAPIS_TRACE_AT_(__typeof__(&(lvalue)) lapis_at_ = &(lvalue);                                \
+                    *lapis_at_ = (value);                                                       \
+                    lapis_trace_store(0x10, (const void *)lapis_at_, sizeof(*lapis_at_),        \
                                       &lapis_site_))
 
 #define LAPIS_FLUSH(ptr, bytes)                                                                 \
@@ -215,8 +217,13 @@ static unsigned char lapis_trace_spinlock_;
 static unsigned lapis_trace_next_worker_;
 /* The worker that the thread is, plus one. */
 static __thread unsigned lapis_trace_worker_;
+/* How often the thread has taken the lock: what is stored may be computed by what records. */
+static __thread unsigned lapis_trace_depth_;
 
 void lapis_trace_lock(void) {
+    if (lapis_trace_depth_++ > 0) {
+        return;
+    }
     while (__atomic_test_and_set(&lapis_trace_spinlock_, __ATOMIC_ACQUIRE)) {
         while (__atomic_load_n(&lapis_trace_spinlock_, __ATOMIC_RELAXED)) {
         }
@@ -224,6 +231,9 @@ void lapis_trace_lock(void) {
 }
 
 void lapis_trace_unlock(void) {
+    if (--lapis_trace_depth_ > 0) {
+        return;
+    }
     __atomic_clear(&lapis_trace_spinlock_, __ATOMIC_RELEASE);
 }
 

@@ -24,6 +24,7 @@ use crate::timeline::draw;
 
 struct Shared<'o> {
     options: &'o ExploreOptions,
+    spread: Spread,
     images: AtomicU64,
     in_recovery: AtomicU64,
     by_proof: AtomicU64,
@@ -46,8 +47,26 @@ struct Shared<'o> {
 /// Runs the subject's operations and tries the crashes in them.
 ///
 /// # Errors
-/// What went wrong without any crash, for a person.
+/// What went wrong without any crash, for a person; or that there is no such crash as the one to
+/// replay.
 pub fn explore<S: Subject>(
+    subject: &S,
+    options: &ExploreOptions,
+    progress: &Progress<'_>,
+) -> Result<ExploreReport, String> {
+    let report = explore_and_tell(subject, options, progress)?;
+    match &options.replay {
+        Some(replay) if report.crash_points == 0 => Err(format!(
+            "no power cut after {} events leaves such an image of {}",
+            replay.position,
+            subject.name()
+        )),
+        _ => Ok(report),
+    }
+}
+
+/// [`explore`], in which there may be no such crash as the one to replay.
+pub(crate) fn explore_and_tell<S: Subject>(
     subject: &S,
     options: &ExploreOptions,
     progress: &Progress<'_>,
@@ -77,8 +96,11 @@ pub(crate) fn explore_once<S: Subject>(
 ) -> Result<ExploreReport, String> {
     let started = Instant::now();
     let run = Run::record(subject, options)?;
+    let spread = Spread::of(&run, options);
+    let options = &spread.within(options);
     let shared = Shared {
         options,
+        spread,
         images: AtomicU64::new(0),
         in_recovery: AtomicU64::new(0),
         by_proof: AtomicU64::new(0),
@@ -121,6 +143,7 @@ pub(crate) fn explore_once<S: Subject>(
         strategy: options.strategy,
         ops: options.ops,
         crash_points: shared.points.into_inner(),
+        one_crash_point_in: spread.stride,
         crash_points_in: shared.phases.into_inner(),
         fences: shared.fences.into_inner(),
         exhaustive_points: shared.exhaustive.into_inner(),
@@ -139,6 +162,52 @@ pub(crate) fn explore_once<S: Subject>(
         violations,
         persist_points: Vec::new(),
     })
+}
+
+/// How a number of images is spread over the crash points of a run: the same whoever explores them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Spread {
+    /// One crash point in so many is tried.
+    stride: u64,
+    /// Images at each of them, at most.
+    per_point: u64,
+}
+
+impl Spread {
+    /// Fewer images of a crash point are hardly worth it: nothing and everything.
+    const LEAST: u64 = 4;
+
+    fn of<S: Subject>(run: &Run<S>, options: &ExploreOptions) -> Self {
+        if options.spread_images == 0 || options.replay.is_some() {
+            return Self { stride: 1, per_point: u64::MAX };
+        }
+        let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
+        if options.every_store {
+            points = points.at_every_store();
+        }
+        let count = std::iter::from_fn(|| points.advance()).count() as u64;
+        Self::over(count, options.spread_images)
+    }
+
+    fn over(points: u64, images: u64) -> Self {
+        let stride = (points * Self::LEAST).div_ceil(images).clamp(1, points.max(1));
+        let per_point = images / points.div_ceil(stride).max(1);
+        Self { stride, per_point: per_point.max(Self::LEAST) }
+    }
+
+    fn takes(&self, index: usize) -> bool {
+        (index as u64).is_multiple_of(self.stride)
+    }
+
+    /// Half of the images at a crash point are left for the extremes and the random ones.
+    fn within(&self, options: &ExploreOptions) -> ExploreOptions {
+        let samples = u32::try_from(self.per_point).unwrap_or(u32::MAX);
+        ExploreOptions {
+            exhaustive_limit: options.exhaustive_limit.min(self.per_point.div_ceil(2)),
+            samples: options.samples.min(samples),
+            ..options.clone()
+        }
+    }
 }
 
 /// Tells a state that was recovered from one that never was there.
@@ -163,6 +232,7 @@ fn walk<S: Subject>(
     let walks = if options.remember_walks { subject.walk_memory() } else { None };
     let mut memory = Memory::with_walks(walks);
     let mut index = 0;
+    let stride = shared.spread.stride as usize;
     while let Some(point) = points.advance() {
         memory.lines_change(points.newly_durable(), &bench.region);
         points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
@@ -174,7 +244,7 @@ fn walk<S: Subject>(
         }
         markers.read(&run.trace.events, point.position);
         index += 1;
-        if index % threads != thread {
+        if !shared.spread.takes(index) || index / stride % threads != thread {
             continue;
         }
         let begun = markers.begun.map_or(0, |begun| run.number(begun));
@@ -198,7 +268,7 @@ fn walk<S: Subject>(
             Some(replay) if replay.position == point.position => {
                 let image = replay.image.clone().map(Image::from_choices);
                 if image.as_ref().is_some_and(|image| !crash_states.includes(image)) {
-                    return Err("the image to replay is not one of that crash point".to_owned());
+                    continue;
                 }
                 Candidates::only(&crash_states, image)
             }
@@ -291,6 +361,9 @@ fn walk<S: Subject>(
             }
             if number.is_multiple_of(256) {
                 (shared.progress)(number);
+            }
+            if outcomes.images >= shared.spread.per_point {
+                break;
             }
             let enough =
                 options.image_limit > 0 && number >= options.image_limit || options.is_over();
@@ -425,5 +498,46 @@ impl Markers {
             interrupted: latest.and_then(|index| run.operations.get(index)),
             shut_down: self.ended.is_some_and(|ended| ended as usize > run.operations.len()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::structure::Structure;
+
+    #[test]
+    fn few_images_are_spread_over_all_crash_points() {
+        assert_eq!(Spread::over(1000, 100), Spread { stride: 40, per_point: 4 });
+        assert_eq!(Spread::over(10, 100), Spread { stride: 1, per_point: 10 });
+        assert_eq!(Spread::over(10, 1), Spread { stride: 10, per_point: 4 });
+    }
+
+    #[test]
+    fn few_images_reach_the_last_operations_on_any_number_of_threads() {
+        let with = |threads| {
+            let options =
+                ExploreOptions { ops: 130, spread_images: 200, threads, ..Default::default() };
+            let only = Some("wort:u64");
+            crate::explore_structure(Structure::Wort, only, &options, &|_| {}).unwrap()
+        };
+        let report = with(1);
+        assert!(report.one_crash_point_in > 4, "{report:?}");
+        let first = report.images - report.images_in_recovery;
+        assert!((100..=220).contains(&first), "{first}");
+        // The pool is closed and opened in the middle and closed at the end.
+        let last = report.outcomes.keys().map(|(_, position)| *position).max();
+        let whole = ExploreOptions {
+            ops: 130,
+            threads: 1,
+            samples: 1,
+            exhaustive_limit: 1,
+            ..Default::default()
+        };
+        let whole =
+            crate::explore_structure(Structure::Wort, Some("wort:u64"), &whole, &|_| {}).unwrap();
+        let end = whole.outcomes.keys().map(|(_, position)| *position).max();
+        assert!(last.unwrap() * 20 > end.unwrap() * 19, "{last:?} of {end:?}");
+        assert_eq!(with(2).outcomes, report.outcomes);
     }
 }

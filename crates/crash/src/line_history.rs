@@ -38,13 +38,18 @@ impl LineHistories {
         let mut histories = Self::default();
         // By worker: the line and the event of each flush since its last fence.
         let mut flushes: HashMap<u8, Vec<(u32, usize)>> = HashMap::new();
+        // By worker: the lines stored to past the caches since its last fence.
+        let mut past_caches: HashMap<u8, Vec<u32>> = HashMap::new();
         for (at, event) in events.iter().enumerate() {
             match *event {
                 Event::Store { line, .. }
                 | Event::OrderedStore { line, .. }
-                | Event::Locked { line, .. }
-                | Event::NonTemporal { line, .. } => {
+                | Event::Locked { line, .. } => {
                     histories.pending.entry(line).or_default().push(at);
+                }
+                Event::NonTemporal { worker, line, .. } => {
+                    histories.pending.entry(line).or_default().push(at);
+                    past_caches.entry(worker).or_default().push(line);
                 }
                 Event::Flush { worker, line, .. } => {
                     if histories.pending.get(&line).is_some_and(|pending| !pending.is_empty()) {
@@ -66,7 +71,8 @@ impl LineHistories {
                 }
                 Event::Fence { worker, .. } => {
                     let flushed = flushes.remove(&worker).unwrap_or_default();
-                    histories.fence(events, worker, at, &flushed);
+                    let past_caches = past_caches.remove(&worker).unwrap_or_default();
+                    histories.fence(events, worker, at, &flushed, past_caches);
                 }
                 Event::Marker { .. } => {}
             }
@@ -77,27 +83,39 @@ impl LineHistories {
         histories
     }
 
-    fn fence(&mut self, events: &[Event], worker: u8, at: usize, flushed: &[(u32, usize)]) {
-        let mut touched: Vec<u32> = flushed.iter().map(|(line, _)| *line).collect();
-        for (line, pending) in &mut self.pending {
-            let before = pending.len();
-            let flushed_at = flushed.iter().filter(|(of, _)| of == line).map(|(_, at)| *at).max();
-            pending.retain(|&store| match events[store] {
-                Event::NonTemporal { worker: by, .. } => by != worker,
-                _ => flushed_at.is_none_or(|flushed_at| store > flushed_at),
-            });
-            if pending.len() != before {
-                touched.push(*line);
-            }
-        }
+    /// Costs as much as what the worker has flushed and stored past the caches, however much is
+    /// pending besides: of a lock that is never flushed, every store is.
+    fn fence(
+        &mut self,
+        events: &[Event],
+        worker: u8,
+        at: usize,
+        flushed: &[(u32, usize)],
+        past_caches: Vec<u32>,
+    ) {
+        // Of two flushes of a line, the later.
+        let flushed_at: HashMap<u32, usize> = flushed.iter().copied().collect();
+        let mut touched: Vec<u32> = flushed_at.keys().copied().chain(past_caches).collect();
         touched.sort_unstable();
         touched.dedup();
         for line in touched {
+            let flushed_at = flushed_at.get(&line).copied();
+            let mut changed = flushed_at.is_some();
+            if let Some(pending) = self.pending.get_mut(&line) {
+                let before = pending.len();
+                pending.retain(|&store| match events[store] {
+                    Event::NonTemporal { worker: by, .. } => by != worker,
+                    _ => flushed_at.is_none_or(|flushed_at| store > flushed_at),
+                });
+                changed |= pending.len() != before;
+            }
             if self.pending.get(&line).is_none_or(Vec::is_empty) {
-                self.change(at, line, LineState::Durable);
+                self.pending.remove(&line);
+                if changed {
+                    self.change(at, line, LineState::Durable);
+                }
             }
         }
-        self.pending.retain(|_, pending| !pending.is_empty());
     }
 
     fn change(&mut self, at: usize, line: u32, state: LineState) {

@@ -24,6 +24,9 @@ pub struct ExploreOptions {
     pub every_store: bool,
     /// Images to stop after; 0 for no limit.
     pub image_limit: u64,
+    /// Spread about so many images over the crash points of each subject, those of second crashes
+    /// not counted; 0 for no limit. Of many crash points, one in so many is tried then.
+    pub spread_images: u64,
     /// Stop then.
     pub deadline: Option<Instant>,
     /// The most images that a crash point is given by the exhaustive and the pruned strategy.
@@ -75,6 +78,7 @@ impl Default for ExploreOptions {
             strategy: Strategy::default(),
             every_store: false,
             image_limit: 0,
+            spread_images: 0,
             deadline: None,
             exhaustive_limit: 1 << 12,
             samples: 256,

@@ -15,18 +15,24 @@
 mod claims;
 mod image_file;
 mod recovery;
+mod timeline;
 
 use std::time::{Duration, Instant};
 
 use lapis_device::trace_file::{Ending, RecordedTrace};
-use lapis_device::{Event, Marker};
+use lapis_device::{CrashPoints, Event, Marker, PowerFailDomain, Trace};
+use lapis_pmem::{EXTENT_BYTES, Region};
 use serde::Serialize;
 
 use crate::performance_bugs::{PerformanceReport, performance_bugs};
+use crate::report::Shrunk;
 use crate::structure::{CrashError, Progress, Structure, each_run};
 
 /// A region that is checked has at most so many bytes: it is mapped, if not touched.
 pub const REGION_BYTES_LIMIT: u64 = 64 << 30;
+
+/// Seconds for which a command that judges images may run, unless it is said otherwise.
+pub const RECOVER_SECONDS: u64 = 10;
 
 /// What has to be durable when an operation is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -72,6 +78,8 @@ pub struct RecordedOptions {
     pub violation_limit: usize,
     /// Only this image: events before the crash, and the state of each uncertain line.
     pub replay: Option<(usize, Vec<u32>)>,
+    /// Tell the first violation of each check step by step, of an image with as few lines as show it.
+    pub shrink: bool,
 }
 
 impl Default for RecordedOptions {
@@ -86,6 +94,7 @@ impl Default for RecordedOptions {
             seed: 1,
             violation_limit: 10,
             replay: None,
+            shrink: false,
         }
     }
 }
@@ -116,6 +125,24 @@ pub enum RecordedError {
     NoCommand {
         /// What the shell said.
         said: String,
+    },
+    /// There is nothing that could be judged.
+    #[error(
+        "nothing in {file} can be judged: no operation ends in it and nothing is asserted; give \
+         --recover CMD, or record operations (LAPIS_OP_BEGIN, LAPIS_OP_END) or assertions"
+    )]
+    NothingToJudge {
+        /// The file.
+        file: String,
+    },
+    /// Only what is asserted was to be judged, and nothing is.
+    #[error(
+        "nothing in {file} is judged: only what it asserts would be, and it asserts nothing; give \
+         --recover CMD or --durable-on-end everything, or look at it with --performance"
+    )]
+    NothingAsserted {
+        /// The file.
+        file: String,
     },
     /// The image to replay is not one of the trace.
     #[error("the image to replay is not one of this trace")]
@@ -180,6 +207,13 @@ pub struct RecordedViolation {
     pub times: u64,
     /// The command that shows it again.
     pub replay: String,
+    /// The violation told step by step, if it is the first of its check and that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shrunk: Option<Shrunk>,
+    /// Of what the trace alone shows: the events of the store that may be missing, and of the one
+    /// that may be there without it.
+    #[serde(skip)]
+    pub(crate) stores: Vec<usize>,
 }
 
 /// What a program failed to do.
@@ -291,7 +325,18 @@ pub fn check_recorded(
     if let Some(command) = &options.recover {
         recovery::check(recorded, options, command, &mut report, progress)?;
     }
+    let judged = report.assertions + report.acknowledgements + report.images;
+    if judged == 0 && report.violations.is_empty() {
+        let file = options.file.clone();
+        return Err(match options.durable_on_end {
+            DurableOnEnd::Asserted if report.ops > 0 => RecordedError::NothingAsserted { file },
+            _ => RecordedError::NothingToJudge { file },
+        });
+    }
     report.violations.sort_by_key(|violation| violation.position);
+    if options.shrink {
+        timeline::tell_first(recorded, options, &mut report.violations, progress)?;
+    }
     report.seconds = started.elapsed().as_secs_f64();
     report.images_per_s = report.images as f64 / report.seconds.max(1e-9);
     Ok(report)
@@ -313,6 +358,32 @@ pub fn record_structure(
         first.get_or_insert((run.subject, run.recorded));
     })?;
     first.ok_or_else(|| CrashError::UnknownStructure { name: only.unwrap_or_default().to_owned() })
+}
+
+/// A region that holds what the memory of a trace held before the first event.
+fn memory_before(recorded: &RecordedTrace) -> Result<Region, RecordedError> {
+    let bytes = recorded.header.region_bytes;
+    if bytes > REGION_BYTES_LIMIT {
+        return Err(RecordedError::TooLarge { bytes });
+    }
+    let mapped = (bytes as usize).next_multiple_of(EXTENT_BYTES);
+    let region = Region::anonymous(mapped, mapped)?;
+    // SAFETY: freshly mapped, that long, and nobody else's.
+    recorded.lay_base(unsafe { std::slice::from_raw_parts_mut(region.base(), mapped) });
+    Ok(region)
+}
+
+/// The crash points of a trace whose memory held what `region` does.
+fn crash_points<'t>(
+    trace: &'t Trace,
+    region: &Region,
+    options: &RecordedOptions,
+) -> CrashPoints<'t> {
+    let domain =
+        if options.locked_completes { PowerFailDomain::Adr } else { PowerFailDomain::AdrPortable };
+    // SAFETY: mapped, and not written as long as the slice is used, which is in this call.
+    let base = unsafe { std::slice::from_raw_parts(region.base(), region.mapped_bytes()) };
+    CrashPoints::new(trace, base, domain)
 }
 
 /// Which operations are in flight and which was acknowledged last, as a trace goes on.

@@ -23,6 +23,8 @@ pub struct ExploreReport {
     pub ops: usize,
     /// Instants at which the power was cut.
     pub crash_points: u64,
+    /// One crash point in so many was tried: of the subject of which the fewest were.
+    pub one_crash_point_in: u64,
     /// How many of them fall into what.
     pub crash_points_in: BTreeMap<Phase, u64>,
     /// How many of them come just before which fence.
@@ -109,7 +111,7 @@ pub struct Violation {
 }
 
 /// A violation in as few operations and lines as were found to do, told step by step.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Shrunk {
     /// Which subject.
     pub subject: String,
@@ -130,10 +132,20 @@ pub struct Shrunk {
     /// With several workers: what there was beforehand, and who ran when.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<ShrunkHistory>,
+    /// It is of a recorded trace: nothing is left out of its operations, and its memory is not a pool.
+    #[serde(skip)]
+    pub recorded: bool,
+}
+
+impl Shrunk {
+    /// Whether it says who does what.
+    pub(crate) fn names_workers(&self) -> bool {
+        self.timeline.iter().any(|entry| entry.worker.is_some())
+    }
 }
 
 /// What several workers came from, and how they were interleaved.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ShrunkHistory {
     /// Workers that make a call.
     pub workers: usize,
@@ -150,7 +162,7 @@ pub struct ShrunkHistory {
 }
 
 /// One of the operations that a violation takes.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct KeptOperation {
     /// Its number in the sequence that the seed gives.
     pub number: usize,
@@ -165,6 +177,7 @@ impl ExploreReport {
     /// Adds the report of another part of the same structure.
     pub(crate) fn add(&mut self, other: Self) {
         self.crash_points += other.crash_points;
+        self.one_crash_point_in = self.one_crash_point_in.max(other.one_crash_point_in);
         for (phase, count) in other.crash_points_in {
             *self.crash_points_in.entry(phase).or_default() += count;
         }

@@ -47,6 +47,7 @@ pub(crate) fn shrink<S: Subject>(
     let options = ExploreOptions {
         strategy: Strategy::Pruned,
         image_limit: 0,
+        spread_images: 0,
         exhaustive_limit: options.exhaustive_limit.min(IMAGES_PER_POINT),
         samples: options.samples.min(SAMPLES_PER_POINT),
         crash_in_recovery_every: every,

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::concurrent::{PLANNED_HISTORIES, PLANNED_WORKERS};
+
 mod cells;
 mod each_subject;
 pub(crate) mod indexes;
@@ -26,6 +28,26 @@ pub enum CrashError {
         /// The name.
         name: String,
     },
+    /// None of what a structure is checked by has that name.
+    #[error(
+        "{structure} has nothing called {name:?}; choose {structure} for all that it has, or one of \
+         {}",
+        known.join(", ")
+    )]
+    UnknownSubject {
+        /// The structure.
+        structure: &'static str,
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: Vec<&'static str>,
+    },
+    /// It is a history of several workers.
+    #[error("{name} is a history of several workers: add --workers {PLANNED_WORKERS}")]
+    SeveralWorkersOnly {
+        /// The history.
+        name: String,
+    },
     /// No histories of several workers are made for it.
     #[error(
         "{structure} is explored with one worker only; several are for the indexes, pop-log, \
@@ -35,6 +57,25 @@ pub enum CrashError {
         /// The structure.
         structure: &'static str,
     },
+    /// There is no such operation, or call, to be kept.
+    #[error("there is no operation {number} to keep: they are numbered from 1 to {count}")]
+    NoSuchOperation {
+        /// What was asked for.
+        number: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// The crash to replay is not one that these operations lead to.
+    #[error(
+        "no power cut after {position} events leaves such an image of {structure}; give every option \
+         of the command that was printed, or explore without --at and --image"
+    )]
+    NoSuchCrash {
+        /// The structure.
+        structure: &'static str,
+        /// Events before the crash.
+        position: usize,
+    },
     /// It failed without any crash.
     #[error("{structure} fails without any crash: {what}")]
     Failed {
@@ -43,6 +84,25 @@ pub enum CrashError {
         /// What went wrong.
         what: String,
     },
+}
+
+impl CrashError {
+    /// Whether all numbers are of `count` operations that are numbered from 1 on.
+    pub(crate) fn check_kept(numbers: &[usize], count: usize) -> Result<(), Self> {
+        match numbers.iter().find(|number| !(1..=count).contains(number)) {
+            Some(&number) => Err(Self::NoSuchOperation { number, count }),
+            None => Ok(()),
+        }
+    }
+
+    /// `name` is not one of those that there are.
+    pub(crate) fn no_subject(structure: Structure, name: &str, known: Vec<&'static str>) -> Self {
+        let name = name.to_owned();
+        if PLANNED_HISTORIES.contains(&&*name) {
+            return Self::SeveralWorkersOnly { name };
+        }
+        Self::UnknownSubject { structure: structure.name(), name, known }
+    }
 }
 
 /// Something that can be explored by name.
@@ -197,12 +257,46 @@ impl fmt::Display for Structure {
 impl FromStr for Structure {
     type Err = CrashError;
 
-    /// Index names may carry the kind of their keys behind a colon, as replay commands do.
+    /// What is behind a colon, as in replay commands, must be something that the structure has: the
+    /// kind of an index's keys, a placement of a log's entries, a history made for one error.
     fn from_str(name: &str) -> Result<Self, CrashError> {
         let base = name.split_once(':').map_or(name, |(base, _)| base);
-        Self::ALL
+        let structure = Self::ALL
             .into_iter()
             .find(|structure| structure.name() == base)
-            .ok_or_else(|| CrashError::UnknownStructure { name: name.to_owned() })
+            .ok_or_else(|| CrashError::UnknownStructure { name: name.to_owned() })?;
+        let known = structure.subjects();
+        if base == name || known.contains(&name) || PLANNED_HISTORIES.contains(&name) {
+            return Ok(structure);
+        }
+        Err(CrashError::no_subject(structure, name, known))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_that_a_structure_has_is_one_of_that_structure() {
+        for structure in Structure::ALL {
+            assert_eq!(structure.name().parse(), Ok(structure));
+            for subject in structure.subjects() {
+                assert_eq!(subject.parse(), Ok(structure), "{subject}");
+            }
+        }
+        for history in PLANNED_HISTORIES {
+            assert!(history.parse::<Structure>().is_ok(), "{history}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_a_structure_does_not_have_is_refused_with_those_that_it_has() {
+        for name in ["pop-log:sparse", "pop-log:", "pop-log:padded:"] {
+            let refused = name.parse::<Structure>().unwrap_err().to_string();
+            assert!(refused.contains(name) && refused.contains("pop-log:streamed"), "{refused}");
+        }
+        assert!("pop-log:u64".parse::<Structure>().is_err());
+        assert!(":u64".parse::<Structure>().is_err());
     }
 }

@@ -1,14 +1,16 @@
 //! Finding words for what happened up to a crash, whoever made it happen.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use lapis_device::{CrashCause, CrashStates, Event, Image, LineRead, Marker, PersistPoint};
 
 use crate::line_history::{LineHistories, StoreFate};
-use crate::timeline::{EntryKind, LineChange, LineFate, LineState, TimelineEntry, place};
+use crate::timeline::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};
 
 /// Events that are told one by one; of more only those that touch uncertain lines are.
 const MOST_EVENTS: usize = 300;
+/// Entries before the crash; of more the last.
+const MOST_ENTRIES: usize = 600;
 /// Lines that are told of one by one.
 const MOST_LINES: usize = 48;
 
@@ -32,6 +34,14 @@ pub(crate) struct Told<'t> {
     pub(crate) from: usize,
     /// It is said who does what.
     pub(crate) by_worker: bool,
+    /// The beginning and the end of every operation are told, not only of those whose events are.
+    pub(crate) every_operation: bool,
+    /// Where an event stands in the source, if that is known of more than flushes and fences.
+    pub(crate) source_of: &'t dyn Fn(usize) -> Option<String>,
+    /// Where in memory an offset is.
+    pub(crate) place: fn(u64) -> String,
+    /// What is said of the cut, instead of its cause.
+    pub(crate) cut: Option<&'t str>,
 }
 
 /// Tells it: the entries, and what became of each uncertain line.
@@ -42,7 +52,19 @@ pub(crate) fn tell(told: &Told<'_>) -> (Vec<TimelineEntry>, Vec<LineFate>) {
         fates = histories.final_fates(told.events, states, image);
         uncertain = states.uncertain_lines().into_iter().flatten().collect();
     }
-    Telling { told, events: told.events, fates, histories, uncertain, entries: Vec::new() }.tell()
+    let mut telling = Telling {
+        told,
+        events: told.events,
+        fates,
+        histories,
+        uncertain,
+        marks: HashSet::new(),
+        entries: Vec::new(),
+    };
+    if !told.every_operation {
+        telling.marks = telling.marks_of_what_matters();
+    }
+    telling.tell()
 }
 
 struct Telling<'t> {
@@ -52,6 +74,8 @@ struct Telling<'t> {
     /// What became of the pending stores.
     fates: HashMap<usize, StoreFate>,
     uncertain: Vec<u32>,
+    /// Begins and ends of operations that are told, where not all are.
+    marks: HashSet<usize>,
     entries: Vec<TimelineEntry>,
 }
 
@@ -65,6 +89,7 @@ struct Stores {
     value: u64,
     fates: Vec<StoreFate>,
     lines: Vec<u32>,
+    source: Option<String>,
 }
 
 impl Telling<'_> {
@@ -88,6 +113,8 @@ impl Telling<'_> {
         let position = self.events.len();
         let what = if self.told.killed {
             "the process is killed here; the power is cut during its recovery"
+        } else if let Some(cut) = self.told.cut {
+            cut
         } else {
             match cause {
                 CrashCause::BeforeFence(_) => "the power is cut before the next fence",
@@ -101,7 +128,9 @@ impl Telling<'_> {
             }
         };
         let source = match cause {
-            CrashCause::BeforeFence(point) => Some(point.to_string()),
+            CrashCause::BeforeFence(point) => {
+                (self.told.source_of)(position).or_else(|| Some(point.to_string()))
+            }
             _ => None,
         };
         self.push(position, EntryKind::Crash, what.to_owned(), source, Vec::new());
@@ -172,12 +201,51 @@ impl Telling<'_> {
         self.finish(&mut stores);
         let end = self.events.len();
         self.omit(&mut omitted, end);
+        if let Some(more @ 1..) = self.entries.len().checked_sub(MOST_ENTRIES) {
+            self.entries.drain(..more);
+            let at = self.entries.first().map_or(0, |entry| entry.event);
+            let text = format!("… {more} entries before");
+            let (worker, source, lines) = (None, None, Vec::new());
+            let kind = EntryKind::Omitted;
+            self.entries.insert(0, TimelineEntry { event: at, worker, kind, text, source, lines });
+        }
+    }
+
+    /// The begins and ends of the operations in which something has to do with the crash.
+    fn marks_of_what_matters(&self) -> HashSet<usize> {
+        let mut begun: HashMap<u8, usize> = HashMap::new();
+        let mut marks = HashSet::new();
+        for (at, event) in self.events.iter().enumerate() {
+            let worker = event.worker();
+            match event {
+                Event::Marker { marker: Marker::Begin(_), .. } => {
+                    begun.insert(worker, at);
+                }
+                Event::Marker { marker: Marker::End(_), .. } => {
+                    if begun.remove(&worker).is_some_and(|begin| marks.contains(&begin)) {
+                        marks.insert(at);
+                    }
+                }
+                _ => {
+                    if let Some(&begin) = begun.get(&worker)
+                        && self.matters(at, event)
+                    {
+                        marks.insert(begin);
+                    }
+                }
+            }
+        }
+        // What is in flight at the crash.
+        marks.extend(begun.into_values());
+        marks
     }
 
     /// Whether an event outside of the operation told in full has to do with the crash.
     fn matters(&self, at: usize, event: &Event) -> bool {
         match event {
-            Event::Marker { marker: Marker::Begin(_) | Marker::End(_), .. } => true,
+            Event::Marker { marker: Marker::Begin(_) | Marker::End(_), .. } => {
+                self.told.every_operation || self.marks.contains(&at)
+            }
             Event::Marker { .. } => false,
             Event::Store { line, .. }
             | Event::OrderedStore { line, .. }
@@ -193,25 +261,29 @@ impl Telling<'_> {
     }
 
     fn event(&mut self, at: usize, event: &Event) -> Option<Stores> {
+        let own_source = (self.told.source_of)(at);
         let source = |point: u16| {
             let point = self.told.points[usize::from(point)];
-            Some(format!("{}:{}:{}", point.file, point.line, point.column))
+            let of_point = || format!("{}:{}:{}", point.file, point.line, point.column);
+            Some(own_source.clone().unwrap_or_else(of_point))
         };
         match *event {
             Event::Marker { marker, .. } => {
                 let text = (self.told.marker)(marker);
-                self.push(at, EntryKind::Operation, text, None, Vec::new());
+                self.push(at, EntryKind::Operation, text, own_source, Vec::new());
             }
             Event::Flush { point, line, .. } => {
                 let source = source(point);
-                let text = format!("flush line {line} ({})", place(u64::from(line) * 64));
+                let text =
+                    format!("flush line {line} ({})", (self.told.place)(u64::from(line) * 64));
                 let lines = self.histories.changes_at(at);
                 self.push(at, EntryKind::Flush, text, source, lines);
             }
             Event::StrongFlush { line, .. } => {
-                let text = format!("clflush line {line} ({})", place(u64::from(line) * 64));
+                let place = (self.told.place)(u64::from(line) * 64);
+                let text = format!("clflush line {line} ({place})");
                 let lines = self.histories.changes_at(at);
-                self.push(at, EntryKind::Flush, text, None, lines);
+                self.push(at, EntryKind::Flush, text, own_source, lines);
             }
             Event::Fence { point, .. } => {
                 let source = source(point);
@@ -249,7 +321,18 @@ impl Telling<'_> {
         let start = u64::from(line) * 64 + u64::from(start);
         let end = start + u64::from(bytes);
         let fates = vec![self.fates.get(&at).copied().unwrap_or(StoreFate::Durable)];
-        Some(Stores { event: at, worker, kind, start, end, value, fates, lines: vec![line] })
+        let source = (self.told.source_of)(at);
+        Some(Stores {
+            event: at,
+            worker,
+            kind,
+            start,
+            end,
+            value,
+            fates,
+            lines: vec![line],
+            source,
+        })
     }
 
     /// Whether the event goes on where the stores end, in the same manner.
@@ -258,7 +341,9 @@ impl Telling<'_> {
             return false;
         }
         let Some(next) = self.store(at, event) else { return false };
-        if (next.kind, next.worker, next.start) != (stores.kind, stores.worker, stores.end) {
+        if (next.kind, next.worker, next.start) != (stores.kind, stores.worker, stores.end)
+            || next.source != stores.source
+        {
             return false;
         }
         stores.end = next.end;
@@ -289,11 +374,11 @@ impl Telling<'_> {
             stores.kind,
             stores.start,
             stores.lines[0],
-            place(stores.start),
+            (self.told.place)(stores.start),
         );
         let state = LineState::Pending;
         let lines = stores.lines.iter().map(|&line| LineChange { line, state }).collect();
-        self.push(stores.event, EntryKind::Store, text, None, lines);
+        self.push(stores.event, EntryKind::Store, text, stores.source, lines);
     }
 
     fn omit(&mut self, omitted: &mut Omitted, at: usize) {
@@ -314,7 +399,7 @@ impl Telling<'_> {
                     _ if choice == newest => LineState::Persisted,
                     _ => LineState::Partly,
                 };
-                LineFate { line, offset, place: place(offset), state }
+                LineFate { line, offset, place: (self.told.place)(offset), state }
             })
             .collect()
     }
@@ -358,6 +443,7 @@ fn words(bytes: &[u8; 64], mask: u64) -> String {
 
 #[derive(Default)]
 struct Omitted {
+    operations: usize,
     stores: usize,
     flushes: usize,
     fences: usize,
@@ -366,6 +452,7 @@ struct Omitted {
 impl Omitted {
     fn count(&mut self, event: &Event) {
         match event {
+            Event::Marker { marker: Marker::Begin(_), .. } => self.operations += 1,
             Event::Marker { .. } => {}
             Event::Flush { .. } => self.flushes += 1,
             Event::Fence { .. } => self.fences += 1,
@@ -375,6 +462,7 @@ impl Omitted {
 
     fn text(self) -> Option<String> {
         let counts = [
+            (self.operations, "operation", "operations"),
             (self.stores, "store", "stores"),
             (self.flushes, "flush", "flushes"),
             (self.fences, "fence", "fences"),

@@ -65,7 +65,7 @@ pub struct LineChange {
 }
 
 /// One entry of a timeline.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct TimelineEntry {
     /// Events before it.
     pub event: usize,
@@ -85,7 +85,7 @@ pub struct TimelineEntry {
 }
 
 /// What became of a line that was uncertain.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct LineFate {
     /// The line.
     pub line: u32,
@@ -157,6 +157,10 @@ pub(crate) fn draw<S: Subject>(
         marker: &marker,
         from: events.iter().rposition(begins).unwrap_or(0),
         by_worker: false,
+        every_operation: true,
+        source_of: &|_| None,
+        place,
+        cut: None,
     });
     let kept = run.numbers.iter().zip(&run.operations);
     Ok(Shrunk {
@@ -180,6 +184,7 @@ pub(crate) fn draw<S: Subject>(
         ),
         explorations: 0,
         history: None,
+        recorded: false,
     })
 }
 
@@ -218,4 +223,9 @@ pub(crate) fn place(offset: u64) -> String {
         4096..CHUNK => format!("chunk table + {:#x}", offset - 4096),
         _ => format!("chunk {} + {:#x}", offset / CHUNK, offset % CHUNK),
     }
+}
+
+/// Where in the memory of a recorded trace an offset is.
+pub(crate) fn byte(offset: u64) -> String {
+    format!("byte {offset:#x}")
 }

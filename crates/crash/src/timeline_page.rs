@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::report::Shrunk;
-use crate::timeline::{EntryKind, LineState, place};
+use crate::timeline::{EntryKind, LineState, byte, place};
 
 /// Lanes beyond which lines are not drawn.
 const MOST_LANES: usize = 40;
@@ -85,13 +85,15 @@ impl Shrunk {
                 lanes.insert(line, None);
             }
         }
+        let by_worker = self.names_workers();
         page.push_str("<table>\n<tr><th>event</th>");
-        if self.history.is_some() {
+        if by_worker {
             page.push_str("<th>worker</th>");
         }
         page.push_str("<th></th>");
         for &line in lanes.keys() {
-            let place = place(u64::from(line) * 64);
+            let offset = u64::from(line) * 64;
+            let place = if self.recorded { byte(offset) } else { place(offset) };
             write!(page, "<th class=\"lane\" title=\"{place}\">line {line}</th>")?;
         }
         page.push_str("<th>source</th></tr>\n");
@@ -107,7 +109,7 @@ impl Shrunk {
                 kind_name(entry.kind),
                 entry.event,
             )?;
-            if self.history.is_some() {
+            if by_worker {
                 let worker = entry.worker.map_or(String::new(), |worker| worker.to_string());
                 write!(page, "<td class=\"worker w{worker}\">{worker}</td>")?;
             }
@@ -217,6 +219,7 @@ mod tests {
             replay: text.to_owned(),
             explorations: 1,
             history: None,
+            recorded: false,
         }
     }
 

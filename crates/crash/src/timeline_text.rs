@@ -16,6 +16,9 @@ impl fmt::Display for Shrunk {
             _ => format!("{count} {word}s"),
         };
         match &self.history {
+            None if self.recorded => {
+                writeln!(f, "{}, told from what is in flight on:", self.subject)?
+            }
             None => writeln!(f, "{}, shrunk to {}:", self.subject, plural(count, "operation"))?,
             Some(history) => {
                 write!(
@@ -37,6 +40,7 @@ impl fmt::Display for Shrunk {
                 }
             }
         }
+        let by_worker = self.names_workers();
         for entry in &self.timeline {
             let indent = match entry.kind {
                 EntryKind::Operation | EntryKind::Crash | EntryKind::Verdict => "",
@@ -48,10 +52,10 @@ impl fmt::Display for Shrunk {
                 _ => "",
             };
             write!(f, "{:>8}  ", entry.event)?;
-            let by = match (&self.history, entry.worker) {
-                (None, _) => String::new(),
-                (Some(_), Some(worker)) => format!("w{worker:<3}"),
-                (Some(_), None) => " ".repeat(4),
+            let by = match (by_worker, entry.worker) {
+                (false, _) => String::new(),
+                (true, Some(worker)) => format!("w{worker:<3}"),
+                (true, None) => " ".repeat(4),
             };
             write!(f, "{by}{indent}{mark}{}", entry.text)?;
             if let Some(source) = &entry.source {

@@ -18,7 +18,7 @@ fn all_are_necessary_by(strategy: Strategy, structure: Structure, ops: usize, se
         crash_in_recovery_every: if strategy == Strategy::Sampled { 64 } else { 256 },
         ..ExploreOptions::default()
     };
-    let rows = structure_persist_points(structure, &options, seeds, &|_| {}).unwrap();
+    let rows = structure_persist_points(structure, None, &options, seeds, &|_| {}).unwrap();
     assert!(rows.len() >= 3, "{structure} has hardly any persist points: {rows:?}");
     println!("{structure}:");
     for row in &rows {

@@ -39,6 +39,14 @@ impl Schedule {
         self.steps.is_empty()
     }
 
+    /// One more than the highest worker that it names.
+    pub fn workers(&self) -> usize {
+        let named = self.steps.iter().map(|step| match *step {
+            Step::Run(worker) | Step::Drain(worker, _) => usize::from(worker) + 1,
+        });
+        named.max().unwrap_or(0)
+    }
+
     /// The first `count` steps.
     pub fn prefix(&self, count: usize) -> Self {
         Self { steps: self.steps[..count.min(self.steps.len())].to_vec() }

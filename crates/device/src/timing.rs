@@ -21,6 +21,8 @@
 //! * Lines wait at a module while it is busy, and so does a core whose lines are too many.
 //! * A read that the module's buffer cannot answer takes a turn at its media, before the writes that
 //!   wait there; but when there is no room for another write, one of them goes before each read.
+//! * A module that has written one block of its media often, and much more often than all others,
+//!   takes nothing for as long as it needs to move the block.
 //!
 //! Time is in whole picoseconds, so that it is the same on every machine.
 
@@ -32,6 +34,7 @@ use serde::Serialize;
 use self::core_clock::Clock;
 use self::module::{Module, Services};
 use crate::cache::{Cache, CacheShape};
+use crate::divider::Divider;
 use crate::hierarchy::Level;
 use crate::xp_buffer::{Fetched, Place, Written};
 
@@ -48,7 +51,10 @@ impl Picoseconds {
 
 /// The delays of a machine. The names are those of the profile's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "each is the field of the same name of a profile")]
+#[expect(
+    missing_docs,
+    reason = "each is the field of the same name of a profile, bytes in stripes"
+)]
 pub struct TimingShape {
     pub l1_load: Picoseconds,
     pub l2_load: Picoseconds,
@@ -64,6 +70,7 @@ pub struct TimingShape {
     pub nontemporal_interval: Picoseconds,
     pub fence: Picoseconds,
     pub read_buffer: Picoseconds,
+    pub read_buffer_other_unit: Picoseconds,
     pub read_media: Picoseconds,
     pub read_service: Picoseconds,
     pub read_beside_write: Picoseconds,
@@ -82,6 +89,9 @@ pub struct TimingShape {
     pub same_line_flush: Picoseconds,
     pub same_line_nontemporal: Picoseconds,
     pub read_after_persist: Picoseconds,
+    pub wear_block_stripes: u32,
+    pub wear_stall_writes: u32,
+    pub wear_stall: Picoseconds,
 }
 
 /// Why a line goes to its module.
@@ -97,8 +107,9 @@ pub(crate) enum Way {
 #[derive(Clone, Debug)]
 pub(crate) struct Timing {
     shape: TimingShape,
-    /// Media units are lines.
-    by_line: bool,
+    /// A power of two.
+    lines_per_unit: u32,
+    by_wear_block: Divider,
     /// What the lines of a unit bear each of its completion.
     unit_complete_of_a_line: u64,
     modules: Vec<Module>,
@@ -115,7 +126,8 @@ impl Timing {
         let module = Module::new(translations);
         Self {
             shape,
-            by_line: lines_per_unit == 1,
+            lines_per_unit: lines_per_unit.next_power_of_two(),
+            by_wear_block: Divider::new(shape.wear_block_stripes.max(1)),
             unit_complete_of_a_line: shape.unit_complete.0 / u64::from(lines_per_unit),
             modules: vec![module; modules.max(1)],
             clocks: vec![Clock::default()],
@@ -190,18 +202,22 @@ impl Timing {
     #[inline]
     pub(crate) fn load_missing(&mut self, worker: u8, place: Place, fetched: Fetched) {
         self.clock(worker);
+        let lines_per_unit = self.lines_per_unit;
         let clock = &mut self.clocks[usize::from(worker)];
         let now = clock.free_buffer(self.shape.line_fill_buffers);
-        clock.now = Self::fetch(&self.shape, self.by_line, &mut self.modules, now, place, fetched);
+        clock.now =
+            Self::fetch(&self.shape, lines_per_unit, &mut self.modules, now, place, fetched);
     }
 
     /// A core wants a line from memory and goes on. When it will be there.
     #[inline]
     pub(crate) fn begin_missing(&mut self, worker: u8, place: Place, fetched: Fetched) -> u64 {
         self.clock(worker);
+        let lines_per_unit = self.lines_per_unit;
         let clock = &mut self.clocks[usize::from(worker)];
         let now = clock.free_buffer(self.shape.line_fill_buffers);
-        let ready = Self::fetch(&self.shape, self.by_line, &mut self.modules, now, place, fetched);
+        let ready =
+            Self::fetch(&self.shape, lines_per_unit, &mut self.modules, now, place, fetched);
         clock.expect(place.line, ready);
         ready
     }
@@ -261,7 +277,7 @@ impl Timing {
     #[inline]
     fn fetch(
         shape: &TimingShape,
-        by_line: bool,
+        lines_per_unit: u32,
         modules: &mut [Module],
         now: u64,
         place: Place,
@@ -274,11 +290,16 @@ impl Timing {
             None => now,
         };
         // The line after the last one is in the open row of a DRAM module.
-        let open_row = by_line && place.line == module.last_read.wrapping_add(1);
+        let open_row = lines_per_unit == 1 && place.line == module.last_read.wrapping_add(1);
         module.last_read = place.line;
-        if !fetched.from_media || open_row {
+        let of_last_unit = (place.line ^ module.last_from_media) < lines_per_unit;
+        if open_row || (!fetched.from_media && of_last_unit) {
             return now + shape.read_buffer.0;
         }
+        if !fetched.from_media {
+            return now + shape.read_buffer_other_unit.0;
+        }
+        module.last_from_media = place.line;
         let services = Services {
             read: shape.read_service.0,
             read_beside_write: shape.read_beside_write.0,
@@ -334,6 +355,13 @@ impl Timing {
         let begins = module.begin(earliest, takes);
         let taken = begins + takes;
         module.media_wrote(taken, written.media_writes, shape.write_service.0);
+        let mut taken = taken;
+        if written.media_writes > 0 && shape.wear_stall.0 > 0 {
+            let block = self.by_wear_block.divide(place.row).0;
+            if module.wears(block, written.media_writes, shape.wear_stall_writes) {
+                taken += module.stall(shape.wear_stall.0);
+            }
+        }
         let again = module.taken_at(place.line).map_or(0, |before| before + same_line);
         let taken = taken.max(again);
         module.remember(place.line, taken);

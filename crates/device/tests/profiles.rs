@@ -103,6 +103,12 @@ fn a_missing_field_section_or_part_is_named() {
     let without: Vec<&str> = text().lines().filter(|line| !line.starts_with("fence_ns")).collect();
     let sentence = parse(&without.join("\n")).unwrap_err().to_string();
     assert!(sentence.contains("core.fence_ns is missing"), "{sentence}");
+    // Fields that earlier versions of the format did not have are no exception.
+    for field in ["read_buffer_other_unit_ns", "wear_block_bytes", "wear_stall_writes"] {
+        let without: Vec<&str> = text().lines().filter(|line| !line.starts_with(field)).collect();
+        let sentence = parse(&without.join("\n")).unwrap_err().to_string();
+        assert!(sentence.contains(&format!("memory.{field} is missing")), "{sentence}");
+    }
     let sentence = sentence_with("[ssd]", "[hdd]");
     assert!(sentence.contains("ssd is missing"), "{sentence}");
     let sentence = sentence_with("trust = \"A\", ", "");
@@ -155,6 +161,7 @@ fn values_that_contradict_each_other_are_refused() {
         ("l2_capacity_bytes", "1000000", "no multiple of 16 ways"),
         ("media_unit_bytes", "192", "no power of two"),
         ("interleave_bytes", "4100", "no multiple of a media unit"),
+        ("wear_block_bytes", "65792", "no multiple of memory.interleave_bytes"),
     ] {
         let sentence = parse(&with_value(field, value)).unwrap_err().to_string();
         assert!(sentence.contains(expected), "{field}: {sentence}");

@@ -78,6 +78,48 @@ fn a_load_waits_for_the_media_once_and_for_l1_afterwards() {
 }
 
 #[test]
+fn of_the_lines_that_the_buffer_holds_those_of_the_unit_just_read_come_sooner() {
+    let machine = Machine::optane();
+    let memory = Profile::named("optane-100").unwrap().memory;
+    machine.load(apart(1) * 6);
+    machine.load(apart(2) * 6);
+    let same = machine.time(|| machine.load(apart(2) * 6 + 1));
+    let other = machine.time(|| machine.load(apart(1) * 6 + 1));
+    // The media are read for neither, so it stays the last one that they were read for.
+    let same_again = machine.time(|| machine.load(apart(2) * 6 + 2));
+    let expected = [&memory.read_buffer_ns, &memory.read_buffer_other_unit_ns];
+    let [near, far] = expected.map(|field| field.value as u64);
+    assert!(near < far);
+    for (time, expected) in [(same, near), (other, far), (same_again, near)] {
+        assert!(time.abs_diff(expected) <= 3, "{time} ns, expected {expected}");
+    }
+}
+
+/// The longest persist among so many of whole units at the places of `lines`, in turn.
+fn slowest_persist(lines: &[usize], steps: usize) -> u64 {
+    let machine = Machine::of(Profile::named("optane-100").unwrap().machine_of_one_module());
+    let persist = |step: usize| {
+        let line = lines[step % lines.len()];
+        // SAFETY: inside the mapped region, which nobody else uses.
+        unsafe {
+            let to = machine.region.base().add(line * 64);
+            machine.model.copy_nontemporal(to, &[1; 256]);
+        }
+        machine.model.fence();
+    };
+    (0..steps).map(|step| machine.time(|| persist(step))).max().unwrap()
+}
+
+#[test]
+fn persists_of_one_place_are_delayed_now_and_then_and_of_two_blocks_in_turn_never() {
+    const STEPS: usize = 40_000;
+    let block = 65_536 / 64;
+    assert!(slowest_persist(&[0], STEPS) > 40_000);
+    assert!(slowest_persist(&[0, block / 2], STEPS) > 40_000);
+    assert!(slowest_persist(&[0, block], STEPS) < 1000);
+}
+
+#[test]
 fn what_was_prefetched_long_ago_costs_no_wait_and_just_now_only_the_rest() {
     let machine = Machine::optane();
     let alone = machine.time(|| machine.load(apart(1)));

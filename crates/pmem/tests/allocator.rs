@@ -256,6 +256,55 @@ fn threads_never_share_a_block() {
     assert_eq!(pool.usage().allocated_bytes, 0);
 }
 
+#[test]
+fn damaged_saved_bitmaps_make_no_panic_and_no_count_wrong() {
+    use std::os::unix::fs::FileExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p");
+    let options = lapis_pmem::RegionOptions { reserve_bytes: 1 << 30, ..Default::default() };
+    // Sizes whose slabs have bits behind the last block's, and of more and less than one word.
+    const SIZES: [usize; 4] = [48, 144, 1000, 4000];
+    for damage in [0x00, 0xFF, 0x5A] {
+        let _ = std::fs::remove_file(&path);
+        let pool = Pool::create_file(&path, 1 << 20, &options).unwrap();
+        let mut live = Vec::new();
+        for bytes in SIZES {
+            for _ in 0..100 {
+                let link = keep(pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap());
+                live.push((link, bytes));
+            }
+        }
+        drop(pool);
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        for (link, bytes) in &live {
+            let slab = link.offset() / 65536 * 65536;
+            // No more than the bitmap: the first block of a slab begins where it ends, or later.
+            let words =
+                (65536 / bytes.next_multiple_of(16)).div_ceil(64) - usize::from(*bytes < 64);
+            file.write_all_at(&vec![damage; words * 8], slab).unwrap();
+        }
+        drop(file);
+        let pool = Pool::open_file(&path, &options).unwrap();
+        let blocks_bytes = pool.usage().allocated_bytes;
+        assert!(blocks_bytes <= pool.usage().touched_bytes, "{:?}", pool.usage());
+        for &(link, bytes) in &live {
+            pool.free_unshared(link, bytes, Committed::nothing_to_do());
+        }
+        for bytes in SIZES {
+            let blocks: Vec<_> = (0..3000)
+                .map(|_| pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap())
+                .collect();
+            drop(blocks);
+        }
+        assert!(pool.usage().allocated_bytes <= blocks_bytes, "{:?}", pool.usage());
+        drop(pool);
+        // A trace decides what is free, as after a crash.
+        let pool = Pool::open_file(&path, &options).unwrap();
+        pool.reclaim(&pool.trace(|_| {}));
+        assert_eq!(pool.usage().allocated_bytes, 0);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 

@@ -39,10 +39,10 @@ impl Default for CostModel {
             log_line_ns,
         };
         let points = vec![
-            point(1, 3591.7, 694.5, 109.6),
-            point(2, 4063.5, 767.4, 104.2),
-            point(4, 7495.4, 1074.3, 100.8),
-            point(7, 13125.5, 939.4, 182.2),
+            point(1, 3601.5, 694.6, 109.6),
+            point(2, 4084.5, 768.2, 104.2),
+            point(4, 7543.6, 1085.7, 100.9),
+            point(7, 13086.9, 959.7, 181.8),
         ];
         Self { page_bytes: 16 << 10, points }
     }

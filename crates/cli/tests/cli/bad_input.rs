@@ -4,7 +4,7 @@ use crate::runner::{Scene, run, text};
 
 #[test]
 fn wrong_command_lines_are_refused() {
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 20] = [
         (&[], "name a command"),
         (&["frobnicate"], "there is no command `frobnicate`"),
         (&["get", "key"], "give --dir"),
@@ -20,6 +20,10 @@ fn wrong_command_lines_are_refused() {
         ),
         (&["crash", "b-tree"], "use one of wort"),
         (&["crash"], "give"),
+        (&["crash", "pop-log:sparse"], "use one of pop-log, pop-log:padded"),
+        (&["crash", "wort:u16", "--persist-points"], "use one of wort, wort:u64, wort:bytes"),
+        (&["crash", "wort:splitting", "--ops", "3"], "add --workers 2"),
+        (&["crash", "allocator:file", "--workers", "2"], "choose allocator"),
         (&["crash", "--all", "--budget", "3 days"], "as in 500ms, 60s or 5m"),
         (&["crash", "wort", "--mutants"], "cannot be used with"),
         (&["crash", "--mutants", "--structure", "b-tree"], "use one of wort"),

@@ -1,6 +1,7 @@
 //! The command line as a user meets it: every test runs the built binary.
 
 mod bad_input;
+mod crash_requests;
 mod crash_timeline;
 mod demo;
 mod documented_json;

@@ -41,7 +41,11 @@ fn a_run_of_a_structure_is_saved_and_read_back() {
     let saved = run(["crash", "wort:bytes", "--ops", "20", "--record", text(&path), "--json"]);
     assert_eq!(saved.code, Some(0), "{saved:?}");
     assert_eq!(saved.json()["structure"], "wort:bytes");
-    let read = run(["crash", "--trace", text(&path), "--json"]);
+    // Nothing is asserted in it, and nothing is judged unless it is asked for.
+    let unasked = run(["crash", "--trace", text(&path)]);
+    assert!(unasked.sentence(2).contains("nothing in"), "{unasked:?}");
+    let read =
+        run(["crash", "--trace", text(&path), "--recover", "true", "--images", "3", "--json"]);
     assert_eq!(read.code, Some(0), "{read:?}");
     assert_eq!(read.json()["events"], saved.json()["events"]);
     // The creation and the shutdown besides the twenty.
@@ -105,4 +109,56 @@ fn wasted_flushes_and_fences_are_listed_and_are_no_failure() {
     for run in clean.json()["performance"].as_array().unwrap() {
         assert_eq!(run["wasted"], serde_json::json!({}));
     }
+}
+
+#[test]
+fn a_trace_in_which_nothing_can_be_judged_is_no_success() {
+    let scene = Scene::new();
+    let whole = one_operation(true);
+    // The header and a torn block.
+    let path = saved(&scene, &whole[..80]);
+    let refused = run(["crash", "--trace", text(&path)]);
+    assert!(refused.sentence(2).contains("no operation ends in it"), "{refused:?}");
+    assert_eq!(run(["crash", "--trace", text(&path), "--recover", "true"]).code, Some(0));
+}
+
+#[test]
+fn an_image_that_the_trace_does_not_have_is_refused() {
+    let scene = Scene::new();
+    let path = saved(&scene, &one_operation(true));
+    for (at, image) in [("3", "9999"), ("3", "1,1,1"), ("77", "0"), ("2", "killed")] {
+        let arguments = ["--recover", "false", "--at", at, "--image", image];
+        let refused = run(["crash", "--trace", text(&path)].into_iter().chain(arguments));
+        assert!(refused.sentence(2).contains("not one of this trace"), "{at} {image}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_violation_of_a_trace_is_told_and_drawn_with_the_lines_of_its_source() {
+    let scene = Scene::new();
+    let path = saved(&scene, &one_operation(false));
+    let page = scene.path("trace.html");
+    let found = run(["crash", "--trace", text(&path), "--html", text(&page)]);
+    assert_eq!(found.code, Some(1), "{found:?}");
+    let said = String::from_utf8(found.stdout).unwrap();
+    let order = [
+        "told from what is in flight on:",
+        "operation 1 begins",
+        "store 8 bytes at 0x40 (line 1, byte 0x40) = 0x0707070707070707 – lost",
+        "list.c:12",
+        "flush line 1",
+        "operation 1 is acknowledged",
+        "✗ the power is cut just after the acknowledgement",
+        "line 1 (byte 0x40): none of its 1 pending stores made it",
+        "it has been flushed and not fenced",
+        "broken: what an operation has stored is durable when it ends",
+        "again: lapis crash --trace ",
+    ];
+    let mut rest = said.as_str();
+    for part in order {
+        let at = rest.find(part).unwrap_or_else(|| panic!("no {part:?} in {said}"));
+        rest = &rest[at + part.len()..];
+    }
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("list.c:12") && page.contains("title=\"byte 0x40\""), "{page}");
 }

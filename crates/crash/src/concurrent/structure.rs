@@ -38,7 +38,8 @@ pub(crate) const PLANNED_WORKERS: usize = 2;
 /// restricts it to the subject of that name.
 ///
 /// # Errors
-/// [`CrashError::Failed`].
+/// [`CrashError::Failed`]; [`CrashError::UnknownSubject`] if there is none of that name;
+/// [`CrashError::OneWorkerOnly`].
 pub fn explore_structure_concurrently(
     structure: Structure,
     only: Option<&str>,
@@ -53,7 +54,9 @@ pub fn explore_structure_concurrently(
         complete: options.most_deviations.map(|_| true),
         ..ConcurrentReport::default()
     };
-    let mut explorer = Explorer { structure, only, options, progress, total: &mut total };
+    let (passed_over, explored) = (Vec::new(), false);
+    let mut explorer =
+        Explorer { structure, only, options, progress, total: &mut total, passed_over, explored };
     match structure {
         Structure::Wort => {
             explorer.explore_index::<Wort<_, u64>, Wort<_, [u8]>>(["wort:u64", "wort:bytes"])?;
@@ -121,7 +124,15 @@ pub fn explore_structure_concurrently(
         Structure::Allocator => explorer.explore(&ConcurrentAllocator::default())?,
         _ => return Err(CrashError::OneWorkerOnly { structure: structure.name() }),
     }
-    Ok(total)
+    match (only, options.replay.position) {
+        (Some(name), _) if !explorer.explored => {
+            Err(CrashError::no_subject(structure, name, explorer.passed_over))
+        }
+        (_, Some(position)) if total.crash_points == 0 && total.violations.is_empty() => {
+            Err(CrashError::NoSuchCrash { structure: structure.name(), position })
+        }
+        _ => Ok(total),
+    }
 }
 
 struct Explorer<'e> {
@@ -130,6 +141,9 @@ struct Explorer<'e> {
     options: &'e ConcurrentOptions,
     progress: &'e Progress<'e>,
     total: &'e mut ConcurrentReport,
+    /// The names of what was not asked for.
+    passed_over: Vec<&'static str>,
+    explored: bool,
 }
 
 impl Explorer<'_> {
@@ -140,6 +154,7 @@ impl Explorer<'_> {
         plan: fn() -> Plan<(u64, MapAction)>,
     ) -> Result<(), CrashError> {
         if self.only != Some(name) {
+            self.passed_over.push(name);
             return Ok(());
         }
         let IndexSetting { sources, options } = IndexSetting::of(self.structure);
@@ -160,8 +175,18 @@ impl Explorer<'_> {
     fn explore<S: ConcurrentSubject>(&mut self, subject: &S) -> Result<(), CrashError> {
         let name = subject.name();
         if self.only.is_some_and(|only| only != name && only != self.structure.name()) {
+            self.passed_over.push(name);
             return Ok(());
         }
+        let plan = subject.plan(self.options.workers, self.options.ops, self.options.seed);
+        let calls = plan.workers.iter().map(Vec::len).sum();
+        let check = |numbers: &Option<Vec<u32>>, count| {
+            let numbers = numbers.iter().flatten().map(|&number| number as usize);
+            CrashError::check_kept(&numbers.collect::<Vec<_>>(), count)
+        };
+        check(&self.options.keep, calls)?;
+        check(&self.options.keep_before, plan.before.len())?;
+        self.explored = true;
         let base = self.total.images;
         let report = explore_concurrent(subject, self.options, &|images| {
             (self.progress)(base + images);

@@ -10,6 +10,7 @@ use super::subject::ConcurrentSubject;
 use crate::report::{KeptOperation, Shrunk, ShrunkHistory};
 use crate::subject::text;
 use crate::telling::{Told, tell};
+use crate::timeline::place;
 
 /// Tells `case`, which `ran` has shown.
 ///
@@ -46,6 +47,10 @@ pub(super) fn draw<S: ConcurrentSubject>(
         marker: &marker,
         from: 0,
         by_worker: true,
+        every_operation: true,
+        source_of: &|_| None,
+        place,
+        cut: None,
     };
     let (timeline, lines) = match &case.found.at {
         None => tell(&told),
@@ -87,6 +92,7 @@ pub(super) fn draw<S: ConcurrentSubject>(
             switches: schedule.switches(),
             deviations: case.deviations,
         }),
+        recorded: false,
     })
 }
 

@@ -13,6 +13,7 @@ use lapis_device::trace_file::{Assertion, Claim, RecordedTrace};
 use lapis_device::{Event, Marker};
 use lapis_pmem::LINE_BYTES;
 
+use super::timeline::ASSERTION;
 use super::{
     DurableOnEnd, Missing, Progressing, RecordedFailure, RecordedOptions, RecordedReport,
     RecordedViolation,
@@ -355,7 +356,7 @@ fn judge(
     found: &mut Findings<'_>,
     report: &mut RecordedReport,
 ) {
-    let point = "an assertion".to_owned();
+    let point = ASSERTION.to_owned();
     match assertion.claim {
         Claim::Durable { offset, bytes } => {
             report.assertions += 1;
@@ -371,6 +372,22 @@ fn judge(
         }
         Claim::Volatile { offset, bytes } => follower.declare_volatile(offset, bytes),
     }
+}
+
+/// The command that judges what the trace shows of itself again.
+fn replay_command(recorded: &RecordedTrace, options: &RecordedOptions) -> String {
+    // What the command line takes for this trace if it is not told.
+    let unsaid = match recorded.is_of_our_own() {
+        true => DurableOnEnd::Asserted,
+        false => DurableOnEnd::Everything,
+    };
+    let durable_on_end = match options.durable_on_end {
+        told if told == unsaid => "",
+        DurableOnEnd::Everything => " --durable-on-end everything",
+        DurableOnEnd::Asserted => " --durable-on-end asserted",
+    };
+    let file = super::recovery::quoted(&options.file);
+    format!("lapis crash --trace {file}{durable_on_end}")
 }
 
 /// What does not hold, once per place in the source.
@@ -406,7 +423,8 @@ impl Findings<'_> {
             asserted_at: self.name(place),
             missing: if flushed { Missing::Fence } else { Missing::Flush },
         };
-        self.add((store_place, place, u32::MAX), position, point, failure, progressing);
+        let key = (store_place, place, u32::MAX);
+        self.add(key, position, point, failure, vec![stored.position], progressing);
     }
 
     fn not_in_order(
@@ -424,7 +442,8 @@ impl Findings<'_> {
             asserted_at: self.name(assertion.place),
         };
         let key = (first, assertion.place, second);
-        self.add(key, assertion.position, point, failure, progressing);
+        let stores = vec![before.position, after.position];
+        self.add(key, assertion.position, point, failure, stores, progressing);
     }
 
     fn add(
@@ -433,6 +452,7 @@ impl Findings<'_> {
         position: usize,
         point: String,
         failure: RecordedFailure,
+        stores: Vec<usize>,
         progressing: &Progressing,
     ) {
         if let Some(&index) = self.by_place.get(&key) {
@@ -449,7 +469,9 @@ impl Findings<'_> {
             what: failure.to_string(),
             failure,
             times: 1,
-            replay: format!("lapis crash --trace {}", super::recovery::quoted(&self.options.file)),
+            replay: replay_command(self.recorded, self.options),
+            shrunk: None,
+            stores,
         });
     }
 }

@@ -10,15 +10,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lapis_device::trace_file::RecordedTrace;
-use lapis_device::{
-    CrashCause, CrashPoint, CrashPoints, CrashStates, Image, ImageBudget, PowerFailDomain,
-};
-use lapis_pmem::{EXTENT_BYTES, LINE_BYTES, Region};
+use lapis_device::{CrashCause, CrashPoint, CrashPoints, CrashStates, Image, ImageBudget};
+use lapis_pmem::{LINE_BYTES, Region};
 
 use super::image_file::ImagePages;
 use super::{
-    Progressing, REGION_BYTES_LIMIT, RecordedError, RecordedFailure, RecordedOptions,
-    RecordedReport, RecordedViolation, RecoverCommand,
+    Progressing, RECOVER_SECONDS, RecordedError, RecordedFailure, RecordedOptions, RecordedReport,
+    RecordedViolation, RecoverCommand, crash_points,
 };
 use crate::structure::Progress;
 
@@ -33,33 +31,11 @@ pub(super) fn check(
     report: &mut RecordedReport,
     progress: &Progress<'_>,
 ) -> Result<(), RecordedError> {
-    let bytes = recorded.header.region_bytes;
-    if bytes > REGION_BYTES_LIMIT {
-        return Err(RecordedError::TooLarge { bytes });
-    }
-    let mapped = (bytes as usize).next_multiple_of(EXTENT_BYTES);
-    let mut region = Region::anonymous(mapped, mapped)?;
-    // SAFETY: freshly mapped, that long, and nobody else's; used only until the walk below begins.
-    recorded.lay_base(unsafe { std::slice::from_raw_parts_mut(region.base(), mapped) });
-    let domain =
-        if options.locked_completes { PowerFailDomain::Adr } else { PowerFailDomain::AdrPortable };
-    // SAFETY: mapped, and not written before the walks have copied what they need of it.
-    let base = unsafe { std::slice::from_raw_parts(region.base(), mapped) };
-    let total = count_points(CrashPoints::new(&recorded.trace, base, domain));
-    let mut points = CrashPoints::new(&recorded.trace, base, domain);
+    let mut region = super::memory_before(recorded)?;
+    let total = count_points(crash_points(&recorded.trace, &region, options));
+    let mut points = crash_points(&recorded.trace, &region, options);
     let plan = Plan::of(total, options);
-    let directory = tempfile::tempdir().map_err(|error| RecordedError::Io {
-        doing: "a directory for crash images cannot be made",
-        error,
-    })?;
-    let mut judge = Judge {
-        command,
-        pages: ImagePages::of(recorded),
-        directory: directory.path(),
-        contents: 0,
-        seen: HashSet::new(),
-        words: HashSet::new(),
-    };
+    let mut judge = Judge::new(recorded, command)?;
     let mut progressing = Progressing::default();
     let mut index = 0u64;
     // Of the violations, those found here.
@@ -75,10 +51,11 @@ pub(super) fn check(
         let images: Box<dyn Iterator<Item = Image>> = match &options.replay {
             Some((position, _)) if *position != point.position => continue,
             Some((_, choices)) => {
-                if choices.len() != states.site_count() {
+                let image = Image::from_choices(choices.clone());
+                if !states.includes(&image) {
                     return Err(RecordedError::NoSuchImage);
                 }
-                Box::new(std::iter::once(Image::from_choices(choices.clone())))
+                Box::new(std::iter::once(image))
             }
             None if !index.is_multiple_of(plan.stride) => continue,
             None => {
@@ -178,10 +155,10 @@ fn line_hash(line: u32, bytes: &[u8; LINE_BYTES]) -> u64 {
 }
 
 /// Runs the command.
-struct Judge<'r> {
+pub(super) struct Judge<'r> {
     command: &'r RecoverCommand,
     pages: ImagePages,
-    directory: &'r Path,
+    directory: tempfile::TempDir,
     /// Changes with the durable contents.
     contents: u64,
     /// Images tried, with what was promised of them.
@@ -190,7 +167,25 @@ struct Judge<'r> {
     words: HashSet<Vec<u8>>,
 }
 
-impl Judge<'_> {
+impl<'r> Judge<'r> {
+    pub(super) fn new(
+        recorded: &RecordedTrace,
+        command: &'r RecoverCommand,
+    ) -> Result<Self, RecordedError> {
+        let directory = tempfile::tempdir().map_err(|error| RecordedError::Io {
+            doing: "a directory for crash images cannot be made",
+            error,
+        })?;
+        Ok(Self {
+            command,
+            pages: ImagePages::of(recorded),
+            directory,
+            contents: 0,
+            seen: HashSet::new(),
+            words: HashSet::new(),
+        })
+    }
+
     /// Whether the same memory has not been judged with the same operations acknowledged and in
     /// flight. To start a process takes long, and many images of neighbouring crash points are one.
     fn is_new(
@@ -208,14 +203,14 @@ impl Judge<'_> {
     }
 
     /// What is wrong with the image that the region holds.
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         region: &Region,
         progressing: &Progressing,
     ) -> Result<Option<RecordedFailure>, RecordedError> {
         let io = |doing| move |error| RecordedError::Io { doing, error };
-        let image = self.directory.join("image");
-        let output = self.directory.join("output");
+        let image = self.directory.path().join("image");
+        let output = self.directory.path().join("output");
         self.pages.write(region, &image).map_err(io("a crash image cannot be written"))?;
         let sink = File::create(&output).map_err(io("a file for output cannot be made"))?;
         let both = sink.try_clone().map_err(io("a file for output cannot be made"))?;
@@ -304,9 +299,6 @@ fn violation(
             None => "just before a fence or locked store".to_owned(),
         },
     };
-    let choices = image.choices().iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    let choices = if choices.is_empty() { "-".to_owned() } else { choices };
-    let command = options.recover.as_ref().map_or("", |recover| &recover.command);
     RecordedViolation {
         position: point.position,
         point: point_text,
@@ -316,13 +308,28 @@ fn violation(
         what: failure.to_string(),
         failure,
         times: 1,
-        replay: format!(
-            "lapis crash --trace {} --recover {} --at {} --image {choices}",
-            quoted(&options.file),
-            quoted(command),
-            point.position,
-        ),
+        replay: replay_command(options, point.position, image),
+        shrunk: None,
+        stores: Vec::new(),
     }
+}
+
+/// The command that shows an image to the program's own check again.
+pub(super) fn replay_command(options: &RecordedOptions, position: usize, image: &Image) -> String {
+    let choices = image.choices().iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let choices = if choices.is_empty() { "-".to_owned() } else { choices };
+    let (mut command, mut seconds) = ("", String::new());
+    if let Some(recover) = &options.recover {
+        command = &recover.command;
+        if recover.time_limit != Duration::from_secs(RECOVER_SECONDS) {
+            seconds = format!(" --recover-seconds {}", recover.time_limit.as_secs().max(1));
+        }
+    }
+    format!(
+        "lapis crash --trace {} --recover {}{seconds} --at {position} --image {choices}",
+        quoted(&options.file),
+        quoted(command),
+    )
 }
 
 /// A word for a shell.

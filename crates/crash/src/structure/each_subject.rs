@@ -18,24 +18,47 @@ struct Chosen<'v, V> {
     structure: Structure,
     only: Option<&'v str>,
     visitor: &'v mut V,
+    /// The names of those that were not asked for.
+    passed_over: Vec<&'static str>,
+    visited: bool,
 }
 
 impl<V: SubjectVisitor> SubjectVisitor for Chosen<'_, V> {
     fn visit<S: Subject>(&mut self, subject: &S) -> Result<(), CrashError> {
         match self.only {
-            Some(only) if only != subject.name() && only != self.structure.name() => Ok(()),
-            _ => self.visitor.visit(subject),
+            Some(only) if only != subject.name() && only != self.structure.name() => {
+                self.passed_over.push(subject.name());
+                Ok(())
+            }
+            _ => {
+                self.visited = true;
+                self.visitor.visit(subject)
+            }
         }
     }
 }
 
 /// Shows `visitor` each subject of a structure, or the one that `only` names.
+///
+/// # Errors
+/// [`CrashError::UnknownSubject`], [`CrashError::SeveralWorkersOnly`] if there is none of that name:
+/// what explores nothing must not look as if it had found nothing. Those of `visitor`.
 pub(super) fn each_subject(
     structure: Structure,
     only: Option<&str>,
     visitor: &mut impl SubjectVisitor,
 ) -> Result<(), CrashError> {
-    let visitor = &mut Chosen { structure, only, visitor };
+    let mut chosen = Chosen { structure, only, visitor, passed_over: Vec::new(), visited: false };
+    all_subjects(structure, &mut chosen)?;
+    match only {
+        Some(name) if !chosen.visited => {
+            Err(CrashError::no_subject(structure, name, chosen.passed_over))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn all_subjects(structure: Structure, visitor: &mut impl SubjectVisitor) -> Result<(), CrashError> {
     match structure {
         Structure::Wort
         | Structure::FastFair

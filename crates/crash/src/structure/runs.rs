@@ -5,7 +5,7 @@ use lapis_device::trace_file::RecordedTrace;
 
 use super::each_subject::{SubjectVisitor, each_subject};
 use super::{CrashError, Progress, Structure};
-use crate::explore::explore;
+use crate::explore::explore_and_tell;
 use crate::options::ExploreOptions;
 use crate::persist_points::{PersistPointRow, try_points};
 use crate::report::ExploreReport;
@@ -46,8 +46,12 @@ struct Exploration<'e> {
 impl SubjectVisitor for Exploration<'_> {
     fn visit<S: Subject>(&mut self, subject: &S) -> Result<(), CrashError> {
         let base = self.total.images;
-        let report = explore(subject, self.options, &|images| (self.progress)(base + images))
-            .map_err(failed(subject))?;
+        if let Some(keep) = &self.options.keep {
+            let planned = subject.operations(self.options.ops, self.options.seed).len();
+            CrashError::check_kept(keep, planned)?;
+        }
+        let progress = |images| (self.progress)(base + images);
+        let report = explore_and_tell(subject, self.options, &progress).map_err(failed(subject))?;
         self.total.add(report);
         Ok(())
     }
@@ -57,7 +61,7 @@ impl SubjectVisitor for Exploration<'_> {
 /// of that name (`wort:bytes`), as a replay must.
 ///
 /// # Errors
-/// [`CrashError::Failed`].
+/// [`CrashError::Failed`]; [`CrashError::UnknownSubject`] if there is none of that name.
 pub fn explore_structure(
     structure: Structure,
     only: Option<&str>,
@@ -73,7 +77,14 @@ pub fn explore_structure(
     };
     let mut exploration = Exploration { options, progress, total };
     each_subject(structure, only, &mut exploration)?;
-    Ok(exploration.total)
+    let total = exploration.total;
+    match &options.replay {
+        Some(replay) if total.crash_points == 0 => {
+            let position = replay.position;
+            Err(CrashError::NoSuchCrash { structure: structure.name(), position })
+        }
+        _ => Ok(total),
+    }
 }
 
 struct Points<'e> {
@@ -91,7 +102,7 @@ impl SubjectVisitor for Points<'_> {
 /// Every flush and fence that a structure passes in its run, in the order of the source.
 ///
 /// # Errors
-/// [`CrashError::Failed`].
+/// [`CrashError::Failed`]; [`CrashError::UnknownSubject`] if there is none of that name.
 pub fn structure_points(
     structure: Structure,
     only: Option<&str>,
@@ -117,12 +128,14 @@ impl SubjectVisitor for Suppression<'_> {
 }
 
 /// Switches off each flush and fence of a structure in turn. A point counts as killed if the
-/// structure with either kind of keys is found out without it.
+/// structure with either kind of keys is found out without it. `only` restricts it to the subject
+/// of that name.
 ///
 /// # Errors
-/// [`CrashError::Failed`].
+/// [`CrashError::Failed`]; [`CrashError::UnknownSubject`] if there is none of that name.
 pub fn structure_persist_points(
     structure: Structure,
+    only: Option<&str>,
     options: &ExploreOptions,
     seeds: &[u64],
     progress: &Progress<'_>,
@@ -131,7 +144,7 @@ pub fn structure_persist_points(
     // What one seed kills with any kind of keys need not be tried with the next.
     for &seed in seeds {
         suppression.options.seed = seed;
-        each_subject(structure, None, &mut suppression)?;
+        each_subject(structure, only, &mut suppression)?;
     }
     suppression.rows.sort_by(|a, b| a.order.cmp(&b.order));
     Ok(suppression.rows)

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lapis_crash::check_recorded;
 use lapis_crash::recorded::{RecordedFailure, RecordedViolation};
+use lapis_crash::{LineState, check_recorded};
 use lapis_device::trace_file::RecordedTrace;
 
 use crate::commands::recovering;
@@ -51,7 +51,8 @@ fn a_ring_in_c_survives_by_its_own_check() {
 fn the_fault_planted_in_the_ring_in_c_is_found_by_its_assertion_and_by_its_check() {
     let directory = tempfile::tempdir().unwrap();
     let Some((program, trace)) = ring(directory.path(), &["-DPLANTED_BUG"]) else { return };
-    let options = recovering(&format!("{} check", program.display()));
+    let mut options = recovering(&format!("{} check", program.display()));
+    options.shrink = true;
     let report = check_recorded(&trace, &options, &|_| {}).unwrap();
     let asserted = |violation: &&RecordedViolation| {
         matches!(violation.failure, RecordedFailure::NotInOrder { .. })
@@ -63,4 +64,18 @@ fn the_fault_planted_in_the_ring_in_c_is_found_by_its_assertion_and_by_its_check
     assert_eq!(order.times, 24, "once per push");
     let image = report.violations.iter().find(refused).expect("the check fails");
     assert!(image.what.contains("of entry"), "{}", image.what);
+
+    // Of the two lines, the entry's is missing and the tail's is there, whichever is told.
+    for violation in [order, image] {
+        let told = violation.shrunk.as_ref().expect("the first of each is told");
+        let states: Vec<_> = told.lines.iter().map(|line| (line.line, line.state)).collect();
+        assert_eq!(states, [(0, LineState::Persisted), (1, LineState::Lost)], "{told}");
+        let text = told.to_string();
+        for part in ["operation 1 begins", "– lost", "– made it", "ring.c:", "✗ the power is cut"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+    let replay = &image.shrunk.as_ref().unwrap().replay;
+    assert!(replay.contains(" --at ") && replay.contains(" --image 1,0"), "{replay}");
 }

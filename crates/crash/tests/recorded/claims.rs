@@ -1,7 +1,7 @@
 //! What a trace shows of itself: what operations and assertions claim.
 
-use lapis_crash::RecordedOptions;
 use lapis_crash::recorded::{DurableOnEnd, Missing, RecordedFailure};
+use lapis_crash::{LineState, RecordedError, RecordedOptions, check_recorded};
 use lapis_device::trace_file::{FlushInstruction, Record, StoreKind};
 
 use crate::program::{Program, at, not_durable};
@@ -90,7 +90,8 @@ fn where_only_assertions_count_the_end_of_an_operation_asks_nothing() {
     program.begin(0, 1).store(0, Plain, 8).end(0, 1);
     let options =
         RecordedOptions { durable_on_end: DurableOnEnd::Asserted, ..RecordedOptions::default() };
-    assert_eq!(program.check(&options).violations, []);
+    let refused = check_recorded(&program.trace(), &options, &|_| {});
+    assert!(matches!(refused, Err(RecordedError::NothingAsserted { .. })), "{refused:?}");
     let report = program.durable(0, 64).check(&options);
     assert_eq!(not_durable(&report.violations[0]), (at(2), at(4), Missing::Flush));
     assert_eq!((report.assertions, report.acknowledgements), (1, 0));
@@ -151,4 +152,69 @@ fn plain_stores_of_one_line_are_in_no_order() {
     let mut program = Program::new();
     program.store(0, Plain, 8).store(0, Plain, 16);
     assert_eq!(program.in_order(8, 16).violations().len(), 1);
+}
+
+#[test]
+fn a_trace_without_operations_and_assertions_is_not_judged() {
+    let mut program = Program::new();
+    program.store(0, Plain, 8);
+    let refused = check_recorded(&program.trace(), &RecordedOptions::default(), &|_| {});
+    assert!(matches!(refused, Err(RecordedError::NothingToJudge { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_violation_is_told_of_an_image_that_shows_it() {
+    let telling = RecordedOptions { shrink: true, ..RecordedOptions::default() };
+    let told = |program: &Program| {
+        let found = program.check(&telling).violations.remove(0);
+        found.shrunk.expect("it is the first")
+    };
+    let states = |told: &lapis_crash::Shrunk| -> Vec<_> {
+        told.lines.iter().map(|line| (line.line, line.state)).collect()
+    };
+    // What is missing is, and the rest made it.
+    let mut program = Program::new();
+    program.begin(0, 1).store(0, Plain, 8).store(0, Plain, 64).flush(0, Clwb, 1).end(0, 1);
+    let found = told(&program);
+    assert_eq!(states(&found), [(0, LineState::Lost), (1, LineState::Persisted)]);
+    assert_eq!(found.clause, "what an operation has stored is durable when it ends");
+    // Both stores are durable where the order is asserted: the power is cut before.
+    let mut program = Program::new();
+    program.store(0, Plain, 8).flush(0, Clwb, 0).store(0, Plain, 64).flush(0, Clwb, 1);
+    let found = told(program.fence(0).in_order(8, 64));
+    assert_eq!(states(&found), [(0, LineState::Lost), (1, LineState::Persisted)]);
+    // Two stores of one line, of which the second is there alone.
+    let mut program = Program::new();
+    program.store(0, Plain, 8).store(0, Plain, 16);
+    let found = told(program.in_order(8, 16));
+    assert_eq!(states(&found), [(0, LineState::Partly)]);
+    let text = found.to_string();
+    assert!(text.contains("(line 0, byte 0x8) = 0x0000000000000001 – lost"), "{text}");
+    assert!(text.contains("(line 0, byte 0x10) = 0x0000000000000002 – made it"), "{text}");
+}
+
+#[test]
+fn operations_that_have_nothing_to_do_with_a_violation_are_left_out_of_its_telling() {
+    let mut program = Program::new();
+    for number in 1..200 {
+        program.begin(0, number).store(0, Plain, 8).flush(0, Clwb, 0).fence(0).end(0, number);
+    }
+    program.begin(0, 200).store(0, Plain, 64).end(0, 200);
+    let telling = RecordedOptions { shrink: true, ..RecordedOptions::default() };
+    let found = program.check(&telling).violations.remove(0).shrunk.expect("it is the first");
+    assert!(found.timeline.len() < 12, "{found}");
+    assert!(found.timeline[0].text.contains("199 operations"), "{found}");
+}
+
+#[test]
+fn the_command_that_judges_a_trace_again_says_what_must_be_durable() {
+    let mut program = Program::new();
+    program.begin(0, 1).store(0, Plain, 8).end(0, 1).durable(0, 64);
+    let asserted = RecordedOptions {
+        file: "x.trace".into(),
+        durable_on_end: DurableOnEnd::Asserted,
+        ..RecordedOptions::default()
+    };
+    let found = program.check(&asserted).violations.remove(0);
+    assert_eq!(found.replay, "lapis crash --trace x.trace --durable-on-end asserted");
 }

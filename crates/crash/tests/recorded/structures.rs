@@ -4,6 +4,8 @@ use lapis_crash::recorded::DurableOnEnd;
 use lapis_crash::{RecordedOptions, Structure, check_recorded, record_structure};
 use lapis_device::trace_file::{Ending, RecordedTrace};
 
+use crate::commands::recovering;
+
 #[test]
 fn our_own_structures_are_recorded_and_read_back() {
     let (subject, trace) = record_structure(Structure::FastFair, None, 60, 3).unwrap();
@@ -14,7 +16,8 @@ fn our_own_structures_are_recorded_and_read_back() {
     let options = RecordedOptions {
         durable_on_end: DurableOnEnd::Asserted,
         locked_completes: false,
-        ..RecordedOptions::default()
+        image_limit: 4,
+        ..recovering("true")
     };
     let report = check_recorded(&again, &options, &|_| {}).unwrap();
     // The creation and the shutdown are operations too.

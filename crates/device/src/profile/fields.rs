@@ -122,8 +122,10 @@ section! {
         eager_write_back_chance: f64 = 0.0 ..= 1.0,
         /// Media writes that the module adds on its own behalf to a thousand others.
         own_writes_per_1000: u64 = 0 ..= 1000,
-        /// Latency of reading a line that the buffer holds.
+        /// Latency of reading a line that the buffer holds, of the unit that the media gave last.
         read_buffer_ns: f64 = 0.1 ..= 1e6,
+        /// Latency of reading a line that the buffer holds, of any other unit.
+        read_buffer_other_unit_ns: f64 = 0.1 ..= 1e6,
         /// Latency of reading a line from the media.
         read_media_ns: f64 = 0.1 ..= 1e6,
         /// Time between two reads of one module's media.
@@ -160,6 +162,12 @@ section! {
         same_line_nontemporal_ns: f64 = 0.0 ..= 1e6,
         /// Time after which a line written to the module can be read from it.
         read_after_persist_ns: f64 = 0.0 ..= 1e6,
+        /// Bytes of a module within which it counts writes, to move what is written much elsewhere.
+        wear_block_bytes: u64 = 256 ..= 1_073_741_824,
+        /// Media writes to one such block, more than to all others, after which the module moves it.
+        wear_stall_writes: u64 = 1 ..= 1_000_000_000,
+        /// Time for which it takes nothing meanwhile.
+        wear_stall_ns: f64 = 0.0 ..= 1e9,
     }
 }
 

@@ -48,6 +48,7 @@ impl Profile {
             nontemporal_interval: time(core.nontemporal_interval_ns.value),
             fence: time(core.fence_ns.value),
             read_buffer: time(memory.read_buffer_ns.value),
+            read_buffer_other_unit: time(memory.read_buffer_other_unit_ns.value),
             read_media: time(memory.read_media_ns.value),
             read_service: time(memory.read_service_ns.value),
             read_beside_write: time(memory.read_beside_write_ns.value),
@@ -66,6 +67,10 @@ impl Profile {
             same_line_flush: time(memory.same_line_flush_ns.value),
             same_line_nontemporal: time(memory.same_line_nontemporal_ns.value),
             read_after_persist: time(memory.read_after_persist_ns.value),
+            wear_block_stripes: (memory.wear_block_bytes.value / memory.interleave_bytes.value)
+                as u32,
+            wear_stall_writes: memory.wear_stall_writes.value as u32,
+            wear_stall: time(memory.wear_stall_ns.value),
         };
         MachineShape { caches: caches_shape, xp_buffer, timing }
     }

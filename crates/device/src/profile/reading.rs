@@ -231,5 +231,10 @@ fn check(file: &str, profile: &Profile) -> Result<(), ProfileError> {
         let what = format!("is {stripe}, no multiple of a media unit of {unit}");
         return Err(wrong(file, "memory.interleave_bytes", what));
     }
+    let block = memory.wear_block_bytes.value;
+    if !block.is_multiple_of(stripe) {
+        let what = format!("is {block}, no multiple of memory.interleave_bytes, {stripe}");
+        return Err(wrong(file, "memory.wear_block_bytes", what));
+    }
     Ok(())
 }

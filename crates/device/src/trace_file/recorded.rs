@@ -102,6 +102,9 @@ pub struct Assertion {
     pub claim: Claim,
 }
 
+/// What a header calls the writer of a run of our own.
+const OUR_OWN: &str = "lapis";
+
 /// A trace file in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedTrace {
@@ -128,7 +131,7 @@ impl RecordedTrace {
         let mut recorded = Self::empty(TraceHeader {
             region_bytes: base.len() as u64,
             base_address: 0,
-            writer: "lapis".to_owned(),
+            writer: OUR_OWN.to_owned(),
         });
         recorded.base = base_pieces(base);
         recorded.ending = Ending::Complete;
@@ -162,6 +165,11 @@ impl RecordedTrace {
             assertions: Vec::new(),
             ending: Ending::Cut { whole_bytes: 0, torn_bytes: 0 },
         }
+    }
+
+    /// Whether it is a run of one of our own structures ([`RecordedTrace::of_run`]).
+    pub fn is_of_our_own(&self) -> bool {
+        self.header.writer == OUR_OWN
     }
 
     /// Reads a trace file that is undamaged. It may be cut: see [`RecordedTrace::ending`].

@@ -203,3 +203,46 @@ int main(int count, char **arguments) {
         assert!(matches!(event, Event::Store { value, .. } if *value == index as u64));
     }
 }
+
+#[test]
+fn arguments_that_record_in_turn_and_have_effects_are_evaluated_once_and_first() {
+    let source = "
+#define LAPIS_TRACE_IMPLEMENTATION
+#include \"lapis_trace.h\"
+static uint64_t words[1024] __attribute__((aligned(64)));
+static uint64_t next(unsigned *at) {
+    LAPIS_ASSIGN(words[8 + *at], 7);
+    *at += 1;
+    return 9;
+}
+static uint64_t *found(unsigned *at) {
+    (void)next(at);
+    return &words[64];
+}
+int main(int count, char **arguments) {
+    unsigned at = 0, place = 0;
+    if (count != 2 || LAPIS_TRACE_BEGIN(arguments[1], words, sizeof words) != 0) return 1;
+    LAPIS_ASSIGN(words[place++], next(&at));
+    LAPIS_STORE(found(&at), 8);
+    return LAPIS_TRACE_END() == 0 && place == 1 && at == 2 ? 0 : 1;
+}
+";
+    for (compiler, name) in [(C, "nested.c"), (CXX, "nested.cc")] {
+        let sources = tempfile::tempdir().unwrap();
+        let path = sources.path().join(name);
+        std::fs::write(&path, source).unwrap();
+        let Some((directory, program)) = compiler.compile(&path, &["-Wshadow"]) else { continue };
+        let file = directory.path().join("trace");
+        run(&program, &[&file]);
+        let stored: Vec<(u32, u8, u64)> = trace(&file)
+            .trace
+            .events
+            .iter()
+            .map(|event| match *event {
+                Event::Store { line, start, value, .. } => (line, start, value),
+                ref other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(stored, [(1, 0, 7), (0, 0, 9), (1, 8, 7), (8, 0, 0)]);
+    }
+}

@@ -6,8 +6,8 @@ use lapis_device::Profile;
 use lapis_device::profile::Trust;
 use serde::Serialize;
 
-use super::published::published;
-use super::{DeviceError, experiments, mixed};
+use super::published::{Published, published};
+use super::{DeviceError, experiments, hot_spots, index_writes, mixed};
 use crate::report::{OnProgress, Progress};
 
 /// The command whose section of `docs/calibration.md` the table is (module [`crate::generated`]).
@@ -20,11 +20,13 @@ pub struct Row {
     pub quantity: String,
     /// Its unit.
     pub unit: &'static str,
-    /// What was published of the real machine; null if nobody measured it.
+    /// What was published of the real machine, of a range the middle; null if nobody measured it.
     pub published: Option<f64>,
+    /// The least and the most, where a range was published.
+    pub published_range: Option<[f64; 2]>,
     /// What the model does.
     pub modelled: f64,
-    /// How far the model is off.
+    /// How far the model is off; from the nearer end of a range, and 0 within it.
     pub error_percent: Option<f64>,
     /// How far the published figure is to be trusted; null if there is none.
     pub trust: Option<Trust>,
@@ -58,23 +60,32 @@ pub fn calibrate(
     let all = [
         experiments::read_latency,
         experiments::persist_latency,
+        hot_spots::slowest_persists,
         experiments::module_bandwidth,
         experiments::peak_bandwidth,
         mixed::mixed_bandwidth,
         experiments::amplification,
+        index_writes::index_writes,
     ];
     let mut rows = Vec::new();
     for (done, experiment) in all.iter().enumerate() {
         progress(Progress { done: done as u64, total: all.len() as u64 });
         for figure in experiment(profile)? {
             let real = published(&profile.name, &figure.id);
-            let error = |value: f64| (figure.value / value - 1.0) * 100.0;
+            let error = |real: Published| {
+                let [least, most] = real.range.unwrap_or([real.value; 2]);
+                let nearest = figure.value.clamp(least, most);
+                // Nothing of nothing is within a range.
+                let off = if nearest == figure.value { 0.0 } else { figure.value / nearest - 1.0 };
+                off * 100.0
+            };
             rows.push(Row {
                 quantity: figure.quantity,
                 unit: figure.unit,
                 published: real.map(|real| real.value),
                 modelled: figure.value,
-                error_percent: real.map(|real| error(real.value)),
+                published_range: real.and_then(|real| real.range),
+                error_percent: real.map(error),
                 trust: real.map(|real| real.trust),
                 source: real.map(|real| real.source),
                 pattern: figure.how,
@@ -84,6 +95,26 @@ pub fn calibrate(
     }
     let (profile, description) = (profile.name.clone(), profile.description.clone());
     Ok(DeviceResults { profile, description, rows })
+}
+
+impl Row {
+    /// What was published, in words.
+    pub fn published_in_words(&self) -> String {
+        match (self.published, self.published_range) {
+            (_, Some([least, most])) => format!("{} to {}", shown(least), shown(most)),
+            (Some(value), None) => shown(value),
+            (None, None) => "not measured".to_owned(),
+        }
+    }
+
+    /// How far the model is off, in words; empty if nobody measured it.
+    pub fn error_in_words(&self) -> String {
+        match (self.error_percent, self.published_range) {
+            (Some(0.0), Some(_)) => "within".to_owned(),
+            (Some(error), _) => format!("{error:+.1} %"),
+            (None, _) => String::new(),
+        }
+    }
 }
 
 /// A figure with as many decimals as its size deserves.
@@ -98,17 +129,16 @@ pub fn calibration_table(results: &DeviceResults) -> String {
          |---|---|--:|--:|--:|---|---|---|\n",
     );
     for row in &results.rows {
-        let or = |value: Option<String>, none: &str| value.unwrap_or_else(|| none.to_owned());
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} | {} | {} |",
             row.quantity,
             row.unit,
-            or(row.published.map(shown), "not measured"),
+            row.published_in_words(),
             shown(row.modelled),
-            or(row.error_percent.map(|error| format!("{error:+.1} %")), ""),
-            or(row.trust.map(|trust| trust.to_string()), ""),
+            row.error_in_words(),
+            row.trust.map(|trust| trust.to_string()).unwrap_or_default(),
             row.source.unwrap_or_default(),
             row.pattern,
         );

@@ -1,8 +1,8 @@
 //! The published measurements, done to a modelled machine.
 
 use lapis_device::{CacheShape, HierarchyShape, MachineShape, Profile};
-use lapis_pmem::RegionError;
 
+use super::DeviceError;
 use super::patterns::{Bench, Persist, scattered};
 
 const LINE: usize = 64;
@@ -33,7 +33,7 @@ pub(super) struct Figure {
     pub(super) how: &'static str,
 }
 
-pub(super) type Figures = Result<Vec<Figure>, RegionError>;
+pub(super) type Figures = Result<Vec<Figure>, DeviceError>;
 
 pub(super) fn figure(
     id: impl Into<String>,
@@ -78,6 +78,20 @@ pub(super) fn read_latency(profile: &Profile) -> Figures {
             "one load after another, of lines in 16 MiB",
         ),
     ];
+    // Beyond what the modules' translations reach, six times 16 MiB.
+    let far = 1024 * MIB;
+    let bench = Bench::new(profile.machine(), far)?;
+    (0..2 * STEPS).for_each(|step| bench.read(scattered(step, far / LINE) * LINE, 8));
+    let value = bench.latency_ns(STEPS, |step| {
+        bench.read(scattered(2 * STEPS + step, far / LINE) * LINE, 8);
+    });
+    figures.push(figure(
+        "read/far",
+        "read latency, random, of much more memory",
+        "ns",
+        value,
+        "one load after another, of lines in 1 GiB",
+    ));
     for (id, title, bytes) in [
         ("chase/16K", "pointer chase, 16 KiB", 16 * KIB),
         ("chase/4M", "pointer chase, 4 MiB", 4 * MIB),
@@ -178,14 +192,21 @@ pub(super) fn module_bandwidth(profile: &Profile) -> Figures {
             "16 workers, random places in 64 MiB",
         ));
     }
+    let mut busiest = 0.0;
     for (name, title, persist) in PERSISTS {
         for bytes in BANDWIDTH_SIZES {
             let slots = BYTES / bytes;
             let bench = Bench::new(profile.machine_of_one_module(), BYTES)?;
             let steps = 2048;
-            let value = bench.bandwidth_gb_s(WRITERS, steps, bytes, |worker, step| {
-                bench.persist(scattered(worker * steps + step, slots) * bytes, bytes, persist);
+            let mut value = 0.0;
+            let counts = bench.counts(|| {
+                value = bench.bandwidth_gb_s(WRITERS, steps, bytes, |worker, step| {
+                    bench.persist(scattered(worker * steps + step, slots) * bytes, bytes, persist);
+                });
             });
+            // Media writes are counted in lines, and of them in a nanosecond:
+            let lines = counts.media_writes as f64 * value / (WRITERS * steps * bytes) as f64;
+            busiest = f64::max(busiest, lines);
             figures.push(figure(
                 format!("module/{name}/{bytes}"),
                 format!("one module, {title}, {bytes} B"),
@@ -195,6 +216,14 @@ pub(super) fn module_bandwidth(profile: &Profile) -> Figures {
             ));
         }
     }
+    let lines_per_unit = f64::from(profile.machine().xp_buffer.lines_per_unit);
+    figures.push(figure(
+        "service/write",
+        "media write, time for each, the module's own too",
+        "ns",
+        lines_per_unit / busiest,
+        "the most media writes in the rows of one module above",
+    ));
     Ok(figures)
 }
 

@@ -9,6 +9,8 @@ pub mod arena;
 pub mod bandwidth;
 pub mod calibration;
 mod experiments;
+mod hot_spots;
+mod index_writes;
 pub mod interference;
 pub mod latency;
 pub mod machine;
@@ -35,4 +37,7 @@ pub enum DeviceError {
     /// There is no memory for the experiment.
     #[error(transparent)]
     Region(#[from] RegionError),
+    /// An index could not be made or did not take its keys.
+    #[error(transparent)]
+    Index(Box<crate::index_experiment::ExperimentError>),
 }

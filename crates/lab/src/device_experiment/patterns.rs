@@ -90,6 +90,18 @@ impl Bench {
         elapsed as f64 / steps as f64 / PICOSECONDS
     }
 
+    /// Nanoseconds of worker 0 for each step.
+    pub(super) fn latencies_ns(&self, steps: usize, mut step: impl FnMut(usize)) -> Vec<f64> {
+        let mut begin = self.machine.align_clocks(1);
+        let timed = |number| {
+            step(number);
+            let end = self.machine.now(0);
+            let elapsed = end.0 - std::mem::replace(&mut begin, end).0;
+            elapsed as f64 / PICOSECONDS
+        };
+        (0..steps).map(timed).collect()
+    }
+
     /// Gigabytes per second of workers that each do so many steps of so many bytes.
     pub(super) fn bandwidth_gb_s(
         &self,

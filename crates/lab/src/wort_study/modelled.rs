@@ -38,6 +38,7 @@ fn machine_with(profile: &Profile, latency: Latency) -> MachineShape {
     let mut profile = profile.clone();
     let (read, write) = (f64::from(latency.read_ns), f64::from(latency.write_ns));
     profile.memory.read_buffer_ns.value = read;
+    profile.memory.read_buffer_other_unit_ns.value = read;
     profile.memory.read_media_ns.value = read;
     profile.memory.flush_accept_ns.value = write;
     // Every flushed line is delayed, one after another, as the paper's emulation does it.

@@ -18,6 +18,8 @@ struct Slab {
     dirty: bool,
     /// In `ClassSlabs::partial`.
     listed: bool,
+    /// The bitmap was read from the medium, which may have changed it.
+    read: bool,
 }
 
 #[derive(Debug, Default)]
@@ -51,15 +53,23 @@ impl ClassSlabs {
     /// A slab as the last clean shutdown left it.
     pub(super) fn adopt_saved<D: Domain>(&mut self, pool: &Pool<D>, class: ClassId, first: u32) {
         let saved = saved_bitmap(pool, class, first);
-        let bitmap = saved.map(|word| word.load(pool.domain())).collect();
+        let mut bitmap: Vec<u64> = saved.map(|word| word.load(pool.domain())).collect();
+        // No block has the bits behind the last one's. Whatever the others say after damage, they
+        // are counted as they are, so that the counts hold.
+        if let (Some(last), used @ 1..) = (bitmap.last_mut(), class.blocks_per_slab() % 64) {
+            *last &= (1 << used) - 1;
+        }
         self.adopt(class, first, bitmap, false);
+        if let Some(slab) = self.slabs.get_mut(&first) {
+            slab.read = true;
+        }
     }
 
     pub(super) fn adopt(&mut self, class: ClassId, first: u32, bitmap: Vec<u64>, dirty: bool) {
         let blocks = class.blocks_per_slab();
         let in_use: usize = bitmap.iter().map(|word| word.count_ones() as usize).sum();
         let free = blocks.saturating_sub(in_use);
-        self.slabs.insert(first, Slab { bitmap, free, dirty, listed: free > 0 });
+        self.slabs.insert(first, Slab { bitmap, free, dirty, listed: free > 0, read: false });
         if free > 0 {
             self.partial.push(first);
         }
@@ -112,7 +122,11 @@ impl ClassSlabs {
             debug_assert!(false, "freed {offset:#x}, which is not a block");
             return None;
         };
-        debug_assert!(slab.bitmap[index / 64] & (1 << (index % 64)) != 0, "double free");
+        if slab.bitmap[index / 64] & (1 << (index % 64)) == 0 {
+            // It is free already: a saved bitmap that was damaged said so, or somebody frees twice.
+            debug_assert!(slab.read, "double free");
+            return None;
+        }
         slab.bitmap[index / 64] &= !(1 << (index % 64));
         slab.free += 1;
         slab.dirty = true;

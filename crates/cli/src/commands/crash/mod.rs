@@ -14,19 +14,22 @@ use clap::Args;
 use clap::builder::{PossibleValue, TypedValueParser};
 use indicatif::ProgressBar;
 use lapis_crash::{
-    ExploreOptions, ExploreReport, PersistPoint, Replay, Shrunk, Strategy, Structure,
+    CrashError, ExploreOptions, ExploreReport, PersistPoint, Replay, Shrunk, Strategy, Structure,
 };
 use lapis_crash::{explore_structure, structure_persist_points, structure_points};
 
-use crate::failure::{Failure, Verdict, reason};
+use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, right_align, table};
 use crate::progress;
 
 /// Seeds that a flush or fence is tried with before it counts as unnecessary.
 const PERSIST_POINT_SEEDS: u64 = 3;
 
-/// Crash points of an operation, in a rough mean over the structures.
-const CRASH_POINTS_PER_OPERATION: u64 = 6;
+/// Operations at most: more would fill the memory with their states.
+const MOST_OPERATIONS: i64 = 1_000_000;
+
+/// Most characters of what found out a flush or fence, in the table.
+const COLUMN_CHARACTERS: usize = 100;
 
 /// Cut the power at every moment of a structure's work and check what is left
 #[derive(Debug, Args)]
@@ -67,8 +70,9 @@ each structure (docs/crash-checker.md has the table).
 --trace checks what another program recorded, in C or C++ with the macros of include/lapis_trace.h:
 that operations are durable when they end, that what the program asserts holds, and, with --recover,
 that the program's own check takes the images that a power cut may leave (1,000 unless --images says
-otherwise). docs/bring-your-own.md shows how. --performance lists flushes and fences that were
-wasted; they are no failure.
+otherwise). The first violation of each is told step by step, and drawn by --html FILE.
+docs/bring-your-own.md shows how. --performance lists flushes and fences that were wasted; they are
+no failure.
 
 --workers runs short histories of several workers, whose events a scheduler interleaves and whose
 stores wait in store buffers; after every crash there must be an order of the completed calls, and of
@@ -86,13 +90,14 @@ pub struct Arguments {
     #[command(flatten)]
     all: all::Arguments,
     /// Operations to run; with --workers, calls of one history [default: 300, or 12]
-    #[arg(long, value_name = "N")]
-    ops: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=MOST_OPERATIONS))]
+    ops: Option<u32>,
     /// What the random numbers start from
     #[arg(long, value_name = "S", default_value_t = ExploreOptions::default().seed)]
     seed: u64,
-    /// Spread about so many images over all crash points, and stop at so many; 0: no limit
-    #[arg(long, value_name = "N", default_value_t = ExploreOptions::default().image_limit)]
+    /// Spread about so many images over all crash points, of which one in so many is tried then;
+    /// second crashes come besides. 0: no limit
+    #[arg(long, value_name = "N", default_value_t = ExploreOptions::default().spread_images)]
     images: u64,
     /// How images are chosen: `pruned` to those that recovery can tell apart by what it reads,
     /// `exhaustive` (up to 4096 at each crash point), or `sampled`
@@ -123,7 +128,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["no_shrink", "persist_points"])]
     html: Option<PathBuf>,
     /// Threads that recover and check
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     /// Switch off each flush and fence in turn
     #[arg(long, conflicts_with_all = ["at", "image"])]
@@ -185,11 +190,14 @@ impl TypedValueParser for StructureNames {
         value: &std::ffi::OsStr,
     ) -> Result<String, clap::Error> {
         let name = value.to_string_lossy().into_owned();
-        if Structure::from_str(&name).is_ok() {
-            return Ok(name);
-        }
-        let names = clap::builder::PossibleValuesParser::new(Structure::ALL.map(Structure::name));
-        names.parse_ref(command, argument, value)
+        let names = match Structure::from_str(&name) {
+            Ok(_) => return Ok(name),
+            Err(CrashError::UnknownSubject { structure, known, .. }) => {
+                std::iter::once(structure).chain(known).collect()
+            }
+            Err(_) => Structure::ALL.map(Structure::name).to_vec(),
+        };
+        clap::builder::PossibleValuesParser::new(names).parse_ref(command, argument, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
@@ -199,12 +207,19 @@ impl TypedValueParser for StructureNames {
 
 /// Runs `lapis crash`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
+    refuse_what_would_be_ignored(arguments)?;
+    if let Some(path) = &arguments.html {
+        // Not after minutes of work.
+        check_writable(path)?;
+    }
     if let Some(file) = &arguments.recorded.trace {
         let image = arguments.image.clone().map(|Image(choices)| choices.unwrap_or_default());
         let request = trace::Request {
             images: arguments.images,
             seed: arguments.seed,
             replay: arguments.at.zip(image),
+            shrink: !arguments.no_shrink,
+            html: arguments.html.as_deref(),
         };
         return trace::run(file, &arguments.recorded, request, output);
     }
@@ -223,7 +238,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         let common = workers::Common {
             structure,
             subject: name,
-            ops: arguments.ops,
+            ops: arguments.ops.map(|ops| ops as usize),
             seed: arguments.seed,
             images: arguments.images,
             threads: arguments.threads,
@@ -237,7 +252,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         };
         return workers::run(count, &arguments.several, common, output);
     }
-    let ops = arguments.ops.unwrap_or(ExploreOptions::default().ops);
+    let ops = arguments.ops.map_or(ExploreOptions::default().ops, |ops| ops as usize);
     if arguments.recorded.performance {
         return performance::run(structure, name, ops, arguments.seed, output);
     }
@@ -247,7 +262,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     let mut options = ExploreOptions {
         ops,
         seed: arguments.seed,
-        image_limit: arguments.images,
+        spread_images: arguments.images,
         strategy: arguments.strategy,
         every_store: arguments.every_store,
         whole_check_every: arguments.whole_check_every,
@@ -255,13 +270,6 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         keep: arguments.keep.clone().map(|numbers| numbers.0),
         ..ExploreOptions::default()
     };
-    if arguments.images > 0 {
-        // Else the first crash points would use all of them up.
-        let points = CRASH_POINTS_PER_OPERATION * ops.max(1) as u64;
-        let each = (arguments.images / points).max(2);
-        options.exhaustive_limit = options.exhaustive_limit.min(each);
-        options.samples = options.samples.min(each as u32);
-    }
     if let Some(threads) = arguments.threads {
         options.threads = usize::from(threads);
     }
@@ -277,10 +285,14 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         let seeds: Vec<_> =
             (0..PERSIST_POINT_SEEDS).map(|n| arguments.seed.wrapping_add(n)).collect();
         let bar = progress::spinner("flushes and fences switched off");
-        let rows =
-            structure_persist_points(structure, &options, &seeds, &|count| bar.set_position(count))
-                .map_err(failed)?;
+        let rows = structure_persist_points(structure, Some(name), &options, &seeds, &|count| {
+            bar.set_position(count);
+        })
+        .map_err(failed)?;
         bar.finish_and_clear();
+        if rows.is_empty() {
+            return Err(nothing_explored());
+        }
         let report = ExploreReport {
             structure: structure.name().to_owned(),
             seed: arguments.seed,
@@ -298,12 +310,56 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     })
     .map_err(failed)?;
     bar.finish_and_clear();
+    if report.images == 0 && report.violations.is_empty() {
+        return Err(nothing_explored());
+    }
+    output.json(&report)?;
+    let verdict = print_exploration(&report, output)?;
     if let Some(path) = &arguments.html {
         let mut shrunk = report.violations.iter().filter_map(|found| found.shrunk.as_ref());
         write_page(path, shrunk.next(), output)?;
     }
-    output.json(&report)?;
-    print_exploration(&report, output)
+    Ok(verdict)
+}
+
+/// What is said instead of "no violation" where nothing was tried.
+fn nothing_explored() -> Failure {
+    Failure::refused("nothing was explored: with these options there is no power cut to try")
+}
+
+/// The grammar cannot say all of it: an option that requires another is let pass where something
+/// that excludes the other is given too.
+fn refuse_what_would_be_ignored(arguments: &Arguments) -> Result<(), Failure> {
+    let (recorded, several) = (&arguments.recorded, &arguments.several);
+    let (of_mutants, of_all) = (&arguments.mutants, &arguments.all);
+    let options = [
+        ("--budget", of_all.has_budget(), "--all", of_all.asked()),
+        ("--structure", of_mutants.is_restricted(), "--mutants", of_mutants.asked()),
+        ("--row", arguments.rates.is_restricted(), "--rates", arguments.rates.asked()),
+        ("--recover", recorded.has_recover(), "--trace FILE", recorded.trace.is_some()),
+        ("--durable-on-end", recorded.has_policy(), "--trace FILE", recorded.trace.is_some()),
+        ("--schedules", several.has_schedules(), "--workers N", several.workers.is_some()),
+        ("--deviations", several.has_deviations(), "--workers N", several.workers.is_some()),
+        ("--schedule", several.has_schedule(), "--workers N", several.workers.is_some()),
+        ("--keep-before", several.has_kept_before(), "--workers N", several.workers.is_some()),
+    ];
+    match options.into_iter().find(|(_, given, _, asked)| *given && !*asked) {
+        Some((option, _, other, _)) => {
+            Err(Failure::refused(format!("{option} means something with {other} only; add that")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether a file can be written there, which is left as it is.
+fn check_writable(path: &Path) -> Result<(), Failure> {
+    let existed = path.exists();
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.map_err(|error| Failure::file("write", path, &error))?;
+    if !existed {
+        std::fs::remove_file(path).map_err(|error| Failure::file("write", path, &error))?;
+    }
+    Ok(())
 }
 
 /// The flush or fence of that name.
@@ -329,19 +385,21 @@ fn write_page(path: &Path, shrunk: Option<&Shrunk>, output: &mut Output) -> Resu
     let Some(shrunk) = shrunk else {
         return output.line("no timeline to write: there is no violation");
     };
-    std::fs::write(path, shrunk.page()).map_err(|error| {
-        Failure::refused(format!("cannot write {}: {}", path.display(), reason(&error)))
-    })
+    std::fs::write(path, shrunk.page()).map_err(|error| Failure::file("write", path, &error))
 }
 
 fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verdict, Failure> {
     output.line(format_args!(
-        "{}: {} operations from seed {}, {} crash points ({} of them with every image), {} images \
+        "{}: {} operations from seed {}, {} crash points{} ({} of them with every image), {} images \
          ({} by proof, {} of a second crash), {} distinct states, {:.1} s, {} images/s",
         report.structure,
         grouped(report.ops as u64),
         report.seed,
         grouped(report.crash_points),
+        match report.one_crash_point_in {
+            0 | 1 => String::new(),
+            stride => format!(", one in {}", grouped(stride)),
+        },
         grouped(report.exhaustive_points),
         grouped(report.images),
         grouped(report.images_by_proof),
@@ -373,13 +431,21 @@ fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verd
     Ok(Verdict::Bad)
 }
 
+/// What fits a column; `--json` has all of it.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(COLUMN_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 fn print_persist_points(report: &ExploreReport, output: &mut Output) -> Result<Verdict, Failure> {
     let mut rows = table(["flush or fence", "found out", "by", "images"]);
     for row in &report.persist_points {
         rows.add_row([
             row.name.clone(),
             if row.killed { "yes" } else { "NO" }.to_owned(),
-            row.by.clone().unwrap_or_default(),
+            row.by.as_deref().map(shortened).unwrap_or_default(),
             grouped(row.images),
         ]);
     }
@@ -398,6 +464,13 @@ fn print_persist_points(report: &ExploreReport, output: &mut Output) -> Result<V
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_text_is_shortened_between_characters() {
+        assert_eq!(shortened("lost: 1 → 2"), "lost: 1 → 2");
+        let long = shortened(&"→".repeat(COLUMN_CHARACTERS + 1));
+        assert_eq!(long, format!("{}…", "→".repeat(COLUMN_CHARACTERS)));
+    }
 
     #[test]
     fn images_are_numbers_between_commas() {

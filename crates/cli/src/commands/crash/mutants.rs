@@ -25,7 +25,8 @@ const COMMAND: &str = "lapis crash --mutants";
 pub struct Arguments {
     /// Commit each known error on purpose and see whether it is found
     #[arg(long, group = "tables", conflicts_with_all = ["structure", "ops", "seed", "images", "strategy",
-          "every_store", "whole_check_every", "keep", "without", "no_shrink", "html", "persist_points", "at"])]
+          "every_store", "whole_check_every", "keep", "without", "no_shrink", "html", "persist_points", "at", "workers",
+          "record", "performance", "trace"])]
     mutants: bool,
     /// Only the mutants of this structure
     #[arg(long = "structure", id = "of", value_name = "STRUCTURE", requires = "mutants",
@@ -36,8 +37,8 @@ pub struct Arguments {
     write: Option<PathBuf>,
     /// Explore the structure while it commits this known error (`--mutants` lists them; some show with
     /// `--workers` only)
-    #[arg(long, value_name = "MUTANT", conflicts_with_all = ["mutants", "all", "persist_points"],
-          value_parser = names())]
+    #[arg(long, value_name = "MUTANT", conflicts_with_all = ["mutants", "all", "persist_points",
+          "record", "performance", "trace"], value_parser = names())]
     mutant: Option<Mutant>,
 }
 
@@ -60,6 +61,11 @@ impl Arguments {
     /// The error that the structure is to commit.
     pub fn mutant(&self) -> Option<Mutant> {
         self.mutant
+    }
+
+    /// Whether the mutants of one structure were asked for.
+    pub fn is_restricted(&self) -> bool {
+        self.of.is_some()
     }
 
     /// The document that tables are to be put into.

@@ -21,7 +21,7 @@ pub struct Arguments {
     /// Measure how many images per second of one core are recovered and checked
     #[arg(long, group = "tables", conflicts_with_all = ["mutants", "all", "structure", "ops", "seed",
           "images", "strategy", "every_store", "whole_check_every", "keep", "without", "no_shrink",
-          "html", "persist_points", "at", "threads"])]
+          "html", "persist_points", "at", "threads", "workers", "record", "performance", "trace"])]
     rates: bool,
     /// Only the rows whose name contains this
     #[arg(long, value_name = "TEXT", requires = "rates", conflicts_with = "write")]
@@ -32,6 +32,11 @@ impl Arguments {
     /// Whether this is what was asked for.
     pub fn asked(&self) -> bool {
         self.rates
+    }
+
+    /// Whether some rows were asked for.
+    pub fn is_restricted(&self) -> bool {
+        self.row.is_some()
     }
 }
 

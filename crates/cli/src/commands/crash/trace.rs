@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use lapis_crash::recorded::{DurableOnEnd, RecoverCommand};
+use lapis_crash::recorded::{DurableOnEnd, RECOVER_SECONDS, RecoverCommand};
 use lapis_crash::{RecordedOptions, RecordedReport, Structure, check_recorded, record_structure};
 use lapis_device::trace_file::{Ending, RecordedTrace, TraceFileError};
 use serde::Serialize;
@@ -23,14 +23,15 @@ const IMAGES: u64 = 1000;
 #[derive(Debug, Args)]
 pub struct TraceArguments {
     /// Check this recorded trace instead of a structure
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["structure", "persist_points", "record", "every_store", "keep", "without", "html"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["structure", "persist_points", "record", "every_store",
+          "keep", "without", "ops", "strategy", "whole_check_every", "threads", "workers"])]
     pub trace: Option<PathBuf>,
     /// Run CMD on crash images of the trace, the path of each as its last argument; exit code 0
     /// says that the image is sound
     #[arg(long, value_name = "CMD", requires = "trace")]
     recover: Option<String>,
     /// Give CMD so long for an image
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "recover",
+    #[arg(long, value_name = "SECONDS", default_value_t = RECOVER_SECONDS, requires = "recover",
           value_parser = clap::value_parser!(u64).range(1..))]
     recover_seconds: u64,
     /// What must be durable when an operation of the trace ends [default: everything that it
@@ -38,11 +39,27 @@ pub struct TraceArguments {
     #[arg(long, value_name = "WHAT", requires = "trace")]
     durable_on_end: Option<Policy>,
     /// Save the trace of one run of the structure, without cutting the power
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["persist_points", "performance", "at"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["persist_points", "performance", "at",
+          "images", "strategy", "every_store", "whole_check_every", "keep", "without", "no_shrink",
+          "html", "threads", "workers"])]
     pub record: Option<PathBuf>,
     /// Look for wasted flushes and fences, without cutting the power
-    #[arg(long, conflicts_with_all = ["persist_points", "recover", "at"])]
+    #[arg(long, conflicts_with_all = ["persist_points", "recover", "at", "images", "strategy",
+          "every_store", "whole_check_every", "keep", "without", "no_shrink", "html", "threads",
+          "workers"])]
     pub performance: bool,
+}
+
+impl TraceArguments {
+    /// Whether a command that judges images was given.
+    pub fn has_recover(&self) -> bool {
+        self.recover.is_some()
+    }
+
+    /// Whether it was given what must be durable when an operation ends.
+    pub fn has_policy(&self) -> bool {
+        self.durable_on_end.is_some()
+    }
 }
 
 /// What must be durable when an operation ends.
@@ -55,20 +72,24 @@ enum Policy {
 }
 
 /// What the other arguments of `lapis crash` say.
-pub struct Request {
+pub struct Request<'a> {
     /// Images at most; 0 for the default.
     pub images: u64,
     /// Determines the sampled images.
     pub seed: u64,
     /// Only this image of this crash point.
     pub replay: Option<(usize, Vec<u32>)>,
+    /// Tell the first violations step by step.
+    pub shrink: bool,
+    /// Where to write the page of the first.
+    pub html: Option<&'a Path>,
 }
 
 /// Checks a recorded trace.
 pub fn run(
     file: &Path,
     arguments: &TraceArguments,
-    request: Request,
+    request: Request<'_>,
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
     let opened = File::open(file).map_err(|error| Failure::file("read", file, &error))?;
@@ -86,7 +107,7 @@ pub fn run(
     if request.replay.is_some() && arguments.recover.is_none() {
         return Err(Failure::refused("--at needs --recover: the command that judges the image"));
     }
-    let own = recorded.header.writer == "lapis";
+    let own = recorded.is_of_our_own();
     let durable_on_end = match arguments.durable_on_end {
         Some(Policy::Asserted) => DurableOnEnd::Asserted,
         Some(Policy::Everything) => DurableOnEnd::Everything,
@@ -105,6 +126,7 @@ pub fn run(
         image_limit: if request.images == 0 { IMAGES } else { request.images },
         seed: request.seed,
         replay: request.replay,
+        shrink: request.shrink,
         ..RecordedOptions::default()
     };
     let bar = progress::spinner("images");
@@ -112,7 +134,12 @@ pub fn run(
         .map_err(|error| Failure::refused(error.to_string()))?;
     bar.finish_and_clear();
     output.json(&report)?;
-    print(&report, options.recover.is_some(), output)
+    let verdict = print(&report, options.recover.is_some(), output)?;
+    if let Some(path) = request.html {
+        let mut shrunk = report.violations.iter().filter_map(|found| found.shrunk.as_ref());
+        super::write_page(path, shrunk.next(), output)?;
+    }
+    Ok(verdict)
 }
 
 fn print(report: &RecordedReport, asked: bool, output: &mut Output) -> Result<Verdict, Failure> {
@@ -159,6 +186,9 @@ fn print(report: &RecordedReport, asked: bool, output: &mut Output) -> Result<Ve
             violation.what,
             violation.replay
         ))?;
+    }
+    for shrunk in report.violations.iter().filter_map(|found| found.shrunk.as_ref()) {
+        output.line(shrunk)?;
     }
     let wasted = report.performance.wasted_total();
     if wasted > 0 {

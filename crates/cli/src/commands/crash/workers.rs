@@ -22,7 +22,7 @@ pub struct Workers {
           value_parser = clap::value_parser!(u8).range(1..=16))]
     pub workers: Option<u8>,
     /// Histories to run, each on a schedule of its own
-    #[arg(long, value_name = "N", requires = "workers")]
+    #[arg(long, value_name = "N", requires = "workers", value_parser = clap::value_parser!(u64).range(1..))]
     schedules: Option<u64>,
     /// Of what there is before a history, make only what these operations make, by number from 1 on,
     /// separated by commas; `-` for none
@@ -36,6 +36,31 @@ pub struct Workers {
     #[arg(long, value_name = "STEPS", requires = "workers")]
     schedule: Option<Schedule>,
 }
+
+impl Workers {
+    /// Whether a number of histories was given.
+    pub fn has_schedules(&self) -> bool {
+        self.schedules.is_some()
+    }
+
+    /// Whether a bound on deviations was given.
+    pub fn has_deviations(&self) -> bool {
+        self.deviations.is_some()
+    }
+
+    /// Whether a schedule was given.
+    pub fn has_schedule(&self) -> bool {
+        self.schedule.is_some()
+    }
+
+    /// Whether it was given what there is before a history.
+    pub fn has_kept_before(&self) -> bool {
+        self.keep_before.is_some()
+    }
+}
+
+/// Calls of one history at most: whether a longer one has a linearization is not decided.
+const MOST_CALLS: usize = 128;
 
 /// What the options of any exploration say.
 pub struct Common<'a> {
@@ -71,9 +96,23 @@ pub fn run(
             "`--image killed` is of an exploration without --workers".to_owned(),
         ));
     }
+    let calls = common.ops.unwrap_or(defaults.ops);
+    if !(1..=MOST_CALLS).contains(&calls) {
+        return Err(Failure::refused(format!(
+            "with --workers, --ops is the calls of one history: give 1 to {MOST_CALLS}"
+        )));
+    }
+    let named = arguments.schedule.as_ref().map_or(0, Schedule::workers);
+    if named > usize::from(count) {
+        return Err(Failure::refused(format!(
+            "--schedule names worker {}, and of {count} workers the last is {}",
+            named - 1,
+            count - 1
+        )));
+    }
     let mut options = ConcurrentOptions {
         workers: usize::from(count),
-        ops: common.ops.unwrap_or(defaults.ops),
+        ops: calls,
         seed: common.seed,
         keep: common.keep.map(numbers),
         keep_before: arguments.keep_before.as_ref().map(|kept| numbers(&kept.0)),
@@ -127,11 +166,15 @@ pub fn run(
     })
     .map_err(failed)?;
     bar.finish_and_clear();
+    if report.images == 0 && report.violations.is_empty() {
+        return Err(super::nothing_explored());
+    }
+    output.json(&report)?;
+    let verdict = print(&report, output)?;
     if let Some(path) = common.html {
         super::write_page(path, shrunk(&report).next(), output)?;
     }
-    output.json(&report)?;
-    print(&report, output)
+    Ok(verdict)
 }
 
 fn numbers(kept: &[usize]) -> Vec<u32> {

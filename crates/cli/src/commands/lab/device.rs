@@ -89,9 +89,9 @@ fn print(results: &DeviceResults, output: &mut Output) -> Result<(), Failure> {
             row.quantity.clone(),
             row.unit.to_owned(),
             row.trust.map_or("-".to_owned(), |trust| trust.to_string()),
-            row.published.map_or("not measured".to_owned(), shown),
+            row.published_in_words(),
             shown(row.modelled),
-            row.error_percent.map_or("-".to_owned(), |error| format!("{error:+.1} %")),
+            row.error_in_words(),
         ]);
     }
     right_align(&mut rows, 3);

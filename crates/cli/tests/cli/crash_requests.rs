@@ -1,0 +1,74 @@
+//! `lapis crash` never says that there is no violation where it has tried nothing, and leaves no option
+//! out silently.
+
+use crate::runner::{Scene, run, text};
+
+fn refused(arguments: &[&str], expected: &str) {
+    let outcome = run([&["crash"], arguments].concat());
+    assert!(outcome.sentence(2).contains(expected), "{arguments:?}: {outcome:?}");
+    assert!(outcome.stdout.is_empty(), "{arguments:?}: {outcome:?}");
+}
+
+#[test]
+fn a_replay_of_a_crash_that_there_is_not_is_refused() {
+    let few = ["wort", "--ops", "3"];
+    let at = |position, image| [&few[..], &["--at", position, "--image", image]].concat();
+    refused(
+        &at("99999999", "0"),
+        "no power cut after 99999999 events leaves such an image of wort",
+    );
+    refused(&at("5000", "7,7,7"), "no power cut after 5000 events");
+    let workers = ["wort:u64", "--workers", "2", "--at", "99999", "--image", "0"];
+    refused(&workers, "no power cut after 99999 events");
+}
+
+#[test]
+fn operations_to_keep_that_there_are_not_are_refused() {
+    refused(&["wort:u64", "--ops", "5", "--keep", "999"], "no operation 999 to keep");
+    refused(&["wort:u64", "--ops", "5", "--keep", "2,0"], "numbered from 1 to 5");
+    refused(&["wort:u64", "--workers", "2", "--keep", "13"], "numbered from 1 to 12");
+    refused(&["wort:u64", "--workers", "2", "--keep-before", "0"], "no operation 0 to keep");
+}
+
+#[test]
+fn amounts_that_leave_nothing_to_explore_or_too_much_are_refused() {
+    refused(&["wort", "--workers", "2", "--schedules", "0"], "`0` is not a value of --schedules");
+    refused(&["wort", "--workers", "2", "--ops", "0"], "give 1 to 128");
+    refused(&["wort", "--workers", "2", "--ops", "129"], "give 1 to 128");
+    refused(&["wort", "--workers", "2", "--schedule", "9x5"], "of 2 workers the last is 1");
+    refused(&["wort", "--ops", "18446744073709551615"], "is not a value of --ops");
+    refused(&["wort", "--threads", "60000"], "is not a value of --threads");
+}
+
+#[test]
+fn options_that_mean_nothing_beside_others_are_refused() {
+    refused(&["wort", "--budget", "5s"], "--budget means something with --all only");
+    refused(&["wort", "--structure", "wort"], "--structure means something with --mutants only");
+    refused(&["wort", "--row", "WORT"], "--row means something with --rates only");
+    refused(&["wort", "--recover", "true"], "--recover means something with --trace FILE only");
+    refused(&["--all", "--workers", "3"], "cannot be used with");
+    refused(&["--mutants", "--workers", "3"], "cannot be used with");
+    refused(&["--trace", "x", "--workers", "3"], "cannot be used with");
+    refused(&["--trace", "x", "--keep", "1"], "cannot be used with");
+    let mutant = ["--mutant", "wort/missing-leaf-flush"];
+    refused(&[&["wort", "--record", "x"], &mutant[..]].concat(), "cannot be used with");
+    refused(&[&["wort", "--performance"], &mutant[..]].concat(), "cannot be used with");
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_refused_before_anything_is_explored() {
+    let scene = Scene::new();
+    let page = scene.path("nowhere/x.html");
+    refused(&["wort", "--ops", "3", "--html", text(&page)], "cannot write");
+    refused(&["wort", "--ops", "3", "--html", text(&scene.path(""))], "cannot write");
+    let unneeded = scene.path("x.html");
+    run(["crash", "wort", "--ops", "3", "--html", text(&unneeded)]).good_text();
+    assert!(!unneeded.exists(), "there was no violation");
+}
+
+#[test]
+fn structures_that_there_was_no_time_for_are_no_success_in_the_last_line() {
+    let said = run(["crash", "--all", "--budget", "1ms"]).good_text();
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("no violation in the ") && last.ends_with("raise --budget"), "{said}");
+}
