@@ -135,6 +135,17 @@ impl Bench {
     }
 }
 
+/// A word of a line, by its number.
+#[inline]
+pub(crate) fn read_word(region: &Region, line: u32, word: usize) -> u64 {
+    let offset = line as usize * LINE_BYTES;
+    if offset + LINE_BYTES > region.mapped_bytes() || word >= LINE_BYTES / 8 {
+        return 0;
+    }
+    // SAFETY: mapped, aligned, and only the caller uses the region.
+    u64::from_le(unsafe { region.base().add(offset).cast::<u64>().add(word).read() })
+}
+
 pub(crate) fn read_line(region: &Region, line: u32) -> LineBytes {
     let offset = line as usize * LINE_BYTES;
     if offset + LINE_BYTES > region.mapped_bytes() {

@@ -54,6 +54,47 @@ pub(crate) struct KnownImage {
     held: Vec<(u32, LineBytes)>,
 }
 
+/// Bytes of a word that were read before the operations were tried, and not by a lock: an image that
+/// has one of them otherwise is another one.
+#[derive(Clone, Copy, Debug)]
+struct TellingWord {
+    line: u32,
+    /// Its number in the line.
+    word: usize,
+    mask: u64,
+    /// What they were.
+    bytes: u64,
+}
+
+fn word_of(line: &LineBytes, word: usize) -> u64 {
+    line[8 * word..].first_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes))
+}
+
+impl TellingWord {
+    /// The first of the bytes `differing` that were read in `line`, which held `then`.
+    fn among(line: u32, then: &LineBytes, differing: u64) -> Option<Self> {
+        let word = (differing != 0).then(|| differing.trailing_zeros() as usize / 8)?;
+        let bytes = differing >> (8 * word) & 0xFF;
+        let mask = (0..8).fold(0, |mask, at| mask | (bytes >> at & 1) * 0xFF << (8 * at));
+        Some(Self { line, word, mask, bytes: word_of(then, word) & mask })
+    }
+
+    /// Whether an image differs in it that has these lines otherwise than `durable` says.
+    #[inline]
+    fn tells(
+        &self,
+        overrides: &[(u32, LineBytes)],
+        durable_word: impl Fn(u32, usize) -> u64,
+    ) -> bool {
+        let overridden = overrides.iter().find(|(line, _)| *line == self.line);
+        let word = match overridden {
+            Some((_, bytes)) => word_of(bytes, self.word),
+            None => durable_word(self.line, self.word),
+        };
+        word & self.mask != self.bytes
+    }
+}
+
 impl KnownImage {
     /// What was read of these lines, by their place among them.
     pub(crate) fn reads_of<'k>(
@@ -94,12 +135,16 @@ pub(crate) enum Agreement {
 #[derive(Debug, Default)]
 pub(crate) struct KnownImages {
     runs: VecDeque<KnownImage>,
+    /// Of each, a word in which another image was seen to differ: most images differ there too. Apart
+    /// from the rest, so that looking through them all is quick.
+    telling: VecDeque<Option<TellingWord>>,
 }
 
 impl KnownImages {
     /// Forgets everything: the memory is another one.
     pub(crate) fn clear(&mut self) {
         self.runs.clear();
+        self.telling.clear();
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -119,7 +164,9 @@ impl KnownImages {
     pub(crate) fn add(&mut self, run: KnownImage, overrides: &[(u32, LineBytes)]) {
         if self.runs.len() == MOST_RUNS {
             self.runs.pop_front();
+            self.telling.pop_front();
         }
+        self.telling.push_back(None);
         self.runs.push_back(KnownImage { held: overrides.to_vec(), ..run });
     }
 
@@ -134,13 +181,18 @@ impl KnownImages {
         &mut self,
         overrides: &[(u32, LineBytes)],
         durable: impl Fn(u32) -> LineBytes,
+        durable_word: impl Fn(u32, usize) -> u64,
         uncertain: &[u32],
         operation: Option<u32>,
     ) -> Option<(usize, Agreement)> {
         let mut best = None;
         // Those of one crash point have watched the same lines.
         let mut decided: Option<(Rc<[u32]>, bool)> = None;
-        for (at, run) in self.runs.iter_mut().enumerate().rev() {
+        for at in (0..self.runs.len()).rev() {
+            if self.telling[at].is_some_and(|telling| telling.tells(overrides, &durable_word)) {
+                continue;
+            }
+            let run = &mut self.runs[at];
             let all_known = match &decided {
                 Some((watched, all_known)) if Rc::ptr_eq(watched, &run.watched) => *all_known,
                 _ => {
@@ -153,7 +205,11 @@ impl KnownImages {
             if !all_known {
                 continue;
             }
-            match agreement(run, overrides, &durable, run.operation == operation) {
+            let found = agreement(run, overrides, &durable, run.operation == operation);
+            if let Err(telling) = found {
+                self.telling[at] = telling.or(self.telling[at]);
+            }
+            match found.ok() {
                 Some(Agreement::Entire) => return Some((at, Agreement::Entire)),
                 Some(_) if best.is_none() => best = Some((at, Agreement::BeforeOperations)),
                 _ => {}
@@ -168,26 +224,27 @@ fn agreement(
     overrides: &[(u32, LineBytes)],
     durable: &impl Fn(u32) -> LineBytes,
     same_operation: bool,
-) -> Option<Agreement> {
+) -> Result<Agreement, Option<TellingWord>> {
     let (mut entire, mut identical) = (same_operation, true);
     let mut compare = |run: &KnownImage, line: u32, then: &LineBytes, now: &LineBytes| {
         let differing = differing_bytes(then, now);
         if differing == 0 {
-            return Some(());
+            return Ok(());
         }
         identical = false;
-        let place = run.watched.binary_search(&line).ok()? as u32;
+        let place = run.watched.binary_search(&line).map_err(|_| None)? as u32;
         let differs = |read: &LineRead| {
             read.place == place
                 && read.bytes & differing != 0
                 && (read.by_lock.is_none() || read.seen_in(then) != read.seen_in(now))
         };
         let (before, after) = run.reads.split_at(run.reads_before_operations);
-        if before.iter().any(differs) {
-            return None;
+        if let Some(read) = before.iter().find(|read| differs(read)) {
+            let told = read.by_lock.is_none().then_some(read.bytes & differing);
+            return Err(told.and_then(|bytes| TellingWord::among(line, then, bytes)));
         }
         entire &= !after.iter().any(differs);
-        Some(())
+        Ok(())
     };
     for at in 0..run.held.len() {
         let (line, then) = &run.held[at];
@@ -196,23 +253,23 @@ fn agreement(
             Some((_, now)) => compare(run, *line, then, now),
             None => compare(run, *line, then, &durable(*line)),
         };
-        if agrees.is_none() {
+        if let Err(telling) = agrees {
             run.held.swap(0, at);
-            return None;
+            return Err(telling);
         }
     }
     for (line, now) in overrides {
         if run.held(*line).is_none() {
             let then = durable(*line);
-            if compare(run, *line, &then, now).is_none() {
+            if let Err(telling) = compare(run, *line, &then, now) {
                 run.held.push((*line, then));
                 let last = run.held.len() - 1;
                 run.held.swap(0, last);
-                return None;
+                return Err(telling);
             }
         }
     }
-    Some(if entire || identical { Agreement::Entire } else { Agreement::BeforeOperations })
+    Ok(if entire || identical { Agreement::Entire } else { Agreement::BeforeOperations })
 }
 
 /// The lines that are stored to from the crash point to the end of the second operation from there
@@ -298,7 +355,8 @@ mod tests {
         operation: u32,
     ) -> Option<Agreement> {
         let durable = |_| line(0);
-        images.find(overrides, durable, uncertain, Some(operation)).map(|(_, how)| how)
+        let word = |_, _| 0;
+        images.find(overrides, durable, word, uncertain, Some(operation)).map(|(_, how)| how)
     }
 
     #[test]
@@ -339,12 +397,27 @@ mod tests {
         images.changes(13, &line(0));
         // Line 10 holds 3 durably now, as the image did.
         let durable = |number| if number == 10 { line(3) } else { line(4) };
+        let word = |line, word| word_of(&durable(line), word);
         let mut found =
-            |overrides| images.find(overrides, durable, &[], Some(5)).map(|(_, how)| how);
+            |overrides| images.find(overrides, durable, word, &[], Some(5)).map(|(_, how)| how);
         assert_eq!(found(&[]), Some(Agreement::Entire));
         assert_eq!(found(&[(10, line(9))]), None);
         images.clear();
         assert!(images.is_empty());
+    }
+
+    #[test]
+    fn an_image_that_is_told_apart_by_one_word_is_found_again_when_it_agrees() {
+        let mut images = known(&[]);
+        for value in [1, 2, 0, 3, 0] {
+            let expected = (value == 0).then_some(Agreement::Entire);
+            assert_eq!(find(&mut images, &[(10, line(value))], &[10], 5), expected);
+        }
+        assert!(images.telling[0].is_some());
+        // In another byte of that word nothing was read.
+        let mut other_byte = line(0);
+        other_byte[9] = 1;
+        assert_eq!(find(&mut images, &[(10, other_byte)], &[10], 5), Some(Agreement::Entire));
     }
 
     #[test]

@@ -22,12 +22,12 @@
 //! other images need not be run. Where a part is passed over, that is what was read in it when it was
 //! walked through.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 use lapis_device::{BytesOfLine, Modelled};
-use lapis_pmem::parts::KnownParts;
+use lapis_pmem::parts::{KnownParts, PartName};
 
 /// So many parts, and all are forgotten: names have come and gone.
 const MOST_PARTS: usize = 1 << 16;
@@ -35,15 +35,19 @@ const MOST_PARTS: usize = 1 << 16;
 /// The parts of one kind of walk.
 #[derive(Debug)]
 pub(crate) struct PartMemory<P> {
-    by_name: HashMap<u64, usize, Spread>,
+    by_name: HashMap<PartName, usize, Spread>,
     parts: Vec<Part<P>>,
+    /// More about each of them.
+    courses: Vec<Course>,
+    /// The part that was asked about last.
+    asked: Option<(PartName, usize)>,
     /// The parts in which a line is read, and the bytes of it that are.
     readers: HashMap<u32, Vec<(usize, u64)>, Spread>,
     /// The number of the crash point, and of the run.
     point: u64,
     run: u64,
     /// Lines watched at this crash point.
-    watched: HashSet<u32, Spread>,
+    watched: LineSet,
     /// The bytes that are not what they are durably.
     differing: HashMap<u32, u64, Spread>,
     /// Where the walk is.
@@ -53,21 +57,61 @@ pub(crate) struct PartMemory<P> {
     log: Vec<BytesOfLine>,
 }
 
+/// Some lines, a bit for each.
+#[derive(Debug, Default)]
+struct LineSet {
+    bits: Vec<u64>,
+    lines: Vec<u32>,
+}
+
+impl LineSet {
+    /// Makes it these lines.
+    fn set(&mut self, lines: &[u32]) {
+        for line in self.lines.drain(..) {
+            self.bits[line as usize / 64] = 0;
+        }
+        for &line in lines {
+            let word = line as usize / 64;
+            if word >= self.bits.len() {
+                self.bits.resize(word + 1, 0);
+            }
+            self.bits[word] |= 1 << (line % 64);
+        }
+        self.lines.extend_from_slice(lines);
+    }
+
+    #[inline]
+    fn contains(&self, line: u32) -> bool {
+        self.bits.get(line as usize / 64).is_some_and(|bits| bits & 1 << (line % 64) != 0)
+    }
+}
+
+/// What a walk has to know of a part that it may pass over, in one line of the processor's cache: there
+/// are many of them.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Part<P> {
+    name: PartName,
     known: Option<Rc<P>>,
     /// The last run in which bytes of it differed.
     differed_in: u64,
     /// The last crash point at which lines were watched that are read in it, or in parts in it.
     watched_at: u64,
-    /// What is read of them, at the crash point `noted_at`.
-    notes: Rc<[BytesOfLine]>,
-    noted_at: u64,
-    /// The last run in which all that was noted.
+    /// The last run in which all that is read of them was noted.
     told_in: u64,
-    course: Vec<Step>,
+}
+
+/// How a walk went through a part.
+#[derive(Debug)]
+struct Course {
+    steps: Vec<Step>,
+    /// The parts among them: on a walk through the part, they come in this order again, or most do.
+    inner: Vec<usize>,
     /// The parts that it lies in.
     around: Vec<usize>,
+    /// What is read of watched lines, at the crash point `noted_at`.
+    notes: Rc<[BytesOfLine]>,
+    noted_at: u64,
 }
 
 /// What happens in a part.
@@ -79,10 +123,13 @@ enum Step {
 
 #[derive(Debug)]
 struct OpenPart {
-    name: u64,
+    name: PartName,
     /// Whether it may come to be known.
     kept: bool,
-    course: Vec<Step>,
+    steps: Vec<Step>,
+    /// Its number, if there was one of that name before, and how many of the parts in that have been
+    /// come to.
+    before: Option<(usize, usize)>,
 }
 
 impl<P> Default for PartMemory<P> {
@@ -90,10 +137,12 @@ impl<P> Default for PartMemory<P> {
         Self {
             by_name: HashMap::default(),
             parts: Vec::new(),
+            courses: Vec::new(),
+            asked: None,
             readers: HashMap::default(),
             point: 0,
             run: 0,
-            watched: HashSet::default(),
+            watched: LineSet::default(),
             differing: HashMap::default(),
             open: Vec::new(),
             passed: 0,
@@ -109,10 +158,9 @@ impl<P> PartMemory<P> {
             self.forget();
         }
         self.point += 1;
-        self.watched.clear();
-        self.watched.extend(watched);
+        self.watched.set(watched);
         for &(part, _) in watched.iter().filter_map(|line| self.readers.get(line)).flatten() {
-            watch_part(&mut self.parts, part, self.point);
+            watch_part(&mut self.parts, &self.courses, part, self.point);
         }
     }
 
@@ -129,7 +177,7 @@ impl<P> PartMemory<P> {
     pub(crate) fn changes_durably(&mut self, changed: BytesOfLine) {
         for &(part, read) in self.readers.get(&changed.line).into_iter().flatten() {
             if read & changed.bytes != 0 {
-                forget_part(&mut self.parts, part);
+                forget_part(&mut self.parts, &self.courses, part);
             }
         }
     }
@@ -160,10 +208,33 @@ impl<P> PartMemory<P> {
             *known |= bytes;
             for &(part, read) in self.readers.get(&line).into_iter().flatten() {
                 if read & fresh != 0 {
-                    part_differs(&mut self.parts, part, self.run);
+                    part_differs(&mut self.parts, &self.courses, part, self.run);
                 }
             }
         }
+    }
+
+    /// The number of the part of that name, if there is or was one.
+    fn find(&mut self, name: PartName) -> Option<usize> {
+        if let Some((asked, number)) = self.asked
+            && asked == name
+        {
+            return Some(number);
+        }
+        let number = self.find_among_next(name).or_else(|| self.by_name.get(&name).copied())?;
+        self.asked = Some((name, number));
+        Some(number)
+    }
+
+    /// The same, if it is one of those that came next when the part that the walk is in was gone
+    /// through before.
+    fn find_among_next(&mut self, name: PartName) -> Option<usize> {
+        const AHEAD: usize = 2;
+        let (number, come_to) = self.open.last_mut()?.before.as_mut()?;
+        let next = self.courses[*number].inner.get(*come_to..)?;
+        let found = next.iter().take(AHEAD).position(|&part| self.parts[part].name == name)?;
+        *come_to += found + 1;
+        Some(next[found])
     }
 
     fn is_known(&self, part: usize) -> bool {
@@ -174,7 +245,7 @@ impl<P> PartMemory<P> {
     /// Whether what the part comes to, which ends here, holds for the durable contents.
     fn holds(&self, part: &OpenPart) -> bool {
         part.kept
-            && part.course.iter().all(|step| match step {
+            && part.steps.iter().all(|step| match step {
                 Step::Reads(read) => {
                     let differing = self.differing.get(&read.line).copied().unwrap_or(0);
                     *read != BytesOfLine::OF_A_LOCK && read.bytes & differing == 0
@@ -184,10 +255,10 @@ impl<P> PartMemory<P> {
     }
 
     fn remember(&mut self, part: OpenPart, known: P) -> usize {
-        let OpenPart { name, course, .. } = part;
+        let OpenPart { name, steps, .. } = part;
         let number = self.number_of(name);
-        let mut watched = false;
-        for step in &course {
+        let (mut watched, mut inner_parts) = (false, Vec::new());
+        for step in &steps {
             match *step {
                 Step::Reads(BytesOfLine { line, bytes }) => {
                     let readers = self.readers.entry(line).or_default();
@@ -195,34 +266,36 @@ impl<P> PartMemory<P> {
                         Some((last, read)) if *last == number => *read |= bytes,
                         _ => readers.push((number, bytes)),
                     }
-                    watched |= self.watched.contains(&line);
+                    watched |= self.watched.contains(line);
                 }
                 Step::GoesThrough(inner) => {
-                    let inner = &mut self.parts[inner];
-                    if inner.around.last() != Some(&number) {
-                        inner.around.push(number);
+                    inner_parts.push(inner);
+                    let around = &mut self.courses[inner].around;
+                    if around.last() != Some(&number) {
+                        around.push(number);
                     }
-                    watched |= inner.watched_at == self.point;
+                    watched |= self.parts[inner].watched_at == self.point;
                 }
             }
         }
-        let part = &mut self.parts[number];
         let watched_at = if watched { self.point } else { 0 };
-        *part = Part { known: Some(Rc::new(known)), watched_at, course, ..Part::new() };
+        self.parts[number] = Part { known: Some(Rc::new(known)), watched_at, ..Part::new(name) };
+        self.courses[number] = Course { steps, inner: inner_parts, ..Course::new() };
         number
     }
 
     /// The number of a part of that name, of which nothing is known any more.
-    fn number_of(&mut self, name: u64) -> usize {
+    fn number_of(&mut self, name: PartName) -> usize {
         let number = *self.by_name.entry(name).or_insert(self.parts.len());
-        let Some(part) = self.parts.get_mut(number) else {
-            self.parts.push(Part::new());
+        let Some(course) = self.courses.get_mut(number) else {
+            self.parts.push(Part::new(name));
+            self.courses.push(Course::new());
             return number;
         };
-        let course = std::mem::take(&mut part.course);
+        let steps = std::mem::take(&mut course.steps);
         // What it lies in is not known any more, and will not be without going through it again.
-        forget_part(&mut self.parts, number);
-        for step in course {
+        forget_part(&mut self.parts, &self.courses, number);
+        for step in steps {
             match step {
                 Step::Reads(BytesOfLine { line, .. }) => {
                     if let Some(readers) = self.readers.get_mut(&line) {
@@ -230,7 +303,7 @@ impl<P> PartMemory<P> {
                     }
                 }
                 Step::GoesThrough(inner) => {
-                    self.parts[inner].around.retain(|&around| around != number);
+                    self.courses[inner].around.retain(|&around| around != number);
                 }
             }
         }
@@ -239,59 +312,57 @@ impl<P> PartMemory<P> {
 
     /// What is read of watched lines in a part, in order.
     fn notes_of(&mut self, number: usize) -> Rc<[BytesOfLine]> {
-        if self.parts[number].noted_at != self.point {
+        if self.courses[number].noted_at != self.point {
             let mut notes = Vec::new();
-            for at in 0..self.parts[number].course.len() {
-                match self.parts[number].course[at] {
-                    Step::Reads(read) if self.watched.contains(&read.line) => notes.push(read),
+            for at in 0..self.courses[number].steps.len() {
+                match self.courses[number].steps[at] {
+                    Step::Reads(read) if self.watched.contains(read.line) => notes.push(read),
                     Step::GoesThrough(inner) if self.parts[inner].watched_at == self.point => {
                         notes.extend_from_slice(&self.notes_of(inner));
                     }
                     _ => {}
                 }
             }
-            let part = &mut self.parts[number];
-            (part.notes, part.noted_at) = (notes.into(), self.point);
+            let course = &mut self.courses[number];
+            (course.notes, course.noted_at) = (notes.into(), self.point);
         }
-        Rc::clone(&self.parts[number].notes)
+        Rc::clone(&self.courses[number].notes)
     }
 }
 
 impl<P> Part<P> {
+    fn new(name: PartName) -> Self {
+        Self { name, known: None, differed_in: 0, watched_at: 0, told_in: 0 }
+    }
+}
+
+impl Course {
     fn new() -> Self {
-        Self {
-            known: None,
-            differed_in: 0,
-            watched_at: 0,
-            notes: Rc::new([]),
-            noted_at: 0,
-            told_in: 0,
-            course: Vec::new(),
-            around: Vec::new(),
-        }
+        let (steps, inner, around) = Default::default();
+        Self { steps, inner, around, notes: Rc::new([]), noted_at: 0 }
     }
 }
 
-fn part_differs<P>(parts: &mut [Part<P>], number: usize, run: u64) {
+fn part_differs<P>(parts: &mut [Part<P>], courses: &[Course], number: usize, run: u64) {
     if std::mem::replace(&mut parts[number].differed_in, run) != run {
-        for at in 0..parts[number].around.len() {
-            part_differs(parts, parts[number].around[at], run);
+        for &around in &courses[number].around {
+            part_differs(parts, courses, around, run);
         }
     }
 }
 
-fn watch_part<P>(parts: &mut [Part<P>], number: usize, point: u64) {
+fn watch_part<P>(parts: &mut [Part<P>], courses: &[Course], number: usize, point: u64) {
     if std::mem::replace(&mut parts[number].watched_at, point) != point {
-        for at in 0..parts[number].around.len() {
-            watch_part(parts, parts[number].around[at], point);
+        for &around in &courses[number].around {
+            watch_part(parts, courses, around, point);
         }
     }
 }
 
-fn forget_part<P>(parts: &mut [Part<P>], number: usize) {
+fn forget_part<P>(parts: &mut [Part<P>], courses: &[Course], number: usize) {
     if parts[number].known.take().is_some() {
-        for at in 0..parts[number].around.len() {
-            forget_part(parts, parts[number].around[at]);
+        for &around in &courses[number].around {
+            forget_part(parts, courses, around);
         }
     }
 }
@@ -311,7 +382,7 @@ impl<P> Walk<'_, P> {
         let memory = &mut *self.memory;
         if let Some(part) = memory.open.last_mut().filter(|part| part.kept) {
             self.domain.take_read_log(&mut memory.log);
-            part.course.extend(memory.log.drain(..).map(Step::Reads));
+            part.steps.extend(memory.log.drain(..).map(Step::Reads));
         }
     }
 
@@ -331,17 +402,18 @@ impl<P> Drop for Walk<'_, P> {
 }
 
 impl<P> KnownParts<P> for Walk<'_, P> {
-    fn known(&mut self, name: u64) -> Option<Rc<P>> {
-        let part = &self.memory.parts[*self.memory.by_name.get(&name)?];
+    fn known(&mut self, name: PartName) -> Option<Rc<P>> {
+        let number = self.memory.find(name)?;
+        let part = &self.memory.parts[number];
         if part.differed_in == self.memory.run { None } else { part.known.clone() }
     }
 
-    fn passed(&mut self, name: u64) {
+    fn passed(&mut self, name: PartName) {
         self.charge();
         self.memory.passed += 1;
-        let Some(&number) = self.memory.by_name.get(&name) else { return };
+        let Some(number) = self.memory.find(name) else { return };
         if let Some(around) = self.memory.open.last_mut().filter(|part| part.kept) {
-            around.course.push(Step::GoesThrough(number));
+            around.steps.push(Step::GoesThrough(number));
         }
         let (point, run) = (self.memory.point, self.memory.run);
         let part = &mut self.memory.parts[number];
@@ -351,13 +423,14 @@ impl<P> KnownParts<P> for Walk<'_, P> {
         }
     }
 
-    fn begin(&mut self, name: u64) -> bool {
+    fn begin(&mut self, name: PartName) -> bool {
         self.charge();
         let memory = &mut *self.memory;
         // What was read of one before, and differs now, is going to be read again.
-        let differs = |&number: &usize| memory.parts[number].differed_in == memory.run;
-        let kept = !memory.by_name.get(&name).is_some_and(differs);
-        memory.open.push(OpenPart { name, kept, course: Vec::new() });
+        let number = memory.find(name);
+        let kept = !number.is_some_and(|number| memory.parts[number].differed_in == memory.run);
+        let before = number.map(|number| (number, 0));
+        memory.open.push(OpenPart { name, kept, steps: Vec::new(), before });
         self.log();
         kept
     }
@@ -377,7 +450,7 @@ impl<P> KnownParts<P> for Walk<'_, P> {
         });
         if let Some(around) = self.memory.open.last_mut() {
             match remembered {
-                Some(number) if around.kept => around.course.push(Step::GoesThrough(number)),
+                Some(number) if around.kept => around.steps.push(Step::GoesThrough(number)),
                 Some(_) => {}
                 None => around.kept = false,
             }
@@ -410,6 +483,11 @@ impl Hasher for SpreadHasher {
     fn write_u64(&mut self, number: u64) {
         let product = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 = product ^ product >> 32;
+    }
+
+    fn write_u128(&mut self, number: u128) {
+        // The upper half is a small number, the lower one has few bits set above its middle.
+        self.write_u64((number as u64) ^ ((number >> u64::BITS) as u64).rotate_right(8));
     }
 }
 

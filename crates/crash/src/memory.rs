@@ -6,7 +6,7 @@ use lapis_device::{BytesOfLine, CrashStates, Event, Image, LineBytes, LineRead, 
 use lapis_pmem::Region;
 
 use crate::image_check::{
-    Bench, Expectation, Recovered, is_checked_whole, read_line, seed_after_recovery,
+    Bench, Expectation, Recovered, is_checked_whole, read_line, read_word, seed_after_recovery,
 };
 use crate::known_images::{Agreement, KnownImage, KnownImages, lines_ahead, placed};
 use crate::subject::{Subject, WalkMemory};
@@ -123,7 +123,8 @@ impl Memory {
         operation: Option<u32>,
     ) -> Option<(usize, Agreement)> {
         let durable = |line| read_line(&bench.region, line);
-        self.known.find(&self.overrides, durable, &self.uncertain, operation)
+        let word = |line, word| read_word(&bench.region, line, word);
+        self.known.find(&self.overrides, durable, word, &self.uncertain, operation)
     }
 
     /// Lets walks over the image at hand leave out what is known, at a crash point at which

@@ -4,7 +4,7 @@ use lapis_crash::subjects::IndexSubject;
 use lapis_crash::{
     ExploreOptions, ExploreReport, Modelled, Strategy, Structure, explore, explore_structure,
 };
-use lapis_index::{IndexOptions, Wort};
+use lapis_index::{ArtCow, Index, IndexOptions, Woart, Wort};
 use lapis_pmem::Mutant;
 
 fn explored(structure: Structure, strategy: Strategy, ops: usize) -> ExploreReport {
@@ -176,11 +176,11 @@ fn remembered_walks_change_nothing_on_art_with_copies() {
     remembered_walks_change_nothing_on(Structure::ArtCow);
 }
 
-/// WORT with 400 keys; crashes are in the operations after these.
-fn on_a_filled_index(ops: usize, mutant: Option<Mutant>) {
+/// An index with 400 keys; crashes are in the operations after these.
+fn on_a_filled_index<I: Index<Modelled, u64>>(ops: usize, mutant: Option<Mutant>) {
     const KEYS: u64 = 500;
     let options = IndexOptions::default();
-    let subject = IndexSubject::<Wort<Modelled, u64>, u64>::new("filled", &[], options, KEYS);
+    let subject = IndexSubject::<I, u64>::new("filled", &[], options, KEYS);
     let subject = subject.filled(KEYS);
     remembered_walks_change_nothing(ops, |options| {
         let first_operation = KEYS as usize + 1;
@@ -194,12 +194,20 @@ fn on_a_filled_index(ops: usize, mutant: Option<Mutant>) {
 
 #[test]
 fn remembered_walks_change_nothing_on_an_index_that_holds_much() {
-    on_a_filled_index(80, None);
+    on_a_filled_index::<Wort<Modelled, u64>>(80, None);
+}
+
+/// The root has a child for nearly each byte: its stretches are parts.
+#[test]
+fn remembered_walks_change_nothing_where_nodes_have_many_children() {
+    on_a_filled_index::<Woart<Modelled, u64>>(160, None);
+    on_a_filled_index::<ArtCow<Modelled, u64>>(80, None);
 }
 
 #[test]
 fn remembered_walks_change_nothing_where_something_is_wrong() {
     for name in ["wort/link-before-fence", "wort/header-before-parent"] {
-        on_a_filled_index(60, Some(Mutant(name)));
+        on_a_filled_index::<Wort<Modelled, u64>>(60, Some(Mutant(name)));
     }
+    on_a_filled_index::<Woart<Modelled, u64>>(160, Some(Mutant("woart/link-before-fence")));
 }

@@ -85,24 +85,38 @@ impl<'s> PrunedImages<'s> {
                 continue;
             }
             let states = self.lines[place];
-            let chosen = read.seen_in(&states[self.choices[place] as usize]);
+            let chosen_state = &states[self.choices[place] as usize];
+            let chosen = read.seen_in(chosen_state);
+            let differs = |state: u32| {
+                let state = &states[state as usize];
+                match read.by_lock {
+                    None => differing_bytes(state, chosen_state) & read.bytes != 0,
+                    Some(_) => read.seen_in(state) != chosen,
+                }
+            };
+            let tells_apart = match &restricted[place] {
+                Some(candidates) => candidates.iter().any(|&state| differs(state)),
+                None => (0..states.len() as u32).any(differs),
+            };
+            if !tells_apart {
+                continue;
+            }
             let candidates = restricted[place]
                 .clone()
                 .unwrap_or_else(|| (0..states.len() as u32).collect::<Rc<[u32]>>());
             let mut others: Vec<(LineBytes, Vec<u32>)> = Vec::new();
             let mut alike = Vec::new();
             for &candidate in &*candidates {
-                let seen = read.seen_in(&states[candidate as usize]);
-                if seen == chosen {
+                if !differs(candidate) {
                     alike.push(candidate);
-                } else if let Some((_, others)) = others.iter_mut().find(|(key, _)| *key == seen) {
+                    continue;
+                }
+                let seen = read.seen_in(&states[candidate as usize]);
+                if let Some((_, others)) = others.iter_mut().find(|(key, _)| *key == seen) {
                     others.push(candidate);
                 } else {
                     others.push((seen, vec![candidate]));
                 }
-            }
-            if others.is_empty() {
-                continue;
             }
             for (_, other) in others {
                 let mut restriction = self.current.clone();

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use lapis_pmem::parts::PartEnds;
+use lapis_pmem::parts::{PartEnds, PartName};
 
 /// Visits the entries of an index, of which it may know some parts.
 ///
@@ -10,13 +10,13 @@ use lapis_pmem::parts::PartEnds;
 /// passes it over or begins it, visits what is in it, and ends it.
 pub trait EntriesByPart<K: ?Sized> {
     /// The ends of the part called `name`, if the same entries would be visited in it again.
-    fn known(&mut self, name: u64) -> Option<PartEnds>;
+    fn known(&mut self, name: PartName) -> Option<PartEnds>;
 
     /// Takes the entries of that part, which is known, for visited.
-    fn pass(&mut self, name: u64) -> ControlFlow<()>;
+    fn pass(&mut self, name: PartName) -> ControlFlow<()>;
 
     /// The entries visited from here on are those of this part.
-    fn begin(&mut self, name: u64);
+    fn begin(&mut self, name: PartName);
 
     /// The part begun last ends here. Without `ends` nothing is known of it.
     fn end(&mut self, ends: Option<PartEnds>);

@@ -3,7 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lapis_pmem::{AllocError, Committed, Domain, InFlight, Link, Owned, Pool, Tracer};
+use lapis_pmem::{AllocError, Committed, Domain, Guard, InFlight, Link, Owned, Pool, Tracer};
 
 use crate::entries_by_part::EntriesByPart;
 use crate::key::{IndexKey, MAX_KEY_BYTES};
@@ -229,6 +229,11 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
 
     /// The value of `key`.
     fn get(&self, key: &K) -> Option<u64>;
+
+    /// [`Index::get`] for whoever has pinned the index's pool already, for many look-ups.
+    fn get_pinned(&self, key: &K, _pinned: &Guard<'_, D>) -> Option<u64> {
+        self.get(key)
+    }
 
     /// Calls `visit` for each entry, in key order if the structure is ordered, until it breaks.
     /// Entries that are added or removed meanwhile may or may not be visited; all others are,

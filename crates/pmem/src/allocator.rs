@@ -55,11 +55,13 @@ mod locate;
 pub mod mutants;
 mod slabs;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::Domain;
-use crate::host_lock::lock;
+use crate::host_lock::{HostGuard, lock};
 use crate::pool::{Pool, Usage};
 use crate::region::{EXTENT_BYTES, Region, RegionError};
 use crate::trace::{AuditReport, ReclaimReport, Traced};
@@ -107,8 +109,13 @@ pub(crate) struct Block {
 pub(crate) struct Allocator {
     caches: Caches,
     classes: [CachePadded<Mutex<ClassSlabs>>; CLASS_COUNT],
+    /// A bit for each class that anything has been asked of: what goes over all classes need not lock
+    /// the others, of which there is nothing.
+    used_classes: AtomicU64,
     chunks: Mutex<ChunkMap>,
 }
+
+const _: () = assert!(CLASS_COUNT <= u64::BITS as usize);
 
 impl Allocator {
     /// Zeroes the chunk table of segment 0 and flushes it; the caller fences.
@@ -121,8 +128,28 @@ impl Allocator {
         Self {
             caches: Caches::default(),
             classes: std::array::from_fn(|_| CachePadded::default()),
+            used_classes: AtomicU64::new(0),
             chunks: Mutex::new(ChunkMap::open(high_water, bitmaps_valid)),
         }
+    }
+
+    /// The slabs of a class.
+    fn slabs_of<'a, D: Domain>(
+        &'a self,
+        pool: &'a Pool<D>,
+        class: ClassId,
+    ) -> HostGuard<'a, D, MutexGuard<'a, ClassSlabs>> {
+        let bit = 1 << class.index();
+        if self.used_classes.load(Ordering::Relaxed) & bit == 0 {
+            self.used_classes.fetch_or(bit, Ordering::Relaxed);
+        }
+        lock(pool.domain(), &self.classes[class.index()])
+    }
+
+    /// The classes of which there may be slabs or blocks.
+    fn used_classes(&self) -> impl Iterator<Item = ClassId> + use<> {
+        let used = self.used_classes.load(Ordering::Relaxed);
+        ClassId::all().filter(move |class| used & 1 << class.index() != 0)
     }
 
     #[inline]
@@ -163,11 +190,11 @@ impl Allocator {
                 return Ok(offset);
             }
         }
-        let mut slabs = lock(pool.domain(), &self.classes[class.index()]);
+        let mut slabs = self.slabs_of(pool, class);
         while slabs.is_exhausted() {
             drop(slabs);
             let more = self.discover(pool);
-            slabs = lock(pool.domain(), &self.classes[class.index()]);
+            slabs = self.slabs_of(pool, class);
             if more || !slabs.is_exhausted() {
                 continue;
             }
@@ -213,7 +240,7 @@ impl Allocator {
 
     /// Returns blocks to their slabs; slabs that become empty give their chunks back.
     fn give_back<D: Domain>(&self, pool: &Pool<D>, class: ClassId, offsets: &[u64]) {
-        let mut slabs = lock(pool.domain(), &self.classes[class.index()]);
+        let mut slabs = self.slabs_of(pool, class);
         for &offset in offsets {
             if let Some(emptied) = slabs.give_back(class, offset) {
                 lock(pool.domain(), &self.chunks).free_run(pool, emptied, class.slab_chunks());
@@ -299,7 +326,7 @@ impl Allocator {
         let more = lock(pool.domain(), &self.chunks)
             .discover(pool, |class, first| found.push((class, first)));
         for (class, first) in found {
-            lock(pool.domain(), &self.classes[class.index()]).adopt_saved(pool, class, first);
+            self.slabs_of(pool, class).adopt_saved(pool, class, first);
         }
         more
     }
@@ -310,9 +337,11 @@ impl Allocator {
             self.give_back(pool, class, &offsets);
         }
         while self.discover(pool) {}
-        for class in ClassId::all() {
-            let loose = lock(pool.domain(), &self.classes[class.index()]).take_loose();
-            self.give_back(pool, class, &loose);
+        for class in self.used_classes() {
+            let loose = self.slabs_of(pool, class).take_loose();
+            if !loose.is_empty() {
+                self.give_back(pool, class, &loose);
+            }
         }
     }
 
@@ -325,14 +354,13 @@ impl Allocator {
         if self.is_untraced(pool) {
             return false;
         }
-        let any_loose =
-            ClassId::all().any(|id| lock(pool.domain(), &self.classes[id.index()]).has_loose());
+        let any_loose = self.used_classes().any(|id| self.slabs_of(pool, id).has_loose());
         if any_loose {
             // Their slabs' saved bitmaps count them as in use: read those slabs now and correct it.
             self.settle(pool);
         }
-        for class in ClassId::all() {
-            lock(pool.domain(), &self.classes[class.index()]).save(pool, class);
+        for class in self.used_classes() {
+            self.slabs_of(pool, class).save(pool, class);
         }
         true
     }
@@ -342,9 +370,10 @@ impl Allocator {
         if exact {
             self.settle(pool);
         }
-        let slabs: u64 = ClassId::all()
+        let slabs: u64 = self
+            .used_classes()
             .map(|class| {
-                let in_use = lock(pool.domain(), &self.classes[class.index()]).blocks_in_use();
+                let in_use = self.slabs_of(pool, class).blocks_in_use();
                 in_use * class.block_bytes() as u64
             })
             .sum();
@@ -361,9 +390,8 @@ impl Allocator {
         let _ = self.caches.drain(pool.domain());
         let mut chunks = lock(pool.domain(), &self.chunks);
         let mut report = ReclaimReport::default();
-        for class in ClassId::all() {
-            *lock(pool.domain(), &self.classes[class.index()]) =
-                CachePadded::into_inner(CachePadded::default());
+        for class in self.used_classes() {
+            self.slabs_of(pool, class).forget();
         }
         let limbo = pool.limbo().blocks();
         let in_limbo = |first: u32| {
@@ -371,12 +399,14 @@ impl Allocator {
         };
         let runs = chunks.survey(pool);
         chunks.forget();
+        // Free chunks that follow each other are one run.
+        let (mut free_first, mut free_count) = (0, 0);
         for (first, descriptor) in runs {
             let count = descriptor.chunks().max(1);
             match descriptor.kind() {
                 SLAB => {
                     let Some(class) = descriptor.class() else { continue };
-                    let mut slabs = lock(pool.domain(), &self.classes[class.index()]);
+                    let mut slabs = self.slabs_of(pool, class);
                     let mut marks = traced.slab_marks(first, class);
                     for block in &limbo {
                         if ClassId::for_bytes(block.bytes) == Some(class)
@@ -402,8 +432,17 @@ impl Allocator {
                         chunks.free_run(pool, first, count);
                     }
                 }
-                _ => chunks.add_free(first, count),
+                _ if first == free_first + free_count => free_count += count,
+                _ => {
+                    if free_count > 0 {
+                        chunks.add_free(free_first, free_count);
+                    }
+                    (free_first, free_count) = (first, count);
+                }
             }
+        }
+        if free_count > 0 {
+            chunks.add_free(free_first, free_count);
         }
         report
     }
@@ -417,8 +456,8 @@ impl Allocator {
         let limbo = pool.limbo().blocks();
         let in_limbo = |offset: u64| limbo.iter().any(|block| block.offset == offset);
         // By words of the bitmaps: they differ in few blocks, if in any.
-        for class in ClassId::all() {
-            let slabs = lock(pool.domain(), &self.classes[class.index()]);
+        for class in self.used_classes() {
+            let slabs = self.slabs_of(pool, class);
             for (first, bitmap) in slabs.bitmaps() {
                 let marks = traced.marks_of(first);
                 for (at, &in_use) in bitmap.iter().enumerate() {
@@ -441,7 +480,7 @@ impl Allocator {
         // The other direction: a reachable block that the allocator thinks is free would be handed
         // out twice.
         for (first, class, marks) in traced.slabs_with_marks() {
-            let slabs = lock(pool.domain(), &self.classes[class.index()]);
+            let slabs = self.slabs_of(pool, class);
             let in_use = slabs.bitmap_of(first);
             for (at, &reachable) in marks.iter().enumerate() {
                 let lacking = reachable & !in_use.get(at).copied().unwrap_or(0);

@@ -3,25 +3,25 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use lapis_pmem::parts::KnownParts;
+use lapis_pmem::parts::{KnownParts, PartName};
 use lapis_pmem::{Hardware, Link, PCell, Pool, TraceProblem, Traced, TracedPart, Tracer};
 
 /// Remembers every part for ever.
 #[derive(Default)]
 struct Everything {
-    parts: HashMap<u64, Rc<TracedPart>>,
-    open: Vec<u64>,
-    passed: Vec<u64>,
+    parts: HashMap<PartName, Rc<TracedPart>>,
+    open: Vec<PartName>,
+    passed: Vec<PartName>,
 }
 
 impl KnownParts<TracedPart> for Everything {
-    fn known(&mut self, name: u64) -> Option<Rc<TracedPart>> {
+    fn known(&mut self, name: PartName) -> Option<Rc<TracedPart>> {
         self.parts.get(&name).cloned()
     }
-    fn passed(&mut self, name: u64) {
+    fn passed(&mut self, name: PartName) {
         self.passed.push(name);
     }
-    fn begin(&mut self, name: u64) -> bool {
+    fn begin(&mut self, name: PartName) -> bool {
         self.open.push(name);
         true
     }

@@ -35,9 +35,9 @@ impl Bench {
     }
 
     /// The parts gone through, and the sum of the words of all.
-    fn walk(&mut self) -> (Vec<u64>, u64) {
+    fn walk(&mut self) -> (Vec<PartName>, u64) {
         let Self { region, domain, memory } = self;
-        let word = |line: u64| {
+        let word = |line: PartName| {
             let offset = line as usize * LINE_BYTES;
             // SAFETY: as in `word`.
             unsafe { &*region.base().add(offset).cast::<PCell<u64>>() }.load(domain)
@@ -65,9 +65,9 @@ impl Bench {
 /// Passes over a part or goes through it; returns the sum of its words.
 fn go_through(
     walk: &mut Walk<'_, u64>,
-    word: &impl Fn(u64) -> u64,
-    name: u64,
-    gone: &mut Vec<u64>,
+    word: &impl Fn(PartName) -> u64,
+    name: PartName,
+    gone: &mut Vec<PartName>,
 ) -> u64 {
     if let Some(sum) = walk.known(name) {
         walk.passed(name);
@@ -82,7 +82,7 @@ fn go_through(
     sum
 }
 
-const NONE: [u64; 0] = [];
+const NONE: [PartName; 0] = [];
 
 #[test]
 fn what_is_as_it_was_is_passed_over() {
@@ -150,7 +150,7 @@ fn nothing_is_learnt_of_a_part_from_an_image_that_has_it_otherwise() {
 #[test]
 fn a_part_that_lies_in_two_others_makes_both_unknown() {
     let mut bench = Bench::new();
-    let through = |bench: &mut Bench, name: u64| {
+    let through = |bench: &mut Bench, name: PartName| {
         let mut walk = bench.memory.walk(&bench.domain);
         let known = walk.known(name).is_some();
         if !known {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use lapis_device::Modelled;
 use lapis_index::{Index, IndexKey, IndexOptions, IndexRoot};
-use lapis_pmem::{AuditReport, Link, Pool, Traced, Tracer};
+use lapis_pmem::{AuditReport, Guard, Link, Pool, Traced, Tracer};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -277,7 +277,9 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> LiveIndex<I, K> {
     fn find_in_order(&self, expected: &[&Entries<K::Buf>]) -> Option<usize> {
         if let Some(walks) = &self.walks {
             let memory = &mut *walks.entries.borrow_mut();
-            let mut visitor = InOrderByPart::new(expected, memory, self.index.pool().domain());
+            let visited = &mut *walks.visited.borrow_mut();
+            let domain = self.index.pool().domain();
+            let mut visitor = InOrderByPart::new(expected, memory, domain, visited);
             self.index.for_each_by_part(&mut visitor);
             return visitor.order.found();
         }
@@ -288,22 +290,22 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> LiveIndex<I, K> {
 
     /// Whether an index is in this state, in whatever order it visits its entries.
     fn is_in(&self, state: &Entries<K::Buf>) -> bool {
-        let entries = state.as_slice();
-        let mut found = vec![0u64; entries.len().div_ceil(64)];
+        let (keys, values) = (state.keys(), state.values());
+        let mut found = vec![0u64; keys.len().div_ceil(64)];
         PLACES.with_borrow_mut(|places| {
             let (mut visited, mut same) = (0, true);
             self.index.for_each(&mut |key, value| {
-                let compare = |(other, _): &(K::Buf, u64)| K::borrow(other).cmp(key);
+                let compare = |other: &K::Buf| K::borrow(other).cmp(key);
                 let guess = places.get(visited).map_or(0, |&place| place as usize);
                 // One entry more or fewer before it than last time.
                 let place = (guess.saturating_sub(1)..guess + 2)
-                    .find(|&at| entries.get(at).is_some_and(|entry| compare(entry).is_eq()))
-                    .or_else(|| entries.binary_search_by(compare).ok());
+                    .find(|&at| keys.get(at).is_some_and(|other| compare(other).is_eq()))
+                    .or_else(|| keys.binary_search_by(compare).ok());
                 same = place.is_some_and(|place| {
                     let (word, bit) = (&mut found[place / 64], 1 << (place % 64));
                     let first = *word & bit == 0;
                     *word |= bit;
-                    first && entries[place].1 == value
+                    first && values[place] == value
                 });
                 let place = place.unwrap_or(guess) as u32;
                 match places.get_mut(visited) {
@@ -313,7 +315,7 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> LiveIndex<I, K> {
                 visited += 1;
                 if same { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
-            same && visited == entries.len()
+            same && visited == keys.len()
         })
     }
 
@@ -337,8 +339,13 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> LiveIndex<I, K> {
     }
 
     /// A look-up of the key finds what iteration did.
-    fn look_up(&self, key: &K::Buf, expected: Option<u64>) -> Result<(), String> {
-        let found = self.index.get(K::borrow(key));
+    fn look_up(
+        &self,
+        key: &K::Buf,
+        expected: Option<u64>,
+        pinned: &Guard<'_, Modelled>,
+    ) -> Result<(), String> {
+        let found = self.index.get_pinned(K::borrow(key), pinned);
         if found == expected {
             return Ok(());
         }
@@ -346,11 +353,15 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> LiveIndex<I, K> {
     }
 
     /// Looks up some keys of `state`, which the index is in: others in another turn.
-    fn look_up_some(&self, state: &Entries<K::Buf>, turn: u64) -> Result<(), String> {
-        let entries = state.as_slice();
-        let every = entries.len().div_ceil(LOOK_UPS).max(1);
-        let mut chosen = entries.iter().skip((spread(turn) % every as u64) as usize).step_by(every);
-        chosen.try_for_each(|(key, value)| self.look_up(key, Some(*value)))
+    fn look_up_some(
+        &self,
+        state: &Entries<K::Buf>,
+        turn: u64,
+        pinned: &Guard<'_, Modelled>,
+    ) -> Result<(), String> {
+        let every = state.len().div_ceil(LOOK_UPS).max(1);
+        let mut chosen = state.iter().skip((spread(turn) % every as u64) as usize).step_by(every);
+        chosen.try_for_each(|(key, value)| self.look_up(key, Some(value), pinned))
     }
 }
 
@@ -378,7 +389,7 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, E
             ControlFlow::Continue(())
         });
         let state = Entries::of(entries).map_err(|twice| format!("{twice:?} is visited twice"))?;
-        self.look_up_some(&state, 0)?;
+        self.look_up_some(&state, 0, &self.index.pool().pin())?;
         Ok(state)
     }
 
@@ -393,15 +404,15 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, E
         // each time, and for those in question always, with their neighbours.
         let state = expected[number];
         // Each look-up would be the last to let go of the pool, and look for what to free then.
-        let _pinned = self.index.pool().pin();
-        self.look_up_some(state, turn)?;
+        let pinned = self.index.pool().pin();
+        self.look_up_some(state, turn, &pinned)?;
         if let [one, other] = expected {
-            let pairs = one.as_slice().iter().zip(other.as_slice());
+            let pairs = one.iter().zip(other.iter());
             let same = pairs.take_while(|(one, other)| one == other).count();
             for entries in expected {
-                let around = entries.as_slice().iter().skip(same.saturating_sub(1)).take(3);
+                let around = entries.iter().skip(same.saturating_sub(1)).take(3);
                 for (key, _) in around {
-                    self.look_up(key, state.get(key))?;
+                    self.look_up(key, state.get(key), &pinned)?;
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use lapis_device::{BytesOfLine, Modelled};
 use lapis_index::{EntriesByPart, IndexKey};
 use lapis_pmem::TracedPart;
-use lapis_pmem::parts::{KnownParts, PartEnds};
+use lapis_pmem::parts::{KnownParts, PartEnds, PartName};
 
 use super::entries::Entries;
 use crate::known_parts::{PartMemory, Walk};
@@ -21,11 +21,17 @@ pub(super) struct IndexWalks<B> {
     pub(super) entries: RefCell<PartMemory<EntriesPart<B>>>,
     /// From tracing it.
     pub(super) blocks: RefCell<PartMemory<TracedPart>>,
+    /// Room for entries that are visited.
+    pub(super) visited: RefCell<Visited<B>>,
 }
+
+/// Keys and values.
+pub(super) type Visited<B> = (Vec<B>, Vec<u64>);
 
 impl<B> Default for IndexWalks<B> {
     fn default() -> Self {
-        Self { entries: RefCell::default(), blocks: RefCell::default() }
+        let (entries, blocks, visited) = Default::default();
+        Self { entries, blocks, visited }
     }
 }
 
@@ -59,7 +65,8 @@ impl<B: 'static> WalkMemory for IndexWalks<B> {
 #[derive(Debug)]
 pub(super) struct EntriesPart<B> {
     ends: PartEnds,
-    entries: Vec<(B, u64)>,
+    keys: Vec<B>,
+    values: Vec<u64>,
 }
 
 /// Finds out which of a few states an index is in that visits its entries in order.
@@ -78,9 +85,11 @@ impl<'e, B: Ord> InOrder<'e, B> {
 
     /// The next entries are `count`, and one of the states has them if `same` says so of its next.
     #[inline]
-    fn visit(&mut self, count: usize, same: impl Fn(&[(B, u64)]) -> bool) -> ControlFlow<()> {
+    fn visit(&mut self, count: usize, same: impl Fn(&[B], &[u64]) -> bool) -> ControlFlow<()> {
+        let next = self.at..self.at + count;
         for (number, state) in self.expected.iter().enumerate() {
-            if !state.as_slice().get(self.at..self.at + count).is_some_and(&same) {
+            let (keys, values) = (state.keys().get(next.clone()), state.values().get(next.clone()));
+            if !keys.zip(values).is_some_and(|(keys, values)| same(keys, values)) {
                 self.possible &= !(1 << number);
             }
         }
@@ -93,15 +102,15 @@ impl<'e, B: Ord> InOrder<'e, B> {
     where
         K: IndexKey<Buf = B> + ?Sized,
     {
-        self.visit(1, |next| {
-            next.iter().all(|(other, there)| *there == value && K::borrow(other).cmp(key).is_eq())
+        self.visit(1, |keys, values| {
+            values == [value] && keys.iter().all(|other| K::borrow(other).cmp(key).is_eq())
         })
     }
 
     /// Which state it is, after all entries.
     pub(super) fn found(&self) -> Option<usize> {
         let whole = |&number: &usize| {
-            self.possible & 1 << number != 0 && self.expected[number].as_slice().len() == self.at
+            self.possible & 1 << number != 0 && self.expected[number].len() == self.at
         };
         (0..self.expected.len()).find(whole)
     }
@@ -119,7 +128,7 @@ pub(super) struct InOrderByPart<'e, 'm, B> {
     /// How many of those may.
     kept: usize,
     /// Entries of them.
-    visited: Vec<(B, u64)>,
+    visited: &'m mut Visited<B>,
 }
 
 impl<'e, 'm, B: Ord> InOrderByPart<'e, 'm, B> {
@@ -127,9 +136,12 @@ impl<'e, 'm, B: Ord> InOrderByPart<'e, 'm, B> {
         expected: &'e [&'e Entries<B>],
         memory: &'m mut PartMemory<EntriesPart<B>>,
         domain: &'m Modelled,
+        visited: &'m mut Visited<B>,
     ) -> Self {
         let (order, walk) = (InOrder::new(expected), memory.walk(domain));
-        Self { order, walk, next: None, open: Vec::new(), kept: 0, visited: Vec::new() }
+        visited.0.clear();
+        visited.1.clear();
+        Self { order, walk, next: None, open: Vec::with_capacity(16), kept: 0, visited }
     }
 }
 
@@ -138,42 +150,45 @@ where
     K: IndexKey<Buf = B> + ?Sized,
     B: Ord + Clone + Debug,
 {
-    fn known(&mut self, name: u64) -> Option<PartEnds> {
+    fn known(&mut self, name: PartName) -> Option<PartEnds> {
         self.next = self.walk.known(name);
         self.next.as_ref().map(|part| part.ends)
     }
 
-    fn pass(&mut self, name: u64) -> ControlFlow<()> {
+    fn pass(&mut self, name: PartName) -> ControlFlow<()> {
         let Some(part) = self.next.take() else { return ControlFlow::Break(()) };
         self.walk.passed(name);
         if self.kept > 0 {
-            self.visited.extend_from_slice(&part.entries);
+            self.visited.0.extend_from_slice(&part.keys);
+            self.visited.1.extend_from_slice(&part.values);
         }
-        self.order.visit(part.entries.len(), |next| next == part.entries.as_slice())
+        self.order.visit(part.keys.len(), |keys, values| keys == part.keys && values == part.values)
     }
 
-    fn begin(&mut self, name: u64) {
+    fn begin(&mut self, name: PartName) {
         let kept = self.walk.begin(name);
         self.kept += usize::from(kept);
-        self.open.push((kept, self.visited.len()));
+        self.open.push((kept, self.visited.0.len()));
     }
 
     fn end(&mut self, ends: Option<PartEnds>) {
         let Some((kept, from)) = self.open.pop() else { return };
         let part = ends.filter(|_| kept && self.walk.keeps()).map(|ends| {
-            let entries = self.visited[from..].to_vec();
-            EntriesPart { ends, entries }
+            let (keys, values) = (self.visited.0[from..].to_vec(), self.visited.1[from..].to_vec());
+            EntriesPart { ends, keys, values }
         });
         self.walk.end(part);
         self.kept -= usize::from(kept);
         if self.kept == 0 {
-            self.visited.clear();
+            self.visited.0.clear();
+            self.visited.1.clear();
         }
     }
 
     fn entry(&mut self, key: &K, value: u64) -> ControlFlow<()> {
         if self.kept > 0 {
-            self.visited.push((key.to_buf(), value));
+            self.visited.0.push(key.to_buf());
+            self.visited.1.push(value);
         }
         self.order.entry(key, value)
     }

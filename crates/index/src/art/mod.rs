@@ -177,6 +177,20 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
         self.next_ranked(node, rank, direction)
     }
 
+    fn next_child_before(&self, node: Child, rank: usize, end: usize) -> Option<(usize, Child)> {
+        self.next_ranked_before(node, rank, end)
+    }
+
+    /// Of a node of 48, an index word is about eight bytes, all of them in one stretch.
+    #[inline]
+    fn stretch_ranks(&self, node: Child) -> Option<usize> {
+        match node.kind() {
+            Kind::Four | Kind::Sixteen => None,
+            Kind::FortyEight => Some(32),
+            Kind::Full => Some(16),
+        }
+    }
+
     fn any_child(&self, node: Child) -> Child {
         self.next_ranked(node, 0, Direction::Forward).map_or(Child::NONE, |(_, child)| child)
     }

@@ -166,6 +166,40 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         .map(|(at, bits)| in_word(at, bits))
     }
 
+    /// The child at a rank or the nearest behind it and before `end`, and its rank, in a node of 48 or
+    /// one that has all: of others, what says which bytes they have is read as a whole.
+    pub(super) fn next_ranked_before(
+        &self,
+        node: Child,
+        rank: usize,
+        end: usize,
+    ) -> Option<(usize, Child)> {
+        if rank == 0
+            && !K::INLINE
+            && let child = self.end_child(node)
+            && !child.is_none()
+        {
+            return Some((0, child));
+        }
+        let mut from = rank.max(1);
+        while from < end {
+            let byte = (from - 1) as u8;
+            if node.kind() == Kind::FortyEight && byte.is_multiple_of(8) {
+                let (word, _) = ChildIndex::place(byte);
+                if self.load(&self.node::<Node48>(node).index[word]) == 0 {
+                    from += 8;
+                    continue;
+                }
+            }
+            let child = self.child_of_byte(node, byte);
+            if !child.is_none() {
+                return Some((from, child));
+            }
+            from += 1;
+        }
+        None
+    }
+
     /// The child at a rank or the nearest behind it, and its rank.
     pub(super) fn next_ranked(
         &self,

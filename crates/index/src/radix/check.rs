@@ -5,15 +5,16 @@
 //! it, and both are done with the ends when it is passed over. The leaf before it and its first one
 //! are to part at the right node. And a leaf is to be in the slots that its key takes above, to which
 //! the headers there are to be true: the first leaf will do, for leaves that follow each other below a
-//! node agree up to its position at least.
+//! node agree up to its position at least. The same goes for the stretches of a node's children.
 
-use lapis_pmem::parts::PartEnds;
+use lapis_pmem::parts::{PartEnds, PartName};
 use lapis_pmem::{Domain, Link, PCell, Tracer};
 
 use super::descent::Descending;
 use super::digits::{Digits, Span};
 use super::header::Header;
 use super::leaf::{Leaf, leaf_bytes};
+use super::stretches::{Stretch, ends_of, leaves_at};
 use super::tree::{HeaderOf, KeyOf, Place, RadixTree, SlotWord};
 use crate::index::{Direction, Statistics};
 use crate::root::IndexRoot;
@@ -29,8 +30,12 @@ trait Visitor {
     /// Something that cannot be.
     fn problem(&mut self, what: String);
     /// A part: its ends if it is known and taken for visited; else [`Visitor::end_part`] follows.
-    fn begin_part(&mut self, _name: u64) -> Option<PartEnds> {
+    fn begin_part(&mut self, _name: PartName) -> Option<PartEnds> {
         None
+    }
+    /// Whether parts mean anything.
+    fn goes_by_parts(&self) -> bool {
+        false
     }
     /// The part begun last ends; without ends, nothing is known of it.
     fn end_part(&mut self, _ends: Option<PartEnds>) {}
@@ -49,6 +54,19 @@ struct Frame<T: RadixTree> {
     /// The rank to look for the next one from.
     next: usize,
     children: usize,
+    /// How many ranks are a stretch, if there are stretches.
+    stretch_ranks: Option<usize>,
+    stretch: OpenStretch,
+}
+
+/// The stretch of a node's children that a walk is in.
+struct OpenStretch {
+    /// The rank behind it; none if the next one has not been begun.
+    end: Option<usize>,
+    /// The first leaf below it; null before it has been visited. Without stretches, that of the node.
+    first_leaf: Link<Leaf>,
+    /// Children of the node before it.
+    children_before: usize,
 }
 
 impl<T: RadixTree> Frame<T> {
@@ -97,12 +115,10 @@ impl<T: RadixTree> Walking for T {}
 /// Visits every node and leaf in key order and checks I2 to I4 and I8. Survives any bytes; ends
 /// because positions increase, and soon because the visitor refuses what it has seen.
 fn walk<T: RadixTree>(tree: &T, visitor: &mut impl Visitor) {
-    let mut stack: Vec<Frame<T>> = Vec::new();
+    let mut stack: Vec<Frame<T>> = Vec::with_capacity(8);
     // The leaf before, and the shallowest node at which the walk has gone to another slot
     // since: where the two leaves have to differ first.
-    let mut before: Option<KeyOf<'_, T>> = None;
-    let mut branch = usize::MAX;
-    let mut last_leaf = Link::NULL;
+    let mut last = LastVisited::<T>::at(None, Link::NULL);
     let mut child = tree.child_at(tree.handle().top);
     loop {
         if !child.is_none() {
@@ -113,20 +129,20 @@ fn walk<T: RadixTree>(tree: &T, visitor: &mut impl Visitor) {
                 ));
             } else if child.is_leaf() {
                 if let Some(key) = walk_leaf(tree, child.as_leaf(), &mut stack, visitor) {
-                    compare::<T>(before.as_ref(), &key, branch, visitor);
-                    (before, branch, last_leaf) = (Some(key), usize::MAX, child.as_leaf());
+                    compare::<T>(last.key.as_ref(), &key, last.branch, visitor);
+                    last = LastVisited::at(Some(key), child.as_leaf());
                 }
             } else {
                 match walk_node(tree, child, &stack, visitor) {
                     Below::Nothing => {}
                     Below::Children(frame) => stack.push(frame),
-                    Below::Known([first, last]) => {
-                        let (first, last) = (Link::from_bits(first), Link::from_bits(last));
+                    Below::Known([first, end]) => {
+                        let (first, end) = (Link::from_bits(first), Link::from_bits(end));
                         if let Some(key) = tree.key_of_leaf(first) {
                             compare_above(&key, first, &mut stack, visitor);
-                            compare::<T>(before.as_ref(), &key, branch, visitor);
+                            compare::<T>(last.key.as_ref(), &key, last.branch, visitor);
                         }
-                        (before, branch, last_leaf) = (tree.key_of_leaf(last), usize::MAX, last);
+                        last = LastVisited::at(tree.key_of_leaf(end), end);
                     }
                 }
             }
@@ -134,12 +150,27 @@ fn walk<T: RadixTree>(tree: &T, visitor: &mut impl Visitor) {
         // The next child: of the deepest node, or of one above it when that is done.
         child = loop {
             let Some(frame) = stack.last_mut() else { return };
-            if let Some((rank, below)) = tree.next_child(frame.node, frame.next, Direction::Forward)
-            {
-                (frame.current, frame.next) = (rank, rank + 1);
-                frame.children += 1;
-                branch = branch.min(frame.position);
-                break below;
+            match next_in_node(tree, frame, last.leaf, visitor) {
+                Next::Child(rank, below) => {
+                    (frame.current, frame.next) = (rank, rank + 1);
+                    frame.children += 1;
+                    last.branch = last.branch.min(frame.position);
+                    break below;
+                }
+                Next::Known(first, end) => {
+                    last.branch = last.branch.min(frame.position);
+                    if let Some(key) = tree.key_of_leaf(first) {
+                        // That it is in a slot of the stretch, its own, is known, too.
+                        if let Some(slot) = key.slot_at(frame.position) {
+                            frame.current = T::Span::rank_of(slot);
+                        }
+                        compare_above(&key, first, &mut stack, visitor);
+                        compare::<T>(last.key.as_ref(), &key, last.branch, visitor);
+                    }
+                    last = LastVisited::at(tree.key_of_leaf(end), end);
+                    continue;
+                }
+                Next::Nothing => {}
             }
             if frame.children < 2 {
                 visitor.problem(format!(
@@ -149,9 +180,74 @@ fn walk<T: RadixTree>(tree: &T, visitor: &mut impl Visitor) {
                 ));
             }
             let first = frame.first_leaf;
-            visitor.end_part((!first.is_null()).then(|| [first.bits(), last_leaf.bits()]));
+            visitor.end_part((!first.is_null()).then(|| [first.bits(), last.leaf.bits()]));
             stack.pop();
         };
+    }
+}
+
+/// The leaf visited last.
+struct LastVisited<'t, T: RadixTree> {
+    key: Option<KeyOf<'t, T>>,
+    /// The position of the shallowest node at which the walk has gone to another slot since: where
+    /// its key has to differ first from that of the next one.
+    branch: usize,
+    leaf: Link<Leaf>,
+}
+
+impl<'t, T: RadixTree> LastVisited<'t, T> {
+    fn at(key: Option<KeyOf<'t, T>>, leaf: Link<Leaf>) -> Self {
+        Self { key, branch: usize::MAX, leaf }
+    }
+}
+
+/// What comes next in a node.
+enum Next<W> {
+    /// A child, and its rank.
+    Child(usize, W),
+    /// Children that are known, with the first and the last leaf below them.
+    Known(Link<Leaf>, Link<Leaf>),
+    Nothing,
+}
+
+/// Goes on in a node, of which `last_leaf` may be the last one visited: by stretches, if it has any.
+fn next_in_node<T: RadixTree>(
+    tree: &T,
+    frame: &mut Frame<T>,
+    last_leaf: Link<Leaf>,
+    visitor: &mut impl Visitor,
+) -> Next<T::Word> {
+    let Some(ranks) = frame.stretch_ranks else {
+        let next = tree.next_child(frame.node, frame.next, Direction::Forward);
+        return next.map_or(Next::Nothing, |(rank, child)| Next::Child(rank, child));
+    };
+    loop {
+        if let Some(end) = frame.stretch.end {
+            if let Some((rank, child)) = tree.next_child_before(frame.node, frame.next, end) {
+                return Next::Child(rank, child);
+            }
+            let children = frame.children - frame.stretch.children_before;
+            visitor.end_part(ends_of(frame.stretch.first_leaf, last_leaf, children));
+            (frame.next, frame.stretch.end) = (end, None);
+        }
+        if frame.next > T::Span::SLOTS {
+            return Next::Nothing;
+        }
+        let stretch = Stretch::beginning_at(frame.next, ranks);
+        match visitor.begin_part(stretch.name_below(frame.node)) {
+            None => {
+                let (end, children_before) = (Some(stretch.end), frame.children);
+                frame.stretch = OpenStretch { end, first_leaf: Link::NULL, children_before };
+            }
+            Some(ends) => {
+                frame.next = stretch.end;
+                if let Some((first, last, children)) = leaves_at(ends) {
+                    frame.children += children;
+                    frame.stretch.first_leaf = Link::NULL;
+                    return Next::Known(first, last);
+                }
+            }
+        }
     }
 }
 
@@ -180,7 +276,7 @@ fn walk_node<T: RadixTree>(
         ));
         return Below::Nothing;
     }
-    if let Some(ends) = visitor.begin_part(node.bits()) {
+    if let Some(ends) = visitor.begin_part(node.bits().into()) {
         return Below::Known(ends);
     }
     let pool = &tree.handle().pool;
@@ -200,6 +296,8 @@ fn walk_node<T: RadixTree>(
     let first = T::first_rank(position, Direction::Forward);
     let (current, next) = (first, first);
     let first_leaf = Link::NULL;
+    let stretch_ranks = if visitor.goes_by_parts() { tree.stretch_ranks(node) } else { None };
+    let stretch = OpenStretch { end: None, first_leaf, children_before: 0 };
     Below::Children(Frame {
         node,
         position,
@@ -208,6 +306,8 @@ fn walk_node<T: RadixTree>(
         current,
         next,
         children: 0,
+        stretch_ranks,
+        stretch,
     })
 }
 
@@ -248,8 +348,11 @@ fn compare_above<T: RadixTree>(
             frame.position
         ));
     }
-    for frame in stack.iter_mut().rev().take_while(|frame| frame.first_leaf.is_null()) {
-        frame.first_leaf = link;
+    for frame in stack.iter_mut().rev().take_while(|frame| frame.stretch.first_leaf.is_null()) {
+        frame.stretch.first_leaf = link;
+        if frame.first_leaf.is_null() {
+            frame.first_leaf = link;
+        }
     }
     for frame in stack {
         let Some(header) = frame.header.take() else { continue };
@@ -302,7 +405,10 @@ impl<D: Domain> Visitor for Tracing<'_, '_, D> {
     fn problem(&mut self, what: String) {
         self.tracer.problem(what);
     }
-    fn begin_part(&mut self, name: u64) -> Option<PartEnds> {
+    fn goes_by_parts(&self) -> bool {
+        self.tracer.goes_by_parts()
+    }
+    fn begin_part(&mut self, name: PartName) -> Option<PartEnds> {
         self.tracer.begin_part(name)
     }
     fn end_part(&mut self, ends: Option<PartEnds>) {

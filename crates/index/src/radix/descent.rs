@@ -1,6 +1,6 @@
 //! The way of a key down a tree: to its leaf, or to where it belongs.
 
-use lapis_pmem::Link;
+use lapis_pmem::{Guard, Link};
 
 use super::digits::{Digits, Span};
 use super::header::Header;
@@ -165,12 +165,16 @@ pub trait Descending: RadixTree {
     /// See [`crate::Index::get`].
     #[inline]
     fn get_value(&self, key: &Self::Key) -> Option<u64> {
+        self.get_value_pinned(key, &self.handle().pool.pin())
+    }
+
+    /// See [`crate::Index::get_pinned`].
+    #[inline]
+    fn get_value_pinned(&self, key: &Self::Key, _pinned: &Guard<'_, Self::Domain>) -> Option<u64> {
         let mut space = [0; 8];
         let key = Digits::of(key, &mut space);
-        let handle = self.handle();
-        let _pinned = handle.pool.pin();
         let value = self.find(&key);
-        handle.persist_before_return();
+        self.handle().persist_before_return();
         value
     }
 

@@ -3,7 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lapis_pmem::{InFlight, Link, Owned, Pool, Tracer};
+use lapis_pmem::{Guard, InFlight, Link, Owned, Pool, Tracer};
 
 use super::change::{Change, Changing};
 use super::check::Walking;
@@ -53,6 +53,11 @@ impl<T: RadixTree> Index<T::Domain, T::Key> for T {
     #[inline]
     fn get(&self, key: &T::Key) -> Option<u64> {
         self.get_value(key)
+    }
+
+    #[inline]
+    fn get_pinned(&self, key: &T::Key, pinned: &Guard<'_, T::Domain>) -> Option<u64> {
+        self.get_value_pinned(key, pinned)
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&T::Key, u64) -> ControlFlow<()>) {

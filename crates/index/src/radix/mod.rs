@@ -16,6 +16,7 @@ mod in_flight;
 mod index;
 mod leaf;
 mod scan;
+mod stretches;
 mod stripes;
 #[cfg(test)]
 pub mod tests;

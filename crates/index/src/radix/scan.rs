@@ -11,17 +11,19 @@
 //! One leaf tells, for all keys below a node share its prefix; what has strayed is left out.
 //!
 //! What lies below a node is a part of a scan of everything ([`lapis_pmem::parts`]): the node's word is
-//! its name, its first and its last leaf are its ends.
+//! its name, its first and its last leaf are its ends. So is what lies below a stretch of the children of
+//! a node that has many.
 
 use std::ops::{Bound, ControlFlow};
 
-use lapis_pmem::parts::PartEnds;
+use lapis_pmem::parts::{PartEnds, PartName};
 use lapis_pmem::{Domain, Link};
 
 use super::damaged_word;
 use super::descent::Descending;
 use super::digits::{Digits, Span};
 use super::leaf::Leaf;
+use super::stretches::{Stretch, ends_of, leaves_at};
 use super::tree::{KeyOf, RadixTree, SlotWord};
 use crate::entries_by_part::EntriesByPart;
 use crate::index::Direction;
@@ -33,9 +35,9 @@ trait Visitor<K: ?Sized> {
 
     fn entry(&mut self, key: &K, value: u64) -> ControlFlow<()>;
     /// See [`EntriesByPart`] for these.
-    fn known(&mut self, name: u64) -> Option<PartEnds>;
-    fn pass(&mut self, name: u64) -> ControlFlow<()>;
-    fn begin(&mut self, name: u64);
+    fn known(&mut self, name: PartName) -> Option<PartEnds>;
+    fn pass(&mut self, name: PartName) -> ControlFlow<()>;
+    fn begin(&mut self, name: PartName);
     fn end(&mut self, ends: Option<PartEnds>);
 }
 
@@ -49,13 +51,13 @@ impl<K: ?Sized> Visitor<K> for Each<'_, K> {
     fn entry(&mut self, key: &K, value: u64) -> ControlFlow<()> {
         (self.0)(key, value)
     }
-    fn known(&mut self, _name: u64) -> Option<PartEnds> {
+    fn known(&mut self, _name: PartName) -> Option<PartEnds> {
         None
     }
-    fn pass(&mut self, _name: u64) -> ControlFlow<()> {
+    fn pass(&mut self, _name: PartName) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
-    fn begin(&mut self, _name: u64) {}
+    fn begin(&mut self, _name: PartName) {}
     fn end(&mut self, _ends: Option<PartEnds>) {}
 }
 
@@ -68,13 +70,13 @@ impl<K: ?Sized> Visitor<K> for ByParts<'_, K> {
     fn entry(&mut self, key: &K, value: u64) -> ControlFlow<()> {
         self.0.entry(key, value)
     }
-    fn known(&mut self, name: u64) -> Option<PartEnds> {
+    fn known(&mut self, name: PartName) -> Option<PartEnds> {
         self.0.known(name)
     }
-    fn pass(&mut self, name: u64) -> ControlFlow<()> {
+    fn pass(&mut self, name: PartName) -> ControlFlow<()> {
         self.0.pass(name)
     }
-    fn begin(&mut self, name: u64) {
+    fn begin(&mut self, name: PartName) {
         self.0.begin(name);
     }
     fn end(&mut self, ends: Option<PartEnds>) {
@@ -86,12 +88,28 @@ impl<K: ?Sized> Visitor<K> for ByParts<'_, K> {
 struct Frame<W> {
     node: W,
     position: usize,
-    /// The first leaf below it, if it has been visited; kept where there are parts.
-    first_leaf: Link<Leaf>,
     /// The rank that the scan is at.
     current: usize,
     /// The rank to look for a child from; out of range when the node is done.
     next: usize,
+}
+
+/// The part below a node on the way.
+struct OpenPart {
+    /// The first leaf below the node; null before it has been visited.
+    first_leaf: Link<Leaf>,
+    /// The rank behind the stretch that the scan is in, if it is in one.
+    stretch_end: Option<usize>,
+    /// The first leaf below that; without stretches, that of the node.
+    first_of_stretch: Link<Leaf>,
+    children_of_stretch: usize,
+}
+
+impl OpenPart {
+    const fn new() -> Self {
+        let (first_leaf, first_of_stretch) = (Link::NULL, Link::NULL);
+        Self { first_leaf, stretch_end: None, first_of_stretch, children_of_stretch: 0 }
+    }
 }
 
 /// A position between two entries, and a direction.
@@ -102,6 +120,8 @@ struct Cursor<'i, T: RadixTree, V> {
     /// The leaf visited last, where there are parts.
     last_leaf: Link<Leaf>,
     stack: Vec<Frame<T::Word>>,
+    /// Where there are parts, that of each node on the stack.
+    parts: Vec<OpenPart>,
     /// Frames from here on have gone to a child of which no leaf has been seen.
     unverified: usize,
     /// A leaf that comes before everything on the stack.
@@ -146,7 +166,8 @@ impl<'i, T: RadixTree, V: Visitor<T::Key>> Cursor<'i, T, V> {
     fn new(index: &'i T, visitor: V, direction: Direction) -> Self {
         let stack = Vec::with_capacity(16);
         let last_leaf = Link::NULL;
-        Self { index, visitor, direction, last_leaf, stack, unverified: 0, pending: None }
+        let parts = Vec::with_capacity(if V::BY_PARTS { 16 } else { 0 });
+        Self { index, visitor, direction, last_leaf, stack, parts, unverified: 0, pending: None }
     }
 
     /// Visits everything from here on, until the visitor breaks.
@@ -190,13 +211,15 @@ impl<'i, T: RadixTree, V: Visitor<T::Key>> Cursor<'i, T, V> {
             let floor = self.stack.last().map_or(0, |frame| frame.position + 1);
             let position = self.index.position_from(child, floor);
             if V::BY_PARTS {
-                if let Some(ends) = self.visitor.known(child.bits())
-                    && self.leads_into(ends)
+                let name = child.bits().into();
+                if let Some([first, last]) = self.visitor.known(name)
+                    && self.leads_into(Link::from_bits(first), Link::from_bits(last), false)
                 {
                     self.index.handle().persist_before_return();
-                    return self.visitor.pass(child.bits());
+                    return self.visitor.pass(name);
                 }
-                self.visitor.begin(child.bits());
+                self.visitor.begin(name);
+                self.parts.push(OpenPart::new());
             }
             let first = T::first_rank(child.position::<T::Key>(), self.direction);
             self.push_at(child, position, first, first);
@@ -208,10 +231,16 @@ impl<'i, T: RadixTree, V: Visitor<T::Key>> Cursor<'i, T, V> {
         ControlFlow::Continue(())
     }
 
-    /// Whether the scan is where the keys of a part belong that begins and ends like this.
-    fn leads_into(&mut self, [first, last]: PartEnds) -> bool {
-        let (first, last) = (Link::from_bits(first), Link::from_bits(last));
+    /// Whether the scan is where the keys of a part belong that begins and ends with these leaves:
+    /// below the child that it is at, or `in_stretch` of the node's children, in which case that is
+    /// where it is.
+    fn leads_into(&mut self, first: Link<Leaf>, last: Link<Leaf>, in_stretch: bool) -> bool {
         let Some(key) = self.index.key_of_leaf(first) else { return false };
+        if in_stretch && let Some(frame) = self.stack.last_mut() {
+            let Some(slot) = key.slot_at(frame.position) else { return false };
+            frame.current = T::Span::rank_of(slot);
+            self.unverified = self.unverified.min(self.stack.len() - 1);
+        }
         let leads = !T::ENTRIES_CHANGE_HANDS || self.strayed(&key).is_none();
         if leads {
             self.unverified = self.stack.len();
@@ -222,9 +251,12 @@ impl<'i, T: RadixTree, V: Visitor<T::Key>> Cursor<'i, T, V> {
 
     /// The leaves from `first` to `last` are visited.
     fn note_leaves(&mut self, first: Link<Leaf>, last: Link<Leaf>) {
-        let before = self.stack.iter_mut().rev();
-        for frame in before.take_while(|frame| frame.first_leaf.is_null()) {
-            frame.first_leaf = first;
+        let around = self.parts.iter_mut().rev();
+        for part in around.take_while(|part| part.first_of_stretch.is_null()) {
+            part.first_of_stretch = first;
+            if part.first_leaf.is_null() {
+                part.first_leaf = first;
+            }
         }
         self.last_leaf = last;
     }
@@ -237,14 +269,18 @@ impl<'i, T: RadixTree, V: Visitor<T::Key>> Cursor<'i, T, V> {
 
     #[inline(always)]
     fn push_at(&mut self, node: T::Word, position: usize, current: usize, next: usize) {
-        self.stack.push(Frame { node, position, first_leaf: Link::NULL, current, next });
+        self.stack.push(Frame { node, position, current, next });
     }
 
     fn pop(&mut self) {
-        let frame = self.stack.pop();
+        self.stack.pop();
         if V::BY_PARTS
-            && let Some(Frame { first_leaf, .. }) = frame
+            && let Some(OpenPart { first_leaf, stretch_end, .. }) = self.parts.pop()
         {
+            if stretch_end.is_some() {
+                // The scan has strayed.
+                self.visitor.end(None);
+            }
             let ends = (!first_leaf.is_null()).then(|| [first_leaf.bits(), self.last_leaf.bits()]);
             self.visitor.end(ends);
         }
@@ -258,9 +294,17 @@ impl<'i, T: RadixTree, V: Visitor<T::Key>> Cursor<'i, T, V> {
         loop {
             let frame = self.stack.last()?;
             let (node, from) = (frame.node, frame.next);
-            let found = (from <= T::Span::SLOTS)
-                .then(|| self.index.next_child(node, from, self.direction))
-                .flatten();
+            let found = if V::BY_PARTS
+                && let Some(ranks) = self.index.stretch_ranks(node)
+            {
+                self.next_by_stretches(ranks)
+            } else {
+                let in_range = from <= T::Span::SLOTS;
+                ControlFlow::Continue(
+                    in_range.then(|| self.index.next_child(node, from, self.direction)).flatten(),
+                )
+            };
+            let ControlFlow::Continue(found) = found else { return None };
             let Some((rank, child)) = found else {
                 self.pop();
                 continue;
@@ -275,6 +319,50 @@ impl<'i, T: RadixTree, V: Visitor<T::Key>> Cursor<'i, T, V> {
             }
             if self.enter(child).is_break() {
                 return None;
+            }
+        }
+    }
+
+    /// The next child of the node that the scan is in, which has stretches of so many ranks, but for
+    /// those that are known.
+    fn next_by_stretches(&mut self, ranks: usize) -> ControlFlow<(), Option<(usize, T::Word)>> {
+        loop {
+            let (Some(frame), Some(part)) = (self.stack.last_mut(), self.parts.last_mut()) else {
+                return ControlFlow::Continue(None);
+            };
+            if let Some(end) = part.stretch_end {
+                let found = self.index.next_child_before(frame.node, frame.next, end);
+                if found.is_some() {
+                    part.children_of_stretch += 1;
+                    return ControlFlow::Continue(found);
+                }
+                let first = part.first_of_stretch;
+                let ends = ends_of(first, self.last_leaf, part.children_of_stretch);
+                (frame.next, part.stretch_end) = (end, None);
+                self.visitor.end(ends);
+                continue;
+            }
+            if frame.next > T::Span::SLOTS {
+                return ControlFlow::Continue(None);
+            }
+            let stretch = Stretch::beginning_at(frame.next, ranks);
+            let name = stretch.name_below(frame.node);
+            part.first_of_stretch = Link::NULL;
+            let known = self.visitor.known(name).map(leaves_at);
+            let is_known = known.is_some_and(|leaves| {
+                leaves.is_none_or(|(first, last, _)| self.leads_into(first, last, true))
+            });
+            if is_known {
+                if let Some(frame) = self.stack.last_mut() {
+                    frame.next = stretch.end;
+                }
+                self.index.handle().persist_before_return();
+                self.visitor.pass(name)?;
+            } else {
+                self.visitor.begin(name);
+                if let Some(part) = self.parts.last_mut() {
+                    (part.stretch_end, part.children_of_stretch) = (Some(stretch.end), 0);
+                }
             }
         }
     }

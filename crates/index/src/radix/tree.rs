@@ -126,6 +126,18 @@ pub trait RadixTree: Send + Sync + Sized {
         direction: Direction,
     ) -> Option<(usize, Self::Word)>;
 
+    /// The same forward, of the ranks before `end`: the words of others are not read.
+    fn next_child_before(
+        &self,
+        node: Self::Word,
+        rank: usize,
+        end: usize,
+    ) -> Option<(usize, Self::Word)>;
+
+    /// How many ranks are a stretch of children that is a part of walks of its own; none if `node` has
+    /// no room for many, or no word for each. See `radix/stretches.rs`.
+    fn stretch_ranks(&self, node: Self::Word) -> Option<usize>;
+
     /// Any child, or nothing.
     fn any_child(&self, node: Self::Word) -> Self::Word;
 

@@ -298,6 +298,18 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
         }
     }
 
+    fn next_child_before(&self, node: Child, rank: usize, end: usize) -> Option<(usize, Child)> {
+        (rank..end).find_map(|rank| {
+            let child = self.child_at(node.place(Nibble::slot_of(rank)));
+            (!child.is_none()).then_some((rank, child))
+        })
+    }
+
+    #[inline]
+    fn stretch_ranks(&self, _node: Child) -> Option<usize> {
+        Some(4)
+    }
+
     fn any_child(&self, node: Child) -> Child {
         let slots = Nibble::SLOTS + usize::from(has_end_slot::<K>(node.position::<K>()));
         // The end slot first: a leaf is there if anything is.

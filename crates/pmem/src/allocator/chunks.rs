@@ -272,7 +272,8 @@ impl ChunkMap {
     /// Every run below the high-water mark that is known to the descriptors, free ones included,
     /// in order.
     pub(super) fn survey<D: Domain>(&self, pool: &Pool<D>) -> Vec<(u32, Descriptor)> {
-        let mut runs = Vec::new();
+        // Of a pool that is not large, as many as there can be.
+        let mut runs = Vec::with_capacity(self.next_fresh.min(64) as usize);
         let mut at = 0;
         while at < self.next_fresh {
             let tables = table_chunks_at(at);

@@ -42,14 +42,17 @@ pub(crate) struct Located {
 impl TraceMap {
     pub(crate) fn new<D: Domain>(pool: &Pool<D>) -> Self {
         let runs = pool.allocator().survey(pool);
-        let mut run_of_chunk = Vec::new();
-        for (number, &(first, descriptor)) in runs.iter().enumerate() {
-            if first >= CHUNKS_LISTED {
+        let end_of = |&(first, descriptor): &(u32, Descriptor)| {
+            first.saturating_add(descriptor.chunks().max(1)).min(CHUNKS_LISTED)
+        };
+        let listed = runs.last().map_or(0, end_of);
+        let mut run_of_chunk = Vec::with_capacity(listed as usize);
+        for (number, run) in runs.iter().enumerate() {
+            if run.0 >= CHUNKS_LISTED {
                 break;
             }
-            let end = first.saturating_add(descriptor.chunks().max(1)).min(CHUNKS_LISTED);
-            run_of_chunk.resize(first as usize, NO_RUN);
-            run_of_chunk.resize(end as usize, number as u32);
+            run_of_chunk.resize(run.0 as usize, NO_RUN);
+            run_of_chunk.resize(end_of(run) as usize, number as u32);
         }
         Self { runs, run_of_chunk, recent: 0 }
     }

@@ -38,6 +38,13 @@ impl ClassSlabs {
         self.partial.is_empty() && self.loose.is_empty()
     }
 
+    /// Forgets every slab, before a reclaim says anew which there are.
+    pub(super) fn forget(&mut self) {
+        if !self.slabs.is_empty() || !self.is_exhausted() {
+            *self = Self::default();
+        }
+    }
+
     /// A new slab, all free.
     pub(super) fn adopt_empty(&mut self, class: ClassId, first: u32) {
         self.adopt(class, first, vec![0; class.bitmap_words()], true);

@@ -5,23 +5,26 @@ use std::rc::Rc;
 use super::{SlabMarks, TraceProblem, Tracer};
 use crate::allocator::Descriptor;
 use crate::domain::Domain;
-use crate::parts::{KnownParts, PartEnds};
+use crate::parts::{KnownParts, PartEnds, PartName};
 
 /// What tracing a part has come to: blocks, and no problem.
 #[derive(Debug)]
 pub struct TracedPart {
     ends: PartEnds,
-    slabs: Vec<PartOfSlab>,
+    slabs: Box<[PartOfSlab]>,
+    /// Words of the slabs' bitmaps, by number: of one slab after the other. In one piece, since each
+    /// part that is passed over would wait for each piece to come into the processor's cache.
+    words: Box<[(u32, u64)]>,
 }
 
 /// The blocks in one slab.
 #[derive(Debug)]
 struct PartOfSlab {
     first: u32,
+    /// Where its words end among those of the part.
+    words_end: u32,
     /// What the slab was: a block is one only in a slab of its size.
     descriptor: Descriptor,
-    /// Words of the slab's bitmap, by number.
-    words: Vec<(usize, u64)>,
 }
 
 /// What a tracer keeps of the parts that it is in.
@@ -44,7 +47,7 @@ struct OpenPart {
 
 impl<'p> TracingByParts<'p> {
     pub(super) fn new(known: &'p mut dyn KnownParts<TracedPart>) -> Self {
-        Self { known, open: Vec::new(), telling: 0, visited: Vec::new() }
+        Self { known, open: Vec::with_capacity(32), telling: 0, visited: Vec::new() }
     }
 
     #[inline]
@@ -56,11 +59,17 @@ impl<'p> TracingByParts<'p> {
 }
 
 impl<D: Domain> Tracer<'_, D> {
+    /// Whether parts mean anything: some may be known.
+    #[inline]
+    pub fn goes_by_parts(&self) -> bool {
+        self.by_parts.is_some()
+    }
+
     /// Says that the part called `name` is next. If it is known what it comes to, that is taken for
     /// done, and the ends of the part are returned; otherwise it is to be traced, and
     /// [`Tracer::end_part`] to be called behind it.
     #[inline]
-    pub fn begin_part(&mut self, name: u64) -> Option<PartEnds> {
+    pub fn begin_part(&mut self, name: PartName) -> Option<PartEnds> {
         if self.by_parts.is_none() { None } else { self.pass_or_begin(name) }
     }
 
@@ -73,7 +82,7 @@ impl<D: Domain> Tracer<'_, D> {
     }
 
     #[inline(never)]
-    fn pass_or_begin(&mut self, name: u64) -> Option<PartEnds> {
+    fn pass_or_begin(&mut self, name: PartName) -> Option<PartEnds> {
         let by_parts = self.by_parts.as_mut()?;
         if let Some(part) = by_parts.known.known(name)
             && self.pass(&part)
@@ -99,8 +108,10 @@ impl<D: Domain> Tracer<'_, D> {
         if !part.slabs.iter().all(same) {
             return false;
         }
-        for slab in &part.slabs {
-            let &PartOfSlab { first, descriptor, ref words } = slab;
+        let mut begin = 0;
+        for &PartOfSlab { first, words_end, descriptor } in &part.slabs {
+            let words = part.words.get(begin..words_end as usize).unwrap_or_default();
+            begin = words_end as usize;
             let (Some(run), Some(class)) =
                 (self.map.run_that_is(first, descriptor), descriptor.class())
             else {
@@ -110,6 +121,7 @@ impl<D: Domain> Tracer<'_, D> {
                 (first, SlabMarks { descriptor, words: vec![0; class.bitmap_words()] })
             });
             for &(at, bits) in words {
+                let at = at as usize;
                 let word = &mut marks.words[at];
                 let twice = *word & bits;
                 *word |= bits;
@@ -138,21 +150,24 @@ impl<D: Domain> Tracer<'_, D> {
             let mut visited = by_parts.visited[part.visited_before..].to_vec();
             visited.sort_unstable();
             let mut slabs: Vec<PartOfSlab> = Vec::new();
-            let mut last_run = None;
+            let mut words: Vec<(u32, u64)> = Vec::new();
+            let mut last = None;
             for (run, at, bits) in visited {
-                if last_run != Some(run)
+                if last.is_none_or(|(last, _)| last != run)
                     && let Some((first, descriptor)) = self.map.run(run)
                 {
-                    slabs.push(PartOfSlab { first, descriptor, words: Vec::new() });
-                    last_run = Some(run);
+                    slabs.push(PartOfSlab { first, words_end: 0, descriptor });
                 }
-                let Some(slab) = slabs.last_mut() else { continue };
-                match slab.words.last_mut() {
-                    Some((last, word)) if *last == at => *word |= bits,
-                    _ => slab.words.push((at, bits)),
+                match words.last_mut() {
+                    Some((_, word)) if last == Some((run, at)) => *word |= bits,
+                    _ => words.push((at as u32, bits)),
+                }
+                last = Some((run, at));
+                if let Some(slab) = slabs.last_mut() {
+                    slab.words_end = words.len() as u32;
                 }
             }
-            TracedPart { ends, slabs }
+            TracedPart { ends, slabs: slabs.into(), words: words.into() }
         });
         by_parts.telling -= usize::from(part.is_told);
         if by_parts.telling == 0 {
