@@ -75,7 +75,7 @@ impl TellingWord {
     fn among(line: u32, then: &LineBytes, differing: u64) -> Option<Self> {
         let word = (differing != 0).then(|| differing.trailing_zeros() as usize / 8)?;
         let bytes = differing >> (8 * word) & 0xFF;
-        let mask = (0..8).fold(0, |mask, at| mask | (bytes >> at & 1) * 0xFF << (8 * at));
+        let mask = (0..8).fold(0, |mask, at| mask | (((bytes >> at) & 1) * 0xFF) << (8 * at));
         Some(Self { line, word, mask, bytes: word_of(then, word) & mask })
     }
 

@@ -428,7 +428,7 @@ impl<P> KnownParts<P> for Walk<'_, P> {
         let memory = &mut *self.memory;
         // What was read of one before, and differs now, is going to be read again.
         let number = memory.find(name);
-        let kept = !number.is_some_and(|number| memory.parts[number].differed_in == memory.run);
+        let kept = number.is_none_or(|number| memory.parts[number].differed_in != memory.run);
         let before = number.map(|number| (number, 0));
         memory.open.push(OpenPart { name, kept, steps: Vec::new(), before });
         self.log();
