@@ -1,10 +1,9 @@
 //! From what a crash left to a log that can be appended to: finding the end of the valid prefix and
 //! making clean what lies beyond it.
 
-use std::collections::HashSet;
 use std::ops::Range;
 
-use lapis_pmem::{Committed, Domain, LINE_BYTES, Link, PCell, Pool};
+use lapis_pmem::{Committed, Domain, LINE_BYTES, Link, PCell, Pool, Tracer};
 
 use crate::log::{Damage, Placement, Position};
 use crate::spacing::Spacing;
@@ -46,16 +45,32 @@ pub(super) fn scan<D: Domain>(
     ordinary_bytes: usize,
     spacing: Spacing,
 ) -> Result<Scan, Damage> {
+    let mut found = None;
+    let _ = pool.trace(|segments| {
+        found = Some(scan_segments(pool, root, ordinary_bytes, spacing, segments));
+    });
+    found.expect("a trace calls what it is given")
+}
+
+/// `segments` knows where the allocator has blocks, and which were visited: a damaged link that led
+/// anywhere else would make of it the end of the log, and the next append would zero what lies there.
+fn scan_segments<D: Domain>(
+    pool: &Pool<D>,
+    root: &PopLogRoot,
+    ordinary_bytes: usize,
+    spacing: Spacing,
+    segments: &mut Tracer<'_, D>,
+) -> Result<Scan, Damage> {
     let start = root.start(pool.domain());
     let (mut position, mut data_offset) = (start.position, start.data_offset);
-    let (mut earlier, mut seen) = (Vec::new(), HashSet::new());
+    let mut earlier = Vec::new();
     let mut segment = start.segment;
     let damaged = |what, segment: SegmentRef, data_offset, position| Damage {
         what,
         position,
         pool_offset: segment.pool_offset(data_offset),
     };
-    if !is_possible(pool, segment, ordinary_bytes)
+    if !segments.visit(segment.link(), segment.block_bytes(ordinary_bytes))
         || !data_offset.is_multiple_of(spacing.unit_bytes())
         || data_offset > segment.data_bytes(ordinary_bytes)
     {
@@ -67,7 +82,6 @@ pub(super) fn scan<D: Domain>(
     };
     let mut found = look(segment, data_offset, position);
     loop {
-        seen.insert(segment);
         let (first, mut last_entry) = (position, None);
         let torn_bytes = loop {
             match found {
@@ -105,7 +119,7 @@ pub(super) fn scan<D: Domain>(
         if follower.is_null() {
             return done(earlier, None);
         }
-        if !is_possible(pool, follower, ordinary_bytes) || seen.contains(&follower) {
+        if !segments.visit(follower.link(), follower.block_bytes(ordinary_bytes)) {
             return Err(damaged("a link to no segment", segment, 0, position));
         }
         found = look(follower, 0, position);
@@ -178,20 +192,7 @@ impl Scan {
     }
 }
 
-/// Whether `segment` may be one: a block's worth of bytes inside the pool, starting on a line.
-pub(super) fn is_possible<D: Domain>(
-    pool: &Pool<D>,
-    segment: SegmentRef,
-    ordinary_bytes: usize,
-) -> bool {
-    let start = segment.link().offset();
-    let end = start + segment.block_bytes(ordinary_bytes) as u64;
-    start > 0
-        && start.is_multiple_of(LINE_BYTES as u64)
-        && end <= pool.region().mapped_bytes() as u64
-}
-
-/// `[from, to)` of the data of a segment that is possible.
+/// `[from, to)` of the data of a segment.
 pub(super) fn data<D: Domain>(
     pool: &Pool<D>,
     segment: SegmentRef,

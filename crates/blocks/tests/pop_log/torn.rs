@@ -302,3 +302,38 @@ fn damaged_roots_and_links_are_errors_and_never_a_panic() {
         }
     }
 }
+
+/// A link that is damaged may lead to an unused segment, as one does whose entry has not persisted. It
+/// must lead nowhere else: what lies there would be zeroed for the next entry.
+#[test]
+fn a_link_to_what_is_no_segment_is_an_error_and_what_a_log_shows_outlives_the_next_append() {
+    const ENTRIES: usize = 70;
+    let pool = Machine::create(POOL_BYTES, None);
+    let log = create(&pool, OPTIONS);
+    for _ in 0..ENTRIES {
+        log.append(&[3; 40]).unwrap();
+    }
+    let image = visible(&pool);
+    let word = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
+    let root = log.root().offset() as usize;
+    let start = root + 64 + 24 * (word(root + 112) & 1) as usize;
+    let first_segment = word(start) as usize;
+    let link = word(first_segment);
+    assert_ne!(link, 0, "all entries are in one segment");
+    let before_the_blocks = first_segment as u64 / 65536 * 65536 - 1024;
+    let flips = (0..64).map(|bit| link ^ 1 << bit);
+    let mut refused = 0;
+    for damaged in flips.chain([before_the_blocks, first_segment as u64]) {
+        let mut image = image.clone();
+        image[first_segment..first_segment + 8].copy_from_slice(&damaged.to_le_bytes());
+        let Ok(log) = open(&Machine::restart(&image, None)) else {
+            refused += 1;
+            continue;
+        };
+        let mut entries = contents(&log);
+        entries.push((log.append(b"next").unwrap(), b"next".to_vec()));
+        assert_eq!(contents(&log), entries, "{damaged:#x}");
+    }
+    // A slab of segments has at most a handful of others that one bit leads to.
+    assert!(refused >= 60, "{refused}");
+}
