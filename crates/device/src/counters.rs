@@ -216,7 +216,7 @@ impl Counters {
     }
 
     /// The rest of an access of the only worker.
-    #[inline]
+    #[inline(always)]
     fn access_shared(&mut self, worker: u8, line: u32, access: Access, cast_out: Tag) {
         let Shared { level, dirty, leaves } = self.caches.access_shared(line, cast_out);
         // Of a line that is written the private caches know that it is dirty.
@@ -235,7 +235,7 @@ impl Counters {
     }
 
     /// A line enters the write pending queue.
-    #[inline]
+    #[inline(always)]
     fn insert(&mut self, worker: u8, line: u32, way: Way) {
         match way {
             Way::Flush => self.counts.wpq_flush += 1,
@@ -282,7 +282,7 @@ impl Counters {
     }
 
     /// A cache answers.
-    #[inline]
+    #[inline(always)]
     fn answer(&mut self, worker: u8, line: u32, access: Access, level: Level) -> u64 {
         if access.waits() {
             self.timing.load(worker, line, level);
@@ -303,7 +303,7 @@ impl Counters {
     }
 
     /// The line comes from a module.
-    #[inline]
+    #[inline(always)]
     fn miss(&mut self, worker: u8, line: u32, waits: bool) -> u64 {
         self.counts.llc_misses += 1;
         let place = self.buffer.place(line);
