@@ -70,7 +70,7 @@ fn scan_segments<D: Domain>(
         position,
         pool_offset: segment.pool_offset(data_offset),
     };
-    if !segments.visit(segment.link(), segment.block_bytes(ordinary_bytes))
+    if !is_new_segment(segments, segment, ordinary_bytes)
         || !data_offset.is_multiple_of(spacing.unit_bytes())
         || data_offset > segment.data_bytes(ordinary_bytes)
     {
@@ -119,7 +119,7 @@ fn scan_segments<D: Domain>(
         if follower.is_null() {
             return done(earlier, None);
         }
-        if !segments.visit(follower.link(), follower.block_bytes(ordinary_bytes)) {
+        if !is_new_segment(segments, follower, ordinary_bytes) {
             return Err(damaged("a link to no segment", segment, 0, position));
         }
         found = look(follower, 0, position);
@@ -190,6 +190,19 @@ impl Scan {
         }
         Committed::after_fence(domain)
     }
+}
+
+/// Whether `segment` may be one, and has not been visited: a block of that size begins there, and ends
+/// inside the pool, which a damaged word of the allocator's may deny.
+fn is_new_segment<D: Domain>(
+    segments: &mut Tracer<'_, D>,
+    segment: SegmentRef,
+    ordinary_bytes: usize,
+) -> bool {
+    let block_bytes = segment.block_bytes(ordinary_bytes);
+    let end = segment.link().offset() + block_bytes as u64;
+    end <= segments.pool().region().mapped_bytes() as u64
+        && segments.visit(segment.link(), block_bytes)
 }
 
 /// `[from, to)` of the data of a segment.
