@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use lapis_lab::trace::TraceReader;
+use lapis_lab::block_trace::TraceReader;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -1,10 +1,13 @@
 //! Workloads and experiments over the indexes and the store.
 
+pub mod block_trace;
+pub mod capability_table;
 pub mod coroutine_experiment;
 pub mod device_experiment;
-pub mod generated;
+pub mod document;
 pub mod index_experiment;
 pub mod inplace_experiment;
+pub mod key_value;
 pub mod keys;
 pub mod log_experiment;
 pub mod modelled_store;
@@ -12,9 +15,6 @@ pub mod page_experiment;
 pub mod plot;
 pub mod replay;
 pub mod report;
-pub mod table;
-pub mod target;
-pub mod trace;
 pub mod wort_study;
 pub mod ycsb;
 pub mod zipfian;

@@ -7,10 +7,10 @@ use lapis::{Error, Store, StoreOptions, TableOptions};
 use lapis_device::{Config, Modelled, Profile, ProfileError};
 use lapis_pmem::{Pool, PoolError, Region};
 
+use crate::block_trace::Request;
+use crate::key_value::TableTarget;
 use crate::replay::{Replay, ReplayError};
 use crate::report::PerOperation;
-use crate::target::TableTarget;
-use crate::trace::Request;
 use crate::ycsb::{Driver, Options, Workload, WorkloadError};
 
 /// Most records, and most operations, of a counted run: ten seconds' worth at the very most.

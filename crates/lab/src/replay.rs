@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::block_trace::{Operation, Request, TraceError, TraceReader};
+use crate::key_value::KeyValue;
 use crate::keys::scatter;
 use crate::report::{Latencies, OnProgress, Progress, Report};
-use crate::target::KeyValue;
-use crate::trace::{Operation, Request, TraceError, TraceReader};
 
 /// Requests between two reports of progress.
 const PROGRESS_STEP: u64 = 512;
@@ -279,7 +279,7 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::volatile::Volatile;
+    use crate::key_value::volatile::Volatile;
 
     const TRACE: &str = "version,time,op,size,lbn\n\
         1,1,28,512,9\n1,2,2a,512,7\n1,3,2a,1536,7\n1,4,28,512,7\n1,5,2a,4096,8\n1,6,2a,0,6\n";

@@ -28,9 +28,9 @@ mod claims;
 mod contestant;
 mod depths;
 mod figure;
+mod free_memory;
 mod key_list;
 mod measured;
-mod memory;
 mod modelled;
 mod published;
 mod radix_depth;
@@ -222,10 +222,10 @@ impl Options {
     fn check(&self) -> Result<Profile, ExperimentError> {
         let profile = self.check_values()?;
         if self.measure {
-            memory::check(self.keys, 1)?;
+            free_memory::check(self.keys, 1)?;
         }
         if self.model {
-            memory::check(self.modelled_keys, modelling_threads())?;
+            free_memory::check(self.modelled_keys, modelling_threads())?;
         }
         Ok(profile)
     }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lapis::TableOptions;
+use lapis_lab::key_value::TableTarget;
 use lapis_lab::modelled_store::count_replay;
 use lapis_lab::replay::{ReplayError, ReplayReport, read_trace, replay};
-use lapis_lab::target::TableTarget;
 
 use crate::commands::ycsb;
 use crate::failure::{Failure, Verdict};

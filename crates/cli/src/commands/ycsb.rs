@@ -2,9 +2,9 @@
 
 use clap::Args;
 use lapis::{IndexKind, TableOptions};
+use lapis_lab::key_value::TableTarget;
 use lapis_lab::modelled_store::{CountError, count_ycsb};
 use lapis_lab::report::{Quantiles, Report};
-use lapis_lab::target::TableTarget;
 use lapis_lab::ycsb::{Driver, Options, RequestDistribution, Workload, WorkloadError};
 use serde::Serialize;
 

@@ -10,7 +10,7 @@ use super::published::{Published, published};
 use super::{DeviceError, experiments, hot_spots, index_writes, mixed};
 use crate::report::{OnProgress, Progress};
 
-/// The command whose section of `docs/calibration.md` the table is (module [`crate::generated`]).
+/// The command whose section of `docs/calibration.md` the table is (module [`crate::document`]).
 pub const COMMAND: &str = "lapis lab device --profile optane-100";
 
 /// One figure.

@@ -21,7 +21,7 @@ pub const PEERS_NOTE: &str =
 /// Keys at which the published figures were taken.
 pub const PEERS_KEYS: usize = 4_000_000;
 
-/// The section of a document that [`peers_table`] belongs in (module [`crate::generated`]).
+/// The section of a document that [`peers_table`] belongs in (module [`crate::document`]).
 pub const PEERS_SECTION: &str = "lapis lab index --peers";
 
 /// The section that [`peers_in_short`] belongs in.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::IndexResults;
 
-/// The section of a document that [`traffic_table`] belongs in (module [`crate::generated`]).
+/// The section of a document that [`traffic_table`] belongs in (module [`crate::document`]).
 pub const TRAFFIC_SECTION: &str = "lapis lab index: traffic";
 
 /// The modelled counts of `results` as a table in Markdown. Of measured times it says nothing, so it is

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{LogResults, Row};
 
-/// The command whose section of a document the tables are (module [`crate::generated`]).
+/// The command whose section of a document the tables are (module [`crate::document`]).
 pub const COMMAND: &str = "lapis lab log";
 
 /// The tables, without the markers, ending in a newline.

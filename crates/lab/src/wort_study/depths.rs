@@ -8,15 +8,15 @@ use std::sync::atomic::AtomicUsize;
 
 use super::tables::{grouped, head, line, names, published};
 use super::{
-    Contestant, DISTRIBUTIONS, DepthResults, DepthRow, Options, Steps, WalkedTree, measured,
-    memory, published_depth, radix_depth,
+    Contestant, DISTRIBUTIONS, DepthResults, DepthRow, Options, Steps, WalkedTree, free_memory,
+    measured, published_depth, radix_depth,
 };
-use crate::generated;
+use crate::document;
 use crate::index_experiment::ExperimentError;
 use crate::keys::{Distribution, KeySet};
 use crate::report::OnProgress;
 
-/// The section of a document that the table belongs in (module [`crate::generated`]).
+/// The section of a document that the table belongs in (module [`crate::document`]).
 pub const DEPTHS_SECTION: &str = "lapis lab wort --depths";
 
 /// What is about to be built, and the memory that it is thought to need.
@@ -36,13 +36,13 @@ pub struct Plan {
 
 impl Plan {
     fn of(structure: Contestant, distribution: Distribution, keys: usize) -> Self {
-        let needed_bytes = memory::built_bytes(structure, distribution, keys);
+        let needed_bytes = free_memory::built_bytes(structure, distribution, keys);
         Self {
             structure,
             distribution,
             keys,
             needed_bytes,
-            available_bytes: memory::available_bytes(),
+            available_bytes: free_memory::available_bytes(),
         }
     }
 
@@ -124,7 +124,7 @@ pub fn depths(
                 keys: plan.keys,
                 needed_bytes: plan.needed_bytes,
                 available_bytes: plan.available_bytes.unwrap_or_default(),
-                keys_that_fit: memory::keys_that_are_built_in(
+                keys_that_fit: free_memory::keys_that_are_built_in(
                     plan.structure,
                     plan.distribution,
                     plan.available_bytes.unwrap_or_default(),
@@ -150,7 +150,7 @@ pub fn depths_table(results: &DepthResults) -> String {
 /// The table of depths with the rows that `document` has already in its section, but for those that
 /// `results` has anew: so that structures can be built one by one, as memory and time allow.
 pub fn depths_table_into(document: &str, results: &DepthResults) -> String {
-    let mut rows: Vec<(Place, String)> = generated::section(document, DEPTHS_SECTION)
+    let mut rows: Vec<(Place, String)> = document::section(document, DEPTHS_SECTION)
         .into_iter()
         .flat_map(str::lines)
         .filter_map(|line| Some((Place::of(line)?, format!("{line}\n"))))

@@ -9,7 +9,7 @@ use lapis_device::Profile;
 use super::byte_strings::{StringKind, Strings};
 use super::key_list::KeyList;
 use super::{
-    Contestant, Experiment, Options, Steps, StringRow, measured, memory, modelled,
+    Contestant, Experiment, Options, Steps, StringRow, free_memory, measured, modelled,
     modelling_threads, side_by_side,
 };
 use crate::index_experiment::ExperimentError;
@@ -40,7 +40,7 @@ pub(super) fn run(
 ) -> Result<Vec<StringRow>, ExperimentError> {
     let load = |(kind, loading): (StringKind, Strings)| {
         let sessions = if options.model { modelling_threads() } else { 1 };
-        memory::check_strings(loading.count(), sessions)?;
+        free_memory::check_strings(loading.count(), sessions)?;
         let searching = loading.shuffled(!options.seed);
         Ok(Keys { kind, loading, searching })
     };

@@ -7,7 +7,7 @@ use super::{
     PerOperation, RangeRow, StringKind, StudyResults, claims, string_tables,
 };
 
-/// The command that the sections of a document name (module [`crate::generated`]), each followed by a
+/// The command that the sections of a document name (module [`crate::document`]), each followed by a
 /// colon and what it shows.
 pub const COMMAND: &str = "lapis lab wort";
 

@@ -8,8 +8,8 @@ use std::time::Instant;
 use super::record::{Shape, key};
 use super::worker::Worker;
 use super::{Mix, Options, Workload, WorkloadError};
+use crate::key_value::KeyValue;
 use crate::report::{Latencies, OnProgress, Progress, Report};
-use crate::target::KeyValue;
 
 /// Field writes of one record since it was loaded.
 #[derive(Debug, Default)]
@@ -244,7 +244,7 @@ pub(super) fn name(key: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::volatile::Volatile;
+    use crate::key_value::volatile::Volatile;
     use crate::ycsb::Kind;
 
     fn options() -> Options {

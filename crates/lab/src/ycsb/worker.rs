@@ -10,9 +10,9 @@ use rand::{RngExt, SeedableRng};
 use super::driver::{Driver, Measured, Shared, name};
 use super::record::key;
 use super::{Kind, RequestDistribution, Workload, WorkloadError};
+use crate::key_value::KeyValue;
 use crate::keys::scatter;
 use crate::report::{Latencies, Progress};
-use crate::target::KeyValue;
 use crate::zipfian::{Latest, ScrambledZipfian};
 
 /// Operations between two reports of progress of one thread.

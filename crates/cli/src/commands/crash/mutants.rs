@@ -9,14 +9,14 @@ use lapis_crash::mutants::{
     try_mutants,
 };
 use lapis_crash::{Strategy, Structure};
-use lapis_lab::generated::put_into_file;
+use lapis_lab::document::put_into_file;
 use lapis_pmem::Mutant;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, right_align, table};
 use crate::progress;
 
-/// The command whose section of a document the tables are (module [`lapis_lab::generated`]).
+/// The command whose section of a document the tables are (module [`lapis_lab::document`]).
 const COMMAND: &str = "lapis crash --mutants";
 
 /// Arguments of `lapis crash --mutants`.

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use clap::Args;
 use lapis_crash::image_rate::{RateRow, RateTrial, image_rates, markdown};
-use lapis_lab::generated::put_into_file;
+use lapis_lab::document::put_into_file;
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, right_align, table};
 use crate::progress;
 
-/// The command whose section of a document the tables are (module [`lapis_lab::generated`]).
+/// The command whose section of a document the tables are (module [`lapis_lab::document`]).
 const COMMAND: &str = "lapis crash --rates";
 
 /// Arguments of `lapis crash --rates`.

@@ -4,8 +4,8 @@
 use lapis::TableOptions;
 use lapis_crash::{ExploreOptions, Structure, explore_structure};
 use lapis_lab::index_experiment::OPTANE_100;
+use lapis_lab::key_value::KeyValue;
 use lapis_lab::modelled_store::ModelledStore;
-use lapis_lab::target::KeyValue;
 
 use super::operations::{Action, Actions, Keys, Stamp};
 use super::summary::{CrashSummary, PerPut};

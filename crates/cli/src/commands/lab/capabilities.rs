@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lapis_index::CapabilityRow;
-use lapis_lab::generated::put_into_file;
-use lapis_lab::table::{COMMAND, capability_table};
+use lapis_lab::capability_table::{COMMAND, capability_table};
+use lapis_lab::document::put_into_file;
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};

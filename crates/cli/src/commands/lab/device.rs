@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lapis_device::Profile;
 use lapis_lab::device_experiment::{COMMAND, DeviceResults, calibrate, calibration_table, shown};
-use lapis_lab::generated::put_into_file;
+use lapis_lab::document::put_into_file;
 
 use super::this_machine;
 use crate::failure::{Failure, Verdict};

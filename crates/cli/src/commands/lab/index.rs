@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lapis::IndexKind;
-use lapis_lab::generated::put_those_there;
+use lapis_lab::document::put_those_there;
 use lapis_lab::index_experiment::{
     ExperimentError, IndexResults, Operation, Options, PEERS_IN_SHORT_SECTION, PEERS_KEYS,
     PEERS_SECTION, PeerComparison, Row, TRAFFIC_SECTION, compare_with_peers, peer_differences,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lapis_lab::generated::put_into_file;
+use lapis_lab::document::put_into_file;
 use lapis_lab::plot::Plot;
 use lapis_lab::report::OnProgress;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lapis::IndexKind;
-use lapis_lab::generated::SectionError;
+use lapis_lab::document::SectionError;
 use lapis_lab::index_experiment::ExperimentError;
 use lapis_lab::keys::Distribution;
 use lapis_lab::wort_study::{

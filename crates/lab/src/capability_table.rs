@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use lapis_index::{CapabilityRow, InsertCost};
 
-/// The command whose section of the README the table is (module [`crate::generated`]).
+/// The command whose section of the README the table is (module [`crate::document`]).
 pub const COMMAND: &str = "lapis lab capabilities";
 
 /// The table in Markdown, without the markers, ending in a newline.
@@ -73,7 +73,7 @@ mod tests {
             return;
         };
         assert_eq!(
-            crate::generated::section(&readme, COMMAND),
+            crate::document::section(&readme, COMMAND),
             Some(capability_table().as_str()),
             "README.md is out of date: `lapis lab capabilities --write README.md` renews it"
         );

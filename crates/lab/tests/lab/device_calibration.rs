@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use lapis_device::Profile;
 use lapis_lab::device_experiment::{COMMAND, DeviceResults, Row, calibrate, calibration_table};
-use lapis_lab::generated::section;
+use lapis_lab::document::section;
 
 static OPTANE_100: LazyLock<DeviceResults> =
     LazyLock::new(|| calibrate(&Profile::named("optane-100").unwrap(), &|_| ()).unwrap());

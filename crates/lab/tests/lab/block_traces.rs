@@ -2,7 +2,7 @@
 
 use std::io::BufReader;
 
-use lapis_lab::trace::{MAX_REQUEST_BYTES, TraceReader};
+use lapis_lab::block_trace::{MAX_REQUEST_BYTES, TraceReader};
 use proptest::prelude::*;
 
 /// Lines that are nearly right.

@@ -5,8 +5,8 @@ use std::io::BufReader;
 use std::path::Path;
 
 use lapis::{Config, Error, IndexKind, Store, TableOptions};
+use lapis_lab::key_value::TableTarget;
 use lapis_lab::replay::{read_trace, replay};
-use lapis_lab::target::TableTarget;
 use lapis_lab::ycsb::{Driver, Options, Workload, WorkloadError};
 
 fn table(index: IndexKind) -> (Store, TableTarget<lapis::Hardware>) {
