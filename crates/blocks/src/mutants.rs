@@ -1,5 +1,5 @@
 //! Errors that the logs in a ring, and the leaves, commit on purpose when a machine asks them to (see
-//! [`Domain::commits`](lapis_pmem::Domain::commits)): each is what an implementation that overlooks
+//! [`Observed::commits`](lapis_pmem::Observed::commits)): each is what an implementation that overlooks
 //! one sentence of the thesis would do.
 
 use lapis_pmem::Mutant;

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! What is not interleaved: words in the host's own memory (locks, counters, epochs). They are
-//! accessed at once, between two events; [`Domain::synchronize`](lapis_pmem::Domain::synchronize)
+//! accessed at once, between two events; [`Observed::synchronize`](lapis_pmem::Observed::synchronize)
 //! says when they order the worker's stores. A copy is one entry of the buffer.
 
 mod buffered;

@@ -8,7 +8,7 @@ use lapis_device::{
     BoundedSearch, Config, Event, InterleavedRun, Marker, Modelled, RunEnd, SchedulePolicy, Trace,
     WorkerProgram,
 };
-use lapis_pmem::{Domain, EXTENT_BYTES, GenerationLock, LockGeneration, PCell, Region};
+use lapis_pmem::{Domain, EXTENT_BYTES, GenerationLock, LockGeneration, Observed, PCell, Region};
 
 const WORDS: usize = 32;
 /// A word of another line.

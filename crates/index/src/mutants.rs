@@ -1,5 +1,5 @@
 //! Errors of published implementations that the indexes can be told to commit
-//! ([`lapis_pmem::Domain::commits`]), for showing that the crash checker finds them.
+//! ([`lapis_pmem::Observed::commits`]), for showing that the crash checker finds them.
 
 pub use crate::art_cow::mutants as art_cow;
 pub use crate::fast_fair::mutants as fast_fair;

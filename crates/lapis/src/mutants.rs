@@ -1,4 +1,4 @@
-//! Errors that the store can be told to commit ([`lapis_pmem::Domain::commits`]), for showing that
+//! Errors that the store can be told to commit ([`lapis_pmem::Observed::commits`]), for showing that
 //! the crash checker finds them.
 
 use lapis_pmem::Mutant;

@@ -8,6 +8,8 @@
 //! * `lapis_device::Modelled` — each call is an event of a model that counts what reaches the
 //!   media and can be asked for every state a power cut may leave.
 //!
+//! What a structure tells a model, and hardware has no use for, is apart in [`Observed`].
+//!
 //! # The rules a structure may rely on
 //!
 //! They are those of the synchronous-flush formulation of Px86 (x86 persistency):
@@ -36,8 +38,7 @@
 use core::fmt::Debug;
 use core::sync::atomic::Ordering;
 
-use crate::lock::LockGeneration;
-use crate::omission::Omission;
+use crate::observed::Observed;
 use crate::word::Word;
 
 /// Bytes in a cache line: the unit of flushing.
@@ -56,12 +57,7 @@ pub struct DomainFault {
 /// The machine a persistent structure runs on. See the [module documentation](self).
 ///
 /// Cloning is cheap: all clones are handles of one machine.
-pub trait Domain: Clone + Debug + Send + Sync + 'static {
-    /// Whether two runs of the same program must do the same things in the same order. When set,
-    /// the pool frees retired blocks at the moment the last guard is dropped instead of when the
-    /// epoch happens to advance.
-    const DETERMINISTIC: bool;
-
+pub trait Domain: Observed + Clone + Debug + Send + Sync + 'static {
     /// Loads a word.
     fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W;
 
@@ -96,10 +92,6 @@ pub trait Domain: Clone + Debug + Send + Sync + 'static {
     #[track_caller]
     unsafe fn zero_nontemporal(&self, destination: *mut u8, bytes: usize);
 
-    /// Notes that `bytes` bytes at `source` are about to be read with plain loads. Nothing on
-    /// hardware; a load event of the model.
-    fn note_read(&self, source: *const u8, bytes: usize);
-
     /// Writes back every line that `[start, start + bytes)` touches (rule R4). Addresses outside
     /// the region are a programming error that the model reports and hardware may fault on; the
     /// safe wrappers take references and cannot produce one.
@@ -116,70 +108,9 @@ pub trait Domain: Clone + Debug + Send + Sync + 'static {
     /// Hints that the line at `at` will be read soon. Never faults, never counts as a load.
     fn prefetch(&self, at: *const u8);
 
-    /// Whether anything comes of [`Domain::prefetch`], so that finding out what to name is worth it.
-    #[inline(always)]
-    fn prefetches(&self) -> bool {
-        true
-    }
-
     /// The boot of the machine that this is, or 0 if that is unknown or means nothing here.
     fn boot(&self) -> u128 {
         0
-    }
-
-    /// The logical worker that the calling thread acts as, where a deterministic domain knows it.
-    /// What is kept by thread on hardware is kept by worker then, so that which thread runs a
-    /// program, and what ran in the process before, changes nothing.
-    #[inline(always)]
-    fn worker(&self) -> Option<usize> {
-        None
-    }
-
-    /// Notes that the next access to the word at `at` is by a
-    /// [`GenerationLock`](crate::GenerationLock), to which only the [`LockWord::meaning`](
-    /// crate::LockWord::meaning) of the word matters. Nothing on hardware; whoever explores crashes
-    /// need not tell apart what a lock does not.
-    #[inline(always)]
-    fn note_lock(&self, _at: *const u8) {}
-
-    /// Notes that a pool was opened, and in which generation its locks are from here on.
-    #[inline(always)]
-    fn note_generation(&self, _generation: LockGeneration) {}
-
-    /// Says that `bytes` of a structure's volatile part are read, from `offset_bytes` on in an arena
-    /// that the structure numbers for itself, the same on every run. Nothing on hardware, where the
-    /// access is there; a modelled machine sends it through its caches as a read of ordinary memory,
-    /// so that volatile inner nodes have their misses too.
-    #[inline(always)]
-    fn touch_dram(&self, _offset_bytes: usize, _bytes: usize) {}
-
-    /// What a thread does once in every turn of a loop in which it waits for another. On a machine
-    /// that runs one worker at a time this gives the turn to another.
-    #[inline(always)]
-    fn pause(&self) {
-        core::hint::spin_loop();
-    }
-
-    /// Says that a lock or counter in the host's memory is about to be taken or given back, which
-    /// orders as a locked instruction does. Nothing on hardware, where the instruction itself is
-    /// there; on a modelled machine with store buffers, which does not see it, the worker's stores
-    /// become visible first.
-    #[inline(always)]
-    fn synchronize(&self) {}
-
-    /// Whether to commit a known error on purpose. Structures ask this where a published
-    /// implementation went wrong, and so carry its mutant with them; the answer of hardware is a
-    /// constant, which removes both the question and the mutant from the program.
-    #[inline(always)]
-    fn commits(&self, _mutant: Mutant) -> bool {
-        false
-    }
-
-    /// Leaves out flushes and fences until what is returned is dropped, if `mutant` is to be
-    /// [committed](Domain::commits); else nothing, at no cost.
-    #[inline(always)]
-    fn omitting(&self, mutant: Mutant) -> Omission {
-        Omission::if_committed(self.commits(mutant))
     }
 
     /// Says whether every fence so far kept its promise. Whoever acknowledges a write to a user
@@ -241,11 +172,6 @@ pub trait Domain: Clone + Debug + Send + Sync + 'static {
         }
     }
 }
-
-/// The name of a switchable error, `STRUCTURE/WHAT-IS-WRONG` in lower case with dashes. See
-/// [`Domain::commits`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Mutant(pub &'static str);
 
 /// Whether the type of `what` says that it does not cross the end of a line: words and links do
 /// not. Known when the program is compiled, unless `what` is a slice.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::domain::{Domain, DomainFault, LINE_BYTES};
 use crate::instructions;
 use crate::nontemporal::{self, CopyMethod};
+use crate::observed::Observed;
 use crate::sync_file::SyncFile;
 use crate::word::Word;
 
@@ -197,9 +198,9 @@ macro_rules! by_instruction {
     };
 }
 
-impl Domain for Hardware {
-    const DETERMINISTIC: bool = false;
+impl Observed for Hardware {}
 
+impl Domain for Hardware {
     #[inline(always)]
     fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
         W::load(at, order)
@@ -258,9 +259,6 @@ impl Domain for Hardware {
             done += step;
         }
     }
-
-    #[inline(always)]
-    fn note_read(&self, _source: *const u8, _bytes: usize) {}
 
     #[inline(always)]
     unsafe fn flush_range(&self, start: *const u8, bytes: usize) {

@@ -3,8 +3,8 @@
 //! On hardware these are the locks they are. A deterministic machine runs one worker at a time and
 //! may change to another at any event: a worker that slept in the operating system for a lock whose
 //! holder is not to run would stop the machine. There a worker tries, and gives its turn away
-//! ([`Domain::pause`]) as long as somebody else holds the lock. Taking and giving back a lock of the
-//! host orders the worker's stores like a locked instruction ([`Domain::synchronize`]).
+//! ([`Observed::pause`]) as long as somebody else holds the lock. Taking and giving back a lock of the
+//! host orders the worker's stores like a locked instruction ([`Observed::synchronize`]).
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -86,7 +86,7 @@ pub fn write<'a, D: Domain, T>(
 }
 
 /// Takes a lock of another kind: `acquire` waits for it, `try_acquire` does not. Whoever keeps what
-/// is returned calls [`Domain::synchronize`] before letting go of it.
+/// is returned calls [`Observed::synchronize`] before letting go of it.
 #[inline(always)]
 pub fn wait_for<D: Domain, G>(
     domain: &D,

@@ -32,6 +32,7 @@ mod instructions;
 mod io_uring_device;
 mod lock;
 mod nontemporal;
+mod observed;
 mod omission;
 mod owned;
 pub mod parts;
@@ -52,12 +53,13 @@ pub use block_device::{
 pub use block_file::{BlockOpenError, DirectTransfers};
 pub use cell::{LINK_MASK, Link, PCell, Persistent, Rejected, Slot};
 pub use commit::{Committed, Flushed, Visible};
-pub use domain::{Domain, DomainFault, LINE_BYTES, Mutant, XPLINE_BYTES};
+pub use domain::{Domain, DomainFault, LINE_BYTES, XPLINE_BYTES};
 pub use file_device::FileDevice;
 pub use hardware::{FlushMethod, Hardware, UnavailableFlush};
 #[cfg(all(feature = "io-uring", target_os = "linux"))]
 pub use io_uring_device::IoUringDevice;
 pub use lock::{GenerationLock, LockGeneration, LockWait, LockWord};
+pub use observed::{Mutant, Observed};
 pub use omission::Omission;
 pub use owned::{Batch, Dirty, Durable, InFlight, Owned};
 pub use pool::{

@@ -11,7 +11,7 @@ std::thread_local! {
 
 /// While it lives, a modelled machine leaves out the flushes and fences of this thread, and does
 /// non-temporal copies with ordinary stores; or nothing happens, if the mutant it is for is not
-/// asked for. See [`Domain::omitting`](crate::Domain::omitting).
+/// asked for. See [`Observed::omitting`](crate::Observed::omitting).
 #[must_use = "nothing is left out any more once this is dropped"]
 #[derive(Debug)]
 pub struct Omission {
@@ -29,7 +29,7 @@ impl Omission {
     }
 
     /// Whether this thread's flushes and fences are to be left out: what a domain that
-    /// [commits](crate::Domain::commits) mutants asks before each.
+    /// [commits](crate::Observed::commits) mutants asks before each.
     #[inline]
     pub fn is_in_force() -> bool {
         OMITTING.get() > 0

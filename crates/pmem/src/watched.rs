@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::domain::{Domain, DomainFault, LINE_BYTES};
 use crate::hardware::Hardware;
+use crate::observed::Observed;
 use crate::word::Word;
 
 /// Who looks on. Called by the thread that loads, flushes or fences, before it does.
 pub trait Watcher: Clone + Debug + Send + Sync + 'static {
-    /// What [`Domain::DETERMINISTIC`] is to be.
+    /// What [`Observed::DETERMINISTIC`] is to be.
     const DETERMINISTIC: bool = true;
 
     /// A word is loaded, or a range of so many lines read.
@@ -68,9 +69,15 @@ fn lines(start: *const u8, bytes: usize) -> u64 {
     ((start.addr() + bytes).div_ceil(LINE_BYTES) - start.addr() / LINE_BYTES) as u64
 }
 
-impl<T: Watcher> Domain for Watched<T> {
+impl<T: Watcher> Observed for Watched<T> {
     const DETERMINISTIC: bool = T::DETERMINISTIC;
 
+    fn note_read(&self, source: *const u8, bytes: usize) {
+        self.watcher.loading(lines(source, bytes));
+    }
+}
+
+impl<T: Watcher> Domain for Watched<T> {
     fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
         self.watcher.loading(1);
         self.hardware.load::<W>(at, order)
@@ -105,11 +112,6 @@ impl<T: Watcher> Domain for Watched<T> {
         self.watcher.streaming(lines(destination, bytes));
         // SAFETY: as the caller vouches.
         unsafe { self.hardware.zero_nontemporal(destination, bytes) };
-    }
-
-    fn note_read(&self, source: *const u8, bytes: usize) {
-        self.watcher.loading(lines(source, bytes));
-        self.hardware.note_read(source, bytes);
     }
 
     #[track_caller]

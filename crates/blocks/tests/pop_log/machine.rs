@@ -7,7 +7,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Pool, Region, Word};
+use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Observed, Pool, Region, Word};
 use parking_lot::Mutex;
 
 use crate::Numbers;
@@ -198,9 +198,11 @@ impl State {
     }
 }
 
-impl Domain for Machine {
+impl Observed for Machine {
     const DETERMINISTIC: bool = true;
+}
 
+impl Domain for Machine {
     fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
         W::load(at, order)
     }
@@ -250,8 +252,6 @@ impl Domain for Machine {
         // SAFETY: as the caller vouches.
         unsafe { self.copy_nontemporal(destination, &zeroes) };
     }
-
-    fn note_read(&self, _source: *const u8, _bytes: usize) {}
 
     #[track_caller]
     unsafe fn flush_range(&self, start: *const u8, bytes: usize) {

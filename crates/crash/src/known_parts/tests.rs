@@ -4,7 +4,9 @@
 //! the line of its number.
 
 use lapis_device::{Config, LineRead};
-use lapis_pmem::{Domain, EXTENT_BYTES, GenerationLock, LINE_BYTES, LockGeneration, PCell, Region};
+use lapis_pmem::{
+    EXTENT_BYTES, GenerationLock, LINE_BYTES, LockGeneration, Observed, PCell, Region,
+};
 
 use super::*;
 

@@ -48,7 +48,7 @@ counts! {
     /// ordinary memory included.
     llc_misses,
     /// Those of `llc_misses` that went to ordinary memory
-    /// ([`touch_dram`](lapis_pmem::Domain::touch_dram)).
+    /// ([`touch_dram`](lapis_pmem::Observed::touch_dram)).
     dram_reads,
     /// Lines that entered the write pending queue because of a flush.
     wpq_flush,

@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Word};
+use lapis_pmem::{Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Observed, Word};
 
 use super::Modelled;
 use super::state::{Source, WordEvent};
@@ -12,8 +12,6 @@ use crate::persist_points::PersistKind;
 use crate::worker::current_worker;
 
 impl Domain for Modelled {
-    const DETERMINISTIC: bool = true;
-
     #[inline(always)]
     fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
         let machine = &*self.machine;
@@ -106,26 +104,6 @@ impl Domain for Modelled {
         unsafe { self.fill_nontemporal(destination, Source::Zeroes(bytes), Location::caller()) };
     }
 
-    #[inline]
-    fn note_read(&self, source: *const u8, bytes: usize) {
-        if bytes == 0 {
-            return;
-        }
-        if self.machine.observes_loads {
-            self.watch_read(source.addr(), bytes);
-        }
-        if self.machine.counts_loads {
-            self.count_reads(source.addr(), |counters, worker, offset| {
-                counters.read_range(worker, offset, bytes);
-            });
-        }
-        if let Some(interleaving) = self.interleaving()
-            && let Some(offset) = self.offset(source.addr())
-        {
-            self.read_buffered(interleaving, offset, bytes);
-        }
-    }
-
     #[track_caller]
     unsafe fn flush_range(&self, start: *const u8, bytes: usize) {
         if bytes == 0 {
@@ -150,6 +128,41 @@ impl Domain for Modelled {
         }
     }
 
+    #[inline]
+    fn prefetch(&self, at: *const u8) {
+        if self.machine.counts_loads {
+            self.count_reads(at.addr(), Counters::prefetch);
+        }
+    }
+
+    fn health(&self) -> Result<(), DomainFault> {
+        Ok(())
+    }
+}
+
+impl Observed for Modelled {
+    const DETERMINISTIC: bool = true;
+
+    #[inline]
+    fn note_read(&self, source: *const u8, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        if self.machine.observes_loads {
+            self.watch_read(source.addr(), bytes);
+        }
+        if self.machine.counts_loads {
+            self.count_reads(source.addr(), |counters, worker, offset| {
+                counters.read_range(worker, offset, bytes);
+            });
+        }
+        if let Some(interleaving) = self.interleaving()
+            && let Some(offset) = self.offset(source.addr())
+        {
+            self.read_buffered(interleaving, offset, bytes);
+        }
+    }
+
     fn pause(&self) {
         match self.interleaving() {
             Some(interleaving) => self.turn(interleaving, true),
@@ -167,13 +180,6 @@ impl Domain for Modelled {
     #[inline]
     fn prefetches(&self) -> bool {
         self.machine.counts_loads
-    }
-
-    #[inline]
-    fn prefetch(&self, at: *const u8) {
-        if self.machine.counts_loads {
-            self.count_reads(at.addr(), Counters::prefetch);
-        }
     }
 
     #[inline]
@@ -207,10 +213,6 @@ impl Domain for Modelled {
     #[inline]
     fn commits(&self, mutant: Mutant) -> bool {
         self.machine.mutant == Some(mutant)
-    }
-
-    fn health(&self) -> Result<(), DomainFault> {
-        Ok(())
     }
 }
 

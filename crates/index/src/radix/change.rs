@@ -21,7 +21,7 @@
 //! What looks like damage to a walk without locks may be the work of others. A walk with all stripes
 //! says whether it is.
 
-use lapis_pmem::{AllocError, Committed, Domain, Guard, Link};
+use lapis_pmem::{AllocError, Committed, Guard, Link, Observed};
 
 use super::descent::{Descending, Descent, Located};
 use super::digits::Digits;

@@ -17,7 +17,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use lapis_pmem::parts::{PartEnds, PartName};
-use lapis_pmem::{Domain, Link};
+use lapis_pmem::{Link, Observed};
 
 use super::damaged_word;
 use super::descent::Descending;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use lapis_device::{Config, Counts, MachineShape, Modelled, interleave};
-use lapis_pmem::{Domain, Region, RegionError};
+use lapis_pmem::{Domain, Observed, Region, RegionError};
 
 const LINE: usize = 64;
 const PICOSECONDS: f64 = 1000.0;

@@ -1,6 +1,6 @@
 //! Errors that the allocator can be told to commit.
 
-use crate::domain::Mutant;
+use crate::observed::Mutant;
 
 /// A large block that was allocated before a crash and never linked is not found free again.
 pub const LEAK_ON_CRASH: Mutant = Mutant("allocator/leak-on-crash");
