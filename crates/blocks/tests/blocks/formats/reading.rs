@@ -1,0 +1,133 @@
+//! What the first versions have written is read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lapis_blocks::fp_leaves::{FpLeaves, Overlap};
+use lapis_blocks::in_place::{CellArray, CellArrayRoot, CowCell, FamCell, InPlace, LogCell};
+use lapis_blocks::interleave::Interleaver;
+use lapis_blocks::log::{Log, Placement};
+use lapis_blocks::page::{PageScheme, PageStore};
+use lapis_blocks::pop_log::{PopLog, PopLogRoot};
+use lapis_blocks::pop_ring::PopRing;
+use lapis_blocks::rawl::Rawl;
+use lapis_blocks::ring_log::RingOptions;
+use lapis_device::Modelled;
+use lapis_pmem::{Link, PCell, Pool};
+
+use super::contents::*;
+use super::{fixture, fixture_of_version_2, root};
+
+struct Read(Arc<Pool<Modelled>>);
+
+impl EachLog for Read {
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, _: L::Options) {
+        let log = L::open(Arc::clone(&self.0), root(&self.0, name)).unwrap();
+        assert_eq!(log.entries().map(Result::unwrap).collect::<Vec<_>>(), entries(), "{name}");
+        assert_eq!(log.check(), [], "{name}");
+        log.append(b"and on it goes").unwrap();
+        assert_eq!(log.entries().count(), entries().len() + 1, "{name}");
+    }
+}
+
+#[test]
+fn logs_of_the_first_version_have_their_entries_and_take_more() {
+    each_log(&mut Read(fixture()));
+}
+
+#[test]
+fn logs_of_the_second_version_have_their_entries_and_take_more() {
+    each_log(&mut Read(fixture_of_version_2()));
+    each_newer_log(&mut Read(fixture_of_version_2()));
+}
+
+/// A new log of the newest version looks as the fixture does: what is written has not changed.
+struct SameVersion(Arc<Pool<Modelled>>);
+
+impl EachLog for SameVersion {
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, options: L::Options) {
+        const VERSION: u64 = 8;
+        let made = self.0.fence(L::create(&self.0, options).unwrap());
+        let version = |root: u64| {
+            let word: Link<PCell<u64>> = Link::from_bits(root + VERSION);
+            self.0.at(word).load(self.0.domain())
+        };
+        let of_fixture = version(root::<PCell<u64>>(&self.0, name).offset());
+        assert_eq!(version(made.link().offset()), of_fixture, "{name}");
+    }
+}
+
+#[test]
+fn new_logs_have_the_oldest_version_that_has_their_layout() {
+    each_log_of_version_2(&mut SameVersion(fixture_of_version_2()));
+    let of_version_1 = fixture();
+    SameVersion(Arc::clone(&of_version_1)).visit::<PopLog<_>>("pop-log", SEGMENTS);
+    let ring = |placement| RingOptions { capacity_bytes: 4096, placement, size_fields: 8 };
+    let to = &mut SameVersion(of_version_1);
+    to.visit::<PopRing<_>>("pop-ring-padded", ring(Placement::Padded));
+    to.visit::<PopRing<_>>("pop-ring-dense", ring(Placement::Dense));
+    to.visit::<Rawl<_>>("rawl-streamed", ring(Placement::Streamed));
+}
+
+fn cells_are_there<S: InPlace<Modelled>>(pool: &Arc<Pool<Modelled>>, scheme: S) {
+    let cells = CellArray::open(pool, scheme, root(pool, S::KIND.name())).unwrap();
+    assert_eq!((cells.len(), cells.value_bytes()), (CELLS, VALUE_BYTES));
+    let mut found = vec![0; VALUE_BYTES];
+    for cell in 0..CELLS {
+        cells.read(cell, &mut found).unwrap();
+        assert_eq!(found, value(cell), "{} {cell}", S::KIND);
+    }
+    cells.update(1, &value(4)).unwrap();
+    cells.read(1, &mut found).unwrap();
+    assert_eq!(found, value(4), "{}", S::KIND);
+}
+
+#[test]
+fn cells_of_the_first_version_have_their_values() {
+    let pool = fixture();
+    cells_are_there(&pool, CowCell);
+    cells_are_there(&pool, FamCell::default());
+    type Logged = LogCell<Modelled, PopLog<Modelled>>;
+    let array: Link<CellArrayRoot> = root(&pool, "log-cell");
+    let log: Link<PopLogRoot> =
+        Link::from_bits(CellArray::<_, Logged>::log_of(&pool, array).unwrap());
+    let log = PopLog::open(Arc::clone(&pool), log).unwrap();
+    cells_are_there(&pool, LogCell::open(&pool, log).unwrap());
+}
+
+#[test]
+fn pages_of_the_first_version_are_there() {
+    let pool = fixture();
+    for scheme in PageScheme::ALL {
+        let name = page_name(scheme);
+        let store = PageStore::open(Arc::clone(&pool), root(&pool, &name)).unwrap();
+        assert_eq!((store.scheme(), store.page_bytes()), (scheme, PAGE_BYTES));
+        for (id, page) in pages() {
+            let mut found = vec![0; PAGE_BYTES];
+            store.read_page(id, &mut found).unwrap();
+            assert!(found == page, "{name}, page {id}");
+        }
+        assert!(!store.contains(5).unwrap(), "{name}");
+        assert_eq!(store.check(), [], "{name}");
+    }
+}
+
+#[test]
+fn leaves_of_the_first_version_have_their_pairs() {
+    let pool = fixture();
+    let leaves = &FpLeaves::open(&pool, root(&pool, "fp-leaves")).unwrap();
+    let mut found = BTreeMap::new();
+    leaves.for_each(|key, value| assert!(found.insert(key, value).is_none()));
+    assert_eq!(found, (0..KEYS).map(pair).collect());
+    assert_eq!(leaves.check(), Vec::<String>::new());
+    let mut right = 0;
+    Interleaver::new(pool.domain(), 4).run(
+        0..KEYS,
+        |turn, number| async move {
+            let (key, value) = pair(number);
+            leaves.get(turn, key, Overlap::BOTH).await == Some(value)
+        },
+        |is_right| right += u64::from(is_right),
+    );
+    assert_eq!(right, KEYS);
+}

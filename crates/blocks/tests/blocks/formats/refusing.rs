@@ -1,0 +1,123 @@
+//! What is newer, or of another kind, is refused by name, and not written to.
+
+use std::sync::Arc;
+
+use lapis_blocks::classic_log::ClassicLog;
+use lapis_blocks::fp_leaves::{FpLeaves, FpLeavesError, FpLeavesRoot};
+use lapis_blocks::header_log::HeaderLog;
+use lapis_blocks::in_place::{CellArray, CellArrayRoot, CowCell, FamCell, InPlaceError};
+use lapis_blocks::log::{Log, LogError};
+use lapis_blocks::page::{PageError, PageScheme, PageStore, PageStoreRoot};
+use lapis_blocks::pop_log::PopLog;
+use lapis_blocks::pop_ring::PopRing;
+use lapis_blocks::rawl::Rawl;
+use lapis_device::Modelled;
+use lapis_pmem::{Link, Pool};
+
+use super::contents::*;
+use super::{fixture, fixture_of_version_2, root, with_word};
+
+/// Where the version stands in every root.
+const VERSION: u64 = 8;
+
+struct Newer(fn() -> Arc<Pool<Modelled>>);
+
+impl EachLog for Newer {
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, _: L::Options) {
+        let pool = with_word(self.0(), name, VERSION, 3);
+        let error = L::open(Arc::clone(&pool), root(&pool, name)).err();
+        let newest = if L::NAME.starts_with("pop") { 2 } else { 1 };
+        assert!(
+            matches!(error, Some(LogError::NewerVersion { found: 3, supported }) if supported == newest),
+            "{name}: {error:?}"
+        );
+    }
+}
+
+#[test]
+fn newer_logs_are_refused() {
+    each_log(&mut Newer(fixture));
+    each_log_of_version_2(&mut Newer(fixture_of_version_2));
+}
+
+/// A version that the checksum does not vouch for.
+struct OtherVersion(fn() -> Arc<Pool<Modelled>>, u64);
+
+impl EachLog for OtherVersion {
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, _: L::Options) {
+        if !L::NAME.starts_with("pop") {
+            return;
+        }
+        let pool = with_word(self.0(), name, VERSION, self.1);
+        let error = L::open(Arc::clone(&pool), root(&pool, name)).err();
+        assert!(matches!(error, Some(LogError::Damaged(_))), "{name}: {error:?}");
+    }
+}
+
+#[test]
+fn a_log_of_one_version_is_not_read_as_of_another() {
+    each_log(&mut OtherVersion(fixture, 2));
+    each_log_of_version_2(&mut OtherVersion(fixture_of_version_2, 1));
+}
+
+#[test]
+fn newer_pages_cells_and_leaves_are_refused() {
+    for scheme in PageScheme::ALL {
+        let name = page_name(scheme);
+        let pool = with_word(fixture(), &name, VERSION, 2);
+        let error = PageStore::open(Arc::clone(&pool), root(&pool, &name)).unwrap_err();
+        assert!(matches!(error, PageError::NewerVersion { found: 2, supported: 1 }), "{error}");
+    }
+    let pool = with_word(fixture(), "cow-cell", VERSION, 2);
+    let error = CellArray::open(&pool, CowCell, root(&pool, "cow-cell")).unwrap_err();
+    assert!(matches!(error, InPlaceError::NewerVersion { found: 2, supported: 1 }), "{error}");
+    let pool = with_word(fixture(), "fp-leaves", VERSION, 2);
+    let error = FpLeaves::open(&pool, root(&pool, "fp-leaves")).unwrap_err();
+    assert!(matches!(error, FpLeavesError::NewerVersion { found: 2 }), "{error}");
+}
+
+/// Tries every other log's reader.
+struct OtherReaders;
+
+impl EachLog for OtherReaders {
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, _: L::Options) {
+        fn refuses<L: Log<Modelled>>(name: &str, own: &str) {
+            if L::NAME == own {
+                return;
+            }
+            let pool = fixture();
+            let error = L::open(Arc::clone(&pool), root(&pool, name)).err();
+            assert!(
+                matches!(error, Some(LogError::NotALog { .. })),
+                "{name}, read as {}: {error:?}",
+                L::NAME
+            );
+        }
+        refuses::<ClassicLog<_>>(name, L::NAME);
+        refuses::<HeaderLog<_>>(name, L::NAME);
+        refuses::<Rawl<_>>(name, L::NAME);
+        refuses::<PopRing<_>>(name, L::NAME);
+        refuses::<PopLog<_>>(name, L::NAME);
+    }
+}
+
+#[test]
+fn the_reader_of_another_log_refuses() {
+    each_log(&mut OtherReaders);
+}
+
+#[test]
+fn the_reader_of_something_else_refuses() {
+    let pool = fixture();
+    let leaves: Link<FpLeavesRoot> = root(&pool, "cow-cell");
+    let error = FpLeaves::open(&pool, leaves).unwrap_err();
+    assert!(matches!(error, FpLeavesError::NotLeaves { .. }), "{error}");
+    let pages: Link<PageStoreRoot> = root(&pool, "fp-leaves");
+    let error = PageStore::open(Arc::clone(&pool), pages).unwrap_err();
+    assert!(matches!(error, PageError::NotAPageStore { .. }), "{error}");
+    let cells: Link<CellArrayRoot> = root(&pool, "page-cow");
+    let error = CellArray::open(&pool, CowCell, cells).unwrap_err();
+    assert!(matches!(error, InPlaceError::NotAnArray { .. }), "{error}");
+    let error = CellArray::open(&pool, FamCell::default(), root(&pool, "cow-cell")).unwrap_err();
+    assert!(matches!(error, InPlaceError::OtherKind { .. }), "{error}");
+}

@@ -1,0 +1,144 @@
+//! What recovery does to a torn end is durable before anything is appended, and each of its flushes
+//! and fences is needed for that.
+
+use lapis_blocks::log::{LogError, Placement, Position};
+use lapis_blocks::ring_log::{RingLog, Scheme};
+use lapis_device::{Config, CrashPoints, ImageBudget, Modelled, PersistPoint, PowerFailDomain};
+use lapis_pmem::{Pool, Region};
+
+use super::restart;
+use super::{
+    Numbers, POOL_BYTES, contents, create, for_each_kind, memory, modelled, open, options,
+};
+
+type Entries = Vec<(Position, Vec<u8>)>;
+
+/// Entries, and the memory when another of some hundred bytes is stored in part, before what follows
+/// behind a second barrier.
+fn torn<S: Scheme>(placement: Placement, seed: u64) -> (Entries, Vec<u8>) {
+    let pool = modelled(Config::default());
+    let log = create::<S, _>(&pool, options(placement));
+    let mut numbers = Numbers(seed);
+    // Once around the ring, so that polarity and zeroing matter.
+    for _ in 0..60 {
+        let length = 1 + numbers.below(200);
+        log.append(&numbers.bytes(length)).unwrap();
+        log.truncate(log.end()).unwrap();
+    }
+    log.append(&numbers.bytes(70)).unwrap();
+    let (before, entries) = (memory(&pool), contents(&log));
+    let footer = !log.append(&[0xFF; 300]).unwrap().number();
+    let mut image = before.clone();
+    let root = log.root().offset() as usize;
+    let sizes = root..root + 128 + if S::NAME == "header-log" { 8 * 64 } else { 0 };
+    for (at, word) in memory(&pool).chunks(8).enumerate().map(|(index, word)| (8 * index, word)) {
+        let second = sizes.contains(&at) || *word == footer.to_ne_bytes();
+        if before[at..at + 8] != *word && !second && numbers.below(3) > 0 {
+            image[at..at + 8].copy_from_slice(word);
+        }
+    }
+    (entries, image)
+}
+
+/// A torn append may have become whole but for its last word.
+fn opens_to<S: Scheme>(image: &[u8], entries: &Entries) -> Option<RingLog<Modelled, S>> {
+    let log = open::<S, _>(&restart(image, Config::default())).ok()?;
+    (contents(&log) == *entries && log.check().is_empty()).then_some(log)
+}
+
+fn a_torn_end_is_cleaned_and_used_again<S: Scheme>() {
+    for placement in Placement::ALL {
+        for seed in 0..8 {
+            let (mut entries, image) = torn::<S>(placement, seed);
+            let log = opens_to::<S>(&image, &entries).expect("the acknowledged entry");
+            let position = log.append(b"next").unwrap();
+            entries.push((position, b"next".to_vec()));
+            let image = memory(log.pool());
+            assert!(opens_to::<S>(&image, &entries).is_some());
+        }
+    }
+}
+
+/// Recovers from `image` and appends, with a persist point switched off; returns whether every power
+/// cut on the way is survived, and the points of the recovery.
+fn survives<S: Scheme>(
+    image: &[u8],
+    entries: &Entries,
+    suppress: Option<PersistPoint>,
+) -> (bool, Vec<PersistPoint>) {
+    let config = Config { suppress, ..Config::tracing() };
+    let pool = restart(image, config);
+    pool.domain().take_trace();
+    let base = memory(&pool);
+    let log = match open::<S, _>(&pool) {
+        Ok(log) => log,
+        Err(LogError::Damaged(_)) => return (false, Vec::new()),
+        Err(error) => panic!("{error}"),
+    };
+    let mut after = entries.clone();
+    // Over the torn one, in other bits.
+    after.push((log.append(&[0xA7; 310]).unwrap(), vec![0xA7; 310]));
+    let points = pool.domain().persist_points();
+    let of_recovery = |point: &PersistPoint| {
+        let file = point.file;
+        ["recovery.rs", "scheme.rs", "rawl.rs"].iter().any(|name| file.ends_with(name))
+    };
+    let points = points.iter().map(|found| found.point).filter(of_recovery).collect();
+    let trace = pool.domain().take_trace();
+    let mut region = Region::anonymous(POOL_BYTES, POOL_BYTES).unwrap();
+    // SAFETY: freshly mapped, that long, and nobody else uses it.
+    unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), base.len()) };
+    let mut crashes = CrashPoints::new(&trace, &base, PowerFailDomain::AdrPortable);
+    while let Some(point) = crashes.advance() {
+        crashes.bring_up_to_date(&mut region).unwrap();
+        let states = crashes.states();
+        let budget = ImageBudget { exhaustive_limit: 64, samples: 24, seed: point.position as u64 };
+        for choice in states.images(budget) {
+            states.apply(&choice, &mut region).unwrap();
+            // SAFETY: nobody else uses the region, and the pool is gone before the next image.
+            let alias = unsafe { region.alias() };
+            let domain = Modelled::over(&alias, Config::tracking());
+            let pool = std::sync::Arc::new(Pool::open(alias, domain.clone()).unwrap());
+            pool.abandon();
+            let good = match open::<S, _>(&pool) {
+                Ok(log) => {
+                    let found = contents(&log);
+                    (found == *entries || found == after) && log.check().is_empty()
+                }
+                Err(_) => false,
+            };
+            drop(pool);
+            domain.revert(&mut region);
+            states.revert(&choice, &mut region).unwrap();
+            if !good {
+                return (false, points);
+            }
+        }
+    }
+    (true, points)
+}
+
+fn each_persist_of_recovery_is_necessary<S: Scheme>() {
+    let mut points: Vec<PersistPoint> = Vec::new();
+    let images: Vec<_> = (0..6).map(|seed| torn::<S>(Placement::Padded, seed)).collect();
+    for (entries, image) in &images {
+        let (good, found) = survives::<S>(image, entries, None);
+        assert!(good, "a recovery does not survive power cuts");
+        points.extend(found.iter().filter(|point| !points.contains(point)).collect::<Vec<_>>());
+    }
+    if S::NAME == "header-log" {
+        assert_eq!(points, [], "its end is always clean");
+        return;
+    }
+    assert!(points.len() >= 2, "{points:?}");
+    for point in points {
+        let found =
+            images.iter().any(|(entries, image)| !survives::<S>(image, entries, Some(point)).0);
+        assert!(found, "not shown to be necessary: {point:?}");
+    }
+}
+
+for_each_kind! {
+    a_torn_end_is_cleaned_and_used_again
+    each_persist_of_recovery_is_necessary
+}

@@ -1,0 +1,185 @@
+//! A log per thread.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lapis_blocks::log::{LogError, Placement};
+use lapis_blocks::pop_log::{PopLog, PopLogOptions};
+use lapis_blocks::rawl::Rawl;
+use lapis_blocks::ring_log::{RingLog, RingOptions};
+use lapis_blocks::thread_logs::ThreadLogs;
+use lapis_device::{
+    Config, CrashPoints, Event, ImageBudget, Marker, Modelled, PowerFailDomain, set_current_worker,
+};
+use lapis_pmem::{Committed, Domain, Pool, Region};
+use parking_lot::Mutex;
+
+use super::{POOL_BYTES, memory, modelled};
+
+const THREADS: usize = 3;
+
+fn rings<D: Domain>(pool: &Arc<Pool<D>>) -> Vec<Rawl<D>> {
+    (0..THREADS)
+        .map(|thread| {
+            let name = format!("log {thread}");
+            if pool.root::<lapis_blocks::ring_log::RingRoot>(&name).is_none() {
+                let root = RingLog::<_, lapis_blocks::rawl::Raw>::create(
+                    pool,
+                    RingOptions { capacity_bytes: 1 << 16, ..Default::default() },
+                );
+                let root = pool.fence(root.unwrap());
+                let _: Committed = pool.publish_root(&name, 0, root).unwrap().persist();
+            }
+            RingLog::open(Arc::clone(pool), pool.root(&name).unwrap()).unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn entries_of_all_threads_are_merged_by_their_numbers() {
+    let pool = Arc::new(Pool::create_anonymous(1 << 22).unwrap());
+    let logs = ThreadLogs::new(rings(&pool), 1).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let logs = &logs;
+            scope.spawn(move || {
+                let mut last = 0;
+                for number in 0..200u8 {
+                    let sequence = logs.append(thread, &[thread as u8, number]).unwrap();
+                    assert!(sequence > last);
+                    last = sequence;
+                }
+            });
+        }
+    });
+    drop(logs);
+    let logs = ThreadLogs::new(rings(&pool), 1).unwrap();
+    let entries: Vec<_> = logs.entries().map(Result::unwrap).collect();
+    let numbers: Vec<_> = entries.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, (1..=200 * THREADS as u64).collect::<Vec<_>>());
+    for thread in 0..THREADS as u8 {
+        let own = entries.iter().filter(|(_, entry)| entry[0] == thread);
+        assert!(own.map(|(_, entry)| entry[1]).eq(0..200));
+    }
+    assert_eq!(logs.end(), 200 * THREADS as u64 + 1);
+}
+
+#[test]
+fn truncation_drops_smaller_numbers_from_every_log() {
+    let pool = Arc::new(Pool::create_anonymous(1 << 22).unwrap());
+    let logs = ThreadLogs::new(rings(&pool), 1).unwrap();
+    for number in 0..30 {
+        logs.append(number % THREADS, &[number as u8]).unwrap();
+    }
+    logs.truncate(20).unwrap();
+    let numbers: Vec<_> = logs.entries().map(|entry| entry.unwrap().0).collect();
+    assert_eq!(numbers, (20..=30).collect::<Vec<_>>());
+    logs.truncate(31).unwrap();
+    drop(logs);
+    let logs = ThreadLogs::new(rings(&pool), 31).unwrap();
+    assert_eq!((logs.entries().count(), logs.append(0, b"next").unwrap()), (0, 31));
+}
+
+#[test]
+fn logs_without_numbers_and_empty_entries_are_refused() {
+    let pool = Arc::new(Pool::create_anonymous(1 << 22).unwrap());
+    let options =
+        PopLogOptions { segment_bytes: 4096, spare_segments: 0, placement: Placement::Padded };
+    let root = pool.fence(PopLog::create(&pool, options).unwrap());
+    let link = root.link();
+    let _: Committed = pool.publish_root("pop", 0, root).unwrap().persist();
+    let log = PopLog::open(Arc::clone(&pool), link).unwrap();
+    let logs = ThreadLogs::new(vec![log], 1).unwrap();
+    assert!(matches!(logs.append(0, &[]), Err(LogError::EmptyEntry)));
+    assert_eq!(logs.append(0, &[1]).unwrap(), 1);
+    logs.log(0).unwrap().append(b"short").unwrap();
+    assert!(matches!(logs.entries().last(), Some(Err(LogError::Damaged(_)))));
+}
+
+#[test]
+fn a_log_for_each_thread_survives_power_cuts() {
+    let images = power_cuts(ImageBudget { exhaustive_limit: 16, samples: 40, seed: 0 });
+    assert!(images > 150, "only {images} images");
+}
+
+#[test]
+#[ignore = "takes minutes; run with --ignored"]
+fn a_log_for_each_thread_survives_a_hundred_thousand_images() {
+    for seed in [101, 202] {
+        let mut images = 0;
+        for round in 0.. {
+            let seed = seed << 32 | round;
+            images += power_cuts(ImageBudget { exhaustive_limit: 256, samples: 400, seed });
+            if images >= 100_000 {
+                break;
+            }
+        }
+        println!("seed {seed}: {images} images");
+    }
+}
+
+/// Threads append on the modelled machine, each to its log; then the power is cut everywhere. How many
+/// images were tried.
+fn power_cuts(budget: ImageBudget) -> u64 {
+    let pool = modelled(Config::tracing());
+    let logs = ThreadLogs::new(rings(&pool), 1).unwrap();
+    pool.domain().take_trace();
+    let base = memory(&pool);
+    let all: Mutex<BTreeMap<u64, Vec<u8>>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (logs, pool, all) = (&logs, &pool, &all);
+            scope.spawn(move || {
+                set_current_worker(thread as u8);
+                for number in 0..6 {
+                    let payload = vec![(16 * thread + number) as u8; 5 + number * 23];
+                    let sequence = logs.append(thread, &payload).unwrap();
+                    all.lock().insert(sequence, payload);
+                    pool.domain().mark(Marker::End(sequence as u32));
+                }
+            });
+        }
+    });
+    let all = all.into_inner();
+    let trace = pool.domain().take_trace();
+    let mut region = Region::anonymous(POOL_BYTES, POOL_BYTES).unwrap();
+    // SAFETY: freshly mapped, that long, and nobody else uses it.
+    unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), base.len()) };
+    let mut crashes = CrashPoints::new(&trace, &base, PowerFailDomain::AdrPortable);
+    let (mut images, mut read, mut acknowledged) = (0, 0, Vec::new());
+    while let Some(point) = crashes.advance() {
+        crashes.bring_up_to_date(&mut region).unwrap();
+        for event in &trace.events[read..point.position] {
+            if let Event::Marker { marker: Marker::End(number), .. } = event {
+                acknowledged.push(u64::from(*number));
+            }
+        }
+        read = point.position;
+        let states = crashes.states();
+        let seed = budget.seed ^ point.position as u64;
+        for choice in states.images(ImageBudget { seed, ..budget }) {
+            images += 1;
+            states.apply(&choice, &mut region).unwrap();
+            // SAFETY: nobody else uses the region, and the pool is gone before the next image.
+            let alias = unsafe { region.alias() };
+            let domain = Modelled::over(&alias, Config::tracking());
+            let pool = Arc::new(Pool::open(alias, domain.clone()).unwrap());
+            pool.abandon();
+            let logs = ThreadLogs::new(rings(&pool), 1).unwrap();
+            let found: Vec<_> = logs.entries().map(Result::unwrap).collect();
+            assert!(found.is_sorted_by(|one, other| one.0 < other.0), "numbers rise");
+            assert!(found.iter().all(|(number, entry)| all.get(number) == Some(entry)));
+            let kept = |number| found.binary_search_by_key(number, |(found, _)| *found).is_ok();
+            assert!(acknowledged.iter().all(kept), "an acknowledged entry is lost");
+            let last = found.last().map_or(0, |(number, _)| *number);
+            for thread in 0..THREADS {
+                assert_eq!(logs.log(thread).unwrap().check(), []);
+                assert!(logs.append(thread, &[1; 50]).unwrap() > last);
+            }
+            drop((logs, pool));
+            domain.revert(&mut region);
+            states.revert(&choice, &mut region).unwrap();
+        }
+    }
+    images
+}
