@@ -1,22 +1,31 @@
-//! Bytes laid over an image of a store: opening, checking and reading it end in an answer or an
+//! Bytes laid over an image of a store, one for each kind of index: opening, checking and reading it end in an answer or an
 //! error.
 //!
-//! The input is a list of spots: which word that is not zero in the image (2 bytes), a way to
+//! The input is the number of an image (1 byte) and a list of spots: which word that is not zero in the image (2 bytes), a way to
 //! change it (1 byte), what to change it to (8 bytes).
 
 #![no_main]
+
+use std::sync::LazyLock;
 
 use lapis::{Hardware, Store};
 use lapis_pmem::{Pool, Region};
 use libfuzzer_sys::fuzz_target;
 
-const IMAGE: &[u8] = include_bytes!("../../crates/lapis/tests/fixtures/store-v1.lapis");
+/// The fixtures of the store.
+static IMAGES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/lapis/tests/fixtures");
+    let mut paths: Vec<_> =
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.into_iter().map(|path| std::fs::read(path).unwrap()).collect()
+});
 
-fn overlaid(input: &[u8]) -> Vec<u8> {
-    let mut image = IMAGE.to_vec();
-    let words = (0..IMAGE.len()).step_by(8);
-    let used: Vec<usize> = words.filter(|&at| IMAGE[at..at + 8] != [0; 8]).collect();
-    for spot in input.chunks_exact(11) {
+fn overlaid(number: u8, spots: &[u8]) -> Vec<u8> {
+    let mut image = IMAGES[usize::from(number) % IMAGES.len()].clone();
+    let words = (0..image.len()).step_by(8);
+    let used: Vec<usize> = words.filter(|&at| image[at..at + 8] != [0; 8]).collect();
+    for spot in spots.chunks_exact(11) {
         let at = used[usize::from(u16::from_le_bytes([spot[0], spot[1]])) % used.len()];
         let change: [u8; 8] = spot[3..].try_into().unwrap();
         match spot[2] % 4 {
@@ -66,7 +75,8 @@ fuzz_target!(init: {
     // answer.
     std::panic::set_hook(Box::new(|_| {}));
 }, |input: &[u8]| {
-    let image = overlaid(input);
+    let Some((&number, spots)) = input.split_first() else { return };
+    let image = overlaid(number, spots);
     let result = std::panic::catch_unwind(|| read_everything(&image));
     if let Err(panic) = result {
         let text = panic.downcast_ref::<String>().map(String::as_str);

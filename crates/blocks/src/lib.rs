@@ -13,6 +13,7 @@ pub mod pop_log;
 pub mod pop_ring;
 pub mod rawl;
 pub mod ring_log;
+mod root_checksum;
 pub mod shared_log;
 mod spacing;
 pub mod thread_logs;

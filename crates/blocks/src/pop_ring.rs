@@ -19,9 +19,8 @@
 //!      …  zero to 8 bytes, or padded to the end of the line
 //! ```
 //!
-//! Streamed entries of format 2 are padded to the end of the line where another as long would not fit
-//! into what is left of it; those of format 1 never are. Both are read and appended to as they are,
-//! new logs have format 2 (and all that are not streamed have format 1).
+//! Streamed entries are padded to the end of the line where another as long would not fit into what is
+//! left of it.
 //!
 //! The ring, its root and start are in [`ring_log`](crate::ring_log), with the invariants G1 to G6. Of
 //! those this log keeps
@@ -47,6 +46,7 @@ use crate::ring_log::{
     ENTRY_HEADER_BYTES, Entry, Head, Parsed, Ring, RingLog, Scheme, Seen, Sink, is_zero, plain,
     sealed, zero_dirty,
 };
+use crate::spacing::Spacing;
 
 /// PopLog in a ring.
 pub type PopRing<D> = RingLog<D, Pop>;
@@ -61,7 +61,7 @@ impl sealed::Sealed for Pop {}
 impl Scheme for Pop {
     const NAME: &'static str = "pop-ring";
     const MAGIC: u64 = u64::from_le_bytes(*b"LAPISPPR");
-    const NEWEST_FORMAT: u64 = 2;
+    const STREAMED: Spacing = Spacing::SharedLines;
     const ZEROED: bool = true;
     const BLANK: bool = true;
     const REUSE_MUTANT: Mutant = POP_RING_REUSE_WITHOUT_ZEROING;

@@ -78,7 +78,7 @@ pub use writer::TraceWriter;
 
 use crate::modelled::MODELLED_BYTES_LIMIT;
 
-/// The version of the format that this crate writes, and the only one so far.
+/// The version of the format that this crate writes, and the only one it reads.
 pub const TRACE_FORMAT_VERSION: u16 = 1;
 /// A payload has at most so many bytes.
 pub const BLOCK_PAYLOAD_BYTES_LIMIT: usize = 1 << 16;

@@ -103,7 +103,6 @@ fn a_missing_field_section_or_part_is_named() {
     let without: Vec<&str> = text().lines().filter(|line| !line.starts_with("fence_ns")).collect();
     let sentence = parse(&without.join("\n")).unwrap_err().to_string();
     assert!(sentence.contains("core.fence_ns is missing"), "{sentence}");
-    // Fields that earlier versions of the format did not have are no exception.
     for field in ["read_buffer_other_unit_ns", "wear_block_bytes", "wear_stall_writes"] {
         let without: Vec<&str> = text().lines().filter(|line| !line.starts_with(field)).collect();
         let sentence = parse(&without.join("\n")).unwrap_err().to_string();

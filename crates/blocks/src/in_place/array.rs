@@ -32,6 +32,7 @@ use lapis_pmem::{
 };
 
 use super::{CellKind, InPlace, InPlaceError, LARGEST_VALUE_BYTES, SMALLEST_VALUE_BYTES};
+use crate::root_checksum::root_checksum;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"LAPISCEL");
 const FORMAT_VERSION: u64 = 1;
@@ -63,11 +64,6 @@ fn kind_number(kind: CellKind) -> u64 {
         CellKind::Log => 2,
         CellKind::Fam => 3,
     }
-}
-
-fn checksum(words: [u64; 6]) -> u64 {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    u64::from(crc32c::crc32c(&bytes))
 }
 
 /// Words from one cell to the next: whole lines, so that cells share none.
@@ -138,7 +134,7 @@ impl<D: Domain, S: InPlace<D>> CellArray<D, S> {
         array.value_bytes.store(domain, words[3]);
         array.len.store(domain, words[4]);
         array.log.store(domain, words[5]);
-        array.checksum.store(domain, checksum(words));
+        array.checksum.store(domain, root_checksum(words));
         array.reserved.store(domain, 0);
         Ok(array.flush_head()) // I1, I2: the caller's fence is for both
     }
@@ -335,7 +331,7 @@ fn read_header<D: Domain>(
         let supported = FORMAT_VERSION;
         return Err(InPlaceError::NewerVersion { found: format_version, supported });
     }
-    if found.checksum.load(domain) != checksum(words) || format_version != FORMAT_VERSION {
+    if found.checksum.load(domain) != root_checksum(words) || format_version != FORMAT_VERSION {
         let what = "its header does not match its checksum";
         return Err(InPlaceError::Damaged { what, pool_offset: root.offset() });
     }

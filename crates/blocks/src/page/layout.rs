@@ -7,6 +7,7 @@ use lapis_pmem::{
 
 use super::dirty_lines::{DirtyLines, LARGEST_PAGE_LINES};
 use super::{LARGEST_PAGE_BYTES, PageError, PageScheme, PageStoreOptions, SMALLEST_PAGE_BYTES};
+use crate::root_checksum::root_checksum;
 
 /// "LAPISPAG", read as a little-endian word.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"LAPISPAG");
@@ -218,10 +219,7 @@ impl PageStoreRoot {
             &self.capacity_pages,
             &self.lanes,
         ];
-        words
-            .iter()
-            .fold(0, |crc, word| crc32c::crc32c_append(crc, &word.load(domain).to_le_bytes()))
-            .into()
+        root_checksum(words.map(|word| word.load(domain)))
     }
 }
 

@@ -4,14 +4,13 @@
 use lapis_pmem::{Domain, EXTENT_BYTES, LINE_BYTES, Link, PCell, Pool, Slot, persistent};
 
 use crate::log::{LARGEST_ENTRY_BYTES, Placement, Position};
-use crate::spacing::{Spacing, placement_of};
+use crate::root_checksum::root_checksum;
+use crate::spacing::Spacing;
 
 /// "LAPISPOP", read as a little-endian word.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"LAPISPOP");
-/// The newest format that this code reads: that of logs whose entries are not padded.
-pub(super) const FORMAT_VERSION: u64 = 2;
-/// The format of logs whose entries are padded.
-pub(super) const PADDED_FORMAT_VERSION: u64 = 1;
+/// The format that this code writes, and the only one it reads.
+pub(super) const FORMAT_VERSION: u64 = 1;
 
 /// Bytes before the payload of an entry.
 pub const ENTRY_HEADER_BYTES: usize = 16;
@@ -25,10 +24,9 @@ persistent! {
         pub(super) format_version: PCell<u64>,
         pub(super) segment_bytes: PCell<u64>,
         pub(super) spare_segments: PCell<u64>,
-        /// CRC-32C of the four words above; in format 2 of `placement` as well.
-        pub(super) checksum: PCell<u64>,
-        /// Of format 2: how entries lie. In format 1 zero, and they are padded.
         pub(super) placement: PCell<u64>,
+        /// CRC-32C of the five words above.
+        pub(super) checksum: PCell<u64>,
         pub(super) reserved: [PCell<u64>; 2],
         pub(super) starts: [StartRecord; 2],
         /// Its lowest bit says which of `starts` counts.
@@ -70,7 +68,7 @@ persistent! {
 
 const _: () = {
     use core::mem::offset_of;
-    assert!(offset_of!(PopLogRoot, checksum) == 32);
+    assert!(offset_of!(PopLogRoot, checksum) == 40);
     // I6 rests on the whole start sharing one line.
     assert!(offset_of!(PopLogRoot, starts) == LINE_BYTES);
     assert!(offset_of!(PopLogRoot, start_selector) == 112);
@@ -248,19 +246,7 @@ impl PopLogRoot {
             &self.spare_segments,
             &self.placement,
         ];
-        let is_padded = self.format_version.load(domain) <= PADDED_FORMAT_VERSION;
-        words[..words.len() - usize::from(is_padded)]
-            .iter()
-            .fold(0, |crc, word| crc32c::crc32c_append(crc, &word.load(domain).to_le_bytes()))
-            .into()
-    }
-
-    /// How entries lie; none if the root does not say.
-    pub(super) fn placement<D: Domain>(&self, domain: &D) -> Option<Placement> {
-        if self.format_version.load(domain) <= PADDED_FORMAT_VERSION {
-            return Some(Placement::Padded);
-        }
-        placement_of(self.placement.load(domain))
+        root_checksum(words.map(|word| word.load(domain)))
     }
 
     /// The start that counts.

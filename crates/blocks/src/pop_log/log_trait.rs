@@ -30,7 +30,7 @@ impl<D: Domain> Log<D> for PopLog<D> {
         Self::append_parts(self, parts)
     }
 
-    /// Format 1 has no way to say that entries belong together, so each pays for its own barrier,
+    /// An entry has no way to say that it belongs to the next, so each pays for its own barrier,
     /// and a crash in between leaves the first so many. Other threads' entries may come between.
     fn append_batch(&self, payloads: &[&[u8]]) -> Result<Range<Position>, LogError> {
         for payload in payloads {

@@ -11,11 +11,11 @@
 //! ```text
 //!  PopLogRoot (128 bytes, two lines; the caller publishes it)
 //!     0   8  magic            "LAPISPOP"
-//!     8   8  format_version   1: entries are padded; 2: they lie as `placement` says
+//!     8   8  format_version   1
 //!    16   8  segment_bytes    of an ordinary segment, header included
 //!    24   8  spare_segments   how many recycled segments are kept at most
-//!    32   8  checksum         CRC-32C of bytes 0..32; in format 2 of 0..32 and 40..48
-//!    40   8  placement        format 2: 0 dense, 2 streamed; format 1: zero
+//!    32   8  placement        0 dense, 1 padded, 2 streamed
+//!    40   8  checksum         CRC-32C of bytes 0..40
 //!    48  16  reserved, zero
 //!    64  48  starts           2 of: segment (8), position (8), data offset (8)
 //!   112   8  start_selector   bit 0: which of the two counts
@@ -141,12 +141,12 @@ use parking_lot::{Mutex, RwLock};
 use crate::log::{Damage, LARGEST_ENTRY_BYTES, LogError, Placement, Position};
 use crate::pop_ring::Pop;
 use crate::ring_log::{LineBuffer, Sink};
-use crate::spacing::{Spacing, placement_word};
+use crate::spacing::{Spacing, placement_of, placement_word};
 
 pub use entry::{count_ones, write_entry};
 pub use inspection::Statistics;
 pub use layout::{ENTRY_HEADER_BYTES, PopLogRoot};
-use layout::{FORMAT_VERSION, MAGIC, PADDED_FORMAT_VERSION, SEGMENT_HEADER_BYTES, Segment, Start};
+use layout::{FORMAT_VERSION, MAGIC, SEGMENT_HEADER_BYTES, Segment, Start};
 pub use reader::Iter;
 use recovery::Held;
 use segment::Spare;
@@ -253,16 +253,10 @@ impl<D: Domain> PopLog<D> {
         let mut root = pool.allocate::<PopLogRoot>()?;
         root.zero();
         root.magic.store(domain, MAGIC);
-        let format_version = match options.placement {
-            Placement::Padded => PADDED_FORMAT_VERSION,
-            Placement::Dense | Placement::Streamed => {
-                root.placement.store(domain, placement_word(options.placement));
-                FORMAT_VERSION
-            }
-        };
-        root.format_version.store(domain, format_version);
+        root.format_version.store(domain, FORMAT_VERSION);
         root.segment_bytes.store(domain, options.segment_bytes as u64);
         root.spare_segments.store(domain, options.spare_segments as u64);
+        root.placement.store(domain, placement_word(options.placement));
         root.checksum.store(domain, root.expected_checksum(domain));
         root.starts[0].position.store(domain, Position::FIRST.number());
         root.link_child(|root| &root.starts[0].segment, segment);
@@ -298,8 +292,8 @@ impl<D: Domain> PopLog<D> {
         {
             return Err(damaged("a root with a wrong checksum or impossible sizes"));
         }
-        let placement =
-            header.placement(domain).ok_or(damaged("an unknown placement of entries"))?;
+        let placement = placement_of(header.placement.load(domain))
+            .ok_or(damaged("an unknown placement of entries"))?;
         let spacing = layout::spacing_of(placement);
         let scan =
             recovery::scan(&pool, header, ordinary_bytes, spacing).map_err(LogError::Damaged)?;

@@ -4,6 +4,7 @@
 use lapis_pmem::{Domain, LINE_BYTES, PCell, persistent};
 
 use crate::log::Position;
+use crate::root_checksum::root_checksum;
 
 /// The smallest ring.
 pub const SMALLEST_CAPACITY_BYTES: usize = 4096;
@@ -97,10 +98,7 @@ impl RingRoot {
             &self.placement,
             &self.size_fields,
         ];
-        words
-            .iter()
-            .fold(0, |crc, word| crc32c::crc32c_append(crc, &word.load(domain).to_le_bytes()))
-            .into()
+        root_checksum(words.map(|word| word.load(domain)))
     }
 
     /// The start that counts; none if it is damaged.

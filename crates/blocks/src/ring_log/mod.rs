@@ -8,7 +8,7 @@
 //! ```text
 //!  RingRoot (128 bytes, two lines; the caller publishes it)
 //!     0   8  magic            of the kind
-//!     8   8  format_version   1; 2 for streamed entries of PopLog
+//!     8   8  format_version   1
 //!    16   8  capacity_bytes   of the ring, a multiple of 64
 //!    24   8  placement        0 dense, 1 padded, 2 streamed
 //!    32   8  size_fields      of a header log, else 0
@@ -97,6 +97,9 @@ pub(crate) use scheme::{Entry, Seen, after_body, is_zero, pad_behind, plain, sea
 
 use layout::{Size, SizeField, Start};
 
+/// The format that this code writes, and the only one it reads.
+const FORMAT_VERSION: u64 = 1;
+
 /// How to lay out a new log in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingOptions {
@@ -143,16 +146,11 @@ pub(crate) struct Writer {
     line: LineBuffer,
 }
 
-/// The format of a new log: the oldest that has it.
-fn format_for<S: Scheme>(placement: Placement) -> u64 {
-    if placement == Placement::Streamed { S::NEWEST_FORMAT } else { 1 }
-}
-
-fn spacing_of(placement: Placement, format: u64) -> Spacing {
+fn spacing_of<S: Scheme>(placement: Placement) -> Spacing {
     match placement {
+        Placement::Dense => Spacing::None,
         Placement::Padded => Spacing::Lines,
-        Placement::Streamed if format >= 2 => Spacing::SharedLines,
-        Placement::Dense | Placement::Streamed => Spacing::None,
+        Placement::Streamed => S::STREAMED,
     }
 }
 
@@ -190,7 +188,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         let mut root = pool.allocate_with_tail::<RingRoot>(sizes_bytes + options.capacity_bytes)?;
         debug_assert!(root.link().offset().is_multiple_of(LINE_BYTES as u64));
         root.magic.store(domain, S::MAGIC);
-        root.format_version.store(domain, format_for::<S>(options.placement));
+        root.format_version.store(domain, FORMAT_VERSION);
         root.capacity_bytes.store(domain, options.capacity_bytes as u64);
         root.placement.store(domain, placement_word(options.placement));
         root.size_fields.store(domain, size_fields as u64);
@@ -237,8 +235,8 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
             return Err(not_a_log);
         }
         let found = header.format_version.load(domain);
-        if found > S::NEWEST_FORMAT {
-            return Err(LogError::NewerVersion { found, supported: S::NEWEST_FORMAT });
+        if found > FORMAT_VERSION {
+            return Err(LogError::NewerVersion { found, supported: FORMAT_VERSION });
         }
         let damaged = |what| {
             let (position, pool_offset) = (Position::FIRST, root.offset());
@@ -269,7 +267,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         let mut log = Self {
             root,
             placement: options.placement,
-            spacing: spacing_of(options.placement, found),
+            spacing: spacing_of::<S>(options.placement),
             capacity,
             size_fields: options.size_fields,
             retention: RwLock::new(()),

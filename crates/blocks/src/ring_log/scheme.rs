@@ -67,10 +67,9 @@ pub trait Scheme: Debug + Send + Sync + Sized + 'static + sealed::Sealed {
     /// Whether a size in the log's header, written behind a second barrier, says so.
     #[doc(hidden)]
     const SIZED: bool = false;
-    /// The newest format: in 2 streamed entries share lines only whole. Every other log is
-    /// of format 1, which all of this kind's readers read.
+    /// What is left free behind a streamed entry.
     #[doc(hidden)]
-    const NEWEST_FORMAT: u64 = 1;
+    const STREAMED: Spacing = Spacing::None;
     /// Whether free space has to be zero.
     #[doc(hidden)]
     const ZEROED: bool = false;

@@ -1,4 +1,4 @@
-//! Files of earlier versions are still read.
+//! A file of the present version is read; from the first release on, for ever.
 
 use lapis_device::trace_file::RecordedTrace;
 

@@ -1,35 +1,21 @@
-//! A store written by the first version of the format: it can be read for ever.
+//! Stores as the present version of the format is written: once released they can be read for ever.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lapis::{Config, Error, IndexKind, Store, StoreOptions};
 use lapis_pmem::{EXTENT_BYTES, MIN_POOL_BYTES};
 
 use crate::harness::*;
 
-/// Stores of the first version, and the kinds that were there when they were written.
-const FIXTURES: [(&str, &[IndexKind]); 2] = [
-    ("store-v1.lapis", &[IndexKind::Wort, IndexKind::FastFair, IndexKind::PClht]),
-    (
-        "store-v1-trees.lapis",
-        &[
-            IndexKind::Woart,
-            IndexKind::ArtCow,
-            IndexKind::WbTree,
-            IndexKind::WbTreeSlot,
-            IndexKind::NvTree,
-            IndexKind::FpTree,
-        ],
-    ),
-];
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+fn fixture(kind: IndexKind) -> PathBuf {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+    PathBuf::from(directory).join(format!("store-v1-{kind}.lapis"))
 }
 
-pub fn image() -> Vec<u8> {
-    std::fs::read(fixture(FIXTURES[0].0)).unwrap()
+/// A store whose one table this kind of index holds.
+pub fn image(kind: IndexKind) -> Vec<u8> {
+    std::fs::read(fixture(kind)).unwrap()
 }
 
 /// Where the root of the store lies in an image of its pool.
@@ -61,36 +47,36 @@ fn expected() -> BTreeMap<Vec<u8>, Vec<u8>> {
     entries
 }
 
-fn copy(name: &str, directory: &Path) {
-    std::fs::copy(fixture(name), pool_file(directory)).unwrap();
+/// The fixture of a kind, opened as a store.
+fn opened(kind: IndexKind) -> (tempfile::TempDir, Store) {
+    let directory = directory();
+    std::fs::copy(fixture(kind), pool_file(directory.path())).unwrap();
+    let store = open(directory.path());
+    (directory, store)
 }
 
 #[test]
-#[ignore = "writes the fixtures that are missing; the formats' first versions are what they are now"]
-fn write_the_missing_fixtures() {
-    for (name, kinds) in FIXTURES {
-        if !fixture(name).exists() {
-            write(name, kinds);
-        }
+#[ignore = "writes the fixtures; from the first release on formats are what they are"]
+fn write_the_fixtures() {
+    for kind in KINDS {
+        write(kind);
     }
 }
 
-fn write(name: &str, kinds: &[IndexKind]) {
+fn write(kind: IndexKind) {
     let directory = directory();
     let config = Config::new(directory.path())
         .initial_bytes(MIN_POOL_BYTES)
         .options(StoreOptions { log_segment_bytes: 4096 });
     let store = Store::open(config).unwrap();
-    for &kind in kinds {
-        let table = table_of(&store, kind);
-        table.put(b"gone", b"deleted again").unwrap();
-        for (key, value) in expected() {
-            table.put(&key, b"replaced").unwrap();
-            table.put(&key, &value).unwrap();
-        }
-        table.delete(b"gone").unwrap();
+    let table = table_of(&store, kind);
+    table.put(b"gone", b"deleted again").unwrap();
+    for (key, value) in expected() {
+        table.put(&key, b"replaced").unwrap();
+        table.put(&key, &value).unwrap();
     }
-    drop(store);
+    table.delete(b"gone").unwrap();
+    drop((table, store));
     // Without the room to grow that the store keeps: chunks from the high-water mark on are blank.
     let mut image = std::fs::read(pool_file(directory.path())).unwrap();
     let word = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
@@ -98,47 +84,39 @@ fn write(name: &str, kinds: &[IndexKind]) {
     assert!(image[used_bytes..].iter().all(|&byte| byte == 0));
     image.truncate(used_bytes);
     image[88..96].copy_from_slice(&(used_bytes as u64).to_le_bytes());
-    std::fs::write(fixture(name), image).unwrap();
+    std::fs::write(fixture(kind), image).unwrap();
 }
 
 #[test]
-fn a_store_of_the_first_version_has_exactly_what_was_put_into_it() {
-    for (name, kinds) in FIXTURES {
-        let directory = directory();
-        copy(name, directory.path());
-        let store = open(directory.path());
+fn a_store_of_the_present_version_has_exactly_what_was_put_into_it() {
+    for kind in KINDS {
+        let (_directory, store) = opened(kind);
         assert!(store.info(false).opened_clean);
-        assert_eq!(store.tables().len(), kinds.len());
-        for kind in kinds {
-            let table = store.table(&kind.to_string()).unwrap();
-            assert_eq!(table.index_kind(), *kind);
-            let mut found = contents(&table);
-            if !table.is_ordered() {
-                found.sort();
-            }
-            assert_eq!(found, expected().into_iter().collect::<Vec<_>>(), "{kind}");
-            for (key, value) in expected() {
-                assert_eq!(table.get(&key).unwrap().unwrap(), value.as_slice());
-            }
+        assert_eq!(store.tables().len(), 1);
+        let table = store.table(&kind.to_string()).unwrap();
+        assert_eq!(table.index_kind(), kind);
+        let mut found = contents(&table);
+        if !table.is_ordered() {
+            found.sort();
+        }
+        assert_eq!(found, expected().into_iter().collect::<Vec<_>>(), "{kind}");
+        for (key, value) in expected() {
+            assert_eq!(table.get(&key).unwrap().unwrap(), value.as_slice());
         }
         assert_sound(&store);
     }
 }
 
 #[test]
-fn a_store_of_the_first_version_can_be_written_to() {
-    for (name, kinds) in FIXTURES {
-        let directory = directory();
-        copy(name, directory.path());
-        let store = open(directory.path());
-        for &kind in kinds {
-            let table = table_of(&store, kind);
-            for number in 0..300u32 {
-                table.put(&[b"new ", number.to_be_bytes().as_slice()].concat(), b"v").unwrap();
-            }
-            assert!(table.delete(b"ab").unwrap());
-            assert_eq!(table.len().unwrap(), expected().len() as u64 + 299);
+fn a_store_of_the_present_version_can_be_written_to() {
+    for kind in KINDS {
+        let (_directory, store) = opened(kind);
+        let table = table_of(&store, kind);
+        for number in 0..300u32 {
+            table.put(&[b"new ", number.to_be_bytes().as_slice()].concat(), b"v").unwrap();
         }
+        assert!(table.delete(b"ab").unwrap());
+        assert_eq!(table.len().unwrap(), expected().len() as u64 + 299);
         assert_sound(&store);
     }
 }
@@ -146,7 +124,7 @@ fn a_store_of_the_first_version_can_be_written_to() {
 #[test]
 fn a_newer_version_of_the_pool_is_refused_and_untouched() {
     let directory = directory();
-    let mut image = image();
+    let mut image = image(IndexKind::Wort);
     image[8] = 2;
     std::fs::write(pool_file(directory.path()), &image).unwrap();
     let error = Store::open(config(directory.path())).unwrap_err();
@@ -158,7 +136,7 @@ fn a_newer_version_of_the_pool_is_refused_and_untouched() {
 #[test]
 fn a_newer_version_of_the_store_is_refused() {
     let directory = directory();
-    let mut image = image();
+    let mut image = image(IndexKind::Wort);
     let root = store_root(&image);
     assert_eq!(image[root..root + 8], 1u64.to_le_bytes());
     image[root] = 2;

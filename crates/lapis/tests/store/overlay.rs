@@ -6,11 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use lapis::{Hardware, Store};
+use lapis::{Hardware, IndexKind, Store};
 use lapis_pmem::{Pool, Region};
 use proptest::prelude::*;
 
 use crate::fixture::{image, store_root};
+use crate::harness::KINDS;
 
 /// Longer than any case takes by orders of magnitude: only what never ends takes so long.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -66,11 +67,13 @@ fn survives(image: Vec<u8>) -> Result<(), String> {
 }
 
 #[test]
-fn the_image_itself_is_sound() {
-    let store = open(&image()).unwrap();
-    assert!(store.check().ok);
-    drop(store);
-    read_everything(&image());
+fn the_images_themselves_are_sound() {
+    for kind in KINDS {
+        let store = open(&image(kind)).unwrap();
+        assert!(store.check().ok, "{kind}");
+        drop(store);
+        read_everything(&image(kind));
+    }
 }
 
 proptest! {
@@ -83,9 +86,10 @@ proptest! {
 
     #[test]
     fn random_bytes_over_what_is_not_zero_do_no_harm(
+        kind in prop::sample::select(&KINDS),
         spots in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 1..9)), 1..6),
     ) {
-        let mut image = image();
+        let mut image = image(kind);
         let used: Vec<usize> = (0..image.len()).step_by(8).filter(|&at| image[at..at + 8] != [0; 8]).collect();
         for (spot, bytes) in spots {
             let at = used[spot.index(used.len())];
@@ -96,9 +100,10 @@ proptest! {
 
     #[test]
     fn words_copied_from_elsewhere_in_the_image_do_no_harm(
+        kind in prop::sample::select(&KINDS),
         copies in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..6),
     ) {
-        let mut image = image();
+        let mut image = image(kind);
         let used: Vec<usize> = (0..image.len()).step_by(8).filter(|&at| image[at..at + 8] != [0; 8]).collect();
         for (from, to) in copies {
             let (from, to) = (used[from.index(used.len())], used[to.index(used.len())]);
@@ -110,7 +115,7 @@ proptest! {
 
 #[test]
 fn a_list_of_tables_that_leads_back_into_itself_is_an_error() {
-    let mut image = image();
+    let mut image = image(IndexKind::Wort);
     let root = store_root(&image);
     let first = u64::from_le_bytes(image[root + 16..root + 24].try_into().unwrap()) as usize;
     image.copy_within(root + 16..root + 24, first);

@@ -39,24 +39,9 @@ pub fn each_log(to: &mut impl EachLog) {
         to.visit::<HeaderLog<_>>(&named("header"), ring(placement, 8));
         to.visit::<Rawl<_>>(&named("rawl"), ring(placement, 0));
         to.visit::<PopRing<_>>(&named("pop-ring"), ring(placement, 0));
+        to.visit::<PopLog<_>>(&named("pop-log"), PopLogOptions { placement, ..SEGMENTS });
     }
     to.visit::<HeaderLog<_>>("header-naive", ring(Placement::Dense, 1));
-    to.visit::<PopLog<_>>("pop-log", SEGMENTS);
-}
-
-/// Logs that there are in the second version only.
-pub fn each_newer_log(to: &mut impl EachLog) {
-    let segments = |placement| PopLogOptions { placement, ..SEGMENTS };
-    to.visit::<PopLog<_>>("pop-log-dense", segments(Placement::Dense));
-    to.visit::<PopLog<_>>("pop-log-streamed", segments(Placement::Streamed));
-}
-
-/// The logs that are of the second version now.
-pub fn each_log_of_version_2(to: &mut impl EachLog) {
-    let placement = Placement::Streamed;
-    let ring = RingOptions { capacity_bytes: 4096, placement, size_fields: 0 };
-    to.visit::<PopRing<_>>("pop-ring-streamed", ring);
-    each_newer_log(to);
 }
 
 fn entry(number: u64) -> Vec<u8> {
@@ -166,7 +151,6 @@ fn write_leaves(pool: &Arc<Pool<Modelled>>) {
 /// Puts one of everything into a new pool.
 pub fn write(pool: &Arc<Pool<Modelled>>) {
     each_log(&mut Write(pool));
-    each_newer_log(&mut Write(pool));
     write_cells(pool, CowCell, 0);
     write_cells(pool, FamCell::default(), 0);
     let log = publish(pool, "log of the cells", PopLog::create(pool, SEGMENTS).unwrap());

@@ -1,4 +1,4 @@
-//! What the first versions have written is read.
+//! What a fixture holds is read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,17 +6,14 @@ use std::sync::Arc;
 use lapis_blocks::fp_leaves::{FpLeaves, Overlap};
 use lapis_blocks::in_place::{CellArray, CellArrayRoot, CowCell, FamCell, InPlace, LogCell};
 use lapis_blocks::interleave::Interleaver;
-use lapis_blocks::log::{Log, Placement};
+use lapis_blocks::log::Log;
 use lapis_blocks::page::{PageScheme, PageStore};
 use lapis_blocks::pop_log::{PopLog, PopLogRoot};
-use lapis_blocks::pop_ring::PopRing;
-use lapis_blocks::rawl::Rawl;
-use lapis_blocks::ring_log::RingOptions;
 use lapis_device::Modelled;
 use lapis_pmem::{Link, PCell, Pool};
 
 use super::contents::*;
-use super::{fixture, fixture_of_version_2, root};
+use super::{fixture, root};
 
 struct Read(Arc<Pool<Modelled>>);
 
@@ -31,17 +28,11 @@ impl EachLog for Read {
 }
 
 #[test]
-fn logs_of_the_first_version_have_their_entries_and_take_more() {
+fn logs_have_their_entries_and_take_more() {
     each_log(&mut Read(fixture()));
 }
 
-#[test]
-fn logs_of_the_second_version_have_their_entries_and_take_more() {
-    each_log(&mut Read(fixture_of_version_2()));
-    each_newer_log(&mut Read(fixture_of_version_2()));
-}
-
-/// A new log of the newest version looks as the fixture does: what is written has not changed.
+/// A new log has the fixture's version: what is written has not changed.
 struct SameVersion(Arc<Pool<Modelled>>);
 
 impl EachLog for SameVersion {
@@ -58,15 +49,8 @@ impl EachLog for SameVersion {
 }
 
 #[test]
-fn new_logs_have_the_oldest_version_that_has_their_layout() {
-    each_log_of_version_2(&mut SameVersion(fixture_of_version_2()));
-    let of_version_1 = fixture();
-    SameVersion(Arc::clone(&of_version_1)).visit::<PopLog<_>>("pop-log", SEGMENTS);
-    let ring = |placement| RingOptions { capacity_bytes: 4096, placement, size_fields: 8 };
-    let to = &mut SameVersion(of_version_1);
-    to.visit::<PopRing<_>>("pop-ring-padded", ring(Placement::Padded));
-    to.visit::<PopRing<_>>("pop-ring-dense", ring(Placement::Dense));
-    to.visit::<Rawl<_>>("rawl-streamed", ring(Placement::Streamed));
+fn new_logs_have_the_version_of_the_fixture() {
+    each_log(&mut SameVersion(fixture()));
 }
 
 fn cells_are_there<S: InPlace<Modelled>>(pool: &Arc<Pool<Modelled>>, scheme: S) {
@@ -83,7 +67,7 @@ fn cells_are_there<S: InPlace<Modelled>>(pool: &Arc<Pool<Modelled>>, scheme: S) 
 }
 
 #[test]
-fn cells_of_the_first_version_have_their_values() {
+fn cells_have_their_values() {
     let pool = fixture();
     cells_are_there(&pool, CowCell);
     cells_are_there(&pool, FamCell::default());
@@ -96,7 +80,7 @@ fn cells_of_the_first_version_have_their_values() {
 }
 
 #[test]
-fn pages_of_the_first_version_are_there() {
+fn pages_are_there() {
     let pool = fixture();
     for scheme in PageScheme::ALL {
         let name = page_name(scheme);
@@ -113,7 +97,7 @@ fn pages_of_the_first_version_are_there() {
 }
 
 #[test]
-fn leaves_of_the_first_version_have_their_pairs() {
+fn leaves_have_their_pairs() {
     let pool = fixture();
     let leaves = &FpLeaves::open(&pool, root(&pool, "fp-leaves")).unwrap();
     let mut found = BTreeMap::new();
