@@ -12,7 +12,7 @@ pub(super) const CATALOGUE: Catalogue = Catalogue {
             what: "A large block that was allocated before a crash and never linked is not found \
                    free again.",
             published: "PMRace (Chen et al., ASPLOS 2022), of P-CLHT's new table",
-            place: "pmem/src/allocator.rs, reclaim",
+            place: "pmem/src/allocator/mod.rs, reclaim",
             subjects: &[],
         },
         MutantEntry {
