@@ -278,27 +278,21 @@ pub(crate) fn lines_ahead(events: &[Event], lines: &mut Vec<u32>) {
     let (mut operations, mut stores, mut last) = (0, false, u32::MAX);
     let before = lines.len();
     for event in events.iter().take(EVENTS_AHEAD) {
-        match *event {
-            Event::Store { line, .. }
-            | Event::OrderedStore { line, .. }
-            | Event::Locked { line, .. }
-            | Event::NonTemporal { line, .. } => {
-                stores = true;
-                if line != last {
-                    lines.push(line);
-                    last = line;
-                }
+        if let Event::Marker { marker: Marker::End(_), .. } = *event {
+            operations += u32::from(std::mem::take(&mut stores));
+            if operations == 2 {
+                break;
             }
-            Event::Marker { marker: Marker::End(_), .. } => {
-                operations += u32::from(std::mem::take(&mut stores));
-                if operations == 2 {
-                    break;
-                }
-            }
-            _ => {}
         }
-        if lines.len() - before >= LINES_AHEAD {
-            break;
+        for line in event.stored_lines() {
+            stores = true;
+            if line != last {
+                lines.push(line);
+                last = line;
+            }
+            if lines.len() - before >= LINES_AHEAD {
+                return;
+            }
         }
     }
 }

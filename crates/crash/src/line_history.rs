@@ -51,11 +51,9 @@ impl LineHistories {
                     histories.pending.entry(line).or_default().push(at);
                     past_caches.entry(worker).or_default().push(line);
                 }
-                Event::Flush { worker, line, .. } => {
-                    if histories.pending.get(&line).is_some_and(|pending| !pending.is_empty()) {
-                        flushes.entry(worker).or_default().push((line, at));
-                        histories.change(at, line, LineState::Flushed);
-                    }
+                Event::Flush { worker, line, .. } if !histories.pending_of(line).is_empty() => {
+                    flushes.entry(worker).or_default().push((line, at));
+                    histories.change(at, line, LineState::Flushed);
                 }
                 Event::StrongFlush { line, .. } => {
                     let pending = histories.pending.get_mut(&line);
@@ -74,7 +72,8 @@ impl LineHistories {
                     let past_caches = past_caches.remove(&worker).unwrap_or_default();
                     histories.fence(events, worker, at, &flushed, past_caches);
                 }
-                Event::Marker { .. } => {}
+                // The events are in units.
+                _ => {}
             }
         }
         histories.pending.retain(|_, pending| !pending.is_empty());

@@ -250,6 +250,8 @@ pub fn performance_bugs(
                 Marker::End(_) => workers.entry(worker).or_default().operation = None,
                 Marker::Note(_) => {}
             },
+            // A recorded trace is in units.
+            _ => {}
         }
     }
     tally.report()

@@ -256,7 +256,7 @@ impl Telling<'_> {
             Event::Flush { line, .. } => {
                 self.is_uncertain(*line) && self.histories.is_flushed_in_vain(at)
             }
-            Event::StrongFlush { .. } | Event::Fence { .. } => false,
+            _ => false,
         }
     }
 
@@ -299,6 +299,8 @@ impl Telling<'_> {
             | Event::OrderedStore { .. }
             | Event::Locked { .. }
             | Event::NonTemporal { .. } => return self.store(at, event),
+            // The events are in units.
+            _ => {}
         }
         None
     }

@@ -136,7 +136,7 @@ pub(crate) fn draw<S: Subject>(
     let mut reads = Vec::new();
     bench.take_reads(&mut reads);
 
-    let events = &run.trace.events[..point.position];
+    let events = &run.trace.units_before(point.position);
     let last = markers.begun.unwrap_or(0);
     let begins = |event: &Event| match event {
         Event::Marker { marker: Marker::Begin(number), .. } => *number == last,

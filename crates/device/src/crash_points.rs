@@ -132,11 +132,11 @@ impl<'t> CrashPoints<'t> {
                 };
             }
             self.changed |= match event {
-                Event::Flush { .. } | Event::Marker { .. } => false,
+                Event::Flush { .. } | Event::FlushLines { .. } | Event::Marker { .. } => false,
                 Event::Fence { .. } | Event::StrongFlush { .. } => self.machine.completes(event),
                 _ => true,
             };
-            self.machine.apply(event);
+            self.machine.apply(self.trace, event);
             self.stopped = false;
             self.next += 1;
             if let Event::Marker { marker: Marker::End(operation), .. } = *event {
@@ -144,7 +144,7 @@ impl<'t> CrashPoints<'t> {
             }
             if self.every_store {
                 match *event {
-                    Event::Flush { point, .. } => {
+                    Event::Flush { point, .. } | Event::FlushLines { point, .. } => {
                         break CrashCause::AfterFlush(self.trace.points[usize::from(point)]);
                     }
                     Event::Fence { .. } | Event::Marker { .. } => {}

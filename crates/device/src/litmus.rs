@@ -189,7 +189,7 @@ fn identity(event: &Event) -> u128 {
         Event::Flush { worker, line, .. } => (3, worker, line, 0, 0),
         Event::StrongFlush { worker, line } => (4, worker, line, 0, 0),
         Event::Fence { worker, .. } => (5, worker, 0, 0, 0),
-        Event::Store { .. } | Event::Marker { .. } => (6, 0, 0, 0, 0),
+        _ => (6, 0, 0, 0, 0),
     };
     u128::from(value)
         | u128::from(line) << 64
@@ -202,7 +202,7 @@ fn identity(event: &Event) -> u128 {
 fn memories_after(events: &[Event], domain: PowerFailDomain, words: usize) -> BTreeSet<Vec<u64>> {
     const END: u32 = u32::MAX;
     let here = PersistPoint::at(std::panic::Location::caller(), PersistKind::Fence);
-    let mut trace = Trace { events: events.to_vec(), points: vec![here] };
+    let mut trace = Trace::of(events.to_vec(), vec![here]);
     trace.events.push(Event::Marker { worker: 0, marker: Marker::End(END) });
     let mut points = CrashPoints::new(&trace, &[], domain).with_exact_units(EXACT_UNITS);
     let mut durable = vec![0; words];

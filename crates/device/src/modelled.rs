@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lapis_pmem::{LINE_BYTES, Mutant, Region, Word};
 
 pub use self::config::Config;
-pub(crate) use self::state::Source;
 use self::state::State;
 
 use crate::counters::{Counters, Counts};
@@ -93,7 +92,7 @@ impl Modelled {
                     base,
                     tracking: config.tracking.then(Tracking::default),
                     tracing: config.tracing,
-                    events: Vec::new(),
+                    trace: Trace::default(),
                     counters,
                     resting: None,
                     points: PersistPoints::new(config.suppress),
@@ -113,7 +112,7 @@ impl Modelled {
     pub(crate) fn mark_now(&self, marker: Marker) {
         let mut state = self.machine.state.lock();
         if state.tracing {
-            state.events.push(Event::Marker { worker: current_worker(), marker });
+            state.trace.events.push(Event::Marker { worker: current_worker(), marker });
         }
     }
 
@@ -126,12 +125,13 @@ impl Modelled {
     /// Takes what has been recorded; recording goes on with an empty trace.
     pub fn take_trace(&self) -> Trace {
         let mut state = self.machine.state.lock();
-        Trace { events: std::mem::take(&mut state.events), points: state.points.points() }
+        let points = state.points.points();
+        state.trace.take(points)
     }
 
     /// Events recorded since the last [`Modelled::take_trace`].
     pub fn traced_events(&self) -> usize {
-        self.machine.state.lock().events.len()
+        self.machine.state.lock().trace.events.len()
     }
 
     /// What has been counted so far; zeroes unless [`Config::counting`].
@@ -181,7 +181,7 @@ impl Modelled {
     pub fn revert(&self, region: &mut Region) -> usize {
         assert_eq!(region.base().addr(), self.machine.base, "reverting another region");
         let mut state = self.machine.state.lock();
-        state.events.clear();
+        state.trace.clear_events();
         let Some(tracking) = &mut state.tracking else { return 0 };
         let count = tracking.len();
         for (line, before) in tracking.lines() {

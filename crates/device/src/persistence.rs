@@ -29,7 +29,7 @@ use serde::Serialize;
 use crate::line_table::LineTable;
 use crate::pending::{EXACT_UNITS, GROUP_UNITS, LineBytes, LineStates, Unit, line_states, retire};
 use crate::surviving_caches::{BufferState, StoresInBuffers};
-use crate::trace::{Event, Trace};
+use crate::trace::{Event, Stored, Trace};
 
 /// What survives a power cut without being flushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -116,15 +116,10 @@ impl Persistence {
             exact_units: EXACT_UNITS,
         };
         for event in &trace.events {
-            if let Event::Store { line, .. }
-            | Event::OrderedStore { line, .. }
-            | Event::Locked { line, .. }
-            | Event::NonTemporal { line, .. }
-            | Event::Flush { line, .. }
-            | Event::StrongFlush { line, .. } = *event
-                && machine.table.number(line).1
-            {
-                machine.lines.push(LineHistory::new(line, base));
+            for line in event.stored_lines().chain(event.flushed_lines()) {
+                if machine.table.number(line).1 {
+                    machine.lines.push(LineHistory::new(line, base));
+                }
             }
         }
         machine
@@ -153,6 +148,7 @@ impl Persistence {
             Event::Store { .. }
             | Event::OrderedStore { .. }
             | Event::NonTemporal { .. }
+            | Event::Copy { .. }
             | Event::Locked { .. }
                 if self.domain == PowerFailDomain::EadrVisible =>
             {
@@ -180,7 +176,8 @@ impl Persistence {
         })
     }
 
-    pub(crate) fn apply(&mut self, event: &Event) {
+    /// The next event, of `trace`.
+    pub(crate) fn apply(&mut self, trace: &Trace, event: &Event) {
         if self.domain == PowerFailDomain::EadrVisible {
             self.end_run(event);
         }
@@ -194,6 +191,12 @@ impl Persistence {
             Event::NonTemporal { worker, start, bytes, line, value } => {
                 self.store(worker, Stored { start, bytes, line, value }, Kind::NonTemporal);
             }
+            Event::Copy { worker, nontemporal, start, line, bytes, payload } => {
+                let kind = if nontemporal { Kind::NonTemporal } else { Kind::Relaxed };
+                for stored in trace.stores(line, start, bytes, payload) {
+                    self.store(worker, stored, kind);
+                }
+            }
             Event::Locked { worker, start, bytes, line, value } => {
                 if self.domain != PowerFailDomain::AdrPortable {
                     self.complete(worker, true);
@@ -204,6 +207,9 @@ impl Persistence {
                 }
             }
             Event::Flush { worker, line, .. } => self.flush(worker, line),
+            Event::FlushLines { worker, line, lines, .. } => {
+                (line..line + lines).for_each(|line| self.flush(worker, line));
+            }
             Event::StrongFlush { line, .. } => self.flush_at_once(line),
             Event::Fence { worker, .. } => self.complete(worker, false),
             Event::Marker { .. } => {}
@@ -218,10 +224,10 @@ impl Persistence {
     /// What could have been noticed before this event became visible before it.
     fn end_run(&mut self, event: &Event) {
         let continues = match *event {
-            Event::Store { worker, .. } | Event::NonTemporal { worker, .. } => {
-                self.buffered.is_run_of(worker)
-            }
-            Event::Flush { .. } => true,
+            Event::Store { worker, .. }
+            | Event::NonTemporal { worker, .. }
+            | Event::Copy { worker, .. } => self.buffered.is_run_of(worker),
+            Event::Flush { .. } | Event::FlushLines { .. } => true,
             _ => false,
         };
         if !continues {
@@ -367,15 +373,6 @@ impl Persistence {
 fn reuse<T>(mut vector: Vec<T>) -> Vec<T> {
     vector.clear();
     vector
-}
-
-/// What a store writes where.
-#[derive(Clone, Copy)]
-struct Stored {
-    start: u8,
-    bytes: u8,
-    line: u32,
-    value: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -92,7 +92,7 @@ mod tests {
 
     fn trace(markers: &[(u8, Marker)]) -> Trace {
         let events = markers.iter().map(|&(worker, marker)| Event::Marker { worker, marker });
-        Trace { events: events.collect(), points: Vec::new() }
+        Trace::of(events.collect(), Vec::new())
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Case {
                 before: Some(bench.before.iter().map(number).collect()),
             },
             schedule: ran.run.schedule.clone(),
-            events: ran.trace.events[..found.position().unwrap_or(0)].to_vec(),
+            events: ran.trace.units_before(found.position().unwrap_or(0)),
             spans: ran.spans.clone(),
             found,
             deviations: None,
@@ -339,7 +339,7 @@ impl<S: ConcurrentSubject> Shrinking<'_, S> {
             let found = self.same(ran, Wanted::default())?;
             return Ok(found.is_some_and(|found| found.at.is_none()));
         };
-        Ok(ran.wrong.is_none() && ran.trace.events.get(..position) == Some(&case.events[..]))
+        Ok(ran.wrong.is_none() && ran.trace.units_before(position) == case.events)
     }
 
     /// Moves the image towards the oldest and towards the newest, a line at a time, as long as it

@@ -38,7 +38,7 @@ pub(super) fn draw<S: ConcurrentSubject>(
         Marker::Note(number) => format!("note {number}"),
     };
     let told = Told {
-        events: &ran.trace.events,
+        events: &ran.trace.units_before(usize::MAX),
         points: &ran.trace.points,
         crash: None,
         killed: false,
@@ -55,7 +55,7 @@ pub(super) fn draw<S: ConcurrentSubject>(
     let (timeline, lines) = match &case.found.at {
         None => tell(&told),
         Some((point, image)) => {
-            let events = &told.events[..point.position];
+            let events = &ran.trace.units_before(point.position);
             let told = |found: CrashPoint, states: &CrashStates<'_>| {
                 let crash = Some((found.cause, states, image));
                 tell(&Told { events, crash, ..told })

@@ -30,21 +30,6 @@ pub(crate) enum FirstCrash<'t> {
     },
 }
 
-/// The first `position` events of `trace`, and then `recovery`.
-fn continued(trace: &Trace, position: usize, recovery: Trace) -> Trace {
-    let offset = trace.points.len() as u16;
-    let mut events = trace.events[..position].to_vec();
-    events.extend(recovery.events.into_iter().map(|event| match event {
-        Event::Flush { worker, point, line } => {
-            Event::Flush { worker, point: point + offset, line }
-        }
-        Event::Fence { worker, point } => Event::Fence { worker, point: point + offset },
-        other => other,
-    }));
-    let points = [&trace.points[..], &recovery.points[..]].concat();
-    Trace { events, points }
-}
-
 fn region_failure(error: lapis_pmem::RegionError) -> Failure {
     Failure::Open { what: error.to_string() }
 }
@@ -129,7 +114,7 @@ impl Bench {
                 self.follow(subject, points, &recovery, 0, &course, seed, budget)?
             }
             FirstCrash::Killed { trace, position, base } => {
-                let trace = continued(trace, position, recovery);
+                let trace = trace.continued(position, &recovery);
                 let options = &self.options;
                 let mut from_start = Self::new(base, self.region.reserved_bytes(), options)
                     .map_err(|what| Failure::Open { what })?;

@@ -135,6 +135,8 @@ impl Follower {
                 Marker::End(_) => self.workers.entry(worker).or_default().operation = None,
                 Marker::Note(_) => {}
             },
+            // A recorded trace is in units.
+            _ => {}
         }
     }
 

@@ -64,7 +64,7 @@ fn of_claim(
     };
     let region = memory_before(recorded)?;
     let points = recorded.trace.points.clone();
-    let mut trace = Trace { events: events[..end].to_vec(), points };
+    let mut trace = Trace::of(events[..end].to_vec(), points);
     trace.events.push(Event::Marker { worker: 0, marker: Marker::End(END) });
     let mut points = crash_points(&trace, &region, options);
     while let Some(point) = points.advance() {

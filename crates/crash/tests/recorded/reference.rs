@@ -43,7 +43,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 fn recorded(events: Vec<Event>, claim: Claim) -> RecordedTrace {
     let point = |kind| PersistPoint { file: "p.c", line: 1, column: 1, kind };
     let points = vec![point(PersistKind::Flush), point(PersistKind::Fence)];
-    let mut recorded = RecordedTrace::of_run(Trace { events, points }, &[0; REGION_BYTES as usize]);
+    let mut recorded =
+        RecordedTrace::of_run(Trace::of(events, points), &[0; REGION_BYTES as usize]);
     let position = recorded.trace.events.len();
     recorded.assertions = vec![Assertion { position, worker: 0, place: 0, claim }];
     recorded

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use lapis_pmem::{Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Observed, Word};
 
 use super::Modelled;
-use super::state::{Source, WordEvent};
+use super::state::WordEvent;
 use crate::counters::Counters;
 use crate::persist_points::PersistKind;
+use crate::trace::Source;
 use crate::worker::current_worker;
 
 impl Domain for Modelled {

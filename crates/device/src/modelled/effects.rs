@@ -7,10 +7,10 @@ use std::sync::atomic::{Ordering, fence};
 use lapis_pmem::{LINE_BYTES, Omission, Word};
 
 use super::Modelled;
-use super::state::{Source, WordEvent};
+use super::state::WordEvent;
 use crate::persist_points::PersistKind;
 use crate::scheduler::is_scheduled;
-use crate::trace::Event;
+use crate::trace::{Event, Source};
 use crate::worker::current_worker;
 
 /// Whether what takes effect now is left out. What leaves a store buffer is not: that was decided
@@ -80,12 +80,12 @@ impl Modelled {
         }
         if state.tracing {
             let worker = current_worker();
-            let lines = offset / LINE_BYTES..=(offset + bytes - 1) / LINE_BYTES;
-            state.events.extend(lines.map(|line| Event::Flush {
-                worker,
-                point,
-                line: line as u32,
-            }));
+            let line = (offset / LINE_BYTES) as u32;
+            let lines = ((offset + bytes - 1) / LINE_BYTES) as u32 - line + 1;
+            state.trace.events.push(match lines {
+                1 => Event::Flush { worker, point, line },
+                _ => Event::FlushLines { worker, point, line, lines },
+            });
         }
         if let Some(counters) = &mut state.counters {
             counters.flush(current_worker(), offset, bytes);
@@ -101,7 +101,7 @@ impl Modelled {
             return;
         }
         if state.tracing {
-            state.events.push(Event::Fence { worker: current_worker(), point });
+            state.trace.events.push(Event::Fence { worker: current_worker(), point });
         }
         if let Some(counters) = &mut state.counters {
             counters.fence(current_worker());

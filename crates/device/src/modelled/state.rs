@@ -4,7 +4,7 @@ use lapis_pmem::{LINE_BYTES, Word};
 
 use crate::counters::Counters;
 use crate::persist_points::PersistPoints;
-use crate::trace::{Event, unit_value, units};
+use crate::trace::{Event, Source, Trace};
 use crate::tracking::Tracking;
 use crate::worker::current_worker;
 
@@ -14,7 +14,7 @@ pub(super) struct State {
     pub(super) base: *const u8,
     pub(super) tracking: Option<Tracking>,
     pub(super) tracing: bool,
-    pub(super) events: Vec<Event>,
+    pub(super) trace: Trace,
     pub(super) counters: Option<Box<Counters>>,
     /// The counters, while they see nothing.
     pub(super) resting: Option<Box<Counters>>,
@@ -42,7 +42,7 @@ impl State {
         if self.tracing {
             let (line, start) = ((offset / LINE_BYTES) as u32, (offset % LINE_BYTES) as u8);
             let (worker, bytes, value) = (current_worker(), W::BYTES as u8, value.widen());
-            self.events.push(match event {
+            self.trace.events.push(match event {
                 WordEvent::Relaxed => Event::Store { worker, start, bytes, line, value },
                 WordEvent::Ordered => Event::OrderedStore { worker, start, bytes, line, value },
                 WordEvent::Locked => Event::Locked { worker, start, bytes, line, value },
@@ -67,15 +67,7 @@ impl State {
             }
         }
         if self.tracing {
-            let worker = current_worker();
-            self.events.extend(units(offset, bytes).map(|(line, start, bytes, at)| {
-                let value = source.value(at, bytes);
-                if nontemporal {
-                    Event::NonTemporal { worker, start, bytes, line, value }
-                } else {
-                    Event::Store { worker, start, bytes, line, value }
-                }
-            }));
+            self.trace.copy(current_worker(), nontemporal, offset, source);
         }
         if let Some(counters) = &mut self.counters {
             if nontemporal {
@@ -93,41 +85,4 @@ pub(super) enum WordEvent {
     Relaxed,
     Ordered,
     Locked,
-}
-
-/// What a range is filled with.
-#[derive(Clone, Copy)]
-pub(crate) enum Source<'a> {
-    Bytes(&'a [u8]),
-    Zeroes(usize),
-}
-
-impl Source<'_> {
-    pub(crate) fn len(self) -> usize {
-        match self {
-            Self::Bytes(bytes) => bytes.len(),
-            Self::Zeroes(bytes) => bytes,
-        }
-    }
-
-    #[inline]
-    fn value(self, at: usize, bytes: u8) -> u64 {
-        match self {
-            Self::Bytes(source) => unit_value(&source[at..at + usize::from(bytes)]),
-            Self::Zeroes(_) => 0,
-        }
-    }
-
-    /// # Safety
-    /// `destination` is valid for writes of the source's length and exclusively the caller's.
-    pub(super) unsafe fn write(self, destination: *mut u8) {
-        match self {
-            // SAFETY: as the caller vouches.
-            Self::Bytes(bytes) => unsafe {
-                destination.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-            },
-            // SAFETY: as the caller vouches.
-            Self::Zeroes(bytes) => unsafe { destination.write_bytes(0, bytes) },
-        }
-    }
 }

@@ -7,9 +7,9 @@ use lapis_pmem::{LINE_BYTES, Word};
 
 use super::Interleaving;
 use super::effect::{Effect, OwnedSource};
-use crate::modelled::{Modelled, Source};
+use crate::modelled::Modelled;
 use crate::store_buffer::{Entry, EntryKind};
-use crate::trace::Marker;
+use crate::trace::{Marker, Source};
 use crate::worker::current_worker;
 
 impl Modelled {

@@ -3,8 +3,7 @@
 use std::panic::Location;
 use std::sync::atomic::Ordering;
 
-use crate::modelled::Source;
-use crate::trace::Marker;
+use crate::trace::{Marker, Source};
 
 /// What an entry of a store buffer does.
 #[derive(Debug)]

@@ -126,8 +126,10 @@ pub struct RecordedTrace {
 }
 
 impl RecordedTrace {
-    /// A trace recorded by [`Modelled`](crate::Modelled) over memory that held `base`.
+    /// A trace recorded by [`Modelled`](crate::Modelled) over memory that held `base`, in units: what
+    /// is said of a recorded trace is said of single stores.
     pub fn of_run(trace: Trace, base: &[u8]) -> Self {
+        let trace = trace.in_units();
         let mut recorded = Self::empty(TraceHeader {
             region_bytes: base.len() as u64,
             base_address: 0,
@@ -378,12 +380,14 @@ impl RecordedTrace {
                 writer.write(&assertion_record(assertion))?;
             }
             let place = self.places.get(position).copied().unwrap_or(0);
-            let record = event_record(event, place);
-            if held.as_mut().is_some_and(|held| join(held, &record)) {
-                continue;
-            }
-            if let Some(held) = held.replace(record) {
-                writer.write(&held)?;
+            for unit in self.trace.units(*event) {
+                let record = event_record(&unit, place);
+                if held.as_mut().is_some_and(|held| join(held, &record)) {
+                    continue;
+                }
+                if let Some(held) = held.replace(record) {
+                    writer.write(&held)?;
+                }
             }
         }
         if let Some(held) = held {
@@ -439,6 +443,9 @@ fn event_record(event: &Event, location: u32) -> Record {
         }
         Event::Flush { worker, line, .. } => flush(FlushInstruction::Clwb, worker, line),
         Event::StrongFlush { worker, line } => flush(FlushInstruction::Clflush, worker, line),
+        Event::Copy { .. } | Event::FlushLines { .. } => {
+            unreachable!("no unit of an event")
+        }
         Event::Fence { worker, .. } => Record::Fence { worker, location },
         Event::Marker { worker, marker } => Record::Marker { worker, location, marker },
     }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use lapis_device::{
-    Config, CrashCause, CrashPoints, Event, Image, ImageBudget, Marker, PersistKind, PersistPoint,
-    PowerFailDomain, Trace,
+    Config, CrashCause, CrashPoints, Event, Image, ImageBudget, Marker, Modelled, PersistKind,
+    PersistPoint, PowerFailDomain, Trace,
 };
-use lapis_pmem::Domain;
+use lapis_pmem::{Domain, Region};
 use proptest::prelude::*;
 
 use crate::bench::{B, Bench, WORDS};
@@ -176,11 +176,11 @@ proptest! {
     #[test]
     fn the_states_of_every_instant_are_among_those_of_the_next_crash_point(events in events()) {
         let here = std::panic::Location::caller();
-        let trace = Trace { events, points: vec![PersistPoint::at(here, PersistKind::Fence)] };
+        let trace = Trace::of(events, vec![PersistPoint::at(here, PersistKind::Fence)]);
         for domain in [PowerFailDomain::Adr, PowerFailDomain::Eadr] {
             let points = all_states(&trace, domain);
             for instant in 0..=trace.events.len() {
-                let cut = Trace { events: trace.events[..instant].to_vec(), ..trace.clone() };
+                let cut = trace.continued(instant, &Trace::default());
                 let Some((_, exact, states)) = all_states(&cut, domain).pop() else { continue };
                 let next = points.iter().find(|(position, ..)| *position >= instant);
                 // Behind the last point nothing is stored, so its states are the last ones.
@@ -189,6 +189,57 @@ proptest! {
                     prop_assert!(states.is_subset(next_states), "{domain:?} at {instant}");
                 }
             }
+        }
+    }
+}
+
+/// What a program may do: where, how many bytes, and what.
+fn actions() -> impl Strategy<Value = Vec<(u8, usize, usize)>> {
+    proptest::collection::vec((0u8..7, 0usize..400, 1usize..200), 1..14)
+}
+
+/// The trace of a program that stores to ranges, flushes ranges, and fences.
+fn trace_of_ranges(actions: &[(u8, usize, usize)]) -> Trace {
+    let region = Region::anonymous(1 << 16, 1 << 16).unwrap();
+    let domain = Modelled::over(&region, Config::tracing());
+    for (round, &(kind, offset, bytes)) in (1u8..).zip(actions) {
+        let at = region.base().wrapping_add(offset);
+        // SAFETY: inside the mapped region, which nobody else uses.
+        unsafe {
+            match kind {
+                0 | 1 => domain.copy(at, &vec![round; bytes]),
+                2 => domain.copy_nontemporal(at, &vec![round; bytes]),
+                3 => domain.zero_nontemporal(at, bytes),
+                4 | 5 => domain.flush_range(at, bytes),
+                _ => domain.fence(),
+            }
+        }
+    }
+    domain.take_trace()
+}
+
+proptest! {
+    #[test]
+    fn a_range_may_leave_what_its_units_may(actions in actions()) {
+        let trace = trace_of_ranges(&actions);
+        let units = trace.clone().in_units();
+        for domain in [PowerFailDomain::Adr, PowerFailDomain::AdrPortable, PowerFailDomain::Eadr] {
+            let mut by_range = CrashPoints::new(&trace, &[], domain);
+            let mut by_unit = CrashPoints::new(&units, &[], domain);
+            while let Some(point) = by_range.advance() {
+                prop_assert_eq!(Some(point.cause), by_unit.advance().map(|point| point.cause));
+                let durable = |points: &CrashPoints<'_>| -> Vec<_> {
+                    points.newly_durable().map(|(line, bytes)| (line, *bytes)).collect()
+                };
+                prop_assert_eq!(durable(&by_range), durable(&by_unit));
+                let (ours, theirs) = (by_range.states(), by_unit.states());
+                prop_assert_eq!(ours.image_count(), theirs.image_count());
+                let budget = ImageBudget { exhaustive_limit: 64, samples: 64, seed: 1 };
+                for (our, their) in ours.images(budget).zip(theirs.images(budget)) {
+                    prop_assert_eq!(ours.overrides(&our), theirs.overrides(&their));
+                }
+            }
+            prop_assert!(by_unit.advance().is_none());
         }
     }
 }

@@ -145,10 +145,10 @@ pub fn specimen() -> RecordedTrace {
             BasePiece::Fill { offset: 0, bytes: 8192, value: 0x5A },
             BasePiece::Bytes { offset: 128, bytes: (0..200).collect() },
         ],
-        trace: Trace {
-            events: events_and_places.iter().map(|(event, _)| *event).collect(),
-            points: vec![point(12, 5, PersistKind::Flush), point(12, 5, PersistKind::Fence)],
-        },
+        trace: Trace::of(
+            events_and_places.iter().map(|(event, _)| *event).collect(),
+            vec![point(12, 5, PersistKind::Flush), point(12, 5, PersistKind::Fence)],
+        ),
         places: events_and_places.iter().map(|(_, place)| *place).collect(),
         locations: vec![at(10, 9), at(12, 5), at(40, 0)],
         assertions: vec![

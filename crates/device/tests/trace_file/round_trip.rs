@@ -51,7 +51,7 @@ fn a_trace_of_the_model_comes_back_with_its_base_and_is_compact() {
     let _ = pool.publish_root("node", 1, node).unwrap().persist();
     domain.mark(Marker::End(0));
     drop(pool);
-    let trace = domain.take_trace();
+    let trace = domain.take_trace().in_units();
     let mut laid = vec![0; bytes];
     let recorded = RecordedTrace::of_run(trace.clone(), &base);
     recorded.lay_base(&mut laid);

@@ -165,7 +165,7 @@ fn persisted_again<S: Scheme>(options: RingOptions, bytes: usize) -> usize {
         log.append(&vec![3; bytes]).unwrap();
         // Of the barriers of this append.
         let (mut earlier, mut barrier) = (HashSet::new(), HashSet::new());
-        for event in pool.domain().take_trace().events {
+        for event in pool.domain().take_trace().in_units().events {
             match event {
                 Event::Flush { line, .. } | Event::NonTemporal { line, .. } => {
                     barrier.insert(line);
