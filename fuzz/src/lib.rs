@@ -1,4 +1,4 @@
-//! What the fuzz targets of the indexes share: an input is either a program of operations, compared
+//! What the fuzz target of the indexes does: an input is either a program of operations, compared
 //! with a `BTreeMap` and reopened in between, or bytes laid over an index, which must be told from a
 //! sound one or be read without a panic.
 
@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lapis_index::{Direction, Index, IndexKey, IndexOptions, IndexRoot, OrderedIndex};
+use lapis_index::{
+    Direction, Index, IndexFamily, IndexKey, IndexKind, IndexOf, IndexOptions, IndexRoot,
+    with_index,
+};
 use lapis_pmem::{EXTENT_BYTES, Hardware, Pool, Region};
 
 const POOL_BYTES: usize = 1 << 20;
@@ -60,16 +63,13 @@ fn create<K: IndexKey + ?Sized, I: Index<Hardware, K>>(pool: &Arc<Pool>) -> I {
 }
 
 /// Runs the program that `input` is.
-fn operate<K: FuzzKey + ?Sized, I: Index<Hardware, K>>(
-    mut input: &[u8],
-    in_order: impl Fn(&I, &BTreeMap<K::Buf, u64>, &K),
-) {
+fn operate<K: FuzzKey + ?Sized, F: IndexFamily>(mut input: &[u8]) {
     let region = region();
     // SAFETY: aliases are dropped with their pools, one after the other, before the region.
     let pool =
         Pool::create(unsafe { region.alias() }, Hardware::detect()).expect("an empty region");
     let mut pool = Arc::new(pool);
-    let mut index: I = create(&pool);
+    let mut index: IndexOf<F, Hardware, K> = create(&pool);
     let mut model: BTreeMap<K::Buf, u64> = BTreeMap::new();
     while !input.is_empty() {
         let operation = byte(&mut input);
@@ -95,7 +95,7 @@ fn operate<K: FuzzKey + ?Sized, I: Index<Hardware, K>>(
                 model.remove(&key);
             }
             12 | 13 => assert_eq!(index.get(key_ref), held),
-            14 => in_order(&index, &model, key_ref),
+            14 => scans_are_right::<K, F>(&index, &model, key_ref),
             _ => {
                 // As a crash of the process, or in good order.
                 drop(index);
@@ -110,7 +110,7 @@ fn operate<K: FuzzKey + ?Sized, I: Index<Hardware, K>>(
                 let alias = unsafe { region.alias_of(mapped_bytes) };
                 pool = Arc::new(Pool::open(alias, Hardware::detect()).expect("a sound pool"));
                 let root = pool.root::<IndexRoot>("index").expect("it was published");
-                index = I::open(Arc::clone(&pool), root).expect("a sound index");
+                index = Index::open(Arc::clone(&pool), root).expect("a sound index");
             }
         }
     }
@@ -121,7 +121,7 @@ fn operate<K: FuzzKey + ?Sized, I: Index<Hardware, K>>(
         found.push((key.to_buf(), value));
         ControlFlow::Continue(())
     });
-    if I::CAPABILITIES.ordered {
+    if IndexOf::<F, Hardware, K>::CAPABILITIES.ordered {
         assert!(found.is_sorted_by(|one, other| one.0 < other.0));
     } else {
         found.sort();
@@ -173,38 +173,39 @@ fn damage<K: FuzzKey + ?Sized, I: Index<Hardware, K>>(input: &[u8]) {
     }
 }
 
-/// Takes an input for an index whose keys have no order.
-pub fn unordered<N: Index<Hardware, u64>, S: Index<Hardware, [u8]>>(input: &[u8]) {
-    let Some((kind, input)) = input.split_first() else { return };
-    match kind % 4 {
-        0 => operate::<u64, N>(input, |_, _, _| {}),
-        1 => operate::<[u8], S>(input, |_, _, _| {}),
-        2 => damage::<u64, N>(input),
-        _ => damage::<[u8], S>(input),
-    }
+/// Takes an input for the index, the keys and the use that its first byte chooses.
+pub fn index(input: &[u8]) {
+    let Some((&choice, input)) = input.split_first() else { return };
+    let kind = IndexKind::ALL[usize::from(choice / 4) % IndexKind::ALL.len()];
+    with_index!(kind, |F| match choice % 4 {
+        0 => operate::<u64, F>(input),
+        1 => operate::<[u8], F>(input),
+        2 => damage::<u64, IndexOf<F, Hardware, u64>>(input),
+        _ => damage::<[u8], IndexOf<F, Hardware, [u8]>>(input),
+    });
 }
 
-/// Takes an input for an index that can be scanned.
-pub fn ordered<N: OrderedIndex<Hardware, u64>, S: OrderedIndex<Hardware, [u8]>>(input: &[u8]) {
-    let Some((kind, input)) = input.split_first() else { return };
-    match kind % 4 {
-        0 => operate::<u64, N>(input, scans_are_right),
-        1 => operate::<[u8], S>(input, scans_are_right),
-        2 => damage::<u64, N>(input),
-        _ => damage::<[u8], S>(input),
-    }
-}
-
-fn scans_are_right<K: FuzzKey + ?Sized, I: OrderedIndex<Hardware, K>>(
-    index: &I,
+/// If the index has an order.
+fn scans_are_right<K: FuzzKey + ?Sized, F: IndexFamily>(
+    index: &IndexOf<F, Hardware, K>,
     model: &BTreeMap<K::Buf, u64>,
     from: &K,
 ) {
-    let owned = from.to_buf();
-    let up = index.range(Bound::Included(from), Bound::Unbounded, Direction::Forward);
-    let expected = model.range((Bound::Included(owned.clone()), Bound::Unbounded));
-    assert!(up.eq(expected.map(|(key, value)| (key.clone(), *value))));
-    let down = index.range(Bound::Unbounded, Bound::Excluded(from), Direction::Backward);
-    let expected = model.range((Bound::Unbounded, Bound::Excluded(owned))).rev();
-    assert!(down.eq(expected.map(|(key, value)| (key.clone(), *value))));
+    let scanned = |from, direction| {
+        let mut found = Vec::new();
+        let ordered = F::scan(index, from, direction, &mut |key, value| {
+            found.push((key.to_buf(), value));
+            ControlFlow::Continue(())
+        });
+        ordered.then_some(found)
+    };
+    let owned = |(key, value): (&K::Buf, &u64)| (key.clone(), *value);
+    if let Some(up) = scanned(Bound::Included(from), Direction::Forward) {
+        let expected = model.range((Bound::Included(from.to_buf()), Bound::Unbounded));
+        assert_eq!(up, expected.map(owned).collect::<Vec<_>>());
+    }
+    if let Some(down) = scanned(Bound::Excluded(from), Direction::Backward) {
+        let expected = model.range((Bound::Unbounded, Bound::Excluded(from.to_buf()))).rev();
+        assert_eq!(down, expected.map(owned).collect::<Vec<_>>());
+    }
 }

@@ -11,10 +11,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lapis_index::{
-    ArtCow, FastFair, FpTree, Index, IndexKind, IndexOptions, NvTree, PClht, WbTree, WbTreeSlot,
-    Woart, Wort,
-};
+use lapis_index::{Index, IndexKind, IndexOf, IndexOptions, with_index};
 use lapis_pmem::{Hardware, Pool};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -46,18 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (&count, &threads) in
             counts.iter().flat_map(|count| threads.iter().map(move |threads| (count, threads)))
         {
-            match kind {
-                IndexKind::Wort => measure::<Wort<Hardware, u64>>(count, threads)?,
-                IndexKind::FastFair => measure::<FastFair<Hardware, u64>>(count, threads)?,
-                IndexKind::PClht => measure::<PClht<Hardware, u64>>(count, threads)?,
-                IndexKind::Woart => measure::<Woart<Hardware, u64>>(count, threads)?,
-                IndexKind::ArtCow => measure::<ArtCow<Hardware, u64>>(count, threads)?,
-                IndexKind::WbTree => measure::<WbTree<Hardware, u64>>(count, threads)?,
-                IndexKind::WbTreeSlot => measure::<WbTreeSlot<Hardware, u64>>(count, threads)?,
-                IndexKind::NvTree => measure::<NvTree<Hardware, u64>>(count, threads)?,
-                IndexKind::FpTree => measure::<FpTree<Hardware, u64>>(count, threads)?,
-                other => println!("{other} is not measured here"),
-            }
+            with_index!(kind, |F| measure::<IndexOf<F, Hardware, u64>>(count, threads))?;
         }
     }
     Ok(())

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use lapis_pmem::{AllocError, Committed, Domain, Guard, InFlight, Link, Owned, Pool, Tracer};
 
+use crate::IndexKind;
 use crate::entries_by_part::EntriesByPart;
 use crate::key::{IndexKey, MAX_KEY_BYTES};
-use crate::root::{IndexKind, IndexRoot};
+use crate::root::IndexRoot;
 
 /// Why an index operation failed. The index is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +65,12 @@ pub struct IndexOptions {
     pub node_bytes: usize,
     /// Where volatile inner nodes lie (trees that rebuild them when opened).
     pub inner_nodes: InnerNodes,
+}
+
+impl IndexOptions {
+    /// The structure's own choice of everything.
+    pub const DEFAULT: Self =
+        Self { expected_entries: 0, node_bytes: 0, inner_nodes: InnerNodes::Dram };
 }
 
 /// Where a tree that rebuilds its inner nodes keeps them.
@@ -181,6 +188,19 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
     /// # Errors
     /// [`IndexError::WrongKind`], [`IndexError::NewerFormat`], [`IndexError::Damaged`].
     fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError>;
+
+    /// [`Index::open`] with so many threads at most. What does nothing in proportion to its size needs
+    /// no more than the calling one.
+    ///
+    /// # Errors
+    /// As for [`Index::open`].
+    fn open_with_threads(
+        pool: Arc<Pool<D>>,
+        root: Link<IndexRoot>,
+        _threads: usize,
+    ) -> Result<Self, IndexError> {
+        Self::open(pool, root)
+    }
 
     /// The pool the index lies in.
     fn pool(&self) -> &Arc<Pool<D>>;

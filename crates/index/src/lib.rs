@@ -2,40 +2,48 @@
 //!
 //! Every index maps keys ([`IndexKey`]: fixed 8-byte integers, or byte strings of 1 to 65,535
 //! bytes) to 8-byte values, is generic over the machine it runs on
-//! ([`Domain`](lapis_pmem::Domain)), is safe for use by many threads, and has made a change durable
+//! ([`Domain`]), is safe for use by many threads, and has made a change durable
 //! when the call that asked for it returns.
 
+#[macro_use]
+mod registry;
+
+// One line for each structure, in the order of tables; `registry.rs` says what is on it.
+registry! { ($)
+    1 wort::Wort [ordered];
+    2 fast_fair::FastFair [ordered];
+    3 p_clht::PClht [];
+    4 woart::Woart [ordered];
+    5 art_cow::ArtCow [ordered];
+    6 wb_tree::WbTree [ordered];
+    9 wb_tree_slot::WbTreeSlot [ordered];
+    7 nv_tree::NvTree [ordered rebuilt];
+    8 fptree::FpTree [ordered rebuilt];
+}
+
+mod any_index;
 mod art;
-mod art_cow;
 mod capability;
+mod declaration;
 mod entries_by_part;
-mod fast_fair;
-mod fptree;
 mod index;
 mod key;
-pub mod mutants;
 mod node_size;
-mod nv_tree;
-mod p_clht;
 mod radix;
 mod root;
-mod wb_tree;
-mod woart;
-mod wort;
 
-pub use art_cow::ArtCow;
-pub use capability::{CapabilityRow, InsertCost, capability_table};
+use std::sync::Arc;
+
+use lapis_pmem::{Domain, Link, Pool};
+
+pub use capability::{CapabilityRow, capability_table};
+pub use declaration::{Declaration, Exploration, History, IndexFamily, IndexOf, InsertCost, Run};
 pub use entries_by_part::EntriesByPart;
-pub use fast_fair::FastFair;
-pub use fptree::FpTree;
 pub use index::{
     Capabilities, Change, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex,
     Outcome, Range, Statistics,
 };
 pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
-pub use nv_tree::{InnerRebuilds, NvTree};
-pub use p_clht::PClht;
-pub use root::{IndexKind, IndexRoot, KeyKind};
-pub use wb_tree::{BitmapAndSlots, SlotsOnly, WbTree, WbTreeNodeKind, WbTreeSlot};
-pub use woart::Woart;
-pub use wort::Wort;
+pub use nv_tree::InnerRebuilds;
+pub use root::{IndexRoot, KeyKind};
+pub use wb_tree::{BitmapAndSlots, SlotsOnly, WbTreeNodeKind};

@@ -15,6 +15,7 @@
 
 use lapis_pmem::{Domain, Link, PCell, Pool, Slot, persistent};
 
+use crate::IndexKind;
 use crate::index::IndexError;
 
 persistent! {
@@ -27,79 +28,6 @@ persistent! {
         pub(crate) reserved: PCell<u32>,
         pub(crate) top: Slot<PCell<u64>>,
         pub(crate) words: [PCell<u64>; 5],
-    }
-}
-
-/// Which structure an index is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-#[repr(u32)]
-pub enum IndexKind {
-    /// WORT (Lee et al., FAST 2017).
-    Wort = 1,
-    /// FAST & FAIR (Hwang et al., FAST 2018).
-    FastFair = 2,
-    /// P-CLHT (Lee et al., SOSP 2019).
-    PClht = 3,
-    /// WOART (Lee et al., FAST 2017).
-    Woart = 4,
-    /// ART+CoW (Lee et al., FAST 2017).
-    ArtCow = 5,
-    /// wB+-Tree (Chen and Jin, PVLDB 2015).
-    WbTree = 6,
-    /// NV-Tree (Yang et al., FAST 2015).
-    NvTree = 7,
-    /// FPTree (Oukid et al., SIGMOD 2016).
-    #[serde(rename = "fptree")]
-    FpTree = 8,
-    /// wB+-Tree whose nodes have slots only (Chen and Jin, PVLDB 2015).
-    WbTreeSlot = 9,
-}
-
-impl IndexKind {
-    /// All kinds, in the order of the capability table.
-    pub const ALL: [Self; 9] = [
-        Self::Wort,
-        Self::FastFair,
-        Self::PClht,
-        Self::Woart,
-        Self::ArtCow,
-        Self::WbTree,
-        Self::WbTreeSlot,
-        Self::NvTree,
-        Self::FpTree,
-    ];
-
-    /// The name used on the command line, in JSON and in file names.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Wort => "wort",
-            Self::FastFair => "fast-fair",
-            Self::PClht => "p-clht",
-            Self::Woart => "woart",
-            Self::ArtCow => "art-cow",
-            Self::WbTree => "wb-tree",
-            Self::WbTreeSlot => "wb-tree-slot",
-            Self::NvTree => "nv-tree",
-            Self::FpTree => "fptree",
-        }
-    }
-
-    /// The kind called `name`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
-    /// The kind with this number on the medium.
-    pub fn from_number(number: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
-    }
-}
-
-impl std::fmt::Display for IndexKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
     }
 }
 
@@ -158,19 +86,5 @@ impl IndexRoot {
     /// Which structure the root at `link` is, for callers that choose by it.
     pub fn kind_of<D: Domain>(pool: &Pool<D>, link: Link<Self>) -> Option<IndexKind> {
         IndexKind::from_number(pool.try_at(link)?.kind.load(pool.domain()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_kind_has_the_same_name_in_json_as_on_the_command_line() {
-        for kind in IndexKind::ALL {
-            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
-            assert_eq!(IndexKind::from_name(kind.name()), Some(kind));
-            assert_eq!(IndexKind::from_number(kind as u32), Some(kind));
-        }
     }
 }

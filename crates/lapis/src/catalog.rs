@@ -24,14 +24,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use lapis_blocks::pop_log::{PopLog, PopLogOptions, PopLogRoot};
-use lapis_index::{IndexOptions, IndexRoot};
+use lapis_index::{AnyIndex, IndexOptions, IndexRoot};
 use lapis_pmem::{Domain, Link, PCell, Pool, Slot, Tracer, persistent};
 
 use crate::MAX_TABLE_NAME_BYTES;
 use crate::config::{StoreOptions, TableOptions};
 use crate::engine::TableState;
 use crate::error::Error;
-use crate::table_index::TableIndex;
 
 /// The name of the pool root.
 pub(crate) const ROOT_NAME: &str = "store";
@@ -130,7 +129,7 @@ impl Catalog {
             tables.push(Arc::new(TableState {
                 id: record.id.load(domain),
                 name,
-                index: TableIndex::open(pool, record.index.load(domain))?,
+                index: AnyIndex::open(Arc::clone(pool), record.index.load(domain))?,
                 dropped: AtomicBool::new(false),
             }));
             next = record.next.load(domain);
@@ -150,7 +149,7 @@ impl Catalog {
         let id = root.next_table_id.load(domain);
         let index_options =
             IndexOptions { expected_entries: options.expected_entries, ..Default::default() };
-        let index = TableIndex::create(options.index, pool, &index_options)?;
+        let index = AnyIndex::<D, [u8]>::create(options.index, pool, &index_options)?;
         let index_link = index.link();
         let mut record = pool.allocate_with_tail::<TableRecord>(name.len())?;
         record.id.store(domain, id);
@@ -166,7 +165,7 @@ impl Catalog {
         Ok(Arc::new(TableState {
             id,
             name: name.to_owned(),
-            index: TableIndex::open(pool, index_link)?,
+            index: AnyIndex::open(Arc::clone(pool), index_link)?,
             dropped: AtomicBool::new(false),
         }))
     }

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use lapis_blocks::log::{LARGEST_ENTRY_BYTES, Position};
 use lapis_blocks::pop_log::PopLog;
-use lapis_index::IndexError;
+use lapis_index::{AnyIndex, IndexError, IndexKind};
 use lapis_pmem::{AuditReport, Domain, Link, Pool, ReclaimReport, Traced, Tracer, host_lock};
 use parking_lot::{Mutex, RwLock};
 
@@ -40,7 +40,6 @@ use crate::config::{StoreOptions, TableOptions};
 use crate::error::Error;
 use crate::mutants;
 use crate::record::{self, Change, INLINE_LIMIT};
-use crate::table_index::TableIndex;
 use crate::transaction::{check_not_dropped, holds_snapshot, turn_to_change};
 use crate::value::{self, ValueBlock};
 
@@ -49,8 +48,18 @@ use crate::value::{self, ValueBlock};
 pub(crate) struct TableState<D: Domain> {
     pub(crate) id: u64,
     pub(crate) name: String,
-    pub(crate) index: TableIndex<D>,
+    pub(crate) index: AnyIndex<D, [u8]>,
     pub(crate) dropped: AtomicBool,
+}
+
+impl<D: Domain> TableState<D> {
+    pub(crate) fn kind(&self) -> IndexKind {
+        self.index.kind().0
+    }
+
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.kind().is_ordered()
+    }
 }
 
 /// The writes of a transaction: the new value, or none for a delete.
@@ -185,7 +194,7 @@ impl<D: Domain> Engine<D> {
         value: &[u8],
     ) -> Result<(), IndexError> {
         let block = value::write(&self.pool, value)?;
-        if table.index.orders_prior_flushes() {
+        if table.index.kind().1.orders_prior_flushes {
             let link = block.link().bits();
             self.put_link(table, key, link)?;
             let _ = block.release();

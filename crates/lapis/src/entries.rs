@@ -154,7 +154,7 @@ impl<D: Domain> Entries<D> {
 
     fn fetch(&mut self) -> Result<(), Error> {
         check_not_dropped(&self.table)?;
-        if self.table.index.is_ordered() { self.fetch_ordered() } else { self.fetch_unordered() }
+        if self.table.is_ordered() { self.fetch_ordered() } else { self.fetch_unordered() }
     }
 
     fn fetch_ordered(&mut self) -> Result<(), Error> {

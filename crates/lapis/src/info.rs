@@ -111,7 +111,7 @@ pub(crate) fn info<D: Domain>(engine: &Engine<D>, flush: String, statistics: boo
             .iter()
             .map(|table| TableInfo {
                 name: table.name.clone(),
-                index: table.index.kind(),
+                index: table.kind(),
                 statistics: statistics.then(|| table.index.statistics()),
             })
             .collect(),

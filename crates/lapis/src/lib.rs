@@ -26,7 +26,6 @@ pub mod mutants;
 mod record;
 mod store;
 mod table;
-mod table_index;
 mod transaction;
 mod value;
 

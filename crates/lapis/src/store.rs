@@ -195,7 +195,7 @@ impl<D: Domain> Store<D> {
         let tables = self.engine.tables();
         let info = |table: &std::sync::Arc<crate::engine::TableState<D>>| TableInfo {
             name: table.name.clone(),
-            index: table.index.kind(),
+            index: table.kind(),
             statistics: None,
         };
         tables.iter().map(info).collect()

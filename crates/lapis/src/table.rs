@@ -58,12 +58,12 @@ impl<D: Domain> Table<D> {
 
     /// The structure that holds it.
     pub fn index_kind(&self) -> IndexKind {
-        self.state.index.kind()
+        self.state.kind()
     }
 
     /// Whether it has ranges.
     pub fn is_ordered(&self) -> bool {
-        self.state.index.is_ordered()
+        self.state.is_ordered()
     }
 
     /// The value of `key`, or none.

@@ -101,13 +101,13 @@ use std::marker::PhantomData;
 
 use lapis_pmem::{Committed, Domain, Link, Mutant};
 
+use crate::IndexKind;
 use crate::index::Direction;
 use crate::key::IndexKey;
 use crate::radix::{
     Byte, Changing, Descending, Descent, Digits, Handle, Held, Leaf, Obstacle, Parent, Place,
     RadixTree, SlotWord, Span, Split,
 };
-use crate::root::IndexKind;
 use node::{Child, Kind};
 use policy::Policy;
 use remove::Removal;

@@ -2,7 +2,7 @@
 
 use lapis_pmem::Mutant;
 
-use crate::root::IndexKind;
+use crate::IndexKind;
 
 /// Which of the two trees it is.
 pub trait Policy: std::fmt::Debug + Send + Sync + 'static {

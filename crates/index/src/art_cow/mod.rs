@@ -36,9 +36,11 @@
 
 pub mod mutants;
 
+use crate::IndexKind;
 use crate::art::Art;
 use crate::art::policy::{Mutants, Policy};
-use crate::root::IndexKind;
+use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
+use crate::index::IndexOptions;
 
 /// An adaptive radix tree with copy-on-write. The layout and the invariants are in the source's
 /// header comments.
@@ -68,3 +70,28 @@ impl Policy for CopyOnWrite {
         unpersisted_answer: mutants::UNPERSISTED_ANSWER,
     };
 }
+
+pub(crate) const DECLARATION: Declaration = Declaration {
+    name: "art-cow",
+    title: "ART+CoW",
+    paper: "Lee et al., FAST 2017",
+    insert_u64: InsertCost::of(5, 2),
+    insert_bytes: InsertCost::of(5, 2),
+    in_a_store: [(4, 3), (7, 3), (5, 3)],
+    exploration: Exploration {
+        sources: &["index/src/art", "index/src/radix"],
+        readers_persist_in: "radix/in_flight.rs",
+        options: IndexOptions::DEFAULT,
+        runs: &[
+            Run::integers("art-cow:u64"),
+            Run::byte_strings("art-cow:bytes"),
+            // With nodes of the largest kind, that come and go.
+            Run::drained("art-cow:wide").of(160).filled(),
+        ],
+        histories: &[
+            ("art-cow:splitting", History::SplitNode),
+            ("art-cow:unlinking", History::UnlinkedNode),
+        ],
+        persist_points: (200, 2),
+    },
+};

@@ -166,12 +166,14 @@ use std::sync::Arc;
 
 use lapis_pmem::{Domain, InFlight, Link, LockGeneration, Owned, Pool, Tracer};
 
+use crate::IndexKind;
+use crate::declaration::{Declaration, Exploration, Run};
 use crate::index::{
     Capabilities, Change, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome,
     Statistics,
 };
 use crate::key::IndexKey;
-use crate::root::{IndexKind, IndexRoot};
+use crate::root::IndexRoot;
 
 use node::{
     Entry, HEADER_BYTES, NODE_SIZES, Node, NodeHeader, RIGHTWARD, SiblingWord, capacity_of,
@@ -331,3 +333,24 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FastFair<D, K> {
         self.trace_all(tracer, value);
     }
 }
+
+pub(crate) const DECLARATION: Declaration = Declaration {
+    name: "fast-fair",
+    title: "FAST & FAIR",
+    paper: "Hwang et al., FAST 2018",
+    insert_u64: None,
+    insert_bytes: None,
+    in_a_store: [(3, 3), (6, 5), (4, 4)],
+    exploration: Exploration {
+        sources: &["index/src/fast_fair"],
+        readers_persist_in: "fast_fair/mod.rs",
+        options: IndexOptions { node_bytes: 256, ..IndexOptions::DEFAULT },
+        runs: &[
+            Run::integers("fast-fair:u64"),
+            Run::byte_strings("fast-fair:bytes"),
+            Run::drained("fast-fair:drained"),
+        ],
+        histories: &[],
+        persist_points: (400, 3),
+    },
+};

@@ -88,7 +88,7 @@
 //!
 //! # Opening
 //!
-//! takes time in proportion to the leaves ([`rebuild`]); [`FpTree::open_with_threads`] says with how
+//! takes time in proportion to the leaves ([`rebuild`]); [`Index::open_with_threads`] says with how
 //! many threads.
 //!
 //! One handle per index: a second one would have its own locks and inner nodes.
@@ -113,12 +113,14 @@ use std::sync::Arc;
 
 use lapis_pmem::{Domain, InFlight, Link, Owned, PCell, Pool, Tracer};
 
+use crate::IndexKind;
+use crate::declaration::{Declaration, Exploration, InsertCost, Run};
 use crate::index::{
     Capabilities, Change, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex,
     Outcome, Statistics,
 };
 use crate::key::IndexKey;
-use crate::root::{IndexKind, IndexRoot};
+use crate::root::IndexRoot;
 
 use inner::InnerTree;
 use leaf::{HEADER_BYTES, LARGEST_LEAF_BYTES, LEAF_SIZES, Leaf, LeafHeader, slots_of};
@@ -175,45 +177,6 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             Some(leaf) => leaf,
             None => beyond_the_end(link),
         }
-    }
-
-    /// Opens the index whose root is at `root`, building the inner nodes with so many threads at
-    /// most. A machine that must do the same things in the same order every time takes one.
-    ///
-    /// # Errors
-    /// As for [`Index::open`]; [`IndexError::Alloc`] if the inner nodes lie in the pool and there is
-    /// no room.
-    pub fn open_with_threads(
-        pool: Arc<Pool<D>>,
-        root: Link<IndexRoot>,
-        threads: usize,
-    ) -> Result<Self, IndexError> {
-        let domain = pool.domain();
-        let found =
-            IndexRoot::open(&pool, root, <Self as Index<D, K>>::KIND, K::KIND, FORMAT_VERSION)?;
-        let leaf_bytes = LEAF_SIZES.found(found.words[LEAF_BYTES_WORD].load(domain))?;
-        let placement = InnerNodes::found(found.words[INNER_NODES_WORD].load(domain))?;
-        let micro_logs = Link::from_bits(found.words[MICRO_LOGS_WORD].load(domain));
-        let first: Link<LeafHeader> = found.top.load(domain).cast();
-        let slots = slots_of(leaf_bytes);
-        if first.is_null() {
-            return Err(IndexError::Damaged { what: "it has no first leaf".into() });
-        }
-        micro_log::replay(&pool, micro_logs, slots)?;
-        let leaves = rebuild::collect::<D, K>(&pool, first, slots, threads)?;
-        let tree = Self {
-            inner: InnerTree::new::<K>(placement, inner_capacity(slots)),
-            pool,
-            root,
-            micro_logs,
-            leaf_bytes,
-            slots,
-            locks: LeafLocks::default(),
-            claims: Claims::default(),
-            _keys: PhantomData,
-        };
-        tree.inner.rebuild::<D, K>(&tree.pool, &leaves)?;
-        Ok(tree)
     }
 }
 
@@ -272,6 +235,39 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FpTree<D, K> {
         Self::open_with_threads(pool, root, rebuild::default_threads())
     }
 
+    /// A machine that must do the same things in the same order every time takes one.
+    fn open_with_threads(
+        pool: Arc<Pool<D>>,
+        root: Link<IndexRoot>,
+        threads: usize,
+    ) -> Result<Self, IndexError> {
+        let domain = pool.domain();
+        let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
+        let leaf_bytes = LEAF_SIZES.found(found.words[LEAF_BYTES_WORD].load(domain))?;
+        let placement = InnerNodes::found(found.words[INNER_NODES_WORD].load(domain))?;
+        let micro_logs = Link::from_bits(found.words[MICRO_LOGS_WORD].load(domain));
+        let first: Link<LeafHeader> = found.top.load(domain).cast();
+        let slots = slots_of(leaf_bytes);
+        if first.is_null() {
+            return Err(IndexError::Damaged { what: "it has no first leaf".into() });
+        }
+        micro_log::replay(&pool, micro_logs, slots)?;
+        let leaves = rebuild::collect::<D, K>(&pool, first, slots, threads)?;
+        let tree = Self {
+            inner: InnerTree::new::<K>(placement, inner_capacity(slots)),
+            pool,
+            root,
+            micro_logs,
+            leaf_bytes,
+            slots,
+            locks: LeafLocks::default(),
+            claims: Claims::default(),
+            _keys: PhantomData,
+        };
+        tree.inner.rebuild::<D, K>(&tree.pool, &leaves)?;
+        Ok(tree)
+    }
+
     fn pool(&self) -> &Arc<Pool<D>> {
         &self.pool
     }
@@ -307,3 +303,24 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FpTree<D, K> {
         self.trace_all(tracer, value);
     }
 }
+
+pub(crate) const DECLARATION: Declaration = Declaration {
+    name: "fptree",
+    title: "FPTree",
+    paper: "Oukid et al., SIGMOD 2016",
+    insert_u64: InsertCost::of(2, 2),
+    insert_bytes: InsertCost::of(3, 2),
+    in_a_store: [(4, 3), (5, 3), (2, 2)],
+    exploration: Exploration {
+        sources: &["index/src/fptree"],
+        readers_persist_in: "fptree/read.rs",
+        options: IndexOptions { node_bytes: 256, ..IndexOptions::DEFAULT },
+        runs: &[
+            Run::integers("fptree:u64"),
+            Run::byte_strings("fptree:bytes"),
+            Run::drained("fptree:drained"),
+        ],
+        histories: &[],
+        persist_points: (300, 3),
+    },
+};

@@ -79,7 +79,7 @@
 //! Before the count is durable, a record does not exist; its slot is written again by the next
 //! writer. Before a link is durable, new leaves are unreachable and old ones unchanged. There is no
 //! state that needs repair: opening follows the links, takes the least key of each leaf and builds
-//! the inner nodes, on several threads if there are many leaves ([`NvTree::open_with`]).
+//! the inner nodes, on several threads if there are many leaves ([`Index::open_with_threads`]).
 //!
 //! # Concurrency
 //!
@@ -118,12 +118,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Owned, Pool, Tracer};
 use parking_lot::Mutex;
 
+use crate::IndexKind;
+use crate::declaration::{Declaration, Exploration, InsertCost, Run};
 use crate::index::{
     Capabilities, Change, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex,
     Outcome, Statistics,
 };
 use crate::key::IndexKey;
-use crate::root::{IndexKind, IndexRoot};
+use crate::root::IndexRoot;
 
 use inner::{Directory, Entry, Shape};
 use leaf::{LEAF_SIZES, LeafHeader, capacity_of};
@@ -178,18 +180,6 @@ impl<D: Domain, K: IndexKey + ?Sized> std::fmt::Debug for NvTree<D, K> {
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
-    /// Opens the tree as [`Index::open`] does, building its inner nodes on up to `threads` threads.
-    ///
-    /// # Errors
-    /// As for [`Index::open`].
-    pub fn open_with(
-        pool: Arc<Pool<D>>,
-        root: Link<IndexRoot>,
-        threads: usize,
-    ) -> Result<Self, IndexError> {
-        Self::open_by(pool, root, Some(threads))
-    }
-
     fn open_by(
         pool: Arc<Pool<D>>,
         root: Link<IndexRoot>,
@@ -305,6 +295,14 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for NvTree<D, K> {
         Self::open_by(pool, root, None)
     }
 
+    fn open_with_threads(
+        pool: Arc<Pool<D>>,
+        root: Link<IndexRoot>,
+        threads: usize,
+    ) -> Result<Self, IndexError> {
+        Self::open_by(pool, root, Some(threads))
+    }
+
     fn pool(&self) -> &Arc<Pool<D>> {
         &self.pool
     }
@@ -335,3 +333,25 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for NvTree<D, K> {
         self.trace_all(tracer, value);
     }
 }
+
+pub(crate) const DECLARATION: Declaration = Declaration {
+    name: "nv-tree",
+    title: "NV-Tree",
+    paper: "Yang et al., FAST 2015",
+    insert_u64: InsertCost::of(2, 2),
+    insert_bytes: InsertCost::of(3, 2),
+    in_a_store: [(4, 3), (5, 3), (3, 3)],
+    exploration: Exploration {
+        sources: &["index/src/nv_tree"],
+        readers_persist_in: "nv_tree/search.rs",
+        // Four records to a leaf and eight leaves to a node above.
+        options: IndexOptions { node_bytes: 128, ..IndexOptions::DEFAULT },
+        runs: &[
+            Run::integers("nv-tree:u64"),
+            Run::byte_strings("nv-tree:bytes"),
+            Run::drained("nv-tree:drained"),
+        ],
+        histories: &[],
+        persist_points: (300, 2),
+    },
+};

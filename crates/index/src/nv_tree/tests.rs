@@ -243,7 +243,7 @@ fn opening_by_one_thread_or_several_builds_the_same() {
     drop(tree);
     let mut found = Vec::new();
     for threads in [1, 2, 5] {
-        let tree = NvTree::<_, [u8]>::open_with(Arc::clone(&pool), root, threads).unwrap();
+        let tree = NvTree::<_, [u8]>::open_with_threads(Arc::clone(&pool), root, threads).unwrap();
         assert_eq!(audited_blocks(&tree), leaves);
         let epoch = crossbeam_epoch::pin();
         found.push(tree.directory(&epoch).unwrap().entries(&pool));

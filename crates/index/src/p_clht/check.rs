@@ -6,9 +6,10 @@ use lapis_pmem::{Domain, Link, Tracer};
 
 use super::bucket::{BUCKET_BYTES, Bucket, FROZEN, FULL, MAX_LOG2, Table, chain_hash};
 use super::{FORMAT_VERSION, PClht};
+use crate::IndexKind;
 use crate::index::Statistics;
 use crate::key::IndexKey;
-use crate::root::{IndexKind, IndexRoot};
+use crate::root::IndexRoot;
 
 /// Problems listed before the rest is only counted.
 const LISTED: usize = 100;

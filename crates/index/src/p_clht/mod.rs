@@ -99,9 +99,11 @@ use std::sync::atomic::AtomicU64;
 
 use lapis_pmem::{Domain, InFlight, Link, LockGeneration, Owned, Pool, Tracer};
 
+use crate::IndexKind;
+use crate::declaration::{Declaration, Exploration, InsertCost, Run};
 use crate::index::{Capabilities, Change, Index, IndexError, IndexOptions, Outcome, Statistics};
 use crate::key::IndexKey;
-use crate::root::{IndexKind, IndexRoot};
+use crate::root::IndexRoot;
 
 use bucket::{BUCKET_BYTES, Bucket, Table, chain_hash};
 use locks::is_changing;
@@ -343,3 +345,21 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) const DECLARATION: Declaration = Declaration {
+    name: "p-clht",
+    title: "P-CLHT",
+    paper: "Lee et al., SOSP 2019",
+    insert_u64: InsertCost::of(1, 1),
+    insert_bytes: InsertCost::of(2, 2),
+    in_a_store: [(3, 3), (4, 4), (2, 2)],
+    exploration: Exploration {
+        sources: &["index/src/p_clht"],
+        readers_persist_in: "p_clht/mod.rs",
+        // Four buckets, so that the table grows more than once.
+        options: IndexOptions { expected_entries: 1, ..IndexOptions::DEFAULT },
+        runs: &[Run::integers("p-clht:u64").of(640), Run::byte_strings("p-clht:bytes").of(640)],
+        histories: &[],
+        persist_points: (300, 2),
+    },
+};

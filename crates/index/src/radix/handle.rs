@@ -9,8 +9,9 @@ use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, Pool};
 use super::in_flight::InFlightPlaces;
 use super::stripes::Stripes;
 use super::tree::Place;
+use crate::IndexKind;
 use crate::index::IndexError;
-use crate::root::{IndexKind, IndexRoot, KeyKind};
+use crate::root::{IndexRoot, KeyKind};
 
 /// The newest layout that this code reads, and the one it writes.
 const FORMAT_VERSION: u32 = 1;

@@ -11,12 +11,13 @@ use super::descent::Descending;
 use super::handle::Handle;
 use super::scan::Scanning;
 use super::tree::RadixTree;
+use crate::IndexKind;
 use crate::entries_by_part::EntriesByPart;
 use crate::index::{
     Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Statistics,
 };
 use crate::key::IndexKey;
-use crate::root::{IndexKind, IndexRoot};
+use crate::root::IndexRoot;
 
 impl<T: RadixTree> Index<T::Domain, T::Key> for T {
     const KIND: IndexKind = <T as RadixTree>::KIND;

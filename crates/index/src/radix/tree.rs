@@ -11,9 +11,9 @@ use super::handle::Handle;
 use super::header::Header;
 use super::leaf::Leaf;
 use super::stripes::Held;
+use crate::IndexKind;
 use crate::index::Direction;
 use crate::key::IndexKey;
-use crate::root::IndexKind;
 
 /// Where a slot word or a value is.
 pub type Place = Link<PCell<u64>>;

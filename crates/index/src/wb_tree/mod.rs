@@ -154,12 +154,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, Pool, Tracer};
 use parking_lot::Mutex;
 
+use crate::IndexKind;
+use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::index::{
     Capabilities, Change, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome,
     Statistics,
 };
 use crate::key::IndexKey;
-use crate::root::{IndexKind, IndexRoot};
+use crate::root::IndexRoot;
 use node::{Node, Place, Shape};
 pub use node_kind::{BitmapAndSlots, SlotsOnly, WbTreeNodeKind};
 use redo_log::Log;
@@ -177,7 +179,7 @@ const LOG_WORD: usize = 2;
 /// A B+-tree with unsorted nodes and slot arrays. The layout and the invariants are in the source's
 /// header comment.
 ///
-/// Keys are ordered, readers never wait, writers take turns. [`WbTreeSlot`] is the structure with the
+/// Keys are ordered, readers never wait, writers take turns. [`WbTreeSlot`](crate::WbTreeSlot) is the structure with the
 /// other kind of nodes.
 #[derive(Debug)]
 pub struct WbTree<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind = BitmapAndSlots> {
@@ -190,10 +192,6 @@ pub struct WbTree<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind = BitmapAnd
     in_flight: InFlightPlace,
     _keys: PhantomData<fn(&K, N)>,
 }
-
-/// The wB+-Tree whose nodes have seven entries and a slot array in their control word, and no
-/// bitmap.
-pub type WbTreeSlot<D, K> = WbTree<D, K, SlotsOnly>;
 
 /// The offset of the one word that is visible and may not be durable, or zero (I4). On a line of
 /// its own, since every reader reads it.
@@ -341,3 +339,24 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> Index<D, K> for WbTree<
         self.trace_blocks(tracer, value);
     }
 }
+
+pub(crate) const DECLARATION: Declaration = Declaration {
+    name: "wb-tree",
+    title: "wB+-Tree",
+    paper: "Chen and Jin, PVLDB 2015",
+    insert_u64: InsertCost::of(4, 3),
+    insert_bytes: InsertCost::of(5, 3),
+    in_a_store: [(3, 3), (7, 5), (3, 3)],
+    exploration: Exploration {
+        sources: &["index/src/wb_tree"],
+        readers_persist_in: "wb_tree/mod.rs",
+        options: IndexOptions { node_bytes: 256, ..IndexOptions::DEFAULT },
+        runs: &[
+            Run::integers("wb-tree:u64"),
+            Run::byte_strings("wb-tree:bytes"),
+            Run::drained("wb-tree:drained"),
+        ],
+        histories: &[("wb-tree:merging", History::MergedNode(8))],
+        persist_points: (200, 2),
+    },
+};

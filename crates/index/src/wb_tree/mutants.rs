@@ -25,28 +25,7 @@ pub const MISSING_SIBLING_FLUSH: Mutant = Mutant("wb-tree/missing-sibling-flush"
 /// it (I6).
 pub const MERGED_NODE_NOT_DISOWNED: Mutant = Mutant("wb-tree/merged-node-not-disowned");
 
-/// Those of the nodes with slots only.
-pub mod slots_only {
-    use lapis_pmem::Mutant;
-
-    /// A new entry is not flushed before the control word says that it counts (I1).
-    pub const MISSING_ENTRY_FLUSH: Mutant = Mutant("wb-tree-slot/missing-entry-flush");
-
-    /// [`LOG_TRUNCATED_EARLY`](super::LOG_TRUNCATED_EARLY).
-    pub const LOG_TRUNCATED_EARLY: Mutant = Mutant("wb-tree-slot/log-truncated-early");
-
-    /// [`CHANGE_BEFORE_LOG_COMMIT`](super::CHANGE_BEFORE_LOG_COMMIT).
-    pub const CHANGE_BEFORE_LOG_COMMIT: Mutant = Mutant("wb-tree-slot/change-before-log-commit");
-
-    /// [`LOG_NOT_REDONE`](super::LOG_NOT_REDONE).
-    pub const LOG_NOT_REDONE: Mutant = Mutant("wb-tree-slot/log-not-redone");
-
-    /// [`MISSING_SIBLING_FLUSH`](super::MISSING_SIBLING_FLUSH).
-    pub const MISSING_SIBLING_FLUSH: Mutant = Mutant("wb-tree-slot/missing-sibling-flush");
-
-    /// [`MERGED_NODE_NOT_DISOWNED`](super::MERGED_NODE_NOT_DISOWNED).
-    pub const MERGED_NODE_NOT_DISOWNED: Mutant = Mutant("wb-tree-slot/merged-node-not-disowned");
-}
+pub use crate::wb_tree_slot::mutants as slots_only;
 
 /// Whichever of an error's two names is to be committed, in code that both structures have.
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! What makes two structures of one: the kind of nodes.
 
-use crate::root::IndexKind;
+use crate::IndexKind;
 
 /// A kind of nodes, and the structure that has it: [`BitmapAndSlots`] or [`SlotsOnly`].
 pub trait WbTreeNodeKind: sealed::Sealed + Send + Sync + std::fmt::Debug + 'static {

@@ -47,9 +47,11 @@
 
 pub mod mutants;
 
+use crate::IndexKind;
 use crate::art::Art;
 use crate::art::policy::{Mutants, Policy};
-use crate::root::IndexKind;
+use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
+use crate::index::IndexOptions;
 
 /// A write-optimal adaptive radix tree. The layout and the invariants are in the source's header
 /// comments.
@@ -82,3 +84,28 @@ impl Policy for WriteOptimal {
         unpersisted_answer: mutants::UNPERSISTED_ANSWER,
     };
 }
+
+pub(crate) const DECLARATION: Declaration = Declaration {
+    name: "woart",
+    title: "WOART",
+    paper: "Lee et al., FAST 2017",
+    insert_u64: InsertCost::of(3, 2),
+    insert_bytes: InsertCost::of(3, 2),
+    in_a_store: [(4, 3), (7, 3), (2, 2)],
+    exploration: Exploration {
+        sources: &["index/src/art", "index/src/radix"],
+        readers_persist_in: "radix/in_flight.rs",
+        options: IndexOptions::DEFAULT,
+        runs: &[
+            Run::integers("woart:u64"),
+            Run::byte_strings("woart:bytes"),
+            // With nodes of the largest kind, that come and go.
+            Run::drained("woart:wide").of(160).filled(),
+        ],
+        histories: &[
+            ("woart:splitting", History::SplitNode),
+            ("woart:unlinking", History::UnlinkedNode),
+        ],
+        persist_points: (200, 2),
+    },
+};

@@ -221,13 +221,14 @@ use std::marker::PhantomData;
 
 use lapis_pmem::{Committed, Domain, Link, Mutant};
 
-use crate::index::Direction;
+use crate::IndexKind;
+use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
+use crate::index::{Direction, IndexOptions};
 use crate::key::IndexKey;
 use crate::radix::{
     self, Changing, Descending, Descent, Digits, Handle, Held, Leaf, Nibble, Obstacle, Parent,
     Place, RadixTree, SlotWord, Span, Split,
 };
-use crate::root::IndexKind;
 use node::{Child, has_end_slot, node_bytes};
 
 /// A key as nibbles.
@@ -381,3 +382,23 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
         self.unlink_leaf(key, leaf, descent, held)
     }
 }
+
+pub(crate) const DECLARATION: Declaration = Declaration {
+    name: "wort",
+    title: "WORT",
+    paper: "Lee et al., FAST 2017",
+    insert_u64: InsertCost::of(2, 2),
+    insert_bytes: InsertCost::of(2, 2),
+    in_a_store: [(4, 3), (4, 3), (2, 2)],
+    exploration: Exploration {
+        sources: &["index/src/wort", "index/src/radix"],
+        readers_persist_in: "radix/in_flight.rs",
+        options: IndexOptions::DEFAULT,
+        runs: &[Run::integers("wort:u64"), Run::byte_strings("wort:bytes")],
+        histories: &[
+            ("wort:splitting", History::SplitNode),
+            ("wort:unlinking", History::UnlinkedNode),
+        ],
+        persist_points: (200, 2),
+    },
+};

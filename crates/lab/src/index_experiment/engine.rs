@@ -5,8 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
 use lapis_index::{
-    ArtCow, Direction, FastFair, FpTree, Index, IndexError, IndexKey, IndexOptions, IndexRoot,
-    NvTree, OrderedIndex, PClht, WbTree, WbTreeSlot, Woart, Wort,
+    Direction, Index, IndexError, IndexFamily, IndexKey, IndexOf, IndexOptions, IndexRoot,
 };
 use lapis_pmem::{Committed, Domain, Link, Pool};
 
@@ -22,36 +21,6 @@ const ENOUGH_SAMPLES: usize = 20_000;
 
 /// The name of the index in its pool.
 pub(crate) const ROOT_NAME: &str = "index";
-
-/// An index of integers that may or may not have an order.
-pub(crate) trait Subject<D: Domain>: Index<D, u64> {
-    /// Calls `visit` for the keys from `from` on, in order, until it breaks. False if there is no
-    /// order.
-    fn scan_from(&self, from: u64, visit: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>) -> bool;
-}
-
-macro_rules! ordered {
-    ($($index:ident),*) => {$(
-        impl<D: Domain> Subject<D> for $index<D, u64> {
-            #[inline]
-            fn scan_from(
-                &self,
-                from: u64,
-                visit: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>,
-            ) -> bool {
-                self.scan(Bound::Included(&from), Direction::Forward, visit);
-                true
-            }
-        }
-    )*};
-}
-ordered!(Wort, FastFair, Woart, ArtCow, WbTree, WbTreeSlot, NvTree, FpTree);
-
-impl<D: Domain> Subject<D> for PClht<D, u64> {
-    fn scan_from(&self, _: u64, _: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>) -> bool {
-        false
-    }
-}
 
 /// Creates an empty index in `pool`, which the index then owns, as the root [`ROOT_NAME`].
 pub(crate) fn create<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(
@@ -80,7 +49,10 @@ pub(crate) fn is_value_of(key: u64, value: u64) -> bool {
 
 /// Does one step; false if the answer is wrong.
 #[inline]
-pub(crate) fn perform<D: Domain, I: Subject<D>>(index: &I, step: Step) -> Result<bool, IndexError> {
+pub(crate) fn perform<D: Domain, F: IndexFamily>(
+    index: &IndexOf<F, D, u64>,
+    step: Step,
+) -> Result<bool, IndexError> {
     let was_there =
         |key: u64, previous: Option<u64>| previous.is_some_and(|value| is_value_of(key, value));
     Ok(match step {
@@ -96,27 +68,28 @@ pub(crate) fn perform<D: Domain, I: Subject<D>>(index: &I, step: Step) -> Result
         Step::Remove { key } => was_there(key, index.remove(&key)?.previous),
         Step::Scan { from, limit } => {
             let (mut found, mut sound, mut before) = (0, true, None);
-            let ordered = index.scan_from(from, &mut |&key, value| {
-                sound &= is_value_of(key, value) && before < Some(key);
-                // The first is the one asked for.
-                sound &= found > 0 || key == from;
-                before = Some(key);
-                found += 1;
-                if found == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            });
+            let ordered =
+                F::scan(index, Bound::Included(&from), Direction::Forward, &mut |&key, value| {
+                    sound &= is_value_of(key, value) && before < Some(key);
+                    // The first is the one asked for.
+                    sound &= found > 0 || key == from;
+                    before = Some(key);
+                    found += 1;
+                    if found == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                });
             ordered && sound && found > 0
         }
     })
 }
 
 /// Does all steps on this thread; the number of wrong answers.
-pub(crate) fn perform_all<D: Domain, I: Subject<D>>(
-    index: &I,
+pub(crate) fn perform_all<D: Domain, F: IndexFamily>(
+    index: &IndexOf<F, D, u64>,
     steps: &[Step],
 ) -> Result<u64, IndexError> {
     let mut wrong = 0;
     for &step in steps {
-        wrong += u64::from(!perform(index, step)?);
+        wrong += u64::from(!perform::<D, F>(index, step)?);
     }
     Ok(wrong)
 }
@@ -130,8 +103,8 @@ struct Thread {
 
 /// Does the steps of each thread on a thread of its own and takes the time. The number of wrong
 /// answers comes with the figures.
-pub(crate) fn measure<D: Domain, I: Subject<D>>(
-    index: &I,
+pub(crate) fn measure<D: Domain, F: IndexFamily>(
+    index: &IndexOf<F, D, u64>,
     plans: &[Vec<Step>],
 ) -> Result<(Measured, u64), IndexError> {
     let steps: usize = plans.iter().map(Vec::len).sum();
@@ -142,7 +115,9 @@ pub(crate) fn measure<D: Domain, I: Subject<D>>(
         let barrier = &barrier;
         let workers: Vec<_> = plans
             .iter()
-            .map(|steps| scope.spawn(move || measure_thread(index, steps, interval, barrier)))
+            .map(|steps| {
+                scope.spawn(move || measure_thread::<D, F>(index, steps, interval, barrier))
+            })
             .collect();
         let joined = workers.into_iter().map(|worker| match worker.join() {
             Ok(result) => result,
@@ -166,8 +141,8 @@ pub(crate) fn measure<D: Domain, I: Subject<D>>(
     Ok((measured, threads.iter().map(|thread| thread.wrong).sum()))
 }
 
-fn measure_thread<D: Domain, I: Subject<D>>(
-    index: &I,
+fn measure_thread<D: Domain, F: IndexFamily>(
+    index: &IndexOf<F, D, u64>,
     steps: &[Step],
     interval: usize,
     barrier: &Barrier,
@@ -181,10 +156,10 @@ fn measure_thread<D: Domain, I: Subject<D>>(
             None => break,
         };
         let start = Instant::now();
-        let right = perform(index, timed)?;
+        let right = perform::<D, F>(index, timed)?;
         latencies.record(start.elapsed());
         wrong += u64::from(!right);
-        wrong += perform_all(index, rest)?;
+        wrong += perform_all::<D, F>(index, rest)?;
     }
     Ok(Thread { begin, end: Instant::now(), latencies, wrong })
 }

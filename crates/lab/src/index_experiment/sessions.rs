@@ -4,13 +4,10 @@
 use std::ops::ControlFlow;
 
 use lapis_device::{Config, Counts, Modelled as ModelledMachine, Profile, interleave};
-use lapis_index::{
-    ArtCow, FastFair, FpTree, Index, IndexKind, IndexOptions, NvTree, PClht, WbTree, WbTreeSlot,
-    Woart, Wort,
-};
+use lapis_index::{Index, IndexFamily, IndexKind, IndexOf, IndexOptions, with_index};
 use lapis_pmem::{Domain, Hardware, Pool, Region};
 
-use super::engine::{Subject, create, measure, perform, perform_all};
+use super::engine::{create, measure, perform, perform_all};
 use super::plan::{Fresh, Step, fresh_keys, plan};
 use super::{ExperimentError, IndexResults, Measured, Modelled, Operation, Options, Row};
 use crate::keys::{Distribution, KeySet, scatter};
@@ -33,54 +30,6 @@ struct Findings<F> {
     operations: Vec<Finding<F>>,
     depth: f64,
     bytes_per_key: f64,
-}
-
-/// Runs `$body` with `$index` standing for the structure of a kind on a domain.
-macro_rules! with_index {
-    ($kind:expr, $domain:ty, |$index:ident| $body:expr) => {
-        match $kind {
-            IndexKind::Wort => {
-                type $index = Wort<$domain, u64>;
-                $body
-            }
-            IndexKind::FastFair => {
-                type $index = FastFair<$domain, u64>;
-                $body
-            }
-            IndexKind::PClht => {
-                type $index = PClht<$domain, u64>;
-                $body
-            }
-            IndexKind::Woart => {
-                type $index = Woart<$domain, u64>;
-                $body
-            }
-            IndexKind::ArtCow => {
-                type $index = ArtCow<$domain, u64>;
-                $body
-            }
-            IndexKind::WbTree => {
-                type $index = WbTree<$domain, u64>;
-                $body
-            }
-            IndexKind::WbTreeSlot => {
-                type $index = WbTreeSlot<$domain, u64>;
-                $body
-            }
-            IndexKind::NvTree => {
-                type $index = NvTree<$domain, u64>;
-                $body
-            }
-            IndexKind::FpTree => {
-                type $index = FpTree<$domain, u64>;
-                $body
-            }
-            other => {
-                let what = format!("{other} is not among the experiments yet");
-                return Err(ExperimentError::BadOption { what });
-            }
-        }
-    };
 }
 
 pub(super) fn run(
@@ -127,14 +76,12 @@ fn operations_of(
     options: &Options,
     left_out: &mut Option<(IndexKind, Operation)>,
 ) -> Result<Vec<Operation>, ExperimentError> {
-    let ordered =
-        with_index!(index, Hardware, |I| <I as Index<Hardware, u64>>::CAPABILITIES.ordered);
     let mut operations = Vec::new();
     for operation in Operation::ALL {
         if !options.operations.contains(&operation) {
             continue;
         }
-        if operation.needs_order() && !ordered {
+        if operation.needs_order() && !index.is_ordered() {
             left_out.get_or_insert((index, operation));
         } else {
             operations.push(operation);
@@ -158,9 +105,9 @@ fn measured_session(
     };
     let region = Region::anonymous(INITIAL_BYTES, room_bytes(size.keys))?;
     let pool = Pool::create(region, Hardware::detect())?;
-    with_index!(index, Hardware, |I| {
-        session::<Hardware, I, _>(pool, distribution, operations, size, |index, plans| {
-            Ok(measure(index, plans)?)
+    with_index!(index, |F| {
+        session::<Hardware, F, _>(pool, distribution, operations, size, |index, plans| {
+            Ok(measure::<Hardware, F>(index, plans)?)
         })
     })
 }
@@ -199,8 +146,8 @@ fn modelled_session(
             operations,
         }
     };
-    with_index!(index, ModelledMachine, |I| {
-        session::<ModelledMachine, I, _>(pool, distribution, operations, size, |index, plans| {
+    with_index!(index, |F| {
+        session::<ModelledMachine, F, _>(pool, distribution, operations, size, |index, plans| {
             let (before, begin) = (machine.counts(), machine.align_clocks(plans.len()));
             let (mut wrong, mut failure) = (0, None);
             let mut done = vec![0; plans.len()];
@@ -209,7 +156,7 @@ fn modelled_session(
                 let Some(&step) = plans[at].get(done[at]) else { return ControlFlow::Break(()) };
                 done[at] += 1;
                 machine.spend_ns(worker, operation_ns);
-                match perform(index, step) {
+                match perform::<ModelledMachine, F>(index, step) {
                     Ok(right) => wrong += u64::from(!right),
                     Err(error) => {
                         failure = Some(error);
@@ -246,22 +193,23 @@ pub(super) struct Size {
 
 /// Loads an index and runs the operations. `run` does the steps and returns its figures and the
 /// number of wrong answers.
-fn session<D: Domain, I: Subject<D>, F>(
+fn session<D: Domain, F: IndexFamily, R>(
     pool: Pool<D>,
     distribution: Distribution,
     operations: &[Operation],
     size: Size,
-    run: impl Fn(&I, &[Vec<Step>]) -> Result<(F, u64), ExperimentError>,
-) -> Result<Findings<F>, ExperimentError> {
+    run: impl Fn(&IndexOf<F, D, u64>, &[Vec<Step>]) -> Result<(R, u64), ExperimentError>,
+) -> Result<Findings<R>, ExperimentError> {
     let repetitions = size.repetitions.min(size.keys);
     let fresh = fresh_keys(operations, repetitions);
     let keys = KeySet::generate(distribution, size.keys, fresh, size.seed);
     let mut fresh = Fresh::new(&keys);
     let expected_entries = if size.presized { size.keys } else { 0 };
-    let index: I = create(pool, &IndexOptions { expected_entries, ..IndexOptions::default() })?;
-    let checked = |operation, (figures, wrong): (F, u64)| match wrong {
+    let options = IndexOptions { expected_entries, ..IndexOptions::default() };
+    let index: IndexOf<F, D, u64> = create(pool, &options)?;
+    let checked = |operation, (figures, wrong): (R, u64)| match wrong {
         0 => Ok(figures),
-        _ => Err(ExperimentError::WrongAnswers { index: I::KIND, operation, wrong }),
+        _ => Err(ExperimentError::WrongAnswers { index: F::KIND, operation, wrong }),
     };
     let mut plan_of = |operation: Operation| {
         // Each operation asks for other keys.
@@ -286,9 +234,9 @@ fn session<D: Domain, I: Subject<D>, F>(
             // The next one finds what it expects. Nobody counts this.
             let removed = &keys.loaded()[..repetitions];
             let again: Vec<Step> = removed.iter().map(|&key| Step::Insert { key }).collect();
-            let wrong = perform_all(&index, &again)?;
+            let wrong = perform_all::<D, F>(&index, &again)?;
             if wrong > 0 {
-                return Err(ExperimentError::WrongAnswers { index: I::KIND, operation, wrong });
+                return Err(ExperimentError::WrongAnswers { index: F::KIND, operation, wrong });
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The structures of the study, and the one place where a name becomes a type.
+//! The structures of the study.
 
 use lapis_index::{IndexKind, IndexOptions, InnerNodes};
 use serde::{Serialize, Serializer};
@@ -87,10 +87,7 @@ impl Contestant {
 
     /// Whether opening it rebuilds inner nodes that were volatile.
     pub(crate) fn rebuilds(self) -> bool {
-        Self::ALL.into_iter().any(|other| match (other, self.index()) {
-            (Self::InnerOnPm(kind), Some(own)) => kind == own,
-            _ => false,
-        })
+        self.index().is_some_and(IndexKind::rebuilds)
     }
 }
 
@@ -106,49 +103,25 @@ impl Serialize for Contestant {
     }
 }
 
-/// Runs `$body` with `$index` standing for a contestant's structure on a domain, for keys of a kind. The
-/// one line per index that the study needs is here.
+/// Runs `$body` with `$index` standing for a contestant's structure on a domain, for keys of a kind.
 macro_rules! with_contestant {
-    ($contestant:expr, $domain:ty, $key:ty, |$index:ident| $body:expr) => {
+    ($contestant:expr, $domain:ty, $key:ty, |$index:ident| $body:expr) => {{
+        let refused = || {
+            let what = format!("{} is not a persistent index of the study", $contestant);
+            Err(crate::index_experiment::ExperimentError::BadOption { what })
+        };
         match $contestant.index() {
-            Some(lapis_index::IndexKind::Wort) => {
-                type $index = lapis_index::Wort<$domain, $key>;
-                $body
-            }
-            Some(lapis_index::IndexKind::Woart) => {
-                type $index = lapis_index::Woart<$domain, $key>;
-                $body
-            }
-            Some(lapis_index::IndexKind::ArtCow) => {
-                type $index = lapis_index::ArtCow<$domain, $key>;
-                $body
-            }
-            Some(lapis_index::IndexKind::FpTree) => {
-                type $index = lapis_index::FpTree<$domain, $key>;
-                $body
-            }
-            Some(lapis_index::IndexKind::NvTree) => {
-                type $index = lapis_index::NvTree<$domain, $key>;
-                $body
-            }
-            Some(lapis_index::IndexKind::WbTree) => {
-                type $index = lapis_index::WbTree<$domain, $key>;
-                $body
-            }
-            Some(lapis_index::IndexKind::WbTreeSlot) => {
-                type $index = lapis_index::WbTreeSlot<$domain, $key>;
-                $body
-            }
-            Some(lapis_index::IndexKind::FastFair) => {
-                type $index = lapis_index::FastFair<$domain, $key>;
-                $body
-            }
-            _ => {
-                let what = format!("{} is not a persistent index of the study", $contestant);
-                Err(crate::index_experiment::ExperimentError::BadOption { what })
-            }
+            Some(kind) => lapis_index::with_ordered_index!(
+                kind,
+                |F| {
+                    type $index = lapis_index::IndexOf<F, $domain, $key>;
+                    $body
+                },
+                refused()
+            ),
+            None => refused(),
         }
-    };
+    }};
 }
 pub(crate) use with_contestant;
 

@@ -7,10 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lapis_index::{
-    ArtCow, FastFair, FpTree, IndexError, IndexRoot, NvTree, OrderedIndex, WbTree, WbTreeSlot,
-    Woart, Wort,
-};
+use lapis_index::{IndexRoot, OrderedIndex};
 use lapis_pmem::{Hardware, Link, Pool, Region};
 
 use super::contestant::with_contestant;
@@ -24,46 +21,6 @@ use crate::keys::{Distribution, KeySet};
 const OPENINGS: usize = 5;
 /// Keys looked up afterwards, to see that all is there.
 const LOOKED_UP: usize = 10_000;
-
-/// An index that may open with several threads.
-pub(super) trait Openable: OrderedIndex<Hardware, u64> {
-    /// Opens it with so many threads at most. One that does nothing in proportion to its size needs no
-    /// more than the calling one.
-    fn open_on(
-        pool: Arc<Pool<Hardware>>,
-        root: Link<IndexRoot>,
-        _threads: usize,
-    ) -> Result<Self, IndexError> {
-        Self::open(pool, root)
-    }
-}
-
-impl Openable for Wort<Hardware, u64> {}
-impl Openable for Woart<Hardware, u64> {}
-impl Openable for ArtCow<Hardware, u64> {}
-impl Openable for WbTree<Hardware, u64> {}
-impl Openable for WbTreeSlot<Hardware, u64> {}
-impl Openable for FastFair<Hardware, u64> {}
-
-impl Openable for FpTree<Hardware, u64> {
-    fn open_on(
-        pool: Arc<Pool<Hardware>>,
-        root: Link<IndexRoot>,
-        threads: usize,
-    ) -> Result<Self, IndexError> {
-        Self::open_with_threads(pool, root, threads)
-    }
-}
-
-impl Openable for NvTree<Hardware, u64> {
-    fn open_on(
-        pool: Arc<Pool<Hardware>>,
-        root: Link<IndexRoot>,
-        threads: usize,
-    ) -> Result<Self, IndexError> {
-        Self::open_with(pool, root, threads)
-    }
-}
 
 /// The sizes for so many keys: a sixteenth, a quarter and all of them.
 fn sizes(keys: usize) -> [usize; 3] {
@@ -100,7 +57,7 @@ struct Crashing<I> {
     region: Region,
 }
 
-impl<I: Openable> Crashing<I> {
+impl<I: OrderedIndex<Hardware, u64>> Crashing<I> {
     fn create(contestant: Contestant, keys: usize) -> Result<Self, ExperimentError> {
         let region = region(keys)?;
         // SAFETY: the alias goes with the index, which is dropped before the region.
@@ -132,7 +89,7 @@ impl<I: Openable> Crashing<I> {
         let pool_us = begin.elapsed().as_nanos() as f64 / 1000.0;
         let begin = Instant::now();
         let root: Link<IndexRoot> = pool.root(ROOT_NAME).expect("created with this root");
-        let index = I::open_on(pool, root, threads)?;
+        let index = I::open_with_threads(pool, root, threads)?;
         let wrong = search_all(&index, &[key][..], 0..1);
         let index_us = begin.elapsed().as_nanos() as f64 / 1000.0;
         self.index = Some(index);
@@ -140,7 +97,7 @@ impl<I: Openable> Crashing<I> {
     }
 }
 
-fn session<I: Openable>(
+fn session<I: OrderedIndex<Hardware, u64>>(
     contestant: Contestant,
     keys: &[u64],
     threads: &[usize],

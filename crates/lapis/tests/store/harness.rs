@@ -7,18 +7,12 @@ use lapis_pmem::{Domain, PersistCounts, RegionOptions, Watched};
 use tempfile::TempDir;
 
 /// Every kind of index that a table can have.
-pub const KINDS: [IndexKind; 9] = IndexKind::ALL;
-/// Those that keep keys in order.
-pub const ORDERED: [IndexKind; 8] = [
-    IndexKind::Wort,
-    IndexKind::FastFair,
-    IndexKind::Woart,
-    IndexKind::ArtCow,
-    IndexKind::WbTree,
-    IndexKind::WbTreeSlot,
-    IndexKind::NvTree,
-    IndexKind::FpTree,
-];
+pub const KINDS: [IndexKind; IndexKind::ALL.len()] = IndexKind::ALL;
+
+/// Those whose tables can be scanned in order.
+pub fn ordered() -> impl Iterator<Item = IndexKind> {
+    KINDS.into_iter().filter(|kind| kind.is_ordered())
+}
 
 /// A directory that goes away with the test.
 pub fn directory() -> TempDir {

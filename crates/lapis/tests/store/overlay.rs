@@ -10,8 +10,7 @@ use lapis::{Hardware, IndexKind, Store};
 use lapis_pmem::{Pool, Region};
 use proptest::prelude::*;
 
-use crate::fixture::{image, store_root};
-use crate::harness::KINDS;
+use crate::fixture::{image, kinds, store_root};
 
 /// Longer than any case takes by orders of magnitude: only what never ends takes so long.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -68,7 +67,7 @@ fn survives(image: Vec<u8>) -> Result<(), String> {
 
 #[test]
 fn the_images_themselves_are_sound() {
-    for kind in KINDS {
+    for kind in kinds() {
         let store = open(&image(kind)).unwrap();
         assert!(store.check().ok, "{kind}");
         drop(store);
@@ -86,7 +85,7 @@ proptest! {
 
     #[test]
     fn random_bytes_over_what_is_not_zero_do_no_harm(
-        kind in prop::sample::select(&KINDS),
+        kind in prop::sample::select(kinds()),
         spots in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 1..9)), 1..6),
     ) {
         let mut image = image(kind);
@@ -100,7 +99,7 @@ proptest! {
 
     #[test]
     fn words_copied_from_elsewhere_in_the_image_do_no_harm(
-        kind in prop::sample::select(&KINDS),
+        kind in prop::sample::select(kinds()),
         copies in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..6),
     ) {
         let mut image = image(kind);

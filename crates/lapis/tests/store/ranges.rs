@@ -34,7 +34,7 @@ fn fill(table: &Table) -> Keys {
 #[test]
 fn every_pair_of_bounds_gives_what_a_sorted_map_gives_in_both_directions() {
     let store = in_memory();
-    for kind in ORDERED {
+    for kind in ordered() {
         let table = table_of(&store, kind);
         let model: BTreeMap<Vec<u8>, ()> = fill(&table).into_iter().map(|key| (key, ())).collect();
         let present: Keys = model.keys().step_by(37).cloned().collect();
@@ -67,7 +67,7 @@ fn every_pair_of_bounds_gives_what_a_sorted_map_gives_in_both_directions() {
 #[test]
 fn a_prefix_gives_exactly_the_keys_that_begin_with_it() {
     let store = in_memory();
-    for kind in ORDERED {
+    for kind in ordered() {
         let table = table_of(&store, kind);
         let all = fill(&table);
         table.put(b"\xFF\xFF", b"").unwrap();
@@ -99,7 +99,7 @@ fn values_come_with_their_keys() {
 #[test]
 fn turned_round_mid_way_an_iterator_gives_what_is_left_from_the_other_end() {
     let store = in_memory();
-    for kind in ORDERED {
+    for kind in ordered() {
         let table = table_of(&store, kind);
         let all = fill(&table);
         for taken in [0, 1, 30, 63, 64, 65, 100, all.len()] {
@@ -117,7 +117,7 @@ fn turned_round_mid_way_an_iterator_gives_what_is_left_from_the_other_end() {
 #[test]
 fn turned_round_twice_mid_way_nothing_is_lost_or_repeated() {
     let store = in_memory();
-    for kind in ORDERED {
+    for kind in ordered() {
         let table = table_of(&store, kind);
         let all = fill(&table);
         let mut entries = table.iter().unwrap();
@@ -133,7 +133,7 @@ fn turned_round_twice_mid_way_nothing_is_lost_or_repeated() {
 #[test]
 fn large_values_end_a_batch_and_lose_nothing() {
     let store = in_memory();
-    for kind in ORDERED {
+    for kind in ordered() {
         let table = table_of(&store, kind);
         for number in 0..20u8 {
             table.put(&[number], &vec![number; 300_000]).unwrap();
@@ -183,7 +183,7 @@ fn an_iterator_outlives_its_handles_and_goes_to_another_thread() {
 #[test]
 fn an_iterator_is_lazy_and_sees_what_is_put_before_it_gets_there() {
     let store = in_memory();
-    for kind in ORDERED {
+    for kind in ordered() {
         let table = table_of(&store, kind);
         for number in 0..200u8 {
             table.put(&[number], b"old").unwrap();
@@ -203,7 +203,7 @@ fn an_iterator_is_lazy_and_sees_what_is_put_before_it_gets_there() {
 #[test]
 fn what_does_not_change_is_seen_whole_while_others_write_around_it() {
     let store = in_memory();
-    for kind in ORDERED {
+    for kind in ordered() {
         let table = table_of(&store, kind);
         for number in 0..300u32 {
             table.put(&(number * 2).to_be_bytes(), b"stays").unwrap();

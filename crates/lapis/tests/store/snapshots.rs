@@ -21,7 +21,7 @@ fn a_snapshot_shows_what_was_committed_before_it() {
 #[test]
 fn ranges_of_a_snapshot_go_both_ways() {
     let store = in_memory();
-    for kind in ORDERED {
+    for kind in ordered() {
         let table = table_of(&store, kind);
         for number in 0..150u8 {
             table.put(&[number], b"").unwrap();

@@ -59,7 +59,7 @@ fn a_transaction_reads_its_own_puts_and_deletes() {
 #[test]
 fn a_range_lays_the_transactions_writes_over_the_committed_state_in_both_directions() {
     let store = in_memory();
-    for kind in ORDERED {
+    for kind in ordered() {
         let table = table_of(&store, kind);
         for key in ["a", "c", "e", "g", "z"] {
             table.put(key.as_bytes(), b"committed").unwrap();

@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use lapis_index::Index;
+use lapis_index::{Index, IndexFamily};
 use lapis_pmem::Watched;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::counting::{Stall, watched_pool};
-use super::families::Family;
 use super::harness::{Keys, On, assert_sound, create, entries, in_memory};
 
 const THREADS: u64 = 4;
@@ -23,7 +22,7 @@ fn spread<K: Keys + ?Sized>(number: u64) -> K::Buf {
 
 /// Each thread owns the keys of one residue and knows what every operation on them must say, while
 /// the others change the nodes around them.
-pub fn four_threads_change_their_own_keys<F: Family, K: Keys + ?Sized>() {
+pub fn four_threads_change_their_own_keys<F: IndexFamily, K: Keys + ?Sized>() {
     let index: On<F, K> = in_memory::<F, K>();
     let expected = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
@@ -65,7 +64,7 @@ pub fn four_threads_change_their_own_keys<F: Family, K: Keys + ?Sized>() {
     assert_sound(&index, &expected);
 }
 
-pub fn readers_never_see_a_value_go_back<F: Family, K: Keys + ?Sized>() {
+pub fn readers_never_see_a_value_go_back<F: IndexFamily, K: Keys + ?Sized>() {
     const KEYS: u64 = 8;
     let index: On<F, K> = in_memory::<F, K>();
     for number in 0..KEYS {
@@ -100,7 +99,7 @@ pub fn readers_never_see_a_value_go_back<F: Family, K: Keys + ?Sized>() {
 
 /// Two threads add and remove keys, so that nodes are split, replaced and freed; two look for keys
 /// that stay, by searching and by iterating.
-pub fn keys_that_stay_are_found_while_others_come_and_go<F: Family, K: Keys + ?Sized>() {
+pub fn keys_that_stay_are_found_while_others_come_and_go<F: IndexFamily, K: Keys + ?Sized>() {
     const STAYING: u64 = 300;
     let index: On<F, K> = in_memory::<F, K>();
     let staying: BTreeMap<K::Buf, u64> =
@@ -148,7 +147,7 @@ pub fn keys_that_stay_are_found_while_others_come_and_go<F: Family, K: Keys + ?S
 
 /// Every value put is unique, so each may be what exactly one operation says it replaced or
 /// removed.
-pub fn one_key_contended_by_four_threads_has_one_history<F: Family, K: Keys + ?Sized>() {
+pub fn one_key_contended_by_four_threads_has_one_history<F: IndexFamily, K: Keys + ?Sized>() {
     const STEPS: u64 = 2000;
     let index: On<F, K> = in_memory::<F, K>();
     let buf = spread::<K>(5);
@@ -183,7 +182,7 @@ pub fn one_key_contended_by_four_threads_has_one_history<F: Family, K: Keys + ?S
 
 /// With a writer asleep inside an operation: runs `while_stalled`, on a thread of its own, and says
 /// whether it ended before the writer was woken.
-fn beside_a_stalled_writer<F: Family, K: Keys + ?Sized>(
+fn beside_a_stalled_writer<F: IndexFamily, K: Keys + ?Sized>(
     while_stalled: impl FnOnce(&F::Of<Watched<Stall>, K>) + Send + 'static,
 ) -> bool {
     let pool = watched_pool::<Stall>(1 << 20);
@@ -216,7 +215,7 @@ fn beside_a_stalled_writer<F: Family, K: Keys + ?Sized>(
     ended
 }
 
-pub fn a_stalled_writer_does_not_stop_lock_free_readers<F: Family, K: Keys + ?Sized>() {
+pub fn a_stalled_writer_does_not_stop_lock_free_readers<F: IndexFamily, K: Keys + ?Sized>() {
     if !<On<F, K>>::CAPABILITIES.lock_free_reads {
         return;
     }
@@ -229,7 +228,7 @@ pub fn a_stalled_writer_does_not_stop_lock_free_readers<F: Family, K: Keys + ?Si
     }));
 }
 
-pub fn a_stalled_writer_does_not_stop_concurrent_writers<F: Family, K: Keys + ?Sized>() {
+pub fn a_stalled_writer_does_not_stop_concurrent_writers<F: IndexFamily, K: Keys + ?Sized>() {
     if !<On<F, K>>::CAPABILITIES.concurrent_writers {
         return;
     }

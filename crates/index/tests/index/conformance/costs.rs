@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use lapis_index::{Index, InsertCost, KeyKind, capability_table};
+use lapis_index::{Index, IndexFamily, InsertCost, KeyKind, capability_table};
 use lapis_pmem::{PersistCounts, Watched};
 
 use super::counting::watched_pool;
-use super::families::Family;
 use super::harness::{Keys, On, create};
 
 /// More than half of all inserts cost what the table says.
-pub fn inserts_cost_what_the_table_says<F: Family, K: Keys + ?Sized>() {
+pub fn inserts_cost_what_the_table_says<F: IndexFamily, K: Keys + ?Sized>() {
     let pool = watched_pool::<PersistCounts>(1 << 20);
     let index: F::Of<Watched<PersistCounts>, K> = create(&pool, "index");
     let counts = pool.domain().watcher();

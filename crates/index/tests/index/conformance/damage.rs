@@ -9,12 +9,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use lapis_index::{Index, IndexRoot};
+use lapis_index::{Index, IndexFamily, IndexRoot};
 use lapis_pmem::{EXTENT_BYTES, Pool};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::families::Family;
 use super::harness::{Keys, On, Place, create, entries};
 
 const TRIALS: u64 = 150;
@@ -35,7 +34,7 @@ fn tolerating_damage(seed: u64, what: &str, run: impl FnOnce()) {
     );
 }
 
-fn image<F: Family, K: Keys + ?Sized>(place: &Place) -> Vec<u8> {
+fn image<F: IndexFamily, K: Keys + ?Sized>(place: &Place) -> Vec<u8> {
     let pool = place.create();
     let index: On<F, K> = create(&pool, "index");
     for number in 0..COUNT {
@@ -65,7 +64,7 @@ fn damaged(intact: &[u8], seed: u64) -> Vec<u8> {
     bytes
 }
 
-fn examine<F: Family, K: Keys + ?Sized>(place: &Place, seed: u64) {
+fn examine<F: IndexFamily, K: Keys + ?Sized>(place: &Place, seed: u64) {
     let Ok(pool) = Pool::open_file(&place.path, &place.options) else { return };
     let pool = std::sync::Arc::new(pool);
     let Some(root) = pool.root::<IndexRoot>("index") else { return };
@@ -86,7 +85,7 @@ fn examine<F: Family, K: Keys + ?Sized>(place: &Place, seed: u64) {
     pool.abandon();
 }
 
-pub fn no_damage_makes_check_or_trace_panic<F: Family, K: Keys + ?Sized>() {
+pub fn no_damage_makes_check_or_trace_panic<F: IndexFamily, K: Keys + ?Sized>() {
     let place = Place::of(4 << 20);
     let intact = image::<F, K>(&place);
     let (sender, receiver) = mpsc::channel();

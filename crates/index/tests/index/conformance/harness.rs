@@ -5,13 +5,11 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lapis_index::{Index, IndexKey, IndexOptions};
+use lapis_index::{Index, IndexFamily, IndexKey, IndexOf, IndexOptions};
 use lapis_pmem::{Domain, Hardware, Link, Pool, RegionOptions};
 
-use super::families::Family;
-
 /// A structure on this machine.
-pub type On<F, K> = <F as Family>::Of<Hardware, K>;
+pub type On<F, K> = IndexOf<F, Hardware, K>;
 
 /// Kinds of keys from which tests can make as many as they like.
 pub trait Keys: IndexKey {
@@ -69,7 +67,7 @@ impl Place {
 }
 
 /// A pool in memory with one index in it.
-pub fn in_memory<F: Family, K: IndexKey + ?Sized>() -> On<F, K> {
+pub fn in_memory<F: IndexFamily, K: IndexKey + ?Sized>() -> On<F, K> {
     let pool = Arc::new(Pool::create_anonymous(1 << 20).unwrap());
     create(&pool, "index")
 }

@@ -1,18 +1,27 @@
 //! A structure whose inner nodes are volatile, with these in the pool instead of in DRAM.
 
+use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use lapis_index::{
-    Capabilities, Change, Direction, Index, IndexError, IndexKey, IndexKind, IndexOptions,
-    IndexRoot, InnerNodes, OrderedIndex, Outcome, Statistics,
+    Capabilities, Change, Direction, Index, IndexError, IndexFamily, IndexKey, IndexKind,
+    IndexOptions, IndexRoot, InnerNodes, OrderedIndex, Outcome, Statistics,
 };
 use lapis_pmem::{Domain, InFlight, Link, Owned, Pool, Tracer};
 
-/// The structure `I`, which is created so.
-pub struct InPool<I>(I);
+/// The family `F`, whose structures are created so.
+pub struct InPool<F>(PhantomData<F>);
 
-impl<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>> Index<D, K> for InPool<I> {
+impl<F: IndexFamily> IndexFamily for InPool<F> {
+    const KIND: IndexKind = F::KIND;
+    type Of<D: Domain, K: IndexKey + ?Sized> = InPoolIndex<F::Of<D, K>>;
+}
+
+/// The structure `I`, which is created so.
+pub struct InPoolIndex<I>(I);
+
+impl<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>> Index<D, K> for InPoolIndex<I> {
     const KIND: IndexKind = I::KIND;
     const CAPABILITIES: Capabilities = I::CAPABILITIES;
     const TRACE_CHECKS: bool = I::TRACE_CHECKS;
@@ -57,7 +66,7 @@ impl<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>> Index<D, K> for InPool<I> 
     }
 }
 
-impl<D: Domain, K: IndexKey + ?Sized, I: OrderedIndex<D, K>> OrderedIndex<D, K> for InPool<I> {
+impl<D: Domain, K: IndexKey + ?Sized, I: OrderedIndex<D, K>> OrderedIndex<D, K> for InPoolIndex<I> {
     fn scan(
         &self,
         from: Bound<&K>,

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use lapis_index::{Index, IndexError, IndexRoot, Outcome};
+use lapis_index::{Index, IndexError, IndexFamily, IndexRoot, Outcome};
 use lapis_pmem::Hardware;
 
-use super::families::Family;
 use super::harness::{
     Keys, On, Place, assert_sound, create, in_memory, open, root_field, set_root_field,
 };
@@ -24,7 +23,7 @@ fn fill<K: Keys + ?Sized, I: Index<Hardware, K>>(index: &I, count: u64) -> BTree
         .collect()
 }
 
-pub fn a_reopened_index_holds_what_it_held<F: Family, K: Keys + ?Sized>() {
+pub fn a_reopened_index_holds_what_it_held<F: IndexFamily, K: Keys + ?Sized>() {
     let place = Place::new();
     let pool = place.create();
     let index: On<F, K> = create(&pool, "index");
@@ -44,7 +43,10 @@ pub fn a_reopened_index_holds_what_it_held<F: Family, K: Keys + ?Sized>() {
     }
 }
 
-pub fn an_index_abandoned_as_by_a_crash_holds_what_was_acknowledged<F: Family, K: Keys + ?Sized>() {
+pub fn an_index_abandoned_as_by_a_crash_holds_what_was_acknowledged<
+    F: IndexFamily,
+    K: Keys + ?Sized,
+>() {
     let place = Place::new();
     let pool = place.create();
     let index: On<F, K> = create(&pool, "index");
@@ -63,7 +65,7 @@ pub fn an_index_abandoned_as_by_a_crash_holds_what_was_acknowledged<F: Family, K
     assert_sound(&index, &expected);
 }
 
-pub fn two_indexes_in_one_pool_do_not_meet<F: Family, K: Keys + ?Sized>() {
+pub fn two_indexes_in_one_pool_do_not_meet<F: IndexFamily, K: Keys + ?Sized>() {
     let place = Place::new();
     let pool = place.create();
     let one: On<F, K> = create(&pool, "one");
@@ -90,7 +92,7 @@ pub fn two_indexes_in_one_pool_do_not_meet<F: Family, K: Keys + ?Sized>() {
     assert!(pool.audit(&traced).is_clean());
 }
 
-pub fn a_root_of_another_kind_is_refused<F: Family, K: Keys + ?Sized>() {
+pub fn a_root_of_another_kind_is_refused<F: IndexFamily, K: Keys + ?Sized>() {
     let place = Place::new();
     let pool = place.create();
     drop(create::<_, K, On<F, K>>(&pool, "index"));
@@ -107,7 +109,7 @@ pub fn a_root_of_another_kind_is_refused<F: Family, K: Keys + ?Sized>() {
     }
 }
 
-pub fn a_root_of_another_key_kind_is_refused<F: Family, K: Keys + ?Sized>() {
+pub fn a_root_of_another_key_kind_is_refused<F: IndexFamily, K: Keys + ?Sized>() {
     let place = Place::new();
     let pool = place.create();
     drop(create::<_, K, On<F, K>>(&pool, "index"));
@@ -116,7 +118,7 @@ pub fn a_root_of_another_key_kind_is_refused<F: Family, K: Keys + ?Sized>() {
     assert!(matches!(refused, Some(IndexError::WrongKind { .. })), "{refused:?}");
 }
 
-pub fn a_newer_format_is_refused<F: Family, K: Keys + ?Sized>() {
+pub fn a_newer_format_is_refused<F: IndexFamily, K: Keys + ?Sized>() {
     let place = Place::new();
     let pool = place.create();
     drop(create::<_, K, On<F, K>>(&pool, "index"));
@@ -132,7 +134,7 @@ pub fn a_newer_format_is_refused<F: Family, K: Keys + ?Sized>() {
 
 pub fn a_full_pool_refuses_cleanly_and_takes_keys_again_after_removals<F, K>()
 where
-    F: Family,
+    F: IndexFamily,
     K: Keys + ?Sized,
 {
     let place = Place::of(1 << 20);
@@ -201,7 +203,7 @@ fn patiently<K: Keys + ?Sized, I: Index<Hardware, K>>(
     panic!("removals made no room");
 }
 
-pub fn iteration_stops_when_it_is_told_to<F: Family, K: Keys + ?Sized>() {
+pub fn iteration_stops_when_it_is_told_to<F: IndexFamily, K: Keys + ?Sized>() {
     let index = in_memory::<F, K>();
     let _ = fill::<K, _>(&index, 100);
     let mut visits = 0;

@@ -1,7 +1,7 @@
 //! The conformance suite: every structure, with both kinds of keys, through the same tests.
 //!
-//! A structure joins by one line, `conformance!(name: Type, ordered)` or `…, unordered)`; the tests
-//! themselves are generic functions in `conformance/`.
+//! The structures are those of the list in `lib.rs`; the tests themselves are generic functions in
+//! `conformance/`.
 
 /// The tests of one structure, given the type arguments that they take.
 macro_rules! suite {
@@ -86,41 +86,38 @@ macro_rules! suite_of_ordered_indexes {
     };
 }
 
+/// The module of tests of a structure in the list; those whose inner nodes are rebuilt take them once
+/// more with these in the pool.
 macro_rules! conformance {
-    (@ordered ordered $index:ty, $key:ty) => {
-        suite_of_ordered_indexes! { $index, $key }
+    ($module:ident $index:ident [$($trait:ident)*]) => {
+        mod $module {
+            conformance! { @family lapis_index::families::$index [$($trait)*] }
+            $(conformance! { @$trait $index })*
+        }
     };
-    (@ordered unordered $index:ty, $key:ty) => {};
-    (@is ordered) => {
-        true
-    };
-    (@is unordered) => {
-        false
-    };
-    ($name:ident: $structure:ident, $order:ident) => {
-        mod $name {
-            mod numbers {
-                type Index = $crate::conformance::harness::On<
-                    $crate::conformance::families::$structure,
-                    u64,
-                >;
-                const _: () = assert!(
-                    <Index as lapis_index::Index<_, u64>>::CAPABILITIES.ordered
-                == conformance!(@is $order)
-                );
-                suite_of_every_index! { crate::conformance::families::$structure, u64 }
-                conformance! { @ordered $order Index, u64 }
-            }
-            mod strings {
-                type Index = $crate::conformance::harness::On<
-                    $crate::conformance::families::$structure,
-                    [u8],
-                >;
-                suite_of_every_index! { crate::conformance::families::$structure, [u8] }
-                suite_of_byte_keys! { Index }
-                conformance! { @ordered $order Index, [u8] }
+    (@ordered $index:ident) => {};
+    (@rebuilt $index:ident) => {
+        mod in_pool {
+            conformance! {
+                @family
+                $crate::conformance::inner_nodes_in_pool::InPool<lapis_index::families::$index>
+                [ordered]
             }
         }
+    };
+    (@family $family:ty [$($order:ident $($rebuilt:ident)?)?]) => {
+        mod numbers {
+            suite_of_every_index! { $family, u64 }
+            $(conformance! { @scans $order $family, u64 })?
+        }
+        mod strings {
+            suite_of_every_index! { $family, [u8] }
+            suite_of_byte_keys! { $crate::conformance::harness::On<$family, [u8]> }
+            $(conformance! { @scans $order $family, [u8] })?
+        }
+    };
+    (@scans ordered $family:ty, $key:ty) => {
+        suite_of_ordered_indexes! { $crate::conformance::harness::On<$family, $key>, $key }
     };
 }
 
@@ -129,7 +126,6 @@ pub(crate) mod concurrency;
 pub(crate) mod costs;
 pub(crate) mod counting;
 pub(crate) mod damage;
-pub(crate) mod families;
 pub(crate) mod harness;
 pub(crate) mod inner_nodes_in_pool;
 pub(crate) mod lifecycle;
@@ -138,14 +134,4 @@ pub(crate) mod ordered;
 pub(crate) mod patterns;
 pub(crate) mod semantics;
 
-conformance!(wort: Wort, ordered);
-conformance!(fast_fair: FastFair, ordered);
-conformance!(p_clht: PClht, unordered);
-conformance!(woart: Woart, ordered);
-conformance!(art_cow: ArtCow, ordered);
-conformance!(wb_tree: WbTree, ordered);
-conformance!(wb_tree_slot: WbTreeSlot, ordered);
-conformance!(nv_tree: NvTree, ordered);
-conformance!(nv_tree_in_pool: NvTreeInPool, ordered);
-conformance!(fptree: FpTree, ordered);
-conformance!(fptree_in_pool: FpTreeInPool, ordered);
+lapis_index::for_each_index!(conformance);

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use lapis_index::Index;
+use lapis_index::{Index, IndexFamily};
 use proptest::prelude::*;
 
-use super::families::Family;
 use super::harness::{Keys, On, Place, assert_sound, create, open};
 
 #[derive(Clone, Debug)]
@@ -48,7 +47,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-fn run<F: Family, K: Keys + ?Sized>(operations: &[Operation]) -> Result<(), TestCaseError> {
+fn run<F: IndexFamily, K: Keys + ?Sized>(operations: &[Operation]) -> Result<(), TestCaseError> {
     let place = Place::of(64 << 20);
     let mut pool = place.create();
     let mut index: On<F, K> = create(&pool, "index");
@@ -107,7 +106,7 @@ fn run<F: Family, K: Keys + ?Sized>(operations: &[Operation]) -> Result<(), Test
     Ok(())
 }
 
-pub fn behaves_like_a_sorted_map<F: Family, K: Keys + ?Sized>() {
+pub fn behaves_like_a_sorted_map<F: IndexFamily, K: Keys + ?Sized>() {
     let config = ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() };
     proptest!(config, |(operations in prop::collection::vec(operation(), 1..80))| {
         run::<F, K>(&operations)?;

@@ -2,19 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use lapis_index::Index;
+use lapis_index::{Index, IndexFamily};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::families::Family;
 use super::harness::{Keys, On, assert_nothing_leaked, assert_sound, in_memory};
 
 const COUNT: u64 = 3000;
 
 /// Inserts the keys in the given order, updates a third, removes half in another order, then the
 /// rest, and looks at everything in between.
-fn through_its_life<F: Family, K: Keys + ?Sized>(numbers: impl IntoIterator<Item = u64>) {
+fn through_its_life<F: IndexFamily, K: Keys + ?Sized>(numbers: impl IntoIterator<Item = u64>) {
     let index: On<F, K> = in_memory::<F, K>();
     let mut expected = BTreeMap::new();
     let mut keys: Vec<K::Buf> = numbers.into_iter().map(K::number).collect();
@@ -46,32 +45,32 @@ fn through_its_life<F: Family, K: Keys + ?Sized>(numbers: impl IntoIterator<Item
     assert_sound(&index, &expected);
 }
 
-pub fn dense_keys<F: Family, K: Keys + ?Sized>() {
+pub fn dense_keys<F: IndexFamily, K: Keys + ?Sized>() {
     through_its_life::<F, K>(0..COUNT);
 }
 
-pub fn sparse_keys<F: Family, K: Keys + ?Sized>() {
+pub fn sparse_keys<F: IndexFamily, K: Keys + ?Sized>() {
     through_its_life::<F, K>((0..COUNT).map(|number| number << 51));
 }
 
-pub fn clustered_keys<F: Family, K: Keys + ?Sized>() {
+pub fn clustered_keys<F: IndexFamily, K: Keys + ?Sized>() {
     // Fifty clusters far from each other, filled in turn.
     through_its_life::<F, K>(
         (0..COUNT).map(|number| (number % 50) * 0x0500_0000_1000_0000 / 50 * 7 + number / 50),
     );
 }
 
-pub fn reverse_keys<F: Family, K: Keys + ?Sized>() {
+pub fn reverse_keys<F: IndexFamily, K: Keys + ?Sized>() {
     through_its_life::<F, K>((0..COUNT).rev());
 }
 
-pub fn random_keys<F: Family, K: Keys + ?Sized>() {
+pub fn random_keys<F: IndexFamily, K: Keys + ?Sized>() {
     let mut random = StdRng::seed_from_u64(2);
     through_its_life::<F, K>((0..COUNT).map(|_| random.random::<u64>()));
 }
 
 /// Keys come and go while their number stays: neither the structure nor the pool may keep growing.
-pub fn a_bounded_live_set_takes_bounded_space<F: Family, K: Keys + ?Sized>() {
+pub fn a_bounded_live_set_takes_bounded_space<F: IndexFamily, K: Keys + ?Sized>() {
     const LIVE: u64 = 500;
     let index: On<F, K> = in_memory::<F, K>();
     let mut early = 0;

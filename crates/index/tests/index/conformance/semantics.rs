@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use lapis_index::Index;
+use lapis_index::{Index, IndexFamily};
 
-use super::families::Family;
 use super::harness::{Keys, assert_sound, in_memory};
 
 const KEY: u64 = 0x0102_0304_0506_0708;
 
-pub fn insert_adds_an_absent_key_and_leaves_a_present_one<F: Family, K: Keys + ?Sized>() {
+pub fn insert_adds_an_absent_key_and_leaves_a_present_one<F: IndexFamily, K: Keys + ?Sized>() {
     let index = in_memory::<F, K>();
     let key = K::number(KEY);
     assert_eq!(index.insert(K::borrow(&key), 1).unwrap().previous, None);
@@ -18,7 +17,7 @@ pub fn insert_adds_an_absent_key_and_leaves_a_present_one<F: Family, K: Keys + ?
     assert_sound(&index, &BTreeMap::from([(key, 1)]));
 }
 
-pub fn update_changes_a_present_key_only<F: Family, K: Keys + ?Sized>() {
+pub fn update_changes_a_present_key_only<F: IndexFamily, K: Keys + ?Sized>() {
     let index = in_memory::<F, K>();
     let key = K::number(KEY);
     assert_eq!(index.update(K::borrow(&key), 1).unwrap().previous, None);
@@ -28,7 +27,7 @@ pub fn update_changes_a_present_key_only<F: Family, K: Keys + ?Sized>() {
     assert_sound(&index, &BTreeMap::from([(key, 3)]));
 }
 
-pub fn put_adds_or_replaces<F: Family, K: Keys + ?Sized>() {
+pub fn put_adds_or_replaces<F: IndexFamily, K: Keys + ?Sized>() {
     let index = in_memory::<F, K>();
     let key = K::number(KEY);
     assert_eq!(index.put(K::borrow(&key), 1).unwrap().previous, None);
@@ -36,7 +35,7 @@ pub fn put_adds_or_replaces<F: Family, K: Keys + ?Sized>() {
     assert_sound(&index, &BTreeMap::from([(key, 2)]));
 }
 
-pub fn remove_takes_a_present_key_only<F: Family, K: Keys + ?Sized>() {
+pub fn remove_takes_a_present_key_only<F: IndexFamily, K: Keys + ?Sized>() {
     let index = in_memory::<F, K>();
     let (key, other) = (K::number(KEY), K::number(KEY + 1));
     assert_eq!(index.remove(K::borrow(&key)).unwrap().previous, None);
@@ -50,7 +49,7 @@ pub fn remove_takes_a_present_key_only<F: Family, K: Keys + ?Sized>() {
     assert_sound(&index, &BTreeMap::from([(key, 2)]));
 }
 
-pub fn the_extreme_keys_and_values_are_ordinary<F: Family, K: Keys + ?Sized>() {
+pub fn the_extreme_keys_and_values_are_ordinary<F: IndexFamily, K: Keys + ?Sized>() {
     let index = in_memory::<F, K>();
     let mut expected = BTreeMap::new();
     for (number, value) in [(0, 0), (u64::MAX, u64::MAX), (1, u64::MAX), (u64::MAX - 1, 0)] {
@@ -73,7 +72,7 @@ pub fn the_extreme_keys_and_values_are_ordinary<F: Family, K: Keys + ?Sized>() {
     assert_sound(&index, &BTreeMap::new());
 }
 
-pub fn an_empty_index_has_nothing<F: Family, K: Keys + ?Sized>() {
+pub fn an_empty_index_has_nothing<F: IndexFamily, K: Keys + ?Sized>() {
     let index = in_memory::<F, K>();
     assert_eq!(index.get(K::borrow(&K::number(0))), None);
     assert_sound(&index, &BTreeMap::new());

@@ -1,0 +1,200 @@
+//! What a structure says of itself, for the tables, the checker and the laboratory.
+
+use std::ops::{Bound, ControlFlow};
+
+use lapis_pmem::Domain;
+
+use crate::IndexKind;
+use crate::index::{Direction, Index, IndexOptions};
+use crate::key::IndexKey;
+
+/// What most inserts cost: those that find room where they are and reorganise nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct InsertCost {
+    /// Lines flushed, those of a byte-string key included.
+    pub flushed_lines: u64,
+    /// Fences.
+    pub fences: u64,
+}
+
+impl InsertCost {
+    /// For declarations.
+    pub(crate) const fn of(flushed_lines: u64, fences: u64) -> Option<Self> {
+        Some(Self { flushed_lines, fences })
+    }
+}
+
+/// What a structure says of itself.
+#[derive(Clone, Debug)]
+pub struct Declaration {
+    /// The name used on the command line, in JSON and in file names.
+    pub name: &'static str,
+    /// Its name as the field writes it.
+    pub title: &'static str,
+    /// Where it was published.
+    pub paper: &'static str,
+    /// Cost of inserting an 8-byte integer key; none if it depends on where the key falls.
+    pub insert_u64: Option<InsertCost>,
+    /// Cost of inserting a byte-string key whose block fits a line; none if it depends on where
+    /// the key falls.
+    pub insert_bytes: Option<InsertCost>,
+    /// Lines flushed and fences in a store, if a transaction replaces, adds or deletes one small entry.
+    pub in_a_store: [(u64, u64); 3],
+    /// How the crash checker explores it.
+    pub exploration: Exploration,
+}
+
+/// How the crash checker explores a structure.
+#[derive(Clone, Debug)]
+pub struct Exploration {
+    /// Parts of the paths of its source files, whose flushes and fences are to be shown necessary.
+    pub sources: &'static [&'static str],
+    /// The source file in which readers persist what they answer with.
+    pub readers_persist_in: &'static str,
+    /// Such that nodes are split and tables grow within few operations.
+    pub options: IndexOptions,
+    /// The runs that exploring it consists of.
+    pub runs: &'static [Run],
+    /// Histories of two workers, each made for one error.
+    pub histories: &'static [(&'static str, History)],
+    /// Operations of a run in which every flush and fence is passed and missed, and of how many such
+    /// runs.
+    pub persist_points: (usize, u64),
+}
+
+/// A run of the crash checker.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Its name: the structure's, a colon, and a word.
+    pub name: &'static str,
+    /// Whether keys are byte strings.
+    pub byte_strings: bool,
+    /// Keys that operations draw from: enough for several levels, few enough to meet again.
+    pub keys: u64,
+    /// Keys that are inserted first.
+    pub filled: u64,
+    /// Whether removals go through the keys in order, so that nodes become empty.
+    pub drains: bool,
+}
+
+impl Run {
+    /// A run with integer keys.
+    pub const fn integers(name: &'static str) -> Self {
+        Self { name, byte_strings: false, keys: 160, filled: 0, drains: false }
+    }
+
+    /// A run with byte strings.
+    pub const fn byte_strings(name: &'static str) -> Self {
+        Self { byte_strings: true, ..Self::integers(name) }
+    }
+
+    /// A run with integers that are removed in order.
+    pub const fn drained(name: &'static str) -> Self {
+        Self { drains: true, ..Self::integers(name).of(80) }
+    }
+
+    /// The same with so many keys.
+    pub const fn of(self, keys: u64) -> Self {
+        Self { keys, ..self }
+    }
+
+    /// The same, after all keys were inserted.
+    pub const fn filled(self) -> Self {
+        Self { filled: self.keys, ..self }
+    }
+}
+
+/// A history of two workers in which a scheduler need deviate only once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum History {
+    /// One splits a node that the other changes.
+    SplitNode,
+    /// One takes out a node that the other changes.
+    UnlinkedNode,
+    /// One merges nodes of so many entries that the other reads.
+    MergedNode(u64),
+}
+
+/// A structure before the machine that it runs on and the kind of its keys are chosen.
+pub trait IndexFamily: 'static {
+    /// Which one.
+    const KIND: IndexKind;
+    /// The structure.
+    type Of<D: Domain, K: IndexKey + ?Sized>: Index<D, K> + 'static;
+
+    /// [`OrderedIndex::scan`](crate::OrderedIndex::scan); false, and nothing visited, if the
+    /// structure has no order.
+    fn scan<D: Domain, K: IndexKey + ?Sized>(
+        _index: &Self::Of<D, K>,
+        _from: Bound<&K>,
+        _direction: Direction,
+        _visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) -> bool {
+        false
+    }
+}
+
+/// The structure of a family on a machine, with keys of a kind.
+pub type IndexOf<F, D, K> = <F as IndexFamily>::Of<D, K>;
+
+impl IndexKind {
+    /// The name used on the command line, in JSON and in file names.
+    pub fn name(self) -> &'static str {
+        self.declaration().name
+    }
+
+    /// Whether its keys can be scanned in order.
+    pub fn is_ordered(self) -> bool {
+        self.traits().contains(&"ordered")
+    }
+
+    /// Whether its inner nodes are volatile, and rebuilt when it is opened.
+    pub fn rebuilds(self) -> bool {
+        self.traits().contains(&"rebuilt")
+    }
+
+    /// The kind called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The kind with this number on the medium.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
+}
+
+impl std::fmt::Display for IndexKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl serde::Serialize for IndexKind {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_has_the_same_name_in_json_as_on_the_command_line() {
+        for kind in IndexKind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+            assert_eq!(IndexKind::from_name(kind.name()), Some(kind));
+            assert_eq!(IndexKind::from_number(kind as u32), Some(kind));
+        }
+    }
+
+    #[test]
+    fn runs_and_histories_are_named_after_their_structure() {
+        for kind in IndexKind::ALL {
+            let Exploration { runs, histories, .. } = kind.declaration().exploration;
+            let names = runs.iter().map(|run| run.name).chain(histories.iter().map(|it| it.0));
+            assert!(names.into_iter().all(|name| name.split(':').next() == Some(kind.name())));
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The list of structures, and what is generated from it.
+//!
+//! The list itself is in `lib.rs`. A line names the number on the medium, the module, the structure,
+//! and what its type has beside [`Index`](crate::Index): `ordered` for
+//! [`OrderedIndex`](crate::OrderedIndex), `rebuilt` for inner nodes that are volatile. The module has
+//! the structure's `DECLARATION` and its `mutants`. Nothing else in the workspace names a structure
+//! in order to reach all of them.
+
+/// Declares the modules of the list and generates [`IndexKind`], the families, `with_index!` and
+/// `for_each_index!`. The first argument is a dollar sign, for the macros that it makes.
+macro_rules! registry {
+    (($d:tt) $($number:literal $module:ident::$index:ident [$($trait:ident)*];)+) => {
+        $(mod $module;)+
+        $(pub use $module::$index;)+
+
+        /// Which structure an index is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        #[repr(u32)]
+        pub enum IndexKind {
+            $(
+                #[doc = concat!("[`", stringify!($index), "`].")]
+                $index = $number,
+            )+
+        }
+
+        impl IndexKind {
+            /// All kinds, in the order of the capability table.
+            pub const ALL: [Self; [$($number),+].len()] = [$(Self::$index),+];
+
+            /// What the structure says of itself.
+            pub const fn declaration(self) -> &'static Declaration {
+                match self {
+                    $(Self::$index => &$module::DECLARATION,)+
+                }
+            }
+
+            /// What the list says of its type.
+            const fn traits(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$index => &[$(stringify!($trait)),*],)+
+                }
+            }
+        }
+
+        pub mod families {
+            //! Every structure as an [`IndexFamily`].
+            use super::{Domain, IndexFamily, IndexKey, IndexKind};
+
+            $(
+                #[doc = concat!("[`", stringify!($index), "`](crate::", stringify!($index), ").")]
+                #[derive(Debug)]
+                pub enum $index {}
+
+                impl IndexFamily for $index {
+                    const KIND: IndexKind = IndexKind::$index;
+                    type Of<D: Domain, K: IndexKey + ?Sized> = crate::$index<D, K>;
+                    family_scan! { $($trait)* }
+                }
+            )+
+        }
+
+        pub mod mutants {
+            //! Errors of published implementations that the indexes can be told to commit
+            //! ([`lapis_pmem::Observed::commits`]), for showing that the crash checker finds them.
+            $(pub use crate::$module::mutants as $module;)+
+        }
+
+        /// An open index of any kind.
+        #[derive(Debug)]
+        #[expect(clippy::large_enum_variant, reason = "there are few, and each lives long")]
+        #[expect(missing_docs, reason = "a variant is the index of its name")]
+        pub enum AnyIndex<D: Domain, K: IndexKey + ?Sized> {
+            $($index($index<D, K>),)+
+        }
+
+        impl<D: Domain, K: IndexKey + ?Sized> AnyIndex<D, K> {
+            /// [`Index::open`](crate::Index::open) of a kind.
+            fn open_kind(
+                kind: IndexKind,
+                pool: Arc<Pool<D>>,
+                root: Link<IndexRoot>,
+            ) -> Result<Self, IndexError> {
+                match kind {
+                    $(IndexKind::$index => $index::open(pool, root).map(Self::$index),)+
+                }
+            }
+        }
+
+        /// Runs the body with the index in an [`AnyIndex`], and with its family.
+        macro_rules! each_index {
+            ($d any:expr, |$d family:ident, $d index:ident| $d body:expr) => {
+                match $d any {
+                    $(crate::AnyIndex::$index($d index) => {
+                        #[allow(dead_code, reason = "not every body needs the type")]
+                        type $d family = crate::families::$index;
+                        $d body
+                    })+
+                }
+            };
+        }
+
+        /// Runs the body with a name for the [`IndexFamily`] of a kind.
+        #[macro_export]
+        macro_rules! with_index {
+            ($d kind:expr, |$d family:ident| $d body:expr) => {{
+                #[allow(unreachable_patterns, reason = "reachable outside of this crate")]
+                match $d kind {
+                    $($crate::IndexKind::$index => {
+                        #[allow(dead_code, reason = "not every body needs the type")]
+                        type $d family = $crate::families::$index;
+                        $d body
+                    })+
+                    _ => unreachable!("every kind has its line"),
+                }
+            }};
+        }
+
+        /// [`with_index!`] for bodies that need an [`OrderedIndex`], and something else for what is none.
+        #[macro_export]
+        macro_rules! with_ordered_index {
+            ($d kind:expr, |$d family:ident| $d body:expr, $d otherwise:expr) => {
+                match $d kind {
+                    $($crate::IndexKind::$index => $crate::if_ordered! {
+                        [$($trait)*]
+                        {
+                            type $d family = $crate::families::$index;
+                            $d body
+                        }
+                        { $d otherwise }
+                    },)+
+                    _ => unreachable!("every kind has its line"),
+                }
+            };
+        }
+
+        /// Calls a macro for each structure, with its module, its name and what it is: for making a
+        /// test of each.
+        #[macro_export]
+        macro_rules! for_each_index {
+            ($d call:ident) => {
+                $($d call! { $module $index [$($trait)*] })+
+            };
+        }
+    };
+}
+
+/// The first block for a structure that is ordered, the second for another.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! if_ordered {
+    ([ordered $($trait:ident)*] $ordered:block $otherwise:block) => {
+        $ordered
+    };
+    ([] $ordered:block $otherwise:block) => {
+        $otherwise
+    };
+}
+
+/// [`IndexFamily::scan`](crate::IndexFamily::scan) of a structure with these traits.
+macro_rules! family_scan {
+    (ordered $($trait:ident)*) => {
+        fn scan<D: Domain, K: IndexKey + ?Sized>(
+            index: &Self::Of<D, K>,
+            from: std::ops::Bound<&K>,
+            direction: crate::Direction,
+            visit: &mut dyn FnMut(&K, u64) -> std::ops::ControlFlow<()>,
+        ) -> bool {
+            crate::OrderedIndex::scan(index, from, direction, visit);
+            true
+        }
+    };
+    () => {};
+}

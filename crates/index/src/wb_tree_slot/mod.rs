@@ -1,0 +1,29 @@
+//! The wB+-Tree whose nodes have slots only (Chen and Jin, PVLDB 2015): `wb_tree` says what both have
+//! in common, and where they differ.
+
+pub mod mutants;
+
+use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
+use crate::index::IndexOptions;
+use crate::wb_tree::{SlotsOnly, WbTree};
+
+/// The wB+-Tree whose nodes have seven entries and a slot array in their control word, and no
+/// bitmap.
+pub type WbTreeSlot<D, K> = WbTree<D, K, SlotsOnly>;
+
+pub(crate) const DECLARATION: Declaration = Declaration {
+    name: "wb-tree-slot",
+    title: "wB+-Tree, slots only",
+    paper: "Chen and Jin, PVLDB 2015",
+    insert_u64: InsertCost::of(2, 2),
+    insert_bytes: None,
+    in_a_store: [(3, 3), (6, 4), (2, 2)],
+    exploration: Exploration {
+        sources: &["index/src/wb_tree"],
+        readers_persist_in: "wb_tree/mod.rs",
+        options: IndexOptions { node_bytes: 256, ..IndexOptions::DEFAULT },
+        runs: &[Run::integers("wb-tree-slot:u64"), Run::byte_strings("wb-tree-slot:bytes")],
+        histories: &[("wb-tree-slot:merging", History::MergedNode(7))],
+        persist_points: (200, 2),
+    },
+};
