@@ -10,6 +10,7 @@ use lapis_device::{
 };
 use parking_lot::Mutex;
 
+use crate::erased::AnySubject;
 use crate::image_check::{Bench, Expectation, FirstCrash, SecondCrash, hash_of};
 use crate::memory::{Memory, Proof, Question};
 use crate::options::ExploreOptions;
@@ -54,6 +55,15 @@ pub fn explore<S: Subject>(
     options: &ExploreOptions,
     progress: &Progress<'_>,
 ) -> Result<ExploreReport, String> {
+    explore_any(subject, options, progress)
+}
+
+/// [`explore`], of a subject of any types.
+pub(crate) fn explore_any(
+    subject: &dyn AnySubject,
+    options: &ExploreOptions,
+    progress: &Progress<'_>,
+) -> Result<ExploreReport, String> {
     let report = explore_and_tell(subject, options, progress)?;
     match &options.replay {
         Some(replay) if report.crash_points == 0 => Err(format!(
@@ -66,8 +76,8 @@ pub fn explore<S: Subject>(
 }
 
 /// [`explore`], in which there may be no such crash as the one to replay.
-pub(crate) fn explore_and_tell<S: Subject>(
-    subject: &S,
+pub(crate) fn explore_and_tell(
+    subject: &dyn AnySubject,
     options: &ExploreOptions,
     progress: &Progress<'_>,
 ) -> Result<ExploreReport, String> {
@@ -89,8 +99,8 @@ pub(crate) fn explore_and_tell<S: Subject>(
 }
 
 /// [`explore`] without shrinking.
-pub(crate) fn explore_once<S: Subject>(
-    subject: &S,
+pub(crate) fn explore_once(
+    subject: &dyn AnySubject,
     options: &ExploreOptions,
     progress: &Progress<'_>,
 ) -> Result<ExploreReport, String> {
@@ -177,7 +187,7 @@ impl Spread {
     /// Fewer images of a crash point are hardly worth it: nothing and everything.
     const LEAST: u64 = 4;
 
-    fn of<S: Subject>(run: &Run<S>, options: &ExploreOptions) -> Self {
+    fn of(run: &Run, options: &ExploreOptions) -> Self {
         if options.spread_images == 0 || options.replay.is_some() {
             return Self { stride: 1, per_point: u64::MAX };
         }
@@ -214,9 +224,9 @@ impl Spread {
 const RECOVERED: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// One thread's share: every crash point is passed, every `threads`-th explored.
-fn walk<S: Subject>(
-    subject: &S,
-    run: &Run<S>,
+fn walk(
+    subject: &dyn AnySubject,
+    run: &Run,
     shared: &Shared<'_>,
     thread: usize,
     threads: usize,
@@ -384,12 +394,12 @@ fn walk<S: Subject>(
 }
 
 /// Cuts the power a second time; returns what was not survived.
-fn second_crash<S: Subject>(
-    subject: &S,
+fn second_crash(
+    subject: &dyn AnySubject,
     shared: &Shared<'_>,
     bench: &mut Bench,
     first: FirstCrash<'_>,
-    expectation: Expectation<'_, S>,
+    expectation: Expectation<'_>,
     seed: u64,
 ) -> Option<Failure> {
     let budget = ImageBudget { exhaustive_limit: 16, samples: 4, seed };
@@ -405,9 +415,9 @@ fn second_crash<S: Subject>(
 }
 
 #[allow(clippy::too_many_arguments)]
-fn report<S: Subject>(
-    subject: &S,
-    run: &Run<S>,
+fn report(
+    subject: &dyn AnySubject,
+    run: &Run,
     shared: &Shared<'_>,
     point: &CrashPoint,
     states: &CrashStates<'_>,
@@ -489,7 +499,7 @@ impl Markers {
         options.seed ^ self.begun.map_or(0, |begun| u64::from(begun) + 1) << 20
     }
 
-    pub(crate) fn expectation<'r, S: Subject>(&self, run: &'r Run<S>) -> Expectation<'r, S> {
+    pub(crate) fn expectation<'r>(&self, run: &'r Run) -> Expectation<'r> {
         let in_flight = self.begun.filter(|&begun| Some(begun) != self.ended);
         let latest = self.begun.and_then(|begun| (begun as usize).checked_sub(1));
         Expectation {

@@ -17,11 +17,11 @@ use lapis_index::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::explore::explore;
+use crate::erased::AnySubject;
+use crate::explore::explore_any;
 use crate::options::ExploreOptions;
 use crate::report::ExploreReport;
 use crate::structure::{Progress, Structure, explore_structure};
-use crate::subject::Subject;
 use crate::subjects::IndexSubject;
 
 /// Keys of the indexes that are filled beforehand, by number: a thousand of them are different.
@@ -178,16 +178,16 @@ struct Rates<'t> {
 }
 
 impl Rates<'_> {
-    fn filled<S: Subject>(
+    fn filled(
         &mut self,
         name: &str,
-        subject: &S,
+        subject: &dyn AnySubject,
         operations: usize,
         pool_mib: Option<usize>,
     ) -> Result<(), RateError> {
         let filled = ExploreOptions { first_operation: KEYS as usize + 1, ..options(operations) };
         self.measure(name.to_owned(), pool_mib, &filled, &|options| {
-            explore(subject, options, &|_| {})
+            explore_any(subject, options, &|_| {})
         })
     }
 

@@ -105,6 +105,7 @@
 //! ```
 
 pub mod concurrent;
+mod erased;
 mod explore;
 mod image_check;
 pub mod image_rate;

@@ -5,11 +5,12 @@ use std::rc::Rc;
 use lapis_device::{BytesOfLine, CrashStates, Event, Image, LineBytes, LineRead, differing_bytes};
 use lapis_pmem::Region;
 
+use crate::erased::AnySubject;
 use crate::image_check::{
     Bench, Expectation, Recovered, is_checked_whole, read_line, read_word, seed_after_recovery,
 };
 use crate::known_images::{Agreement, KnownImage, KnownImages, lines_ahead, placed};
-use crate::subject::{Subject, WalkMemory};
+use crate::subject::WalkMemory;
 
 /// What one thread remembers of the images that it has run.
 #[derive(Default)]
@@ -28,9 +29,9 @@ pub(crate) struct Memory {
 }
 
 /// What is to be known of an image.
-pub(crate) struct Question<'q, 'r, S: Subject> {
-    pub(crate) subject: &'q S,
-    pub(crate) expectation: Expectation<'r, S>,
+pub(crate) struct Question<'q, 'r> {
+    pub(crate) subject: &'q dyn AnySubject,
+    pub(crate) expectation: Expectation<'r>,
     /// The operation in flight, or else the last one.
     pub(crate) operation: Option<u32>,
     pub(crate) seed: u64,
@@ -144,12 +145,12 @@ impl Memory {
     }
 
     /// Checks the image that the region holds, as far as it is not known from the one `found`.
-    pub(crate) fn check<'r, S: Subject>(
+    pub(crate) fn check<'r>(
         &mut self,
         bench: &mut Bench,
         found: Option<(usize, Agreement)>,
-        question: Question<'_, 'r, S>,
-    ) -> (Recovered<'r, S>, Proof) {
+        question: Question<'_, 'r>,
+    ) -> (Recovered<'r>, Proof) {
         let Question { subject, expectation, operation, seed, whole_check_every } = question;
         // Before there is anything, and after a clean shutdown, more is asked.
         let ordinary = expectation.acknowledged.is_some() && !expectation.shut_down;

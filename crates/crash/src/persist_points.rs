@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lapis_device::{CrashPoints, Image, ImageBudget, PersistPoint, PowerFailDomain};
 
-use crate::explore::{Markers, explore};
+use crate::erased::AnySubject;
+use crate::explore::{Markers, explore_any};
 use crate::image_check::{Bench, FirstCrash};
 use crate::options::ExploreOptions;
 use crate::run::Run;
@@ -55,7 +56,8 @@ pub fn persist_points<S: Subject>(
 ) -> Result<Vec<PersistPointRow>, String> {
     let mut rows = Vec::new();
     for &seed in seeds {
-        try_points(subject, &ExploreOptions { seed, ..options.clone() }, &mut rows, progress)?;
+        let options = ExploreOptions { seed, ..options.clone() };
+        try_points(subject, &options, &mut rows, progress)?;
     }
     rows.sort_by(|a, b| a.order.cmp(&b.order));
     Ok(rows)
@@ -63,8 +65,8 @@ pub fn persist_points<S: Subject>(
 
 /// Switches off in turn each point that one run passes, or recoveries from crashes in it, and that
 /// no run has been found out without so far.
-pub(crate) fn try_points<S: Subject>(
-    subject: &S,
+pub(crate) fn try_points(
+    subject: &dyn AnySubject,
     options: &ExploreOptions,
     rows: &mut Vec<PersistPointRow>,
     progress: &Progress<'_>,
@@ -99,7 +101,7 @@ pub(crate) fn try_points<S: Subject>(
         }
         // Also of those that only recoveries pass: some take the death of a process to show.
         if row.by.is_none() {
-            match explore(subject, &options, &|_| {}) {
+            match explore_any(subject, &options, &|_| {}) {
                 Ok(report) => {
                     row.images += report.images;
                     row.by = report.violations.first().map(|violation| violation.what.clone());
@@ -115,15 +117,15 @@ pub(crate) fn try_points<S: Subject>(
 }
 
 /// A run, and which crashes in it lead a recovery, or what is done after it, to which points.
-struct Recoveries<S: Subject> {
-    run: Run<S>,
+struct Recoveries {
+    run: Run,
     /// By point, then by position in the trace.
     passing: BTreeMap<PersistPoint, BTreeMap<usize, Vec<Image>>>,
 }
 
-impl<S: Subject> Recoveries<S> {
+impl Recoveries {
     /// Recovers on a sample of the images of each crash point.
-    fn of(subject: &S, run: Run<S>, options: &ExploreOptions) -> Result<Self, String> {
+    fn of(subject: &dyn AnySubject, run: Run, options: &ExploreOptions) -> Result<Self, String> {
         let options =
             ExploreOptions { strategy: Strategy::Sampled, suppress: None, ..options.clone() };
         let in_run: BTreeSet<_> = run.points.iter().copied().collect();
@@ -165,7 +167,7 @@ impl<S: Subject> Recoveries<S> {
     /// found wrong without the point.
     fn crash_again(
         &self,
-        subject: &S,
+        subject: &dyn AnySubject,
         options: &ExploreOptions,
         point: PersistPoint,
         row: &mut PersistPointRow,

@@ -3,15 +3,15 @@
 use lapis_device::{Config, Marker, Modelled, PersistPoint, Trace};
 use lapis_pmem::{Pool, Region};
 
-use crate::image_check::{Known, hash_of};
+use crate::erased::{AnyState, AnySubject, AnyValue};
+use crate::image_check::Known;
 use crate::options::ExploreOptions;
-use crate::subject::{Live, Subject};
 
 /// A recorded run. Operation 0 is the creation, operations 1 to n are the subject's, and the last is
 /// the clean shutdown.
-pub(crate) struct Run<S: Subject> {
+pub(crate) struct Run {
     pub(crate) trace: Trace,
-    pub(crate) operations: Vec<S::Operation>,
+    pub(crate) operations: Vec<AnyValue>,
     /// The number of each in the sequence that the seed gives, from 1 on: others may have been left
     /// out between them.
     pub(crate) numbers: Vec<usize>,
@@ -19,7 +19,7 @@ pub(crate) struct Run<S: Subject> {
     planned: usize,
     /// The state after each operation; `states[0]` after the creation. The shutdown, which is the
     /// last, changes nothing.
-    pub(crate) states: Vec<S::State>,
+    pub(crate) states: Vec<AnyState>,
     /// Their hashes.
     pub(crate) hashes: Vec<u64>,
     /// Every persist point that was passed.
@@ -52,7 +52,7 @@ pub enum Phase {
 /// in open are among the crash points.
 const REOPEN_EVERY: usize = 61;
 
-impl<S: Subject> Run<S> {
+impl Run {
     /// The number that an operation of the trace has in the sequence that the seed gives: 0 for the
     /// creation, and beyond the last for the shutdown.
     pub(crate) fn number(&self, sequential: u32) -> usize {
@@ -63,7 +63,7 @@ impl<S: Subject> Run<S> {
     }
 
     /// The state after an operation, as something to expect.
-    pub(crate) fn known(&self, operation: u32) -> Known<'_, S::State> {
+    pub(crate) fn known(&self, operation: u32) -> Known<'_> {
         let at = operation as usize;
         Known { state: &self.states[at], hash: self.hashes[at] }
     }
@@ -81,7 +81,10 @@ impl<S: Subject> Run<S> {
     }
 
     /// Runs the operations that `options` name.
-    pub(crate) fn record(subject: &S, options: &ExploreOptions) -> Result<Self, String> {
+    pub(crate) fn record(
+        subject: &dyn AnySubject,
+        options: &ExploreOptions,
+    ) -> Result<Self, String> {
         let pool_bytes = subject.pool_bytes();
         let all = subject.operations(options.ops, options.seed);
         let planned = all.len();
@@ -144,7 +147,7 @@ impl<S: Subject> Run<S> {
         states.extend(states.last().cloned());
         let points = domain.persist_points().iter().map(|found| found.point).collect();
         let trace = domain.take_trace();
-        let hashes = states.iter().map(hash_of).collect();
+        let hashes = states.iter().map(AnyState::hash).collect();
         Ok(Self {
             trace,
             operations,
@@ -161,7 +164,7 @@ impl<S: Subject> Run<S> {
 
     /// The kind of each operation, the creation and the shutdown included: the name of its variant.
     pub(crate) fn operation_kinds(&self) -> Vec<String> {
-        let kind = |operation: &S::Operation| {
+        let kind = |operation: &AnyValue| {
             let text = format!("{operation:?}");
             let name: String = text.chars().take_while(|c| c.is_alphanumeric()).collect();
             if name.is_empty() { "operation".to_owned() } else { name.to_lowercase() }

@@ -8,12 +8,12 @@
 
 use lapis_device::Image;
 
+use crate::erased::AnySubject;
 use crate::explore::explore_once;
 use crate::options::{ExploreOptions, Replay};
 use crate::oracle::Failure;
 use crate::report::{Shrunk, Violation};
 use crate::strategy::Strategy;
-use crate::subject::Subject;
 use crate::timeline::draw;
 
 /// Explorations to try at most.
@@ -25,8 +25,8 @@ const IMAGES_PER_POINT: u64 = 256;
 /// Random images at one crash point that has more.
 const SAMPLES_PER_POINT: u32 = 32;
 
-struct Shrinking<'s, S: Subject> {
-    subject: &'s S,
+struct Shrinking<'s> {
+    subject: &'s dyn AnySubject,
     options: ExploreOptions,
     kind: std::mem::Discriminant<Failure>,
     explorations: u64,
@@ -34,8 +34,8 @@ struct Shrinking<'s, S: Subject> {
 }
 
 /// Shrinks a violation that `options` led to. None if it cannot be shown again.
-pub(crate) fn shrink<S: Subject>(
-    subject: &S,
+pub(crate) fn shrink(
+    subject: &dyn AnySubject,
     options: &ExploreOptions,
     violation: &Violation,
 ) -> Option<Shrunk> {
@@ -71,7 +71,7 @@ pub(crate) fn shrink<S: Subject>(
     Some(shrunk)
 }
 
-impl<S: Subject> Shrinking<'_, S> {
+impl Shrinking<'_> {
     /// The shortest sequence found, and its violation.
     fn operations(&mut self, violation: &Violation) -> Option<(Vec<usize>, Violation)> {
         if let Some(found) = self.attempt(&[]) {

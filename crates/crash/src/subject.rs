@@ -9,7 +9,7 @@ use lapis_device::{BytesOfLine, Modelled};
 use lapis_pmem::{AuditReport, Pool, PoolError};
 
 /// A structure together with the operations to run on it and their meaning.
-pub trait Subject: Sync {
+pub trait Subject: Sync + 'static {
     /// One operation.
     type Operation: Clone + Debug + Send + Sync;
     /// The meaning of the operations so far, in a form that can be compared.

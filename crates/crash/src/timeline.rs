@@ -3,6 +3,7 @@
 
 use lapis_device::{CrashPoints, Event, Marker, PowerFailDomain};
 
+use crate::erased::AnySubject;
 use crate::explore::{Markers, replay_command};
 use crate::image_check::Bench;
 use crate::options::ExploreOptions;
@@ -10,7 +11,6 @@ use crate::oracle::Failure;
 use crate::report::{KeptOperation, Shrunk, Violation};
 use crate::run::Run;
 use crate::strategy::Strategy;
-use crate::subject::Subject;
 use crate::telling::{Told, tell};
 
 /// What an entry of a timeline is about.
@@ -101,8 +101,8 @@ pub struct LineFate {
 ///
 /// # Errors
 /// What went wrong without any crash, or that the crash cannot be found again.
-pub(crate) fn draw<S: Subject>(
-    subject: &S,
+pub(crate) fn draw(
+    subject: &dyn AnySubject,
     options: &ExploreOptions,
     violation: &Violation,
 ) -> Result<Shrunk, String> {
@@ -188,7 +188,7 @@ pub(crate) fn draw<S: Subject>(
     })
 }
 
-fn operation_name<S: Subject>(run: &Run<S>, number: u32) -> String {
+fn operation_name(run: &Run, number: u32) -> String {
     match (number as usize).checked_sub(1) {
         None => "the creation".to_owned(),
         Some(index) => match run.operations.get(index) {

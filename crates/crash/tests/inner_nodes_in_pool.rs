@@ -14,7 +14,7 @@ fn in_pool(node_bytes: usize) -> IndexOptions {
     IndexOptions { node_bytes, inner_nodes: InnerNodes::Pm, ..Default::default() }
 }
 
-fn survives<I: Index<Modelled, K>, K: KeySpace + ?Sized>(subject: IndexSubject<I, K>)
+fn survives<I: Index<Modelled, K> + 'static, K: KeySpace + ?Sized>(subject: IndexSubject<I, K>)
 where
     K::Buf: std::hash::Hash,
 {
@@ -47,7 +47,7 @@ fn fptree_survives_power_cuts() {
     survives(IndexSubject::<FpTree<_, [u8]>, [u8]>::new(name, FPTREE, in_pool(256), 160));
 }
 
-fn is_durably_linearizable<I: Index<Modelled, u64>>(subject: ConcurrentIndex<I, u64>) {
+fn is_durably_linearizable<I: Index<Modelled, u64> + 'static>(subject: ConcurrentIndex<I, u64>) {
     let options = ConcurrentOptions { schedules: 40, threads: 1, ..ConcurrentOptions::default() };
     let report = explore_concurrent(&subject, &options, &|_| {}).unwrap();
     let told: Vec<_> = report.violations.iter().map(|it| (&it.what, &it.replay)).collect();

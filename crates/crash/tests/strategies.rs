@@ -177,7 +177,7 @@ fn remembered_walks_change_nothing_on_art_with_copies() {
 }
 
 /// An index with 400 keys; crashes are in the operations after these.
-fn on_a_filled_index<I: Index<Modelled, u64>>(ops: usize, mutant: Option<Mutant>) {
+fn on_a_filled_index<I: Index<Modelled, u64> + 'static>(ops: usize, mutant: Option<Mutant>) {
     const KEYS: u64 = 500;
     let options = IndexOptions::default();
     let subject = IndexSubject::<I, u64>::new("filled", &[], options, KEYS);

@@ -16,15 +16,15 @@ use super::explore::ConcurrentOptions;
 use super::history::History;
 use super::rule::BrokenRule;
 use super::shrink::Selection;
-use super::subject::ConcurrentSubject;
+use crate::erased::{AnyConcurrentSubject, AnyShared, AnyState, AnyValue};
 use crate::image_check::guarded;
 use crate::oracle::Failure;
 use crate::subject::text;
 use crate::timeline::clause;
 
 /// Two regions: one to run on, one to recover on.
-pub(super) struct Bench<'b, S: ConcurrentSubject> {
-    pub(super) subject: &'b S,
+pub(super) struct Bench<'b> {
+    pub(super) subject: &'b dyn AnyConcurrentSubject,
     pub(super) options: &'b ConcurrentOptions,
     region: Region,
     pub(super) scratch: Region,
@@ -32,20 +32,20 @@ pub(super) struct Bench<'b, S: ConcurrentSubject> {
     /// What is done by whom, and where it starts from.
     pub(super) seed: u64,
     /// What was done beforehand, numbered from one.
-    pub(super) before: Vec<(u32, S::Operation)>,
+    pub(super) before: Vec<(u32, AnyValue)>,
     /// The calls of each worker, numbered worker after worker from one.
-    pub(super) calls: Vec<Vec<(u32, S::Operation)>>,
+    pub(super) calls: Vec<Vec<(u32, AnyValue)>>,
     prepared: Vec<u8>,
-    initial: Option<S::State>,
+    initial: Option<AnyState>,
 }
 
 /// A history that was run.
-pub(super) struct Ran<S: ConcurrentSubject> {
+pub(super) struct Ran {
     pub(super) run: InterleavedRun,
     pub(super) trace: Trace,
     /// What memory held before it.
     pub(super) base: Vec<u8>,
-    pub(super) history: History<S::Operation, S::Returned>,
+    pub(super) history: History<AnyValue, AnyValue>,
     pub(super) passed: Vec<PersistPoint>,
     /// What was wrong without a crash.
     pub(super) wrong: Option<Found>,
@@ -90,10 +90,10 @@ pub(super) struct Tally {
     pub(super) distinct_states: u64,
 }
 
-impl<'b, S: ConcurrentSubject> Bench<'b, S> {
+impl<'b> Bench<'b> {
     /// `watching`: notes what recoveries read of uncertain lines.
     pub(super) fn new(
-        subject: &'b S,
+        subject: &'b dyn AnyConcurrentSubject,
         options: &'b ConcurrentOptions,
         watching: bool,
     ) -> Result<Self, String> {
@@ -152,7 +152,7 @@ impl<'b, S: ConcurrentSubject> Bench<'b, S> {
     }
 
     /// Runs the history on one schedule.
-    pub(super) fn run(&mut self, policy: &SchedulePolicy) -> Result<Ran<S>, String> {
+    pub(super) fn run(&mut self, policy: &SchedulePolicy) -> Result<Ran, String> {
         let subject = self.subject;
         fill(&self.region, &self.prepared);
         let (suppress, mutant) = (self.options.suppress, self.options.mutant);
@@ -164,7 +164,7 @@ impl<'b, S: ConcurrentSubject> Bench<'b, S> {
         subject.pool(&live).abandon();
         let base = self.contents();
         domain.set_tracing(true);
-        let returned: Vec<Mutex<Vec<S::Returned>>> =
+        let returned: Vec<Mutex<Vec<AnyValue>>> =
             self.calls.iter().map(|_| Mutex::default()).collect();
         let spans = Mutex::new(Vec::new());
         let mut programs: Vec<WorkerProgram<'_>> = Vec::new();
@@ -187,7 +187,7 @@ impl<'b, S: ConcurrentSubject> Bench<'b, S> {
         let trace = domain.take_trace();
         domain.set_tracing(false);
         let passed: Vec<_> = domain.persist_points().iter().map(|it| it.point).collect();
-        let returned: Vec<Vec<S::Returned>> = returned.into_iter().map(Mutex::into_inner).collect();
+        let returned: Vec<Vec<AnyValue>> = returned.into_iter().map(Mutex::into_inner).collect();
         let history = History::of(&trace, &self.calls, &returned);
         let wrong = match &run.end {
             RunEnd::Completed => self.judge_without_crash(&live, &history),
@@ -208,8 +208,8 @@ impl<'b, S: ConcurrentSubject> Bench<'b, S> {
 
     fn judge_without_crash(
         &self,
-        live: &S::Live,
-        history: &History<S::Operation, S::Returned>,
+        live: &AnyShared,
+        history: &History<AnyValue, AnyValue>,
     ) -> Option<(BrokenRule, Option<String>, String)> {
         let observed = guarded(|| {
             let state = self.subject.observe(live).map_err(|what| Failure::Contents { what })?;
@@ -234,7 +234,7 @@ impl<'b, S: ConcurrentSubject> Bench<'b, S> {
     /// Tries crash points of a run; returns the first violation.
     pub(super) fn cut_power(
         &mut self,
-        ran: &Ran<S>,
+        ran: &Ran,
         wanted: Wanted<'_>,
         tally: &mut Tally,
     ) -> Result<Option<Found>, String> {
@@ -301,7 +301,7 @@ impl<'b, S: ConcurrentSubject> Bench<'b, S> {
         Ok(None)
     }
 
-    pub(super) fn recover(&self, audited: bool) -> Result<S::State, Failure> {
+    pub(super) fn recover(&self, audited: bool) -> Result<AnyState, Failure> {
         let subject = self.subject;
         guarded(|| {
             // SAFETY: the pool is dropped before the region is used again.

@@ -12,6 +12,7 @@ use super::rule::BrokenRule;
 use super::shrink::{Case, Selection, shrink};
 use super::subject::ConcurrentSubject;
 use super::timeline::draw;
+use crate::erased::AnyConcurrentSubject;
 use crate::report::Shrunk;
 use crate::structure::Progress;
 use crate::subject::text;
@@ -158,6 +159,15 @@ pub fn explore_concurrent<S: ConcurrentSubject>(
     options: &ConcurrentOptions,
     progress: &Progress<'_>,
 ) -> Result<ConcurrentReport, String> {
+    explore_any(subject, options, progress)
+}
+
+/// [`explore_concurrent`], of a subject of any types.
+pub(super) fn explore_any(
+    subject: &dyn AnyConcurrentSubject,
+    options: &ConcurrentOptions,
+    progress: &Progress<'_>,
+) -> Result<ConcurrentReport, String> {
     let started = Instant::now();
     let found = Mutex::new(ConcurrentReport {
         structure: subject.name().to_owned(),
@@ -225,8 +235,8 @@ pub(super) fn policy_of(seed: u64) -> SchedulePolicy {
     }
 }
 
-fn search_bounded<S: ConcurrentSubject>(
-    subject: &S,
+fn search_bounded(
+    subject: &dyn AnyConcurrentSubject,
     options: &ConcurrentOptions,
     most_deviations: usize,
     found: &Mutex<ConcurrentReport>,
@@ -248,8 +258,8 @@ fn search_bounded<S: ConcurrentSubject>(
 }
 
 /// Runs the history on one schedule, cuts the power in it, and adds up what came of it.
-fn try_schedule<S: ConcurrentSubject>(
-    bench: &mut Bench<'_, S>,
+fn try_schedule(
+    bench: &mut Bench<'_>,
     policy: &SchedulePolicy,
     found: &Mutex<ConcurrentReport>,
 ) -> Result<InterleavedRun, String> {
@@ -275,8 +285,8 @@ fn try_schedule<S: ConcurrentSubject>(
 }
 
 /// The violation in as little as it takes; one that was asked for by its image as it is.
-fn told<S: ConcurrentSubject>(
-    subject: &S,
+fn told(
+    subject: &dyn AnyConcurrentSubject,
     options: &ConcurrentOptions,
     violation: &ConcurrentViolation,
 ) -> Result<Option<Shrunk>, String> {
@@ -302,11 +312,7 @@ fn told<S: ConcurrentSubject>(
     draw(&mut bench, &ran, &case).map(Some)
 }
 
-fn describe<S: ConcurrentSubject>(
-    bench: &Bench<'_, S>,
-    found: Found,
-    run: &InterleavedRun,
-) -> ConcurrentViolation {
+fn describe(bench: &Bench<'_>, found: Found, run: &InterleavedRun) -> ConcurrentViolation {
     let (name, options) = (bench.subject.name(), bench.options);
     // The seed gives the schedule again, unless it was one of many for one seed.
     let one_of_many = options.most_deviations.is_some() || options.replay.schedule.is_some();

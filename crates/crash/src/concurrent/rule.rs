@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::history::Call;
-use super::subject::ConcurrentSubject;
+use crate::erased::{AnyConcurrentSubject, AnyState, AnyValue};
 
 /// What of durable linearizability, or of what must hold besides, is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,11 +69,11 @@ impl BrokenRule {
     }
 
     /// Why `calls` do not explain `found`: what has to be given up so that they do.
-    pub(super) fn of<S: ConcurrentSubject>(
-        subject: &S,
-        initial: &S::State,
-        calls: &[Call<S::Operation, S::Returned>],
-        found: &S::State,
+    pub(super) fn of(
+        subject: &dyn AnyConcurrentSubject,
+        initial: &AnyState,
+        calls: &[Call<AnyValue, AnyValue>],
+        found: &AnyState,
     ) -> Self {
         let explain = |calls: &[Call<_, _>]| subject.judge(initial, calls, found).is_ok();
         let with_each = |change: &dyn Fn(&mut Call<_, _>)| {

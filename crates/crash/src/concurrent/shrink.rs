@@ -13,8 +13,8 @@ use lapis_device::{BoundedSearch, Event, Image, Schedule, SchedulePolicy};
 use super::bench::{Bench, Found, Ran, Tally, Wanted};
 use super::explore::{ConcurrentOptions, ConcurrentReplay, ConcurrentViolation, policy_of};
 use super::rule::BrokenRule;
-use super::subject::ConcurrentSubject;
 use super::timeline::draw;
+use crate::erased::{AnyConcurrentSubject, AnyValue};
 use crate::report::Shrunk;
 use crate::subject::text;
 
@@ -66,12 +66,8 @@ pub(super) struct Case {
 }
 
 impl Case {
-    pub(super) fn of<S: ConcurrentSubject>(
-        bench: &Bench<'_, S>,
-        ran: &Ran<S>,
-        found: Found,
-    ) -> Self {
-        let number = |(number, _): &(u32, S::Operation)| *number;
+    pub(super) fn of(bench: &Bench<'_>, ran: &Ran, found: Found) -> Self {
+        let number = |(number, _): &(u32, AnyValue)| *number;
         Self {
             selection: Selection {
                 calls: Some(bench.calls.iter().flatten().map(number).collect()),
@@ -95,8 +91,8 @@ impl Case {
     }
 }
 
-struct Shrinking<'b, S: ConcurrentSubject> {
-    bench: Bench<'b, S>,
+struct Shrinking<'b> {
+    bench: Bench<'b>,
     prepared: Option<Selection>,
     seed: u64,
     rule: BrokenRule,
@@ -107,8 +103,8 @@ struct Shrinking<'b, S: ConcurrentSubject> {
 ///
 /// # Errors
 /// What could not be done at all.
-pub(super) fn shrink<S: ConcurrentSubject>(
-    subject: &S,
+pub(super) fn shrink(
+    subject: &dyn AnyConcurrentSubject,
     options: &ConcurrentOptions,
     violation: &ConcurrentViolation,
 ) -> Result<Option<Shrunk>, String> {
@@ -140,12 +136,12 @@ pub(super) fn shrink<S: ConcurrentSubject>(
     draw(&mut shrinking.bench, &ran, &case).map(Some)
 }
 
-impl<S: ConcurrentSubject> Shrinking<'_, S> {
+impl Shrinking<'_> {
     fn is_spent(&self) -> bool {
         self.runs >= MOST_RUNS
     }
 
-    fn run(&mut self, selection: &Selection, policy: &SchedulePolicy) -> Result<Ran<S>, String> {
+    fn run(&mut self, selection: &Selection, policy: &SchedulePolicy) -> Result<Ran, String> {
         if self.prepared.as_ref() != Some(selection) {
             self.bench.prepare(self.seed, selection)?;
             self.prepared = Some(selection.clone());
@@ -155,7 +151,7 @@ impl<S: ConcurrentSubject> Shrinking<'_, S> {
     }
 
     /// What is wrong with a run, if it is what was wrong at first.
-    fn same(&mut self, ran: &Ran<S>, wanted: Wanted<'_>) -> Result<Option<Found>, String> {
+    fn same(&mut self, ran: &Ran, wanted: Wanted<'_>) -> Result<Option<Found>, String> {
         let found = match &ran.wrong {
             Some(wrong) => Some(wrong.clone()),
             None => self.bench.cut_power(ran, wanted, &mut Tally::default())?,
@@ -334,7 +330,7 @@ impl<S: ConcurrentSubject> Shrinking<'_, S> {
     }
 
     /// Whether a run shows the same: nothing else has happened up to the crash.
-    fn shows(&mut self, ran: &Ran<S>, case: &Case) -> Result<bool, String> {
+    fn shows(&mut self, ran: &Ran, case: &Case) -> Result<bool, String> {
         let Some(position) = case.found.position() else {
             let found = self.same(ran, Wanted::default())?;
             return Ok(found.is_some_and(|found| found.at.is_none()));
@@ -377,9 +373,9 @@ impl<S: ConcurrentSubject> Shrinking<'_, S> {
     }
 }
 
-impl<S: ConcurrentSubject> Bench<'_, S> {
+impl Bench<'_> {
     /// The image of a crash of `ran` in which everything has persisted.
-    fn newest(&self, ran: &Ran<S>, position: usize) -> Image {
+    fn newest(&self, ran: &Ran, position: usize) -> Image {
         self.at_crash(ran, position, |_, states| states.everything())
             .unwrap_or_else(|| Image::from_choices(Vec::new()))
     }

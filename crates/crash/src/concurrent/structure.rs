@@ -6,13 +6,14 @@ use lapis_index::{
     ArtCow, FastFair, FpTree, Index, NvTree, PClht, WbTree, WbTreeSlot, Woart, Wort,
 };
 
-use super::explore::{ConcurrentOptions, ConcurrentReport, explore_concurrent};
+use super::explore::{ConcurrentOptions, ConcurrentReport, explore_any};
 use super::linearizability::MapAction;
-use super::subject::{ConcurrentSubject, Plan};
+use super::subject::Plan;
 use super::subjects::{
     ConcurrentAllocator, ConcurrentIndex, ConcurrentPopLog, ConcurrentStore, merged_node,
     split_node, unlinked_node,
 };
+use crate::erased::AnyConcurrentSubject;
 use crate::structure::indexes::IndexSetting;
 use crate::structure::{CrashError, Progress, Structure};
 
@@ -148,7 +149,7 @@ struct Explorer<'e> {
 
 impl Explorer<'_> {
     /// A history that is made for one error, and says little about the structure otherwise.
-    fn explore_planned<I: Index<Modelled, u64>>(
+    fn explore_planned<I: Index<Modelled, u64> + 'static>(
         &mut self,
         name: &'static str,
         plan: fn() -> Plan<(u64, MapAction)>,
@@ -158,21 +159,23 @@ impl Explorer<'_> {
             return Ok(());
         }
         let IndexSetting { sources, options } = IndexSetting::of(self.structure);
-        self.explore(&ConcurrentIndex::<I, u64>::new(name, sources, options, KEYS).planned(plan))
+        let subject = ConcurrentIndex::<I, u64>::new(name, sources, options, KEYS).planned(plan);
+        self.explore(&subject)
     }
 
     /// An index with integer keys, then with byte strings.
-    fn explore_index<I: Index<Modelled, u64>, B: Index<Modelled, [u8]>>(
+    fn explore_index<I: Index<Modelled, u64> + 'static, B: Index<Modelled, [u8]> + 'static>(
         &mut self,
         names: [&'static str; 2],
     ) -> Result<(), CrashError> {
         let IndexSetting { sources, options } = IndexSetting::of(self.structure);
         let integers = ConcurrentIndex::<I, u64>::new(names[0], sources, options.clone(), KEYS);
         self.explore(&integers)?;
-        self.explore(&ConcurrentIndex::<B, [u8]>::new(names[1], sources, options, KEYS))
+        let strings = ConcurrentIndex::<B, [u8]>::new(names[1], sources, options, KEYS);
+        self.explore(&strings)
     }
 
-    fn explore<S: ConcurrentSubject>(&mut self, subject: &S) -> Result<(), CrashError> {
+    fn explore(&mut self, subject: &dyn AnyConcurrentSubject) -> Result<(), CrashError> {
         let name = subject.name();
         if self.only.is_some_and(|only| only != name && only != self.structure.name()) {
             self.passed_over.push(name);
@@ -188,7 +191,7 @@ impl Explorer<'_> {
         check(&self.options.keep_before, plan.before.len())?;
         self.explored = true;
         let base = self.total.images;
-        let report = explore_concurrent(subject, self.options, &|images| {
+        let report = explore_any(subject, self.options, &|images| {
             (self.progress)(base + images);
         })
         .map_err(|what| CrashError::Failed { structure: name, what })?;

@@ -9,11 +9,11 @@ use lapis_pmem::{AuditReport, Pool};
 use super::history::Call;
 
 /// A structure that several workers use, the operations to run on it and their meaning.
-pub trait ConcurrentSubject: Sync {
+pub trait ConcurrentSubject: Sync + 'static {
     /// One operation.
     type Operation: Clone + Debug + Send + Sync;
     /// Its answer.
-    type Returned: Clone + Eq + Debug + Send + Sync;
+    type Returned: Clone + Debug + Send + Sync;
     /// What is in the structure, as far as operations can tell.
     type State: Clone + Eq + Hash + Debug + Send + Sync;
     /// The structure, open.

@@ -6,7 +6,6 @@ use super::bench::{Bench, Ran, fill};
 use super::explore::replay_command;
 use super::history::Call;
 use super::shrink::Case;
-use super::subject::ConcurrentSubject;
 use crate::report::{KeptOperation, Shrunk, ShrunkHistory};
 use crate::subject::text;
 use crate::telling::{Told, tell};
@@ -16,11 +15,7 @@ use crate::timeline::place;
 ///
 /// # Errors
 /// What could not be done.
-pub(super) fn draw<S: ConcurrentSubject>(
-    bench: &mut Bench<'_, S>,
-    ran: &Ran<S>,
-    case: &Case,
-) -> Result<Shrunk, String> {
+pub(super) fn draw(bench: &mut Bench<'_>, ran: &Ran, case: &Case) -> Result<Shrunk, String> {
     let reads = reads(bench, ran, case)?;
     let bench = &*bench;
     let marker = |marker| match marker {
@@ -104,7 +99,7 @@ fn kept_before(number: u32, operation: &impl std::fmt::Debug) -> KeptOperation {
     kept(number, None, operation)
 }
 
-fn call_name<S: ConcurrentSubject>(bench: &Bench<'_, S>, number: u32) -> String {
+fn call_name(bench: &Bench<'_>, number: u32) -> String {
     let mut calls = bench.calls.iter().flatten();
     match calls.find(|(other, _)| *other == number) {
         Some((_, operation)) => format!("call {number}: {operation:?}"),
@@ -113,11 +108,7 @@ fn call_name<S: ConcurrentSubject>(bench: &Bench<'_, S>, number: u32) -> String 
 }
 
 /// What recovery and check read of the uncertain lines.
-fn reads<S: ConcurrentSubject>(
-    bench: &mut Bench<'_, S>,
-    ran: &Ran<S>,
-    case: &Case,
-) -> Result<Vec<LineRead>, String> {
+fn reads(bench: &mut Bench<'_>, ran: &Ran, case: &Case) -> Result<Vec<LineRead>, String> {
     let mut reads = Vec::new();
     let Some((wanted, image)) = &case.found.at else { return Ok(reads) };
     fill(&bench.scratch, &ran.base);
@@ -139,11 +130,11 @@ fn reads<S: ConcurrentSubject>(
     Ok(reads)
 }
 
-impl<S: ConcurrentSubject> Bench<'_, S> {
+impl Bench<'_> {
     /// What `look` makes of the crash of `ran` after so many events.
     pub(super) fn at_crash<T>(
         &self,
-        ran: &Ran<S>,
+        ran: &Ran,
         position: usize,
         look: impl FnOnce(CrashPoint, &CrashStates<'_>) -> T,
     ) -> Option<T> {

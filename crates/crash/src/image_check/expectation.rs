@@ -4,26 +4,20 @@ use std::hash::Hash;
 
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::erased::{AnyLive, AnyState, AnyValue};
 use crate::oracle::{Failure, difference};
-use crate::subject::{Live, Subject};
 
 /// A state that a crash allows.
-pub(crate) struct Known<'r, T> {
-    pub(crate) state: &'r T,
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'r> {
+    pub(crate) state: &'r AnyState,
     /// Of the state.
     pub(crate) hash: u64,
 }
 
-impl<T> Clone for Known<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for Known<'_, T> {}
-
-impl<'r, T: Hash> Known<'r, T> {
-    pub(super) fn new(state: &'r T) -> Self {
-        Self { state, hash: hash_of(state) }
+impl<'r> Known<'r> {
+    pub(super) fn new(state: &'r AnyState) -> Self {
+        Self { state, hash: state.hash() }
     }
 }
 
@@ -34,32 +28,26 @@ pub(crate) fn hash_of(value: &(impl Hash + ?Sized)) -> u64 {
 }
 
 /// What a crash point allows.
-pub(crate) struct Expectation<'r, S: Subject> {
+#[derive(Clone, Copy)]
+pub(crate) struct Expectation<'r> {
     /// The state after the last acknowledged operation; none while the creation is in flight.
-    pub(crate) acknowledged: Option<Known<'r, S::State>>,
+    pub(crate) acknowledged: Option<Known<'r>>,
     /// The state after the operation in flight, if one is.
-    pub(crate) in_flight: Option<Known<'r, S::State>>,
+    pub(crate) in_flight: Option<Known<'r>>,
     /// The operation in flight, or else the last one: others are tried around it.
-    pub(crate) interrupted: Option<&'r S::Operation>,
+    pub(crate) interrupted: Option<&'r AnyValue>,
     /// A clean shutdown has been acknowledged, so that nothing may have to be recovered.
     pub(crate) shut_down: bool,
 }
 
-impl<S: Subject> Clone for Expectation<'_, S> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<S: Subject> Copy for Expectation<'_, S> {}
-
-impl<'r, S: Subject> Expectation<'r, S> {
+impl<'r> Expectation<'r> {
     /// Which of the states has this hash.
-    pub(crate) fn of_hash(&self, hash: u64) -> Option<Known<'r, S::State>> {
+    pub(crate) fn of_hash(&self, hash: u64) -> Option<Known<'r>> {
         self.acknowledged.into_iter().chain(self.in_flight).find(|known| known.hash == hash)
     }
 
     /// Which of the states is what is there.
-    pub(super) fn find(&self, live: &S::Live, turn: u64) -> Result<Known<'r, S::State>, Failure> {
+    pub(super) fn find(&self, live: &AnyLive, turn: u64) -> Result<Known<'r>, Failure> {
         let contents = |what| Failure::Contents { what };
         let found = match (self.acknowledged, self.in_flight) {
             (Some(one), Some(other)) => {

@@ -15,10 +15,11 @@ pub(crate) use self::guarded::guarded;
 use self::recovery::{Extent, Storage, recover};
 pub(crate) use self::recovery::{is_checked_whole, seed_after_recovery};
 pub(crate) use self::second_crash::{FirstCrash, SecondCrash};
+use crate::erased::AnySubject;
 use crate::options::ExploreOptions;
 use crate::oracle::Failure;
 use crate::strategy::Strategy;
-use crate::subject::{Subject, WalkMemory};
+use crate::subject::WalkMemory;
 
 /// A scratch machine on which images are recovered one after the other.
 pub(crate) struct Bench {
@@ -35,7 +36,7 @@ pub(crate) struct Bench {
 }
 
 /// What a recovery came to: the state, or none if there was nothing yet.
-pub(crate) type Recovered<'r, S> = Result<Option<Known<'r, <S as Subject>::State>>, Failure>;
+pub(crate) type Recovered<'r> = Result<Option<Known<'r>>, Failure>;
 
 impl Bench {
     /// A machine whose memory holds `base`.
@@ -82,27 +83,27 @@ impl Bench {
 
     /// Checks the image that the region holds, and leaves the region as it was. One in
     /// `whole_check_every` of what may have been recovered is checked whole.
-    pub(crate) fn check<'r, S: Subject>(
+    pub(crate) fn check<'r>(
         &mut self,
-        subject: &S,
-        expectation: Expectation<'r, S>,
+        subject: &dyn AnySubject,
+        expectation: Expectation<'r>,
         seed: u64,
         whole_check_every: u64,
-    ) -> Recovered<'r, S> {
+    ) -> Recovered<'r> {
         self.check_to(subject, expectation, seed, Extent::Check { whole_check_every }).0
     }
 
     /// [`Bench::check`], of which only the operations, and everything after them, are left to do:
     /// that the rest is in order and `recovered` is what is there, is known. Says how much had been
     /// read before the operations; none if they were not tried.
-    pub(crate) fn check_from<'r, S: Subject>(
+    pub(crate) fn check_from<'r>(
         &mut self,
-        subject: &S,
-        expectation: Expectation<'r, S>,
+        subject: &dyn AnySubject,
+        expectation: Expectation<'r>,
         seed: u64,
         whole_check_every: u64,
-        recovered: Option<Known<'r, S::State>>,
-    ) -> (Recovered<'r, S>, Option<usize>) {
+        recovered: Option<Known<'r>>,
+    ) -> (Recovered<'r>, Option<usize>) {
         match recovered {
             None => {
                 let extent = Extent::Check { whole_check_every };
@@ -117,13 +118,13 @@ impl Bench {
         }
     }
 
-    fn check_to<'r, S: Subject>(
+    fn check_to<'r>(
         &mut self,
-        subject: &S,
-        expectation: Expectation<'r, S>,
+        subject: &dyn AnySubject,
+        expectation: Expectation<'r>,
         seed: u64,
         extent: Extent,
-    ) -> (Recovered<'r, S>, Option<usize>) {
+    ) -> (Recovered<'r>, Option<usize>) {
         let storage = Storage::of(&self.region).remembering(self.walks.as_ref());
         // SAFETY: the pools made from the alias are dropped within the call.
         let result = guarded(|| unsafe {

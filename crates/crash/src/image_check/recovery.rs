@@ -1,7 +1,6 @@
 //! Recovering on the memory of one image, and asking what the oracle asks.
 
 use std::cell::Cell;
-use std::fmt::Debug;
 use std::rc::Rc;
 
 use lapis_device::{Marker, Modelled};
@@ -10,8 +9,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::Recovered;
 use super::expectation::Expectation;
+use crate::erased::{AnyLive, AnyState, AnySubject};
 use crate::oracle::{Failure, difference};
-use crate::subject::{Live, Subject, WalkMemory, is_interrupted_creation};
+use crate::subject::{WalkMemory, is_interrupted_creation};
 
 /// The memory that recoveries take place on: a region, and how much of it pools have mapped beyond
 /// what it knows of, by growing.
@@ -41,7 +41,7 @@ impl<'r> Storage<'r> {
         unsafe { self.region.alias_of(self.mapped.get()) }
     }
 
-    fn note<O, T: Eq>(&self, live: &impl Live<O, T>) {
+    fn note(&self, live: &AnyLive) {
         self.mapped.set(live.pool().region().mapped_bytes());
     }
 }
@@ -50,12 +50,12 @@ impl<'r> Storage<'r> {
 ///
 /// # Safety
 /// Nothing else uses the memory while what is returned lives.
-unsafe fn open<S: Subject>(
-    subject: &S,
+unsafe fn open(
+    subject: &dyn AnySubject,
     storage: &Storage<'_>,
     domain: &Modelled,
-    expectation: Expectation<'_, S>,
-) -> Result<Option<S::Live>, Failure> {
+    expectation: Expectation<'_>,
+) -> Result<Option<AnyLive>, Failure> {
     // SAFETY: as the caller vouches.
     let pool = match Pool::open(unsafe { storage.alias() }, domain.clone()) {
         Ok(pool) => pool,
@@ -97,14 +97,14 @@ pub(super) enum Extent {
 ///
 /// # Safety
 /// Nothing else uses the memory of `region` during the call.
-pub(super) unsafe fn recover<'r, S: Subject>(
-    subject: &S,
+pub(super) unsafe fn recover<'r>(
+    subject: &dyn AnySubject,
     storage: &Storage<'_>,
     domain: &Modelled,
-    expectation: Expectation<'r, S>,
+    expectation: Expectation<'r>,
     seed: u64,
     extent: Extent,
-) -> Recovered<'r, S> {
+) -> Recovered<'r> {
     // SAFETY: as the caller vouches; the pools are dropped before this function returns.
     let open = |expectation| unsafe { open(subject, storage, domain, expectation) };
     let Some(mut live) = open(expectation)? else {
@@ -177,9 +177,9 @@ pub(crate) fn is_checked_whole(seed: u64, whole_check_every: u64) -> bool {
 }
 
 /// `state` is what is there.
-fn holds<O, T: Eq + Debug>(
-    live: &impl Live<O, T>,
-    state: &T,
+fn holds(
+    live: &AnyLive,
+    state: &AnyState,
     turn: u64,
     failure: impl Fn(String) -> Failure,
 ) -> Result<(), Failure> {
@@ -190,14 +190,14 @@ fn holds<O, T: Eq + Debug>(
     Err(failure(difference(&found, &[state])))
 }
 
-fn check<O, T: Eq>(live: &impl Live<O, T>) -> Result<(), Failure> {
+fn check(live: &AnyLive) -> Result<(), Failure> {
     match live.check().into_iter().next() {
         Some(what) => Err(Failure::Invariant { what }),
         None => Ok(()),
     }
 }
 
-fn audit<O, T: Eq>(live: &impl Live<O, T>) -> Result<(), Failure> {
+fn audit(live: &AnyLive) -> Result<(), Failure> {
     let audit = live.reclaim_and_audit();
     if let Some(problem) = audit.problems.first() {
         return Err(Failure::Space { what: problem.to_string() });

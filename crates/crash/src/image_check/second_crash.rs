@@ -10,8 +10,8 @@ use super::expectation::{Expectation, Known};
 use super::guarded::guarded;
 use super::recovery::{Extent, Storage, recover, seed_after_recovery};
 use super::{Bench, read_line};
+use crate::erased::{AnyState, AnySubject, AnyValue};
 use crate::oracle::Failure;
-use crate::subject::Subject;
 
 /// What happened before a recovery during which the power is cut.
 #[derive(Clone, Copy)]
@@ -44,16 +44,16 @@ pub(crate) struct SecondCrash {
 }
 
 /// What a recovery and the operations after it lead through.
-struct Course<'r, S: Subject> {
-    expectation: Expectation<'r, S>,
+struct Course<'r> {
+    expectation: Expectation<'r>,
     /// The state after the recovery, and after each probe.
-    states: Vec<S::State>,
-    probes: Vec<S::Operation>,
+    states: Vec<AnyState>,
+    probes: Vec<AnyValue>,
 }
 
-impl<S: Subject> Course<'_, S> {
+impl Course<'_> {
     /// What a crash allows after so many ends: of the recovery first, then of the probes.
-    fn after(&self, ended: usize) -> Expectation<'_, S> {
+    fn after(&self, ended: usize) -> Expectation<'_> {
         match ended.checked_sub(1) {
             None => Expectation { shut_down: false, ..self.expectation },
             Some(last) => Expectation {
@@ -69,11 +69,11 @@ impl<S: Subject> Course<'_, S> {
 impl Bench {
     /// Cuts the power again during the recovery from what the region holds and during the
     /// operations after it, and checks every image of that. Leaves the region as it was.
-    pub(crate) fn check_second_crash<S: Subject>(
+    pub(crate) fn check_second_crash(
         &mut self,
-        subject: &S,
+        subject: &dyn AnySubject,
         first: FirstCrash<'_>,
-        expectation: Expectation<'_, S>,
+        expectation: Expectation<'_>,
         seed: u64,
         budget: ImageBudget,
     ) -> Result<SecondCrash, Failure> {
@@ -128,13 +128,13 @@ impl Bench {
 
     /// Checks the images of the crash points behind the first `begin` events; returns how many.
     #[allow(clippy::too_many_arguments)]
-    fn follow<S: Subject>(
+    fn follow(
         &mut self,
-        subject: &S,
+        subject: &dyn AnySubject,
         mut points: CrashPoints<'_>,
         trace: &Trace,
         begin: usize,
-        course: &Course<'_, S>,
+        course: &Course<'_>,
         seed: u64,
         budget: ImageBudget,
     ) -> Result<u64, Failure> {

@@ -9,9 +9,9 @@ use lapis_blocks::pop_ring::PopRing;
 use lapis_blocks::rawl::Rawl;
 use lapis_device::Modelled;
 
-use super::each_subject::SubjectVisitor;
+use super::Structure;
+use super::each_subject::Subjects;
 use super::logs::ring;
-use super::{CrashError, Structure};
 use crate::subjects::InPlaceSubject;
 
 /// Cells whose entries fill a ring several times.
@@ -22,34 +22,33 @@ const SEGMENTS: PopLogOptions =
 
 type LogCellSubject<L> = InPlaceSubject<LogCell<Modelled, L>>;
 
-pub(super) fn each_cell(
-    structure: Structure,
-    visitor: &mut impl SubjectVisitor,
-) -> Result<(), CrashError> {
+pub(super) fn subjects(structure: Structure) -> Subjects {
     match structure {
-        Structure::CowCell => {
-            visitor.visit(&InPlaceSubject::<CowCell>::new("cow-cell:16", 16, ()))?;
-            visitor.visit(&InPlaceSubject::<CowCell>::new("cow-cell:100", 100, ()))
-        }
+        Structure::CowCell => vec![
+            Box::new(InPlaceSubject::<CowCell>::new("cow-cell:16", 16, ())),
+            Box::new(InPlaceSubject::<CowCell>::new("cow-cell:100", 100, ())),
+        ],
         Structure::LogCell => {
             type Pop = LogCellSubject<PopLog<Modelled>>;
             type Classic = LogCellSubject<ClassicLog<Modelled>>;
             type Header = LogCellSubject<HeaderLog<Modelled>>;
             type RawlCell = LogCellSubject<Rawl<Modelled>>;
             type Ring = LogCellSubject<PopRing<Modelled>>;
-            visitor.visit(&Pop::new("log-cell:16", 16, SEGMENTS))?;
-            visitor.visit(&Pop::new("log-cell:100", 100, SEGMENTS))?;
-            visitor.visit(&Classic::new("log-cell:classic", LOGGED_BYTES, ring(Padded, 0)))?;
-            visitor.visit(&Header::new("log-cell:naive", LOGGED_BYTES, ring(Dense, 1)))?;
-            visitor.visit(&Header::new("log-cell:aligned", LOGGED_BYTES, ring(Padded, 1)))?;
-            visitor.visit(&Header::new("log-cell:dancing", LOGGED_BYTES, ring(Padded, 8)))?;
-            visitor.visit(&RawlCell::new("log-cell:rawl", LOGGED_BYTES, ring(Padded, 0)))?;
-            visitor.visit(&Ring::new("log-cell:pop-ring", LOGGED_BYTES, ring(Padded, 0)))
+            vec![
+                Box::new(Pop::new("log-cell:16", 16, SEGMENTS)),
+                Box::new(Pop::new("log-cell:100", 100, SEGMENTS)),
+                Box::new(Classic::new("log-cell:classic", LOGGED_BYTES, ring(Padded, 0))),
+                Box::new(Header::new("log-cell:naive", LOGGED_BYTES, ring(Dense, 1))),
+                Box::new(Header::new("log-cell:aligned", LOGGED_BYTES, ring(Padded, 1))),
+                Box::new(Header::new("log-cell:dancing", LOGGED_BYTES, ring(Padded, 8))),
+                Box::new(RawlCell::new("log-cell:rawl", LOGGED_BYTES, ring(Padded, 0))),
+                Box::new(Ring::new("log-cell:pop-ring", LOGGED_BYTES, ring(Padded, 0))),
+            ]
         }
-        Structure::FamCell => {
-            visitor.visit(&InPlaceSubject::<FamCell>::new("fam-cell:16", 16, ()))?;
-            visitor.visit(&InPlaceSubject::<FamCell>::new("fam-cell:100", 100, ()))
-        }
-        _ => Ok(()),
+        Structure::FamCell => vec![
+            Box::new(InPlaceSubject::<FamCell>::new("fam-cell:16", 16, ())),
+            Box::new(InPlaceSubject::<FamCell>::new("fam-cell:100", 100, ())),
+        ],
+        _ => Vec::new(),
     }
 }

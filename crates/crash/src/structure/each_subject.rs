@@ -4,61 +4,33 @@ use lapis_device::Modelled;
 use lapis_index::{IndexOptions, PClht};
 
 use super::{CrashError, Structure, cells, indexes, logs, pages};
-use crate::subject::Subject;
+use crate::erased::AnySubject;
 use crate::subjects::{AllocatorSubject, FpLeavesSubject, IndexSubject, StoreSubject};
 
-/// What is done with each subject of a structure.
-pub(super) trait SubjectVisitor {
-    /// Does it with this one.
-    fn visit<S: Subject>(&mut self, subject: &S) -> Result<(), CrashError>;
-}
+/// What a structure is checked by.
+pub(super) type Subjects = Vec<Box<dyn AnySubject>>;
 
-/// Passes on the subjects that are asked for.
-struct Chosen<'v, V> {
-    structure: Structure,
-    only: Option<&'v str>,
-    visitor: &'v mut V,
-    /// The names of those that were not asked for.
-    passed_over: Vec<&'static str>,
-    visited: bool,
-}
-
-impl<V: SubjectVisitor> SubjectVisitor for Chosen<'_, V> {
-    fn visit<S: Subject>(&mut self, subject: &S) -> Result<(), CrashError> {
-        match self.only {
-            Some(only) if only != subject.name() && only != self.structure.name() => {
-                self.passed_over.push(subject.name());
-                Ok(())
-            }
-            _ => {
-                self.visited = true;
-                self.visitor.visit(subject)
-            }
-        }
-    }
-}
-
-/// Shows `visitor` each subject of a structure, or the one that `only` names.
+/// The subjects of a structure, or the one that `only` names.
 ///
 /// # Errors
 /// [`CrashError::UnknownSubject`], [`CrashError::SeveralWorkersOnly`] if there is none of that name:
-/// what explores nothing must not look as if it had found nothing. Those of `visitor`.
-pub(super) fn each_subject(
+/// what explores nothing must not look as if it had found nothing.
+pub(super) fn subjects_of(
     structure: Structure,
     only: Option<&str>,
-    visitor: &mut impl SubjectVisitor,
-) -> Result<(), CrashError> {
-    let mut chosen = Chosen { structure, only, visitor, passed_over: Vec::new(), visited: false };
-    all_subjects(structure, &mut chosen)?;
-    match only {
-        Some(name) if !chosen.visited => {
-            Err(CrashError::no_subject(structure, name, chosen.passed_over))
+) -> Result<Subjects, CrashError> {
+    let mut subjects = all_subjects(structure);
+    if let Some(only) = only.filter(|only| *only != structure.name()) {
+        let known = subjects.iter().map(|subject| subject.name()).collect();
+        subjects.retain(|subject| subject.name() == only);
+        if subjects.is_empty() {
+            return Err(CrashError::no_subject(structure, only, known));
         }
-        _ => Ok(()),
     }
+    Ok(subjects)
 }
 
-fn all_subjects(structure: Structure, visitor: &mut impl SubjectVisitor) -> Result<(), CrashError> {
+pub(super) fn all_subjects(structure: Structure) -> Subjects {
     match structure {
         Structure::Wort
         | Structure::FastFair
@@ -68,31 +40,29 @@ fn all_subjects(structure: Structure, visitor: &mut impl SubjectVisitor) -> Resu
         | Structure::WbTree
         | Structure::WbTreeSlot
         | Structure::NvTree
-        | Structure::FpTree => indexes::each_index(structure, visitor),
+        | Structure::FpTree => indexes::subjects(structure),
         Structure::ClassicLog
         | Structure::HeaderLog
         | Structure::Rawl
         | Structure::PopLog
-        | Structure::PopRing => logs::each_log(structure, visitor),
+        | Structure::PopRing => logs::subjects(structure),
         Structure::PageCow | Structure::PageMulog | Structure::PageHybrid => {
-            pages::each_page(structure, visitor)
+            pages::subjects(structure)
         }
-        Structure::CowCell | Structure::LogCell | Structure::FamCell => {
-            cells::each_cell(structure, visitor)
-        }
-        Structure::FpLeaves => visitor.visit(&FpLeavesSubject),
-        Structure::Allocator => {
-            visitor.visit(&AllocatorSubject::new("allocator:device", 0xA5))?;
-            visitor.visit(&AllocatorSubject::new("allocator:file", 0))?;
-            visitor.visit(&AllocatorSubject::new("allocator:growing", 0).growing())?;
+        Structure::CowCell | Structure::LogCell | Structure::FamCell => cells::subjects(structure),
+        Structure::FpLeaves => vec![Box::new(FpLeavesSubject)],
+        Structure::Allocator => vec![
+            Box::new(AllocatorSubject::new("allocator:device", 0xA5)),
+            Box::new(AllocatorSubject::new("allocator:file", 0)),
+            Box::new(AllocatorSubject::new("allocator:growing", 0).growing()),
             // A user with locks in its blocks, for the promise about generations.
-            visitor.visit(&IndexSubject::<PClht<Modelled, u64>, u64>::new(
+            Box::new(IndexSubject::<PClht<Modelled, u64>, u64>::new(
                 "allocator:p-clht",
                 &["pmem/src/pool"],
                 IndexOptions::default(),
                 4 * indexes::KEYS,
-            ))
-        }
-        Structure::Store => visitor.visit(&StoreSubject),
+            )),
+        ],
+        Structure::Store => vec![Box::new(StoreSubject)],
     }
 }

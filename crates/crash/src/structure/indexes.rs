@@ -5,8 +5,9 @@ use lapis_index::{
     ArtCow, FastFair, FpTree, Index, IndexOptions, NvTree, PClht, WbTree, WbTreeSlot, Woart, Wort,
 };
 
-use super::each_subject::SubjectVisitor;
-use super::{CrashError, Structure};
+use super::Structure;
+use super::each_subject::Subjects;
+use crate::erased::AnySubject;
 use crate::subjects::IndexSubject;
 
 /// Keys that operations draw from: enough for several levels, few enough to meet again.
@@ -59,88 +60,81 @@ fn with_integers<I: Index<Modelled, u64>>(
 }
 
 /// An index with integer keys, then with byte strings.
-fn both<I: Index<Modelled, u64>, B: Index<Modelled, [u8]>>(
+fn both<I: Index<Modelled, u64> + 'static, B: Index<Modelled, [u8]> + 'static>(
     structure: Structure,
     names: [&'static str; 2],
     keys: u64,
-    visitor: &mut impl SubjectVisitor,
-) -> Result<(), CrashError> {
-    visitor.visit(&with_integers::<I>(structure, names[0], keys))?;
+) -> Subjects {
     let IndexSetting { sources, options } = IndexSetting::of(structure);
-    visitor.visit(&IndexSubject::<B, [u8]>::new(names[1], sources, options, keys))
+    vec![
+        Box::new(with_integers::<I>(structure, names[0], keys)),
+        Box::new(IndexSubject::<B, [u8]>::new(names[1], sources, options, keys)),
+    ]
 }
 
 /// An index from which keys are removed in order.
-fn drained<I: Index<Modelled, u64>>(
+fn drained<I: Index<Modelled, u64> + 'static>(
     structure: Structure,
     name: &'static str,
-    visitor: &mut impl SubjectVisitor,
-) -> Result<(), CrashError> {
-    visitor.visit(&with_integers::<I>(structure, name, KEYS / 2).draining())
+) -> Box<dyn AnySubject> {
+    Box::new(with_integers::<I>(structure, name, KEYS / 2).draining())
 }
 
 /// An adaptive radix tree with nodes of the largest kind, that come and go.
-fn wide<I: Index<Modelled, u64>>(
+fn wide<I: Index<Modelled, u64> + 'static>(
     structure: Structure,
     name: &'static str,
-    visitor: &mut impl SubjectVisitor,
-) -> Result<(), CrashError> {
-    visitor.visit(&with_integers::<I>(structure, name, KEYS).filled(KEYS).draining())
+) -> Box<dyn AnySubject> {
+    Box::new(with_integers::<I>(structure, name, KEYS).filled(KEYS).draining())
 }
 
-pub(super) fn each_index(
-    structure: Structure,
-    visitor: &mut impl SubjectVisitor,
-) -> Result<(), CrashError> {
+pub(super) fn subjects(structure: Structure) -> Subjects {
+    let mut subjects = Subjects::new();
     match structure {
-        Structure::Wort => both::<Wort<_, u64>, Wort<_, [u8]>>(
-            structure,
-            ["wort:u64", "wort:bytes"],
-            KEYS,
-            visitor,
-        ),
+        Structure::Wort => {
+            let names = ["wort:u64", "wort:bytes"];
+            subjects.extend(both::<Wort<_, u64>, Wort<_, [u8]>>(structure, names, KEYS));
+        }
         Structure::FastFair => {
             let names = ["fast-fair:u64", "fast-fair:bytes"];
-            both::<FastFair<_, u64>, FastFair<_, [u8]>>(structure, names, KEYS, visitor)?;
-            drained::<FastFair<_, u64>>(structure, "fast-fair:drained", visitor)
+            subjects.extend(both::<FastFair<_, u64>, FastFair<_, [u8]>>(structure, names, KEYS));
+            subjects.push(drained::<FastFair<_, u64>>(structure, "fast-fair:drained"));
         }
-        Structure::PClht => both::<PClht<_, u64>, PClht<_, [u8]>>(
-            structure,
-            ["p-clht:u64", "p-clht:bytes"],
-            4 * KEYS,
-            visitor,
-        ),
+        Structure::PClht => {
+            let names = ["p-clht:u64", "p-clht:bytes"];
+            subjects.extend(both::<PClht<_, u64>, PClht<_, [u8]>>(structure, names, 4 * KEYS));
+        }
         Structure::Woart => {
             let names = ["woart:u64", "woart:bytes"];
-            both::<Woart<_, u64>, Woart<_, [u8]>>(structure, names, KEYS, visitor)?;
-            wide::<Woart<_, u64>>(structure, "woart:wide", visitor)
+            subjects.extend(both::<Woart<_, u64>, Woart<_, [u8]>>(structure, names, KEYS));
+            subjects.push(wide::<Woart<_, u64>>(structure, "woart:wide"));
         }
         Structure::ArtCow => {
             let names = ["art-cow:u64", "art-cow:bytes"];
-            both::<ArtCow<_, u64>, ArtCow<_, [u8]>>(structure, names, KEYS, visitor)?;
-            wide::<ArtCow<_, u64>>(structure, "art-cow:wide", visitor)
+            subjects.extend(both::<ArtCow<_, u64>, ArtCow<_, [u8]>>(structure, names, KEYS));
+            subjects.push(wide::<ArtCow<_, u64>>(structure, "art-cow:wide"));
         }
         Structure::WbTree => {
             let names = ["wb-tree:u64", "wb-tree:bytes"];
-            both::<WbTree<_, u64>, WbTree<_, [u8]>>(structure, names, KEYS, visitor)?;
-            drained::<WbTree<_, u64>>(structure, "wb-tree:drained", visitor)
+            subjects.extend(both::<WbTree<_, u64>, WbTree<_, [u8]>>(structure, names, KEYS));
+            subjects.push(drained::<WbTree<_, u64>>(structure, "wb-tree:drained"));
         }
-        Structure::WbTreeSlot => both::<WbTreeSlot<_, u64>, WbTreeSlot<_, [u8]>>(
-            structure,
-            ["wb-tree-slot:u64", "wb-tree-slot:bytes"],
-            KEYS,
-            visitor,
-        ),
+        Structure::WbTreeSlot => {
+            let names = ["wb-tree-slot:u64", "wb-tree-slot:bytes"];
+            subjects
+                .extend(both::<WbTreeSlot<_, u64>, WbTreeSlot<_, [u8]>>(structure, names, KEYS));
+        }
         Structure::NvTree => {
             let names = ["nv-tree:u64", "nv-tree:bytes"];
-            both::<NvTree<_, u64>, NvTree<_, [u8]>>(structure, names, KEYS, visitor)?;
-            drained::<NvTree<_, u64>>(structure, "nv-tree:drained", visitor)
+            subjects.extend(both::<NvTree<_, u64>, NvTree<_, [u8]>>(structure, names, KEYS));
+            subjects.push(drained::<NvTree<_, u64>>(structure, "nv-tree:drained"));
         }
         Structure::FpTree => {
             let names = ["fptree:u64", "fptree:bytes"];
-            both::<FpTree<_, u64>, FpTree<_, [u8]>>(structure, names, KEYS, visitor)?;
-            drained::<FpTree<_, u64>>(structure, "fptree:drained", visitor)
+            subjects.extend(both::<FpTree<_, u64>, FpTree<_, [u8]>>(structure, names, KEYS));
+            subjects.push(drained::<FpTree<_, u64>>(structure, "fptree:drained"));
         }
-        _ => Ok(()),
+        _ => {}
     }
+    subjects
 }

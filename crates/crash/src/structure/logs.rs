@@ -8,8 +8,9 @@ use lapis_blocks::rawl::Rawl;
 use lapis_blocks::ring_log::RingOptions;
 use lapis_device::Modelled;
 
-use super::each_subject::SubjectVisitor;
-use super::{CrashError, Structure};
+use super::Structure;
+use super::each_subject::Subjects;
+use crate::erased::AnySubject;
 use crate::subjects::{LogSubject, PopLogSubject};
 
 /// Bytes of the rings that are explored: few, so that they are filled often.
@@ -26,19 +27,15 @@ type Ring = (&'static str, Placement, usize, Option<usize>);
 fn rings<L: Log<Modelled, Options = RingOptions> + 'static>(
     sources: &'static [&'static str],
     rings: &[Ring],
-    visitor: &mut impl SubjectVisitor,
-) -> Result<(), CrashError> {
-    rings.iter().try_for_each(|&(name, placement, size_fields, filling_bytes)| {
+) -> Subjects {
+    let subject = |&(name, placement, size_fields, filling_bytes): &Ring| -> Box<dyn AnySubject> {
         let options = ring(placement, size_fields);
-        let subject = LogSubject::<L>::new(name, sources, options, RING_BYTES, filling_bytes);
-        visitor.visit(&subject)
-    })
+        Box::new(LogSubject::<L>::new(name, sources, options, RING_BYTES, filling_bytes))
+    };
+    rings.iter().map(subject).collect()
 }
 
-pub(super) fn each_log(
-    structure: Structure,
-    visitor: &mut impl SubjectVisitor,
-) -> Result<(), CrashError> {
+pub(super) fn subjects(structure: Structure) -> Subjects {
     use Placement::{Dense, Padded, Streamed};
     match structure {
         Structure::ClassicLog => rings::<ClassicLog<Modelled>>(
@@ -48,7 +45,6 @@ pub(super) fn each_log(
                 ("classic-log:dense", Dense, 0, None),
                 ("classic-log:streamed", Streamed, 0, None),
             ],
-            visitor,
         ),
         Structure::HeaderLog => rings::<HeaderLog<Modelled>>(
             &[RING, "blocks/src/header_log"],
@@ -58,7 +54,6 @@ pub(super) fn each_log(
                 ("header-log:dancing", Padded, 8, Some(4080)),
                 ("header-log:streamed", Streamed, 8, None),
             ],
-            visitor,
         ),
         Structure::Rawl => rings::<Rawl<Modelled>>(
             &[RING, "blocks/src/rawl"],
@@ -67,7 +62,6 @@ pub(super) fn each_log(
                 ("rawl:dense", Dense, 0, None),
                 ("rawl:streamed", Streamed, 0, None),
             ],
-            visitor,
         ),
         Structure::PopRing => rings::<PopRing<Modelled>>(
             &[RING, "blocks/src/pop_ring"],
@@ -76,13 +70,12 @@ pub(super) fn each_log(
                 ("pop-ring:dense", Dense, 0, None),
                 ("pop-ring:streamed", Streamed, 0, None),
             ],
-            visitor,
         ),
-        Structure::PopLog => {
-            visitor.visit(&PopLogSubject::new("pop-log:padded", Padded))?;
-            visitor.visit(&PopLogSubject::new("pop-log:dense", Dense))?;
-            visitor.visit(&PopLogSubject::new("pop-log:streamed", Streamed))
-        }
-        _ => Ok(()),
+        Structure::PopLog => vec![
+            Box::new(PopLogSubject::new("pop-log:padded", Padded)),
+            Box::new(PopLogSubject::new("pop-log:dense", Dense)),
+            Box::new(PopLogSubject::new("pop-log:streamed", Streamed)),
+        ],
+        _ => Vec::new(),
     }
 }

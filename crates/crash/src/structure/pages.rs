@@ -2,14 +2,12 @@
 
 use lapis_blocks::page::PageScheme;
 
-use super::each_subject::SubjectVisitor;
-use super::{CrashError, Structure};
+use super::Structure;
+use super::each_subject::Subjects;
+use crate::erased::AnySubject;
 use crate::subjects::PageSubject;
 
-pub(super) fn each_page(
-    structure: Structure,
-    visitor: &mut impl SubjectVisitor,
-) -> Result<(), CrashError> {
+pub(super) fn subjects(structure: Structure) -> Subjects {
     let subjects: &[(&str, PageScheme, usize)] = match structure {
         Structure::PageCow => &[
             ("page-cow:whole", PageScheme::CopyOnWrite, 4096),
@@ -24,7 +22,8 @@ pub(super) fn each_page(
         Structure::PageHybrid => &[("page-hybrid:4k", PageScheme::Hybrid, 4096)],
         _ => &[],
     };
-    subjects.iter().try_for_each(|&(name, scheme, page_bytes)| {
-        visitor.visit(&PageSubject::new(name, scheme, page_bytes))
-    })
+    let subject = |&(name, scheme, page_bytes): &_| -> Box<dyn AnySubject> {
+        Box::new(PageSubject::new(name, scheme, page_bytes))
+    };
+    subjects.iter().map(subject).collect()
 }

@@ -3,57 +3,25 @@
 use lapis_device::PersistPoint;
 use lapis_device::trace_file::RecordedTrace;
 
-use super::each_subject::{SubjectVisitor, each_subject};
+use super::each_subject::{all_subjects, subjects_of};
 use super::{CrashError, Progress, Structure};
+use crate::erased::AnySubject;
 use crate::explore::explore_and_tell;
 use crate::options::ExploreOptions;
 use crate::persist_points::{PersistPointRow, try_points};
 use crate::report::ExploreReport;
 use crate::run::Run;
-use crate::subject::Subject;
 
-fn failed(subject: &impl Subject) -> impl FnOnce(String) -> CrashError {
+fn failed(subject: &dyn AnySubject) -> impl FnOnce(String) -> CrashError {
     let structure = subject.name();
     move |what| CrashError::Failed { structure, what }
-}
-
-struct Names(Vec<&'static str>);
-
-impl SubjectVisitor for Names {
-    fn visit<S: Subject>(&mut self, subject: &S) -> Result<(), CrashError> {
-        self.0.push(subject.name());
-        Ok(())
-    }
 }
 
 impl Structure {
     /// The names of the runs that exploring it consists of: for an index, one or more per kind of
     /// keys.
     pub fn subjects(self) -> Vec<&'static str> {
-        let mut names = Names(Vec::new());
-        // Taking a name cannot fail.
-        let _ = each_subject(self, None, &mut names);
-        names.0
-    }
-}
-
-struct Exploration<'e> {
-    options: &'e ExploreOptions,
-    progress: &'e Progress<'e>,
-    total: ExploreReport,
-}
-
-impl SubjectVisitor for Exploration<'_> {
-    fn visit<S: Subject>(&mut self, subject: &S) -> Result<(), CrashError> {
-        let base = self.total.images;
-        if let Some(keep) = &self.options.keep {
-            let planned = subject.operations(self.options.ops, self.options.seed).len();
-            CrashError::check_kept(keep, planned)?;
-        }
-        let progress = |images| (self.progress)(base + images);
-        let report = explore_and_tell(subject, self.options, &progress).map_err(failed(subject))?;
-        self.total.add(report);
-        Ok(())
+        all_subjects(self).iter().map(|subject| subject.name()).collect()
     }
 }
 
@@ -68,34 +36,28 @@ pub fn explore_structure(
     options: &ExploreOptions,
     progress: &Progress<'_>,
 ) -> Result<ExploreReport, CrashError> {
-    let total = ExploreReport {
+    let mut total = ExploreReport {
         structure: structure.name().to_owned(),
         seed: options.seed,
         strategy: options.strategy,
         ops: options.ops,
         ..Default::default()
     };
-    let mut exploration = Exploration { options, progress, total };
-    each_subject(structure, only, &mut exploration)?;
-    let total = exploration.total;
+    for subject in subjects_of(structure, only)? {
+        if let Some(keep) = &options.keep {
+            let planned = subject.operations(options.ops, options.seed).len();
+            CrashError::check_kept(keep, planned)?;
+        }
+        let base = total.images;
+        let progress = |images| progress(base + images);
+        total.add(explore_and_tell(&*subject, options, &progress).map_err(failed(&*subject))?);
+    }
     match &options.replay {
         Some(replay) if total.crash_points == 0 => {
             let position = replay.position;
             Err(CrashError::NoSuchCrash { structure: structure.name(), position })
         }
         _ => Ok(total),
-    }
-}
-
-struct Points<'e> {
-    options: &'e ExploreOptions,
-    found: Vec<PersistPoint>,
-}
-
-impl SubjectVisitor for Points<'_> {
-    fn visit<S: Subject>(&mut self, subject: &S) -> Result<(), CrashError> {
-        self.found.extend(Run::record(subject, self.options).map_err(failed(subject))?.points);
-        Ok(())
     }
 }
 
@@ -108,23 +70,13 @@ pub fn structure_points(
     only: Option<&str>,
     options: &ExploreOptions,
 ) -> Result<Vec<PersistPoint>, CrashError> {
-    let mut points = Points { options, found: Vec::new() };
-    each_subject(structure, only, &mut points)?;
-    points.found.sort_unstable();
-    points.found.dedup();
-    Ok(points.found)
-}
-
-struct Suppression<'e> {
-    options: ExploreOptions,
-    progress: &'e Progress<'e>,
-    rows: Vec<PersistPointRow>,
-}
-
-impl SubjectVisitor for Suppression<'_> {
-    fn visit<S: Subject>(&mut self, subject: &S) -> Result<(), CrashError> {
-        try_points(subject, &self.options, &mut self.rows, self.progress).map_err(failed(subject))
+    let mut found = Vec::new();
+    for subject in subjects_of(structure, only)? {
+        found.extend(Run::record(&*subject, options).map_err(failed(&*subject))?.points);
     }
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
 }
 
 /// Switches off each flush and fence of a structure in turn. A point counts as killed if the
@@ -140,14 +92,17 @@ pub fn structure_persist_points(
     seeds: &[u64],
     progress: &Progress<'_>,
 ) -> Result<Vec<PersistPointRow>, CrashError> {
-    let mut suppression = Suppression { options: options.clone(), progress, rows: Vec::new() };
+    let mut rows = Vec::new();
+    let subjects = subjects_of(structure, only)?;
     // What one seed kills with any kind of keys need not be tried with the next.
     for &seed in seeds {
-        suppression.options.seed = seed;
-        each_subject(structure, only, &mut suppression)?;
+        let options = ExploreOptions { seed, ..options.clone() };
+        for subject in &subjects {
+            try_points(&**subject, &options, &mut rows, progress).map_err(failed(&**subject))?;
+        }
     }
-    suppression.rows.sort_by(|a, b| a.order.cmp(&b.order));
-    Ok(suppression.rows)
+    rows.sort_by(|a, b| a.order.cmp(&b.order));
+    Ok(rows)
 }
 
 /// One run of one subject of a structure.
@@ -156,21 +111,6 @@ pub(crate) struct SubjectRun {
     pub(crate) recorded: RecordedTrace,
     /// The kind of each operation by its number.
     pub(crate) kinds: Vec<String>,
-}
-
-struct Recording<'e> {
-    options: ExploreOptions,
-    visit: &'e mut dyn FnMut(SubjectRun),
-}
-
-impl SubjectVisitor for Recording<'_> {
-    fn visit<S: Subject>(&mut self, subject: &S) -> Result<(), CrashError> {
-        let run = Run::record(subject, &self.options).map_err(failed(subject))?;
-        let kinds = run.operation_kinds();
-        let recorded = RecordedTrace::of_run(run.trace, &run.base);
-        (self.visit)(SubjectRun { subject: subject.name(), recorded, kinds });
-        Ok(())
-    }
 }
 
 /// Runs each subject of a structure once, or the one that `only` names.
@@ -182,5 +122,11 @@ pub(crate) fn each_run(
     visit: &mut dyn FnMut(SubjectRun),
 ) -> Result<(), CrashError> {
     let options = ExploreOptions { ops, seed, ..ExploreOptions::default() };
-    each_subject(structure, only, &mut Recording { options, visit })
+    for subject in subjects_of(structure, only)? {
+        let run = Run::record(&*subject, &options).map_err(failed(&*subject))?;
+        let kinds = run.operation_kinds();
+        let recorded = RecordedTrace::of_run(run.trace, &run.base);
+        visit(SubjectRun { subject: subject.name(), recorded, kinds });
+    }
+    Ok(())
 }

@@ -138,7 +138,7 @@ fn spread(turn: u64) -> u64 {
     turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
 }
 
-impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Subject for IndexSubject<I, K>
+impl<I: Index<Modelled, K> + 'static, K: KeySpace + ?Sized> Subject for IndexSubject<I, K>
 where
     K::Buf: std::hash::Hash,
 {

@@ -53,7 +53,8 @@ impl<I, K: IndexKey + ?Sized> ConcurrentIndex<I, K> {
 /// Something done with a key.
 type Operation<K> = (<K as IndexKey>::Buf, MapAction);
 
-impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> ConcurrentSubject for ConcurrentIndex<I, K>
+impl<I: Index<Modelled, K> + 'static, K: KeySpace + ?Sized> ConcurrentSubject
+    for ConcurrentIndex<I, K>
 where
     K::Buf: std::hash::Hash,
 {
