@@ -1,6 +1,6 @@
 //! Mutants that show only between workers: with one there is nobody to see what they leave undone.
 //!
-//! `lapis crash STRUCTURE --workers N --mutant NAME` commits one; `crates/crash/tests/concurrent.rs`
+//! `lapis crash STRUCTURE --workers N --mutant NAME` commits one; `crates/crash/tests/crash/concurrent.rs`
 //! asks that each be found. Random histories show these; what takes a history of its own is in the
 //! catalogue of its structure.
 

@@ -6,7 +6,7 @@ use lapis_crash::recorded::RecoverCommand;
 use lapis_crash::{RecordedError, RecordedOptions, check_recorded};
 use lapis_device::trace_file::{FlushInstruction, StoreKind};
 
-use crate::program::Program;
+use crate::recorded::program::Program;
 use FlushInstruction::Clwb;
 use StoreKind::Plain;
 

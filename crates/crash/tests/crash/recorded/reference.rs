@@ -7,7 +7,7 @@ use lapis_device::{
 };
 use proptest::prelude::*;
 
-use crate::program::REGION_BYTES;
+use crate::recorded::program::REGION_BYTES;
 
 /// The words of two lines.
 const WORDS: [u64; 4] = [0, 8, 64, 72];

@@ -4,7 +4,7 @@ use lapis_crash::recorded::DurableOnEnd;
 use lapis_crash::{RecordedOptions, Structure, check_recorded, record_structure};
 use lapis_device::trace_file::{Ending, RecordedTrace};
 
-use crate::commands::recovering;
+use crate::recorded::commands::recovering;
 
 #[test]
 fn our_own_structures_are_recorded_and_read_back() {

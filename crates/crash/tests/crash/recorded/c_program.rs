@@ -7,7 +7,7 @@ use lapis_crash::recorded::{RecordedFailure, RecordedViolation};
 use lapis_crash::{LineState, check_recorded};
 use lapis_device::trace_file::RecordedTrace;
 
-use crate::commands::recovering;
+use crate::recorded::commands::recovering;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 

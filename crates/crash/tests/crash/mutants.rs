@@ -171,7 +171,7 @@ fn several_workers_find_mutants_too_and_nothing_in_the_structure_as_it_is() {
 
 #[test]
 fn every_mutant_is_in_the_document() {
-    let document = include_str!("../../../docs/mutants.md");
+    let document = include_str!("../../../../docs/mutants.md");
     for (_, entry) in catalogue().into_iter().chain(concurrent_catalogue()) {
         let row = format!("| `{}` | {} | {} |", entry.mutant.0, entry.what, entry.published);
         assert!(

@@ -4,7 +4,7 @@ use lapis_crash::recorded::{DurableOnEnd, Missing, RecordedFailure};
 use lapis_crash::{LineState, RecordedError, RecordedOptions, check_recorded};
 use lapis_device::trace_file::{FlushInstruction, Record, StoreKind};
 
-use crate::program::{Program, at, not_durable};
+use crate::recorded::program::{Program, at, not_durable};
 use FlushInstruction::{Clflush, Clwb};
 use StoreKind::{Locked, NonTemporal, Ordered, Plain};
 
