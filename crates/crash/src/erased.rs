@@ -17,6 +17,7 @@ use lapis_pmem::{AuditReport, Pool};
 
 use crate::concurrent::{Call, ConcurrentSubject, Offence, Plan};
 use crate::image_check::hash_of;
+use crate::storage::Storage;
 use crate::subject::{Live, Subject, WalkMemory};
 
 /// An open structure of any type.
@@ -135,8 +136,8 @@ pub(crate) trait AnySubject: Sync {
     fn outlives_kills(&self) -> bool;
     fn operations(&self, count: usize, seed: u64) -> Vec<AnyValue>;
     fn probes(&self, state: &AnyState, interrupted: Option<&AnyValue>, seed: u64) -> Vec<AnyValue>;
-    fn create(&self, pool: Pool<Modelled>) -> Result<AnyLive, String>;
-    fn open(&self, pool: Pool<Modelled>) -> Result<Option<AnyLive>, String>;
+    fn create(&self, storage: Storage) -> Result<AnyLive, String>;
+    fn open(&self, storage: Storage) -> Result<Option<AnyLive>, String>;
     fn initial(&self) -> AnyState;
     fn apply(&self, state: &mut AnyState, operation: &AnyValue);
     fn owns_source(&self, file: &str) -> bool;
@@ -165,11 +166,11 @@ impl<S: Subject> AnySubject for S {
     fn probes(&self, state: &AnyState, interrupted: Option<&AnyValue>, seed: u64) -> Vec<AnyValue> {
         each(Subject::probes(self, state.get(), interrupted.map(AnyValue::get), seed))
     }
-    fn create(&self, pool: Pool<Modelled>) -> Result<AnyLive, String> {
-        Ok(Box::new(OpenOf::<S>(Subject::create(self, pool)?)))
+    fn create(&self, storage: Storage) -> Result<AnyLive, String> {
+        Ok(Box::new(OpenOf::<S>(Subject::create(self, storage)?)))
     }
-    fn open(&self, pool: Pool<Modelled>) -> Result<Option<AnyLive>, String> {
-        Ok(Subject::open(self, pool)?.map(|live| Box::new(OpenOf::<S>(live)) as AnyLive))
+    fn open(&self, storage: Storage) -> Result<Option<AnyLive>, String> {
+        Ok(Subject::open(self, storage)?.map(|live| Box::new(OpenOf::<S>(live)) as AnyLive))
     }
     fn initial(&self) -> AnyState {
         AnyState::new(Subject::initial(self))
@@ -213,7 +214,7 @@ impl<S: Subject> Live<AnyValue, AnyState> for OpenOf<S> {
     fn remember_walks(&mut self, memory: &Rc<dyn WalkMemory>) {
         self.0.remember_walks(memory);
     }
-    fn pool(&self) -> &Pool<Modelled> {
+    fn pool(&self) -> Option<&Pool<Modelled>> {
         self.0.pool()
     }
 }
@@ -223,13 +224,12 @@ pub(crate) trait AnyConcurrentSubject: Sync {
     fn name(&self) -> &'static str;
     fn pool_bytes(&self) -> usize;
     fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<AnyValue>;
-    fn create(&self, pool: Pool<Modelled>) -> Result<AnyShared, String>;
-    fn open(&self, pool: Pool<Modelled>) -> Result<AnyShared, String>;
+    fn create(&self, storage: Storage) -> Result<AnyShared, String>;
+    fn open(&self, storage: Storage) -> Result<AnyShared, String>;
     fn perform(&self, live: &AnyShared, operation: &AnyValue) -> Result<AnyValue, String>;
     fn observe(&self, live: &AnyShared) -> Result<AnyState, String>;
     fn problems(&self, live: &AnyShared) -> Vec<String>;
     fn audit(&self, live: &AnyShared) -> AuditReport;
-    fn pool<'l>(&self, live: &'l AnyShared) -> &'l Pool<Modelled>;
     fn judge(
         &self,
         initial: &AnyState,
@@ -250,11 +250,11 @@ impl<S: ConcurrentSubject> AnyConcurrentSubject for S {
         let plan = ConcurrentSubject::plan(self, workers, operations, seed);
         Plan { before: each(plan.before), workers: plan.workers.into_iter().map(each).collect() }
     }
-    fn create(&self, pool: Pool<Modelled>) -> Result<AnyShared, String> {
-        Ok(Box::new(ConcurrentSubject::create(self, pool)?))
+    fn create(&self, storage: Storage) -> Result<AnyShared, String> {
+        Ok(Box::new(ConcurrentSubject::create(self, storage)?))
     }
-    fn open(&self, pool: Pool<Modelled>) -> Result<AnyShared, String> {
-        Ok(Box::new(ConcurrentSubject::open(self, pool)?))
+    fn open(&self, storage: Storage) -> Result<AnyShared, String> {
+        Ok(Box::new(ConcurrentSubject::open(self, storage)?))
     }
     fn perform(&self, live: &AnyShared, operation: &AnyValue) -> Result<AnyValue, String> {
         ConcurrentSubject::perform(self, shared::<S>(live), operation.get()).map(AnyValue::new)
@@ -267,9 +267,6 @@ impl<S: ConcurrentSubject> AnyConcurrentSubject for S {
     }
     fn audit(&self, live: &AnyShared) -> AuditReport {
         ConcurrentSubject::audit(self, shared::<S>(live))
-    }
-    fn pool<'l>(&self, live: &'l AnyShared) -> &'l Pool<Modelled> {
-        ConcurrentSubject::pool(self, shared::<S>(live))
     }
     fn judge(
         &self,

@@ -20,7 +20,7 @@
 //! A counter in one word, durable when `add` returns. `examples/bring-your-own` is a longer one.
 //!
 //! ```
-//! use lapis_crash::{ExploreOptions, Live, Modelled, Subject, explore};
+//! use lapis_crash::{ExploreOptions, Live, Modelled, Storage, Subject, explore};
 //! use lapis_pmem::{AuditReport, Link, PCell, Pool};
 //!
 //! struct Counter {
@@ -47,7 +47,8 @@
 //!     fn probes(&self, _: &u64, _: Option<&u64>, _: u64) -> Vec<u64> {
 //!         vec![7]
 //!     }
-//!     fn create(&self, pool: Pool<Modelled>) -> Result<Counter, String> {
+//!     fn create(&self, storage: Storage) -> Result<Counter, String> {
+//!         let pool = storage.into_pool();
 //!         let node = pool.allocate::<PCell<u64>>().map_err(|error| error.to_string())?;
 //!         node.store(pool.domain(), 0);
 //!         let node = pool.fence(node.flush());
@@ -56,7 +57,8 @@
 //!         let _committed = root.persist();
 //!         Ok(Counter { pool, cell })
 //!     }
-//!     fn open(&self, pool: Pool<Modelled>) -> Result<Option<Counter>, String> {
+//!     fn open(&self, storage: Storage) -> Result<Option<Counter>, String> {
+//!         let pool = storage.into_pool();
 //!         Ok(pool.root("counter").map(|cell| Counter { pool, cell }))
 //!     }
 //!     fn initial(&self) -> u64 {
@@ -92,8 +94,8 @@
 //!         }
 //!         self.pool.audit(&traced)
 //!     }
-//!     fn pool(&self) -> &Pool<Modelled> {
-//!         &self.pool
+//!     fn pool(&self) -> Option<&Pool<Modelled>> {
+//!         Some(&self.pool)
 //!     }
 //! }
 //!
@@ -122,6 +124,7 @@ pub mod recorded;
 mod report;
 mod run;
 mod shrink;
+mod storage;
 mod strategy;
 mod structure;
 mod subject;
@@ -146,6 +149,7 @@ pub use recorded::{
 };
 pub use report::{ExploreReport, KeptOperation, PointOutcomes, Shrunk, ShrunkHistory, Violation};
 pub use run::Phase;
+pub use storage::Storage;
 pub use strategy::{Strategy, UnknownStrategy};
 pub use structure::{
     CrashError, Progress, Structure, explore_structure, structure_persist_points, structure_points,

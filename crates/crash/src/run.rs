@@ -1,11 +1,12 @@
 //! Running a subject's operations once on the modelled machine, and recording what they did.
 
 use lapis_device::{Config, Marker, Modelled, PersistPoint, Trace};
-use lapis_pmem::{Pool, Region};
+use lapis_pmem::{Pool, PoolError, Region};
 
 use crate::erased::{AnyState, AnySubject, AnyValue};
 use crate::image_check::Known;
 use crate::options::ExploreOptions;
+use crate::storage::Storage;
 
 /// A recorded run. Operation 0 is the creation, operations 1 to n are the subject's, and the last is
 /// the clean shutdown.
@@ -97,16 +98,20 @@ impl Run {
         // SAFETY: freshly mapped, that long, and not used by anybody yet.
         unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), created_bytes) };
         let domain = Modelled::over(&region, options.on(Config::tracing()));
-        // SAFETY: `region` outlives every pool made here, and only they use the memory, one after the
-        // other: `mapped` is what the last one has mapped.
-        let alias = |mapped: usize| unsafe { region.alias_of(mapped) };
+        type MakePool = fn(Region, Modelled) -> Result<Pool<Modelled>, PoolError>;
+        let storage = |make: MakePool, mapped: usize| {
+            // SAFETY: `region` outlives every pool made here, and only they use the memory, one
+            // after the other: `mapped` is what the last one has mapped.
+            let pool = || make(unsafe { region.alias_of(mapped) }, domain.clone());
+            let pool = (pool_bytes > 0).then(pool).transpose().map_err(|e| e.to_string())?;
+            Ok::<_, String>(Storage { pool, machine: domain.clone() })
+        };
         let mut phases = vec![(0, Phase::Creation)];
         let mut growths = Vec::new();
         let mut mapped = region.mapped_bytes();
 
         domain.mark(Marker::Begin(0));
-        let pool = Pool::create(alias(mapped), domain.clone()).map_err(|e| e.to_string())?;
-        let mut live = subject.create(pool)?;
+        let mut live = subject.create(storage(Pool::create, mapped)?)?;
         domain.mark(Marker::End(0));
         phases.push((domain.traced_events(), Phase::Operation));
         let mut states = vec![subject.initial()];
@@ -117,14 +122,14 @@ impl Run {
                 phases.push((domain.traced_events(), Phase::Close));
                 drop(live);
                 phases.push((domain.traced_events(), Phase::Open));
-                let pool = Pool::open(alias(mapped), domain.clone()).map_err(|e| e.to_string())?;
-                live = subject.open(pool)?.ok_or("the structure is gone after a clean reopen")?;
+                let reopened = subject.open(storage(Pool::open, mapped)?)?;
+                live = reopened.ok_or("the structure is gone after a clean reopen")?;
                 phases.push((domain.traced_events(), Phase::Operation));
             }
             let begun = domain.traced_events();
             live.perform(operation)?;
             domain.mark(Marker::End(number));
-            let grown = live.pool().region().mapped_bytes();
+            let grown = live.pool().map_or(0, |pool| pool.region().mapped_bytes());
             if grown > mapped {
                 phases.push((begun, Phase::Growth));
                 phases.push((domain.traced_events(), Phase::Operation));

@@ -8,6 +8,8 @@ use std::rc::Rc;
 use lapis_device::{BytesOfLine, Modelled};
 use lapis_pmem::{AuditReport, Pool, PoolError};
 
+use crate::storage::Storage;
+
 /// A structure together with the operations to run on it and their meaning.
 pub trait Subject: Sync + 'static {
     /// One operation.
@@ -20,7 +22,7 @@ pub trait Subject: Sync + 'static {
     /// The name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Bytes of the pool that the operations need.
+    /// Bytes of the pool that the operations need; 0 for no pool.
     fn pool_bytes(&self) -> usize;
 
     /// Bytes of the pool when it is created, if it is to grow during the operations.
@@ -53,18 +55,18 @@ pub trait Subject: Sync + 'static {
         seed: u64,
     ) -> Vec<Self::Operation>;
 
-    /// Makes the structure in a new pool, durably.
+    /// Makes the structure on new storage, durably.
     ///
     /// # Errors
     /// What went wrong, for a person.
-    fn create(&self, pool: Pool<Modelled>) -> Result<Self::Live, String>;
+    fn create(&self, storage: Storage) -> Result<Self::Live, String>;
 
     /// Opens the structure, recovering it if need be. `None` if it was never created; that is
     /// legal only for a crash during creation.
     ///
     /// # Errors
     /// What went wrong, for a person.
-    fn open(&self, pool: Pool<Modelled>) -> Result<Option<Self::Live>, String>;
+    fn open(&self, storage: Storage) -> Result<Option<Self::Live>, String>;
 
     /// The state after creation.
     fn initial(&self) -> Self::State;
@@ -143,8 +145,8 @@ pub trait Live<Operation, State: Eq> {
     /// [`Subject::walk_memory`] has made, knows.
     fn remember_walks(&mut self, _memory: &Rc<dyn WalkMemory>) {}
 
-    /// The pool, for letting go of it as a crash would.
-    fn pool(&self) -> &Pool<Modelled>;
+    /// The pool, if there is one.
+    fn pool(&self) -> Option<&Pool<Modelled>>;
 }
 
 /// What went wrong, for a person.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lapis_crash::{
-    ExploreOptions, Live, Modelled, Subject, explore, persist_points, subject_performance,
+    ExploreOptions, Live, Modelled, Storage, Subject, explore, persist_points, subject_performance,
 };
 use lapis_example_ring::{CAPACITY, Entry, Order, Ring};
 use lapis_pmem::{AuditReport, Pool};
@@ -75,11 +75,13 @@ impl Subject for RingSubject {
         }
     }
 
-    fn create(&self, pool: Pool<Modelled>) -> Result<LiveRing, String> {
+    fn create(&self, storage: Storage) -> Result<LiveRing, String> {
+        let pool = storage.into_pool();
         Ring::create(Arc::new(pool), self.order).map(LiveRing).map_err(|error| error.to_string())
     }
 
-    fn open(&self, pool: Pool<Modelled>) -> Result<Option<LiveRing>, String> {
+    fn open(&self, storage: Storage) -> Result<Option<LiveRing>, String> {
+        let pool = storage.into_pool();
         Ok(Ring::open(Arc::new(pool), self.order).map(LiveRing))
     }
 
@@ -132,8 +134,8 @@ impl Live<Operation, VecDeque<Entry>> for LiveRing {
         pool.audit(&traced)
     }
 
-    fn pool(&self) -> &Pool<Modelled> {
-        self.0.pool()
+    fn pool(&self) -> Option<&Pool<Modelled>> {
+        Some(self.0.pool())
     }
 }
 

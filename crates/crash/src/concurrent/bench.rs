@@ -19,6 +19,7 @@ use super::shrink::Selection;
 use crate::erased::{AnyConcurrentSubject, AnyShared, AnyState, AnyValue};
 use crate::image_check::guarded;
 use crate::oracle::Failure;
+use crate::storage::Storage;
 use crate::subject::text;
 use crate::timeline::clause;
 
@@ -134,8 +135,8 @@ impl<'b> Bench<'b> {
         let domain = Modelled::over(&self.region, Config::default());
         set_current_worker(0);
         // SAFETY: the pool is dropped before the region is used again.
-        let pool = Pool::create(unsafe { self.region.alias() }, domain).map_err(text)?;
-        let live = self.subject.create(pool)?;
+        let pool = Pool::create(unsafe { self.region.alias() }, domain.clone()).map_err(text)?;
+        let live = self.subject.create(Storage { pool: Some(pool), machine: domain })?;
         for (_, operation) in &self.before {
             self.subject.perform(&live, operation)?;
         }
@@ -160,8 +161,8 @@ impl<'b> Bench<'b> {
         let domain = Modelled::over(&self.region, config);
         // SAFETY: the pool is dropped before the region is used again.
         let pool = Pool::open(unsafe { self.region.alias() }, domain.clone()).map_err(text)?;
-        let live = subject.open(pool)?;
-        subject.pool(&live).abandon();
+        pool.abandon();
+        let live = subject.open(Storage { pool: Some(pool), machine: domain.clone() })?;
         let base = self.contents();
         domain.set_tracing(true);
         let returned: Vec<Mutex<Vec<AnyValue>>> =
@@ -308,7 +309,8 @@ impl<'b> Bench<'b> {
             let pool = Pool::open(unsafe { self.scratch.alias() }, self.recovering.clone())
                 .map_err(|error| Failure::Open { what: error.to_string() })?;
             pool.abandon();
-            let live = subject.open(pool).map_err(|what| Failure::Open { what })?;
+            let storage = Storage { pool: Some(pool), machine: self.recovering.clone() };
+            let live = subject.open(storage).map_err(|what| Failure::Open { what })?;
             let state = subject.observe(&live).map_err(|what| Failure::Contents { what })?;
             if let Some(what) = subject.problems(&live).into_iter().next() {
                 return Err(Failure::Invariant { what });

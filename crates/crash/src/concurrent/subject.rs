@@ -3,10 +3,10 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use lapis_device::Modelled;
-use lapis_pmem::{AuditReport, Pool};
+use lapis_pmem::AuditReport;
 
 use super::history::Call;
+use crate::storage::Storage;
 
 /// A structure that several workers use, the operations to run on it and their meaning.
 pub trait ConcurrentSubject: Sync + 'static {
@@ -22,23 +22,23 @@ pub trait ConcurrentSubject: Sync + 'static {
     /// The name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Bytes of the pool that the operations need.
+    /// Bytes of the pool that the operations need; 0 for no pool.
     fn pool_bytes(&self) -> usize;
 
     /// What to do before the history begins, and what each worker then does.
     fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<Self::Operation>;
 
-    /// Makes the structure in a new pool, durably.
+    /// Makes the structure on new storage, durably.
     ///
     /// # Errors
     /// What went wrong, for a person.
-    fn create(&self, pool: Pool<Modelled>) -> Result<Self::Live, String>;
+    fn create(&self, storage: Storage) -> Result<Self::Live, String>;
 
     /// Opens the structure, recovering it if need be.
     ///
     /// # Errors
     /// What went wrong, for a person.
-    fn open(&self, pool: Pool<Modelled>) -> Result<Self::Live, String>;
+    fn open(&self, storage: Storage) -> Result<Self::Live, String>;
 
     /// Performs an operation; durable on return.
     ///
@@ -61,9 +61,6 @@ pub trait ConcurrentSubject: Sync + 'static {
 
     /// Finds free space again if need be, and compares allocated with reachable.
     fn audit(&self, live: &Self::Live) -> AuditReport;
-
-    /// The pool, for letting go of it as a crash would.
-    fn pool<'l>(&self, live: &'l Self::Live) -> &'l Pool<Modelled>;
 
     /// Whether the calls, from `initial` on, explain `found`.
     ///

@@ -12,7 +12,7 @@ use lapis_pmem::{LINE_BYTES, Region};
 
 pub(crate) use self::expectation::{Expectation, Known, hash_of};
 pub(crate) use self::guarded::guarded;
-use self::recovery::{Extent, Storage, recover};
+use self::recovery::{Extent, Scratch, recover};
 pub(crate) use self::recovery::{is_checked_whole, seed_after_recovery};
 pub(crate) use self::second_crash::{FirstCrash, SecondCrash};
 use crate::erased::AnySubject;
@@ -125,12 +125,12 @@ impl Bench {
         seed: u64,
         extent: Extent,
     ) -> (Recovered<'r>, Option<usize>) {
-        let storage = Storage::of(&self.region).remembering(self.walks.as_ref());
+        let scratch = Scratch::of(&self.region).remembering(self.walks.as_ref());
         // SAFETY: the pools made from the alias are dropped within the call.
         let result = guarded(|| unsafe {
-            recover(subject, &storage, &self.light, expectation, seed, extent)
+            recover(subject, &scratch, &self.light, expectation, seed, extent)
         });
-        let reads_before_operations = storage.reads_before_operations.get();
+        let reads_before_operations = scratch.reads_before_operations.get();
         self.lines_copied += self.light.revert(&mut self.region) as u64;
         (result, reads_before_operations)
     }

@@ -11,11 +11,12 @@ use super::Recovered;
 use super::expectation::Expectation;
 use crate::erased::{AnyLive, AnyState, AnySubject};
 use crate::oracle::{Failure, difference};
+use crate::storage::Storage;
 use crate::subject::{WalkMemory, is_interrupted_creation};
 
 /// The memory that recoveries take place on: a region, and how much of it pools have mapped beyond
 /// what it knows of, by growing.
-pub(super) struct Storage<'r> {
+pub(super) struct Scratch<'r> {
     region: &'r Region,
     walks: Option<&'r Rc<dyn WalkMemory>>,
     pub(super) mapped: Cell<usize>,
@@ -23,7 +24,7 @@ pub(super) struct Storage<'r> {
     pub(super) reads_before_operations: Cell<Option<usize>>,
 }
 
-impl<'r> Storage<'r> {
+impl<'r> Scratch<'r> {
     pub(super) fn of(region: &'r Region) -> Self {
         let mapped = Cell::new(region.mapped_bytes());
         Self { region, walks: None, mapped, reads_before_operations: Cell::new(None) }
@@ -42,7 +43,9 @@ impl<'r> Storage<'r> {
     }
 
     fn note(&self, live: &AnyLive) {
-        self.mapped.set(live.pool().region().mapped_bytes());
+        if let Some(pool) = live.pool() {
+            self.mapped.set(pool.region().mapped_bytes());
+        }
     }
 }
 
@@ -52,12 +55,13 @@ impl<'r> Storage<'r> {
 /// Nothing else uses the memory while what is returned lives.
 unsafe fn open(
     subject: &dyn AnySubject,
-    storage: &Storage<'_>,
+    scratch: &Scratch<'_>,
     domain: &Modelled,
     expectation: Expectation<'_>,
 ) -> Result<Option<AnyLive>, Failure> {
     // SAFETY: as the caller vouches.
-    let pool = match Pool::open(unsafe { storage.alias() }, domain.clone()) {
+    let open_pool = || Pool::open(unsafe { scratch.alias() }, domain.clone());
+    let pool = match (subject.pool_bytes() > 0).then(open_pool).transpose() {
         Ok(pool) => pool,
         Err(error) if is_interrupted_creation(&error) => return Ok(None),
         // The creation has not begun to show, and what was there before does.
@@ -68,13 +72,16 @@ unsafe fn open(
         }
         Err(error) => return Err(Failure::Open { what: error.to_string() }),
     };
-    pool.abandon();
-    if expectation.shut_down && (!pool.opened_clean() || pool.needs_reclaim()) {
-        let what = "a clean shutdown was acknowledged and is not remembered".to_owned();
-        return Err(Failure::Open { what });
+    if let Some(pool) = &pool {
+        pool.abandon();
+        if expectation.shut_down && (!pool.opened_clean() || pool.needs_reclaim()) {
+            let what = "a clean shutdown was acknowledged and is not remembered".to_owned();
+            return Err(Failure::Open { what });
+        }
     }
-    let mut live = subject.open(pool).map_err(|what| Failure::Open { what })?;
-    if let (Some(live), Some(walks)) = (&mut live, storage.walks) {
+    let storage = Storage { pool, machine: domain.clone() };
+    let mut live = subject.open(storage).map_err(|what| Failure::Open { what })?;
+    if let (Some(live), Some(walks)) = (&mut live, scratch.walks) {
         live.remember_walks(walks);
     }
     Ok(live)
@@ -99,14 +106,14 @@ pub(super) enum Extent {
 /// Nothing else uses the memory of `region` during the call.
 pub(super) unsafe fn recover<'r>(
     subject: &dyn AnySubject,
-    storage: &Storage<'_>,
+    scratch: &Scratch<'_>,
     domain: &Modelled,
     expectation: Expectation<'r>,
     seed: u64,
     extent: Extent,
 ) -> Recovered<'r> {
     // SAFETY: as the caller vouches; the pools are dropped before this function returns.
-    let open = |expectation| unsafe { open(subject, storage, domain, expectation) };
+    let open = |expectation| unsafe { open(subject, scratch, domain, expectation) };
     let Some(mut live) = open(expectation)? else {
         return if expectation.acknowledged.is_none() { Ok(None) } else { Err(Failure::Gone) };
     };
@@ -118,7 +125,7 @@ pub(super) unsafe fn recover<'r>(
     if let Extent::Check { whole_check_every } = extent
         && !is_checked_whole(seed, whole_check_every)
     {
-        storage.note(&live);
+        scratch.note(&live);
         return Ok(Some(recovered));
     }
     if extent == Extent::Operations {
@@ -134,14 +141,14 @@ pub(super) unsafe fn recover<'r>(
                 audit(&live)?;
             }
         }
-        storage.note(&live);
+        scratch.note(&live);
         drop(live);
         // A second recovery changes nothing.
         live = open(Expectation { shut_down: false, ..expectation })?.ok_or(Failure::Gone)?;
         if extent != Extent::CheckOperations {
             holds(&live, recovered.state, seed, |what| Failure::NotIdempotent { what })?;
         }
-        storage.reads_before_operations.set(Some(domain.read_count()));
+        scratch.reads_before_operations.set(Some(domain.read_count()));
     }
     // It still works.
     let mut state = recovered.state.clone();
@@ -154,7 +161,7 @@ pub(super) unsafe fn recover<'r>(
             domain.mark(Marker::End(index as u32 + 2));
         }
     }
-    storage.note(&live);
+    scratch.note(&live);
     if extent != Extent::Operations {
         holds(&live, &state, seed.rotate_left(32), |what| Failure::Broken { what })?;
         if !live.audit_checks() {

@@ -8,7 +8,7 @@ use lapis_device::{
 
 use super::expectation::{Expectation, Known};
 use super::guarded::guarded;
-use super::recovery::{Extent, Storage, recover, seed_after_recovery};
+use super::recovery::{Extent, Scratch, recover, seed_after_recovery};
 use super::{Bench, read_line};
 use crate::erased::{AnyState, AnySubject, AnyValue};
 use crate::oracle::Failure;
@@ -81,12 +81,12 @@ impl Bench {
         // After a kill another process goes on, whose fences do not complete what the first one
         // has flushed.
         set_current_worker(u8::from(matches!(first, FirstCrash::Killed { .. })));
-        let storage = Storage::of(&self.region);
+        let scratch = Scratch::of(&self.region);
         // SAFETY: the pools made from the alias are dropped within the call.
         let recovered = guarded(|| unsafe {
-            recover(subject, &storage, &self.recording, expectation, seed, Extent::Operations)
+            recover(subject, &scratch, &self.recording, expectation, seed, Extent::Operations)
         });
-        let grown = storage.mapped.get();
+        let grown = scratch.mapped.get();
         set_current_worker(0);
         let recovery = self.recording.take_trace();
         self.recording.revert(&mut self.region);

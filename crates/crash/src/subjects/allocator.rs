@@ -7,6 +7,7 @@ use lapis_pmem::{AuditReport, EXTENT_BYTES, Link, PCell, Pool, Slot, persistent}
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::storage::Storage;
 use crate::subject::{Live, Subject, text};
 
 const ROOT: &str = "directory";
@@ -143,7 +144,8 @@ impl Subject for AllocatorSubject {
         probes
     }
 
-    fn create(&self, pool: Pool<Modelled>) -> Result<LiveDirectory, String> {
+    fn create(&self, storage: Storage) -> Result<LiveDirectory, String> {
+        let pool = storage.into_pool();
         let mut directory = pool.allocate::<Directory>().map_err(text)?;
         directory.zero();
         let directory = pool.fence(directory.flush());
@@ -152,7 +154,8 @@ impl Subject for AllocatorSubject {
         Ok(LiveDirectory { pool, root })
     }
 
-    fn open(&self, pool: Pool<Modelled>) -> Result<Option<LiveDirectory>, String> {
+    fn open(&self, storage: Storage) -> Result<Option<LiveDirectory>, String> {
+        let pool = storage.into_pool();
         let Some(root) = pool.root(ROOT) else { return Ok(None) };
         Ok(Some(LiveDirectory { pool, root }))
     }
@@ -266,7 +269,7 @@ impl Live<AllocatorOperation, BTreeMap<usize, (usize, u64)>> for LiveDirectory {
         self.pool.audit(&traced)
     }
 
-    fn pool(&self) -> &Pool<Modelled> {
-        &self.pool
+    fn pool(&self) -> Option<&Pool<Modelled>> {
+        Some(&self.pool)
     }
 }

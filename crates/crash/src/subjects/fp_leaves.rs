@@ -13,6 +13,7 @@ use lapis_pmem::{AuditReport, Link, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::storage::Storage;
 use crate::subject::{Live, Subject};
 
 const ROOT: &str = "leaves";
@@ -83,7 +84,8 @@ impl Subject for FpLeavesSubject {
         ]
     }
 
-    fn create(&self, pool: Pool<Modelled>) -> Result<LiveLeaves, String> {
+    fn create(&self, storage: Storage) -> Result<LiveLeaves, String> {
+        let pool = storage.into_pool();
         let pool = Arc::new(pool);
         let made = pool.fence(FpLeaves::create(&pool, LEAVES).map_err(text)?);
         let root = made.link();
@@ -91,7 +93,8 @@ impl Subject for FpLeavesSubject {
         Ok(LiveLeaves { leaves: FpLeaves::open(&pool, root).map_err(text)? })
     }
 
-    fn open(&self, pool: Pool<Modelled>) -> Result<Option<LiveLeaves>, String> {
+    fn open(&self, storage: Storage) -> Result<Option<LiveLeaves>, String> {
+        let pool = storage.into_pool();
         let Some(root) = pool.root::<FpLeavesRoot>(ROOT) else { return Ok(None) };
         let leaves = FpLeaves::open(&Arc::new(pool), root).map_err(text)?;
         Ok(Some(LiveLeaves { leaves }))
@@ -162,7 +165,7 @@ impl Live<Change, BTreeMap<u64, u64>> for LiveLeaves {
         pool.audit(&traced)
     }
 
-    fn pool(&self) -> &Pool<Modelled> {
-        self.leaves.pool()
+    fn pool(&self) -> Option<&Pool<Modelled>> {
+        Some(self.leaves.pool())
     }
 }

@@ -9,6 +9,7 @@ use lapis_pmem::{AuditReport, Link, Pool, Tracer};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::storage::Storage;
 use crate::subject::{Live, Subject, text};
 
 const CELLS: &str = "cells";
@@ -165,7 +166,8 @@ impl<S: Scheme> Subject for InPlaceSubject<S> {
         vec![Update { cell, number: seed ^ 1 }, another, Update { cell, number: seed ^ 3 }]
     }
 
-    fn create(&self, pool: Pool<Modelled>) -> Result<LiveCells<S>, String> {
+    fn create(&self, storage: Storage) -> Result<LiveCells<S>, String> {
+        let pool = storage.into_pool();
         let pool = Arc::new(pool);
         let scheme = S::make(&pool, &self.options)?;
         let array = CellArray::create(&pool, &scheme, self.value_bytes, COUNT).map_err(text)?;
@@ -176,8 +178,8 @@ impl<S: Scheme> Subject for InPlaceSubject<S> {
         Ok(LiveCells { array, value_bytes: self.value_bytes })
     }
 
-    fn open(&self, pool: Pool<Modelled>) -> Result<Option<LiveCells<S>>, String> {
-        self.open_on(&Arc::new(pool))
+    fn open(&self, storage: Storage) -> Result<Option<LiveCells<S>>, String> {
+        self.open_on(&Arc::new(storage.into_pool()))
     }
 
     fn initial(&self) -> Self::State {
@@ -233,7 +235,7 @@ impl<S: Scheme> Live<Update, Vec<Vec<u8>>> for LiveCells<S> {
         pool.audit(&traced)
     }
 
-    fn pool(&self) -> &Pool<Modelled> {
-        self.array.pool()
+    fn pool(&self) -> Option<&Pool<Modelled>> {
+        Some(self.array.pool())
     }
 }

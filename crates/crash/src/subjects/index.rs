@@ -15,6 +15,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::entries::Entries;
 use super::index_walks::{InOrder, InOrderByPart, IndexWalks};
+use crate::storage::Storage;
 use crate::subject::{Live, Subject, WalkMemory, text};
 
 const ROOT: &str = "index";
@@ -222,7 +223,8 @@ where
         probes
     }
 
-    fn create(&self, pool: Pool<Modelled>) -> Result<Self::Live, String> {
+    fn create(&self, storage: Storage) -> Result<Self::Live, String> {
+        let pool = storage.into_pool();
         let root = pool.fence(I::create(&pool, &self.options).map_err(text)?);
         let link = root.link();
         let _committed = pool.publish_root(ROOT, 0, root).map_err(text)?.persist();
@@ -230,7 +232,8 @@ where
         Ok(LiveIndex { index, walks: None })
     }
 
-    fn open(&self, pool: Pool<Modelled>) -> Result<Option<Self::Live>, String> {
+    fn open(&self, storage: Storage) -> Result<Option<Self::Live>, String> {
+        let pool = storage.into_pool();
         let Some(root) = pool.root::<IndexRoot>(ROOT) else { return Ok(None) };
         let index = I::open(Arc::new(pool), root).map_err(text)?;
         Ok(Some(LiveIndex { index, walks: None }))
@@ -444,7 +447,7 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, E
         self.walks = walks.downcast().ok();
     }
 
-    fn pool(&self) -> &Pool<Modelled> {
-        self.index.pool()
+    fn pool(&self) -> Option<&Pool<Modelled>> {
+        Some(self.index.pool())
     }
 }

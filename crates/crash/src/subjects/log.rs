@@ -10,6 +10,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::pop_log::{LogState, digest, payload};
+use crate::storage::Storage;
 use crate::subject::{Live, Subject, text};
 
 const ROOT: &str = "log";
@@ -217,7 +218,8 @@ where
         probes
     }
 
-    fn create(&self, pool: Pool<Modelled>) -> Result<LiveRing<L>, String> {
+    fn create(&self, storage: Storage) -> Result<LiveRing<L>, String> {
+        let pool = storage.into_pool();
         let root = L::create(&pool, self.options.clone()).map_err(text)?;
         let root = pool.fence(root);
         let link = root.link();
@@ -225,7 +227,8 @@ where
         Ok(LiveRing { log: L::open(Arc::new(pool), link).map_err(text)? })
     }
 
-    fn open(&self, pool: Pool<Modelled>) -> Result<Option<LiveRing<L>>, String> {
+    fn open(&self, storage: Storage) -> Result<Option<LiveRing<L>>, String> {
+        let pool = storage.into_pool();
         let Some(root) = pool.root::<L::Root>(ROOT) else { return Ok(None) };
         Ok(Some(LiveRing { log: L::open(Arc::new(pool), root).map_err(text)? }))
     }
@@ -307,7 +310,7 @@ impl<L: Log<Modelled>> Live<RingOperation, LogState> for LiveRing<L> {
         pool.audit(&traced)
     }
 
-    fn pool(&self) -> &Pool<Modelled> {
-        self.log.pool()
+    fn pool(&self) -> Option<&Pool<Modelled>> {
+        Some(self.log.pool())
     }
 }

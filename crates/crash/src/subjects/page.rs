@@ -11,6 +11,7 @@ use lapis_pmem::{AuditReport, LINE_BYTES, Link, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::storage::Storage;
 use crate::subject::{Live, Subject, text};
 
 const ROOT: &str = "pages";
@@ -194,7 +195,8 @@ impl Subject for PageSubject {
         probes
     }
 
-    fn create(&self, pool: Pool<Modelled>) -> Result<LivePages, String> {
+    fn create(&self, storage: Storage) -> Result<LivePages, String> {
+        let pool = storage.into_pool();
         let options = PageStoreOptions {
             scheme: self.scheme,
             page_bytes: self.page_bytes,
@@ -209,7 +211,8 @@ impl Subject for PageSubject {
         self.live(pool, link)
     }
 
-    fn open(&self, pool: Pool<Modelled>) -> Result<Option<LivePages>, String> {
+    fn open(&self, storage: Storage) -> Result<Option<LivePages>, String> {
+        let pool = storage.into_pool();
         let Some(root) = pool.root::<PageStoreRoot>(ROOT) else { return Ok(None) };
         self.live(pool, root).map(Some)
     }
@@ -330,7 +333,7 @@ impl Live<PageOperation, PageState> for LivePages {
         pool.audit(&traced)
     }
 
-    fn pool(&self) -> &Pool<Modelled> {
-        self.store.pool()
+    fn pool(&self) -> Option<&Pool<Modelled>> {
+        Some(self.store.pool())
     }
 }

@@ -9,6 +9,7 @@ use lapis_pmem::{AuditReport, Link, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::storage::Storage;
 use crate::subject::{Live, Subject, text};
 
 const ROOT: &str = "log";
@@ -140,7 +141,8 @@ impl Subject for PopLogSubject {
         probes
     }
 
-    fn create(&self, pool: Pool<Modelled>) -> Result<LiveLog, String> {
+    fn create(&self, storage: Storage) -> Result<LiveLog, String> {
+        let pool = storage.into_pool();
         let options =
             PopLogOptions { segment_bytes: 4096, spare_segments: 2, placement: self.placement };
         let root = PopLog::create(&pool, options).map_err(text)?;
@@ -150,7 +152,8 @@ impl Subject for PopLogSubject {
         Ok(LiveLog { log: PopLog::open(Arc::new(pool), link).map_err(text)? })
     }
 
-    fn open(&self, pool: Pool<Modelled>) -> Result<Option<LiveLog>, String> {
+    fn open(&self, storage: Storage) -> Result<Option<LiveLog>, String> {
+        let pool = storage.into_pool();
         let Some(root) = pool.root::<PopLogRoot>(ROOT) else { return Ok(None) };
         Ok(Some(LiveLog { log: PopLog::open(Arc::new(pool), root).map_err(text)? }))
     }
@@ -229,7 +232,7 @@ impl Live<LogOperation, LogState> for LiveLog {
         pool.audit(&traced)
     }
 
-    fn pool(&self) -> &Pool<Modelled> {
-        self.log.pool()
+    fn pool(&self) -> Option<&Pool<Modelled>> {
+        Some(self.log.pool())
     }
 }

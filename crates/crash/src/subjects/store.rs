@@ -8,6 +8,7 @@ use lapis_pmem::{AuditReport, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::storage::Storage;
 use crate::subject::{Live, Subject, text};
 
 const TABLES: [(&str, IndexKind); 3] =
@@ -111,17 +112,17 @@ impl Subject for StoreSubject {
         probes
     }
 
-    fn create(&self, pool: Pool<Modelled>) -> Result<LiveStore, String> {
+    fn create(&self, storage: Storage) -> Result<LiveStore, String> {
         let options = StoreOptions { log_segment_bytes: 8192 };
-        let store = Store::create_on(pool, &options).map_err(text)?;
+        let store = Store::create_on(storage.into_pool(), &options).map_err(text)?;
         for (name, index) in TABLES {
             store.create_table(name, &TableOptions::with_index(index)).map_err(text)?;
         }
         Ok(LiveStore { store })
     }
 
-    fn open(&self, pool: Pool<Modelled>) -> Result<Option<LiveStore>, String> {
-        match Store::open_on(pool) {
+    fn open(&self, storage: Storage) -> Result<Option<LiveStore>, String> {
+        match Store::open_on(storage.into_pool()) {
             Ok(store) => {
                 // Creation ends with the last of the tables.
                 let whole = TABLES.iter().all(|(name, _)| store.table(name).is_ok());
@@ -241,7 +242,7 @@ impl Live<StoreOperation, StoreState> for LiveStore {
         self.store.audit()
     }
 
-    fn pool(&self) -> &Pool<Modelled> {
-        self.store.pool()
+    fn pool(&self) -> Option<&Pool<Modelled>> {
+        Some(self.store.pool())
     }
 }

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lapis_device::Modelled;
-use lapis_pmem::{AuditReport, Pool};
+use lapis_pmem::AuditReport;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -11,6 +10,7 @@ use super::whole::judge_whole;
 use crate::concurrent::history::Call;
 use crate::concurrent::linearizability::Specification;
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
+use crate::storage::Storage;
 use crate::subject::{Live, Subject};
 use crate::subjects::{AllocatorOperation, AllocatorSubject, LiveDirectory};
 
@@ -80,12 +80,12 @@ impl ConcurrentSubject for ConcurrentAllocator {
         Plan::sharing(before, workers, operations, |worker| operation(worker, &mut random))
     }
 
-    fn create(&self, pool: Pool<Modelled>) -> Result<LiveDirectory, String> {
-        self.alone.create(pool)
+    fn create(&self, storage: Storage) -> Result<LiveDirectory, String> {
+        self.alone.create(storage)
     }
 
-    fn open(&self, pool: Pool<Modelled>) -> Result<LiveDirectory, String> {
-        self.alone.open(pool)?.ok_or_else(|| "the root is gone".to_owned())
+    fn open(&self, storage: Storage) -> Result<LiveDirectory, String> {
+        self.alone.open(storage)?.ok_or_else(|| "the root is gone".to_owned())
     }
 
     fn perform(&self, live: &LiveDirectory, operation: &AllocatorOperation) -> Result<(), String> {
@@ -102,10 +102,6 @@ impl ConcurrentSubject for ConcurrentAllocator {
 
     fn audit(&self, live: &LiveDirectory) -> AuditReport {
         live.reclaim_and_audit()
-    }
-
-    fn pool<'l>(&self, live: &'l LiveDirectory) -> &'l Pool<Modelled> {
-        live.pool()
     }
 
     fn judge(

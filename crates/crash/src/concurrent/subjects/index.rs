@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use lapis_device::Modelled;
 use lapis_index::{Index, IndexKey, IndexOptions, IndexRoot};
-use lapis_pmem::{AuditReport, Link, Pool};
+use lapis_pmem::{AuditReport, Link};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::concurrent::history::Call;
 use crate::concurrent::linearizability::{MapAction, MapKey, is_linearizable};
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
+use crate::storage::Storage;
 use crate::subject::text;
 use crate::subjects::KeySpace;
 
@@ -125,14 +126,16 @@ where
         })
     }
 
-    fn create(&self, pool: Pool<Modelled>) -> Result<I, String> {
+    fn create(&self, storage: Storage) -> Result<I, String> {
+        let pool = storage.into_pool();
         let root = pool.fence(I::create(&pool, &self.options).map_err(text)?);
         let link = root.link();
         let _committed = pool.publish_root(ROOT, 0, root).map_err(text)?.persist();
         I::open(Arc::new(pool), link).map_err(text)
     }
 
-    fn open(&self, pool: Pool<Modelled>) -> Result<I, String> {
+    fn open(&self, storage: Storage) -> Result<I, String> {
+        let pool = storage.into_pool();
         let root = pool.root::<IndexRoot>(ROOT).ok_or("the root is gone")?;
         I::open(Arc::new(pool), root).map_err(text)
     }
@@ -188,10 +191,6 @@ where
             pool.reclaim(&traced);
         }
         pool.audit(&traced)
-    }
-
-    fn pool<'l>(&self, index: &'l I) -> &'l Pool<Modelled> {
-        index.pool()
     }
 
     fn judge(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lapis_blocks::log::{LogError, Placement, Position};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions, PopLogRoot};
 use lapis_device::Modelled;
-use lapis_pmem::{AuditReport, Link, Pool};
+use lapis_pmem::{AuditReport, Link};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -13,6 +13,7 @@ use super::whole::judge_whole;
 use crate::concurrent::history::Call;
 use crate::concurrent::linearizability::Specification;
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
+use crate::storage::Storage;
 use crate::subject::text;
 
 const ROOT: &str = "log";
@@ -121,7 +122,8 @@ impl ConcurrentSubject for ConcurrentPopLog {
         })
     }
 
-    fn create(&self, pool: Pool<Modelled>) -> Result<Self::Live, String> {
+    fn create(&self, storage: Storage) -> Result<Self::Live, String> {
+        let pool = storage.into_pool();
         let options =
             PopLogOptions { segment_bytes: 4096, spare_segments: 2, placement: self.placement };
         let root = PopLog::create(&pool, options).map_err(text)?;
@@ -131,7 +133,8 @@ impl ConcurrentSubject for ConcurrentPopLog {
         PopLog::open(Arc::new(pool), link).map_err(text)
     }
 
-    fn open(&self, pool: Pool<Modelled>) -> Result<Self::Live, String> {
+    fn open(&self, storage: Storage) -> Result<Self::Live, String> {
+        let pool = storage.into_pool();
         let root = pool.root::<PopLogRoot>(ROOT).ok_or("the root is gone")?;
         PopLog::open(Arc::new(pool), root).map_err(text)
     }
@@ -180,10 +183,6 @@ impl ConcurrentSubject for ConcurrentPopLog {
             pool.reclaim(&traced);
         }
         pool.audit(&traced)
-    }
-
-    fn pool<'l>(&self, log: &'l Self::Live) -> &'l Pool<Modelled> {
-        log.pool()
     }
 
     fn judge(

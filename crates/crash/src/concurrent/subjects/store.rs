@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lapis::{IndexKind, Store, StoreOptions, TableOptions};
 use lapis_device::Modelled;
-use lapis_pmem::{AuditReport, Pool};
+use lapis_pmem::AuditReport;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -12,6 +12,7 @@ use super::whole::judge_whole;
 use crate::concurrent::history::Call;
 use crate::concurrent::linearizability::Specification;
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
+use crate::storage::Storage;
 use crate::subject::text;
 
 const TABLES: [(&str, IndexKind); 3] =
@@ -125,17 +126,17 @@ impl ConcurrentSubject for ConcurrentStore {
         })
     }
 
-    fn create(&self, pool: Pool<Modelled>) -> Result<Self::Live, String> {
+    fn create(&self, storage: Storage) -> Result<Self::Live, String> {
         let options = StoreOptions { log_segment_bytes: 8192 };
-        let store = Store::create_on(pool, &options).map_err(text)?;
+        let store = Store::create_on(storage.into_pool(), &options).map_err(text)?;
         for (name, index) in TABLES {
             store.create_table(name, &TableOptions::with_index(index)).map_err(text)?;
         }
         Ok(store)
     }
 
-    fn open(&self, pool: Pool<Modelled>) -> Result<Self::Live, String> {
-        Store::open_on(pool).map_err(text)
+    fn open(&self, storage: Storage) -> Result<Self::Live, String> {
+        Store::open_on(storage.into_pool()).map_err(text)
     }
 
     fn perform(&self, store: &Self::Live, action: &StoreAction) -> Result<StoreAnswer, String> {
@@ -194,10 +195,6 @@ impl ConcurrentSubject for ConcurrentStore {
             store.reclaim();
         }
         store.audit()
-    }
-
-    fn pool<'l>(&self, store: &'l Self::Live) -> &'l Pool<Modelled> {
-        store.pool()
     }
 
     fn judge(
