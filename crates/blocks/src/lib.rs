@@ -7,6 +7,7 @@ pub mod header_log;
 pub mod in_place;
 pub mod interleave;
 pub mod log;
+#[doc(hidden)]
 pub mod mutants;
 pub mod page;
 pub mod pop_log;

@@ -60,6 +60,7 @@ macro_rules! registry {
             )+
         }
 
+        #[doc(hidden)]
         pub mod mutants {
             //! Errors of published implementations that the indexes can be told to commit
             //! ([`lapis_pmem::Observed::commits`]), for showing that the crash checker finds them.

@@ -22,6 +22,7 @@ mod engine;
 mod entries;
 mod error;
 mod info;
+#[doc(hidden)]
 pub mod mutants;
 mod record;
 mod store;

@@ -52,6 +52,7 @@ mod cache;
 mod chunks;
 mod classes;
 mod locate;
+#[doc(hidden)]
 pub mod mutants;
 mod slabs;
 
