@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 use std::fmt::Debug;
 
 use lapis_pmem::{
-    AllocError, Committed, Domain, Guard, InFlight, Link, Owned, PCell, Pool, Tracer, persistent,
+    AllocError, Batch, Blocks, Committed, Domain, Durable, Guard, InFlight, InOrder, Link, Owned,
+    PCell, Pool, Tracer, persistent,
 };
 
 use crate::index::IndexError;
@@ -106,27 +107,56 @@ pub trait IndexKey: sealed::Sealed + Ord + Debug + Send + Sync + 'static {
     fn word_block_bytes<D: Domain>(pool: &Pool<D>, word: u64) -> usize;
 }
 
-/// A key word and, for byte strings, the block it refers to, flushed and not yet reachable.
-/// Dropping it gives the block back.
+/// A key word and, for byte strings, the block it refers to, in persistence state `S` and not yet
+/// reachable. Dropping it gives the block back.
 #[derive(Debug)]
-pub struct KeyWord<'p, D: Domain> {
+pub struct KeyWord<'p, D: Domain, S = InFlight> {
     word: u64,
-    blob: Option<Owned<'p, D, KeyBlob, InFlight>>,
+    blob: Option<Owned<'p, D, KeyBlob, S>>,
 }
 
-impl<D: Domain> KeyWord<'_, D> {
-    /// The word, for writing into a node that is not reachable yet or is locked. Only after
-    /// [`KeyWord::release`] does the block belong to the structure.
+impl<'p, D: Domain, S> KeyWord<'p, D, S> {
+    /// The word, for writing into a node that is not reachable yet, or to a place in one that is
+    /// locked and does not count yet.
     pub fn bits(&self) -> u64 {
         self.word
     }
 
-    /// The word has been stored where the structure can reach it: the block is the structure's.
-    pub fn release(self) -> u64 {
-        if let Some(blob) = self.blob {
-            let _ = blob.release();
+    /// A word that the structure has already, to be stored once more: nothing comes with it.
+    pub(crate) fn again(word: u64) -> Self {
+        Self { word, blob: None }
+    }
+}
+
+impl<'p, D: Domain> KeyWord<'p, D> {
+    /// Fences if there is a block, or the caller has flushed something else.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn fence_if(self, pool: &Pool<D>, is_needed: bool) -> KeyWord<'p, D, Durable> {
+        if is_needed || self.blob.is_some() {
+            return pool.fence(self);
         }
-        self.word
+        KeyWord::again(self.word)
+    }
+
+    /// The word has been stored by a change that fences before it makes the word count.
+    pub(crate) fn release(self) {
+        let _ = self.blob.map(Owned::<_, _, InFlight>::release);
+    }
+}
+
+impl<'p, D: Domain> Batch for KeyWord<'p, D> {
+    type Durable = KeyWord<'p, D, Durable>;
+    #[inline(always)]
+    fn fenced(self, order: InOrder) -> Self::Durable {
+        KeyWord { word: self.word, blob: self.blob.fenced(order) }
+    }
+}
+
+impl<S, D: Domain> Blocks<S> for KeyWord<'_, D, S> {
+    #[inline(always)]
+    fn hand_over(self, order: InOrder) {
+        self.blob.hand_over(order);
     }
 }
 
@@ -328,13 +358,11 @@ mod tests {
         let pool = Pool::create_anonymous(1 << 20).unwrap();
         let key: &[u8] = b"a\0b";
         let word = key.make_word(&pool).unwrap();
-        pool.domain().fence();
         assert_eq!(key.cmp_word(&pool, word.bits()), Ordering::Equal);
         assert!(key.eq_word(&pool, key.tag(), word.bits()));
         assert_eq!(b"a".as_slice().cmp_word(&pool, word.bits()), Ordering::Less);
         assert_eq!(<[u8]>::with_word(&pool, word.bits(), <[u8]>::to_vec), Some(key.to_vec()));
-        let bits = word.release();
-        assert_eq!(<[u8]>::word_block_bytes(&pool, bits), 11);
+        assert_eq!(<[u8]>::word_block_bytes(&pool, word.bits()), 11);
     }
 
     #[test]

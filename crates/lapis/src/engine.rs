@@ -194,15 +194,16 @@ impl<D: Domain> Engine<D> {
         value: &[u8],
     ) -> Result<(), IndexError> {
         let block = value::write(&self.pool, value)?;
+        let link = block.link().bits();
         if table.index.kind().1.orders_prior_flushes {
-            let link = block.link().bits();
             self.put_link(table, key, link)?;
+            // To an index the link is a number: it has stored it, and fenced before that.
             let _ = block.release();
         } else {
             // S4: this index may publish before it fences.
             let block = self.pool.fence(block);
-            let link = block.link().bits();
             self.put_link(table, key, link)?;
+            // As above, but for the fence.
             let _ = block.release();
         }
         Ok(())
@@ -297,7 +298,8 @@ impl<D: Domain> Engine<D> {
         let mut applied = if is_early { apply() } else { Ok(()) };
         let position = self.log.append(&writer.record)?;
         writer.log_bytes += writer.record.len();
-        // From here on the record's blocks belong to the log, and then to the indexes.
+        // From here on the record's blocks belong to the log, in whose bytes their links are, and
+        // then to the indexes.
         for block in blocks.into_values() {
             let _ = block.release();
         }

@@ -8,6 +8,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
+use crate::blocks::{Blocks, InOrder};
 use crate::commit::Visible;
 use crate::domain::Domain;
 use crate::owned::{Durable, Owned};
@@ -76,6 +77,78 @@ impl<W: Word> PCell<W> {
     pub fn publish<'a, D: Domain>(&'a self, domain: &'a D, value: W) -> Visible<'a, D> {
         domain.store::<W>(&self.0, value, Ordering::Release);
         Visible::of(domain, self)
+    }
+
+    /// Makes `blocks` reachable by the word that `word` makes of them: a link with the structure's
+    /// own tags, or what makes the place count in which their links lie already. For callers that
+    /// hold the lock under which alone this cell is written.
+    ///
+    /// ```
+    /// # use lapis_pmem::*;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = Pool::create_anonymous(1 << 20)?;
+    /// # let top = pool.allocate::<PCell<u64>>()?;
+    /// let leaf = pool.fence(pool.allocate::<PCell<u64>>()?.flush());
+    /// let _: Committed =
+    ///     top.publish_word(pool.domain(), leaf, |leaf| leaf.link().bits() | 1).persist();
+    /// # Ok(()) }
+    /// ```
+    /// ```compile_fail
+    /// # use lapis_pmem::*;
+    /// # fn f<D: Domain>(pool: &Pool<D>, top: &PCell<u64>) {
+    /// // Not before the fence.
+    /// let leaf = pool.allocate::<PCell<u64>>().unwrap().flush();
+    /// let _ = top.publish_word(pool.domain(), leaf, |leaf| leaf.link().bits() | 1).persist();
+    /// # }
+    /// ```
+    /// ```compile_fail
+    /// # use lapis_pmem::*;
+    /// # fn f<D: Domain>(pool: &Pool<D>, top: &PCell<u64>) {
+    /// // Nor if one of several was left out of it.
+    /// let leaf = pool.fence(pool.allocate::<PCell<u64>>().unwrap().flush());
+    /// let node = pool.allocate::<PCell<u64>>().unwrap().flush();
+    /// let _ = top.publish_word(pool.domain(), (leaf, node), |(_, node)| node.link().bits());
+    /// # }
+    /// ```
+    #[inline(always)]
+    pub fn publish_word<'a, D: Domain, B: Blocks<Durable>>(
+        &'a self,
+        domain: &'a D,
+        blocks: B,
+        word: impl FnOnce(&B) -> W,
+    ) -> Visible<'a, D> {
+        let word = word(&blocks);
+        blocks.hand_over(InOrder(()));
+        self.publish(domain, word)
+    }
+
+    /// As [`PCell::publish_word`], if the cell still holds `current` (compare-exchange).
+    ///
+    /// ```compile_fail
+    /// # use lapis_pmem::*;
+    /// # fn f<D: Domain>(pool: &Pool<D>, top: &PCell<u64>) {
+    /// let leaf = pool.allocate::<PCell<u64>>().unwrap().flush();
+    /// let _ = top.publish_word_if(pool.domain(), 0, leaf, |leaf| leaf.link().bits() | 1);
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Rejected`] with the blocks when the cell held something else.
+    #[inline(always)]
+    pub fn publish_word_if<'a, D: Domain, B: Blocks<Durable>>(
+        &'a self,
+        domain: &'a D,
+        current: W,
+        blocks: B,
+        word: impl FnOnce(&B) -> W,
+    ) -> Result<Visible<'a, D>, Rejected<W, B>> {
+        match self.publish_if(domain, current, word(&blocks)) {
+            Ok(visible) => {
+                blocks.hand_over(InOrder(()));
+                Ok(visible)
+            }
+            Err(found) => Err(Rejected { found, blocks }),
+        }
     }
 
     /// Compares and exchanges; on success the new value is visible and must be persisted.
@@ -214,22 +287,22 @@ pub struct Slot<T>(PCell<u64>, PhantomData<fn() -> *const T>);
 // SAFETY: transparent over an atomic word.
 unsafe impl<T: 'static> Persistent for Slot<T> {}
 
-/// Publication failed: the slot held something else. The node is handed back.
-pub struct Rejected<'p, D: Domain, T: Persistent> {
-    /// What the slot held.
-    pub found: Link<T>,
-    /// The node, still owned.
-    pub node: Owned<'p, D, T, Durable>,
+/// Publication failed: the cell or slot held something else. The blocks are handed back.
+#[derive(Debug)]
+pub struct Rejected<F, B> {
+    /// What it held.
+    pub found: F,
+    /// The blocks, still owned.
+    pub blocks: B,
 }
 
-impl<D: Domain, T: Persistent> fmt::Debug for Rejected<'_, D, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Rejected {{ found: {:?} }}", self.found)
-    }
-}
+/// What becomes of a block that is published if a slot holds what was expected.
+pub type Publication<'a, 'p, D, T> =
+    Result<Visible<'a, D>, Rejected<Link<T>, Owned<'p, D, T, Durable>>>;
 
 impl<T: Persistent> Slot<T> {
-    /// The word underneath, for structures that keep tags in the upper 16 bits.
+    /// The word underneath, for structures that keep tags beside the link: see
+    /// [`PCell::publish_word`].
     #[inline(always)]
     pub fn word(&self) -> &PCell<u64> {
         &self.0
@@ -251,15 +324,11 @@ impl<T: Persistent> Slot<T> {
         &'a self,
         expected: Link<T>,
         node: Owned<'p, D, T, Durable>,
-    ) -> Result<Visible<'a, D>, Rejected<'p, D, T>> {
-        let domain = node.domain();
-        match domain.compare_exchange::<u64>(self.0.atomic(), expected.bits(), node.link().bits()) {
-            Ok(_) => {
-                let _ = node.into_link();
-                Ok(Visible::of(domain, self))
-            }
-            Err(found) => Err(Rejected { found: Link::from_bits(found), node }),
-        }
+    ) -> Publication<'a, 'p, D, T> {
+        let (domain, expected) = (node.domain(), expected.bits());
+        self.0.publish_word_if(domain, expected, node, |node| node.link().bits()).map_err(
+            |Rejected { found, blocks }| Rejected { found: Link::from_bits(found), blocks },
+        )
     }
 
     /// Makes `node` reachable with a plain ordered store: for callers that hold the lock under which
@@ -269,9 +338,7 @@ impl<T: Persistent> Slot<T> {
         &'a self,
         node: Owned<'p, D, T, Durable>,
     ) -> Visible<'a, D> {
-        let domain = node.domain();
-        domain.store::<u64>(self.0.atomic(), node.into_link().bits(), Ordering::Release);
-        Visible::of(domain, self)
+        self.0.publish_word(node.domain(), node, |node| node.link().bits())
     }
 
     /// Points the slot at a block that is reachable and durable already, or at nothing: for callers

@@ -20,6 +20,7 @@ pub mod allocator;
 mod block_buffer;
 pub mod block_device;
 mod block_file;
+mod blocks;
 mod cell;
 mod commit;
 pub mod domain;
@@ -51,7 +52,8 @@ pub use block_device::{
     Request, SECTOR_BYTES,
 };
 pub use block_file::{BlockOpenError, DirectTransfers};
-pub use cell::{LINK_MASK, Link, PCell, Persistent, Rejected, Slot};
+pub use blocks::{Batch, Blocks, InOrder};
+pub use cell::{LINK_MASK, Link, PCell, Persistent, Publication, Rejected, Slot};
 pub use commit::{Committed, Flushed, Visible};
 pub use domain::{Domain, DomainFault, LINE_BYTES, XPLINE_BYTES};
 pub use file_device::FileDevice;
@@ -61,7 +63,7 @@ pub use io_uring_device::IoUringDevice;
 pub use lock::{GenerationLock, LockGeneration, LockWait, LockWord};
 pub use observed::{Mutant, Observed};
 pub use omission::Omission;
-pub use owned::{Batch, Dirty, Durable, InFlight, Owned};
+pub use owned::{Dirty, Durable, InFlight, Owned};
 pub use pool::{
     FORMAT_VERSION, MIN_POOL_BYTES, Pool, PoolError, ROOT_CAPACITY, ROOT_NAME_BYTES, RootError,
     Usage,

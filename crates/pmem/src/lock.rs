@@ -14,9 +14,11 @@
 //! The version counts completed critical sections, for optimistic readers. The payload is seven
 //! bits for the owner of the word; it survives a restart and a change of generation.
 
+use crate::blocks::Blocks;
 use crate::cell::{PCell, Persistent};
 use crate::commit::Visible;
 use crate::domain::Domain;
+use crate::owned::Durable;
 
 const LOCKED: u64 = 1;
 const PAYLOAD_MASK: u64 = 0x7F << 1;
@@ -184,13 +186,19 @@ impl GenerationLock {
         self.0.store_ordered(domain, (held & !PAYLOAD_MASK) | (u64::from(payload & 0x7F) << 1));
     }
 
-    /// Replaces the payload by one ordered store, as [`GenerationLock::set_payload`] does, and
-    /// returns the obligation to persist it. The word may also be one that is never locked, which
+    /// Replaces the payload by one ordered store, as [`GenerationLock::set_payload`] does, which
+    /// makes `blocks` reachable, and returns the obligation to persist it. The word may also be one that is never locked, which
     /// only the holder of another lock writes.
     #[inline(always)]
-    pub fn publish_payload<'a, D: Domain>(&'a self, domain: &'a D, payload: u8) -> Visible<'a, D> {
+    pub fn publish_payload<'a, D: Domain, B: Blocks<Durable>>(
+        &'a self,
+        domain: &'a D,
+        blocks: B,
+        payload: u8,
+    ) -> Visible<'a, D> {
         let word = self.0.load(domain);
-        self.0.publish(domain, (word & !PAYLOAD_MASK) | (u64::from(payload & 0x7F) << 1))
+        let word = (word & !PAYLOAD_MASK) | (u64::from(payload & 0x7F) << 1);
+        self.0.publish_word(domain, blocks, |_| word)
     }
 
     /// Gives the lock back and counts one more completed critical section.
@@ -276,10 +284,10 @@ mod tests {
         let domain = Hardware::detect();
         let generation = LockGeneration::of(4);
         let lock = fresh(LockWord::free(2).bits());
-        let _ = lock.publish_payload(&domain, 0x7F).persist();
+        let _ = lock.publish_payload(&domain, (), 0x7F).persist();
         assert_eq!(lock.read(&domain), LockWord::free(0x7F));
         lock.lock(&domain, generation);
-        let _ = lock.publish_payload(&domain, 1).persist();
+        let _ = lock.publish_payload(&domain, (), 1).persist();
         assert!(lock.read(&domain).is_locked(generation));
         assert_eq!(lock.read(&domain).payload(), 1);
     }

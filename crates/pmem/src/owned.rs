@@ -54,6 +54,14 @@
 //! parent.link_child(|slot| slot, child);
 //! # }
 //! ```
+//! ```compile_fail
+//! # use lapis_pmem::*;
+//! # fn f<D: Domain>(pool: &Pool<D>) {
+//! let child = pool.allocate::<PCell<u64>>().unwrap();
+//! let mut parent = pool.allocate::<PCell<u64>>().unwrap();
+//! parent.link_children(|cell| cell, child, |child| child.link().bits() | 1);
+//! # }
+//! ```
 //!
 //! The right order compiles:
 //!
@@ -74,11 +82,12 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::mem;
 use core::ops::Deref;
-use core::sync::atomic::Ordering;
 
-use crate::cell::{Link, Persistent, Slot};
+use crate::blocks::{Blocks, InOrder};
+use crate::cell::{Link, PCell, Persistent, Slot};
 use crate::domain::Domain;
 use crate::pool::Pool;
+use crate::word::Word;
 
 /// Being written; unreachable from the roots.
 #[derive(Debug)]
@@ -160,9 +169,10 @@ impl<'p, D: Domain, T: Persistent, S> Owned<'p, D, T, S> {
 }
 
 impl<D: Domain, T: Persistent> Owned<'_, D, T, InFlight> {
-    /// Hands the block to a structure that has stored its link in a word of its own making (a
-    /// tagged pointer, an in-line array). The structure answers for the order: the fence that
-    /// makes this block durable comes before the word can be reached after a crash.
+    /// Hands the block to a structure that [`Owned::link_children`] and [`PCell::publish_word`] do
+    /// not suit: which stores the link where it cannot be told from other numbers, or among ordered
+    /// stores. It says at the call why the fence that makes the block durable comes before the link
+    /// counts.
     #[inline(always)]
     pub fn release(self) -> Link<T> {
         self.into_link()
@@ -170,7 +180,7 @@ impl<D: Domain, T: Persistent> Owned<'_, D, T, InFlight> {
 }
 
 impl<D: Domain, T: Persistent> Owned<'_, D, T, Durable> {
-    /// Hands the durable block to a structure that stores its link in a word of its own making.
+    /// As for a block in flight: for a link that is stored where it cannot be told from other numbers.
     #[inline(always)]
     pub fn release(self) -> Link<T> {
         self.into_link()
@@ -206,16 +216,27 @@ impl<'p, D: Domain, T: Persistent> Owned<'p, D, T, Dirty> {
         slot: impl FnOnce(&T) -> &Slot<C>,
         child: Owned<'p, D, C, InFlight>,
     ) {
-        let slot = slot(self);
-        let domain = self.pool.domain();
-        domain.store::<u64>(slot.word().atomic(), child.into_link().bits(), Ordering::Relaxed);
+        self.link_children(|block| slot(block).word(), child, |child| child.link().bits());
+    }
+
+    /// As [`Owned::link_child`] for a word of the structure's own making (a tagged link), which may
+    /// refer to several blocks.
+    #[inline(always)]
+    pub fn link_children<W: Word, B: Blocks<InFlight>>(
+        &mut self,
+        cell: impl FnOnce(&T) -> &PCell<W>,
+        children: B,
+        word: impl FnOnce(&B) -> W,
+    ) {
+        let word = word(&children);
+        children.hand_over(InOrder(()));
+        cell(self).store(self.pool.domain(), word);
     }
 
     /// Stores a link to a block that is durable and reachable already (or null).
     #[inline(always)]
     pub fn set_link<C: Persistent>(&mut self, slot: impl FnOnce(&T) -> &Slot<C>, link: Link<C>) {
-        let slot = slot(self);
-        self.pool.domain().store::<u64>(slot.word().atomic(), link.bits(), Ordering::Relaxed);
+        slot(self).word().store(self.pool.domain(), link.bits());
     }
 
     /// Writes `bytes` into the tail, `at` bytes after its start, with ordinary stores.
@@ -282,7 +303,7 @@ impl<D: Domain, T: Persistent> Deref for Owned<'_, D, T, Dirty> {
 impl<'p, D: Domain, T: Persistent> Owned<'p, D, T, InFlight> {
     /// Declares the block durable because this thread has fenced since the flush, in a batch.
     #[inline(always)]
-    fn fenced(self) -> Owned<'p, D, T, Durable> {
+    pub(crate) fn fenced(self) -> Owned<'p, D, T, Durable> {
         self.into_state()
     }
 }
@@ -299,51 +320,3 @@ impl<D: Domain, T: Persistent, S> fmt::Debug for Owned<'_, D, T, S> {
         write!(f, "Owned({:?} + {} bytes)", self.link, self.tail_bytes)
     }
 }
-
-/// What one fence can make durable: an in-flight block or a tuple, option or vector of them.
-pub trait Batch {
-    /// The same, durable.
-    type Durable;
-    #[doc(hidden)]
-    fn fenced(self) -> Self::Durable;
-}
-
-impl<'p, D: Domain, T: Persistent> Batch for Owned<'p, D, T, InFlight> {
-    type Durable = Owned<'p, D, T, Durable>;
-    #[inline(always)]
-    fn fenced(self) -> Self::Durable {
-        Owned::fenced(self)
-    }
-}
-
-impl<B: Batch> Batch for Vec<B> {
-    type Durable = Vec<B::Durable>;
-    fn fenced(self) -> Self::Durable {
-        self.into_iter().map(Batch::fenced).collect()
-    }
-}
-
-impl<B: Batch> Batch for Option<B> {
-    type Durable = Option<B::Durable>;
-    #[inline(always)]
-    fn fenced(self) -> Self::Durable {
-        self.map(Batch::fenced)
-    }
-}
-
-macro_rules! batch_tuple {
-    ($($name:ident)+) => {
-        impl<$($name: Batch),+> Batch for ($($name,)+) {
-            type Durable = ($($name::Durable,)+);
-            #[inline(always)]
-            #[allow(non_snake_case)]
-            fn fenced(self) -> Self::Durable {
-                let ($($name,)+) = self;
-                ($($name.fenced(),)+)
-            }
-        }
-    };
-}
-batch_tuple!(A B);
-batch_tuple!(A B C);
-batch_tuple!(A B C E);

@@ -103,14 +103,14 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
             None
         };
         let Some((kind, copy)) = copy else {
-            let (nodes, word) = ([parent.node], remaining.0);
-            return Ok(self.replace_nodes(&nodes, Some((key, leaf)), parent.place, word, held));
+            let (nodes, gone) = ([parent.node], Some((key, leaf)));
+            return Ok(self.replace_nodes(&nodes, gone, parent.place, (), |_| remaining.0, held));
         };
         // I1.
         let copy = self.handle.pool.fence(copy.flush());
-        let word = Child::node(copy.release(), kind, remaining.position::<K>());
+        let word = Self::word_of(kind, remaining);
         let nodes = [parent.node, remaining];
-        Ok(self.replace_nodes(&nodes, Some((key, leaf)), parent.place, word.0, held))
+        Ok(self.replace_nodes(&nodes, Some((key, leaf)), parent.place, copy, word, held))
     }
 
     /// Replaces the node by a copy without the leaf, of a smaller kind if it is enough. None if there
@@ -130,8 +130,8 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         let copy = self.make_node(kind, self.header_bits(node), &contents).ok()?;
         // I1.
         let copy = self.handle.pool.fence(copy.flush());
-        let word = Child::node(copy.release(), kind, node.position::<K>());
-        Some(self.replace_nodes(&[node], Some((key, leaf)), parent.place, word.0, held))
+        let word = Self::word_of(kind, node);
+        Some(self.replace_nodes(&[node], Some((key, leaf)), parent.place, copy, word, held))
     }
 
     /// The store that takes the child of `slot` out of `node`.

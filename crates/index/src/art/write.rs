@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use lapis_pmem::{AllocError, Committed, Dirty, Domain, Owned};
+use lapis_pmem::{AllocError, Committed, Dirty, Domain, Durable, Owned};
 
 use super::Art;
 use super::entries::{ChildIndex, Entries4, Entries16};
@@ -120,7 +120,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
             kind => self.domain().commits(P::MUTANTS.entry_before_child[kind as usize]),
         };
         if counts_first {
-            let _ = handle.publish(place, word);
+            let _ = handle.publish(place, (), |_| word);
         }
         // I9: no word leads to this entry. Keys are on the line of the bitmap.
         if let Some((keys, with_key)) = room.keys {
@@ -137,8 +137,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
             let _mutant = self.domain().omitting(P::MUTANTS.link_before_fence);
             handle.pool.fence(leaf)
         };
-        let _ = leaf.release();
-        Ok(handle.publish(place, word))
+        Ok(handle.publish(place, leaf, |_| word))
     }
 
     /// Replaces a node by a copy that has a leaf more, of a larger kind if need be.
@@ -161,10 +160,9 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
             copy.flush()
         };
         // I1: leaf and copy are durable before the word above refers to the copy.
-        let (leaf, copy) = pool.fence((leaf, copy));
-        let _ = leaf.release();
-        let word = Child::node(copy.release(), kind, node.position::<K>());
-        Ok(self.replace_nodes(&[node], None, parent.place, word.0, held))
+        let new = pool.fence((leaf, copy));
+        let word = |(_, copy): &(_, _)| Self::word_of(kind, node)(copy);
+        Ok(self.replace_nodes(&[node], None, parent.place, new, word, held))
     }
 
     /// Puts a node with a new leaf and what is there between that and the word that refers to it.
@@ -203,19 +201,17 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         let node = self.make_node(Kind::Four, prefix.bits(), &contents)?.flush();
         // I1: all that is new is durable before the word above refers to it. I2, I3: the node
         // branches where the new key and those below differ first, behind the node above.
-        let (leaf, node, copy) = pool.fence((leaf, node, copy.map(|(_, copy)| copy)));
-        let _ = leaf.release();
+        let new = pool.fence((leaf, node, copy.map(|(_, copy)| copy)));
         // A header in place is stored without the child's stripe. It is there until the store below.
-        let _pinned = header.filter(|_| copy.is_none()).map(|_| pool.pin());
+        let _pinned = header.filter(|_| new.2.is_none()).map(|_| pool.pin());
         if in_place && let Some(header) = header {
             self.set_header(child, header.claiming(depth));
         }
-        let word = Child::node(node.release(), Kind::Four, position);
-        if let Some(copy) = copy {
-            let _ = copy.release();
-            return Ok(self.replace_nodes(&[child], None, place, word.0, held));
+        let word = Child::node(new.1.link(), Kind::Four, position).0;
+        if new.2.is_some() {
+            return Ok(self.replace_nodes(&[child], None, place, new, |_| word, held));
         }
-        let committed = self.handle.publish(place, word.0);
+        let committed = self.handle.publish(place, new, |_| word);
         // I8: a header that was right has become stale with the store, for `depth` is at most
         // `position`. It is rewritten now that the store is durable; the child is the same node
         // with the same keys, so whichever of the two a power cut leaves is true.
@@ -223,6 +219,11 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
             self.set_header(child, header);
         }
         Ok(committed)
+    }
+
+    /// The word of a copy of `node`, which is of this kind.
+    pub(super) fn word_of(kind: Kind, node: Child) -> impl Fn(&Owned<'_, D, Head, Durable>) -> u64 {
+        move |copy| Child::node(copy.link(), kind, node.position::<K>()).0
     }
 
     /// The slot that `key` takes in `node`.

@@ -273,7 +273,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FastFair<D, K> {
     ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
         let node_bytes = NODE_SIZES.chosen(options)?;
         let domain = pool.domain();
-        let root = pool.allocate::<IndexRoot>()?;
+        let mut root = pool.allocate::<IndexRoot>()?;
         root.init(domain, Self::KIND, K::KIND, FORMAT_VERSION);
         root.words[NODE_BYTES_WORD].store(domain, node_bytes as u64);
         let word = SiblingWord::new(Link::NULL, 0, true);
@@ -282,7 +282,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FastFair<D, K> {
             node.lock.init(domain, generation, RIGHTWARD);
         })?;
         // I1: both are flushed, and one fence of the caller's comes before the root is published.
-        root.top.word().store(domain, leaf.release().bits());
+        root.link_children(|root| root.top.word(), leaf, |leaf| leaf.link().bits());
         Ok(root.flush())
     }
 

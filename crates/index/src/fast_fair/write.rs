@@ -1,6 +1,6 @@
 //! Insertion and update, splits (FAIR), and the way of a separator into the parent.
 
-use lapis_pmem::{Committed, Domain, Guard, Link};
+use lapis_pmem::{Committed, Domain, Guard, InFlight, Link, Owned};
 
 use super::FastFair;
 use super::mutants;
@@ -141,6 +141,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             let (committed, fresh) = self.split(node, place.position(), entry, Some(key))?;
             (committed, Some(fresh))
         };
+        // The shift has stored it, and fenced before the store that made it count (I8).
         word.release();
         Ok((Outcome { previous: None, committed }, fresh))
     }
@@ -191,17 +192,16 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             entries.push(entry);
         }
         let right = SiblingWord::new(sibling.link(), sibling.level(), entries.is_empty());
-        let fresh = self.build(leftmost, right, low, &entries, true)?;
+        let new = self.build(leftmost, right, low, &entries, true)?;
+        let fresh = self.node(new.link());
         // I1: the new node, its low key and the entry's key are durable before they are reachable.
-        domain.fence();
-        if let Some(low) = own_low {
-            low.release();
-        }
+        let new = self.pool.fence((new, own_low));
         // The split: from here the upper half belongs to the new node (I5). It stays locked until
         // this is durable, or its entries could be acknowledged and then lost with it.
         let linked = {
             let _mutant = domain.omitting(mutants::INSERT_THROUGH_UNPERSISTED_POINTER);
-            node.header.sibling.publish(domain, sibling.with_link(fresh.link).0).persist()
+            let word = sibling.with_link(fresh.link).0;
+            node.header.sibling.publish_word(domain, new, |_| word).persist()
         };
         let committed = if key_alone.is_some() {
             linked
@@ -229,15 +229,14 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         low: u64,
         entries: &[(u64, u64)],
         locked: bool,
-    ) -> Result<Node<'_>, IndexError> {
-        let fresh = build(&self.pool, self.node_bytes, leftmost, sibling, low, entries, |node| {
+    ) -> Result<Owned<'_, D, NodeHeader, InFlight>, IndexError> {
+        build(&self.pool, self.node_bytes, leftmost, sibling, low, entries, |node| {
             node.lock.init(self.domain(), self.generation, RIGHTWARD);
             if locked {
                 // Before the flush: a locked instruction after it would do the caller's fence (R5).
                 node.lock.lock(self.domain(), self.generation);
             }
-        })?;
-        Ok(self.node(fresh.release()))
+        })
     }
 
     /// Sees to it that a node reached over a sibling link is in its parent, or, if it is empty,
@@ -331,10 +330,11 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let root =
             self.build(top.link, word, 0, &[entry], false).inspect_err(|_| self.release(top))?;
         // I1.
-        domain.fence();
+        let root = self.pool.fence(root);
         // I12. Contents do not depend on it, the height of the tree after a crash does: so this
         // thread's next fence is early enough.
-        let _later = self.root().top.redirect(domain, root.link.cast()).flush();
+        let top_word = self.root().top.word();
+        let _later = top_word.publish_word(domain, root, |root| root.link().bits()).flush();
         self.release(top);
         Ok(true)
     }
@@ -355,7 +355,7 @@ pub(super) fn build<'p, D: Domain>(
     low: u64,
     entries: &[(u64, u64)],
     init: impl FnOnce(&NodeHeader),
-) -> Result<lapis_pmem::Owned<'p, D, NodeHeader, lapis_pmem::InFlight>, IndexError> {
+) -> Result<Owned<'p, D, NodeHeader, InFlight>, IndexError> {
     const { assert!(size_of::<Entry>() == 16) };
     let domain = pool.domain();
     let mut fresh = pool.allocate_with_tail::<NodeHeader>(node_bytes - HEADER_BYTES)?;

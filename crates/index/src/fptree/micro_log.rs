@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lapis_pmem::{Committed, Domain, Link, LockWait, PCell, Pool, persistent};
+use lapis_pmem::{Blocks, Committed, Domain, Durable, Link, LockWait, PCell, Pool, persistent};
 
 use super::FpTree;
 use super::leaf::{Leaf, LeafHeader};
@@ -81,18 +81,18 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     }
 
     /// Writes down, durably, what is to become of a leaf whose lock the caller holds. All that the
-    /// plan leads to is durable already (I1, I2).
-    pub(super) fn plan<'p>(&self, plan: Plan<'p>) -> Planned<'p> {
+    /// plan leads to is durable already (I1, I2), `new` among it.
+    pub(super) fn plan<'p, B: Blocks<Durable>>(&self, plan: Plan<'p>, new: B) -> Planned<'p> {
         let domain = self.domain();
         let number = self.claims.claim(domain);
         let log = self.micro_log(number);
         log.bitmap.store_ordered(domain, plan.bitmap);
         log.next.store_ordered(domain, plan.next.bits());
         // I5: the first word is the last.
-        log.leaf.store_ordered(domain, plan.leaf.link.bits());
+        let planned = log.leaf.publish_word(domain, new, |_| plan.leaf.link.bits());
         {
             let _mutant = domain.omitting(mutants::MICRO_LOG_NOT_PERSISTED);
-            domain.persist(&log.leaf);
+            let _: Committed = planned.persist();
         }
         Planned { plan, number }
     }

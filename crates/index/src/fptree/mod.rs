@@ -111,7 +111,7 @@ use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lapis_pmem::{Domain, InFlight, Link, Owned, PCell, Pool, Tracer};
+use lapis_pmem::{Domain, InFlight, Link, Owned, Pool, Tracer};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
@@ -213,7 +213,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FpTree<D, K> {
     ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
         let leaf_bytes = LEAF_SIZES.chosen(options)?;
         let domain = pool.domain();
-        let root = pool.allocate::<IndexRoot>()?;
+        let mut root = pool.allocate::<IndexRoot>()?;
         let mut micro_logs =
             pool.allocate_with_tail::<MicroLog>(MICRO_LOG_BYTES - size_of::<MicroLog>())?;
         let slots = vec![0; leaf_bytes - HEADER_BYTES];
@@ -223,10 +223,9 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FpTree<D, K> {
         root.words[LEAF_BYTES_WORD].store(domain, leaf_bytes as u64);
         root.words[INNER_NODES_WORD].store(domain, options.inner_nodes as u64);
         // I1: all are flushed, and one fence of the caller's comes before the root is published.
-        let micro_logs = micro_logs.flush().release();
-        root.words[MICRO_LOGS_WORD].store(domain, micro_logs.bits());
-        let first: Link<PCell<u64>> = leaf.flush().release().cast();
-        root.top.word().store(domain, first.bits());
+        let logs = micro_logs.flush();
+        root.link_children(|root| &root.words[MICRO_LOGS_WORD], logs, |logs| logs.link().bits());
+        root.link_children(|root| root.top.word(), leaf.flush(), |leaf| leaf.link().bits());
         Ok(root.flush())
     }
 

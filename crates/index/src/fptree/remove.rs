@@ -172,7 +172,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         let (pool, domain) = (&*self.pool, self.domain());
         let planned = {
             let _mutant = domain.omitting(mutants::UNLINKED_WITHOUT_MICRO_LOG);
-            self.plan(Plan { leaf: left, bitmap, next: right.next(domain) })
+            self.plan(Plan { leaf: left, bitmap, next: right.next(domain) }, ())
         };
         let committed = self.carry_out(&planned);
         // I6: whoever does not find the leaf finds what was in it.

@@ -11,7 +11,7 @@ use super::locks::LeafLocks;
 use super::micro_log::Plan;
 use super::{FpTree, mutants};
 use crate::index::{Change, IndexError, Outcome};
-use crate::key::IndexKey;
+use crate::key::{IndexKey, KeyWord};
 
 impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     /// Finds and locks the leaf whose range has `key`.
@@ -60,18 +60,15 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
                 self.split(leaf, bitmap, key)?;
                 continue;
             }
-            let outcome = match found {
+            let (word, replaced) = match found {
                 // The key word, and the string that it refers to, are the new slot's.
                 Some((slot, _)) => {
-                    let word = leaf.slots[slot].key.load(domain);
-                    self.fill(leaf, bitmap, 1 << slot, (word, value), sought)
+                    (Ok(KeyWord::again(leaf.slots[slot].key.load(domain))), 1 << slot)
                 }
-                None => key.make_word(&self.pool).map_err(IndexError::from).and_then(|word| {
-                    let filled = self.fill(leaf, bitmap, 0, (word.bits(), value), sought)?;
-                    word.release();
-                    Ok(filled)
-                }),
+                None => (key.make_word(&self.pool).map_err(IndexError::from), 0),
             };
+            let outcome =
+                word.and_then(|word| self.fill(leaf, bitmap, replaced, (word, value), sought));
             let outcome = outcome.inspect_err(|_| self.unlock_unchanged(leaf))?;
             self.unlock(leaf);
             return Ok(Outcome { previous, committed: outcome });
@@ -86,7 +83,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         leaf: Leaf<'_>,
         bitmap: u64,
         replaced: u64,
-        entry: (u64, u64),
+        (word, value): (KeyWord<'_, D>, u64),
         sought: Sought,
     ) -> Result<Committed, IndexError> {
         let domain = self.domain();
@@ -95,20 +92,20 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         let Some(place) = leaf.slots.get(slot) else {
             return Err(IndexError::Damaged { what: "a leaf has no free slot".into() });
         };
-        leaf.write(domain, slot, entry.0, entry.1);
-        {
+        leaf.write(domain, slot, word.bits(), value);
+        let word = {
             let _mutant = domain.omitting(mutants::BITMAP_BEFORE_ENTRY);
             domain.flush(place);
             // I2: the entry, and the string that its key may be, before the bit.
-            domain.fence();
-        }
+            self.pool.fence(word)
+        };
         let after = (bitmap | 1 << slot) & !replaced;
         if domain.commits(mutants::FINGERPRINT_AFTER_BITMAP) {
             leaf.header.bitmap.store_ordered(domain, after);
         }
         leaf.set_fingerprint(domain, slot, sought.fingerprint);
         // I2: after the fingerprint, in the same line.
-        Ok(leaf.header.bitmap.publish(domain, after).persist())
+        Ok(leaf.header.bitmap.publish_word(domain, word, |_| after).persist())
     }
 
     /// Splits a full, locked leaf, for the sake of `key`, and gives its lock back, on error too.
@@ -140,18 +137,19 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         let fresh = self.compose(leaf, &upper, next.bits())?;
         let provision = K::with_word(pool, first, |first| self.inner.prepare(pool, first))
             .ok_or_else(damaged)??;
-        let link = {
+        let fresh = {
             let _mutant = domain.omitting(mutants::UNFLUSHED_NEW_LEAF);
-            fresh.flush().release()
+            fresh.flush()
         };
+        let link = fresh.link();
         let moved = upper.iter().fold(0u64, |moved, &(_, slot)| moved | 1 << slot);
         let kept = bitmap & !moved;
         if domain.commits(mutants::CLEARED_BEFORE_LINKED) {
             let _: Committed = leaf.header.bitmap.publish(domain, kept).persist();
         }
         // I1: before the record, which any line of may be durable at any time.
-        domain.fence();
-        let planned = self.plan(Plan { leaf, bitmap: kept, next: link });
+        let fresh = pool.fence(fresh);
+        let planned = self.plan(Plan { leaf, bitmap: kept, next: link }, fresh);
         // I6: readers who find the upper half gone find the new leaf.
         let entered = K::with_word(pool, first, |first| {
             self.inner.insert(pool, provision, first, link);

@@ -1,14 +1,16 @@
 //! Changes of the structure: leaves that come, are replaced, merged, and go. They take turns.
 
 use crossbeam_epoch::Owned as HostOwned;
-use lapis_pmem::{Committed, Domain, Guard, InFlight, Link, Owned, PCell, host_lock};
+use lapis_pmem::{
+    Blocks, Committed, Domain, Durable, Guard, InFlight, Link, Owned, PCell, host_lock,
+};
 
 use super::inner::{Directory, Edit, Entry, Found, Probe, Rebuilt, Separator};
 use super::leaf::{Leaf, LeafHeader, Newest, RECORD_BYTES, compare_words, leaf_at};
 use super::write::Supplies;
 use super::{NvTree, mutants};
 use crate::index::IndexError;
-use crate::key::IndexKey;
+use crate::key::{IndexKey, KeyWord};
 
 /// What the inner nodes will be when the change is durable.
 enum Prepared {
@@ -53,8 +55,13 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
     }
 
     /// The one store of a change of the structure, durable on return (I6).
-    fn swing(&self, before: Option<u64>, to: Link<LeafHeader>) -> Committed {
-        self.link_behind(before).publish(self.domain(), to.bits()).persist()
+    fn swing<B: Blocks<Durable>>(
+        &self,
+        before: Option<u64>,
+        new: B,
+        to: Link<LeafHeader>,
+    ) -> Committed {
+        self.link_behind(before).publish_word(self.domain(), new, |_| to.bits()).persist()
     }
 
     /// Plants the first leaf, with one key, in an empty tree. None if it is no longer empty.
@@ -74,9 +81,9 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         let record = Newest { slot: 0, word: word.bits(), value, deleted: false };
         let leaf = self.make_leaf(supplies, &[record], Link::NULL)?;
         let entry = Entry { key: self.separator(word.bits())?, link: leaf.link().bits() };
-        let leaf = self.pool.fence(leaf);
-        let committed = self.swing(None, leaf.release());
-        word.release();
+        let new = self.pool.fence((leaf, word));
+        let first = new.0.link();
+        let committed = self.swing(None, new, first);
         self.domain().synchronize();
         self.set_directory(self.build(&[entry]), epoch);
         Ok(Some(committed))
@@ -105,13 +112,14 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         &'p self,
         leaf: Leaf<'p>,
         count: usize,
-        (word, value): (u64, u64),
+        (key_word, value): (KeyWord<'p, D>, u64),
         probe: Probe<'_>,
         supplies: &mut Supplies<'p, D>,
         pinned: &Guard<'_, D>,
     ) -> Result<Committed, IndexError> {
         let domain = self.domain();
         let epoch = crossbeam_epoch::pin();
+        let word = key_word.bits();
         let mut records = self.newest_of_all(leaf, count);
         let added = Newest { slot: count, word, value, deleted: false };
         let at = match records.iter().position(|record| record.word == word) {
@@ -163,11 +171,10 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         let replaced_by = Some(left.link().bits());
         let edit = Edit { entry: found.entry, removed: 1, replaced_by, followed_by };
         let prepared = self.prepare(directory, &found, &edit);
+        let first = left.link();
         // I1: all of both leaves is durable before the link to them can be.
-        let (left, right) = self.pool.fence((left, right));
-        let before = directory.before(&self.pool, &found);
-        let committed = self.swing(before, left.release());
-        let _ = right.map(|right| right.release());
+        let new = self.pool.fence((left, right, key_word));
+        let committed = self.swing(directory.before(&self.pool, &found), new, first);
         self.settle(directory, &found, &edit, prepared, pinned, &epoch);
         if !freed_early {
             self.pool.retire(leaf.link, self.leaf_bytes, committed, pinned);
@@ -206,7 +213,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         let before = directory.before(&self.pool, &found);
         let committed = {
             let _mutant = domain.omitting(mutants::UNFLUSHED_UNLINK);
-            self.swing(before, leaf.next(domain))
+            self.swing(before, (), leaf.next(domain))
         };
         self.settle(directory, &found, &edit, prepared, pinned, &epoch);
         self.pool.retire(leaf.link, self.leaf_bytes, committed, pinned);
@@ -263,12 +270,12 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             return false;
         };
         let at = found.at(entry);
-        let replaced_by = Some(fresh.link().bits());
-        let edit = Edit { entry, removed: 2, replaced_by, followed_by: None };
+        let link = fresh.link();
+        let edit = Edit { entry, removed: 2, replaced_by: Some(link.bits()), followed_by: None };
         let prepared = self.prepare(directory, &at, &edit);
         // I1.
         let fresh = self.pool.fence(fresh);
-        let committed = self.swing(directory.before(&self.pool, &at), fresh.release());
+        let committed = self.swing(directory.before(&self.pool, &at), fresh, link);
         self.settle(directory, &at, &edit, prepared, pinned, epoch);
         for leaf in [left, right] {
             self.pool.retire(leaf.link, self.leaf_bytes, committed, pinned);

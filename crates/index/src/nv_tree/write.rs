@@ -123,23 +123,15 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             _ => return Ok(unchanged(previous)),
         };
         // I4: a key has one word per leaf, whether it is present or not.
-        let fresh = match newest {
-            Some(_) => None,
-            None => Some(self.key_word(key, supplies)?),
-        };
-        let word = match (&fresh, newest) {
-            (Some(fresh), _) => fresh.bits(),
-            (None, Some(newest)) => newest.word,
-            (None, None) => unreachable!("a key has a word, or one was made for it"),
+        let word = match newest {
+            Some(newest) => KeyWord::again(newest.word),
+            None => self.key_word(key, supplies)?,
         };
         let committed = if count < self.capacity {
             self.append(leaf, count, word, value, false)
         } else {
             self.reorganise(leaf, count, (word, value), probe, supplies, pinned)?
         };
-        if let Some(fresh) = fresh {
-            fresh.release();
-        }
         Ok(Outcome { previous, committed })
     }
 
@@ -149,13 +141,13 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         &self,
         leaf: Leaf<'_>,
         count: usize,
-        word: u64,
+        word: KeyWord<'_, D>,
         value: u64,
         deleted: bool,
     ) -> Committed {
         let domain = self.domain();
         let record = &leaf.records[count];
-        record.key.store(domain, word);
+        record.key.store(domain, word.bits());
         record.value.store(domain, value);
         if domain.commits(mutants::COUNT_BEFORE_RECORD) {
             self.set_flag(leaf, count, deleted);
@@ -164,7 +156,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             return Committed::after_fence(domain);
         }
         // I2: record and key are durable before the count can be.
-        domain.persist(record);
+        let word = self.pool.persist_with(record, word);
         if domain.commits(mutants::FLAG_AFTER_COUNT) {
             leaf.header.count.store_ordered(domain, count as u64 + 1);
             self.set_flag(leaf, count, deleted);
@@ -173,7 +165,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         }
         // I3: the flag is in the line of the count, and stored before it.
         self.set_flag(leaf, count, deleted);
-        leaf.header.count.publish(domain, count as u64 + 1).persist()
+        leaf.header.count.publish_word(domain, word, |_| count as u64 + 1).persist()
     }
 
     /// Says of a record that does not count yet what it will be (I3).
@@ -203,7 +195,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             return self.unlink(leaf, count, probe, pinned);
         }
         let (committed, count) = if count < self.capacity {
-            (self.append(leaf, count, newest.word, 0, true), count + 1)
+            (self.append(leaf, count, KeyWord::again(newest.word), 0, true), count + 1)
         } else {
             // A full leaf takes no record more, and a removal must not need room: the newest record
             // becomes the deletion itself, by one store.

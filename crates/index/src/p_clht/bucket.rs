@@ -1,8 +1,10 @@
 //! What lies in persistent memory: buckets, and the word that refers to a table of them.
 
-use lapis_pmem::{Domain, GenerationLock, Link, LockWord, PCell, Pool, Slot, Visible, persistent};
+use lapis_pmem::{
+    Domain, Durable, GenerationLock, Link, LockWord, PCell, Pool, Slot, Visible, persistent,
+};
 
-use crate::key::IndexKey;
+use crate::key::{IndexKey, KeyWord};
 
 /// Entries in a bucket.
 pub(super) const SLOTS: usize = 3;
@@ -45,14 +47,16 @@ impl Bucket {
         self.lock.read(domain).payload() & FULL
     }
 
-    /// Replaces the occupancy by one ordered store, under the lock of the chain.
+    /// Replaces the occupancy by one ordered store, under the lock of the chain. It makes the block of
+    /// `word` reachable, if there is one.
     #[inline(always)]
     pub(super) fn publish_occupancy<'a, D: Domain>(
         &'a self,
         domain: &'a D,
+        word: Option<KeyWord<'_, D, Durable>>,
         occupancy: u8,
     ) -> Visible<'a, D> {
-        self.lock.publish_payload(domain, occupancy)
+        self.lock.publish_payload(domain, word, occupancy)
     }
 
     /// The slot that is occupied by `key`, if any. `tag` is the key's tag.

@@ -261,12 +261,16 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
         options: &IndexOptions,
     ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
         let log2 = resize::initial_log2(options.expected_entries)?;
-        let root = pool.allocate::<IndexRoot>()?;
+        let mut root = pool.allocate::<IndexRoot>()?;
         let tail_bytes = ((1usize << log2) - 1) * BUCKET_BYTES;
         let table = pool.allocate_with_tail::<Bucket>(tail_bytes)?.zero_nontemporal();
         root.init(pool.domain(), Self::KIND, K::KIND, FORMAT_VERSION);
         // I1: nobody reaches the root before the fence that the caller still has to make.
-        root.top.word().store(pool.domain(), Table::new(table.release(), log2).bits());
+        root.link_children(
+            |root| root.top.word(),
+            table,
+            |table| Table::new(table.link(), log2).bits(),
+        );
         Ok(root.flush())
     }
 

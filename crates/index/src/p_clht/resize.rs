@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Dirty, Domain, InFlight, Link, Owned, PCell, Pool};
+use lapis_pmem::{Dirty, Domain, Durable, InFlight, Link, Owned, PCell, Pool};
 
 use super::PClht;
 use super::bucket::{BUCKET_BYTES, Bucket, BucketImage, MAX_LOG2, SLOTS, Table, chain_hash};
@@ -215,22 +215,20 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         let Building { table, overflow, .. } = building;
         // I1: one fence for the whole table.
         let head = table.flush_head();
-        let (table, overflow) = {
+        let new = {
             let _mutant = self.domain().omitting(mutants::SWAP_BEFORE_FLUSH);
             self.pool.fence((head, overflow))
         };
-        self.overflow_word().store(self.domain(), self.counted(overflow.len() as u64));
-        for bucket in overflow {
-            // Linked from the table.
-            let _ = bucket.release();
-        }
+        self.overflow_word().store(self.domain(), self.counted(new.1.len() as u64));
         // I1: whoever sees the new table from here on sees this too, and puts nothing into it.
         self.growing().set_payload(self.domain(), PUBLISHING);
         let top = self.root().top.word();
-        let new = Table::new(table.release(), log2);
         let flushed = {
             let _mutant = self.domain().omitting(mutants::DOUBLE_FREE);
-            top.publish(self.domain(), new.bits()).flush()
+            let word = |(table, _): &(Owned<'_, D, Bucket, Durable>, _)| {
+                Table::new(table.link(), log2).bits()
+            };
+            top.publish_word(self.domain(), new, word).flush()
         };
         // I1: before anybody may change the new table or reuse the old one. This thread locks with a
         // locked instruction before it does either, which would do for itself (rule R5).

@@ -163,7 +163,7 @@ fn check_finds_a_key_that_is_twice_in_its_chain_and_one_in_a_wrong_chain() {
         let bucket = pool.at(table.head_link(to));
         bucket.entries[slot].key.store(pool.domain(), 1);
         let occupancy = bucket.occupancy(pool.domain());
-        let _ = bucket.publish_occupancy(pool.domain(), occupancy | 1 << slot).persist();
+        let _ = bucket.publish_occupancy(pool.domain(), None, occupancy | 1 << slot).persist();
     };
     copy(chain, 2);
     assert_eq!(index.check(), [format!("I3: 1 is twice in chain {chain}")]);

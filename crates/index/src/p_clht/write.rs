@@ -56,28 +56,26 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         let domain = self.domain();
         let word = key.make_word(&self.pool)?;
         if let Some(bucket) = free {
-            if !K::INLINE {
-                // I2: the key is durable before its bit can be.
-                domain.fence();
-            }
+            // I2: the key is durable before its bit can be.
+            let word = word.fence_if(&self.pool, false);
             let occupancy = bucket.occupancy(domain);
             let slot = (!occupancy).trailing_zeros() as usize % SLOTS;
             let entry = &bucket.entries[slot];
             // I2: within the line these persist in this order (R2), so that with the bit there are
             // the key and its value.
             entry.value.store_ordered(domain, value);
-            entry.key.store_ordered(domain, word.release());
-            let visible = bucket.publish_occupancy(domain, occupancy | 1 << slot);
+            entry.key.store_ordered(domain, word.bits());
+            let visible = bucket.publish_occupancy(domain, Some(word), occupancy | 1 << slot);
             return Ok((visible.persist(), false));
         }
         let bucket = self.pool.allocate::<Bucket>()?;
         self.count_overflow(true);
         bucket.write(domain, &BucketImage::of(&[(word.bits(), value)], Link::NULL));
         // I4: one fence makes the bucket and its key durable before the link exists.
-        let bucket = self.pool.fence(bucket.flush());
-        word.release();
+        let new = self.pool.fence((bucket.flush(), word));
+        let next = last.next.word();
         let _mutant = domain.omitting(mutants::UNFLUSHED_NEXT_POINTER);
-        Ok((last.next.publish_exclusive(bucket).persist(), true))
+        Ok((next.publish_word(domain, new, |(bucket, _)| bucket.link().bits()).persist(), true))
     }
 
     /// Replaces the value in an occupied slot.
@@ -154,7 +152,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             }
             _ => {
                 let _mutant = domain.omitting(mutants::UNFLUSHED_REMOVE);
-                (bucket.publish_occupancy(domain, left).persist(), None)
+                (bucket.publish_occupancy(domain, None, left).persist(), None)
             }
         };
         // Readers that do not pin rely on this section's being counted before anything is retired.

@@ -21,7 +21,7 @@
 //! What looks like damage to a walk without locks may be the work of others. A walk with all stripes
 //! says whether it is.
 
-use lapis_pmem::{AllocError, Committed, Guard, Link, Observed};
+use lapis_pmem::{AllocError, Blocks, Committed, Durable, Guard, Link, Observed};
 
 use super::descent::{Descending, Descent, Located};
 use super::digits::Digits;
@@ -308,7 +308,7 @@ pub trait Changing: RadixTree {
             let _mutant = handle.pool.domain().omitting(Self::LINK_BEFORE_FENCE);
             handle.pool.fence(leaf)
         };
-        Ok(handle.publish(place, Self::Word::leaf(leaf.release()).bits()))
+        Ok(handle.publish(place, leaf, |leaf| Self::Word::leaf(leaf.link()).bits()))
     }
 
     /// Gives the key of `leaf`, to which the word at `place` refers, another value.
@@ -323,12 +323,13 @@ pub trait Changing: RadixTree {
         let handle = self.handle();
         if Self::Key::INLINE {
             // I5: one store. The value is the first word of the leaf.
-            return Ok(handle.publish(leaf.cast(), value));
+            return Ok(handle.publish(leaf.cast(), (), |_| value));
         }
         let replacement = make_leaf(&handle.pool, key, value, Self::MISSING_LEAF_FLUSH)?;
         // I1, and what the caller has flushed is durable before the value can be reached.
         let replacement = handle.pool.fence(replacement);
-        let committed = handle.publish(place, Self::Word::leaf(replacement.release()).bits());
+        let committed =
+            handle.publish(place, replacement, |leaf| Self::Word::leaf(leaf.link()).bits());
         self.retire(&[], Some((key, leaf)), committed);
         Ok(committed)
     }
@@ -343,25 +344,26 @@ pub trait Changing: RadixTree {
         place: Place,
         word: u64,
     ) -> Committed {
-        let committed = self.handle().publish(place, word);
+        let committed = self.handle().publish(place, (), |_| word);
         self.retire(&[], Some((key, leaf)), committed);
         committed
     }
 
-    /// Takes `nodes`, and perhaps a leaf, out by the store that leaves no reference to them. Held are
-    /// their stripes. R2: it is counted when it has been made.
+    /// Takes `nodes`, and perhaps a leaf, out by the store that leaves no reference to them and makes
+    /// `new` reachable. Held are their stripes. R2: it is counted when it has been made.
     #[inline]
     #[track_caller]
-    fn replace_nodes(
+    fn replace_nodes<B: Blocks<Durable>>(
         &self,
         nodes: &[Self::Word],
         leaf: Option<(&KeyOf<'_, Self>, Link<Leaf>)>,
         place: Place,
-        word: u64,
+        new: B,
+        word: impl FnOnce(&B) -> u64,
         held: &Held<'_, Self::Domain>,
     ) -> Committed {
         let handle = self.handle();
-        let committed = handle.publish(place, word);
+        let committed = handle.publish(place, new, word);
         if !handle.pool.domain().commits(Self::UNCOUNTED_UNLINKING) {
             held.count_unlinking();
         }

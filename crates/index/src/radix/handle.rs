@@ -4,7 +4,7 @@
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, Pool};
+use lapis_pmem::{Blocks, Committed, Domain, Durable, InFlight, Link, Owned, Pool};
 
 use super::in_flight::InFlightPlaces;
 use super::stripes::Stripes;
@@ -54,15 +54,21 @@ impl<D: Domain> Handle<D> {
         Ok(Self { pool, root, top, stripes, in_flight })
     }
 
-    /// Makes the one store of a change and persists it (I6). The caller holds the stripes of the node
-    /// that `place` is in and of every new one that `word` leads to, and all that is durable (I1).
+    /// Makes the one store of a change and persists it (I6): of the word that makes `new` reachable,
+    /// all of which is durable (I1). The caller holds the stripes of the node that `place` is in and
+    /// of every new one.
     #[inline]
     #[track_caller]
-    pub fn publish(&self, place: Place, word: u64) -> Committed {
+    pub fn publish<B: Blocks<Durable>>(
+        &self,
+        place: Place,
+        new: B,
+        word: impl FnOnce(&B) -> u64,
+    ) -> Committed {
         let domain = self.pool.domain();
         // The store below is a release: whoever sees it sees the name.
         let named = self.in_flight.name(domain, place);
-        let committed = self.pool.at(place).publish(domain, word).persist();
+        let committed = self.pool.at(place).publish_word(domain, new, word).persist();
         // The processor keeps the order of these stores; a model of it does not see the last one.
         domain.synchronize();
         named.forget();

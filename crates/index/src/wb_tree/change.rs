@@ -8,7 +8,7 @@ use super::node_kind::WbTreeNodes;
 use super::search::Target;
 use super::{WbTree, WbTreeNodeKind};
 use crate::index::{Change, IndexError, Outcome};
-use crate::key::IndexKey;
+use crate::key::{IndexKey, KeyWord};
 
 impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
     /// Makes `change`, durably.
@@ -37,7 +37,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
                 }
             }
             (Change::Update(value) | Change::Put(value), Some(index)) => {
-                self.publish(leaf.value_place(index), value)
+                self.publish(leaf.value_place(index), (), value)
             }
             (Change::Remove, Some(index)) => {
                 let word = leaf.key_word(self.domain(), index);
@@ -69,14 +69,12 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         let entry = [target.ordinal, value, word.bits()];
         let index = leaf.free_index(order);
         let order = order.with(position, index);
-        let committed = match N::NODES {
+        Ok(match N::NODES {
             WbTreeNodes::BitmapAndSlots => {
-                self.add_by_bitmap(leaf, &order, position, index, &entry)
+                self.add_by_bitmap(leaf, &order, position, index, &entry, word)
             }
-            WbTreeNodes::SlotsOnly => self.add_by_slots(leaf, &order, index, &entry),
-        };
-        word.release();
-        Ok(committed)
+            WbTreeNodes::SlotsOnly => self.add_by_slots(leaf, &order, index, &entry, word),
+        })
     }
 
     #[inline]
@@ -87,6 +85,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         position: usize,
         index: usize,
         entry: &[u64; 3],
+        word: KeyWord<'_, D>,
     ) -> Committed {
         let domain = self.domain();
         let control = leaf.control(domain);
@@ -104,9 +103,9 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         leaf.write_slots(domain, order);
         domain.flush(leaf.slot_cells());
         // I1: the entry, its key, and the slot array are durable before the bitmap names them.
-        domain.fence();
+        let word = self.pool.fence(word);
         leaf.count_change(domain);
-        self.publish(leaf.control_place(), self.shape.control_of(order, control))
+        self.publish(leaf.control_place(), word, self.shape.control_of(order, control))
     }
 
     #[inline]
@@ -116,6 +115,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         order: &Order,
         index: usize,
         entry: &[u64; 3],
+        word: KeyWord<'_, D>,
     ) -> Committed {
         let domain = self.domain();
         let control = leaf.control(domain);
@@ -126,10 +126,8 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
             let _mutant = domain.omitting(mutants::slots_only::MISSING_ENTRY_FLUSH);
             domain.flush(leaf.entry_cells(index));
         }
-        if !is_beside || !K::INLINE {
-            domain.fence();
-        }
-        self.publish(leaf.control_place(), self.shape.control_of(order, control))
+        let word = word.fence_if(&self.pool, !is_beside);
+        self.publish(leaf.control_place(), word, self.shape.control_of(order, control))
     }
 
     /// Takes the entry at `position` out of a leaf.
@@ -143,10 +141,10 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         let place = leaf.control_place();
         leaf.count_change(domain);
         if N::NODES == WbTreeNodes::SlotsOnly || (is_last && leaf.is_ordered(control)) {
-            return self.publish(place, after);
+            return self.publish(place, (), after);
         }
         // The removal. I2: the slot array is invalid, durably, before it changes.
-        let committed = self.publish(place, self.shape.disordered(after));
+        let committed = self.publish(place, (), self.shape.disordered(after));
         if leaf.write_slots(domain, &order) {
             // I2: and it is durable before it is valid.
             domain.flush(leaf.slot_cells());

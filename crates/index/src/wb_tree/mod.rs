@@ -151,7 +151,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, Pool, Tracer};
+use lapis_pmem::{Blocks, Committed, Domain, Durable, InFlight, Link, Owned, Pool, Tracer};
 use parking_lot::Mutex;
 
 use crate::IndexKind;
@@ -223,14 +223,14 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         self.pool.at(self.log)
     }
 
-    /// Makes the one store of a change and persists it (I4). The caller holds the writers' lock and
-    /// everything that `word` leads to is durable (I1).
+    /// Makes the one store of a change and persists it (I4): of the word that makes `new` reachable,
+    /// all of which is durable (I1). The caller holds the writers' lock.
     #[inline]
     #[track_caller]
-    fn publish(&self, place: Place, word: u64) -> Committed {
+    fn publish<B: Blocks<Durable>>(&self, place: Place, new: B, word: u64) -> Committed {
         // The store below is a release: whoever sees it sees the place.
         self.in_flight.0.store(place.offset(), Ordering::Relaxed);
-        let committed = self.pool.at(place).publish(self.domain(), word).persist();
+        let committed = self.pool.at(place).publish_word(self.domain(), new, |_| word).persist();
         // The processor keeps the order of these stores; a model of it does not see the last one.
         self.domain().synchronize();
         self.in_flight.0.store(0, Ordering::Release);
@@ -270,15 +270,15 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> Index<D, K> for WbTree<
     ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
         let shape = Shape::new::<K>(N::NODES, options.node_bytes)?;
         let domain = pool.domain();
-        let root = pool.allocate::<IndexRoot>()?;
+        let mut root = pool.allocate::<IndexRoot>()?;
         root.init(domain, Self::KIND, K::KIND, FORMAT_VERSION);
         root.words[NODE_BYTES_WORD].store(domain, shape.node_bytes as u64);
         root.words[NODES_WORD].store(domain, shape.nodes as u64);
         let log = redo_log::create(pool)?;
         let leaf = node::build(pool, &shape, 0, &[])?.flush();
         // I1: all are flushed, and one fence of the caller's comes before the root is published.
-        root.words[LOG_WORD].store(domain, log.release().bits());
-        root.top.word().store(domain, Top::new(leaf.release(), 0).0);
+        root.link_children(|root| &root.words[LOG_WORD], log, |log| log.link().bits());
+        root.link_children(|root| root.top.word(), leaf, |leaf| Top::new(leaf.link(), 0).0);
         Ok(root.flush())
     }
 

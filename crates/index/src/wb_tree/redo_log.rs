@@ -29,7 +29,10 @@
 //!
 //! The checksum is there to tell damage: tearing is excluded by the order (L1).
 
-use lapis_pmem::{Committed, Domain, InFlight, LINE_BYTES, Link, Owned, PCell, Pool, persistent};
+use lapis_pmem::{
+    Batch, Blocks, Committed, Domain, Durable, InFlight, LINE_BYTES, Link, Owned, PCell, Pool,
+    persistent,
+};
 
 use super::mutants::{self, slots_only};
 use super::node::Place;
@@ -104,15 +107,18 @@ impl Log {
         self.commit.load(domain) == 0
     }
 
-    /// Stores the words of `plan`, all or none whatever happens. The fence at its beginning also
-    /// makes durable what the caller has flushed and the words lead to.
-    pub(super) fn carry_out<D: Domain>(&self, pool: &Pool<D>, plan: &Plan) -> Committed {
+    /// Stores the words of `plan`, which lead to `new`, all or none whatever happens. The fence at
+    /// its beginning also makes durable what else the caller has flushed.
+    pub(super) fn carry_out<D: Domain, B>(&self, pool: &Pool<D>, plan: &Plan, new: B) -> Committed
+    where
+        B: Batch<Durable: Blocks<Durable>>,
+    {
         let domain = pool.domain();
         self.write_records(domain, plan);
         // L1.
         domain.flush(&self.records[..plan.count]);
-        domain.fence();
-        let commit = self.commit.publish(domain, plan.commit_word());
+        let new = pool.fence(new);
+        let commit = self.commit.publish_word(domain, new, |_| plan.commit_word());
         let _: Committed = {
             let _mutant = domain.omitting(mutants::either(
                 domain,

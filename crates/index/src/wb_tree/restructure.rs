@@ -153,12 +153,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         } else {
             self.plan_entries(&mut plan, leaf, &staying, None);
         }
-        let committed = self.log().carry_out(&self.pool, &plan);
-        word.release();
-        separator.release();
-        right.release();
-        root.map(Fresh::release);
-        Ok(committed)
+        Ok(self.log().carry_out(&self.pool, &plan, (word, separator, right, root)))
     }
 
     /// A key word for the shortest key that is above that of `left` and not above that of `right`.
@@ -204,9 +199,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         let mut plan = Plan::new();
         let root = self.plan_above(&mut plan, path, level, &above, target)?;
         self.plan_entries(&mut plan, node, &order.first(middle), None);
-        let _: Committed = self.log().carry_out(&self.pool, &plan);
-        right.release();
-        root.map(Fresh::release);
+        let _: Committed = self.log().carry_out(&self.pool, &plan, (right, root));
         Ok(())
     }
 
@@ -340,7 +333,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         } else {
             self.plan_entries(&mut plan, parent, &above.without(position), None);
         }
-        let committed = self.log().carry_out(&self.pool, &plan);
+        let committed = self.log().carry_out(&self.pool, &plan, ());
         // I6: before anything below these nodes changes, of which they will not know.
         let mutant = mutants::either(
             domain,

@@ -30,8 +30,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         let node = make_node::<D, K>(pool, prefix, position, children)?.flush();
         // I1: leaf and node are durable before the slot refers to them. I2, I3: the node branches
         // where the new key and those below differ first, behind the branch of the node above.
-        let (leaf, node) = pool.fence((leaf, node));
-        let _ = leaf.release();
+        let new = pool.fence((leaf, node));
         // The child's header is stored without its stripe. It is there until the store below.
         let _pinned = header.map(|_| pool.pin());
         if let Some(header) = header
@@ -39,7 +38,8 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         {
             self.set_header(child, header.claiming(depth));
         }
-        let committed = self.handle.publish(place, Child::node(node.release(), position).0);
+        let committed =
+            self.handle.publish(place, new, |(_, node)| Child::node(node.link(), position).0);
         // I8: a header that was right has become stale with the store, for `depth` is at most
         // `position`. It is rewritten now that the store is durable; the child is the same node
         // with the same keys, so whichever of the two a power cut leaves is true.
@@ -71,7 +71,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         // touch a line of a block that is not needed otherwise.
         // Nor does its stripe matter: it stays what it is, and whether it is found by the word in
         // the node or by the word above, whatever others store in it is reachable.
-        Ok(self.replace_nodes(&[node], Some((key, leaf)), place, remaining.0, held))
+        Ok(self.replace_nodes(&[node], Some((key, leaf)), place, (), |_| remaining.0, held))
     }
 
     /// The child of `node` besides the one at `place`, if there is no third.

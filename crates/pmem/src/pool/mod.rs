@@ -10,11 +10,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::allocator::{AllocError, Allocator, Block};
+use crate::blocks::{Batch, InOrder};
 use crate::cell::{Link, Persistent};
 use crate::commit::Committed;
 use crate::domain::Domain;
 use crate::hardware::Hardware;
-use crate::owned::{Batch, Dirty, Owned};
+use crate::owned::{Dirty, Owned};
 use crate::parts::KnownParts;
 use crate::reclaim::{Guard, Limbo};
 use crate::region::{EXTENT_BYTES, Region};
@@ -135,7 +136,15 @@ impl<D: Domain> Pool<D> {
     #[track_caller]
     pub fn fence<B: Batch>(&self, batch: B) -> B::Durable {
         self.domain.fence();
-        batch.fenced()
+        batch.fenced(InOrder(()))
+    }
+
+    /// Flushes `what`, and fences for it and for a batch of in-flight blocks.
+    #[inline(always)]
+    #[track_caller]
+    pub fn persist_with<T: ?Sized, B: Batch>(&self, what: &T, batch: B) -> B::Durable {
+        self.domain.persist(what);
+        batch.fenced(InOrder(()))
     }
 
     /// Starts a read: blocks that are reachable now stay readable until the guard is dropped.
