@@ -513,6 +513,8 @@ impl Markers {
 
 #[cfg(test)]
 mod tests {
+    use lapis_index::IndexKind;
+
     use super::*;
     use crate::structure::Structure;
 
@@ -529,7 +531,8 @@ mod tests {
             let options =
                 ExploreOptions { ops: 130, spread_images: 200, threads, ..Default::default() };
             let only = Some("wort:u64");
-            crate::explore_structure(Structure::Wort, only, &options, &|_| {}).unwrap()
+            crate::explore_structure(Structure::Index(IndexKind::Wort), only, &options, &|_| {})
+                .unwrap()
         };
         let report = with(1);
         assert!(report.one_crash_point_in > 4, "{report:?}");
@@ -544,8 +547,13 @@ mod tests {
             exhaustive_limit: 1,
             ..Default::default()
         };
-        let whole =
-            crate::explore_structure(Structure::Wort, Some("wort:u64"), &whole, &|_| {}).unwrap();
+        let whole = crate::explore_structure(
+            Structure::Index(IndexKind::Wort),
+            Some("wort:u64"),
+            &whole,
+            &|_| {},
+        )
+        .unwrap();
         let end = whole.outcomes.keys().map(|(_, position)| *position).max();
         assert!(last.unwrap() * 20 > end.unwrap() * 19, "{last:?} of {end:?}");
         assert_eq!(with(2).outcomes, report.outcomes);

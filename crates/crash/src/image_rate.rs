@@ -12,12 +12,9 @@
 use std::fmt::Write;
 
 use lapis_device::Modelled;
-use lapis_index::{
-    ArtCow, FastFair, FpTree, IndexOptions, NvTree, PClht, WbTree, WbTreeSlot, Woart, Wort,
-};
+use lapis_index::{IndexFamily, IndexKind, IndexOf, IndexOptions, families, with_index};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::erased::AnySubject;
 use crate::explore::explore_any;
 use crate::options::ExploreOptions;
 use crate::report::ExploreReport;
@@ -102,28 +99,10 @@ pub fn image_rates(trial: &RateTrial, progress: &Progress<'_>) -> Result<Vec<Rat
     let mut rows = Rates { trial, rows: Vec::new(), progress };
     // Crashes in the operations after the index was filled: so many of them that the figures mean
     // something, and not so many that they take long.
-    macro_rules! filled {
-        ($title:literal, $index:ident, $operations:expr, $pool_mib:expr) => {{
-            let options = IndexOptions::default();
-            let subject =
-                IndexSubject::<$index<Modelled, u64>, u64>::new($title, &[], options, KEYS);
-            let subject = subject.filled(KEYS);
-            let subject = match $pool_mib {
-                Some(mib) => subject.in_pool_of(mib << 20),
-                None => subject,
-            };
-            rows.filled(concat!($title, ", 1,000 keys"), &subject, $operations, $pool_mib)?;
-        }};
+    for kind in IndexKind::ALL {
+        let operations = kind.declaration().exploration.rate_operations;
+        with_index!(kind, |F| rows.filled::<F>(operations, None))?;
     }
-    filled!("WORT", Wort, 1500, None::<usize>);
-    filled!("WOART", Woart, 400, None::<usize>);
-    filled!("ART+CoW", ArtCow, 200, None::<usize>);
-    filled!("FAST & FAIR", FastFair, 30, None::<usize>);
-    filled!("wB+-Tree", WbTree, 60, None::<usize>);
-    filled!("wB+-Tree, slots only", WbTreeSlot, 200, None::<usize>);
-    filled!("NV-Tree", NvTree, 60, None::<usize>);
-    filled!("FPTree", FpTree, 60, None::<usize>);
-    filled!("P-CLHT", PClht, 60, None::<usize>);
     for structure in Structure::ALL {
         rows.measure(
             format!("`lapis crash {structure}`"),
@@ -136,7 +115,7 @@ pub fn image_rates(trial: &RateTrial, progress: &Progress<'_>) -> Result<Vec<Rat
         )?;
     }
     for mib in [4, 256] {
-        filled!("WORT", Wort, 3000, Some(mib));
+        rows.filled::<families::Wort>(3000, Some(mib))?;
     }
     Ok(rows.rows)
 }
@@ -178,16 +157,20 @@ struct Rates<'t> {
 }
 
 impl Rates<'_> {
-    fn filled(
+    fn filled<F: IndexFamily>(
         &mut self,
-        name: &str,
-        subject: &dyn AnySubject,
         operations: usize,
         pool_mib: Option<usize>,
     ) -> Result<(), RateError> {
+        let title = F::KIND.declaration().title;
+        type Of<F> = IndexSubject<IndexOf<F, Modelled, u64>, u64>;
+        let mut subject = Of::<F>::new(title, &[], IndexOptions::default(), KEYS).filled(KEYS);
+        if let Some(mib) = pool_mib {
+            subject = subject.in_pool_of(mib << 20);
+        }
         let filled = ExploreOptions { first_operation: KEYS as usize + 1, ..options(operations) };
-        self.measure(name.to_owned(), pool_mib, &filled, &|options| {
-            explore_any(subject, options, &|_| {})
+        self.measure(format!("{title}, 1,000 keys"), pool_mib, &filled, &|options| {
+            explore_any(&subject, options, &|_| {})
         })
     }
 

@@ -83,6 +83,8 @@ pub fn sweep(
 
 #[cfg(test)]
 mod tests {
+    use lapis_index::IndexKind;
+
     use super::*;
 
     #[test]
@@ -115,7 +117,8 @@ mod tests {
     #[test]
     fn time_that_has_run_out_ends_an_exploration_in_its_middle() {
         let options = ExploreOptions { threads: 1, ..ExploreOptions::default() };
-        let found = sweep(Structure::Wort, Duration::ZERO, &options, &|_| {}).unwrap();
+        let found =
+            sweep(Structure::Index(IndexKind::Wort), Duration::ZERO, &options, &|_| {}).unwrap();
         assert_eq!((found.seeds, found.images), (1, 1));
     }
 }

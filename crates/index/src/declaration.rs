@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use lapis_pmem::Domain;
+use lapis_pmem::{Domain, MutantList};
 
 use crate::IndexKind;
 use crate::index::{Direction, Index, IndexOptions};
@@ -40,6 +40,8 @@ pub struct Declaration {
     pub insert_bytes: Option<InsertCost>,
     /// Lines flushed and fences in a store, if a transaction replaces, adds or deletes one small entry.
     pub in_a_store: [(u64, u64); 3],
+    /// Errors that it can be told to commit.
+    pub mutants: MutantList,
     /// How the crash checker explores it.
     pub exploration: Exploration,
 }
@@ -60,6 +62,8 @@ pub struct Exploration {
     /// Operations of a run in which every flush and fence is passed and missed, and of how many such
     /// runs.
     pub persist_points: (usize, u64),
+    /// Operations on 1,000 keys that give a rate of images.
+    pub rate_operations: usize,
 }
 
 /// A run of the crash checker.

@@ -1,14 +1,22 @@
 //! Errors that the store can be told to commit ([`lapis_pmem::Observed::commits`]), for showing that
 //! the crash checker finds them.
 
-use lapis_pmem::Mutant;
+use lapis_pmem::mutants;
 
-/// A commit is acknowledged without any barrier: neither its record nor what it changed is durable
-/// (S1).
-pub const ACKNOWLEDGED_BEFORE_BARRIER: Mutant = Mutant("store/acknowledged-before-barrier");
+mutants! {
+    /// The mutants of the store, and operations in which all show.
+    CATALOGUE: 40 operations;
 
-/// The writes of a transaction are applied to the tables before its record is in the log.
-pub const APPLY_BEFORE_LOG: Mutant = Mutant("store/apply-before-log");
+    /// A commit is acknowledged without a barrier: neither its record nor what it changed is
+    /// durable.
+    // S1.
+    ACKNOWLEDGED_BEFORE_BARRIER = "store/acknowledged-before-barrier" =>
+        at("lapis/src/engine.rs, commit");
 
-/// The log is truncated before the last record has been applied durably (S2).
-pub const RECYCLE_BEFORE_APPLY: Mutant = Mutant("store/recycle-before-apply");
+    /// The writes of a transaction are applied before its record is in the log.
+    APPLY_BEFORE_LOG = "store/apply-before-log" => at("lapis/src/engine.rs, commit");
+
+    /// The log is truncated before the last record has been applied durably.
+    // S2.
+    RECYCLE_BEFORE_APPLY = "store/recycle-before-apply" => at("lapis/src/engine.rs, commit");
+}

@@ -32,6 +32,7 @@ mod instructions;
 #[cfg(all(feature = "io-uring", target_os = "linux"))]
 mod io_uring_device;
 mod lock;
+mod mutant;
 mod nontemporal;
 mod observed;
 mod omission;
@@ -61,6 +62,7 @@ pub use hardware::{FlushMethod, Hardware, UnavailableFlush};
 #[cfg(all(feature = "io-uring", target_os = "linux"))]
 pub use io_uring_device::IoUringDevice;
 pub use lock::{GenerationLock, LockGeneration, LockWait, LockWord};
+pub use mutant::{MutantEntry, MutantList};
 pub use observed::{Mutant, Observed};
 pub use omission::Omission;
 pub use owned::{Dirty, Durable, InFlight, Owned};

@@ -1,34 +1,63 @@
 //! Known errors of page propagation, which the stores commit when the domain says so.
 
-use lapis_pmem::Mutant;
+use lapis_pmem::mutants;
 
-/// The version is stored before the id: for a moment the slot passes for the latest version of the
-/// page that it held before, with the contents of another.
-pub const VERSION_BEFORE_ID: Mutant = Mutant("page-cow/pvn-before-pid");
+mutants! {
+    /// The mutants of pages by copy-on-write, and operations in which all show.
+    PAGE_COW: 24 operations;
 
-/// The header is made valid together with the contents, by one barrier.
-pub const VALID_WITH_CONTENTS: Mutant = Mutant("page-cow/valid-with-contents");
+    /// The version is stored before the id: for a moment the slot passes for the latest version of
+    /// the page that it held before.
+    VERSION_BEFORE_ID = "page-cow/pvn-before-pid" =>
+        at("blocks/src/page/copy_on_write.rs, make_current")
+        .published("Warned of by van Renen et al. (VLDBJ 2020), section 3.2.2");
 
-/// A deletion clears the current slot and leaves the older version in the spare slot: the page comes
-/// back as it once was.
-pub const SPARE_SURVIVES_DELETION: Mutant = Mutant("page-cow/spare-survives-deletion");
+    /// The header is made valid by the barrier that makes the contents durable.
+    VALID_WITH_CONTENTS = "page-cow/valid-with-contents" =>
+        at("blocks/src/page/copy_on_write.rs, make_current");
 
-/// With the checksum scheme, recovery leaves torn slots as they are: the next page that is written to
-/// one may bring, half done, what the torn one lacks.
-pub const TORN_SLOT_KEPT: Mutant = Mutant("page-cow/torn-slot-kept");
+    /// A deletion leaves the older version of the page, which then is the latest.
+    SPARE_SURVIVES_DELETION = "page-cow/spare-survives-deletion" =>
+        at("blocks/src/page/deletion.rs, delete_page");
 
-/// The µlog is not invalidated before it is written anew.
-pub const NO_INVALIDATION: Mutant = Mutant("page-mulog/no-invalidation");
+    /// With checksums, a torn slot is written again as it is: the next page, half written, may
+    /// bring the lines that the torn one lacks.
+    TORN_SLOT_KEPT = "page-cow/torn-slot-kept" =>
+        at("blocks/src/page/recovery.rs, repair")
+        .in_runs(&["page-cow:checksum"]);
+}
 
-/// The µlog is valid before its lines are durable.
-pub const VALID_BEFORE_LINES: Mutant = Mutant("page-mulog/valid-before-lines");
+mutants! {
+    /// The mutants of pages by µlog, and operations in which all show.
+    PAGE_MULOG: 12 operations;
 
-/// Lines are applied to the page before the µlog is durably valid.
-pub const APPLIED_BEFORE_VALID: Mutant = Mutant("page-mulog/applied-before-valid");
+    /// The µlog is still valid, for the page it held last, while it is written anew.
+    NO_INVALIDATION = "page-mulog/no-invalidation" =>
+        at("blocks/src/page/micro_log.rs, write_through_log")
+        .published("Warned of by van Renen et al. (VLDBJ 2020), section 3.2.3")
+        .in_runs(&["page-mulog:4k"]);
 
-/// Recovery applies every valid µlog, whatever the page has become since: published so, and right as
-/// long as nothing but µlogs writes pages.
-pub const REDO_WHATEVER_THE_VERSION: Mutant = Mutant("page-hybrid/redo-whatever-the-version");
+    /// The µlog is valid before its lines are durable.
+    VALID_BEFORE_LINES = "page-mulog/valid-before-lines" =>
+        at("blocks/src/page/micro_log.rs, write_through_log")
+        .in_runs(&["page-mulog:4k"]);
 
-/// A deletion leaves the µlog valid, which then is applied to the next page of that id.
-pub const LOG_SURVIVES_DELETION: Mutant = Mutant("page-hybrid/log-survives-deletion");
+    /// Lines are written in place before the µlog is durably valid.
+    APPLIED_BEFORE_VALID = "page-mulog/applied-before-valid" =>
+        at("blocks/src/page/micro_log.rs, write_through_log")
+        .in_runs(&["page-mulog:4k"]);
+}
+
+mutants! {
+    /// The mutants of pages by either, and operations in which all show.
+    PAGE_HYBRID: 400 operations;
+
+    /// Recovery applies every valid µlog, although a copy has overtaken it.
+    REDO_WHATEVER_THE_VERSION = "page-hybrid/redo-whatever-the-version" =>
+        at("blocks/src/page/recovery.rs, read_logs")
+        .published("Published so for pages that only µlogs write: van Renen et al. (VLDBJ 2020), section 3.2.3");
+
+    /// A deletion leaves the µlog valid, which is applied to the next page of that id.
+    LOG_SURVIVES_DELETION = "page-hybrid/log-survives-deletion" =>
+        at("blocks/src/page/deletion.rs, delete_page");
+}

@@ -1,18 +1,29 @@
 //! Errors that the PopLog can be told to commit.
 
-use lapis_pmem::Mutant;
+use lapis_pmem::mutants;
 
-/// New segments are zeroed in the caches only, so that what they held before shows after a crash
-/// (I3).
-pub const NO_ZEROING: Mutant = Mutant("pop-log/no-zeroing");
+mutants! {
+    /// The mutants of the PopLog, and operations in which all show.
+    CATALOGUE: 150 operations;
 
-/// The count covers the bits of the entry's first line only, and so may persist before the payload
-/// of another line.
-pub const COUNT_BEFORE_PAYLOAD: Mutant = Mutant("pop-log/count-before-payload");
+    /// New segments are zeroed in the caches only: what they held before shows after a crash.
+    // I3.
+    NO_ZEROING = "pop-log/no-zeroing" => at("blocks/src/pop_log/segment.rs, allocate");
 
-/// Opening a streamed log leaves what stands before its end in the last line out of the copy of that
-/// line in DRAM, so that the next append writes zeroes over it.
-pub const LINE_FORGOTTEN: Mutant = Mutant("pop-log/line-forgotten-at-open");
+    /// The count covers the entry's first line only, and so may persist before the payload of
+    /// another line.
+    COUNT_BEFORE_PAYLOAD = "pop-log/count-before-payload" =>
+        at("blocks/src/pop_log/entry.rs, counted")
+        .published("Witcher (Fu et al., SOSP 2021), bug 7, of Level Hashing");
 
-/// A recycled segment is taken into use without a barrier after its zeroing (I3).
-pub const RECYCLE_WITHOUT_BARRIER: Mutant = Mutant("pop-log/recycle-without-barrier");
+    /// Opening a streamed log leaves what its last line holds out of the copy of the line in DRAM:
+    /// the next append writes zeroes over it.
+    LINE_FORGOTTEN = "pop-log/line-forgotten-at-open" =>
+        at("blocks/src/pop_log/mod.rs, open")
+        .in_runs(&["pop-log:streamed"]);
+
+    /// A recycled segment is taken into use without a barrier after its zeroing.
+    // I3.
+    RECYCLE_WITHOUT_BARRIER = "pop-log/recycle-without-barrier" =>
+        at("blocks/src/pop_log/retention.rs, recycle");
+}

@@ -30,6 +30,6 @@ pub use history::{Call, History};
 pub use lapis_device::Schedule;
 pub use linearizability::{MapAction, MapKey, Specification, TooManyCalls, is_linearizable};
 pub use rule::BrokenRule;
+pub(crate) use structure::PLANNED_WORKERS;
 pub use structure::explore_structure_concurrently;
-pub(crate) use structure::{PLANNED_HISTORIES, PLANNED_WORKERS};
 pub use subject::{ConcurrentSubject, Offence, Plan};

@@ -2,37 +2,20 @@
 
 use lapis_blocks::log::Placement;
 use lapis_device::Modelled;
-use lapis_index::{
-    ArtCow, FastFair, FpTree, Index, NvTree, PClht, WbTree, WbTreeSlot, Woart, Wort,
-};
+use lapis_index::{Exploration, IndexFamily, IndexOf, with_index};
 
 use super::explore::{ConcurrentOptions, ConcurrentReport, explore_any};
-use super::linearizability::MapAction;
-use super::subject::Plan;
 use super::subjects::{
-    ConcurrentAllocator, ConcurrentIndex, ConcurrentPopLog, ConcurrentStore, merged_node,
-    split_node, unlinked_node,
+    ConcurrentAllocator, ConcurrentIndex, ConcurrentPopLog, ConcurrentStore, planned,
 };
 use crate::erased::AnyConcurrentSubject;
-use crate::structure::indexes::IndexSetting;
 use crate::structure::{CrashError, Progress, Structure};
+use crate::subjects::KeySpace;
 
 /// Keys that the structure has before a history begins, at most.
 const KEYS: u64 = 64;
 
-/// Histories that are made for one error each, in which a scheduler need deviate only once from
-/// running worker after worker. They are explored when asked for by name.
-pub(crate) const PLANNED_HISTORIES: [&str; 8] = [
-    "wort:splitting",
-    "wort:unlinking",
-    "woart:splitting",
-    "woart:unlinking",
-    "art-cow:splitting",
-    "art-cow:unlinking",
-    "wb-tree:merging",
-    "wb-tree-slot:merging",
-];
-/// Workers of each.
+/// Workers of each history that is made for one error.
 pub(crate) const PLANNED_WORKERS: usize = 2;
 
 /// Explores a structure with several workers: for an index, with both kinds of keys. `only`
@@ -59,61 +42,7 @@ pub fn explore_structure_concurrently(
     let mut explorer =
         Explorer { structure, only, options, progress, total: &mut total, passed_over, explored };
     match structure {
-        Structure::Wort => {
-            explorer.explore_index::<Wort<_, u64>, Wort<_, [u8]>>(["wort:u64", "wort:bytes"])?;
-            explorer.explore_planned::<Wort<_, u64>>("wort:splitting", split_node)?;
-            explorer.explore_planned::<Wort<_, u64>>("wort:unlinking", unlinked_node)?;
-        }
-        Structure::FastFair => {
-            explorer.explore_index::<FastFair<_, u64>, FastFair<_, [u8]>>([
-                "fast-fair:u64",
-                "fast-fair:bytes",
-            ])?;
-        }
-        Structure::PClht => {
-            explorer
-                .explore_index::<PClht<_, u64>, PClht<_, [u8]>>(["p-clht:u64", "p-clht:bytes"])?;
-        }
-        Structure::Woart => {
-            explorer
-                .explore_index::<Woart<_, u64>, Woart<_, [u8]>>(["woart:u64", "woart:bytes"])?;
-            explorer.explore_planned::<Woart<_, u64>>("woart:splitting", split_node)?;
-            explorer.explore_planned::<Woart<_, u64>>("woart:unlinking", unlinked_node)?;
-        }
-        Structure::ArtCow => {
-            explorer.explore_index::<ArtCow<_, u64>, ArtCow<_, [u8]>>([
-                "art-cow:u64",
-                "art-cow:bytes",
-            ])?;
-            explorer.explore_planned::<ArtCow<_, u64>>("art-cow:splitting", split_node)?;
-            explorer.explore_planned::<ArtCow<_, u64>>("art-cow:unlinking", unlinked_node)?;
-        }
-        Structure::WbTree => {
-            explorer.explore_index::<WbTree<_, u64>, WbTree<_, [u8]>>([
-                "wb-tree:u64",
-                "wb-tree:bytes",
-            ])?;
-            let plan = || merged_node(8);
-            explorer.explore_planned::<WbTree<_, u64>>("wb-tree:merging", plan)?;
-        }
-        Structure::WbTreeSlot => {
-            explorer.explore_index::<WbTreeSlot<_, u64>, WbTreeSlot<_, [u8]>>([
-                "wb-tree-slot:u64",
-                "wb-tree-slot:bytes",
-            ])?;
-            let plan = || merged_node(7);
-            explorer.explore_planned::<WbTreeSlot<_, u64>>("wb-tree-slot:merging", plan)?;
-        }
-        Structure::NvTree => {
-            explorer.explore_index::<NvTree<_, u64>, NvTree<_, [u8]>>([
-                "nv-tree:u64",
-                "nv-tree:bytes",
-            ])?;
-        }
-        Structure::FpTree => {
-            explorer
-                .explore_index::<FpTree<_, u64>, FpTree<_, [u8]>>(["fptree:u64", "fptree:bytes"])?;
-        }
+        Structure::Index(kind) => with_index!(kind, |F| explorer.explore_index::<F>())?,
         Structure::PopLog => {
             for (name, placement) in
                 [("pop-log:padded", Placement::Padded), ("pop-log:streamed", Placement::Streamed)]
@@ -148,31 +77,25 @@ struct Explorer<'e> {
 }
 
 impl Explorer<'_> {
-    /// A history that is made for one error, and says little about the structure otherwise.
-    fn explore_planned<I: Index<Modelled, u64> + 'static>(
-        &mut self,
-        name: &'static str,
-        plan: fn() -> Plan<(u64, MapAction)>,
-    ) -> Result<(), CrashError> {
-        if self.only != Some(name) {
-            self.passed_over.push(name);
-            return Ok(());
+    /// An index with each kind of keys, and the history made for an error if that is asked for: it says
+    /// little about the structure otherwise.
+    fn explore_index<F: IndexFamily>(&mut self) -> Result<(), CrashError> {
+        let exploration = &F::KIND.declaration().exploration;
+        for run in exploration.runs.iter().filter(|run| !run.drains) {
+            if run.byte_strings {
+                self.explore(&with_keys::<F, [u8]>(run.name, exploration))?;
+            } else {
+                self.explore(&with_keys::<F, u64>(run.name, exploration))?;
+            }
         }
-        let IndexSetting { sources, options } = IndexSetting::of(self.structure);
-        let subject = ConcurrentIndex::<I, u64>::new(name, sources, options, KEYS).planned(plan);
-        self.explore(&subject)
-    }
-
-    /// An index with integer keys, then with byte strings.
-    fn explore_index<I: Index<Modelled, u64> + 'static, B: Index<Modelled, [u8]> + 'static>(
-        &mut self,
-        names: [&'static str; 2],
-    ) -> Result<(), CrashError> {
-        let IndexSetting { sources, options } = IndexSetting::of(self.structure);
-        let integers = ConcurrentIndex::<I, u64>::new(names[0], sources, options.clone(), KEYS);
-        self.explore(&integers)?;
-        let strings = ConcurrentIndex::<B, [u8]>::new(names[1], sources, options, KEYS);
-        self.explore(&strings)
+        for &(name, history) in exploration.histories {
+            if self.only == Some(name) {
+                self.explore(&with_keys::<F, u64>(name, exploration).planned(planned(history)))?;
+            } else {
+                self.passed_over.push(name);
+            }
+        }
+        Ok(())
     }
 
     fn explore(&mut self, subject: &dyn AnyConcurrentSubject) -> Result<(), CrashError> {
@@ -208,4 +131,11 @@ impl Explorer<'_> {
         total.persist_points.extend(report.persist_points);
         Ok(())
     }
+}
+
+fn with_keys<F: IndexFamily, K: KeySpace + ?Sized>(
+    name: &'static str,
+    exploration: &Exploration,
+) -> ConcurrentIndex<IndexOf<F, Modelled, K>, K> {
+    ConcurrentIndex::new(name, exploration.sources, exploration.options.clone(), KEYS)
 }

@@ -6,14 +6,12 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::concurrent::{
-    ConcurrentOptions, PLANNED_HISTORIES, PLANNED_WORKERS, explore_structure_concurrently,
-};
+use crate::concurrent::{ConcurrentOptions, PLANNED_WORKERS, explore_structure_concurrently};
 use crate::options::ExploreOptions;
 use crate::strategy::Strategy;
-use crate::structure::{CrashError, Progress, Structure, explore_structure};
+use crate::structure::{CrashError, Progress, Structure, explore_structure, is_history};
 
-use super::{Catalogue, MutantEntry, catalogue, concurrent_catalogue};
+use super::{MutantEntry, catalogue, concurrent_catalogue};
 
 /// What is spent on each mutant, and on each structure as it is, by each strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,7 +227,7 @@ impl Job {
         let subjects = if named.is_empty() { self.structure.subjects() } else { named.to_vec() };
         'trial: for seed in self.seeds.clone() {
             for subject in &subjects {
-                if PLANNED_HISTORIES.contains(subject) {
+                if is_history(subject) {
                     self.run_history(subject, seed, budget, &mut outcome);
                     if !outcome.violations.is_empty() {
                         break 'trial;
@@ -237,7 +235,7 @@ impl Job {
                     continue;
                 }
                 let options = ExploreOptions {
-                    ops: Catalogue::of(self.structure).ops,
+                    ops: self.structure.mutants().ops,
                     seed,
                     strategy,
                     exhaustive_limit: budget.exhaustive_limit,
@@ -328,7 +326,7 @@ pub fn try_mutants(trial: &MutantTrial, progress: &Progress<'_>) -> MutantReport
     for (structure, entry) in catalogue() {
         if trial.structures.contains(&structure) {
             // A history that is made for the mutant has several workers already.
-            let planned = entry.subjects.iter().any(|name| PLANNED_HISTORIES.contains(name));
+            let planned = entry.subjects.iter().any(|name| is_history(name));
             let workers = with_workers(structure).filter(|_| !planned);
             let searches = strategies.iter().copied().chain(workers);
             jobs.extend(searches.map(|strategy| Job {

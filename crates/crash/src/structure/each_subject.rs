@@ -32,15 +32,7 @@ pub(super) fn subjects_of(
 
 pub(super) fn all_subjects(structure: Structure) -> Subjects {
     match structure {
-        Structure::Wort
-        | Structure::FastFair
-        | Structure::PClht
-        | Structure::Woart
-        | Structure::ArtCow
-        | Structure::WbTree
-        | Structure::WbTreeSlot
-        | Structure::NvTree
-        | Structure::FpTree => indexes::subjects(structure),
+        Structure::Index(kind) => indexes::subjects(kind),
         Structure::ClassicLog
         | Structure::HeaderLog
         | Structure::Rawl
@@ -60,7 +52,7 @@ pub(super) fn all_subjects(structure: Structure) -> Subjects {
                 "allocator:p-clht",
                 &["pmem/src/pool"],
                 IndexOptions::default(),
-                4 * indexes::KEYS,
+                640,
             )),
         ],
         Structure::Store => vec![Box::new(StoreSubject)],

@@ -3,11 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::concurrent::{PLANNED_HISTORIES, PLANNED_WORKERS};
+use lapis_index::IndexKind;
+use lapis_pmem::MutantList;
+
+use crate::concurrent::PLANNED_WORKERS;
 
 mod cells;
 mod each_subject;
-pub(crate) mod indexes;
+mod indexes;
 mod logs;
 mod pages;
 mod runs;
@@ -98,7 +101,7 @@ impl CrashError {
     /// `name` is not one of those that there are.
     pub(crate) fn no_subject(structure: Structure, name: &str, known: Vec<&'static str>) -> Self {
         let name = name.to_owned();
-        if PLANNED_HISTORIES.contains(&&*name) {
+        if is_history(&name) {
             return Self::SeveralWorkersOnly { name };
         }
         Self::UnknownSubject { structure: structure.name(), name, known }
@@ -109,24 +112,8 @@ impl CrashError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Structure {
-    /// WORT.
-    Wort,
-    /// FAST & FAIR.
-    FastFair,
-    /// P-CLHT.
-    PClht,
-    /// WOART.
-    Woart,
-    /// ART+CoW.
-    ArtCow,
-    /// wB+-Tree.
-    WbTree,
-    /// wB+-Tree, slots only.
-    WbTreeSlot,
-    /// NV-Tree.
-    NvTree,
-    /// FPTree.
-    FpTree,
+    /// An index.
+    Index(IndexKind),
     /// The classic log.
     ClassicLog,
     /// The header log.
@@ -158,17 +145,8 @@ pub enum Structure {
 }
 
 impl Structure {
-    /// All of them.
-    pub const ALL: [Self; 23] = [
-        Self::Wort,
-        Self::FastFair,
-        Self::PClht,
-        Self::Woart,
-        Self::ArtCow,
-        Self::WbTree,
-        Self::WbTreeSlot,
-        Self::NvTree,
-        Self::FpTree,
+    /// Those that are not in the list of indexes.
+    const OTHERS: [Self; 14] = [
         Self::ClassicLog,
         Self::HeaderLog,
         Self::Rawl,
@@ -185,18 +163,24 @@ impl Structure {
         Self::Store,
     ];
 
+    /// All of them.
+    pub const ALL: [Self; IndexKind::ALL.len() + Self::OTHERS.len()] = {
+        let mut all = [Self::Store; _];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = match at.checked_sub(IndexKind::ALL.len()) {
+                None => Self::Index(IndexKind::ALL[at]),
+                Some(at) => Self::OTHERS[at],
+            };
+            at += 1;
+        }
+        all
+    };
+
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Wort => "wort",
-            Self::FastFair => "fast-fair",
-            Self::PClht => "p-clht",
-            Self::Woart => "woart",
-            Self::ArtCow => "art-cow",
-            Self::WbTree => "wb-tree",
-            Self::WbTreeSlot => "wb-tree-slot",
-            Self::NvTree => "nv-tree",
-            Self::FpTree => "fptree",
+            Self::Index(kind) => kind.name(),
             Self::ClassicLog => "classic-log",
             Self::HeaderLog => "header-log",
             Self::Rawl => "rawl",
@@ -216,36 +200,50 @@ impl Structure {
 
     /// Whether histories of several workers are made for it.
     pub fn takes_workers(self) -> bool {
+        matches!(self, Self::Index(_) | Self::PopLog | Self::Allocator | Self::Store)
+    }
+
+    /// The names of the histories that are made for one error each, in which a scheduler need deviate
+    /// only once from running worker after worker. They are explored when asked for by name.
+    pub fn histories(self) -> Vec<&'static str> {
         match self {
-            Self::Wort
-            | Self::FastFair
-            | Self::PClht
-            | Self::Woart
-            | Self::ArtCow
-            | Self::WbTree
-            | Self::WbTreeSlot
-            | Self::NvTree
-            | Self::FpTree
-            | Self::PopLog
-            | Self::Allocator
-            | Self::Store => true,
-            Self::ClassicLog
-            | Self::HeaderLog
-            | Self::Rawl
-            | Self::PageCow
-            | Self::PageMulog
-            | Self::PageHybrid
-            | Self::CowCell
-            | Self::LogCell
-            | Self::FamCell
-            | Self::FpLeaves
-            | Self::PopRing => false,
+            Self::Index(kind) => {
+                kind.declaration().exploration.histories.iter().map(|it| it.0).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The errors that it can be told to commit.
+    pub fn mutants(self) -> MutantList {
+        use lapis_blocks::{in_place, mutants, page, pop_log};
+        match self {
+            Self::Index(kind) => kind.declaration().mutants,
+            Self::ClassicLog => mutants::CLASSIC_LOG,
+            Self::HeaderLog => mutants::HEADER_LOG,
+            Self::Rawl => mutants::RAWL,
+            Self::PopRing => mutants::POP_RING,
+            Self::PopLog => pop_log::mutants::CATALOGUE,
+            Self::PageCow => page::mutants::PAGE_COW,
+            Self::PageMulog => page::mutants::PAGE_MULOG,
+            Self::PageHybrid => page::mutants::PAGE_HYBRID,
+            Self::CowCell => in_place::mutants::COW_CELL,
+            Self::LogCell => in_place::mutants::LOG_CELL,
+            Self::FamCell => in_place::mutants::FAM_CELL,
+            Self::FpLeaves => mutants::FP_LEAVES,
+            Self::Allocator => lapis_pmem::allocator::mutants::CATALOGUE,
+            Self::Store => lapis::mutants::CATALOGUE,
         }
     }
 
     fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
     }
+}
+
+/// Whether a history of several workers is called so.
+pub(crate) fn is_history(name: &str) -> bool {
+    Structure::ALL.into_iter().any(|structure| structure.histories().contains(&name))
 }
 
 impl fmt::Display for Structure {
@@ -266,7 +264,7 @@ impl FromStr for Structure {
             .find(|structure| structure.name() == base)
             .ok_or_else(|| CrashError::UnknownStructure { name: name.to_owned() })?;
         let known = structure.subjects();
-        if base == name || known.contains(&name) || PLANNED_HISTORIES.contains(&name) {
+        if base == name || known.contains(&name) || is_history(name) {
             return Ok(structure);
         }
         Err(CrashError::no_subject(structure, name, known))
@@ -281,12 +279,9 @@ mod tests {
     fn every_name_that_a_structure_has_is_one_of_that_structure() {
         for structure in Structure::ALL {
             assert_eq!(structure.name().parse(), Ok(structure));
-            for subject in structure.subjects() {
+            for subject in structure.subjects().into_iter().chain(structure.histories()) {
                 assert_eq!(subject.parse(), Ok(structure), "{subject}");
             }
-        }
-        for history in PLANNED_HISTORIES {
-            assert!(history.parse::<Structure>().is_ok(), "{history}");
         }
     }
 

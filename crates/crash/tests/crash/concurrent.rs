@@ -8,6 +8,7 @@ use lapis_crash::concurrent::{
 };
 use lapis_crash::mutants::concurrent_catalogue;
 use lapis_device::{PersistKind, PersistPoint};
+use lapis_index::IndexKind;
 
 fn explore(structure: Structure, options: &ConcurrentOptions) -> ConcurrentReport {
     explore_structure_concurrently(structure, None, options, &|_| ()).unwrap()
@@ -24,54 +25,41 @@ fn survives(structure: Structure, options: &ConcurrentOptions) {
     assert!(report.images > report.crash_points && report.crash_points > 10 * report.schedules);
 }
 
+/// The tests of one index.
+macro_rules! of_an_index {
+    ($module:ident $index:ident $traits:tt) => {
+        mod $module {
+            use super::*;
+            const STRUCTURE: Structure = Structure::Index(IndexKind::$index);
+
+            #[test]
+            fn is_durably_linearizable() {
+                survives(STRUCTURE, &few(60));
+            }
+
+            #[test]
+            fn needs_what_readers_persist_before_they_answer() {
+                let file = IndexKind::$index.declaration().exploration.readers_persist_in;
+                all_are_necessary(STRUCTURE, file, 600);
+            }
+
+            #[test]
+            fn its_mutants_that_take_several_workers_are_killed() {
+                mutants_are_killed(STRUCTURE);
+            }
+
+            #[test]
+            fn histories_made_for_an_error_are_durably_linearizable() {
+                histories_survive(STRUCTURE);
+            }
+        }
+    };
+}
+lapis_index::for_each_index!(of_an_index);
+
 #[test]
 fn the_allocator_is_durably_linearizable() {
     survives(Structure::Allocator, &few(30));
-}
-
-#[test]
-fn wort_is_durably_linearizable() {
-    survives(Structure::Wort, &few(100));
-}
-
-#[test]
-fn fast_fair_is_durably_linearizable() {
-    survives(Structure::FastFair, &few(50));
-}
-
-#[test]
-fn p_clht_is_durably_linearizable() {
-    survives(Structure::PClht, &few(60));
-}
-
-#[test]
-fn woart_is_durably_linearizable() {
-    survives(Structure::Woart, &few(60));
-}
-
-#[test]
-fn art_cow_is_durably_linearizable() {
-    survives(Structure::ArtCow, &few(60));
-}
-
-#[test]
-fn wb_tree_is_durably_linearizable() {
-    survives(Structure::WbTree, &few(40));
-}
-
-#[test]
-fn wb_tree_slot_is_durably_linearizable() {
-    survives(Structure::WbTreeSlot, &few(40));
-}
-
-#[test]
-fn nv_tree_is_durably_linearizable() {
-    survives(Structure::NvTree, &few(60));
-}
-
-#[test]
-fn fptree_is_durably_linearizable() {
-    survives(Structure::FpTree, &few(50));
 }
 
 #[test]
@@ -87,12 +75,12 @@ fn the_store_is_durably_linearizable() {
 #[test]
 fn four_workers_are_durably_linearizable_too() {
     for structure in [
-        Structure::Wort,
-        Structure::Woart,
-        Structure::ArtCow,
-        Structure::FastFair,
-        Structure::PClht,
-        Structure::FpTree,
+        Structure::Index(IndexKind::Wort),
+        Structure::Index(IndexKind::Woart),
+        Structure::Index(IndexKind::ArtCow),
+        Structure::Index(IndexKind::FastFair),
+        Structure::Index(IndexKind::PClht),
+        Structure::Index(IndexKind::FpTree),
     ] {
         survives(structure, &ConcurrentOptions { workers: 4, ops: 16, seed: 1000, ..few(15) });
     }
@@ -109,37 +97,19 @@ fn every_schedule_with_one_deviation_is_durably_linearizable() {
         samples: 8,
         ..few(3000)
     };
-    let report = explore(Structure::Wort, &options);
+    let report = explore(Structure::Index(IndexKind::Wort), &options);
     assert_eq!(report.violations.len(), 0);
     assert_eq!(report.complete, Some(true));
 }
 
-#[test]
-fn a_reader_in_an_inner_node_that_is_merged_away_finds_its_key() {
-    let options = ConcurrentOptions { workers: 2, most_deviations: Some(1), ..few(1000) };
-    let planned =
-        [(Structure::WbTree, "wb-tree:merging"), (Structure::WbTreeSlot, "wb-tree-slot:merging")];
-    for (structure, subject) in planned {
-        let report =
-            explore_structure_concurrently(structure, Some(subject), &options, &|_| ()).unwrap();
-        assert_eq!(report.violations.len(), 0);
-        assert_eq!(report.complete, Some(true));
-    }
-}
-
-#[test]
-fn a_writer_in_a_node_that_is_unlinked_meanwhile_looks_for_another() {
+/// On every schedule that deviates once from worker after worker.
+fn histories_survive(structure: Structure) {
     let options = ConcurrentOptions { workers: 2, most_deviations: Some(1), ..few(2000) };
-    let planned = [
-        (Structure::Wort, "wort:unlinking"),
-        (Structure::Woart, "woart:unlinking"),
-        (Structure::ArtCow, "art-cow:unlinking"),
-    ];
-    for (structure, subject) in planned {
+    for history in structure.histories() {
         let report =
-            explore_structure_concurrently(structure, Some(subject), &options, &|_| ()).unwrap();
-        assert_eq!(report.violations.len(), 0);
-        assert_eq!(report.complete, Some(true));
+            explore_structure_concurrently(structure, Some(history), &options, &|_| ()).unwrap();
+        assert_eq!(report.violations.len(), 0, "{history}");
+        assert_eq!(report.complete, Some(true), "{history}");
     }
 }
 
@@ -172,64 +142,18 @@ fn all_are_necessary(structure: Structure, file: &str, schedules: u64) {
 }
 
 #[test]
-fn wort_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::Wort, "radix/in_flight.rs", 600);
-}
-
-#[test]
-fn woart_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::Woart, "radix/in_flight.rs", 600);
-}
-
-#[test]
-fn art_cow_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::ArtCow, "radix/in_flight.rs", 600);
-}
-
-#[test]
-fn wb_tree_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::WbTree, "wb_tree/mod.rs", 600);
-}
-
-#[test]
-fn wb_tree_slot_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::WbTreeSlot, "wb_tree/mod.rs", 600);
-}
-
-#[test]
-fn fast_fair_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::FastFair, "fast_fair/mod.rs", 600);
-}
-
-#[test]
-fn fptree_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::FpTree, "fptree/read.rs", 600);
-}
-
-#[test]
-fn p_clht_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::PClht, "p_clht/mod.rs", 600);
-}
-
-#[test]
-fn nv_tree_needs_what_readers_persist_before_they_answer() {
-    all_are_necessary(Structure::NvTree, "nv_tree/search.rs", 600);
-}
-
-#[test]
 fn the_allocator_needs_its_fences_for_other_threads() {
     all_are_necessary(Structure::Allocator, "pmem/src/domain.rs", 600);
 }
 
 #[test]
 fn p_clht_needs_its_fence_for_other_threads() {
-    all_are_necessary(Structure::PClht, "pmem/src/domain.rs", 600);
+    all_are_necessary(Structure::Index(IndexKind::PClht), "pmem/src/domain.rs", 600);
 }
 
 /// How many histories it takes to find the mutants of a structure that only several workers show.
 fn mutants_are_killed(structure: Structure) {
     let of_it = concurrent_catalogue().into_iter().filter(|(of, _)| *of == structure);
-    let mut killed = 0;
     for (_, entry) in of_it {
         let options = ConcurrentOptions {
             mutant: Some(entry.mutant),
@@ -241,38 +165,21 @@ fn mutants_are_killed(structure: Structure) {
         let report = explore(structure, &options);
         println!("{}: {} images, {} schedules", entry.mutant.0, report.images, report.schedules);
         assert!(!report.violations.is_empty(), "{} survives", entry.mutant.0);
-        killed += 1;
     }
-    assert_eq!(killed, 2);
-}
-
-#[test]
-fn mutants_of_wort_that_take_several_workers_are_killed() {
-    mutants_are_killed(Structure::Wort);
-}
-
-#[test]
-fn mutants_of_woart_that_take_several_workers_are_killed() {
-    mutants_are_killed(Structure::Woart);
-}
-
-#[test]
-fn mutants_of_art_cow_that_take_several_workers_are_killed() {
-    mutants_are_killed(Structure::ArtCow);
 }
 
 #[test]
 fn fptree_needs_its_fence_for_other_threads() {
-    all_are_necessary(Structure::FpTree, "pmem/src/domain.rs", 600);
+    all_are_necessary(Structure::Index(IndexKind::FpTree), "pmem/src/domain.rs", 600);
 }
 
 #[test]
 fn a_violation_is_found_again_by_its_seed_position_and_image() {
-    let flush = points_in(Structure::Wort, "wort/change.rs", 20)
+    let flush = points_in(Structure::Index(IndexKind::Wort), "wort/change.rs", 20)
         .into_iter()
         .find(|point| point.kind == PersistKind::Flush)
         .unwrap();
-    let report = without(Structure::Wort, flush, 200).unwrap();
+    let report = without(Structure::Index(IndexKind::Wort), flush, 200).unwrap();
     let found = &report.violations[0];
     assert!(
         found.replay.starts_with(&format!("lapis crash {} --workers 3 --ops 12", found.subject))
@@ -289,7 +196,7 @@ fn a_violation_is_found_again_by_its_seed_position_and_image() {
             ..few(1)
         };
         let again = explore_structure_concurrently(
-            Structure::Wort,
+            Structure::Index(IndexKind::Wort),
             Some(&found.subject),
             &options,
             &|_| (),

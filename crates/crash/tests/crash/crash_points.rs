@@ -4,7 +4,7 @@
 use lapis_crash::subjects::IndexSubject;
 use lapis_crash::{ExploreOptions, ExploreReport, Phase, Structure, explore, explore_structure};
 use lapis_device::Modelled;
-use lapis_index::{IndexOptions, Wort};
+use lapis_index::{IndexKind, IndexOptions, Wort};
 
 /// Few images at each of many crash points.
 fn options(ops: usize) -> ExploreOptions {
@@ -26,7 +26,7 @@ fn explored(structure: Structure, only: Option<&str>, options: &ExploreOptions) 
 
 #[test]
 fn the_power_is_cut_in_creation_operations_shutdown_and_opening() {
-    let report = explored(Structure::Wort, Some("wort:u64"), &options(70));
+    let report = explored(Structure::Index(IndexKind::Wort), Some("wort:u64"), &options(70));
     for phase in [Phase::Creation, Phase::Operation, Phase::Close, Phase::Open] {
         let points = report.crash_points_in.get(&phase).copied().unwrap_or(0);
         assert!(points >= 1, "{phase:?}: {points} of {:?}", report.crash_points_in);
@@ -43,7 +43,7 @@ fn the_power_is_cut_while_the_pool_grows_and_while_a_recovery_grows_it() {
 
 #[test]
 fn the_power_is_cut_while_a_table_grows() {
-    let report = explored(Structure::PClht, Some("p-clht:u64"), &options(60));
+    let report = explored(Structure::Index(IndexKind::PClht), Some("p-clht:u64"), &options(60));
     let resizing = report.fences.iter().filter(|(fence, _)| fence.file.contains("p_clht/resize"));
     let points: u64 = resizing.map(|(_, count)| count).sum();
     assert!(points >= 2, "{:?}", report.fences);
@@ -52,7 +52,7 @@ fn the_power_is_cut_while_a_table_grows() {
 #[test]
 fn the_power_is_cut_again_in_recoveries() {
     let options = ExploreOptions { crash_in_recovery_every: 16, ..options(20) };
-    for structure in [Structure::Wort, Structure::PopLog, Structure::Store] {
+    for structure in [Structure::Index(IndexKind::Wort), Structure::PopLog, Structure::Store] {
         let report = explored(structure, None, &options);
         assert!(report.images_in_recovery > 50, "{structure}: {}", report.images_in_recovery);
     }

@@ -4,6 +4,7 @@
 //! does not have them; two errors stand for them here, with every image crashed a second time.
 
 use lapis_crash::{ExploreOptions, Structure, explore_structure};
+use lapis_index::IndexKind;
 use lapis_index::mutants::fptree as mutants;
 use lapis_pmem::Mutant;
 
@@ -19,7 +20,8 @@ fn violations(mutant: Option<Mutant>) -> usize {
         ..ExploreOptions::default()
     };
     let only = Some("fptree:u64");
-    let report = explore_structure(Structure::FpTree, only, &options, &|_| {}).unwrap();
+    let report =
+        explore_structure(Structure::Index(IndexKind::FpTree), only, &options, &|_| {}).unwrap();
     println!("{mutant:?}: {} images, {:?}", report.images, report.violations.first());
     report.violations.len()
 }

@@ -1,17 +1,16 @@
-//! NV-Tree and FPTree with their inner nodes in the pool, where a crash leaves what was written of
+//! Indexes that rebuild their inner nodes, with these in the pool, where a crash leaves what was written of
 //! them: nobody reads it again, and its space is found again.
 
 use lapis_crash::concurrent::subjects::ConcurrentIndex;
 use lapis_crash::concurrent::{ConcurrentOptions, explore_concurrent};
 use lapis_crash::subjects::{IndexSubject, KeySpace};
 use lapis_crash::{ExploreOptions, Modelled, explore};
-use lapis_index::{FpTree, Index, IndexOptions, InnerNodes, NvTree};
+use lapis_index::{
+    Exploration, Index, IndexFamily, IndexKind, IndexOf, IndexOptions, InnerNodes, with_index,
+};
 
-const NV_TREE: &[&str] = &["index/src/nv_tree"];
-const FPTREE: &[&str] = &["index/src/fptree"];
-
-fn in_pool(node_bytes: usize) -> IndexOptions {
-    IndexOptions { node_bytes, inner_nodes: InnerNodes::Pm, ..Default::default() }
+fn in_pool(exploration: &Exploration) -> IndexOptions {
+    IndexOptions { inner_nodes: InnerNodes::Pm, ..exploration.options.clone() }
 }
 
 fn survives<I: Index<Modelled, K> + 'static, K: KeySpace + ?Sized>(subject: IndexSubject<I, K>)
@@ -33,18 +32,20 @@ where
     assert!(report.images > 50, "only {} images were tried", report.images);
 }
 
-#[test]
-fn nv_tree_survives_power_cuts() {
-    let name = "nv-tree:in-pool";
-    survives(IndexSubject::<NvTree<_, u64>, u64>::new(name, NV_TREE, in_pool(128), 160));
-    survives(IndexSubject::<NvTree<_, [u8]>, [u8]>::new(name, NV_TREE, in_pool(128), 160));
+fn family_survives<F: IndexFamily>() {
+    let exploration = &F::KIND.declaration().exploration;
+    let (name, sources, options) = (F::KIND.name(), exploration.sources, in_pool(exploration));
+    type Of<F, K> = IndexOf<F, Modelled, K>;
+    survives(IndexSubject::<Of<F, u64>, u64>::new(name, sources, options.clone(), 160));
+    survives(IndexSubject::<Of<F, [u8]>, [u8]>::new(name, sources, options.clone(), 160));
+    is_durably_linearizable(ConcurrentIndex::<Of<F, u64>, u64>::new(name, sources, options, 64));
 }
 
 #[test]
-fn fptree_survives_power_cuts() {
-    let name = "fptree:in-pool";
-    survives(IndexSubject::<FpTree<_, u64>, u64>::new(name, FPTREE, in_pool(256), 160));
-    survives(IndexSubject::<FpTree<_, [u8]>, [u8]>::new(name, FPTREE, in_pool(256), 160));
+fn indexes_survive_power_cuts_and_are_durably_linearizable() {
+    for kind in IndexKind::ALL.into_iter().filter(|kind| kind.rebuilds()) {
+        with_index!(kind, |F| family_survives::<F>());
+    }
 }
 
 fn is_durably_linearizable<I: Index<Modelled, u64> + 'static>(subject: ConcurrentIndex<I, u64>) {
@@ -53,26 +54,4 @@ fn is_durably_linearizable<I: Index<Modelled, u64> + 'static>(subject: Concurren
     let told: Vec<_> = report.violations.iter().map(|it| (&it.what, &it.replay)).collect();
     assert!(told.is_empty(), "{told:#?}");
     assert!(report.images > report.crash_points && report.crash_points > 10 * report.schedules);
-}
-
-#[test]
-fn nv_tree_is_durably_linearizable() {
-    let options = in_pool(128);
-    is_durably_linearizable(ConcurrentIndex::<NvTree<_, u64>, u64>::new(
-        "nv-tree:in-pool",
-        NV_TREE,
-        options,
-        64,
-    ));
-}
-
-#[test]
-fn fptree_is_durably_linearizable() {
-    let options = in_pool(256);
-    is_durably_linearizable(ConcurrentIndex::<FpTree<_, u64>, u64>::new(
-        "fptree:in-pool",
-        FPTREE,
-        options,
-        64,
-    ));
 }

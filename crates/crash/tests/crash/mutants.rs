@@ -2,10 +2,15 @@
 //! structures as they are at the same budget.
 
 use lapis_crash::mutants::{
-    Catalogue, MutantBudget, MutantTrial, Search, WORKERS, catalogue, concurrent_catalogue,
-    try_mutants,
+    MutantBudget, MutantTrial, Search, WORKERS, catalogue, concurrent_catalogue, try_mutants,
 };
 use lapis_crash::{Strategy, Structure};
+use lapis_index::IndexKind;
+
+/// How many of a structure show in single workers.
+fn of(structure: Structure) -> usize {
+    catalogue().iter().filter(|(of, _)| *of == structure).count()
+}
 
 fn all_are_killed(structure: Structure) {
     let trial = MutantTrial {
@@ -31,53 +36,22 @@ fn all_are_killed(structure: Structure) {
         assert_eq!(row.violations, Vec::<String>::new(), "{structure} by {}", row.strategy);
     }
     assert_eq!(report.survivors(), Vec::<&str>::new());
-    assert_eq!(report.mutants.len(), 3 * Catalogue::of(structure).entries.len());
+    assert_eq!(report.mutants.len(), 3 * of(structure));
     assert!(report.is_good());
 }
 
-#[test]
-fn those_of_wort_are_killed() {
-    all_are_killed(Structure::Wort);
+macro_rules! of_an_index {
+    ($module:ident $index:ident $traits:tt) => {
+        #[test]
+        fn $module() {
+            all_are_killed(Structure::Index(IndexKind::$index));
+        }
+    };
 }
 
-#[test]
-fn those_of_fast_fair_are_killed() {
-    all_are_killed(Structure::FastFair);
-}
-
-#[test]
-fn those_of_p_clht_are_killed() {
-    all_are_killed(Structure::PClht);
-}
-
-#[test]
-fn those_of_woart_are_killed() {
-    all_are_killed(Structure::Woart);
-}
-
-#[test]
-fn those_of_art_cow_are_killed() {
-    all_are_killed(Structure::ArtCow);
-}
-
-#[test]
-fn those_of_wb_tree_are_killed() {
-    all_are_killed(Structure::WbTree);
-}
-
-#[test]
-fn those_of_wb_tree_slot_are_killed() {
-    all_are_killed(Structure::WbTreeSlot);
-}
-
-#[test]
-fn those_of_nv_tree_are_killed() {
-    all_are_killed(Structure::NvTree);
-}
-
-#[test]
-fn those_of_fptree_are_killed() {
-    all_are_killed(Structure::FpTree);
+mod those_of_an_index_are_killed {
+    use super::*;
+    lapis_index::for_each_index!(of_an_index);
 }
 
 #[test]
@@ -141,7 +115,7 @@ fn those_of_the_store_are_killed() {
 fn the_same_images_kill_on_any_number_of_threads() {
     let images = |threads| {
         let trial = MutantTrial {
-            structures: vec![Structure::Wort],
+            structures: vec![Structure::Index(IndexKind::Wort)],
             strategies: vec![Strategy::Sampled],
             budget: MutantBudget::small(),
             threads,
@@ -155,7 +129,7 @@ fn the_same_images_kill_on_any_number_of_threads() {
 #[test]
 fn several_workers_find_mutants_too_and_nothing_in_the_structure_as_it_is() {
     let trial = MutantTrial {
-        structures: vec![Structure::PClht, Structure::Rawl],
+        structures: vec![Structure::Index(IndexKind::PClht), Structure::Rawl],
         strategies: Vec::new(),
         budget: MutantBudget { schedules: 20, ..MutantBudget::small() },
         threads: 1,
@@ -166,7 +140,7 @@ fn several_workers_find_mutants_too_and_nothing_in_the_structure_as_it_is() {
     assert_eq!(report.unmutated_violations, 0, "{:?}", report.unmutated);
     let found = report.mutants.iter().find(|row| row.name == "p-clht/unflushed-remove").unwrap();
     assert!(found.killed && found.images > 0, "{found:?}");
-    assert_eq!(report.mutants.len(), Catalogue::of(Structure::PClht).entries.len());
+    assert_eq!(report.mutants.len(), of(Structure::Index(IndexKind::PClht)));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use lapis_crash::{PerformanceReport, Structure, Waste, performance_bugs, structure_performance};
 use lapis_device::trace_file::RecordedTrace;
 use lapis_device::{Config, Marker, Modelled, set_current_worker};
+use lapis_index::IndexKind;
 use lapis_pmem::{Domain, EXTENT_BYTES, PCell, Region};
 
 /// A counter that is kept twice, in two lines, and a log line, on the modelled machine.
@@ -228,7 +229,9 @@ fn our_own_structures_waste_nothing_but_what_is_known() {
 #[test]
 fn wort_wastes_no_flush_and_no_fence() {
     for seed in 1..4 {
-        for report in structure_performance(Structure::Wort, None, 300, seed).unwrap() {
+        for report in
+            structure_performance(Structure::Index(IndexKind::Wort), None, 300, seed).unwrap()
+        {
             assert_eq!(report.findings, [], "{}", report.subject);
         }
     }

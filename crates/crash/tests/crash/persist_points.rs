@@ -3,6 +3,7 @@
 //! persist_points -- --nocapture` prints the tables.
 
 use lapis_crash::{ExploreOptions, Strategy, Structure, structure_persist_points};
+use lapis_index::IndexKind;
 
 fn all_are_necessary(structure: Structure, ops: usize, seeds: &[u64]) {
     all_are_necessary_by(Strategy::default(), structure, ops, seeds);
@@ -30,49 +31,20 @@ fn all_are_necessary_by(strategy: Strategy, structure: Structure, ops: usize, se
     assert!(survived.is_empty(), "not shown to be necessary: {survived:#?}");
 }
 
-#[test]
-fn each_of_wort_is_necessary() {
-    all_are_necessary(Structure::Wort, 200, &[1, 2]);
+macro_rules! of_an_index {
+    ($module:ident $index:ident $traits:tt) => {
+        #[test]
+        fn $module() {
+            let kind = IndexKind::$index;
+            let (ops, runs) = kind.declaration().exploration.persist_points;
+            all_are_necessary(Structure::Index(kind), ops, &Vec::from_iter(1..=runs));
+        }
+    };
 }
 
-#[test]
-fn each_of_fast_fair_is_necessary() {
-    all_are_necessary(Structure::FastFair, 400, &[1, 2, 3]);
-}
-
-#[test]
-fn each_of_p_clht_is_necessary() {
-    all_are_necessary(Structure::PClht, 300, &[1, 2]);
-}
-
-#[test]
-fn each_of_woart_is_necessary() {
-    all_are_necessary(Structure::Woart, 200, &[1, 2]);
-}
-
-#[test]
-fn each_of_art_cow_is_necessary() {
-    all_are_necessary(Structure::ArtCow, 200, &[1, 2]);
-}
-
-#[test]
-fn each_of_wb_tree_is_necessary() {
-    all_are_necessary(Structure::WbTree, 200, &[1, 2]);
-}
-
-#[test]
-fn each_of_wb_tree_slot_is_necessary() {
-    all_are_necessary(Structure::WbTreeSlot, 200, &[1, 2]);
-}
-
-#[test]
-fn each_of_nv_tree_is_necessary() {
-    all_are_necessary(Structure::NvTree, 300, &[1, 2]);
-}
-
-#[test]
-fn each_of_fptree_is_necessary() {
-    all_are_necessary(Structure::FpTree, 300, &[1, 2, 3]);
+mod each_of_an_index_is_necessary {
+    use super::*;
+    lapis_index::for_each_index!(of_an_index);
 }
 
 #[test]

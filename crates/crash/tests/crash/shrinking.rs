@@ -4,6 +4,7 @@ use lapis_crash::{
     ExploreOptions, Replay, Shrunk, Structure, Violation, explore_structure, structure_points,
 };
 use lapis_device::PersistKind;
+use lapis_index::IndexKind;
 
 /// Explores without the first flush of a source file, and shrinks what that leads to.
 fn without(structure: Structure, file: &str, kind: PersistKind) -> (ExploreOptions, Violation) {
@@ -35,17 +36,19 @@ fn replayed(options: &ExploreOptions, structure: Structure, shrunk: &Shrunk) -> 
 
 #[test]
 fn a_missing_flush_of_wort_shrinks_to_few_operations_and_is_replayed() {
-    let (options, violation) = without(Structure::Wort, "index/src/wort", PersistKind::Flush);
+    let (options, violation) =
+        without(Structure::Index(IndexKind::Wort), "index/src/wort", PersistKind::Flush);
     let shrunk = violation.shrunk.unwrap();
     println!("{shrunk}");
     assert!(shrunk.operations.len() <= 3, "{:?}", shrunk.operations);
-    let again = replayed(&options, Structure::Wort, &shrunk);
+    let again = replayed(&options, Structure::Index(IndexKind::Wort), &shrunk);
     assert_eq!(again.first().map(|found| &found.what), Some(&shrunk.what));
 }
 
 #[test]
 fn a_timeline_tells_the_operation_the_events_the_crash_and_what_was_wrong() {
-    let (_, violation) = without(Structure::Wort, "index/src/radix", PersistKind::Flush);
+    let (_, violation) =
+        without(Structure::Index(IndexKind::Wort), "index/src/radix", PersistKind::Flush);
     let text = violation.shrunk.unwrap().to_string();
     let order = [
         "wort:u64, shrunk to 1 operation:",
@@ -77,18 +80,19 @@ fn a_timeline_tells_the_operation_the_events_the_crash_and_what_was_wrong() {
 #[test]
 fn a_missing_fence_of_fast_fair_shrinks_to_few_operations_and_is_replayed() {
     let (options, violation) =
-        without(Structure::FastFair, "index/src/fast_fair", PersistKind::Fence);
+        without(Structure::Index(IndexKind::FastFair), "index/src/fast_fair", PersistKind::Fence);
     let shrunk = violation.shrunk.unwrap();
     println!("{shrunk}");
     assert!(shrunk.operations.len() <= 12, "{:?}", shrunk.operations);
-    let again = replayed(&options, Structure::FastFair, &shrunk);
+    let again = replayed(&options, Structure::Index(IndexKind::FastFair), &shrunk);
     assert_eq!(again.first().map(|found| &found.what), Some(&shrunk.what));
 }
 
 #[test]
 fn shrinking_comes_to_the_same_case_every_time() {
     let shrink = || {
-        let (_, violation) = without(Structure::Wort, "index/src/wort", PersistKind::Fence);
+        let (_, violation) =
+            without(Structure::Index(IndexKind::Wort), "index/src/wort", PersistKind::Fence);
         violation.shrunk.unwrap().to_string()
     };
     assert_eq!(shrink(), shrink());

@@ -6,6 +6,7 @@ use lapis_crash::concurrent::{
 };
 use lapis_crash::{PersistPoint, Shrunk, Structure};
 use lapis_device::PersistKind;
+use lapis_index::IndexKind;
 use lapis_pmem::Mutant;
 
 fn options() -> ConcurrentOptions {
@@ -79,9 +80,9 @@ fn shrinks(structure: Structure, options: &ConcurrentOptions) -> Shrunk {
 
 #[test]
 fn a_reader_of_wort_that_flushes_nothing_shrinks_to_two_calls_of_two_workers() {
-    let flush = point(Structure::Wort, "radix/in_flight.rs", PersistKind::Flush);
+    let flush = point(Structure::Index(IndexKind::Wort), "radix/in_flight.rs", PersistKind::Flush);
     let shrunk = shrinks(
-        Structure::Wort,
+        Structure::Index(IndexKind::Wort),
         &ConcurrentOptions { suppress: Some(flush), schedules: 600, ..options() },
     );
     let history = shrunk.history.as_ref().unwrap();
@@ -113,9 +114,10 @@ fn a_reader_of_wort_that_flushes_nothing_shrinks_to_two_calls_of_two_workers() {
 
 #[test]
 fn a_reader_of_fast_fair_that_does_not_fence_shrinks_to_few_calls() {
-    let fence = point(Structure::FastFair, "fast_fair/mod.rs", PersistKind::Fence);
+    let fence =
+        point(Structure::Index(IndexKind::FastFair), "fast_fair/mod.rs", PersistKind::Fence);
     let shrunk = shrinks(
-        Structure::FastFair,
+        Structure::Index(IndexKind::FastFair),
         &ConcurrentOptions { suppress: Some(fence), schedules: 600, ..options() },
     );
     assert!(shrunk.operations.len() <= 3, "{:?}", shrunk.operations);
@@ -135,7 +137,8 @@ fn a_fence_for_other_threads_shrinks_to_few_calls_of_several_workers() {
 #[test]
 fn a_mutant_that_one_worker_shows_shrinks_to_calls_of_one() {
     let mutant = Some(Mutant("wort/missing-leaf-flush"));
-    let shrunk = shrinks(Structure::Wort, &ConcurrentOptions { mutant, ..options() });
+    let shrunk =
+        shrinks(Structure::Index(IndexKind::Wort), &ConcurrentOptions { mutant, ..options() });
     assert!(shrunk.replay.contains(" --mutant wort/missing-leaf-flush "), "{}", shrunk.replay);
     let history = shrunk.history.unwrap();
     assert_eq!((shrunk.operations.len(), history.workers, history.switches), (1, 1, 0));
@@ -146,6 +149,8 @@ fn a_mutant_that_one_worker_shows_shrinks_to_calls_of_one() {
 fn shrinking_several_workers_comes_to_the_same_case_every_time() {
     let mutant = Some(Mutant("p-clht/unflushed-next-pointer"));
     let options = ConcurrentOptions { mutant, ..options() };
-    let shrink = || first_violation(Structure::PClht, &options).shrunk.unwrap().to_string();
+    let shrink = || {
+        first_violation(Structure::Index(IndexKind::PClht), &options).shrunk.unwrap().to_string()
+    };
     assert_eq!(shrink(), shrink());
 }

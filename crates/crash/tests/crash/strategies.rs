@@ -4,7 +4,7 @@ use lapis_crash::subjects::IndexSubject;
 use lapis_crash::{
     ExploreOptions, ExploreReport, Modelled, Strategy, Structure, explore, explore_structure,
 };
-use lapis_index::{ArtCow, Index, IndexOptions, Woart, Wort};
+use lapis_index::{ArtCow, Index, IndexKind, IndexOptions, Woart, Wort};
 use lapis_pmem::Mutant;
 
 fn explored(structure: Structure, strategy: Strategy, ops: usize) -> ExploreReport {
@@ -47,17 +47,17 @@ fn pruned_equals_exhaustive(structure: Structure, ops: usize) {
 
 #[test]
 fn pruned_equals_exhaustive_on_wort() {
-    pruned_equals_exhaustive(Structure::Wort, 60);
+    pruned_equals_exhaustive(Structure::Index(IndexKind::Wort), 60);
 }
 
 #[test]
 fn pruned_equals_exhaustive_on_fast_fair() {
-    pruned_equals_exhaustive(Structure::FastFair, 40);
+    pruned_equals_exhaustive(Structure::Index(IndexKind::FastFair), 40);
 }
 
 #[test]
 fn pruned_equals_exhaustive_on_p_clht() {
-    pruned_equals_exhaustive(Structure::PClht, 20);
+    pruned_equals_exhaustive(Structure::Index(IndexKind::PClht), 20);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn pruned_equals_exhaustive_on_the_store() {
 
 #[test]
 fn images_of_which_nothing_is_run_come_out_as_when_all_are_run() {
-    for structure in [Structure::Wort, Structure::PopLog, Structure::Store] {
+    for structure in [Structure::Index(IndexKind::Wort), Structure::PopLog, Structure::Store] {
         let ops = if structure == Structure::Store { 12 } else { 40 };
         let pruned = explored(structure, Strategy::Pruned, ops);
         let known = pruned.images_by_proof + pruned.images_partly_by_proof;
@@ -94,8 +94,8 @@ fn images_of_which_nothing_is_run_come_out_as_when_all_are_run() {
 
 #[test]
 fn a_sample_is_of_the_images_that_exist_and_begins_with_the_extremes() {
-    let sampled = explored(Structure::Wort, Strategy::Sampled, 20);
-    let pruned = explored(Structure::Wort, Strategy::Pruned, 20);
+    let sampled = explored(Structure::Index(IndexKind::Wort), Strategy::Sampled, 20);
+    let pruned = explored(Structure::Index(IndexKind::Wort), Strategy::Pruned, 20);
     assert!(sampled.outcomes.iter().all(|(point, outcomes)| {
         let all = &pruned.outcomes[point];
         !all.complete || outcomes.hashes.is_subset(&all.hashes)
@@ -107,9 +107,11 @@ fn a_sample_is_of_the_images_that_exist_and_begins_with_the_extremes() {
 #[test]
 fn crash_points_at_every_store_are_more_and_find_nothing_else() {
     let options = ExploreOptions { ops: 12, crash_in_recovery_every: 0, ..Default::default() };
-    let fences = explore_structure(Structure::Wort, None, &options, &|_| {}).unwrap();
+    let fences =
+        explore_structure(Structure::Index(IndexKind::Wort), None, &options, &|_| {}).unwrap();
     let options = ExploreOptions { every_store: true, ..options };
-    let stores = explore_structure(Structure::Wort, None, &options, &|_| {}).unwrap();
+    let stores =
+        explore_structure(Structure::Index(IndexKind::Wort), None, &options, &|_| {}).unwrap();
     assert!(stores.violations.is_empty());
     assert!(stores.crash_points > 3 * fences.crash_points);
     assert_eq!(stores.distinct_states, fences.distinct_states);
@@ -117,7 +119,10 @@ fn crash_points_at_every_store_are_more_and_find_nothing_else() {
 
 #[test]
 fn a_report_names_the_strategy_that_chose_its_images() {
-    assert_eq!(explored(Structure::Wort, Strategy::Sampled, 5).strategy, Strategy::Sampled);
+    assert_eq!(
+        explored(Structure::Index(IndexKind::Wort), Strategy::Sampled, 5).strategy,
+        Strategy::Sampled
+    );
 }
 
 /// Without a memory of walks everything is walked over on every image that is run.
@@ -163,17 +168,17 @@ fn remembered_walks_change_nothing_on(structure: Structure) {
 
 #[test]
 fn remembered_walks_change_nothing_on_wort() {
-    remembered_walks_change_nothing_on(Structure::Wort);
+    remembered_walks_change_nothing_on(Structure::Index(IndexKind::Wort));
 }
 
 #[test]
 fn remembered_walks_change_nothing_on_woart() {
-    remembered_walks_change_nothing_on(Structure::Woart);
+    remembered_walks_change_nothing_on(Structure::Index(IndexKind::Woart));
 }
 
 #[test]
 fn remembered_walks_change_nothing_on_art_with_copies() {
-    remembered_walks_change_nothing_on(Structure::ArtCow);
+    remembered_walks_change_nothing_on(Structure::Index(IndexKind::ArtCow));
 }
 
 /// An index with 400 keys; crashes are in the operations after these.

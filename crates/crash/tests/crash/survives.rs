@@ -1,6 +1,7 @@
 //! Every structure survives the power cuts of a short run. Longer ones: `lapis crash STRUCTURE`.
 
 use lapis_crash::{ExploreOptions, Strategy, Structure, explore_structure};
+use lapis_index::IndexKind;
 
 fn survives(structure: Structure, ops: usize, seed: u64) {
     survives_by(Strategy::default(), structure, ops, seed);
@@ -28,49 +29,18 @@ fn survives_by(strategy: Strategy, structure: Structure, ops: usize, seed: u64) 
     assert!(report.distinct_states > ops as u64 / 8, "the run hardly changed anything");
 }
 
-#[test]
-fn wort_survives_power_cuts() {
-    survives(Structure::Wort, 300, 11);
+macro_rules! of_an_index {
+    ($module:ident $index:ident $traits:tt) => {
+        #[test]
+        fn $module() {
+            survives(Structure::Index(IndexKind::$index), 200, 14);
+        }
+    };
 }
 
-#[test]
-fn fast_fair_survives_power_cuts() {
-    survives(Structure::FastFair, 200, 12);
-}
-
-#[test]
-fn p_clht_survives_power_cuts() {
-    survives(Structure::PClht, 300, 13);
-}
-
-#[test]
-fn woart_survives_power_cuts() {
-    survives(Structure::Woart, 200, 21);
-}
-
-#[test]
-fn art_cow_survives_power_cuts() {
-    survives(Structure::ArtCow, 200, 22);
-}
-
-#[test]
-fn wb_tree_survives_power_cuts() {
-    survives(Structure::WbTree, 120, 21);
-}
-
-#[test]
-fn wb_tree_slot_survives_power_cuts() {
-    survives(Structure::WbTreeSlot, 200, 21);
-}
-
-#[test]
-fn nv_tree_survives_power_cuts() {
-    survives(Structure::NvTree, 200, 21);
-}
-
-#[test]
-fn fp_tree_survives_power_cuts() {
-    survives(Structure::FpTree, 200, 14);
+mod an_index_survives_power_cuts {
+    use super::*;
+    lapis_index::for_each_index!(of_an_index);
 }
 
 #[test]
@@ -138,8 +108,10 @@ fn the_leaves_survive_power_cuts() {
 #[test]
 fn the_same_seed_explores_the_same_images() {
     let options = ExploreOptions { ops: 40, seed: 3, threads: 1, ..ExploreOptions::default() };
-    let first = explore_structure(Structure::Wort, None, &options, &|_| {}).unwrap();
-    let second = explore_structure(Structure::Wort, None, &options, &|_| {}).unwrap();
+    let first =
+        explore_structure(Structure::Index(IndexKind::Wort), None, &options, &|_| {}).unwrap();
+    let second =
+        explore_structure(Structure::Index(IndexKind::Wort), None, &options, &|_| {}).unwrap();
     assert_eq!(
         (first.crash_points, first.images, first.distinct_states),
         (second.crash_points, second.images, second.distinct_states)

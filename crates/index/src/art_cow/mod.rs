@@ -78,6 +78,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     insert_u64: InsertCost::of(5, 2),
     insert_bytes: InsertCost::of(5, 2),
     in_a_store: [(4, 3), (7, 3), (5, 3)],
+    mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/art", "index/src/radix"],
         readers_persist_in: "radix/in_flight.rs",
@@ -93,5 +94,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             ("art-cow:unlinking", History::UnlinkedNode),
         ],
         persist_points: (200, 2),
+        rate_operations: 200,
     },
 };

@@ -1,34 +1,41 @@
 //! Errors that ART+CoW can be told to commit.
 
-use lapis_pmem::Mutant;
+use lapis_pmem::mutants;
 
-/// A split shortens the prefix in the header of the node that sinks in place instead of in a copy
-/// (I8).
-pub const HEADER_IN_PLACE: Mutant = Mutant("art-cow/header-in-place");
+use crate::mutants::woart;
+use crate::mutants::wort;
 
-/// A new leaf is not flushed before a word refers to it (I1).
-pub const MISSING_LEAF_FLUSH: Mutant = Mutant("art-cow/missing-leaf-flush");
+mutants! {
+    /// The mutants of ART+CoW, and operations in which all show.
+    CATALOGUE: 150 operations;
 
-/// A new leaf counts without a fence after its flush (I1).
-pub const LINK_BEFORE_FENCE: Mutant = Mutant("art-cow/link-before-fence");
+    /// A split shortens the prefix of the node that sinks in place instead of in a copy.
+    // I8.
+    HEADER_IN_PLACE = "art-cow/header-in-place" => at("index/src/art/write.rs, split_prefix");
 
-/// The copy of a node is not flushed before the word above refers to it (I1).
-pub const MISSING_COPY_FLUSH: Mutant = Mutant("art-cow/missing-copy-flush");
+    MISSING_LEAF_FLUSH = "art-cow/missing-leaf-flush" =>
+        like(woart::CATALOGUE.entry(woart::MISSING_LEAF_FLUSH));
 
-/// A Node48's child index is stored before the child that it leads to (I9).
-pub const INDEX_BEFORE_CHILD: Mutant = Mutant("art-cow/index-before-child");
+    LINK_BEFORE_FENCE = "art-cow/link-before-fence" =>
+        like(woart::CATALOGUE.entry(woart::LINK_BEFORE_FENCE));
 
-/// A writer that has taken its stripes does not look again at what it found without them (I6).
-pub const STALE_DECISION: Mutant = Mutant("art-cow/stale-decision");
+    /// The copy of a node is not flushed before the word above refers to it.
+    // I1.
+    MISSING_COPY_FLUSH = "art-cow/missing-copy-flush" => at("index/src/art/write.rs, add_to_copy");
 
-/// The unlinking of a node is not counted, so that a writer which found the node before takes it for
-/// one that is still reachable (R2).
-pub const UNCOUNTED_UNLINKING: Mutant = Mutant("art-cow/uncounted-unlinking");
+    INDEX_BEFORE_CHILD = "art-cow/index-before-child" =>
+        like(woart::CATALOGUE.entry(woart::INDEX_BEFORE_CHILD));
 
-/// The stripe of a node that a split makes is not held until the word that refers to it is durable
-/// (I6).
-pub const NEW_NODE_UNLOCKED: Mutant = Mutant("art-cow/new-node-unlocked");
+    NEW_NODE_UNLOCKED = "art-cow/new-node-unlocked" =>
+        like(wort::CATALOGUE.entry(wort::NEW_NODE_UNLOCKED))
+        .in_runs(&["art-cow:splitting"]);
 
-/// A change that finds nothing to do answers without persisting what it may have seen of others
-/// (I6).
-pub const UNPERSISTED_ANSWER: Mutant = Mutant("art-cow/unpersisted-answer");
+    UNCOUNTED_UNLINKING = "art-cow/uncounted-unlinking" =>
+        like(wort::CATALOGUE.entry(wort::UNCOUNTED_UNLINKING))
+        .in_runs(&["art-cow:unlinking"]);
+
+    STALE_DECISION = "art-cow/stale-decision" => like(wort::CATALOGUE.entry(wort::STALE_DECISION));
+
+    UNPERSISTED_ANSWER = "art-cow/unpersisted-answer" =>
+        like(wort::CATALOGUE.entry(wort::UNPERSISTED_ANSWER));
+}

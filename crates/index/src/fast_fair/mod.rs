@@ -341,6 +341,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     insert_u64: None,
     insert_bytes: None,
     in_a_store: [(3, 3), (6, 5), (4, 4)],
+    mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/fast_fair"],
         readers_persist_in: "fast_fair/mod.rs",
@@ -352,5 +353,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         ],
         histories: &[],
         persist_points: (400, 3),
+        rate_operations: 30,
     },
 };

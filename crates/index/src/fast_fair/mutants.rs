@@ -1,31 +1,54 @@
 //! Errors that FAST & FAIR can be told to commit.
 
-use lapis_pmem::Mutant;
+use lapis_pmem::mutants;
 
-/// While a removal shifts entries to the left, a line is persisted when its first slot has been
-/// written, as is right for a shift to the right, instead of its last (I3).
-pub const WRONG_END_OF_LINE_ON_REMOVE: Mutant = Mutant("fast-fair/wrong-end-of-line-on-remove");
+mutants! {
+    /// The mutants of FAST & FAIR, and operations in which all show.
+    CATALOGUE: 195 operations;
 
-/// A removal does not look for the duplicate that an interrupted insertion has left, and takes away
-/// one of the two: repair leaves duplicates where they are (I4).
-pub const DUPLICATE_ON_REMOVE: Mutant = Mutant("fast-fair/duplicate-on-remove");
+    /// A removal, which shifts entries to the left, persists a line after its first slot, as is
+    /// right for a shift to the right, instead of after its last.
+    // I3.
+    WRONG_END_OF_LINE_ON_REMOVE = "fast-fair/wrong-end-of-line-on-remove" =>
+        at("index/src/fast_fair/shift.rs, close_gap")
+        .published("Witcher (Fu et al., SOSP 2021), bug 3");
 
-/// The node at the top is taken to be alone on its level, although a split links its sibling before
-/// there is a root above both.
-pub const SIBLING_BEFORE_ROOT: Mutant = Mutant("fast-fair/sibling-before-root");
+    /// A removal does not look for the duplicate that an interrupted insertion has left, and takes
+    /// away one of the two.
+    // I4.
+    DUPLICATE_ON_REMOVE = "fast-fair/duplicate-on-remove" =>
+        at("index/src/fast_fair/shift.rs, repair")
+        .published("Witcher (Fu et al., SOSP 2021), bug 4");
 
-/// Unlinking an empty node takes it out of its level before its separator is out of the parent
-/// (I6), so that a crash in between leaves a way to a node that is no longer there.
-pub const MERGE_NOT_ATOMIC: Mutant = Mutant("fast-fair/merge-not-atomic");
+    /// The root is taken to be alone on its level, although a split links its sibling before there
+    /// is a root above both.
+    SIBLING_BEFORE_ROOT = "fast-fair/sibling-before-root" =>
+        at("index/src/fast_fair/search.rs, belongs_right")
+        .published("Witcher (Fu et al., SOSP 2021), bug 5");
 
-/// A writer takes the node that the parent names without asking whether the key belongs to its
-/// sibling, which a split has linked and no parent names yet (I9).
-pub const WRONG_NODE_AFTER_SPLIT: Mutant = Mutant("fast-fair/wrong-node-after-split");
+    /// An empty node (our tree unlinks nodes when they are empty, where the published one merges)
+    /// leaves its level before its separator has left the parent.
+    MERGE_NOT_ATOMIC = "fast-fair/merge-not-atomic" =>
+        at("index/src/fast_fair/unlink.rs, unlink_below")
+        .published("Witcher (Fu et al., SOSP 2021), bug 6")
+        .in_runs(&["fast-fair:drained"]);
 
-/// A new root, the first leaf included, is not flushed before it is published (I1).
-pub const UNFLUSHED_ROOT: Mutant = Mutant("fast-fair/unflushed-root");
+    /// A writer takes the node that the parent names without asking whether the key belongs to the
+    /// sibling that a split has linked.
+    // I9.
+    WRONG_NODE_AFTER_SPLIT = "fast-fair/wrong-node-after-split" =>
+        at("index/src/fast_fair/write.rs, lock_covering")
+        .published("DICL/FAST_FAIR, pull request 4 and issue 6 (2019), by an author of RECIPE (SOSP 2019)");
 
-/// A split inserts the new entry into the new sibling while the pointer that leads there is not
-/// persisted, and acknowledges it.
-pub const INSERT_THROUGH_UNPERSISTED_POINTER: Mutant =
-    Mutant("fast-fair/insert-through-unpersisted-pointer");
+    /// A new root, the first leaf included, is not flushed before it is published.
+    // I1.
+    UNFLUSHED_ROOT = "fast-fair/unflushed-root" =>
+        at("index/src/fast_fair/write.rs, build")
+        .published("DICL/FAST_FAIR, pull request 15 (2021)");
+
+    /// An entry is inserted into a new sibling, and acknowledged, while the pointer that leads
+    /// there is not persisted (by the thread that splits; in the published case by another).
+    INSERT_THROUGH_UNPERSISTED_POINTER = "fast-fair/insert-through-unpersisted-pointer" =>
+        at("index/src/fast_fair/write.rs, split")
+        .published("PMRace (Chen et al., ASPLOS 2022)");
+}

@@ -310,6 +310,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: InsertCost::of(3, 2),
     in_a_store: [(4, 3), (5, 3), (2, 2)],
+    mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/fptree"],
         readers_persist_in: "fptree/read.rs",
@@ -321,5 +322,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         ],
         histories: &[],
         persist_points: (300, 3),
+        rate_operations: 60,
     },
 };

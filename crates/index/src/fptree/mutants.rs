@@ -1,38 +1,59 @@
 //! Errors that FPTree can be told to commit.
 
-use lapis_pmem::Mutant;
+use lapis_pmem::{Mutant, mutants};
 
-/// The bitmap says that a slot is in use before the slot's line is durable (I2).
-pub const BITMAP_BEFORE_ENTRY: Mutant = Mutant("fptree/bitmap-before-entry");
+mutants! {
+    /// The mutants of FPTree, and operations in which all show.
+    CATALOGUE: 390 operations;
 
-/// The bitmap says that a slot is in use before the fingerprint is stored, in the same line (I2).
-pub const FINGERPRINT_AFTER_BITMAP: Mutant = Mutant("fptree/fingerprint-after-bitmap");
+    /// The bitmap says that a slot is in use before the entry in it is durable.
+    // I2.
+    BITMAP_BEFORE_ENTRY = "fptree/bitmap-before-entry" => at("index/src/fptree/write.rs, fill");
 
-/// The record of a split or merge is not flushed before the leaf is changed as it says (I5).
-pub const MICRO_LOG_NOT_PERSISTED: Mutant = Mutant("fptree/micro-log-not-persisted");
+    /// The bitmap says that a slot is in use before the fingerprint, in the same line, is that of
+    /// its key.
+    // I2.
+    FINGERPRINT_AFTER_BITMAP = "fptree/fingerprint-after-bitmap" =>
+        at("index/src/fptree/write.rs, fill");
 
-/// The upper half stays in the old leaf: the bitmap without it is not flushed (I4).
-pub const OLD_LEAF_NOT_CLEARED: Mutant = Mutant("fptree/old-leaf-not-cleared");
+    /// The new leaf of a split is linked and recorded, and never flushed.
+    // I1.
+    UNFLUSHED_NEW_LEAF = "fptree/unflushed-new-leaf" =>
+        at("index/src/fptree/write.rs, split_locked");
 
-/// The upper half is cleared from the old leaf, durably, before the new leaf is durable and recorded
-/// (I1).
-pub const CLEARED_BEFORE_LINKED: Mutant = Mutant("fptree/cleared-before-linked");
+    /// The micro-log of a split or merge is not flushed before the leaf is changed.
+    // I5.
+    MICRO_LOG_NOT_PERSISTED = "fptree/micro-log-not-persisted" =>
+        at("index/src/fptree/micro_log.rs, plan");
 
-/// A leaf's entries are moved to its neighbour and the leaf is unlinked without a record (I5).
-pub const UNLINKED_WITHOUT_MICRO_LOG: Mutant = Mutant("fptree/unlinked-without-micro-log");
+    /// After a split the old leaf's bitmap, without the upper half, is not flushed.
+    // I4.
+    OLD_LEAF_NOT_CLEARED = "fptree/old-leaf-not-cleared" =>
+        at("index/src/fptree/micro_log.rs, carry_out");
 
-/// The record is cleared, durably, before what it says has been done (I5).
-pub const MICRO_LOG_RESET_TOO_EARLY: Mutant = Mutant("fptree/micro-log-reset-too-early");
+    /// A split clears the upper half from the old leaf before the new one is durable and recorded.
+    // I1.
+    CLEARED_BEFORE_LINKED = "fptree/cleared-before-linked" =>
+        at("index/src/fptree/write.rs, split_locked");
 
-/// The new leaf of a split is not flushed (I1).
-pub const UNFLUSHED_NEW_LEAF: Mutant = Mutant("fptree/unflushed-new-leaf");
+    /// The micro-log of a split is cleared before the split is done.
+    // I5.
+    MICRO_LOG_RESET_TOO_EARLY = "fptree/micro-log-reset-too-early" =>
+        at("index/src/fptree/micro_log.rs, carry_out");
+
+    /// A leaf is unlinked, its entries moved to the neighbour, without a micro-log.
+    // I5.
+    UNLINKED_WITHOUT_MICRO_LOG = "fptree/unlinked-without-micro-log" =>
+        at("index/src/fptree/remove.rs, unlink");
+
+    /// The micro-log of a leaf that was unlinked stays valid, and undoes later changes when it is
+    /// replayed.
+    // I5.
+    MICRO_LOG_NOT_RESET = "fptree/micro-log-not-reset" => at("index/src/fptree/remove.rs, unlink");
+}
 
 /// Recovery does what the records say, does not persist that, and clears them durably (I5).
 pub const REPLAY_NOT_PERSISTED: Mutant = Mutant("fptree/replay-not-persisted");
 
 /// Recovery does what the records say and leaves them: the next one does it again (I5).
 pub const REPLAYED_MICRO_LOG_NOT_RESET: Mutant = Mutant("fptree/replayed-micro-log-not-reset");
-
-/// A leaf is unlinked and freed, and the record of it survives as valid: replayed when the tree is
-/// opened next, it undoes later changes of its neighbour (I5).
-pub const MICRO_LOG_NOT_RESET: Mutant = Mutant("fptree/micro-log-not-reset");

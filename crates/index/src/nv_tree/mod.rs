@@ -341,6 +341,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: InsertCost::of(3, 2),
     in_a_store: [(4, 3), (5, 3), (3, 3)],
+    mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/nv_tree"],
         readers_persist_in: "nv_tree/search.rs",
@@ -353,5 +354,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         ],
         histories: &[],
         persist_points: (300, 2),
+        rate_operations: 60,
     },
 };

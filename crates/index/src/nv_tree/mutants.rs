@@ -1,19 +1,38 @@
 //! Errors that NV-Tree can be told to commit.
 
-use lapis_pmem::Mutant;
+use lapis_pmem::mutants;
 
-/// The count that makes a record part of a leaf is persisted before the record is (I2).
-pub const COUNT_BEFORE_RECORD: Mutant = Mutant("nv-tree/count-before-record");
+mutants! {
+    /// The mutants of NV-Tree, and operations in which all show.
+    CATALOGUE: 195 operations;
 
-/// The predecessor's link is swapped to new leaves that were never flushed (I1).
-pub const SWAP_BEFORE_FLUSH: Mutant = Mutant("nv-tree/swap-before-flush");
+    /// The count that makes a record part of a leaf is persisted before the record is.
+    // I2.
+    COUNT_BEFORE_RECORD = "nv-tree/count-before-record" =>
+        at("index/src/nv_tree/write.rs, append")
+        .in_runs(&["nv-tree:bytes"]);
 
-/// The old leaf is freed before the link away from it is swapped, let alone durable, so that a new
-/// leaf is written over it (I6).
-pub const FREED_BEFORE_SWAP: Mutant = Mutant("nv-tree/freed-before-swap");
+    /// The link of the leaf before is swapped to new leaves that were never flushed.
+    // I1.
+    SWAP_BEFORE_FLUSH = "nv-tree/swap-before-flush" =>
+        at("index/src/nv_tree/reorganise.rs, make_leaf")
+        .in_runs(&["nv-tree:u64"]);
 
-/// The flag that says that a record is a deletion is stored after the count (I3).
-pub const FLAG_AFTER_COUNT: Mutant = Mutant("nv-tree/flag-after-count");
+    /// The old leaf is freed before the link away from it is swapped, so that a new leaf is written
+    /// over it.
+    // I6.
+    FREED_BEFORE_SWAP = "nv-tree/freed-before-swap" =>
+        at("index/src/nv_tree/reorganise.rs, reorganise")
+        .in_runs(&["nv-tree:u64"]);
 
-/// Removing the last key of a leaf takes the leaf out without persisting the link.
-pub const UNFLUSHED_UNLINK: Mutant = Mutant("nv-tree/unflushed-unlink");
+    /// The flag that says that a record is a deletion is stored after the count.
+    // I3.
+    FLAG_AFTER_COUNT = "nv-tree/flag-after-count" =>
+        at("index/src/nv_tree/write.rs, append")
+        .in_runs(&["nv-tree:u64"]);
+
+    /// Removing the last key of a leaf takes the leaf out without persisting the link.
+    UNFLUSHED_UNLINK = "nv-tree/unflushed-unlink" =>
+        at("index/src/nv_tree/reorganise.rs, unlink")
+        .in_runs(&["nv-tree:drained"]);
+}

@@ -357,6 +357,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     insert_u64: InsertCost::of(1, 1),
     insert_bytes: InsertCost::of(2, 2),
     in_a_store: [(3, 3), (4, 4), (2, 2)],
+    mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/p_clht"],
         readers_persist_in: "p_clht/mod.rs",
@@ -365,5 +366,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         runs: &[Run::integers("p-clht:u64").of(640), Run::byte_strings("p-clht:bytes").of(640)],
         histories: &[],
         persist_points: (300, 2),
+        rate_operations: 60,
     },
 };

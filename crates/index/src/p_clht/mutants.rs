@@ -1,23 +1,41 @@
 //! Errors that P-CLHT can be told to commit.
 
-use lapis_pmem::Mutant;
+use lapis_pmem::mutants;
 
-/// The `next` pointer to a new overflow bucket is not persisted (I4).
-pub const UNFLUSHED_NEXT_POINTER: Mutant = Mutant("p-clht/unflushed-next-pointer");
+mutants! {
+    /// The mutants of P-CLHT, and operations in which all show.
+    CATALOGUE: 120 operations;
 
-/// A larger table takes the place of the old one while the flushes of its contents are not complete
-/// (I1).
-pub const SWAP_BEFORE_FLUSH: Mutant = Mutant("p-clht/swap-before-flush");
+    /// The pointer to a new overflow bucket is not persisted.
+    // I4.
+    UNFLUSHED_NEXT_POINTER = "p-clht/unflushed-next-pointer" =>
+        at("index/src/p_clht/write.rs, add")
+        .published("Witcher (Fu et al., SOSP 2021), bug 30");
 
-/// The buckets of a larger table are written and never flushed (I1).
-pub const UNFLUSHED_NEW_TABLE: Mutant = Mutant("p-clht/unflushed-new-table");
+    /// A larger table takes the place of the old one while the flushes of its contents are not
+    /// complete.
+    // I1.
+    SWAP_BEFORE_FLUSH = "p-clht/swap-before-flush" => at("index/src/p_clht/resize.rs, grow");
 
-/// A lock that a crash has left locked stays locked: locks name no generation (I6).
-pub const PERSISTED_LOCK: Mutant = Mutant("p-clht/persisted-lock");
+    /// The buckets of a larger table are written and never flushed.
+    // I1.
+    UNFLUSHED_NEW_TABLE = "p-clht/unflushed-new-table" =>
+        at("index/src/p_clht/resize.rs, write_out");
 
-/// The old table is freed although the pointer away from it is not durable: after a crash it is in
-/// use again and its blocks are handed out and freed a second time (I1).
-pub const DOUBLE_FREE: Mutant = Mutant("p-clht/double-free");
+    /// A bucket's lock that a crash has left locked stays locked.
+    // I6.
+    PERSISTED_LOCK = "p-clht/persisted-lock" =>
+        at("index/src/p_clht/mod.rs, open")
+        .published("PMRace (Chen et al., ASPLOS 2022)");
 
-/// A removal does not flush the slot that it empties.
-pub const UNFLUSHED_REMOVE: Mutant = Mutant("p-clht/unflushed-remove");
+    /// The old table is freed although the pointer away from it is not durable: a crash brings it
+    /// back, to be handed out and freed once more (what is free is not persistent here; in the
+    /// published code it is a list of old tables).
+    // I1.
+    DOUBLE_FREE = "p-clht/double-free" =>
+        at("index/src/p_clht/resize.rs, grow")
+        .published("utsaslab/RECIPE, issue 24 (2023); the unpersisted pointer also PMRace (Chen et al., ASPLOS 2022)");
+
+    /// A removal does not flush the slot that it empties.
+    UNFLUSHED_REMOVE = "p-clht/unflushed-remove" => at("index/src/p_clht/write.rs, remove_key");
+}

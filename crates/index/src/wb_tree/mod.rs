@@ -347,6 +347,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     insert_u64: InsertCost::of(4, 3),
     insert_bytes: InsertCost::of(5, 3),
     in_a_store: [(3, 3), (7, 5), (3, 3)],
+    mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/wb_tree"],
         readers_persist_in: "wb_tree/mod.rs",
@@ -358,5 +359,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         ],
         histories: &[("wb-tree:merging", History::MergedNode(8))],
         persist_points: (200, 2),
+        rate_operations: 60,
     },
 };

@@ -1,29 +1,48 @@
 //! Errors that the two wB+-Trees can be told to commit. What they have in common has a name for each
 //! of them.
 
-use lapis_pmem::{Domain, Mutant};
+use lapis_pmem::{Domain, Mutant, mutants};
 
-/// An insertion changes the slot array while the bitmap still says that it is valid (I2).
-pub const VALID_BIT_NOT_CLEARED: Mutant = Mutant("wb-tree/valid-bit-not-cleared");
+mutants! {
+    /// The mutants of the wB+-Tree, and operations in which all show.
+    CATALOGUE: 150 operations;
 
-/// A new entry is not flushed before the bitmap says that it counts (I1).
-pub const MISSING_ENTRY_FLUSH: Mutant = Mutant("wb-tree/missing-entry-flush");
+    /// An insertion changes the slot array while the bitmap still says that it is valid.
+    // I2.
+    VALID_BIT_NOT_CLEARED = "wb-tree/valid-bit-not-cleared" =>
+        at("index/src/wb_tree/change.rs, add_by_bitmap");
 
-/// The redo log is emptied before what it says has been done durably (I5).
-pub const LOG_TRUNCATED_EARLY: Mutant = Mutant("wb-tree/log-truncated-early");
+    /// A new entry is not flushed before the bitmap counts it.
+    // I1.
+    MISSING_ENTRY_FLUSH = "wb-tree/missing-entry-flush" =>
+        at("index/src/wb_tree/change.rs, add_by_bitmap");
 
-/// The nodes of a split or merge are changed before the log is durably complete (I5).
-pub const CHANGE_BEFORE_LOG_COMMIT: Mutant = Mutant("wb-tree/change-before-log-commit");
+    /// The redo log is emptied before what it says has been done durably.
+    // I5.
+    LOG_TRUNCATED_EARLY = "wb-tree/log-truncated-early" =>
+        at("index/src/wb_tree/redo_log.rs, redo");
 
-/// A complete log that is found when the index is opened is emptied without being redone (I5).
-pub const LOG_NOT_REDONE: Mutant = Mutant("wb-tree/log-not-redone");
+    /// The nodes of a split or merge are changed before the redo log is complete.
+    // I5.
+    CHANGE_BEFORE_LOG_COMMIT = "wb-tree/change-before-log-commit" =>
+        at("index/src/wb_tree/redo_log.rs, carry_out");
 
-/// The new node of a split is not flushed before the log that names it is complete (I1).
-pub const MISSING_SIBLING_FLUSH: Mutant = Mutant("wb-tree/missing-sibling-flush");
+    /// A complete redo log is emptied when the index is opened, without being redone.
+    // I5.
+    LOG_NOT_REDONE = "wb-tree/log-not-redone" => at("index/src/wb_tree/redo_log.rs, recover");
 
-/// An inner node that a merge has taken out of the tree stays what it was for readers who have read
-/// it (I6).
-pub const MERGED_NODE_NOT_DISOWNED: Mutant = Mutant("wb-tree/merged-node-not-disowned");
+    /// The new node of a split is not flushed before the log that names it is complete.
+    // I1.
+    MISSING_SIBLING_FLUSH = "wb-tree/missing-sibling-flush" =>
+        at("index/src/wb_tree/restructure.rs, build");
+
+    /// An inner node that a merge has taken out of the tree still looks current to a reader who has
+    /// read it, although a leaf below it has been split since.
+    // I6.
+    MERGED_NODE_NOT_DISOWNED = "wb-tree/merged-node-not-disowned" =>
+        at("index/src/wb_tree/restructure.rs, merge")
+        .in_runs(&["wb-tree:merging"]);
+}
 
 pub use crate::wb_tree_slot::mutants as slots_only;
 

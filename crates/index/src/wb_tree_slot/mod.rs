@@ -18,6 +18,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: None,
     in_a_store: [(3, 3), (6, 4), (2, 2)],
+    mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/wb_tree"],
         readers_persist_in: "wb_tree/mod.rs",
@@ -25,5 +26,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         runs: &[Run::integers("wb-tree-slot:u64"), Run::byte_strings("wb-tree-slot:bytes")],
         histories: &[("wb-tree-slot:merging", History::MergedNode(7))],
         persist_points: (200, 2),
+        rate_operations: 200,
     },
 };

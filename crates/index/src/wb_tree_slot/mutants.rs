@@ -1,21 +1,31 @@
 //! Errors that the wB+-Tree whose nodes have slots only can be told to commit.
 
-use lapis_pmem::Mutant;
+use lapis_pmem::mutants;
 
-/// A new entry is not flushed before the control word says that it counts (I1).
-pub const MISSING_ENTRY_FLUSH: Mutant = Mutant("wb-tree-slot/missing-entry-flush");
+use crate::mutants::wb_tree;
 
-/// [`LOG_TRUNCATED_EARLY`](crate::mutants::wb_tree::LOG_TRUNCATED_EARLY).
-pub const LOG_TRUNCATED_EARLY: Mutant = Mutant("wb-tree-slot/log-truncated-early");
+mutants! {
+    /// The mutants of the wB+-Tree with slots only, and operations in which all show.
+    CATALOGUE: 150 operations;
 
-/// [`CHANGE_BEFORE_LOG_COMMIT`](crate::mutants::wb_tree::CHANGE_BEFORE_LOG_COMMIT).
-pub const CHANGE_BEFORE_LOG_COMMIT: Mutant = Mutant("wb-tree-slot/change-before-log-commit");
+    /// A new entry is not flushed before the control word counts it.
+    // I1.
+    MISSING_ENTRY_FLUSH = "wb-tree-slot/missing-entry-flush" =>
+        at("index/src/wb_tree/change.rs, add_by_slots");
 
-/// [`LOG_NOT_REDONE`](crate::mutants::wb_tree::LOG_NOT_REDONE).
-pub const LOG_NOT_REDONE: Mutant = Mutant("wb-tree-slot/log-not-redone");
+    LOG_TRUNCATED_EARLY = "wb-tree-slot/log-truncated-early" =>
+        like(wb_tree::CATALOGUE.entry(wb_tree::LOG_TRUNCATED_EARLY));
 
-/// [`MISSING_SIBLING_FLUSH`](crate::mutants::wb_tree::MISSING_SIBLING_FLUSH).
-pub const MISSING_SIBLING_FLUSH: Mutant = Mutant("wb-tree-slot/missing-sibling-flush");
+    CHANGE_BEFORE_LOG_COMMIT = "wb-tree-slot/change-before-log-commit" =>
+        like(wb_tree::CATALOGUE.entry(wb_tree::CHANGE_BEFORE_LOG_COMMIT));
 
-/// [`MERGED_NODE_NOT_DISOWNED`](crate::mutants::wb_tree::MERGED_NODE_NOT_DISOWNED).
-pub const MERGED_NODE_NOT_DISOWNED: Mutant = Mutant("wb-tree-slot/merged-node-not-disowned");
+    LOG_NOT_REDONE = "wb-tree-slot/log-not-redone" =>
+        like(wb_tree::CATALOGUE.entry(wb_tree::LOG_NOT_REDONE));
+
+    MISSING_SIBLING_FLUSH = "wb-tree-slot/missing-sibling-flush" =>
+        like(wb_tree::CATALOGUE.entry(wb_tree::MISSING_SIBLING_FLUSH));
+
+    MERGED_NODE_NOT_DISOWNED = "wb-tree-slot/merged-node-not-disowned" =>
+        like(wb_tree::CATALOGUE.entry(wb_tree::MERGED_NODE_NOT_DISOWNED))
+        .in_runs(&["wb-tree-slot:merging"]);
+}

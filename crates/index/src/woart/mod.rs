@@ -92,6 +92,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     insert_u64: InsertCost::of(3, 2),
     insert_bytes: InsertCost::of(3, 2),
     in_a_store: [(4, 3), (7, 3), (2, 2)],
+    mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/art", "index/src/radix"],
         readers_persist_in: "radix/in_flight.rs",
@@ -107,5 +108,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             ("woart:unlinking", History::UnlinkedNode),
         ],
         persist_points: (200, 2),
+        rate_operations: 400,
     },
 };

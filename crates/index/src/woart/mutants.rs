@@ -1,41 +1,54 @@
 //! Errors that WOART can be told to commit.
 
-use lapis_pmem::Mutant;
+use lapis_pmem::mutants;
 
-/// A split shortens the prefix in the header of the node that sinks before the new node above it is
-/// linked, and gives it its new depth only afterwards: in between, the header passes for right at
-/// the old depth (I8).
-pub const HEADER_BEFORE_PARENT: Mutant = Mutant("woart/header-before-parent");
+use crate::mutants::wort;
 
-/// A new leaf is not flushed before a word refers to it (I1).
-pub const MISSING_LEAF_FLUSH: Mutant = Mutant("woart/missing-leaf-flush");
+mutants! {
+    /// The mutants of WOART, and operations in which all show.
+    CATALOGUE: 150 operations;
 
-/// A new leaf counts without a fence after its flush (I1).
-pub const LINK_BEFORE_FENCE: Mutant = Mutant("woart/link-before-fence");
+    /// A split shortens the prefix of the node that sinks before the new node above it is linked,
+    /// and gives it its new depth only afterwards.
+    // I8.
+    HEADER_BEFORE_PARENT = "woart/header-before-parent" =>
+        at("index/src/art/write.rs, split_prefix")
+        .published("Witcher (Fu et al., SOSP 2021), bug 2, of WOART's split");
 
-/// The larger copy of a full node is not flushed before the word above refers to it (I1).
-pub const MISSING_COPY_FLUSH: Mutant = Mutant("woart/missing-copy-flush");
+    /// A new leaf is not flushed before a word refers to it.
+    // I1.
+    MISSING_LEAF_FLUSH = "woart/missing-leaf-flush" => at("index/src/radix/leaf.rs, make_leaf");
 
-/// A Node4's keys and slots are stored before the child they lead to (I9).
-pub const SLOTS_BEFORE_CHILD: Mutant = Mutant("woart/slots-before-child");
+    /// A new leaf counts without a fence after its flush.
+    // I1.
+    LINK_BEFORE_FENCE = "woart/link-before-fence" => at("index/src/art/write.rs, add_to_node");
 
-/// A Node16's bitmap is stored before the key and the child that it makes count (I9).
-pub const BITMAP_BEFORE_ENTRY: Mutant = Mutant("woart/bitmap-before-entry");
+    /// The larger copy of a full node is not flushed before the word above refers to it.
+    // I1.
+    MISSING_COPY_FLUSH = "woart/missing-copy-flush" => at("index/src/art/write.rs, add_to_copy");
 
-/// A Node48's child index is stored before the child that it leads to (I9).
-pub const INDEX_BEFORE_CHILD: Mutant = Mutant("woart/index-before-child");
+    /// A Node4's keys and slots are stored before the child they lead to.
+    // I9.
+    SLOTS_BEFORE_CHILD = "woart/slots-before-child" => at("index/src/art/write.rs, add_to_node");
 
-/// A writer that has taken its stripes does not look again at what it found without them (I6).
-pub const STALE_DECISION: Mutant = Mutant("woart/stale-decision");
+    /// A Node16's bitmap is stored before the key and the child that it makes count.
+    // I9.
+    BITMAP_BEFORE_ENTRY = "woart/bitmap-before-entry" => at("index/src/art/write.rs, add_to_node");
 
-/// The unlinking of a node is not counted, so that a writer which found the node before takes it for
-/// one that is still reachable (R2).
-pub const UNCOUNTED_UNLINKING: Mutant = Mutant("woart/uncounted-unlinking");
+    /// A Node48's child index is stored before the child that it leads to.
+    // I9.
+    INDEX_BEFORE_CHILD = "woart/index-before-child" => at("index/src/art/write.rs, add_to_node");
 
-/// The stripe of a node that a split makes is not held until the word that refers to it is durable
-/// (I6).
-pub const NEW_NODE_UNLOCKED: Mutant = Mutant("woart/new-node-unlocked");
+    NEW_NODE_UNLOCKED = "woart/new-node-unlocked" =>
+        like(wort::CATALOGUE.entry(wort::NEW_NODE_UNLOCKED))
+        .in_runs(&["woart:splitting"]);
 
-/// A change that finds nothing to do answers without persisting what it may have seen of others
-/// (I6).
-pub const UNPERSISTED_ANSWER: Mutant = Mutant("woart/unpersisted-answer");
+    UNCOUNTED_UNLINKING = "woart/uncounted-unlinking" =>
+        like(wort::CATALOGUE.entry(wort::UNCOUNTED_UNLINKING))
+        .in_runs(&["woart:unlinking"]);
+
+    STALE_DECISION = "woart/stale-decision" => like(wort::CATALOGUE.entry(wort::STALE_DECISION));
+
+    UNPERSISTED_ANSWER = "woart/unpersisted-answer" =>
+        like(wort::CATALOGUE.entry(wort::UNPERSISTED_ANSWER));
+}

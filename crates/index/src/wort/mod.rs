@@ -390,6 +390,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: InsertCost::of(2, 2),
     in_a_store: [(4, 3), (4, 3), (2, 2)],
+    mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/wort", "index/src/radix"],
         readers_persist_in: "radix/in_flight.rs",
@@ -400,5 +401,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             ("wort:unlinking", History::UnlinkedNode),
         ],
         persist_points: (200, 2),
+        rate_operations: 1500,
     },
 };

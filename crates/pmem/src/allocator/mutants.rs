@@ -1,13 +1,25 @@
 //! Errors that the allocator can be told to commit.
 
-use crate::observed::Mutant;
+use crate::mutants;
 
-/// A large block that was allocated before a crash and never linked is not found free again.
-pub const LEAK_ON_CRASH: Mutant = Mutant("allocator/leak-on-crash");
+mutants! {
+    /// The mutants of the allocator, and operations in which all show.
+    CATALOGUE: 120 operations;
 
-/// The high-water mark is not persisted when it moves, so that a crash takes it back below chunks
-/// that were handed out (A3).
-pub const DOUBLE_ALLOCATION_AFTER_CRASH: Mutant = Mutant("allocator/double-allocation-after-crash");
+    /// A large block that was allocated before a crash and never linked is not found free again.
+    LEAK_ON_CRASH = "allocator/leak-on-crash" =>
+        at("pmem/src/allocator/mod.rs, reclaim")
+        .published("PMRace (Chen et al., ASPLOS 2022), of P-CLHT's new table");
 
-/// The bitmaps of the last clean shutdown are believed after a crash that came later (A4).
-pub const STALE_BITMAPS_BELIEVED: Mutant = Mutant("allocator/stale-bitmaps-believed");
+    /// The high-water mark is not persisted when it moves: after a crash, chunks beyond it are
+    /// handed out again.
+    // A3.
+    DOUBLE_ALLOCATION_AFTER_CRASH = "allocator/double-allocation-after-crash" =>
+        at("pmem/src/allocator/chunks.rs, take_fresh")
+        .published("Witcher (Fu et al., SOSP 2021), bug 28, of P-BwTree");
+
+    /// The bitmaps of the last clean shutdown are believed after a crash that came later.
+    // A4.
+    STALE_BITMAPS_BELIEVED = "allocator/stale-bitmaps-believed" =>
+        at("pmem/src/pool/open.rs, open");
+}

@@ -27,7 +27,7 @@ pub struct ConcurrentIndex<I, K: IndexKey + ?Sized> {
     sources: &'static [&'static str],
     options: IndexOptions,
     keys: u64,
-    planned: Option<fn() -> Plan<Operation<K>>>,
+    planned: Option<Plan<Operation<K>>>,
     _index: PhantomData<fn() -> I>,
     _key: PhantomData<fn(&K)>,
 }
@@ -46,7 +46,7 @@ impl<I, K: IndexKey + ?Sized> ConcurrentIndex<I, K> {
 
     /// With this one history, whatever the seed.
     #[must_use]
-    pub(in crate::concurrent) fn planned(self, plan: fn() -> Plan<Operation<K>>) -> Self {
+    pub(in crate::concurrent) fn planned(self, plan: Plan<Operation<K>>) -> Self {
         Self { planned: Some(plan), ..self }
     }
 }
@@ -73,8 +73,8 @@ where
     }
 
     fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<Self::Operation> {
-        if let Some(planned) = self.planned {
-            return planned();
+        if let Some(plan) = &self.planned {
+            return plan.clone();
         }
         let mut random = SmallRng::seed_from_u64(seed);
         // Some histories on a structure with many keys, some on an empty one.

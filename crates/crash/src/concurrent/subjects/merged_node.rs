@@ -26,7 +26,7 @@ const EMPTIED: u64 = 5;
 ///
 /// Keys that arrive in ascending order fill their leaves. When the second inner node has come into
 /// being the first one has `capacity` leaves below it, and the second gets three.
-pub(in crate::concurrent) fn merged_node(capacity: u64) -> Plan<(u64, MapAction)> {
+pub(super) fn merged_node(capacity: u64) -> Plan<(u64, MapAction)> {
     let leaves = capacity + 3;
     let key = |leaf: u64, entry: u64| 2 * (leaf * capacity + entry);
     let all = (0..leaves).flat_map(|leaf| (0..capacity).map(move |entry| key(leaf, entry)));

@@ -9,10 +9,21 @@ mod store;
 mod unlinked_node;
 mod whole;
 
+use lapis_index::History;
+
+use super::linearizability::MapAction;
+use super::subject::Plan;
+
 pub use allocator::ConcurrentAllocator;
 pub use index::ConcurrentIndex;
-pub(super) use merged_node::merged_node;
 pub use pop_log::ConcurrentPopLog;
-pub(super) use split_node::split_node;
 pub use store::ConcurrentStore;
-pub(super) use unlinked_node::unlinked_node;
+
+/// The operations of a history.
+pub(super) fn planned(history: History) -> Plan<(u64, MapAction)> {
+    match history {
+        History::SplitNode => split_node::split_node(),
+        History::UnlinkedNode => unlinked_node::unlinked_node(),
+        History::MergedNode(capacity) => merged_node::merged_node(capacity),
+    }
+}

@@ -20,7 +20,7 @@ use crate::concurrent::subject::Plan;
 const PREFIX: u64 = 0x0123_4567_89ab_cd00;
 
 /// Keys that differ in the last digit, be it a nibble or a byte.
-pub(in crate::concurrent) fn split_node() -> Plan<(u64, MapAction)> {
+pub(super) fn split_node() -> Plan<(u64, MapAction)> {
     let (old, new) = (PREFIX + 1, PREFIX + 2);
     let first = vec![(new, MapAction::Insert(2))];
     let second = vec![(new, MapAction::Update(3))];

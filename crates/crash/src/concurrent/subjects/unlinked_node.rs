@@ -21,7 +21,7 @@ use crate::concurrent::subject::Plan;
 const PREFIX: u64 = 0x0123_4567_89ab_0000;
 
 /// Two keys that differ in the last byte but one, and a third that differs from the first in the last.
-pub(in crate::concurrent) fn unlinked_node() -> Plan<(u64, MapAction)> {
+pub(super) fn unlinked_node() -> Plan<(u64, MapAction)> {
     let [stays, goes, comes] = [0x0101, 0x0201, 0x0102].map(|end| PREFIX + end);
     let first = vec![(comes, MapAction::Insert(3))];
     let second = vec![(goes, MapAction::Remove)];

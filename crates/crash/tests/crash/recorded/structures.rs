@@ -3,12 +3,14 @@
 use lapis_crash::recorded::DurableOnEnd;
 use lapis_crash::{RecordedOptions, Structure, check_recorded, record_structure};
 use lapis_device::trace_file::{Ending, RecordedTrace};
+use lapis_index::IndexKind;
 
 use crate::recorded::commands::recovering;
 
 #[test]
 fn our_own_structures_are_recorded_and_read_back() {
-    let (subject, trace) = record_structure(Structure::FastFair, None, 60, 3).unwrap();
+    let (subject, trace) =
+        record_structure(Structure::Index(IndexKind::FastFair), None, 60, 3).unwrap();
     assert_eq!(subject, "fast-fair:u64");
     let file = trace.write(Vec::new()).unwrap();
     let again = RecordedTrace::read(file.as_slice()).unwrap();
@@ -27,7 +29,8 @@ fn our_own_structures_are_recorded_and_read_back() {
 
 #[test]
 fn of_a_structure_with_several_subjects_one_can_be_chosen() {
-    let (subject, _) = record_structure(Structure::Wort, Some("wort:bytes"), 5, 3).unwrap();
+    let (subject, _) =
+        record_structure(Structure::Index(IndexKind::Wort), Some("wort:bytes"), 5, 3).unwrap();
     assert_eq!(subject, "wort:bytes");
-    assert!(record_structure(Structure::Wort, Some("wort:none"), 5, 3).is_err());
+    assert!(record_structure(Structure::Index(IndexKind::Wort), Some("wort:none"), 5, 3).is_err());
 }
