@@ -124,6 +124,9 @@ impl Telling<'_> {
                 CrashCause::OperationEnd(_) => "the power is cut just after the acknowledgement",
                 CrashCause::AfterStore => "the power is cut after this store",
                 CrashCause::AfterFlush(_) => "the power is cut after this flush",
+                CrashCause::BeforeBlockAnswer(_) => {
+                    "the power is cut before the next answer of a block device"
+                }
                 CrashCause::TraceEnd => "the power is cut at the end",
             }
         };

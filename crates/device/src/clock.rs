@@ -7,8 +7,8 @@
 //!   region moves that worker's clock by its modelled delays, and no other worker's. Clocks start
 //!   at zero and never go back, except by [`Modelled::reset_clocks`].
 //! * [`Modelled::now_ns`] reads a clock; [`Modelled::spend_ns`] adds what the model cannot see, the
-//!   stated CPU cost of an operation. Without [`Config::counting`](crate::Config) clocks stand
-//!   still at zero and spending does nothing.
+//!   stated CPU cost of an operation. Without [`Config::counting`](crate::Config) a clock moves by
+//!   what is spent, and by what requests to attached block devices take, and by nothing else.
 //! * [`interleave`] runs workers on the calling thread, always the one whose clock is least, one
 //!   step at a time: the same on every machine, however many threads that has. Workers contend for
 //!   modules and shared caches in the order of their steps, so a step should be short: one
@@ -37,7 +37,8 @@ impl Modelled {
 
     /// The clock of a worker.
     pub fn now(&self, worker: u8) -> Picoseconds {
-        self.with_counters(|counters| counters.timing().now(worker)).unwrap_or_default()
+        let counted = self.with_counters(|counters| counters.timing().now(worker));
+        counted.unwrap_or_else(|| self.with_plain_clock(worker, |clock| *clock))
     }
 
     /// The clock of a worker under each of the machine's delays: its own first, then
@@ -53,7 +54,16 @@ impl Modelled {
 
     /// Moves a worker's clock on by what need not be whole nanoseconds.
     pub fn spend(&self, worker: u8, span: Picoseconds) {
-        self.with_counters(|counters| counters.timing().spend(worker, span));
+        let counted = self.with_counters(|counters| counters.timing().spend(worker, span));
+        if counted.is_none() {
+            self.with_plain_clock(worker, |clock| clock.0 = clock.0.saturating_add(span.0));
+        }
+    }
+
+    /// Moves a worker's clock on to a time, if it is not there yet.
+    pub(crate) fn wait_until_ns(&self, worker: u8, ns: u64) {
+        let until = Picoseconds(ns.saturating_mul(1000));
+        self.spend(worker, Picoseconds(until.0.saturating_sub(self.now(worker).0)));
     }
 
     /// Lets the first `workers` workers, and all others that have done something, wait for the
@@ -68,6 +78,7 @@ impl Modelled {
     /// stay.
     pub fn reset_clocks(&self) {
         self.with_counters(|counters| counters.timing().reset());
+        self.forget_plain_clocks();
     }
 }
 

@@ -7,7 +7,10 @@
 //! of any instant are among those of the next point, unless the meaning of a state changes in
 //! between; and it changes only where an operation is acknowledged, which is a point of its own:
 //! whoever judges the states just after the acknowledgement demands more of them than before it.
-//! (Before an operation begins, nothing of it is stored, so the point after the previous
+//! What is said here of lines holds of the sectors of block devices: what a flush covers becomes
+//! durable when it is answered, and a write that fails takes back what it might have left. So the
+//! answers of flushes and of failed writes are points too, and the states of a point are those of all
+//! media together. (Before an operation begins, nothing of it is stored, so the point after the previous
 //! acknowledgement has covered those states too.) With eADR the same holds of the store buffers.
 //!
 //! [`CrashPoints::at_every_store`] stops at every store and flush all the same, for those who would
@@ -16,10 +19,12 @@
 use lapis_pmem::{Region, RegionError};
 use serde::Serialize;
 
+use crate::block_trace::BlockEvent;
 use crate::images::{CrashStates, write_line};
 use crate::pending::LineBytes;
 use crate::persist_points::PersistPoint;
 use crate::persistence::{Persistence, PowerFailDomain};
+use crate::ssd::{ModelledSsd, ReplayedDevices, SsdContents};
 use crate::trace::{Event, Marker, Trace};
 
 /// Why an instant is a crash point.
@@ -36,6 +41,9 @@ pub enum CrashCause {
     BeforeStore,
     /// The operation of this number has just been acknowledged.
     OperationEnd(u32),
+    /// The next event is an answer of this block device, after which it holds what a power cut before
+    /// may not leave, or no longer what one may.
+    BeforeBlockAnswer(u8),
     /// The last event was a store: at every store ([`CrashPoints::at_every_store`]), and before a
     /// marker that tells that several stores are visible which were not ordered until then.
     AfterStore,
@@ -71,6 +79,7 @@ pub struct CrashPoint {
 pub struct CrashPoints<'t> {
     trace: &'t Trace,
     machine: Persistence,
+    devices: ReplayedDevices,
     next: usize,
     /// The crash point before the next event has been given out.
     stopped: bool,
@@ -87,12 +96,20 @@ impl<'t> CrashPoints<'t> {
         Self {
             trace,
             machine: Persistence::new(trace, base, domain),
+            devices: ReplayedDevices::default(),
             next: 0,
             stopped: false,
             changed: true,
             ended: false,
             every_store: false,
         }
+    }
+
+    /// What the block devices held durably when the trace began, in the order of their numbers. One
+    /// that is not named was attached later, or empty.
+    #[must_use]
+    pub fn with_devices(self, contents: Vec<SsdContents>) -> Self {
+        Self { devices: ReplayedDevices::holding(contents), ..self }
     }
 
     /// Also after every store and every flush. Their states are among those of the points between
@@ -112,6 +129,9 @@ impl<'t> CrashPoints<'t> {
     /// Goes on to the next crash point.
     pub fn advance(&mut self) -> Option<CrashPoint> {
         self.machine.clear_newly_durable();
+        if self.next > 0 || self.stopped {
+            self.devices.clear_newly_durable();
+        }
         let cause = loop {
             let Some(event) = self.trace.events.get(self.next) else {
                 if std::mem::replace(&mut self.ended, true) || !self.changed {
@@ -119,7 +139,8 @@ impl<'t> CrashPoints<'t> {
                 }
                 break CrashCause::TraceEnd;
             };
-            if self.changed && !self.stopped && self.machine.completes(event) {
+            let completes = || self.machine.completes(event) || self.devices.completes(event);
+            if self.changed && !self.stopped && completes() {
                 self.stopped = true;
                 break match *event {
                     Event::Fence { point, .. } => {
@@ -128,15 +149,19 @@ impl<'t> CrashPoints<'t> {
                     Event::StrongFlush { .. } => CrashCause::BeforeStrongFlush,
                     Event::Locked { .. } => CrashCause::BeforeLocked,
                     Event::Marker { .. } => CrashCause::AfterStore,
+                    Event::Block { device, .. } => CrashCause::BeforeBlockAnswer(device),
                     _ => CrashCause::BeforeStore,
                 };
             }
             self.changed |= match event {
                 Event::Flush { .. } | Event::FlushLines { .. } | Event::Marker { .. } => false,
                 Event::Fence { .. } | Event::StrongFlush { .. } => self.machine.completes(event),
+                Event::Block { what: BlockEvent::Write { .. }, .. } => true,
+                Event::Block { .. } => self.devices.completes(event),
                 _ => true,
             };
             self.machine.apply(self.trace, event);
+            self.devices.apply(self.trace, event);
             self.stopped = false;
             self.next += 1;
             if let Event::Marker { marker: Marker::End(operation), .. } = *event {
@@ -148,6 +173,7 @@ impl<'t> CrashPoints<'t> {
                         break CrashCause::AfterFlush(self.trace.points[usize::from(point)]);
                     }
                     Event::Fence { .. } | Event::Marker { .. } => {}
+                    Event::Block { what, .. } if !matches!(what, BlockEvent::Write { .. }) => {}
                     _ => break CrashCause::AfterStore,
                 }
             }
@@ -171,8 +197,19 @@ impl<'t> CrashPoints<'t> {
         self.newly_durable().try_for_each(|(line, bytes)| write_line(scratch, line, bytes))
     }
 
+    /// Gives block devices what they hold durably at the current point, if that is not what they were
+    /// given at the previous one: [`ModelledSsd::revert`] takes them back to it.
+    ///
+    /// # Panics
+    /// If these are fewer devices than the trace names.
+    pub fn bring_devices_up_to_date(&self, scratch: &[ModelledSsd]) {
+        self.devices.give_to(scratch);
+    }
+
     /// The states that a crash at the current point may leave.
     pub fn states(&self) -> CrashStates<'_> {
-        CrashStates::of(&self.machine)
+        let mut states = CrashStates::of(&self.machine);
+        self.devices.add_sites(&mut states);
+        states
     }
 }

@@ -1,17 +1,21 @@
 //! Crash images: the states of memory that a crash at one point may leave.
 //!
 //! The durable contents are common to all of them. Each line with pending units is a *site* with
-//! several states of its own, and since lines persist independently (rule R3) an image is one
-//! choice per site. Its cost is that of the lines it changes, whatever the size of the pool.
+//! several states of its own, and so is each sector of a block device with unflushed versions. Since
+//! lines (rule R3) and sectors (rule D3) persist independently an image is one choice per site: first
+//! those of lines, then those of sectors. Its cost is that of what it changes, whatever the size of
+//! the pool and of the devices.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use lapis_pmem::{LINE_BYTES, Region, RegionError};
+use lapis_pmem::{LINE_BYTES, Region, RegionError, SECTOR_BYTES};
 use serde::Serialize;
 
 use crate::pending::LineBytes;
 use crate::persistence::Persistence;
 use crate::random::Random;
+use crate::read_watch::LineRead;
+use crate::ssd::{DeviceContents, DeviceWrite, ModelledSsd, Sector};
 use crate::surviving_caches::BufferState;
 
 /// How many images to try at one crash point.
@@ -57,6 +61,9 @@ enum Site<'a> {
     Line { line: u32, states: &'a [LineBytes], everything: u32 },
     /// The store buffers (eADR): each state gives all the lines concerned.
     Buffers(Vec<BufferState>),
+    /// A sector of a block device: its states, all different, and which of them reads would see if
+    /// everything in flight completed.
+    Sector { device: u8, sector: u64, states: Vec<Sector>, newest: u32 },
 }
 
 impl Site<'_> {
@@ -64,6 +71,7 @@ impl Site<'_> {
         match self {
             Self::Line { states, .. } => states.len() as u32,
             Self::Buffers(states) => states.len() as u32,
+            Self::Sector { states, .. } => states.len() as u32,
         }
     }
 
@@ -71,6 +79,7 @@ impl Site<'_> {
         match self {
             Self::Line { everything, .. } => *everything,
             Self::Buffers(states) => states.len() as u32 - 1,
+            Self::Sector { newest, .. } => *newest,
         }
     }
 
@@ -84,6 +93,7 @@ impl Site<'_> {
             Self::Buffers(states) => {
                 states[choice as usize].iter().try_for_each(|(line, bytes)| write(*line, bytes))
             }
+            Self::Sector { .. } => Ok(()),
         }
     }
 }
@@ -92,6 +102,10 @@ impl Site<'_> {
 #[derive(Debug)]
 pub struct CrashStates<'a> {
     sites: Vec<Site<'a>>,
+    /// How many sites come before those of sectors.
+    memory_sites: usize,
+    /// Of each write to a block device that is not durable, the sites and the states it gives them.
+    writes: Vec<Vec<(usize, u32)>>,
     exact: bool,
 }
 
@@ -111,33 +125,89 @@ impl<'a> CrashStates<'a> {
             exact &= all;
             sites.push(Site::Buffers(buffers));
         }
-        Self { sites, exact }
+        Self { memory_sites: sites.len(), sites, exact, ..Self::none() }
     }
 
-    /// Lines (or, with eADR, sets of store buffers) that have several states.
+    /// Of no memory and no device.
+    pub(crate) fn none() -> Self {
+        Self { sites: Vec::new(), memory_sites: 0, writes: Vec::new(), exact: true }
+    }
+
+    /// Adds what a device may hold.
+    pub(crate) fn add_device(&mut self, device: u8, contents: &DeviceContents) {
+        let mut writes: BTreeMap<DeviceWrite, Vec<(usize, u32)>> = BTreeMap::new();
+        for (sector, versions) in contents.pending() {
+            let mut states = vec![contents.durable_sector(sector)];
+            let (mut newest, mut effects) = (0, Vec::new());
+            for version in versions {
+                let known = states.iter().position(|state| *state == *version.bytes);
+                newest = known.unwrap_or(states.len()) as u32;
+                if known.is_none() {
+                    states.push(*version.bytes);
+                }
+                effects.push((version.write, newest));
+            }
+            // A site with one state is none, whatever was written to it.
+            if states.len() > 1 {
+                for (write, state) in effects {
+                    writes.entry(write).or_default().push((self.sites.len(), state));
+                }
+                self.sites.push(Site::Sector { device, sector, states, newest });
+            }
+        }
+        self.writes.extend(writes.into_values());
+        self.exact &= !contents.forgot_versions();
+    }
+
+    /// The sectors that may have several contents, in the order of an image's choices, which follow
+    /// those of lines: the device, the sector (in units of 512 bytes from its start), and the contents,
+    /// of which the first are the durable ones.
+    pub fn uncertain_sectors(&self) -> impl Iterator<Item = (u8, u64, &[[u8; SECTOR_BYTES]])> {
+        self.sites.iter().filter_map(|site| match site {
+            Site::Sector { device, sector, states, .. } => Some((*device, *sector, &states[..])),
+            _ => None,
+        })
+    }
+
+    /// Appends the uncertain sectors that were read of block devices which watch them
+    /// ([`ModelledSsd::watch_sectors`]), for [`PrunedImages`](crate::PrunedImages).
+    pub fn add_sector_reads(&self, devices: &[ModelledSsd], reads: &mut Vec<LineRead>) {
+        for (device, number) in devices.iter().zip(0..) {
+            let read = device.take_read_sectors();
+            let places = (0..).zip(&self.sites).filter(|(_, site)| match site {
+                Site::Sector { device, sector, .. } => *device == number && read.contains(sector),
+                _ => false,
+            });
+            let read = |place| LineRead { place, bytes: u64::MAX, by_lock: None };
+            reads.extend(places.map(|(place, _)| read(place)));
+        }
+    }
+
+    /// Lines (or, with eADR, sets of store buffers) and sectors that have several states.
     pub fn site_count(&self) -> usize {
         self.sites.len()
     }
 
     /// The lines that have several states, in ascending order and in the order of an image's choices;
-    /// none if not every site is a line.
+    /// none if a site is a set of store buffers.
     pub fn uncertain_lines(&self) -> Option<impl Iterator<Item = u32>> {
-        let all_lines = self.sites.iter().all(|site| matches!(site, Site::Line { .. }));
+        let lines = &self.sites[..self.memory_sites];
+        let all_lines = lines.iter().all(|site| matches!(site, Site::Line { .. }));
         all_lines.then(|| {
-            self.sites.iter().filter_map(|site| match site {
+            lines.iter().filter_map(|site| match site {
                 Site::Line { line, .. } => Some(*line),
-                Site::Buffers(_) => None,
+                _ => None,
             })
         })
     }
 
     /// The states of each of those lines, the durable one first.
     pub fn line_states(&self) -> Option<Vec<&[LineBytes]>> {
-        self.sites
+        self.sites[..self.memory_sites]
             .iter()
             .map(|site| match site {
                 Site::Line { states, .. } => Some(*states),
-                Site::Buffers(_) => None,
+                _ => None,
             })
             .collect()
     }
@@ -163,8 +233,41 @@ impl<'a> CrashStates<'a> {
             choices: vec![0; self.sites.len()],
             samples_left: budget.samples,
             random: Random::new(budget.seed),
+            further: if exhaustive { Vec::new() } else { self.extremes_of_devices() },
             seen: HashSet::new(),
         }
+    }
+
+    /// All of memory and nothing of the devices, and the other way round; and of each write to a
+    /// device it alone, everything but it, and the same with its first or second half torn off. The
+    /// likeliest to hurt last, so that they can be popped.
+    fn extremes_of_devices(&self) -> Vec<Vec<u32>> {
+        if self.memory_sites == self.sites.len() {
+            return Vec::new();
+        }
+        let (nothing, everything) = (self.nothing().choices, self.everything().choices);
+        let split = |memory: &[u32], devices: &[u32]| {
+            [&memory[..self.memory_sites], &devices[self.memory_sites..]].concat()
+        };
+        let (memory, devices) = (split(&everything, &nothing), split(&nothing, &everything));
+        let mut images = vec![memory.clone(), devices.clone()];
+        for effects in &self.writes {
+            let half = effects.len() / 2;
+            for part in [&effects[..], &effects[..half], &effects[half..]] {
+                for of_memory in [&nothing, &everything] {
+                    let mut alone = split(of_memory, &nothing);
+                    let mut lacking = split(of_memory, &everything);
+                    for &(site, state) in part {
+                        alone[site] = state;
+                        // What the sector held before this write: a state that came earlier.
+                        lacking[site] = state.saturating_sub(1);
+                    }
+                    images.extend([alone, lacking]);
+                }
+            }
+        }
+        images.reverse();
+        images
     }
 
     /// Whether `image` is one of these.
@@ -231,6 +334,20 @@ impl<'a> CrashStates<'a> {
         })
     }
 
+    /// Turns block devices, which hold the durable contents, into `image`: one for each of the
+    /// trace, in the order of their numbers. [`ModelledSsd::revert`] turns them back.
+    ///
+    /// # Panics
+    /// If the image is one of other states, or a device is missing.
+    pub fn apply_to_devices(&self, image: &Image, devices: &[ModelledSsd]) {
+        let _ = self.for_each_changed(image, |site, choice| {
+            if let Site::Sector { device, sector, states, .. } = site {
+                devices[usize::from(*device)].set_sector(*sector, &states[choice as usize]);
+            }
+            Ok(())
+        });
+    }
+
     fn for_each_changed(
         &self,
         image: &Image,
@@ -268,6 +385,8 @@ pub struct Images<'a> {
     choices: Vec<u32>,
     samples_left: u32,
     random: Random,
+    /// Extremes that block devices add.
+    further: Vec<Vec<u32>>,
     seen: HashSet<u128>,
 }
 
@@ -310,6 +429,8 @@ impl Images<'_> {
                     }
                 };
                 sites.iter().enumerate().map(choose).collect()
+            } else if let Some(choices) = self.further.pop() {
+                choices
             } else if self.samples_left > 0 {
                 self.samples_left -= 1;
                 self.random_choices()
@@ -333,7 +454,37 @@ impl Images<'_> {
             (2 | 3, 2..) => site.everything(),
             _ => random.below(site.count() as usize) as u32,
         };
-        self.states.sites.iter().map(&mut choose).collect()
+        let memory_sites = &self.states.sites[..self.states.memory_sites];
+        let mut choices: Vec<u32> = memory_sites.iter().map(&mut choose).collect();
+        if choices.len() < self.states.sites.len() {
+            self.choose_sectors(&mut choices);
+        }
+        choices
+    }
+
+    /// Leans to one side too, and chooses by write as often as by sector.
+    fn choose_sectors(&mut self, choices: &mut Vec<u32>) {
+        let sectors = &self.states.sites[choices.len()..];
+        let first = choices.len();
+        let all = self.random.below(3) == 0;
+        choices.extend(sectors.iter().map(|site| if all { site.everything() } else { 0 }));
+        if self.random.below(2) == 0 {
+            let one_in = [2, 2, 8][self.random.below(3)];
+            for effects in &self.states.writes {
+                if self.random.below(one_in) == 0 {
+                    for &(site, state) in effects {
+                        choices[site] = if all { 0 } else { state };
+                    }
+                }
+            }
+        } else {
+            let one_in = [1, 2, 8][self.random.below(3)];
+            for (choice, site) in choices[first..].iter_mut().zip(sectors) {
+                if self.random.below(one_in) == 0 {
+                    *choice = self.random.below(site.count() as usize) as u32;
+                }
+            }
+        }
     }
 }
 

@@ -11,11 +11,13 @@
 //!   [`Profile`], and keep the virtual time of each worker ([`interleave`]);
 //! * switch a single flush or fence off ([`Config::suppress`]), to show that it is necessary.
 //!
-//! [`ModelledSsd`] does the same for block storage: it is a [`lapis_pmem::BlockDevice`].
+//! [`ModelledSsd`] does the same for block storage: it is a [`lapis_pmem::BlockDevice`], on its own or
+//! attached to a machine, whose trace, clocks, scheduler and crash points then hold for both.
 //!
 //! Nothing here depends on the host's time, addresses or its scheduler: the same program gives
 //! the same trace and the same counts on every run and every machine.
 
+mod block_trace;
 mod bounded_search;
 mod cache;
 mod clock;
@@ -51,6 +53,7 @@ mod tracking;
 mod worker;
 mod xp_buffer;
 
+pub use block_trace::{BlockEvent, BlockWrite};
 pub use bounded_search::BoundedSearch;
 pub use cache::CacheShape;
 pub use clock::interleave;
@@ -69,8 +72,7 @@ pub use read_watch::LineRead;
 pub use schedule::{BadSchedule, Deviation, Schedule, SchedulePolicy};
 pub use scheduler::{InterleavedRun, RunEnd, WorkerProgram};
 pub use ssd::{
-    BlockDamage, ModelledSsd, SsdConfig, SsdCrashStates, SsdFaults, SsdImage, SsdImages,
-    SsdProfile, SsdProfileError,
+    BlockDamage, ModelledSsd, SsdConfig, SsdContents, SsdFaults, SsdProfile, SsdProfileError,
 };
 pub use timing::{Picoseconds, TimingShape};
 pub use trace::{Event, Marker, Trace};

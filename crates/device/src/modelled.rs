@@ -7,6 +7,7 @@
 //! programming error and panics.
 
 mod config;
+mod devices;
 mod domain;
 mod effects;
 mod state;
@@ -96,6 +97,9 @@ impl Modelled {
                     counters,
                     resting: None,
                     points: PersistPoints::new(config.suppress),
+                    clocks: Vec::new(),
+                    devices: 0,
+                    clock_resets: 0,
                 }),
             }),
         }
@@ -110,10 +114,7 @@ impl Modelled {
     }
 
     pub(crate) fn mark_now(&self, marker: Marker) {
-        let mut state = self.machine.state.lock();
-        if state.tracing {
-            state.trace.events.push(Event::Marker { worker: current_worker(), marker });
-        }
+        self.record(|trace, worker| trace.events.push(Event::Marker { worker, marker }));
     }
 
     /// Switches the recording of the trace on or off. What happened while it was off counts as

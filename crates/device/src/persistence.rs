@@ -159,6 +159,7 @@ impl Persistence {
             {
                 return !self.buffered.is_empty();
             }
+            Event::Block { .. } => return self.caches_survive() && !self.buffered.is_empty(),
             Event::StrongFlush { line, .. } => {
                 let number = self.table.known(line);
                 let pending = number.map(|number| &self.lines[number as usize].pending);
@@ -212,7 +213,9 @@ impl Persistence {
             }
             Event::StrongFlush { line, .. } => self.flush_at_once(line),
             Event::Fence { worker, .. } => self.complete(worker, false),
-            Event::Marker { .. } => {}
+            // Told to a device: no store buffer holds anything back then.
+            Event::Block { .. } if self.caches_survive() => self.drain_buffers(),
+            Event::Block { .. } | Event::Marker { .. } => {}
         }
         if self.domain == PowerFailDomain::EadrVisible
             && matches!(event, Event::OrderedStore { .. })

@@ -24,9 +24,29 @@ use crate::line_bytes::differing_bytes;
 use crate::pending::LineBytes;
 use crate::read_watch::LineRead;
 
-/// Some of the images: for each line named, the states that it may have; the last mention counts.
-/// Lines not named may have any of theirs.
-type Restriction = Vec<(u32, Rc<[u32]>)>;
+/// States of one site.
+type States = Rc<[u32]>;
+
+/// Some of the images: for each site named, the states that it may have; of two that name one site,
+/// the outer one counts. Sites not named may have any of theirs.
+#[derive(Debug)]
+struct Restriction {
+    site: u32,
+    states: States,
+    within: Option<Rc<Restriction>>,
+}
+
+/// The images that agree with one that was run up to a read, and differ in it.
+#[derive(Debug)]
+struct Branch {
+    before: Option<Rc<Restriction>>,
+    read: LineRead,
+    /// The state that the site had, and those that it might have had; none if any.
+    chosen: u32,
+    candidates: Option<States>,
+    /// Those that the read tells from the chosen one, by what it sees, once they are asked for.
+    classes: Option<Vec<States>>,
+}
 
 /// The bytes in which not all of these are alike.
 fn varying_bytes(states: &[LineBytes]) -> u64 {
@@ -39,99 +59,147 @@ fn varying_bytes(states: &[LineBytes]) -> u64 {
 #[derive(Debug)]
 pub struct PrunedImages<'s> {
     lines: Vec<&'s [LineBytes]>,
+    /// How many states each uncertain sector has; in an image they come after the lines.
+    sectors: Vec<u32>,
     /// The bytes of each in which its states are not all alike.
     varying: Vec<u64>,
-    pending: Vec<Restriction>,
-    /// The set that the image given last was taken from.
-    current: Restriction,
+    pending: Vec<Branch>,
+    /// The set that the image given last was taken from, and the same by site.
+    current: Option<Rc<Restriction>>,
+    restricted: Vec<Option<States>>,
     choices: Vec<u32>,
+    begun: bool,
 }
 
 impl<'s> PrunedImages<'s> {
-    /// The images of `states`; none if they are not states of lines that are independent of each
-    /// other (with eADR they are not).
+    /// The images of `states`; none if they are not states of lines and sectors that are independent
+    /// of each other (with eADR they are not).
     pub fn new(states: &'s CrashStates<'_>) -> Option<Self> {
         let lines = states.line_states()?;
-        let choices = vec![0; lines.len()];
+        let sectors = states.uncertain_sectors().map(|(.., states)| states.len() as u32);
+        let sectors: Vec<u32> = sectors.collect();
+        let sites = lines.len() + sectors.len();
         let varying = lines.iter().map(|states| varying_bytes(states)).collect();
-        Some(Self { lines, varying, pending: vec![Vec::new()], current: Vec::new(), choices })
+        let (pending, current, begun) = (Vec::new(), None, false);
+        let (restricted, choices) = (vec![None; sites], vec![0; sites]);
+        Some(Self { lines, sectors, varying, pending, current, restricted, choices, begun })
     }
 
     /// The next image to try. [`Self::learn`] is called with what was read on it before the next.
     pub fn next_image(&mut self) -> Option<Image> {
-        self.current = self.pending.pop()?;
         self.choices.fill(0);
-        for (line, states) in &self.current {
-            self.choices[*line as usize] = states[0];
+        self.restricted.fill(None);
+        if !std::mem::replace(&mut self.begun, true) {
+            return Some(Image::from_choices(self.choices.clone()));
+        }
+        let mut branch = self.pending.pop()?;
+        let mut classes = branch.classes.take().unwrap_or_else(|| self.classes_of(&branch));
+        if let Some(states) = classes.pop() {
+            let (site, within) = (branch.read.place, branch.before.clone());
+            self.current = Some(Rc::new(Restriction { site, states, within }));
+        }
+        if !classes.is_empty() {
+            branch.classes = Some(classes);
+            self.pending.push(branch);
+        }
+        let mut restriction = self.current.as_deref();
+        while let Some(Restriction { site, states, within }) = restriction {
+            let place = &mut self.restricted[*site as usize];
+            if place.is_none() {
+                self.choices[*site as usize] = states[0];
+                *place = Some(Rc::clone(states));
+            }
+            restriction = within.as_deref();
         }
         Some(Image::from_choices(self.choices.clone()))
     }
 
     /// Whether there are images left to try.
     pub fn is_finished(&self) -> bool {
-        self.pending.is_empty()
+        self.begun && self.pending.is_empty()
     }
 
-    /// What was read on the image given last, first read first. Returns how many images have the
+    fn state_count(&self, site: usize) -> u32 {
+        match self.lines.get(site) {
+            Some(states) => states.len() as u32,
+            None => self.sectors[site - self.lines.len()],
+        }
+    }
+
+    /// Whether a read sees another thing in one state of its site than in another.
+    fn tells_apart(&self, read: &LineRead, one: u32, other: u32) -> bool {
+        // Of a sector that was read, everything counts as read.
+        let Some(states) = self.lines.get(read.place as usize) else { return one != other };
+        let (one, other) = (&states[one as usize], &states[other as usize]);
+        match read.by_lock {
+            None => differing_bytes(one, other) & read.bytes != 0,
+            Some(_) => read.seen_in(one) != read.seen_in(other),
+        }
+    }
+
+    fn classes_of(&self, branch: &Branch) -> Vec<States> {
+        let mut classes: Vec<Vec<u32>> = Vec::new();
+        let mut sort = |state: u32| {
+            if !self.tells_apart(&branch.read, branch.chosen, state) {
+                return;
+            }
+            let is_of = |class: &&mut Vec<u32>| !self.tells_apart(&branch.read, class[0], state);
+            match classes.iter_mut().find(is_of) {
+                Some(class) => class.push(state),
+                None => classes.push(vec![state]),
+            }
+        };
+        match &branch.candidates {
+            Some(candidates) => candidates.iter().for_each(|&state| sort(state)),
+            None => (0..self.state_count(branch.read.place as usize)).for_each(sort),
+        }
+        classes.into_iter().map(States::from).collect()
+    }
+
+    /// What was read on the image given last, first read first; sectors that were read, of which all
+    /// bytes count as read, have the places after those of lines. Returns how many images have the
     /// same outcome, this one included; `u64::MAX` if that is too small a number to tell.
     pub fn learn(&mut self, reads: &[LineRead]) -> u64 {
-        let mut restricted: Vec<Option<Rc<[u32]>>> = vec![None; self.lines.len()];
-        for (line, states) in &self.current {
-            restricted[*line as usize] = Some(Rc::clone(states));
-        }
         for read in reads {
             let place = read.place as usize;
-            if read.bytes & self.varying[place] == 0 {
+            let varying = self.varying.get(place).copied().unwrap_or(u64::MAX);
+            if read.bytes & varying == 0 {
                 continue;
             }
-            let states = self.lines[place];
-            let chosen_state = &states[self.choices[place] as usize];
-            let chosen = read.seen_in(chosen_state);
-            let differs = |state: u32| {
-                let state = &states[state as usize];
-                match read.by_lock {
-                    None => differing_bytes(state, chosen_state) & read.bytes != 0,
-                    Some(_) => read.seen_in(state) != chosen,
-                }
+            let (chosen, count) = (self.choices[place], self.state_count(place));
+            // One that sees every byte in which any two states differ tells all of them apart.
+            let sees_all = read.by_lock.is_none() && read.bytes & varying == varying;
+            let is_alike = |state: &u32| !self.tells_apart(read, chosen, *state);
+            let candidates = self.restricted[place].clone();
+            let many = candidates.as_ref().map_or(count as usize, |states| states.len());
+            let alike: States = match &candidates {
+                _ if sees_all => [chosen].into(),
+                Some(candidates) => candidates.iter().copied().filter(is_alike).collect(),
+                None => (0..count).filter(is_alike).collect(),
             };
-            let tells_apart = match &restricted[place] {
-                Some(candidates) => candidates.iter().any(|&state| differs(state)),
-                None => (0..states.len() as u32).any(differs),
-            };
-            if !tells_apart {
+            if alike.len() == many {
                 continue;
             }
-            let candidates = restricted[place]
-                .clone()
-                .unwrap_or_else(|| (0..states.len() as u32).collect::<Rc<[u32]>>());
-            let mut others: Vec<(LineBytes, Vec<u32>)> = Vec::new();
-            let mut alike = Vec::new();
-            for &candidate in &*candidates {
-                if !differs(candidate) {
-                    alike.push(candidate);
-                    continue;
-                }
-                let seen = read.seen_in(&states[candidate as usize]);
-                if let Some((_, others)) = others.iter_mut().find(|(key, _)| *key == seen) {
-                    others.push(candidate);
-                } else {
-                    others.push((seen, vec![candidate]));
-                }
-            }
-            for (_, other) in others {
-                let mut restriction = self.current.clone();
-                restriction.push((read.place, other.into()));
-                self.pending.push(restriction);
-            }
-            let alike: Rc<[u32]> = alike.into();
-            self.current.push((read.place, Rc::clone(&alike)));
-            restricted[place] = Some(alike);
+            let (before, site, states) = (self.current.take(), read.place, Rc::clone(&alike));
+            let within = before.clone();
+            self.current = Some(Rc::new(Restriction { site, states, within }));
+            self.pending.push(Branch { before, read: *read, chosen, candidates, classes: None });
+            self.restricted[place] = Some(alike);
         }
-        let counts = self.lines.iter().zip(&restricted);
-        counts.fold(1, |count: u64, (states, restricted)| {
-            let left = restricted.as_ref().map_or(states.len(), |alike| alike.len());
-            count.saturating_mul(left as u64)
-        })
+        let left = self.restricted.iter().enumerate().map(|(site, restricted)| {
+            restricted.as_ref().map_or(self.state_count(site) as usize, |alike| alike.len())
+        });
+        left.fold(1, |count: u64, left| count.saturating_mul(left as u64))
+    }
+}
+
+impl Drop for Restriction {
+    /// A long chain is not taken apart by recursion.
+    fn drop(&mut self) {
+        let mut within = self.within.take();
+        while let Some(mut restriction) = within.and_then(Rc::into_inner) {
+            within = restriction.within.take();
+        }
     }
 }
 

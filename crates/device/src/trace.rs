@@ -19,6 +19,7 @@ use std::ops::Range;
 use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
+use crate::block_trace::{BlockEvent, BlockWrite};
 use crate::persist_points::PersistPoint;
 
 const UNIT_BYTES: usize = 8;
@@ -143,6 +144,15 @@ pub enum Event {
         /// Index into [`Trace::points`].
         point: u16,
     },
+    /// A request to a block device, or its answer.
+    Block {
+        /// Whose request.
+        worker: u8,
+        /// Which device, in the order in which they were attached.
+        device: u8,
+        /// What.
+        what: BlockEvent,
+    },
     /// A note of the program.
     Marker {
         /// Who notes it.
@@ -164,6 +174,7 @@ impl Event {
             | Self::NonTemporal { worker, .. }
             | Self::Copy { worker, .. }
             | Self::FlushLines { worker, .. }
+            | Self::Block { worker, .. }
             | Self::Flush { worker, .. }
             | Self::StrongFlush { worker, .. }
             | Self::Fence { worker, .. }
@@ -202,7 +213,9 @@ pub struct Trace {
     pub events: Vec<Event>,
     /// The persist points that flushes and fences refer to.
     pub points: Vec<PersistPoint>,
-    /// What copies copied, each at a multiple of eight bytes.
+    /// The writes to block devices that events refer to.
+    pub block_writes: Vec<BlockWrite>,
+    /// What copies copied and block devices were given, each at a multiple of eight bytes.
     payload: Vec<u8>,
 }
 
@@ -212,7 +225,7 @@ impl Trace {
 
     /// A trace of these events, of which none is a copy of a range.
     pub fn of(events: Vec<Event>, points: Vec<PersistPoint>) -> Self {
-        Self { events, points, payload: Vec::new() }
+        Self { events, points, ..Self::default() }
     }
 
     /// Notes a copy; `from` is the bytes, or how many zeroes.
@@ -235,17 +248,22 @@ impl Trace {
                 Event::Store { worker, start, bytes, line, value }
             });
         }
-        let payload = match from {
-            Source::Zeroes(_) => Self::ZEROES,
-            Source::Bytes(bytes) => {
-                let at = (self.payload.len() / UNIT_BYTES) as u32;
-                self.payload.extend_from_slice(bytes);
-                self.payload.resize(self.payload.len().next_multiple_of(UNIT_BYTES), 0);
-                at
-            }
-        };
-        let bytes = from.len() as u32;
+        let (bytes, payload) = (from.len() as u32, self.keep(from));
         self.events.push(Event::Copy { worker, nontemporal, start, line, bytes, payload });
+    }
+
+    /// Keeps bytes beside the events.
+    pub(crate) fn keep(&mut self, from: Source<'_>) -> u32 {
+        let Source::Bytes(bytes) = from else { return Self::ZEROES };
+        let at = (self.payload.len() / UNIT_BYTES) as u32;
+        self.payload.extend_from_slice(bytes);
+        self.payload.resize(self.payload.len().next_multiple_of(UNIT_BYTES), 0);
+        at
+    }
+
+    #[inline]
+    pub(crate) fn bytes_at(&self, payload: u32, bytes: usize) -> &[u8] {
+        &self.payload[payload as usize * UNIT_BYTES..][..bytes]
     }
 
     /// The stores of a copy, each within an aligned unit.
@@ -259,7 +277,7 @@ impl Trace {
     ) -> impl Iterator<Item = Stored> + Clone + '_ {
         let source = match payload {
             Self::ZEROES => Source::Zeroes(bytes as usize),
-            at => Source::Bytes(&self.payload[at as usize * UNIT_BYTES..][..bytes as usize]),
+            at => Source::Bytes(self.bytes_at(at, bytes as usize)),
         };
         units(line as usize * LINE_BYTES + usize::from(start), bytes as usize).map(
             move |(line, start, bytes, at)| {
@@ -302,25 +320,38 @@ impl Trace {
     /// The same with every event in units.
     #[must_use]
     pub fn in_units(self) -> Self {
-        let events = self.units_before(self.events.len());
-        Self::of(events, self.points)
+        Self { events: self.units_before(self.events.len()), ..self }
     }
 
     /// The first `position` events, and then those of `more`.
     #[must_use]
     pub fn continued(&self, position: usize, more: &Self) -> Self {
         let (points, units) = (self.points.len() as u16, (self.payload.len() / UNIT_BYTES) as u32);
+        let shift = |payload: u32| if payload == Self::ZEROES { payload } else { payload + units };
+        let writes = self.block_writes.len() as u32;
         let mut continued = self.clone();
         continued.events.truncate(position);
         continued.points.extend_from_slice(&more.points);
         continued.payload.extend_from_slice(&more.payload);
+        let block_writes = more.block_writes.iter();
+        continued.block_writes.extend(
+            block_writes.map(|write| BlockWrite { payload: shift(write.payload), ..*write }),
+        );
         continued.events.extend(more.events.iter().map(|event| {
             let mut event = *event;
             match &mut event {
                 Event::Flush { point, .. }
                 | Event::FlushLines { point, .. }
                 | Event::Fence { point, .. } => *point += points,
-                Event::Copy { payload, .. } if *payload != Self::ZEROES => *payload += units,
+                Event::Copy { payload, .. } => *payload = shift(*payload),
+                Event::Block { what, .. } => match what {
+                    BlockEvent::Write { write } => *write += writes,
+                    // What is everywhere is marked as zeroes are.
+                    BlockEvent::Written { landed: payload, .. }
+                    | BlockEvent::Rot { payload }
+                    | BlockEvent::Capacity { payload } => *payload = shift(*payload),
+                    BlockEvent::Flush { .. } | BlockEvent::Flushed { .. } => {}
+                },
                 _ => {}
             }
             event
@@ -336,6 +367,7 @@ impl Trace {
     /// Forgets the events.
     pub(crate) fn clear_events(&mut self) {
         self.events.clear();
+        self.block_writes.clear();
         self.payload.clear();
     }
 }

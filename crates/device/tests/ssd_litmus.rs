@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lapis_device::{
-    BlockDamage, ImageBudget, ModelledSsd, SsdConfig, SsdCrashStates, SsdFaults, SsdProfile,
-};
+use std::slice::from_ref;
+
+use lapis_device::{BlockDamage, ImageBudget, ModelledSsd, SsdConfig, SsdFaults, SsdProfile};
 use lapis_pmem::{
     BLOCK_BYTES, BlockBuffer, BlockDevice, BlockError, BlockOperation, Request, SECTOR_BYTES,
 };
@@ -40,7 +40,7 @@ fn outcomes<const N: usize>(device: &ModelledSsd, blocks: [u64; N]) -> BTreeSet<
     assert!(images.is_exhaustive() && states.is_exact());
     images
         .map(|image| {
-            states.apply(&image, &after);
+            states.apply_to_devices(&image, from_ref(&after));
             let found = blocks.map(|number| first_byte(&after, number));
             after.revert();
             found
@@ -112,7 +112,7 @@ fn a_write_tears_at_sectors_and_nowhere_else() {
     let after = ssd.after_power_cut();
     let mut seen = BTreeSet::new();
     for image in states.images(ImageBudget::default()) {
-        states.apply(&image, &after);
+        states.apply_to_devices(&image, from_ref(&after));
         let mut found = whole(0xEE);
         after.read_blocks(1, &mut found).unwrap();
         let mut pattern = 0_u8;
@@ -227,7 +227,7 @@ fn what_a_power_cut_left_stays_in_the_next_one() {
     let states = ssd.crash_states();
     let after = ssd.after_power_cut();
     for image in states.images(ImageBudget::default()) {
-        states.apply(&image, &after);
+        states.apply_to_devices(&image, from_ref(&after));
         let left = [first_byte(&after, 1), first_byte(&after, 2)];
         assert_eq!(outcomes(&after, [1, 2]), BTreeSet::from([left]));
         after.write_blocks(1, &block(9)).unwrap();
@@ -244,7 +244,7 @@ fn reverting_puts_back_what_recovery_did() {
     ssd.write_blocks(1, &block(2)).unwrap();
     let states = ssd.crash_states();
     let after = ssd.after_power_cut();
-    states.apply(&states.everything(), &after);
+    states.apply_to_devices(&states.everything(), from_ref(&after));
     assert_eq!(first_byte(&after, 1), 2);
     after.write_blocks(5, &block(5)).unwrap();
     after.discard(1, 1).unwrap();
@@ -523,8 +523,8 @@ fn sectors_rewritten_too_often_between_flushes_make_the_states_inexact() {
         contents[..4].copy_from_slice(&round.to_le_bytes());
         ssd.write_blocks(1, &contents).unwrap();
     }
-    let states: SsdCrashStates = ssd.crash_states();
+    let states = ssd.crash_states();
     assert!(!states.is_exact());
-    let (_, contents) = states.sites().next().unwrap();
+    let (_, _, contents) = states.uncertain_sectors().next().unwrap();
     assert_eq!(contents.last().unwrap()[..4], 299_u32.to_le_bytes(), "the newest is kept");
 }

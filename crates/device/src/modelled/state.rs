@@ -4,6 +4,7 @@ use lapis_pmem::{LINE_BYTES, Word};
 
 use crate::counters::Counters;
 use crate::persist_points::PersistPoints;
+use crate::timing::Picoseconds;
 use crate::trace::{Event, Source, Trace};
 use crate::tracking::Tracking;
 use crate::worker::current_worker;
@@ -19,6 +20,12 @@ pub(super) struct State {
     /// The counters, while they see nothing.
     pub(super) resting: Option<Box<Counters>>,
     pub(super) points: PersistPoints,
+    /// Of the workers, where nothing is counted.
+    pub(super) clocks: Vec<Picoseconds>,
+    /// Block devices attached so far.
+    pub(super) devices: u8,
+    /// How often the clocks were reset.
+    pub(super) clock_resets: u64,
 }
 
 // SAFETY: `base` is only read through while a caller of a domain method vouches for the memory.

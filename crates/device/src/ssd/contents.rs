@@ -9,12 +9,13 @@
 //!   forgets those before it: they can no longer be what a power cut leaves.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 use lapis_pmem::{BLOCK_BYTES, SECTOR_BYTES};
 
 /// The contents of a sector.
-pub(super) type Sector = [u8; SECTOR_BYTES];
+pub(crate) type Sector = [u8; SECTOR_BYTES];
 type Block = [u8; BLOCK_BYTES];
 
 /// Sectors in a block.
@@ -25,37 +26,44 @@ const MOST_VERSIONS: usize = 256;
 
 /// Identifies a write request; in order of submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct WriteId(pub(super) u64);
+pub(crate) struct WriteId(pub(super) u32);
 
 #[derive(Clone, Debug)]
-pub(super) struct Version {
-    pub(super) write: WriteId,
+pub(crate) struct Version {
+    pub(crate) write: WriteId,
     /// When it completed; `None` in flight.
     completed: Option<u64>,
-    pub(super) bytes: Box<Sector>,
+    pub(crate) bytes: Box<Sector>,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Contents {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Contents {
     /// Blocks that are not all zero, or were written once.
     durable: HashMap<u64, Arc<Block>>,
     pending: BTreeMap<u64, Vec<Version>>,
     /// The durable contents to go back to, of each block that changed. `None`: not tracked.
     before: Option<HashMap<u64, Option<Arc<Block>>>>,
     events: u64,
-    writes: u64,
+    /// The sectors of each write that was not answered.
+    in_flight: BTreeMap<WriteId, Range<u64>>,
     forgot: bool,
 }
 
 impl Contents {
-    /// The same durable contents, nothing pending, and tracked from here on.
+    /// The same durable contents, and nothing pending.
+    pub(super) fn durable_copy(&self) -> Self {
+        Self { durable: self.durable.clone(), ..Self::default() }
+    }
+
+    /// The same, tracked from here on.
     pub(super) fn tracked_copy(&self) -> Self {
-        Self { durable: self.durable.clone(), before: Some(HashMap::new()), ..Self::default() }
+        Self { before: Some(HashMap::new()), ..self.durable_copy() }
     }
 
     /// Undoes every change of a tracked copy. Costs as much as the blocks that changed.
     pub(super) fn revert(&mut self) {
         self.pending.clear();
+        self.in_flight.clear();
         self.forgot = false;
         let Some(before) = &mut self.before else { return };
         for (block, contents) in before.drain() {
@@ -85,11 +93,11 @@ impl Contents {
     }
 
     /// Puts a write in flight: from now on a power cut may leave any of its sectors.
-    pub(super) fn begin_write(&mut self, first_block: u64, from: &[u8]) -> WriteId {
-        let write = WriteId(self.writes);
-        self.writes += 1;
+    pub(super) fn begin_write(&mut self, write: WriteId, first_block: u64, from: &[u8]) {
         let first_sector = first_block * BLOCK_SECTORS;
-        for (sector, bytes) in (first_sector..).zip(from.chunks_exact(SECTOR_BYTES)) {
+        let sectors = first_sector..first_sector + (from.len() / SECTOR_BYTES) as u64;
+        self.in_flight.insert(write, sectors.clone());
+        for (sector, bytes) in sectors.zip(from.chunks_exact(SECTOR_BYTES)) {
             let mut copy = Box::new([0; SECTOR_BYTES]);
             copy.copy_from_slice(bytes);
             let versions = self.pending.entry(sector).or_default();
@@ -101,21 +109,18 @@ impl Contents {
                 self.forgot = true;
             }
         }
-        write
+    }
+
+    /// The sectors of a write that was not answered.
+    pub(super) fn in_flight(&self, write: WriteId) -> Range<u64> {
+        self.in_flight.get(&write).cloned().unwrap_or_default()
     }
 
     /// Completes the sectors of a write for which `landed` says so, and forgets the others: those
     /// of a failed write that stay old.
-    pub(super) fn end_write(
-        &mut self,
-        write: WriteId,
-        first_block: u64,
-        blocks: u64,
-        mut landed: impl FnMut(u64) -> bool,
-    ) {
+    pub(super) fn end_write(&mut self, write: WriteId, mut landed: impl FnMut(u64) -> bool) {
         self.events += 1;
-        let sectors = first_block * BLOCK_SECTORS..(first_block + blocks) * BLOCK_SECTORS;
-        for sector in sectors {
+        for sector in self.in_flight.remove(&write).unwrap_or_default() {
             let versions = self.pending.get_mut(&sector).expect("a write in flight is pending");
             let at = versions.iter().position(|version| version.write == write);
             let mut version = versions.remove(at.expect("a write in flight is pending"));
@@ -133,6 +138,12 @@ impl Contents {
     /// What a flush that is submitted now covers.
     pub(super) fn watermark(&self) -> u64 {
         self.events
+    }
+
+    /// Whether such a flush would make anything durable.
+    pub(super) fn is_pending_before(&self, watermark: u64) -> bool {
+        let mut versions = self.pending.values().flatten();
+        versions.any(|version| version.completed.is_some_and(|at| at <= watermark))
     }
 
     /// Completes a flush (V3).
@@ -164,7 +175,7 @@ impl Contents {
         block[at..at + SECTOR_BYTES].copy_from_slice(bytes);
     }
 
-    pub(super) fn durable_sector(&self, sector: u64) -> Sector {
+    pub(crate) fn durable_sector(&self, sector: u64) -> Sector {
         let at = (sector % BLOCK_SECTORS) as usize * SECTOR_BYTES;
         let mut bytes = [0; SECTOR_BYTES];
         if let Some(block) = self.durable.get(&(sector / BLOCK_SECTORS)) {
@@ -184,12 +195,12 @@ impl Contents {
     }
 
     /// The sectors with versions, in order.
-    pub(super) fn pending(&self) -> impl Iterator<Item = (u64, &[Version])> {
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (u64, &[Version])> {
         self.pending.iter().map(|(&sector, versions)| (sector, &versions[..]))
     }
 
     /// Whether a version was forgotten that a power cut might have left.
-    pub(super) fn forgot_versions(&self) -> bool {
+    pub(crate) fn forgot_versions(&self) -> bool {
         self.forgot
     }
 }

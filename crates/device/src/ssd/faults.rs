@@ -1,6 +1,6 @@
 //! What goes wrong in an SSD, by script or by seed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use lapis_pmem::BlockOperation;
 use serde::{Deserialize, Serialize};
@@ -45,8 +45,10 @@ pub(super) struct Strike {
 pub(super) struct FaultState {
     rates: SsdFaults,
     random: Random,
-    /// Requests of each kind to come before one fails; the next fails at zero.
-    scripted: HashMap<BlockOperation, Vec<u64>>,
+    /// Requests of each kind so far.
+    requests: HashMap<BlockOperation, u64>,
+    /// Those that are to fail: what they do, and their number among those.
+    scripted: HashSet<(BlockOperation, u64)>,
     damaged: HashMap<u64, BlockDamage>,
 }
 
@@ -55,14 +57,33 @@ impl FaultState {
         Self {
             rates,
             random: Random::new(rates.seed),
-            scripted: HashMap::new(),
+            requests: HashMap::new(),
+            scripted: HashSet::new(),
             damaged: HashMap::new(),
         }
     }
 
-    /// Lets the request of this kind fail that comes after `requests` others.
-    pub(super) fn fail_after(&mut self, operation: BlockOperation, requests: u64) {
-        self.scripted.entry(operation).or_default().push(requests);
+    /// As it was made, with the script and the damage.
+    pub(super) fn begin_again(&mut self) {
+        self.requests.clear();
+        self.random = Random::new(self.rates.seed);
+    }
+
+    /// Lets a request fail, by its number among those of its kind.
+    pub(super) fn fail(&mut self, operation: BlockOperation, number: u64) {
+        self.scripted.insert((operation, number));
+    }
+
+    /// How many requests of this kind there have been.
+    pub(super) fn requests(&self, operation: BlockOperation) -> u64 {
+        self.requests.get(&operation).copied().unwrap_or_default()
+    }
+
+    /// The number of a request that is submitted.
+    pub(super) fn number(&mut self, operation: BlockOperation) -> u64 {
+        let next = self.requests.entry(operation).or_default();
+        *next += 1;
+        *next - 1
     }
 
     pub(super) fn damage(&mut self, block: u64, damage: BlockDamage) {
@@ -73,25 +94,18 @@ impl FaultState {
     pub(super) fn strike(
         &mut self,
         operation: BlockOperation,
+        number: u64,
         first_block: u64,
         blocks: u64,
     ) -> Option<Strike> {
-        let mut fails = false;
-        if let Some(countdowns) = self.scripted.get_mut(&operation) {
-            countdowns.retain_mut(|left| {
-                fails |= *left == 0;
-                *left = left.wrapping_sub(1);
-                *left != u64::MAX
-            });
-        }
+        let scripted = self.scripted.contains(&(operation, number));
         let rate = match operation {
             BlockOperation::Read => self.rates.read_errors_per_million,
             BlockOperation::Write => self.rates.write_errors_per_million,
             BlockOperation::Flush => self.rates.flush_errors_per_million,
             BlockOperation::Discard => 0,
         };
-        fails |= self.happens(rate);
-        if fails {
+        if scripted | self.happens(rate) {
             return Some(Strike { block: first_block, dead: false });
         }
         let run = first_block..first_block + blocks;

@@ -5,6 +5,11 @@
 //! ([`ModelledSsd::crash_states`]), torn at 512 bytes and in any order; requests in flight complete
 //! in an order of the model's choice; and faults come by script or by seed, bit rot without a word.
 //!
+//! Attached to a machine ([`ModelledSsd::attached_to`]) it is a part of that: its requests and answers
+//! are events of the machine's trace, from which [`CrashPoints`](crate::CrashPoints) enumerate what a
+//! power cut leaves in memory and on devices together; its time is that of the machine's workers; and
+//! requests are points at which the scheduler may let another worker go on.
+//!
 //! A crash is explored without copying the device for each image:
 //!
 //! ```
@@ -17,7 +22,7 @@
 //! assert_eq!(states.image_count(), 1 << 8); // eight sectors, each old or new
 //! let after = ssd.after_power_cut();
 //! for image in states.images(ImageBudget::default()) {
-//!     states.apply(&image, &after);
+//!     states.apply_to_devices(&image, std::slice::from_ref(&after));
 //!     // ... recover on `after`, check what is found, write to it ...
 //!     after.revert();
 //! }
@@ -26,12 +31,12 @@
 
 mod contents;
 mod faults;
-mod images;
 mod profile;
 mod queue;
+mod replay;
 mod timing;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 
@@ -41,7 +46,11 @@ use lapis_pmem::{
 };
 use parking_lot::Mutex;
 
+use crate::block_trace::BlockEvent;
+use crate::images::CrashStates;
+use crate::modelled::Modelled;
 use crate::random::Random;
+use crate::trace::{Source, Trace};
 use crate::worker::current_worker;
 use contents::{BLOCK_SECTORS, Contents, WriteId};
 use faults::{FaultState, Strike};
@@ -49,8 +58,11 @@ use queue::ModelledQueue;
 use timing::Timing;
 
 pub use faults::{BlockDamage, SsdFaults};
-pub use images::{SsdCrashStates, SsdImage, SsdImages};
 pub use profile::{SsdProfile, SsdProfileError};
+pub(crate) use replay::ReplayedDevices;
+pub use replay::SsdContents;
+
+pub(crate) use contents::{Contents as DeviceContents, Sector, WriteId as DeviceWrite};
 
 /// How a modelled SSD is to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,6 +91,8 @@ pub struct ModelledSsd {
 
 #[derive(Debug)]
 struct Shared {
+    /// The machine that it is attached to, and its number there.
+    machine: Option<(Modelled, u8)>,
     state: Mutex<State>,
     counters: BlockCounters,
 }
@@ -95,14 +109,25 @@ struct State {
     /// A flush has failed: writes may be lost, and the device refuses (rule D5).
     lost: bool,
     requests: u64,
-    /// The time of each worker.
+    writes: u32,
+    flushes: u32,
+    reorder_seed: Option<u64>,
+    /// The time of each worker, unless there is a machine.
     clocks: HashMap<u8, u64>,
+    /// Of the machine's clocks, when the device was last asked for anything.
+    clock_resets: u64,
+    /// Sectors of which it is noted that they are read, and those that were, and were not written
+    /// before.
+    watched: BTreeSet<u64>,
+    read: Vec<u64>,
 }
 
 /// A request that the device works on.
 #[derive(Clone, Copy, Debug)]
 struct Started {
     operation: BlockOperation,
+    /// Among those of its kind.
+    number: u64,
     first_block: u64,
     blocks: u64,
     /// When it is done, and which of those done at the same time comes first.
@@ -118,7 +143,7 @@ enum Effect {
     /// A write or discard becomes visible.
     Write(WriteId),
     /// A flush makes durable what had completed by this event.
-    Flush { watermark: u64 },
+    Flush { number: u32, watermark: u64 },
 }
 
 impl ModelledSsd {
@@ -128,10 +153,35 @@ impl ModelledSsd {
     /// [`SsdProfileError`] if the profile describes no device.
     pub fn new(capacity_blocks: u64, config: SsdConfig) -> Result<Self, SsdProfileError> {
         config.profile.check()?;
-        Ok(Self::over(Contents::default(), capacity_blocks, config))
+        Ok(Self::over(Contents::default(), capacity_blocks, config, None))
     }
 
-    fn over(contents: Contents, capacity_blocks: u64, config: SsdConfig) -> Self {
+    /// A device of `capacity_blocks` zeroed blocks at a machine: see the [module
+    /// documentation](self). The machine's devices are numbered as they are attached.
+    ///
+    /// # Errors
+    /// [`SsdProfileError`] if the profile describes no device.
+    ///
+    /// # Panics
+    /// If the machine has 255 devices.
+    pub fn attached_to(
+        machine: &Modelled,
+        capacity_blocks: u64,
+        config: SsdConfig,
+    ) -> Result<Self, SsdProfileError> {
+        config.profile.check()?;
+        let attached = Some((machine.clone(), machine.number_device()));
+        let device = Self::over(Contents::default(), capacity_blocks, config, attached);
+        device.shared.record_capacity(capacity_blocks);
+        Ok(device)
+    }
+
+    fn over(
+        contents: Contents,
+        capacity_blocks: u64,
+        config: SsdConfig,
+        machine: Option<(Modelled, u8)>,
+    ) -> Self {
         let state = State {
             capacity_blocks,
             capacity_before: capacity_blocks,
@@ -141,30 +191,59 @@ impl ModelledSsd {
             reorder: config.reorder_seed.map(Random::new),
             lost: false,
             requests: 0,
+            writes: 0,
+            flushes: 0,
+            reorder_seed: config.reorder_seed,
             clocks: HashMap::new(),
+            clock_resets: 0,
+            watched: BTreeSet::new(),
+            read: Vec::new(),
         };
-        let counters = BlockCounters::default();
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), counters }) }
+        let (state, counters) = (Mutex::new(state), BlockCounters::default());
+        Self { shared: Arc::new(Shared { machine, state, counters }) }
+    }
+
+    /// What it holds visibly: what [`CrashPoints::with_devices`](crate::CrashPoints::with_devices)
+    /// begins with, for a trace that begins now.
+    pub fn contents(&self) -> SsdContents {
+        let state = self.shared.state.lock();
+        let mut contents = state.contents.clone();
+        contents.end_flush(contents.watermark());
+        SsdContents { contents: contents.durable_copy(), capacity_blocks: state.capacity_blocks }
+    }
+
+    /// Gives the device these contents, durably; [`ModelledSsd::revert`] takes it back to them.
+    pub fn hold(&self, held: &SsdContents) {
+        let mut state = self.shared.state.lock();
+        state.contents = held.contents.tracked_copy();
+        state.capacity_before = held.capacity_blocks;
+        state.begin_again();
     }
 
     /// The virtual time of the calling thread's worker: how long its requests have taken, beyond
     /// what [`ModelledSsd::advance_to_ns`] told.
     pub fn now_ns(&self) -> u64 {
-        self.shared.state.lock().now_ns()
+        self.shared.now_ns(&self.shared.state.lock())
     }
 
     /// Tells that the calling thread's worker did something else until `now_ns`. Time never goes
     /// back.
     pub fn advance_to_ns(&self, now_ns: u64) {
-        let mut state = self.shared.state.lock();
-        let clock = state.clock();
-        *clock = now_ns.max(*clock);
+        self.shared.wait_until(&mut self.shared.state.lock(), now_ns);
     }
 
     /// Lets the request of this kind fail that comes after `requests` others. May be called several
     /// times.
     pub fn fail_after(&self, operation: BlockOperation, requests: u64) {
-        self.shared.state.lock().faults.fail_after(operation, requests);
+        let faults = &mut self.shared.state.lock().faults;
+        let number = faults.requests(operation) + requests;
+        faults.fail(operation, number);
+    }
+
+    /// Lets a request fail, by its number among those of its kind, of which the first is 0. That of a
+    /// device that is [reverted](ModelledSsd::revert) are numbered anew, and fail again.
+    pub fn fail_request(&self, operation: BlockOperation, number: u64) {
+        self.shared.state.lock().faults.fail(operation, number);
     }
 
     /// Damages a block.
@@ -183,35 +262,55 @@ impl ModelledSsd {
             if !flipped.contains(&bit) {
                 flipped.push(bit);
                 state.contents.flip_bit(block, bit);
+                self.shared.record_rot(block, bit);
             }
         }
     }
 
     /// The states that a power cut now may leave, requests in flight included.
-    pub fn crash_states(&self) -> SsdCrashStates {
-        SsdCrashStates::of(&self.shared.state.lock().contents)
+    pub fn crash_states(&self) -> CrashStates<'static> {
+        let mut states = CrashStates::none();
+        states.add_device(0, &self.shared.state.lock().contents);
+        states
     }
 
     /// A device of its own with the durable contents of this one, for trying images
-    /// ([`SsdCrashStates::apply`], [`ModelledSsd::revert`]). It shares the blocks' memory until one
+    /// ([`CrashStates::apply_to_devices`], [`ModelledSsd::revert`]). It shares the blocks' memory until one
     /// of both changes them. Its time and counters begin at zero and it has no faults unless they
     /// are scripted.
     pub fn after_power_cut(&self) -> Self {
         let state = self.shared.state.lock();
         let config = SsdConfig { profile: *state.timing.profile(), ..SsdConfig::default() };
-        Self::over(state.contents.tracked_copy(), state.capacity_blocks, config)
+        Self::over(state.contents.tracked_copy(), state.capacity_blocks, config, None)
     }
 
-    /// Puts back everything that changed on a device made by [`ModelledSsd::after_power_cut`] since
-    /// then, by an image or by writes. Costs as much as the blocks that changed. On another device
-    /// this is a power cut that persists nothing.
+    /// Puts back everything that changed on a device made by [`ModelledSsd::after_power_cut`], or since
+    /// [`ModelledSsd::hold`], by an image or by requests; faults and orders begin anew. Costs as much as
+    /// the blocks that changed. On another device this is a power cut that persists nothing.
     ///
     /// A queue that has requests in flight must not be used any more.
     pub fn revert(&self) {
         let mut state = self.shared.state.lock();
         state.contents.revert();
-        state.capacity_blocks = state.capacity_before;
-        state.lost = false;
+        state.begin_again();
+    }
+
+    /// Makes a sector durable as it stands, for an image.
+    pub(crate) fn set_sector(&self, sector: u64, bytes: &Sector) {
+        self.shared.state.lock().contents.set_durable(sector, bytes);
+    }
+
+    /// Notes from here on which of these sectors are read.
+    pub fn watch_sectors(&self, sectors: impl IntoIterator<Item = u64>) {
+        let mut state = self.shared.state.lock();
+        state.watched = sectors.into_iter().collect();
+        state.read.clear();
+    }
+
+    /// Takes the watched sectors that were read since they were named or this was last called, each
+    /// once, and only if it was not written before it was read.
+    pub fn take_read_sectors(&self) -> Vec<u64> {
+        std::mem::take(&mut self.shared.state.lock().read)
     }
 
     /// Does one request from beginning to end.
@@ -222,16 +321,72 @@ impl ModelledSsd {
         blocks: u64,
         payload: &mut Payload<'_>,
     ) -> Result<(), BlockError> {
-        let mut state = self.shared.state.lock();
-        state.check_not_lost(operation)?;
-        let started = state.start(operation, first_block, blocks, payload);
-        let clock = state.clock();
-        *clock = started.done_at.0.max(*clock);
-        let outcome = state.finish(started, payload);
-        if outcome.is_err() {
-            self.shared.counters.count_failure();
+        let shared = &*self.shared;
+        shared.request_point();
+        let started = {
+            let mut state = shared.state.lock();
+            state.check_not_lost(operation)?;
+            state.start(shared, operation, first_block, blocks, payload)
+        };
+        shared.answer_point();
+        let mut state = shared.state.lock();
+        shared.wait_until(&mut state, started.done_at.0);
+        state.finish(shared, started, payload)
+    }
+}
+
+/// What concerns the machine that the device is attached to, if it is.
+impl Shared {
+    fn request_point(&self) {
+        if let Some((machine, _)) = &self.machine {
+            machine.request_point();
         }
-        outcome
+    }
+
+    fn answer_point(&self) {
+        if let Some((machine, _)) = &self.machine {
+            machine.answer_point();
+        }
+    }
+
+    fn record(&self, note: impl FnOnce(&mut Trace) -> BlockEvent) {
+        if let Some((machine, device)) = &self.machine {
+            machine.record(|trace, worker| {
+                let what = note(trace);
+                trace.block_event(worker, *device, what);
+            });
+        }
+    }
+
+    fn record_capacity(&self, blocks: u64) {
+        self.record(|trace| BlockEvent::Capacity { payload: trace.keep_numbers(&[blocks]) });
+    }
+
+    fn record_rot(&self, block: u64, bit: usize) {
+        let place = [block, bit as u64];
+        self.record(|trace| BlockEvent::Rot { payload: trace.keep_numbers(&place) });
+    }
+
+    /// The time of the calling worker.
+    fn now_ns(&self, state: &State) -> u64 {
+        match &self.machine {
+            Some((machine, _)) => machine.now_ns(current_worker()),
+            None => state.clocks.get(&current_worker()).copied().unwrap_or_default(),
+        }
+    }
+
+    fn wait_until(&self, state: &mut State, ns: u64) {
+        match &self.machine {
+            Some((machine, _)) => machine.wait_until_ns(current_worker(), ns),
+            None => {
+                let clock = state.clocks.entry(current_worker()).or_default();
+                *clock = ns.max(*clock);
+            }
+        }
+    }
+
+    fn clock_resets(&self) -> u64 {
+        self.machine.as_ref().map_or(0, |(machine, _)| machine.clock_resets())
     }
 }
 
@@ -245,12 +400,14 @@ enum Payload<'a> {
 }
 
 impl State {
-    fn clock(&mut self) -> &mut u64 {
-        self.clocks.entry(current_worker()).or_default()
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.clocks.get(&current_worker()).copied().unwrap_or_default()
+    /// As after power came back: nothing in flight, nothing lost.
+    fn begin_again(&mut self) {
+        self.capacity_blocks = self.capacity_before;
+        self.lost = false;
+        self.faults.begin_again();
+        self.reorder = self.reorder_seed.map(Random::new);
+        self.timing = Timing::new(*self.timing.profile());
+        self.requests = 0;
     }
 
     fn check_not_lost(&self, operation: BlockOperation) -> Result<(), BlockError> {
@@ -263,13 +420,19 @@ impl State {
     /// Puts a request in flight.
     fn start(
         &mut self,
+        shared: &Shared,
         operation: BlockOperation,
         first_block: u64,
         blocks: u64,
         payload: &Payload<'_>,
     ) -> Started {
         let bytes = blocks as usize * BLOCK_BYTES;
-        let submit_ns = self.now_ns();
+        let resets = shared.clock_resets();
+        if std::mem::replace(&mut self.clock_resets, resets) != resets {
+            self.timing = Timing::new(*self.timing.profile());
+        }
+        let submit_ns = shared.now_ns(self);
+        let number = self.faults.number(operation);
         let done_ns = self.timing.schedule(operation, bytes, submit_ns);
         let turn = self.requests;
         self.requests += 1;
@@ -283,46 +446,79 @@ impl State {
         };
         let effect = match payload {
             Payload::Read(_) => Effect::Read,
-            Payload::Write(from) => Effect::Write(self.contents.begin_write(first_block, from)),
-            Payload::None => Effect::Flush { watermark: self.contents.watermark() },
+            Payload::Write(from) => {
+                let number = self.writes;
+                self.writes = number.wrapping_add(1);
+                self.contents.begin_write(WriteId(number), first_block, from);
+                shared.record(|trace| trace.block_write(number, first_block, from));
+                Effect::Write(WriteId(number))
+            }
+            Payload::None => {
+                let number = self.flushes;
+                self.flushes = number.wrapping_add(1);
+                shared.record(|_| BlockEvent::Flush { number });
+                Effect::Flush { number, watermark: self.contents.watermark() }
+            }
         };
-        Started { operation, first_block, blocks, done_at, effect }
+        Started { operation, number, first_block, blocks, done_at, effect }
     }
 
     /// Completes a request.
-    fn finish(&mut self, started: Started, payload: &mut Payload<'_>) -> Result<(), BlockError> {
-        let Started { operation, first_block, blocks, effect, .. } = started;
-        let struck = self.faults.strike(operation, first_block, blocks);
+    fn finish(
+        &mut self,
+        shared: &Shared,
+        started: Started,
+        payload: &mut Payload<'_>,
+    ) -> Result<(), BlockError> {
+        let Started { operation, number, first_block, blocks, effect, .. } = started;
+        let struck = self.faults.strike(operation, number, first_block, blocks);
+        let run = first_block * BLOCK_SECTORS..(first_block + blocks) * BLOCK_SECTORS;
         match (effect, payload) {
             (Effect::Read, Payload::Read(into)) if struck.is_none() => {
                 self.contents.read(first_block, into);
+                let seen: Vec<u64> = self.watched.range(run).copied().collect();
+                seen.iter().for_each(|sector| _ = self.watched.remove(sector));
+                self.read.extend(seen);
             }
             (Effect::Write(write), _) => {
                 let faults = &mut self.faults;
                 // Rule D5: of a write that fails, each sector is old or new. A block beyond repair
                 // is not written.
-                let landed = |sector: u64| match struck {
+                let mut lands = |sector: u64| match struck {
                     None => true,
                     Some(Strike { block, dead: true }) if sector / BLOCK_SECTORS == block => false,
                     Some(_) => faults.lands(),
                 };
-                self.contents.end_write(write, first_block, blocks, landed);
+                let landed: Vec<u8> = run.clone().map(|sector| lands(sector).into()).collect();
+                self.contents.end_write(write, |at| landed[(at - run.start) as usize] == 1);
+                if struck.is_none() {
+                    run.for_each(|sector| _ = self.watched.remove(&sector));
+                }
+                shared.record(|trace| {
+                    let all = struck.is_none();
+                    let bits = Source::Bytes(&landed);
+                    let landed = if all { BlockEvent::ALL } else { trace.keep(bits) };
+                    BlockEvent::Written { number: write.0, landed }
+                });
                 if operation == BlockOperation::Write {
                     for block in first_block..first_block + blocks {
                         if let Some(bit) = self.faults.rot(BLOCK_BYTES * 8) {
                             self.contents.flip_bit(block, bit);
+                            shared.record_rot(block, bit);
                         }
                     }
                 }
             }
-            (Effect::Flush { watermark }, _) if struck.is_none() => {
+            (Effect::Flush { number, watermark }, _) if struck.is_none() => {
                 self.contents.end_flush(watermark);
+                shared.record(|_| BlockEvent::Flushed { number });
             }
             _ => {}
         }
         match struck {
             None => Ok(()),
             Some(Strike { block, .. }) => {
+                shared.counters.count_failure();
                 self.lost |= operation == BlockOperation::Flush;
                 let source = io::Error::other(MEDIUM_FAILED);
                 Err(BlockError::Io { operation, block, source })
@@ -367,7 +563,10 @@ impl BlockDevice for ModelledSsd {
         if capacity_blocks > MOST_BLOCKS {
             return Err(BlockError::NoSpace { block: state.capacity_blocks });
         }
-        state.capacity_blocks = state.capacity_blocks.max(capacity_blocks);
+        if capacity_blocks > state.capacity_blocks {
+            state.capacity_blocks = capacity_blocks;
+            self.shared.record_capacity(capacity_blocks);
+        }
         Ok(())
     }
 

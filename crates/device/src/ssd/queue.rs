@@ -29,7 +29,8 @@ impl ModelledQueue {
         let operation = request.operation();
         let (tag, first_block, mut buffer) = request.into_parts();
         let bytes = buffer.as_ref().map_or(0, |buffer| buffer.len());
-        let shared = &self.device.shared;
+        let shared = &*self.device.shared;
+        shared.request_point();
         let mut state = shared.state.lock();
         let blocks = match BlockError::check_run(state.capacity_blocks, first_block, bytes) {
             Ok(blocks) => blocks,
@@ -39,7 +40,8 @@ impl ModelledQueue {
         if let Err(error) = state.check_not_lost(operation) {
             return Err(Completion { tag, operation, buffer, outcome: Err(error) });
         }
-        let started = state.start(operation, first_block, blocks, &payload(operation, &mut buffer));
+        let started =
+            state.start(shared, operation, first_block, blocks, &payload(operation, &mut buffer));
         drop(state);
         self.flights.push(Flight { tag, buffer, started });
         Ok(())
@@ -82,15 +84,15 @@ impl BlockQueue for ModelledQueue {
         let mut given = self.refused.len();
         completions.append(&mut self.refused);
         self.flights.sort_by_key(|flight| flight.started.done_at);
-        let shared = &self.device.shared;
+        let shared = &*self.device.shared;
+        shared.answer_point();
         let mut state = shared.state.lock();
         // Waits for as many as are still missing; whatever is done by then comes too.
         let missing = (at_least as usize).saturating_sub(given).min(self.flights.len());
-        let clock = state.clock();
         if missing > 0 {
-            *clock = self.flights[missing - 1].started.done_at.0.max(*clock);
+            shared.wait_until(&mut state, self.flights[missing - 1].started.done_at.0);
         }
-        let now_ns = *clock;
+        let now_ns = shared.now_ns(&state);
         let done = self.flights.partition_point(|flight| flight.started.done_at.0 <= now_ns);
         let taken = match &mut state.reorder {
             None => done,
@@ -99,10 +101,7 @@ impl BlockQueue for ModelledQueue {
         };
         for Flight { tag, mut buffer, started } in self.flights.drain(..taken) {
             let operation = started.operation;
-            let outcome = state.finish(started, &mut payload(operation, &mut buffer));
-            if outcome.is_err() {
-                shared.counters.count_failure();
-            }
+            let outcome = state.finish(shared, started, &mut payload(operation, &mut buffer));
             completions.push(Completion { tag, operation, buffer, outcome });
             given += 1;
         }

@@ -381,7 +381,7 @@ impl RecordedTrace {
             }
             let place = self.places.get(position).copied().unwrap_or(0);
             for unit in self.trace.units(*event) {
-                let record = event_record(&unit, place);
+                let Some(record) = event_record(&unit, place) else { continue };
                 if held.as_mut().is_some_and(|held| join(held, &record)) {
                     continue;
                 }
@@ -412,8 +412,8 @@ fn assertion_record(assertion: &Assertion) -> Record {
     }
 }
 
-/// The record of an event.
-fn event_record(event: &Event, location: u32) -> Record {
+/// The record of a unit, if files have one for it.
+fn event_record(event: &Event, location: u32) -> Option<Record> {
     let store = |kind, worker, start: u8, bytes: u8, line: u32, value: u64| Record::Store {
         kind,
         worker,
@@ -428,7 +428,7 @@ fn event_record(event: &Event, location: u32) -> Record {
         line: line.into(),
         lines: 1,
     };
-    match *event {
+    Some(match *event {
         Event::Store { worker, start, bytes, line, value } => {
             store(StoreKind::Plain, worker, start, bytes, line, value)
         }
@@ -443,12 +443,11 @@ fn event_record(event: &Event, location: u32) -> Record {
         }
         Event::Flush { worker, line, .. } => flush(FlushInstruction::Clwb, worker, line),
         Event::StrongFlush { worker, line } => flush(FlushInstruction::Clflush, worker, line),
-        Event::Copy { .. } | Event::FlushLines { .. } => {
-            unreachable!("no unit of an event")
-        }
         Event::Fence { worker, .. } => Record::Fence { worker, location },
         Event::Marker { worker, marker } => Record::Marker { worker, location, marker },
-    }
+        // Units are neither copies nor several flushes; block devices are not told of.
+        Event::Copy { .. } | Event::FlushLines { .. } | Event::Block { .. } => return None,
+    })
 }
 
 /// Appends `next` to `held` if reading the longer record gives the same events.
