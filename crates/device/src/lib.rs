@@ -62,7 +62,7 @@ pub use crash_points::{CrashCause, CrashPoint, CrashPoints};
 pub use hierarchy::HierarchyShape;
 pub use images::{CrashStates, Image, ImageBudget, Images, write_line};
 pub use line_bytes::{BytesOfLine, differing_bytes};
-pub use modelled::{Config, MODELLED_BYTES_LIMIT, Modelled};
+pub use modelled::{Config, MODELLED_BYTES_LIMIT, Modelled, ModelledWord};
 pub use pending::LineBytes;
 pub use persist_points::{PersistKind, PersistPoint, PersistPointCount};
 pub use persistence::PowerFailDomain;

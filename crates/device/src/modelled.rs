@@ -9,6 +9,7 @@
 mod config;
 mod devices;
 mod domain;
+mod dram;
 mod effects;
 mod state;
 
@@ -19,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lapis_pmem::{LINE_BYTES, Mutant, Region, Word};
 
 pub use self::config::Config;
+pub use self::dram::ModelledWord;
 use self::state::State;
 
 use crate::counters::{Counters, Counts};
@@ -289,6 +291,14 @@ impl Modelled {
     #[inline(always)]
     fn interleaving(&self) -> Option<&Interleaving> {
         self.machine.interleaving.as_deref().filter(|_| is_scheduled())
+    }
+
+    /// Lets the stores of the calling worker become visible, as a locked instruction does.
+    #[inline]
+    fn empty_own_buffer(&self) {
+        if let Some(interleaving) = self.interleaving() {
+            self.empty_buffer(interleaving);
+        }
     }
 
     /// Counts reads of the region; others are DRAM's.

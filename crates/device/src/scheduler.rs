@@ -11,8 +11,8 @@
 //!  worker 1  ──store──▶ buffer 1 ──┘
 //! ```
 //!
-//! What is not interleaved: words in the host's own memory (locks, counters, epochs). They are
-//! accessed at once, between two events; [`Observed::synchronize`](lapis_pmem::Observed::synchronize)
+//! What is not interleaved: words in the host's own memory (locks, counters, epochs) that are no
+//! [`DramCell`](lapis_pmem::DramCell). They are accessed at once, between two events; [`Observed::synchronize`](lapis_pmem::Observed::synchronize)
 //! says when they order the worker's stores. A copy is one entry of the buffer.
 
 mod buffered;
@@ -381,6 +381,7 @@ impl Modelled {
             },
             Effect::Flush(location) => self.flush_now(entry.start, entry.bytes, location),
             Effect::Fence(location) => self.fence_now(location),
+            Effect::Dram { word, value } => word.store(value, Ordering::Release),
             Effect::Mark(marker) => self.mark_now(marker),
         }
     }

@@ -5,6 +5,7 @@ use core::sync::atomic::{Ordering, compiler_fence};
 use std::sync::Arc;
 
 use crate::domain::{Domain, DomainFault, LINE_BYTES};
+use crate::dram_cell::PlainWord;
 use crate::instructions;
 use crate::nontemporal::{self, CopyMethod};
 use crate::observed::Observed;
@@ -198,7 +199,9 @@ macro_rules! by_instruction {
     };
 }
 
-impl Observed for Hardware {}
+impl Observed for Hardware {
+    type DramWord<W: Word> = PlainWord<W>;
+}
 
 impl Domain for Hardware {
     #[inline(always)]

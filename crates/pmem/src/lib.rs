@@ -24,6 +24,7 @@ mod blocks;
 mod cell;
 mod commit;
 pub mod domain;
+mod dram_cell;
 mod file_backed;
 mod file_device;
 mod hardware;
@@ -57,6 +58,7 @@ pub use blocks::{Batch, Blocks, InOrder};
 pub use cell::{LINK_MASK, Link, PCell, Persistent, Publication, Rejected, Slot};
 pub use commit::{Committed, Flushed, Visible};
 pub use domain::{Domain, DomainFault, LINE_BYTES, XPLINE_BYTES};
+pub use dram_cell::{DramCell, DramWord, PlainWord};
 pub use file_device::FileDevice;
 pub use hardware::{FlushMethod, Hardware, UnavailableFlush};
 #[cfg(all(feature = "io-uring", target_os = "linux"))]

@@ -1,7 +1,9 @@
 //! What a structure tells a model of the machine, and asks it, that hardware has no use for.
 
+use crate::dram_cell::DramWord;
 use crate::lock::LockGeneration;
 use crate::omission::Omission;
+use crate::word::Word;
 
 /// The hooks of a modelled machine. Their defaults are what hardware does: nothing, at no cost.
 pub trait Observed {
@@ -9,6 +11,12 @@ pub trait Observed {
     /// the pool frees retired blocks at the moment the last guard is dropped instead of when the
     /// epoch happens to advance.
     const DETERMINISTIC: bool = false;
+
+    /// What words of ordinary memory are that structures want observed ([`DramCell`](
+    /// crate::DramCell)): on hardware [`PlainWord`](crate::PlainWord).
+    type DramWord<W: Word>: DramWord<W, Self>
+    where
+        Self: Sized;
 
     /// Notes that `bytes` bytes at `source` are about to be read with plain loads.
     #[inline(always)]

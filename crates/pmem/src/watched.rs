@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::domain::{Domain, DomainFault, LINE_BYTES};
+use crate::dram_cell::PlainWord;
 use crate::hardware::Hardware;
 use crate::observed::Observed;
 use crate::word::Word;
@@ -71,6 +72,8 @@ fn lines(start: *const u8, bytes: usize) -> u64 {
 
 impl<T: Watcher> Observed for Watched<T> {
     const DETERMINISTIC: bool = T::DETERMINISTIC;
+
+    type DramWord<W: Word> = PlainWord<W>;
 
     fn note_read(&self, source: *const u8, bytes: usize) {
         self.watcher.loading(lines(source, bytes));

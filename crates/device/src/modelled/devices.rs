@@ -25,9 +25,7 @@ impl Modelled {
     /// The calling worker submits a request. Telling a device is a store that no store buffer holds
     /// back: what the worker has stored is visible before.
     pub(crate) fn request_point(&self) {
-        if let Some(interleaving) = self.interleaving() {
-            self.empty_buffer(interleaving);
-        }
+        self.empty_own_buffer();
     }
 
     /// The calling worker waits for answers: others may come first.

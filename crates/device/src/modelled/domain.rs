@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use lapis_pmem::{Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Observed, Word};
 
-use super::Modelled;
 use super::state::WordEvent;
+use super::{Modelled, ModelledWord};
 use crate::counters::Counters;
 use crate::persist_points::PersistKind;
 use crate::trace::Source;
@@ -144,6 +144,8 @@ impl Domain for Modelled {
 impl Observed for Modelled {
     const DETERMINISTIC: bool = true;
 
+    type DramWord<W: Word> = ModelledWord<W>;
+
     #[inline]
     fn note_read(&self, source: *const u8, bytes: usize) {
         if bytes == 0 {
@@ -173,9 +175,7 @@ impl Observed for Modelled {
 
     #[inline]
     fn synchronize(&self) {
-        if let Some(interleaving) = self.interleaving() {
-            self.empty_buffer(interleaving);
-        }
+        self.empty_own_buffer();
     }
 
     #[inline]

@@ -1,7 +1,8 @@
 //! Events of a worker that has a store buffer.
 
 use std::panic::Location;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_pmem::{LINE_BYTES, Word};
 
@@ -11,6 +12,11 @@ use crate::modelled::Modelled;
 use crate::store_buffer::{Entry, EntryKind};
 use crate::trace::{Marker, Source};
 use crate::worker::current_worker;
+
+/// Where the store buffers place a word of ordinary memory: beyond every region.
+fn dram_place(word: &Arc<AtomicU64>) -> usize {
+    1 << (usize::BITS - 1) | Arc::as_ptr(word).addr()
+}
 
 impl Modelled {
     pub(crate) fn buffer_word<W: Word>(
@@ -55,6 +61,35 @@ impl Modelled {
             }
         }
         W::narrow(u64::from_le_bytes(value))
+    }
+
+    /// A store to a word of ordinary memory: in order with all others.
+    pub(crate) fn buffer_dram(
+        &self,
+        interleaving: &Interleaving,
+        word: &Arc<AtomicU64>,
+        value: u64,
+    ) {
+        let effect = Effect::Dram { word: Arc::clone(word), value };
+        let (kind, start) = (EntryKind::Store, dram_place(word));
+        self.buffer(interleaving, Entry { kind, start, bytes: 1, effect });
+    }
+
+    /// A load of one: what the worker's own buffer holds for it, or else what is there.
+    pub(crate) fn load_dram_buffered(
+        &self,
+        interleaving: &Interleaving,
+        word: &Arc<AtomicU64>,
+    ) -> u64 {
+        self.turn(interleaving, false);
+        let shared = interleaving.shared.lock();
+        let own = shared.workers.get(usize::from(current_worker()));
+        let mut entries = own.into_iter().flat_map(|worker| worker.buffer.entries().rev());
+        let forwarded = entries.find_map(|entry| match &entry.effect {
+            Effect::Dram { word: stored, value } if Arc::ptr_eq(stored, word) => Some(*value),
+            _ => None,
+        });
+        forwarded.unwrap_or_else(|| word.load(Ordering::Acquire))
     }
 
     /// Plain loads follow, which the model does not see: what the worker's buffer holds for them

@@ -1,18 +1,36 @@
 //! What waits in a store buffer.
 
 use std::panic::Location;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::trace::{Marker, Source};
 
 /// What an entry of a store buffer does.
 #[derive(Debug)]
 pub(super) enum Effect {
-    Word { at: *const (), bytes: u8, value: u64, order: Ordering },
-    Copy { destination: *mut u8, source: OwnedSource },
-    NonTemporal { destination: *mut u8, source: OwnedSource, at: &'static Location<'static> },
+    Word {
+        at: *const (),
+        bytes: u8,
+        value: u64,
+        order: Ordering,
+    },
+    Copy {
+        destination: *mut u8,
+        source: OwnedSource,
+    },
+    NonTemporal {
+        destination: *mut u8,
+        source: OwnedSource,
+        at: &'static Location<'static>,
+    },
     Flush(&'static Location<'static>),
     Fence(&'static Location<'static>),
+    /// A store to a word of ordinary memory.
+    Dram {
+        word: Arc<AtomicU64>,
+        value: u64,
+    },
     Mark(Marker),
 }
 

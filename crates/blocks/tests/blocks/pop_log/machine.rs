@@ -7,7 +7,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Observed, Pool, Region, Word};
+use lapis_pmem::{Domain, DomainFault, LINE_BYTES, Observed, PlainWord, Pool, Region, Word};
 use parking_lot::Mutex;
 
 use super::Numbers;
@@ -200,6 +200,8 @@ impl State {
 
 impl Observed for Machine {
     const DETERMINISTIC: bool = true;
+
+    type DramWord<W: Word> = PlainWord<W>;
 }
 
 impl Domain for Machine {
