@@ -163,8 +163,9 @@ impl Rates<'_> {
         pool_mib: Option<usize>,
     ) -> Result<(), RateError> {
         let title = F::KIND.declaration().title;
-        type Of<F> = IndexSubject<IndexOf<F, Modelled, u64>, u64>;
-        let mut subject = Of::<F>::new(title, &[], IndexOptions::default(), KEYS).filled(KEYS);
+        type Of<F> = IndexOf<F, Modelled, u64>;
+        let mut subject =
+            IndexSubject::new::<Of<F>>(title, &[], IndexOptions::default(), KEYS).filled(KEYS);
         if let Some(mib) = pool_mib {
             subject = subject.in_pool_of(mib << 20);
         }

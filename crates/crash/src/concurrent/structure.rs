@@ -136,6 +136,11 @@ impl Explorer<'_> {
 fn with_keys<F: IndexFamily, K: KeySpace + ?Sized>(
     name: &'static str,
     exploration: &Exploration,
-) -> ConcurrentIndex<IndexOf<F, Modelled, K>, K> {
-    ConcurrentIndex::new(name, exploration.sources, exploration.options.clone(), KEYS)
+) -> ConcurrentIndex<K> {
+    ConcurrentIndex::new::<IndexOf<F, Modelled, K>>(
+        name,
+        exploration.sources,
+        exploration.options.clone(),
+        KEYS,
+    )
 }

@@ -48,7 +48,7 @@ pub(super) fn all_subjects(structure: Structure) -> Subjects {
             Box::new(AllocatorSubject::new("allocator:file", 0)),
             Box::new(AllocatorSubject::new("allocator:growing", 0).growing()),
             // A user with locks in its blocks, for the promise about generations.
-            Box::new(IndexSubject::<PClht<Modelled, u64>, u64>::new(
+            Box::new(IndexSubject::<u64>::new::<PClht<Modelled, u64>>(
                 "allocator:p-clht",
                 &["pmem/src/pool"],
                 IndexOptions::default(),

@@ -19,11 +19,10 @@ fn subject<F: IndexFamily>(run: &Run) -> Box<dyn AnySubject> {
     }
 }
 
-fn with_keys<F: IndexFamily, K: KeySpace + ?Sized>(
-    run: &Run,
-) -> IndexSubject<IndexOf<F, Modelled, K>, K> {
+fn with_keys<F: IndexFamily, K: KeySpace + ?Sized>(run: &Run) -> IndexSubject<K> {
     let Exploration { sources, options, .. } = &F::KIND.declaration().exploration;
-    let subject =
-        IndexSubject::new(run.name, sources, options.clone(), run.keys).filled(run.filled);
+    type Of<F, K> = IndexOf<F, Modelled, K>;
+    let subject = IndexSubject::new::<Of<F, K>>(run.name, sources, options.clone(), run.keys)
+        .filled(run.filled);
     if run.drains { subject.draining() } else { subject }
 }

@@ -2,23 +2,21 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use lapis_device::Modelled;
-use lapis_index::{Index, IndexKey, IndexOptions, IndexRoot};
-use lapis_pmem::{AuditReport, Guard, Link, Pool, Traced, Tracer};
+use lapis_index::{Change, Index, IndexKey, IndexOptions};
+use lapis_pmem::{AuditReport, Guard, Pool, Traced};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::entries::Entries;
 use super::index_walks::{InOrder, InOrderByPart, IndexWalks};
+use super::open_index::{IndexType, OpenIndex, trace_from_root};
 use crate::storage::Storage;
 use crate::subject::{Live, Subject, WalkMemory, text};
 
-const ROOT: &str = "index";
 /// So many entries, or all if they are fewer, are looked up one by one after iterating.
 const LOOK_UPS: usize = 64;
 /// An index with more entries than any run inserts goes round in a circle.
@@ -74,22 +72,21 @@ impl KeySpace for [u8] {
 
 /// An index to check.
 #[derive(Debug)]
-pub struct IndexSubject<I, K: ?Sized> {
+pub struct IndexSubject<K: IndexKey + ?Sized> {
     name: &'static str,
     sources: &'static [&'static str],
+    index: IndexType<K>,
     options: IndexOptions,
     keys: u64,
     filled: u64,
     pool_bytes: usize,
     drains: bool,
-    _index: PhantomData<fn() -> I>,
-    _key: PhantomData<fn(&K)>,
 }
 
-impl<I, K: ?Sized> IndexSubject<I, K> {
-    /// `name` on the command line; `sources` are parts of the paths of its source files; operations
-    /// draw from `keys` keys.
-    pub fn new(
+impl<K: IndexKey + ?Sized> IndexSubject<K> {
+    /// An index of type `I`. `name` on the command line; `sources` are parts of the paths of its
+    /// source files; operations draw from `keys` keys.
+    pub fn new<I: Index<Modelled, K> + 'static>(
         name: &'static str,
         sources: &'static [&'static str],
         options: IndexOptions,
@@ -98,13 +95,12 @@ impl<I, K: ?Sized> IndexSubject<I, K> {
         Self {
             name,
             sources,
+            index: IndexType::of::<I>(),
             options,
             keys,
             filled: 0,
             pool_bytes: 4 << 20,
             drains: false,
-            _index: PhantomData,
-            _key: PhantomData,
         }
     }
 
@@ -128,9 +124,9 @@ impl<I, K: ?Sized> IndexSubject<I, K> {
 }
 
 /// An open index.
-#[derive(Debug)]
-pub struct LiveIndex<I, K: IndexKey + ?Sized> {
-    index: I,
+pub struct LiveIndex<K: IndexKey + ?Sized> {
+    index: Box<dyn OpenIndex<K>>,
+    kind: IndexType<K>,
     walks: Option<Rc<IndexWalks<K::Buf>>>,
 }
 
@@ -139,13 +135,13 @@ fn spread(turn: u64) -> u64 {
     turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
 }
 
-impl<I: Index<Modelled, K> + 'static, K: KeySpace + ?Sized> Subject for IndexSubject<I, K>
+impl<K: KeySpace + ?Sized> Subject for IndexSubject<K>
 where
     K::Buf: std::hash::Hash,
 {
     type Operation = IndexOperation<K::Buf>;
     type State = Entries<K::Buf>;
-    type Live = LiveIndex<I, K>;
+    type Live = LiveIndex<K>;
 
     fn name(&self) -> &'static str {
         self.name
@@ -224,19 +220,13 @@ where
     }
 
     fn create(&self, storage: Storage) -> Result<Self::Live, String> {
-        let pool = storage.into_pool();
-        let root = pool.fence(I::create(&pool, &self.options).map_err(text)?);
-        let link = root.link();
-        let _committed = pool.publish_root(ROOT, 0, root).map_err(text)?.persist();
-        let index = I::open(Arc::new(pool), link).map_err(text)?;
-        Ok(LiveIndex { index, walks: None })
+        let index = self.index.create(storage.into_pool(), &self.options)?;
+        Ok(LiveIndex { index, kind: self.index, walks: None })
     }
 
     fn open(&self, storage: Storage) -> Result<Option<Self::Live>, String> {
-        let pool = storage.into_pool();
-        let Some(root) = pool.root::<IndexRoot>(ROOT) else { return Ok(None) };
-        let index = I::open(Arc::new(pool), root).map_err(text)?;
-        Ok(Some(LiveIndex { index, walks: None }))
+        let index = self.index.open(storage.into_pool())?;
+        Ok(index.map(|index| LiveIndex { index, kind: self.index, walks: None }))
     }
 
     fn initial(&self) -> Self::State {
@@ -265,7 +255,7 @@ where
     }
 
     fn walk_memory(&self) -> Option<Rc<dyn WalkMemory>> {
-        I::WALKS_BY_PARTS.then(|| Rc::<IndexWalks<K::Buf>>::default() as Rc<dyn WalkMemory>)
+        self.index.walks_by_parts.then(|| Rc::<IndexWalks<K::Buf>>::default() as Rc<dyn WalkMemory>)
     }
 }
 
@@ -275,7 +265,7 @@ thread_local! {
     static PLACES: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
-impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> LiveIndex<I, K> {
+impl<K: KeySpace + ?Sized> LiveIndex<K> {
     /// Which of a few states an index is in that visits its entries in order.
     fn find_in_order(&self, expected: &[&Entries<K::Buf>]) -> Option<usize> {
         if let Some(walks) = &self.walks {
@@ -325,13 +315,7 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> LiveIndex<I, K> {
     /// What is reachable from the root.
     fn trace(&self) -> Traced {
         let pool = self.index.pool();
-        let root: Link<IndexRoot> = pool.root(ROOT).unwrap_or(Link::NULL);
-        let trace = |tracer: &mut Tracer<'_, Modelled>| {
-            if root.is_null() {
-                tracer.problem("the root is gone");
-            }
-            self.index.trace(tracer, &mut |_, _| {});
-        };
+        let trace = trace_from_root(&*self.index);
         match &self.walks {
             Some(walks) => {
                 let mut memory = walks.blocks.borrow_mut();
@@ -368,17 +352,15 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> LiveIndex<I, K> {
     }
 }
 
-impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, Entries<K::Buf>>
-    for LiveIndex<I, K>
-{
+impl<K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, Entries<K::Buf>> for LiveIndex<K> {
     fn perform(&mut self, operation: &IndexOperation<K::Buf>) -> Result<(), String> {
-        let outcome = match operation {
-            IndexOperation::Insert(key, value) => self.index.insert(K::borrow(key), *value),
-            IndexOperation::Update(key, value) => self.index.update(K::borrow(key), *value),
-            IndexOperation::Put(key, value) => self.index.put(K::borrow(key), *value),
-            IndexOperation::Remove(key) => self.index.remove(K::borrow(key)),
+        let (key, change) = match operation {
+            IndexOperation::Insert(key, value) => (key, Change::Insert(*value)),
+            IndexOperation::Update(key, value) => (key, Change::Update(*value)),
+            IndexOperation::Put(key, value) => (key, Change::Put(*value)),
+            IndexOperation::Remove(key) => (key, Change::Remove),
         };
-        outcome.map(|_| ()).map_err(text)
+        self.index.change(K::borrow(key), change).map(|_| ()).map_err(text)
     }
 
     fn observe(&self) -> Result<Entries<K::Buf>, String> {
@@ -397,7 +379,7 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, E
     }
 
     fn find(&self, expected: &[&Entries<K::Buf>], turn: u64) -> Result<Option<usize>, String> {
-        let found = if I::CAPABILITIES.ordered {
+        let found = if self.kind.ordered {
             self.find_in_order(expected)
         } else {
             (0..expected.len()).find(|&number| self.is_in(expected[number]))
@@ -423,14 +405,14 @@ impl<I: Index<Modelled, K>, K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, E
     }
 
     fn check(&self) -> Vec<String> {
-        if I::TRACE_CHECKS && self.walks.is_some() {
+        if self.kind.trace_checks && self.walks.is_some() {
             return self.trace().problems().iter().map(ToString::to_string).collect();
         }
         self.index.check()
     }
 
     fn audit_checks(&self) -> bool {
-        I::TRACE_CHECKS
+        self.kind.trace_checks
     }
 
     fn reclaim_and_audit(&self) -> AuditReport {

@@ -7,6 +7,7 @@ mod in_place;
 mod index;
 mod index_walks;
 mod log;
+pub(crate) mod open_index;
 mod page;
 mod pop_log;
 mod store;

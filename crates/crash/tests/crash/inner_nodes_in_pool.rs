@@ -6,14 +6,14 @@ use lapis_crash::concurrent::{ConcurrentOptions, explore_concurrent};
 use lapis_crash::subjects::{IndexSubject, KeySpace};
 use lapis_crash::{ExploreOptions, Modelled, explore};
 use lapis_index::{
-    Exploration, Index, IndexFamily, IndexKind, IndexOf, IndexOptions, InnerNodes, with_index,
+    Exploration, IndexFamily, IndexKind, IndexOf, IndexOptions, InnerNodes, with_index,
 };
 
 fn in_pool(exploration: &Exploration) -> IndexOptions {
     IndexOptions { inner_nodes: InnerNodes::Pm, ..exploration.options.clone() }
 }
 
-fn survives<I: Index<Modelled, K> + 'static, K: KeySpace + ?Sized>(subject: IndexSubject<I, K>)
+fn survives<K: KeySpace + ?Sized>(subject: IndexSubject<K>)
 where
     K::Buf: std::hash::Hash,
 {
@@ -36,9 +36,9 @@ fn family_survives<F: IndexFamily>() {
     let exploration = &F::KIND.declaration().exploration;
     let (name, sources, options) = (F::KIND.name(), exploration.sources, in_pool(exploration));
     type Of<F, K> = IndexOf<F, Modelled, K>;
-    survives(IndexSubject::<Of<F, u64>, u64>::new(name, sources, options.clone(), 160));
-    survives(IndexSubject::<Of<F, [u8]>, [u8]>::new(name, sources, options.clone(), 160));
-    is_durably_linearizable(ConcurrentIndex::<Of<F, u64>, u64>::new(name, sources, options, 64));
+    survives(IndexSubject::<u64>::new::<Of<F, u64>>(name, sources, options.clone(), 160));
+    survives(IndexSubject::<[u8]>::new::<Of<F, [u8]>>(name, sources, options.clone(), 160));
+    is_durably_linearizable(ConcurrentIndex::<u64>::new::<Of<F, u64>>(name, sources, options, 64));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn indexes_survive_power_cuts_and_are_durably_linearizable() {
     }
 }
 
-fn is_durably_linearizable<I: Index<Modelled, u64> + 'static>(subject: ConcurrentIndex<I, u64>) {
+fn is_durably_linearizable(subject: ConcurrentIndex<u64>) {
     let options = ConcurrentOptions { schedules: 40, threads: 1, ..ConcurrentOptions::default() };
     let report = explore_concurrent(&subject, &options, &|_| {}).unwrap();
     let told: Vec<_> = report.violations.iter().map(|it| (&it.what, &it.replay)).collect();

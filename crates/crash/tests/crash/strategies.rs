@@ -185,7 +185,7 @@ fn remembered_walks_change_nothing_on_art_with_copies() {
 fn on_a_filled_index<I: Index<Modelled, u64> + 'static>(ops: usize, mutant: Option<Mutant>) {
     const KEYS: u64 = 500;
     let options = IndexOptions::default();
-    let subject = IndexSubject::<I, u64>::new("filled", &[], options, KEYS);
+    let subject = IndexSubject::<u64>::new::<I>("filled", &[], options, KEYS);
     let subject = subject.filled(KEYS);
     remembered_walks_change_nothing(ops, |options| {
         let first_operation = KEYS as usize + 1;

@@ -1,13 +1,11 @@
 //! An index, with keys of one kind.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::marker::PhantomData;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use lapis_device::Modelled;
-use lapis_index::{Index, IndexKey, IndexOptions, IndexRoot};
-use lapis_pmem::{AuditReport, Link};
+use lapis_index::{Change, Index, IndexKey, IndexOptions};
+use lapis_pmem::AuditReport;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -17,31 +15,29 @@ use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
 use crate::storage::Storage;
 use crate::subject::text;
 use crate::subjects::KeySpace;
-
-const ROOT: &str = "index";
+use crate::subjects::open_index::{IndexType, OpenIndex, trace_from_root};
 
 /// An index that several workers change.
 #[derive(Debug)]
-pub struct ConcurrentIndex<I, K: IndexKey + ?Sized> {
+pub struct ConcurrentIndex<K: IndexKey + ?Sized> {
     name: &'static str,
     sources: &'static [&'static str],
+    index: IndexType<K>,
     options: IndexOptions,
     keys: u64,
     planned: Option<Plan<Operation<K>>>,
-    _index: PhantomData<fn() -> I>,
-    _key: PhantomData<fn(&K)>,
 }
 
-impl<I, K: IndexKey + ?Sized> ConcurrentIndex<I, K> {
-    /// `name` on the command line; `sources` are parts of the paths of its source files; beforehand
-    /// there are up to `keys` keys.
-    pub fn new(
+impl<K: IndexKey + ?Sized> ConcurrentIndex<K> {
+    /// An index of type `I`. `name` on the command line; `sources` are parts of the paths of its
+    /// source files; beforehand there are up to `keys` keys.
+    pub fn new<I: Index<Modelled, K> + 'static>(
         name: &'static str,
         sources: &'static [&'static str],
         options: IndexOptions,
         keys: u64,
     ) -> Self {
-        Self { name, sources, options, keys, planned: None, _index: PhantomData, _key: PhantomData }
+        Self { name, sources, index: IndexType::of::<I>(), options, keys, planned: None }
     }
 
     /// With this one history, whatever the seed.
@@ -54,15 +50,14 @@ impl<I, K: IndexKey + ?Sized> ConcurrentIndex<I, K> {
 /// Something done with a key.
 type Operation<K> = (<K as IndexKey>::Buf, MapAction);
 
-impl<I: Index<Modelled, K> + 'static, K: KeySpace + ?Sized> ConcurrentSubject
-    for ConcurrentIndex<I, K>
+impl<K: KeySpace + ?Sized> ConcurrentSubject for ConcurrentIndex<K>
 where
     K::Buf: std::hash::Hash,
 {
     type Operation = Operation<K>;
     type Returned = Option<u64>;
     type State = BTreeMap<K::Buf, u64>;
-    type Live = I;
+    type Live = Box<dyn OpenIndex<K>>;
 
     fn name(&self) -> &'static str {
         self.name
@@ -126,33 +121,31 @@ where
         })
     }
 
-    fn create(&self, storage: Storage) -> Result<I, String> {
-        let pool = storage.into_pool();
-        let root = pool.fence(I::create(&pool, &self.options).map_err(text)?);
-        let link = root.link();
-        let _committed = pool.publish_root(ROOT, 0, root).map_err(text)?.persist();
-        I::open(Arc::new(pool), link).map_err(text)
+    fn create(&self, storage: Storage) -> Result<Self::Live, String> {
+        self.index.create(storage.into_pool(), &self.options)
     }
 
-    fn open(&self, storage: Storage) -> Result<I, String> {
-        let pool = storage.into_pool();
-        let root = pool.root::<IndexRoot>(ROOT).ok_or("the root is gone")?;
-        I::open(Arc::new(pool), root).map_err(text)
+    fn open(&self, storage: Storage) -> Result<Self::Live, String> {
+        self.index.open(storage.into_pool())?.ok_or_else(|| "the root is gone".to_owned())
     }
 
-    fn perform(&self, index: &I, (key, action): &Operation<K>) -> Result<Option<u64>, String> {
+    fn perform(
+        &self,
+        index: &Self::Live,
+        (key, action): &Operation<K>,
+    ) -> Result<Option<u64>, String> {
         let key = K::borrow(key);
-        let outcome = match *action {
-            MapAction::Insert(value) => index.insert(key, value),
-            MapAction::Update(value) => index.update(key, value),
-            MapAction::Put(value) => index.put(key, value),
-            MapAction::Remove => index.remove(key),
+        let change = match *action {
+            MapAction::Insert(value) => Change::Insert(value),
+            MapAction::Update(value) => Change::Update(value),
+            MapAction::Put(value) => Change::Put(value),
+            MapAction::Remove => Change::Remove,
             MapAction::Get => return Ok(index.get(key)),
         };
-        outcome.map(|outcome| outcome.previous).map_err(text)
+        index.change(key, change).map(|outcome| outcome.previous).map_err(text)
     }
 
-    fn observe(&self, index: &I) -> Result<Self::State, String> {
+    fn observe(&self, index: &Self::Live) -> Result<Self::State, String> {
         let mut state = BTreeMap::new();
         let mut twice = None;
         index.for_each(&mut |key, value| {
@@ -174,19 +167,13 @@ where
         Ok(state)
     }
 
-    fn problems(&self, index: &I) -> Vec<String> {
+    fn problems(&self, index: &Self::Live) -> Vec<String> {
         index.check()
     }
 
-    fn audit(&self, index: &I) -> AuditReport {
+    fn audit(&self, index: &Self::Live) -> AuditReport {
         let pool = index.pool();
-        let root: Link<IndexRoot> = pool.root(ROOT).unwrap_or(Link::NULL);
-        let traced = pool.trace(|tracer| {
-            if root.is_null() {
-                tracer.problem("the root is gone");
-            }
-            index.trace(tracer, &mut |_, _| {});
-        });
+        let traced = pool.trace(trace_from_root(&**index));
         if pool.needs_reclaim() {
             pool.reclaim(&traced);
         }
