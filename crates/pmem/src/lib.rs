@@ -38,6 +38,7 @@ mod nontemporal;
 mod observed;
 mod omission;
 mod owned;
+mod page_frame;
 pub mod parts;
 mod pool;
 mod reclaim;
@@ -68,6 +69,7 @@ pub use mutant::{MutantEntry, MutantList};
 pub use observed::{Mutant, Observed};
 pub use omission::Omission;
 pub use owned::{Dirty, Durable, InFlight, Owned};
+pub use page_frame::{PAGE_FRAME_BYTES, PageFrame};
 pub use pool::{
     FORMAT_VERSION, MIN_POOL_BYTES, Pool, PoolError, ROOT_CAPACITY, ROOT_NAME_BYTES, RootError,
     Usage,

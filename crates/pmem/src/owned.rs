@@ -83,6 +83,7 @@ use core::marker::PhantomData;
 use core::mem;
 use core::ops::Deref;
 
+use crate::allocator::size_of_block;
 use crate::blocks::{Blocks, InOrder};
 use crate::cell::{Link, PCell, Persistent, Slot};
 use crate::domain::Domain;
@@ -311,7 +312,7 @@ impl<'p, D: Domain, T: Persistent> Owned<'p, D, T, InFlight> {
 impl<D: Domain, T: Persistent, S> Drop for Owned<'_, D, T, S> {
     #[cold]
     fn drop(&mut self) {
-        self.pool.free_block(self.link.offset(), self.block_bytes());
+        self.pool.free_block(self.link.offset(), size_of_block::<T>(self.block_bytes()));
     }
 }
 

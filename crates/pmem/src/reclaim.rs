@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::allocator::Block;
+use crate::allocator::{Block, bytes_of_size};
 use crate::domain::Domain;
 use crate::pool::Pool;
 
@@ -91,7 +91,7 @@ impl Limbo {
         guard.pool().domain().synchronize();
         let mut open = self.open.lock();
         open.blocks.push(block);
-        open.bytes += block.bytes;
+        open.bytes += bytes_of_size(block.bytes);
         if D::DETERMINISTIC || (open.blocks.len() < BATCH && open.bytes < BATCH_BYTES) {
             return;
         }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use lapis_pmem::{
-    AllocError, Committed, Domain, Link, Owned, PCell, PersistCounts, Pool, Region, Tracer, Watched,
+    AllocError, Committed, Domain, Link, Owned, PAGE_FRAME_BYTES, PCell, PageFrame, PersistCounts,
+    Pool, Region, Tracer, Watched,
 };
 use proptest::prelude::*;
 
@@ -149,6 +150,76 @@ impl Directory {
         for (&offset, &bytes) in sizes {
             tracer.visit(Link::<PCell<u64>>::from_bits(offset), bytes);
         }
+    }
+}
+
+/// A page that is referred to from nowhere but the test.
+fn keep_page<D: Domain>(pool: &Pool<D>, bytes: usize) -> Link<PageFrame> {
+    let page = pool.allocate_with_tail::<PageFrame>(bytes - PAGE_FRAME_BYTES).unwrap();
+    page.flush().release()
+}
+
+const PAGES: [usize; 6] = [4096, 8192, 12288, 16384, 32768, 65536];
+
+#[test]
+fn page_frames_begin_at_multiples_of_4096_in_the_pool_and_in_memory() {
+    let pool = counting_pool(1 << 20);
+    for bytes in PAGES {
+        for _ in 0..40 {
+            // Other blocks lie between.
+            std::mem::forget(pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap());
+            let link = keep_page(&pool, bytes);
+            assert!(link.offset().is_multiple_of(4096), "{bytes} bytes at {:#x}", link.offset());
+            let address = std::ptr::from_ref(pool.at(link)).addr();
+            assert!(address.is_multiple_of(4096));
+        }
+    }
+}
+
+#[test]
+fn page_frames_are_used_again_and_never_as_blocks_of_another_alignment() {
+    let pool = counting_pool(1 << 20);
+    for bytes in PAGES {
+        let first = keep_page(&pool, bytes);
+        pool.free_unshared(first, bytes, Committed::nothing_to_do());
+        if bytes <= 32768 {
+            let block = pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap();
+            assert_ne!(block.link().offset(), first.offset());
+        }
+        assert_eq!(keep_page(&pool, bytes), first);
+    }
+}
+
+#[test]
+fn a_trace_keeps_reachable_page_frames_and_frees_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p");
+    let options = lapis_pmem::RegionOptions { reserve_bytes: 1 << 30, ..Default::default() };
+    let mut pool = Pool::create_file(&path, 1 << 20, &options).unwrap();
+    let pages: Vec<_> =
+        PAGES.map(|bytes| [0; 5].map(|_| (keep_page(&pool, bytes), bytes))).concat();
+    pool.abandon();
+    drop(pool);
+    pool = Pool::open_file(&path, &options).unwrap();
+    let kept: Vec<_> = pages.iter().copied().step_by(2).collect();
+    let traced = pool.trace(|tracer| {
+        for &(link, bytes) in &kept {
+            assert!(tracer.visit(link, bytes));
+        }
+    });
+    assert_eq!(traced.problems(), []);
+    pool.reclaim(&traced);
+    assert!(pool.audit(&traced).is_clean());
+    // As a block of its size that is no page frame it is none.
+    let (link, bytes) = kept[0];
+    let wrong = pool.trace(|tracer| {
+        assert!(!tracer.visit(Link::<PCell<u64>>::from_bits(link.offset()), bytes));
+    });
+    assert_eq!(wrong.problems().len(), 1);
+    let again: Vec<_> = PAGES.map(|bytes| [0; 2].map(|_| keep_page(&pool, bytes))).concat();
+    for link in again {
+        assert!(link.offset().is_multiple_of(4096));
+        assert!(kept.iter().all(|(other, _)| *other != link), "handed out twice");
     }
 }
 

@@ -3,13 +3,40 @@
 use crate::region::EXTENT_BYTES;
 
 /// Block sizes in bytes. Steps of at most 33 % above 64 bytes keep internal waste low; multiples of
-/// 64 start on a line, multiples of 256 on an XPLine.
-const BLOCK_BYTES: [u32; 33] = [
+/// 64 start on a line, multiples of 256 on an XPLine. Behind them the classes of page frames, whose
+/// blocks start at multiples of 4096; in a run of chunks every block does.
+const BLOCK_BYTES: [u32; CLASS_COUNT] = [
     16, 32, 48, 64, 96, 128, 144, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280, 1536,
-    1792, 2048, 2560, 3072, 3584, 4096, 6144, 8192, 10240, 12288, 16384, 20480, 24576, 32768,
+    1792, 2048, 2560, 3072, 3584, 4096, 6144, 8192, 10240, 12288, 16384, 20480, 24576,
+    32768, //
+    4096, 8192, 16384, 32768,
 ];
 
-pub(crate) const CLASS_COUNT: usize = BLOCK_BYTES.len();
+pub(crate) const CLASS_COUNT: usize = FIRST_FRAME_CLASS + 4;
+const FIRST_FRAME_CLASS: usize = 33;
+
+/// What the blocks of page frames are aligned to.
+const FRAME_BYTES: usize = 4096;
+/// Marks the size of a block as that of a page frame.
+const FRAME: usize = 1 << (usize::BITS - 1);
+
+/// The size by which the allocator knows a block for a `T` of so many bytes.
+pub(crate) const fn size_of_block<T>(bytes: usize) -> usize {
+    const { assert!(align_of::<T>() <= 16 || align_of::<T>() == FRAME_BYTES) };
+    if bytes >= FRAME {
+        // No block, whatever its mark.
+        usize::MAX
+    } else if align_of::<T>() == FRAME_BYTES && bytes <= LARGEST_SLAB_BLOCK_BYTES {
+        bytes | FRAME
+    } else {
+        bytes
+    }
+}
+
+/// The bytes that were asked for, of such a size.
+pub(crate) fn bytes_of_size(size: usize) -> usize {
+    size & !FRAME
+}
 
 /// Blocks up to this size come from slabs; larger ones are runs of whole chunks.
 pub const LARGEST_SLAB_BLOCK_BYTES: usize = 32768;
@@ -37,7 +64,7 @@ const LAYOUTS: [Layout; CLASS_COUNT] = {
     let mut layouts = [Layout { first: 0, blocks: 0, reciprocal: 0 }; CLASS_COUNT];
     let mut class = 0;
     while class < CLASS_COUNT {
-        layouts[class] = Layout::of(BLOCK_BYTES[class]);
+        layouts[class] = Layout::of(BLOCK_BYTES[class], class >= FIRST_FRAME_CLASS);
         class += 1;
     }
     layouts
@@ -57,11 +84,15 @@ struct Layout {
 const RECIPROCAL_BITS: u32 = 40;
 
 impl Layout {
-    const fn of(block: u32) -> Self {
+    const fn of(block: u32, is_frame: bool) -> Self {
         let chunks = if block > SINGLE_CHUNK_LIMIT { MULTI_CHUNK_SLAB } else { 1 };
         let slab = chunks * EXTENT_BYTES as u32;
         let lowest_bit = block & block.wrapping_neg();
-        let align = if lowest_bit > 256 { 256 } else { lowest_bit };
+        let align = match (is_frame, lowest_bit > 256) {
+            (true, _) => FRAME_BYTES as u32,
+            (false, true) => 256,
+            (false, false) => lowest_bit,
+        };
         let mut blocks = slab / block;
         loop {
             let bitmap = blocks.div_ceil(64) * 8;
@@ -80,14 +111,19 @@ impl Layout {
 pub(crate) struct ClassId(u8);
 
 impl ClassId {
-    /// The class for blocks of `bytes`, or none if they are large.
+    /// The class for blocks of `bytes` ([`size_of_block`]), or none if they are large.
     #[inline(always)]
     pub(crate) fn for_bytes(bytes: usize) -> Option<Self> {
         if bytes <= SINGLE_CHUNK_LIMIT as usize {
             return Some(Self(SMALL_CLASS[bytes.div_ceil(16)]));
         }
-        let class = BLOCK_BYTES.partition_point(|&block| (block as usize) < bytes);
-        (class < CLASS_COUNT).then_some(Self(class as u8))
+        let (first, last) = match bytes & FRAME {
+            0 => (0, FIRST_FRAME_CLASS),
+            _ => (FIRST_FRAME_CLASS, CLASS_COUNT),
+        };
+        let smaller = |&block: &u32| (block as usize) < bytes_of_size(bytes);
+        let class = first + BLOCK_BYTES[first..last].partition_point(smaller);
+        (class < last).then_some(Self(class as u8))
     }
 
     pub(crate) fn from_index(index: u8) -> Option<Self> {
@@ -163,6 +199,7 @@ mod tests {
         for bytes in 0..=LARGEST_SLAB_BLOCK_BYTES {
             let class = ClassId::for_bytes(bytes).unwrap();
             assert!(class.block_bytes() >= bytes);
+            assert!(class.index() < FIRST_FRAME_CLASS);
             if class.index() > 0 {
                 assert!((BLOCK_BYTES[class.index() - 1] as usize) < bytes.max(1), "{bytes}");
             }
@@ -178,8 +215,9 @@ mod tests {
             let end = (1 + class.slab_chunks() as usize) * EXTENT_BYTES;
             assert!(last + class.block_bytes() <= end);
             assert!(class.offset_of(1, 0) as usize >= EXTENT_BYTES + class.bitmap_words() * 8);
-            for align in [64, 256] {
-                if class.block_bytes().is_multiple_of(align) {
+            for align in [64, 256, FRAME_BYTES] {
+                let is_frame = class.index() >= FIRST_FRAME_CLASS;
+                if class.block_bytes().is_multiple_of(align) && (align < FRAME_BYTES || is_frame) {
                     assert!(class.offset_of(1, 1).is_multiple_of(align as u64));
                 }
             }

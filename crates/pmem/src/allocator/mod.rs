@@ -71,6 +71,7 @@ use cache::Caches;
 use chunks::{ChunkMap, LARGE, SLAB};
 use classes::{CLASS_COUNT, ClassId};
 pub use classes::{LARGEST_SLAB_BLOCK_BYTES, block_bytes_for};
+pub(crate) use classes::{bytes_of_size, size_of_block};
 use slabs::ClassSlabs;
 
 pub(crate) use chunks::Descriptor;
@@ -99,7 +100,7 @@ pub enum AllocError {
     },
 }
 
-/// A block: where it is and how many bytes were asked for.
+/// A block: where it is and its size ([`size_of_block`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Block {
     pub(crate) offset: u64,
@@ -218,6 +219,7 @@ impl Allocator {
                         }
                     }
                     let found = cache.pop(class);
+                    let asked_bytes = bytes_of_size(asked_bytes);
                     return found.ok_or(AllocError::Full { asked_bytes, why });
                 }
             }

@@ -9,7 +9,7 @@ mod roots;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::allocator::{AllocError, Allocator, Block};
+use crate::allocator::{AllocError, Allocator, Block, size_of_block};
 use crate::blocks::{Batch, InOrder};
 use crate::cell::{Link, Persistent};
 use crate::commit::Committed;
@@ -107,11 +107,10 @@ impl<D: Domain> Pool<D> {
         &self,
         tail_bytes: usize,
     ) -> Result<Owned<'_, D, T, Dirty>, AllocError> {
-        const { assert!(align_of::<T>() <= 16, "blocks are aligned to at least 16 bytes") };
         let bytes = size_of::<T>()
             .checked_add(tail_bytes)
             .ok_or(AllocError::TooLarge { asked_bytes: usize::MAX })?;
-        let offset = self.allocator.allocate(self, bytes)?;
+        let offset = self.allocator.allocate(self, size_of_block::<T>(bytes))?;
         Ok(Owned::new(self, Link::from_bits(offset), tail_bytes))
     }
 
@@ -171,7 +170,8 @@ impl<D: Domain> Pool<D> {
         _unlinked: Committed,
         guard: &Guard<'_, D>,
     ) {
-        self.limbo.retire(Block { offset: link.offset(), bytes: block_bytes }, guard);
+        let bytes = size_of_block::<T>(block_bytes);
+        self.limbo.retire(Block { offset: link.offset(), bytes }, guard);
     }
 
     /// Takes back a block that *was* published but that the calling thread alone can reach now and
@@ -183,7 +183,7 @@ impl<D: Domain> Pool<D> {
         block_bytes: usize,
         _unlinked: Committed,
     ) {
-        self.free_block(link.offset(), block_bytes);
+        self.free_block(link.offset(), size_of_block::<T>(block_bytes));
     }
 
     /// Makes sure that `bytes` can be allocated before the first of them is, growing the region if

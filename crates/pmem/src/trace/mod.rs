@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::allocator::{Descriptor, TraceMap};
+use crate::allocator::{Descriptor, TraceMap, size_of_block};
 use crate::cell::{Link, Persistent};
 use crate::domain::Domain;
 use crate::parts::KnownParts;
@@ -99,7 +99,7 @@ impl<'p, D: Domain> Tracer<'p, D> {
     /// the caller look into it.
     pub fn visit<T: Persistent>(&mut self, link: Link<T>, block_bytes: usize) -> bool {
         let offset = link.offset();
-        let Some(found) = self.map.locate(offset, block_bytes) else {
+        let Some(found) = self.map.locate(offset, size_of_block::<T>(block_bytes)) else {
             self.problems.push(TraceProblem::NotABlock { offset, bytes: block_bytes });
             return false;
         };
