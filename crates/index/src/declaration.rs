@@ -51,8 +51,6 @@ pub struct Declaration {
 pub struct Exploration {
     /// Parts of the paths of its source files, whose flushes and fences are to be shown necessary.
     pub sources: &'static [&'static str],
-    /// The source file in which readers persist what they answer with.
-    pub readers_persist_in: &'static str,
     /// Such that nodes are split and tables grow within few operations.
     pub options: IndexOptions,
     /// The runs that exploring it consists of.

@@ -17,6 +17,7 @@
 //! What may be relied on across a power cut is written down as rules R1–R6 in [`domain`].
 
 pub mod allocator;
+mod answer;
 mod block_buffer;
 pub mod block_device;
 mod block_file;
@@ -49,6 +50,7 @@ mod watched;
 mod word;
 
 pub use allocator::{AllocError, LARGEST_BLOCK_BYTES};
+pub use answer::{UNPERSISTED_ANSWER, persist_before_answer};
 pub use block_buffer::BlockBuffer;
 pub use block_device::{
     BLOCK_BYTES, BlockCounts, BlockDevice, BlockError, BlockOperation, BlockQueue, Completion,

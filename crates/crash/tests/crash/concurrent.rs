@@ -9,6 +9,7 @@ use lapis_crash::concurrent::{
 use lapis_crash::mutants::concurrent_catalogue;
 use lapis_device::{PersistKind, PersistPoint};
 use lapis_index::IndexKind;
+use lapis_pmem::UNPERSISTED_ANSWER;
 
 fn explore(structure: Structure, options: &ConcurrentOptions) -> ConcurrentReport {
     explore_structure_concurrently(structure, None, options, &|_| ()).unwrap()
@@ -16,6 +17,11 @@ fn explore(structure: Structure, options: &ConcurrentOptions) -> ConcurrentRepor
 
 fn few(schedules: u64) -> ConcurrentOptions {
     ConcurrentOptions { schedules, threads: 1, ..ConcurrentOptions::default() }
+}
+
+/// So many histories at most, of few images each, until there is a violation.
+fn until_found(schedules: u64) -> ConcurrentOptions {
+    ConcurrentOptions { violation_limit: 1, exhaustive_limit: 16, samples: 8, ..few(schedules) }
 }
 
 fn survives(structure: Structure, options: &ConcurrentOptions) {
@@ -39,8 +45,7 @@ macro_rules! of_an_index {
 
             #[test]
             fn needs_what_readers_persist_before_they_answer() {
-                let file = IndexKind::$index.declaration().exploration.readers_persist_in;
-                all_are_necessary(STRUCTURE, file, 600);
+                readers_persist_first(STRUCTURE);
             }
 
             #[test]
@@ -115,13 +120,7 @@ fn histories_survive(structure: Structure) {
 
 /// The first violation without a flush or fence, among so many histories.
 fn without(structure: Structure, point: PersistPoint, schedules: u64) -> Option<ConcurrentReport> {
-    let options = ConcurrentOptions {
-        suppress: Some(point),
-        violation_limit: 1,
-        exhaustive_limit: 16,
-        samples: 8,
-        ..few(schedules)
-    };
+    let options = ConcurrentOptions { suppress: Some(point), ..until_found(schedules) };
     let report = explore(structure, &options);
     (!report.violations.is_empty()).then_some(report)
 }
@@ -141,6 +140,14 @@ fn all_are_necessary(structure: Structure, file: &str, schedules: u64) {
     }
 }
 
+/// What readers persist before they answer is necessary: flush, fence, and the whole of it.
+fn readers_persist_first(structure: Structure) {
+    all_are_necessary(structure, "pmem/src/answer.rs", 600);
+    let options = ConcurrentOptions { mutant: Some(UNPERSISTED_ANSWER), ..until_found(600) };
+    let report = explore(structure, &options);
+    assert!(!report.violations.is_empty(), "{structure} survives {UNPERSISTED_ANSWER:?}");
+}
+
 #[test]
 fn the_allocator_needs_its_fences_for_other_threads() {
     all_are_necessary(Structure::Allocator, "pmem/src/domain.rs", 600);
@@ -155,13 +162,7 @@ fn p_clht_needs_its_fence_for_other_threads() {
 fn mutants_are_killed(structure: Structure) {
     let of_it = concurrent_catalogue().into_iter().filter(|(of, _)| *of == structure);
     for (_, entry) in of_it {
-        let options = ConcurrentOptions {
-            mutant: Some(entry.mutant),
-            violation_limit: 1,
-            exhaustive_limit: 16,
-            samples: 8,
-            ..few(1200)
-        };
+        let options = ConcurrentOptions { mutant: Some(entry.mutant), ..until_found(1200) };
         let report = explore(structure, &options);
         println!("{}: {} images, {} schedules", entry.mutant.0, report.images, report.schedules);
         assert!(!report.violations.is_empty(), "{} survives", entry.mutant.0);

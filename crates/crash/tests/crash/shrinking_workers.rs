@@ -80,7 +80,7 @@ fn shrinks(structure: Structure, options: &ConcurrentOptions) -> Shrunk {
 
 #[test]
 fn a_reader_of_wort_that_flushes_nothing_shrinks_to_two_calls_of_two_workers() {
-    let flush = point(Structure::Index(IndexKind::Wort), "radix/in_flight.rs", PersistKind::Flush);
+    let flush = point(Structure::Index(IndexKind::Wort), "pmem/src/answer.rs", PersistKind::Flush);
     let shrunk = shrinks(
         Structure::Index(IndexKind::Wort),
         &ConcurrentOptions { suppress: Some(flush), schedules: 600, ..options() },
@@ -115,7 +115,7 @@ fn a_reader_of_wort_that_flushes_nothing_shrinks_to_two_calls_of_two_workers() {
 #[test]
 fn a_reader_of_fast_fair_that_does_not_fence_shrinks_to_few_calls() {
     let fence =
-        point(Structure::Index(IndexKind::FastFair), "fast_fair/mod.rs", PersistKind::Fence);
+        point(Structure::Index(IndexKind::FastFair), "pmem/src/answer.rs", PersistKind::Fence);
     let shrunk = shrinks(
         Structure::Index(IndexKind::FastFair),
         &ConcurrentOptions { suppress: Some(fence), schedules: 600, ..options() },

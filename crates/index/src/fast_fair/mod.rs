@@ -202,15 +202,6 @@ impl<D: Domain, K: IndexKey + ?Sized> std::fmt::Debug for FastFair<D, K> {
     }
 }
 
-/// Makes durable what this thread has seen or done and another thread's next step rests on.
-///
-/// The one persist that a single thread never misses: it is needed under concurrency only. Readers
-/// call it for what they saw in a node that was locked; if the lock was free when they looked again,
-/// the writer had fenced, because every writer fences before it gives a lock back (I11).
-fn persist_for_others<D: Domain>(domain: &D, what: &[Entry]) {
-    domain.persist(what);
-}
-
 impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     #[inline(always)]
     fn domain(&self) -> &D {
@@ -344,7 +335,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/fast_fair"],
-        readers_persist_in: "fast_fair/mod.rs",
         options: IndexOptions { node_bytes: 256, ..IndexOptions::DEFAULT },
         runs: &[
             Run::integers("fast-fair:u64"),

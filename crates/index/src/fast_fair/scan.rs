@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use lapis_pmem::Domain;
+use lapis_pmem::{Domain, persist_before_answer};
 
 use super::FastFair;
 use super::node::{LEFTWARD, Node, SiblingWord};
@@ -59,7 +59,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 }
                 return sibling;
             }
-            super::persist_for_others(domain, node.slots);
+            // I11: had the lock been free, the writer would have fenced.
+            persist_before_answer(domain, [node.slots]);
             return sibling;
         }
     }

@@ -1,6 +1,6 @@
 //! Searches without locks: one node ([`FastFair::probe`]), and the way down the tree.
 
-use lapis_pmem::{Domain, Link};
+use lapis_pmem::{Domain, Link, persist_before_answer};
 
 use super::FastFair;
 use super::mutants;
@@ -196,7 +196,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     /// that high. Inlined into each kind of search, which knows `admits`.
     #[inline(always)]
     pub(super) fn descend(&self, level: u8, admits: impl Fn(u64) -> bool) -> Option<Arrival<'_>> {
-        self.descend_and(level, admits, |_| (), true)
+        self.descend_for::<false>(level, admits)
     }
 
     /// As [`FastFair::descend`], for writers. I5: a node that is left for its sibling is repaired,
@@ -207,23 +207,14 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         level: u8,
         admits: impl Fn(u64) -> bool,
     ) -> Option<Arrival<'_>> {
-        let repair = |left: Node<'_>| {
-            if !left.header.lock.read(self.domain()).is_current(self.generation) {
-                self.lock(left);
-                self.release(left);
-            }
-        };
-        let asks_sibling = !self.domain().commits(mutants::WRONG_NODE_AFTER_SPLIT);
-        self.descend_and(level, admits, repair, asks_sibling)
+        self.descend_for::<true>(level, admits)
     }
 
     #[inline(always)]
-    fn descend_and(
+    fn descend_for<const WRITES: bool>(
         &self,
         level: u8,
         admits: impl Fn(u64) -> bool,
-        before_hop: impl Fn(Node<'_>),
-        asks_sibling: bool,
     ) -> Option<Arrival<'_>> {
         let domain = self.domain();
         let mut steps = 0u32;
@@ -242,8 +233,12 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 if probe.sibling.is_deleted() {
                     continue 'again;
                 }
-                if probe.go_right && (asks_sibling || probe.sibling.level() > level) {
-                    before_hop(node);
+                let stays = WRITES && domain.commits(mutants::WRONG_NODE_AFTER_SPLIT);
+                if probe.go_right && !(stays && probe.sibling.level() <= level) {
+                    if WRITES && !node.header.lock.read(domain).is_current(self.generation) {
+                        self.lock(node);
+                        self.release(node);
+                    }
                     hop = Some(probe.sibling.link());
                     node = self.arrive(probe.sibling.link());
                     continue;
@@ -281,7 +276,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             // A hit rests on its entry alone; a miss on the whole node, from which the key may
             // just have been removed.
             let seen = found.map_or(slots, |found| &slots[found.slot..=found.slot]);
-            super::persist_for_others(self.domain(), seen);
+            persist_before_answer(self.domain(), [seen]);
         }
         found.map(|found| found.value)
     }

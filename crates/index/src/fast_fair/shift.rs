@@ -185,7 +185,7 @@ impl Node<'_> {
             self.clear(domain, count, last + 1);
             // Alone, this thread could leave the fence to its next operation; but another thread
             // may unlink the sibling before that, and then the stale entries would count again.
-            super::persist_for_others(domain, &slots[count..=last]);
+            domain.persist(&slots[count..=last]);
         }
         if self.sibling(domain).is_hidden() {
             if count == 1 {

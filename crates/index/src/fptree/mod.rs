@@ -313,7 +313,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/fptree"],
-        readers_persist_in: "fptree/read.rs",
         options: IndexOptions { node_bytes: 256, ..IndexOptions::DEFAULT },
         runs: &[
             Run::integers("fptree:u64"),

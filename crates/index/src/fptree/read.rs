@@ -7,7 +7,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use lapis_pmem::Domain;
+use lapis_pmem::{Domain, persist_before_answer};
 
 use super::FpTree;
 use super::inner::{Place, Range, Target};
@@ -18,15 +18,6 @@ use crate::key::IndexKey;
 
 /// Key words and values.
 type Entries = Vec<(u64, u64)>;
-
-/// Makes durable what was seen of a leaf whose lock was held: its bitmap. All that a bit says is in
-/// use has been durable before the bit was set (I2).
-///
-/// Only other threads' changes can be seen so; a single one never needs it.
-#[cold]
-fn persist_what_was_seen<D: Domain>(domain: &D, leaf: Leaf<'_>) {
-    domain.persist(&leaf.header.bitmap);
-}
 
 impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     /// Ends an optimistic reading of a leaf that was begun in `section`. Whether it counts.
@@ -44,7 +35,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         if !self.inner.is_current(&self.pool, place) {
             return false;
         }
-        persist_what_was_seen(domain, leaf);
+        // All that a bit says is in use has been durable before the bit was set (I2).
+        persist_before_answer(domain, [&leaf.header.bitmap]);
         true
     }
 

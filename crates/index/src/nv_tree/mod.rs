@@ -344,7 +344,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/nv_tree"],
-        readers_persist_in: "nv_tree/search.rs",
         // Four records to a leaf and eight leaves to a node above.
         options: IndexOptions { node_bytes: 128, ..IndexOptions::DEFAULT },
         runs: &[

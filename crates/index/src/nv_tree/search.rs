@@ -1,10 +1,10 @@
 //! Look-ups. Readers take no lock and wait for nobody.
 
-use lapis_pmem::{Domain, Link};
+use lapis_pmem::{Domain, Link, persist_before_answer};
 
 use super::NvTree;
 use super::inner::{Directory, Found, Probe};
-use super::leaf::{Leaf, LeafHeader, order_loads};
+use super::leaf::{Leaf, order_loads};
 use crate::key::IndexKey;
 
 impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
@@ -32,19 +32,13 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
 
     /// Makes durable what a reader may have seen of a change that is under way in a leaf: the line
     /// of the count, since records are durable before they count (I2). If the leaf is not locked
-    /// now, whoever changed it has persisted the change. That this is necessary shows with several
-    /// threads only.
+    /// now, whoever changed it has persisted the change.
     #[inline(always)]
     pub(super) fn persist_before_return(&self, leaf: Leaf<'_>) {
         order_loads();
         if self.lock_of(leaf.link).is_locked() {
-            self.persist_in_flight(leaf.header);
+            persist_before_answer(self.domain(), [leaf.header]);
         }
-    }
-
-    #[cold]
-    fn persist_in_flight(&self, header: &LeafHeader) {
-        self.domain().persist(header);
     }
 
     #[inline]

@@ -97,7 +97,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use lapis_pmem::{Domain, InFlight, Link, LockGeneration, Owned, Pool, Tracer};
+use lapis_pmem::{
+    Domain, InFlight, Link, LockGeneration, Owned, Pool, Tracer, persist_before_answer,
+};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
@@ -157,25 +159,22 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
 
     /// Makes durable what a reader has seen in a chain that a writer is changing: the buckets from
     /// `head` to `last` (to the end if none), for a key may be visible, or gone, by a `next` before
-    /// its bucket. Without writers at the same time this is never needed.
+    /// its bucket.
     #[cold]
     #[inline(never)]
     fn persist_before_return(&self, head: &Bucket, last: Option<&Bucket>) {
-        let domain = self.domain();
-        let mut bucket = head;
-        for _ in 0..self.hop_limit() {
-            domain.flush(bucket);
-            if last.is_some_and(|last| std::ptr::eq(last, bucket)) {
-                break;
-            }
-            // A link to nowhere is one that the writer has left behind for others: its change is
-            // complete, hence durable.
-            match self.after(bucket) {
-                Ok(Some(next)) => bucket = next,
-                _ => break,
-            }
-        }
-        domain.fence();
+        let mut at = None;
+        let chain = std::iter::from_fn(|| {
+            at = match at {
+                None => Some(head),
+                Some(bucket) if last.is_some_and(|last| std::ptr::eq(last, bucket)) => None,
+                // A link to nowhere is one that the writer has left behind for others: its change
+                // is complete, hence durable.
+                Some(bucket) => self.after(bucket).ok().flatten(),
+            };
+            at
+        });
+        persist_before_answer(self.domain(), chain.take(self.hop_limit()));
     }
 
     /// One attempt at reading a key: the outer option is none if a writer has completed meanwhile.
@@ -360,7 +359,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/p_clht"],
-        readers_persist_in: "p_clht/mod.rs",
         // Four buckets, so that the table grows more than once.
         options: IndexOptions { expected_entries: 1, ..IndexOptions::DEFAULT },
         runs: &[Run::integers("p-clht:u64").of(640), Run::byte_strings("p-clht:bytes").of(640)],

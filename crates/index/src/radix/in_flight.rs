@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lapis_pmem::{Domain, Link, LockWait, Pool};
+use lapis_pmem::{Domain, Link, LockWait, PCell, Pool, persist_before_answer};
 
 use super::thread_number;
 use super::tree::Place;
@@ -79,18 +79,11 @@ impl InFlightPlaces {
     pub fn persist<D: Domain>(&self, pool: &Pool<D>) {
         let places = self.0.each_ref().map(|lane| lane.0.load(Ordering::Acquire));
         if places.iter().fold(0, |any, place| any | place) != 0 {
-            persist_all(pool, places);
+            let named = places.into_iter().filter(|&place| place != 0);
+            let words = named.map(|place| pool.at::<PCell<u64>>(Link::from_bits(place)));
+            persist_before_answer(pool.domain(), words);
         }
     }
-}
-
-#[cold]
-fn persist_all<D: Domain>(pool: &Pool<D>, places: [u64; LANES]) {
-    for place in places.into_iter().filter(|&place| place != 0) {
-        let place: Place = Link::from_bits(place);
-        pool.domain().flush(pool.at(place));
-    }
-    pool.domain().fence();
 }
 
 #[cfg(test)]

@@ -151,7 +151,9 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lapis_pmem::{Blocks, Committed, Domain, Durable, InFlight, Link, Owned, Pool, Tracer};
+use lapis_pmem::{
+    Blocks, Committed, Domain, Durable, InFlight, Link, Owned, Pool, Tracer, persist_before_answer,
+};
 use parking_lot::Mutex;
 
 use crate::IndexKind;
@@ -243,14 +245,9 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
     fn persist_before_return(&self) {
         let place = self.in_flight.0.load(Ordering::Acquire);
         if place != 0 {
-            self.persist_in_flight(Link::from_bits(place));
+            let place: Place = Link::from_bits(place);
+            persist_before_answer(self.domain(), [self.pool.at(place)]);
         }
-    }
-
-    #[cold]
-    fn persist_in_flight(&self, place: Place) {
-        self.domain().flush(self.pool.at(place));
-        self.domain().fence();
     }
 }
 
@@ -350,7 +347,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/wb_tree"],
-        readers_persist_in: "wb_tree/mod.rs",
         options: IndexOptions { node_bytes: 256, ..IndexOptions::DEFAULT },
         runs: &[
             Run::integers("wb-tree:u64"),

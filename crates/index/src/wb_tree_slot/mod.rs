@@ -21,7 +21,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/wb_tree"],
-        readers_persist_in: "wb_tree/mod.rs",
         options: IndexOptions { node_bytes: 256, ..IndexOptions::DEFAULT },
         runs: &[Run::integers("wb-tree-slot:u64"), Run::byte_strings("wb-tree-slot:bytes")],
         histories: &[("wb-tree-slot:merging", History::MergedNode(7))],

@@ -95,7 +95,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/art", "index/src/radix"],
-        readers_persist_in: "radix/in_flight.rs",
         options: IndexOptions::DEFAULT,
         runs: &[
             Run::integers("woart:u64"),

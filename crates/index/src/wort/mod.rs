@@ -393,7 +393,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/wort", "index/src/radix"],
-        readers_persist_in: "radix/in_flight.rs",
         options: IndexOptions::DEFAULT,
         runs: &[Run::integers("wort:u64"), Run::byte_strings("wort:bytes")],
         histories: &[
