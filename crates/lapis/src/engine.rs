@@ -275,10 +275,22 @@ impl<D: Domain> Engine<D> {
             record::push(&mut writer.record, key.0, &key.1, change);
         }
         debug_assert_eq!(writer.record.len(), record_bytes);
+        let domain = self.pool.domain();
+        let _mutant = domain.omitting(mutants::ACKNOWLEDGED_BEFORE_BARRIER);
+        let position = {
+            let _mutant = domain.omitting(mutants::APPLY_BEFORE_LOG);
+            self.log.append(&writer.record)?
+        };
+        writer.log_bytes += writer.record.len();
+        // From here on the record's blocks belong to the log, in whose bytes their links are, and
+        // then to the indexes.
         let links: BTreeMap<_, u64> =
-            blocks.iter().map(|(key, block)| (*key, block.link().bits())).collect();
-        let apply = || {
-            let _exclusive = host_lock::write(self.pool.domain(), &self.apply);
+            blocks.into_iter().map(|(key, block)| (key, block.release().bits())).collect();
+        // S1.
+        domain.health()?;
+        let applied = {
+            let _mutant = domain.omitting(mutants::RECYCLE_BEFORE_APPLY);
+            let _exclusive = host_lock::write(domain, &self.apply);
             self.applying.fetch_add(1, Ordering::AcqRel);
             let applied = writes.iter().try_for_each(|(key, value)| {
                 let Some(table) = table_of(key.0) else { return Ok(()) };
@@ -288,29 +300,10 @@ impl<D: Domain> Engine<D> {
                     (Some(value), None) => self.apply_value(table, &key.1, value),
                 }
             });
-            self.pool.domain().synchronize();
+            domain.synchronize();
             self.applying.fetch_add(1, Ordering::AcqRel);
             applied
         };
-        let domain = self.pool.domain();
-        let _mutant = domain.omitting(mutants::ACKNOWLEDGED_BEFORE_BARRIER);
-        let is_early = domain.commits(mutants::APPLY_BEFORE_LOG);
-        let mut applied = if is_early { apply() } else { Ok(()) };
-        let position = self.log.append(&writer.record)?;
-        writer.log_bytes += writer.record.len();
-        // From here on the record's blocks belong to the log, in whose bytes their links are, and
-        // then to the indexes.
-        for block in blocks.into_values() {
-            let _ = block.release();
-        }
-        // S1.
-        domain.health()?;
-        if domain.commits(mutants::RECYCLE_BEFORE_APPLY) {
-            self.log.truncate(position.next())?;
-        }
-        if !is_early {
-            applied = apply();
-        }
         if let Err(error) = applied {
             let why = error.to_string();
             *self.stopped.lock() = Some(why.clone());

@@ -66,13 +66,11 @@ impl<D: Domain> InPlace<D> for CowCell {
         let active = selector.load(domain) & 1;
         let spare = if domain.commits(OVERWRITE_ACTIVE) { active } else { active ^ 1 };
         let copy = Self::copy(cell, words, spare);
-        if domain.commits(SELECT_BEFORE_COPY) {
-            selector.store_ordered(domain, spare);
-        }
         store_value(domain, copy, value);
-        domain.flush(copy);
-        if !domain.commits(SELECT_BEFORE_COPY) {
+        {
+            let _mutant = domain.omitting(SELECT_BEFORE_COPY);
             // I1: the copy is durable before it counts.
+            domain.flush(copy);
             domain.fence();
         }
         // I2: the next update may overwrite the other copy, so this has to be durable, too.

@@ -78,7 +78,8 @@ impl<D: Domain> PageStore<D> {
     /// Makes a slot that has been written the current one of a page.
     fn make_current(&self, spare: Spare, id: u32, version: u64) -> Committed {
         let domain = self.pool.domain();
-        if !domain.commits(mutants::VALID_WITH_CONTENTS) {
+        {
+            let _mutant = domain.omitting(mutants::VALID_WITH_CONTENTS);
             // I2: the contents, before the header says whose they are.
             domain.fence();
         }

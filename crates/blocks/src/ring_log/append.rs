@@ -123,22 +123,17 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         }
         let last = Position::from_number(position.number() - 1);
         sink.flush();
+        {
+            let _footer = domain.omitting(CLASSIC_FOOTER_WITH_PAYLOAD);
+            let _size = domain.omitting(HEADER_SIZE_WITH_PAYLOAD);
+            // G2: what says that the entries are there follows; or G1, the only barrier.
+            domain.fence();
+        }
         if S::FOOTER {
-            if !domain.commits(CLASSIC_FOOTER_WITH_PAYLOAD) {
-                // G2: the footer follows.
-                domain.fence();
-            }
             write_footer(&mut sink, self.spacing, last);
         } else if S::SIZED {
-            if !domain.commits(HEADER_SIZE_WITH_PAYLOAD) {
-                // G2: the size follows.
-                domain.fence();
-            }
             self.publish_size(writer.next_size, writer.tail + bytes);
             writer.next_size = (writer.next_size + 1) % self.size_fields;
-        } else {
-            // G1, the only barrier.
-            domain.fence();
         }
         writer.tail += bytes;
         writer.next = position;

@@ -99,14 +99,14 @@ mod write;
 
 use std::marker::PhantomData;
 
-use lapis_pmem::{Committed, Domain, Link, Mutant};
+use lapis_pmem::{Committed, Domain, Link};
 
 use crate::IndexKind;
 use crate::index::Direction;
 use crate::key::IndexKey;
 use crate::radix::{
-    Byte, Changing, Descending, Descent, Digits, Handle, Held, Leaf, Obstacle, Parent, Place,
-    RadixTree, SlotWord, Span, Split,
+    Byte, Changing, Descending, Descent, Digits, Handle, Held, Leaf, Mutants, Obstacle, Parent,
+    Place, RadixTree, SlotWord, Span, Split,
 };
 use node::{Child, Kind};
 use policy::Policy;
@@ -129,12 +129,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
     type Span = Byte;
     type Word = Child;
     const KIND: IndexKind = P::KIND;
-    const MISSING_LEAF_FLUSH: Mutant = P::MUTANTS.missing_leaf_flush;
-    const LINK_BEFORE_FENCE: Mutant = P::MUTANTS.link_before_fence;
-    const STALE_DECISION: Mutant = P::MUTANTS.stale_decision;
-    const UNCOUNTED_UNLINKING: Mutant = P::MUTANTS.uncounted_unlinking;
-    const NEW_NODE_UNLOCKED: Mutant = P::MUTANTS.new_node_unlocked;
-    const UNPERSISTED_ANSWER: Mutant = P::MUTANTS.unpersisted_answer;
+    const MUTANTS: Mutants = P::MUTANTS.of_all;
     const COPIES_WHAT_SINKS: bool = P::COPIES;
     const ENTRIES_CHANGE_HANDS: bool = true;
 

@@ -12,7 +12,7 @@ use crate::index::IndexError;
 use crate::key::IndexKey;
 use crate::radix::{
     Byte, Changing, Claims, Descending, Digits, Header, Held, Obstacle, Parent, Place, SlotWord,
-    Span, Split, damaged, make_leaf,
+    Span, Split, damaged,
 };
 
 /// An entry that a byte can have: what is to be stored, in this order.
@@ -113,7 +113,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
             held.require(Claims::above(key, parent.depth))?;
             return self.add_to_copy(key, value, parent, slot, held);
         };
-        let leaf = make_leaf(&handle.pool, key, value, P::MUTANTS.missing_leaf_flush)?;
+        let leaf = self.make_leaf(key, value)?;
         let (place, word) = room.counts;
         let counts_first = match node.kind() {
             Kind::Full => false,
@@ -134,7 +134,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         // I1, I9: leaf and entry are durable before the entry counts, but for what is on the same
         // line and so persists before it.
         let leaf = {
-            let _mutant = self.domain().omitting(P::MUTANTS.link_before_fence);
+            let _mutant = self.domain().omitting(P::MUTANTS.of_all.link_before_fence);
             handle.pool.fence(leaf)
         };
         Ok(handle.publish(place, leaf, |_| word))
@@ -150,7 +150,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         held: &Held<'_, D>,
     ) -> Result<Committed, Obstacle> {
         let (pool, node) = (&self.handle.pool, parent.node);
-        let leaf = make_leaf(pool, key, value, P::MUTANTS.missing_leaf_flush)?;
+        let leaf = self.make_leaf(key, value)?;
         let mut contents = self.contents(node);
         contents.add(slot, Child::leaf(leaf.link()));
         let kind = node.kind().for_count(contents.children.len());
@@ -179,7 +179,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         let slot = key
             .slot_at(position)
             .ok_or_else(|| damaged("two keys differ behind the end of both"))?;
-        let leaf = make_leaf(pool, key, value, P::MUTANTS.missing_leaf_flush)?;
+        let leaf = self.make_leaf(key, value)?;
         let in_place = self.domain().commits(P::MUTANTS.header_before_parent);
         let copy = if P::COPIES && !child.is_leaf() && !in_place {
             let header = match header {

@@ -41,6 +41,7 @@ use crate::art::Art;
 use crate::art::policy::{Mutants, Policy};
 use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::index::IndexOptions;
+use crate::radix;
 
 /// An adaptive radix tree with copy-on-write. The layout and the invariants are in the source's
 /// header comments.
@@ -58,16 +59,18 @@ impl Policy for CopyOnWrite {
     const KIND: IndexKind = IndexKind::ArtCow;
     const COPIES: bool = true;
     const MUTANTS: Mutants = Mutants {
-        missing_leaf_flush: mutants::MISSING_LEAF_FLUSH,
-        link_before_fence: mutants::LINK_BEFORE_FENCE,
+        of_all: radix::Mutants {
+            missing_leaf_flush: mutants::MISSING_LEAF_FLUSH,
+            link_before_fence: mutants::LINK_BEFORE_FENCE,
+            stale_decision: mutants::STALE_DECISION,
+            uncounted_unlinking: mutants::UNCOUNTED_UNLINKING,
+            new_node_unlocked: mutants::NEW_NODE_UNLOCKED,
+            unpersisted_answer: mutants::UNPERSISTED_ANSWER,
+        },
         missing_copy_flush: mutants::MISSING_COPY_FLUSH,
         header_before_parent: mutants::HEADER_IN_PLACE,
         // Nodes of 4 and 16 take no entries here.
         entry_before_child: [mutants::INDEX_BEFORE_CHILD; 3],
-        stale_decision: mutants::STALE_DECISION,
-        uncounted_unlinking: mutants::UNCOUNTED_UNLINKING,
-        new_node_unlocked: mutants::NEW_NODE_UNLOCKED,
-        unpersisted_answer: mutants::UNPERSISTED_ANSWER,
     };
 }
 

@@ -149,14 +149,11 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         let record = &leaf.records[count];
         record.key.store(domain, word.bits());
         record.value.store(domain, value);
-        if domain.commits(mutants::COUNT_BEFORE_RECORD) {
-            self.set_flag(leaf, count, deleted);
-            let _ = leaf.header.count.publish(domain, count as u64 + 1).persist();
-            domain.flush(record);
-            return Committed::after_fence(domain);
-        }
         // I2: record and key are durable before the count can be.
-        let word = self.pool.persist_with(record, word);
+        let word = {
+            let _mutant = domain.omitting(mutants::COUNT_BEFORE_RECORD);
+            self.pool.persist_with(record, word)
+        };
         if domain.commits(mutants::FLAG_AFTER_COUNT) {
             leaf.header.count.store_ordered(domain, count as u64 + 1);
             self.set_flag(leaf, count, deleted);

@@ -21,11 +21,11 @@
 //! What looks like damage to a walk without locks may be the work of others. A walk with all stripes
 //! says whether it is.
 
-use lapis_pmem::{AllocError, Blocks, Committed, Durable, Guard, Link, Observed};
+use lapis_pmem::{AllocError, Blocks, Committed, Durable, Guard, InFlight, Link, Observed, Owned};
 
 use super::descent::{Descending, Descent, Located};
 use super::digits::Digits;
-use super::leaf::{Leaf, leaf_bytes, make_leaf};
+use super::leaf::{Leaf, leaf_bytes, write_leaf};
 use super::stripes::{Claims, Held};
 use super::tree::{KeyOf, Place, RadixTree, SlotWord};
 pub use crate::index::Change;
@@ -190,7 +190,7 @@ pub trait Changing: RadixTree {
         if let Located::Differs(split) = located {
             let mut claims = Claims::above(key, split.depth);
             // I6: nobody stores into the new node before the word that refers to it is durable.
-            if !self.handle().pool.domain().commits(Self::NEW_NODE_UNLOCKED) {
+            if !self.handle().pool.domain().commits(Self::MUTANTS.new_node_unlocked) {
                 claims |= Claims::of_branch(key, split.position);
             }
             if Self::COPIES_WHAT_SINKS && !split.child.is_leaf() {
@@ -229,9 +229,8 @@ pub trait Changing: RadixTree {
             (_, Located::Present(_)) | (Change::Insert(_) | Change::Put(_), _) => return None,
             (Change::Update(_) | Change::Remove, _) => None,
         };
-        if !domain.commits(Self::UNPERSISTED_ANSWER) {
-            handle.persist_before_return();
-        }
+        let _mutant = domain.omitting(Self::MUTANTS.unpersisted_answer);
+        handle.persist_before_return();
         Some(previous)
     }
 
@@ -247,7 +246,7 @@ pub trait Changing: RadixTree {
         unlinkings: u64,
         held: &Held<'_, Self::Domain>,
     ) -> bool {
-        if self.handle().pool.domain().commits(Self::STALE_DECISION) {
+        if self.handle().pool.domain().commits(Self::MUTANTS.stale_decision) {
             return true;
         }
         if !held.none_unlinked_since(unlinkings) {
@@ -293,6 +292,20 @@ pub trait Changing: RadixTree {
         Ok(Outcome { previous, committed })
     }
 
+    /// Writes and flushes a leaf; it is durable after the caller's next fence.
+    #[inline(always)]
+    #[track_caller]
+    fn make_leaf(
+        &self,
+        key: &KeyOf<'_, Self>,
+        value: u64,
+    ) -> Result<Owned<'_, Self::Domain, Leaf, InFlight>, AllocError> {
+        let pool = &self.handle().pool;
+        let leaf = write_leaf(pool, key, value)?;
+        let _mutant = pool.domain().omitting(Self::MUTANTS.missing_leaf_flush);
+        Ok(leaf.flush())
+    }
+
     /// Puts a new leaf into `place`, where there is nothing and the key belongs.
     #[inline]
     fn link_leaf(
@@ -302,10 +315,10 @@ pub trait Changing: RadixTree {
         place: Place,
     ) -> Result<Committed, Obstacle> {
         let handle = self.handle();
-        let leaf = make_leaf(&handle.pool, key, value, Self::MISSING_LEAF_FLUSH)?;
+        let leaf = self.make_leaf(key, value)?;
         // I1: the leaf is durable before the slot refers to it.
         let leaf = {
-            let _mutant = handle.pool.domain().omitting(Self::LINK_BEFORE_FENCE);
+            let _mutant = handle.pool.domain().omitting(Self::MUTANTS.link_before_fence);
             handle.pool.fence(leaf)
         };
         Ok(handle.publish(place, leaf, |leaf| Self::Word::leaf(leaf.link()).bits()))
@@ -325,7 +338,7 @@ pub trait Changing: RadixTree {
             // I5: one store. The value is the first word of the leaf.
             return Ok(handle.publish(leaf.cast(), (), |_| value));
         }
-        let replacement = make_leaf(&handle.pool, key, value, Self::MISSING_LEAF_FLUSH)?;
+        let replacement = self.make_leaf(key, value)?;
         // I1, and what the caller has flushed is durable before the value can be reached.
         let replacement = handle.pool.fence(replacement);
         let committed =
@@ -364,7 +377,7 @@ pub trait Changing: RadixTree {
     ) -> Committed {
         let handle = self.handle();
         let committed = handle.publish(place, new, word);
-        if !handle.pool.domain().commits(Self::UNCOUNTED_UNLINKING) {
+        if !handle.pool.domain().commits(Self::MUTANTS.uncounted_unlinking) {
             held.count_unlinking();
         }
         self.retire(nodes, leaf, committed);

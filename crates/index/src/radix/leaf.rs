@@ -1,6 +1,6 @@
 //! Leaves: a value and its whole key.
 
-use lapis_pmem::{AllocError, Domain, InFlight, Link, Mutant, Owned, PCell, Pool, persistent};
+use lapis_pmem::{AllocError, Dirty, Domain, Link, Owned, PCell, Pool, persistent};
 
 use super::digits::{Digits, Span};
 use crate::key::{IndexKey, MAX_KEY_BYTES};
@@ -14,16 +14,14 @@ persistent! {
     }
 }
 
-/// Writes and flushes a leaf; it is durable after the caller's next fence. With `missing_flush` the
-/// flush is left out.
+/// Writes a leaf.
 #[inline(always)]
 #[track_caller]
-pub fn make_leaf<'p, D: Domain, K: IndexKey + ?Sized, S: Span>(
+pub fn write_leaf<'p, D: Domain, K: IndexKey + ?Sized, S: Span>(
     pool: &'p Pool<D>,
     key: &Digits<'_, K, S>,
     value: u64,
-    missing_flush: Mutant,
-) -> Result<Owned<'p, D, Leaf, InFlight>, AllocError> {
+) -> Result<Owned<'p, D, Leaf, Dirty>, AllocError> {
     let mut leaf = pool.allocate_with_tail::<Leaf>(key.bytes().len())?;
     leaf.value.store(pool.domain(), value);
     if K::INLINE {
@@ -32,8 +30,7 @@ pub fn make_leaf<'p, D: Domain, K: IndexKey + ?Sized, S: Span>(
         leaf.key.store(pool.domain(), key.bytes().len() as u64);
         leaf.write_tail(0, key.bytes());
     }
-    let _mutant = pool.domain().omitting(missing_flush);
-    Ok(leaf.flush())
+    Ok(leaf)
 }
 
 /// The key of the leaf at `link`; none if there cannot be a leaf.

@@ -28,9 +28,9 @@ pub use descent::{Descending, Descent, Parent, Split};
 pub use digits::{Byte, Digits, Nibble, Span};
 pub use handle::Handle;
 pub use header::Header;
-pub use leaf::{Leaf, make_leaf};
+pub use leaf::Leaf;
 pub use stripes::{Claims, Held};
-pub use tree::{LEAF_BIT, LOW_BITS, Place, RadixTree, SlotWord};
+pub use tree::{LEAF_BIT, LOW_BITS, Mutants, Place, RadixTree, SlotWord};
 
 use crate::index::IndexError;
 

@@ -68,6 +68,23 @@ pub type KeyOf<'k, T> = Digits<'k, <T as RadixTree>::Key, <T as RadixTree>::Span
 /// A header of a tree's nodes.
 pub type HeaderOf<T> = Header<<T as RadixTree>::Span>;
 
+/// The errors that every radix tree can be told to commit.
+#[derive(Debug)]
+pub struct Mutants {
+    /// A new leaf is not flushed.
+    pub missing_leaf_flush: Mutant,
+    /// A word refers to a new leaf without a fence after its flush.
+    pub link_before_fence: Mutant,
+    /// What was found without stripes is not looked at again with them.
+    pub stale_decision: Mutant,
+    /// An unlinking of nodes is not counted.
+    pub uncounted_unlinking: Mutant,
+    /// The stripe of a node that a split makes is not held.
+    pub new_node_unlocked: Mutant,
+    /// A change that finds nothing to do does not persist what it may have seen.
+    pub unpersisted_answer: Mutant,
+}
+
 /// A radix tree: what its nodes are and how they change. All methods that take a node take one that
 /// lies inside the pool.
 pub trait RadixTree: Send + Sync + Sized {
@@ -81,18 +98,8 @@ pub trait RadixTree: Send + Sync + Sized {
     type Word: SlotWord;
     /// Which structure it is.
     const KIND: IndexKind;
-    /// The mutant that does not flush a new leaf.
-    const MISSING_LEAF_FLUSH: Mutant;
-    /// The mutant that refers to a new leaf without a fence after its flush.
-    const LINK_BEFORE_FENCE: Mutant;
-    /// The mutant that does not look again, once it has its stripes, at what it found without them.
-    const STALE_DECISION: Mutant;
-    /// The mutant that does not count the unlinking of nodes.
-    const UNCOUNTED_UNLINKING: Mutant;
-    /// The mutant that does not hold the stripe of a node which it is about to link.
-    const NEW_NODE_UNLOCKED: Mutant;
-    /// The mutant that answers, where there is nothing to change, from what may not be durable.
-    const UNPERSISTED_ANSWER: Mutant;
+    /// What it can be told to do wrong.
+    const MUTANTS: Mutants;
     /// Whether a split copies the node that sinks.
     const COPIES_WHAT_SINKS: bool;
 

@@ -148,18 +148,16 @@ impl Log {
     /// Stores the words of a plan that the log has, and empties it.
     fn redo<D: Domain>(&self, pool: &Pool<D>, plan: &Plan) -> Committed {
         let domain = pool.domain();
-        if domain.commits(mutants::either(
-            domain,
-            mutants::LOG_TRUNCATED_EARLY,
-            slots_only::LOG_TRUNCATED_EARLY,
-        )) {
-            let _: Committed = self.commit.publish(domain, 0).persist();
-        }
         let mut lines = [0; RECORDS];
         let mut flushed = 0;
         for &(place, word) in plan.as_slice() {
             pool.at::<PCell<u64>>(Link::from_bits(place)).store_ordered(domain, word);
         }
+        let truncated_early = domain.omitting(mutants::either(
+            domain,
+            mutants::LOG_TRUNCATED_EARLY,
+            slots_only::LOG_TRUNCATED_EARLY,
+        ));
         for &(place, _) in plan.as_slice() {
             let line = place / LINE_BYTES as u64;
             if !lines[..flushed].contains(&line) {
@@ -170,6 +168,7 @@ impl Log {
         }
         // L3, first half.
         domain.fence();
+        drop(truncated_early);
         // L3, second half.
         self.commit.publish(domain, 0).persist()
     }

@@ -52,6 +52,7 @@ use crate::art::Art;
 use crate::art::policy::{Mutants, Policy};
 use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::index::IndexOptions;
+use crate::radix;
 
 /// A write-optimal adaptive radix tree. The layout and the invariants are in the source's header
 /// comments.
@@ -69,8 +70,14 @@ impl Policy for WriteOptimal {
     const KIND: IndexKind = IndexKind::Woart;
     const COPIES: bool = false;
     const MUTANTS: Mutants = Mutants {
-        missing_leaf_flush: mutants::MISSING_LEAF_FLUSH,
-        link_before_fence: mutants::LINK_BEFORE_FENCE,
+        of_all: radix::Mutants {
+            missing_leaf_flush: mutants::MISSING_LEAF_FLUSH,
+            link_before_fence: mutants::LINK_BEFORE_FENCE,
+            stale_decision: mutants::STALE_DECISION,
+            uncounted_unlinking: mutants::UNCOUNTED_UNLINKING,
+            new_node_unlocked: mutants::NEW_NODE_UNLOCKED,
+            unpersisted_answer: mutants::UNPERSISTED_ANSWER,
+        },
         missing_copy_flush: mutants::MISSING_COPY_FLUSH,
         header_before_parent: mutants::HEADER_BEFORE_PARENT,
         entry_before_child: [
@@ -78,10 +85,6 @@ impl Policy for WriteOptimal {
             mutants::BITMAP_BEFORE_ENTRY,
             mutants::INDEX_BEFORE_CHILD,
         ],
-        stale_decision: mutants::STALE_DECISION,
-        uncounted_unlinking: mutants::UNCOUNTED_UNLINKING,
-        new_node_unlocked: mutants::NEW_NODE_UNLOCKED,
-        unpersisted_answer: mutants::UNPERSISTED_ANSWER,
     };
 }
 

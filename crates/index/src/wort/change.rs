@@ -7,7 +7,7 @@ use super::{Header, Nibbles, Wort, mutants};
 use crate::key::IndexKey;
 use crate::radix::{
     Changing, Claims, Descending, Descent, Held, Leaf, Obstacle, Parent, Place, SlotWord, Split,
-    damaged, make_leaf,
+    damaged,
 };
 
 impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
@@ -24,7 +24,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         let slot = key
             .slot_at(position)
             .ok_or_else(|| damaged("two keys differ behind the end of both"))?;
-        let leaf = make_leaf(pool, key, value, mutants::MISSING_LEAF_FLUSH)?;
+        let leaf = self.make_leaf(key, value)?;
         let children = [(slot, Child::leaf(leaf.link())), (old_slot, child)];
         let prefix = Header::of(key, depth, position);
         let node = make_node::<D, K>(pool, prefix, position, children)?.flush();

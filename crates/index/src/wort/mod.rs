@@ -219,15 +219,15 @@ mod tests;
 
 use std::marker::PhantomData;
 
-use lapis_pmem::{Committed, Domain, Link, Mutant};
+use lapis_pmem::{Committed, Domain, Link};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::index::{Direction, IndexOptions};
 use crate::key::IndexKey;
 use crate::radix::{
-    self, Changing, Descending, Descent, Digits, Handle, Held, Leaf, Nibble, Obstacle, Parent,
-    Place, RadixTree, SlotWord, Span, Split,
+    self, Changing, Descending, Descent, Digits, Handle, Held, Leaf, Mutants, Nibble, Obstacle,
+    Parent, Place, RadixTree, SlotWord, Span, Split,
 };
 use node::{Child, has_end_slot, node_bytes};
 
@@ -253,12 +253,14 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
     type Span = Nibble;
     type Word = Child;
     const KIND: IndexKind = IndexKind::Wort;
-    const MISSING_LEAF_FLUSH: Mutant = mutants::MISSING_LEAF_FLUSH;
-    const LINK_BEFORE_FENCE: Mutant = mutants::LINK_BEFORE_FENCE;
-    const STALE_DECISION: Mutant = mutants::STALE_DECISION;
-    const UNCOUNTED_UNLINKING: Mutant = mutants::UNCOUNTED_UNLINKING;
-    const NEW_NODE_UNLOCKED: Mutant = mutants::NEW_NODE_UNLOCKED;
-    const UNPERSISTED_ANSWER: Mutant = mutants::UNPERSISTED_ANSWER;
+    const MUTANTS: Mutants = Mutants {
+        missing_leaf_flush: mutants::MISSING_LEAF_FLUSH,
+        link_before_fence: mutants::LINK_BEFORE_FENCE,
+        stale_decision: mutants::STALE_DECISION,
+        uncounted_unlinking: mutants::UNCOUNTED_UNLINKING,
+        new_node_unlocked: mutants::NEW_NODE_UNLOCKED,
+        unpersisted_answer: mutants::UNPERSISTED_ANSWER,
+    };
     const COPIES_WHAT_SINKS: bool = false;
     /// A slot is for one nibble.
     const ENTRIES_CHANGE_HANDS: bool = false;
