@@ -138,78 +138,16 @@
 //!
 //! A writer takes its stripes with its pool pinned if they are free; if not, it lets the pool go and
 //! waits for all of them in the order of their numbers, and goes down again. Either way it makes sure,
-//! with the stripes in its hands, that what it found is still there (see *Looking again*).
-//!
-//! What a writer rests on is durable, then, and it persists nothing but what is its own. Say it stores
-//! into node `M`, whose stripe it holds. What is in `M` is durable, since who stored it had that
-//! stripe. The word that first referred to `M` is durable, since who stored it had that stripe too.
-//! What has been stored since in nodes above, and may be in flight, leaves `M` reachable whether it
-//! comes through or not: a split refers to what sinks, or to a copy of it; a copy refers to all that
-//! the old node refers to, and neither of them has a word in flight (I6); a node that is taken out
-//! goes with a leaf, and refers to the child that moves up as the node above does then. So any of the
-//! stores in flight can be taken back alone, and no acknowledged change goes with it.
-//!
-//! For the same reason a block may be retired as soon as its own unlinking is durable (I7): another
-//! copy of the node that referred to it would have been made under that node's stripe, before, and then
-//! the node is not reachable and the writer has looked again in vain, or after, and then without the
-//! block.
+//! with the stripes in its hands, that what it found is still there (W1 to W4).
 //!
 //! Headers are stored without a stripe, by whoever finds them stale: what two writers store there is
-//! true, in whatever order (I8).
+//! true, in whatever order (I8). A reader, or a writer that finds nothing to change, persists before it
+//! answers the words that writers have named as in flight (`radix/in_flight.rs`).
 //!
-//! Readers rest on what they see, which a power cut may take back; so do writers that find nothing to
-//! change. A writer that publishes names its word in a lane in the host's memory before it stores it,
-//! and takes the name away after its fence (`radix/in_flight.rs`; headers do not count: no answer
-//! rests on them). A reader that has seen the store sees the name, unless the store is durable, and
-//! persists all words that are named before it returns: `persist_before_return`. Absences are answers
-//! too, so every read does this. While nobody publishes, the lanes are lines that nobody writes. That
-//! flush and that fence can be seen to be necessary only with threads; a crash of a single one never
-//! needs them.
-//!
-//! An answer is that of some instant during the call. A node that a walk comes to was reachable at an
-//! instant since the walk began: one that is not any more keeps its last words, and what those refer to
-//! was reachable when it went. As long as a key is there, it is below every such node that the walk for
-//! it comes to: it shares the prefix (I3), so no node that a split puts above leads it elsewhere, and it
-//! is in the slot of its digit. So a walk that does not find it went by while it was not there.
+//! `docs/wort-concurrency.md` tells why that is enough, why an answer is of one instant, and the rules W1
+//! to W4 by which a writer knows that what it found without locks is still there.
 //!
 //! One handle per index: a second one would have its own locks.
-//!
-//! # Looking again
-//!
-//! A writer whose stripes were free has gone down without them and does not go down again. Its plan rests
-//! on digits and on words. Digits: its key agrees with all keys below a node before that node's branch,
-//! and differs from those below a child at a position. Of nodes and leaves that are the same, and they
-//! are while the pool is pinned, this stays true (I3, I5). Words: a node `M` is reachable, and has a
-//! certain word, or no place for one, for the key's digit. These can have changed until it had `M`'s
-//! stripe, and from then on cannot.
-//!
-//! * R1. A node that is reachable stays so until a store *unlinks* it: one that puts a copy in its place,
-//!   or, when it has one child left, that child. It never becomes reachable again, and goes under
-//!   its own stripe. Whatever else is stored, and whatever becomes of the nodes above, leaves it
-//!   reachable: a split above it refers to it (or to a copy, which unlinks it); a copy of the node above
-//!   refers to it, since the stripe of what is copied is held from the reading of its words to the store;
-//!   and where the node above goes, it is the child that stays. Adding a leaf, taking one out, setting a
-//!   value or a header unlinks no node.
-//! * R2. Who unlinks nodes draws the next number of one counter of the tree after that store and leaves it
-//!   in all stripes that it holds, among them those of the nodes, before it lets go of them. So the numbers
-//!   in a stripe ascend, and the last one in it is that of the last unlinking under it, or of a later one.
-//!   A change that fails has stored nothing and draws none.
-//! * R3. A writer reads the counter before it goes down. If it then holds the stripe of a node `M` that it
-//!   found, and the number in it is not above what it read, `M` is reachable. For if `M` had been
-//!   unlinked, then before the stripe was taken and under it (R1), so with a number not above the one
-//!   in the stripe (R2), and so not above what the counter was before the walk. Who reads such a count (an
-//!   acquire) has seen that number being drawn (a release), and so the store before it. `M` would have
-//!   been unreachable throughout the walk, which comes to such nodes only as were reachable at an instant
-//!   since it began. A number that is above may be that of another node: then the writer waits for its
-//!   stripes and goes down again, as if one had not been free.
-//! * R4. If `M` is reachable and has the same word for the key's digit, the way of the key leads through
-//!   `M` to that word: the key agrees with all below `M` before its branch, so each node above has both
-//!   in the same slot (I3), however many have been put there or replaced meanwhile. Where `M` itself
-//!   is to be replaced, the same goes for the node above and the word that refers to `M`; a split
-//!   in between shows there, since it has another word.
-//!
-//! The counter and the stripes do not outlive the process, nor has a crash anything to do with them: they
-//! decide which of the changes is made that could be, and each is made in the same order of stores.
 
 mod change;
 pub mod mutants;
@@ -226,15 +164,13 @@ use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::index::{Direction, IndexOptions};
 use crate::key::IndexKey;
 use crate::radix::{
-    self, Changing, Descending, Descent, Digits, Handle, Held, Leaf, Mutants, Nibble, Obstacle,
+    Changing, Descending, Descent, Digits, Handle, Held, Leaf, Mutants, Nibble, Obstacle,
     Parent, Place, RadixTree, SlotWord, Span, Split,
 };
-use node::{Child, has_end_slot, node_bytes};
+use node::{Child, Header, has_end_slot, node_bytes};
 
 /// A key as nibbles.
 type Nibbles<'k, K> = Digits<'k, K, Nibble>;
-/// The header of a node.
-type Header = radix::Header<Nibble>;
 
 /// A write-optimal radix tree. The layout and the invariants are in the source's header comment.
 ///

@@ -33,7 +33,7 @@ mutants! {
 
     /// The unlinking of a node is not counted: a writer that found the node before changes it when
     /// it can no longer be reached.
-    // R2.
+    // W2.
     UNCOUNTED_UNLINKING = "wort/uncounted-unlinking" =>
         at("index/src/radix/change.rs, replace_nodes")
         .in_runs(&["wort:unlinking"]);
