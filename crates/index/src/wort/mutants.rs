@@ -15,7 +15,7 @@ mutants! {
 
     /// A new leaf is not flushed before a slot refers to it.
     // I1.
-    MISSING_LEAF_FLUSH = "wort/missing-leaf-flush" => at("index/src/radix/leaf.rs, make_leaf");
+    MISSING_LEAF_FLUSH = "wort/missing-leaf-flush" => at("index/src/radix/change.rs, make_leaf");
 
     /// The slot of a new leaf is stored without a fence after the leaf's flush.
     // I1.
