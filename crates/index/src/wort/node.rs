@@ -4,9 +4,11 @@ use std::mem::offset_of;
 
 use lapis_pmem::{AllocError, Dirty, Domain, Link, Owned, PCell, Pool, persistent};
 
-use super::Header;
 use crate::key::IndexKey;
-use crate::radix::{LEAF_BIT, LOW_BITS, Nibble, Place, SlotWord, Span};
+use crate::radix::{self, LEAF_BIT, LOW_BITS, Nibble, Place, SlotWord, Span};
+
+/// The header of a node.
+pub(super) type Header = radix::Header<Nibble>;
 
 /// Slots for nibbles in a node.
 pub(super) const NIBBLE_SLOTS: usize = Nibble::SLOTS;
