@@ -32,6 +32,8 @@
 //!   most. Dense, the line of the footer is flushed up to three times in a row.
 //! * Truncate: [`ring_log`](crate::ring_log); zeroing keeps G3.
 
+use crate::declaration::{Declaration, LogRun};
+use crate::log::Placement;
 use lapis_pmem::{Domain, Mutant};
 
 use crate::log::Position;
@@ -91,3 +93,16 @@ impl Scheme for Classic {
         is_zero(ring, from, to)
     }
 }
+
+pub(crate) const DECLARATION: Declaration<LogRun> = Declaration {
+    name: Classic::NAME,
+    sources: &["blocks/src/ring_log", "blocks/src/classic_log"],
+    mutants: crate::mutants::CLASSIC_LOG,
+    runs: &[
+        LogRun::new("classic-log:padded", Placement::Padded, 0).filled_by(4016),
+        LogRun::new("classic-log:dense", Placement::Dense, 0),
+        LogRun::new("classic-log:streamed", Placement::Streamed, 0),
+    ],
+    operations: 100,
+    persist_points: (100, 2),
+};

@@ -42,6 +42,8 @@
 //!   fence. Two barriers. As many flushes as the entry has lines, and one.
 //! * Truncate: [`ring_log`](crate::ring_log): one barrier. Open: none.
 
+use crate::declaration::{Declaration, LogRun};
+use crate::log::Placement;
 use lapis_pmem::Domain;
 
 use crate::log::Position;
@@ -94,3 +96,17 @@ impl Scheme for Header {
         true
     }
 }
+
+pub(crate) const DECLARATION: Declaration<LogRun> = Declaration {
+    name: Header::NAME,
+    sources: &["blocks/src/ring_log", "blocks/src/header_log"],
+    mutants: crate::mutants::HEADER_LOG,
+    runs: &[
+        LogRun::new("header-log:naive", Placement::Dense, 1),
+        LogRun::new("header-log:aligned", Placement::Padded, 1).filled_by(4080),
+        LogRun::new("header-log:dancing", Placement::Padded, 8).filled_by(4080),
+        LogRun::new("header-log:streamed", Placement::Streamed, 8),
+    ],
+    operations: 100,
+    persist_points: (100, 2),
+};

@@ -2,6 +2,7 @@
 //! interleaving.
 
 pub mod classic_log;
+mod declaration;
 pub mod fp_leaves;
 pub mod header_log;
 pub mod in_place;
@@ -18,3 +19,5 @@ mod root_checksum;
 pub mod shared_log;
 mod spacing;
 pub mod thread_logs;
+
+pub use declaration::{CellKind, CellRun, Declaration, LogKind, LogRun, PageKind, PageRun};

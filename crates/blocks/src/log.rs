@@ -135,6 +135,10 @@ pub trait Log<D: Domain>: Sized + Send + Sync {
     /// How to lay out a new log.
     type Options: Clone + Default;
 
+    /// How to lay out a log of so many bytes, or of segments of so many. A log without fields for the
+    /// size takes no notice of their number.
+    fn options(bytes: usize, placement: Placement, size_fields: usize) -> Self::Options;
+
     /// Lays out an empty log, durable with the caller's next fence. The caller then publishes it
     /// where he likes and calls [`Log::open`] with its link.
     ///

@@ -37,6 +37,8 @@
 //!   lines.
 //! * Truncate: [`ring_log`](crate::ring_log); zeroing keeps G3. Open: a torn end is zeroed; fence.
 
+use crate::declaration::{Declaration, LogRun};
+use crate::log::Placement;
 use lapis_pmem::{Domain, Mutant};
 
 use crate::log::Position;
@@ -124,3 +126,16 @@ impl Scheme for Pop {
         is_zero(ring, from, to)
     }
 }
+
+pub(crate) const DECLARATION: Declaration<LogRun> = Declaration {
+    name: Pop::NAME,
+    sources: &["blocks/src/ring_log", "blocks/src/pop_ring"],
+    mutants: crate::mutants::POP_RING,
+    runs: &[
+        LogRun::new("pop-ring:padded", Placement::Padded, 0).filled_by(4080),
+        LogRun::new("pop-ring:dense", Placement::Dense, 0),
+        LogRun::new("pop-ring:streamed", Placement::Streamed, 0),
+    ],
+    operations: 100,
+    persist_points: (100, 2),
+};

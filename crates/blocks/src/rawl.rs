@@ -40,6 +40,8 @@
 //!   payload is shifted through, which costs processor time, and a bit in 64, which costs space.
 //! * Truncate: [`ring_log`](crate::ring_log): one barrier. Open: a torn end is flipped; fence.
 
+use crate::declaration::{Declaration, LogRun};
+use crate::log::Placement;
 use lapis_pmem::Domain;
 
 use crate::log::Position;
@@ -266,3 +268,16 @@ fn payload<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head, mut with: impl Fn
         with(&(bits as u64).to_le_bytes()[..left]);
     }
 }
+
+pub(crate) const DECLARATION: Declaration<LogRun> = Declaration {
+    name: Raw::NAME,
+    sources: &["blocks/src/ring_log", "blocks/src/rawl"],
+    mutants: crate::mutants::RAWL,
+    runs: &[
+        LogRun::new("rawl:padded", Placement::Padded, 0).filled_by(4016),
+        LogRun::new("rawl:dense", Placement::Dense, 0),
+        LogRun::new("rawl:streamed", Placement::Streamed, 0),
+    ],
+    operations: 100,
+    persist_points: (100, 2),
+};

@@ -103,7 +103,7 @@ pub fn image_rates(trial: &RateTrial, progress: &Progress<'_>) -> Result<Vec<Rat
         let operations = kind.declaration().exploration.rate_operations;
         with_index!(kind, |F| rows.filled::<F>(operations, None))?;
     }
-    for structure in Structure::ALL {
+    for structure in Structure::all() {
         rows.measure(
             format!("`lapis crash {structure}`"),
             None,

@@ -85,6 +85,8 @@ pub fn sweep(
 mod tests {
     use lapis_index::IndexKind;
 
+    use lapis_blocks::LogKind;
+
     use super::*;
 
     #[test]
@@ -96,7 +98,9 @@ mod tests {
             samples: 1,
             ..ExploreOptions::default()
         };
-        let found = sweep(Structure::PopLog, Duration::from_secs(2), &options, &|_| {}).unwrap();
+        let found =
+            sweep(Structure::Log(LogKind::PopLog), Duration::from_secs(2), &options, &|_| {})
+                .unwrap();
         assert!(found.seeds > 1, "{found:?}");
         assert_eq!((found.first_seed, found.violations.len()), (5, 0));
     }
@@ -109,7 +113,8 @@ mod tests {
             crash_in_recovery_every: 1,
             ..ExploreOptions::default()
         };
-        let found = sweep(Structure::PopLog, Duration::ZERO, &options, &|_| {}).unwrap();
+        let found =
+            sweep(Structure::Log(LogKind::PopLog), Duration::ZERO, &options, &|_| {}).unwrap();
         assert_eq!((found.seeds, found.crash_points), (1, 1), "{found:?}");
         assert_eq!(found.images, 2, "one, and one of a second crash: {found:?}");
     }

@@ -25,6 +25,7 @@
 //! update after this one). Two barriers; the lines of a copy and the selector's. Nothing to recover:
 //! the selector is one word, and what it says was durable before it said so.
 
+use crate::declaration::{CellRun, Declaration};
 use lapis_pmem::{Committed, Domain, PCell};
 
 use super::mutants::{OVERWRITE_ACTIVE, SELECT_BEFORE_COPY};
@@ -85,3 +86,15 @@ impl<D: Domain> InPlace<D> for CowCell {
         Ok(false)
     }
 }
+
+pub(crate) const DECLARATION: Declaration<CellRun> = Declaration {
+    name: "cow-cell",
+    sources: &["blocks/src/in_place/cow_cell", "blocks/src/in_place/array"],
+    mutants: super::mutants::COW_CELL,
+    runs: &[
+        CellRun { name: "cow-cell:16", value_bytes: 16 },
+        CellRun { name: "cow-cell:100", value_bytes: 100 },
+    ],
+    operations: 60,
+    persist_points: (60, 2),
+};

@@ -30,6 +30,7 @@
 //! word that was rolled back has the version of those that were not ahead. An update whose words
 //! had all persisted stays, which is right for one in flight.
 
+use crate::declaration::{CellRun, Declaration};
 use lapis_pmem::{Committed, Domain, PCell};
 
 use super::famb::{Arithmetic, MOST_BLOCKS, UnavailableArithmetic, blocks, rolled_back, version};
@@ -139,3 +140,15 @@ impl<D: Domain> InPlace<D> for FamCell {
         Ok(true)
     }
 }
+
+pub(crate) const DECLARATION: Declaration<CellRun> = Declaration {
+    name: "fam-cell",
+    sources: &["blocks/src/in_place/fam_cell", "blocks/src/in_place/array"],
+    mutants: super::mutants::FAM_CELL,
+    runs: &[
+        CellRun { name: "fam-cell:16", value_bytes: 16 },
+        CellRun { name: "fam-cell:100", value_bytes: 100 },
+    ],
+    operations: 60,
+    persist_points: (60, 2),
+};

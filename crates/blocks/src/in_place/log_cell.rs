@@ -30,6 +30,7 @@
 //! (I3), for another one to three barriers. Recovery, in [`LogCell::open`]: the newest entry's value
 //! stored, flushed, fenced.
 
+use crate::declaration::{CellRun, Declaration};
 use std::sync::Arc;
 
 use lapis_pmem::{Committed, Domain, LINE_BYTES, Link, PCell, Pool};
@@ -178,3 +179,15 @@ impl<D: Domain, L: Log<D>> InPlace<D> for LogCell<D, L> {
         Ok(false)
     }
 }
+
+pub(crate) const DECLARATION: Declaration<CellRun> = Declaration {
+    name: "log-cell",
+    sources: &["blocks/src/in_place/log_cell", "blocks/src/in_place/array"],
+    mutants: super::mutants::LOG_CELL,
+    runs: &[
+        CellRun { name: "log-cell:16", value_bytes: 16 },
+        CellRun { name: "log-cell:100", value_bytes: 100 },
+    ],
+    operations: 60,
+    persist_points: (60, 2),
+};

@@ -46,14 +46,15 @@
 //! ```
 
 mod array;
-mod cow_cell;
-mod fam_cell;
+pub(crate) mod cow_cell;
+pub(crate) mod fam_cell;
 mod famb;
-mod log_cell;
+pub(crate) mod log_cell;
 pub mod mutants;
 
 use lapis_pmem::{AllocError, Committed, Domain, DomainFault, PCell};
 
+pub use crate::declaration::CellKind;
 pub use array::{CellArray, CellArrayRoot};
 pub use cow_cell::CowCell;
 pub use fam_cell::FamCell;
@@ -66,37 +67,6 @@ use crate::log::LogError;
 pub const SMALLEST_VALUE_BYTES: usize = 8;
 /// The largest value of a cell, in bytes.
 pub const LARGEST_VALUE_BYTES: usize = 256;
-
-/// How cells are updated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CellKind {
-    /// [`CowCell`].
-    Cow,
-    /// [`LogCell`].
-    Log,
-    /// [`FamCell`].
-    Fam,
-}
-
-impl CellKind {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Cow, Self::Log, Self::Fam];
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cow => "cow-cell",
-            Self::Log => "log-cell",
-            Self::Fam => "fam-cell",
-        }
-    }
-}
-
-impl std::fmt::Display for CellKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// Why a cell could not be used. Nothing has changed unless said otherwise.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! Copying a page to another slot: with version numbers, and with a checksum.
 
+use crate::declaration::{Declaration, PageRun};
 use lapis_pmem::{Committed, Domain, LINE_BYTES};
 
 use super::layout::{Owner, address, page_checksum};
@@ -107,3 +108,16 @@ impl<D: Domain> PageStore<D> {
         Committed::after_fence(domain)
     }
 }
+
+pub(crate) const DECLARATION: Declaration<PageRun> = Declaration {
+    name: "page-cow",
+    sources: &["blocks/src/page"],
+    mutants: mutants::PAGE_COW,
+    runs: &[
+        PageRun { name: "page-cow:whole", scheme: PageScheme::CopyOnWrite, page_bytes: 4096 },
+        PageRun { name: "page-cow:load", scheme: PageScheme::CopyOnWriteLoading, page_bytes: 4096 },
+        PageRun { name: "page-cow:checksum", scheme: PageScheme::Checksum, page_bytes: 4096 },
+    ],
+    operations: 40,
+    persist_points: (64, 2),
+};

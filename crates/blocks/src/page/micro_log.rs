@@ -1,5 +1,7 @@
 //! Writing the dirty lines of a page to the lane's µlog and then in place.
 
+use super::PageScheme;
+use crate::declaration::{Declaration, PageRun};
 use lapis_pmem::{Committed, Domain, LINE_BYTES, Pool};
 
 use super::layout::{LINE_SET_WORDS, LOG_HEADER_BYTES, LogHeader, Start, Target, address};
@@ -102,3 +104,16 @@ pub(super) fn write_lines<'s, D: Domain>(
         unsafe { pool.domain().copy_nontemporal(start.add(bytes.start), source(bytes.clone())) };
     }
 }
+
+pub(crate) const DECLARATION: Declaration<PageRun> = Declaration {
+    name: "page-mulog",
+    sources: &["blocks/src/page"],
+    mutants: mutants::PAGE_MULOG,
+    runs: &[
+        PageRun { name: "page-mulog:4k", scheme: PageScheme::MicroLog, page_bytes: 4096 },
+        // Which lines are logged takes more than one line to say.
+        PageRun { name: "page-mulog:32k", scheme: PageScheme::MicroLog, page_bytes: 32768 },
+    ],
+    operations: 24,
+    persist_points: (64, 2),
+};

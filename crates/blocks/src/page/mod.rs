@@ -101,14 +101,14 @@
 //!   the caches, clears `page` of torn slots and flushes it (I2); if there were any, **barrier**.
 //!   Doing so again changes nothing.
 
-mod copy_on_write;
-mod cost_model;
+pub(crate) mod copy_on_write;
+pub(crate) mod cost_model;
 mod deletion;
 mod dirty_lines;
 mod error;
 mod inspection;
 mod layout;
-mod micro_log;
+pub(crate) mod micro_log;
 pub mod mutants;
 mod recovery;
 mod scheme;

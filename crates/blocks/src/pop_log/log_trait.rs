@@ -14,6 +14,14 @@ impl<D: Domain> Log<D> for PopLog<D> {
     type Root = PopLogRoot;
     type Options = PopLogOptions;
 
+    fn options(
+        segment_bytes: usize,
+        placement: crate::log::Placement,
+        _size_fields: usize,
+    ) -> PopLogOptions {
+        PopLogOptions { segment_bytes, spare_segments: 2, placement }
+    }
+
     fn create(
         pool: &Pool<D>,
         options: PopLogOptions,

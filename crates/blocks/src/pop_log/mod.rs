@@ -130,6 +130,7 @@ mod recovery;
 mod retention;
 mod segment;
 
+use crate::declaration::{Declaration, LogRun};
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
@@ -445,3 +446,16 @@ impl<D: Domain> PopLog<D> {
         Iter::new(self)
     }
 }
+
+pub(crate) const DECLARATION: Declaration<LogRun> = Declaration {
+    name: "pop-log",
+    sources: &["blocks/src/pop_log"],
+    mutants: mutants::CATALOGUE,
+    runs: &[
+        LogRun::new("pop-log:padded", Placement::Padded, 0),
+        LogRun::new("pop-log:dense", Placement::Dense, 0),
+        LogRun::new("pop-log:streamed", Placement::Streamed, 0),
+    ],
+    operations: 200,
+    persist_points: (200, 3),
+};

@@ -384,6 +384,10 @@ impl<D: Domain, S: Scheme> Log<D> for RingLog<D, S> {
     type Root = RingRoot;
     type Options = RingOptions;
 
+    fn options(capacity_bytes: usize, placement: Placement, size_fields: usize) -> RingOptions {
+        RingOptions { capacity_bytes, placement, size_fields }
+    }
+
     fn create(
         pool: &Pool<D>,
         options: RingOptions,

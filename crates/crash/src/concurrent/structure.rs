@@ -1,5 +1,6 @@
 //! Structures with several workers, by the names they have on the command line.
 
+use lapis_blocks::LogKind;
 use lapis_blocks::log::Placement;
 use lapis_device::Modelled;
 use lapis_index::{Exploration, IndexFamily, IndexOf, with_index};
@@ -43,7 +44,7 @@ pub fn explore_structure_concurrently(
         Explorer { structure, only, options, progress, total: &mut total, passed_over, explored };
     match structure {
         Structure::Index(kind) => with_index!(kind, |F| explorer.explore_index::<F>())?,
-        Structure::PopLog => {
+        Structure::Log(LogKind::PopLog) => {
             for (name, placement) in
                 [("pop-log:padded", Placement::Padded), ("pop-log:streamed", Placement::Streamed)]
             {

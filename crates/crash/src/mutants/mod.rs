@@ -35,7 +35,7 @@ pub fn concurrent_catalogue() -> Vec<(Structure, MutantEntry)> {
 fn entries(takes_workers: bool) -> Vec<(Structure, MutantEntry)> {
     let of =
         |structure: Structure| structure.mutants().entries.iter().map(move |it| (structure, *it));
-    let all = Structure::ALL.into_iter().flat_map(of);
+    let all = Structure::all().flat_map(of);
     all.filter(|(_, entry)| entry.takes_workers == takes_workers).collect()
 }
 

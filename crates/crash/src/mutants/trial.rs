@@ -78,7 +78,7 @@ pub struct MutantTrial {
 impl Default for MutantTrial {
     fn default() -> Self {
         Self {
-            structures: Structure::ALL.to_vec(),
+            structures: Structure::all().collect(),
             strategies: Strategy::ALL.to_vec(),
             budget: MutantBudget::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),

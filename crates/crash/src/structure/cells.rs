@@ -3,52 +3,53 @@
 use lapis_blocks::classic_log::ClassicLog;
 use lapis_blocks::header_log::HeaderLog;
 use lapis_blocks::in_place::{CowCell, FamCell, LogCell};
-use lapis_blocks::log::Placement::{Dense, Padded};
-use lapis_blocks::pop_log::{PopLog, PopLogOptions};
+use lapis_blocks::log::Log;
+use lapis_blocks::log::Placement::{self, Dense, Padded};
+use lapis_blocks::pop_log::PopLog;
 use lapis_blocks::pop_ring::PopRing;
 use lapis_blocks::rawl::Rawl;
+use lapis_blocks::{CellKind, CellRun};
 use lapis_device::Modelled;
 
-use super::Structure;
 use super::each_subject::Subjects;
-use super::logs::ring;
-use crate::subjects::InPlaceSubject;
+use super::logs::RING_BYTES;
+use crate::erased::AnySubject;
+use crate::subjects::{InPlaceSubject, Scheme};
 
 /// Cells whose entries fill a ring several times.
 const LOGGED_BYTES: usize = 200;
-/// How a PopLog is cut into small segments.
-const SEGMENTS: PopLogOptions =
-    PopLogOptions { segment_bytes: 4096, spare_segments: 2, placement: Padded };
-
-type LogCellSubject<L> = InPlaceSubject<LogCell<Modelled, L>>;
-
-pub(super) fn subjects(structure: Structure) -> Subjects {
-    match structure {
-        Structure::CowCell => vec![
-            Box::new(InPlaceSubject::<CowCell>::new("cow-cell:16", 16, ())),
-            Box::new(InPlaceSubject::<CowCell>::new("cow-cell:100", 100, ())),
-        ],
-        Structure::LogCell => {
-            type Pop = LogCellSubject<PopLog<Modelled>>;
-            type Classic = LogCellSubject<ClassicLog<Modelled>>;
-            type Header = LogCellSubject<HeaderLog<Modelled>>;
-            type RawlCell = LogCellSubject<Rawl<Modelled>>;
-            type Ring = LogCellSubject<PopRing<Modelled>>;
-            vec![
-                Box::new(Pop::new("log-cell:16", 16, SEGMENTS)),
-                Box::new(Pop::new("log-cell:100", 100, SEGMENTS)),
-                Box::new(Classic::new("log-cell:classic", LOGGED_BYTES, ring(Padded, 0))),
-                Box::new(Header::new("log-cell:naive", LOGGED_BYTES, ring(Dense, 1))),
-                Box::new(Header::new("log-cell:aligned", LOGGED_BYTES, ring(Padded, 1))),
-                Box::new(Header::new("log-cell:dancing", LOGGED_BYTES, ring(Padded, 8))),
-                Box::new(RawlCell::new("log-cell:rawl", LOGGED_BYTES, ring(Padded, 0))),
-                Box::new(Ring::new("log-cell:pop-ring", LOGGED_BYTES, ring(Padded, 0))),
-            ]
+pub(super) fn subjects(kind: CellKind) -> Subjects {
+    let plain = kind.declaration().runs.iter();
+    match kind {
+        CellKind::Cow => plain.map(boxed::<CowCell>).collect(),
+        CellKind::Fam => plain.map(boxed::<FamCell>).collect(),
+        CellKind::Log => {
+            let pop = |run: &CellRun| of::<PopLog<Modelled>>(run.name, run.value_bytes, Padded, 0);
+            let mut subjects: Subjects = plain.map(pop).collect();
+            subjects.extend([
+                of::<ClassicLog<_>>("log-cell:classic", LOGGED_BYTES, Padded, 0),
+                of::<HeaderLog<_>>("log-cell:naive", LOGGED_BYTES, Dense, 1),
+                of::<HeaderLog<_>>("log-cell:aligned", LOGGED_BYTES, Padded, 1),
+                of::<HeaderLog<_>>("log-cell:dancing", LOGGED_BYTES, Padded, 8),
+                of::<Rawl<_>>("log-cell:rawl", LOGGED_BYTES, Padded, 0),
+                of::<PopRing<_>>("log-cell:pop-ring", LOGGED_BYTES, Padded, 0),
+            ]);
+            subjects
         }
-        Structure::FamCell => vec![
-            Box::new(InPlaceSubject::<FamCell>::new("fam-cell:16", 16, ())),
-            Box::new(InPlaceSubject::<FamCell>::new("fam-cell:100", 100, ())),
-        ],
-        _ => Vec::new(),
     }
+}
+
+fn boxed<S: Scheme<Options = ()>>(run: &CellRun) -> Box<dyn AnySubject> {
+    Box::new(InPlaceSubject::<S>::new(run.name, run.value_bytes, ()))
+}
+
+/// Cells with a log of some kind.
+fn of<L: Log<Modelled, Options: Sync + std::fmt::Debug> + 'static>(
+    name: &'static str,
+    value_bytes: usize,
+    placement: Placement,
+    size_fields: usize,
+) -> Box<dyn AnySubject> {
+    let options = L::options(RING_BYTES, placement, size_fields);
+    Box::new(InPlaceSubject::<LogCell<Modelled, L>>::new(name, value_bytes, options))
 }

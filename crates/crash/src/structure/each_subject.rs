@@ -33,15 +33,9 @@ pub(super) fn subjects_of(
 pub(super) fn all_subjects(structure: Structure) -> Subjects {
     match structure {
         Structure::Index(kind) => indexes::subjects(kind),
-        Structure::ClassicLog
-        | Structure::HeaderLog
-        | Structure::Rawl
-        | Structure::PopLog
-        | Structure::PopRing => logs::subjects(structure),
-        Structure::PageCow | Structure::PageMulog | Structure::PageHybrid => {
-            pages::subjects(structure)
-        }
-        Structure::CowCell | Structure::LogCell | Structure::FamCell => cells::subjects(structure),
+        Structure::Log(kind) => logs::subjects(kind),
+        Structure::Cell(kind) => cells::subjects(kind),
+        Structure::Page(kind) => pages::subjects(kind),
         Structure::FpLeaves => vec![Box::new(FpLeavesSubject)],
         Structure::Allocator => vec![
             Box::new(AllocatorSubject::new("allocator:device", 0xA5)),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use lapis_blocks::{CellKind, LogKind, PageKind};
 use lapis_index::IndexKind;
 use lapis_pmem::MutantList;
 
@@ -114,30 +115,14 @@ impl CrashError {
 pub enum Structure {
     /// An index.
     Index(IndexKind),
-    /// The classic log.
-    ClassicLog,
-    /// The header log.
-    HeaderLog,
-    /// RAWL.
-    Rawl,
-    /// The PopLog.
-    PopLog,
-    /// Pages by copy-on-write, and its variant for comparison that has checksums.
-    PageCow,
-    /// Pages by µlog.
-    PageMulog,
-    /// Pages by either, as a cost model says.
-    PageHybrid,
-    /// Copy-on-write cells.
-    CowCell,
-    /// Cells with a redo log.
-    LogCell,
-    /// Failure-atomic memory.
-    FamCell,
+    /// A log.
+    Log(LogKind),
+    /// Cells that are updated in place.
+    Cell(CellKind),
+    /// Pages.
+    Page(PageKind),
     /// Leaves as FPTree has them, whose operations are interleaved.
     FpLeaves,
-    /// The PopLog in a ring.
-    PopRing,
     /// The allocator and the pool.
     Allocator,
     /// The store.
@@ -145,54 +130,25 @@ pub enum Structure {
 }
 
 impl Structure {
-    /// Those that are not in the list of indexes.
-    const OTHERS: [Self; 14] = [
-        Self::ClassicLog,
-        Self::HeaderLog,
-        Self::Rawl,
-        Self::PopLog,
-        Self::PopRing,
-        Self::CowCell,
-        Self::LogCell,
-        Self::FamCell,
-        Self::PageCow,
-        Self::PageMulog,
-        Self::PageHybrid,
-        Self::FpLeaves,
-        Self::Allocator,
-        Self::Store,
-    ];
-
     /// All of them.
-    pub const ALL: [Self; IndexKind::ALL.len() + Self::OTHERS.len()] = {
-        let mut all = [Self::Store; _];
-        let mut at = 0;
-        while at < all.len() {
-            all[at] = match at.checked_sub(IndexKind::ALL.len()) {
-                None => Self::Index(IndexKind::ALL[at]),
-                Some(at) => Self::OTHERS[at],
-            };
-            at += 1;
-        }
-        all
-    };
+    pub fn all() -> impl Iterator<Item = Self> {
+        IndexKind::ALL
+            .map(Self::Index)
+            .into_iter()
+            .chain(LogKind::ALL.map(Self::Log))
+            .chain(CellKind::ALL.map(Self::Cell))
+            .chain(PageKind::ALL.map(Self::Page))
+            .chain([Self::FpLeaves, Self::Allocator, Self::Store])
+    }
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Index(kind) => kind.name(),
-            Self::ClassicLog => "classic-log",
-            Self::HeaderLog => "header-log",
-            Self::Rawl => "rawl",
-            Self::PopLog => "pop-log",
-            Self::PageCow => "page-cow",
-            Self::PageMulog => "page-mulog",
-            Self::PageHybrid => "page-hybrid",
-            Self::CowCell => "cow-cell",
-            Self::LogCell => "log-cell",
-            Self::FamCell => "fam-cell",
+            Self::Log(kind) => kind.name(),
+            Self::Cell(kind) => kind.name(),
+            Self::Page(kind) => kind.name(),
             Self::FpLeaves => "fp-leaves",
-            Self::PopRing => "pop-ring",
             Self::Allocator => "allocator",
             Self::Store => "store",
         }
@@ -200,7 +156,7 @@ impl Structure {
 
     /// Whether histories of several workers are made for it.
     pub fn takes_workers(self) -> bool {
-        matches!(self, Self::Index(_) | Self::PopLog | Self::Allocator | Self::Store)
+        matches!(self, Self::Index(_) | Self::Log(LogKind::PopLog) | Self::Allocator | Self::Store)
     }
 
     /// The names of the histories that are made for one error each, in which a scheduler need deviate
@@ -216,34 +172,25 @@ impl Structure {
 
     /// The errors that it can be told to commit.
     pub fn mutants(self) -> MutantList {
-        use lapis_blocks::{in_place, mutants, page, pop_log};
         match self {
             Self::Index(kind) => kind.declaration().mutants,
-            Self::ClassicLog => mutants::CLASSIC_LOG,
-            Self::HeaderLog => mutants::HEADER_LOG,
-            Self::Rawl => mutants::RAWL,
-            Self::PopRing => mutants::POP_RING,
-            Self::PopLog => pop_log::mutants::CATALOGUE,
-            Self::PageCow => page::mutants::PAGE_COW,
-            Self::PageMulog => page::mutants::PAGE_MULOG,
-            Self::PageHybrid => page::mutants::PAGE_HYBRID,
-            Self::CowCell => in_place::mutants::COW_CELL,
-            Self::LogCell => in_place::mutants::LOG_CELL,
-            Self::FamCell => in_place::mutants::FAM_CELL,
-            Self::FpLeaves => mutants::FP_LEAVES,
+            Self::Log(kind) => kind.declaration().mutants,
+            Self::Cell(kind) => kind.declaration().mutants,
+            Self::Page(kind) => kind.declaration().mutants,
+            Self::FpLeaves => lapis_blocks::mutants::FP_LEAVES,
             Self::Allocator => lapis_pmem::allocator::mutants::CATALOGUE,
             Self::Store => lapis::mutants::CATALOGUE,
         }
     }
 
     fn names() -> String {
-        Self::ALL.map(Self::name).join(", ")
+        Self::all().map(Self::name).collect::<Vec<_>>().join(", ")
     }
 }
 
 /// Whether a history of several workers is called so.
 pub(crate) fn is_history(name: &str) -> bool {
-    Structure::ALL.into_iter().any(|structure| structure.histories().contains(&name))
+    Structure::all().any(|structure| structure.histories().contains(&name))
 }
 
 impl fmt::Display for Structure {
@@ -259,8 +206,7 @@ impl FromStr for Structure {
     /// kind of an index's keys, a placement of a log's entries, a history made for one error.
     fn from_str(name: &str) -> Result<Self, CrashError> {
         let base = name.split_once(':').map_or(name, |(base, _)| base);
-        let structure = Self::ALL
-            .into_iter()
+        let structure = Self::all()
             .find(|structure| structure.name() == base)
             .ok_or_else(|| CrashError::UnknownStructure { name: name.to_owned() })?;
         let known = structure.subjects();
@@ -277,7 +223,7 @@ mod tests {
 
     #[test]
     fn every_name_that_a_structure_has_is_one_of_that_structure() {
-        for structure in Structure::ALL {
+        for structure in Structure::all() {
             assert_eq!(structure.name().parse(), Ok(structure));
             for subject in structure.subjects().into_iter().chain(structure.histories()) {
                 assert_eq!(subject.parse(), Ok(structure), "{subject}");

@@ -2,6 +2,7 @@
 //! durably linearizable; and the checker sees what single workers cannot show: that what a reader
 //! persists before it answers, and fences taken for other threads, are necessary.
 
+use lapis_blocks::LogKind;
 use lapis_crash::Structure;
 use lapis_crash::concurrent::{
     ConcurrentOptions, ConcurrentReplay, ConcurrentReport, explore_structure_concurrently,
@@ -69,7 +70,7 @@ fn the_allocator_is_durably_linearizable() {
 
 #[test]
 fn pop_log_is_durably_linearizable() {
-    survives(Structure::PopLog, &few(30));
+    survives(Structure::Log(LogKind::PopLog), &few(30));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The power is cut everywhere: in creation, operations, shutdown, opening, growth of the pool and of
 //! a table, and again in the recovery; and what an image costs follows the lines that differ.
 
+use lapis_blocks::LogKind;
 use lapis_crash::subjects::IndexSubject;
 use lapis_crash::{ExploreOptions, ExploreReport, Phase, Structure, explore, explore_structure};
 use lapis_device::Modelled;
@@ -52,7 +53,9 @@ fn the_power_is_cut_while_a_table_grows() {
 #[test]
 fn the_power_is_cut_again_in_recoveries() {
     let options = ExploreOptions { crash_in_recovery_every: 16, ..options(20) };
-    for structure in [Structure::Index(IndexKind::Wort), Structure::PopLog, Structure::Store] {
+    for structure in
+        [Structure::Index(IndexKind::Wort), Structure::Log(LogKind::PopLog), Structure::Store]
+    {
         let report = explored(structure, None, &options);
         assert!(report.images_in_recovery > 50, "{structure}: {}", report.images_in_recovery);
     }

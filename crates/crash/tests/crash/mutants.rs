@@ -1,6 +1,7 @@
 //! The checker finds every mutant of the catalogue at a small budget, and nothing wrong with the
 //! structures as they are at the same budget.
 
+use lapis_blocks::{CellKind, LogKind, PageKind};
 use lapis_crash::mutants::{
     MutantBudget, MutantTrial, Search, WORKERS, catalogue, concurrent_catalogue, try_mutants,
 };
@@ -40,6 +41,33 @@ fn all_are_killed(structure: Structure) {
     assert!(report.is_good());
 }
 
+macro_rules! of_a_log {
+    ($module:ident $kind:ident $what:tt) => {
+        #[test]
+        fn $module() {
+            all_are_killed(Structure::Log(LogKind::$kind));
+        }
+    };
+}
+
+macro_rules! of_cells {
+    ($module:ident $kind:ident $what:tt) => {
+        #[test]
+        fn $module() {
+            all_are_killed(Structure::Cell(CellKind::$kind));
+        }
+    };
+}
+
+macro_rules! of_pages {
+    ($module:ident $kind:ident $what:tt) => {
+        #[test]
+        fn $module() {
+            all_are_killed(Structure::Page(PageKind::$kind));
+        }
+    };
+}
+
 macro_rules! of_an_index {
     ($module:ident $index:ident $traits:tt) => {
         #[test]
@@ -49,56 +77,12 @@ macro_rules! of_an_index {
     };
 }
 
-mod those_of_an_index_are_killed {
+mod all_are_killed_of {
     use super::*;
     lapis_index::for_each_index!(of_an_index);
-}
-
-#[test]
-fn those_of_the_classic_log_are_killed() {
-    all_are_killed(Structure::ClassicLog);
-}
-
-#[test]
-fn those_of_the_header_log_are_killed() {
-    all_are_killed(Structure::HeaderLog);
-}
-
-#[test]
-fn those_of_rawl_are_killed() {
-    all_are_killed(Structure::Rawl);
-}
-
-#[test]
-fn those_of_pop_log_in_a_ring_are_killed() {
-    all_are_killed(Structure::PopRing);
-}
-
-#[test]
-fn those_of_pop_log_are_killed() {
-    all_are_killed(Structure::PopLog);
-}
-
-#[test]
-fn those_of_pages_by_copy_on_write_are_killed() {
-    all_are_killed(Structure::PageCow);
-}
-
-#[test]
-fn those_of_pages_by_micro_log_are_killed() {
-    all_are_killed(Structure::PageMulog);
-}
-
-#[test]
-fn those_of_pages_by_either_are_killed() {
-    all_are_killed(Structure::PageHybrid);
-}
-
-#[test]
-fn those_of_the_cells_updated_in_place_are_killed() {
-    all_are_killed(Structure::CowCell);
-    all_are_killed(Structure::LogCell);
-    all_are_killed(Structure::FamCell);
+    lapis_blocks::for_each_log!(of_a_log);
+    lapis_blocks::for_each_cell!(of_cells);
+    lapis_blocks::for_each_page_scheme!(of_pages);
 }
 
 #[test]
@@ -129,7 +113,7 @@ fn the_same_images_kill_on_any_number_of_threads() {
 #[test]
 fn several_workers_find_mutants_too_and_nothing_in_the_structure_as_it_is() {
     let trial = MutantTrial {
-        structures: vec![Structure::Index(IndexKind::PClht), Structure::Rawl],
+        structures: vec![Structure::Index(IndexKind::PClht), Structure::Log(LogKind::Rawl)],
         strategies: Vec::new(),
         budget: MutantBudget { schedules: 20, ..MutantBudget::small() },
         threads: 1,

@@ -2,14 +2,16 @@
 //! the checker finds a power cut that is not survived. `cargo test -p lapis-crash --test
 //! persist_points -- --nocapture` prints the tables.
 
+use lapis_blocks::{CellKind, LogKind, PageKind};
 use lapis_crash::{ExploreOptions, Strategy, Structure, structure_persist_points};
 use lapis_index::IndexKind;
 
-fn all_are_necessary(structure: Structure, ops: usize, seeds: &[u64]) {
-    all_are_necessary_by(Strategy::default(), structure, ops, seeds);
+fn all_are_necessary(structure: Structure, (ops, runs): (usize, u64)) {
+    all_are_necessary_by(Strategy::default(), structure, (ops, runs));
 }
 
-fn all_are_necessary_by(strategy: Strategy, structure: Structure, ops: usize, seeds: &[u64]) {
+fn all_are_necessary_by(strategy: Strategy, structure: Structure, (ops, runs): (usize, u64)) {
+    let seeds = &Vec::from_iter(1..=runs);
     let options = ExploreOptions {
         ops,
         strategy,
@@ -31,80 +33,67 @@ fn all_are_necessary_by(strategy: Strategy, structure: Structure, ops: usize, se
     assert!(survived.is_empty(), "not shown to be necessary: {survived:#?}");
 }
 
-macro_rules! of_an_index {
-    ($module:ident $index:ident $traits:tt) => {
+macro_rules! of_a_log {
+    ($module:ident $kind:ident $what:tt) => {
         #[test]
         fn $module() {
-            let kind = IndexKind::$index;
-            let (ops, runs) = kind.declaration().exploration.persist_points;
-            all_are_necessary(Structure::Index(kind), ops, &Vec::from_iter(1..=runs));
+            let runs = LogKind::$kind.declaration().persist_points;
+            all_are_necessary(Structure::Log(LogKind::$kind), runs);
         }
     };
 }
 
-mod each_of_an_index_is_necessary {
+macro_rules! of_cells {
+    ($module:ident $kind:ident $what:tt) => {
+        #[test]
+        fn $module() {
+            let runs = CellKind::$kind.declaration().persist_points;
+            all_are_necessary(Structure::Cell(CellKind::$kind), runs);
+        }
+    };
+}
+
+macro_rules! of_pages {
+    ($module:ident $kind:ident $what:tt) => {
+        #[test]
+        fn $module() {
+            let runs = PageKind::$kind.declaration().persist_points;
+            all_are_necessary_by(Strategy::Sampled, Structure::Page(PageKind::$kind), runs);
+        }
+    };
+}
+
+macro_rules! of_an_index {
+    ($module:ident $index:ident $traits:tt) => {
+        #[test]
+        fn $module() {
+            all_are_necessary(
+                Structure::Index(IndexKind::$index),
+                IndexKind::$index.declaration().exploration.persist_points,
+            );
+        }
+    };
+}
+
+mod each_is_necessary_of {
     use super::*;
     lapis_index::for_each_index!(of_an_index);
-}
-
-#[test]
-fn each_of_the_classic_log_is_necessary() {
-    all_are_necessary(Structure::ClassicLog, 100, &[1, 2]);
-}
-
-#[test]
-fn each_of_the_header_log_is_necessary() {
-    all_are_necessary(Structure::HeaderLog, 100, &[1, 2]);
-}
-
-#[test]
-fn each_of_rawl_is_necessary() {
-    all_are_necessary(Structure::Rawl, 100, &[1, 2]);
-}
-
-#[test]
-fn each_of_pop_log_in_a_ring_is_necessary() {
-    all_are_necessary(Structure::PopRing, 100, &[1, 2]);
-}
-
-#[test]
-fn each_of_pop_log_is_necessary() {
-    all_are_necessary(Structure::PopLog, 200, &[1, 2, 3]);
-}
-
-#[test]
-fn each_of_pages_by_copy_on_write_is_necessary() {
-    all_are_necessary_by(Strategy::Sampled, Structure::PageCow, 64, &[1, 2]);
-}
-
-#[test]
-fn each_of_pages_by_micro_log_is_necessary() {
-    all_are_necessary_by(Strategy::Sampled, Structure::PageMulog, 64, &[1, 2]);
-}
-
-#[test]
-fn each_of_pages_by_either_is_necessary() {
-    all_are_necessary_by(Strategy::Sampled, Structure::PageHybrid, 120, &[1, 2]);
+    lapis_blocks::for_each_log!(of_a_log);
+    lapis_blocks::for_each_cell!(of_cells);
+    lapis_blocks::for_each_page_scheme!(of_pages);
 }
 
 #[test]
 fn each_of_the_allocator_and_the_pool_is_necessary() {
-    all_are_necessary(Structure::Allocator, 300, &[1, 2, 3, 4]);
+    all_are_necessary(Structure::Allocator, (300, 4));
 }
 
 #[test]
 fn each_of_the_store_is_necessary() {
-    all_are_necessary(Structure::Store, 80, &[1, 2]);
-}
-
-#[test]
-fn each_of_the_cells_updated_in_place_is_necessary() {
-    all_are_necessary(Structure::CowCell, 60, &[1, 2]);
-    all_are_necessary(Structure::LogCell, 60, &[1, 2]);
-    all_are_necessary(Structure::FamCell, 60, &[1, 2]);
+    all_are_necessary(Structure::Store, (80, 2));
 }
 
 #[test]
 fn each_of_the_leaves_is_necessary() {
-    all_are_necessary(Structure::FpLeaves, 60, &[1, 2]);
+    all_are_necessary(Structure::FpLeaves, (60, 2));
 }

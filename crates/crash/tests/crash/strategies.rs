@@ -1,5 +1,6 @@
 //! The strategies agree: what pruning leaves out comes out like something it tries.
 
+use lapis_blocks::LogKind;
 use lapis_crash::subjects::IndexSubject;
 use lapis_crash::{
     ExploreOptions, ExploreReport, Modelled, Strategy, Structure, explore, explore_structure,
@@ -62,7 +63,7 @@ fn pruned_equals_exhaustive_on_p_clht() {
 
 #[test]
 fn pruned_equals_exhaustive_on_pop_log() {
-    pruned_equals_exhaustive(Structure::PopLog, 30);
+    pruned_equals_exhaustive(Structure::Log(LogKind::PopLog), 30);
 }
 
 #[test]
@@ -77,7 +78,9 @@ fn pruned_equals_exhaustive_on_the_store() {
 
 #[test]
 fn images_of_which_nothing_is_run_come_out_as_when_all_are_run() {
-    for structure in [Structure::Index(IndexKind::Wort), Structure::PopLog, Structure::Store] {
+    for structure in
+        [Structure::Index(IndexKind::Wort), Structure::Log(LogKind::PopLog), Structure::Store]
+    {
         let ops = if structure == Structure::Store { 12 } else { 40 };
         let pruned = explored(structure, Strategy::Pruned, ops);
         let known = pruned.images_by_proof + pruned.images_partly_by_proof;

@@ -1,5 +1,6 @@
 //! Every structure survives the power cuts of a short run. Longer ones: `lapis crash STRUCTURE`.
 
+use lapis_blocks::{CellKind, LogKind, PageKind};
 use lapis_crash::{ExploreOptions, Strategy, Structure, explore_structure};
 use lapis_index::IndexKind;
 
@@ -29,6 +30,36 @@ fn survives_by(strategy: Strategy, structure: Structure, ops: usize, seed: u64) 
     assert!(report.distinct_states > ops as u64 / 8, "the run hardly changed anything");
 }
 
+macro_rules! of_a_log {
+    ($module:ident $kind:ident $what:tt) => {
+        #[test]
+        fn $module() {
+            let ops = LogKind::$kind.declaration().operations;
+            survives(Structure::Log(LogKind::$kind), ops, 17);
+        }
+    };
+}
+
+macro_rules! of_cells {
+    ($module:ident $kind:ident $what:tt) => {
+        #[test]
+        fn $module() {
+            let ops = CellKind::$kind.declaration().operations;
+            survives_by(Strategy::Sampled, Structure::Cell(CellKind::$kind), ops, 17);
+        }
+    };
+}
+
+macro_rules! of_pages {
+    ($module:ident $kind:ident $what:tt) => {
+        #[test]
+        fn $module() {
+            let ops = PageKind::$kind.declaration().operations;
+            survives_by(Strategy::Sampled, Structure::Page(PageKind::$kind), ops, 17);
+        }
+    };
+}
+
 macro_rules! of_an_index {
     ($module:ident $index:ident $traits:tt) => {
         #[test]
@@ -38,49 +69,12 @@ macro_rules! of_an_index {
     };
 }
 
-mod an_index_survives_power_cuts {
+mod power_cuts_are_survived_by {
     use super::*;
     lapis_index::for_each_index!(of_an_index);
-}
-
-#[test]
-fn the_classic_log_survives_power_cuts() {
-    survives(Structure::ClassicLog, 100, 17);
-}
-
-#[test]
-fn the_header_log_survives_power_cuts() {
-    survives(Structure::HeaderLog, 100, 18);
-}
-
-#[test]
-fn rawl_survives_power_cuts() {
-    survives(Structure::Rawl, 100, 19);
-}
-
-#[test]
-fn pop_log_in_a_ring_survives_power_cuts() {
-    survives(Structure::PopRing, 100, 20);
-}
-
-#[test]
-fn pop_log_survives_power_cuts_and_kills() {
-    survives(Structure::PopLog, 200, 14);
-}
-
-#[test]
-fn pages_by_copy_on_write_survive_power_cuts() {
-    survives_by(Strategy::Sampled, Structure::PageCow, 40, 17);
-}
-
-#[test]
-fn pages_by_micro_log_survive_power_cuts() {
-    survives_by(Strategy::Sampled, Structure::PageMulog, 24, 18);
-}
-
-#[test]
-fn pages_by_either_survive_power_cuts() {
-    survives_by(Strategy::Sampled, Structure::PageHybrid, 100, 19);
+    lapis_blocks::for_each_log!(of_a_log);
+    lapis_blocks::for_each_cell!(of_cells);
+    lapis_blocks::for_each_page_scheme!(of_pages);
 }
 
 #[test]
@@ -91,13 +85,6 @@ fn the_allocator_survives_power_cuts() {
 #[test]
 fn the_store_survives_power_cuts() {
     survives(Structure::Store, 60, 16);
-}
-
-#[test]
-fn cells_updated_in_place_survive_power_cuts() {
-    survives_by(Strategy::Sampled, Structure::CowCell, 60, 17);
-    survives_by(Strategy::Sampled, Structure::LogCell, 60, 18);
-    survives_by(Strategy::Sampled, Structure::FamCell, 60, 19);
 }
 
 #[test]

@@ -2,15 +2,11 @@
 
 use std::sync::Arc;
 
-use lapis_blocks::classic_log::ClassicLog;
 use lapis_blocks::fp_leaves::{FpLeaves, FpLeavesError, FpLeavesRoot};
-use lapis_blocks::header_log::HeaderLog;
 use lapis_blocks::in_place::{CellArray, CellArrayRoot, CowCell, FamCell, InPlaceError};
 use lapis_blocks::log::{Log, LogError};
 use lapis_blocks::page::{PageError, PageScheme, PageStore, PageStoreRoot};
-use lapis_blocks::pop_log::PopLog;
-use lapis_blocks::pop_ring::PopRing;
-use lapis_blocks::rawl::Rawl;
+use lapis_blocks::{LogKind, with_log};
 use lapis_device::Modelled;
 use lapis_pmem::Link;
 
@@ -86,11 +82,9 @@ impl EachLog for OtherReaders {
                 L::NAME
             );
         }
-        refuses::<ClassicLog<_>>(name, L::NAME);
-        refuses::<HeaderLog<_>>(name, L::NAME);
-        refuses::<Rawl<_>>(name, L::NAME);
-        refuses::<PopRing<_>>(name, L::NAME);
-        refuses::<PopLog<_>>(name, L::NAME);
+        for kind in LogKind::ALL {
+            with_log!(kind, Modelled, |Other| refuses::<Other>(name, L::NAME));
+        }
     }
 }
 

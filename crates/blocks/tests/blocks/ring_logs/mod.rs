@@ -81,18 +81,19 @@ impl Numbers {
     }
 }
 
-/// A module of tests for each kind of log, which call the functions of those names with the kind.
+/// A module of tests for each kind of log in a ring, which call the functions of those names with the
+/// kind.
 macro_rules! for_each_kind {
-    (@ $module:ident $kind:ty: $($test:ident)*) => {
-        mod $module {
-            $(#[test] fn $test() { super::$test::<$kind>(); })*
-        }
-    };
     ($($test:ident)*) => {
-        for_each_kind! { @ classic lapis_blocks::classic_log::Classic: $($test)* }
-        for_each_kind! { @ header lapis_blocks::header_log::Header: $($test)* }
-        for_each_kind! { @ rawl lapis_blocks::rawl::Raw: $($test)* }
-        for_each_kind! { @ pop lapis_blocks::pop_ring::Pop: $($test)* }
+        macro_rules! of_a_log {
+            ($module:ident $log:ident []) => {};
+            ($module:ident $log:ident [$kind:ident]) => {
+                mod $module {
+                    $(#[test] fn $test() { super::$test::<lapis_blocks::$module::$kind>(); })*
+                }
+            };
+        }
+        lapis_blocks::for_each_log!(of_a_log);
     };
 }
 use for_each_kind;

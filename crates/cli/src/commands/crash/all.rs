@@ -95,13 +95,13 @@ pub fn run(
     let started = Instant::now();
     let bar = progress::spinner("images");
     let mut structures: Vec<Sweep> = Vec::new();
-    for (index, structure) in Structure::ALL.into_iter().enumerate() {
+    for (index, structure) in Structure::all().enumerate() {
         let left = budget.saturating_sub(started.elapsed());
         if left.is_zero() {
             structures.push(Sweep::not_begun(structure, seed));
             continue;
         }
-        let share = left / (Structure::ALL.len() - index) as u32;
+        let share = left / (Structure::all().count() - index) as u32;
         let base: u64 = structures.iter().map(|found| found.images).sum();
         let found = sweep(structure, share, &options, &|images| bar.set_position(base + images))
             .map_err(|error: CrashError| Failure::refused(error.to_string()))?;

@@ -190,18 +190,18 @@ impl TypedValueParser for StructureNames {
         value: &std::ffi::OsStr,
     ) -> Result<String, clap::Error> {
         let name = value.to_string_lossy().into_owned();
-        let names = match Structure::from_str(&name) {
+        let names: Vec<_> = match Structure::from_str(&name) {
             Ok(_) => return Ok(name),
             Err(CrashError::UnknownSubject { structure, known, .. }) => {
                 std::iter::once(structure).chain(known).collect()
             }
-            Err(_) => Structure::ALL.map(Structure::name).to_vec(),
+            Err(_) => Structure::all().map(Structure::name).collect(),
         };
         clap::builder::PossibleValuesParser::new(names).parse_ref(command, argument, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(Structure::ALL.into_iter().map(|s| PossibleValue::new(s.name()))))
+        Some(Box::new(Structure::all().map(|s| PossibleValue::new(s.name()))))
     }
 }
 

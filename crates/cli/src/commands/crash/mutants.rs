@@ -53,7 +53,7 @@ fn names() -> impl TypedValueParser<Value = Mutant> {
 }
 
 fn structures() -> impl TypedValueParser<Value = Structure> {
-    PossibleValuesParser::new(Structure::ALL.map(Structure::name))
+    PossibleValuesParser::new(Structure::all().map(Structure::name))
         .try_map(|name| name.parse::<Structure>())
 }
 
