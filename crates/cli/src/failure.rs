@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use lapis_lab::experiment::ExperimentError;
+
 /// How a command that could be carried out turned out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -74,6 +76,16 @@ fn without_numbers(sentence: &str) -> String {
 impl From<lapis::Error> for Failure {
     fn from(error: lapis::Error) -> Self {
         Self::Refused(error.to_string())
+    }
+}
+
+impl From<ExperimentError> for Failure {
+    fn from(error: ExperimentError) -> Self {
+        match error {
+            // A check that failed, not a request that is wrong.
+            ExperimentError::WrongAnswers { .. } => Self::NotThere(error.to_string()),
+            _ => Self::Refused(error.to_string()),
+        }
     }
 }
 

@@ -44,6 +44,23 @@ impl Output {
         self.line(table)
     }
 
+    /// Writes a table of results for people; nothing with `--json`.
+    pub fn results(
+        &mut self,
+        results: &lapis_lab::experiment::table::Table,
+    ) -> Result<(), Failure> {
+        if let Some(title) = &results.title {
+            self.line(title)?;
+        }
+        let mut table = styled();
+        table.set_header(&results.headings);
+        for row in &results.rows {
+            table.add_row(row.iter().map(|cell| cell.replace('`', "")));
+        }
+        right_align(&mut table, results.words);
+        self.table(&table)
+    }
+
     /// Writes the JSON object; nothing without `--json`.
     pub fn json(&mut self, object: &impl Serialize) -> Result<(), Failure> {
         if !self.json {
@@ -82,11 +99,16 @@ pub fn closed(error: &io::Error) -> Failure {
 
 /// An empty table with these headings, numbers to be right-aligned by [`right_align`].
 pub fn table<const N: usize>(headings: [&str; N]) -> Table {
+    let mut table = styled();
+    table.set_header(headings);
+    table
+}
+
+fn styled() -> Table {
     let mut table = Table::new();
     table
         .load_style(presets::UTF8_FULL_CONDENSED)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(headings);
+        .set_content_arrangement(ContentArrangement::Dynamic);
     table
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lapis::{Store, Table};
-use lapis_lab::index_experiment::OPTANE_100;
+use lapis_lab::experiment::OPTANE_100;
 
 use crate::failure::Failure;
 use crate::store_arguments::{Durability, NewTableArguments, StoreArguments};

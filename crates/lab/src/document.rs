@@ -59,14 +59,19 @@ pub fn put(document: &str, command: &str, text: &str) -> Option<String> {
 ///
 /// # Errors
 /// [`SectionError`]; it has to have one of them.
-pub fn put_those_there(path: &Path, sections: &[(&str, String)]) -> Result<(), SectionError> {
+pub fn put_those_there<S: AsRef<str>>(
+    path: &Path,
+    sections: &[(S, String)],
+) -> Result<(), SectionError> {
     let failed = |why| SectionError::Document { path: path.to_owned(), why };
     let document = std::fs::read_to_string(path).map_err(failed)?;
     let (there, missing): (Vec<_>, Vec<_>) =
-        sections.iter().partition(|(command, _)| section(&document, command).is_some());
+        sections.iter().partition(|(command, _)| section(&document, command.as_ref()).is_some());
     match missing.first() {
-        Some((command, text)) if there.is_empty() => put_into_file(path, command, text),
-        _ => there.into_iter().try_for_each(|(command, text)| put_into_file(path, command, text)),
+        Some((command, text)) if there.is_empty() => put_into_file(path, command.as_ref(), text),
+        _ => there
+            .into_iter()
+            .try_for_each(|(command, text)| put_into_file(path, command.as_ref(), text)),
     }
 }
 

@@ -5,6 +5,7 @@ pub mod capability_table;
 pub mod coroutine_experiment;
 pub mod device_experiment;
 pub mod document;
+pub mod experiment;
 pub mod index_experiment;
 pub mod inplace_experiment;
 pub mod key_value;

@@ -4,10 +4,11 @@
 //! the same workload here, by one thread, the same on every machine.
 
 use lapis::{Error, Store, StoreOptions, TableOptions};
-use lapis_device::{Config, Modelled, Profile, ProfileError};
-use lapis_pmem::{Pool, PoolError, Region};
+use lapis_device::{Modelled, Profile, ProfileError};
 
 use crate::block_trace::Request;
+use crate::experiment::ExperimentError;
+use crate::experiment::meter::{Meter, ModelMeter};
 use crate::key_value::TableTarget;
 use crate::replay::{Replay, ReplayError};
 use crate::report::PerOperation;
@@ -29,7 +30,7 @@ pub enum CountError {
     Profile(#[from] ProfileError),
     /// There is no pool for the store.
     #[error(transparent)]
-    Pool(#[from] PoolError),
+    Pool(#[from] ExperimentError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] Error),
@@ -53,7 +54,7 @@ pub enum CountError {
 #[derive(Debug)]
 pub struct ModelledStore {
     profile: String,
-    machine: Modelled,
+    meter: ModelMeter,
     store: Store<Modelled>,
     target: TableTarget<Modelled>,
 }
@@ -65,16 +66,12 @@ impl ModelledStore {
     /// [`CountError`].
     pub fn create(profile_name: &str, options: &TableOptions) -> Result<Self, CountError> {
         let profile = Profile::find(profile_name)?;
-        let region = Region::anonymous(INITIAL_BYTES, CAPACITY_BYTES).map_err(PoolError::from)?;
-        let machine = Modelled::over(
-            &region,
-            Config { counting: Some(profile.machine()), ..Config::default() },
-        );
-        let pool = Pool::create(region, machine.clone())?;
+        let (meter, pool) =
+            ModelMeter::with_pool(profile.machine(), INITIAL_BYTES, CAPACITY_BYTES)?;
         let store = Store::create_on(pool, &StoreOptions::default())?;
         let table = store.create_table("counted", options)?;
         let target = TableTarget::new(&store, &table);
-        Ok(Self { profile: profile.name, machine, store, target })
+        Ok(Self { profile: profile.name, meter, store, target })
     }
 
     /// The store.
@@ -97,11 +94,8 @@ impl ModelledStore {
         records: u64,
         run: impl FnOnce(&TableTarget<Modelled>) -> Result<u64, E>,
     ) -> Result<PerOperation, E> {
-        let before = self.machine.counts();
-        let operations = run(&self.target)?;
-        // What the operations have written belongs to them, wherever it is.
-        self.machine.drain();
-        let counts = self.machine.counts() - before;
+        let (operations, section) = self.meter.section(1, || run(&self.target))?;
+        let counts = section.counts();
         let each = |count: u64| (operations > 0).then(|| count as f64 / operations as f64);
         Ok(PerOperation {
             profile: Some(self.profile.clone()),

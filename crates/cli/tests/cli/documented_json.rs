@@ -185,6 +185,74 @@ fn lab_index() {
     }
 }
 
+/// A small run of each experiment that measures here and models a device, the modelled side alone.
+const EXPERIMENTS: [&[&str]; 3] = [
+    &["log", "--log", "rawl", "--size", "64", "--threads", "1", "--placement", "padded"],
+    &["page", "--page-bytes", "4096", "--dirty-lines", "1,4", "--threads", "1"],
+    &["inplace", "--size", "8,16", "--modelled-operations", "50"],
+];
+
+fn experiment(arguments: &[&str], more: &[&str]) -> Value {
+    let all = ["lab"].iter().chain(arguments).chain(&["--modelled-only", "--json"]).chain(more);
+    json(run(all))
+}
+
+#[test]
+fn lab_log_page_and_inplace() {
+    for arguments in EXPERIMENTS {
+        let report = experiment(arguments, &[]);
+        for row in report["rows"].as_array().unwrap() {
+            assert_fields(row, &["variant", "threads", "barriers"]);
+            assert_eq!(row["measured"], Value::Null);
+            let counts = ["profile", "flushes", "fences", "wpq_inserts", "media_writes"];
+            assert_fields(&row["modelled"], &counts);
+        }
+    }
+}
+
+#[test]
+fn lab_results_say_what_they_were_found_with() {
+    let index = ["index", "--index", "wort", "--operation", "get", "--keys", "100", "--seed", "7"];
+    let results = [experiment(&index, &[]), json(run(["lab", "capabilities", "--json"]))];
+    for result in &results {
+        let fields = ["version", "commit", "processor", "flush", "page_bytes", "cores"];
+        assert_fields(&result["machine"], &fields);
+    }
+    // Of a table of capabilities nothing is left to chance.
+    assert_eq!(results.map(|result| result["seed"].clone()), [json!(7), Value::Null]);
+}
+
+#[test]
+fn lab_rows_as_csv_are_those_of_the_json() {
+    let scene = Scene::new();
+    for arguments in EXPERIMENTS {
+        let file = scene.path("rows.csv");
+        let report = experiment(arguments, &["--csv", text(&file)]);
+        let mut reader = csv::Reader::from_path(&file).unwrap();
+        let headings = reader.headers().unwrap().clone();
+        let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+        assert_eq!(rows.len(), report["rows"].as_array().unwrap().len());
+        for (row, expected) in rows.iter().zip(report["rows"].as_array().unwrap()) {
+            let cell = |name| &row[headings.iter().position(|heading| heading == name).unwrap()];
+            assert_eq!(cell("variant"), expected["variant"]);
+            let fences = cell("modelled.fences").parse::<f64>().unwrap();
+            assert_eq!(json!(fences), expected["modelled"]["fences"]);
+        }
+    }
+}
+
+#[test]
+fn lab_figures_are_drawn_where_they_are_asked_for() {
+    let scene = Scene::new();
+    let figure = scene.path("figure.svg");
+    let index = ["index", "--index", "wort", "--operation", "get,update", "--keys", "100"];
+    for arguments in [&index[..], EXPERIMENTS[0]] {
+        experiment(arguments, &["--plot", text(&figure)]);
+        let drawing = std::fs::read_to_string(&figure).unwrap();
+        assert!(drawing.contains("modelled: optane-100"), "{drawing}");
+    }
+}
+
 #[test]
 fn lab_wort() {
     let arguments = ["lab", "wort", "--index", "wort", "--distribution", "dense", "--json"];

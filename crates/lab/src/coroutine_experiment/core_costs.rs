@@ -19,14 +19,18 @@ use std::cell::Cell;
 use std::time::Instant;
 
 use lapis_blocks::fp_leaves::Overlap;
+use lapis_device::Profile;
 use lapis_device::profile::{Interleaving, Sourced, Trust};
-use lapis_device::{Config, Counts, Modelled, Profile};
-use lapis_pmem::{FlushMethod, Hardware, Pool, Region};
+use lapis_pmem::{FlushMethod, Hardware, Pool};
 use serde::Serialize;
 
-use super::operations::{Core, Nobody, filled_leaves, insert_all, key, look_up_all, remove_all};
+use super::operations::{
+    Core, Nobody, filled_leaves, insert_all, key, look_up_all, remove_all, wrong_answers,
+};
 use super::page_walks::PageWalks;
 use super::{ExperimentError, Variant, usual_costs};
+use crate::experiment::meter::{Meter, ModelMeter, Section};
+use crate::experiment::processor;
 use crate::keys::scatter;
 
 /// Leaves whose headers and pairs are in L1 with all else: four lines of each, 24 KiB of 32. More than
@@ -139,7 +143,7 @@ fn measured_ns() -> Result<([f64; 2], [f64; 2]), ExperimentError> {
     // Nothing is flushed; the fence stays.
     let hardware =
         Hardware::with_method(FlushMethod::EadrNone).unwrap_or_else(|_| Hardware::detect());
-    let pool = Pool::create(Region::anonymous(POOL_BYTES, POOL_BYTES)?, hardware)?;
+    let pool = Pool::create(lapis_pmem::Region::anonymous(POOL_BYTES, POOL_BYTES)?, hardware)?;
     let (leaves, _, loaded) = filled_leaves(pool, LEAVES)?;
     let mut least = [[u128::MAX; 4]; 2];
     for round in 0..ROUNDS {
@@ -159,7 +163,7 @@ fn measured_ns() -> Result<([f64; 2], [f64; 2]), ExperimentError> {
             }
             wrong += remove_all(&leaves, &fresh);
             if wrong > 0 {
-                return Err(ExperimentError::WrongAnswers { wrong, group });
+                return Err(wrong_answers(wrong, group));
             }
         }
     }
@@ -213,14 +217,12 @@ struct Charges {
 
 /// The charges alone and in a group.
 fn charges(profile: &Profile) -> Result<[Charges; 2], ExperimentError> {
-    let region = Region::anonymous(POOL_BYTES, POOL_BYTES)?;
-    let config = Config { counting: Some(profile.machine()), ..Config::default() };
-    let machine = Modelled::over(&region, config);
-    let (leaves, _, loaded) = filled_leaves(Pool::create(region, machine.clone())?, LEAVES)?;
+    let (meter, pool) = ModelMeter::with_pool(profile.machine(), POOL_BYTES, POOL_BYTES)?;
+    let (leaves, _, loaded) = filled_leaves(pool, LEAVES)?;
     let (chosen, fresh) = (chosen_keys(0, loaded), fresh_keys(0, loaded));
     let (caches, core) = (&profile.caches, &profile.core);
-    let charged = |before: Counts, prefetches: f64, resumed: &Resumptions, operations: usize| {
-        let counts = machine.counts() - before;
+    let charged = |of: &Section, prefetches: f64, resumed: &Resumptions, operations: usize| {
+        let counts = of.counts();
         let accesses_ns = counts.loads as f64 * caches.l1_latency_ns.value
             + counts.stores as f64 * core.store_ns.value
             + counts.fences as f64 * core.fence_ns.value;
@@ -231,35 +233,21 @@ fn charges(profile: &Profile) -> Result<[Charges; 2], ExperimentError> {
     };
     let charges = |(group, overlap): (usize, Overlap)| -> Result<Charges, ExperimentError> {
         let prefetches = f64::from(u8::from(overlap.reads));
-        let (before, resumed) = (machine.counts(), Resumptions::default());
-        look_up_all(&leaves, &chosen, group, overlap, &resumed);
+        let resumed = Resumptions::default();
+        let (_, section) = meter.section(1, || {
+            Ok::<_, ExperimentError>(look_up_all(&leaves, &chosen, group, overlap, &resumed))
+        })?;
         // The header, and the line of the pair.
-        let lookup = charged(before, 2.0 * prefetches, &resumed, LOOKUPS);
-        let (before, resumed) = (machine.counts(), Resumptions::default());
-        insert_all(&leaves, &fresh, group, INSERT, overlap, &resumed)?;
-        let insert = charged(before, prefetches, &resumed, INSERTS);
+        let lookup = charged(&section, 2.0 * prefetches, &resumed, LOOKUPS);
+        let resumed = Resumptions::default();
+        let ((), section) =
+            meter.section(1, || insert_all(&leaves, &fresh, group, INSERT, overlap, &resumed))?;
+        let insert = charged(&section, prefetches, &resumed, INSERTS);
         remove_all(&leaves, &fresh);
         Ok(Charges { lookup, insert })
     };
     let [alone, in_group] = GROUPS;
     Ok([charges(alone)?, charges(in_group)?])
-}
-
-/// What the processor calls itself.
-fn processor() -> String {
-    let known = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let of = |name: &str| {
-        let line =
-            known.lines().find(|line| line.split(':').next().unwrap_or("").trim() == name)?;
-        line.split_once(':').map(|(_, value)| value.trim().to_owned())
-    };
-    match (of("model name"), of("cpu family"), of("model")) {
-        (Some(name), Some(family), Some(model)) => {
-            format!("{name} (family {family}, model {model})")
-        }
-        (Some(name), ..) => name,
-        _ => format!("a processor of {}", std::env::consts::ARCH),
-    }
 }
 
 const HEADING: &str = "[interleaving]";

@@ -1,58 +1,46 @@
 //! The figure and the table.
 
-use super::{FIGURE, Results, Variant};
-use crate::plot::{Axis, Panel, Plot, Source};
+use super::{Case, FIGURE, Results, Row, Variant};
+use crate::experiment::table::{Table, decimals};
+use crate::experiment::{Findings, Side, draw, section_of_tables};
+use crate::plot::{Axis, Panel, Plot};
 
-/// The figure: inserts and lookups side by side, throughput over the size of the group.
-pub fn plot(results: &Results) -> Plot {
-    let inserts =
-        [Variant::InsertReads, Variant::InsertWrites, Variant::InsertBoth, Variant::InsertOnce];
-    let panels = [("inserts", &inserts[..]), ("lookups", &[Variant::Lookup][..])];
-    let panels = panels.map(|(title, variants)| {
-        let mut panel = Panel::new(title, Axis::linear("tasks in flight"), Axis::linear("Mop/s"));
-        for variant in variants.iter().map(|variant| variant.name()) {
-            let rows = || results.rows.iter().filter(|row| row.variant == variant);
-            let measured: Vec<_> =
-                rows().filter_map(|row| Some((row.group as f64, row.measured?.mops))).collect();
-            if !measured.is_empty() {
-                panel.line(variant, Source::Measured, measured);
+impl Findings for Results {
+    /// A line for each variant and size of groups.
+    fn tables(&self) -> Vec<Table> {
+        let headings = "operation | in flight | Mop/s, measured here | speed-up | Mop/s, modelled | \
+             speed-up | fences per operation | misses";
+        let mut table = Table::new(1, headings);
+        for row in &self.rows {
+            let mut cells = vec![format!("`{}`", row.case.variant), row.case.group.to_string()];
+            for side in Side::ALL {
+                cells.push(decimals(row.figures(side).map(|found| found.mops), 2));
+                cells.push(decimals(row.figures(side).map(|found| found.speed_up), 2));
             }
-            let modelled = rows().filter_map(|row| Some((row.group, row.modelled.as_ref()?)));
-            let modelled: Vec<_> = modelled.collect();
-            if let Some((_, first)) = modelled.first() {
-                let source = Source::modelled(&first.profile);
-                let points = modelled.iter().map(|(group, of)| (*group as f64, of.mops)).collect();
-                panel.line(variant, source, points);
-            }
+            let counts = row.modelled.as_ref().map(|found| found.counts);
+            cells.push(decimals(counts.map(|of| of.fences), 2));
+            cells.push(decimals(counts.map(|of| of.llc_misses), 2));
+            table.push(cells);
         }
-        panel
-    });
-    Plot::new("Interleaving", FIGURE, panels.into())
-}
-
-/// The table in Markdown: a line for each variant and size of groups.
-pub fn markdown(results: &Results) -> String {
-    use std::fmt::Write;
-    let mut text = String::from(
-        "| operation | in flight | Mop/s, measured here | speed-up | Mop/s, modelled | speed-up \
-         | fences per operation | misses |\n|---|--:|--:|--:|--:|--:|--:|--:|\n",
-    );
-    let figure = |number: Option<f64>| number.map_or("–".to_owned(), |n| format!("{n:.2}"));
-    for row in &results.rows {
-        let (measured, modelled) = (row.measured, row.modelled.as_ref());
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "| `{}` | {} | {} | {} | {} | {} | {} | {} |",
-            row.variant,
-            row.group,
-            figure(measured.map(|found| found.mops)),
-            figure(measured.map(|found| found.speed_up)),
-            figure(modelled.map(|found| found.mops)),
-            figure(modelled.map(|found| found.speed_up)),
-            figure(modelled.map(|found| found.fences)),
-            figure(modelled.map(|found| found.misses)),
-        );
+        vec![table]
     }
-    text
+
+    fn sections(&self) -> Vec<(String, String)> {
+        section_of_tables("lapis lab coroutine", &self.tables())
+    }
+
+    /// Inserts and lookups side by side, throughput over the size of the group.
+    fn figure(&self) -> Option<Plot> {
+        let lookup = Variant::Lookup.name();
+        let panels = [("inserts", false), ("lookups", true)].map(|(title, lookups)| {
+            let (x, y) = (Axis::linear("tasks in flight"), Axis::linear("Mop/s"));
+            let mut panel = Panel::new(title, x, y);
+            let mut rows: Vec<&Row> = self.rows.iter().collect();
+            rows.retain(|row| (row.case.variant == lookup) == lookups);
+            let group = |case: &Case| case.group as f64;
+            draw(&mut panel, &rows, &Side::ALL, |case| case.variant, group, |of| of.mops);
+            panel
+        });
+        Some(Plot::new("Interleaving", FIGURE, panels.into()))
+    }
 }

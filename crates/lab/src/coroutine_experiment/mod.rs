@@ -20,18 +20,17 @@ mod figure;
 mod operations;
 mod page_walks;
 
-use lapis_blocks::fp_leaves::{FpLeavesError, Overlap};
+use lapis_blocks::fp_leaves::Overlap;
+use lapis_device::Profile;
 use lapis_device::profile::Interleaving;
-use lapis_device::{Profile, ProfileError};
-use lapis_pmem::{PoolError, RegionError, RootError};
 use serde::Serialize;
 
-use crate::index_experiment::OPTANE_100;
-use crate::report::{OnProgress, Progress};
-use operations::{Outcome, measure, model};
+use crate::experiment::meter::Section;
+use crate::experiment::{self, ExperimentError, OPTANE_100, OnModel, Sides};
+use crate::report::OnProgress;
+use operations::Bench;
 
 pub use core_costs::{CoreCosts, calibrate, put_into_profile};
-pub use figure::{markdown, plot};
 pub use page_walks::PageWalks;
 
 /// The figure of the paper.
@@ -95,12 +94,8 @@ pub struct Options {
     pub modelled_leaves: usize,
     /// Operations of each row on the modelled machine.
     pub modelled_operations: usize,
-    /// The device profile that is modelled.
-    pub profile: String,
-    /// Whether to measure. If not, `measured` is null.
-    pub measure: bool,
-    /// Whether to model. If not, `modelled` is null.
-    pub model: bool,
+    /// Where it is run.
+    pub sides: Sides,
     /// What the random numbers start from.
     pub seed: u64,
 }
@@ -113,91 +108,39 @@ impl Default for Options {
             operations: 400_000,
             modelled_leaves: 300_000,
             modelled_operations: 20_000,
-            profile: OPTANE_100.into(),
-            measure: true,
-            model: true,
+            sides: Sides::default(),
             seed: 42,
         }
     }
 }
 
-/// Why the experiment could not be run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ExperimentError {
-    /// An option has a value that makes no sense.
-    #[error("{what}")]
-    BadOption {
-        /// What is wrong.
-        what: String,
-    },
-    /// The device profile.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    /// Lookups did not find what was inserted.
-    #[error("{wrong} lookups in groups of {group} gave wrong answers")]
-    WrongAnswers {
-        /// How many.
-        wrong: u64,
-        /// The size of the group.
-        group: usize,
-    },
-    /// The leaves failed.
-    #[error(transparent)]
-    Leaves(#[from] FpLeavesError),
-    /// There is no memory for it.
-    #[error(transparent)]
-    Region(#[from] RegionError),
-    /// There is no pool for it.
-    #[error(transparent)]
-    Pool(#[from] PoolError),
-    /// The pool did not take its root.
-    #[error(transparent)]
-    Root(#[from] RootError),
-}
-
-/// What was measured on this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Measured {
-    /// Million operations per second.
-    pub mops: f64,
-    /// Against the same operation with nothing else in flight.
-    pub speed_up: f64,
-}
-
-/// What the modelled machine did.
+/// What was run: one variant with groups of one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct OnModel {
-    /// The device profile.
-    pub profile: String,
-    /// Million operations per second of virtual time.
-    pub mops: f64,
-    /// Against the same operation with nothing else in flight.
-    pub speed_up: f64,
-    /// Fences per operation.
-    pub fences: f64,
-    /// Flushes per operation.
-    pub flushes: f64,
-    /// Lines per operation that no cache had.
-    pub misses: f64,
-}
-
-/// One variant with groups of one size.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct Case {
     /// The variant's name.
     pub variant: &'static str,
     /// Tasks in flight.
     pub group: usize,
     /// Threads: one.
     pub threads: usize,
-    /// This machine.
-    pub measured: Option<Measured>,
-    /// The modelled machine.
-    pub modelled: Option<OnModel>,
     /// Barriers that an operation waits for; with `writes`, it shares them with its group.
     pub barriers: u64,
 }
+
+/// How fast it was.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Speed {
+    /// Million operations per second.
+    pub mops: f64,
+    /// Against the same operation with nothing else in flight.
+    pub speed_up: f64,
+    /// Lines per operation that no cache had, which only the modelled machine knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub misses: Option<f64>,
+}
+
+/// One variant with groups of one size.
+pub type Row = experiment::Row<Case, Speed>;
 
 /// What `lab coroutine` prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -209,22 +152,20 @@ pub struct Results {
 /// The core's share for profiles that do not say.
 fn usual_costs() -> Result<Interleaving, ExperimentError> {
     let usual = Profile::named(OPTANE_100)?.interleaving;
-    usual.ok_or_else(|| ExperimentError::BadOption {
-        what: format!("{OPTANE_100} does not say what interleaving costs the core"),
+    usual.ok_or_else(|| {
+        let what = format!("{OPTANE_100} does not say what interleaving costs the core");
+        ExperimentError::bad_option(what)
     })
 }
 
 impl Options {
     fn check(&self) -> Result<Profile, ExperimentError> {
-        let bad = |what: &str| Err(ExperimentError::BadOption { what: what.into() });
+        let bad = |what: &str| Err(ExperimentError::bad_option(what));
         if self.groups.is_empty() || self.groups.iter().any(|group| !(1..=4096).contains(group)) {
             return bad("a group has between 1 and 4096 tasks, and there is at least one group");
         }
         if self.operations == 0 || self.modelled_operations == 0 {
             return bad("an operation is done at least once");
-        }
-        if !self.measure && !self.model {
-            return bad("an interleaving experiment measures, models or does both");
         }
         let fits = |leaves: usize, operations: usize| {
             leaves >= 64 && operations <= leaves && leaves <= 100_000_000
@@ -237,7 +178,7 @@ impl Options {
                  inserts would fill the leaves",
             );
         }
-        Ok(Profile::find(&self.profile)?)
+        self.sides.check()
     }
 }
 
@@ -252,42 +193,55 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<Results, Exper
     options.groups.retain(|group| *group != 1);
     options.groups.insert(0, 1);
     let options = &options;
-    let sides = usize::from(options.measure) + usize::from(options.model);
-    let total = (Variant::ALL.len() * options.groups.len() * sides) as u64;
-    let mut done = 0;
-    let mut step = || {
-        done += 1;
-        progress(Progress { done, total });
-    };
-    let measured = options.measure.then(|| measure(options, &mut step)).transpose()?;
-    let costs = || profile.interleaving.clone().map_or_else(usual_costs, Ok);
-    let modelled =
-        options.model.then(|| model(options, &profile, costs()?, &mut step)).transpose()?;
+    let costs = profile.interleaving.clone().map_or_else(usual_costs, Ok)?;
+    let groups = &options.groups;
+    let cases: Vec<(Variant, usize)> = Variant::ALL
+        .into_iter()
+        .flat_map(|variant| groups.iter().map(move |&group| (variant, group)))
+        .collect();
+    let (mut here, mut modelled) = (None, None);
+    let found = options.sides.run(
+        &cases,
+        progress,
+        |&(variant, group)| match &mut here {
+            Some(bench) => Bench::run(bench, variant, group),
+            none => none.insert(Bench::here(options)?).run(variant, group),
+        },
+        |&(variant, group)| match &mut modelled {
+            Some(bench) => Bench::run(bench, variant, group),
+            none => {
+                let bench = none.insert(Bench::modelled(options, &profile, costs.clone())?);
+                bench.run(variant, group)
+            }
+        },
+    )?;
     let mut rows = Vec::new();
-    for (number, variant) in Variant::ALL.into_iter().enumerate() {
-        for (at, &group) in options.groups.iter().enumerate() {
-            let of = |all: &Vec<Vec<Outcome>>| {
-                (all[number][at], all[number][at].mops() / all[number][0].mops())
-            };
-            rows.push(Row {
-                variant: variant.name(),
-                group,
-                threads: 1,
-                measured: measured
-                    .as_ref()
-                    .map(of)
-                    .map(|(outcome, speed_up)| Measured { mops: outcome.mops(), speed_up }),
-                modelled: modelled.as_ref().map(of).map(|(outcome, speed_up)| OnModel {
-                    profile: options.profile.clone(),
-                    mops: outcome.mops(),
-                    speed_up,
-                    fences: outcome.counts.fences as f64 / outcome.operations as f64,
-                    flushes: outcome.counts.flushes as f64 / outcome.operations as f64,
-                    misses: outcome.counts.llc_misses as f64 / outcome.operations as f64,
-                }),
-                barriers: if variant == Variant::Lookup { 0 } else { 2 },
-            });
-        }
+    for (at, &(variant, group)) in cases.iter().enumerate() {
+        let (measured, modelled) = &found[at];
+        let alone = &found[at / groups.len() * groups.len()];
+        let speed = |of: &Section, alone: &Section, operations| {
+            let mops = of.mops(operations);
+            Speed { mops, speed_up: mops / alone.mops(operations), misses: None }
+        };
+        let case = Case {
+            variant: variant.name(),
+            group,
+            threads: 1,
+            barriers: if variant == Variant::Lookup { 0 } else { 2 },
+        };
+        rows.push(Row {
+            case,
+            measured: measured
+                .as_ref()
+                .zip(alone.0.as_ref())
+                .map(|(of, alone)| speed(of, alone, options.operations)),
+            modelled: modelled.as_ref().zip(alone.1.as_ref()).map(|(of, alone)| {
+                let operations = options.modelled_operations;
+                let misses = Some(of.per_operation(operations as u64).llc_misses);
+                let speed = Speed { misses, ..speed(of, alone, operations) };
+                OnModel::new(&profile, speed, of, operations)
+            }),
+        });
     }
     Ok(Results { rows })
 }
@@ -295,6 +249,7 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<Results, Exper
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Findings;
 
     fn small() -> Options {
         Options {
@@ -307,23 +262,34 @@ mod tests {
         }
     }
 
+    fn modelled(results: &Results, variant: Variant, group: usize) -> &OnModel<Speed> {
+        let of = |row: &&Row| (row.case.variant, row.case.group) == (variant.name(), group);
+        results.rows.iter().find(of).unwrap().modelled.as_ref().unwrap()
+    }
+
+    /// Lookups alone and among twenty, on a profile whose core's share is changed.
+    fn lookups(change: impl Fn(&mut Interleaving)) -> [Section; 2] {
+        let profile = Profile::named(OPTANE_100).unwrap();
+        let mut costs = profile.interleaving.clone().unwrap();
+        change(&mut costs);
+        let mut bench = Bench::modelled(&small(), &profile, costs).unwrap();
+        [1, 20].map(|group| bench.run(Variant::Lookup, group).unwrap())
+    }
+
     #[test]
     fn every_variant_has_a_row_for_each_group_and_one_for_no_company() {
         let results = run(&small(), &|_| ()).unwrap();
-        let groups: Vec<usize> = results.rows.iter().map(|row| row.group).collect();
+        let groups: Vec<usize> = results.rows.iter().map(|row| row.case.group).collect();
         assert_eq!(groups, [1, 4, 16].repeat(5));
         assert!(results.rows.iter().all(|row| row.measured.is_some() && row.modelled.is_some()));
-        assert_eq!(markdown(&results).lines().count(), 2 + 15);
-        assert!(plot(&results).svg().unwrap().contains("insert-both"));
+        assert_eq!(results.tables()[0].rows.len(), 15);
+        assert!(results.figure().unwrap().svg().unwrap().contains("insert-both"));
     }
 
     #[test]
     fn a_group_shares_its_fences_where_writes_overlap_and_only_there() {
-        let results = run(&Options { measure: false, ..small() }, &|_| ()).unwrap();
-        let fences = |variant: Variant, group| {
-            let of = |row: &&Row| (row.variant, row.group) == (variant.name(), group);
-            results.rows.iter().find(of).unwrap().modelled.as_ref().unwrap().fences
-        };
+        let results = run(&Options { sides: Sides::modelled_only(), ..small() }, &|_| ()).unwrap();
+        let fences = |variant: Variant, group| modelled(&results, variant, group).counts.fences;
         assert_eq!(fences(Variant::InsertReads, 16), 2.0);
         assert_eq!(fences(Variant::InsertBoth, 1), 2.0);
         // Two fences for sixteen, and now and then one more where two meet in a leaf.
@@ -337,14 +303,12 @@ mod tests {
         let options = Options {
             groups: vec![8, 20, 64],
             modelled_operations: 4000,
-            measure: false,
+            sides: Sides::modelled_only(),
             ..Options::default()
         };
         let results = run(&options, &|_| ()).unwrap();
-        let speed_up = |variant: Variant, group| {
-            let of = |row: &&Row| (row.variant, row.group) == (variant.name(), group);
-            results.rows.iter().find(of).unwrap().modelled.as_ref().unwrap().speed_up
-        };
+        let speed_up =
+            |variant: Variant, group| modelled(&results, variant, group).figures.speed_up;
         let within = |variant, group, range: std::ops::Range<f64>| {
             let found = speed_up(variant, group);
             assert!(range.contains(&found), "{variant:?} {group}: {found}");
@@ -370,13 +334,11 @@ mod tests {
     #[test]
     fn a_page_walk_is_all_there_alone_and_as_much_of_it_in_a_group_as_shows() {
         let elapsed_ns = |walk_ns: f64, shown: f64| {
-            let profile = Profile::named(OPTANE_100).unwrap();
-            let mut costs = profile.interleaving.clone().unwrap();
-            costs.page_walk_ns.value = walk_ns;
-            costs.page_walk_shown.value = shown;
-            let options = Options { groups: vec![1, 20], ..small() };
-            let lookups = model(&options, &profile, costs, &mut || ()).unwrap().swap_remove(0);
-            (lookups[0].elapsed_ns, lookups[1].elapsed_ns)
+            let [alone, in_group] = lookups(|costs| {
+                costs.page_walk_ns.value = walk_ns;
+                costs.page_walk_shown.value = shown;
+            });
+            (alone.whole_ns(), in_group.whole_ns())
         };
         let (none, hidden, shown) =
             (elapsed_ns(0.0, 1.0), elapsed_ns(26.0, 0.0), elapsed_ns(26.0, 1.0));
@@ -388,12 +350,8 @@ mod tests {
     #[test]
     fn a_core_that_takes_longer_for_each_resumption_gains_less() {
         let speed_up = |switch_ns: f64| {
-            let profile = Profile::named(OPTANE_100).unwrap();
-            let mut costs = profile.interleaving.clone().unwrap();
-            costs.lookup_switch_ns.value = switch_ns;
-            let options = Options { groups: vec![1, 20], ..small() };
-            let lookups = model(&options, &profile, costs, &mut || ()).unwrap().swap_remove(0);
-            lookups[1].mops() / lookups[0].mops()
+            let [alone, in_group] = lookups(|costs| costs.lookup_switch_ns.value = switch_ns);
+            in_group.mops(400) / alone.mops(400)
         };
         let (none, some) = (speed_up(0.0), speed_up(50.0));
         assert!(some < 0.7 * none, "{some} {none}");
@@ -413,15 +371,14 @@ mod tests {
         let file = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
         std::fs::write(file.path(), profile).unwrap();
         let options = Options {
-            measure: false,
             modelled_leaves: 6000,
-            profile: file.path().display().to_string(),
+            sides: Sides { profile: file.path().display().to_string(), ..Sides::modelled_only() },
             ..small()
         };
         for row in run(&options, &|_| ()).unwrap().rows {
             // The header of a leaf, and a line of pairs. Few operations meet in a leaf.
-            let misses = row.modelled.unwrap().misses;
-            assert!((1.8..2.1).contains(&misses), "{} {}: {misses}", row.variant, row.group);
+            let misses = row.modelled.unwrap().figures.misses.unwrap();
+            assert!((1.8..2.1).contains(&misses), "{:?}: {misses}", row.case);
         }
     }
 
@@ -434,8 +391,8 @@ mod tests {
             Options { operations: 0, ..small() },
             Options { operations: 1001, ..small() },
             Options { leaves: usize::MAX, ..small() },
-            Options { measure: false, model: false, ..small() },
-            Options { profile: "papyrus".into(), ..small() },
+            Options { sides: Sides { model: false, ..Sides::modelled_only() }, ..small() },
+            Options { sides: Sides { profile: "papyrus".into(), ..Sides::default() }, ..small() },
         ] {
             assert!(run(&wrong, &|_| ()).is_err(), "{wrong:?}");
         }

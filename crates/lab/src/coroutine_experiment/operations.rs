@@ -3,15 +3,15 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use lapis_blocks::fp_leaves::{FpLeaves, FpLeavesRoot, Overlap};
 use lapis_blocks::interleave::Interleaver;
 use lapis_device::profile::Interleaving;
-use lapis_device::{Config, Counts, Modelled, Picoseconds, Profile};
-use lapis_pmem::{Domain, Hardware, Link, PCell, Pool, Region};
+use lapis_device::{Modelled, Picoseconds, Profile};
+use lapis_pmem::{Domain, Hardware, Link, PCell, Pool};
 
 use super::{ExperimentError, Options, Variant};
+use crate::experiment::meter::{Meter, ModelMeter, Section, WallClock};
 use crate::keys::scatter;
 
 /// Bytes of a leaf, as it lies in memory.
@@ -23,19 +23,6 @@ const FILL: usize = 8;
 const UNUSED_LINES: u64 = 4;
 /// Tasks in flight where nobody looks at the clock.
 const LOADING_GROUP: usize = 32;
-
-#[derive(Clone, Copy)]
-pub(super) struct Outcome {
-    pub(super) operations: usize,
-    pub(super) elapsed_ns: u64,
-    pub(super) counts: Counts,
-}
-
-impl Outcome {
-    pub(super) fn mops(&self) -> f64 {
-        self.operations as f64 * 1e3 / self.elapsed_ns.max(1) as f64
-    }
-}
 
 /// Who is told what the core does.
 pub(super) trait Core {
@@ -49,46 +36,24 @@ pub(super) trait Core {
     fn resumes(&self, _: Variant) {}
 }
 
-/// A machine that can be asked.
-trait Side: Core {
-    fn now_ns(&self) -> u64;
-
-    fn counts(&self) -> Counts {
-        Counts::default()
-    }
-}
-
-/// Nobody.
+/// Nobody: on this machine time passes by itself.
 pub(super) struct Nobody;
 
 impl Core for Nobody {}
 
-/// This machine, where time passes by itself.
-struct Here {
-    started: Instant,
-}
-
-impl Core for Here {}
-
-impl Side for Here {
-    fn now_ns(&self) -> u64 {
-        self.started.elapsed().as_nanos() as u64
-    }
-}
-
 /// The modelled machine sees memory; what the core does beside is the profile's to say.
-struct OnModel {
+pub(super) struct ModelledCore {
     machine: Modelled,
     costs: Interleaving,
 }
 
-impl OnModel {
+impl ModelledCore {
     fn spend(&self, ns: f64) {
         self.machine.spend(0, Picoseconds::from_ns(ns));
     }
 }
 
-impl Core for OnModel {
+impl Core for ModelledCore {
     fn operates(&self, variant: Variant, overlap: Overlap) {
         self.spend(match variant {
             Variant::Lookup => self.costs.lookup_ns.value,
@@ -104,16 +69,6 @@ impl Core for OnModel {
             Variant::Lookup => self.costs.lookup_switch_ns.value,
             _ => self.costs.insert_switch_ns.value,
         });
-    }
-}
-
-impl Side for OnModel {
-    fn now_ns(&self) -> u64 {
-        self.machine.now_ns(0)
-    }
-
-    fn counts(&self) -> Counts {
-        self.machine.counts()
     }
 }
 
@@ -138,32 +93,6 @@ async fn observed<C: Core, F: Future>(
 
 pub(super) fn pool_bytes(leaves: usize) -> usize {
     (leaves * LEAF_BYTES + (8 << 20)).next_multiple_of(1 << 16)
-}
-
-pub(super) fn measure(
-    options: &Options,
-    step: &mut dyn FnMut(),
-) -> Result<Vec<Vec<Outcome>>, ExperimentError> {
-    let bytes = pool_bytes(options.leaves);
-    let pool = Pool::create(Region::anonymous(bytes, bytes)?, Hardware::detect())?;
-    let side = Here { started: Instant::now() };
-    run_all(pool, options.leaves, options.operations, options, &side, step)
-}
-
-pub(super) fn model(
-    options: &Options,
-    profile: &Profile,
-    costs: Interleaving,
-    step: &mut dyn FnMut(),
-) -> Result<Vec<Vec<Outcome>>, ExperimentError> {
-    let bytes = pool_bytes(options.modelled_leaves);
-    let region = Region::anonymous(bytes, bytes)?;
-    let machine =
-        Modelled::over(&region, Config { counting: Some(profile.machine()), ..Config::default() });
-    let pool = Pool::create(region, machine.clone())?;
-    let side = OnModel { machine, costs };
-    let (leaves, operations) = (options.modelled_leaves, options.modelled_operations);
-    run_all(pool, leaves, operations, options, &side, step)
 }
 
 /// Reads the lines of every leaf that hold no pair, which are more than the caches hold: eight lines
@@ -261,53 +190,89 @@ pub(super) fn remove_all<D: Domain>(leaves: &FpLeaves<D>, keys: &[u64]) -> u64 {
     missing
 }
 
-/// Every variant with every size of groups, the first of which is what the others are set against:
-/// one operation at a time, by the same code.
-fn run_all<D: Domain>(
-    pool: Pool<D>,
+/// Leaves on one machine, on which rows are run one after the other.
+pub(super) struct Bench<D: Domain, M, C> {
+    leaves: FpLeaves<D>,
+    root: Link<FpLeavesRoot>,
     leaf_count: usize,
+    loaded: usize,
     operations: usize,
-    options: &Options,
-    side: &impl Side,
-    step: &mut dyn FnMut(),
-) -> Result<Vec<Vec<Outcome>>, ExperimentError> {
-    let (leaves, root, loaded) = filled_leaves(pool, leaf_count)?;
-    let (leaves, pool) = (&leaves, leaves.pool());
-    let mut all = Vec::new();
-    let mut row = 0;
-    for variant in Variant::ALL {
-        let mut outcomes = Vec::new();
-        for &group in &options.groups {
-            let overlap = variant.overlap(group);
-            // Spread over all that is loaded; others for each row.
-            let number = |at| (row * operations + at) as u64;
-            let chosen = (0..operations)
-                .map(|at| scatter(number(at) ^ options.seed << 32) as usize % loaded);
-            let chosen: Vec<u64> = chosen.map(key).collect();
-            let fresh: Vec<u64> =
-                (0..operations).map(|at| key(loaded + number(at) as usize)).collect();
-            row += 1;
-            turn_over_the_caches(pool, root, leaf_count);
-            let mut wrong = 0;
-            let counts_before = side.counts();
-            let began = side.now_ns();
-            match variant {
-                Variant::Lookup => wrong += look_up_all(leaves, &chosen, group, overlap, side),
-                _ => insert_all(leaves, &fresh, group, variant, overlap, side)?,
-            }
-            let elapsed_ns = side.now_ns() - began;
-            let counts = side.counts() - counts_before;
-            outcomes.push(Outcome { operations, elapsed_ns, counts });
-            if variant != Variant::Lookup {
-                // The next group finds the leaves as this one did.
-                wrong += remove_all(leaves, &fresh);
-            }
-            if wrong > 0 {
-                return Err(ExperimentError::WrongAnswers { wrong, group });
-            }
-            step();
-        }
-        all.push(outcomes);
+    seed: u64,
+    /// Rows that were run.
+    rows: usize,
+    meter: M,
+    core: C,
+}
+
+impl Bench<Hardware, WallClock, Nobody> {
+    /// On this machine.
+    pub(super) fn here(options: &Options) -> Result<Self, ExperimentError> {
+        let pool = Pool::create_anonymous(pool_bytes(options.leaves))?;
+        Self::new(pool, WallClock, Nobody, options.leaves, options.operations, options.seed)
     }
-    Ok(all)
+}
+
+impl Bench<Modelled, ModelMeter, ModelledCore> {
+    /// On the machine of a profile, whose core's own share is `costs`.
+    pub(super) fn modelled(
+        options: &Options,
+        profile: &Profile,
+        costs: Interleaving,
+    ) -> Result<Self, ExperimentError> {
+        let (leaves, operations) = (options.modelled_leaves, options.modelled_operations);
+        let bytes = pool_bytes(leaves);
+        let (meter, pool) = ModelMeter::with_pool(profile.machine(), bytes, bytes)?;
+        let core = ModelledCore { machine: meter.machine().clone(), costs };
+        Self::new(pool, meter, core, leaves, operations, options.seed)
+    }
+}
+
+impl<D: Domain, M: Meter, C: Core> Bench<D, M, C> {
+    fn new(
+        pool: Pool<D>,
+        meter: M,
+        core: C,
+        leaf_count: usize,
+        operations: usize,
+        seed: u64,
+    ) -> Result<Self, ExperimentError> {
+        let (leaves, root, loaded) = filled_leaves(pool, leaf_count)?;
+        Ok(Self { leaves, root, leaf_count, loaded, operations, seed, rows: 0, meter, core })
+    }
+
+    /// A row: so many operations in groups.
+    pub(super) fn run(
+        &mut self,
+        variant: Variant,
+        group: usize,
+    ) -> Result<Section, ExperimentError> {
+        let (leaves, operations, core) = (&self.leaves, self.operations, &self.core);
+        let overlap = variant.overlap(group);
+        // Spread over all that is loaded; others for each row.
+        let number = |at| (self.rows * operations + at) as u64;
+        let chosen =
+            (0..operations).map(|at| scatter(number(at) ^ self.seed << 32) as usize % self.loaded);
+        let chosen: Vec<u64> = chosen.map(key).collect();
+        let fresh: Vec<u64> =
+            (0..operations).map(|at| key(self.loaded + number(at) as usize)).collect();
+        turn_over_the_caches(leaves.pool(), self.root, self.leaf_count);
+        let (mut wrong, section) = self.meter.section(1, || match variant {
+            Variant::Lookup => Ok(look_up_all(leaves, &chosen, group, overlap, core)),
+            _ => insert_all(leaves, &fresh, group, variant, overlap, core).map(|()| 0),
+        })?;
+        if variant != Variant::Lookup {
+            // The next group finds the leaves as this one did.
+            wrong += remove_all(leaves, &fresh);
+        }
+        if wrong > 0 {
+            return Err(wrong_answers(wrong, group));
+        }
+        self.rows += 1;
+        Ok(section)
+    }
+}
+
+/// Lookups that did not find what was inserted.
+pub(super) fn wrong_answers(wrong: u64, group: usize) -> ExperimentError {
+    ExperimentError::wrong(format!("{wrong} lookups in groups of {group} gave wrong answers"))
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::ExperimentError;
 use super::core_costs::GROUPS;
-use super::operations::{Nobody, filled_leaves, key, look_up_all, pool_bytes};
+use super::operations::{Nobody, filled_leaves, key, look_up_all, pool_bytes, wrong_answers};
 use crate::keys::scatter;
 
 /// Leaves on 55,000 small pages, or a hundred large ones.
@@ -58,7 +58,7 @@ impl PageWalks {
                     let wrong = look_up_all(leaves, &chosen, group, overlap, &Nobody);
                     let ns = began.elapsed().as_nanos() as f64 / LOOKUPS as f64;
                     if wrong > 0 {
-                        return Err(ExperimentError::WrongAnswers { wrong, group });
+                        return Err(wrong_answers(wrong, group));
                     }
                     least[at][pages] = ns.min(least[at][pages]);
                 }

@@ -1,17 +1,17 @@
 //! The modelled machine beside the real one, row by row.
 
-use std::fmt::Write;
-
 use lapis_device::Profile;
 use lapis_device::profile::Trust;
 use serde::Serialize;
 
 use super::published::{Published, published};
-use super::{DeviceError, experiments, hot_spots, index_writes, mixed};
+use super::{experiments, hot_spots, index_writes, mixed};
+use crate::experiment::table::Table;
+use crate::experiment::{ExperimentError, Findings, section_of_tables};
 use crate::report::{OnProgress, Progress};
 
 /// The command whose section of `docs/calibration.md` the table is (module [`crate::document`]).
-pub const COMMAND: &str = "lapis lab device --profile optane-100";
+const COMMAND: &str = "lapis lab device --profile optane-100";
 
 /// One figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -52,11 +52,11 @@ pub struct DeviceResults {
 /// Does every experiment on the machine of a profile. The same on every run and every machine.
 ///
 /// # Errors
-/// [`DeviceError`].
+/// [`ExperimentError`].
 pub fn calibrate(
     profile: &Profile,
     progress: OnProgress<'_>,
-) -> Result<DeviceResults, DeviceError> {
+) -> Result<DeviceResults, ExperimentError> {
     let all = [
         experiments::read_latency,
         experiments::persist_latency,
@@ -99,7 +99,7 @@ pub fn calibrate(
 
 impl Row {
     /// What was published, in words.
-    pub fn published_in_words(&self) -> String {
+    fn published_in_words(&self) -> String {
         match (self.published, self.published_range) {
             (_, Some([least, most])) => format!("{} to {}", shown(least), shown(most)),
             (Some(value), None) => shown(value),
@@ -118,30 +118,42 @@ impl Row {
 }
 
 /// A figure with as many decimals as its size deserves.
-pub fn shown(value: f64) -> String {
+fn shown(value: f64) -> String {
     if value.abs() < 20.0 { format!("{value:.2}") } else { format!("{value:.0}") }
 }
 
-/// The rows in Markdown, without the markers, ending in a newline.
-pub fn calibration_table(results: &DeviceResults) -> String {
-    let mut text = String::from(
-        "| quantity | unit | published | modelled | error | trust | source | pattern on the model |\n\
-         |---|---|--:|--:|--:|---|---|---|\n",
-    );
-    for row in &results.rows {
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} |",
-            row.quantity,
-            row.unit,
-            row.published_in_words(),
-            shown(row.modelled),
-            row.error_in_words(),
-            row.trust.map(|trust| trust.to_string()).unwrap_or_default(),
-            row.source.unwrap_or_default(),
-            row.pattern,
-        );
+impl DeviceResults {
+    /// The rows as a table; with who published a figure and what was done on the model, if asked for.
+    fn table(&self, with_sources: bool) -> Table {
+        let (words, sources) =
+            if with_sources { (5, " | source | pattern on the model") } else { (3, "") };
+        let headings = format!("quantity | unit | trust{sources} | published | modelled | error");
+        let mut table = Table::new(words, &headings);
+        for row in &self.rows {
+            let trust = row.trust.map(|trust| trust.to_string()).unwrap_or_default();
+            let mut cells = vec![row.quantity.clone(), row.unit.to_owned(), trust];
+            if with_sources {
+                cells.push(row.source.unwrap_or_default().to_owned());
+                cells.push(row.pattern.to_owned());
+            }
+            cells.extend([row.published_in_words(), shown(row.modelled), row.error_in_words()]);
+            table.push(cells);
+        }
+        table
     }
-    text
+}
+
+impl Findings for DeviceResults {
+    fn tables(&self) -> Vec<Table> {
+        vec![self.table(false)]
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let modelled = format!("modelled: {} ({}).", self.profile, self.description);
+        vec![modelled, "Nothing here was measured on this machine.".to_owned()]
+    }
+
+    fn sections(&self) -> Vec<(String, String)> {
+        section_of_tables(COMMAND, &[self.table(true)])
+    }
 }

@@ -2,8 +2,8 @@
 
 use lapis_device::{CacheShape, HierarchyShape, MachineShape, Profile};
 
-use super::DeviceError;
 use super::patterns::{Bench, Persist, scattered};
+use crate::experiment::ExperimentError;
 
 const LINE: usize = 64;
 const KIB: usize = 1 << 10;
@@ -33,7 +33,7 @@ pub(super) struct Figure {
     pub(super) how: &'static str,
 }
 
-pub(super) type Figures = Result<Vec<Figure>, DeviceError>;
+pub(super) type Figures = Result<Vec<Figure>, ExperimentError>;
 
 pub(super) fn figure(
     id: impl Into<String>,

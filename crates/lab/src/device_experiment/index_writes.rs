@@ -4,13 +4,12 @@
 //! with the lock held; giving the lock back makes the line dirty once more, and nobody flushes that:
 //! it reaches the memory controller when the caches cast it out.
 
-use lapis_device::{CacheShape, Config, HierarchyShape, MachineShape, Modelled, Profile};
+use lapis_device::{CacheShape, HierarchyShape, MachineShape, Modelled, Profile};
 use lapis_index::{Index, IndexOptions, PClht};
-use lapis_pmem::{Pool, Region};
 
-use super::DeviceError;
 use super::experiments::{Figures, figure};
-use crate::index_experiment::ExperimentError;
+use crate::experiment::ExperimentError;
+use crate::experiment::meter::{Meter, ModelMeter};
 use crate::index_experiment::engine::create;
 use crate::keys::scatter;
 
@@ -33,41 +32,35 @@ pub(super) fn index_writes(profile: &Profile) -> Figures {
         l3: level(704 * KIB, 11),
         ..machine.caches
     };
-    let region = Region::anonymous(64 * MIB, 64 * MIB)?;
-    let counting = Some(MachineShape { caches, ..machine });
-    let machine = Modelled::over(&region, Config { counting, ..Config::default() });
-    let failed = |error: ExperimentError| DeviceError::Index(Box::new(error));
-    let pool = Pool::create(region, machine.clone()).map_err(|error| failed(error.into()))?;
+    let shape = MachineShape { caches, ..machine };
+    let (meter, pool) = ModelMeter::with_pool(shape, 64 * MIB, 64 * MIB)?;
     let options = IndexOptions { expected_entries: ENTRIES, ..IndexOptions::default() };
-    let index: PClht<Modelled, u64> = create(pool, &options).map_err(failed)?;
-    let insert = |keys: std::ops::Range<u64>| -> Result<(), DeviceError> {
+    let index: PClht<Modelled, u64> = create(pool, &options)?;
+    let insert = |keys: std::ops::Range<u64>| -> Result<(), ExperimentError> {
         for key in keys {
-            let _ = index.insert(&scatter(key), key).map_err(|error| failed(error.into()))?;
+            let _ = index.insert(&scatter(key), key)?;
         }
         Ok(())
     };
-    machine.set_counting(false);
+    meter.machine().set_counting(false);
     insert(0..FILLED)?;
-    machine.set_counting(true);
+    meter.machine().set_counting(true);
     insert(FILLED..FILLED + COUNTED)?;
-    let before = machine.counts();
-    insert(FILLED + COUNTED..FILLED + 2 * COUNTED)?;
-    let counts = machine.counts() - before;
+    let ((), section) = meter.section(1, || insert(FILLED + COUNTED..FILLED + 2 * COUNTED))?;
     let how = "inserts of scattered keys into a table that does not grow, twenty times the caches";
-    let each = |count: u64| count as f64 / COUNTED as f64;
     Ok(vec![
         figure(
             "p-clht/wpq",
             "P-CLHT, insert, one flush of key and value",
             "WPQ inserts",
-            each(counts.wpq_inserts()),
+            section.per_operation(COUNTED).wpq_inserts,
             how,
         ),
         figure(
             "p-clht/eviction",
             "P-CLHT, insert, of them lines with a lock cast out",
             "WPQ inserts",
-            each(counts.wpq_eviction),
+            section.counts().wpq_eviction as f64 / COUNTED as f64,
             how,
         ),
     ])

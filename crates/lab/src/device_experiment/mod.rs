@@ -22,22 +22,4 @@ pub mod program;
 mod published;
 pub mod this_machine;
 
-use lapis_device::ProfileError;
-use lapis_pmem::RegionError;
-
-pub use calibration::{COMMAND, DeviceResults, Row, calibrate, calibration_table, shown};
-
-/// Why there are no figures.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DeviceError {
-    /// There is no such profile.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    /// There is no memory for the experiment.
-    #[error(transparent)]
-    Region(#[from] RegionError),
-    /// An index could not be made or did not take its keys.
-    #[error(transparent)]
-    Index(Box<crate::index_experiment::ExperimentError>),
-}
+pub use calibration::{DeviceResults, Row, calibrate};

@@ -5,6 +5,8 @@ use std::ops::ControlFlow;
 use lapis_device::{Config, Counts, MachineShape, Modelled, interleave};
 use lapis_pmem::{Domain, Observed, Region, RegionError};
 
+use crate::experiment::meter::ModelMeter;
+
 const LINE: usize = 64;
 const PICOSECONDS: f64 = 1000.0;
 
@@ -153,9 +155,7 @@ impl Bench {
 
     /// What `run` is counted for.
     pub(super) fn counts(&self, run: impl FnOnce()) -> Counts {
-        let before = self.machine.counts();
-        run();
-        self.machine.counts() - before
+        ModelMeter::of(&self.machine).in_steady_state(run)
     }
 }
 

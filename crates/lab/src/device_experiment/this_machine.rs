@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use lapis_device::Profile;
-use lapis_pmem::{Medium, RegionError};
+use lapis_pmem::Medium;
 use serde::Serialize;
 
 use super::arena::Arena;
@@ -19,6 +19,9 @@ use super::machine::{Effort, Machine, ThisMachine};
 use super::modelled_machine::ModelledMachine;
 use super::point::{Experiment, Figures, Point};
 use super::{bandwidth, interference, latency};
+use crate::experiment::table::Table;
+use crate::experiment::{ExperimentError, Findings, in_order};
+use crate::plot::{Axis, Panel, Plot, Source};
 use crate::report::{OnProgress, Progress};
 
 /// What to find out, and for how long.
@@ -63,28 +66,6 @@ impl Experiment {
         Self::BandwidthByThreads,
         Self::Interference,
     ];
-
-    /// The experiment of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|experiment| experiment.name() == name)
-    }
-}
-
-/// Why a memory was not characterised.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CharacteriseError {
-    /// There is no such memory.
-    #[error("no memory to characterise: {0}")]
-    Memory(#[from] RegionError),
-    /// So little memory that there is not a chunk for each worker.
-    #[error("{bytes} bytes are too few; characterise at least {least_bytes}")]
-    TooSmall {
-        /// What was asked for.
-        bytes: usize,
-        /// What is needed.
-        least_bytes: usize,
-    },
 }
 
 /// One row: a point, and what was found about it.
@@ -195,19 +176,23 @@ pub fn find_all<M: Machine>(
 /// Characterises the memory of this machine, and the modelled machine beside it.
 ///
 /// # Errors
-/// [`CharacteriseError`].
+/// [`ExperimentError`].
 pub fn characterise(
     options: &Options,
     progress: OnProgress<'_>,
-) -> Result<Characterisation, CharacteriseError> {
+) -> Result<Characterisation, ExperimentError> {
     if options.bytes < LEAST_BYTES {
-        let (bytes, least_bytes) = (options.bytes, LEAST_BYTES);
-        return Err(CharacteriseError::TooSmall { bytes, least_bytes });
+        let bytes = options.bytes;
+        let what = format!("{bytes} bytes are too few; characterise at least {LEAST_BYTES}");
+        return Err(ExperimentError::bad_option(what));
     }
-    let mut arena = match &options.file {
-        Some(path) => Arena::file(path, options.bytes)?,
-        None => Arena::anonymous(options.bytes)?,
+    let arena = match &options.file {
+        Some(path) => Arena::file(path, options.bytes),
+        None => Arena::anonymous(options.bytes),
     };
+    let mut arena = arena.map_err(|error| {
+        ExperimentError::bad_option(format!("no memory to characterise: {error}"))
+    })?;
     let load_average_before = load_average();
     let machine = ThisMachine::detect();
     let cores = machine.most_workers();
@@ -275,6 +260,115 @@ fn row(point: &Point, measured: Option<Figures>, modelled: Option<Figures>) -> R
         measured,
         modelled,
     }
+}
+
+impl Findings for Characterisation {
+    /// Measured and modelled side by side, never mixed.
+    fn tables(&self) -> Vec<Table> {
+        let headings = "experiment | figure | method | pattern | bytes | threads | beside | measured \
+             here | modelled";
+        let mut table = Table::new(7, headings);
+        for row in &self.rows {
+            let method = match row.task {
+                Some(task) => format!("{task} ({})", row.method),
+                None => row.method.to_owned(),
+            };
+            let beside = row.beside.zip(row.beside_threads);
+            table.push([
+                row.experiment.to_owned(),
+                row.figure.to_owned(),
+                method,
+                row.pattern.to_owned(),
+                row.granularity_bytes.to_string(),
+                row.threads.to_string(),
+                beside.map_or_else(String::new, |(task, threads)| format!("{threads} × {task}")),
+                words(row.measured.as_ref()),
+                words(row.modelled.as_ref()),
+            ]);
+        }
+        vec![table]
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = vec![format!(
+            "measured here: {} MiB of {}, {} cores; {}.",
+            self.bytes >> 20,
+            self.memory,
+            self.cores,
+            self.remark
+        )];
+        if let Some(load) = self.load_average_before.filter(|&load| load > 0.5) {
+            notes.push(format!(
+                "The load average was {load:.1} before: other processes disturbed what was measured."
+            ));
+        }
+        if let Some(profile) = &self.profile {
+            notes.push(format!("modelled: {profile}, in virtual time."));
+            notes.push("-: too few cores or no such instruction here, or not modelled.".to_owned());
+        }
+        notes.push(format!("figure: of {STUDY}."));
+        notes
+    }
+
+    /// Bandwidth by the bytes accessed together, and by threads.
+    fn figure(&self) -> Option<Plot> {
+        let of = |experiment: Experiment| {
+            self.rows.iter().filter(move |row| row.experiment == experiment.name())
+        };
+        let mut panels = Vec::new();
+        for threads in in_order(of(Experiment::BandwidthByGranularity).map(|row| row.threads)) {
+            let rows = of(Experiment::BandwidthByGranularity).filter(|row| row.threads == threads);
+            let title = format!("bandwidth by bytes accessed together, {threads} threads");
+            let x = Axis::log2("bytes");
+            panels.push(self.panel(&title, x, rows.collect(), |row| row.granularity_bytes));
+        }
+        for bytes in in_order(of(Experiment::BandwidthByThreads).map(|row| row.granularity_bytes)) {
+            let rows =
+                of(Experiment::BandwidthByThreads).filter(|row| row.granularity_bytes == bytes);
+            let title = format!("bandwidth by threads, {bytes} bytes together");
+            panels.push(
+                self.panel(&title, Axis::linear("threads"), rows.collect(), |row| row.threads),
+            );
+        }
+        Some(Plot::new("The memory of this machine", &format!("After {STUDY}."), panels))
+    }
+}
+
+/// Where the experiments are from.
+const STUDY: &str =
+    "van Renen et al., Building blocks for persistent memory, VLDB Journal 29, 2020";
+
+impl Characterisation {
+    /// A line for each method and machine.
+    fn panel(&self, title: &str, x: Axis, rows: Vec<&Row>, place: impl Fn(&Row) -> usize) -> Panel {
+        let mut panel = Panel::new(title, x, Axis::linear("GB/s"));
+        let modelled = Source::modelled(self.profile.as_deref().unwrap_or_default());
+        for method in in_order(rows.iter().map(|row| row.method)) {
+            let points = |side: fn(&Row) -> Option<Figures>| -> Vec<(f64, f64)> {
+                let of = rows.iter().filter(|row| row.method == method);
+                of.filter_map(|row| Some((place(row) as f64, side(row)?.gb_s?))).collect()
+            };
+            for (source, points) in [
+                (Source::Measured, points(|row| row.measured)),
+                (modelled.clone(), points(|row| row.modelled)),
+            ] {
+                if !points.is_empty() {
+                    panel.line(method, source, points);
+                }
+            }
+        }
+        panel
+    }
+}
+
+/// A latency, or a bandwidth and what it lost.
+fn words(figures: Option<&Figures>) -> String {
+    let Some(figures) = figures else { return "-".to_owned() };
+    let latency = figures.latency_ns.map(|latency_ns| format!("{latency_ns:.1} ns"));
+    let bandwidth = figures.gb_s.map(|gb_s| format!("{gb_s:.2} GB/s"));
+    // Adding zero turns a negative zero into a positive one.
+    let lost = figures.slowdown_percent.map(|lost| format!("({:.0} % lost)", lost.round() + 0.0));
+    latency.into_iter().chain(bandwidth).chain(lost).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -350,6 +444,6 @@ mod tests {
     fn too_little_memory_is_refused() {
         let options = Options { bytes: 1 << 20, ..Options::default() };
         let error = characterise(&options, &|_| ()).unwrap_err();
-        assert!(matches!(error, CharacteriseError::TooSmall { .. }));
+        assert!(error.to_string().contains("too few"), "{error}");
     }
 }

@@ -12,25 +12,24 @@
 //! smaller; its rows say how large it was.
 
 pub(crate) mod engine;
+mod findings;
 mod peers;
 mod plan;
 mod sessions;
-mod traffic;
 
-use lapis_device::{Profile, ProfileError};
-use lapis_index::{IndexError, IndexKind};
-use lapis_pmem::{PoolError, RegionError, RootError};
+use lapis_device::Profile;
+use lapis_index::IndexKind;
 use serde::{Serialize, Serializer};
 
+use crate::experiment::{self, ExperimentError, Sides};
 use crate::keys::Distribution;
 use crate::report::OnProgress;
 use crate::ycsb::Workload;
 
-pub use peers::{
-    PEERS, PEERS_IN_SHORT_SECTION, PEERS_KEYS, PEERS_NOTE, PEERS_SECTION, Peer, PeerComparison,
-    PeerRow, compare_with_peers, peer_differences, peers_in_short, peers_table,
-};
-pub use traffic::{TRAFFIC_SECTION, traffic_table};
+pub(crate) use sessions::wrong_answers;
+
+pub use findings::TRAFFIC_SECTION;
+pub use peers::{PEERS, PEERS_KEYS, PEERS_NOTE, Peer, PeerComparison, PeerRow, compare_with_peers};
 
 /// What is done with the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,11 +89,6 @@ impl Operation {
         }
     }
 
-    /// The operation called `name`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|operation| operation.name() == name)
-    }
-
     /// Whether only ordered structures can do it.
     pub fn needs_order(self) -> bool {
         matches!(self, Self::Range | Self::Ycsb(Workload::E))
@@ -130,12 +124,8 @@ pub struct Options {
     pub threads: usize,
     /// Whether hash tables are given room for all keys when they are created.
     pub presized: bool,
-    /// The device profile that is modelled: the name of a built-in one, or the path of a file.
-    pub profile: String,
-    /// Whether to measure. If not, `measured` is null.
-    pub measure: bool,
-    /// Whether to model. If not, `modelled` is null.
-    pub model: bool,
+    /// Where it is run.
+    pub sides: Sides,
     /// Most keys of a modelled index.
     pub modelled_keys: usize,
     /// Most repetitions on a modelled index.
@@ -143,9 +133,6 @@ pub struct Options {
     /// What the random numbers start from.
     pub seed: u64,
 }
-
-/// The device profile that is modelled unless another is asked for.
-pub const OPTANE_100: &str = "optane-100";
 
 /// Logical workers that a modelled machine can have.
 const MOST_WORKERS: usize = 256;
@@ -160,85 +147,12 @@ impl Default for Options {
             repetitions: 250_000,
             threads: 1,
             presized: false,
-            profile: OPTANE_100.into(),
-            measure: true,
-            model: true,
+            sides: Sides::default(),
             modelled_keys: 1_000_000,
             modelled_repetitions: 50_000,
             seed: 42,
         }
     }
-}
-
-/// Why an experiment could not be run, or what it found to be wrong.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ExperimentError {
-    /// An option has a value that makes no sense.
-    #[error("{what}")]
-    BadOption {
-        /// What is wrong.
-        what: String,
-    },
-    /// None of the structures can do any of the operations.
-    #[error("{index} keeps no order, so it has no {operation}; name an ordered index")]
-    Unordered {
-        /// The structure.
-        index: IndexKind,
-        /// The operation.
-        operation: Operation,
-    },
-    /// There is no such device profile, or it is a bad one.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    /// An index gave wrong answers: it has an error.
-    #[error("{index} gave {wrong} wrong answers in {operation}")]
-    WrongAnswers {
-        /// The structure.
-        index: IndexKind,
-        /// The operation.
-        operation: Operation,
-        /// How many.
-        wrong: u64,
-    },
-    /// So many keys do not fit into the memory that is free.
-    #[error(
-        "{keys} keys need about {} MB and {} MB are available; {}",
-        needed_bytes / 1_000_000,
-        available_bytes / 1_000_000,
-        if *keys_that_fit == 0 { "free some memory first".to_owned() }
-        else { format!("use {keys_that_fit} or fewer") }
-    )]
-    TooLittleMemory {
-        /// Keys asked for.
-        keys: usize,
-        /// What they need.
-        needed_bytes: u64,
-        /// What there is.
-        available_bytes: u64,
-        /// How many would fit.
-        keys_that_fit: usize,
-    },
-    /// A file of keys cannot be read.
-    #[error("{}: {why}", path.display())]
-    KeyFile {
-        /// The file.
-        path: std::path::PathBuf,
-        /// Why.
-        why: std::io::Error,
-    },
-    /// The index failed.
-    #[error(transparent)]
-    Index(#[from] IndexError),
-    /// There is no memory for it.
-    #[error(transparent)]
-    Region(#[from] RegionError),
-    /// There is no pool for it.
-    #[error(transparent)]
-    Pool(#[from] PoolError),
-    /// The pool did not take its root.
-    #[error(transparent)]
-    Root(#[from] RootError),
 }
 
 /// What was measured on this machine.
@@ -254,35 +168,21 @@ pub struct Measured {
     pub p9999_ns: u64,
 }
 
-/// What the modelled machine counted, per operation. Media counts are in units of 64 bytes.
+/// What was modelled beside the counts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Modelled {
-    /// The device profile.
-    pub profile: String,
     /// Million operations per second of virtual time, all workers together. What an operation
     /// costs beyond its accesses to persistent memory is `core.operation_ns` of the profile.
     pub mops: Option<f64>,
-    /// Lines flushed.
-    pub flushes: f64,
-    /// Fences.
-    pub fences: f64,
-    /// Lines that reached the memory controller.
-    pub wpq_inserts: f64,
-    /// Media writes.
-    pub media_writes: f64,
-    /// Media reads.
-    pub media_reads: f64,
-    /// Misses of the last-level cache.
-    pub llc_misses: f64,
     /// Keys that the modelled index was loaded with.
     pub keys: usize,
     /// Operations that were counted.
     pub operations: u64,
 }
 
-/// One operation on one index.
+/// What was run: one operation on one index.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct Case {
     /// The structure.
     pub index: IndexKind,
     /// The operation.
@@ -293,15 +193,14 @@ pub struct Row {
     pub keys: usize,
     /// Threads of the measured run, logical workers of the modelled one.
     pub threads: usize,
-    /// This machine.
-    pub measured: Option<Measured>,
-    /// The modelled machine.
-    pub modelled: Option<Modelled>,
     /// Mean number of nodes on the way to an entry, the leaf excluded, once loaded.
     pub depth: f64,
     /// Bytes of the index per key, once loaded.
     pub bytes_per_key: f64,
 }
+
+/// One operation on one index.
+pub type Row = experiment::Row<Case, Measured, Modelled>;
 
 /// What `lab index` prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -312,7 +211,7 @@ pub struct IndexResults {
 
 impl Options {
     fn check(&self) -> Result<Profile, ExperimentError> {
-        let bad = |what: &str| Err(ExperimentError::BadOption { what: what.into() });
+        let bad = |what: &str| Err(ExperimentError::bad_option(what));
         if self.keys == 0 || self.modelled_keys == 0 {
             return bad("an index experiment takes at least one key");
         }
@@ -325,15 +224,12 @@ impl Options {
         if self.indexes.is_empty() || self.operations.is_empty() || self.distributions.is_empty() {
             return bad("an index experiment takes an index, an operation and a distribution");
         }
-        if !self.measure && !self.model {
-            return bad("an index experiment measures, models or does both");
-        }
-        if self.model && self.threads > MOST_WORKERS {
+        if self.sides.model && self.threads > MOST_WORKERS {
             return bad(
                 "a modelled machine has at most 256 workers; use fewer threads, or only measure",
             );
         }
-        Ok(Profile::find(&self.profile)?)
+        self.sides.check()
     }
 }
 
@@ -350,16 +246,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operation_names_round_trip() {
-        for operation in Operation::ALL {
-            assert_eq!(Operation::from_name(operation.name()), Some(operation));
-        }
-        assert_eq!(Operation::from_name("ycsb-g"), None);
-    }
-
-    #[test]
     fn an_unknown_profile_is_one_clear_sentence() {
-        let options = Options { profile: "optane-300".into(), ..Options::default() };
+        let options = Options {
+            sides: Sides { profile: "optane-300".into(), ..Sides::default() },
+            ..Options::default()
+        };
         let error = run(&options, &|_| ()).unwrap_err();
         let sentence = error.to_string();
         assert!(sentence.starts_with("there is no device profile optane-300; there is dram"));
@@ -372,7 +263,10 @@ mod tests {
             Options { repetitions: 0, ..Options::default() },
             Options { threads: 0, ..Options::default() },
             Options { operations: vec![], ..Options::default() },
-            Options { measure: false, model: false, ..Options::default() },
+            Options {
+                sides: Sides { model: false, ..Sides::modelled_only() },
+                ..Options::default()
+            },
         ] {
             assert!(matches!(run(&wrong, &|_| ()), Err(ExperimentError::BadOption { .. })));
         }

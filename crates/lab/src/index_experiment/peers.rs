@@ -10,7 +10,9 @@ use std::fmt::Write;
 use lapis_index::IndexKind;
 use serde::Serialize;
 
-use super::{ExperimentError, Measured, Operation, Options, run};
+use super::{Operation, Options, run};
+use crate::experiment::table::{Table, decimals};
+use crate::experiment::{ExperimentError, Findings, Sides};
 use crate::keys::Distribution;
 use crate::report::{OnProgress, Progress};
 
@@ -22,10 +24,10 @@ pub const PEERS_NOTE: &str =
 pub const PEERS_KEYS: usize = 4_000_000;
 
 /// The section of a document that [`peers_table`] belongs in (module [`crate::document`]).
-pub const PEERS_SECTION: &str = "lapis lab index --peers";
+const PEERS_SECTION: &str = "lapis lab index --peers";
 
 /// The section that [`peers_in_short`] belongs in.
-pub const PEERS_IN_SHORT_SECTION: &str = "lapis lab index --peers: in short";
+const PEERS_IN_SHORT_SECTION: &str = "lapis lab index --peers: in short";
 
 /// What a published implementation was measured to do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -166,67 +168,82 @@ fn ours(peer: Peer, keys: usize, seed: u64) -> Result<(f64, f64), ExperimentErro
         repetitions: keys,
         threads: peer.threads,
         presized: peer.presized,
-        model: false,
+        sides: Sides::measured_only(),
         seed,
         ..Options::default()
     };
     let results = run(&options, &|_| ())?;
     let mops = |operation| {
-        let row = results.rows.iter().find(|row| row.operation == operation);
-        let measured: Option<Measured> = row.and_then(|row| row.measured);
-        measured.map_or(0.0, |measured| measured.mops)
+        let row = results.rows.iter().find(|row| row.case.operation == operation);
+        row.and_then(|row| row.measured).map_or(0.0, |measured| measured.mops)
     };
     Ok((mops(Operation::Load), mops(Operation::Get)))
 }
 
-/// The comparison as a table in Markdown, and under it what sets the published ones apart.
-pub fn peers_table(comparison: &PeerComparison) -> String {
-    let mut text = format!(
-        "Published: {}, at {PEERS_KEYS} keys. Ours: measured here at {} keys, real flushes. Millions of \
-         uniformly random 8-byte keys per second, insert / search.\n\n\
-         | published | threads | insert / search | ours | insert / search | ours to published |\n\
-         |---|--:|--:|---|--:|--:|\n",
-        comparison.note, comparison.keys
-    );
-    for PeerRow { peer, insert_mops, get_mops } in &comparison.rows {
-        let published = peer.insert_mops.zip(peer.get_mops);
-        let shown = published
-            .map_or_else(|| "–".to_owned(), |(insert, get)| format!("{insert:.2} / {get:.2}"));
-        let times = published.map_or_else(
-            || "–".to_owned(),
-            |(insert, get)| format!("{:.1} / {:.1}", insert_mops / insert, get_mops / get),
-        );
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "| {} | {} | {shown} | `{}` | {insert_mops:.2} / {get_mops:.2} | {times} |",
-            peer.source, peer.threads, peer.index
-        );
+impl Findings for PeerComparison {
+    fn tables(&self) -> Vec<Table> {
+        let headings = "published | ours | threads | insert / search | ours | ours to published";
+        let mut table = Table::new(2, headings);
+        for PeerRow { peer, insert_mops, get_mops } in &self.rows {
+            let published = peer.insert_mops.zip(peer.get_mops);
+            let pair = |pair: Option<(f64, f64)>, places| match pair {
+                Some((insert, get)) => format!("{insert:.places$} / {get:.places$}"),
+                None => decimals(None, places),
+            };
+            table.push([
+                peer.source.to_owned(),
+                format!("`{}`", peer.index),
+                peer.threads.to_string(),
+                pair(published, 2),
+                pair(Some((*insert_mops, *get_mops)), 2),
+                pair(published.map(|(insert, get)| (insert_mops / insert, get_mops / get)), 1),
+            ]);
+        }
+        vec![table]
     }
-    text.push('\n');
-    text + &peer_differences()
+
+    fn notes(&self) -> Vec<String> {
+        let note = format!(
+            "Published: {}, at {PEERS_KEYS} keys. Ours: measured here at {} keys, real flushes. Millions \
+             of uniformly random 8-byte keys per second, insert / search.",
+            self.note, self.keys
+        );
+        vec![note, peer_differences()]
+    }
+
+    /// The table and what sets the published ones apart; and the table in short.
+    fn sections(&self) -> Vec<(String, String)> {
+        let [table] = &self.tables()[..] else { return Vec::new() };
+        let [note, differences] = &self.notes()[..] else { return Vec::new() };
+        let text = format!("{note}\n\n{}\n{differences}", table.markdown());
+        vec![
+            (PEERS_SECTION.to_owned(), text),
+            (PEERS_IN_SHORT_SECTION.to_owned(), self.in_short().markdown()),
+        ]
+    }
 }
 
-/// The same for a reader in a hurry: those of the same design that were run, and ours.
-pub fn peers_in_short(comparison: &PeerComparison) -> String {
-    let mut text = String::from("| published | threads | published | Lapis |\n|---|--:|--:|--:|\n");
-    for PeerRow { peer, insert_mops, get_mops } in &comparison.rows {
-        let (Some(insert), Some(get)) = (peer.insert_mops, peer.get_mops) else { continue };
-        if [LB_TREE, NB_TREE].contains(&peer.difference) {
-            continue;
+impl PeerComparison {
+    /// The table for a reader in a hurry: those of the same design that were run, and ours.
+    fn in_short(&self) -> Table {
+        let mut table = Table::new(1, "published | threads | published | Lapis");
+        for PeerRow { peer, insert_mops, get_mops } in &self.rows {
+            let (Some(insert), Some(get)) = (peer.insert_mops, peer.get_mops) else { continue };
+            if ![LB_TREE, NB_TREE].contains(&peer.difference) {
+                table.push([
+                    peer.source.to_owned(),
+                    peer.threads.to_string(),
+                    format!("{insert:.2} / {get:.2}"),
+                    format!("`{}` {insert_mops:.2} / {get_mops:.2}", peer.index),
+                ]);
+            }
         }
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "| {} | {} | {insert:.2} / {get:.2} | `{}` {insert_mops:.2} / {get_mops:.2} |",
-            peer.source, peer.threads, peer.index
-        );
+        table
     }
-    text
 }
 
 /// What sets the published implementations apart from ours, as a list: each once.
-pub fn peer_differences() -> String {
+fn peer_differences() -> String {
     let mut text = String::new();
     let mut said: Vec<&str> = Vec::new();
     for peer in PEERS.iter().filter(|peer| !peer.difference.is_empty()) {
@@ -253,22 +270,28 @@ mod tests {
         assert_eq!(comparison.rows[2].insert_mops, comparison.rows[3].insert_mops);
     }
 
+    /// With figures of ours that nobody measured.
+    fn sections() -> [String; 2] {
+        let rows = PEERS.map(|peer| PeerRow { peer, insert_mops: 2.54, get_mops: 3.18 }).to_vec();
+        let comparison = PeerComparison { note: PEERS_NOTE, keys: 4000, rows };
+        let sections = comparison.sections();
+        [0, 1].map(|at| sections[at].1.clone())
+    }
+
     #[test]
     fn the_table_has_a_row_for_each_and_says_what_sets_them_apart() {
-        let rows = PEERS.map(|peer| PeerRow { peer, insert_mops: 2.54, get_mops: 3.18 }).to_vec();
-        let table = peers_table(&PeerComparison { note: PEERS_NOTE, keys: 4000, rows });
-        assert_eq!(table.lines().filter(|line| line.starts_with("| ")).count(), 1 + PEERS.len());
-        assert!(table.contains(
-            "| LB+-Tree (authors) | 1 | 1.27 / 1.57 | `fptree` | 2.54 / 3.18 | 2.0 / 2.0 |"
+        let [text, _] = sections();
+        assert_eq!(text.lines().filter(|line| line.starts_with("| ")).count(), 1 + PEERS.len());
+        assert!(text.contains(
+            "| LB+-Tree (authors) | `fptree` | 1 | 1.27 / 1.57 | 2.54 / 3.18 | 2.0 / 2.0 |"
         ));
-        assert!(table.contains("| WORT (authors) | 2 | – | `wort` | 2.54 / 3.18 | – |"));
-        assert_eq!(table.matches("\n* ").count(), 6);
+        assert!(text.contains("| WORT (authors) | `wort` | 2 | – | 2.54 / 3.18 | – |"));
+        assert_eq!(text.matches("\n* ").count(), 6);
     }
 
     #[test]
     fn in_short_are_those_of_the_same_design_that_were_run() {
-        let rows = PEERS.map(|peer| PeerRow { peer, insert_mops: 2.54, get_mops: 3.18 }).to_vec();
-        let table = peers_in_short(&PeerComparison { note: PEERS_NOTE, keys: 4000, rows });
+        let [_, table] = sections();
         assert_eq!(table.lines().count(), 2 + PEERS.len() - 2 - 4);
         assert!(table.contains("| P-ART (RECIPE) | 2 | 1.92 / 2.75 | `art-cow` 2.54 / 3.18 |"));
         assert!(!table.contains("LB+-Tree") && !table.contains("–"));

@@ -3,15 +3,17 @@
 
 use std::ops::ControlFlow;
 
-use lapis_device::{Config, Counts, Modelled as ModelledMachine, Profile, interleave};
+use lapis_device::{Modelled as ModelledMachine, Profile};
 use lapis_index::{Index, IndexFamily, IndexKind, IndexOf, IndexOptions, with_index};
 use lapis_pmem::{Domain, Hardware, Pool, Region};
 
 use super::engine::{create, measure, perform, perform_all};
 use super::plan::{Fresh, Step, fresh_keys, plan};
-use super::{ExperimentError, IndexResults, Measured, Modelled, Operation, Options, Row};
+use super::{Case, IndexResults, Measured, Modelled, Operation, Options, Row};
+use crate::experiment::meter::{Meter, ModelMeter};
+use crate::experiment::{ExperimentError, Found, OnModel};
 use crate::keys::{Distribution, KeySet, scatter};
-use crate::report::{OnProgress, Progress};
+use crate::report::OnProgress;
 
 /// Address space for a key, generously: regions grow to what they use.
 const ROOM_BYTES_PER_KEY: usize = 1024;
@@ -32,42 +34,42 @@ struct Findings<F> {
     bytes_per_key: f64,
 }
 
+/// One index, loaded with keys of one distribution, and what is done with it.
+struct Session {
+    index: IndexKind,
+    distribution: Distribution,
+    operations: Vec<Operation>,
+}
+
 pub(super) fn run(
     options: &Options,
     profile: &Profile,
     progress: OnProgress<'_>,
 ) -> Result<IndexResults, ExperimentError> {
-    let total = (options.indexes.len() * options.distributions.len()) as u64
-        * (u64::from(options.measure) + u64::from(options.model));
-    let mut done = 0;
-    let mut advance = || {
-        done += 1;
-        progress(Progress { done, total });
-    };
-    let mut rows = Vec::new();
-    let mut left_out = None;
+    let (mut sessions, mut left_out) = (Vec::new(), None);
     for &index in &options.indexes {
         let operations = operations_of(index, options, &mut left_out)?;
-        for &distribution in &options.distributions {
-            let measured = if options.measure && !operations.is_empty() {
-                Some(measured_session(index, distribution, &operations, options)?)
-            } else {
-                None
-            };
-            (options.measure).then(&mut advance);
-            let modelled = if options.model && !operations.is_empty() {
-                Some(modelled_session(index, distribution, &operations, options, profile)?)
-            } else {
-                None
-            };
-            (options.model).then(&mut advance);
-            rows.extend(join(index, distribution, options, &operations, measured, modelled));
+        if !operations.is_empty() {
+            sessions.extend(options.distributions.iter().map(|&distribution| {
+                let operations = operations.clone();
+                Session { index, distribution, operations }
+            }));
         }
     }
-    match (rows.is_empty(), left_out) {
-        (true, Some((index, operation))) => Err(ExperimentError::Unordered { index, operation }),
-        _ => Ok(IndexResults { rows }),
+    if let (true, Some((index, operation))) = (sessions.is_empty(), left_out) {
+        return Err(ExperimentError::bad_option(format!(
+            "{index} keeps no order, so it has no {operation}; name an ordered index"
+        )));
     }
+    let found = options.sides.run(
+        &sessions,
+        progress,
+        |session| measured_session(session, options),
+        |session| modelled_session(session, options, profile),
+    )?;
+    let rows =
+        sessions.iter().zip(found).flat_map(|(session, found)| join(session, options, found));
+    Ok(IndexResults { rows: rows.collect() })
 }
 
 /// The operations that an index can do, in the order of [`Operation::ALL`].
@@ -91,9 +93,7 @@ fn operations_of(
 }
 
 fn measured_session(
-    index: IndexKind,
-    distribution: Distribution,
-    operations: &[Operation],
+    &Session { index, distribution, ref operations }: &Session,
     options: &Options,
 ) -> Result<Findings<Measured>, ExperimentError> {
     let size = Size {
@@ -113,12 +113,10 @@ fn measured_session(
 }
 
 fn modelled_session(
-    index: IndexKind,
-    distribution: Distribution,
-    operations: &[Operation],
+    &Session { index, distribution, ref operations }: &Session,
     options: &Options,
     profile: &Profile,
-) -> Result<Findings<Modelled>, ExperimentError> {
+) -> Result<Findings<OnModel<Modelled>>, ExperimentError> {
     let size = Size {
         keys: options.keys.min(options.modelled_keys),
         repetitions: options.repetitions.min(options.modelled_repetitions),
@@ -126,53 +124,34 @@ fn modelled_session(
         seed: options.seed,
         presized: options.presized,
     };
-    let region = Region::anonymous(INITIAL_BYTES, room_bytes(size.keys))?;
-    let config = Config { counting: Some(profile.machine()), ..Config::default() };
-    let machine = ModelledMachine::over(&region, config);
-    let pool = Pool::create(region, machine.clone())?;
+    let (meter, pool) =
+        ModelMeter::with_pool(profile.machine(), INITIAL_BYTES, room_bytes(size.keys))?;
     let operation_ns = profile.core.operation_ns.value.round() as u64;
-    let count = |operations: u64, counts: Counts, picoseconds: u64| {
-        let each = |count: u64| if operations > 0 { count as f64 / operations as f64 } else { 0.0 };
-        Modelled {
-            profile: options.profile.clone(),
-            mops: (picoseconds > 0).then(|| operations as f64 * 1e6 / picoseconds as f64),
-            flushes: each(counts.flushes),
-            fences: each(counts.fences),
-            wpq_inserts: each(counts.wpq_inserts()),
-            media_writes: each(counts.media_writes),
-            media_reads: each(counts.media_reads),
-            llc_misses: each(counts.llc_misses),
-            keys: size.keys,
-            operations,
-        }
-    };
     with_index!(index, |F| {
         session::<ModelledMachine, F, _>(pool, distribution, operations, size, |index, plans| {
-            let (before, begin) = (machine.counts(), machine.align_clocks(plans.len()));
-            let (mut wrong, mut failure) = (0, None);
             let mut done = vec![0; plans.len()];
-            interleave(&machine, plans.len(), |worker| {
-                let at = usize::from(worker);
-                let Some(&step) = plans[at].get(done[at]) else { return ControlFlow::Break(()) };
-                done[at] += 1;
-                machine.spend_ns(worker, operation_ns);
-                match perform::<ModelledMachine, F>(index, step) {
-                    Ok(right) => wrong += u64::from(!right),
-                    Err(error) => {
-                        failure = Some(error);
-                        return ControlFlow::Break(());
-                    }
-                }
-                ControlFlow::Continue(())
-            });
-            if let Some(error) = failure {
-                return Err(error.into());
-            }
-            let end = machine.align_clocks(plans.len());
-            // What the operation has written belongs to it, wherever it is.
-            machine.drain();
-            let operations = done.iter().sum::<usize>() as u64;
-            Ok((count(operations, machine.counts() - before, end.0 - begin.0), wrong))
+            let (wrong, section) = meter.section(plans.len(), || {
+                let mut wrong = 0;
+                meter.interleave(plans.len(), |worker| {
+                    let at = usize::from(worker);
+                    let Some(&step) = plans[at].get(done[at]) else {
+                        return Ok(ControlFlow::Break(()));
+                    };
+                    done[at] += 1;
+                    meter.machine().spend_ns(worker, operation_ns);
+                    wrong += u64::from(!perform::<ModelledMachine, F>(index, step)?);
+                    Ok::<_, ExperimentError>(ControlFlow::Continue(()))
+                })?;
+                Ok::<_, ExperimentError>(wrong)
+            })?;
+            let operations = done.iter().sum::<usize>();
+            let picoseconds = section.picoseconds();
+            let modelled = Modelled {
+                mops: (picoseconds > 0).then(|| operations as f64 * 1e6 / picoseconds as f64),
+                keys: size.keys,
+                operations: operations as u64,
+            };
+            Ok((OnModel::new(profile, modelled, &section, operations), wrong))
         })
     })
 }
@@ -209,7 +188,7 @@ fn session<D: Domain, F: IndexFamily, R>(
     let index: IndexOf<F, D, u64> = create(pool, &options)?;
     let checked = |operation, (figures, wrong): (R, u64)| match wrong {
         0 => Ok(figures),
-        _ => Err(ExperimentError::WrongAnswers { index: F::KIND, operation, wrong }),
+        _ => Err(wrong_answers(F::KIND, operation, wrong)),
     };
     let mut plan_of = |operation: Operation| {
         // Each operation asks for other keys.
@@ -236,39 +215,41 @@ fn session<D: Domain, F: IndexFamily, R>(
             let again: Vec<Step> = removed.iter().map(|&key| Step::Insert { key }).collect();
             let wrong = perform_all::<D, F>(&index, &again)?;
             if wrong > 0 {
-                return Err(ExperimentError::WrongAnswers { index: F::KIND, operation, wrong });
+                return Err(wrong_answers(F::KIND, operation, wrong));
             }
         }
     }
     Ok(findings)
 }
 
+/// An index that gave wrong answers.
+pub(crate) fn wrong_answers(index: IndexKind, operation: Operation, wrong: u64) -> ExperimentError {
+    ExperimentError::wrong(format!("{index} gave {wrong} wrong answers in {operation}"))
+}
+
 /// Makes rows of what was measured and what was modelled.
 fn join(
-    index: IndexKind,
-    distribution: Distribution,
+    session: &Session,
     options: &Options,
-    operations: &[Operation],
-    measured: Option<Findings<Measured>>,
-    modelled: Option<Findings<Modelled>>,
+    (measured, modelled): Found<Findings<Measured>, Findings<OnModel<Modelled>>>,
 ) -> Vec<Row> {
-    let (depth, bytes_per_key) = match (&measured, &modelled) {
-        (Some(found), _) => (found.depth, found.bytes_per_key),
-        (None, Some(found)) => (found.depth, found.bytes_per_key),
-        (None, None) => return Vec::new(),
-    };
+    let shape = measured.as_ref().map(|found| (found.depth, found.bytes_per_key));
+    let shape = shape.or(modelled.as_ref().map(|found| (found.depth, found.bytes_per_key)));
+    let Some((depth, bytes_per_key)) = shape else { return Vec::new() };
     let row = |&operation: &Operation| Row {
-        index,
-        operation,
-        distribution,
-        keys: options.keys,
-        threads: options.threads,
+        case: Case {
+            index: session.index,
+            operation,
+            distribution: session.distribution,
+            keys: options.keys,
+            threads: options.threads,
+            depth,
+            bytes_per_key,
+        },
         measured: measured.as_ref().and_then(|found| found.of(operation)).copied(),
         modelled: modelled.as_ref().and_then(|found| found.of(operation)).cloned(),
-        depth,
-        bytes_per_key,
     };
-    operations.iter().map(row).collect()
+    session.operations.iter().map(row).collect()
 }
 
 impl<F> Findings<F> {

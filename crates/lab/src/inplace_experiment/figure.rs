@@ -1,79 +1,65 @@
 //! The figure and the table.
 
-use lapis_blocks::in_place::CellKind;
+use super::{FIGURE, Operation, Pattern, Results, Row};
+use crate::experiment::table::{Table, decimals};
+use crate::experiment::{Findings, Side, draw, section_of_tables};
+use crate::plot::{Axis, Panel, Plot};
 
-use super::{FIGURE, OnModel, Operation, Pattern, Results, Row};
-use crate::plot::{Axis, Panel, Plot, Source};
-
-/// The figure: a panel for each operation and pattern, throughput over size.
-pub fn plot(results: &Results) -> Plot {
-    let mut panels = Vec::new();
-    for pattern in Pattern::ALL {
-        for operation in Operation::ALL {
-            let title = format!("{} {}", pattern.name(), operation.name());
-            let mut panel =
-                Panel::new(&title, Axis::log2("bytes of a value"), Axis::linear("Mop/s"));
-            for variant in CellKind::ALL.map(CellKind::name) {
-                let rows = results.rows.iter().filter(|row| {
-                    (row.variant, row.operation, row.pattern) == (variant, operation, pattern)
-                });
-                let (mut measured, mut modelled) = (Vec::new(), Vec::new());
-                let mut profile = None;
-                for row in rows {
-                    let size = row.size_bytes as f64;
-                    measured.extend(row.measured.map(|found| (size, found.mops)));
-                    if let Some(found) = &row.modelled {
-                        modelled.push((size, found.mops));
-                        profile = Some(&found.profile);
-                    }
-                }
-                if !measured.is_empty() {
-                    panel.line(variant, Source::Measured, measured);
-                }
-                if let Some(profile) = profile {
-                    panel.line(variant, Source::modelled(profile), modelled);
-                }
-            }
-            panels.push(panel);
+impl Findings for Results {
+    /// A line for each scheme, size and pattern.
+    fn tables(&self) -> Vec<Table> {
+        let headings = "cells | order | bytes | update / read / dependent read, Mop/s, measured here \
+             | the same, modelled | barriers | flushes | WPQ inserts | media writes";
+        let mut table = Table::new(2, headings);
+        for update in self.rows.iter().filter(|row| row.case.operation == Operation::Update) {
+            let case = &update.case;
+            let of = |operation| {
+                self.rows.iter().find(|Row { case: other, .. }| {
+                    (other.variant, other.size_bytes, other.pattern, other.operation)
+                        == (case.variant, case.size_bytes, case.pattern, operation)
+                })
+            };
+            let three = |side| {
+                let mops = |operation| Some(of(operation)?.figures(side)?.mops);
+                Operation::ALL.map(|operation| decimals(mops(operation), 2)).join(" / ")
+            };
+            let counts = update.modelled.as_ref().map(|found| found.counts);
+            table.push([
+                format!("`{}`", case.variant),
+                case.pattern.name().to_owned(),
+                case.size_bytes.to_string(),
+                three(Side::Measured),
+                three(Side::Modelled),
+                case.barriers.to_string(),
+                decimals(counts.map(|of| of.flushes), 2),
+                decimals(counts.map(|of| of.wpq_inserts), 2),
+                decimals(counts.map(|of| of.media_writes), 2),
+            ]);
         }
+        vec![table]
     }
-    Plot::new("In-place updates", FIGURE, panels)
-}
 
-/// The table in Markdown: a line for each scheme, size and pattern.
-pub fn markdown(results: &Results) -> String {
-    use std::fmt::Write;
-    let mut text = String::from(
-        "| cells | bytes | order | update / read / dependent read, Mop/s, measured here \
-         | the same, modelled | barriers | flushes | WPQ inserts | media writes |\n\
-         |---|--:|---|---|---|--:|--:|--:|--:|\n",
-    );
-    let figure = |mops: Option<f64>| mops.map_or("–".to_owned(), |mops| format!("{mops:.2}"));
-    for update in results.rows.iter().filter(|row| row.operation == Operation::Update) {
-        let of = |operation| {
-            results.rows.iter().find(|row| {
-                (row.variant, row.size_bytes, row.pattern, row.operation)
-                    == (update.variant, update.size_bytes, update.pattern, operation)
-            })
-        };
-        let three = |mops: &dyn Fn(&Row) -> Option<f64>| {
-            Operation::ALL.map(|operation| figure(of(operation).and_then(mops))).join(" / ")
-        };
-        let count = |count: &dyn Fn(&OnModel) -> f64| figure(update.modelled.as_ref().map(count));
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "| `{}` | {} | {} | {} | {} | {} | {} | {} | {} |",
-            update.variant,
-            update.size_bytes,
-            update.pattern.name(),
-            three(&|row| row.measured.map(|found| found.mops)),
-            three(&|row| row.modelled.as_ref().map(|found| found.mops)),
-            update.barriers,
-            count(&|found| found.flushes),
-            count(&|found| found.wpq_inserts),
-            count(&|found| found.media_writes),
-        );
+    fn sections(&self) -> Vec<(String, String)> {
+        section_of_tables("lapis lab inplace", &self.tables())
     }
-    text
+
+    /// A panel for each operation and pattern, throughput over size.
+    fn figure(&self) -> Option<Plot> {
+        let mut panels = Vec::new();
+        for pattern in Pattern::ALL {
+            for operation in Operation::ALL {
+                let title = format!("{} {}", pattern.name(), operation.name());
+                let x = Axis::log2("bytes of a value");
+                let mut panel = Panel::new(&title, x, Axis::linear("Mop/s"));
+                let mut rows: Vec<&Row> = self.rows.iter().collect();
+                rows.retain(|Row { case, .. }| {
+                    (case.operation, case.pattern) == (operation, pattern)
+                });
+                let place = |case: &super::Case| case.size_bytes as f64;
+                draw(&mut panel, &rows, &Side::ALL, |case| case.variant, place, |of| of.mops);
+                panels.push(panel);
+            }
+        }
+        Some(Plot::new("In-place updates", FIGURE, panels))
+    }
 }

@@ -8,15 +8,15 @@ mod figure;
 mod run;
 
 use lapis_blocks::in_place::{CellKind, InPlaceError, LARGEST_VALUE_BYTES, SMALLEST_VALUE_BYTES};
-use lapis_blocks::log::LogError;
-use lapis_device::{Profile, ProfileError};
-use lapis_pmem::{PoolError, RegionError, RootError};
+use lapis_device::Profile;
+use lapis_pmem::Pool;
 use serde::Serialize;
 
-use crate::report::{OnProgress, Progress};
+use crate::experiment::meter::{ModelMeter, WallClock};
+use crate::experiment::{self, ExperimentError, OnModel, Sides};
+use crate::report::OnProgress;
 
-pub use figure::{markdown, plot};
-use run::{Outcome, measure, model};
+use run::{Outcome, run_variant};
 
 /// The figure of the paper.
 pub const FIGURE: &str =
@@ -82,12 +82,8 @@ pub struct Options {
     pub operations: usize,
     /// Operations of each row on the modelled machine.
     pub modelled_operations: usize,
-    /// The device profile that is modelled.
-    pub profile: String,
-    /// Whether to measure. If not, `measured` is null.
-    pub measure: bool,
-    /// Whether to model. If not, `modelled` is null.
-    pub model: bool,
+    /// Where it is run.
+    pub sides: Sides,
     /// What the random numbers start from.
     pub seed: u64,
 }
@@ -99,79 +95,15 @@ impl Default for Options {
             array_bytes: 128 << 20,
             operations: 400_000,
             modelled_operations: 20_000,
-            profile: "optane-100".into(),
-            measure: true,
-            model: true,
+            sides: Sides::default(),
             seed: 42,
         }
     }
 }
 
-/// Why the experiment could not be run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ExperimentError {
-    /// An option has a value that makes no sense.
-    #[error("{what}")]
-    BadOption {
-        /// What is wrong.
-        what: String,
-    },
-    /// The device profile.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    /// A cell came out otherwise than it went in.
-    #[error("{variant} cells of {size_bytes} bytes gave a wrong value")]
-    WrongValue {
-        /// The scheme.
-        variant: CellKind,
-        /// The size.
-        size_bytes: usize,
-    },
-    /// The cells failed.
-    #[error(transparent)]
-    Cells(#[from] InPlaceError),
-    /// Their log failed.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// There is no memory for it.
-    #[error(transparent)]
-    Region(#[from] RegionError),
-    /// There is no pool for it.
-    #[error(transparent)]
-    Pool(#[from] PoolError),
-    /// The pool did not take its root.
-    #[error(transparent)]
-    Root(#[from] RootError),
-}
-
-/// What was measured on this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Measured {
-    /// Million operations per second.
-    pub mops: f64,
-}
-
-/// What the modelled machine did, per operation; media in units of 64 bytes.
+/// What was run: one operation on cells of one scheme and size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct OnModel {
-    /// The device profile.
-    pub profile: String,
-    /// Million operations per second of virtual time.
-    pub mops: f64,
-    /// Lines flushed.
-    pub flushes: f64,
-    /// Fences.
-    pub fences: f64,
-    /// Lines that reached the memory controller.
-    pub wpq_inserts: f64,
-    /// Media writes.
-    pub media_writes: f64,
-}
-
-/// One operation on cells of one scheme and size.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct Case {
     /// The scheme: `cow-cell`, `log-cell` or `fam-cell`.
     pub variant: &'static str,
     /// Bytes of a value.
@@ -182,15 +114,21 @@ pub struct Row {
     pub pattern: Pattern,
     /// Threads: one.
     pub threads: usize,
-    /// This machine.
-    pub measured: Option<Measured>,
-    /// The modelled machine.
-    pub modelled: Option<OnModel>,
     /// Barriers per operation, truncations of the log left out.
     pub barriers: u64,
     /// Bytes of persistent memory that a cell takes, a log left out.
     pub cell_bytes: usize,
 }
+
+/// How fast it was.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Throughput {
+    /// Million operations per second.
+    pub mops: f64,
+}
+
+/// One operation on cells of one scheme and size.
+pub type Row = experiment::Row<Case, Throughput>;
 
 /// What `lab inplace` prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -201,15 +139,12 @@ pub struct Results {
 
 impl Options {
     fn check(&self) -> Result<Profile, ExperimentError> {
-        let bad = |what: &str| Err(ExperimentError::BadOption { what: what.into() });
+        let bad = |what: &str| Err(ExperimentError::bad_option(what));
         if self.sizes_bytes.is_empty() {
             return bad("an in-place experiment takes at least one size");
         }
         if self.operations == 0 || self.modelled_operations == 0 {
             return bad("an operation is done at least once");
-        }
-        if !self.measure && !self.model {
-            return bad("an in-place experiment measures, models or does both");
         }
         let bounds = SMALLEST_VALUE_BYTES..=LARGEST_VALUE_BYTES;
         for &value_bytes in &self.sizes_bytes {
@@ -220,7 +155,7 @@ impl Options {
         if !(1 << 16..=64 << 30).contains(&self.array_bytes) {
             return bad("an array has between 64 KiB and 64 GiB");
         }
-        Ok(Profile::find(&self.profile)?)
+        self.sides.check()
     }
 }
 
@@ -230,52 +165,48 @@ impl Options {
 /// [`ExperimentError`].
 pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<Results, ExperimentError> {
     let profile = options.check()?;
+    let sizes = options.sizes_bytes.iter();
+    let cells: Vec<(CellKind, usize)> =
+        sizes.flat_map(|&size| CellKind::ALL.map(|variant| (variant, size))).collect();
+    let bytes = options.array_bytes + (32 << 20);
+    let found = options.sides.run(
+        &cells,
+        progress,
+        |&cells| {
+            let pool = Pool::create_anonymous(bytes)?;
+            run_variant(pool, &WallClock, cells, options.operations, options)
+        },
+        |&cells| {
+            let (meter, pool) = ModelMeter::with_pool(profile.machine(), bytes, bytes)?;
+            run_variant(pool, &meter, cells, options.modelled_operations, options)
+        },
+    )?;
     let mut rows = Vec::new();
-    let sides = usize::from(options.measure) + usize::from(options.model);
-    let total = (options.sizes_bytes.len() * CellKind::ALL.len() * sides) as u64;
-    let mut done = 0;
-    let mut step = || {
-        done += 1;
-        progress(Progress { done, total });
-    };
-    for &size_bytes in &options.sizes_bytes {
-        for variant in CellKind::ALL {
-            let measured = options.measure.then(|| measure(variant, size_bytes, options));
-            let measured = measured.transpose()?;
-            if options.measure {
-                step();
-            }
-            let modelled = options.model.then(|| model(variant, size_bytes, options, &profile));
-            let modelled = modelled.transpose()?;
-            if options.model {
-                step();
-            }
-            let outcomes = measured.as_ref().or(modelled.as_ref());
-            for (at, outcome) in outcomes.into_iter().flatten().enumerate() {
-                let per = |count: u64, of: &Outcome| count as f64 / of.operations as f64;
-                rows.push(Row {
-                    variant: variant.name(),
-                    size_bytes,
-                    operation: outcome.operation,
-                    pattern: outcome.pattern,
-                    threads: 1,
-                    measured: measured.as_ref().map(|all| Measured { mops: all[at].mops() }),
-                    modelled: modelled.as_ref().map(|all| &all[at]).map(|of| OnModel {
-                        profile: options.profile.clone(),
-                        mops: of.mops(),
-                        flushes: per(of.counts.flushes, of),
-                        fences: per(of.counts.fences, of),
-                        wpq_inserts: per(of.counts.wpq_inserts(), of),
-                        media_writes: per(of.counts.media_writes, of),
-                    }),
-                    barriers: match (outcome.operation, variant) {
-                        (Operation::Update, CellKind::Fam) => 1,
-                        (Operation::Update, CellKind::Cow | CellKind::Log) => 2,
-                        (Operation::Read | Operation::DependentRead, _) => 0,
-                    },
-                    cell_bytes: outcome.cell_bytes,
-                });
-            }
+    for ((variant, size_bytes), (measured, modelled)) in cells.into_iter().zip(found) {
+        let outcomes = measured.as_ref().or(modelled.as_ref());
+        for (at, outcome) in outcomes.into_iter().flatten().enumerate() {
+            let throughput = |of: &Outcome| Throughput { mops: of.section.mops(of.operations) };
+            let case = Case {
+                variant: variant.name(),
+                size_bytes,
+                operation: outcome.operation,
+                pattern: outcome.pattern,
+                threads: 1,
+                barriers: match (outcome.operation, variant) {
+                    (Operation::Update, CellKind::Fam) => 1,
+                    (Operation::Update, CellKind::Cow | CellKind::Log) => 2,
+                    (Operation::Read | Operation::DependentRead, _) => 0,
+                },
+                cell_bytes: outcome.cell_bytes,
+            };
+            rows.push(Row {
+                case,
+                measured: measured.as_ref().map(|all| throughput(&all[at])),
+                modelled: modelled.as_ref().map(|all| {
+                    let of = &all[at];
+                    OnModel::new(&profile, throughput(of), &of.section, of.operations)
+                }),
+            });
         }
     }
     Ok(Results { rows })
@@ -283,6 +214,8 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<Results, Exper
 
 #[cfg(test)]
 mod tests {
+    use crate::experiment::Findings;
+
     use super::*;
 
     fn small() -> Options {
@@ -295,9 +228,9 @@ mod tests {
         }
     }
 
-    fn updates(results: &Results, variant: CellKind, size_bytes: usize) -> OnModel {
-        let found = results.rows.iter().find(|row| {
-            (row.variant, row.size_bytes, row.operation, row.pattern)
+    fn updates(results: &Results, variant: CellKind, size_bytes: usize) -> OnModel<Throughput> {
+        let found = results.rows.iter().find(|Row { case, .. }| {
+            (case.variant, case.size_bytes, case.operation, case.pattern)
                 == (variant.name(), size_bytes, Operation::Update, Pattern::Random)
         });
         found.unwrap().modelled.clone().unwrap()
@@ -308,19 +241,33 @@ mod tests {
         let results = run(&small(), &|_| ()).unwrap();
         assert_eq!(results.rows.len(), 3 * 2 * 3 * 2);
         assert!(results.rows.iter().all(|row| row.measured.is_some() && row.modelled.is_some()));
-        assert_eq!(markdown(&results).lines().count(), 2 + 3 * 2 * 2);
-        assert!(plot(&results).svg().unwrap().contains("fam-cell"));
+        assert_eq!(results.tables()[0].rows.len(), 3 * 2 * 2);
+        assert!(results.figure().unwrap().svg().unwrap().contains("fam-cell"));
     }
 
     #[test]
     fn the_modelled_barriers_are_those_of_the_paper() {
-        let results = run(&Options { measure: false, ..small() }, &|_| ()).unwrap();
+        let results = run(&Options { sides: Sides::modelled_only(), ..small() }, &|_| ()).unwrap();
         for size_bytes in [16, 64] {
-            let fences = CellKind::ALL.map(|kind| updates(&results, kind, size_bytes).fences);
+            let fences =
+                CellKind::ALL.map(|kind| updates(&results, kind, size_bytes).counts.fences);
             assert_eq!((fences[0], fences[2]), (2.0, 1.0));
             // The log is cleared now and then.
             assert!((2.0..2.1).contains(&fences[1]), "{fences:?}");
         }
+    }
+
+    #[test]
+    fn media_writes_per_update_hardly_depend_on_the_number_of_updates() {
+        // So large an array that hardly an update meets another in the buffers.
+        let (sides, sizes_bytes) = (Sides::modelled_only(), vec![64]);
+        let options = Options { sides, sizes_bytes, array_bytes: 16 << 20, ..small() };
+        let media_writes = |modelled_operations| {
+            let results = run(&Options { modelled_operations, ..options.clone() }, &|_| ());
+            updates(&results.unwrap(), CellKind::Fam, 64).counts.media_writes
+        };
+        let (few, many) = (media_writes(200), media_writes(10_000));
+        assert!((0.8..1.25).contains(&(few / many)), "{few} {many}");
     }
 
     #[test]
@@ -331,8 +278,8 @@ mod tests {
             Options { sizes_bytes: vec![257], ..small() },
             Options { operations: 0, ..small() },
             Options { array_bytes: 10, ..small() },
-            Options { measure: false, model: false, ..small() },
-            Options { profile: "papyrus".into(), ..small() },
+            Options { sides: Sides { model: false, ..Sides::modelled_only() }, ..small() },
+            Options { sides: Sides { profile: "papyrus".into(), ..Sides::default() }, ..small() },
         ] {
             assert!(run(&wrong, &|_| ()).is_err(), "{wrong:?}");
         }

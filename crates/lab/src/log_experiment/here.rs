@@ -10,12 +10,12 @@ use lapis_blocks::thread_logs::ThreadLogs;
 use lapis_pmem::{Committed, Domain, Hardware, Pool};
 
 use super::variant::{with_kind, with_log};
-use super::{Job, LogExperimentError, LogVariant, Measured, Sharing};
+use super::{ExperimentError, Job, LogVariant, Rate, Sharing};
 
 /// Bytes of entries between two truncations, which are not timed.
 const ROUND_BYTES: usize = 1 << 20;
 
-pub(super) fn run(job: Job, milliseconds: u64) -> Result<Measured, LogExperimentError> {
+pub(super) fn run(job: Job, milliseconds: u64) -> Result<Rate, ExperimentError> {
     let long = Duration::from_millis(milliseconds);
     let entry = job.most_entry_bytes();
     let appends = (ROUND_BYTES / entry).max(16);
@@ -33,7 +33,7 @@ pub(super) fn run(job: Job, milliseconds: u64) -> Result<Measured, LogExperiment
 }
 
 /// Anonymous memory for logs of so many bytes, with spare segments.
-fn pool(bytes: usize, logs: usize) -> Result<Arc<Pool<Hardware>>, LogExperimentError> {
+fn pool(bytes: usize, logs: usize) -> Result<Arc<Pool<Hardware>>, ExperimentError> {
     Ok(Arc::new(Pool::create_anonymous(logs * 4 * bytes.next_multiple_of(64 << 10) + (2 << 20))?))
 }
 
@@ -41,7 +41,7 @@ pub(super) fn open<D: Domain, L: Log<D>>(
     pool: &Arc<Pool<D>>,
     options: L::Options,
     number: usize,
-) -> Result<L, LogExperimentError> {
+) -> Result<L, ExperimentError> {
     let root = pool.fence(L::create(pool, options)?);
     let link = root.link();
     let _: Committed = pool.publish_root(&format!("log {number}"), 0, root)?.persist();
@@ -53,8 +53,8 @@ pub(super) fn open<D: Domain, L: Log<D>>(
 fn rounds(
     long: Duration,
     appends: usize,
-    mut round: impl FnMut() -> Result<Duration, LogExperimentError>,
-) -> Result<Measured, LogExperimentError> {
+    mut round: impl FnMut() -> Result<Duration, ExperimentError>,
+) -> Result<Rate, ExperimentError> {
     round()?;
     let (mut spent, mut count, started) = (Duration::ZERO, 0, Instant::now());
     while count == 0 || (spent < long && started.elapsed() < 4 * long) {
@@ -62,7 +62,7 @@ fn rounds(
         count += appends;
     }
     let ns_per_append = spent.as_nanos() as f64 / count as f64;
-    Ok(Measured { appends_per_s: 1e9 / ns_per_append.max(1e-3), ns_per_append })
+    Ok(Rate { appends_per_s: 1e9 / ns_per_append.max(1e-3), ns_per_append })
 }
 
 fn own<L: Log<Hardware>>(
@@ -71,7 +71,7 @@ fn own<L: Log<Hardware>>(
     bytes: usize,
     appends: usize,
     long: Duration,
-) -> Result<Measured, LogExperimentError> {
+) -> Result<Rate, ExperimentError> {
     let log: L = open(&pool(bytes, 1)?, options, 0)?;
     let payload = job.payload();
     rounds(long, appends, || {
@@ -86,10 +86,10 @@ fn own<L: Log<Hardware>>(
 }
 
 /// What several threads did, each in its own time.
-fn together(of_threads: Vec<Measured>) -> Measured {
+fn together(of_threads: Vec<Rate>) -> Rate {
     let appends_per_s: f64 = of_threads.iter().map(|measured| measured.appends_per_s).sum();
     let ns_per_append = of_threads.len() as f64 * 1e9 / appends_per_s.max(1e-3);
-    Measured { appends_per_s, ns_per_append }
+    Rate { appends_per_s, ns_per_append }
 }
 
 fn per_thread<L: Log<Hardware>>(
@@ -98,7 +98,7 @@ fn per_thread<L: Log<Hardware>>(
     bytes: usize,
     appends: usize,
     long: Duration,
-) -> Result<Measured, LogExperimentError>
+) -> Result<Rate, ExperimentError>
 where
     L::Options: Sync,
 {
@@ -108,7 +108,7 @@ where
         .collect::<Result<_, _>>()?;
     let logs = ThreadLogs::new(logs, 1)?;
     let start = Barrier::new(job.threads);
-    let measured: Vec<Result<Measured, LogExperimentError>> = std::thread::scope(|scope| {
+    let measured: Vec<Result<Rate, ExperimentError>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..job.threads)
             .map(|thread| {
                 let (logs, start) = (&logs, &start);
@@ -150,7 +150,7 @@ fn shared<S: Scheme>(
     bytes: usize,
     appends: usize,
     long: Duration,
-) -> Result<Measured, LogExperimentError> {
+) -> Result<Rate, ExperimentError> {
     let log: RingLog<Hardware, S> = open(&pool(bytes, 1)?, options, 0)?;
     let log = SharedLog::new(log)?;
     let payload = job.payload();
@@ -164,7 +164,7 @@ fn shared<S: Scheme>(
             for _ in 0..appends {
                 log.append(std::hint::black_box(&payload))?;
             }
-            Ok::<_, LogExperimentError>((began, Instant::now()))
+            Ok::<_, ExperimentError>((began, Instant::now()))
         };
         let spans: Vec<(Instant, Instant)> = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..job.threads).map(|_| scope.spawn(append)).collect();
@@ -178,7 +178,7 @@ fn shared<S: Scheme>(
         Ok(spent)
     })?;
     let ns_per_append = measured.ns_per_append * job.threads as f64;
-    Ok(Measured { ns_per_append, ..measured })
+    Ok(Rate { ns_per_append, ..measured })
 }
 
 #[cfg(test)]

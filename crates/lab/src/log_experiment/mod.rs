@@ -16,16 +16,14 @@
 mod figure;
 mod here;
 mod model;
-mod tables;
 mod variant;
 
-use lapis_blocks::log::{LogError, Placement};
-use lapis_device::{Profile, ProfileError};
-use lapis_pmem::{PoolError, RegionError, RootError};
+use lapis_blocks::log::Placement;
 use serde::{Serialize, Serializer};
 
-pub use figure::figure;
-pub use tables::{COMMAND, markdown};
+use crate::experiment::{self, ExperimentError, OnModel, Sides};
+use crate::report::OnProgress;
+
 pub use variant::LogVariant;
 
 /// The stated CPU cost of an append on the modelled machine, in nanoseconds: an assumption, the same
@@ -43,12 +41,8 @@ pub struct Options {
     pub sizes: Vec<usize>,
     /// Numbers of threads.
     pub threads: Vec<usize>,
-    /// The device profile, by name or path.
-    pub profile: String,
-    /// Whether to measure here.
-    pub measure: bool,
-    /// Whether to model.
-    pub model: bool,
+    /// Where it is run.
+    pub sides: Sides,
     /// Appends are measured for so long per row.
     pub measure_ms: u64,
 }
@@ -60,9 +54,7 @@ impl Default for Options {
             placements: Placement::ALL.to_vec(),
             sizes: vec![8, 24, 40, 48, 64, 100, 128, 256, 512, 1000, 1024, 4096],
             threads: vec![1, 2],
-            profile: "optane-100".to_owned(),
-            measure: true,
-            model: true,
+            sides: Sides::default(),
             measure_ms: 30,
         }
     }
@@ -91,37 +83,18 @@ impl Sharing {
     }
 }
 
-/// What this machine did.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Measured {
+/// How fast it was.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rate {
     /// Appends per second, of all threads together.
     pub appends_per_s: f64,
     /// Nanoseconds from one append of a thread to its next.
     pub ns_per_append: f64,
 }
 
-/// What the modelled machine did, per append.
-#[derive(Clone, Debug, Serialize)]
-pub struct ModelledAppend {
-    /// The device profile.
-    pub profile: String,
-    /// Appends per second of virtual time, of all workers together.
-    pub appends_per_s: f64,
-    /// Nanoseconds of virtual time from one append of a worker to its next.
-    pub ns_per_append: f64,
-    /// Lines flushed.
-    pub flushes: f64,
-    /// Fences.
-    pub fences: f64,
-    /// Lines that entered the write pending queue.
-    pub wpq_inserts: f64,
-    /// Media writes, in units of 64 bytes.
-    pub media_writes: f64,
-}
-
-/// One log, one size of entries.
-#[derive(Clone, Debug, Serialize)]
-pub struct Row {
+/// What was run: one log, one size of entries.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Case {
     /// The log.
     #[serde(serialize_with = "variant_name")]
     pub variant: LogVariant,
@@ -134,15 +107,14 @@ pub struct Row {
     pub threads: usize,
     /// Whose the log is.
     pub sharing: Sharing,
-    /// This machine.
-    pub measured: Option<Measured>,
-    /// The modelled machine.
-    pub modelled: Option<ModelledAppend>,
     /// Barriers (fences) per append, counted.
     pub barriers: f64,
     /// Bytes that an entry takes, with everything.
     pub entry_bytes: f64,
 }
+
+/// One log, one size of entries.
+pub type Row = experiment::Row<Case, Rate>;
 
 fn variant_name<S: Serializer>(variant: &LogVariant, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(variant.name())
@@ -153,7 +125,7 @@ fn placement_name<S: Serializer>(placement: &Placement, to: S) -> Result<S::Ok, 
 }
 
 /// All rows.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LogResults {
     /// The device profile of what is modelled.
     pub profile: String,
@@ -163,63 +135,27 @@ pub struct LogResults {
     pub rows: Vec<Row>,
 }
 
-/// Why the experiment could not be made.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LogExperimentError {
-    /// No such profile.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    /// A log refused.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// A pool could not be had.
-    #[error(transparent)]
-    Pool(#[from] PoolError),
-    /// Memory could not be had.
-    #[error(transparent)]
-    Region(#[from] RegionError),
-    /// A root could not be published.
-    #[error(transparent)]
-    Root(#[from] RootError),
-    /// A size that cannot be compared.
-    #[error("entries of {size_bytes} bytes cannot be compared; choose 1 to {LARGEST_BYTES}")]
-    Size {
-        /// The size.
-        size_bytes: usize,
-    },
-    /// A number of threads that cannot be.
-    #[error("{threads} threads are impossible; choose 1 to {MOST_THREADS}")]
-    Threads {
-        /// The number.
-        threads: usize,
-    },
-    /// No log, no placement or no size is named.
-    #[error(
-        "there is nothing to compare; name at least one log, placement, size and number of threads"
-    )]
-    NothingToDo,
-}
-
 /// The largest entries that are compared.
 pub const LARGEST_BYTES: usize = 64 << 10;
 /// The most threads.
 pub const MOST_THREADS: usize = 64;
 
-/// Runs the experiment; `progress` is told how many rows of how many are done.
+/// Runs the experiment.
 ///
 /// # Errors
-/// [`LogExperimentError`].
-pub fn run(
-    options: &Options,
-    progress: &dyn Fn(u64, u64),
-) -> Result<LogResults, LogExperimentError> {
-    let profile = Profile::find(&options.profile)?;
-    if let Some(&size_bytes) = options.sizes.iter().find(|&&s| !(1..=LARGEST_BYTES).contains(&s)) {
-        return Err(LogExperimentError::Size { size_bytes });
+/// [`ExperimentError`].
+pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<LogResults, ExperimentError> {
+    let profile = options.sides.check()?;
+    if let Some(size) = options.sizes.iter().find(|&&size| !(1..=LARGEST_BYTES).contains(&size)) {
+        let what =
+            format!("entries of {size} bytes cannot be compared; choose 1 to {LARGEST_BYTES}");
+        return Err(ExperimentError::bad_option(what));
     }
-    if let Some(&threads) = options.threads.iter().find(|&&t| !(1..=MOST_THREADS).contains(&t)) {
-        return Err(LogExperimentError::Threads { threads });
+    if let Some(threads) =
+        options.threads.iter().find(|&&count| !(1..=MOST_THREADS).contains(&count))
+    {
+        let what = format!("{threads} threads are impossible; choose 1 to {MOST_THREADS}");
+        return Err(ExperimentError::bad_option(what));
     }
     let mut plan = Vec::new();
     for &threads in &options.threads {
@@ -231,33 +167,38 @@ pub fn run(
                     _ => &[Sharing::PerThread],
                 };
                 for &sharing in sharings {
-                    let row = |&size_bytes| (variant, placement, size_bytes, threads, sharing);
+                    let row =
+                        |&size_bytes| Job { variant, placement, size_bytes, threads, sharing };
                     plan.extend(options.sizes.iter().map(row));
                 }
             }
         }
     }
     if plan.is_empty() {
-        return Err(LogExperimentError::NothingToDo);
+        return Err(ExperimentError::bad_option(
+            "there is nothing to compare; name at least one log, placement, size and number of \
+             threads",
+        ));
     }
+    let found = options.sides.run(
+        &plan,
+        progress,
+        |&job| here::run(job, options.measure_ms),
+        |&job| model::run(job, &profile, true),
+    )?;
     let mut rows = Vec::with_capacity(plan.len());
-    for &(variant, placement, size_bytes, threads, sharing) in &plan {
-        let job = Job { variant, placement, size_bytes, threads, sharing };
-        let counted = model::run(job, &profile, options.model)?;
-        let measured =
-            if options.measure { Some(here::run(job, options.measure_ms)?) } else { None };
+    for (job, (measured, modelled)) in plan.into_iter().zip(found) {
+        // Barriers are counted in any case.
+        let few = if modelled.is_none() { Some(model::run(job, &profile, false)?) } else { None };
+        let counted = modelled.as_ref().or(few.as_ref());
+        let (barriers, entry_bytes) =
+            counted.map_or((0.0, 0.0), |of| (of.append.counts.fences, of.entry_bytes));
+        let Job { variant, placement, size_bytes, threads, sharing } = job;
         rows.push(Row {
-            variant,
-            placement,
-            size_bytes,
-            threads,
-            sharing,
+            case: Case { variant, placement, size_bytes, threads, sharing, barriers, entry_bytes },
             measured,
-            barriers: counted.append.fences,
-            entry_bytes: counted.entry_bytes,
-            modelled: options.model.then_some(counted.append),
+            modelled: modelled.map(|of| of.append),
         });
-        progress(rows.len() as u64, plan.len() as u64);
     }
     let flush_method = lapis_pmem::Hardware::detect().method().name().to_owned();
     Ok(LogResults { profile: profile.name.clone(), flush_method, rows })
@@ -289,16 +230,17 @@ mod tests {
     use super::*;
 
     fn modelled_only() -> Options {
-        Options { measure: false, threads: vec![1], ..Options::default() }
+        Options { sides: Sides::modelled_only(), threads: vec![1], ..Options::default() }
     }
 
     /// The log in segments and the one in a ring.
     const POP_LOGS: [LogVariant; 2] = [LogVariant::PopLog, LogVariant::PopRing];
 
     /// Modelled nanoseconds per append of each log, its placement and sharing, at one size.
-    fn times(results: &LogResults, size: usize) -> Vec<(&Row, f64)> {
-        let rows = results.rows.iter().filter(|row| row.size_bytes == size);
-        rows.map(|row| (row, row.modelled.as_ref().unwrap().ns_per_append)).collect()
+    fn times(results: &LogResults, size: usize) -> Vec<(&Case, f64)> {
+        let rows = results.rows.iter().filter(|row| row.case.size_bytes == size);
+        let ns = |row: &Row| row.modelled.as_ref().unwrap().figures.ns_per_append;
+        rows.map(|row| (&row.case, ns(row))).collect()
     }
 
     #[test]
@@ -308,12 +250,12 @@ mod tests {
             threads: vec![1, 2],
             ..modelled_only()
         };
-        let results = run(&options, &|_, _| {}).unwrap();
+        let results = run(&options, &|_| ()).unwrap();
         for &size in &options.sizes {
             let times = times(&results, size);
             let of_pop = times.iter().filter(|(row, _)| POP_LOGS.contains(&row.variant));
             for (pop, pop_ns) in of_pop {
-                let alike = |row: &Row| {
+                let alike = |row: &Case| {
                     (row.placement, row.threads, row.sharing)
                         == (pop.placement, pop.threads, pop.sharing)
                         && !POP_LOGS.contains(&row.variant)
@@ -337,7 +279,7 @@ mod tests {
 
     #[test]
     fn no_log_of_another_scheme_is_faster_than_pop_logs_however_its_entries_lie() {
-        let results = run(&modelled_only(), &|_, _| {}).unwrap();
+        let results = run(&modelled_only(), &|_| ()).unwrap();
         for &size in &modelled_only().sizes {
             let times = times(&results, size);
             let best = |of: &dyn Fn(LogVariant) -> bool| {
@@ -359,12 +301,12 @@ mod tests {
             placements: vec![Placement::Padded],
             ..modelled_only()
         };
-        let results = run(&options, &|_, _| {}).unwrap();
+        let results = run(&options, &|_| ()).unwrap();
         for &size in &options.sizes {
             let ns = |variant: LogVariant| {
                 let mut rows = results.rows.iter();
-                let row = rows.find(|row| row.size_bytes == size && row.variant == variant);
-                row.unwrap().modelled.as_ref().unwrap().ns_per_append
+                let of = |row: &&Row| (row.case.size_bytes, row.case.variant) == (size, variant);
+                rows.find(of).unwrap().modelled.as_ref().unwrap().figures.ns_per_append
             };
             let classic = ns(LogVariant::Classic);
             let dancing = ns(LogVariant::HeaderDancing);
@@ -376,18 +318,18 @@ mod tests {
     #[test]
     fn the_model_gives_the_same_figures_on_every_run() {
         let options = Options { sizes: vec![100], threads: vec![1, 2], ..modelled_only() };
-        let text = || serde_json::to_string(&run(&options, &|_, _| {}).unwrap()).unwrap();
+        let text = || serde_json::to_string(&run(&options, &|_| ()).unwrap()).unwrap();
         assert_eq!(text(), text());
     }
 
     #[test]
     fn barriers_are_two_two_two_two_one_one_one() {
-        let options = Options { sizes: vec![64], model: false, ..modelled_only() };
-        let results = run(&options, &|_, _| {}).unwrap();
-        for row in &results.rows {
-            let expected = if row.variant.has_one_barrier() { 1.0 } else { 2.0 };
-            assert_eq!(row.barriers, expected, "{}", row.variant);
-            assert!(row.modelled.is_none() && row.measured.is_none());
+        let sides = Sides::measured_only();
+        let options = Options { sizes: vec![64], measure_ms: 1, sides, ..modelled_only() };
+        for Row { case, modelled, .. } in run(&options, &|_| ()).unwrap().rows {
+            let expected = if case.variant.has_one_barrier() { 1.0 } else { 2.0 };
+            assert_eq!(case.barriers, expected, "{}", case.variant);
+            assert!(modelled.is_none());
         }
     }
 
@@ -395,28 +337,31 @@ mod tests {
     fn this_machine_is_measured_with_one_thread_and_with_two() {
         let options = Options {
             sizes: vec![40],
-            model: false,
+            sides: Sides::measured_only(),
             measure_ms: 1,
             placements: vec![Placement::Padded],
             ..Options::default()
         };
-        let results = run(&options, &|_, _| {}).unwrap();
+        let results = run(&options, &|_| ()).unwrap();
         assert!(results.rows.iter().all(|row| row.measured.unwrap().appends_per_s > 0.0));
-        assert!(results.rows.iter().any(|row| row.sharing == Sharing::Shared));
+        assert!(results.rows.iter().any(|row| row.case.sharing == Sharing::Shared));
     }
 
     #[test]
     fn impossible_sizes_threads_and_profiles_are_refused() {
-        let refused = |options| run(&options, &|_, _| {}).unwrap_err();
-        for sizes in [vec![0], vec![LARGEST_BYTES + 1]] {
-            let error = refused(Options { sizes, ..modelled_only() });
-            assert!(matches!(error, LogExperimentError::Size { .. }), "{error}");
+        let profile = "no such".to_owned();
+        for (options, says) in [
+            (Options { sizes: vec![0], ..modelled_only() }, "entries of 0 bytes"),
+            (Options { sizes: vec![LARGEST_BYTES + 1], ..modelled_only() }, "choose 1 to 65536"),
+            (Options { threads: vec![0], ..modelled_only() }, "0 threads are impossible"),
+            (Options { placements: vec![], ..modelled_only() }, "nothing to compare"),
+            (
+                Options { sides: Sides { profile, ..Sides::default() }, ..modelled_only() },
+                "there is no device profile no such",
+            ),
+        ] {
+            let error = run(&options, &|_| ()).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
         }
-        let error = refused(Options { threads: vec![0], ..modelled_only() });
-        assert!(matches!(error, LogExperimentError::Threads { .. }), "{error}");
-        let error = refused(Options { profile: "no such".to_owned(), ..modelled_only() });
-        assert!(matches!(error, LogExperimentError::Profile(_)), "{error}");
-        let error = refused(Options { placements: vec![], ..modelled_only() });
-        assert!(matches!(error, LogExperimentError::NothingToDo), "{error}");
     }
 }

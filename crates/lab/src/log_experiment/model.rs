@@ -7,25 +7,27 @@ use lapis_blocks::log::{Log, LogError};
 use lapis_blocks::ring_log::{RingLog, RingOptions, Scheme};
 use lapis_blocks::shared_log::SharedLog;
 use lapis_blocks::thread_logs::ThreadLogs;
-use lapis_device::{Config, Modelled, Profile, interleave};
-use lapis_pmem::{Domain, LINE_BYTES, Pool, Region};
+use lapis_device::{Modelled, Profile};
+use lapis_pmem::{Domain, LINE_BYTES, Pool};
 
 use super::here::open;
 use super::variant::{with_kind, with_log};
-use super::{CPU_NS, Job, LogExperimentError, LogVariant, ModelledAppend, Sharing};
+use super::{CPU_NS, ExperimentError, Job, LogVariant, OnModel, Rate, Sharing};
+use crate::experiment::meter::{Meter, ModelMeter};
 
 /// Bytes of entries that a worker appends, each to lines that were not appended to before.
 const RUN_BYTES: usize = 256 << 10;
 
 /// What was counted and, in virtual time, clocked.
 pub(super) struct Counted {
-    pub(super) append: ModelledAppend,
+    pub(super) append: OnModel<Rate>,
     pub(super) entry_bytes: f64,
 }
 
 /// The machine of a run and how much is to be done on it.
 struct Bench<'p> {
     pool: Arc<Pool<Modelled>>,
+    meter: ModelMeter,
     profile: &'p Profile,
     job: Job,
     /// Appends of each worker.
@@ -33,20 +35,13 @@ struct Bench<'p> {
 }
 
 /// `clocked`: enough appends for their time to mean something; otherwise enough to count barriers.
-pub(super) fn run(
-    job: Job,
-    profile: &Profile,
-    clocked: bool,
-) -> Result<Counted, LogExperimentError> {
+pub(super) fn run(job: Job, profile: &Profile, clocked: bool) -> Result<Counted, ExperimentError> {
     let entry = job.most_entry_bytes();
     let appends = if clocked { (RUN_BYTES / entry).clamp(64, 2048) } else { 16 };
     let bytes = (appends + 1) * entry + (64 << 10);
     let region_bytes = 2 * job.threads * bytes.next_multiple_of(64 << 10) + (1 << 20);
-    let region = Region::anonymous(region_bytes, region_bytes)?;
-    let config = Config { counting: Some(profile.machine()), ..Config::default() };
-    let domain = Modelled::over(&region, config);
-    let pool = Arc::new(Pool::create(region, domain)?);
-    let bench = Bench { pool, profile, job, appends };
+    let (meter, pool) = ModelMeter::with_pool(profile.machine(), region_bytes, region_bytes)?;
+    let bench = Bench { pool: Arc::new(pool), meter, profile, job, appends };
     match job.sharing {
         Sharing::Own => with_log!(job, Modelled, bytes, own(&bench)),
         Sharing::PerThread => with_log!(job, Modelled, bytes, per_thread(&bench)),
@@ -59,61 +54,41 @@ impl Bench<'_> {
     fn clock(
         &self,
         mut append: impl FnMut(usize) -> Result<(), LogError>,
-    ) -> Result<ModelledAppend, LogExperimentError> {
-        let domain = self.pool.domain();
+    ) -> Result<OnModel<Rate>, ExperimentError> {
         let workers = self.job.threads;
-        self.fetch_ahead();
-        let started = domain.align_clocks(workers).0;
-        let before = domain.counts();
+        self.fetch_ahead()?;
         let mut left = vec![self.appends; workers];
-        let mut failed = None;
-        interleave(domain, workers, |worker| {
-            let left = &mut left[usize::from(worker)];
-            if *left == 0 || failed.is_some() {
-                return ControlFlow::Break(());
-            }
-            *left -= 1;
-            domain.spend_ns(worker, CPU_NS);
-            if let Err(error) = append(usize::from(worker)) {
-                failed = Some(error);
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        });
-        if let Some(error) = failed {
-            return Err(error.into());
-        }
-        // The last append of each is durable; what is on its way to the media does not count.
-        let ended = (0..workers).map(|worker| domain.now(worker as u8).0).max().unwrap_or(started);
-        domain.drain();
-        let counts = domain.counts() - before;
-        let total = (workers * self.appends) as f64;
-        let ns = (ended - started) as f64 / 1000.0;
-        let per_append = |count: u64| count as f64 / total;
-        Ok(ModelledAppend {
-            profile: self.profile.name.clone(),
-            appends_per_s: total * 1e9 / ns.max(1e-3),
+        let ((), section) = self.meter.section(workers, || {
+            self.meter.interleave(workers, |worker| {
+                let left = &mut left[usize::from(worker)];
+                if *left == 0 {
+                    return Ok(ControlFlow::Break(()));
+                }
+                *left -= 1;
+                self.meter.machine().spend_ns(worker, CPU_NS);
+                append(usize::from(worker)).map(ControlFlow::Continue)
+            })
+        })?;
+        let total = workers * self.appends;
+        let ns = section.picoseconds() as f64 / 1000.0;
+        let rate = Rate {
+            appends_per_s: total as f64 * 1e9 / ns.max(1e-3),
             ns_per_append: ns / self.appends as f64,
-            flushes: per_append(counts.flushes),
-            fences: per_append(counts.fences),
-            wpq_inserts: per_append(
-                counts.wpq_flush + counts.wpq_nontemporal + counts.wpq_eviction,
-            ),
-            media_writes: per_append(counts.media_writes),
-        })
+        };
+        Ok(OnModel::new(self.profile, rate, &section, total))
     }
 
     /// Has every worker read every line of the pool. Opening some logs reads their free space, and
     /// opening others does not; the prefetcher of a processor, which the model has none of, would
     /// bring the next lines of all of them.
-    fn fetch_ahead(&self) {
-        let (domain, region) = (self.pool.domain(), self.pool.region());
-        interleave(domain, self.job.threads, |_| {
+    fn fetch_ahead(&self) -> Result<(), ExperimentError> {
+        let region = self.pool.region();
+        self.meter.interleave(self.job.threads, |_| {
             for at in (0..region.mapped_bytes()).step_by(LINE_BYTES) {
-                domain.prefetch(region.base().wrapping_add(at).cast_const());
+                self.meter.machine().prefetch(region.base().wrapping_add(at).cast_const());
             }
-            ControlFlow::Break(())
-        });
+            Ok(ControlFlow::Break(()))
+        })
     }
 
     /// Bytes per entry of a log that has entries.
@@ -125,7 +100,7 @@ impl Bench<'_> {
 fn own<L: Log<Modelled>>(
     options: L::Options,
     bench: &Bench<'_>,
-) -> Result<Counted, LogExperimentError> {
+) -> Result<Counted, ExperimentError> {
     let log: L = open(&bench.pool, options, 0)?;
     let payload = bench.job.payload();
     let append = bench.clock(|_| log.append(&payload).map(|_| ()))?;
@@ -135,7 +110,7 @@ fn own<L: Log<Modelled>>(
 fn per_thread<L: Log<Modelled>>(
     options: L::Options,
     bench: &Bench<'_>,
-) -> Result<Counted, LogExperimentError> {
+) -> Result<Counted, ExperimentError> {
     let logs: Vec<L> = (0..bench.job.threads)
         .map(|thread| open(&bench.pool, options.clone(), thread))
         .collect::<Result<_, _>>()?;
@@ -146,10 +121,7 @@ fn per_thread<L: Log<Modelled>>(
     Ok(Counted { entry_bytes: statistics.map_or(0.0, Bench::entry_bytes), append })
 }
 
-fn shared<S: Scheme>(
-    options: RingOptions,
-    bench: &Bench<'_>,
-) -> Result<Counted, LogExperimentError> {
+fn shared<S: Scheme>(options: RingOptions, bench: &Bench<'_>) -> Result<Counted, ExperimentError> {
     let log: RingLog<Modelled, S> = open(&bench.pool, options, 0)?;
     let log = SharedLog::new(log)?;
     let payload = bench.job.payload();

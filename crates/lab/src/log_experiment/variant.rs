@@ -40,11 +40,6 @@ impl LogVariant {
         }
     }
 
-    /// The log of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|variant| variant.name() == name)
-    }
-
     /// Whether threads can fill it side by side.
     pub fn can_be_shared(self, placement: Placement) -> bool {
         self != Self::PopLog && placement == Placement::Padded

@@ -3,8 +3,9 @@
 use lapis_blocks::page::{CostModel, CostPoint, PageScheme};
 use lapis_device::{Profile, ProfileError};
 
+use super::PageResults;
 use super::crossover::costs;
-use super::{PageResults, Row};
+use crate::experiment::Side;
 
 /// µlogs with more dirty lines than this share of the page are no guide to where the curves cross.
 const FITTED_SHARE: usize = 2;
@@ -34,15 +35,12 @@ pub fn calibrate(
     results: &PageResults,
     of_this_machine: bool,
 ) -> Result<CostModel, CalibrationError> {
-    let ns = |row: &Row| match of_this_machine {
-        true => Some(row.measured?.ns_per_page),
-        false => row.modelled.as_ref().map(|modelled| modelled.ns_per_page),
-    };
-    let page_bytes = results.rows.first().ok_or(CalibrationError::TooFewRows)?.page_bytes;
+    let side = if of_this_machine { Side::Measured } else { Side::Modelled };
+    let page_bytes = results.rows.first().ok_or(CalibrationError::TooFewRows)?.case.page_bytes;
     let mut points = Vec::new();
     for threads in results.crossovers.iter().map(|crossover| crossover.threads) {
-        let copies = costs(&results.rows, PageScheme::CopyOnWrite, threads, &ns);
-        let mut logs = costs(&results.rows, PageScheme::MicroLog, threads, &ns);
+        let copies = costs(&results.rows, PageScheme::CopyOnWrite, threads, side);
+        let mut logs = costs(&results.rows, PageScheme::MicroLog, threads, side);
         logs.retain(|cost| cost.0 <= page_bytes / 64 / FITTED_SHARE);
         if copies.is_empty() && logs.is_empty() {
             // More threads than this machine has processors.
@@ -159,7 +157,7 @@ mod tests {
     #[test]
     fn too_few_rows_are_refused() {
         let mut few = results();
-        few.rows.retain(|row| row.dirty_lines == 16);
+        few.rows.retain(|row| row.case.dirty_lines == 16);
         assert!(matches!(calibrate(&few, false), Err(CalibrationError::TooFewRows)));
         few.rows.clear();
         assert!(matches!(calibrate(&few, false), Err(CalibrationError::TooFewRows)));

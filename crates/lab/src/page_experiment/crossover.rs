@@ -4,6 +4,7 @@ use lapis_blocks::page::PageScheme;
 use serde::Serialize;
 
 use super::Row;
+use crate::experiment::{Side, in_order};
 
 /// Threads and dirty lines of section 3.2.4 of the paper, for pages of 16 KiB.
 pub const PUBLISHED_CROSSOVERS: [(usize, f64); 2] = [(1, 28.0), (7, 40.0)];
@@ -23,20 +24,17 @@ pub struct Crossover {
 
 /// The crossovers for each number of threads that there are rows for.
 pub fn crossovers(rows: &[Row]) -> Vec<Crossover> {
-    let mut threads: Vec<usize> = rows.iter().map(|row| row.threads).collect();
+    let mut threads = in_order(rows.iter().map(|row| row.case.threads));
     threads.sort_unstable();
-    threads.dedup();
     threads
         .into_iter()
         .map(|threads| Crossover {
             threads,
-            measured_lines: crossing(rows, threads, &|row| Some(row.measured?.ns_per_page)),
-            modelled_lines: crossing(rows, threads, &|row| {
-                row.modelled.as_ref().map(|modelled| modelled.ns_per_page)
-            }),
+            measured_lines: crossing(rows, threads, Side::Measured),
+            modelled_lines: crossing(rows, threads, Side::Modelled),
             published_lines: PUBLISHED_CROSSOVERS
                 .into_iter()
-                .find(|published| published.0 == threads && rows[0].page_bytes == 16 << 10)
+                .find(|published| published.0 == threads && rows[0].case.page_bytes == 16 << 10)
                 .map(|published| published.1),
         })
         .collect()
@@ -47,21 +45,21 @@ pub(super) fn costs(
     rows: &[Row],
     variant: PageScheme,
     threads: usize,
-    ns: &dyn Fn(&Row) -> Option<f64>,
+    side: Side,
 ) -> Vec<(usize, f64)> {
     let mut costs: Vec<(usize, f64)> = rows
         .iter()
-        .filter(|row| row.variant == variant && row.threads == threads)
-        .filter_map(|row| Some((row.dirty_lines, ns(row)?)))
+        .filter(|row| row.case.variant == variant && row.case.threads == threads)
+        .filter_map(|row| Some((row.case.dirty_lines, row.figures(side)?.ns_per_page)))
         .collect();
     costs.sort_by_key(|cost| cost.0);
     costs
 }
 
 /// The last crossing, on the straight lines between the points.
-fn crossing(rows: &[Row], threads: usize, ns: &dyn Fn(&Row) -> Option<f64>) -> Option<f64> {
-    let copies = costs(rows, PageScheme::CopyOnWrite, threads, ns);
-    let logs = costs(rows, PageScheme::MicroLog, threads, ns);
+fn crossing(rows: &[Row], threads: usize, side: Side) -> Option<f64> {
+    let copies = costs(rows, PageScheme::CopyOnWrite, threads, side);
+    let logs = costs(rows, PageScheme::MicroLog, threads, side);
     let differences: Vec<(f64, f64)> = copies
         .iter()
         .filter_map(|(lines, copy)| {
@@ -77,8 +75,10 @@ fn crossing(rows: &[Row], threads: usize, ns: &dyn Fn(&Row) -> Option<f64>) -> O
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::{Measured, Modelled};
+    use super::super::{Case, Rate};
     use super::*;
+    use crate::experiment::OnModel;
+    use crate::experiment::meter::CountsPerOperation;
 
     /// Rows of a machine on which a copy takes 3,000 ns and a µlog 1,000 and 50 for each line;
     /// measured for one thread, modelled for one and seven, where copies take half as long again.
@@ -91,25 +91,28 @@ pub(super) mod tests {
                 for (variant, ns) in
                     [(PageScheme::CopyOnWrite, copy_ns), (PageScheme::MicroLog, log_ns)]
                 {
-                    let pages_per_s = threads as f64 * 1e9 / ns;
+                    let rate = Rate { pages_per_s: threads as f64 * 1e9 / ns, ns_per_page: ns };
                     rows.push(Row {
-                        variant,
-                        dirty_lines,
-                        threads,
-                        page_bytes: 16384,
-                        barriers: 2,
-                        ordering_fences: 1,
-                        measured: (threads == 1)
-                            .then_some(Measured { pages_per_s, ns_per_page: ns }),
-                        modelled: Some(Modelled {
+                        case: Case {
+                            variant,
+                            dirty_lines,
+                            threads,
+                            page_bytes: 16384,
+                            barriers: 2,
+                            ordering_fences: 1,
+                        },
+                        measured: (threads == 1).then_some(rate),
+                        modelled: Some(OnModel {
                             profile: "optane-100".into(),
-                            pages_per_s,
-                            ns_per_page: ns,
-                            fences: 3.0,
-                            flushes: 1.0,
-                            wpq_inserts: 257.0,
-                            media_writes: 260.0,
-                            media_reads: 4.0,
+                            figures: rate,
+                            counts: CountsPerOperation {
+                                fences: 3.0,
+                                flushes: 1.0,
+                                wpq_inserts: 257.0,
+                                media_writes: 260.0,
+                                media_reads: 4.0,
+                                llc_misses: 2.0,
+                            },
                         }),
                     });
                 }
@@ -131,7 +134,7 @@ pub(super) mod tests {
 
     #[test]
     fn curves_that_do_not_cross_have_no_crossover() {
-        let below: Vec<Row> = rows().into_iter().filter(|row| row.dirty_lines < 20).collect();
+        let below: Vec<Row> = rows().into_iter().filter(|row| row.case.dirty_lines < 20).collect();
         assert_eq!(crossovers(&below)[0].modelled_lines, None);
         assert!(crossovers(&[]).is_empty());
     }

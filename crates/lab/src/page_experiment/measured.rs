@@ -8,16 +8,16 @@ use lapis_blocks::page::{CostModel, PageScheme, PageStore};
 use lapis_pmem::{Hardware, Pool};
 
 use super::writer::{Writer, full_store, pool_bytes};
-use super::{Cell, Measured, Options, PageExperimentError};
+use super::{Case, ExperimentError, Options, Rate, wrong_contents};
 
 /// A store on which the rows of one scheme are run, one after the other.
 pub(super) struct Bench {
     store: PageStore<Hardware>,
-    variant: PageScheme,
+    pub(super) variant: PageScheme,
 }
 
 impl Bench {
-    pub(super) fn new(options: &Options, variant: PageScheme) -> Result<Self, PageExperimentError> {
+    pub(super) fn new(options: &Options, variant: PageScheme) -> Result<Self, ExperimentError> {
         let pages = options.measured_pages;
         let pool = Pool::create_anonymous(pool_bytes(options, pages))?;
         Ok(Self { store: full_store(pool, options, variant, pages)?, variant })
@@ -26,20 +26,20 @@ impl Bench {
     pub(super) fn run(
         &self,
         options: &Options,
-        cell: Cell,
+        case: &Case,
         cost_model: &CostModel,
-    ) -> Result<Measured, PageExperimentError> {
-        self.store.set_cost_model(cost_model, cell.threads)?;
-        let (barrier, stop) = (Barrier::new(cell.threads + 1), AtomicBool::new(false));
+    ) -> Result<Rate, ExperimentError> {
+        self.store.set_cost_model(cost_model, case.threads)?;
+        let (barrier, stop) = (Barrier::new(case.threads + 1), AtomicBool::new(false));
         let mut seconds = 0.0;
-        let outcomes: Vec<Result<u64, PageExperimentError>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..cell.threads)
+        let outcomes: Vec<Result<u64, ExperimentError>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..case.threads)
                 .map(|number| {
                     let (barrier, stop) = (&barrier, &stop);
                     scope.spawn(move || {
                         let pages = options.measured_pages;
                         let mut writer =
-                            Writer::with_cold_source(options, pages, cell.dirty_lines, number);
+                            Writer::with_cold_source(options, pages, case.dirty_lines, number);
                         barrier.wait();
                         let (mut written, mut last) = (0, None);
                         while !stop.load(Ordering::Relaxed) {
@@ -48,11 +48,10 @@ impl Bench {
                         }
                         barrier.wait();
                         // With several threads another may have written the page since.
-                        if let (Some(id), 1) = (last, cell.threads)
+                        if let (Some(id), 1) = (last, case.threads)
                             && !writer.wrote(&self.store, id)?
                         {
-                            let variant = self.variant;
-                            return Err(PageExperimentError::WrongContents { variant, id });
+                            return Err(wrong_contents(self.variant, id));
                         }
                         Ok(written)
                     })
@@ -74,6 +73,6 @@ impl Bench {
         });
         let written: u64 = outcomes.into_iter().sum::<Result<u64, _>>()?;
         let pages_per_s = written as f64 / seconds;
-        Ok(Measured { pages_per_s, ns_per_page: 1e9 * cell.threads as f64 / pages_per_s })
+        Ok(Rate { pages_per_s, ns_per_page: 1e9 * case.threads as f64 / pages_per_s })
     }
 }

@@ -21,15 +21,16 @@ mod modelled;
 mod writer;
 
 use lapis_blocks::page::{LARGEST_PAGE_BYTES, PageError, PageScheme, SMALLEST_PAGE_BYTES};
-use lapis_device::{Profile, ProfileError};
-use lapis_pmem::{LINE_BYTES, PoolError, RootError};
+use lapis_device::Profile;
+use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
+use crate::experiment::{self, ExperimentError, Sides};
 use crate::report::OnProgress;
 
 pub use calibration::{CalibrationError, calibrate, cost_model_of, put_into_profile};
 pub use crossover::{Crossover, PUBLISHED_CROSSOVERS, crossovers};
-pub use figure::{FIGURE, figure, markdown};
+pub use figure::FIGURE;
 
 /// How fast a checksum is: CRC32 by section 3.2.1 of the paper, "almost at line rate".
 pub const CHECKSUM_GB_S: f64 = 10.3;
@@ -46,12 +47,8 @@ pub struct Options {
     pub threads: Vec<usize>,
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// The device profile that is modelled: its name or file.
-    pub profile: String,
-    /// Whether to measure. If not, `measured` is null.
-    pub measure: bool,
-    /// Whether to model. If not, `modelled` is null.
-    pub model: bool,
+    /// Where it is run.
+    pub sides: Sides,
     /// Pages of the measured store.
     pub measured_pages: usize,
     /// How long each measured row is run.
@@ -71,9 +68,7 @@ impl Default for Options {
             dirty_lines: vec![1, 2, 4, 8, 16, 28, 40, 64, 96, 128, 192, 256],
             threads: vec![1, 2, 4, 7],
             page_bytes: 16 << 10,
-            profile: crate::index_experiment::OPTANE_100.into(),
-            measure: true,
-            model: true,
+            sides: Sides::default(),
             measured_pages: 4096,
             measured_ms: 60,
             modelled_pages: 2048,
@@ -83,71 +78,18 @@ impl Default for Options {
     }
 }
 
-/// Why the experiment could not be run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PageExperimentError {
-    /// An option has a value that makes no sense.
-    #[error("{what}")]
-    BadOption {
-        /// What is wrong.
-        what: String,
-    },
-    /// There is no such device profile, or it is wrong.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    /// A store failed.
-    #[error(transparent)]
-    Page(#[from] PageError),
-    /// There is no pool for a store.
-    #[error(transparent)]
-    Pool(#[from] PoolError),
-    /// The pool did not take its root.
-    #[error(transparent)]
-    Root(#[from] RootError),
-    /// What was read is not what was written: the store has an error.
-    #[error("{variant} lost what was written to page {id}")]
-    WrongContents {
-        /// The scheme.
-        variant: PageScheme,
-        /// The page.
-        id: u64,
-    },
-}
-
-/// What was measured on this machine.
+/// How fast it was.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Measured {
+pub struct Rate {
     /// Pages per second, all threads together.
     pub pages_per_s: f64,
     /// Nanoseconds that a thread takes for a page.
     pub ns_per_page: f64,
 }
 
-/// What the modelled machine did, per page write. Media counts are in units of 64 bytes.
+/// What was run: one scheme with so many dirty lines and threads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Modelled {
-    /// The device profile.
-    pub profile: String,
-    /// Pages per second of virtual time, all workers together.
-    pub pages_per_s: f64,
-    /// Nanoseconds of virtual time that a worker takes for a page.
-    pub ns_per_page: f64,
-    /// Fences, barriers and ordering fences.
-    pub fences: f64,
-    /// Lines flushed.
-    pub flushes: f64,
-    /// Lines that reached the memory controller.
-    pub wpq_inserts: f64,
-    /// Media writes.
-    pub media_writes: f64,
-    /// Media reads.
-    pub media_reads: f64,
-}
-
-/// One scheme with so many dirty lines and threads.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct Case {
     /// The scheme.
     #[serde(serialize_with = "by_name")]
     pub variant: PageScheme,
@@ -161,11 +103,10 @@ pub struct Row {
     pub barriers: u64,
     /// Fences that only order stores.
     pub ordering_fences: u64,
-    /// This machine.
-    pub measured: Option<Measured>,
-    /// The modelled machine.
-    pub modelled: Option<Modelled>,
 }
+
+/// One scheme with so many dirty lines and threads.
+pub type Row = experiment::Row<Case, Rate>;
 
 fn by_name<S: serde::Serializer>(scheme: &PageScheme, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(scheme.name())
@@ -180,16 +121,9 @@ pub struct PageResults {
     pub crossovers: Vec<Crossover>,
 }
 
-/// What each row needs to know.
-#[derive(Clone, Copy, Debug)]
-struct Cell {
-    dirty_lines: usize,
-    threads: usize,
-}
-
 impl Options {
-    fn check(&self) -> Result<(), PageExperimentError> {
-        let bad = |what: String| Err(PageExperimentError::BadOption { what });
+    fn check(&self) -> Result<Profile, ExperimentError> {
+        let bad = |what: String| Err(ExperimentError::bad_option(what));
         if !self.page_bytes.is_power_of_two()
             || !(SMALLEST_PAGE_BYTES..=LARGEST_PAGE_BYTES).contains(&self.page_bytes)
         {
@@ -211,16 +145,7 @@ impl Options {
         if self.measured_pages == 0 || self.modelled_pages == 0 || self.modelled_writes == 0 {
             return bad("a page experiment writes at least one page".into());
         }
-        if !self.measure && !self.model {
-            return bad("a page experiment measures, models or does both".into());
-        }
-        Ok(())
-    }
-
-    fn cells(&self) -> impl Iterator<Item = Cell> + '_ {
-        self.dirty_lines.iter().flat_map(|&dirty_lines| {
-            self.threads.iter().map(move |&threads| Cell { dirty_lines, threads })
-        })
+        self.sides.check()
     }
 }
 
@@ -237,48 +162,64 @@ fn barriers(store_logs: bool, variant: PageScheme) -> (u64, u64) {
 /// Runs the experiment. Hybrids use the cost model of the profile.
 ///
 /// # Errors
-/// [`PageExperimentError`].
-pub fn run(
-    options: &Options,
-    progress: OnProgress<'_>,
-) -> Result<PageResults, PageExperimentError> {
-    options.check()?;
-    let profile = Profile::find(&options.profile)?;
+/// [`ExperimentError`].
+pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<PageResults, ExperimentError> {
+    let profile = options.check()?;
     let cost_model = cost_model_of(&profile).unwrap_or_default();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let total = options.variants.len() * options.dirty_lines.len() * options.threads.len();
-    let mut rows: Vec<Row> = Vec::with_capacity(total);
+    let mut cases = Vec::new();
     for &variant in &options.variants {
-        let here = options.measure.then(|| measured::Bench::new(options, variant)).transpose()?;
-        let there =
-            options.model.then(|| modelled::Bench::new(options, &profile, variant)).transpose()?;
-        for cell in options.cells() {
-            let measured = match &here {
-                Some(bench) if cell.threads <= processors => {
-                    Some(bench.run(options, cell, &cost_model)?)
-                }
-                _ => None,
-            };
-            let modelled = match &there {
-                Some(bench) => Some(bench.run(options, cell, &cost_model)?),
-                None => None,
-            };
-            let copies_from = cost_model.copy_from_lines(options.page_bytes, cell.threads)?;
-            let (barriers, ordering_fences) = barriers(cell.dirty_lines < copies_from, variant);
-            rows.push(Row {
-                variant,
-                dirty_lines: cell.dirty_lines,
-                threads: cell.threads,
-                page_bytes: options.page_bytes,
-                barriers,
-                ordering_fences,
-                measured,
-                modelled,
-            });
-            progress(crate::report::Progress { done: rows.len() as u64, total: total as u64 });
+        for &dirty_lines in &options.dirty_lines {
+            for &threads in &options.threads {
+                let copies_from = cost_model.copy_from_lines(options.page_bytes, threads)?;
+                let (barriers, ordering_fences) = barriers(dirty_lines < copies_from, variant);
+                let page_bytes = options.page_bytes;
+                cases.push(Case {
+                    variant,
+                    dirty_lines,
+                    threads,
+                    page_bytes,
+                    barriers,
+                    ordering_fences,
+                });
+            }
         }
     }
+    // The rows of a scheme are run on the same store, one after the other.
+    let (mut here, mut there) = (None::<measured::Bench>, None::<modelled::Bench>);
+    let found = options.sides.run(
+        &cases,
+        progress,
+        |case| {
+            if case.threads > processors {
+                return Ok(None);
+            }
+            let bench = match &mut here {
+                Some(bench) if bench.variant == case.variant => bench,
+                other => other.insert(measured::Bench::new(options, case.variant)?),
+            };
+            bench.run(options, case, &cost_model).map(Some)
+        },
+        |case| {
+            let bench = match &mut there {
+                Some(bench) if bench.variant == case.variant => bench,
+                other => other.insert(modelled::Bench::new(options, &profile, case.variant)?),
+            };
+            bench.run(options, &profile, case, &cost_model)
+        },
+    )?;
+    let row = |(case, (measured, modelled)): (Case, (Option<Option<Rate>>, _))| Row {
+        case,
+        measured: measured.flatten(),
+        modelled,
+    };
+    let rows: Vec<Row> = cases.into_iter().zip(found).map(row).collect();
     Ok(PageResults { crossovers: crossovers(&rows), rows })
+}
+
+/// A store that gave back something else than was written to it.
+fn wrong_contents(variant: PageScheme, id: u64) -> ExperimentError {
+    ExperimentError::wrong(format!("{variant} lost what was written to page {id}"))
 }
 
 /// Options of a run that a cost model can be made from.
@@ -305,7 +246,10 @@ mod tests {
             Options { threads: vec![0], ..Options::default() },
             Options { threads: vec![65], ..Options::default() },
             Options { variants: vec![], ..Options::default() },
-            Options { measure: false, model: false, ..Options::default() },
+            Options {
+                sides: Sides { model: false, ..Sides::modelled_only() },
+                ..Options::default()
+            },
             Options { modelled_writes: 0, ..Options::default() },
         ] {
             assert!(wrong.check().is_err(), "{wrong:?}");
@@ -314,7 +258,7 @@ mod tests {
 
     #[test]
     fn the_default_cost_model_is_that_of_the_default_profile() {
-        let profile = Profile::named(&Options::default().profile).unwrap();
+        let profile = Profile::named(&Options::default().sides.profile).unwrap();
         assert_eq!(cost_model_of(&profile), Some(CostModel::default()));
     }
 
@@ -323,7 +267,7 @@ mod tests {
         let options = Options {
             dirty_lines: vec![16, 28, 40],
             threads: vec![1],
-            measure: false,
+            sides: Sides::modelled_only(),
             ..calibration_options(&Options::default())
         };
         let results = run(&options, &|_| ()).unwrap();

@@ -3,17 +3,18 @@
 use std::ops::ControlFlow;
 
 use lapis_blocks::page::{CostModel, PageScheme, PageStore};
-use lapis_device::{Config, Modelled as Machine, Picoseconds, Profile, interleave};
-use lapis_pmem::{Pool, PoolError, Region};
+use lapis_device::{Modelled, Picoseconds, Profile};
 
 use super::writer::{Writer, full_store, pool_bytes};
-use super::{CHECKSUM_GB_S, Cell, Modelled, Options, PageExperimentError};
+use super::{CHECKSUM_GB_S, Case, ExperimentError, Options, Rate, wrong_contents};
+use crate::experiment::OnModel;
+use crate::experiment::meter::{Meter, ModelMeter};
 
 /// A store on which the rows of one scheme are run, one after the other.
 pub(super) struct Bench {
-    store: PageStore<Machine>,
-    variant: PageScheme,
-    profile: String,
+    store: PageStore<Modelled>,
+    meter: ModelMeter,
+    pub(super) variant: PageScheme,
     /// What a page write costs the core besides.
     stated_ns: f64,
     /// A read of ordinary memory that no prefetcher foresees.
@@ -25,20 +26,17 @@ impl Bench {
         options: &Options,
         profile: &Profile,
         variant: PageScheme,
-    ) -> Result<Self, PageExperimentError> {
+    ) -> Result<Self, ExperimentError> {
         let bytes = pool_bytes(options, options.modelled_pages);
-        let region = Region::anonymous(bytes, bytes).map_err(PoolError::from)?;
-        let config = Config { counting: Some(profile.machine()), ..Config::default() };
-        let machine = Machine::over(&region, config);
-        let pool = Pool::create(region, machine)?;
+        let (meter, pool) = ModelMeter::with_pool(profile.machine(), bytes, bytes)?;
         let checksum_ns = match variant {
             PageScheme::Checksum => options.page_bytes as f64 / CHECKSUM_GB_S,
             _ => 0.0,
         };
         Ok(Self {
             store: full_store(pool, options, variant, options.modelled_pages)?,
+            meter,
             variant,
-            profile: profile.name.clone(),
             stated_ns: profile.core.operation_ns.value + checksum_ns,
             dram_read_ns: profile.dram.read_random_ns.value,
         })
@@ -47,47 +45,38 @@ impl Bench {
     pub(super) fn run(
         &self,
         options: &Options,
-        cell: Cell,
+        profile: &Profile,
+        case: &Case,
         cost_model: &CostModel,
-    ) -> Result<Modelled, PageExperimentError> {
-        self.store.set_cost_model(cost_model, cell.threads)?;
-        let machine = self.store.pool().domain();
-        let mut writers: Vec<Writer> = (0..cell.threads)
+    ) -> Result<OnModel<Rate>, ExperimentError> {
+        self.store.set_cost_model(cost_model, case.threads)?;
+        let mut writers: Vec<Writer> = (0..case.threads)
             .map(|number| {
                 // Where the contents come from is not the model's business.
-                Writer::new(options, options.modelled_pages, cell.dirty_lines, number, 0)
+                Writer::new(options, options.modelled_pages, case.dirty_lines, number, 0)
             })
             .collect();
         let scattered = match self.variant {
             PageScheme::CopyOnWrite | PageScheme::Checksum => false,
             PageScheme::CopyOnWriteLoading | PageScheme::MicroLog => true,
             PageScheme::Hybrid => {
-                let copied = cost_model.copy_from_lines(options.page_bytes, cell.threads)?;
-                cell.dirty_lines < copied
+                let copied = cost_model.copy_from_lines(options.page_bytes, case.threads)?;
+                case.dirty_lines < copied
             }
         };
         let run_ns = if scattered { self.dram_read_ns } else { 0.0 };
         self.write(&mut writers, options.modelled_writes / 5 + 1, run_ns)?;
-        machine.drain();
-        let began = machine.align_clocks(cell.threads);
-        let before = machine.counts();
-        self.write(&mut writers, options.modelled_writes, run_ns)?;
-        let ended = machine.align_clocks(cell.threads);
-        machine.drain();
-        let counts = machine.counts() - before;
-        let pages = (cell.threads * options.modelled_writes) as f64;
-        let seconds = (ended.0 - began.0) as f64 / 1e12;
-        let each = |count: u64| count as f64 / pages;
-        Ok(Modelled {
-            profile: self.profile.clone(),
-            pages_per_s: pages / seconds,
-            ns_per_page: 1e9 * seconds * cell.threads as f64 / pages,
-            fences: each(counts.fences),
-            flushes: each(counts.flushes),
-            wpq_inserts: each(counts.wpq_inserts()),
-            media_writes: each(counts.media_writes),
-            media_reads: each(counts.media_reads),
-        })
+        self.meter.settle();
+        let ((), section) = self
+            .meter
+            .section(case.threads, || self.write(&mut writers, options.modelled_writes, run_ns))?;
+        let pages = case.threads * options.modelled_writes;
+        let seconds = section.picoseconds() as f64 / 1e12;
+        let rate = Rate {
+            pages_per_s: pages as f64 / seconds,
+            ns_per_page: 1e9 * seconds * case.threads as f64 / pages as f64,
+        };
+        Ok(OnModel::new(profile, rate, &section, pages))
     }
 
     /// Each worker writes so many pages, and waits for `run_ns` for each run of dirty lines.
@@ -96,36 +85,22 @@ impl Bench {
         writers: &mut [Writer],
         writes: usize,
         run_ns: f64,
-    ) -> Result<(), PageExperimentError> {
-        let machine = self.store.pool().domain();
+    ) -> Result<(), ExperimentError> {
         let mut left = vec![writes; writers.len()];
-        let mut failed = None;
-        interleave(machine, writers.len(), |worker| {
+        self.meter.interleave(writers.len(), |worker| {
             let number = usize::from(worker);
             let reads_ns = writers[number].next_runs() as f64 * run_ns;
-            machine.spend(worker, Picoseconds::from_ns(self.stated_ns + reads_ns));
-            match writers[number].write(&self.store) {
-                Ok(id) if left[number] == writes => match writers[number].wrote(&self.store, id) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        let variant = self.variant;
-                        failed = Some(PageExperimentError::WrongContents { variant, id });
-                        return ControlFlow::Break(());
-                    }
-                    Err(error) => {
-                        failed = Some(error);
-                        return ControlFlow::Break(());
-                    }
-                },
-                Ok(_) => {}
-                Err(error) => {
-                    failed = Some(error);
-                    return ControlFlow::Break(());
-                }
+            let span = Picoseconds::from_ns(self.stated_ns + reads_ns);
+            self.meter.machine().spend(worker, span);
+            let id = writers[number].write(&self.store)?;
+            if left[number] == writes && !writers[number].wrote(&self.store, id)? {
+                return Err(wrong_contents(self.variant, id));
             }
             left[number] -= 1;
-            if left[number] == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        failed.map_or(Ok(()), Err)
+            Ok(match left[number] {
+                0 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            })
+        })
     }
 }

@@ -6,7 +6,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::sync::Arc;
 
-use super::{Options, PageExperimentError};
+use super::{ExperimentError, Options};
 
 /// Several times the number of writers.
 const LANES: usize = 256;
@@ -28,7 +28,7 @@ pub(super) fn full_store<D: Domain>(
     options: &Options,
     scheme: PageScheme,
     pages: usize,
-) -> Result<PageStore<D>, PageExperimentError> {
+) -> Result<PageStore<D>, ExperimentError> {
     let pool = Arc::new(pool);
     let store_options = PageStoreOptions {
         scheme,
@@ -104,7 +104,7 @@ impl Writer {
     pub(super) fn write<D: Domain>(
         &mut self,
         store: &PageStore<D>,
-    ) -> Result<u64, PageExperimentError> {
+    ) -> Result<u64, ExperimentError> {
         let id = self.random.random_range(0..self.pages);
         self.at += 1;
         let page = self.page();
@@ -129,7 +129,7 @@ impl Writer {
         &self,
         store: &PageStore<D>,
         id: u64,
-    ) -> Result<bool, PageExperimentError> {
+    ) -> Result<bool, ExperimentError> {
         let mut found = vec![0; self.page_bytes];
         store.read_page(id, &mut found)?;
         let mut runs = self.dirty[self.at % DIRTY_SETS].runs(self.page_bytes / LINE_BYTES);

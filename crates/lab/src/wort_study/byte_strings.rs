@@ -21,7 +21,7 @@ use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 
 use super::key_list::KeyList;
-use crate::index_experiment::ExperimentError;
+use crate::experiment::ExperimentError;
 use crate::keys::scatter;
 
 /// Where byte strings come from.

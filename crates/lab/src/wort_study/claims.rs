@@ -8,8 +8,8 @@ use std::fmt::Write;
 
 use lapis_index::IndexKind;
 
-use super::tables::distinct;
 use super::{Contestant, MeasuredOperations, OperationsRow, StudyResults};
+use crate::experiment::in_order as distinct;
 use crate::keys::Distribution;
 
 /// Times that differ by less are level: two runs on one machine do.

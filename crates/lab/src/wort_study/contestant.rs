@@ -108,7 +108,7 @@ macro_rules! with_contestant {
     ($contestant:expr, $domain:ty, $key:ty, |$index:ident| $body:expr) => {{
         let refused = || {
             let what = format!("{} is not a persistent index of the study", $contestant);
-            Err(crate::index_experiment::ExperimentError::BadOption { what })
+            Err(crate::experiment::ExperimentError::BadOption { what })
         };
         match $contestant.index() {
             Some(kind) => lapis_index::with_ordered_index!(

@@ -12,7 +12,7 @@ use super::{
     measured, published_depth, radix_depth,
 };
 use crate::document;
-use crate::index_experiment::ExperimentError;
+use crate::experiment::{ExperimentError, Sides};
 use crate::keys::{Distribution, KeySet};
 use crate::report::OnProgress;
 
@@ -81,7 +81,8 @@ pub fn depths(
     announce: &dyn Fn(&Plan),
     progress: OnProgress<'_>,
 ) -> Result<DepthResults, ExperimentError> {
-    let options = &Options { measure: true, model: false, ..options.clone() };
+    let sides = Sides { measure: true, model: false, ..options.sides.clone() };
+    let options = &Options { sides, ..options.clone() };
     options.check_values()?;
     let contestants: Vec<_> = options.contestants().filter(Contestant::is_measured).collect();
     let total = options.distributions.len() * contestants.len();

@@ -1,7 +1,7 @@
 //! The results as one figure: the counterparts of Figs. 7 to 10, recovery, and byte-string keys.
 
-use super::tables::distinct;
 use super::{Contestant, ModelledOperations, ModelledTime, OperationsRow, StudyResults};
+use crate::experiment::in_order as distinct;
 use crate::keys::Distribution;
 use crate::plot::{Axis, Panel, Plot, Source};
 
@@ -10,7 +10,7 @@ const CAPTION: &str = "The counterparts of Figs. 7 to 10 and of section 5.4 of L
      that were run. Measured: this machine, anonymous memory. Modelled: virtual time.";
 
 /// The figure.
-pub fn figure(results: &StudyResults) -> Plot {
+pub(super) fn figure(results: &StudyResults) -> Plot {
     let mut panels = Vec::new();
     panels.extend(measured(results, "insert, measured", |row| Some(row.measured?.insert_ns)));
     panels.extend(measured(results, "search, measured", |row| Some(row.measured?.search_ns)));

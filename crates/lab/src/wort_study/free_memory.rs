@@ -3,7 +3,7 @@
 use lapis_index::IndexKind;
 
 use super::Contestant;
-use crate::index_experiment::ExperimentError;
+use crate::experiment::ExperimentError;
 use crate::keys::Distribution;
 
 /// Bytes for a key: in the three orders in which a session has it, and in the index. The roomiest of

@@ -13,8 +13,9 @@ use super::byte_strings::Strings;
 use super::contestant::with_contestant;
 use super::key_list::KeyList;
 use super::{Contestant, Experiment, MeasuredOperations, Options, RangeTimes, ranges};
+use crate::experiment::ExperimentError;
 use crate::index_experiment::engine::create;
-use crate::index_experiment::{ExperimentError, Operation};
+use crate::index_experiment::{Operation, wrong_answers};
 use crate::keys::{Distribution, KeySet};
 
 /// Address space for a key, generously: regions grow to what they use.
@@ -71,7 +72,7 @@ pub(super) fn checked(
 ) -> Result<(), ExperimentError> {
     match (wrong, contestant.index()) {
         (0, _) | (_, None) => Ok(()),
-        (_, Some(index)) => Err(ExperimentError::WrongAnswers { index, operation, wrong }),
+        (_, Some(index)) => Err(wrong_answers(index, operation, wrong)),
     }
 }
 

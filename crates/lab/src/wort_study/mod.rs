@@ -49,21 +49,19 @@ use lapis_index::IndexKind;
 use lapis_pmem::Hardware;
 use serde::Serialize;
 
-use crate::index_experiment::ExperimentError;
+use crate::experiment::{ExperimentError, Sides};
 use crate::keys::Distribution;
 use crate::report::{OnProgress, Progress};
 
 pub use byte_strings::{StringKind, StringSource};
 pub use contestant::Contestant;
 pub use depths::{DEPTHS_SECTION, Plan, depths, depths_table, depths_table_into};
-pub use figure::figure;
 pub use published::published_depth;
 pub use results::{
     DepthResults, DepthRow, MeasuredOperations, ModelledOperations, ModelledTime, OperationsRow,
     PerOperation, RadixDepthRow, RangeRow, RangeTimes, RecoveryRow, StringRow, StudyResults,
     WalkedTree,
 };
-pub use tables::{COMMAND, sections};
 
 /// The device profile that is modelled unless another is asked for.
 pub const PROFILE: &str = "wort-study";
@@ -111,11 +109,6 @@ impl Experiment {
             Self::Strings => "strings",
             Self::RadixDepths => "radix-depths",
         }
-    }
-
-    /// The experiment called `name`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|experiment| experiment.name() == name)
     }
 }
 
@@ -183,12 +176,8 @@ pub struct Options {
     pub modelled_operations: usize,
     /// Latencies that are modelled; counts do not depend on them.
     pub latencies: Vec<Latency>,
-    /// The device profile that is modelled: the name of a built-in one, or the path of a file.
-    pub profile: String,
-    /// Whether to measure.
-    pub measure: bool,
-    /// Whether to model.
-    pub model: bool,
+    /// Where it is run.
+    pub sides: Sides,
     /// Keys of which the depth of radix trees is computed, without building one.
     pub radix_keys: usize,
     /// Numbers of threads with which indexes are opened.
@@ -208,9 +197,7 @@ impl Default for Options {
             strings: StringSource::Generated(200_000),
             modelled_operations: MODELLED_OPERATIONS,
             latencies: Latency::STUDY.to_vec(),
-            profile: PROFILE.into(),
-            measure: true,
-            model: true,
+            sides: Sides { profile: PROFILE.into(), ..Sides::default() },
             radix_keys: MOST_KEYS,
             recovery_threads: vec![1, 2],
             seed: 42,
@@ -221,10 +208,10 @@ impl Default for Options {
 impl Options {
     fn check(&self) -> Result<Profile, ExperimentError> {
         let profile = self.check_values()?;
-        if self.measure {
+        if self.sides.measure {
             free_memory::check(self.keys, 1)?;
         }
-        if self.model {
+        if self.sides.model {
             free_memory::check(self.modelled_keys, modelling_threads())?;
         }
         Ok(profile)
@@ -232,8 +219,8 @@ impl Options {
 
     /// Whether the values make sense, however much memory there is.
     fn check_values(&self) -> Result<Profile, ExperimentError> {
-        let bad = |what: &str| Err(ExperimentError::BadOption { what: what.into() });
-        let sizes = [(self.measure, self.keys), (self.model, self.modelled_keys)];
+        let bad = |what: &str| Err(ExperimentError::bad_option(what));
+        let sizes = [(self.sides.measure, self.keys), (self.sides.model, self.modelled_keys)];
         if sizes.iter().any(|&(on, keys)| on && !(LEAST_KEYS..=MOST_KEYS).contains(&keys)) {
             return bad("the study takes between 1,000 and 134,217,728 (128Mi) keys");
         }
@@ -260,10 +247,7 @@ impl Options {
         {
             return bad("indexes are opened by 1 to 64 threads");
         }
-        if !self.measure && !self.model {
-            return bad("the study measures, models or does both");
-        }
-        Ok(Profile::find(&self.profile)?)
+        self.sides.check()
     }
 
     fn runs(&self, experiment: Experiment) -> bool {
@@ -308,7 +292,7 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<StudyResults, 
         .flat_map(|&distribution| options.contestants().map(move |one| (distribution, one)))
         .collect();
     let sessions = options.runs(Experiment::Operations) || options.runs(Experiment::Ranges);
-    let (measure, model) = (options.measure && sessions, options.model && sessions);
+    let (measure, model) = (options.sides.measure && sessions, options.sides.model && sessions);
     let here = |one: &Contestant| one.is_measured();
     let reference = usize::from(options.runs(Experiment::Ranges));
     let total = usize::from(model) * pairs.len()
@@ -378,7 +362,7 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<StudyResults, 
             results.ranges.extend(rows);
         }
     }
-    if options.measure && options.runs(Experiment::Recovery) {
+    if options.sides.measure && options.runs(Experiment::Recovery) {
         results.recovery = recovery::run(options, &|| steps.step())?;
     }
     if options.runs(Experiment::Strings) {

@@ -4,7 +4,7 @@
 //! inserts that are counted, and searches and scans. Each pair of latencies has a clock of its own
 //! over the same events, so counts are the same under all of them.
 
-use lapis_device::{Config, Counts, MachineShape, Modelled, Picoseconds, Profile};
+use lapis_device::{Config, MachineShape, Modelled, Profile};
 use lapis_index::OrderedIndex;
 use lapis_pmem::Pool;
 
@@ -17,8 +17,10 @@ use super::{
     Contestant, Experiment, Latency, ModelledOperations, ModelledTime, Options, PerOperation,
     RangeTimes,
 };
+use crate::experiment::ExperimentError;
+use crate::experiment::meter::{CountsPerOperation, Meter, ModelMeter, Section};
+use crate::index_experiment::Operation;
 use crate::index_experiment::engine::create;
-use crate::index_experiment::{ExperimentError, Operation};
 use crate::keys::{Distribution, KeySet};
 
 /// Operations that warm the caches, at most: several times what the paper's L3 holds.
@@ -47,48 +49,23 @@ fn machine_with(profile: &Profile, latency: Latency) -> MachineShape {
     profile.machine()
 }
 
-/// The counting machine and what has been spent on it.
-struct Meter {
-    machine: Modelled,
+/// The modelled machine, and what an operation costs beyond its memory accesses.
+struct Bench {
+    meter: ModelMeter,
     operation_ns: u64,
-    counts: Counts,
-    clocks: Vec<Picoseconds>,
 }
 
-impl Meter {
-    /// What an operation costs beyond its memory accesses.
+impl Bench {
     fn spend(&self) {
-        self.machine.spend_ns(0, self.operation_ns);
-    }
-
-    fn begin(&mut self) {
-        self.machine.align_clocks(1);
-        self.counts = self.machine.counts();
-        self.clocks = self.machine.all_now(0);
-    }
-
-    /// What was counted since the beginning, and the nanoseconds by each clock.
-    fn end(&mut self) -> (Counts, Vec<f64>) {
-        self.machine.align_clocks(1);
-        let clocks = self.machine.all_now(0);
-        let times = clocks.iter().zip(&self.clocks).map(|(end, begin)| end.0 - begin.0);
-        let times = times.map(|picoseconds| picoseconds as f64 / 1000.0).collect();
-        // What the operations have written belongs to them, wherever it is.
-        self.machine.drain();
-        (self.machine.counts() - self.counts, times)
+        self.meter.machine().spend_ns(0, self.operation_ns);
     }
 }
 
-fn per_operation(counts: Counts, operations: usize) -> PerOperation {
-    let each = |count: u64| count as f64 / operations as f64;
-    PerOperation {
-        flushes: each(counts.flushes),
-        fences: each(counts.fences),
-        llc_misses: each(counts.llc_misses),
-        dram_misses: each(counts.dram_reads),
-        wpq_inserts: each(counts.wpq_inserts()),
-        media_writes: each(counts.media_writes),
-    }
+fn per_operation(section: &Section, operations: usize) -> PerOperation {
+    let dram_misses = section.counts().dram_reads as f64 / operations as f64;
+    let CountsPerOperation { flushes, fences, wpq_inserts, media_writes, llc_misses, .. } =
+        section.per_operation(operations as u64);
+    PerOperation { flushes, fences, llc_misses, dram_misses, wpq_inserts, media_writes }
 }
 
 /// Models one structure with one distribution.
@@ -102,11 +79,11 @@ pub(super) fn session(
     let loading = loading.into_loaded();
     let searching = in_another_order(&loading, options.seed);
     with_contestant!(contestant, Modelled, u64, |I| {
-        let (index, mut meter, operations): (I, _, _) =
+        let (index, bench, operations): (I, _, _) =
             inserts_and_searches(contestant, &loading[..], &searching[..], options, profile)?;
         let mut found = Found::default();
         if options.runs(Experiment::Ranges) {
-            found.ranges = scans(contestant, &index, loading, &mut meter, options.seed)?;
+            found.ranges = scans(contestant, &index, loading, &bench, options.seed)?;
         }
         if options.runs(Experiment::Operations) {
             found.operations = Some(operations);
@@ -138,7 +115,7 @@ fn inserts_and_searches<L, I>(
     searching: &L,
     options: &Options,
     profile: &Profile,
-) -> Result<(I, Meter, ModelledOperations), ExperimentError>
+) -> Result<(I, Bench, ModelledOperations), ExperimentError>
 where
     L: KeyList + ?Sized,
     I: OrderedIndex<Modelled, L::Key>,
@@ -154,47 +131,50 @@ where
             ..Config::default()
         },
     );
+    let meter = ModelMeter::of(&machine);
     let pool = Pool::create(region, machine.clone())?;
     let operation_ns = profile.core.operation_ns.value.round() as u64;
-    let mut meter = Meter { machine, operation_ns, counts: Counts::default(), clocks: Vec::new() };
+    let bench = Bench { meter, operation_ns };
 
     let inserts = options.modelled_operations.min(keys / 2);
     let warming = (keys - inserts).min(WARMING_OPERATIONS).min(inserts);
     let filling = keys - inserts - warming;
 
     let index: I = create(pool, &contestant.options())?;
-    meter.machine.set_counting(false);
+    machine.set_counting(false);
     let wrong = insert_all(&index, loading, 0..filling)?;
     checked(contestant, Operation::Load, wrong)?;
-    meter.machine.set_counting(true);
+    machine.set_counting(true);
     let wrong = insert_all(&index, loading, filling..filling + warming)?;
     checked(contestant, Operation::Load, wrong)?;
-    meter.begin();
-    let mut wrong = 0;
-    for place in keys - inserts..keys {
-        meter.spend();
-        wrong += insert_all(&index, loading, place..place + 1)?;
-    }
-    let (insert_counts, insert_times) = meter.end();
+    let (wrong, inserting) = bench.meter.section(1, || {
+        let mut wrong = 0;
+        for place in keys - inserts..keys {
+            bench.spend();
+            wrong += insert_all(&index, loading, place..place + 1)?;
+        }
+        Ok::<_, ExperimentError>(wrong)
+    })?;
     checked(contestant, Operation::Load, wrong)?;
 
     let searches = inserts.div_ceil(4);
     let warming = (keys - searches).min(WARMING_OPERATIONS);
     let wrong = search_all(&index, searching, 0..warming);
     checked(contestant, Operation::Get, wrong)?;
-    meter.begin();
-    let mut wrong = 0;
-    for place in warming..warming + searches {
-        meter.spend();
-        wrong += search_all(&index, searching, place..place + 1);
-    }
-    let (search_counts, search_times) = meter.end();
+    let (wrong, sought) = bench.meter.section(1, || {
+        let mut wrong = 0;
+        for place in warming..warming + searches {
+            bench.spend();
+            wrong += search_all(&index, searching, place..place + 1);
+        }
+        Ok::<_, ExperimentError>(wrong)
+    })?;
     checked(contestant, Operation::Get, wrong)?;
 
-    meter.machine.set_counting(false);
+    machine.set_counting(false);
     let statistics = index.statistics();
-    meter.machine.set_counting(true);
-    let times = options.latencies.iter().zip(insert_times).zip(search_times);
+    machine.set_counting(true);
+    let times = options.latencies.iter().zip(inserting.times_ns()).zip(sought.times_ns());
     let time = |((&latency, insert), search)| ModelledTime {
         latency,
         insert_ns: insert / inserts as f64,
@@ -204,13 +184,13 @@ where
         keys,
         inserts,
         searches,
-        insert: per_operation(insert_counts, inserts),
-        search: per_operation(search_counts, searches),
+        insert: per_operation(&inserting, inserts),
+        search: per_operation(&sought, searches),
         times: times.map(time).collect(),
         depth: statistics.mean_depth,
         bytes_per_key: statistics.bytes as f64 / keys as f64,
     };
-    Ok((index, meter, operations))
+    Ok((index, bench, operations))
 }
 
 /// Models range queries of each length.
@@ -218,23 +198,23 @@ fn scans<I: OrderedIndex<Modelled, u64>>(
     contestant: Contestant,
     index: &I,
     mut keys: Vec<u64>,
-    meter: &mut Meter,
+    bench: &Bench,
     seed: u64,
 ) -> Result<Vec<RangeTimes>, ExperimentError> {
     keys.sort_unstable();
     let mut found = Vec::new();
     for percent in PERCENTS {
         let queries = Queries::over(&keys, percent, SCANNED_ENTRIES, seed);
-        meter.begin();
-        let wrong = queries.ask_index(index, || meter.spend());
-        let (counts, times) = meter.end();
+        let (wrong, section) = bench
+            .meter
+            .section(1, || Ok::<_, ExperimentError>(queries.ask_index(index, || bench.spend())))?;
         checked(contestant, Operation::Range, wrong)?;
         let entries = (queries.entries * queries.len()) as f64;
         found.push(RangeTimes {
             entries: queries.entries,
             queries: queries.len(),
-            query_ns: times[0] / queries.len() as f64,
-            llc_misses_per_entry: Some(counts.llc_misses as f64 / entries),
+            query_ns: section.picoseconds() as f64 / 1000.0 / queries.len() as f64,
+            llc_misses_per_entry: Some(section.counts().llc_misses as f64 / entries),
         });
     }
     Ok(found)

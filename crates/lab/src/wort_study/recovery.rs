@@ -13,8 +13,9 @@ use lapis_pmem::{Hardware, Link, Pool, Region};
 use super::contestant::with_contestant;
 use super::measured::{checked, insert_all, region, search_all};
 use super::{Contestant, Experiment, Options, RecoveryRow};
+use crate::experiment::ExperimentError;
+use crate::index_experiment::Operation;
 use crate::index_experiment::engine::{ROOT_NAME, create};
-use crate::index_experiment::{ExperimentError, Operation};
 use crate::keys::{Distribution, KeySet};
 
 /// Of this many openings the one in the middle is reported.
@@ -29,7 +30,7 @@ fn sizes(keys: usize) -> [usize; 3] {
 
 /// How many sessions [`run`] has.
 pub(super) fn sessions(options: &Options) -> usize {
-    if options.measure && options.runs(Experiment::Recovery) {
+    if options.sides.measure && options.runs(Experiment::Recovery) {
         options.contestants().filter(Contestant::is_measured).count()
     } else {
         0

@@ -1,9 +1,10 @@
 //! Tables of the byte-string keys.
 
 use super::tables::{
-    MEASURED_COLUMNS, distinct, grouped, head, latencies_of_searches, line, measured_cells, names,
+    MEASURED_COLUMNS, grouped, head, latencies_of_searches, line, measured_cells, names,
 };
 use super::{Latency, ModelledOperations, ModelledTime, StringRow, StudyResults};
+use crate::experiment::in_order as distinct;
 
 /// A table with a row for each structure and kind of strings for which there are `cells`; none if there
 /// are none at all.

@@ -12,7 +12,7 @@ use super::{
     Contestant, Experiment, Options, Steps, StringRow, free_memory, measured, modelled,
     modelling_threads, side_by_side,
 };
-use crate::index_experiment::ExperimentError;
+use crate::experiment::ExperimentError;
 
 /// How many sessions [`run`] has.
 pub(super) fn sessions(options: &Options) -> usize {
@@ -20,8 +20,8 @@ pub(super) fn sessions(options: &Options) -> usize {
         return 0;
     }
     let measured = options.contestants().filter(Contestant::is_measured).count();
-    let each = usize::from(options.measure) * measured
-        + usize::from(options.model) * options.contestants().count();
+    let each = usize::from(options.sides.measure) * measured
+        + usize::from(options.sides.model) * options.contestants().count();
     options.strings.kinds() * each
 }
 
@@ -39,7 +39,7 @@ pub(super) fn run(
     steps: &Steps<'_>,
 ) -> Result<Vec<StringRow>, ExperimentError> {
     let load = |(kind, loading): (StringKind, Strings)| {
-        let sessions = if options.model { modelling_threads() } else { 1 };
+        let sessions = if options.sides.model { modelling_threads() } else { 1 };
         free_memory::check_strings(loading.count(), sessions)?;
         let searching = loading.shuffled(!options.seed);
         Ok(Keys { kind, loading, searching })
@@ -52,7 +52,7 @@ pub(super) fn run(
         .collect::<Result<_, ExperimentError>>()?;
     let pairs: Vec<(&Keys, Contestant)> =
         keys.iter().flat_map(|keys| options.contestants().map(move |one| (keys, one))).collect();
-    let modelled = if options.model {
+    let modelled = if options.sides.model {
         let found = side_by_side(&pairs, |&(keys, contestant)| {
             let found = modelled::string_session(
                 contestant,
@@ -70,7 +70,7 @@ pub(super) fn run(
     };
     let mut rows = Vec::new();
     for ((keys, structure), modelled) in pairs.into_iter().zip(modelled) {
-        let measured = if options.measure && structure.is_measured() {
+        let measured = if options.sides.measure && structure.is_measured() {
             let found = measured::string_session(structure, &keys.loading, &keys.searching)?;
             steps.step();
             Some(found)

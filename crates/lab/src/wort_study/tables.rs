@@ -7,16 +7,35 @@ use super::{
     PerOperation, RangeRow, StringKind, StudyResults, claims, string_tables,
 };
 
+use crate::experiment::{Findings, in_order as distinct};
+use crate::plot::Plot;
+
 /// The command that the sections of a document name (module [`crate::document`]), each followed by a
 /// colon and what it shows.
-pub const COMMAND: &str = "lapis lab wort";
+const COMMAND: &str = "lapis lab wort";
 
 /// A table and the section of a document that it belongs in.
 type Section = (String, String);
 
+impl Findings for StudyResults {
+    /// Its tables are Markdown, with what is to be said of each.
+    fn notes(&self) -> Vec<String> {
+        let titled = |(name, text): (String, String)| format!("{name}\n\n{text}");
+        sections(self).into_iter().map(titled).collect()
+    }
+
+    fn sections(&self) -> Vec<(String, String)> {
+        sections(self)
+    }
+
+    fn figure(&self) -> Option<Plot> {
+        Some(super::figure::figure(self))
+    }
+}
+
 /// The tables of what was run, each with the name of its section; those of what was not run are left
 /// out. Models of another size than the default one, and keys from a file, have sections of their own.
-pub fn sections(results: &StudyResults) -> Vec<Section> {
+fn sections(results: &StudyResults) -> Vec<Section> {
     let keys = modelled_size(results).map(|size| size.keys);
     let modelled = match keys {
         Some(keys) if keys != super::MODELLED_KEYS => format!("modelled, {} keys", grouped(keys)),
@@ -42,17 +61,6 @@ pub fn sections(results: &StudyResults) -> Vec<Section> {
     let named =
         |(name, text): (String, Option<String>)| Some((format!("{COMMAND}: {name}"), text?));
     all.into_iter().filter_map(named).collect()
-}
-
-/// What occurs in rows, in order, each once.
-pub(super) fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
-    let mut found = Vec::new();
-    for one in all {
-        if !found.contains(&one) {
-            found.push(one);
-        }
-    }
-    found
 }
 
 /// The head of a table whose first two columns are keys and structure.

@@ -1,7 +1,7 @@
 //! Counts per operation of a store, from the modelled machine.
 
 use lapis::{IndexKind, TableOptions};
-use lapis_lab::index_experiment::OPTANE_100;
+use lapis_lab::experiment::OPTANE_100;
 use lapis_lab::modelled_store::{CountError, ModelledStore, count_replay, count_ycsb};
 use lapis_lab::replay::read_trace;
 use lapis_lab::report::PerOperation;

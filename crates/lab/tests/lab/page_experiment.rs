@@ -1,7 +1,9 @@
 //! The page experiment, small.
 
 use lapis_blocks::page::PageScheme;
-use lapis_lab::page_experiment::{Options, PageResults, calibrate, figure, markdown, run};
+use lapis_lab::experiment::table::markdown;
+use lapis_lab::experiment::{Findings, Sides};
+use lapis_lab::page_experiment::{Options, PageResults, calibrate, run};
 
 fn small() -> Options {
     Options {
@@ -17,7 +19,7 @@ fn small() -> Options {
 }
 
 fn modelled() -> PageResults {
-    run(&Options { measure: false, ..small() }, &|_| ()).unwrap()
+    run(&Options { sides: Sides::modelled_only(), ..small() }, &|_| ()).unwrap()
 }
 
 #[test]
@@ -25,13 +27,13 @@ fn every_variant_has_a_row_for_every_number_of_lines_and_threads() {
     let results = run(&small(), &|_| ()).unwrap();
     assert_eq!(results.rows.len(), PageScheme::ALL.len() * 3 * 2);
     for row in &results.rows {
-        assert!(row.modelled.as_ref().unwrap().pages_per_s > 0.0, "{row:?}");
-        if row.threads == 1 {
+        assert!(row.modelled.as_ref().unwrap().figures.pages_per_s > 0.0, "{row:?}");
+        if row.case.threads == 1 {
             assert!(row.measured.unwrap().pages_per_s > 0.0, "{row:?}");
         }
     }
-    assert!(figure(&results).svg().is_ok());
-    assert!(markdown(&results).contains("| 64 |"));
+    assert!(results.figure().unwrap().svg().is_ok());
+    assert!(markdown(&results.tables()).contains("| 64 |"));
 }
 
 #[test]
@@ -42,21 +44,21 @@ fn what_is_modelled_is_the_same_every_time() {
 #[test]
 fn rows_say_how_many_fences_there_were() {
     for row in modelled().rows {
-        let fences = row.modelled.as_ref().unwrap().fences;
-        assert_eq!((row.barriers + row.ordering_fences) as f64, fences, "{row:?}");
+        let fences = row.modelled.as_ref().unwrap().counts.fences;
+        assert_eq!((row.case.barriers + row.case.ordering_fences) as f64, fences, "{row:?}");
     }
 }
 
 #[test]
 fn a_hybrid_is_never_much_slower_than_the_better_of_the_two() {
     let options = Options { page_bytes: 16384, dirty_lines: vec![1, 256], ..small() };
-    let results = run(&Options { measure: false, ..options }, &|_| ()).unwrap();
+    let results = run(&Options { sides: Sides::modelled_only(), ..options }, &|_| ()).unwrap();
     let ns = |variant, lines, threads| {
-        let row = results
-            .rows
-            .iter()
-            .find(|row| (row.variant, row.dirty_lines, row.threads) == (variant, lines, threads));
-        row.unwrap().modelled.as_ref().unwrap().ns_per_page
+        let mut cases = results.rows.iter().map(|row| (&row.case, row.modelled.as_ref().unwrap()));
+        let found = cases.find(|(case, _)| {
+            (case.variant, case.dirty_lines, case.threads) == (variant, lines, threads)
+        });
+        found.unwrap().1.figures.ns_per_page
     };
     for threads in [1, 3] {
         for lines in [1, 256] {

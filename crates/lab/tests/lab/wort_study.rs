@@ -1,11 +1,11 @@
 //! `lab wort` over every structure, small.
 
 use lapis_index::IndexKind;
-use lapis_lab::index_experiment::ExperimentError;
+use lapis_lab::experiment::{ExperimentError, Findings, Sides};
 use lapis_lab::keys::Distribution;
 use lapis_lab::wort_study::{
     Contestant, Experiment, Latency, ModelledOperations, Options, Plan, StringKind, StringSource,
-    StudyResults, depths, depths_table, figure, run, sections,
+    StudyResults, depths, depths_table, run,
 };
 
 fn tiny() -> Options {
@@ -17,6 +17,11 @@ fn tiny() -> Options {
         radix_keys: 3000,
         ..Options::default()
     }
+}
+
+/// On the machine of the study.
+fn modelled_only() -> Sides {
+    Sides { measure: false, ..Options::default().sides }
 }
 
 fn study(options: &Options) -> StudyResults {
@@ -57,11 +62,11 @@ fn every_structure_has_its_rows_in_every_experiment() {
     }
     let reference = results.ranges.iter().filter(|row| row.structure == Contestant::BTreeMap);
     assert_eq!(reference.filter(|row| row.measured.is_some()).count(), 6);
-    assert_eq!(sections(&results).len(), 13);
+    assert_eq!(results.sections().len(), 13);
     let claims =
-        sections(&results).into_iter().find(|(name, _)| name.ends_with("claims, measured"));
+        results.sections().into_iter().find(|(name, _)| name.ends_with("claims, measured"));
     assert_eq!(claims.unwrap().1.matches("\n| Fig. ").count(), 6);
-    let drawing = figure(&results).svg().unwrap();
+    let drawing = results.figure().unwrap().svg().unwrap();
     for panel in ["Figs. 7 to 10", "insert, byte strings, measured", "search, url keys, modelled"] {
         assert!(drawing.contains(panel), "{panel}");
     }
@@ -69,7 +74,7 @@ fn every_structure_has_its_rows_in_every_experiment() {
 
 #[test]
 fn counts_and_virtual_times_are_the_same_on_every_run() {
-    let options = Options { measure: false, ..tiny() };
+    let options = Options { sides: modelled_only(), ..tiny() };
     assert_eq!(study(&options), study(&options));
 }
 
@@ -79,7 +84,7 @@ fn a_slower_memory_takes_longer_and_counts_stay() {
     let with = |latencies: &[Latency]| {
         let experiments = only.to_vec();
         let latencies = latencies.to_vec();
-        study(&Options { measure: false, experiments, latencies, ..tiny() })
+        study(&Options { sides: modelled_only(), experiments, latencies, ..tiny() })
     };
     let both = with(&[Latency::new(100, 100), Latency::new(300, 100), Latency::new(100, 300)]);
     let alone = with(&[Latency::new(100, 300)]);
@@ -97,7 +102,8 @@ fn a_slower_memory_takes_longer_and_counts_stay() {
 
 #[test]
 fn searches_flush_nothing_and_inserts_flush_and_fence() {
-    let options = Options { measure: false, experiments: vec![Experiment::Operations], ..tiny() };
+    let options =
+        Options { sides: modelled_only(), experiments: vec![Experiment::Operations], ..tiny() };
     for (structure, found) in modelled(&study(&options)) {
         assert_eq!((found.search.flushes, found.search.fences), (0.0, 0.0), "{structure}");
         assert!(found.insert.flushes >= 1.0 && found.insert.fences >= 1.0, "{structure}");
@@ -107,7 +113,8 @@ fn searches_flush_nothing_and_inserts_flush_and_fence() {
 
 #[test]
 fn warm_caches_that_hold_everything_miss_nothing_in_a_search() {
-    let options = Options { measure: false, experiments: vec![Experiment::Operations], ..tiny() };
+    let options =
+        Options { sides: modelled_only(), experiments: vec![Experiment::Operations], ..tiny() };
     for (structure, found) in modelled(&study(&options)) {
         assert!(found.search.llc_misses < 0.5, "{structure}: {found:?}");
     }
@@ -115,7 +122,8 @@ fn warm_caches_that_hold_everything_miss_nothing_in_a_search() {
 
 #[test]
 fn only_structures_with_a_volatile_part_miss_in_dram_and_less_with_inner_nodes_on_pm() {
-    let options = Options { measure: false, experiments: vec![Experiment::Operations], ..tiny() };
+    let options =
+        Options { sides: modelled_only(), experiments: vec![Experiment::Operations], ..tiny() };
     let results = study(&options);
     let missed = |of: Contestant| -> f64 {
         modelled(&results)
@@ -205,7 +213,8 @@ fn a_byte_string_key_costs_a_b_tree_the_flush_of_its_block() {
     let indexes = vec![IndexKind::FpTree, IndexKind::NvTree, IndexKind::WbTree];
     let experiments = vec![Experiment::Operations, Experiment::Strings];
     let distributions = vec![Distribution::Sparse];
-    let results = study(&Options { measure: false, indexes, experiments, distributions, ..tiny() });
+    let results =
+        study(&Options { sides: modelled_only(), indexes, experiments, distributions, ..tiny() });
     for row in results.strings.iter().filter(|row| row.strings == StringKind::Email) {
         let with_strings = row.modelled.as_ref().unwrap().insert.flushes;
         let mut integers = modelled(&results).filter(|(one, _)| *one == row.structure);
@@ -229,7 +238,7 @@ fn byte_strings_of_a_file_have_sections_of_their_own() {
     });
     assert_eq!(results.strings.len(), 1);
     assert_eq!(results.strings[0].measured.unwrap().keys, 1500);
-    let names: Vec<String> = sections(&results).into_iter().map(|(name, _)| name).collect();
+    let names: Vec<String> = results.sections().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names[0], "lapis lab wort: byte strings of a file, measured");
     assert_eq!(names.len(), 3);
 }
@@ -239,10 +248,10 @@ fn a_model_of_another_size_has_sections_that_name_it() {
     let results = study(&Options {
         indexes: vec![IndexKind::Wort],
         experiments: vec![Experiment::Operations],
-        measure: false,
+        sides: modelled_only(),
         ..tiny()
     });
-    let names: Vec<String> = sections(&results).into_iter().map(|(name, _)| name).collect();
+    let names: Vec<String> = results.sections().into_iter().map(|(name, _)| name).collect();
     assert!(
         names.contains(&"lapis lab wort: Table 1, modelled, 2,000 keys".to_owned()),
         "{names:?}"
@@ -260,12 +269,16 @@ fn options_that_make_no_sense_are_refused() {
         Options { latencies: vec![], ..tiny() },
         Options { strings: StringSource::Generated(999), ..tiny() },
         Options { recovery_threads: vec![0], ..tiny() },
-        Options { measure: false, model: false, ..tiny() },
+        Options { sides: Sides { model: false, ..modelled_only() }, ..tiny() },
     ] {
         let error = run(&wrong, &|_| ()).unwrap_err();
         assert!(matches!(error, ExperimentError::BadOption { .. }), "{wrong:?}: {error}");
     }
-    let error = run(&Options { profile: "papyrus".into(), ..tiny() }, &|_| ()).unwrap_err();
+    let error = run(
+        &Options { sides: Sides { profile: "papyrus".into(), ..modelled_only() }, ..tiny() },
+        &|_| (),
+    )
+    .unwrap_err();
     assert!(matches!(error, ExperimentError::Profile(_)), "{error}");
 }
 

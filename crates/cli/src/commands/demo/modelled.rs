@@ -3,7 +3,7 @@
 
 use lapis::TableOptions;
 use lapis_crash::{ExploreOptions, Structure, explore_structure};
-use lapis_lab::index_experiment::OPTANE_100;
+use lapis_lab::experiment::OPTANE_100;
 use lapis_lab::key_value::KeyValue;
 use lapis_lab::modelled_store::ModelledStore;
 

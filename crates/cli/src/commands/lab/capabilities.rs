@@ -8,6 +8,7 @@ use lapis_lab::capability_table::{COMMAND, capability_table};
 use lapis_lab::document::put_into_file;
 use serde::Serialize;
 
+use super::frame::{self, Csv, refused};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
@@ -21,6 +22,8 @@ pub struct Arguments {
     /// Put the table into this document, in place of the one there
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
+    #[command(flatten)]
+    csv: Csv,
 }
 
 /// The capability table as JSON.
@@ -31,10 +34,11 @@ struct CapabilityTable {
 
 /// Runs `lapis lab capabilities`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    output.json(&CapabilityTable { rows: lapis_index::capability_table() })?;
+    let table = CapabilityTable { rows: lapis_index::capability_table() };
+    frame::json(output, None, &table)?;
+    arguments.csv.save(&table)?;
     if let Some(path) = &arguments.write {
-        put_into_file(path, COMMAND, &capability_table())
-            .map_err(|error| Failure::refused(error.to_string()))?;
+        put_into_file(path, COMMAND, &capability_table()).map_err(refused)?;
     } else if !output.is_json() {
         output.bytes(capability_table().as_bytes())?;
     }

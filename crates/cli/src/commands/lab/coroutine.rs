@@ -4,16 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lapis_device::Profile;
-use lapis_lab::coroutine_experiment::{
-    Options, Results, calibrate, markdown, plot, put_into_profile, run as run_all,
-};
+use lapis_lab::coroutine_experiment::{Options, calibrate, put_into_profile, run as run_all};
 
-use super::sides::{Seed, Sides, with_progress};
+use super::frame::{self, Destinations, Seed, Sides, refused};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, right_align, table};
-
-/// The command whose section of a document the table is.
-const COMMAND: &str = "lapis lab coroutine";
 
 /// Interleave operations on one thread, and see what is gained
 #[derive(Debug, Args)]
@@ -34,6 +29,7 @@ against one operation at a time that does neither. After Fig. 12 of van Renen et
 memory accesses that the profile charges: with all lines in L1; and how much of a page walk a group
 does not hide. It prints a section of a device profile; --into puts it into a profile's file.",
     mut_arg("plot", |plot| plot.conflicts_with("calibrate")),
+    mut_arg("csv", |csv| csv.conflicts_with("calibrate")),
     mut_arg("write", |write| write.conflicts_with("calibrate")))]
 pub struct Arguments {
     /// Sizes of groups, separated by commas
@@ -49,6 +45,8 @@ pub struct Arguments {
     seed: Seed,
     #[command(flatten)]
     sides: Sides,
+    #[command(flatten)]
+    destinations: Destinations,
     /// Find what interleaving costs the core
     #[arg(long, conflicts_with_all = ["modelled_only", "measured_only"])]
     calibrate: bool,
@@ -69,31 +67,20 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         operations: arguments.operations,
         modelled_leaves: defaults.modelled_leaves.max(arguments.modelled_operations),
         modelled_operations: arguments.modelled_operations,
-        profile: arguments.sides.profile.clone(),
-        measure: arguments.sides.measure(),
-        model: arguments.sides.model(),
+        sides: arguments.sides.wanted(),
         seed: arguments.seed.seed,
     };
-    let results = with_progress("runs", |progress| run_all(&options, progress));
-    let results = results.map_err(|error| Failure::refused(error.to_string()))?;
-    arguments.sides.save(|| plot(&results), || vec![(COMMAND, markdown(&results))])?;
-    output.json(&results)?;
-    print(&results, &options.profile, output)?;
-    Ok(Verdict::Good)
+    let seed = Some(options.seed);
+    arguments.destinations.run("runs", seed, output, |progress| run_all(&options, progress))
 }
 
 fn calibration(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    let refused = |error: &dyn std::error::Error| Failure::refused(error.to_string());
-    let profile = Profile::find(&arguments.sides.profile).map_err(|error| refused(&error))?;
-    let costs = calibrate(&profile).map_err(|error| refused(&error))?;
+    let profile = Profile::find(&arguments.sides.profile).map_err(refused)?;
+    let costs = calibrate(&profile)?;
     if let Some(path) = &arguments.into {
-        let text =
-            std::fs::read_to_string(path).map_err(|error| Failure::file("read", path, &error))?;
-        let file = path.display().to_string();
-        let text = put_into_profile(&file, &text, &costs).map_err(|error| refused(&error))?;
-        std::fs::write(path, text).map_err(|error| Failure::file("write", path, &error))?;
+        frame::change_profile(path, |file, text| put_into_profile(file, text, &costs))?;
     }
-    output.json(&costs)?;
+    frame::json(output, None, &costs)?;
     output.line(format_args!("measured on {}, with all lines in L1:", costs.processor))?;
     let mut rows =
         table(["operation", "alone ns", "of it modelled", "among twenty ns", "of it modelled"]);
@@ -116,35 +103,4 @@ fn calibration(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Fa
     output.table(&rows)?;
     output.line(costs.section().trim_end())?;
     Ok(Verdict::Good)
-}
-
-fn print(results: &Results, profile: &str, output: &mut Output) -> Result<(), Failure> {
-    let mut rows = table([
-        "operation",
-        "in flight",
-        "here Mop/s",
-        "speed-up",
-        "model Mop/s",
-        "speed-up",
-        "fences",
-        "flushes",
-    ]);
-    for row in &results.rows {
-        let figure = |number: Option<f64>| number.map_or("-".into(), |n| format!("{n:.2}"));
-        let (measured, modelled) = (row.measured, row.modelled.as_ref());
-        rows.add_row([
-            row.variant.to_owned(),
-            row.group.to_string(),
-            figure(measured.map(|found| found.mops)),
-            figure(measured.map(|found| found.speed_up)),
-            figure(modelled.map(|found| found.mops)),
-            figure(modelled.map(|found| found.speed_up)),
-            figure(modelled.map(|found| found.fences)),
-            figure(modelled.map(|found| found.flushes)),
-        ]);
-    }
-    right_align(&mut rows, 1);
-    output.table(&rows)?;
-    output.line("here: measured on this machine, in ordinary memory.")?;
-    output.line(format_args!("model, fences and flushes per operation: modelled for {profile}."))
 }

@@ -1,20 +1,21 @@
 //! `lapis lab device`: the modelled machine beside what was published about the real one.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use lapis_device::Profile;
-use lapis_lab::device_experiment::{COMMAND, DeviceResults, calibrate, calibration_table, shown};
-use lapis_lab::document::put_into_file;
+use lapis_lab::device_experiment::calibrate;
+use lapis_lab::experiment::OPTANE_100;
+use lapis_lab::report::OnProgress;
 
+use super::frame::{self, Destinations, refused};
 use super::this_machine;
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, right_align, table};
-use crate::progress;
+use crate::output::{Output, table};
 
 /// Put a modelled device beside the measurements of the real one
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(
+    mut_arg("write", |write| write.conflicts_with("this_machine")),
+    after_long_help = "\
 Examples:
   lapis lab device
   lapis lab device --profile dram --json
@@ -33,46 +34,37 @@ vendor or a secondary source. Figures that nobody published say so. A profile is
 prints where each of its figures comes from.")]
 pub struct Arguments {
     /// The device profile: a built-in one, or the path of a file
-    #[arg(long, value_name = "P", default_value = lapis_lab::index_experiment::OPTANE_100)]
+    #[arg(long, value_name = "P", default_value = OPTANE_100)]
     profile: String,
     /// Print the fields of the profile with their trust and source instead
-    #[arg(long, conflicts_with_all = ["write", "this_machine"])]
+    #[arg(long, conflicts_with_all = ["write", "csv", "plot", "this_machine"])]
     fields: bool,
-    /// Put the table into this document, in place of the one there
-    #[arg(long, value_name = "FILE", conflicts_with = "this_machine")]
-    write: Option<PathBuf>,
+    #[command(flatten)]
+    destinations: Destinations,
     #[command(flatten)]
     this_machine: this_machine::Arguments,
 }
 
 /// Runs `lapis lab device`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    let refused = |error: &dyn std::fmt::Display| Failure::refused(error.to_string());
-    let profile = Profile::find(&arguments.profile).map_err(|error| refused(&error))?;
+    let profile = Profile::find(&arguments.profile).map_err(refused)?;
     if arguments.fields {
         return fields(&profile, output);
     }
     if arguments.this_machine.this_machine {
-        return this_machine::run(&arguments.this_machine, &profile, output);
+        return this_machine::run(
+            &arguments.this_machine,
+            &profile,
+            &arguments.destinations,
+            output,
+        );
     }
-    let bar = progress::count(0, "experiments");
-    let results = calibrate(&profile, &|progress| {
-        bar.set_length(progress.total);
-        bar.set_position(progress.done);
-    });
-    bar.finish_and_clear();
-    let results = results.map_err(|error| refused(&error))?;
-    output.json(&results)?;
-    match &arguments.write {
-        Some(path) => put_into_file(path, COMMAND, &calibration_table(&results))
-            .map_err(|error| refused(&error))?,
-        None => print(&results, output)?,
-    }
-    Ok(Verdict::Good)
+    let run = |progress: OnProgress<'_>| calibrate(&profile, progress);
+    arguments.destinations.run("experiments", None, output, run)
 }
 
 fn fields(profile: &Profile, output: &mut Output) -> Result<Verdict, Failure> {
-    output.json(profile)?;
+    frame::json(output, None, profile)?;
     let mut rows = table(["field", "value", "trust", "source"]);
     for field in profile.listing() {
         let trust = format!("{} ({})", field.trust, field.trust.word());
@@ -80,22 +72,4 @@ fn fields(profile: &Profile, output: &mut Output) -> Result<Verdict, Failure> {
     }
     output.table(&rows)?;
     Ok(Verdict::Good)
-}
-
-fn print(results: &DeviceResults, output: &mut Output) -> Result<(), Failure> {
-    let mut rows = table(["quantity", "unit", "trust", "published", "modelled", "error"]);
-    for row in &results.rows {
-        rows.add_row([
-            row.quantity.clone(),
-            row.unit.to_owned(),
-            row.trust.map_or("-".to_owned(), |trust| trust.to_string()),
-            row.published_in_words(),
-            shown(row.modelled),
-            row.error_in_words(),
-        ]);
-    }
-    right_align(&mut rows, 3);
-    output.table(&rows)?;
-    output.line(format_args!("modelled: {} ({}).", results.profile, results.description))?;
-    output.line("Nothing here was measured on this machine.")
 }

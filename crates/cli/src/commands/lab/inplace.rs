@@ -1,14 +1,11 @@
 //! `lapis lab inplace`: updates of small values where they lie.
 
 use clap::Args;
-use lapis_lab::inplace_experiment::{Operation, Options, Results, markdown, plot, run as run_all};
+use lapis_lab::inplace_experiment::{Options, run as run_all};
 
-use super::sides::{Seed, Sides, with_progress};
+use super::frame::{Destinations, Seed, Sides};
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, right_align, table};
-
-/// The command whose section of a document the table is.
-const COMMAND: &str = "lapis lab inplace";
+use crate::output::Output;
 
 /// Compare in-place updates: copy-on-write, log and failure-atomic memory
 #[derive(Debug, Args)]
@@ -35,61 +32,20 @@ pub struct Arguments {
     seed: Seed,
     #[command(flatten)]
     sides: Sides,
+    #[command(flatten)]
+    destinations: Destinations,
 }
 
 /// Runs `lapis lab inplace`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
+    let seed = arguments.seed.seed;
     let options = Options {
         sizes_bytes: arguments.size.clone(),
         operations: arguments.operations,
         modelled_operations: arguments.modelled_operations,
-        profile: arguments.sides.profile.clone(),
-        measure: arguments.sides.measure(),
-        model: arguments.sides.model(),
-        seed: arguments.seed.seed,
+        sides: arguments.sides.wanted(),
+        seed,
         ..Options::default()
     };
-    let results = with_progress("runs", |progress| run_all(&options, progress));
-    let results = results.map_err(|error| Failure::refused(error.to_string()))?;
-    arguments.sides.save(|| plot(&results), || vec![(COMMAND, markdown(&results))])?;
-    output.json(&results)?;
-    print(&results, &options.profile, output)?;
-    Ok(Verdict::Good)
-}
-
-fn print(results: &Results, profile: &str, output: &mut Output) -> Result<(), Failure> {
-    let mut rows = table([
-        "cells",
-        "operation",
-        "order",
-        "bytes",
-        "here Mop/s",
-        "model Mop/s",
-        "barriers",
-        "flushes",
-        "WPQ",
-        "media w",
-    ]);
-    for row in &results.rows {
-        let figure = |number: Option<f64>| number.map_or("-".into(), |n| format!("{n:.2}"));
-        let modelled = row.modelled.as_ref();
-        let updates = row.operation == Operation::Update;
-        let count = |number: Option<f64>| figure(number.filter(|_| updates));
-        rows.add_row([
-            row.variant.to_owned(),
-            row.operation.name().to_owned(),
-            row.pattern.name().to_owned(),
-            row.size_bytes.to_string(),
-            figure(row.measured.map(|found| found.mops)),
-            figure(modelled.map(|found| found.mops)),
-            row.barriers.to_string(),
-            count(modelled.map(|found| found.flushes)),
-            count(modelled.map(|found| found.wpq_inserts)),
-            count(modelled.map(|found| found.media_writes)),
-        ]);
-    }
-    right_align(&mut rows, 3);
-    output.table(&rows)?;
-    output.line("here: measured on this machine, in ordinary memory.")?;
-    output.line(format_args!("model, and counts per operation: modelled for {profile}."))
+    arguments.destinations.run("runs", Some(seed), output, |progress| run_all(&options, progress))
 }

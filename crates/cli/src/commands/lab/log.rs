@@ -2,12 +2,9 @@
 
 use clap::Args;
 use lapis_blocks::log::Placement;
-use lapis_lab::log_experiment::{
-    COMMAND, LogExperimentError, LogVariant, Options, figure, markdown, run as run_logs,
-};
-use lapis_lab::report::Progress;
+use lapis_lab::log_experiment::{LogVariant, Options, run as run_logs};
 
-use super::sides::{Sides, with_progress};
+use super::frame::{Destinations, Sides, one_of, or_default};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
@@ -43,53 +40,30 @@ pub struct Arguments {
     measure_ms: u64,
     #[command(flatten)]
     sides: Sides,
+    #[command(flatten)]
+    destinations: Destinations,
 }
 
 fn parse_variant(name: &str) -> Result<LogVariant, String> {
-    LogVariant::from_name(name).ok_or_else(|| {
-        let names = LogVariant::ALL.map(LogVariant::name).join(", ");
-        format!("there is no such log; use {names}")
-    })
+    let refused = |names| format!("there is no such log; {names}");
+    one_of(&LogVariant::ALL, LogVariant::name, name).map_err(refused)
 }
 
 fn parse_placement(name: &str) -> Result<Placement, String> {
-    Placement::ALL.into_iter().find(|placement| placement.name() == name).ok_or_else(|| {
-        let names = Placement::ALL.map(Placement::name).join(", ");
-        format!("entries cannot lie like that; use {names}")
-    })
-}
-
-fn failed(error: LogExperimentError) -> Failure {
-    Failure::refused(error.to_string())
+    let refused = |names| format!("entries cannot lie like that; {names}");
+    one_of(&Placement::ALL, Placement::name, name).map_err(refused)
 }
 
 /// Runs `lapis lab log`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     let default = Options::default();
-    let or = |given: &Vec<usize>, default| if given.is_empty() { default } else { given.clone() };
     let options = Options {
-        variants: if arguments.logs.is_empty() { default.variants } else { arguments.logs.clone() },
-        placements: if arguments.placement.is_empty() {
-            default.placements
-        } else {
-            arguments.placement.clone()
-        },
-        sizes: or(&arguments.sizes, default.sizes),
-        threads: or(&arguments.threads, default.threads),
-        profile: arguments.sides.profile.clone(),
-        measure: arguments.sides.measure(),
-        model: arguments.sides.model(),
+        variants: or_default(&arguments.logs, default.variants),
+        placements: or_default(&arguments.placement, default.placements),
+        sizes: or_default(&arguments.sizes, default.sizes),
+        threads: or_default(&arguments.threads, default.threads),
+        sides: arguments.sides.wanted(),
         measure_ms: arguments.measure_ms,
     };
-    let results = with_progress("rows", |progress| {
-        run_logs(&options, &|done, total| progress(Progress { done, total }))
-    });
-    let results = results.map_err(failed)?;
-    output.json(&results)?;
-    let tables = markdown(&results);
-    if !output.is_json() && arguments.sides.write.is_none() {
-        output.bytes(tables.as_bytes())?;
-    }
-    arguments.sides.save(|| figure(&results), || vec![(COMMAND, tables)])?;
-    Ok(Verdict::Good)
+    arguments.destinations.run("rows", None, output, |progress| run_logs(&options, progress))
 }

@@ -3,11 +3,11 @@
 mod capabilities;
 mod coroutine;
 mod device;
+mod frame;
 mod index;
 mod inplace;
 mod log;
 mod page;
-mod sides;
 mod this_machine;
 mod wort;
 

@@ -5,15 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lapis::IndexKind;
-use lapis_lab::document::SectionError;
-use lapis_lab::index_experiment::ExperimentError;
+use lapis_lab::document::put_into_file;
 use lapis_lab::keys::Distribution;
 use lapis_lab::wort_study::{
     Contestant, DEPTHS_SECTION, DISTRIBUTIONS, Experiment, Latency, Options, PROFILE, Plan,
-    StringSource, depths, depths_table, depths_table_into, figure, run as run_study, sections,
+    StringSource, depths, depths_table, depths_table_into, run as run_study,
 };
 
-use super::sides::{Seed, Sides, with_progress};
+use super::frame::{self, Destinations, Seed, Sides, one_of, or_default, refused, with_progress};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
@@ -82,6 +81,8 @@ pub struct Arguments {
     seed: Seed,
     #[command(flatten)]
     sides: Sides,
+    #[command(flatten)]
+    destinations: Destinations,
 }
 
 fn contestants() -> impl TypedValueParser<Value = IndexKind> {
@@ -90,17 +91,13 @@ fn contestants() -> impl TypedValueParser<Value = IndexKind> {
 }
 
 fn parse_distribution(name: &str) -> Result<Distribution, String> {
-    DISTRIBUTIONS.into_iter().find(|one| one.name() == name).ok_or_else(|| {
-        let names = DISTRIBUTIONS.map(Distribution::name).join(", ");
-        format!("the study has no such keys; use {names}")
-    })
+    one_of(&DISTRIBUTIONS, Distribution::name, name)
+        .map_err(|names| format!("the study has no such keys; {names}"))
 }
 
 fn parse_experiment(name: &str) -> Result<Experiment, String> {
-    Experiment::from_name(name).ok_or_else(|| {
-        let names = Experiment::ALL.map(Experiment::name).join(", ");
-        format!("there is no such experiment; use {names}")
-    })
+    one_of(&Experiment::ALL, Experiment::name, name)
+        .map_err(|names| format!("there is no such experiment; {names}"))
 }
 
 /// A whole number, in thousands (k), millions (M), 1,024 (Ki) or 1,048,576 (Mi) if it says so.
@@ -113,25 +110,13 @@ fn parse_number(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| "a number is written as 4000000, 500k, 4M or 128Mi".to_owned())
 }
 
-fn failed(error: ExperimentError) -> Failure {
-    match error {
-        ExperimentError::WrongAnswers { .. } => Failure::NotThere(error.to_string()),
-        _ => Failure::refused(error.to_string()),
-    }
-}
-
-/// What was named, or else the default.
-fn or_all<T: Clone>(named: &[T], default: Vec<T>) -> Vec<T> {
-    if named.is_empty() { default } else { named.to_vec() }
-}
-
 /// Runs `lapis lab wort`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     let default = Options::default();
     let options = Options {
-        indexes: or_all(&arguments.index, default.indexes),
-        distributions: or_all(&arguments.distribution, default.distributions),
-        experiments: or_all(&arguments.experiment, default.experiments),
+        indexes: or_default(&arguments.index, default.indexes),
+        distributions: or_default(&arguments.distribution, default.distributions),
+        experiments: or_default(&arguments.experiment, default.experiments),
         keys: arguments.keys,
         modelled_keys: arguments.modelled_keys,
         strings: match &arguments.string_file {
@@ -141,24 +126,15 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         modelled_operations: arguments.modelled_operations,
         latencies: arguments.latency.clone(),
         radix_keys: default.radix_keys,
-        profile: arguments.sides.profile.clone(),
-        measure: arguments.sides.measure(),
-        model: arguments.sides.model(),
+        sides: arguments.sides.wanted(),
         recovery_threads: arguments.threads.clone(),
         seed: arguments.seed.seed,
     };
     if arguments.depths {
         return print_depths(arguments, &options, output);
     }
-    let results = with_progress("sessions", |progress| run_study(&options, progress));
-    let results = results.map_err(failed)?;
-    output.json(&results)?;
-    let sections = sections(&results);
-    for (name, text) in &sections {
-        output.line(format_args!("{name}\n\n{text}"))?;
-    }
-    arguments.sides.save(|| figure(&results), || sections)?;
-    Ok(Verdict::Good)
+    let seed = Some(options.seed);
+    arguments.destinations.run("sessions", seed, output, |progress| run_study(&options, progress))
 }
 
 fn print_depths(
@@ -168,15 +144,16 @@ fn print_depths(
 ) -> Result<Verdict, Failure> {
     let announce = |plan: &Plan| eprintln!("{plan}");
     let results = with_progress("structures", |progress| depths(options, &announce, progress));
-    let results = results.map_err(failed)?;
-    output.json(&results)?;
+    let results = results?;
+    frame::json(output, Some(options.seed), &results)?;
+    arguments.destinations.csv.save(&results)?;
     output.line(depths_table(&results))?;
-    let Some(path) = &arguments.sides.write else { return Ok(Verdict::Good) };
-    let document = std::fs::read_to_string(path).map_err(|why| {
-        let error = SectionError::Document { path: path.clone(), why };
-        Failure::refused(error.to_string())
-    })?;
-    arguments.sides.write(|| vec![(DEPTHS_SECTION, depths_table_into(&document, &results))])?;
+    for path in &arguments.destinations.write {
+        let document =
+            std::fs::read_to_string(path).map_err(|error| Failure::file("read", path, &error))?;
+        let table = depths_table_into(&document, &results);
+        put_into_file(path, DEPTHS_SECTION, &table).map_err(refused)?;
+    }
     Ok(Verdict::Good)
 }
 

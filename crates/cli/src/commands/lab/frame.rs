@@ -1,0 +1,170 @@
+//! What the commands of the laboratory have in common: which machines to run on, and where to put what
+//! comes out.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use lapis_lab::document::put_those_there;
+use lapis_lab::experiment::{self, ExperimentError, Findings, Labelled, Machine, csv};
+use lapis_lab::report::OnProgress;
+use serde::Serialize;
+
+use crate::failure::{Failure, Verdict};
+use crate::output::Output;
+use crate::progress;
+
+/// Which machines to run on.
+#[derive(Debug, Args)]
+pub struct Sides {
+    /// The device profile that is modelled: a built-in one, or the path of a file
+    #[arg(long, value_name = "P", default_value = experiment::OPTANE_100)]
+    pub profile: String,
+    /// Only run on the modelled machine
+    #[arg(long, conflicts_with = "measured_only")]
+    pub modelled_only: bool,
+    /// Only measure here
+    #[arg(long)]
+    pub measured_only: bool,
+}
+
+impl Sides {
+    /// Those that were asked for.
+    pub fn wanted(&self) -> experiment::Sides {
+        let profile = self.profile.clone();
+        experiment::Sides { profile, measure: !self.modelled_only, model: !self.measured_only }
+    }
+}
+
+/// What the random numbers of an experiment start from.
+#[derive(Debug, Args)]
+pub struct Seed {
+    /// What the random numbers start from
+    #[arg(long, value_name = "S", default_value_t = 42)]
+    pub seed: u64,
+}
+
+/// Where to put rows for other programs.
+#[derive(Debug, Args)]
+pub struct Csv {
+    /// Write the rows into this file as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+impl Csv {
+    /// Writes the rows of `result`, if that was asked for.
+    pub fn save(&self, result: &impl Serialize) -> Result<(), Failure> {
+        let Some(path) = &self.csv else { return Ok(()) };
+        let text = csv(result).map_err(refused)?;
+        std::fs::write(path, text).map_err(|error| Failure::file("write", path, &error))
+    }
+}
+
+/// Where to put what comes out, beside standard output.
+#[derive(Debug, Args)]
+pub struct Destinations {
+    /// Draw the figure into this file, as SVG or, if it ends in .html, as a page
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub csv: Csv,
+    /// Put the tables into this document, in place of those there; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub write: Vec<PathBuf>,
+}
+
+impl Destinations {
+    /// Runs an experiment under a bar that counts `what`, and puts what it finds where it was asked for.
+    /// `seed` is none where nothing is left to chance.
+    pub fn run<F: Findings>(
+        &self,
+        what: &str,
+        seed: Option<u64>,
+        output: &mut Output,
+        run: impl FnOnce(OnProgress<'_>) -> Result<F, ExperimentError>,
+    ) -> Result<Verdict, Failure> {
+        let found = with_progress(what, run)?;
+        self.put(&found, &found, seed, output)
+    }
+
+    /// Puts what was found where it was asked for; as JSON it is `result`.
+    pub fn put(
+        &self,
+        found: &impl Findings,
+        result: &impl Serialize,
+        seed: Option<u64>,
+        output: &mut Output,
+    ) -> Result<Verdict, Failure> {
+        if let Some(path) = &self.plot {
+            let figure = found.figure();
+            let figure =
+                figure.ok_or_else(|| refused("there is no figure of this; leave --plot out"));
+            figure?.save(path).map_err(refused)?;
+        }
+        self.csv.save(found)?;
+        let sections = found.sections();
+        self.write.iter().try_for_each(|path| put_those_there(path, &sections).map_err(refused))?;
+        json(output, seed, result)?;
+        if !output.is_json() {
+            found.tables().iter().try_for_each(|table| output.results(table))?;
+            found.notes().iter().try_for_each(|note| output.line(note))?;
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+/// Writes a result of the laboratory as JSON, with what it was found with.
+pub fn json(
+    output: &mut Output,
+    seed: Option<u64>,
+    result: &impl Serialize,
+) -> Result<(), Failure> {
+    if !output.is_json() {
+        return Ok(());
+    }
+    output.json(&Labelled { machine: Machine::here(), seed, result })
+}
+
+/// Changes the device profile in a file: its name and text make the new text.
+pub fn change_profile<E: std::fmt::Display>(
+    path: &Path,
+    change: impl FnOnce(&str, &str) -> Result<String, E>,
+) -> Result<(), Failure> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Failure::file("read", path, &error))?;
+    let text = change(&path.display().to_string(), &text).map_err(refused)?;
+    std::fs::write(path, text).map_err(|error| Failure::file("write", path, &error))
+}
+
+/// Of what was named, or else the default.
+pub fn or_default<T: Clone>(named: &[T], default: Vec<T>) -> Vec<T> {
+    if named.is_empty() { default } else { named.to_vec() }
+}
+
+/// The one of `all` that is called `name`, or a sentence that names them. `what` is the plural.
+pub fn one_of<T: Copy>(
+    all: &[T],
+    name_of: impl Fn(T) -> &'static str,
+    name: &str,
+) -> Result<T, String> {
+    all.iter().copied().find(|&one| name_of(one) == name).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|&one| name_of(one)).collect();
+        format!("use {}", names.join(", "))
+    })
+}
+
+/// A refusal that says what an error says.
+pub fn refused(error: impl std::fmt::Display) -> Failure {
+    Failure::refused(error.to_string())
+}
+
+/// Runs an experiment under a bar that counts `what`.
+pub fn with_progress<T>(what: &str, run: impl FnOnce(OnProgress<'_>) -> T) -> T {
+    let bar = progress::count(0, what);
+    let found = run(&|progress| {
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+    });
+    bar.finish_and_clear();
+    found
+}

@@ -1,0 +1,143 @@
+//! The tables and the figure.
+
+use lapis_index::IndexKind;
+
+use super::{IndexResults, Operation, Row};
+use crate::experiment::table::{Table, decimals};
+use crate::experiment::{Findings, in_order};
+use crate::plot::{Axis, Panel, Plot, Source};
+
+/// The section of a document that the modelled counts belong in (module [`crate::document`]).
+pub const TRAFFIC_SECTION: &str = "lapis lab index: traffic";
+
+impl Findings for IndexResults {
+    fn tables(&self) -> Vec<Table> {
+        let headings = "index | operation | keys | Mop/s | p50 ns | p99 ns | Mop/s* | flushes | \
+             fences | WPQ | media w | media r | misses | depth | B/key";
+        let mut table = Table::new(3, headings);
+        for Row { case, measured, modelled } in &self.rows {
+            let counts = modelled.as_ref().map(|found| found.counts);
+            table.push([
+                case.index.to_string(),
+                case.operation.to_string(),
+                format!("{} {}", case.keys, case.distribution),
+                decimals(measured.map(|found| found.mops), 3),
+                decimals(measured.map(|found| found.p50_ns as f64), 0),
+                decimals(measured.map(|found| found.p99_ns as f64), 0),
+                decimals(modelled.as_ref().and_then(|found| found.figures.mops), 3),
+                decimals(counts.map(|of| of.flushes), 2),
+                decimals(counts.map(|of| of.fences), 2),
+                decimals(counts.map(|of| of.wpq_inserts), 2),
+                decimals(counts.map(|of| of.media_writes), 2),
+                decimals(counts.map(|of| of.media_reads), 2),
+                decimals(counts.map(|of| of.llc_misses), 2),
+                format!("{:.2}", case.depth),
+                format!("{:.1}", case.bytes_per_key),
+            ]);
+        }
+        vec![table]
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let measured =
+            "Mop/s to p99: measured here, in anonymous memory, the time of this machine.";
+        let profile = self.rows.iter().find_map(|row| Some(&row.modelled.as_ref()?.profile));
+        let modelled = profile.map(|profile| {
+            format!(
+                "Mop/s* to misses: modelled for {profile}, in virtual time and per operation; WPQ in lines, \
+                 media in units of 64 bytes."
+            )
+        });
+        std::iter::once(measured.to_owned()).chain(modelled).collect()
+    }
+
+    /// What was modelled. Of measured times it says nothing, so it is the same on every run and
+    /// every machine.
+    fn sections(&self) -> Vec<(String, String)> {
+        let headings = "index | operation | keys | flushes | fences | WPQ inserts | media writes | \
+             misses";
+        let mut table = Table::new(2, headings);
+        for Row { case, modelled, .. } in &self.rows {
+            let Some(found) = modelled else { continue };
+            let of = found.counts;
+            let counts = [of.flushes, of.fences, of.wpq_inserts, of.media_writes, of.llc_misses];
+            let words = [
+                format!("`{}`", case.index),
+                case.operation.to_string(),
+                format!("{} {}", found.figures.keys, case.distribution),
+            ];
+            table.push(words.into_iter().chain(counts.map(|count| format!("{count:.2}"))));
+        }
+        vec![(TRAFFIC_SECTION.to_owned(), table.markdown())]
+    }
+
+    /// Bars: the operations side by side, a panel for each distribution and each machine.
+    fn figure(&self) -> Option<Plot> {
+        let mut panels = Vec::new();
+        for distribution in in_order(self.rows.iter().map(|row| row.case.distribution)) {
+            let rows = self.rows.iter().filter(|row| row.case.distribution == distribution);
+            let rows: Vec<&Row> = rows.collect();
+            let here = |row: &Row| Some((Source::Measured, row.measured?.mops));
+            let there = |row: &Row| {
+                let found = row.modelled.as_ref()?;
+                Some((Source::modelled(&found.profile), found.figures.mops?))
+            };
+            panels.extend(bars(&format!("{distribution} keys, measured here"), &rows, here));
+            panels.extend(bars(&format!("{distribution} keys, modelled"), &rows, there));
+        }
+        let threads = self.rows.first().map_or(0, |row| row.case.threads);
+        Some(Plot::new("Indexes side by side", &format!("Threads, or workers: {threads}."), panels))
+    }
+}
+
+/// A bar for each index over each operation.
+fn bars(
+    title: &str,
+    rows: &[&Row],
+    value: impl Fn(&Row) -> Option<(Source, f64)>,
+) -> Option<Panel> {
+    let operations: Vec<Operation> = in_order(rows.iter().map(|row| row.case.operation));
+    let x = Axis::categories("operation", &operations);
+    let mut panel = Panel::new(title, x, Axis::linear("Mop/s"));
+    let indexes: Vec<IndexKind> = in_order(rows.iter().map(|row| row.case.index));
+    for index in indexes {
+        let of = rows.iter().filter(|row| row.case.index == index);
+        let mut source = None;
+        let points: Vec<(f64, f64)> = of
+            .filter_map(|row| {
+                let place = operations.iter().position(|&one| one == row.case.operation)?;
+                let (from, mops) = value(row)?;
+                source = Some(from);
+                Some((place as f64, mops))
+            })
+            .collect();
+        if let Some(source) = source {
+            panel.bars(index.name(), source, points);
+        }
+    }
+    (!panel.series.is_empty()).then_some(panel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Options, run};
+    use super::*;
+    use crate::experiment::Sides;
+
+    #[test]
+    fn each_index_has_a_row_of_its_modelled_counts_and_bars() {
+        let options = Options {
+            indexes: vec![IndexKind::Wort, IndexKind::PClht],
+            operations: vec![Operation::Insert],
+            sides: Sides::modelled_only(),
+            modelled_keys: 500,
+            modelled_repetitions: 100,
+            ..Options::default()
+        };
+        let results = run(&options, &|_| ()).unwrap();
+        let (_, table) = results.sections().remove(0);
+        assert_eq!(table.lines().count(), 2 + 2);
+        assert!(table.contains("| `p-clht` | insert | 500 uniform | "), "{table}");
+        assert!(results.figure().unwrap().svg().unwrap().contains("uniform keys, modelled"));
+    }
+}
