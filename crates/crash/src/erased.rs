@@ -15,7 +15,7 @@ use std::sync::Arc;
 use lapis_device::Modelled;
 use lapis_pmem::{AuditReport, Pool};
 
-use crate::concurrent::{Call, ConcurrentSubject, Offence, Plan};
+use crate::concurrent::{Call, ConcurrentSubject, Offence, Plan, Stop};
 use crate::image_check::hash_of;
 use crate::storage::Storage;
 use crate::subject::{Live, Subject, WalkMemory};
@@ -236,6 +236,13 @@ pub(crate) trait AnyConcurrentSubject: Sync {
         calls: &[Call<AnyValue, AnyValue>],
         found: &AnyState,
     ) -> Result<(), Offence>;
+    fn background_workers(&self) -> usize;
+    fn work_in_background(
+        &self,
+        live: &AnyShared,
+        worker: usize,
+        stop: &Stop,
+    ) -> Result<(), String>;
     fn changes(&self, operation: &AnyValue) -> bool;
 }
 
@@ -276,6 +283,17 @@ impl<S: ConcurrentSubject> AnyConcurrentSubject for S {
     ) -> Result<(), Offence> {
         let calls: Vec<_> = calls.iter().map(typed::<S>).collect();
         ConcurrentSubject::judge(self, initial.get(), &calls, found.get())
+    }
+    fn background_workers(&self) -> usize {
+        ConcurrentSubject::background_workers(self)
+    }
+    fn work_in_background(
+        &self,
+        live: &AnyShared,
+        worker: usize,
+        stop: &Stop,
+    ) -> Result<(), String> {
+        ConcurrentSubject::work_in_background(self, shared::<S>(live), worker, stop)
     }
     fn changes(&self, operation: &AnyValue) -> bool {
         ConcurrentSubject::changes(self, operation.get())

@@ -16,9 +16,10 @@ use super::explore::ConcurrentOptions;
 use super::history::History;
 use super::rule::BrokenRule;
 use super::shrink::Selection;
+use super::subject::Stop;
 use crate::erased::{AnyConcurrentSubject, AnyShared, AnyState, AnyValue};
 use crate::image_check::guarded;
-use crate::oracle::Failure;
+use crate::oracle::{Failure, difference};
 use crate::storage::Storage;
 use crate::subject::text;
 use crate::timeline::clause;
@@ -102,7 +103,8 @@ impl<'b> Bench<'b> {
         let region = Region::anonymous(bytes, bytes).map_err(text)?;
         let scratch = Region::anonymous(bytes, bytes).map_err(text)?;
         let (suppress, mutant) = (options.suppress, options.mutant);
-        let config = Config { suppress, mutant, watching, ..Config::tracking() };
+        let concurrent = subject.background_workers() > 0;
+        let config = Config { suppress, mutant, watching, concurrent, ..Config::tracking() };
         let recovering = Modelled::over(&scratch, config);
         Ok(Self {
             subject,
@@ -168,9 +170,10 @@ impl<'b> Bench<'b> {
         let returned: Vec<Mutex<Vec<AnyValue>>> =
             self.calls.iter().map(|_| Mutex::default()).collect();
         let spans = Mutex::new(Vec::new());
+        let stop = Stop::after(self.calls.len());
         let mut programs: Vec<WorkerProgram<'_>> = Vec::new();
         for ((calls, returned), worker) in self.calls.iter().zip(&returned).zip(0u8..) {
-            let (live, domain, spans) = (&live, &domain, &spans);
+            let (live, domain, spans, stop) = (&live, &domain, &spans, &stop);
             programs.push(Box::new(move || {
                 for (number, operation) in calls {
                     let begin = domain.steps_taken();
@@ -182,8 +185,10 @@ impl<'b> Bench<'b> {
                     domain.mark(Marker::End(*number));
                     spans.lock().push((*number, worker, begin..domain.steps_taken()));
                 }
+                stop.one_has_ended();
             }));
         }
+        programs.extend(self.background(&live, &stop));
         let run = domain.run_workers(policy, programs);
         let trace = domain.take_trace();
         domain.set_tracing(false);
@@ -205,6 +210,17 @@ impl<'b> Bench<'b> {
         drop(live);
         let wrong = wrong.map(|(rule, call, what)| Found::without_crash(rule, call, what));
         Ok(Ran { run, trace, base, history, passed, wrong, spans: spans.into_inner() })
+    }
+
+    /// The structure's own workers.
+    fn background<'p>(&'p self, live: &'p AnyShared, stop: &'p Stop) -> Vec<WorkerProgram<'p>> {
+        let program = |worker| -> WorkerProgram<'p> {
+            Box::new(move || {
+                let outcome = self.subject.work_in_background(live, worker, stop);
+                outcome.unwrap_or_else(|what| std::panic::resume_unwind(Box::new(what)));
+            })
+        };
+        (0..self.subject.background_workers()).map(program).collect()
     }
 
     fn judge_without_crash(
@@ -302,6 +318,32 @@ impl<'b> Bench<'b> {
         Ok(None)
     }
 
+    /// Lets the structure's own workers work on what was recovered, while another looks at it: it
+    /// stays what it is.
+    fn work_again(&self, live: &AnyShared, recovered: &AnyState) -> Result<(), Failure> {
+        let broken = |what| Failure::Broken { what };
+        let (seen, stop) = (Mutex::new(Vec::new()), Stop::after(1));
+        let mut programs: Vec<WorkerProgram<'_>> = vec![Box::new(|| {
+            seen.lock().push(self.subject.observe(live));
+            stop.one_has_ended();
+        })];
+        programs.extend(self.background(live, &stop));
+        let policy = SchedulePolicy::Random { seed: self.seed };
+        match self.recovering.run_workers(&policy, programs).end {
+            RunEnd::Completed => {}
+            RunEnd::Panicked { message, .. } => return Err(Failure::Panic { what: message }),
+            end => return Err(broken(format!("its own workers: {end:?}"))),
+        }
+        let after = self.subject.observe(live);
+        for found in seen.into_inner().into_iter().chain([after]) {
+            let found = found.map_err(broken)?;
+            if found != *recovered {
+                return Err(broken(difference(&found, &[recovered])));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn recover(&self, audited: bool) -> Result<AnyState, Failure> {
         let subject = self.subject;
         guarded(|| {
@@ -312,6 +354,9 @@ impl<'b> Bench<'b> {
             let storage = Storage { pool: Some(pool), machine: self.recovering.clone() };
             let live = subject.open(storage).map_err(|what| Failure::Open { what })?;
             let state = subject.observe(&live).map_err(|what| Failure::Contents { what })?;
+            if subject.background_workers() > 0 {
+                self.work_again(&live, &state)?;
+            }
             if let Some(what) = subject.problems(&live).into_iter().next() {
                 return Err(Failure::Invariant { what });
             }

@@ -32,4 +32,4 @@ pub use linearizability::{MapAction, MapKey, Specification, TooManyCalls, is_lin
 pub use rule::BrokenRule;
 pub(crate) use structure::PLANNED_WORKERS;
 pub use structure::explore_structure_concurrently;
-pub use subject::{ConcurrentSubject, Offence, Plan};
+pub use subject::{ConcurrentSubject, Offence, Plan, Stop};

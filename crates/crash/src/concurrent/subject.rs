@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lapis_pmem::AuditReport;
 
@@ -73,6 +74,26 @@ pub trait ConcurrentSubject: Sync + 'static {
         found: &Self::State,
     ) -> Result<(), Offence>;
 
+    /// Workers of the structure's own, which run beside those that make calls; after a recovery they
+    /// are started again.
+    fn background_workers(&self) -> usize {
+        0
+    }
+
+    /// What such a worker does, until it is to stop. It gives its turn away where it has nothing to
+    /// do ([`lapis_pmem::Domain::pause`]).
+    ///
+    /// # Errors
+    /// What went wrong, for a person.
+    fn work_in_background(
+        &self,
+        _live: &Self::Live,
+        _worker: usize,
+        _stop: &Stop,
+    ) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Whether an operation may change something; others only read.
     fn changes(&self, _operation: &Self::Operation) -> bool {
         true
@@ -80,6 +101,28 @@ pub trait ConcurrentSubject: Sync + 'static {
 
     /// Whether the files that make up the structure include this source file.
     fn owns_source(&self, file: &str) -> bool;
+}
+
+/// Tells background workers when to stop: when every call has returned.
+#[derive(Debug)]
+pub struct Stop {
+    /// Foreground workers that have not come to their end.
+    at_work: AtomicUsize,
+}
+
+impl Stop {
+    pub(super) fn after(workers: usize) -> Self {
+        Self { at_work: AtomicUsize::new(workers) }
+    }
+
+    pub(super) fn one_has_ended(&self) {
+        self.at_work.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether they are to stop.
+    pub fn is_asked_for(&self) -> bool {
+        self.at_work.load(Ordering::Relaxed) == 0
+    }
 }
 
 /// What is done before a history and in it.
