@@ -17,7 +17,7 @@ use lapis_pmem::{AuditReport, Pool};
 
 use crate::concurrent::{Call, ConcurrentSubject, Offence, Plan, Stop};
 use crate::image_check::hash_of;
-use crate::storage::Storage;
+use crate::storage::{DeviceFault, Storage};
 use crate::subject::{Live, Subject, WalkMemory};
 
 /// An open structure of any type.
@@ -132,6 +132,8 @@ pub(crate) trait AnySubject: Sync {
     fn name(&self) -> &'static str;
     fn pool_bytes(&self) -> usize;
     fn created_bytes(&self) -> usize;
+    fn device_blocks(&self) -> Vec<u64>;
+    fn device_faults(&self, seed: u64) -> Vec<DeviceFault>;
     fn prior_contents(&self) -> u8;
     fn outlives_kills(&self) -> bool;
     fn operations(&self, count: usize, seed: u64) -> Vec<AnyValue>;
@@ -150,6 +152,12 @@ impl<S: Subject> AnySubject for S {
     }
     fn pool_bytes(&self) -> usize {
         Subject::pool_bytes(self)
+    }
+    fn device_blocks(&self) -> Vec<u64> {
+        Subject::device_blocks(self)
+    }
+    fn device_faults(&self, seed: u64) -> Vec<DeviceFault> {
+        Subject::device_faults(self, seed)
     }
     fn created_bytes(&self) -> usize {
         Subject::created_bytes(self)
@@ -223,6 +231,8 @@ impl<S: Subject> Live<AnyValue, AnyState> for OpenOf<S> {
 pub(crate) trait AnyConcurrentSubject: Sync {
     fn name(&self) -> &'static str;
     fn pool_bytes(&self) -> usize;
+    fn device_blocks(&self) -> Vec<u64>;
+    fn device_faults(&self, seed: u64) -> Vec<DeviceFault>;
     fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<AnyValue>;
     fn create(&self, storage: Storage) -> Result<AnyShared, String>;
     fn open(&self, storage: Storage) -> Result<AnyShared, String>;
@@ -252,6 +262,12 @@ impl<S: ConcurrentSubject> AnyConcurrentSubject for S {
     }
     fn pool_bytes(&self) -> usize {
         ConcurrentSubject::pool_bytes(self)
+    }
+    fn device_blocks(&self) -> Vec<u64> {
+        ConcurrentSubject::device_blocks(self)
+    }
+    fn device_faults(&self, seed: u64) -> Vec<DeviceFault> {
+        ConcurrentSubject::device_faults(self, seed)
     }
     fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<AnyValue> {
         let plan = ConcurrentSubject::plan(self, workers, operations, seed);

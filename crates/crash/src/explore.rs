@@ -232,7 +232,7 @@ fn walk(
     threads: usize,
 ) -> Result<(), String> {
     let options = shared.options;
-    let mut bench = Bench::new(&run.base, subject.pool_bytes(), options)?;
+    let mut bench = Bench::new(subject, &run.base, options)?;
     let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
     if options.every_store {
         points = points.at_every_store();
@@ -245,7 +245,7 @@ fn walk(
     let stride = shared.spread.stride as usize;
     while let Some(point) = points.advance() {
         memory.lines_change(points.newly_durable(), &bench.region);
-        points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
+        bench.bring_up_to_date(&points).map_err(|e| e.to_string())?;
         let storage_bytes = run.storage_bytes(point.position);
         let mapped = bench.region.mapped_bytes();
         bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
@@ -294,16 +294,19 @@ fn walk(
         let kill = match &options.replay {
             // Before the creation is acknowledged, what the first process left in the caches is the
             // pool's to make durable.
-            None => subject.outlives_kills() && due && markers.ended.is_some(),
+            None => {
+                let outlives = subject.outlives_kills() && !bench.has_devices();
+                outlives && due && markers.ended.is_some()
+            }
             Some(replay) => replay.image.is_none(),
         };
         if kill {
             let image = crash_states.everything();
-            crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
+            bench.apply(&crash_states, &image).map_err(|e| e.to_string())?;
             let first =
                 FirstCrash::Killed { trace: &run.trace, position: point.position, base: &run.base };
             let failure = second_crash(subject, shared, &mut bench, first, expectation, seed);
-            crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
+            bench.revert(&crash_states, &image).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
                 report(subject, run, shared, &point, &crash_states, &markers, None, failure);
             }
@@ -320,8 +323,11 @@ fn walk(
                 memory.take_image(&bench, &crash_states, &image);
             }
             let pruning = candidates.needs_reads();
-            let found = if pruning { memory.find(&bench, markers.begun) } else { None };
-            crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
+            // Of block devices it is not known what has changed since another image was run.
+            let comparable = pruning && !bench.has_devices();
+            let found = if comparable { memory.find(&bench, markers.begun) } else { None };
+            bench.watch_sectors(&crash_states);
+            bench.apply(&crash_states, &image).map_err(|e| e.to_string())?;
             bench.lines_copied += 2 * crash_states.changed_sites(&image) as u64;
             let first = outcomes.images == 0 && options.whole_check_at_each_point;
             let whole = first || options.replay.is_some();
@@ -338,6 +344,7 @@ fn walk(
                 let (entire, partial) = (proof == Proof::Entire, proof == Proof::Partial);
                 shared.by_proof.fetch_add(u64::from(entire), Ordering::Relaxed);
                 shared.partly_by_proof.fetch_add(u64::from(partial), Ordering::Relaxed);
+                bench.add_sector_reads(&crash_states, &mut memory.reads);
                 candidates.learn(&memory.reads);
                 outcome
             } else if pruned {
@@ -364,7 +371,7 @@ fn walk(
                 // What the recoveries of those images have read is not this one's.
                 bench.take_reads(&mut memory.taken);
             }
-            crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
+            bench.revert(&crash_states, &image).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
                 let image = Some(&image);
                 report(subject, run, shared, &point, &crash_states, &markers, image, failure);

@@ -149,7 +149,7 @@ pub use recorded::{
 };
 pub use report::{ExploreReport, KeptOperation, PointOutcomes, Shrunk, ShrunkHistory, Violation};
 pub use run::Phase;
-pub use storage::Storage;
+pub use storage::{DeviceFault, Storage};
 pub use strategy::{Strategy, UnknownStrategy};
 pub use structure::{
     CrashError, Progress, Structure, explore_structure, structure_persist_points, structure_points,

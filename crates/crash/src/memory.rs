@@ -153,7 +153,8 @@ impl Memory {
     ) -> (Recovered<'r>, Proof) {
         let Question { subject, expectation, operation, seed, whole_check_every } = question;
         // Before there is anything, and after a clean shutdown, more is asked.
-        let ordinary = expectation.acknowledged.is_some() && !expectation.shut_down;
+        let ordinary =
+            expectation.acknowledged.is_some() && !expectation.shut_down && !bench.has_devices();
         let known = found.filter(|_| ordinary).and_then(|(index, agreement)| {
             let run = self.known.get(index);
             // What is not allowed is run, to say what it is.

@@ -129,13 +129,13 @@ impl Recoveries {
         let options =
             ExploreOptions { strategy: Strategy::Sampled, suppress: None, ..options.clone() };
         let in_run: BTreeSet<_> = run.points.iter().copied().collect();
-        let mut bench = Bench::new(&run.base, subject.pool_bytes(), &options)?;
+        let mut bench = Bench::new(subject, &run.base, &options)?;
         let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
         let mut markers = Markers::default();
         let mut passing: BTreeMap<PersistPoint, BTreeMap<usize, Vec<Image>>> = BTreeMap::new();
         let mut passed_before = BTreeMap::new();
         while let Some(point) = points.advance() {
-            points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
+            bench.bring_up_to_date(&points).map_err(|e| e.to_string())?;
             bench.region.grow_to(run.storage_bytes(point.position)).map_err(|e| e.to_string())?;
             markers.read(&run.trace.events, point.position);
             let expectation = markers.expectation(&run);
@@ -143,9 +143,9 @@ impl Recoveries {
             let seed = seed_of(&options, point.position);
             let budget = ImageBudget { exhaustive_limit: 0, samples: SEARCHED_IMAGES, seed };
             for image in crash_states.sampled_images(budget).take(SEARCHED_IMAGES as usize) {
-                crash_states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
+                bench.apply(&crash_states, &image).map_err(|e| e.to_string())?;
                 let outcome = bench.check(subject, expectation, seed, SEARCHED_WHOLE_EVERY);
-                crash_states.revert(&image, &mut bench.region).map_err(|e| e.to_string())?;
+                bench.revert(&crash_states, &image).map_err(|e| e.to_string())?;
                 outcome.map_err(|failure| failure.to_string())?;
                 for found in bench.persist_points() {
                     let before = passed_before.insert(found.point, found.passed);
@@ -175,11 +175,11 @@ impl Recoveries {
         let Some(positions) = self.passing.get(&point) else { return Ok(()) };
         let run = &self.run;
         for round in 0..ROUNDS {
-            let mut bench = Bench::new(&run.base, subject.pool_bytes(), options)?;
+            let mut bench = Bench::new(subject, &run.base, options)?;
             let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
             let mut markers = Markers::default();
             while let Some(point) = points.advance() {
-                points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
+                bench.bring_up_to_date(&points).map_err(|e| e.to_string())?;
                 let storage_bytes = run.storage_bytes(point.position);
                 bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
                 markers.read(&run.trace.events, point.position);
@@ -189,11 +189,11 @@ impl Recoveries {
                 let expectation = markers.expectation(run);
                 let crash_states = points.states();
                 let seed = seed_of(options, point.position) ^ round << 48;
-                crash_states.apply(image, &mut bench.region).map_err(|e| e.to_string())?;
+                bench.apply(&crash_states, image).map_err(|e| e.to_string())?;
                 let budget = ImageBudget { exhaustive_limit: 64, samples: 16, seed };
                 let first = FirstCrash::PowerCut;
                 let outcome = bench.check_second_crash(subject, first, expectation, seed, budget);
-                crash_states.revert(image, &mut bench.region).map_err(|e| e.to_string())?;
+                bench.revert(&crash_states, image).map_err(|e| e.to_string())?;
                 match outcome {
                     Ok(second) => row.images += second.images,
                     Err(failure) => {

@@ -6,7 +6,7 @@ use lapis_pmem::{Pool, PoolError, Region};
 use crate::erased::{AnyState, AnySubject, AnyValue};
 use crate::image_check::Known;
 use crate::options::ExploreOptions;
-use crate::storage::Storage;
+use crate::storage::{Storage, attach, plan_faults};
 
 /// A recorded run. Operation 0 is the creation, operations 1 to n are the subject's, and the last is
 /// the clean shutdown.
@@ -98,13 +98,16 @@ impl Run {
         // SAFETY: freshly mapped, that long, and not used by anybody yet.
         unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), created_bytes) };
         let domain = Modelled::over(&region, options.on(Config::tracing()));
+        let devices = attach(&domain, &subject.device_blocks())?;
+        let faults = subject.device_faults(options.seed);
         type MakePool = fn(Region, Modelled) -> Result<Pool<Modelled>, PoolError>;
         let storage = |make: MakePool, mapped: usize| {
             // SAFETY: `region` outlives every pool made here, and only they use the memory, one
             // after the other: `mapped` is what the last one has mapped.
             let pool = || make(unsafe { region.alias_of(mapped) }, domain.clone());
             let pool = (pool_bytes > 0).then(pool).transpose().map_err(|e| e.to_string())?;
-            Ok::<_, String>(Storage { pool, machine: domain.clone() })
+            let devices = devices.clone();
+            Ok::<_, String>(Storage { pool, devices, machine: domain.clone() })
         };
         let mut phases = vec![(0, Phase::Creation)];
         let mut growths = Vec::new();
@@ -126,6 +129,7 @@ impl Run {
                 live = reopened.ok_or("the structure is gone after a clean reopen")?;
                 phases.push((domain.traced_events(), Phase::Operation));
             }
+            plan_faults(&faults, numbers[index], &devices);
             let begun = domain.traced_events();
             live.perform(operation)?;
             domain.mark(Marker::End(number));

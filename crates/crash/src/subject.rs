@@ -8,7 +8,7 @@ use std::rc::Rc;
 use lapis_device::{BytesOfLine, Modelled};
 use lapis_pmem::{AuditReport, Pool, PoolError};
 
-use crate::storage::Storage;
+use crate::storage::{DeviceFault, Storage};
 
 /// A structure together with the operations to run on it and their meaning.
 pub trait Subject: Sync + 'static {
@@ -24,6 +24,16 @@ pub trait Subject: Sync + 'static {
 
     /// Bytes of the pool that the operations need; 0 for no pool.
     fn pool_bytes(&self) -> usize;
+
+    /// Blocks of each block device that the operations need.
+    fn device_blocks(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// Which requests to block devices fail.
+    fn device_faults(&self, _seed: u64) -> Vec<DeviceFault> {
+        Vec::new()
+    }
 
     /// Bytes of the pool when it is created, if it is to grow during the operations.
     fn created_bytes(&self) -> usize {

@@ -2,7 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use lapis_device::{CrashCause, CrashStates, Event, Image, LineRead, Marker, PersistPoint};
+use lapis_device::{
+    BlockEvent, BlockWrite, CrashCause, CrashStates, Event, Image, LineRead, Marker, PersistPoint,
+};
+use lapis_pmem::{BLOCK_BYTES, SECTOR_BYTES};
 
 use crate::line_history::{LineHistories, StoreFate};
 use crate::timeline::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};
@@ -14,12 +17,16 @@ const MOST_ENTRIES: usize = 600;
 /// Lines that are told of one by one.
 const MOST_LINES: usize = 48;
 
+const BLOCK_SECTORS: u64 = (BLOCK_BYTES / SECTOR_BYTES) as u64;
+
 /// What is told.
 pub(crate) struct Told<'t> {
     /// What happened before the crash.
     pub(crate) events: &'t [Event],
     /// The flushes and fences in it.
     pub(crate) points: &'t [PersistPoint],
+    /// The writes to block devices in it.
+    pub(crate) block_writes: &'t [BlockWrite],
     /// Why the power is cut, what could persist and what did; none if nothing is cut.
     pub(crate) crash: Option<(CrashCause, &'t CrashStates<'t>, &'t Image)>,
     /// The process is killed rather than the power cut.
@@ -153,6 +160,7 @@ impl Telling<'_> {
             let text = format!("… and {} lines more", fates.len() - MOST_LINES);
             self.push(position, EntryKind::Omitted, text, None, Vec::new());
         }
+        self.sectors(states, image);
         self.reads(states, image);
         fates
     }
@@ -165,8 +173,8 @@ impl Telling<'_> {
         source: Option<String>,
         lines: Vec<LineChange>,
     ) {
-        use EntryKind::{Fence, Flush, Operation, Store};
-        let is_event = matches!(kind, Operation | Store | Flush | Fence);
+        use EntryKind::{Block, Fence, Flush, Operation, Store};
+        let is_event = matches!(kind, Operation | Store | Flush | Fence | Block);
         let by = self.events.get(event).filter(|_| is_event && self.told.by_worker);
         let worker = by.map(Event::worker);
         self.entries.push(TimelineEntry { event, worker, kind, text, source, lines });
@@ -250,6 +258,7 @@ impl Telling<'_> {
                 self.told.every_operation || self.marks.contains(&at)
             }
             Event::Marker { .. } => false,
+            Event::Block { .. } => true,
             Event::Store { line, .. }
             | Event::OrderedStore { line, .. }
             | Event::Locked { line, .. }
@@ -302,6 +311,11 @@ impl Telling<'_> {
             | Event::OrderedStore { .. }
             | Event::Locked { .. }
             | Event::NonTemporal { .. } => return self.store(at, event),
+            Event::Block { device, what, .. } => {
+                if let Some(text) = request(self.told.block_writes, device, what) {
+                    self.push(at, EntryKind::Block, text, own_source, Vec::new());
+                }
+            }
             // The events are in units.
             _ => {}
         }
@@ -409,7 +423,21 @@ impl Telling<'_> {
             .collect()
     }
 
+    fn sectors(&mut self, states: &CrashStates<'_>, image: &Image) {
+        let position = self.events.len();
+        let of_sectors = &image.choices()[self.uncertain.len()..];
+        for ((device, sector, states), &choice) in states.uncertain_sectors().zip(of_sectors) {
+            let what = match choice {
+                0 => "what was flushed last is there".to_owned(),
+                _ => format!("write {choice} of {} to it since made it", states.len() - 1),
+            };
+            let text = format!("{}: {what}", sector_name(device, sector));
+            self.push(position, EntryKind::Line, text, None, Vec::new());
+        }
+    }
+
     fn reads(&mut self, states: &CrashStates<'_>, image: &Image) {
+        let sectors: Vec<_> = states.uncertain_sectors().collect();
         let (Some(states), reads) = (states.line_states(), self.told.reads) else { return };
         let position = self.events.len();
         let mut seen: Vec<u32> = Vec::new();
@@ -424,6 +452,12 @@ impl Telling<'_> {
             let of_line = reads.iter().filter(|other| other.place == read.place);
             let mask = of_line.fold(0, |mask, other| mask | other.bytes);
             let at = read.place as usize;
+            if let Some(&(device, sector, _)) = at.checked_sub(states.len()).map(|at| &sectors[at])
+            {
+                let text = format!("recovery and check read {}", sector_name(device, sector));
+                self.push(position, EntryKind::Read, text, None, Vec::new());
+                continue;
+            }
             let bytes = &states[at][image.choices()[at] as usize];
             let text = format!(
                 "recovery and check read of line {}: {}",
@@ -433,6 +467,35 @@ impl Telling<'_> {
             self.push(position, EntryKind::Read, text, None, Vec::new());
         }
     }
+}
+
+/// Where on a block device a sector is.
+fn sector_name(device: u8, sector: u64) -> String {
+    let (block, part) = (sector / BLOCK_SECTORS, sector % BLOCK_SECTORS);
+    format!("sector {part} of block {block} of device {device}")
+}
+
+/// What a block device is asked, or answers.
+fn request(writes: &[BlockWrite], device: u8, what: BlockEvent) -> Option<String> {
+    let run = |write: &BlockWrite| {
+        let (first, last) = (write.first_block, write.first_block + write.blocks - 1);
+        if first == last { format!("block {first}") } else { format!("blocks {first} to {last}") }
+    };
+    let text = match what {
+        BlockEvent::Write { write } => {
+            let write = &writes[write as usize];
+            format!("write {} to {}", write.number, run(write))
+        }
+        BlockEvent::Written { number, landed: BlockEvent::ALL } => {
+            format!("write {number} is done")
+        }
+        BlockEvent::Written { number, .. } => format!("write {number} fails"),
+        BlockEvent::Flush { number } => format!("flush {number}"),
+        BlockEvent::Flushed { number } => format!("flush {number} is done"),
+        BlockEvent::Rot { .. } => "a bit flips".to_owned(),
+        BlockEvent::Capacity { .. } => return None,
+    };
+    Some(format!("device {device}: {text}"))
 }
 
 /// The words of a line that a mask touches, with their offsets.

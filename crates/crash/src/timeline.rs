@@ -27,6 +27,8 @@ pub enum EntryKind {
     Flush,
     /// A fence.
     Fence,
+    /// A block device is asked, or answers.
+    Block,
     /// The power is cut, or the process killed.
     Crash,
     /// What became of a line.
@@ -108,7 +110,7 @@ pub(crate) fn draw(
 ) -> Result<Shrunk, String> {
     let options = ExploreOptions { strategy: Strategy::Pruned, ..options.clone() };
     let run = Run::record(subject, &options)?;
-    let mut bench = Bench::new(&run.base, subject.pool_bytes(), &options)?;
+    let mut bench = Bench::new(subject, &run.base, &options)?;
     let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
     if options.every_store {
         points = points.at_every_store();
@@ -116,7 +118,7 @@ pub(crate) fn draw(
     let mut markers = Markers::default();
     let point = loop {
         let point = points.advance().ok_or("there is no such crash point")?;
-        points.bring_up_to_date(&mut bench.region).map_err(|e| e.to_string())?;
+        bench.bring_up_to_date(&points).map_err(|e| e.to_string())?;
         let storage_bytes = run.storage_bytes(point.position);
         bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
         markers.read(&run.trace.events, point.position);
@@ -129,12 +131,13 @@ pub(crate) fn draw(
     if !states.includes(&image) {
         return Err("the image is not one of that crash point".to_owned());
     }
-    states.apply(&image, &mut bench.region).map_err(|e| e.to_string())?;
+    bench.apply(&states, &image).map_err(|e| e.to_string())?;
     bench.watch(&states);
     let seed = markers.check_seed(&options);
     let _ = bench.check(subject, markers.expectation(&run), seed, 1);
     let mut reads = Vec::new();
     bench.take_reads(&mut reads);
+    bench.add_sector_reads(&states, &mut reads);
 
     let events = &run.trace.units_before(point.position);
     let last = markers.begun.unwrap_or(0);
@@ -150,6 +153,7 @@ pub(crate) fn draw(
     let (timeline, lines) = tell(&Told {
         events,
         points: &run.trace.points,
+        block_writes: &run.trace.block_writes,
         crash: Some((point.cause, &states, &image)),
         killed: violation.killed,
         reads: &reads,

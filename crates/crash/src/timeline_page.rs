@@ -166,6 +166,7 @@ fn kind_name(kind: EntryKind) -> &'static str {
         EntryKind::Store => "store",
         EntryKind::Flush => "flush",
         EntryKind::Fence => "fence",
+        EntryKind::Block => "block",
         EntryKind::Crash => "crash",
         EntryKind::Line => "line",
         EntryKind::Read => "read",

@@ -5,11 +5,11 @@ use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 use lapis_device::{
-    Config, CrashPoint, CrashPoints, Image, ImageBudget, InterleavedRun, Marker, Modelled,
-    PersistPoint, PowerFailDomain, RunEnd, SchedulePolicy, Trace, WorkerProgram,
-    set_current_worker,
+    Config, CrashPoint, CrashPoints, CrashStates, Image, ImageBudget, InterleavedRun, Marker,
+    Modelled, ModelledSsd, PersistPoint, PowerFailDomain, RunEnd, SchedulePolicy, SsdContents,
+    Trace, WorkerProgram, set_current_worker,
 };
-use lapis_pmem::{Pool, Region};
+use lapis_pmem::{Pool, PoolError, Region};
 use parking_lot::Mutex;
 
 use super::explore::ConcurrentOptions;
@@ -20,7 +20,7 @@ use super::subject::Stop;
 use crate::erased::{AnyConcurrentSubject, AnyShared, AnyState, AnyValue};
 use crate::image_check::guarded;
 use crate::oracle::{Failure, difference};
-use crate::storage::Storage;
+use crate::storage::{Storage, attach, plan_faults};
 use crate::subject::text;
 use crate::timeline::clause;
 
@@ -31,6 +31,8 @@ pub(super) struct Bench<'b> {
     region: Region,
     pub(super) scratch: Region,
     pub(super) recovering: Modelled,
+    /// Block devices to recover on.
+    devices: Vec<ModelledSsd>,
     /// What is done by whom, and where it starts from.
     pub(super) seed: u64,
     /// What was done beforehand, numbered from one.
@@ -38,6 +40,7 @@ pub(super) struct Bench<'b> {
     /// The calls of each worker, numbered worker after worker from one.
     pub(super) calls: Vec<Vec<(u32, AnyValue)>>,
     prepared: Vec<u8>,
+    prepared_devices: Vec<SsdContents>,
     initial: Option<AnyState>,
 }
 
@@ -45,8 +48,9 @@ pub(super) struct Bench<'b> {
 pub(super) struct Ran {
     pub(super) run: InterleavedRun,
     pub(super) trace: Trace,
-    /// What memory held before it.
-    pub(super) base: Vec<u8>,
+    /// What memory and block devices held before it.
+    base: Vec<u8>,
+    devices: Vec<SsdContents>,
     pub(super) history: History<AnyValue, AnyValue>,
     pub(super) passed: Vec<PersistPoint>,
     /// What was wrong without a crash.
@@ -69,6 +73,13 @@ pub(super) struct Found {
     pub(super) rule: BrokenRule,
     pub(super) operation: Option<String>,
     pub(super) what: String,
+}
+
+impl Ran {
+    pub(super) fn crash_points(&self) -> CrashPoints<'_> {
+        CrashPoints::new(&self.trace, &self.base, PowerFailDomain::AdrPortable)
+            .with_devices(self.devices.clone())
+    }
 }
 
 impl Found {
@@ -106,16 +117,19 @@ impl<'b> Bench<'b> {
         let concurrent = subject.background_workers() > 0;
         let config = Config { suppress, mutant, watching, concurrent, ..Config::tracking() };
         let recovering = Modelled::over(&scratch, config);
+        let devices = attach(&recovering, &subject.device_blocks())?;
         Ok(Self {
             subject,
             options,
             region,
             scratch,
             recovering,
+            devices,
             seed: 0,
             before: Vec::new(),
             calls: Vec::new(),
             prepared: Vec::new(),
+            prepared_devices: Vec::new(),
             initial: None,
         })
     }
@@ -137,15 +151,63 @@ impl<'b> Bench<'b> {
         let domain = Modelled::over(&self.region, Config::default());
         set_current_worker(0);
         // SAFETY: the pool is dropped before the region is used again.
-        let pool = Pool::create(unsafe { self.region.alias() }, domain.clone()).map_err(text)?;
-        let live = self.subject.create(Storage { pool: Some(pool), machine: domain })?;
+        let storage = unsafe { self.storage(&self.region, Pool::create, &domain, None)? };
+        let devices = storage.devices.clone();
+        let live = self.subject.create(storage)?;
         for (_, operation) in &self.before {
             self.subject.perform(&live, operation)?;
         }
         self.initial = Some(self.subject.observe(&live)?);
         drop(live);
         self.prepared = self.contents();
+        self.prepared_devices = devices.iter().map(ModelledSsd::contents).collect();
         Ok(())
+    }
+
+    /// What the structure is made or opened on; block devices of its own, if none are given.
+    ///
+    /// # Safety
+    /// The pool is dropped before the region is used again.
+    unsafe fn storage(
+        &self,
+        region: &Region,
+        make: fn(Region, Modelled) -> Result<Pool<Modelled>, PoolError>,
+        machine: &Modelled,
+        devices: Option<&[ModelledSsd]>,
+    ) -> Result<Storage, String> {
+        let devices = match devices {
+            Some(devices) => devices.to_vec(),
+            None => attach(machine, &self.subject.device_blocks())?,
+        };
+        // SAFETY: as the caller vouches.
+        let pool = || make(unsafe { region.alias() }, machine.clone());
+        let pool = (self.subject.pool_bytes() > 0).then(pool).transpose().map_err(text)?;
+        Ok(Storage { pool, devices, machine: machine.clone() })
+    }
+
+    /// Lets the scratch memory and devices hold what those of a history held before it.
+    pub(super) fn fill_scratch(&self, ran: &Ran) {
+        fill(&self.scratch, &ran.base);
+        self.devices.iter().zip(&ran.devices).for_each(|(device, held)| device.hold(held));
+    }
+
+    /// Makes them what they are durably at a crash point, from what they were at the one before.
+    pub(super) fn bring_up_to_date(&mut self, points: &CrashPoints<'_>) -> Result<(), String> {
+        points.bring_devices_up_to_date(&self.devices);
+        points.bring_up_to_date(&mut self.scratch).map_err(text)
+    }
+
+    /// Makes them an image.
+    pub(super) fn apply(&mut self, states: &CrashStates<'_>, image: &Image) -> Result<(), String> {
+        states.apply_to_devices(image, &self.devices);
+        states.apply(image, &mut self.scratch).map_err(text)
+    }
+
+    /// Takes it back, and what a recovery did on it.
+    pub(super) fn revert(&mut self, states: &CrashStates<'_>, image: &Image) -> Result<(), String> {
+        self.recovering.revert(&mut self.scratch);
+        self.devices.iter().for_each(ModelledSsd::revert);
+        states.revert(image, &mut self.scratch).map_err(text)
     }
 
     fn contents(&self) -> Vec<u8> {
@@ -162,10 +224,14 @@ impl<'b> Bench<'b> {
         let config = Config { concurrent: true, suppress, mutant, ..Config::default() };
         let domain = Modelled::over(&self.region, config);
         // SAFETY: the pool is dropped before the region is used again.
-        let pool = Pool::open(unsafe { self.region.alias() }, domain.clone()).map_err(text)?;
-        pool.abandon();
-        let live = subject.open(Storage { pool: Some(pool), machine: domain.clone() })?;
+        let storage = unsafe { self.storage(&self.region, Pool::open, &domain, None)? };
+        let devices = storage.devices.clone();
+        devices.iter().zip(&self.prepared_devices).for_each(|(device, held)| device.hold(held));
+        storage.abandon();
+        let live = subject.open(storage)?;
         let base = self.contents();
+        let devices_before = devices.iter().map(ModelledSsd::contents).collect();
+        let faults = subject.device_faults(self.seed);
         domain.set_tracing(true);
         let returned: Vec<Mutex<Vec<AnyValue>>> =
             self.calls.iter().map(|_| Mutex::default()).collect();
@@ -174,8 +240,10 @@ impl<'b> Bench<'b> {
         let mut programs: Vec<WorkerProgram<'_>> = Vec::new();
         for ((calls, returned), worker) in self.calls.iter().zip(&returned).zip(0u8..) {
             let (live, domain, spans, stop) = (&live, &domain, &spans, &stop);
+            let (faults, devices) = (&faults, &devices);
             programs.push(Box::new(move || {
                 for (number, operation) in calls {
+                    plan_faults(faults, *number as usize, devices);
                     let begin = domain.steps_taken();
                     domain.mark(Marker::Begin(*number));
                     match subject.perform(live, operation) {
@@ -209,7 +277,8 @@ impl<'b> Bench<'b> {
         };
         drop(live);
         let wrong = wrong.map(|(rule, call, what)| Found::without_crash(rule, call, what));
-        Ok(Ran { run, trace, base, history, passed, wrong, spans: spans.into_inner() })
+        let (spans, devices) = (spans.into_inner(), devices_before);
+        Ok(Ran { run, trace, base, devices, history, passed, wrong, spans })
     }
 
     /// The structure's own workers.
@@ -256,11 +325,11 @@ impl<'b> Bench<'b> {
         tally: &mut Tally,
     ) -> Result<Option<Found>, String> {
         let Some(initial) = self.initial.clone() else { return Ok(None) };
-        fill(&self.scratch, &ran.base);
-        let mut points = CrashPoints::new(&ran.trace, &ran.base, PowerFailDomain::AdrPortable);
+        self.fill_scratch(ran);
+        let mut points = ran.crash_points();
         let mut states = HashSet::new();
         while let Some(point) = points.advance() {
-            points.bring_up_to_date(&mut self.scratch).map_err(text)?;
+            self.bring_up_to_date(&points)?;
             if wanted.position.is_some_and(|position| position != point.position) {
                 continue;
             }
@@ -285,11 +354,10 @@ impl<'b> Bench<'b> {
             let mut explained = HashSet::new();
             for image in given {
                 tally.images += 1;
-                crash_states.apply(&image, &mut self.scratch).map_err(text)?;
+                self.apply(&crash_states, &image)?;
                 let audited = wanted.image.is_some() || image_is_audited(&point, &image);
                 let recovered = self.recover(audited);
-                self.recovering.revert(&mut self.scratch);
-                crash_states.revert(&image, &mut self.scratch).map_err(text)?;
+                self.revert(&crash_states, &image)?;
                 let (rule, operation, what) = match recovered {
                     Ok(state) => {
                         if !explained.insert(state.clone()) {
@@ -347,11 +415,12 @@ impl<'b> Bench<'b> {
     pub(super) fn recover(&self, audited: bool) -> Result<AnyState, Failure> {
         let subject = self.subject;
         guarded(|| {
+            let devices = Some(&self.devices[..]);
             // SAFETY: the pool is dropped before the region is used again.
-            let pool = Pool::open(unsafe { self.scratch.alias() }, self.recovering.clone())
-                .map_err(|error| Failure::Open { what: error.to_string() })?;
-            pool.abandon();
-            let storage = Storage { pool: Some(pool), machine: self.recovering.clone() };
+            let storage =
+                unsafe { self.storage(&self.scratch, Pool::open, &self.recovering, devices) };
+            let storage = storage.map_err(|what| Failure::Open { what })?;
+            storage.abandon();
             let live = subject.open(storage).map_err(|what| Failure::Open { what })?;
             let state = subject.observe(&live).map_err(|what| Failure::Contents { what })?;
             if subject.background_workers() > 0 {
@@ -372,7 +441,7 @@ impl<'b> Bench<'b> {
 }
 
 /// Writes the first bytes of a region nobody uses.
-pub(super) fn fill(region: &Region, contents: &[u8]) {
+fn fill(region: &Region, contents: &[u8]) {
     assert!(contents.len() <= region.mapped_bytes());
     // SAFETY: mapped for that long, and no pool is open on the region.
     unsafe { region.base().copy_from_nonoverlapping(contents.as_ptr(), contents.len()) };

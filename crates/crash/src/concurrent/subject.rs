@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lapis_pmem::AuditReport;
 
 use super::history::Call;
-use crate::storage::Storage;
+use crate::storage::{DeviceFault, Storage};
 
 /// A structure that several workers use, the operations to run on it and their meaning.
 pub trait ConcurrentSubject: Sync + 'static {
@@ -25,6 +25,16 @@ pub trait ConcurrentSubject: Sync + 'static {
 
     /// Bytes of the pool that the operations need; 0 for no pool.
     fn pool_bytes(&self) -> usize;
+
+    /// Blocks of each block device that the operations need.
+    fn device_blocks(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// Which requests to block devices fail, by the number of the call.
+    fn device_faults(&self, _seed: u64) -> Vec<DeviceFault> {
+        Vec::new()
+    }
 
     /// What to do before the history begins, and what each worker then does.
     fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<Self::Operation>;

@@ -1,13 +1,12 @@
 //! Telling a violation of several workers step by step, with the code that tells those of one.
 
-use lapis_device::{CrashPoint, CrashPoints, CrashStates, LineRead, Marker, PowerFailDomain};
+use lapis_device::{CrashPoint, CrashStates, LineRead, Marker};
 
-use super::bench::{Bench, Ran, fill};
+use super::bench::{Bench, Ran};
 use super::explore::replay_command;
 use super::history::Call;
 use super::shrink::Case;
 use crate::report::{KeptOperation, Shrunk, ShrunkHistory};
-use crate::subject::text;
 use crate::telling::{Told, tell};
 use crate::timeline::place;
 
@@ -35,6 +34,7 @@ pub(super) fn draw(bench: &mut Bench<'_>, ran: &Ran, case: &Case) -> Result<Shru
     let told = Told {
         events: &ran.trace.units_before(usize::MAX),
         points: &ran.trace.points,
+        block_writes: &ran.trace.block_writes,
         crash: None,
         killed: false,
         reads: &reads,
@@ -111,20 +111,19 @@ fn call_name(bench: &Bench<'_>, number: u32) -> String {
 fn reads(bench: &mut Bench<'_>, ran: &Ran, case: &Case) -> Result<Vec<LineRead>, String> {
     let mut reads = Vec::new();
     let Some((wanted, image)) = &case.found.at else { return Ok(reads) };
-    fill(&bench.scratch, &ran.base);
-    let mut points = CrashPoints::new(&ran.trace, &ran.base, PowerFailDomain::AdrPortable);
+    bench.fill_scratch(ran);
+    let mut points = ran.crash_points();
     while let Some(point) = points.advance() {
-        points.bring_up_to_date(&mut bench.scratch).map_err(text)?;
+        bench.bring_up_to_date(&points)?;
         if point.position != wanted.position {
             continue;
         }
         let states = points.states();
-        states.apply(image, &mut bench.scratch).map_err(text)?;
+        bench.apply(&states, image)?;
         bench.recovering.watch_reads(states.uncertain_lines().into_iter().flatten());
         let _ = bench.recover(true);
         bench.recovering.take_reads(&mut reads);
-        bench.recovering.revert(&mut bench.scratch);
-        states.revert(image, &mut bench.scratch).map_err(text)?;
+        bench.revert(&states, image)?;
         break;
     }
     Ok(reads)
@@ -138,7 +137,7 @@ impl Bench<'_> {
         position: usize,
         look: impl FnOnce(CrashPoint, &CrashStates<'_>) -> T,
     ) -> Option<T> {
-        let mut points = CrashPoints::new(&ran.trace, &ran.base, PowerFailDomain::AdrPortable);
+        let mut points = ran.crash_points();
         while let Some(point) = points.advance() {
             if point.position == position {
                 return Some(look(point, &points.states()));

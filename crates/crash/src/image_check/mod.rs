@@ -7,8 +7,11 @@ mod second_crash;
 
 use std::rc::Rc;
 
-use lapis_device::{Config, CrashStates, LineBytes, LineRead, Modelled, PersistPointCount};
-use lapis_pmem::{LINE_BYTES, Region};
+use lapis_device::{
+    Config, CrashPoints, CrashStates, Image, LineBytes, LineRead, Modelled, ModelledSsd,
+    PersistPointCount,
+};
+use lapis_pmem::{LINE_BYTES, Region, RegionError};
 
 pub(crate) use self::expectation::{Expectation, Known, hash_of};
 pub(crate) use self::guarded::guarded;
@@ -18,6 +21,7 @@ pub(crate) use self::second_crash::{FirstCrash, SecondCrash};
 use crate::erased::AnySubject;
 use crate::options::ExploreOptions;
 use crate::oracle::Failure;
+use crate::storage::attach;
 use crate::strategy::Strategy;
 use crate::subject::WalkMemory;
 
@@ -28,6 +32,9 @@ pub(crate) struct Bench {
     light: Modelled,
     /// Tracks and records, for crashes during recovery.
     recording: Modelled,
+    /// The block devices of either.
+    devices: Vec<ModelledSsd>,
+    recording_devices: Vec<ModelledSsd>,
     options: ExploreOptions,
     /// What walks over the structure may leave out, if whoever checks keeps it true.
     pub(crate) walks: Option<Rc<dyn WalkMemory>>,
@@ -41,29 +48,80 @@ pub(crate) type Recovered<'r> = Result<Option<Known<'r>>, Failure>;
 impl Bench {
     /// A machine whose memory holds `base`.
     pub(crate) fn new(
+        subject: &dyn AnySubject,
         base: &[u8],
-        reserve_bytes: usize,
         options: &ExploreOptions,
     ) -> Result<Self, String> {
+        let reserve_bytes = subject.pool_bytes();
         let region = Region::anonymous(base.len(), reserve_bytes).map_err(|e| e.to_string())?;
         // SAFETY: freshly mapped, that long, and not used by anybody yet.
         unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), base.len()) };
         let watching = options.strategy == Strategy::Pruned;
         let light = Modelled::over(&region, options.on(Config { watching, ..Config::tracking() }));
         let recording = Modelled::over(&region, options.on(Config::tracking_and_tracing()));
+        let blocks = subject.device_blocks();
+        let (devices, recording_devices) = (attach(&light, &blocks)?, attach(&recording, &blocks)?);
+        // That the devices are there is nothing that a recovery does.
+        recording.take_trace();
         Ok(Self {
             region,
             light,
             recording,
+            devices,
+            recording_devices,
             options: options.clone(),
             walks: None,
             lines_copied: 0,
         })
     }
 
-    /// Watches the reads of the lines that have several states.
+    /// Makes memory and block devices what they are durably at a crash point, from what they were at
+    /// the one before.
+    pub(crate) fn bring_up_to_date(&mut self, points: &CrashPoints<'_>) -> Result<(), RegionError> {
+        points.bring_devices_up_to_date(&self.devices);
+        points.bring_devices_up_to_date(&self.recording_devices);
+        points.bring_up_to_date(&mut self.region)
+    }
+
+    /// Makes them an image.
+    pub(crate) fn apply(
+        &mut self,
+        states: &CrashStates<'_>,
+        image: &Image,
+    ) -> Result<(), RegionError> {
+        states.apply_to_devices(image, &self.devices);
+        states.apply_to_devices(image, &self.recording_devices);
+        states.apply(image, &mut self.region)
+    }
+
+    /// Takes it back.
+    pub(crate) fn revert(
+        &mut self,
+        states: &CrashStates<'_>,
+        image: &Image,
+    ) -> Result<(), RegionError> {
+        self.devices.iter().chain(&self.recording_devices).for_each(ModelledSsd::revert);
+        states.revert(image, &mut self.region)
+    }
+
+    /// Whether there is something besides memory.
+    pub(crate) fn has_devices(&self) -> bool {
+        !self.devices.is_empty()
+    }
+
+    /// Watches the reads of the lines and sectors that have several states.
     pub(crate) fn watch(&self, states: &CrashStates<'_>) {
         self.light.watch_reads(states.uncertain_lines().into_iter().flatten());
+        self.watch_sectors(states);
+    }
+
+    /// Watches the reads of the sectors that have several states.
+    pub(crate) fn watch_sectors(&self, states: &CrashStates<'_>) {
+        for (number, device) in self.devices.iter().enumerate() {
+            let sectors = states.uncertain_sectors();
+            let own = sectors.filter(|(device, ..)| usize::from(*device) == number);
+            device.watch_sectors(own.map(|(_, sector, _)| sector));
+        }
     }
 
     /// Watches the reads of these lines, which are in ascending order.
@@ -74,6 +132,21 @@ impl Bench {
     /// Takes what the last check read of them.
     pub(crate) fn take_reads(&self, reads: &mut Vec<LineRead>) {
         self.light.take_reads(reads);
+    }
+
+    /// Adds the sectors that the last check read, whose places are behind those of the lines.
+    pub(crate) fn add_sector_reads(&self, states: &CrashStates<'_>, reads: &mut Vec<LineRead>) {
+        let lines = states.site_count() - states.uncertain_sectors().count();
+        for (number, device) in self.devices.iter().enumerate() {
+            for read in device.take_read_sectors() {
+                let is_read = |(device, sector, _): (u8, u64, _)| {
+                    (usize::from(device), sector) == (number, read)
+                };
+                let place = states.uncertain_sectors().position(is_read);
+                let place = place.map(|place| (lines + place) as u32);
+                reads.extend(place.map(|place| LineRead { place, bytes: u64::MAX, by_lock: None }));
+            }
+        }
     }
 
     /// The persist points that checks have passed, and how often.
@@ -125,13 +198,14 @@ impl Bench {
         seed: u64,
         extent: Extent,
     ) -> (Recovered<'r>, Option<usize>) {
-        let scratch = Scratch::of(&self.region).remembering(self.walks.as_ref());
+        let scratch = Scratch::of(&self.region, &self.devices).remembering(self.walks.as_ref());
         // SAFETY: the pools made from the alias are dropped within the call.
         let result = guarded(|| unsafe {
             recover(subject, &scratch, &self.light, expectation, seed, extent)
         });
         let reads_before_operations = scratch.reads_before_operations.get();
         self.lines_copied += self.light.revert(&mut self.region) as u64;
+        self.devices.iter().for_each(ModelledSsd::revert);
         (result, reads_before_operations)
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use lapis_device::{Marker, Modelled};
+use lapis_device::{Marker, Modelled, ModelledSsd};
 use lapis_pmem::{Pool, PoolError, Region};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -18,6 +18,7 @@ use crate::subject::{WalkMemory, is_interrupted_creation};
 /// what it knows of, by growing.
 pub(super) struct Scratch<'r> {
     region: &'r Region,
+    devices: &'r [ModelledSsd],
     walks: Option<&'r Rc<dyn WalkMemory>>,
     pub(super) mapped: Cell<usize>,
     /// Entries of the log of reads when operations were first tried.
@@ -25,9 +26,9 @@ pub(super) struct Scratch<'r> {
 }
 
 impl<'r> Scratch<'r> {
-    pub(super) fn of(region: &'r Region) -> Self {
+    pub(super) fn of(region: &'r Region, devices: &'r [ModelledSsd]) -> Self {
         let mapped = Cell::new(region.mapped_bytes());
-        Self { region, walks: None, mapped, reads_before_operations: Cell::new(None) }
+        Self { region, devices, walks: None, mapped, reads_before_operations: Cell::new(None) }
     }
 
     /// The same, with walks over the structure that may leave out what is known.
@@ -79,7 +80,8 @@ unsafe fn open(
             return Err(Failure::Open { what });
         }
     }
-    let storage = Storage { pool, machine: domain.clone() };
+    let devices = scratch.devices.to_vec();
+    let storage = Storage { pool, devices, machine: domain.clone() };
     let mut live = subject.open(storage).map_err(|what| Failure::Open { what })?;
     if let (Some(live), Some(walks)) = (&mut live, scratch.walks) {
         live.remember_walks(walks);

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use lapis_device::{
-    CrashPoints, Event, ImageBudget, Marker, PowerFailDomain, Trace, set_current_worker, write_line,
+    CrashPoints, Event, ImageBudget, Marker, ModelledSsd, PowerFailDomain, SsdContents, Trace,
+    set_current_worker, write_line,
 };
 
 use super::expectation::{Expectation, Known};
@@ -28,6 +29,14 @@ pub(crate) enum FirstCrash<'t> {
         /// What the memory held before.
         base: &'t [u8],
     },
+}
+
+fn contents(devices: &[ModelledSsd]) -> Vec<SsdContents> {
+    devices.iter().map(ModelledSsd::contents).collect()
+}
+
+fn hold(devices: &[ModelledSsd], contents: &[SsdContents]) {
+    devices.iter().zip(contents).for_each(|(device, held)| device.hold(held));
 }
 
 fn region_failure(error: lapis_pmem::RegionError) -> Failure {
@@ -78,10 +87,13 @@ impl Bench {
         budget: ImageBudget,
     ) -> Result<SecondCrash, Failure> {
         let mapped = self.region.mapped_bytes();
+        self.devices.iter().for_each(ModelledSsd::revert);
+        let durable = contents(&self.devices);
+        let image_devices = contents(&self.recording_devices);
         // After a kill another process goes on, whose fences do not complete what the first one
         // has flushed.
         set_current_worker(u8::from(matches!(first, FirstCrash::Killed { .. })));
-        let scratch = Scratch::of(&self.region);
+        let scratch = Scratch::of(&self.region, &self.recording_devices);
         // SAFETY: the pools made from the alias are dropped within the call.
         let recovered = guarded(|| unsafe {
             recover(subject, &scratch, &self.recording, expectation, seed, Extent::Operations)
@@ -90,6 +102,7 @@ impl Bench {
         set_current_worker(0);
         let recovery = self.recording.take_trace();
         self.recording.revert(&mut self.region);
+        self.recording_devices.iter().for_each(ModelledSsd::revert);
         let Some(recovered) = recovered? else { return Ok(SecondCrash::default()) };
 
         // The states that the probes went through, from where recovery ended up.
@@ -111,13 +124,17 @@ impl Bench {
                     let image = std::slice::from_raw_parts(self.region.base(), mapped);
                     CrashPoints::new(&recovery, image, PowerFailDomain::AdrPortable)
                 };
-                self.follow(subject, points, &recovery, 0, &course, seed, budget)?
+                let points = points.with_devices(image_devices.clone());
+                hold(&self.devices, &image_devices);
+                let images = self.follow(subject, points, &recovery, 0, &course, seed, budget);
+                hold(&self.devices, &durable);
+                images?
             }
             FirstCrash::Killed { trace, position, base } => {
                 let trace = trace.continued(position, &recovery);
                 let options = &self.options;
-                let mut from_start = Self::new(base, self.region.reserved_bytes(), options)
-                    .map_err(|what| Failure::Open { what })?;
+                let mut from_start =
+                    Self::new(subject, base, options).map_err(|what| Failure::Open { what })?;
                 from_start.region.grow_to(grown).map_err(region_failure)?;
                 let points = CrashPoints::new(&trace, base, PowerFailDomain::AdrPortable);
                 from_start.follow(subject, points, &trace, position, &course, seed, budget)?
@@ -145,6 +162,7 @@ impl Bench {
             for (line, _) in points.newly_durable() {
                 overwritten.entry(line).or_insert_with(|| read_line(&self.region, line));
             }
+            points.bring_devices_up_to_date(&self.devices);
             points.bring_up_to_date(&mut self.region).map_err(region_failure)?;
             if point.position <= begin {
                 continue;
@@ -158,6 +176,7 @@ impl Bench {
             let crash_states = points.states();
             for image in crash_states.images(budget) {
                 images += 1;
+                crash_states.apply_to_devices(&image, &self.devices);
                 crash_states.apply(&image, &mut self.region).map_err(region_failure)?;
                 let result = self.check(subject, course.after(ended), seed ^ images, 1);
                 crash_states.revert(&image, &mut self.region).map_err(region_failure)?;

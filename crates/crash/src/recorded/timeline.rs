@@ -275,6 +275,7 @@ impl Tale<'_> {
         let (timeline, lines) = tell(&Told {
             events,
             points: &self.recorded.trace.points,
+            block_writes: &self.recorded.trace.block_writes,
             crash: Some((self.cause, states, image)),
             killed: false,
             reads: &[],

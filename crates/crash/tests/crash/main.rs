@@ -11,5 +11,6 @@ mod persist_points;
 mod recorded;
 mod shrinking;
 mod shrinking_workers;
+mod storage;
 mod strategies;
 mod survives;

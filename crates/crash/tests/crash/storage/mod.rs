@@ -1,0 +1,6 @@
+//! Structures on persistent memory and an SSD together, with failing requests, with a worker of their
+//! own that writes back, and with words in DRAM.
+
+mod one_worker;
+mod page_store;
+mod several_workers;
