@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 
 use crate::erased::AnySubject;
 use crate::image_check::{Bench, Expectation, FirstCrash, SecondCrash, hash_of};
-use crate::memory::{Memory, Proof, Question};
 use crate::options::ExploreOptions;
 use crate::oracle::Failure;
 use crate::report::{ExploreReport, PointOutcomes, Violation};
+use crate::reuse::{Proof, Question, Reuse};
 use crate::run::{Phase, Run};
 use crate::shrink::shrink;
 use crate::strategy::Candidates;
@@ -240,17 +240,17 @@ fn walk(
     let mut states = HashSet::new();
     let mut markers = Markers::default();
     let walks = if options.remember_walks { subject.walk_memory() } else { None };
-    let mut memory = Memory::with_walks(walks);
+    let mut reuse = Reuse::with_walks(walks);
     let mut index = 0;
     let stride = shared.spread.stride as usize;
     while let Some(point) = points.advance() {
-        memory.lines_change(points.newly_durable(), &bench.region);
+        reuse.lines_change(points.newly_durable(), &bench.region);
         bench.bring_up_to_date(&points).map_err(|e| e.to_string())?;
         let storage_bytes = run.storage_bytes(point.position);
         let mapped = bench.region.mapped_bytes();
         bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
         if bench.region.mapped_bytes() != mapped {
-            memory.forget();
+            reuse.forget();
         }
         markers.read(&run.trace.events, point.position);
         index += 1;
@@ -315,17 +315,17 @@ fn walk(
         let check_seed = markers.check_seed(options);
         let pruned = candidates.needs_reads();
         if pruned {
-            memory.look_ahead(&bench, &crash_states, &run.trace.events[point.position..]);
+            reuse.look_ahead(&bench, &crash_states, &run.trace.events[point.position..]);
         }
         while let Some(image) = candidates.next_image() {
             let number = shared.images.fetch_add(1, Ordering::Relaxed) + 1;
             if pruned {
-                memory.take_image(&bench, &crash_states, &image);
+                reuse.take_image(&bench, &crash_states, &image);
             }
             let pruning = candidates.needs_reads();
             // Of block devices it is not known what has changed since another image was run.
             let comparable = pruning && !bench.has_devices();
-            let found = if comparable { memory.find(&bench, markers.begun) } else { None };
+            let found = if comparable { reuse.find(&bench, markers.begun) } else { None };
             bench.watch_sectors(&crash_states);
             bench.apply(&crash_states, &image).map_err(|e| e.to_string())?;
             bench.lines_copied += 2 * crash_states.changed_sites(&image) as u64;
@@ -340,15 +340,15 @@ fn walk(
                     seed: check_seed,
                     whole_check_every,
                 };
-                let (outcome, proof) = memory.check(&mut bench, found, question);
+                let (outcome, proof) = reuse.check(&mut bench, found, question);
                 let (entire, partial) = (proof == Proof::Entire, proof == Proof::Partial);
                 shared.by_proof.fetch_add(u64::from(entire), Ordering::Relaxed);
                 shared.partly_by_proof.fetch_add(u64::from(partial), Ordering::Relaxed);
-                bench.add_sector_reads(&crash_states, &mut memory.reads);
-                candidates.learn(&memory.reads);
+                bench.add_sector_reads(&crash_states, &mut reuse.reads);
+                candidates.learn(&reuse.reads);
                 outcome
             } else if pruned {
-                memory.remembering(&mut bench, |bench| {
+                reuse.remembering(&mut bench, |bench| {
                     bench.check(subject, expectation, check_seed, whole_check_every)
                 })
             } else {
@@ -369,7 +369,7 @@ fn walk(
                 let first = FirstCrash::PowerCut;
                 failure = second_crash(subject, shared, &mut bench, first, expectation, seed);
                 // What the recoveries of those images have read is not this one's.
-                bench.take_reads(&mut memory.taken);
+                bench.take_reads(&mut reuse.taken);
             }
             bench.revert(&crash_states, &image).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
@@ -395,7 +395,7 @@ fn walk(
         *shared.covered.lock() += u128::from(candidates.covered());
     }
     shared.lines_copied.fetch_add(bench.lines_copied, Ordering::Relaxed);
-    shared.parts_passed.fetch_add(memory.parts_passed(), Ordering::Relaxed);
+    shared.parts_passed.fetch_add(reuse.parts_passed(), Ordering::Relaxed);
     shared.states.lock().extend(states);
     Ok(())
 }

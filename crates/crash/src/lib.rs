@@ -111,10 +111,6 @@ mod erased;
 mod explore;
 mod image_check;
 pub mod image_rate;
-mod known_images;
-mod known_parts;
-mod line_history;
-mod memory;
 pub mod mutants;
 mod options;
 pub mod oracle;
@@ -122,6 +118,7 @@ pub mod performance_bugs;
 mod persist_points;
 pub mod recorded;
 mod report;
+mod reuse;
 mod run;
 mod shrink;
 mod storage;
@@ -129,11 +126,8 @@ mod strategy;
 mod structure;
 mod subject;
 pub mod subjects;
-mod sweep;
-mod telling;
+mod timed;
 mod timeline;
-mod timeline_page;
-mod timeline_text;
 
 pub use explore::explore;
 pub use lapis_device::{BytesOfLine, Modelled, PersistPoint};
@@ -155,5 +149,5 @@ pub use structure::{
     CrashError, Progress, Structure, explore_structure, structure_persist_points, structure_points,
 };
 pub use subject::{Live, Subject, WalkMemory};
-pub use sweep::{Sweep, sweep};
+pub use timed::{TimedExploration, explore_for};
 pub use timeline::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};

@@ -7,8 +7,8 @@ use super::explore::replay_command;
 use super::history::Call;
 use super::shrink::Case;
 use crate::report::{KeptOperation, Shrunk, ShrunkHistory};
-use crate::telling::{Told, tell};
 use crate::timeline::place;
+use crate::timeline::{Told, tell};
 
 /// Tells `case`, which `ran` has shown.
 ///

@@ -19,8 +19,8 @@ use super::{
 };
 use crate::report::{KeptOperation, Shrunk};
 use crate::structure::Progress;
-use crate::telling::{Told, tell};
 use crate::timeline::byte;
+use crate::timeline::{Told, tell};
 
 /// Images that the program's own check is asked about to make one smaller: each is a process.
 const MOST_IMAGES: u64 = 200;

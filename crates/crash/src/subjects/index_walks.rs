@@ -11,7 +11,7 @@ use lapis_pmem::TracedPart;
 use lapis_pmem::parts::{KnownParts, PartEnds, PartName};
 
 use super::entries::Entries;
-use crate::known_parts::{PartMemory, Walk};
+use crate::reuse::walks::{PartMemory, Walk};
 use crate::subject::WalkMemory;
 
 /// What is known of the parts of an index.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use lapis_crash::{CrashError, ExploreOptions, Structure, Sweep, sweep};
+use lapis_crash::{CrashError, ExploreOptions, Structure, TimedExploration, explore_for};
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
@@ -70,7 +70,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 #[derive(Debug, Serialize)]
 struct Report {
     budget_s: f64,
-    structures: Vec<Sweep>,
+    structures: Vec<TimedExploration>,
     violations: usize,
 }
 
@@ -94,17 +94,18 @@ pub fn run(
     let budget = arguments.budget.unwrap_or(BUDGET);
     let started = Instant::now();
     let bar = progress::spinner("images");
-    let mut structures: Vec<Sweep> = Vec::new();
+    let mut structures: Vec<TimedExploration> = Vec::new();
     for (index, structure) in Structure::all().enumerate() {
         let left = budget.saturating_sub(started.elapsed());
         if left.is_zero() {
-            structures.push(Sweep::not_begun(structure, seed));
+            structures.push(TimedExploration::not_begun(structure, seed));
             continue;
         }
         let share = left / (Structure::all().count() - index) as u32;
         let base: u64 = structures.iter().map(|found| found.images).sum();
-        let found = sweep(structure, share, &options, &|images| bar.set_position(base + images))
-            .map_err(|error: CrashError| Failure::refused(error.to_string()))?;
+        let found =
+            explore_for(structure, share, &options, &|images| bar.set_position(base + images))
+                .map_err(|error: CrashError| Failure::refused(error.to_string()))?;
         structures.push(found);
     }
     bar.finish_and_clear();

@@ -8,7 +8,7 @@ use crate::structure::{CrashError, Progress, Structure, explore_structure};
 
 /// What the exploration of one structure came to.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct Sweep {
+pub struct TimedExploration {
     /// The structure.
     pub structure: &'static str,
     /// The first seed.
@@ -27,7 +27,7 @@ pub struct Sweep {
     pub violations: Vec<Violation>,
 }
 
-impl Sweep {
+impl TimedExploration {
     /// Of a structure for which no time was left.
     pub fn not_begun(structure: Structure, first_seed: u64) -> Self {
         Self {
@@ -49,15 +49,15 @@ impl Sweep {
 ///
 /// # Errors
 /// [`CrashError::Failed`].
-pub fn sweep(
+pub fn explore_for(
     structure: Structure,
     time: Duration,
     options: &ExploreOptions,
     progress: &Progress<'_>,
-) -> Result<Sweep, CrashError> {
+) -> Result<TimedExploration, CrashError> {
     let started = Instant::now();
     let deadline = started + time;
-    let mut found = Sweep::not_begun(structure, options.seed);
+    let mut found = TimedExploration::not_begun(structure, options.seed);
     'time: loop {
         let seed = options.seed.wrapping_add(found.seeds);
         found.seeds += 1;
@@ -99,7 +99,7 @@ mod tests {
             ..ExploreOptions::default()
         };
         let found =
-            sweep(Structure::Log(LogKind::PopLog), Duration::from_secs(2), &options, &|_| {})
+            explore_for(Structure::Log(LogKind::PopLog), Duration::from_secs(2), &options, &|_| {})
                 .unwrap();
         assert!(found.seeds > 1, "{found:?}");
         assert_eq!((found.first_seed, found.violations.len()), (5, 0));
@@ -113,8 +113,8 @@ mod tests {
             crash_in_recovery_every: 1,
             ..ExploreOptions::default()
         };
-        let found =
-            sweep(Structure::Log(LogKind::PopLog), Duration::ZERO, &options, &|_| {}).unwrap();
+        let found = explore_for(Structure::Log(LogKind::PopLog), Duration::ZERO, &options, &|_| {})
+            .unwrap();
         assert_eq!((found.seeds, found.crash_points), (1, 1), "{found:?}");
         assert_eq!(found.images, 2, "one, and one of a second crash: {found:?}");
     }
@@ -123,7 +123,8 @@ mod tests {
     fn time_that_has_run_out_ends_an_exploration_in_its_middle() {
         let options = ExploreOptions { threads: 1, ..ExploreOptions::default() };
         let found =
-            sweep(Structure::Index(IndexKind::Wort), Duration::ZERO, &options, &|_| {}).unwrap();
+            explore_for(Structure::Index(IndexKind::Wort), Duration::ZERO, &options, &|_| {})
+                .unwrap();
         assert_eq!((found.seeds, found.images), (1, 1));
     }
 }

@@ -1,6 +1,11 @@
 //! Telling a violation step by step: operations, stores, flushes, fences, the crash, what of the
 //! uncertain lines made it, what the recovery read of them, and what was wrong then.
 
+mod entries;
+mod line_history;
+mod page;
+mod text;
+
 use lapis_device::{CrashPoints, Event, Marker, PowerFailDomain};
 
 use crate::erased::AnySubject;
@@ -11,7 +16,8 @@ use crate::oracle::Failure;
 use crate::report::{KeptOperation, Shrunk, Violation};
 use crate::run::Run;
 use crate::strategy::Strategy;
-use crate::telling::{Told, tell};
+
+pub(crate) use self::entries::{Told, tell};
 
 /// What an entry of a timeline is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

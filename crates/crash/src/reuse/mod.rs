@@ -1,20 +1,23 @@
 //! Checking the images of one crash point after the other, with the memory of those before.
 
+pub(crate) mod images;
+pub(crate) mod walks;
+
 use std::rc::Rc;
 
 use lapis_device::{BytesOfLine, CrashStates, Event, Image, LineBytes, LineRead, differing_bytes};
 use lapis_pmem::Region;
 
+use self::images::{Agreement, KnownImage, KnownImages, lines_ahead, placed};
 use crate::erased::AnySubject;
 use crate::image_check::{
     Bench, Expectation, Recovered, is_checked_whole, read_line, read_word, seed_after_recovery,
 };
-use crate::known_images::{Agreement, KnownImage, KnownImages, lines_ahead, placed};
 use crate::subject::WalkMemory;
 
 /// What one thread remembers of the images that it has run.
 #[derive(Default)]
-pub(crate) struct Memory {
+pub(crate) struct Reuse {
     pub(crate) known: KnownImages,
     walks: Option<Rc<dyn WalkMemory>>,
     /// The lines whose reads are noted, and those of them that are uncertain: both in ascending order.
@@ -49,7 +52,7 @@ pub(crate) enum Proof {
     Entire,
 }
 
-impl Memory {
+impl Reuse {
     /// Remembers walks over the structure, too.
     pub(crate) fn with_walks(walks: Option<Rc<dyn WalkMemory>>) -> Self {
         Self { walks, ..Self::default() }
@@ -129,7 +132,7 @@ impl Memory {
     }
 
     /// Lets walks over the image at hand leave out what is known, at a crash point at which
-    /// [`Memory::look_ahead`] was called, while `check` runs.
+    /// [`Reuse::look_ahead`] was called, while `check` runs.
     pub(crate) fn remembering<T>(
         &self,
         bench: &mut Bench,

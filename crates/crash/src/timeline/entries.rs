@@ -7,7 +7,7 @@ use lapis_device::{
 };
 use lapis_pmem::{BLOCK_BYTES, SECTOR_BYTES};
 
-use crate::line_history::{LineHistories, StoreFate};
+use crate::timeline::line_history::{LineHistories, StoreFate};
 use crate::timeline::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};
 
 /// Events that are told one by one; of more only those that touch uncertain lines are.

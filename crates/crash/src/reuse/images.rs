@@ -57,7 +57,7 @@ pub(crate) struct KnownImage {
 /// Bytes of a word that were read before the operations were tried, and not by a lock: an image that
 /// has one of them otherwise is another one.
 #[derive(Clone, Copy, Debug)]
-struct TellingWord {
+struct DistinguishingWord {
     line: u32,
     /// Its number in the line.
     word: usize,
@@ -70,7 +70,7 @@ fn word_of(line: &LineBytes, word: usize) -> u64 {
     line[8 * word..].first_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes))
 }
 
-impl TellingWord {
+impl DistinguishingWord {
     /// The first of the bytes `differing` that were read in `line`, which held `then`.
     fn among(line: u32, then: &LineBytes, differing: u64) -> Option<Self> {
         let word = (differing != 0).then(|| differing.trailing_zeros() as usize / 8)?;
@@ -137,14 +137,14 @@ pub(crate) struct KnownImages {
     runs: VecDeque<KnownImage>,
     /// Of each, a word in which another image was seen to differ: most images differ there too. Apart
     /// from the rest, so that looking through them all is quick.
-    telling: VecDeque<Option<TellingWord>>,
+    distinguishing: VecDeque<Option<DistinguishingWord>>,
 }
 
 impl KnownImages {
     /// Forgets everything: the memory is another one.
     pub(crate) fn clear(&mut self) {
         self.runs.clear();
-        self.telling.clear();
+        self.distinguishing.clear();
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -164,9 +164,9 @@ impl KnownImages {
     pub(crate) fn add(&mut self, run: KnownImage, overrides: &[(u32, LineBytes)]) {
         if self.runs.len() == MOST_RUNS {
             self.runs.pop_front();
-            self.telling.pop_front();
+            self.distinguishing.pop_front();
         }
-        self.telling.push_back(None);
+        self.distinguishing.push_back(None);
         self.runs.push_back(KnownImage { held: overrides.to_vec(), ..run });
     }
 
@@ -189,7 +189,9 @@ impl KnownImages {
         // Those of one crash point have watched the same lines.
         let mut decided: Option<(Rc<[u32]>, bool)> = None;
         for at in (0..self.runs.len()).rev() {
-            if self.telling[at].is_some_and(|telling| telling.tells(overrides, &durable_word)) {
+            if self.distinguishing[at]
+                .is_some_and(|distinguishing| distinguishing.tells(overrides, &durable_word))
+            {
                 continue;
             }
             let run = &mut self.runs[at];
@@ -206,8 +208,8 @@ impl KnownImages {
                 continue;
             }
             let found = agreement(run, overrides, &durable, run.operation == operation);
-            if let Err(telling) = found {
-                self.telling[at] = telling.or(self.telling[at]);
+            if let Err(distinguishing) = found {
+                self.distinguishing[at] = distinguishing.or(self.distinguishing[at]);
             }
             match found.ok() {
                 Some(Agreement::Entire) => return Some((at, Agreement::Entire)),
@@ -224,7 +226,7 @@ fn agreement(
     overrides: &[(u32, LineBytes)],
     durable: &impl Fn(u32) -> LineBytes,
     same_operation: bool,
-) -> Result<Agreement, Option<TellingWord>> {
+) -> Result<Agreement, Option<DistinguishingWord>> {
     let (mut entire, mut identical) = (same_operation, true);
     let mut compare = |run: &KnownImage, line: u32, then: &LineBytes, now: &LineBytes| {
         let differing = differing_bytes(then, now);
@@ -241,7 +243,7 @@ fn agreement(
         let (before, after) = run.reads.split_at(run.reads_before_operations);
         if let Some(read) = before.iter().find(|read| differs(read)) {
             let told = read.by_lock.is_none().then_some(read.bytes & differing);
-            return Err(told.and_then(|bytes| TellingWord::among(line, then, bytes)));
+            return Err(told.and_then(|bytes| DistinguishingWord::among(line, then, bytes)));
         }
         entire &= !after.iter().any(differs);
         Ok(())
@@ -253,19 +255,19 @@ fn agreement(
             Some((_, now)) => compare(run, *line, then, now),
             None => compare(run, *line, then, &durable(*line)),
         };
-        if let Err(telling) = agrees {
+        if let Err(distinguishing) = agrees {
             run.held.swap(0, at);
-            return Err(telling);
+            return Err(distinguishing);
         }
     }
     for (line, now) in overrides {
         if run.held(*line).is_none() {
             let then = durable(*line);
-            if let Err(telling) = compare(run, *line, &then, now) {
+            if let Err(distinguishing) = compare(run, *line, &then, now) {
                 run.held.push((*line, then));
                 let last = run.held.len() - 1;
                 run.held.swap(0, last);
-                return Err(telling);
+                return Err(distinguishing);
             }
         }
     }
@@ -407,7 +409,7 @@ mod tests {
             let expected = (value == 0).then_some(Agreement::Entire);
             assert_eq!(find(&mut images, &[(10, line(value))], &[10], 5), expected);
         }
-        assert!(images.telling[0].is_some());
+        assert!(images.distinguishing[0].is_some());
         // In another byte of that word nothing was read.
         let mut other_byte = line(0);
         other_byte[9] = 1;
