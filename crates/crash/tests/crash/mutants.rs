@@ -1,7 +1,7 @@
 //! The checker finds every mutant of the catalogue at a small budget, and nothing wrong with the
 //! structures as they are at the same budget.
 
-use lapis_blocks::{CellKind, LogKind, PageKind};
+use lapis_blocks::LogKind;
 use lapis_crash::mutants::{
     MutantBudget, MutantTrial, Search, WORKERS, catalogue, concurrent_catalogue, try_mutants,
 };
@@ -41,48 +41,8 @@ fn all_are_killed(structure: Structure) {
     assert!(report.is_good());
 }
 
-macro_rules! of_a_log {
-    ($module:ident $kind:ident $what:tt) => {
-        #[test]
-        fn $module() {
-            all_are_killed(Structure::Log(LogKind::$kind));
-        }
-    };
-}
-
-macro_rules! of_cells {
-    ($module:ident $kind:ident $what:tt) => {
-        #[test]
-        fn $module() {
-            all_are_killed(Structure::Cell(CellKind::$kind));
-        }
-    };
-}
-
-macro_rules! of_pages {
-    ($module:ident $kind:ident $what:tt) => {
-        #[test]
-        fn $module() {
-            all_are_killed(Structure::Page(PageKind::$kind));
-        }
-    };
-}
-
-macro_rules! of_an_index {
-    ($module:ident $index:ident $traits:tt) => {
-        #[test]
-        fn $module() {
-            all_are_killed(Structure::Index(IndexKind::$index));
-        }
-    };
-}
-
 mod all_are_killed_of {
-    use super::*;
-    lapis_index::for_each_index!(of_an_index);
-    lapis_blocks::for_each_log!(of_a_log);
-    lapis_blocks::for_each_cell!(of_cells);
-    lapis_blocks::for_each_page_scheme!(of_pages);
+    for_each_structure! { ($) super::all_are_killed }
 }
 
 #[test]

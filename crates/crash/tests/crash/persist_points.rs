@@ -2,9 +2,7 @@
 //! the checker finds a power cut that is not survived. `cargo test -p lapis-crash --test
 //! persist_points -- --nocapture` prints the tables.
 
-use lapis_blocks::{CellKind, LogKind, PageKind};
 use lapis_crash::{ExploreOptions, Strategy, Structure, structure_persist_points};
-use lapis_index::IndexKind;
 
 fn all_are_necessary(structure: Structure, (ops, runs): (usize, u64)) {
     all_are_necessary_by(Strategy::default(), structure, (ops, runs));
@@ -33,54 +31,22 @@ fn all_are_necessary_by(strategy: Strategy, structure: Structure, (ops, runs): (
     assert!(survived.is_empty(), "not shown to be necessary: {survived:#?}");
 }
 
-macro_rules! of_a_log {
-    ($module:ident $kind:ident $what:tt) => {
-        #[test]
-        fn $module() {
-            let runs = LogKind::$kind.declaration().persist_points;
-            all_are_necessary(Structure::Log(LogKind::$kind), runs);
+fn listed_needs_each(structure: Structure) {
+    let runs = match structure {
+        Structure::Index(kind) => kind.declaration().exploration.persist_points,
+        Structure::Log(kind) => kind.declaration().persist_points,
+        Structure::Cell(kind) => kind.declaration().persist_points,
+        Structure::Page(kind) => {
+            let runs = kind.declaration().persist_points;
+            return all_are_necessary_by(Strategy::Sampled, structure, runs);
         }
+        other => unreachable!("{other} is in no list"),
     };
-}
-
-macro_rules! of_cells {
-    ($module:ident $kind:ident $what:tt) => {
-        #[test]
-        fn $module() {
-            let runs = CellKind::$kind.declaration().persist_points;
-            all_are_necessary(Structure::Cell(CellKind::$kind), runs);
-        }
-    };
-}
-
-macro_rules! of_pages {
-    ($module:ident $kind:ident $what:tt) => {
-        #[test]
-        fn $module() {
-            let runs = PageKind::$kind.declaration().persist_points;
-            all_are_necessary_by(Strategy::Sampled, Structure::Page(PageKind::$kind), runs);
-        }
-    };
-}
-
-macro_rules! of_an_index {
-    ($module:ident $index:ident $traits:tt) => {
-        #[test]
-        fn $module() {
-            all_are_necessary(
-                Structure::Index(IndexKind::$index),
-                IndexKind::$index.declaration().exploration.persist_points,
-            );
-        }
-    };
+    all_are_necessary(structure, runs);
 }
 
 mod each_is_necessary_of {
-    use super::*;
-    lapis_index::for_each_index!(of_an_index);
-    lapis_blocks::for_each_log!(of_a_log);
-    lapis_blocks::for_each_cell!(of_cells);
-    lapis_blocks::for_each_page_scheme!(of_pages);
+    for_each_structure! { ($) super::listed_needs_each }
 }
 
 #[test]
