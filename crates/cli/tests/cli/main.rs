@@ -10,5 +10,6 @@ mod kills;
 mod runner;
 mod store_commands;
 mod this_machine;
+mod toy_index;
 mod traces;
 mod workloads;
