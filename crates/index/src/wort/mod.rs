@@ -164,8 +164,8 @@ use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::index::{Direction, IndexOptions};
 use crate::key::IndexKey;
 use crate::radix::{
-    Changing, Descending, Descent, Digits, Handle, Held, Leaf, Mutants, Nibble, Obstacle,
-    Parent, Place, RadixTree, SlotWord, Span, Split,
+    Changing, Descending, Descent, Digits, Handle, Held, Leaf, Mutants, Nibble, Obstacle, Parent,
+    Place, RadixTree, SlotWord, Span, Split,
 };
 use node::{Child, Header, has_end_slot, node_bytes};
 
