@@ -16,6 +16,7 @@ pub mod pop_ring;
 pub mod rawl;
 pub mod ring_log;
 mod root_checksum;
+mod set_bits;
 pub mod shared_log;
 mod spacing;
 pub mod thread_logs;

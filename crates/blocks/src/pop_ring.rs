@@ -43,11 +43,11 @@ use lapis_pmem::{Domain, Mutant};
 
 use crate::log::Position;
 use crate::mutants::{POP_RING_REUSE_WITHOUT_ZEROING, POP_RING_TORN_TAIL_STAYS};
-use crate::pop_log::count_ones;
 use crate::ring_log::{
     ENTRY_HEADER_BYTES, Entry, Head, Parsed, Ring, RingLog, Scheme, Seen, Sink, is_zero, plain,
     sealed, zero_dirty,
 };
+use crate::set_bits::count_ones;
 use crate::spacing::Spacing;
 
 /// PopLog in a ring.

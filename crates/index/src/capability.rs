@@ -6,7 +6,7 @@ use crate::IndexKind;
 use crate::declaration::{Declaration, IndexFamily, IndexOf, InsertCost};
 use crate::index::{Capabilities, Index};
 use crate::key::IndexKey;
-use crate::root::KeyKind;
+use crate::key::KeyKind;
 
 /// A row of the capability table.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

@@ -3,58 +3,13 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lapis_pmem::{AllocError, Committed, Domain, Guard, InFlight, Link, Owned, Pool, Tracer};
+use lapis_pmem::{Committed, Domain, Guard, InFlight, Link, Owned, Pool, Tracer};
 
 use crate::IndexKind;
 use crate::entries_by_part::EntriesByPart;
-use crate::key::{IndexKey, MAX_KEY_BYTES};
+pub use crate::error::IndexError;
+use crate::key::IndexKey;
 use crate::root::IndexRoot;
-
-/// Why an index operation failed. The index is as it was.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum IndexError {
-    /// Byte-string keys have at least one byte.
-    #[error("a key has at least one byte")]
-    EmptyKey,
-    /// Longer than [`MAX_KEY_BYTES`].
-    #[error("a key of {bytes} bytes is longer than the longest, {MAX_KEY_BYTES}")]
-    KeyTooLong {
-        /// The key's length.
-        bytes: usize,
-    },
-    /// No room for a node.
-    #[error(transparent)]
-    Alloc(#[from] AllocError),
-    /// The root belongs to another structure or another kind of keys.
-    #[error("this is not a {expected} index with such keys (its root says kind {found})")]
-    WrongKind {
-        /// What was to be opened.
-        expected: IndexKind,
-        /// What the root says.
-        found: u32,
-    },
-    /// Written by a newer Lapis.
-    #[error("the index has format version {found}; this Lapis reads up to {supported}")]
-    NewerFormat {
-        /// The version found.
-        found: u32,
-        /// The newest version this code reads.
-        supported: u32,
-    },
-    /// An option has a value the structure cannot have.
-    #[error("{what}")]
-    BadOption {
-        /// What is wrong with which option.
-        what: String,
-    },
-    /// The bytes cannot be an index.
-    #[error("the index is damaged: {what}")]
-    Damaged {
-        /// What is wrong.
-        what: String,
-    },
-}
 
 /// What can be chosen when an index is created. Structures ignore what does not concern them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -276,6 +231,77 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
     /// Tells the tracer of every block of the index, the root included, but not of what the values
     /// refer to: `value` is called with each value for that. Nobody may change the index meanwhile.
     fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64));
+}
+
+/// What of [`Index`] is the same for every B+-tree: the methods of the same meaning are in the files of
+/// the structure.
+macro_rules! forward_to_files {
+    ($domain:ident, $key:ident) => {
+        fn pool(&self) -> &std::sync::Arc<lapis_pmem::Pool<$domain>> {
+            &self.pool
+        }
+
+        #[inline]
+        fn change(
+            &self,
+            key: &$key,
+            change: $crate::Change,
+        ) -> Result<$crate::Outcome, $crate::IndexError> {
+            self.change_key(key, change)
+        }
+
+        #[inline]
+        fn get(&self, key: &$key) -> Option<u64> {
+            self.lookup(key)
+        }
+
+        fn for_each(&self, visit: &mut dyn FnMut(&$key, u64) -> std::ops::ControlFlow<()>) {
+            let (from, direction) = (std::ops::Bound::Unbounded, $crate::Direction::Forward);
+            $crate::OrderedIndex::scan(self, from, direction, visit);
+        }
+
+        fn check(&self) -> Vec<String> {
+            self.problems()
+        }
+
+        fn statistics(&self) -> $crate::Statistics {
+            self.measure()
+        }
+
+        fn trace(
+            &self,
+            tracer: &mut lapis_pmem::Tracer<'_, $domain>,
+            value: &mut dyn FnMut(&mut lapis_pmem::Tracer<'_, $domain>, u64),
+        ) {
+            self.trace_blocks(tracer, value);
+        }
+    };
+}
+pub(crate) use forward_to_files;
+
+/// Whether the key of `word` is at `from` or behind it, for who goes this way.
+pub(crate) fn begins_at<D: Domain, K: IndexKey + ?Sized>(
+    pool: &Pool<D>,
+    from: Bound<&K>,
+    direction: Direction,
+    word: u64,
+) -> bool {
+    let (Bound::Included(key) | Bound::Excluded(key)) = from else { return true };
+    let order = match direction {
+        Direction::Forward => key.cmp_word(pool, word).reverse(),
+        Direction::Backward => key.cmp_word(pool, word),
+    };
+    order.is_gt() || (order.is_eq() && matches!(from, Bound::Included(_)))
+}
+
+/// Calls `visit` with the key of `word`; a word that is no key is passed over.
+pub(crate) fn visit_word<D: Domain, K: IndexKey + ?Sized>(
+    pool: &Pool<D>,
+    word: u64,
+    value: u64,
+    visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    K::with_word(pool, word, |key| visit(key, value)).unwrap_or(ControlFlow::Continue(()))
 }
 
 /// An index whose keys can be scanned in order.

@@ -8,8 +8,17 @@ use lapis_pmem::{
     PCell, Pool, Tracer, persistent,
 };
 
-use crate::index::IndexError;
-use crate::root::KeyKind;
+use crate::error::IndexError;
+
+/// How an index stores its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum KeyKind {
+    /// 8-byte integers, in place.
+    Fixed8 = 1,
+    /// Byte strings of 1 to 65,535 bytes.
+    Bytes = 2,
+}
 
 /// The longest byte-string key.
 pub const MAX_KEY_BYTES: usize = 65_535;

@@ -26,6 +26,7 @@ mod art;
 mod capability;
 mod declaration;
 mod entries_by_part;
+mod error;
 mod index;
 mod key;
 mod node_size;
@@ -39,11 +40,12 @@ use lapis_pmem::{Domain, Link, Pool};
 pub use capability::{CapabilityRow, capability_table};
 pub use declaration::{Declaration, Exploration, History, IndexFamily, IndexOf, InsertCost, Run};
 pub use entries_by_part::EntriesByPart;
+pub use error::IndexError;
 pub use index::{
-    Capabilities, Change, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex,
-    Outcome, Range, Statistics,
+    Capabilities, Change, Direction, Index, IndexOptions, InnerNodes, OrderedIndex, Outcome, Range,
+    Statistics,
 };
-pub use key::{IndexKey, KeyBlob, KeyWord, MAX_KEY_BYTES};
+pub use key::{IndexKey, KeyBlob, KeyKind, KeyWord, MAX_KEY_BYTES};
 pub use nv_tree::InnerRebuilds;
-pub use root::{IndexRoot, KeyKind};
+pub use root::IndexRoot;
 pub use wb_tree::{BitmapAndSlots, SlotsOnly, WbTreeNodeKind};

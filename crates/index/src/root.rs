@@ -16,7 +16,8 @@
 use lapis_pmem::{Domain, Link, PCell, Pool, Slot, persistent};
 
 use crate::IndexKind;
-use crate::index::IndexError;
+use crate::error::IndexError;
+use crate::key::KeyKind;
 
 persistent! {
     /// The root block of an index. Its owner publishes it: under a name
@@ -29,16 +30,6 @@ persistent! {
         pub(crate) top: Slot<PCell<u64>>,
         pub(crate) words: [PCell<u64>; 5],
     }
-}
-
-/// How an index stores its keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum KeyKind {
-    /// 8-byte integers, in place.
-    Fixed8 = 1,
-    /// Byte strings of 1 to 65,535 bytes.
-    Bytes = 2,
 }
 
 impl IndexRoot {

@@ -29,8 +29,8 @@ use lapis_pmem::{Domain, Link, PCell, Pool, Slot, Tracer, persistent};
 
 use crate::MAX_TABLE_NAME_BYTES;
 use crate::config::{StoreOptions, TableOptions};
-use crate::engine::TableState;
 use crate::error::Error;
+use crate::table_state::TableState;
 
 /// The name of the pool root.
 pub(crate) const ROOT_NAME: &str = "store";

@@ -27,11 +27,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_blocks::log::{LARGEST_ENTRY_BYTES, Position};
 use lapis_blocks::pop_log::PopLog;
-use lapis_index::{AnyIndex, IndexError, IndexKind};
+use lapis_index::IndexError;
 use lapis_pmem::{AuditReport, Domain, Link, Pool, ReclaimReport, Traced, Tracer, host_lock};
 use parking_lot::{Mutex, RwLock};
 
@@ -39,31 +39,10 @@ use crate::catalog::{self, Catalog};
 use crate::config::{StoreOptions, TableOptions};
 use crate::error::Error;
 use crate::mutants;
-use crate::record::{self, Change, INLINE_LIMIT};
-use crate::transaction::{check_not_dropped, holds_snapshot, turn_to_change};
+use crate::record::{self, Change, INLINE_LIMIT, WriteSet};
+use crate::table_state::TableState;
+use crate::transaction::{holds_snapshot, turn_to_change};
 use crate::value::{self, ValueBlock};
-
-/// An open table.
-#[derive(Debug)]
-pub(crate) struct TableState<D: Domain> {
-    pub(crate) id: u64,
-    pub(crate) name: String,
-    pub(crate) index: AnyIndex<D, [u8]>,
-    pub(crate) dropped: AtomicBool,
-}
-
-impl<D: Domain> TableState<D> {
-    pub(crate) fn kind(&self) -> IndexKind {
-        self.index.kind().0
-    }
-
-    pub(crate) fn is_ordered(&self) -> bool {
-        self.kind().is_ordered()
-    }
-}
-
-/// The writes of a transaction: the new value, or none for a delete.
-pub(crate) type WriteSet = BTreeMap<(u64, Vec<u8>), Option<Vec<u8>>>;
 
 /// What only the writer whose turn it is touches.
 #[derive(Debug, Default)]
@@ -385,7 +364,7 @@ impl<D: Domain> Engine<D> {
     ) -> Result<Option<value::Value>, Error> {
         let _guard = self.pool.pin();
         // Under the guard: the blocks of a table that is dropped from here on stay readable.
-        check_not_dropped(table)?;
+        table.check_not_dropped()?;
         match table.index.get(key) {
             Some(link) => value::read(&self.pool, link).map(Some),
             None => Ok(None),

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use lapis_index::Direction;
 use lapis_pmem::Domain;
 
-use crate::engine::{Engine, TableState};
+use crate::engine::Engine;
 use crate::error::Error;
-use crate::transaction::check_not_dropped;
+use crate::table_state::TableState;
 use crate::value::{self, Value};
 
 /// Entries fetched at once: few at first, because many scans are short, then twice as many each time.
@@ -153,7 +153,7 @@ impl<D: Domain> Entries<D> {
     }
 
     fn fetch(&mut self) -> Result<(), Error> {
-        check_not_dropped(&self.table)?;
+        self.table.check_not_dropped()?;
         if self.table.is_ordered() { self.fetch_ordered() } else { self.fetch_unordered() }
     }
 
@@ -164,7 +164,7 @@ impl<D: Domain> Entries<D> {
         let (batch, ended) = engine.read(|| {
             let _guard = engine.pool.pin();
             // Under the guard: what is dropped from here on stays readable.
-            check_not_dropped(table)?;
+            table.check_not_dropped()?;
             let (mut batch, mut bytes, mut ended) = (VecDeque::new(), 0, true);
             let mut failure = None;
             table.index.scan(range.start(direction), direction, &mut |key, link| {
@@ -206,7 +206,7 @@ impl<D: Domain> Entries<D> {
         if self.keys.is_none() {
             let keys = engine.read(|| {
                 let _guard = engine.pool.pin();
-                check_not_dropped(table)?;
+                table.check_not_dropped()?;
                 let mut keys = Vec::new();
                 table.index.for_each(&mut |key, _| {
                     keys.push(key.to_vec());

@@ -27,6 +27,7 @@ pub mod mutants;
 mod record;
 mod store;
 mod table;
+mod table_state;
 mod transaction;
 mod value;
 

@@ -11,9 +11,13 @@
 //! Integers are little-endian. Values longer than [`INLINE_LIMIT`] are in blocks of their own that
 //! are durable before the record is appended, and the record has their link.
 
-use crate::engine::WriteSet;
+use std::collections::BTreeMap;
+
 use crate::error::Error;
 use crate::value::ValueBlock;
+
+/// The writes of a transaction: the new value, or none for a delete.
+pub(crate) type WriteSet = BTreeMap<(u64, Vec<u8>), Option<Vec<u8>>>;
 
 /// Values up to this long lie in the record. Their blocks, made when the record is durable already,
 /// fit slabs of one chunk: a larger slab needs chunks side by side, which no reserve can promise.

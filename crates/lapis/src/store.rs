@@ -193,7 +193,7 @@ impl<D: Domain> Store<D> {
     /// The tables, in order of their names.
     pub fn tables(&self) -> Vec<TableInfo> {
         let tables = self.engine.tables();
-        let info = |table: &std::sync::Arc<crate::engine::TableState<D>>| TableInfo {
+        let info = |table: &std::sync::Arc<crate::table_state::TableState<D>>| TableInfo {
             name: table.name.clone(),
             index: table.kind(),
             statistics: None,

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use lapis_index::{Direction, IndexKind, Statistics};
 use lapis_pmem::{Domain, Hardware};
 
-use crate::engine::{Engine, TableState};
+use crate::engine::Engine;
 use crate::entries::{Entries, KeyRange};
 use crate::error::Error;
-use crate::transaction::{Transaction, check_not_dropped, turn_to_look, validate};
+use crate::table_state::TableState;
+use crate::transaction::{Transaction, turn_to_look, validate};
 use crate::value::Value;
 
 /// A table of a store. Cheap to clone; keeps the store open.
@@ -40,7 +41,7 @@ impl<D: Domain> Table<D> {
     }
 
     pub(crate) fn state(&self) -> Result<&Arc<TableState<D>>, Error> {
-        check_not_dropped(&self.state)?;
+        self.state.check_not_dropped()?;
         Ok(&self.state)
     }
 

@@ -5,17 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use lapis_index::Direction;
 use lapis_pmem::Domain;
 use lapis_pmem::host_lock::{self, HostGuard};
 use parking_lot::{ArcMutexGuard, ArcRwLockReadGuard, MutexGuard, RawMutex, RawRwLock};
 
-use crate::engine::{Engine, TableState, WriteSet, Writer};
+use crate::engine::{Engine, Writer};
 use crate::entries::{Entries, KeyRange};
 use crate::error::Error;
+use crate::record::WriteSet;
 use crate::table::Table;
+use crate::table_state::TableState;
 use crate::value::Value;
 use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
@@ -363,12 +364,4 @@ impl<D: Domain> Iterator for SnapshotEntries<'_, D> {
 /// Whether this thread would wait for itself if it changed the engine.
 pub(crate) fn check_no_snapshot<D: Domain>(engine: &Arc<Engine<D>>) -> Result<(), Error> {
     if holds_snapshot(engine) { Err(Error::SnapshotHeld) } else { Ok(()) }
-}
-
-/// Whether a table's state is usable.
-pub(crate) fn check_not_dropped<D: Domain>(state: &TableState<D>) -> Result<(), Error> {
-    if state.dropped.load(Ordering::Acquire) {
-        return Err(Error::Dropped { name: state.name.clone() });
-    }
-    Ok(())
 }

@@ -5,6 +5,7 @@ use lapis_pmem::{Domain, LINE_BYTES, Link, PCell, Pool};
 use crate::log::{LARGEST_ENTRY_BYTES, Position};
 use crate::pop_ring::Pop;
 use crate::ring_log::{Sink, pad_behind};
+use crate::set_bits::count_ones;
 use crate::spacing::Spacing;
 
 use super::layout::{
@@ -15,19 +16,6 @@ use super::mutants;
 /// Payloads are counted, summed and copied in pieces of this size, so that each byte is fetched
 /// from memory once.
 const PIECE_BYTES: usize = 4096;
-
-/// The number of set bits.
-#[inline]
-pub fn count_ones(bytes: &[u8]) -> u32 {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let mut ones: u32 = words.iter().map(|word| u64::from_ne_bytes(*word).count_ones()).sum();
-    if !rest.is_empty() {
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        ones += u64::from_ne_bytes(last).count_ones();
-    }
-    ones
-}
 
 /// Whether no bit is set.
 pub(super) fn is_zero(bytes: &[u8]) -> bool {
@@ -226,17 +214,6 @@ pub(super) unsafe fn zero_data<D: Domain>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bits_are_counted_in_every_length_and_alignment() {
-        let bytes: Vec<u8> = (0..300u32).map(|i| (i * 37 + 11) as u8).collect();
-        for from in 0..9 {
-            for to in from..bytes.len() {
-                let one_by_one: u32 = bytes[from..to].iter().map(|byte| byte.count_ones()).sum();
-                assert_eq!(count_ones(&bytes[from..to]), one_by_one);
-            }
-        }
-    }
 
     #[test]
     fn a_single_bit_anywhere_is_not_zero() {

@@ -144,7 +144,8 @@ use crate::pop_ring::Pop;
 use crate::ring_log::{LineBuffer, Sink};
 use crate::spacing::{Spacing, placement_of, placement_word};
 
-pub use entry::{count_ones, write_entry};
+pub use crate::set_bits::count_ones;
+pub use entry::write_entry;
 pub use inspection::Statistics;
 pub use layout::{ENTRY_HEADER_BYTES, PopLogRoot};
 use layout::{FORMAT_VERSION, MAGIC, SEGMENT_HEADER_BYTES, Segment, Start};

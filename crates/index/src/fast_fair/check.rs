@@ -220,7 +220,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         }
     }
 
-    pub(super) fn trace_all(
+    pub(super) fn trace_blocks(
         &self,
         tracer: &mut Tracer<'_, D>,
         value: &mut dyn FnMut(&mut Tracer<'_, D>, u64),
@@ -249,7 +249,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         }
     }
 
-    pub(super) fn count_all(&self) -> Statistics {
+    pub(super) fn measure(&self) -> Statistics {
         let mut statistics = Statistics {
             blocks: 1,
             bytes: size_of::<IndexRoot>() as u64,

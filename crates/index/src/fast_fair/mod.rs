@@ -161,17 +161,13 @@ mod write;
 mod tests;
 
 use std::marker::PhantomData;
-use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lapis_pmem::{Domain, InFlight, Link, LockGeneration, Owned, Pool, Tracer};
+use lapis_pmem::{Domain, InFlight, Link, LockGeneration, Owned, Pool};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, Run};
-use crate::index::{
-    Capabilities, Change, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome,
-    Statistics,
-};
+use crate::index::{Capabilities, Index, IndexError, IndexOptions, forward_to_files};
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
 
@@ -290,39 +286,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FastFair<D, K> {
         Ok(Self { pool, root, node_bytes, capacity, generation, _key: PhantomData })
     }
 
-    fn pool(&self) -> &Arc<Pool<D>> {
-        &self.pool
-    }
-
-    #[inline]
-    fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
-        match change {
-            Change::Insert(value) | Change::Update(value) | Change::Put(value) => {
-                self.write(key, value, change)
-            }
-            Change::Remove => self.remove_key(key),
-        }
-    }
-
-    fn get(&self, key: &K) -> Option<u64> {
-        self.lookup(key)
-    }
-
-    fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
-        self.scan(Bound::Unbounded, Direction::Forward, visit);
-    }
-
-    fn check(&self) -> Vec<String> {
-        self.problems()
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.count_all()
-    }
-
-    fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64)) {
-        self.trace_all(tracer, value);
-    }
+    forward_to_files!(D, K);
 }
 
 pub(crate) const DECLARATION: Declaration = Declaration {

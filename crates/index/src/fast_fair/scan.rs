@@ -7,7 +7,7 @@ use lapis_pmem::{Domain, persist_before_answer};
 use super::FastFair;
 use super::node::{LEFTWARD, Node, SiblingWord};
 use super::search::{MOST_STEPS, MOST_TRIES, goes_in_circles};
-use crate::index::{Direction, OrderedIndex};
+use crate::index::{Direction, OrderedIndex, begins_at, visit_word};
 use crate::key::IndexKey;
 
 /// The entries that count of one leaf: key words and values, ascending.
@@ -153,14 +153,9 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 self.domain().prefetch((&raw const *next.header).cast());
             }
             for &(word, value) in &entries {
-                started = started
-                    || match from {
-                        Bound::Unbounded => true,
-                        Bound::Included(from) => from.cmp_word(&self.pool, word).is_le(),
-                        Bound::Excluded(from) => from.cmp_word(&self.pool, word).is_lt(),
-                    };
+                started = started || begins_at(&self.pool, from, Direction::Forward, word);
                 if started {
-                    self.show(word, value, visit)?;
+                    visit_word(&self.pool, word, value, visit)?;
                 }
             }
             match next {
@@ -188,7 +183,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 goes_in_circles();
             }
             for &(word, value) in entries.iter().rev() {
-                self.show(word, value, visit)?;
+                visit_word(&self.pool, word, value, visit)?;
             }
             if low == 0 {
                 return ControlFlow::Continue(());
@@ -233,15 +228,6 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     /// More nodes than the pool can hold, those that come meanwhile included.
     fn most_nodes(&self) -> usize {
         self.pool.region().mapped_bytes() / 128 + 1024
-    }
-
-    fn show(
-        &self,
-        word: u64,
-        value: u64,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        K::with_word(&self.pool, word, |key| visit(key, value)).unwrap_or(ControlFlow::Continue(()))
     }
 }
 

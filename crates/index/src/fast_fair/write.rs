@@ -89,7 +89,18 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         }
     }
 
-    pub(super) fn write(&self, key: &K, value: u64, change: Change) -> Result<Outcome, IndexError> {
+    /// Makes `change`, durably.
+    #[inline]
+    pub(super) fn change_key(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+        match change {
+            Change::Insert(value) | Change::Update(value) | Change::Put(value) => {
+                self.write(key, value, change)
+            }
+            Change::Remove => self.remove_key(key),
+        }
+    }
+
+    fn write(&self, key: &K, value: u64, change: Change) -> Result<Outcome, IndexError> {
         key.validate()?;
         let guard = self.pool.pin();
         let place = self.lock_covering(0, key).ok_or_else(FastFair::<D, K>::no_leaves)?;

@@ -140,7 +140,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         K::with_word(&self.pool, one, |key| key.cmp_word(&self.pool, other).is_lt())
     }
 
-    pub(super) fn trace_all(
+    pub(super) fn trace_blocks(
         &self,
         tracer: &mut Tracer<'_, D>,
         value: &mut dyn FnMut(&mut Tracer<'_, D>, u64),

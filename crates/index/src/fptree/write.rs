@@ -41,7 +41,18 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         self.locks.unlock_unchanged(self.domain(), LeafLocks::number_of(leaf.link));
     }
 
-    pub(super) fn write(&self, key: &K, value: u64, change: Change) -> Result<Outcome, IndexError> {
+    /// Makes `change`, durably.
+    #[inline]
+    pub(super) fn change_key(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+        match change {
+            Change::Insert(value) | Change::Update(value) | Change::Put(value) => {
+                self.write(key, value, change)
+            }
+            Change::Remove => self.remove_key(key),
+        }
+    }
+
+    fn write(&self, key: &K, value: u64, change: Change) -> Result<Outcome, IndexError> {
         key.validate()?;
         let (domain, sought) = (self.domain(), Sought::of(key));
         loop {

@@ -122,7 +122,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         }
     }
 
-    pub(super) fn trace_all(
+    pub(super) fn trace_blocks(
         &self,
         tracer: &mut Tracer<'_, D>,
         value: &mut dyn FnMut(&mut Tracer<'_, D>, u64),
@@ -151,7 +151,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         }
     }
 
-    pub(super) fn count_all(&self) -> Statistics {
+    pub(super) fn measure(&self) -> Statistics {
         let domain = self.domain();
         let mut statistics =
             Statistics { blocks: 1, bytes: size_of::<IndexRoot>() as u64, ..Statistics::default() };

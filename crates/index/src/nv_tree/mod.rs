@@ -111,19 +111,15 @@ mod tests;
 mod write;
 
 use std::marker::PhantomData;
-use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Owned, Pool, Tracer};
+use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Owned, Pool};
 use parking_lot::Mutex;
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
-use crate::index::{
-    Capabilities, Change, Direction, Index, IndexError, IndexOptions, InnerNodes, OrderedIndex,
-    Outcome, Statistics,
-};
+use crate::index::{Capabilities, Index, IndexError, IndexOptions, InnerNodes, forward_to_files};
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
 
@@ -303,35 +299,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for NvTree<D, K> {
         Self::open_by(pool, root, Some(threads))
     }
 
-    fn pool(&self) -> &Arc<Pool<D>> {
-        &self.pool
-    }
-
-    #[inline]
-    fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
-        self.change_key(key, change)
-    }
-
-    #[inline]
-    fn get(&self, key: &K) -> Option<u64> {
-        self.lookup(key)
-    }
-
-    fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
-        self.scan(Bound::Unbounded, Direction::Forward, visit);
-    }
-
-    fn check(&self) -> Vec<String> {
-        self.problems()
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.count_all()
-    }
-
-    fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64)) {
-        self.trace_all(tracer, value);
-    }
+    forward_to_files!(D, K);
 }
 
 pub(crate) const DECLARATION: Declaration = Declaration {

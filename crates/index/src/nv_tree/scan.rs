@@ -8,7 +8,7 @@ use lapis_pmem::{Domain, Link};
 use super::NvTree;
 use super::inner::{Probe, Separator};
 use super::leaf::Newest;
-use crate::index::{Direction, OrderedIndex};
+use crate::index::{Direction, OrderedIndex, begins_at, visit_word};
 use crate::key::IndexKey;
 
 /// The live records of a leaf, ascending, and where its range ends on either side.
@@ -60,22 +60,13 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             (Bound::Unbounded, Direction::Backward) => Probe::Highest,
         };
         let Some(mut leaf) = self.collect(probe, epoch) else { return ControlFlow::Continue(()) };
-        // Greater is further on.
-        let from_to = |key: &K, record: &Newest| match direction {
-            Direction::Forward => key.cmp_word(&self.pool, record.word).reverse(),
-            Direction::Backward => key.cmp_word(&self.pool, record.word),
-        };
-        leaf.records.retain(|record| match from {
-            Bound::Unbounded => true,
-            Bound::Included(from) => from_to(from, record).is_ge(),
-            Bound::Excluded(from) => from_to(from, record).is_gt(),
-        });
+        leaf.records.retain(|record| begins_at(&self.pool, from, direction, record.word));
         loop {
             if direction == Direction::Backward {
                 leaf.records.reverse();
             }
             for record in &leaf.records {
-                self.show(record, visit)?;
+                visit_word(&self.pool, record.word, record.value, visit)?;
             }
             let end = match direction {
                 Direction::Forward => leaf.upper,
@@ -96,15 +87,6 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
                 is_above == (direction == Direction::Forward)
             });
         }
-    }
-
-    fn show(
-        &self,
-        record: &Newest,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        K::with_word(&self.pool, record.word, |key| visit(key, record.value))
-            .unwrap_or(ControlFlow::Continue(()))
     }
 }
 

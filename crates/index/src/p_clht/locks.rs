@@ -19,9 +19,12 @@ use lapis_pmem::{Domain, GenerationLock, LockGeneration, LockWait, LockWord};
 
 use super::PClht;
 use super::bucket::{Bucket, FROZEN, Table};
-use super::resize::PUBLISHING;
 use super::{IndexError, damaged_chain};
 use crate::key::IndexKey;
+
+/// The payload of the lock for growing while `top` is being replaced: a new table may be visible
+/// that is not durable yet.
+pub(super) const PUBLISHING: u8 = 1;
 
 /// A chain, locked. Dropping it counts one more section and lets go.
 #[must_use]

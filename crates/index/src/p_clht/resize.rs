@@ -6,7 +6,7 @@ use lapis_pmem::{Dirty, Domain, Durable, InFlight, Link, Owned, PCell, Pool};
 
 use super::PClht;
 use super::bucket::{BUCKET_BYTES, Bucket, BucketImage, MAX_LOG2, SLOTS, Table, chain_hash};
-use super::locks::Frozen;
+use super::locks::{Frozen, PUBLISHING};
 use super::mutants;
 use crate::index::IndexError;
 use crate::key::IndexKey;
@@ -22,9 +22,6 @@ const BUCKETS_PER_OVERFLOW: u64 = 8;
 const ENTRIES_PER_BUCKET: f64 = 1.75;
 /// Buckets looked at when the index is opened.
 const SAMPLE: u64 = 64;
-/// The payload of the lock for growing while `top` is being replaced: a new table may be visible
-/// that is not durable yet.
-pub(super) const PUBLISHING: u8 = 1;
 /// The count of overflow buckets lies below the generation in which it is true.
 const COUNT_BITS: u32 = 40;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;

@@ -7,8 +7,8 @@
 //! * If they were free, the pool has been pinned all the while, and no block can have become another's:
 //!   the same words are the same nodes. What was found of digits (I3, I5) still holds. It asks its
 //!   stripes whether nodes have been unlinked under them since before the walk, and looks once more at
-//!   the one word that its change rests on. There is no second walk: R1 to R4 in the header comment of
-//!   [`Wort`](crate::Wort)'s module say why.
+//!   the one word that its change rests on. There is no second walk: W1 to W4 in
+//!   `docs/wort-concurrency.md` say why.
 //! * If one was not, or something has changed, it lets the pool go, waits for all in the order of their
 //!   numbers, and goes down anew with them in its hands. What it then finds in the nodes it has claimed, nobody
 //!   can change. If that takes other stripes, it starts again.
@@ -26,32 +26,12 @@ use lapis_pmem::{AllocError, Blocks, Committed, Durable, Guard, InFlight, Link, 
 use super::descent::{Descending, Descent, Located};
 use super::digits::Digits;
 use super::leaf::{Leaf, leaf_bytes, write_leaf};
-use super::stripes::{Claims, Held};
-use super::tree::{KeyOf, Place, RadixTree, SlotWord};
+use super::stripes::{Claims, Held, Obstacle};
+use super::tree::{KeyOf, RadixTree};
+use super::word::{Place, SlotWord};
 pub use crate::index::Change;
 use crate::index::{IndexError, Outcome};
 use crate::key::IndexKey;
-
-/// Why a change is not made.
-#[derive(Debug)]
-pub enum Obstacle {
-    /// It cannot be made.
-    Failed(IndexError),
-    /// It takes these stripes too. Nothing has been stored.
-    Needs(Claims),
-}
-
-impl From<IndexError> for Obstacle {
-    fn from(error: IndexError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<AllocError> for Obstacle {
-    fn from(error: AllocError) -> Self {
-        Self::Failed(error.into())
-    }
-}
 
 /// Whether a change looks for the place of a key that is absent.
 #[inline(always)]
@@ -236,7 +216,7 @@ pub trait Changing: RadixTree {
 
     /// Whether what a walk found without locks is still there: the nodes that take stripes, and the
     /// words in them. All else that it found stays true (I3, I5). There had been so many unlinkings
-    /// before the walk (R3), and the caller has pinned the pool since.
+    /// before the walk (W3), and the caller has pinned the pool since.
     #[inline(always)]
     fn still_holds(
         &self,
@@ -363,7 +343,7 @@ pub trait Changing: RadixTree {
     }
 
     /// Takes `nodes`, and perhaps a leaf, out by the store that leaves no reference to them and makes
-    /// `new` reachable. Held are their stripes. R2: it is counted when it has been made.
+    /// `new` reachable. Held are their stripes. W2: it is counted when it has been made.
     #[inline]
     #[track_caller]
     fn replace_nodes<B: Blocks<Durable>>(

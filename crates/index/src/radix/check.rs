@@ -15,7 +15,8 @@ use super::digits::{Digits, Span};
 use super::header::Header;
 use super::leaf::{Leaf, leaf_bytes};
 use super::stretches::{Stretch, ends_of, leaves_at};
-use super::tree::{HeaderOf, KeyOf, Place, RadixTree, SlotWord};
+use super::tree::{HeaderOf, KeyOf, RadixTree};
+use super::word::{Place, SlotWord};
 use crate::index::{Direction, Statistics};
 use crate::root::IndexRoot;
 

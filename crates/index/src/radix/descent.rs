@@ -6,7 +6,8 @@ use super::digits::{Digits, Span};
 use super::header::Header;
 use super::leaf::{Leaf, leaf_key};
 use super::stripes::Claims;
-use super::tree::{HeaderOf, KeyOf, Place, RadixTree, SlotWord};
+use super::tree::{HeaderOf, KeyOf, RadixTree};
+use super::word::{Place, SlotWord};
 use super::{damaged, damaged_word};
 use crate::index::{Direction, IndexError};
 

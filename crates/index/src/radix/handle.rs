@@ -8,10 +8,11 @@ use lapis_pmem::{Blocks, Committed, Domain, Durable, InFlight, Link, Owned, Pool
 
 use super::in_flight::InFlightPlaces;
 use super::stripes::Stripes;
-use super::tree::Place;
+use super::word::Place;
 use crate::IndexKind;
-use crate::index::IndexError;
-use crate::root::{IndexRoot, KeyKind};
+use crate::error::IndexError;
+use crate::key::KeyKind;
+use crate::root::IndexRoot;
 
 /// The newest layout that this code reads, and the one it writes.
 const FORMAT_VERSION: u32 = 1;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lapis_pmem::{Domain, Link, LockWait, PCell, Pool, persist_before_answer};
 
 use super::thread_number;
-use super::tree::Place;
+use super::word::Place;
 
 /// How many words can be in flight at the same time.
 const LANES: usize = 8;

@@ -22,15 +22,17 @@ mod stripes;
 pub mod tests;
 mod thread_number;
 mod tree;
+mod word;
 
-pub use change::{Changing, Obstacle};
+pub use change::Changing;
 pub use descent::{Descending, Descent, Parent, Split};
 pub use digits::{Byte, Digits, Nibble, Span};
 pub use handle::Handle;
 pub use header::Header;
 pub use leaf::Leaf;
-pub use stripes::{Claims, Held};
-pub use tree::{LEAF_BIT, LOW_BITS, Mutants, Place, RadixTree, SlotWord};
+pub use stripes::{Claims, Held, Obstacle};
+pub use tree::{Mutants, RadixTree};
+pub use word::{LEAF_BIT, LOW_BITS, Place, SlotWord};
 
 use crate::index::IndexError;
 

@@ -24,7 +24,8 @@ use super::descent::Descending;
 use super::digits::{Digits, Span};
 use super::leaf::Leaf;
 use super::stretches::{Stretch, ends_of, leaves_at};
-use super::tree::{KeyOf, RadixTree, SlotWord};
+use super::tree::{KeyOf, RadixTree};
+use super::word::SlotWord;
 use crate::entries_by_part::EntriesByPart;
 use crate::index::Direction;
 

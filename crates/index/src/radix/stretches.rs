@@ -12,7 +12,7 @@ use lapis_pmem::Link;
 use lapis_pmem::parts::{PartEnds, PartName, stretch_name};
 
 use super::leaf::Leaf;
-use super::tree::{LOW_BITS, SlotWord};
+use super::word::{LOW_BITS, SlotWord};
 
 /// A stretch of a node's children.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

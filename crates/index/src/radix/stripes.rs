@@ -12,11 +12,32 @@
 use std::ops::{BitOr, BitOrAssign};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use lapis_pmem::{Domain, LockWait};
+use lapis_pmem::{AllocError, Domain, LockWait};
 
-use super::change::Obstacle;
 use super::digits::{Digits, Span};
+use crate::error::IndexError;
 use crate::key::IndexKey;
+
+/// Why a change is not made.
+#[derive(Debug)]
+pub enum Obstacle {
+    /// It cannot be made.
+    Failed(IndexError),
+    /// It takes these stripes too. Nothing has been stored.
+    Needs(Claims),
+}
+
+impl From<IndexError> for Obstacle {
+    fn from(error: IndexError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<AllocError> for Obstacle {
+    fn from(error: AllocError) -> Self {
+        Self::Failed(error.into())
+    }
+}
 
 /// How many there are: as many as a [`Claims`] has bits.
 const STRIPES: usize = u128::BITS as usize;

@@ -147,21 +147,15 @@ mod tests;
 
 use std::marker::PhantomData;
 use std::mem::offset_of;
-use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lapis_pmem::{
-    Blocks, Committed, Domain, Durable, InFlight, Link, Owned, Pool, Tracer, persist_before_answer,
-};
+use lapis_pmem::{Blocks, Committed, Domain, Durable, InFlight, Link, Owned, Pool, persist_before_answer};
 use parking_lot::Mutex;
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
-use crate::index::{
-    Capabilities, Change, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome,
-    Statistics,
-};
+use crate::index::{Capabilities, Index, IndexError, IndexOptions, forward_to_files};
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
 use node::{Node, Place, Shape};
@@ -306,35 +300,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> Index<D, K> for WbTree<
         Ok(Self { pool, root, log, shape, writer, in_flight, _keys: PhantomData })
     }
 
-    fn pool(&self) -> &Arc<Pool<D>> {
-        &self.pool
-    }
-
-    #[inline]
-    fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
-        self.change_key(key, change)
-    }
-
-    #[inline]
-    fn get(&self, key: &K) -> Option<u64> {
-        self.lookup(key)
-    }
-
-    fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
-        self.scan(Bound::Unbounded, Direction::Forward, visit);
-    }
-
-    fn check(&self) -> Vec<String> {
-        self.problems()
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.measure()
-    }
-
-    fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64)) {
-        self.trace_blocks(tracer, value);
-    }
+    forward_to_files!(D, K);
 }
 
 pub(crate) const DECLARATION: Declaration = Declaration {

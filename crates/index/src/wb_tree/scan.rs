@@ -7,7 +7,7 @@ use lapis_pmem::Domain;
 
 use super::search::{Separator, Target};
 use super::{WbTree, WbTreeNodeKind};
-use crate::index::{Direction, OrderedIndex};
+use crate::index::{Direction, OrderedIndex, begins_at, visit_word};
 use crate::key::IndexKey;
 
 /// Entries of a leaf: key words, ordinals and values, in ascending order.
@@ -65,18 +65,10 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
                 self.collect(&Target::up_to(key), &mut entries)
             }
         };
-        match from {
-            Bound::Unbounded => {}
-            Bound::Included(from) => {
-                entries.retain(|(key, _)| from.cmp_word(&self.pool, key.word).is_le());
-            }
-            Bound::Excluded(from) => {
-                entries.retain(|(key, _)| from.cmp_word(&self.pool, key.word).is_lt());
-            }
-        }
+        entries.retain(|(key, _)| begins_at(&self.pool, from, Direction::Forward, key.word));
         loop {
             for &(key, value) in &entries {
-                self.show(key, value, visit)?;
+                visit_word(&self.pool, key.word, value, visit)?;
             }
             let Some(reached) = high else { return ControlFlow::Continue(()) };
             let from = self.owned(reached);
@@ -100,18 +92,10 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
             Bound::Included(key) => self.collect(&Target::up_to(key), &mut entries),
             Bound::Excluded(key) => self.collect(&Target::below(key), &mut entries),
         };
-        match from {
-            Bound::Unbounded => {}
-            Bound::Included(from) => {
-                entries.retain(|(key, _)| from.cmp_word(&self.pool, key.word).is_ge());
-            }
-            Bound::Excluded(from) => {
-                entries.retain(|(key, _)| from.cmp_word(&self.pool, key.word).is_gt());
-            }
-        }
+        entries.retain(|(key, _)| begins_at(&self.pool, from, Direction::Backward, key.word));
         loop {
             for &(key, value) in entries.iter().rev() {
-                self.show(key, value, visit)?;
+                visit_word(&self.pool, key.word, value, visit)?;
             }
             let Some(reached) = low else { return ControlFlow::Continue(()) };
             let from = self.owned(reached);
@@ -121,16 +105,6 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
             }
             entries.retain(|(key, _)| self.compare(*key, reached).is_lt());
         }
-    }
-
-    fn show(
-        &self,
-        key: Separator,
-        value: u64,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        K::with_word(&self.pool, key.word, |key| visit(key, value))
-            .unwrap_or(ControlFlow::Continue(()))
     }
 }
 
