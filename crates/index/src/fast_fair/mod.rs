@@ -75,10 +75,7 @@
 //! slot i+1 (a duplicate now), then value i. If slot i+1 is the first of its line, that line is
 //! persisted before slot i is touched again; else same-line order (R2) does. Then slot p, whose
 //! entry has its durable copy in p+1, becomes a duplicate of p-1 (p = 0: is hidden), gets the value,
-//! then the key (p = 0: is unhidden): the commit, one store, followed by flush and fence. Proof of
-//! I2: a store of a key moves "counts" from a slot to its complete copy; a value is stored only in a
-//! slot that does not count. I3: lines are persisted right to left, each after its last change and
-//! before the first change of the next. Cost: one flush and one fence per line from p to n, so 1 + 1
+//! then the key (p = 0: is unhidden): the commit, one store, followed by flush and fence. Cost: one flush and one fence per line from p to n, so 1 + 1
 //! for an append; byte strings: one more fence if there is only one such line.
 //!
 //! **Remove** of position p of n. Commit: slot p becomes a duplicate of p-1 (p = 0: hidden; p = n-1:
@@ -102,11 +99,6 @@
 //! A **new root** has the old one as leftmost child, is durable before `top` names it, and is made
 //! under the lock of the old one; `top` changes under the lock of the node it names only.
 //!
-//! **A separator never goes to the wrong node**, however the parents split meanwhile: the parent is
-//! found by descending for the separator's key, then locked, and left for its sibling as long as the
-//! key is not below the sibling's low key; by I9 what is then held covers the key. That the
-//! child still exists is seen under the same lock, which whoever unlinks it holds too.
-//!
 //! **Unlink** of an empty node X (unlink.rs): lock the parent that covers X.low (the top node if the
 //! level has no parents), the left neighbour L, X. Remove the separator: durable. L.sibling :=
 //! X.sibling: durable. X.deleted for those on their way to X, who start again. X and its low key are
@@ -115,38 +107,14 @@
 //! no parent, and is unlinked if it is empty too, else entered in the parent to the left. A root with
 //! only its leftmost child gives way to it, so an emptied tree is the root block and one leaf.
 //!
-//! Which empty nodes can remain: (a) the first leaf of the tree; (b) the leftmost child of a node that
-//! has other children, hence at most one leaf per lowest inner node, and only until that node has
-//! no other child (unlinking it would leave its range to a leaf further right, and nothing goes
-//! left); (c) per crash, one leaf per writer that had emptied it and not yet unlinked it: the next
-//! removal or insertion that comes by sees to it.
+//! # Repair and readers
 //!
-//! # Repair
+//! Nothing is done when the tree is opened: the first to lock a node in a generation brings it into the
+//! clean state (I4). Readers never wait and need no repair, as they go by I2; what they saw under a lock
+//! they persist before they answer (I11).
 //!
-//! Nothing is done when the tree is opened. The first to lock a node in a generation brings it into
-//! the clean state (I4): zeroes stale entries (I5), moves slot 1 over a hidden slot 0, and finishes
-//! the left shift that a duplicate calls for. These are the stores of a split's step (3) and of a
-//! removal after its commit, so a crash meanwhile leaves nothing new, and I2 holds throughout: the
-//! entries that count do not change. Readers do without repair, as they go by I2.
-//!
-//! # Readers
-//!
-//! They never wait. A node that is free before and after with the same word is searched by bisection:
-//! among keys below the sibling's low key, what I2 ignores does not disturb the order. A node that is
-//! locked is read slot by slot: left to right while entries move right, right to left while they move
-//! left, so that an entry is met before it moves or after. Value, `hidden` and key are read in an order that
-//! vouches for the value (search.rs). The result stands unless the lock word shows that a section
-//! ended or the direction changed; then some writer has finished, and the reader tries again. In a
-//! node that is clean a greater key proves that the sibling need not be looked at. What was seen
-//! under a lock is persisted before it is returned; what was seen in a node that was free afterwards
-//! is durable (I11).
-//!
-//! # What the published code gets wrong and this does not
-//!
-//! Values may be equal; left shifts persist the line that was written, before the next one is; a
-//! removal meets the duplicate of an interrupted insertion repaired; a node that is in no parent is
-//! entered by whoever passes; emptying a node is a sequence of legal states; separators cannot reach
-//! a wrong parent; the root and the first leaf are durable before they are published.
+//! `docs/fast-fair.md` proves the orders above, says which empty nodes can remain, and what the published
+//! code gets wrong.
 
 mod check;
 pub mod mutants;
