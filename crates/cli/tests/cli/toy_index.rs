@@ -10,10 +10,23 @@ use serde_json::Value;
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const LINE: &str = "    1000 toy::Toy [ordered];\n";
 
-/// Copies what differs, so that what was built before needs not be built again.
+/// Copies what differs, so that what was built before needs not be built again, and removes what is
+/// there no more.
 fn copy(from: &Path, to: &Path) {
     if from.is_dir() {
         std::fs::create_dir_all(to).unwrap();
+        for entry in std::fs::read_dir(to).unwrap().map(Result::unwrap) {
+            let (name, path) = (entry.file_name(), entry.path());
+            if from.join(&name).exists() || name == OsStr::new("toy") {
+                continue;
+            }
+            let removed = if path.is_dir() {
+                std::fs::remove_dir_all(path)
+            } else {
+                std::fs::remove_file(path)
+            };
+            removed.unwrap();
+        }
         for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
             if entry.file_name() != OsStr::new("target") {
                 copy(&entry.path(), &to.join(entry.file_name()));

@@ -257,7 +257,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/toy"],
-        readers_persist_in: "toy/mod.rs",
         options: IndexOptions::DEFAULT,
         runs: &[Run::integers("toy:u64"), Run::byte_strings("toy:bytes")],
         histories: &[],
