@@ -7,8 +7,8 @@
 //!   region moves that worker's clock by its modelled delays, and no other worker's. Clocks start
 //!   at zero and never go back, except by [`Modelled::reset_clocks`].
 //! * [`Modelled::now_ns`] reads a clock; [`Modelled::spend_ns`] adds what the model cannot see, the
-//!   stated CPU cost of an operation. Without [`Config::counting`](crate::Config) a clock moves by
-//!   what is spent, and by what requests to attached block devices take, and by nothing else.
+//!   stated CPU cost of an operation. Without [`Config::counting`](crate::Config) clocks move by
+//!   what requests to attached block devices take and by nothing else; spending does nothing.
 //! * [`interleave`] runs workers on the calling thread, always the one whose clock is least, one
 //!   step at a time: the same on every machine, however many threads that has. Workers contend for
 //!   modules and shared caches in the order of their steps, so a step should be short: one
@@ -54,16 +54,19 @@ impl Modelled {
 
     /// Moves a worker's clock on by what need not be whole nanoseconds.
     pub fn spend(&self, worker: u8, span: Picoseconds) {
-        let counted = self.with_counters(|counters| counters.timing().spend(worker, span));
-        if counted.is_none() {
-            self.with_plain_clock(worker, |clock| clock.0 = clock.0.saturating_add(span.0));
-        }
+        self.with_counters(|counters| counters.timing().spend(worker, span));
     }
 
     /// Moves a worker's clock on to a time, if it is not there yet.
     pub(crate) fn wait_until_ns(&self, worker: u8, ns: u64) {
         let until = Picoseconds(ns.saturating_mul(1000));
-        self.spend(worker, Picoseconds(until.0.saturating_sub(self.now(worker).0)));
+        let counted = self.with_counters(|counters| {
+            let now = counters.timing().now(worker);
+            counters.timing().spend(worker, Picoseconds(until.0.saturating_sub(now.0)));
+        });
+        if counted.is_none() {
+            self.with_plain_clock(worker, |clock| *clock = until.max(*clock));
+        }
     }
 
     /// Lets the first `workers` workers, and all others that have done something, wait for the
