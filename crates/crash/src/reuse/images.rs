@@ -52,6 +52,8 @@ pub(crate) struct KnownImage {
     /// What the image held where durable contents are something else now, and some lines besides. A
     /// line in which another image was seen to differ comes first: the next one often does too.
     held: Vec<(u32, LineBytes)>,
+    /// Those lines in ascending order: of a page there are hundreds.
+    lines_held: Vec<u32>,
 }
 
 /// Bytes of a word that were read before the operations were tried, and not by a lock: an image that
@@ -105,8 +107,12 @@ impl KnownImage {
         placed(&self.reads[..count], &self.watched, lines)
     }
 
-    fn held(&self, line: u32) -> Option<&LineBytes> {
-        self.held.iter().find(|(other, _)| *other == line).map(|(_, bytes)| bytes)
+    /// Keeps what the image held in a line, unless that is known.
+    fn hold(&mut self, line: u32, bytes: &LineBytes) {
+        if let Err(place) = self.lines_held.binary_search(&line) {
+            self.lines_held.insert(place, line);
+            self.held.push((line, *bytes));
+        }
     }
 }
 
@@ -154,9 +160,7 @@ impl KnownImages {
     /// A line is about to hold something else durably than `before`.
     pub(crate) fn changes(&mut self, line: u32, before: &LineBytes) {
         for run in &mut self.runs {
-            if run.held(line).is_none() {
-                run.held.push((line, *before));
-            }
+            run.hold(line, before);
         }
     }
 
@@ -167,7 +171,9 @@ impl KnownImages {
             self.distinguishing.pop_front();
         }
         self.distinguishing.push_back(None);
-        self.runs.push_back(KnownImage { held: overrides.to_vec(), ..run });
+        let mut lines_held: Vec<u32> = overrides.iter().map(|(line, _)| *line).collect();
+        lines_held.sort_unstable();
+        self.runs.push_back(KnownImage { held: overrides.to_vec(), lines_held, ..run });
     }
 
     /// One that [`KnownImages::find`] has found.
@@ -250,10 +256,9 @@ fn agreement(
     };
     for at in 0..run.held.len() {
         let (line, then) = &run.held[at];
-        let overridden = overrides.iter().find(|(other, _)| other == line);
-        let agrees = match overridden {
-            Some((_, now)) => compare(run, *line, then, now),
-            None => compare(run, *line, then, &durable(*line)),
+        let agrees = match overrides.binary_search_by_key(line, |(other, _)| *other) {
+            Ok(at) => compare(run, *line, then, &overrides[at].1),
+            Err(_) => compare(run, *line, then, &durable(*line)),
         };
         if let Err(distinguishing) = agrees {
             run.held.swap(0, at);
@@ -261,10 +266,10 @@ fn agreement(
         }
     }
     for (line, now) in overrides {
-        if run.held(*line).is_none() {
+        if run.lines_held.binary_search(line).is_err() {
             let then = durable(*line);
             if let Err(distinguishing) = compare(run, *line, &then, now) {
-                run.held.push((*line, then));
+                run.hold(*line, &then);
                 let last = run.held.len() - 1;
                 run.held.swap(0, last);
                 return Err(distinguishing);
@@ -318,6 +323,7 @@ impl KnownImage {
             reads,
             reads_before_operations,
             held: Vec::new(),
+            lines_held: Vec::new(),
         }
     }
 }
