@@ -1,18 +1,15 @@
-//! wB+-Tree: what each operation flushes and fences, shapes, and nodes other than the default ones,
-//! which the conformance suite has, against a sorted map and beside each other's writers.
+//! wB+-Tree: what each operation flushes and fences, shapes, refusals, and readers beside a stalled
+//! writer.
 
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use lapis_index::{
-    BitmapAndSlots, Direction, Index, IndexError, IndexKey, IndexKind, IndexOptions, IndexRoot,
-    OrderedIndex, SlotsOnly, WbTree, WbTreeNodeKind,
+    BitmapAndSlots, Index, IndexError, IndexKey, IndexKind, IndexOptions, IndexRoot, SlotsOnly,
+    WbTree, WbTreeNodeKind,
 };
 use lapis_pmem::{Domain, Hardware, Link, PCell, PersistCounts, Pool, Watched};
-use proptest::prelude::*;
 
 use crate::conformance::counting::{Stall, watched_pool};
 
@@ -287,183 +284,6 @@ fn a_root_whose_kind_of_nodes_is_not_that_of_its_structure_is_damage() {
         let refused = opened_with::<_, SlotsOnly>(SLOTS, nodes_word, wrong);
         assert!(matches!(refused, Some(IndexError::Damaged { .. })), "{wrong}");
     }
-}
-
-#[derive(Clone, Debug)]
-enum Step<B> {
-    Insert(B, u64),
-    Update(B, u64),
-    Put(B, u64),
-    Remove(B),
-    Scan(Bound<B>, bool, usize),
-    Reopen,
-}
-
-fn steps<B: Clone + std::fmt::Debug>(
-    key: impl Strategy<Value = B> + Clone,
-) -> impl Strategy<Value = Vec<Step<B>>> {
-    let bound = prop_oneof![
-        key.clone().prop_map(Bound::Included),
-        key.clone().prop_map(Bound::Excluded),
-        Just(Bound::Unbounded),
-    ];
-    let step = prop_oneof![
-        12 => (key.clone(), 0..4u64).prop_map(|(key, value)| Step::Insert(key, value)),
-        2 => (key.clone(), 0..4u64).prop_map(|(key, value)| Step::Update(key, value)),
-        3 => (key.clone(), 0..4u64).prop_map(|(key, value)| Step::Put(key, value)),
-        9 => key.prop_map(Step::Remove),
-        1 => (bound, any::<bool>(), 1..60usize)
-            .prop_map(|(from, backward, length)| Step::Scan(from, backward, length)),
-        1 => Just(Step::Reopen),
-    ];
-    prop::collection::vec(step, 0..500)
-}
-
-fn run<K: IndexKey + ?Sized, N: WbTreeNodeKind>(nodes: Nodes<N>, steps: Vec<Step<K::Buf>>) {
-    let mut index = create::<K, _>(nodes);
-    let mut model: BTreeMap<K::Buf, u64> = BTreeMap::new();
-    for step in steps {
-        match step {
-            Step::Insert(key, value) => {
-                let before = model.get(&key).copied();
-                assert_eq!(index.insert(K::borrow(&key), value).unwrap().previous, before);
-                model.entry(key).or_insert(value);
-            }
-            Step::Update(key, value) => {
-                let before = model.get(&key).copied();
-                assert_eq!(index.update(K::borrow(&key), value).unwrap().previous, before);
-                model.entry(key).and_modify(|known| *known = value);
-            }
-            Step::Put(key, value) => {
-                let before = index.put(K::borrow(&key), value).unwrap().previous;
-                assert_eq!(before, model.insert(key, value));
-            }
-            Step::Remove(key) => {
-                let before = index.remove(K::borrow(&key)).unwrap().previous;
-                assert_eq!(before, model.remove(&key));
-                assert_eq!(index.get(K::borrow(&key)), None);
-            }
-            Step::Scan(from, backward, length) => {
-                let direction = if backward { Direction::Backward } else { Direction::Forward };
-                let bound = from.as_ref().map(K::borrow);
-                let mut found = Vec::new();
-                index.scan(bound, direction, &mut |key, value| {
-                    found.push((key.to_buf(), value));
-                    if found.len() < length {
-                        ControlFlow::Continue(())
-                    } else {
-                        ControlFlow::Break(())
-                    }
-                });
-                let copied = |(key, value): (&K::Buf, &u64)| (key.clone(), *value);
-                let expected: Vec<_> = if backward {
-                    let range = model.range((Bound::Unbounded, from.clone()));
-                    range.rev().map(copied).take(length).collect()
-                } else {
-                    let range = model.range((from.clone(), Bound::Unbounded));
-                    range.map(copied).take(length).collect()
-                };
-                assert_eq!(found, expected);
-            }
-            Step::Reopen => {
-                let pool = Arc::clone(index.pool());
-                let root = pool.root("index").unwrap();
-                drop(index);
-                index = WbTree::open(pool, root).unwrap();
-            }
-        }
-    }
-    for (key, value) in &model {
-        assert_eq!(index.get(K::borrow(key)), Some(*value));
-    }
-    assert_sound(&index);
-    assert_eq!(index.statistics().entries, model.len() as u64);
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
-
-    #[test]
-    fn small_nodes_behave_like_a_sorted_map(steps in steps(0..120u64)) {
-        run::<u64, _>(SMALL, steps);
-    }
-
-    #[test]
-    fn slots_behave_like_a_sorted_map(steps in steps(0..120u64)) {
-        run::<u64, _>(SLOTS, steps);
-    }
-
-    #[test]
-    fn small_nodes_behave_like_a_sorted_map_of_strings(
-        steps in steps(prop::collection::vec(0..3u8, 1..12)),
-    ) {
-        run::<[u8], _>(SMALL, steps);
-    }
-
-    #[test]
-    fn slots_behave_like_a_sorted_map_of_strings(
-        steps in steps(prop::collection::vec(0..3u8, 1..12)),
-    ) {
-        run::<[u8], _>(SLOTS, steps);
-    }
-}
-
-/// Splits and merges around keys that stay: searches and scans find each of them, in order.
-fn keys_that_stay_are_found<N: WbTreeNodeKind>(nodes: Nodes<N>) {
-    const STAYING: u64 = 200;
-    const STEP: u64 = 40;
-    let index = create::<u64, _>(nodes);
-    for number in 0..STAYING {
-        let _ = index.insert(&(number * STEP), !number).unwrap();
-    }
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for round in 0..30 {
-                let others = (0..STAYING * STEP).filter(|key| key % STEP != 0);
-                let others: Vec<u64> = others.filter(|key| (key + round) % 3 == 0).collect();
-                for key in &others {
-                    assert_eq!(index.insert(key, round).unwrap().previous, None);
-                }
-                for key in &others {
-                    assert_eq!(index.remove(key).unwrap().previous, Some(round));
-                }
-            }
-            done.store(true, Ordering::Relaxed);
-        });
-        for direction in [Direction::Forward, Direction::Backward] {
-            let (index, done) = (&index, &done);
-            scope.spawn(move || {
-                while !done.load(Ordering::Relaxed) {
-                    for number in 0..STAYING {
-                        assert_eq!(index.get(&(number * STEP)), Some(!number));
-                    }
-                    let mut keys = Vec::new();
-                    index.scan(Bound::Unbounded, direction, &mut |key, _| {
-                        keys.push(*key);
-                        ControlFlow::Continue(())
-                    });
-                    if direction == Direction::Backward {
-                        keys.reverse();
-                    }
-                    assert!(keys.is_sorted_by(|left, right| left < right));
-                    keys.retain(|key| key % STEP == 0);
-                    assert!(keys.into_iter().eq((0..STAYING).map(|number| number * STEP)));
-                }
-            });
-        }
-    });
-    assert_sound(&index);
-}
-
-#[test]
-fn keys_that_stay_are_found_while_small_nodes_split_and_merge() {
-    keys_that_stay_are_found(SMALL);
-}
-
-#[test]
-fn keys_that_stay_are_found_while_nodes_of_slots_split_and_merge() {
-    keys_that_stay_are_found(SLOTS);
 }
 
 /// A writer that sleeps at its first fence: what does each search and scan do meanwhile?

@@ -4,28 +4,29 @@ use std::sync::Arc;
 
 use lapis_blocks::log::{Placement, Position};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions};
+use lapis_device::{Config, Modelled};
 use lapis_pmem::Pool;
 
 use super::create;
-use super::machine::Machine;
+use crate::modelled;
 
 const OPTIONS: PopLogOptions =
     PopLogOptions { segment_bytes: 4096, spare_segments: 1, placement: Placement::Padded };
 /// Lines for entries in a segment of [`OPTIONS`].
 const LINES: u64 = 63;
 
-fn log_of(options: PopLogOptions) -> (Arc<Pool<Machine>>, PopLog<Machine>) {
-    let pool = Machine::create(1 << 20, None);
+fn log_of(options: PopLogOptions) -> (Arc<Pool<Modelled>>, PopLog<Modelled>) {
+    let pool = modelled(1 << 20, Config::counting());
     let log = create(&pool, options);
     (pool, log)
 }
 
 /// Flushed lines and fences of `work`.
-fn cost(pool: &Pool<Machine>, work: impl FnOnce()) -> (u64, u64) {
+fn cost(pool: &Pool<Modelled>, work: impl FnOnce()) -> (u64, u64) {
     let before = pool.domain().counts();
     work();
-    let after = pool.domain().counts();
-    (after.0 - before.0, after.1 - before.1)
+    let spent = pool.domain().counts() - before;
+    (spent.flushes, spent.fences)
 }
 
 #[test]
@@ -169,7 +170,7 @@ fn truncating_what_is_gone_already_costs_nothing() {
 
 #[test]
 fn creation_needs_no_fence_of_its_own() {
-    let pool = Machine::create(1 << 20, None);
+    let pool = modelled(1 << 20, Config::counting());
     drop(pool.fence(PopLog::create(&pool, OPTIONS).unwrap()));
     // The slabs of both classes are there now.
     let spent = cost(&pool, || drop(PopLog::create(&pool, OPTIONS).unwrap()));

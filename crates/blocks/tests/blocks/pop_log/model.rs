@@ -8,7 +8,8 @@ use lapis_blocks::pop_log::{PopLog, PopLogOptions, PopLogRoot};
 use lapis_pmem::{Domain, Hardware, Link, Pool, Region, RegionOptions};
 use proptest::prelude::*;
 
-use super::{Numbers, contents, create, open};
+use super::{contents, create, open};
+use crate::Numbers;
 
 #[derive(Clone, Debug)]
 enum Step {

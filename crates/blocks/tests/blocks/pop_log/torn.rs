@@ -3,10 +3,10 @@
 
 use lapis_blocks::log::{LogError, Placement, Position};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions};
-use lapis_pmem::Pool;
+use lapis_device::{Config, Modelled};
 
-use super::machine::Machine;
-use super::{Numbers, contents, create, open};
+use super::{contents, create, open};
+use crate::{Numbers, memory, modelled, restart};
 
 const OPTIONS: PopLogOptions =
     PopLogOptions { segment_bytes: 4096, spare_segments: 1, placement: Placement::Padded };
@@ -23,10 +23,6 @@ struct Append {
     appended: (Position, Vec<u8>),
 }
 
-fn visible(pool: &Pool<Machine>) -> Vec<u8> {
-    pool.domain().moment().power_cut(1)
-}
-
 impl Append {
     /// Appends `payload` to a log that holds `earlier`.
     fn new(earlier: &[Vec<u8>], payload: &[u8]) -> Self {
@@ -35,16 +31,16 @@ impl Append {
 
     /// The same, in a log whose entries lie like that.
     fn placed(placement: Placement, earlier: &[Vec<u8>], payload: &[u8]) -> Self {
-        let pool = Machine::create(POOL_BYTES, None);
+        let pool = modelled(POOL_BYTES, Config::default());
         let log = create(&pool, PopLogOptions { placement, ..OPTIONS });
         // So that the append takes this and changes nothing of the allocator's.
         log.prepare_spares().unwrap();
         for payload in earlier {
             log.append(payload).unwrap();
         }
-        let (acknowledged, before) = (contents(&log), visible(&pool));
+        let (acknowledged, before) = (contents(&log), memory(&pool));
         let position = log.append(payload).unwrap();
-        let after = visible(&pool);
+        let after = memory(&pool);
         let differs = |at: &usize| before[*at..at + 8] != after[*at..at + 8];
         let words = (0..POOL_BYTES).step_by(8).filter(differs).collect();
         Self { before, after, words, acknowledged, appended: (position, payload.to_vec()) }
@@ -63,7 +59,7 @@ impl Append {
 
     /// Opens an image in which not all words have persisted, and uses the log further.
     fn assert_torn(&self, image: &[u8]) {
-        let pool = Machine::restart(image, None);
+        let pool = restart(image, Config::default());
         let log = open(&pool).unwrap();
         assert_eq!(contents(&log), self.acknowledged);
         assert_eq!(log.check(), []);
@@ -72,12 +68,12 @@ impl Append {
         assert_eq!(next, self.appended.0);
         let mut entries = self.acknowledged.clone();
         entries.push((next, b"next".to_vec()));
-        let log = open(&Machine::restart(&visible(&pool), None)).unwrap();
+        let log = open(&restart(&memory(&pool), Config::default())).unwrap();
         assert_eq!(contents(&log), entries);
     }
 
     fn assert_whole(&self) {
-        let log = open(&Machine::restart(&self.image(|_| true), None)).unwrap();
+        let log = open(&restart(&self.image(|_| true), Config::default())).unwrap();
         let mut entries = self.acknowledged.clone();
         entries.push(self.appended.clone());
         assert_eq!(contents(&log), entries);
@@ -174,39 +170,21 @@ fn an_entry_inside_a_torn_payload_does_not_come_to_life() {
     append.assert_torn(&append.image(|index| index != 0));
 }
 
-#[test]
-fn a_crash_inside_recovery_changes_nothing() {
-    let append = Append::new(&[vec![5; 50]], &Numbers(6).bytes(300));
-    let in_segment = append.image(|index| index != 3);
-    let append_behind = Append::new(&vec![vec![5; 48]; 63], &Numbers(6).bytes(300));
-    let behind = append_behind.image(|index| index != 9);
-    for (append, image) in [(&append, in_segment), (&append_behind, behind)] {
-        let pool = Machine::restart(&image, None);
-        pool.domain().record_every(1);
-        drop(open(&pool).unwrap());
-        let moments = pool.domain().take_moments();
-        assert!(moments.len() >= 3);
-        for moment in moments {
-            (0..12).for_each(|seed| append.assert_torn(&moment.power_cut(seed)));
-        }
-    }
-}
-
 /// The log in `image` with one bit flipped.
-fn flipped(image: &[u8], bits: &[usize]) -> Result<PopLog<Machine>, LogError> {
+fn flipped(image: &[u8], bits: &[usize]) -> Result<PopLog<Modelled>, LogError> {
     let mut image = image.to_vec();
     for bit in bits {
         image[bit / 8] ^= 1 << (bit % 8);
     }
-    open(&Machine::restart(&image, None))
+    open(&restart(&image, Config::default()))
 }
 
 #[test]
 fn a_flipped_bit_in_an_entry_that_is_not_the_last_is_reported() {
     let append = Append::new(&[], &Numbers(8).bytes(40));
-    let pool = Machine::restart(&append.after, None);
+    let pool = restart(&append.after, Config::default());
     open(&pool).unwrap().append(b"behind").unwrap();
-    let image = visible(&pool);
+    let image = memory(&pool);
     for bit in append.words[0] * 8..(append.words[0] + 64) * 8 {
         let result = flipped(&image, &[bit]);
         assert!(matches!(result, Err(LogError::Damaged(_))), "bit {bit}");
@@ -242,18 +220,18 @@ fn an_entry_of_the_past_behind_the_end_is_refused() {
     let mut image = append.after.clone();
     let (new, behind) = (append.words[0], append.words[0] + 64);
     image.copy_within(new..new + 64, behind);
-    let result = open(&Machine::restart(&image, None));
+    let result = open(&restart(&image, Config::default()));
     assert!(matches!(result, Err(LogError::Damaged(_))));
 }
 
 #[test]
 fn damage_found_while_reading_is_an_error_and_ends_the_iteration() {
-    let pool = Machine::create(POOL_BYTES, None);
+    let pool = modelled(POOL_BYTES, Config::default());
     let log = create(&pool, OPTIONS);
-    let before = visible(&pool);
+    let before = memory(&pool);
     log.append(&[0xFF; 20]).unwrap();
     log.append(&[0xFF; 20]).unwrap();
-    let after = visible(&pool);
+    let after = memory(&pool);
     let at = (0..POOL_BYTES).rfind(|&at| before[at] != after[at]).unwrap();
     // SAFETY: a byte of the pool that nobody reads meanwhile.
     unsafe { pool.region().base().add(at).write(0) };
@@ -264,13 +242,13 @@ fn damage_found_while_reading_is_an_error_and_ends_the_iteration() {
 
 #[test]
 fn truncation_over_a_damaged_length_is_refused_and_keeps_the_start() {
-    let pool = Machine::create(POOL_BYTES, None);
+    let pool = modelled(POOL_BYTES, Config::default());
     let log = create(&pool, OPTIONS);
-    let before = visible(&pool);
+    let before = memory(&pool);
     for _ in 0..3 {
         log.append(&[0xFF; 20]).unwrap();
     }
-    let after = visible(&pool);
+    let after = memory(&pool);
     let first = (0..POOL_BYTES).find(|&at| before[at] != after[at]).unwrap();
     // SAFETY: a byte of a length in the pool, which nobody reads meanwhile.
     unsafe { pool.region().base().add(first + 1).write(0x0F) };
@@ -281,13 +259,13 @@ fn truncation_over_a_damaged_length_is_refused_and_keeps_the_start() {
 
 #[test]
 fn damaged_roots_and_links_are_errors_and_never_a_panic() {
-    let pool = Machine::create(POOL_BYTES, None);
+    let pool = modelled(POOL_BYTES, Config::default());
     let log = create(&pool, OPTIONS);
     for _ in 0..70 {
         log.append(&[3; 40]).unwrap();
     }
     let root = log.root().offset() as usize;
-    let image = visible(&pool);
+    let image = memory(&pool);
     let mut refused = 0;
     for bit in root * 8..(root + 128) * 8 {
         refused += u32::from(flipped(&image, &[bit]).is_err());
@@ -308,12 +286,12 @@ fn damaged_roots_and_links_are_errors_and_never_a_panic() {
 #[test]
 fn a_link_to_what_is_no_segment_is_an_error_and_what_a_log_shows_outlives_the_next_append() {
     const ENTRIES: usize = 70;
-    let pool = Machine::create(POOL_BYTES, None);
+    let pool = modelled(POOL_BYTES, Config::default());
     let log = create(&pool, OPTIONS);
     for _ in 0..ENTRIES {
         log.append(&[3; 40]).unwrap();
     }
-    let image = visible(&pool);
+    let image = memory(&pool);
     let word = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
     let root = log.root().offset() as usize;
     let start = root + 64 + 24 * (word(root + 112) & 1) as usize;
@@ -326,7 +304,7 @@ fn a_link_to_what_is_no_segment_is_an_error_and_what_a_log_shows_outlives_the_ne
     for damaged in flips.chain([before_the_blocks, first_segment as u64]) {
         let mut image = image.clone();
         image[first_segment..first_segment + 8].copy_from_slice(&damaged.to_le_bytes());
-        let Ok(log) = open(&Machine::restart(&image, None)) else {
+        let Ok(log) = open(&restart(&image, Config::default())) else {
             refused += 1;
             continue;
         };

@@ -3,7 +3,6 @@
 mod concurrency;
 mod counts;
 mod crash_states;
-mod model;
 mod shape;
 
 use std::sync::Arc;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use lapis_index::{Index, IndexError, MAX_KEY_BYTES};
 use lapis_pmem::{Hardware, Pool};
-use proptest::prelude::*;
 
 use super::harness::{assert_sound, create};
 
@@ -80,34 +79,4 @@ pub fn empty_and_overlong_keys_are_refused<I: Index<Hardware, [u8]>>() {
     assert!(matches!(index.remove(&long), Err(IndexError::KeyTooLong { .. })));
     assert_eq!((index.get(&[]), index.get(&long)), (None, None));
     assert_sound(&index, &BTreeMap::new());
-}
-
-/// Strings over few letters, so that many share prefixes and are prefixes.
-fn letters() -> impl Strategy<Value = Vec<u8>> {
-    prop::collection::vec(prop::sample::select(vec![0u8, 1, 0x10, 0x11, 0x80, 0xFF]), 1..9)
-}
-
-pub fn behaves_like_a_sorted_map_of_strings<I: Index<Hardware, [u8]>>() {
-    let config = ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() };
-    let operations = prop::collection::vec((letters(), 0..4u8), 1..200);
-    proptest!(config, |(operations in operations)| {
-        let index: I = in_memory();
-        let mut expected = BTreeMap::new();
-        for (step, (key, operation)) in operations.iter().enumerate() {
-            let (value, before) = (step as u64, expected.get(key).copied());
-            let said = match operation {
-                0 => index.insert(key, value),
-                1 => index.update(key, value),
-                2 => index.put(key, value),
-                _ => index.remove(key),
-            };
-            prop_assert_eq!(said.unwrap().previous, before);
-            match (operation, before) {
-                (0, None) | (1, Some(_)) | (2, _) => drop(expected.insert(key.clone(), value)),
-                (3, _) => drop(expected.remove(key)),
-                _ => {}
-            }
-        }
-        assert_sound(&index, &expected);
-    });
 }

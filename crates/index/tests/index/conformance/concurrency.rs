@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::counting::{Stall, watched_pool};
-use super::harness::{Keys, On, assert_sound, create, entries, in_memory};
+use super::harness::{Keys, On, assert_sound, create, entries, geometries, in_memory};
 
 const THREADS: u64 = 4;
 
@@ -23,7 +23,10 @@ fn spread<K: Keys + ?Sized>(number: u64) -> K::Buf {
 /// Each thread owns the keys of one residue and knows what every operation on them must say, while
 /// the others change the nodes around them.
 pub fn four_threads_change_their_own_keys<F: IndexFamily, K: Keys + ?Sized>() {
-    let index: On<F, K> = in_memory::<F, K>();
+    geometries::<F, K>().into_iter().for_each(own_keys::<F, K>);
+}
+
+fn own_keys<F: IndexFamily, K: Keys + ?Sized>(index: On<F, K>) {
     let expected = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
@@ -97,11 +100,52 @@ pub fn readers_never_see_a_value_go_back<F: IndexFamily, K: Keys + ?Sized>() {
     });
 }
 
+/// Each insertion and removal of four threads that reports success is counted; what is left must be
+/// the difference.
+pub fn four_threads_change_the_same_keys<F: IndexFamily, K: Keys + ?Sized>() {
+    geometries::<F, K>().into_iter().for_each(same_keys::<F, K>);
+}
+
+fn same_keys<F: IndexFamily, K: Keys + ?Sized>(index: On<F, K>) {
+    const KEYS: u64 = 600;
+    let balance: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (index, balance) = (&index, &balance);
+            scope.spawn(move || {
+                let mut random = StdRng::seed_from_u64(thread);
+                for round in 0..8000u64 {
+                    let number = random.random_range(0..KEYS);
+                    let (key, balance) = (K::number(number), &balance[number as usize]);
+                    // Runs of insertions and of removals, so that nodes fill and empty.
+                    let others = u64::from(random.random_range(0..4) == 3);
+                    if (round / 500 + others).is_multiple_of(2) {
+                        let previous = index.insert(K::borrow(&key), number).unwrap().previous;
+                        balance.fetch_add(u64::from(previous.is_none()), Ordering::Relaxed);
+                    } else {
+                        let previous = index.remove(K::borrow(&key)).unwrap().previous;
+                        balance.fetch_sub(u64::from(previous.is_some()), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let left = (0..KEYS).filter(|&number| match balance[number as usize].load(Ordering::Relaxed) {
+        0 => false,
+        1 => true,
+        other => panic!("key {number} was inserted {other} times more often than removed"),
+    });
+    assert_sound(&index, &left.map(|number| (K::number(number), number)).collect());
+}
+
 /// Two threads add and remove keys, so that nodes are split, replaced and freed; two look for keys
 /// that stay, by searching and by iterating.
 pub fn keys_that_stay_are_found_while_others_come_and_go<F: IndexFamily, K: Keys + ?Sized>() {
+    geometries::<F, K>().into_iter().for_each(staying_keys::<F, K>);
+}
+
+fn staying_keys<F: IndexFamily, K: Keys + ?Sized>(index: On<F, K>) {
     const STAYING: u64 = 300;
-    let index: On<F, K> = in_memory::<F, K>();
     let staying: BTreeMap<K::Buf, u64> =
         (0..STAYING).map(|number| (spread::<K>(number), !number)).collect();
     for (key, value) in &staying {

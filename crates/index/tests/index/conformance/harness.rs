@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use lapis_index::{Index, IndexFamily, IndexKey, IndexOf, IndexOptions};
 use lapis_pmem::{Domain, Hardware, Link, Pool, RegionOptions};
+use proptest::prelude::*;
 
 /// A structure on this machine.
 pub type On<F, K> = IndexOf<F, Hardware, K>;
@@ -15,6 +16,8 @@ pub type On<F, K> = IndexOf<F, Hardware, K>;
 pub trait Keys: IndexKey {
     /// The key number `number`: different numbers give different keys, in the order of numbers.
     fn number(number: u64) -> Self::Buf;
+    /// Few enough that operations meet, and of the shapes that hurt.
+    fn any() -> BoxedStrategy<Self::Buf>;
     /// The other kind.
     type Other: IndexKey + ?Sized;
 }
@@ -22,6 +25,17 @@ pub trait Keys: IndexKey {
 impl Keys for u64 {
     fn number(number: u64) -> u64 {
         number
+    }
+    /// Near and far apart.
+    fn any() -> BoxedStrategy<u64> {
+        prop_oneof![
+            4 => 0..48u64,
+            4 => 0..400u64,
+            2 => (0..32u64).prop_map(|number| u64::MAX - number),
+            2 => (0..64u64).prop_map(|number| number << 56 | number),
+            1 => (0..64u64).prop_map(|number| number << 20),
+        ]
+        .boxed()
     }
     type Other = [u8];
 }
@@ -32,6 +46,17 @@ impl Keys for [u8] {
         let mut key = number.to_be_bytes().to_vec();
         key.extend((0..number % 23).map(|index| (index * 37) as u8));
         key
+    }
+    /// Over few letters, so that many share prefixes and are prefixes; and long ones.
+    fn any() -> BoxedStrategy<Vec<u8>> {
+        let letter = prop::sample::select(vec![0u8, 1, 0x10, 0x11, 0x80, 0xFF]);
+        prop_oneof![
+            6 => prop::collection::vec(letter, 1..9),
+            4 => u64::any().prop_map(Self::number),
+            1 => prop::collection::vec(any::<u8>(), 1..300),
+            1 => (1..300usize).prop_map(|length| vec![0; length]),
+        ]
+        .boxed()
     }
     type Other = u64;
 }
@@ -72,12 +97,31 @@ pub fn in_memory<F: IndexFamily, K: IndexKey + ?Sized>() -> On<F, K> {
     create(&pool, "index")
 }
 
+/// An index as it is by default, and one as the checker explores it, whose nodes are small and
+/// are split and merged often.
+pub fn geometries<F: IndexFamily, K: IndexKey + ?Sized>() -> [On<F, K>; 2] {
+    let explored = &F::KIND.declaration().exploration.options;
+    [&IndexOptions::default(), explored].map(|options| {
+        let pool = Arc::new(Pool::create_anonymous(1 << 20).unwrap());
+        create_with(&pool, "index", options)
+    })
+}
+
 /// Creates an index under a name and opens it.
 pub fn create<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(
     pool: &Arc<Pool<D>>,
     name: &str,
 ) -> I {
-    let root = pool.fence(I::create(pool, &IndexOptions::default()).unwrap());
+    create_with(pool, name, &IndexOptions::default())
+}
+
+/// [`create`] with options.
+pub fn create_with<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(
+    pool: &Arc<Pool<D>>,
+    name: &str,
+    options: &IndexOptions,
+) -> I {
+    let root = pool.fence(I::create(pool, options).unwrap());
     let link = root.link();
     let _ = pool.publish_root(name, I::KIND as u64, root).unwrap().persist();
     I::open(Arc::clone(pool), link).unwrap()

@@ -1,87 +1,127 @@
 //! Any sequence of operations, reopenings included, against `BTreeMap`; failures shrink.
 
 use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
 
-use lapis_index::{Index, IndexFamily};
+use lapis_index::{Direction, Index, IndexFamily, IndexOptions};
 use proptest::prelude::*;
 
-use super::harness::{Keys, On, Place, assert_sound, create, open};
+use super::harness::{Keys, On, Place, assert_sound, create_with, open};
 
 #[derive(Clone, Debug)]
-enum Operation {
-    Insert(u64, u64),
-    Update(u64, u64),
-    Put(u64, u64),
-    Remove(u64),
-    Get(u64),
+enum Operation<B> {
+    Insert(B, u64),
+    Update(B, u64),
+    Put(B, u64),
+    Remove(B),
+    Get(B),
+    /// So many entries, backward or forward.
+    Scan(Bound<B>, bool, usize),
     /// Many at once, so that short sequences reach deep structures.
     InsertRun(u64, u16),
     RemoveRun(u64, u16),
     Reopen,
 }
 
-/// Few enough that operations meet, near and far apart.
-fn number() -> impl Strategy<Value = u64> {
+fn operation<K: Keys + ?Sized>() -> impl Strategy<Value = Operation<K::Buf>> {
+    // Values that are often equal, and extreme ones.
+    let value = || prop_oneof![0..4u64, Just(u64::MAX), any::<u64>()];
+    let bound = prop_oneof![
+        K::any().prop_map(Bound::Included),
+        K::any().prop_map(Bound::Excluded),
+        Just(Bound::Unbounded),
+    ];
     prop_oneof![
-        4 => 0..48u64,
-        2 => (0..32u64).prop_map(|number| u64::MAX - number),
-        2 => (0..64u64).prop_map(|number| number << 56 | number),
-        1 => (0..64u64).prop_map(|number| number << 20),
-    ]
-}
-
-fn value() -> impl Strategy<Value = u64> {
-    prop_oneof![Just(0), Just(u64::MAX), any::<u64>()]
-}
-
-fn operation() -> impl Strategy<Value = Operation> {
-    prop_oneof![
-        8 => (number(), value()).prop_map(|(number, value)| Operation::Insert(number, value)),
-        3 => (number(), value()).prop_map(|(number, value)| Operation::Update(number, value)),
-        4 => (number(), value()).prop_map(|(number, value)| Operation::Put(number, value)),
-        6 => number().prop_map(Operation::Remove),
-        4 => number().prop_map(Operation::Get),
-        2 => (number(), 1..200u16).prop_map(|(number, count)| Operation::InsertRun(number, count)),
-        2 => (number(), 1..200u16).prop_map(|(number, count)| Operation::RemoveRun(number, count)),
+        8 => (K::any(), value()).prop_map(|(key, value)| Operation::Insert(key, value)),
+        3 => (K::any(), value()).prop_map(|(key, value)| Operation::Update(key, value)),
+        4 => (K::any(), value()).prop_map(|(key, value)| Operation::Put(key, value)),
+        6 => K::any().prop_map(Operation::Remove),
+        4 => K::any().prop_map(Operation::Get),
+        2 => (bound, any::<bool>(), 1..60usize)
+            .prop_map(|(from, backward, entries)| Operation::Scan(from, backward, entries)),
+        2 => (0..400u64, 1..200u16).prop_map(|(first, count)| Operation::InsertRun(first, count)),
+        2 => (0..400u64, 1..200u16).prop_map(|(first, count)| Operation::RemoveRun(first, count)),
         1 => Just(Operation::Reopen),
     ]
 }
 
-fn run<F: IndexFamily, K: Keys + ?Sized>(operations: &[Operation]) -> Result<(), TestCaseError> {
+fn of_a_run(first: u64, count: u16) -> impl Iterator<Item = u64> {
+    (0..u64::from(count)).map(move |step| first.wrapping_add(step * 3))
+}
+
+/// Nodes of the default size, of the size at which the checker explores the structure, and of other
+/// sizes as far as the structure takes them.
+fn options<F: IndexFamily>(place: &Place, node_lines: usize) -> IndexOptions {
+    let explored = &F::KIND.declaration().exploration.options;
+    let node_bytes = match node_lines {
+        0 => 0,
+        1 => explored.node_bytes,
+        lines => lines * 64,
+    };
+    let options = IndexOptions { node_bytes, ..IndexOptions::default() };
+    match On::<F, u64>::create(&place.create(), &options) {
+        Ok(_) => options,
+        Err(_) => explored.clone(),
+    }
+}
+
+fn run<F: IndexFamily, K: Keys + ?Sized>(
+    node_lines: usize,
+    operations: Vec<Operation<K::Buf>>,
+) -> Result<(), TestCaseError> {
+    let options = options::<F>(&Place::of(64 << 20), node_lines);
     let place = Place::of(64 << 20);
     let mut pool = place.create();
-    let mut index: On<F, K> = create(&pool, "index");
+    let mut index: On<F, K> = create_with(&pool, "index", &options);
     let mut model: BTreeMap<K::Buf, u64> = BTreeMap::new();
     for operation in operations {
-        match *operation {
-            Operation::Insert(number, value) => {
-                let key = K::number(number);
+        match operation {
+            Operation::Insert(key, value) => {
                 let said = index.insert(K::borrow(&key), value).unwrap().previous;
                 prop_assert_eq!(said, model.get(&key).copied());
                 model.entry(key).or_insert(value);
             }
-            Operation::Update(number, value) => {
-                let key = K::number(number);
+            Operation::Update(key, value) => {
                 let said = index.update(K::borrow(&key), value).unwrap().previous;
                 prop_assert_eq!(said, model.get(&key).copied());
                 model.entry(key).and_modify(|held| *held = value);
             }
-            Operation::Put(number, value) => {
-                let key = K::number(number);
+            Operation::Put(key, value) => {
                 let said = index.put(K::borrow(&key), value).unwrap().previous;
                 prop_assert_eq!(said, model.insert(key, value));
             }
-            Operation::Remove(number) => {
-                let key = K::number(number);
+            Operation::Remove(key) => {
                 let said = index.remove(K::borrow(&key)).unwrap().previous;
                 prop_assert_eq!(said, model.remove(&key));
             }
-            Operation::Get(number) => {
-                let key = K::number(number);
+            Operation::Get(key) => {
                 prop_assert_eq!(index.get(K::borrow(&key)), model.get(&key).copied());
             }
+            Operation::Scan(from, backward, entries) => {
+                let direction = if backward { Direction::Backward } else { Direction::Forward };
+                let mut found = Vec::new();
+                let bound = from.as_ref().map(K::borrow);
+                let ordered = F::scan(&index, bound, direction, &mut |key, value| {
+                    found.push((key.to_buf(), value));
+                    match found.len() < entries {
+                        true => ControlFlow::Continue(()),
+                        false => ControlFlow::Break(()),
+                    }
+                });
+                let own = |(key, value): (&K::Buf, &u64)| (key.clone(), *value);
+                let expected: Vec<_> = match direction {
+                    Direction::Forward => {
+                        model.range((from, Bound::Unbounded)).map(own).take(entries).collect()
+                    }
+                    Direction::Backward => {
+                        let range = model.range((Bound::Unbounded, from));
+                        range.rev().map(own).take(entries).collect()
+                    }
+                };
+                prop_assert!(!ordered || found == expected, "{found:?} is not {expected:?}");
+            }
             Operation::InsertRun(first, count) => {
-                for number in (0..u64::from(count)).map(|step| first.wrapping_add(step * 3)) {
+                for number in of_a_run(first, count) {
                     let key = K::number(number);
                     let said = index.insert(K::borrow(&key), number).unwrap().previous;
                     prop_assert_eq!(said, model.get(&key).copied());
@@ -89,7 +129,7 @@ fn run<F: IndexFamily, K: Keys + ?Sized>(operations: &[Operation]) -> Result<(),
                 }
             }
             Operation::RemoveRun(first, count) => {
-                for number in (0..u64::from(count)).map(|step| first.wrapping_add(step * 3)) {
+                for number in of_a_run(first, count) {
                     let key = K::number(number);
                     let said = index.remove(K::borrow(&key)).unwrap().previous;
                     prop_assert_eq!(said, model.remove(&key));
@@ -103,12 +143,18 @@ fn run<F: IndexFamily, K: Keys + ?Sized>(operations: &[Operation]) -> Result<(),
         }
     }
     assert_sound(&index, &model);
+    // What is emptied gives everything back.
+    for (key, value) in std::mem::take(&mut model) {
+        prop_assert_eq!(index.remove(K::borrow(&key)).unwrap().previous, Some(value));
+    }
+    assert_sound(&index, &model);
     Ok(())
 }
 
 pub fn behaves_like_a_sorted_map<F: IndexFamily, K: Keys + ?Sized>() {
-    let config = ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() };
-    proptest!(config, |(operations in prop::collection::vec(operation(), 1..80))| {
-        run::<F, K>(&operations)?;
+    let config = ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() };
+    let operations = prop::collection::vec(operation::<K>(), 1..120);
+    proptest!(config, |(node_lines in 0..=12usize, operations in operations)| {
+        run::<F, K>(node_lines, operations)?;
     });
 }

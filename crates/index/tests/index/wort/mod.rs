@@ -1,9 +1,7 @@
 //! What is particular to WORT: its shapes, its costs and its answers while a writer is at work.
 
 mod costs;
-mod files;
-mod full;
-mod model;
+mod shapes;
 mod threads;
 mod watched;
 
