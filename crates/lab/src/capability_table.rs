@@ -1,53 +1,43 @@
 //! The capability table of the README: what each structure can do, generated from the index crate,
 //! whose conformance suite verifies it.
 
-use std::fmt::Write;
+use lapis_index::InsertCost;
 
-use lapis_index::{CapabilityRow, InsertCost};
+use crate::experiment::table::Table;
 
 /// The command whose section of the README the table is (module [`crate::document`]).
 pub const COMMAND: &str = "lapis lab capabilities";
 
 /// The table in Markdown, without the markers, ending in a newline.
 pub fn capability_table() -> String {
-    let mut text = String::from(
-        "| index | structure | published | ordered | concurrent writers | lock-free reads | keys \
-         | insert, u64 key | insert, byte-string key |\n\
-         |---|---|---|---|---|---|---|---|---|\n",
-    );
-    for row in lapis_index::capability_table() {
-        write_row(&mut text, &row);
-    }
-    text
-}
-
-fn write_row(text: &mut String, row: &CapabilityRow) {
-    let yes = |is: bool| if is { "yes" } else { "no" };
-    let cost = |cost: Option<InsertCost>| match cost {
-        Some(cost) => format!(
-            "{} {}, {} {}",
-            cost.flushed_lines,
-            if cost.flushed_lines == 1 { "flush" } else { "flushes" },
-            cost.fences,
-            if cost.fences == 1 { "fence" } else { "fences" },
-        ),
-        None => "depends on where the key falls".into(),
+    let headings = "index | structure | published | ordered | concurrent writers | lock-free reads | \
+                    keys | insert, u64 key | insert, byte-string key";
+    let mut table = Table::new(9, headings);
+    let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
+    let plural = |count: u64, of: &str| match count {
+        1 => format!("1 {of}"),
+        _ => format!("{count} {of}{}", if of == "flush" { "es" } else { "s" }),
     };
-    let capabilities = row.capabilities;
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        text,
-        "| `{}` | {} | {} | {} | {} | {} | {} | {} | {} |",
-        row.kind,
-        row.title,
-        row.paper,
-        yes(capabilities.ordered),
-        yes(capabilities.concurrent_writers),
-        yes(capabilities.lock_free_reads),
-        row.keys.join(", "),
-        cost(row.insert_u64),
-        cost(row.insert_bytes),
-    );
+    let cost = |cost: Option<InsertCost>| match cost {
+        Some(InsertCost { flushed_lines, fences }) => {
+            format!("{}, {}", plural(flushed_lines, "flush"), plural(fences, "fence"))
+        }
+        None => "depends on where the key falls".to_owned(),
+    };
+    for row in lapis_index::capability_table() {
+        table.push([
+            format!("`{}`", row.kind),
+            row.title.to_owned(),
+            row.paper.to_owned(),
+            yes(row.capabilities.ordered),
+            yes(row.capabilities.concurrent_writers),
+            yes(row.capabilities.lock_free_reads),
+            row.keys.join(", "),
+            cost(row.insert_u64),
+            cost(row.insert_bytes),
+        ]);
+    }
+    table.markdown()
 }
 
 #[cfg(test)]

@@ -95,17 +95,10 @@ impl ModelledStore {
         run: impl FnOnce(&TableTarget<Modelled>) -> Result<u64, E>,
     ) -> Result<PerOperation, E> {
         let (operations, section) = self.meter.section(1, || run(&self.target))?;
-        let counts = section.counts();
-        let each = |count: u64| (operations > 0).then(|| count as f64 / operations as f64);
         Ok(PerOperation {
             profile: Some(self.profile.clone()),
             records: Some(records),
-            flushes: each(counts.flushes),
-            fences: each(counts.fences),
-            wpq_inserts: each(counts.wpq_inserts()),
-            media_writes: each(counts.media_writes),
-            media_reads: each(counts.media_reads),
-            llc_misses: each(counts.llc_misses),
+            counts: (operations > 0).then(|| section.per_operation(operations)),
         })
     }
 }

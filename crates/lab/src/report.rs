@@ -6,6 +6,8 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::experiment::meter::CountsPerOperation;
+
 /// The longest latency a histogram tells from longer ones.
 const LONGEST_NS: u64 = 60_000_000_000;
 
@@ -74,24 +76,9 @@ pub struct PerOperation {
     /// Records of the modelled run, which has fewer of them than the measured one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub records: Option<u64>,
-    /// Lines flushed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flushes: Option<f64>,
-    /// Fences.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fences: Option<f64>,
-    /// Lines that reached the memory controller.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wpq_inserts: Option<f64>,
-    /// Media writes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub media_writes: Option<f64>,
-    /// Media reads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub media_reads: Option<f64>,
-    /// Misses of the last-level cache.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub llc_misses: Option<f64>,
+    /// Counts, of which a run of no operations has none.
+    #[serde(flatten)]
+    pub counts: Option<CountsPerOperation>,
 }
 
 /// One kind of operation within a workload.

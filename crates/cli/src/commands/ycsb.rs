@@ -2,6 +2,7 @@
 
 use clap::Args;
 use lapis::{IndexKind, TableOptions};
+use lapis_lab::experiment::table::decimals;
 use lapis_lab::key_value::TableTarget;
 use lapis_lab::modelled_store::{CountError, count_ycsb};
 use lapis_lab::report::{Quantiles, Report};
@@ -165,19 +166,12 @@ pub fn print_counts(runs: &[Report], output: &mut Output) -> Result<(), Failure>
         "LLC misses",
     ]);
     for run in runs {
-        let counts = &run.per_op;
-        let mut row = vec![run.workload.clone(), grouped(counts.records.unwrap_or_default())];
-        row.extend(
-            [
-                counts.flushes,
-                counts.fences,
-                counts.wpq_inserts,
-                counts.media_writes,
-                counts.media_reads,
-                counts.llc_misses,
-            ]
-            .map(|count| count.map_or_else(|| "-".to_owned(), |count| format!("{count:.2}"))),
-        );
+        let records = run.per_op.records.unwrap_or_default();
+        let mut row = vec![run.workload.clone(), grouped(records)];
+        let counts = run.per_op.counts.map(|of| {
+            [of.flushes, of.fences, of.wpq_inserts, of.media_writes, of.media_reads, of.llc_misses]
+        });
+        row.extend((0..6).map(|at| decimals(counts.map(|counts| counts[at]), 2)));
         rows.add_row(row);
     }
     right_align(&mut rows, 1);

@@ -1,148 +1,65 @@
 //! The tables of a result as CSV (RFC 4180), for spreadsheets and data frames.
 //!
-//! A column is a field as JSON has it; those of an object within a row are named with a point
+//! A column is a field of the JSON, and columns are in the order of their names; those of an object within a row are named with a point
 //! between: `measured.mops`. What is null in a row is an empty cell. A result with several tables
 //! has all their rows, and a first column `table` that says which they are of.
 
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-
-/// A JSON value whose fields are in the order in which they were written.
-enum Json {
-    Null,
-    Scalar(String),
-    List(Vec<Json>),
-    Object(Vec<(String, Json)>),
-}
-
-impl<'de> Deserialize<'de> for Json {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(InOrder)
-    }
-}
-
-struct InOrder;
-
-impl<'de> Visitor<'de> for InOrder {
-    type Value = Json;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Json, E> {
-        Ok(Json::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
-        Ok(Json::Scalar(value.to_string()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
-        Ok(Json::Scalar(value.to_string()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
-        Ok(Json::Scalar(value.to_string()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Json, E> {
-        Ok(Json::Scalar(serde_json::Value::from(value).to_string()))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
-        Ok(Json::Scalar(value.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Json, A::Error> {
-        let mut list = Vec::new();
-        while let Some(value) = values.next_element()? {
-            list.push(value);
-        }
-        Ok(Json::List(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Json, A::Error> {
-        let mut fields = Vec::new();
-        while let Some(field) = entries.next_entry()? {
-            fields.push(field);
-        }
-        Ok(Json::Object(fields))
-    }
-}
-
-impl Json {
-    /// Adds the cells of this value, which is called `name`, and their columns.
-    fn flatten(&self, name: &str, cells: &mut Vec<(String, String)>) {
-        let within = |inner: &str| match name {
-            "" => inner.to_owned(),
-            _ => format!("{name}.{inner}"),
-        };
-        match self {
-            Self::Null => {}
-            Self::Scalar(text) => cells.push((name.to_owned(), text.clone())),
-            Self::List(values) => {
-                let numbered = values.iter().enumerate();
-                numbered.for_each(|(at, value)| value.flatten(&within(&at.to_string()), cells));
-            }
-            Self::Object(fields) => {
-                fields.iter().for_each(|(field, value)| value.flatten(&within(field), cells));
-            }
-        }
-    }
-
-    /// The lists of objects in this object, with their names; of those only `rows`, if it has any.
-    fn tables(&self) -> Vec<(&str, &[Self])> {
-        let Self::Object(fields) = self else { return Vec::new() };
-        let lists = fields.iter().filter_map(|(name, value)| match value {
-            Self::List(rows) if matches!(rows.first(), Some(Self::Object(_))) => {
-                Some((name.as_str(), rows.as_slice()))
-            }
-            _ => None,
-        });
-        let tables: Vec<_> = lists.collect();
-        match tables.iter().find(|(name, _)| *name == "rows") {
-            Some(&rows) => vec![rows],
-            None => tables,
-        }
-    }
-}
+use serde_json::Value;
 
 /// The rows of `result` as CSV, with a heading.
 ///
 /// # Errors
 /// If it cannot be written as JSON.
 pub fn csv(result: &impl Serialize) -> Result<String, serde_json::Error> {
-    of_json(&serde_json::to_string(result)?)
-}
-
-fn of_json(result: &str) -> Result<String, serde_json::Error> {
-    let result: Json = serde_json::from_str(result)?;
-    let tables = result.tables();
-    let (mut columns, mut rows) = (Vec::new(), Vec::new());
+    let result = serde_json::to_value(result)?;
+    let lists = result.as_object().into_iter().flatten();
+    let lists = lists.filter_map(|(name, value)| Some((name.as_str(), value.as_array()?)));
+    let mut tables: Vec<(&str, &Vec<Value>)> =
+        lists.filter(|(_, rows)| rows.first().is_some_and(Value::is_object)).collect();
+    // What is worked out from the rows is no table of its own.
+    if tables.iter().any(|(name, _)| *name == "rows") {
+        tables.retain(|(name, _)| *name == "rows");
+    }
+    let mut rows: Vec<BTreeMap<String, String>> = Vec::new();
     for (name, values) in &tables {
         for value in *values {
-            let mut cells = Vec::new();
+            let mut cells = BTreeMap::new();
             if tables.len() > 1 {
-                cells.push(("table".to_owned(), (*name).to_owned()));
+                cells.insert("table".to_owned(), (*name).to_owned());
             }
-            value.flatten("", &mut cells);
-            for (column, _) in &cells {
-                if !columns.contains(column) {
-                    columns.push(column.clone());
-                }
-            }
+            flatten("", value, &mut cells);
             rows.push(cells);
         }
     }
-    let mut text = line(columns.iter().map(String::as_str));
-    for cells in rows {
-        let of = |column: &String| cells.iter().find(|(name, _)| name == column);
-        text += &line(columns.iter().map(|column| of(column).map_or("", |(_, cell)| cell)));
+    let columns: BTreeSet<&String> = rows.iter().flat_map(BTreeMap::keys).collect();
+    let mut text = line(columns.iter().map(|column| column.as_str()));
+    for cells in &rows {
+        text += &line(columns.iter().map(|column| cells.get(*column).map_or("", String::as_str)));
     }
     Ok(text)
+}
+
+/// Adds the cells of a value that is called `name`, by column.
+fn flatten(name: &str, value: &Value, cells: &mut BTreeMap<String, String>) {
+    let within = |inner: &str| match name {
+        "" => inner.to_owned(),
+        _ => format!("{name}.{inner}"),
+    };
+    match value {
+        Value::Null => {}
+        Value::Object(fields) => {
+            fields.iter().for_each(|(field, value)| flatten(&within(field), value, cells));
+        }
+        Value::Array(values) => {
+            let numbered = values.iter().enumerate();
+            numbered.for_each(|(at, value)| flatten(&within(&at.to_string()), value, cells));
+        }
+        Value::String(text) => _ = cells.insert(name.to_owned(), text.clone()),
+        Value::Bool(_) | Value::Number(_) => _ = cells.insert(name.to_owned(), value.to_string()),
+    }
 }
 
 fn line<'c>(cells: impl Iterator<Item = &'c str>) -> String {
@@ -155,31 +72,30 @@ fn line<'c>(cells: impl Iterator<Item = &'c str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn objects_within_a_row_become_columns_and_what_is_missing_stays_empty() {
-        let text = of_json(
-            r#"{"rows": [{"variant": "b", "measured": {"mops": 1.0}, "modelled": null},
-                {"variant": "a", "measured": null, "modelled": {"mops": 2, "a": true}}],
-                "crossovers": [{"lines": 28}]}"#,
-        );
-        assert_eq!(
-            text.unwrap(),
-            "variant,measured.mops,modelled.mops,modelled.a\r\nb,1.0,,\r\na,,2,true\r\n"
-        );
+        let result = json!({"rows": [
+            {"variant": "b", "measured": {"mops": 1.0}, "modelled": null},
+            {"variant": "a", "measured": null, "modelled": {"mops": 2, "a": true}},
+        ], "crossovers": [{"lines": 28}]});
+        let text = "measured.mops,modelled.a,modelled.mops,variant\r\n1.0,,,b\r\n,true,2,a\r\n";
+        assert_eq!(csv(&result).unwrap(), text);
     }
 
     #[test]
     fn rows_of_several_tables_say_which_they_are_of() {
-        let text = of_json(r#"{"n": 1, "b": [{"x": [1, {"y": 2}]}], "a": [{"x": "c"}], "c": []}"#)
-            .unwrap();
-        assert_eq!(text, "table,x.0,x.1.y,x\r\nb,1,2,\r\na,,,c\r\n");
+        let result = json!({"n": 1, "a": [{"x": [1, {"y": 2}]}], "b": [{"x": "c"}], "c": []});
+        assert_eq!(csv(&result).unwrap(), "table,x,x.0,x.1.y\r\na,,1,2\r\nb,c,,\r\n");
     }
 
     #[test]
     fn commas_quotes_and_line_ends_are_quoted() {
-        let text = of_json(r#"{"rows": [{"x": "1,2", "y": "say \"no\"", "z": "a\nb"}]}"#).unwrap();
-        assert_eq!(text, "x,y,z\r\n\"1,2\",\"say \"\"no\"\"\",\"a\nb\"\r\n");
+        let result = json!({"rows": [{"x": "1,2", "y": "say \"no\"", "z": "a\nb"}]});
+        let text = "x,y,z\r\n\"1,2\",\"say \"\"no\"\"\",\"a\nb\"\r\n";
+        assert_eq!(csv(&result).unwrap(), text);
     }
 }

@@ -148,7 +148,7 @@ pub fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
     let mut rows = table(["on the modelled machine", ""]);
     rows.add_row(["images after a power cut".to_owned(), grouped(report.crash.images)]);
     rows.add_row(["violations".to_owned(), grouped(report.crash.violations)]);
-    let put = &report.per_put.counts;
+    let put = report.per_put.counts.counts.unwrap_or_default();
     for (what, count) in [
         ("flushes per put", put.flushes),
         ("fences per put", put.fences),
@@ -156,7 +156,7 @@ pub fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
         ("media writes per put (64 B)", put.media_writes),
         ("media reads per put (64 B)", put.media_reads),
     ] {
-        rows.add_row([what.to_owned(), format!("{:.2}", count.unwrap_or_default())]);
+        rows.add_row([what.to_owned(), format!("{count:.2}")]);
     }
     right_align(&mut rows, 1);
     output.table(&rows)?;
