@@ -1,6 +1,6 @@
 /* lapis_trace.h: lets a C or C++ program write a trace of what it does to persistent memory, in the
  * format that `lapis crash --trace FILE` checks (version 1; the bytes are described in
- * crates/device/src/trace_file.rs).
+ * crates/device/src/trace/trace_file/mod.rs).
  *
  * In exactly one source file:
  *

@@ -17,64 +17,41 @@
 //! Nothing here depends on the host's time, addresses or its scheduler: the same program gives
 //! the same trace and the same counts on every run and every machine.
 
-mod block_trace;
-mod bounded_search;
-mod cache;
-mod clock;
-mod counters;
-pub mod crash_points;
-mod divider;
-mod hierarchy;
-mod host;
-pub mod images;
-mod line_bytes;
-mod line_table;
-pub mod litmus;
-mod lookahead;
+mod counting;
+mod crash_states;
 mod modelled;
-mod owner_lock;
-mod pending;
-mod persist_points;
-pub mod persistence;
 pub mod profile;
-pub mod pruned_images;
 mod random;
-mod read_watch;
-mod schedule;
 mod scheduler;
 pub mod ssd;
-mod store_buffer;
-mod surviving_caches;
-mod timing;
-mod timings;
 mod trace;
-pub mod trace_file;
-mod tracking;
-mod worker;
-mod xp_buffer;
 
-pub use block_trace::{BlockEvent, BlockWrite};
-pub use bounded_search::BoundedSearch;
-pub use cache::CacheShape;
-pub use clock::interleave;
-pub use counters::{Counts, MachineShape};
-pub use crash_points::{CrashCause, CrashPoint, CrashPoints};
-pub use hierarchy::HierarchyShape;
-pub use images::{CrashStates, Image, ImageBudget, Images, write_line};
-pub use line_bytes::{BytesOfLine, differing_bytes};
+pub use crash_states::{crash_points, images, persistence, pruned_images};
+pub use scheduler::litmus;
+pub use trace::trace_file;
+
+pub use counting::cache::CacheShape;
+pub use counting::clock::interleave;
+pub use counting::counters::{Counts, MachineShape};
+pub use counting::hierarchy::HierarchyShape;
+pub use counting::timing::{Picoseconds, TimingShape};
+pub use counting::xp_buffer::XpBufferShape;
+pub use crash_states::bytes_of_line::{BytesOfLine, differing_bytes};
+pub use crash_states::crash_points::{CrashCause, CrashPoint, CrashPoints};
+pub use crash_states::images::{CrashStates, Image, ImageBudget, Images, write_line};
+pub use crash_states::pending::LineBytes;
+pub use crash_states::persistence::PowerFailDomain;
+pub use crash_states::pruned_images::PrunedImages;
+pub use modelled::persist_points::{PersistKind, PersistPoint, PersistPointCount};
+pub use modelled::read_watch::LineRead;
 pub use modelled::{Config, MODELLED_BYTES_LIMIT, Modelled, ModelledWord};
-pub use pending::LineBytes;
-pub use persist_points::{PersistKind, PersistPoint, PersistPointCount};
-pub use persistence::PowerFailDomain;
 pub use profile::{Profile, ProfileError};
-pub use pruned_images::PrunedImages;
-pub use read_watch::LineRead;
-pub use schedule::{BadSchedule, Deviation, Schedule, SchedulePolicy};
+pub use scheduler::bounded_search::BoundedSearch;
+pub use scheduler::schedule::{BadSchedule, Deviation, Schedule, SchedulePolicy};
+pub use scheduler::worker::{current_worker, set_current_worker};
 pub use scheduler::{InterleavedRun, RunEnd, WorkerProgram};
 pub use ssd::{
     BlockDamage, ModelledSsd, SsdConfig, SsdContents, SsdFaults, SsdProfile, SsdProfileError,
 };
-pub use timing::{Picoseconds, TimingShape};
+pub use trace::block_devices::{BlockEvent, BlockWrite};
 pub use trace::{Event, Marker, Trace};
-pub use worker::{current_worker, set_current_worker};
-pub use xp_buffer::XpBufferShape;

@@ -2,9 +2,9 @@
 
 use lapis_pmem::Mutant;
 
-use crate::counters::MachineShape;
-use crate::persist_points::PersistPoint;
-use crate::timing::TimingShape;
+use crate::counting::counters::MachineShape;
+use crate::counting::timing::TimingShape;
+use crate::modelled::persist_points::PersistPoint;
 
 /// What a [`Modelled`](crate::Modelled) observes.
 #[derive(Clone, Debug, Default)]

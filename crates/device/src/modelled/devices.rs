@@ -1,9 +1,9 @@
 //! What a machine does for the block devices that are attached to it.
 
 use super::Modelled;
-use crate::timing::Picoseconds;
+use crate::counting::timing::Picoseconds;
+use crate::scheduler::worker::current_worker;
 use crate::trace::Trace;
-use crate::worker::current_worker;
 
 impl Modelled {
     /// The number of a device that is attached now.

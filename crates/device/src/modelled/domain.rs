@@ -7,10 +7,10 @@ use lapis_pmem::{Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Observ
 
 use super::state::WordEvent;
 use super::{Modelled, ModelledWord};
-use crate::counters::Counters;
-use crate::persist_points::PersistKind;
+use crate::counting::counters::Counters;
+use crate::modelled::persist_points::PersistKind;
+use crate::scheduler::worker::current_worker;
 use crate::trace::Source;
-use crate::worker::current_worker;
 
 impl Domain for Modelled {
     #[inline(always)]

@@ -8,10 +8,10 @@ use lapis_pmem::{LINE_BYTES, Omission, Word};
 
 use super::Modelled;
 use super::state::WordEvent;
-use crate::persist_points::PersistKind;
+use crate::modelled::persist_points::PersistKind;
 use crate::scheduler::is_scheduled;
+use crate::scheduler::worker::current_worker;
 use crate::trace::{Event, Source};
-use crate::worker::current_worker;
 
 /// Whether what takes effect now is left out. What leaves a store buffer is not: that was decided
 /// when it was executed, perhaps by another thread than the one that lets it leave.

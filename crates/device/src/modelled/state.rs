@@ -2,18 +2,18 @@
 
 use lapis_pmem::{LINE_BYTES, Word};
 
-use crate::counters::Counters;
-use crate::persist_points::PersistPoints;
-use crate::timing::Picoseconds;
+use crate::counting::counters::Counters;
+use crate::counting::timing::Picoseconds;
+use crate::modelled::dirtied_lines::DirtiedLines;
+use crate::modelled::persist_points::PersistPoints;
+use crate::scheduler::worker::current_worker;
 use crate::trace::{Event, Source, Trace};
-use crate::tracking::Tracking;
-use crate::worker::current_worker;
 
 /// What changes with events, under the machine's lock.
 pub(super) struct State {
     /// Start of the region; kept as a pointer for its provenance.
     pub(super) base: *const u8,
-    pub(super) tracking: Option<Tracking>,
+    pub(super) tracking: Option<DirtiedLines>,
     pub(super) tracing: bool,
     pub(super) trace: Trace,
     pub(super) counters: Option<Box<Counters>>,

@@ -1,11 +1,11 @@
 //! The counted machine that a profile stands for.
 
 use super::Profile;
-use crate::cache::CacheShape;
-use crate::counters::MachineShape;
-use crate::hierarchy::HierarchyShape;
-use crate::timing::{Picoseconds, TimingShape};
-use crate::xp_buffer::XpBufferShape;
+use crate::counting::cache::CacheShape;
+use crate::counting::counters::MachineShape;
+use crate::counting::hierarchy::HierarchyShape;
+use crate::counting::timing::{Picoseconds, TimingShape};
+use crate::counting::xp_buffer::XpBufferShape;
 
 impl Profile {
     /// The machine to give to [`Config::counting`](crate::Config).

@@ -9,9 +9,9 @@ use lapis_pmem::{LINE_BYTES, Word};
 use super::Interleaving;
 use super::effect::{Effect, OwnedSource};
 use crate::modelled::Modelled;
-use crate::store_buffer::{Entry, EntryKind};
+use crate::scheduler::store_buffer::{Entry, EntryKind};
+use crate::scheduler::worker::current_worker;
 use crate::trace::{Marker, Source};
-use crate::worker::current_worker;
 
 /// Where the store buffers place a word of ordinary memory: beyond every region.
 fn dram_place(word: &Arc<AtomicU64>) -> usize {

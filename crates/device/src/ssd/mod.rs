@@ -46,12 +46,12 @@ use lapis_pmem::{
 };
 use parking_lot::Mutex;
 
-use crate::block_trace::BlockEvent;
-use crate::images::CrashStates;
+use crate::crash_states::images::CrashStates;
 use crate::modelled::Modelled;
 use crate::random::Random;
+use crate::scheduler::worker::current_worker;
+use crate::trace::block_devices::BlockEvent;
 use crate::trace::{Source, Trace};
-use crate::worker::current_worker;
 use contents::{BLOCK_SECTORS, Contents, WriteId};
 use faults::{FaultState, Strike};
 use queue::ModelledQueue;

@@ -6,8 +6,8 @@ use lapis_pmem::BLOCK_BYTES;
 
 use super::ModelledSsd;
 use super::contents::{Contents, WriteId};
-use crate::block_trace::BlockEvent;
-use crate::images::CrashStates;
+use crate::crash_states::images::CrashStates;
+use crate::trace::block_devices::BlockEvent;
 use crate::trace::{Event, Trace};
 
 /// What a block device holds durably. Cheap to clone: blocks are shared.

@@ -1,0 +1,7 @@
+//! The tests of the persistence layer, linked once.
+
+mod allocator;
+mod pool;
+mod trace_by_parts;
+#[cfg(target_arch = "x86_64")]
+mod zero_cost;
