@@ -150,7 +150,9 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lapis_pmem::{Blocks, Committed, Domain, Durable, InFlight, Link, Owned, Pool, persist_before_answer};
+use lapis_pmem::{
+    Blocks, Committed, Domain, Durable, InFlight, Link, Owned, Pool, persist_before_answer,
+};
 use parking_lot::Mutex;
 
 use crate::IndexKind;

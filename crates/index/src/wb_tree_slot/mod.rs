@@ -21,7 +21,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/wb_tree"],
-        options: IndexOptions { node_bytes: 256, ..IndexOptions::DEFAULT },
+        options: IndexOptions::DEFAULT,
         runs: &[Run::integers("wb-tree-slot:u64"), Run::byte_strings("wb-tree-slot:bytes")],
         histories: &[("wb-tree-slot:merging", History::MergedNode(7))],
         persist_points: (200, 2),
