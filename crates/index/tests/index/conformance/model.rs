@@ -51,7 +51,7 @@ fn of_a_run(first: u64, count: u16) -> impl Iterator<Item = u64> {
 
 /// Nodes of the default size, of the size at which the checker explores the structure, and of other
 /// sizes as far as the structure takes them.
-fn options<F: IndexFamily>(place: &Place, node_lines: usize) -> IndexOptions {
+fn options<F: IndexFamily, K: Keys + ?Sized>(place: &Place, node_lines: usize) -> IndexOptions {
     let explored = &F::KIND.declaration().exploration.options;
     let node_bytes = match node_lines {
         0 => 0,
@@ -59,7 +59,7 @@ fn options<F: IndexFamily>(place: &Place, node_lines: usize) -> IndexOptions {
         lines => lines * 64,
     };
     let options = IndexOptions { node_bytes, ..IndexOptions::default() };
-    match On::<F, u64>::create(&place.create(), &options) {
+    match On::<F, K>::create(&place.create(), &options) {
         Ok(_) => options,
         Err(_) => explored.clone(),
     }
@@ -69,7 +69,7 @@ fn run<F: IndexFamily, K: Keys + ?Sized>(
     node_lines: usize,
     operations: Vec<Operation<K::Buf>>,
 ) -> Result<(), TestCaseError> {
-    let options = options::<F>(&Place::of(64 << 20), node_lines);
+    let options = options::<F, K>(&Place::of(64 << 20), node_lines);
     let place = Place::of(64 << 20);
     let mut pool = place.create();
     let mut index: On<F, K> = create_with(&pool, "index", &options);
