@@ -1,6 +1,6 @@
 //! Every flush and every fence of every structure is necessary: with any one of them switched off,
 //! the checker finds a power cut that is not survived. `cargo test -p lapis-crash --test
-//! persist_points -- --nocapture` prints the tables.
+//! crash persist_points -- --nocapture` prints the tables.
 
 use lapis_crash::{ExploreOptions, Strategy, Structure, structure_persist_points};
 
