@@ -2,7 +2,8 @@
 
 use std::io;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 use crate::failure::Failure;
 
@@ -18,11 +19,12 @@ pub fn start(verbose: u8) -> Result<(), Failure> {
         Ok(directives) if !directives.trim().is_empty() => directives,
         _ => default.to_owned(),
     };
-    let filter = EnvFilter::try_new(&directives).map_err(|_| {
+    let filter: Targets = directives.parse().map_err(|_| {
         Failure::refused(format!(
             "LAPIS_LOG is `{directives}`, which is not a log filter; set it to error, warn, info, debug or trace"
         ))
     })?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    tracing_subscriber::registry().with(lines).with(filter).init();
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! How many modelled memory accesses per second one core does when they are those of an index:
 //! inserts of random integers, then gets in another order, on the counting machine of `optane-100`.
 //!
-//! `cargo run --release -p lapis-index --example modelled_access_rate [KEYS [INDEX]]`
+//! `cargo bench -p lapis-index --bench modelled_access_rate -- [KEYS [INDEX]]`
 //!
 //! Accesses are the words loaded, stored and exchanged; flushes and fences cost time and count
 //! apart. What the index computes meanwhile is in the time, which is the thread's on its core. The best
@@ -47,8 +47,11 @@ impl Phase {
     }
 }
 
+/// What `cargo bench` adds to the arguments.
+const CARGOS: &str = "--bench";
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).filter(|argument| argument != CARGOS);
     let keys = arguments.next().map_or(Ok(100_000), |keys| keys.parse())?;
     let only = arguments.next();
     let chosen = |name: &str| only.as_deref().is_none_or(|only| only == name);

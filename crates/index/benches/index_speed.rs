@@ -3,7 +3,7 @@
 //! says more; that of all threads together, as if each had a processor), flushes and fences being
 //! this machine's.
 //!
-//! `cargo run --release -p lapis-index --example index_speed [INDEX ...] [KEYS ...] [threads=N ...]`
+//! `cargo bench -p lapis-index --bench index_speed -- [INDEX ...] [KEYS ...] [threads=N ...]`
 //!
 //! Each thread has its own share of the keys.
 
@@ -18,9 +18,12 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rustix::time::{ClockId, clock_gettime};
 
+/// What `cargo bench` adds to the arguments.
+const CARGOS: &str = "--bench";
+
 fn main() -> Result<(), Box<dyn Error>> {
     let (mut kinds, mut counts, mut threads) = (Vec::new(), Vec::new(), Vec::new());
-    for argument in std::env::args().skip(1) {
+    for argument in std::env::args().skip(1).filter(|argument| argument != CARGOS) {
         if let Some(number) = argument.strip_prefix("threads=") {
             threads.push(number.parse::<usize>()?.max(1));
             continue;

@@ -1,6 +1,6 @@
 //! How many modelled memory accesses one core does per second, and where the time goes.
 //!
-//! `cargo run --release -p lapis-device --example access_rate`
+//! `cargo bench -p lapis-device --bench access_rate`
 //!
 //! The last column is without counting: the memory access remains, and for stores the lock. The best
 //! of five rounds, in time on the core; figures are of the machine this runs on. A number after the
@@ -87,8 +87,11 @@ fn rate(pattern: &Pattern, counting: Option<MachineShape>, accesses: usize) -> f
     accesses as f64 / best.as_secs_f64() / 1e6
 }
 
+/// What `cargo bench` adds to the arguments.
+const CARGOS: &str = "--bench";
+
 fn main() {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).filter(|argument| argument != CARGOS);
     if let Some(only) = arguments.next() {
         let pattern = only.parse().ok().and_then(|number: usize| PATTERNS.get(number));
         let pattern = pattern.expect("the number of a pattern, from 0");
