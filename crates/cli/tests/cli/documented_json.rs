@@ -156,7 +156,7 @@ fn crash_all() {
 
 #[test]
 fn persist_points() {
-    let arguments = ["crash", "pop-log", "--ops", "40", "--persist-points", "--json"];
+    let arguments = ["crash", "cow-cell", "--ops", "10", "--persist-points", "--json"];
     let outcome = run(arguments);
     let report = outcome.json();
     let rows = report["persist_points"].as_array().unwrap();
