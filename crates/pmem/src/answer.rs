@@ -1,11 +1,6 @@
 //! What an answer rests on is durable before it is given.
 
 use crate::domain::Domain;
-use crate::observed::Mutant;
-
-/// What others have changed is answered without being persisted, by any structure.
-#[doc(hidden)]
-pub const UNPERSISTED_ANSWER: Mutant = Mutant("pmem/unpersisted-answer");
 
 /// Makes durable what the caller has seen of changes that others have under way, or may have: a value
 /// that is visible may be gone after a power cut, and an answer, or a change that is acknowledged on
@@ -19,7 +14,6 @@ pub fn persist_before_answer<'s, D: Domain, T: ?Sized + 's>(
     domain: &D,
     seen: impl IntoIterator<Item = &'s T>,
 ) {
-    let _mutant = domain.omitting(UNPERSISTED_ANSWER);
     for part in seen {
         domain.flush(part);
     }

@@ -50,7 +50,7 @@ mod watched;
 mod word;
 
 pub use allocator::{AllocError, LARGEST_BLOCK_BYTES};
-pub use answer::{UNPERSISTED_ANSWER, persist_before_answer};
+pub use answer::persist_before_answer;
 pub use block_buffer::BlockBuffer;
 pub use block_device::{
     BLOCK_BYTES, BlockCounts, BlockDevice, BlockError, BlockOperation, BlockQueue, Completion,

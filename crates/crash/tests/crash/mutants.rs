@@ -14,6 +14,7 @@ fn of(structure: Structure) -> usize {
 }
 
 fn all_are_killed(structure: Structure) {
+    assert!(of(structure) > 0, "{structure} has no mutants: the checker has failed nothing of it");
     let trial = MutantTrial {
         structures: vec![structure],
         budget: MutantBudget::small(),

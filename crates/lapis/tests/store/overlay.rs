@@ -10,7 +10,8 @@ use lapis::{Hardware, IndexKind, Store};
 use lapis_pmem::{Pool, Region};
 use proptest::prelude::*;
 
-use crate::fixture::{image, kinds, store_root};
+use crate::fixture::{image, store_root};
+use crate::harness::KINDS;
 
 /// Longer than any case takes by orders of magnitude: only what never ends takes so long.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -67,7 +68,7 @@ fn survives(image: Vec<u8>) -> Result<(), String> {
 
 #[test]
 fn the_images_themselves_are_sound() {
-    for kind in kinds() {
+    for kind in KINDS {
         let store = open(&image(kind)).unwrap();
         assert!(store.check().ok, "{kind}");
         drop(store);
@@ -85,7 +86,7 @@ proptest! {
 
     #[test]
     fn random_bytes_over_what_is_not_zero_do_no_harm(
-        kind in prop::sample::select(kinds()),
+        kind in prop::sample::select(KINDS.to_vec()),
         spots in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 1..9)), 1..6),
     ) {
         let mut image = image(kind);
@@ -99,7 +100,7 @@ proptest! {
 
     #[test]
     fn words_copied_from_elsewhere_in_the_image_do_no_harm(
-        kind in prop::sample::select(kinds()),
+        kind in prop::sample::select(KINDS.to_vec()),
         copies in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..6),
     ) {
         let mut image = image(kind);
