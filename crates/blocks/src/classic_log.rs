@@ -99,7 +99,10 @@ pub(crate) const DECLARATION: Declaration<LogRun> = Declaration {
     sources: &["blocks/src/ring_log", "blocks/src/classic_log"],
     mutants: crate::mutants::CLASSIC_LOG,
     runs: &[
-        LogRun::new("classic-log:padded", Placement::Padded, 0).filled_by(4016),
+        LogRun::new("classic-log:padded", Placement::Padded, 0)
+            .filled_by(4016)
+            .under_cells("log-cell:classic")
+            .compared("classic-log", 1),
         LogRun::new("classic-log:dense", Placement::Dense, 0),
         LogRun::new("classic-log:streamed", Placement::Streamed, 0),
     ],

@@ -9,7 +9,7 @@
 //! is slow. *Dancing* size fields are many, on a line each, of which each append writes the next;
 //! the greatest counts. The three variants of the thesis:
 //!
-//! | variant | [`RingOptions::placement`](crate::ring_log::RingOptions) | `size_fields` |
+//! | variant | [`Layout::placement`](crate::log::Layout) | `size_fields` |
 //! |---|---|---|
 //! | naive, as libpmemlog | `Dense` | 1 |
 //! | aligned to lines | `Padded` | 1 |
@@ -102,9 +102,15 @@ pub(crate) const DECLARATION: Declaration<LogRun> = Declaration {
     sources: &["blocks/src/ring_log", "blocks/src/header_log"],
     mutants: crate::mutants::HEADER_LOG,
     runs: &[
-        LogRun::new("header-log:naive", Placement::Dense, 1),
-        LogRun::new("header-log:aligned", Placement::Padded, 1).filled_by(4080),
-        LogRun::new("header-log:dancing", Placement::Padded, 8).filled_by(4080),
+        LogRun::new("header-log:naive", Placement::Dense, 1).under_cells("log-cell:naive"),
+        LogRun::new("header-log:aligned", Placement::Padded, 1)
+            .filled_by(4080)
+            .under_cells("log-cell:aligned")
+            .compared("header-log", 1),
+        LogRun::new("header-log:dancing", Placement::Padded, 8)
+            .filled_by(4080)
+            .under_cells("log-cell:dancing")
+            .compared("header-log:dancing", 64),
         LogRun::new("header-log:streamed", Placement::Streamed, 8),
     ],
     operations: 100,

@@ -1,19 +1,15 @@
 //! Failure-atomic building blocks on persistent memory: logs, page propagation, in-place updates,
 //! interleaving.
 
-pub mod classic_log;
+#[macro_use]
 mod declaration;
 pub mod fp_leaves;
-pub mod header_log;
 pub mod in_place;
 pub mod interleave;
 pub mod log;
 #[doc(hidden)]
 pub mod mutants;
 pub mod page;
-pub mod pop_log;
-pub mod pop_ring;
-pub mod rawl;
 pub mod ring_log;
 mod root_checksum;
 mod set_bits;
@@ -21,4 +17,15 @@ pub mod shared_log;
 mod spacing;
 pub mod thread_logs;
 
-pub use declaration::{CellKind, CellRun, Declaration, LogKind, LogRun, PageKind, PageRun};
+pub use declaration::{CellRun, Declaration, LogRun, PageRun};
+pub use in_place::CellKind;
+pub use page::PageKind;
+
+// The log, its module, and what it is as a log in a ring, if it is one.
+logs! { ($)
+    ClassicLog classic_log [Classic];
+    HeaderLog header_log [Header];
+    Rawl rawl [Raw];
+    PopLog pop_log [];
+    PopRing pop_ring [Pop];
+}

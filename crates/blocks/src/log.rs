@@ -111,6 +111,26 @@ impl std::fmt::Display for Placement {
     }
 }
 
+/// How to lay out a new log, whatever its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of each segment of a log that has some, or for the entries of a ring: then a multiple of
+    /// 64 from [`SMALLEST_CAPACITY_BYTES`](crate::ring_log::SMALLEST_CAPACITY_BYTES) to
+    /// [`LARGEST_CAPACITY_BYTES`](crate::ring_log::LARGEST_CAPACITY_BYTES).
+    pub bytes: usize,
+    /// How entries lie with respect to lines.
+    pub placement: Placement,
+    /// How many size fields a header log has, 1 to
+    /// [`MOST_SIZE_FIELDS`](crate::ring_log::MOST_SIZE_FIELDS); of no meaning to others.
+    pub size_fields: usize,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self { bytes: 4 << 20, placement: Placement::Padded, size_fields: 64 }
+    }
+}
+
 /// What a log holds, and what it has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogStatistics {
@@ -135,9 +155,13 @@ pub trait Log<D: Domain>: Sized + Send + Sync {
     /// How to lay out a new log.
     type Options: Clone + Default;
 
-    /// How to lay out a log of so many bytes, or of segments of so many. A log without fields for the
-    /// size takes no notice of their number.
-    fn options(bytes: usize, placement: Placement, size_fields: usize) -> Self::Options;
+    /// Barriers of an append.
+    const BARRIERS: u64;
+    /// Whether it grows by segments; the other logs have an end, and their batches are whole.
+    const GROWS: bool;
+
+    /// How to lay out a log of its kind.
+    fn options(layout: Layout) -> Self::Options;
 
     /// Lays out an empty log, durable with the caller's next fence. The caller then publishes it
     /// where he likes and calls [`Log::open`] with its link.

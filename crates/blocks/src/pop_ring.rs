@@ -132,7 +132,10 @@ pub(crate) const DECLARATION: Declaration<LogRun> = Declaration {
     sources: &["blocks/src/ring_log", "blocks/src/pop_ring"],
     mutants: crate::mutants::POP_RING,
     runs: &[
-        LogRun::new("pop-ring:padded", Placement::Padded, 0).filled_by(4080),
+        LogRun::new("pop-ring:padded", Placement::Padded, 0)
+            .filled_by(4080)
+            .under_cells("log-cell:pop-ring")
+            .compared("pop-ring", 1),
         LogRun::new("pop-ring:dense", Placement::Dense, 0),
         LogRun::new("pop-ring:streamed", Placement::Streamed, 0),
     ],

@@ -274,7 +274,10 @@ pub(crate) const DECLARATION: Declaration<LogRun> = Declaration {
     sources: &["blocks/src/ring_log", "blocks/src/rawl"],
     mutants: crate::mutants::RAWL,
     runs: &[
-        LogRun::new("rawl:padded", Placement::Padded, 0).filled_by(4016),
+        LogRun::new("rawl:padded", Placement::Padded, 0)
+            .filled_by(4016)
+            .under_cells("log-cell:rawl")
+            .compared("rawl", 1),
         LogRun::new("rawl:dense", Placement::Dense, 0),
         LogRun::new("rawl:streamed", Placement::Streamed, 0),
     ],

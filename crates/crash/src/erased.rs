@@ -14,11 +14,18 @@ use std::sync::Arc;
 
 use lapis_device::Modelled;
 use lapis_pmem::{AuditReport, Pool};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::concurrent::{Call, ConcurrentSubject, Offence, Plan, Stop};
-use crate::image_check::hash_of;
 use crate::storage::{DeviceFault, Storage};
 use crate::subject::{Live, Subject, WalkMemory};
+
+/// The hash by which states are told apart.
+pub(crate) fn hash_of(value: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = Xxh3::new();
+    value.hash(&mut hasher);
+    hasher.digest()
+}
 
 /// An open structure of any type.
 pub(crate) type AnyLive = Box<dyn Live<AnyValue, AnyState>>;
@@ -126,6 +133,9 @@ fn known_type<T>(value: Option<T>) -> T {
 fn each<T: Value>(values: Vec<T>) -> Vec<AnyValue> {
     values.into_iter().map(AnyValue::new).collect()
 }
+
+/// What a structure is checked by.
+pub(crate) type Subjects = Vec<Box<dyn AnySubject>>;
 
 /// A [`Subject`] of any types.
 pub(crate) trait AnySubject: Sync {

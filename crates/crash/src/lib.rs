@@ -82,17 +82,11 @@
 //!     fn observe(&self) -> Result<u64, String> {
 //!         Ok(self.pool.at(self.cell).load(self.pool.domain()))
 //!     }
-//!     fn check(&self) -> Vec<String> {
-//!         Vec::new()
-//!     }
 //!     fn reclaim_and_audit(&self) -> AuditReport {
 //!         let traced = self.pool.trace(|tracer| {
 //!             tracer.visit(self.cell, 8);
 //!         });
-//!         if self.pool.needs_reclaim() {
-//!             self.pool.reclaim(&traced);
-//!         }
-//!         self.pool.audit(&traced)
+//!         self.pool.reclaim_and_audit(&traced)
 //!     }
 //!     fn pool(&self) -> Option<&Pool<Modelled>> {
 //!         Some(&self.pool)
@@ -107,10 +101,12 @@
 //! ```
 
 pub mod concurrent;
+mod crash_walk;
 mod erased;
 mod explore;
 mod image_check;
 pub mod image_rate;
+mod markers;
 pub mod mutants;
 mod options;
 pub mod oracle;
@@ -121,6 +117,7 @@ mod report;
 mod reuse;
 mod run;
 mod shrink;
+mod spread;
 mod storage;
 mod strategy;
 mod structure;
@@ -136,12 +133,14 @@ pub use performance_bugs::{
     PerformanceFinding, PerformanceReport, Waste, performance_bugs, structure_performance,
     subject_performance,
 };
-pub use persist_points::{PersistPointRow, persist_points};
+pub use persist_points::persist_points;
 pub use recorded::{
     RecordedError, RecordedOptions, RecordedReport, RecordedViolation, check_recorded,
     record_structure,
 };
-pub use report::{ExploreReport, KeptOperation, PointOutcomes, Shrunk, ShrunkHistory, Violation};
+pub use report::{
+    ExploreReport, KeptOperation, PersistPointRow, PointOutcomes, Shrunk, ShrunkHistory, Violation,
+};
 pub use run::Phase;
 pub use storage::{DeviceFault, Storage};
 pub use strategy::{Strategy, UnknownStrategy};
@@ -150,4 +149,4 @@ pub use structure::{
 };
 pub use subject::{Live, Subject, WalkMemory};
 pub use timed::{TimedExploration, explore_for};
-pub use timeline::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};
+pub use timeline::entry::{EntryKind, LineChange, LineFate, LineState, TimelineEntry};

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lapis_device::{Config, PersistPoint};
+use lapis_device::{Config, Image, PersistPoint};
 use lapis_pmem::Mutant;
 
 use crate::strategy::Strategy;
@@ -105,5 +105,32 @@ impl ExploreOptions {
     /// `config` with what is switched off or on.
     pub(crate) fn on(&self, config: Config) -> Config {
         Config { suppress: self.suppress, mutant: self.mutant, ..config }
+    }
+
+    /// The command that shows an image of a subject again; none: the process is killed there.
+    pub(crate) fn replay_command(
+        &self,
+        subject: &str,
+        position: usize,
+        image: Option<&Image>,
+    ) -> String {
+        let join = |numbers: Vec<String>| numbers.join(",");
+        let image = match image.map(Image::choices) {
+            None => "killed".to_owned(),
+            Some([]) => "-".to_owned(),
+            Some(choices) => join(choices.iter().map(ToString::to_string).collect()),
+        };
+        let keep = self.keep.as_ref().map_or(String::new(), |keep| {
+            let numbers = join(keep.iter().map(ToString::to_string).collect());
+            format!(" --keep {}", if keep.is_empty() { "-" } else { &numbers })
+        });
+        let every_store = if self.every_store { " --every-store" } else { "" };
+        let without = self.suppress.map_or(String::new(), |point| format!(" --without '{point}'"));
+        let mutant = self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.0));
+        format!(
+            "lapis crash {subject} --ops {} --seed {}{keep}{without}{mutant}{every_store} --at {position} \
+             --image {image}",
+            self.ops, self.seed,
+        )
     }
 }

@@ -10,9 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use lapis_device::{CrashPoints, Image, ImageBudget, PersistPoint, PowerFailDomain};
 
 use crate::erased::AnySubject;
-use crate::explore::{Markers, explore_any};
+use crate::explore::explore_any;
 use crate::image_check::{Bench, FirstCrash};
+use crate::markers::Markers;
 use crate::options::ExploreOptions;
+use crate::report::PersistPointRow;
 use crate::run::Run;
 use crate::strategy::Strategy;
 use crate::structure::Progress;
@@ -24,23 +26,6 @@ const SEARCHED_IMAGES: u32 = 12;
 const SEARCHED_WHOLE_EVERY: u64 = 4;
 /// How often, with other probes, the power is cut again on the images that lead to a point.
 const ROUNDS: u64 = 16;
-
-/// A flush or fence, and what became of the structure without it.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct PersistPointRow {
-    /// File, line and kind.
-    pub name: String,
-    /// Whether the checker found a violation with it switched off.
-    pub killed: bool,
-    /// Images tried until then.
-    pub images: u64,
-    /// The violation.
-    pub by: Option<String>,
-    /// It is passed only in recoveries from crashes, and in what is done after these.
-    pub only_after_crashes: bool,
-    #[serde(skip)]
-    pub(crate) order: (String, u32, u32, &'static str),
-}
 
 /// Switches off each persist point in the subject's own source files in turn: those that the run
 /// passes, and those that recoveries from crashes in it pass. `seeds` are tried one after the other

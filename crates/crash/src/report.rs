@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use lapis_device::PersistPoint;
 
 use crate::oracle::Failure;
-use crate::persist_points::PersistPointRow;
 use crate::run::Phase;
 use crate::strategy::Strategy;
-use crate::timeline::{LineFate, TimelineEntry};
+use crate::timeline::entry::{LineFate, TimelineEntry};
 
 /// The result of an exploration.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -66,6 +65,23 @@ pub struct ExploreReport {
     /// Each flush and fence of the structure, and whether switching it off was found out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub persist_points: Vec<PersistPointRow>,
+}
+
+/// A flush or fence, and what became of the structure without it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct PersistPointRow {
+    /// File, line and kind.
+    pub name: String,
+    /// Whether the checker found a violation with it switched off.
+    pub killed: bool,
+    /// Images tried until then.
+    pub images: u64,
+    /// The violation.
+    pub by: Option<String>,
+    /// It is passed only in recoveries from crashes, and in what is done after these.
+    pub only_after_crashes: bool,
+    #[serde(skip)]
+    pub(crate) order: (String, u32, u32, &'static str),
 }
 
 /// What came of the images of one crash point.

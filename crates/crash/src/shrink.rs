@@ -8,8 +8,8 @@
 
 use lapis_device::Image;
 
+use crate::crash_walk::explore_once;
 use crate::erased::AnySubject;
-use crate::explore::explore_once;
 use crate::options::{ExploreOptions, Replay};
 use crate::oracle::Failure;
 use crate::report::{Shrunk, Violation};

@@ -128,10 +128,7 @@ impl Live<Operation, VecDeque<Entry>> for LiveRing {
     fn reclaim_and_audit(&self) -> AuditReport {
         let pool = self.0.pool();
         let traced = pool.trace(|tracer| self.0.trace(tracer));
-        if pool.needs_reclaim() {
-            pool.reclaim(&traced);
-        }
-        pool.audit(&traced)
+        pool.reclaim_and_audit(&traced)
     }
 
     fn pool(&self) -> Option<&Pool<Modelled>> {

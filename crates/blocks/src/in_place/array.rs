@@ -8,9 +8,8 @@
 //!        16  8  kind            1 copy-on-write, 2 log, 3 failure-atomic memory
 //!        24  8  value_bytes     of each value, 8 to 256
 //!        32  8  len             number of cells
-//!        40  8  log             root of the log of the cells, or 0: of the owner's making
-//!        48  8  checksum        CRC-32C of bytes 0..48
-//!        56  8  reserved, zero
+//!        40  8  checksum        CRC-32C of bytes 0..40
+//!        48 16  reserved, zero
 //!        64     cell 0          each begins on a line and takes whole lines
 //! ```
 //!
@@ -45,26 +44,16 @@ persistent! {
         kind: PCell<u64>,
         value_bytes: PCell<u64>,
         len: PCell<u64>,
-        /// For the owner: where it keeps the log of the cells.
-        log: PCell<u64>,
-        /// CRC-32C of the six words above.
+        /// CRC-32C of the five words above.
         checksum: PCell<u64>,
-        reserved: PCell<u64>,
+        reserved: [PCell<u64>; 2],
     }
 }
 
 const _: () = {
-    assert!(core::mem::offset_of!(CellArrayRoot, checksum) == 48);
+    assert!(core::mem::offset_of!(CellArrayRoot, checksum) == 40);
     assert!(size_of::<CellArrayRoot>() == LINE_BYTES);
 };
-
-fn kind_number(kind: CellKind) -> u64 {
-    match kind {
-        CellKind::Cow => 1,
-        CellKind::Log => 2,
-        CellKind::Fam => 3,
-    }
-}
 
 /// Words from one cell to the next: whole lines, so that cells share none.
 fn stride_words(cell_words: usize) -> usize {
@@ -101,21 +90,6 @@ impl<D: Domain, S: InPlace<D>> CellArray<D, S> {
         value_bytes: usize,
         len: usize,
     ) -> Result<Owned<'p, D, CellArrayRoot, InFlight>, InPlaceError> {
-        Self::create_with_log(pool, scheme, value_bytes, len, 0)
-    }
-
-    /// As [`CellArray::create`], and keeps in the header where the owner has the cells' log
-    /// ([`CellArray::log_of`]).
-    ///
-    /// # Errors
-    /// As for [`CellArray::create`].
-    pub fn create_with_log<'p>(
-        pool: &'p Pool<D>,
-        scheme: &S,
-        value_bytes: usize,
-        len: usize,
-        log: u64,
-    ) -> Result<Owned<'p, D, CellArrayRoot, InFlight>, InPlaceError> {
         if !(SMALLEST_VALUE_BYTES..=LARGEST_VALUE_BYTES).contains(&value_bytes) {
             return Err(InPlaceError::BadValueSize { value_bytes });
         }
@@ -126,25 +100,17 @@ impl<D: Domain, S: InPlace<D>> CellArray<D, S> {
         let tail_bytes = Self::tail_bytes(scheme, value_bytes, len);
         let mut array: Owned<'_, D, CellArrayRoot, Dirty> = pool.allocate_with_tail(tail_bytes)?;
         zero_tail(&mut array, tail_bytes);
-        let words =
-            [MAGIC, FORMAT_VERSION, kind_number(S::KIND), value_bytes as u64, len as u64, log];
+        let words = [MAGIC, FORMAT_VERSION, S::KIND as u64, value_bytes as u64, len as u64];
         array.magic.store(domain, words[0]);
         array.format_version.store(domain, words[1]);
         array.kind.store(domain, words[2]);
         array.value_bytes.store(domain, words[3]);
         array.len.store(domain, words[4]);
-        array.log.store(domain, words[5]);
         array.checksum.store(domain, root_checksum(words));
-        array.reserved.store(domain, 0);
+        for word in &array.reserved {
+            word.store(domain, 0);
+        }
         Ok(array.flush_head()) // I1, I2: the caller's fence is for both
-    }
-
-    /// What the header says of the log, for the owner to open it first.
-    ///
-    /// # Errors
-    /// As for [`CellArray::open`].
-    pub fn log_of(pool: &Pool<D>, root: Link<CellArrayRoot>) -> Result<u64, InPlaceError> {
-        Ok(read_header(pool, root, S::KIND)?.log)
     }
 
     /// Opens the array and recovers its cells: one fence if any was caught in an update.
@@ -285,10 +251,11 @@ impl<D: Domain, S: InPlace<D>> CellArray<D, S> {
         &self.pool
     }
 
-    /// Says which blocks the array has: one. A log is its owner's to trace.
+    /// Says which blocks the array has, with those of its scheme.
     pub fn trace(&self, tracer: &mut Tracer<'_, D>) {
         let tail_bytes = Self::tail_bytes(&self.scheme, self.value_bytes, self.len);
         tracer.visit(self.root, size_of::<CellArrayRoot>() + tail_bytes);
+        self.scheme.trace(tracer);
     }
 }
 
@@ -303,7 +270,6 @@ fn zero_tail<D: Domain>(array: &mut Owned<'_, D, CellArrayRoot, Dirty>, tail_byt
 struct Header {
     value_bytes: usize,
     len: usize,
-    log: u64,
 }
 
 fn read_header<D: Domain>(
@@ -314,16 +280,9 @@ fn read_header<D: Domain>(
     let nothing = || InPlaceError::NotAnArray { pool_offset: root.offset() };
     let domain = pool.domain();
     let found = pool.try_at(root).ok_or_else(nothing)?;
-    let words = [
-        &found.magic,
-        &found.format_version,
-        &found.kind,
-        &found.value_bytes,
-        &found.len,
-        &found.log,
-    ]
-    .map(|word| word.load(domain));
-    let [magic, format_version, kind, value_bytes, len, log] = words;
+    let words = [&found.magic, &found.format_version, &found.kind, &found.value_bytes, &found.len]
+        .map(|word| word.load(domain));
+    let [magic, format_version, kind, value_bytes, len] = words;
     if magic != MAGIC {
         return Err(nothing());
     }
@@ -335,7 +294,7 @@ fn read_header<D: Domain>(
         let what = "its header does not match its checksum";
         return Err(InPlaceError::Damaged { what, pool_offset: root.offset() });
     }
-    let kind = CellKind::ALL.into_iter().find(|it| kind_number(*it) == kind).ok_or_else(nothing)?;
+    let kind = CellKind::ALL.into_iter().find(|it| *it as u64 == kind).ok_or_else(nothing)?;
     if kind != expected {
         return Err(InPlaceError::OtherKind { found: kind, expected });
     }
@@ -343,5 +302,5 @@ fn read_header<D: Domain>(
     if !bounds.contains(&value_bytes) || len == 0 || len > usize::MAX as u64 / 1024 {
         return Err(nothing());
     }
-    Ok(Header { value_bytes: value_bytes as usize, len: len as usize, log })
+    Ok(Header { value_bytes: value_bytes as usize, len: len as usize })
 }

@@ -26,7 +26,9 @@
 //! the selector is one word, and what it says was durable before it said so.
 
 use crate::declaration::{CellRun, Declaration};
-use lapis_pmem::{Committed, Domain, PCell};
+use crate::log::Layout;
+use lapis_pmem::{Committed, Domain, PCell, Pool};
+use std::sync::Arc;
 
 use super::mutants::{OVERWRITE_ACTIVE, SELECT_BEFORE_COPY};
 use super::{CellDamage, CellKind, InPlace, InPlaceError, load_value, store_value, value_words};
@@ -43,6 +45,15 @@ impl CowCell {
 
 impl<D: Domain> InPlace<D> for CowCell {
     const KIND: CellKind = CellKind::Cow;
+    const BARRIERS: u64 = 2;
+
+    fn make_in(_: &Arc<Pool<D>>, _: Layout) -> Result<Self, InPlaceError> {
+        Ok(Self)
+    }
+
+    fn open_in(_: &Arc<Pool<D>>) -> Result<Self, InPlaceError> {
+        Ok(Self)
+    }
 
     fn cell_words(&self, value_bytes: usize) -> usize {
         2 * value_words(value_bytes) + 1

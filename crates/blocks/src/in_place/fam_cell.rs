@@ -31,7 +31,9 @@
 //! had all persisted stays, which is right for one in flight.
 
 use crate::declaration::{CellRun, Declaration};
-use lapis_pmem::{Committed, Domain, PCell};
+use crate::log::Layout;
+use lapis_pmem::{Committed, Domain, PCell, Pool};
+use std::sync::Arc;
 
 use super::famb::{Arithmetic, MOST_BLOCKS, UnavailableArithmetic, blocks, rolled_back, version};
 use super::mutants::{NO_OLD_STATE, ROLLBACK_KEEPS_VERSION};
@@ -75,6 +77,15 @@ impl FamCell {
 
 impl<D: Domain> InPlace<D> for FamCell {
     const KIND: CellKind = CellKind::Fam;
+    const BARRIERS: u64 = 1;
+
+    fn make_in(_: &Arc<Pool<D>>, _: Layout) -> Result<Self, InPlaceError> {
+        Ok(Self::default())
+    }
+
+    fn open_in(_: &Arc<Pool<D>>) -> Result<Self, InPlaceError> {
+        Ok(Self::default())
+    }
 
     fn cell_words(&self, value_bytes: usize) -> usize {
         blocks(value_bytes)

@@ -33,7 +33,7 @@
 use crate::declaration::{CellRun, Declaration};
 use std::sync::Arc;
 
-use lapis_pmem::{Committed, Domain, LINE_BYTES, Link, PCell, Pool};
+use lapis_pmem::{Committed, Domain, LINE_BYTES, Link, PCell, Pool, Tracer};
 use parking_lot::Mutex;
 
 use super::mutants::{NO_REDO, UPDATE_BEFORE_LOG};
@@ -41,7 +41,10 @@ use super::{
     CellDamage, CellKind, InPlace, InPlaceError, LARGEST_VALUE_BYTES, SMALLEST_VALUE_BYTES,
     load_value, store_value, value_words,
 };
-use crate::log::{Log, LogError};
+use crate::log::{Damage, Layout, Log, LogError};
+
+/// The name of the log of all cells in a pool.
+const LOG: &str = "log";
 
 /// Cells that are updated by way of a redo log, which is any [`Log`]. See the [module](super).
 #[derive(Debug)]
@@ -147,6 +150,26 @@ impl<D: Domain, L: Log<D>> LogCell<D, L> {
 
 impl<D: Domain, L: Log<D>> InPlace<D> for LogCell<D, L> {
     const KIND: CellKind = CellKind::Log;
+    const BARRIERS: u64 = 2;
+
+    fn make_in(pool: &Arc<Pool<D>>, log: Layout) -> Result<Self, InPlaceError> {
+        let root = pool.fence(L::create(pool, L::options(log))?);
+        let _: Committed = pool.publish_root(LOG, 0, root)?.persist();
+        Self::open_in(pool)
+    }
+
+    fn open_in(pool: &Arc<Pool<D>>) -> Result<Self, InPlaceError> {
+        let root = pool.root(LOG).ok_or(InPlaceError::NoLog)?;
+        Self::open(pool, L::open(Arc::clone(pool), root)?)
+    }
+
+    fn check(&self) -> Vec<Damage> {
+        self.log.check()
+    }
+
+    fn trace(&self, tracer: &mut Tracer<'_, D>) {
+        self.log.trace(tracer);
+    }
 
     fn cell_words(&self, value_bytes: usize) -> usize {
         value_words(value_bytes)

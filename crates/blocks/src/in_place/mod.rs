@@ -46,22 +46,24 @@
 //! ```
 
 mod array;
-pub(crate) mod cow_cell;
-pub(crate) mod fam_cell;
 mod famb;
-pub(crate) mod log_cell;
 pub mod mutants;
 
-use lapis_pmem::{AllocError, Committed, Domain, DomainFault, PCell};
+use std::sync::Arc;
 
-pub use crate::declaration::CellKind;
+use lapis_pmem::{AllocError, Committed, Domain, DomainFault, PCell, Pool, RootError, Tracer};
+
 pub use array::{CellArray, CellArrayRoot};
-pub use cow_cell::CowCell;
-pub use fam_cell::FamCell;
 pub use famb::{Arithmetic, UnavailableArithmetic};
-pub use log_cell::LogCell;
 
-use crate::log::LogError;
+use crate::log::{Damage, Layout, LogError};
+
+// The number on the medium, the cells, their module and type, and whether they take a log.
+cells! { ($)
+    1 Cow cow_cell::CowCell [];
+    2 Log log_cell::LogCell [log];
+    3 Fam fam_cell::FamCell [];
+}
 
 /// The smallest value of a cell, in bytes.
 pub const SMALLEST_VALUE_BYTES: usize = 8;
@@ -136,6 +138,12 @@ pub enum InPlaceError {
     /// The log failed, and the value is as it was.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The log of the cells could not be published.
+    #[error("the log of the cells: {0}")]
+    Root(#[from] RootError),
+    /// Nothing is published as the log of the cells.
+    #[error("the log of the cells is gone")]
+    NoLog,
     /// The medium refused to persist. The value may be the old or the new one.
     #[error(transparent)]
     Fault(#[from] DomainFault),
@@ -150,9 +158,32 @@ pub struct CellDamage(pub &'static str);
 /// A cell is `cell_words(value_bytes)` consecutive words, best beginning on a line. A cell of zeroes
 /// holds a value of zeroes. Each cell has one writer at a time, and no reader while it writes: who
 /// shares a cell between threads brings the lock.
-pub trait InPlace<D: Domain> {
+pub trait InPlace<D: Domain>: Sized + Send + Sync {
     /// Which way this is.
     const KIND: CellKind;
+    /// Barriers of an update, with a log of one barrier.
+    const BARRIERS: u64;
+
+    /// Makes what it needs beside its cells in a pool: a log, laid out like that and published, if it
+    /// takes one.
+    ///
+    /// # Errors
+    /// [`InPlaceError::Log`], [`InPlaceError::Root`].
+    fn make_in(pool: &Arc<Pool<D>>, log: Layout) -> Result<Self, InPlaceError>;
+
+    /// Opens what [`InPlace::make_in`] has made, after a crash or not.
+    ///
+    /// # Errors
+    /// [`InPlaceError::NoLog`], [`InPlaceError::Log`], [`InPlaceError::Damaged`].
+    fn open_in(pool: &Arc<Pool<D>>) -> Result<Self, InPlaceError>;
+
+    /// What is wrong with what it has beside its cells.
+    fn check(&self) -> Vec<Damage> {
+        Vec::new()
+    }
+
+    /// Visits the blocks that it has beside its cells.
+    fn trace(&self, _: &mut Tracer<'_, D>) {}
 
     /// Words of a cell whose value has so many bytes.
     fn cell_words(&self, value_bytes: usize) -> usize;

@@ -1,5 +1,6 @@
 //! Copying a page to another slot: with version numbers, and with a checksum.
 
+use super::PageKind;
 use crate::declaration::{Declaration, PageRun};
 use lapis_pmem::{Committed, Domain, LINE_BYTES};
 
@@ -28,8 +29,9 @@ impl<D: Domain> PageStore<D> {
         };
         let slot = spare.slot;
         let version = current.map_or(0, |current| current.version) + 1;
-        let committed = match (self.geometry.scheme, current) {
-            (PageScheme::Checksum, _) => {
+        let scheme = self.geometry.scheme;
+        let committed = match current {
+            _ if scheme.has_checksums => {
                 self.write_contents(slot, page);
                 let header = self.header(slot);
                 // I2: in any order with the contents.
@@ -39,7 +41,7 @@ impl<D: Domain> PageStore<D> {
                 domain.flush(&header.page);
                 Committed::after_fence(domain)
             }
-            (PageScheme::CopyOnWriteLoading, Some(current)) => {
+            Some(current) if scheme.loads_clean_lines => {
                 self.write_merged(slot, self.contents(current.slot), page, dirty);
                 self.make_current(spare, id, version)
             }
@@ -109,14 +111,44 @@ impl<D: Domain> PageStore<D> {
     }
 }
 
+impl PageScheme {
+    /// The whole page to another slot.
+    pub const COPY_ON_WRITE: Self = Self {
+        kind: PageKind::CopyOnWrite,
+        name: "page-cow",
+        number: 1,
+        copies: true,
+        has_micro_logs: false,
+        loads_clean_lines: false,
+        has_checksums: false,
+    };
+    /// The same where DRAM holds only the dirty lines: the clean ones are loaded from the current
+    /// slot.
+    pub const COPY_ON_WRITE_LOADING: Self =
+        Self { name: "page-cow-load", number: 2, loads_clean_lines: true, ..Self::COPY_ON_WRITE };
+    /// The whole page to another slot with a checksum, by one barrier. Torn pages are detected with
+    /// probability, and opening reads every page. For comparison.
+    pub const CHECKSUM: Self =
+        Self { name: "page-checksum", number: 4, has_checksums: true, ..Self::COPY_ON_WRITE };
+}
+
+/// See [`PageScheme::logs`].
+pub(crate) fn logs(_: usize, _: usize) -> bool {
+    false
+}
+
 pub(crate) const DECLARATION: Declaration<PageRun> = Declaration {
     name: "page-cow",
     sources: &["blocks/src/page"],
     mutants: mutants::PAGE_COW,
     runs: &[
-        PageRun { name: "page-cow:whole", scheme: PageScheme::CopyOnWrite, page_bytes: 4096 },
-        PageRun { name: "page-cow:load", scheme: PageScheme::CopyOnWriteLoading, page_bytes: 4096 },
-        PageRun { name: "page-cow:checksum", scheme: PageScheme::Checksum, page_bytes: 4096 },
+        PageRun { name: "page-cow:whole", scheme: PageScheme::COPY_ON_WRITE, page_bytes: 4096 },
+        PageRun {
+            name: "page-cow:load",
+            scheme: PageScheme::COPY_ON_WRITE_LOADING,
+            page_bytes: 4096,
+        },
+        PageRun { name: "page-cow:checksum", scheme: PageScheme::CHECKSUM, page_bytes: 4096 },
     ],
     operations: 40,
     persist_points: (64, 2),

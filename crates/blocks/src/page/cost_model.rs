@@ -1,7 +1,5 @@
 //! When a hybrid copies a page and when it logs the dirty lines.
 
-use super::{PageScheme, mutants};
-use crate::declaration::{Declaration, PageRun};
 use lapis_pmem::LINE_BYTES;
 use serde::{Deserialize, Serialize};
 
@@ -122,15 +120,6 @@ impl CostModel {
         Ok((crossover.floor() as usize).min(page_bytes / LINE_BYTES) + 1)
     }
 }
-
-pub(crate) const DECLARATION: Declaration<PageRun> = Declaration {
-    name: "page-hybrid",
-    sources: &["blocks/src/page"],
-    mutants: mutants::PAGE_HYBRID,
-    runs: &[PageRun { name: "page-hybrid:4k", scheme: PageScheme::Hybrid, page_bytes: 4096 }],
-    operations: 100,
-    persist_points: (120, 2),
-};
 
 #[cfg(test)]
 mod tests {

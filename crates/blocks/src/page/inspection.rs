@@ -3,7 +3,7 @@
 use lapis_pmem::{Domain, Tracer};
 
 use super::layout::{Owner, Target, page_checksum};
-use super::{Lane, PageDamage, PageScheme, PageStore, PageStoreRoot};
+use super::{Lane, PageDamage, PageStore, PageStoreRoot};
 
 /// What a store holds, and what was done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl<D: Domain> PageStore<D> {
             if self.named_page(place.slot) != Some(id) || version != place.version {
                 found.push(self.damaged_slot(place.slot, "I1: a slot that is not of its page"));
             }
-            if self.geometry.scheme == PageScheme::Checksum {
+            if self.geometry.scheme.has_checksums {
                 let checksum = page_checksum(id, version, self.contents(place.slot));
                 if Owner(header.page.load(domain)).checksum() != checksum {
                     found.push(self.damaged_slot(place.slot, "I2: a page with a wrong checksum"));
@@ -109,7 +109,7 @@ impl<D: Domain> PageStore<D> {
                 found.push(self.damaged_slot(spare.slot, "I3: a deleted page has a version left"));
             }
         }
-        if self.geometry.scheme.has_micro_logs() {
+        if self.geometry.scheme.has_micro_logs {
             let link = self.geometry.log(self.root, number);
             let target = Target(self.pool.at(link).target.load(domain)).get();
             if target.map(|(_, id)| id) != lane.logged {

@@ -153,12 +153,12 @@ impl Geometry {
     /// One for each page there is room for, and one more for each lane that writes to another slot
     /// than the current one.
     pub(super) fn slots(&self) -> u32 {
-        let spares = if self.scheme == PageScheme::MicroLog { 0 } else { self.lanes };
+        let spares = if self.scheme.copies { self.lanes } else { 0 };
         self.capacity_pages + spares
     }
 
     fn log_bytes(&self) -> usize {
-        if self.scheme.has_micro_logs() { LOG_HEADER_BYTES + self.page_bytes } else { 0 }
+        if self.scheme.has_micro_logs { LOG_HEADER_BYTES + self.page_bytes } else { 0 }
     }
 
     fn logs_start(&self) -> usize {
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn headers_logs_and_slots_follow_one_another_and_start_on_xplines() {
-        let geometry = geometry(PageScheme::Hybrid);
+        let geometry = geometry(PageScheme::HYBRID);
         let root = Link::from_bits(1 << 16);
         assert_eq!(geometry.slots(), 13);
         assert_eq!(geometry.header(root, 0).offset() - root.offset(), 256);
@@ -308,9 +308,9 @@ mod tests {
 
     #[test]
     fn schemes_that_need_neither_logs_nor_spares_have_none() {
-        let logged = geometry(PageScheme::MicroLog);
+        let logged = geometry(PageScheme::MICRO_LOG);
         assert_eq!((logged.slots(), logged.log_tails().count()), (10, 3));
-        let copied = geometry(PageScheme::CopyOnWrite);
+        let copied = geometry(PageScheme::COPY_ON_WRITE);
         assert_eq!((copied.slots(), copied.log_tails().count()), (13, 0));
     }
 
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn sizes_do_not_overflow_and_are_refused() {
         let options = PageStoreOptions {
-            scheme: PageScheme::Hybrid,
+            scheme: PageScheme::HYBRID,
             page_bytes: 65536,
             page_ids: 4_294_901_759,
             capacity_pages: 4_294_901_759,

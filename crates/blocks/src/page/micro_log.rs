@@ -1,5 +1,6 @@
 //! Writing the dirty lines of a page to the lane's µlog and then in place.
 
+use super::PageKind;
 use super::PageScheme;
 use crate::declaration::{Declaration, PageRun};
 use lapis_pmem::{Committed, Domain, LINE_BYTES, Pool};
@@ -105,14 +106,32 @@ pub(super) fn write_lines<'s, D: Domain>(
     }
 }
 
+impl PageScheme {
+    /// The dirty lines to a log and then in place.
+    pub const MICRO_LOG: Self = Self {
+        kind: PageKind::MicroLog,
+        name: "page-mulog",
+        number: 3,
+        copies: false,
+        has_micro_logs: true,
+        loads_clean_lines: false,
+        has_checksums: false,
+    };
+}
+
+/// See [`PageScheme::logs`].
+pub(crate) fn logs(_: usize, _: usize) -> bool {
+    true
+}
+
 pub(crate) const DECLARATION: Declaration<PageRun> = Declaration {
     name: "page-mulog",
     sources: &["blocks/src/page"],
     mutants: mutants::PAGE_MULOG,
     runs: &[
-        PageRun { name: "page-mulog:4k", scheme: PageScheme::MicroLog, page_bytes: 4096 },
+        PageRun { name: "page-mulog:4k", scheme: PageScheme::MICRO_LOG, page_bytes: 4096 },
         // Which lines are logged takes more than one line to say.
-        PageRun { name: "page-mulog:32k", scheme: PageScheme::MicroLog, page_bytes: 32768 },
+        PageRun { name: "page-mulog:32k", scheme: PageScheme::MICRO_LOG, page_bytes: 32768 },
     ],
     operations: 24,
     persist_points: (64, 2),

@@ -9,11 +9,11 @@
 //!
 //! | scheme | barriers | ordering fences | lines written, of `L`, `n` dirty | tells torn from whole |
 //! |---|---|---|---|---|
-//! | [`PageScheme::CopyOnWrite`] | 2 | 1 | `L` + 1 | by version numbers |
-//! | [`PageScheme::CopyOnWriteLoading`] | 2 | 1 | `L` + 1, and `L - n` read | by version numbers |
-//! | [`PageScheme::MicroLog`] | 4 | 0 | 2 `n` + 2 (+ 2 if `L` > 256) | by the validity of the log |
-//! | [`PageScheme::Checksum`] | 1 | 0 | `L` + 1 | by CRC, with probability |
-//! | [`PageScheme::Hybrid`] | 2 or 4 | 1 or 0 | as copy-on-write or µlog | both |
+//! | [`PageScheme::COPY_ON_WRITE`] | 2 | 1 | `L` + 1 | by version numbers |
+//! | [`PageScheme::COPY_ON_WRITE_LOADING`] | 2 | 1 | `L` + 1, and `L - n` read | by version numbers |
+//! | [`PageScheme::MICRO_LOG`] | 4 | 0 | 2 `n` + 2 (+ 2 if `L` > 256) | by the validity of the log |
+//! | [`PageScheme::CHECKSUM`] | 1 | 0 | `L` + 1 | by CRC, with probability |
+//! | [`PageScheme::HYBRID`] | 2 or 4 | 1 or 0 | as copy-on-write or µlog | both |
 //!
 //! A barrier waits for lines to become durable; the ordering fence has nothing to wait for, and is
 //! left out where the slot names no page. The first write of a page finds no slot to log for: µlog
@@ -101,14 +101,12 @@
 //!   the caches, clears `page` of torn slots and flushes it (I2); if there were any, **barrier**.
 //!   Doing so again changes nothing.
 
-pub(crate) mod copy_on_write;
-pub(crate) mod cost_model;
+mod cost_model;
 mod deletion;
 mod dirty_lines;
 mod error;
 mod inspection;
 mod layout;
-pub(crate) mod micro_log;
 pub mod mutants;
 mod recovery;
 mod scheme;
@@ -126,7 +124,14 @@ pub use inspection::PageStatistics;
 pub use layout::PageStoreRoot;
 use layout::{FORMAT_VERSION, Geometry, MAGIC, SlotHeader};
 use recovery::Scan;
-pub use scheme::{PageScheme, PageStoreOptions, UnknownScheme};
+pub use scheme::{PageScheme, PageStoreOptions};
+
+// The scheme, a name for its tests, and its module.
+page_schemes! { ($)
+    CopyOnWrite page_cow copy_on_write;
+    MicroLog page_mulog micro_log;
+    Hybrid page_hybrid hybrid;
+}
 
 /// The smallest page.
 pub const SMALLEST_PAGE_BYTES: usize = 4 << 10;
@@ -254,7 +259,7 @@ impl<D: Domain> PageStore<D> {
         }
         root.magic.store(domain, MAGIC);
         root.format_version.store(domain, FORMAT_VERSION);
-        root.scheme.store(domain, geometry.scheme as u64);
+        root.scheme.store(domain, geometry.scheme.number);
         root.page_bytes.store(domain, geometry.page_bytes as u64);
         root.page_ids.store(domain, geometry.page_ids.into());
         root.capacity_pages.store(domain, geometry.capacity_pages.into());
@@ -361,8 +366,8 @@ impl<D: Domain> PageStore<D> {
     /// as it is now, with every scheme.
     ///
     /// `page` is the whole page and `dirty` says which of its lines differ from what was last
-    /// written; the others are not looked at by the schemes that need not ([`PageScheme::MicroLog`],
-    /// [`PageScheme::CopyOnWriteLoading`]). If no line is dirty nothing happens. A page that does not
+    /// written; the others are not looked at by the schemes that need not ([`PageScheme::MICRO_LOG`],
+    /// [`PageScheme::COPY_ON_WRITE_LOADING`]). If no line is dirty nothing happens. A page that does not
     /// exist yet is written whole, whatever is dirty. Fences and lines: see the
     /// [module documentation](self).
     ///
@@ -389,16 +394,10 @@ impl<D: Domain> PageStore<D> {
         if dirty_lines == 0 {
             return Ok(Committed::nothing_to_do());
         }
-        match self.geometry.scheme {
-            PageScheme::CopyOnWrite | PageScheme::CopyOnWriteLoading | PageScheme::Checksum => {
-                self.copy(&mut lane, id, Some(current), page, dirty)
-            }
-            PageScheme::Hybrid if dirty_lines >= self.copy_from_lines() => {
-                self.copy(&mut lane, id, Some(current), page, dirty)
-            }
-            PageScheme::MicroLog | PageScheme::Hybrid => {
-                self.write_through_log(&mut lane, id, current, page, dirty)
-            }
+        if self.geometry.scheme.logs(dirty_lines, self.copy_from_lines()) {
+            self.write_through_log(&mut lane, id, current, page, dirty)
+        } else {
+            self.copy(&mut lane, id, Some(current), page, dirty)
         }
     }
 

@@ -4,7 +4,7 @@ use lapis_pmem::{Domain, LINE_BYTES, Link, Pool};
 
 use super::layout::{Geometry, Owner, PageStoreRoot, Target, page_checksum};
 use super::micro_log::write_lines;
-use super::{DirtyLines, Lane, PageDamage, PageScheme, Place, Recovered, Spare, mutants};
+use super::{DirtyLines, Lane, PageDamage, Place, Recovered, Spare, mutants};
 
 /// What a store holds.
 pub(super) struct Scan {
@@ -78,7 +78,7 @@ impl Scan {
             self.free.push(slot);
             return Ok(());
         };
-        let has_checksum = geometry.scheme == PageScheme::Checksum;
+        let has_checksum = geometry.scheme.has_checksums;
         if id >= geometry.page_ids || (!has_checksum && owner.checksum() != 0) {
             return Err(damage("a slot that names an impossible page"));
         }
@@ -120,7 +120,7 @@ impl Scan {
         root: Link<PageStoreRoot>,
     ) -> Result<(), PageDamage> {
         let (geometry, domain) = (self.geometry, pool.domain());
-        if !geometry.scheme.has_micro_logs() {
+        if !geometry.scheme.has_micro_logs {
             return Ok(());
         }
         for lane in 0..geometry.lanes {
@@ -187,7 +187,7 @@ fn logged_page<D: Domain>(
     geometry: Geometry,
     lane: u32,
 ) -> Option<u32> {
-    if !geometry.scheme.has_micro_logs() {
+    if !geometry.scheme.has_micro_logs {
         return None;
     }
     let log = pool.at(geometry.log(root, lane));

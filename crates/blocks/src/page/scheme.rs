@@ -1,73 +1,53 @@
 //! The schemes by their names, and what a new store is told.
 
-use std::str::FromStr;
+use super::PageKind;
 
 #[cfg(doc)]
 use super::{LARGEST_PAGE_BYTES, SMALLEST_PAGE_BYTES};
 
 /// How pages are written. See the [module documentation](super).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum PageScheme {
-    /// The whole page to another slot.
-    CopyOnWrite = 1,
-    /// The same where DRAM holds only the dirty lines: the clean ones are loaded from the current
-    /// slot.
-    CopyOnWriteLoading = 2,
-    /// The dirty lines to a log and then in place.
-    MicroLog = 3,
-    /// The whole page to another slot with a checksum, by one barrier. Torn pages are detected with
-    /// probability, and opening reads every page. For comparison.
-    Checksum = 4,
-    /// Copy-on-write or µlog, whichever the cost model says is cheaper.
-    Hybrid = 5,
+pub struct PageScheme {
+    /// What it is, or is a variant of.
+    pub kind: PageKind,
+    /// The name used in experiments and their JSON.
+    pub name: &'static str,
+    /// The number on the medium.
+    pub number: u64,
+    /// Whether lanes have a spare slot: pages that exist are copied, always or now and then.
+    pub copies: bool,
+    /// Whether lanes have a µlog.
+    pub has_micro_logs: bool,
+    /// Whether a copy takes its clean lines from the current slot, because DRAM does not hold them.
+    pub loads_clean_lines: bool,
+    /// Whether a CRC tells torn slots from whole ones, which saves a barrier.
+    pub has_checksums: bool,
 }
 
 impl PageScheme {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::CopyOnWrite, Self::CopyOnWriteLoading, Self::MicroLog, Self::Checksum, Self::Hybrid];
+    /// All of them: each is explored in some run.
+    pub fn all() -> Vec<Self> {
+        let runs = PageKind::ALL.iter().flat_map(|kind| kind.declaration().runs);
+        let mut all: Vec<Self> = runs.map(|run| run.scheme).collect();
+        all.sort_unstable_by_key(|scheme| scheme.number);
+        all.dedup();
+        all
+    }
 
-    /// The name used on the command line and in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::CopyOnWrite => "page-cow",
-            Self::CopyOnWriteLoading => "page-cow-load",
-            Self::MicroLog => "page-mulog",
-            Self::Checksum => "page-checksum",
-            Self::Hybrid => "page-hybrid",
-        }
+    /// Whether a page that exists is written by way of the µlog, and not copied: with so many dirty
+    /// lines, where copying is cheaper from `copy_from_lines` on.
+    pub fn logs(self, dirty_lines: usize, copy_from_lines: usize) -> bool {
+        self.kind.logs(dirty_lines, copy_from_lines)
     }
 
     pub(super) fn from_number(number: u64) -> Option<Self> {
-        Self::ALL.into_iter().find(|scheme| *scheme as u64 == number)
-    }
-
-    pub(super) fn has_micro_logs(self) -> bool {
-        matches!(self, Self::MicroLog | Self::Hybrid)
+        Self::all().into_iter().find(|scheme| scheme.number == number)
     }
 }
 
 impl std::fmt::Display for PageScheme {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// There is no page scheme of that name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no page scheme {name:?}; choose one of {}", PageScheme::ALL.map(PageScheme::name).join(", "))]
-pub struct UnknownScheme {
-    /// The name.
-    pub name: String,
-}
-
-impl FromStr for PageScheme {
-    type Err = UnknownScheme;
-
-    fn from_str(name: &str) -> Result<Self, UnknownScheme> {
-        let found = Self::ALL.into_iter().find(|scheme| scheme.name() == name);
-        found.ok_or_else(|| UnknownScheme { name: name.to_owned() })
+        f.write_str(self.name)
     }
 }
 
@@ -90,7 +70,7 @@ pub struct PageStoreOptions {
 impl Default for PageStoreOptions {
     fn default() -> Self {
         Self {
-            scheme: PageScheme::Hybrid,
+            scheme: PageScheme::HYBRID,
             page_bytes: 16 << 10,
             page_ids: 4096,
             capacity_pages: 4096,

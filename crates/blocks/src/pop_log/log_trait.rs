@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, Pool, Tracer};
 
-use crate::log::{Damage, LARGEST_ENTRY_BYTES, Log, LogError, LogStatistics, Position};
+use crate::log::{Damage, LARGEST_ENTRY_BYTES, Layout, Log, LogError, LogStatistics, Position};
 
 use super::{PopLog, PopLogOptions, PopLogRoot};
 
@@ -14,12 +14,12 @@ impl<D: Domain> Log<D> for PopLog<D> {
     type Root = PopLogRoot;
     type Options = PopLogOptions;
 
-    fn options(
-        segment_bytes: usize,
-        placement: crate::log::Placement,
-        _size_fields: usize,
-    ) -> PopLogOptions {
-        PopLogOptions { segment_bytes, spare_segments: 2, placement }
+    const BARRIERS: u64 = 1;
+    const GROWS: bool = true;
+
+    fn options(layout: Layout) -> PopLogOptions {
+        let Layout { bytes, placement, .. } = layout;
+        PopLogOptions { segment_bytes: bytes, spare_segments: 2, placement }
     }
 
     fn create(

@@ -450,10 +450,11 @@ impl<D: Domain> PopLog<D> {
 
 pub(crate) const DECLARATION: Declaration<LogRun> = Declaration {
     name: "pop-log",
-    sources: &["blocks/src/pop_log"],
+    // Streamed entries go through the sink of the logs in a ring.
+    sources: &["blocks/src/pop_log", "blocks/src/ring_log/ring.rs"],
     mutants: mutants::CATALOGUE,
     runs: &[
-        LogRun::new("pop-log:padded", Placement::Padded, 0),
+        LogRun::new("pop-log:padded", Placement::Padded, 0).compared("pop-log", 1),
         LogRun::new("pop-log:dense", Placement::Dense, 0),
         LogRun::new("pop-log:streamed", Placement::Streamed, 0),
     ],

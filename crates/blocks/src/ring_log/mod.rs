@@ -82,7 +82,7 @@ use std::sync::Arc;
 use lapis_pmem::{Committed, Domain, InFlight, LINE_BYTES, Link, Owned, Pool, Tracer};
 use parking_lot::{Mutex, RwLock};
 
-use crate::log::{Damage, Log, LogError, LogStatistics, Placement, Position};
+use crate::log::{Damage, Layout, Log, LogError, LogStatistics, Placement, Position};
 use crate::spacing::{Spacing, placement_of, placement_word};
 
 pub use entry::ENTRY_HEADER_BYTES;
@@ -99,24 +99,6 @@ use layout::{Size, SizeField, Start};
 
 /// The format that this code writes, and the only one it reads.
 const FORMAT_VERSION: u64 = 1;
-
-/// How to lay out a new log in a ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RingOptions {
-    /// Bytes for entries: a multiple of 64 from [`SMALLEST_CAPACITY_BYTES`] to
-    /// [`LARGEST_CAPACITY_BYTES`].
-    pub capacity_bytes: usize,
-    /// How entries lie with respect to lines.
-    pub placement: Placement,
-    /// How many size fields a header log has, 1 to [`MOST_SIZE_FIELDS`]; of no meaning to others.
-    pub size_fields: usize,
-}
-
-impl Default for RingOptions {
-    fn default() -> Self {
-        Self { capacity_bytes: 4 << 20, placement: Placement::Padded, size_fields: 64 }
-    }
-}
 
 /// A log in a ring of fixed size, of the kind `S`. See the [module documentation](self).
 #[derive(Debug)]
@@ -154,8 +136,8 @@ fn spacing_of<S: Scheme>(placement: Placement) -> Spacing {
     }
 }
 
-fn check_options<S: Scheme>(options: RingOptions) -> Result<(), LogError> {
-    let RingOptions { capacity_bytes, size_fields, .. } = options;
+fn check_options<S: Scheme>(options: Layout) -> Result<(), LogError> {
+    let Layout { bytes: capacity_bytes, size_fields, .. } = options;
     if !capacity_bytes.is_multiple_of(LINE_BYTES)
         || !(SMALLEST_CAPACITY_BYTES..=LARGEST_CAPACITY_BYTES).contains(&capacity_bytes)
     {
@@ -179,21 +161,21 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
     /// [`LogError::BadCapacity`], [`LogError::BadSizeFields`], [`LogError::Full`].
     pub fn create(
         pool: &Pool<D>,
-        options: RingOptions,
+        options: Layout,
     ) -> Result<Owned<'_, D, RingRoot, InFlight>, LogError> {
         check_options::<S>(options)?;
         let domain = pool.domain();
         let size_fields = if S::SIZED { options.size_fields } else { 0 };
         let sizes_bytes = size_fields * size_of::<SizeField>();
-        let mut root = pool.allocate_with_tail::<RingRoot>(sizes_bytes + options.capacity_bytes)?;
+        let mut root = pool.allocate_with_tail::<RingRoot>(sizes_bytes + options.bytes)?;
         debug_assert!(root.link().offset().is_multiple_of(LINE_BYTES as u64));
         root.magic.store(domain, S::MAGIC);
         root.format_version.store(domain, FORMAT_VERSION);
-        root.capacity_bytes.store(domain, options.capacity_bytes as u64);
+        root.capacity_bytes.store(domain, options.bytes as u64);
         root.placement.store(domain, placement_word(options.placement));
         root.size_fields.store(domain, size_fields as u64);
         root.checksum.store(domain, root.expected_checksum(domain));
-        let limit = options.capacity_bytes as u64;
+        let limit = options.bytes as u64;
         root.init_start(domain, Start { position: Position::FIRST, offset: 0, limit });
         for word in root.reserved.iter().chain([&root.starts[1].position]) {
             word.store(domain, 0);
@@ -209,8 +191,8 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         if S::BLANK {
             const ZEROES: [u8; 4096] = [0; 4096];
             let mut done = 0;
-            while done < options.capacity_bytes {
-                let step = ZEROES.len().min(options.capacity_bytes - done);
+            while done < options.bytes {
+                let step = ZEROES.len().min(options.bytes - done);
                 // G3: an allocated block holds anything.
                 root.write_tail_nontemporal(sizes_bytes + done, &ZEROES[..step]);
                 done += step;
@@ -242,8 +224,8 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
             let (position, pool_offset) = (Position::FIRST, root.offset());
             LogError::Damaged(Damage { what, position, pool_offset })
         };
-        let options = RingOptions {
-            capacity_bytes: header.capacity_bytes.load(domain) as usize,
+        let options = Layout {
+            bytes: header.capacity_bytes.load(domain) as usize,
             placement: placement_of(header.placement.load(domain))
                 .ok_or(damaged("an unknown placement of entries"))?,
             size_fields: header.size_fields.load(domain) as usize,
@@ -256,14 +238,13 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         {
             return Err(damaged("a root with a wrong checksum or impossible sizes"));
         }
-        let bytes = size_of::<RingRoot>()
-            + options.size_fields * size_of::<SizeField>()
-            + options.capacity_bytes;
+        let bytes =
+            size_of::<RingRoot>() + options.size_fields * size_of::<SizeField>() + options.bytes;
         if root.offset() as usize + bytes > pool.region().mapped_bytes() {
             return Err(damaged("a ring that leaves the pool"));
         }
         let start = header.start(domain).ok_or(damaged("a start with a wrong checksum"))?;
-        let capacity = options.capacity_bytes as u64;
+        let capacity = options.bytes as u64;
         let mut log = Self {
             root,
             placement: options.placement,
@@ -382,15 +363,18 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
 impl<D: Domain, S: Scheme> Log<D> for RingLog<D, S> {
     const NAME: &'static str = S::NAME;
     type Root = RingRoot;
-    type Options = RingOptions;
+    type Options = Layout;
 
-    fn options(capacity_bytes: usize, placement: Placement, size_fields: usize) -> RingOptions {
-        RingOptions { capacity_bytes, placement, size_fields }
+    const BARRIERS: u64 = if S::FOOTER || S::SIZED { 2 } else { 1 };
+    const GROWS: bool = false;
+
+    fn options(layout: Layout) -> Layout {
+        layout
     }
 
     fn create(
         pool: &Pool<D>,
-        options: RingOptions,
+        options: Layout,
     ) -> Result<Owned<'_, D, RingRoot, InFlight>, LogError> {
         Self::create(pool, options)
     }

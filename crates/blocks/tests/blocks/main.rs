@@ -3,8 +3,10 @@
 mod formats;
 mod in_place;
 mod interleave;
+mod logs;
 mod page;
 mod pop_log;
+mod power_cuts;
 mod ring_logs;
 
 use std::sync::Arc;

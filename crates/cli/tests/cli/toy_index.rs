@@ -1,5 +1,6 @@
-//! What it takes to add an index: its folder, `tests/toy_index`, and one line. The toy is added to a
-//! copy of the sources, and is then found in every list.
+//! What it takes to add an index, a log, cells or a page scheme: a folder or module, and one line. A toy
+//! of each, `tests/toy_index` and `tests/toy_blocks`, is added to a copy of the sources, and is then
+//! found in every list.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,20 @@ use std::process::Command;
 use serde_json::Value;
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const LINE: &str = "    1000 toy::Toy [ordered];\n";
+
+/// Where the modules go, and the lists: the file of each, how it begins, and the line.
+const MODULES: [(&str, &str); 4] = [
+    ("toy_index", "crates/index/src/toy"),
+    ("toy_blocks/toy_log.rs", "crates/blocks/src/toy_log.rs"),
+    ("toy_blocks/toy_cell.rs", "crates/blocks/src/in_place/toy_cell.rs"),
+    ("toy_blocks/toy_page.rs", "crates/blocks/src/page/toy.rs"),
+];
+const LISTS: [(&str, &str, &str); 4] = [
+    ("crates/index/src/lib.rs", "registry! {", "1000 toy::Toy [ordered];"),
+    ("crates/blocks/src/lib.rs", "logs! {", "ToyLog toy_log [Toy];"),
+    ("crates/blocks/src/in_place/mod.rs", "cells! {", "1000 Toy toy_cell::ToyCell [];"),
+    ("crates/blocks/src/page/mod.rs", "page_schemes! {", "Toy page_toy toy;"),
+];
 
 /// Copies what differs, so that what was built before needs not be built again, and removes what is
 /// there no more.
@@ -17,7 +31,7 @@ fn copy(from: &Path, to: &Path) {
         std::fs::create_dir_all(to).unwrap();
         for entry in std::fs::read_dir(to).unwrap().map(Result::unwrap) {
             let (name, path) = (entry.file_name(), entry.path());
-            if from.join(&name).exists() || name == OsStr::new("toy") {
+            if from.join(&name).exists() || name.to_string_lossy().starts_with("toy") {
                 continue;
             }
             let removed = if path.is_dir() {
@@ -43,21 +57,27 @@ fn write(to: &Path, contents: &[u8]) {
     }
 }
 
-/// The sources with the toy among them. They stay where they are for the next time.
-fn sources_with_the_toy() -> PathBuf {
+/// The sources with the toys among them. They stay where they are for the next time.
+fn sources_with_the_toys() -> PathBuf {
     let (from, to) = (Path::new(WORKSPACE), Path::new(env!("CARGO_TARGET_TMPDIR")).join("toy"));
-    let list = Path::new("crates/index/src/lib.rs");
-    let before = std::fs::read_to_string(from.join(list)).unwrap();
-    let (lines, rest) = before.split_once("\n}\n").unwrap();
-    let after = format!("{lines}\n{LINE}}}\n{rest}");
+    let with_line = |(file, list, line): (&str, &str, &str)| {
+        let text = std::fs::read_to_string(from.join(file)).unwrap();
+        let (before, list_and_rest) = text.split_once(&format!("\n{list}")).unwrap();
+        let (lines, rest) = list_and_rest.split_once("\n}\n").unwrap();
+        format!("{before}\n{list}{lines}\n    {line}\n}}\n{rest}")
+    };
     for part in ["Cargo.toml", "Cargo.lock", "examples", "include", "data", "docs", "README.md"] {
         if from.join(part).exists() {
             copy(&from.join(part), &to.join(part));
         }
     }
     copy(&from.join("crates"), &to.join("crates"));
-    copy(&from.join("crates/cli/tests/toy_index"), &to.join("crates/index/src/toy"));
-    write(&to.join(list), after.as_bytes());
+    for (module, home) in MODULES {
+        copy(&from.join("crates/cli/tests").join(module), &to.join(home));
+    }
+    for list in LISTS {
+        write(&to.join(list.0), with_line(list).as_bytes());
+    }
     to
 }
 
@@ -91,22 +111,44 @@ fn rows<'v>(value: &'v Value, list: &str) -> &'v [Value] {
     value[list].as_array().unwrap()
 }
 
+fn has_no_violation(explored: &Value) {
+    assert!(rows(explored, "violations").is_empty(), "{explored}");
+    assert!(explored["images"].as_u64() > Some(100), "{explored}");
+}
+
+fn all_are_killed(report: &Value, list: &str, least: usize) {
+    let found = rows(report, list);
+    assert!(found.len() >= least && found.iter().all(|row| row["killed"] == true), "{report}");
+}
+
+/// Not the toys by themselves only: each is to stand beside all others, which takes one build.
 #[test]
 #[ignore = "builds the workspace once more; .ci/run has it"]
-fn an_index_is_its_folder_and_one_line() {
-    let sources = &sources_with_the_toy();
+fn an_index_a_log_cells_and_a_page_scheme_are_a_module_and_one_line() {
+    let sources = &sources_with_the_toys();
     cargo(sources, &["build", "-p", "lapis-cli"]);
+    is_an_index(sources);
+    is_a_log(sources);
+    are_cells(sources);
+    is_a_page_scheme(sources);
 
+    let test = "conformance::toy::numbers::ranges_of_all_bounds_in_both_directions";
+    let tested = cargo(sources, &["test", "-p", "lapis-index", "--test", "index", test]);
+    assert!(tested.contains(&format!("test {test} ... ok")), "{tested}");
+    // What every log in a ring is asked, and every page scheme.
+    let tested = cargo(sources, &["test", "-p", "lapis-blocks", "--test", "blocks", "model::"]);
+    assert!(tested.contains("logs::model::toy_log::behaves_like_a_queue ... ok"), "{tested}");
+    assert!(tested.contains("page::model::every_scheme_behaves_like_a_map ... ok"), "{tested}");
+}
+
+fn is_an_index(sources: &Path) {
     let table = json(sources, "lab capabilities");
     assert!(rows(&table, "rows").iter().any(|row| row["kind"] == "toy" && row["ordered"] == true));
 
-    let explored = json(sources, "crash toy --ops 30");
-    assert!(rows(&explored, "violations").is_empty() && explored["images"].as_u64() > Some(100));
+    has_no_violation(&json(sources, "crash toy --ops 30"));
     let workers = json(sources, "crash toy --workers 2 --ops 4 --schedules 10");
     assert!(rows(&workers, "violations").is_empty(), "{workers}");
-    let points = json(sources, "crash toy --persist-points --ops 60");
-    let points = rows(&points, "persist_points");
-    assert!(points.len() >= 4 && points.iter().all(|point| point["killed"] == true), "{points:?}");
+    all_are_killed(&json(sources, "crash toy --persist-points --ops 60"), "persist_points", 4);
     let mutants = json(sources, "crash --mutants --structure toy");
     assert!(rows(&mutants, "mutants").iter().all(|row| row["name"] == "toy/unflushed-node"));
 
@@ -124,8 +166,35 @@ fn an_index_is_its_folder_and_one_line() {
     let found = json(sources, "lab index --index toy --keys 200 --operation insert,get,range");
     assert_eq!(rows(&found, "rows").len(), 3);
     assert!(rows(&found, "rows").iter().all(|row| row["index"] == "toy"));
+}
 
-    let test = "conformance::toy::numbers::ranges_of_all_bounds_in_both_directions";
-    let tested = cargo(sources, &["test", "-p", "lapis-index", "--test", "index", test]);
-    assert!(tested.contains(&format!("test {test} ... ok")), "{tested}");
+fn is_a_log(sources: &Path) {
+    has_no_violation(&json(sources, "crash toy-log --ops 40"));
+    // Under cells, too.
+    has_no_violation(&json(sources, "crash log-cell:toy --ops 20"));
+    all_are_killed(&json(sources, "crash toy-log --persist-points --ops 60"), "persist_points", 3);
+    all_are_killed(&json(sources, "crash --mutants --structure toy-log"), "mutants", 1);
+    let found = json(sources, "lab log --log toy-log --size 64 --threads 1,2 --modelled-only");
+    // Dense, padded and streamed; with two threads padded ones also shared.
+    assert_eq!(rows(&found, "rows").len(), 3 + 3 + 1);
+    assert!(rows(&found, "rows").iter().all(|row| row["variant"] == "toy-log"), "{found}");
+}
+
+fn are_cells(sources: &Path) {
+    has_no_violation(&json(sources, "crash toy-cell --ops 40"));
+    all_are_killed(&json(sources, "crash toy-cell --persist-points --ops 40"), "persist_points", 4);
+    all_are_killed(&json(sources, "crash --mutants --structure toy-cell"), "mutants", 1);
+    let found = json(sources, "lab inplace --size 16 --modelled-operations 50 --modelled-only");
+    let of_toy = rows(&found, "rows").iter().filter(|row| row["variant"] == "toy-cell");
+    assert_eq!(of_toy.count(), 6, "{found}");
+}
+
+fn is_a_page_scheme(sources: &Path) {
+    has_no_violation(&json(sources, "crash page-toy --ops 10"));
+    let found = json(
+        sources,
+        "lab page --variant page-toy --dirty-lines 1,2 --threads 1 --page-bytes 4096 --modelled-only",
+    );
+    let barriers: Vec<_> = rows(&found, "rows").iter().map(|row| &row["barriers"]).collect();
+    assert_eq!(barriers, [4, 2], "{found}");
 }

@@ -22,6 +22,7 @@ mod structure;
 mod subject;
 pub mod subjects;
 mod timeline;
+mod whole;
 
 pub use explore::{
     ConcurrentOptions, ConcurrentReplay, ConcurrentReport, ConcurrentViolation, explore_concurrent,
@@ -33,3 +34,4 @@ pub use rule::BrokenRule;
 pub(crate) use structure::PLANNED_WORKERS;
 pub use structure::explore_structure_concurrently;
 pub use subject::{ConcurrentSubject, Offence, Plan, Stop};
+pub use whole::judge_whole;

@@ -10,7 +10,7 @@ use super::subjects::{
     ConcurrentAllocator, ConcurrentIndex, ConcurrentPopLog, ConcurrentStore, planned,
 };
 use crate::erased::AnyConcurrentSubject;
-use crate::structure::{CrashError, Progress, Structure};
+use crate::structure::{CrashError, Progress, Structure, log_subject};
 use crate::subjects::KeySpace;
 
 /// Keys that the structure has before a history begins, at most.
@@ -45,10 +45,12 @@ pub fn explore_structure_concurrently(
     match structure {
         Structure::Index(kind) => with_index!(kind, |F| explorer.explore_index::<F>())?,
         Structure::Log(LogKind::PopLog) => {
-            for (name, placement) in
-                [("pop-log:padded", Placement::Padded), ("pop-log:streamed", Placement::Streamed)]
-            {
-                explorer.explore(&ConcurrentPopLog { name, placement })?;
+            for run in LogKind::PopLog.declaration().runs {
+                // Dense entries are left to one worker.
+                if run.placement != Placement::Dense {
+                    let alone = log_subject(LogKind::PopLog, run);
+                    explorer.explore(&ConcurrentPopLog { alone })?;
+                }
             }
         }
         Structure::Store => explorer.explore(&ConcurrentStore)?,

@@ -1,9 +1,5 @@
 //! What a crash point allows.
 
-use std::hash::Hash;
-
-use xxhash_rust::xxh3::Xxh3;
-
 use crate::erased::{AnyLive, AnyState, AnyValue};
 use crate::oracle::{Failure, difference};
 
@@ -19,12 +15,6 @@ impl<'r> Known<'r> {
     pub(super) fn new(state: &'r AnyState) -> Self {
         Self { state, hash: state.hash() }
     }
-}
-
-pub(crate) fn hash_of(value: &(impl Hash + ?Sized)) -> u64 {
-    let mut hasher = Xxh3::new();
-    value.hash(&mut hasher);
-    hasher.digest()
 }
 
 /// What a crash point allows.

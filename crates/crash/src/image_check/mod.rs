@@ -13,7 +13,7 @@ use lapis_device::{
 };
 use lapis_pmem::{LINE_BYTES, Region, RegionError};
 
-pub(crate) use self::expectation::{Expectation, Known, hash_of};
+pub(crate) use self::expectation::{Expectation, Known};
 pub(crate) use self::guarded::guarded;
 use self::recovery::{Extent, Scratch, recover};
 pub(crate) use self::recovery::{is_checked_whole, seed_after_recovery};

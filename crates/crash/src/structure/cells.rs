@@ -1,55 +1,51 @@
-//! The subjects of the cells that are updated in place.
+//! The subjects of the cells that are updated in place, as their declarations say, and as those of the
+//! logs do.
 
-use lapis_blocks::classic_log::ClassicLog;
-use lapis_blocks::header_log::HeaderLog;
-use lapis_blocks::in_place::{CowCell, FamCell, LogCell};
-use lapis_blocks::log::Log;
-use lapis_blocks::log::Placement::{self, Dense, Padded};
-use lapis_blocks::pop_log::PopLog;
-use lapis_blocks::pop_ring::PopRing;
-use lapis_blocks::rawl::Rawl;
-use lapis_blocks::{CellKind, CellRun};
+use lapis_blocks::in_place::InPlace;
+use lapis_blocks::log::{Layout, Placement};
+use lapis_blocks::{CellKind, CellRun, LogKind, LogRun, with_cell, with_log};
 use lapis_device::Modelled;
 
-use super::each_subject::Subjects;
 use super::logs::RING_BYTES;
-use crate::erased::AnySubject;
-use crate::subjects::{InPlaceSubject, Scheme};
+use crate::erased::{AnySubject, Subjects};
+use crate::subjects::InPlaceSubject;
 
-/// Cells whose entries fill a ring several times.
+/// Bytes of values whose entries fill a ring several times.
 const LOGGED_BYTES: usize = 200;
+
 pub(super) fn subjects(kind: CellKind) -> Subjects {
-    let plain = kind.declaration().runs.iter();
-    match kind {
-        CellKind::Cow => plain.map(boxed::<CowCell>).collect(),
-        CellKind::Fam => plain.map(boxed::<FamCell>).collect(),
-        CellKind::Log => {
-            let pop = |run: &CellRun| of::<PopLog<Modelled>>(run.name, run.value_bytes, Padded, 0);
-            let mut subjects: Subjects = plain.map(pop).collect();
-            subjects.extend([
-                of::<ClassicLog<_>>("log-cell:classic", LOGGED_BYTES, Padded, 0),
-                of::<HeaderLog<_>>("log-cell:naive", LOGGED_BYTES, Dense, 1),
-                of::<HeaderLog<_>>("log-cell:aligned", LOGGED_BYTES, Padded, 1),
-                of::<HeaderLog<_>>("log-cell:dancing", LOGGED_BYTES, Padded, 8),
-                of::<Rawl<_>>("log-cell:rawl", LOGGED_BYTES, Padded, 0),
-                of::<PopRing<_>>("log-cell:pop-ring", LOGGED_BYTES, Padded, 0),
-            ]);
-            subjects
-        }
+    let layout = Layout { bytes: RING_BYTES, placement: Placement::Padded, size_fields: 0 };
+    let of = |&CellRun { name, value_bytes }: &CellRun| {
+        subject(kind, LogKind::PopLog, name, value_bytes, layout)
+    };
+    let mut subjects: Subjects = kind.declaration().runs.iter().map(of).collect();
+    if kind.takes_log() {
+        let by_log = |log: LogKind| {
+            let of = move |run: &LogRun| {
+                Some(subject(kind, log, run.under_cells?, LOGGED_BYTES, run.layout(RING_BYTES)))
+            };
+            log.declaration().runs.iter().filter_map(of)
+        };
+        subjects.extend(LogKind::ALL.into_iter().flat_map(by_log));
     }
+    subjects
 }
 
-fn boxed<S: Scheme<Options = ()>>(run: &CellRun) -> Box<dyn AnySubject> {
-    Box::new(InPlaceSubject::<S>::new(run.name, run.value_bytes, ()))
-}
-
-/// Cells with a log of some kind.
-fn of<L: Log<Modelled, Options: Sync + std::fmt::Debug> + 'static>(
+fn subject(
+    kind: CellKind,
+    log: LogKind,
     name: &'static str,
     value_bytes: usize,
-    placement: Placement,
-    size_fields: usize,
+    layout: Layout,
 ) -> Box<dyn AnySubject> {
-    let options = L::options(RING_BYTES, placement, size_fields);
-    Box::new(InPlaceSubject::<LogCell<Modelled, L>>::new(name, value_bytes, options))
+    fn boxed<S: InPlace<Modelled> + 'static>(
+        name: &'static str,
+        value_bytes: usize,
+        layout: Layout,
+    ) -> Box<dyn AnySubject> {
+        Box::new(InPlaceSubject::<S>::new(name, value_bytes, layout))
+    }
+    with_log!(log, Modelled, |L| {
+        with_cell!(kind, Modelled, L, |S| boxed::<S>(name, value_bytes, layout))
+    })
 }

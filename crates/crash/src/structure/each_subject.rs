@@ -4,11 +4,8 @@ use lapis_device::Modelled;
 use lapis_index::{IndexOptions, PClht};
 
 use super::{CrashError, Structure, cells, indexes, logs, pages};
-use crate::erased::AnySubject;
+use crate::erased::Subjects;
 use crate::subjects::{AllocatorSubject, FpLeavesSubject, IndexSubject, StoreSubject};
-
-/// What a structure is checked by.
-pub(super) type Subjects = Vec<Box<dyn AnySubject>>;
 
 /// The subjects of a structure, or the one that `only` names.
 ///

@@ -3,8 +3,7 @@
 use lapis_device::Modelled;
 use lapis_index::{Exploration, IndexFamily, IndexKind, IndexOf, Run, with_index};
 
-use super::each_subject::Subjects;
-use crate::erased::AnySubject;
+use crate::erased::{AnySubject, Subjects};
 use crate::subjects::{IndexSubject, KeySpace};
 
 pub(super) fn subjects(kind: IndexKind) -> Subjects {

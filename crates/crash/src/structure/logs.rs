@@ -4,26 +4,20 @@ use lapis_blocks::log::Log;
 use lapis_blocks::{LogKind, LogRun, with_log};
 use lapis_device::Modelled;
 
-use super::each_subject::Subjects;
-use crate::erased::AnySubject;
-use crate::subjects::{LogSubject, PopLogSubject};
+use crate::erased::{AnySubject, Subjects};
+use crate::subjects::LogSubject;
 
-/// Bytes of the rings that are explored: few, so that they are filled often.
+/// Bytes of the rings, or of their segments, that are explored: few, so that they are filled often.
 pub(super) const RING_BYTES: usize = 4096;
 
 pub(super) fn subjects(kind: LogKind) -> Subjects {
-    kind.declaration().runs.iter().map(|run| subject(kind, run)).collect()
+    let boxed = |run: &LogRun| -> Box<dyn AnySubject> {
+        with_log!(kind, Modelled, |L| Box::new(subject::<L>(kind, run)))
+    };
+    kind.declaration().runs.iter().map(boxed).collect()
 }
 
-fn subject(kind: LogKind, run: &LogRun) -> Box<dyn AnySubject> {
-    let &LogRun { name, placement, size_fields, filling_bytes } = run;
-    if kind == LogKind::PopLog {
-        // It also survives the death of its process, and has no end.
-        return Box::new(PopLogSubject::new(name, placement));
-    }
-    let sources = kind.declaration().sources;
-    with_log!(kind, Modelled, |L| {
-        let options = L::options(RING_BYTES, placement, size_fields);
-        Box::new(LogSubject::<L>::new(name, sources, options, RING_BYTES, filling_bytes))
-    })
+pub(crate) fn subject<L: Log<Modelled>>(kind: LogKind, run: &LogRun) -> LogSubject<L> {
+    let (sources, layout) = (kind.declaration().sources, run.layout(RING_BYTES));
+    LogSubject::new(run.name, sources, layout, run.filling_bytes)
 }

@@ -16,6 +16,7 @@ mod logs;
 mod pages;
 mod runs;
 
+pub(crate) use logs::subject as log_subject;
 pub(crate) use runs::each_run;
 pub use runs::{explore_structure, structure_persist_points, structure_points};
 

@@ -2,8 +2,7 @@
 
 use lapis_blocks::{PageKind, PageRun};
 
-use super::each_subject::Subjects;
-use crate::erased::AnySubject;
+use crate::erased::{AnySubject, Subjects};
 use crate::subjects::PageSubject;
 
 pub(super) fn subjects(kind: PageKind) -> Subjects {

@@ -8,8 +8,8 @@ use super::{CrashError, Progress, Structure};
 use crate::erased::AnySubject;
 use crate::explore::explore_and_tell;
 use crate::options::ExploreOptions;
-use crate::persist_points::{PersistPointRow, try_points};
-use crate::report::ExploreReport;
+use crate::persist_points::try_points;
+use crate::report::{ExploreReport, PersistPointRow};
 use crate::run::Run;
 
 fn failed(subject: &dyn AnySubject) -> impl FnOnce(String) -> CrashError {

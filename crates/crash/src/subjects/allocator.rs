@@ -263,10 +263,7 @@ impl Live<AllocatorOperation, BTreeMap<usize, (usize, u64)>> for LiveDirectory {
                 }
             }
         });
-        if self.pool.needs_reclaim() {
-            self.pool.reclaim(&traced);
-        }
-        self.pool.audit(&traced)
+        self.pool.reclaim_and_audit(&traced)
     }
 
     fn pool(&self) -> Option<&Pool<Modelled>> {

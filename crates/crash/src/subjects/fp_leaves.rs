@@ -9,12 +9,12 @@ use std::sync::Arc;
 use lapis_blocks::fp_leaves::{FpLeaves, FpLeavesError, FpLeavesRoot, Overlap};
 use lapis_blocks::interleave::Interleaver;
 use lapis_device::Modelled;
-use lapis_pmem::{AuditReport, Link, Pool};
+use lapis_pmem::{AuditReport, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::storage::Storage;
-use crate::subject::{Live, Subject};
+use crate::subject::{Live, Subject, text};
 
 const ROOT: &str = "leaves";
 /// Few, so that leaves are shared; and keys that do not fill them.
@@ -38,10 +38,6 @@ pub struct FpLeavesSubject;
 #[derive(Debug)]
 pub struct LiveLeaves {
     leaves: FpLeaves<Modelled>,
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 impl Subject for FpLeavesSubject {
@@ -152,17 +148,8 @@ impl Live<Change, BTreeMap<u64, u64>> for LiveLeaves {
 
     fn reclaim_and_audit(&self) -> AuditReport {
         let pool = self.leaves.pool();
-        let root: Option<Link<FpLeavesRoot>> = pool.root(ROOT);
-        let traced = pool.trace(|tracer| {
-            if root.is_none() {
-                tracer.problem("the root is gone");
-            }
-            self.leaves.trace(tracer);
-        });
-        if pool.needs_reclaim() {
-            pool.reclaim(&traced);
-        }
-        pool.audit(&traced)
+        let traced = pool.trace(|tracer| self.leaves.trace(tracer));
+        pool.reclaim_and_audit(&traced)
     }
 
     fn pool(&self) -> Option<&Pool<Modelled>> {

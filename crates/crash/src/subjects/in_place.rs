@@ -1,11 +1,12 @@
 //! Cells that are updated in place, by each of the schemes.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use lapis_blocks::in_place::{CellArray, CellArrayRoot, CowCell, FamCell, InPlace, LogCell};
-use lapis_blocks::log::Log;
+use lapis_blocks::in_place::{CellArray, CellArrayRoot, InPlace};
+use lapis_blocks::log::Layout;
 use lapis_device::Modelled;
-use lapis_pmem::{AuditReport, Link, Pool, Tracer};
+use lapis_pmem::{AuditReport, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -13,7 +14,6 @@ use crate::storage::Storage;
 use crate::subject::{Live, Subject, text};
 
 const CELLS: &str = "cells";
-const LOG: &str = "log";
 const COUNT: usize = 5;
 
 /// Replaces the value of a cell by one made from a number.
@@ -25,101 +25,19 @@ pub struct Update {
     pub number: u64,
 }
 
-/// How the cells of a subject come by their scheme.
-pub trait Scheme: InPlace<Modelled> + Send + Sync + Sized + 'static {
-    /// The folder or file of its code.
-    const SOURCE: &'static str;
-    /// How to make what it needs beside the cells.
-    type Options: Clone + Sync + std::fmt::Debug;
-
-    /// Makes what the scheme needs beside the cells.
-    ///
-    /// # Errors
-    /// What went wrong, for a person.
-    fn make(pool: &Arc<Pool<Modelled>>, options: &Self::Options) -> Result<Self, String>;
-
-    /// Opens it.
-    ///
-    /// # Errors
-    /// What went wrong, for a person.
-    fn open(pool: &Arc<Pool<Modelled>>) -> Result<Self, String>;
-
-    /// What is wrong with what it has beside the cells.
-    fn check(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Visits the blocks that it has beside the cells.
-    fn trace(&self, _: &mut Tracer<'_, Modelled>) {}
-}
-
-impl Scheme for CowCell {
-    const SOURCE: &'static str = "blocks/src/in_place/cow_cell";
-
-    type Options = ();
-
-    fn make(_: &Arc<Pool<Modelled>>, (): &()) -> Result<Self, String> {
-        Ok(Self)
-    }
-
-    fn open(_: &Arc<Pool<Modelled>>) -> Result<Self, String> {
-        Ok(Self)
-    }
-}
-
-impl Scheme for FamCell {
-    const SOURCE: &'static str = "blocks/src/in_place/fam_cell";
-
-    type Options = ();
-
-    fn make(_: &Arc<Pool<Modelled>>, (): &()) -> Result<Self, String> {
-        Ok(Self::default())
-    }
-
-    fn open(_: &Arc<Pool<Modelled>>) -> Result<Self, String> {
-        Ok(Self::default())
-    }
-}
-
-impl<L: Log<Modelled, Options: Sync + std::fmt::Debug> + 'static> Scheme for LogCell<Modelled, L> {
-    const SOURCE: &'static str = "blocks/src/in_place/log_cell";
-    type Options = L::Options;
-
-    fn make(pool: &Arc<Pool<Modelled>>, options: &L::Options) -> Result<Self, String> {
-        let root = pool.fence(L::create(pool, options.clone()).map_err(text)?);
-        let link = root.link();
-        let _committed = pool.publish_root(LOG, 0, root).map_err(text)?.persist();
-        let log = L::open(Arc::clone(pool), link).map_err(text)?;
-        Self::open(pool, log).map_err(text)
-    }
-
-    fn open(pool: &Arc<Pool<Modelled>>) -> Result<Self, String> {
-        let root: Link<L::Root> = pool.root(LOG).ok_or("the log of the cells is gone")?;
-        let log = L::open(Arc::clone(pool), root).map_err(text)?;
-        Self::open(pool, log).map_err(text)
-    }
-
-    fn check(&self) -> Vec<String> {
-        self.log().check().iter().map(ToString::to_string).collect()
-    }
-
-    fn trace(&self, tracer: &mut Tracer<'_, Modelled>) {
-        self.log().trace(tracer);
-    }
-}
-
 /// An array of cells of one scheme and size, to check.
 #[derive(Debug)]
-pub struct InPlaceSubject<S: Scheme> {
+pub struct InPlaceSubject<S> {
     name: &'static str,
     value_bytes: usize,
-    options: S::Options,
+    log: Layout,
+    scheme: PhantomData<fn() -> S>,
 }
 
-impl<S: Scheme> InPlaceSubject<S> {
-    /// Cells of so many bytes.
-    pub fn new(name: &'static str, value_bytes: usize, options: S::Options) -> Self {
-        Self { name, value_bytes, options }
+impl<S: InPlace<Modelled>> InPlaceSubject<S> {
+    /// Cells of so many bytes, with a log that is laid out like that if they take one.
+    pub fn new(name: &'static str, value_bytes: usize, log: Layout) -> Self {
+        Self { name, value_bytes, log, scheme: PhantomData }
     }
 }
 
@@ -135,7 +53,7 @@ pub struct LiveCells<S> {
     value_bytes: usize,
 }
 
-impl<S: Scheme> Subject for InPlaceSubject<S> {
+impl<S: InPlace<Modelled> + 'static> Subject for InPlaceSubject<S> {
     type Operation = Update;
     type State = Vec<Vec<u8>>;
     type Live = LiveCells<S>;
@@ -167,9 +85,8 @@ impl<S: Scheme> Subject for InPlaceSubject<S> {
     }
 
     fn create(&self, storage: Storage) -> Result<LiveCells<S>, String> {
-        let pool = storage.into_pool();
-        let pool = Arc::new(pool);
-        let scheme = S::make(&pool, &self.options)?;
+        let pool = Arc::new(storage.into_pool());
+        let scheme = S::make_in(&pool, self.log).map_err(text)?;
         let array = CellArray::create(&pool, &scheme, self.value_bytes, COUNT).map_err(text)?;
         let array = pool.fence(array);
         let root = array.link();
@@ -179,7 +96,11 @@ impl<S: Scheme> Subject for InPlaceSubject<S> {
     }
 
     fn open(&self, storage: Storage) -> Result<Option<LiveCells<S>>, String> {
-        self.open_on(&Arc::new(storage.into_pool()))
+        let pool = Arc::new(storage.into_pool());
+        let Some(root) = pool.root::<CellArrayRoot>(CELLS) else { return Ok(None) };
+        let scheme = S::open_in(&pool).map_err(text)?;
+        let array = CellArray::open(&pool, scheme, root).map_err(text)?;
+        Ok(Some(LiveCells { array, value_bytes: self.value_bytes }))
     }
 
     fn initial(&self) -> Self::State {
@@ -191,19 +112,11 @@ impl<S: Scheme> Subject for InPlaceSubject<S> {
     }
 
     fn owns_source(&self, file: &str) -> bool {
-        file.contains(S::SOURCE) || file.contains("blocks/src/in_place/array")
+        S::KIND.declaration().sources.iter().any(|source| file.contains(source))
     }
 }
 
-impl<S: Scheme> InPlaceSubject<S> {
-    fn open_on(&self, pool: &Arc<Pool<Modelled>>) -> Result<Option<LiveCells<S>>, String> {
-        let Some(root) = pool.root::<CellArrayRoot>(CELLS) else { return Ok(None) };
-        let array = CellArray::open(pool, S::open(pool)?, root).map_err(text)?;
-        Ok(Some(LiveCells { array, value_bytes: self.value_bytes }))
-    }
-}
-
-impl<S: Scheme> Live<Update, Vec<Vec<u8>>> for LiveCells<S> {
+impl<S: InPlace<Modelled>> Live<Update, Vec<Vec<u8>>> for LiveCells<S> {
     fn perform(&mut self, update: &Update) -> Result<(), String> {
         let value = value_of(update.number, self.value_bytes);
         self.array.update(update.cell, &value).map(|_| ()).map_err(text)
@@ -220,19 +133,13 @@ impl<S: Scheme> Live<Update, Vec<Vec<u8>>> for LiveCells<S> {
     }
 
     fn check(&self) -> Vec<String> {
-        self.array.scheme().check()
+        self.array.scheme().check().iter().map(ToString::to_string).collect()
     }
 
     fn reclaim_and_audit(&self) -> AuditReport {
         let pool = self.array.pool();
-        let traced = pool.trace(|tracer| {
-            self.array.trace(tracer);
-            self.array.scheme().trace(tracer);
-        });
-        if pool.needs_reclaim() {
-            pool.reclaim(&traced);
-        }
-        pool.audit(&traced)
+        let traced = pool.trace(|tracer| self.array.trace(tracer));
+        pool.reclaim_and_audit(&traced)
     }
 
     fn pool(&self) -> Option<&Pool<Modelled>> {

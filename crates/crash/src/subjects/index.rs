@@ -418,10 +418,7 @@ impl<K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, Entries<K::Buf>> for Liv
     fn reclaim_and_audit(&self) -> AuditReport {
         let pool = self.index.pool();
         let traced = self.trace();
-        if pool.needs_reclaim() {
-            pool.reclaim(&traced);
-        }
-        pool.audit(&traced)
+        pool.reclaim_and_audit(&traced)
     }
 
     fn remember_walks(&mut self, memory: &Rc<dyn WalkMemory>) {

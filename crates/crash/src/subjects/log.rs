@@ -1,23 +1,24 @@
 //! Logs of every kind, through their common trait.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
-use lapis_blocks::log::{Log, LogError, Position};
+use lapis_blocks::log::{Layout, Log, LogError, Position};
 use lapis_device::Modelled;
-use lapis_pmem::{AuditReport, Link, Pool};
+use lapis_pmem::{AuditReport, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::pop_log::{LogState, digest, payload};
+use super::log_state::{LogState, digest, payload};
 use crate::storage::Storage;
 use crate::subject::{Live, Subject, text};
 
 const ROOT: &str = "log";
 
-/// An operation on a log that has a capacity.
+/// An operation on a log.
 #[derive(Clone, Debug)]
-pub enum RingOperation {
+pub enum LogOperation {
     /// Appends an entry of so many bytes, all made from the number.
     Append {
         /// Length of the entry.
@@ -31,40 +32,73 @@ pub enum RingOperation {
     KeepNewest(usize),
 }
 
-/// A log of some kind, to check.
+/// A log of some kind, to check. One that grows also has to survive the death of its process.
 #[derive(Clone, Debug)]
-pub struct LogSubject<L: Log<Modelled>> {
+pub struct LogSubject<L> {
     name: &'static str,
     /// Parts of the paths of its source files.
     sources: &'static [&'static str],
-    options: L::Options,
-    /// Bytes of entries that it surely has room for.
-    room_bytes: usize,
+    layout: Layout,
     /// An entry that fills the empty log to its last byte.
     filling_bytes: Option<usize>,
     log: PhantomData<fn() -> L>,
 }
 
 impl<L: Log<Modelled>> LogSubject<L> {
-    /// A log with these options, which has room for `capacity_bytes`, in the source files whose
-    /// paths contain one of `sources`. An entry of `filling_bytes` takes all of an empty log.
+    /// A log of that layout, in the source files whose paths contain one of `sources`. An entry of
+    /// `filling_bytes` takes all of an empty log.
     pub fn new(
         name: &'static str,
         sources: &'static [&'static str],
-        options: L::Options,
-        capacity_bytes: usize,
+        layout: Layout,
         filling_bytes: Option<usize>,
     ) -> Self {
+        Self { name, sources, layout, filling_bytes, log: PhantomData }
+    }
+
+    /// Bytes of entries that there surely is room for.
+    fn room_bytes(&self) -> usize {
         // The line that the oldest entry is in and the line of the end are not to be had.
-        let room_bytes = capacity_bytes - 128;
-        Self { name, sources, options, room_bytes, filling_bytes, log: PhantomData }
+        self.layout.bytes - 128
+    }
+
+    fn growing_operations(count: usize, seed: u64) -> Vec<LogOperation> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let append = |random: &mut SmallRng, bytes: Range<usize>| LogOperation::Append {
+            bytes: random.random_range(bytes),
+            number: random.random(),
+        };
+        let operation = |_| match random.random_range(0..24) {
+            0..=2 => LogOperation::KeepNewest(random.random_range(0..3)),
+            3 => append(&mut random, 3000..6000),
+            4..=8 => append(&mut random, 1..60),
+            _ => append(&mut random, 60..1200),
+        };
+        (0..count).map(operation).collect()
+    }
+
+    fn growing_probes(seed: u64) -> Vec<LogOperation> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let bytes = random.random_range(1..400);
+        let mut probes = vec![LogOperation::Append { bytes, number: random.random() }];
+        if random.random() {
+            probes.push(LogOperation::KeepNewest(random.random_range(0..3)));
+        }
+        probes.push(LogOperation::Append { bytes: 5, number: 1 });
+        probes
     }
 }
 
 /// An open log of some kind.
 #[derive(Debug)]
-pub struct LiveRing<L> {
+pub struct LiveLog<L> {
     log: L,
+}
+
+impl<L> LiveLog<L> {
+    pub(crate) fn log(&self) -> &L {
+        &self.log
+    }
 }
 
 /// At least what an entry takes in any of the logs.
@@ -81,7 +115,7 @@ struct Account {
 
 impl Account {
     /// The operations that append `entries`, with a truncation before if there may be no room.
-    fn append(&mut self, entries: Vec<(usize, u8)>, operations: &mut Vec<RingOperation>) {
+    fn append(&mut self, entries: Vec<(usize, u8)>, operations: &mut Vec<LogOperation>) {
         let needed: usize = entries.iter().map(|(bytes, _)| most_bytes(*bytes)).sum();
         let used: usize = self.entries.iter().copied().sum();
         if used + needed > self.room_bytes {
@@ -92,20 +126,20 @@ impl Account {
         }
         self.entries.extend(entries.iter().map(|(bytes, _)| most_bytes(*bytes)));
         operations.push(match entries[..] {
-            [(bytes, number)] => RingOperation::Append { bytes, number },
-            _ => RingOperation::AppendBatch(entries),
+            [(bytes, number)] => LogOperation::Append { bytes, number },
+            _ => LogOperation::AppendBatch(entries),
         });
     }
 
     /// The operations that fill the log with one entry.
-    fn fill(&mut self, bytes: usize, number: u8, operations: &mut Vec<RingOperation>) {
+    fn fill(&mut self, bytes: usize, number: u8, operations: &mut Vec<LogOperation>) {
         operations.push(self.keep(0));
         self.entries.push(self.room_bytes);
-        operations.push(RingOperation::Append { bytes, number });
+        operations.push(LogOperation::Append { bytes, number });
     }
 
     /// The operations that append as much as there surely is room for.
-    fn fill_up(&mut self, random: &mut SmallRng, operations: &mut Vec<RingOperation>) {
+    fn fill_up(&mut self, random: &mut SmallRng, operations: &mut Vec<LogOperation>) {
         const SHORTEST: usize = 128;
         loop {
             let used: usize = self.entries.iter().sum();
@@ -120,36 +154,40 @@ impl Account {
         }
     }
 
-    fn keep(&mut self, count: usize) -> RingOperation {
+    fn keep(&mut self, count: usize) -> LogOperation {
         self.entries.drain(..self.entries.len().saturating_sub(count));
-        RingOperation::KeepNewest(count)
+        LogOperation::KeepNewest(count)
     }
 }
 
-impl<L: Log<Modelled> + 'static> Subject for LogSubject<L>
-where
-    L::Options: Sync,
-{
-    type Operation = RingOperation;
+impl<L: Log<Modelled> + 'static> Subject for LogSubject<L> {
+    type Operation = LogOperation;
     type State = LogState;
-    type Live = LiveRing<L>;
+    type Live = LiveLog<L>;
 
     fn name(&self) -> &'static str {
         self.name
     }
 
     fn pool_bytes(&self) -> usize {
-        1 << 20
+        if L::GROWS { 4 << 20 } else { 1 << 20 }
     }
 
     fn prior_contents(&self) -> u8 {
-        // The highest bit of each word is set.
-        0xA5
+        // In a ring the highest bit of each word is set, which RAWL goes by.
+        if L::GROWS { 0x5A } else { 0xA5 }
     }
 
-    fn operations(&self, count: usize, seed: u64) -> Vec<RingOperation> {
+    fn outlives_kills(&self) -> bool {
+        L::GROWS
+    }
+
+    fn operations(&self, count: usize, seed: u64) -> Vec<LogOperation> {
+        if L::GROWS {
+            return Self::growing_operations(count, seed);
+        }
         let mut random = SmallRng::seed_from_u64(seed);
-        let mut account = Account { entries: Vec::new(), room_bytes: self.room_bytes };
+        let mut account = Account { entries: Vec::new(), room_bytes: self.room_bytes() };
         let mut operations = Vec::new();
         while operations.len() < count {
             match random.random_range(0..24) {
@@ -190,14 +228,17 @@ where
     fn probes(
         &self,
         state: &LogState,
-        interrupted: Option<&RingOperation>,
+        interrupted: Option<&LogOperation>,
         seed: u64,
-    ) -> Vec<RingOperation> {
+    ) -> Vec<LogOperation> {
+        if L::GROWS {
+            return Self::growing_probes(seed);
+        }
         let mut random = SmallRng::seed_from_u64(seed);
         let entries = state.lengths().map(most_bytes).collect();
-        let mut account = Account { entries, room_bytes: self.room_bytes };
+        let mut account = Account { entries, room_bytes: self.room_bytes() };
         let mut probes = Vec::new();
-        if matches!(interrupted, Some(RingOperation::KeepNewest(_))) && random.random() {
+        if matches!(interrupted, Some(LogOperation::KeepNewest(_))) && random.random() {
             // Into the last of the space that the truncation was about to make free, and that the
             // recovery has made free instead.
             account.fill_up(&mut random, &mut probes);
@@ -205,7 +246,7 @@ where
         }
         // Where the interrupted append may have left something: shorter, longer, of other bits.
         let bytes = match interrupted {
-            Some(RingOperation::Append { bytes, .. }) if random.random() => *bytes,
+            Some(LogOperation::Append { bytes, .. }) if random.random() => *bytes,
             _ => random.random_range(1..400),
         };
         account.append(vec![(bytes, random.random())], &mut probes);
@@ -218,34 +259,34 @@ where
         probes
     }
 
-    fn create(&self, storage: Storage) -> Result<LiveRing<L>, String> {
+    fn create(&self, storage: Storage) -> Result<LiveLog<L>, String> {
         let pool = storage.into_pool();
-        let root = L::create(&pool, self.options.clone()).map_err(text)?;
+        let root = L::create(&pool, L::options(self.layout)).map_err(text)?;
         let root = pool.fence(root);
         let link = root.link();
         let _committed = pool.publish_root(ROOT, 0, root).map_err(text)?.persist();
-        Ok(LiveRing { log: L::open(Arc::new(pool), link).map_err(text)? })
+        Ok(LiveLog { log: L::open(Arc::new(pool), link).map_err(text)? })
     }
 
-    fn open(&self, storage: Storage) -> Result<Option<LiveRing<L>>, String> {
+    fn open(&self, storage: Storage) -> Result<Option<LiveLog<L>>, String> {
         let pool = storage.into_pool();
         let Some(root) = pool.root::<L::Root>(ROOT) else { return Ok(None) };
-        Ok(Some(LiveRing { log: L::open(Arc::new(pool), root).map_err(text)? }))
+        Ok(Some(LiveLog { log: L::open(Arc::new(pool), root).map_err(text)? }))
     }
 
     fn initial(&self) -> LogState {
         LogState::default()
     }
 
-    fn apply(&self, state: &mut LogState, operation: &RingOperation) {
+    fn apply(&self, state: &mut LogState, operation: &LogOperation) {
         match operation {
-            RingOperation::Append { bytes, number } => state.append(&payload(*bytes, *number)),
-            RingOperation::AppendBatch(entries) => {
+            LogOperation::Append { bytes, number } => state.append(&payload(*bytes, *number)),
+            LogOperation::AppendBatch(entries) => {
                 for (bytes, number) in entries {
                     state.append(&payload(*bytes, *number));
                 }
             }
-            RingOperation::KeepNewest(count) => state.keep_newest(*count),
+            LogOperation::KeepNewest(count) => state.keep_newest(*count),
         }
     }
 
@@ -254,19 +295,19 @@ where
     }
 }
 
-impl<L: Log<Modelled>> Live<RingOperation, LogState> for LiveRing<L> {
-    fn perform(&mut self, operation: &RingOperation) -> Result<(), String> {
+impl<L: Log<Modelled>> Live<LogOperation, LogState> for LiveLog<L> {
+    fn perform(&mut self, operation: &LogOperation) -> Result<(), String> {
         let done: Result<(), LogError> = match operation {
-            RingOperation::Append { bytes, number } => {
+            LogOperation::Append { bytes, number } => {
                 self.log.append(&payload(*bytes, *number)).map(|_| ())
             }
-            RingOperation::AppendBatch(entries) => {
+            LogOperation::AppendBatch(entries) => {
                 let payloads: Vec<Vec<u8>> =
                     entries.iter().map(|(bytes, number)| payload(*bytes, *number)).collect();
                 let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
                 self.log.append_batch(&payloads).map(|_| ())
             }
-            RingOperation::KeepNewest(count) => {
+            LogOperation::KeepNewest(count) => {
                 let end = self.log.end().number();
                 let start = self.log.start().number();
                 let up_to = end.saturating_sub(*count as u64).max(start);
@@ -297,17 +338,8 @@ impl<L: Log<Modelled>> Live<RingOperation, LogState> for LiveRing<L> {
 
     fn reclaim_and_audit(&self) -> AuditReport {
         let pool = self.log.pool();
-        let root: Option<Link<L::Root>> = pool.root(ROOT);
-        let traced = pool.trace(|tracer| {
-            if root.is_none() {
-                tracer.problem("the root is gone");
-            }
-            self.log.trace(tracer);
-        });
-        if pool.needs_reclaim() {
-            pool.reclaim(&traced);
-        }
-        pool.audit(&traced)
+        let traced = pool.trace(|tracer| self.log.trace(tracer));
+        pool.reclaim_and_audit(&traced)
     }
 
     fn pool(&self) -> Option<&Pool<Modelled>> {

@@ -274,12 +274,8 @@ impl Live<PageOperation, PageState> for LivePages {
                     fill_line(&mut page, *id, line, *number);
                     dirty.mark_line(line);
                 }
-                if is_there
-                    && !matches!(
-                        self.store.scheme(),
-                        PageScheme::CopyOnWrite | PageScheme::Checksum | PageScheme::Hybrid
-                    )
-                {
+                let scheme = self.store.scheme();
+                if is_there && (scheme.loads_clean_lines || !scheme.copies) {
                     // The clean lines are nobody's business.
                     for line in (0..page.len() / LINE_BYTES).filter(|&line| !dirty.contains(line)) {
                         page[line * LINE_BYTES..(line + 1) * LINE_BYTES].fill(0xEE);
@@ -320,17 +316,8 @@ impl Live<PageOperation, PageState> for LivePages {
 
     fn reclaim_and_audit(&self) -> AuditReport {
         let pool = self.store.pool();
-        let root: Option<Link<PageStoreRoot>> = pool.root(ROOT);
-        let traced = pool.trace(|tracer| {
-            if root.is_none() {
-                tracer.problem("the root is gone");
-            }
-            self.store.trace(tracer);
-        });
-        if pool.needs_reclaim() {
-            pool.reclaim(&traced);
-        }
-        pool.audit(&traced)
+        let traced = pool.trace(|tracer| self.store.trace(tracer));
+        pool.reclaim_and_audit(&traced)
     }
 
     fn pool(&self) -> Option<&Pool<Modelled>> {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use lapis_device::{CrashStates, Event, Image};
 
-use crate::timeline::{LineChange, LineState};
+use crate::timeline::entry::{LineChange, LineState};
 
 /// What became of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::report::Shrunk;
-use crate::timeline::{EntryKind, LineState, byte, place};
+use crate::timeline::entry::{EntryKind, LineState};
+use crate::timeline::{byte, place};
 
 /// Lanes beyond which lines are not drawn.
 const MOST_LANES: usize = 40;
@@ -194,7 +195,7 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::report::{KeptOperation, ShrunkHistory};
-    use crate::timeline::{LineChange, LineFate, TimelineEntry};
+    use crate::timeline::entry::{LineChange, LineFate, TimelineEntry};
 
     fn shrunk(text: &str) -> Shrunk {
         let line = 1025;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::report::Shrunk;
-use crate::timeline::EntryKind;
+use crate::timeline::entry::EntryKind;
 
 /// Column from which the source lines stand.
 const SOURCE_COLUMN: usize = 92;

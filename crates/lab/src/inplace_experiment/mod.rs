@@ -8,15 +8,17 @@ mod figure;
 mod run;
 
 use lapis_blocks::in_place::{CellKind, InPlaceError, LARGEST_VALUE_BYTES, SMALLEST_VALUE_BYTES};
-use lapis_device::Profile;
-use lapis_pmem::Pool;
+use lapis_blocks::pop_log::PopLog;
+use lapis_blocks::with_cell;
+use lapis_device::{Modelled, Profile};
+use lapis_pmem::{Hardware, Pool};
 use serde::Serialize;
 
 use crate::experiment::meter::{ModelMeter, WallClock};
 use crate::experiment::{self, ExperimentError, OnModel, Sides};
 use crate::report::OnProgress;
 
-use run::{Outcome, run_variant};
+use run::{Outcome, run_cells};
 
 /// The figure of the paper.
 pub const FIGURE: &str =
@@ -168,17 +170,21 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<Results, Exper
     let sizes = options.sizes_bytes.iter();
     let cells: Vec<(CellKind, usize)> =
         sizes.flat_map(|&size| CellKind::ALL.map(|variant| (variant, size))).collect();
-    let bytes = options.array_bytes + (32 << 20);
+    let pool_bytes = options.array_bytes + (32 << 20);
     let found = options.sides.run(
         &cells,
         progress,
-        |&cells| {
-            let pool = Pool::create_anonymous(bytes)?;
-            run_variant(pool, &WallClock, cells, options.operations, options)
+        |&(kind, bytes)| {
+            let pool = Pool::create_anonymous(pool_bytes)?;
+            with_cell!(kind, Hardware, PopLog<Hardware>, |S| {
+                run_cells::<_, S>(pool, &WallClock, bytes, options.operations, options)
+            })
         },
-        |&cells| {
-            let (meter, pool) = ModelMeter::with_pool(profile.machine(), bytes, bytes)?;
-            run_variant(pool, &meter, cells, options.modelled_operations, options)
+        |&(kind, bytes)| {
+            let (meter, pool) = ModelMeter::with_pool(profile.machine(), pool_bytes, pool_bytes)?;
+            with_cell!(kind, Modelled, PopLog<Modelled>, |S| {
+                run_cells::<_, S>(pool, &meter, bytes, options.modelled_operations, options)
+            })
         },
     )?;
     let mut rows = Vec::new();
@@ -192,11 +198,7 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<Results, Exper
                 operation: outcome.operation,
                 pattern: outcome.pattern,
                 threads: 1,
-                barriers: match (outcome.operation, variant) {
-                    (Operation::Update, CellKind::Fam) => 1,
-                    (Operation::Update, CellKind::Cow | CellKind::Log) => 2,
-                    (Operation::Read | Operation::DependentRead, _) => 0,
-                },
+                barriers: outcome.barriers,
                 cell_bytes: outcome.cell_bytes,
             };
             rows.push(Row {

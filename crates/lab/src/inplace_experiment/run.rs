@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use lapis_blocks::in_place::{CellArray, CellKind, CowCell, FamCell, InPlace, LogCell};
-use lapis_blocks::log::Placement;
-use lapis_blocks::pop_log::{PopLog, PopLogOptions};
+use lapis_blocks::in_place::{CellArray, InPlace};
+use lapis_blocks::log::{Layout, Placement};
 use lapis_pmem::{Domain, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -19,47 +18,22 @@ pub(super) struct Outcome {
     pub(super) operations: usize,
     pub(super) section: Section,
     pub(super) cell_bytes: usize,
+    pub(super) barriers: u64,
 }
 
-const LOG: PopLogOptions =
-    PopLogOptions { segment_bytes: 1 << 20, spare_segments: 2, placement: Placement::Padded };
+/// Of the log of cells that take one.
+const LOG: Layout = Layout { bytes: 1 << 20, placement: Placement::Padded, size_fields: 1 };
 
 /// Runs everything on cells of one scheme and size in a new pool.
-pub(super) fn run_variant<D: Domain>(
+pub(super) fn run_cells<D: Domain, S: InPlace<D>>(
     pool: Pool<D>,
     meter: &impl Meter,
-    (variant, size_bytes): (CellKind, usize),
+    size_bytes: usize,
     operations: usize,
     options: &Options,
 ) -> Result<Vec<Outcome>, ExperimentError> {
     let pool = &Arc::new(pool);
-    let outcomes = match variant {
-        CellKind::Cow => run_scheme(pool, meter, CowCell, size_bytes, operations, options)?,
-        CellKind::Fam => {
-            run_scheme(pool, meter, FamCell::default(), size_bytes, operations, options)?
-        }
-        CellKind::Log => {
-            let root = pool.fence(PopLog::create(pool, LOG)?);
-            let link = root.link();
-            let _ = pool.publish_root("log", 0, root)?.persist();
-            let log = PopLog::open(Arc::clone(pool), link)?;
-            let scheme = LogCell::open(pool, log)?;
-            run_scheme(pool, meter, scheme, size_bytes, operations, options)?
-        }
-    };
-    let wrong = || format!("{variant} cells of {size_bytes} bytes gave a wrong value");
-    outcomes.ok_or_else(|| ExperimentError::wrong(wrong()))
-}
-
-/// Runs everything on cells of one scheme; none if a value was wrong.
-fn run_scheme<D: Domain, S: InPlace<D>>(
-    pool: &Arc<Pool<D>>,
-    meter: &impl Meter,
-    scheme: S,
-    size_bytes: usize,
-    operations: usize,
-    options: &Options,
-) -> Result<Option<Vec<Outcome>>, ExperimentError> {
+    let scheme = S::make_in(pool, LOG)?;
     let lines = (scheme.cell_words(size_bytes) * 8).next_multiple_of(64);
     let count = (options.array_bytes - (1 << 12)) / lines;
     let made = pool.fence(CellArray::create(pool, &scheme, size_bytes, count)?);
@@ -107,18 +81,27 @@ fn run_scheme<D: Domain, S: InPlace<D>>(
                 Ok::<_, ExperimentError>(sum)
             })?;
             std::hint::black_box(sum);
-            let cell_bytes = cells.cell_bytes();
-            outcomes.push(Outcome { operation, pattern, operations, section, cell_bytes });
+            let (cell_bytes, barriers) =
+                (cells.cell_bytes(), if operation == Operation::Update { S::BARRIERS } else { 0 });
+            outcomes.push(Outcome {
+                operation,
+                pattern,
+                operations,
+                section,
+                cell_bytes,
+                barriers,
+            });
             let last = places.len() - 1;
             if operation == Operation::Update {
                 cells.read(places[last], &mut value)?;
                 if first_word(&value) != last as u64 {
-                    return Ok(None);
+                    let what = format!("{} of {size_bytes} bytes gave a wrong value", S::KIND);
+                    return Err(ExperimentError::wrong(what));
                 }
             }
         }
     }
-    Ok(Some(outcomes))
+    Ok(outcomes)
 }
 
 fn first_word(value: &[u8]) -> u64 {

@@ -51,7 +51,7 @@ impl Findings for LogResults {
             let mut panel = Panel::new(&title, Axis::log2("entry (bytes)"), y);
             let rows: Vec<&Row> = self.rows.iter().filter(|row| group(row) == of).collect();
             let (name, place) =
-                (|case: &Case| case.variant.name(), |case: &Case| case.size_bytes as f64);
+                (|case: &Case| case.variant.name, |case: &Case| case.size_bytes as f64);
             draw(&mut panel, &rows, &Side::ALL, name, place, |rate| rate.appends_per_s / 1e6);
             panel
         });

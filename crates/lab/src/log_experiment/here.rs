@@ -3,14 +3,14 @@
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use lapis_blocks::log::Log;
-use lapis_blocks::ring_log::{RingLog, RingOptions, Scheme};
+use lapis_blocks::log::{Layout, Log};
+use lapis_blocks::ring_log::{RingLog, Scheme};
 use lapis_blocks::shared_log::SharedLog;
 use lapis_blocks::thread_logs::ThreadLogs;
+use lapis_blocks::{with_log, with_ring};
 use lapis_pmem::{Committed, Domain, Hardware, Pool};
 
-use super::variant::{with_kind, with_log};
-use super::{ExperimentError, Job, LogVariant, Rate, Sharing};
+use super::{ExperimentError, Job, Rate, Sharing, not_shared};
 
 /// Bytes of entries between two truncations, which are not timed.
 const ROUND_BYTES: usize = 1 << 20;
@@ -19,15 +19,15 @@ pub(super) fn run(job: Job, milliseconds: u64) -> Result<Rate, ExperimentError> 
     let long = Duration::from_millis(milliseconds);
     let entry = job.most_entry_bytes();
     let appends = (ROUND_BYTES / entry).max(16);
-    let bytes = (appends + 1) * entry + (64 << 10);
+    let (kind, bytes) = (job.variant.kind, (appends + 1) * entry + (64 << 10));
     match job.sharing {
-        Sharing::Own => with_log!(job, Hardware, bytes, own(job, bytes, appends, long)),
+        Sharing::Own => with_log!(kind, Hardware, |L| own::<L>(job, bytes, appends, long)),
         Sharing::PerThread => {
-            with_log!(job, Hardware, bytes, per_thread(job, bytes, appends, long))
+            with_log!(kind, Hardware, |L| per_thread::<L>(job, bytes, appends, long))
         }
         Sharing::Shared => {
             let bytes = bytes * job.threads;
-            with_kind!(job, bytes, shared(job, bytes, appends, long))
+            with_ring!(kind, |S| shared::<S>(job, bytes, appends, long), Err(not_shared(job)))
         }
     }
 }
@@ -39,10 +39,10 @@ fn pool(bytes: usize, logs: usize) -> Result<Arc<Pool<Hardware>>, ExperimentErro
 
 pub(super) fn open<D: Domain, L: Log<D>>(
     pool: &Arc<Pool<D>>,
-    options: L::Options,
+    layout: Layout,
     number: usize,
 ) -> Result<L, ExperimentError> {
-    let root = pool.fence(L::create(pool, options)?);
+    let root = pool.fence(L::create(pool, L::options(layout))?);
     let link = root.link();
     let _: Committed = pool.publish_root(&format!("log {number}"), 0, root)?.persist();
     Ok(L::open(Arc::clone(pool), link)?)
@@ -66,13 +66,12 @@ fn rounds(
 }
 
 fn own<L: Log<Hardware>>(
-    options: L::Options,
     job: Job,
     bytes: usize,
     appends: usize,
     long: Duration,
 ) -> Result<Rate, ExperimentError> {
-    let log: L = open(&pool(bytes, 1)?, options, 0)?;
+    let log: L = open(&pool(bytes, 1)?, job.layout(bytes), 0)?;
     let payload = job.payload();
     rounds(long, appends, || {
         let started = Instant::now();
@@ -93,18 +92,14 @@ fn together(of_threads: Vec<Rate>) -> Rate {
 }
 
 fn per_thread<L: Log<Hardware>>(
-    options: L::Options,
     job: Job,
     bytes: usize,
     appends: usize,
     long: Duration,
-) -> Result<Rate, ExperimentError>
-where
-    L::Options: Sync,
-{
+) -> Result<Rate, ExperimentError> {
     let pool = pool(bytes, job.threads)?;
     let logs: Vec<L> = (0..job.threads)
-        .map(|thread| open(&pool, options.clone(), thread))
+        .map(|thread| open(&pool, job.layout(bytes), thread))
         .collect::<Result<_, _>>()?;
     let logs = ThreadLogs::new(logs, 1)?;
     let start = Barrier::new(job.threads);
@@ -145,13 +140,12 @@ fn span_of_all(spans: &[(Instant, Instant)]) -> Duration {
 }
 
 fn shared<S: Scheme>(
-    options: RingOptions,
     job: Job,
     bytes: usize,
     appends: usize,
     long: Duration,
 ) -> Result<Rate, ExperimentError> {
-    let log: RingLog<Hardware, S> = open(&pool(bytes, 1)?, options, 0)?;
+    let log: RingLog<Hardware, S> = open(&pool(bytes, 1)?, job.layout(bytes), 0)?;
     let log = SharedLog::new(log)?;
     let payload = job.payload();
     let measured = rounds(long, appends * job.threads, || {

@@ -18,7 +18,7 @@ mod here;
 mod model;
 mod variant;
 
-use lapis_blocks::log::Placement;
+use lapis_blocks::log::{Layout, Placement};
 use serde::{Serialize, Serializer};
 
 use crate::experiment::{self, ExperimentError, OnModel, Sides};
@@ -50,7 +50,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            variants: LogVariant::ALL.to_vec(),
+            variants: LogVariant::all(),
             placements: Placement::ALL.to_vec(),
             sizes: vec![8, 24, 40, 48, 64, 100, 128, 256, 512, 1000, 1024, 4096],
             threads: vec![1, 2],
@@ -117,7 +117,7 @@ pub struct Case {
 pub type Row = experiment::Row<Case, Rate>;
 
 fn variant_name<S: Serializer>(variant: &LogVariant, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(variant.name())
+    to.serialize_str(variant.name)
 }
 
 fn placement_name<S: Serializer>(placement: &Placement, to: S) -> Result<S::Ok, S::Error> {
@@ -204,6 +204,11 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<LogResults, Ex
     Ok(LogResults { profile: profile.name.clone(), flush_method, rows })
 }
 
+/// Of a log that threads cannot fill side by side.
+fn not_shared(job: Job) -> ExperimentError {
+    ExperimentError::bad_option(format!("threads cannot share a {}", job.variant))
+}
+
 /// One row to be filled in.
 #[derive(Clone, Copy, Debug)]
 struct Job {
@@ -220,6 +225,11 @@ impl Job {
         (self.size_bytes + 40) * 64 / 63 + 192
     }
 
+    /// The layout of a log that has room for so many bytes.
+    fn layout(self, bytes: usize) -> Layout {
+        self.variant.layout(self.placement, bytes)
+    }
+
     fn payload(self) -> Vec<u8> {
         (0..self.size_bytes).map(|at| (at * 131 + 17) as u8).collect()
     }
@@ -227,6 +237,9 @@ impl Job {
 
 #[cfg(test)]
 mod tests {
+    use lapis_blocks::log::Log;
+    use lapis_blocks::{LogKind, with_log};
+
     use super::*;
 
     fn modelled_only() -> Options {
@@ -234,7 +247,7 @@ mod tests {
     }
 
     /// The log in segments and the one in a ring.
-    const POP_LOGS: [LogVariant; 2] = [LogVariant::PopLog, LogVariant::PopRing];
+    const POP_LOGS: [LogKind; 2] = [LogKind::PopLog, LogKind::PopRing];
 
     /// Modelled nanoseconds per append of each log, its placement and sharing, at one size.
     fn times(results: &LogResults, size: usize) -> Vec<(&Case, f64)> {
@@ -253,12 +266,12 @@ mod tests {
         let results = run(&options, &|_| ()).unwrap();
         for &size in &options.sizes {
             let times = times(&results, size);
-            let of_pop = times.iter().filter(|(row, _)| POP_LOGS.contains(&row.variant));
+            let of_pop = times.iter().filter(|(row, _)| POP_LOGS.contains(&row.variant.kind));
             for (pop, pop_ns) in of_pop {
                 let alike = |row: &Case| {
                     (row.placement, row.threads, row.sharing)
                         == (pop.placement, pop.threads, pop.sharing)
-                        && !POP_LOGS.contains(&row.variant)
+                        && !POP_LOGS.contains(&row.variant.kind)
                 };
                 // Two logs, each of which lies over the modules in its own way, may get into each other's
                 // way by a per cent.
@@ -282,13 +295,13 @@ mod tests {
         let results = run(&modelled_only(), &|_| ()).unwrap();
         for &size in &modelled_only().sizes {
             let times = times(&results, size);
-            let best = |of: &dyn Fn(LogVariant) -> bool| {
-                let those = times.iter().filter(|(row, _)| of(row.variant));
+            let best = |of: &dyn Fn(LogKind) -> bool| {
+                let those = times.iter().filter(|(row, _)| of(row.variant.kind));
                 those.map(|(_, ns)| *ns).fold(f64::INFINITY, f64::min)
             };
-            let others = best(&|variant| !POP_LOGS.contains(&variant));
+            let others = best(&|kind| !POP_LOGS.contains(&kind));
             for pop in POP_LOGS {
-                let pop_ns = best(&|variant| variant == pop);
+                let pop_ns = best(&|kind| kind == pop);
                 assert!(pop_ns <= others * 1.001, "{size} bytes: {pop} {pop_ns}, {others} ns");
             }
         }
@@ -303,15 +316,16 @@ mod tests {
         };
         let results = run(&options, &|_| ()).unwrap();
         for &size in &options.sizes {
-            let ns = |variant: LogVariant| {
+            let ns = |variant: &str| {
                 let mut rows = results.rows.iter();
-                let of = |row: &&Row| (row.case.size_bytes, row.case.variant) == (size, variant);
+                let of =
+                    |row: &&Row| (row.case.size_bytes, row.case.variant.name) == (size, variant);
                 rows.find(of).unwrap().modelled.as_ref().unwrap().figures.ns_per_append
             };
-            let classic = ns(LogVariant::Classic);
-            let dancing = ns(LogVariant::HeaderDancing);
+            let classic = ns("classic-log");
+            let dancing = ns("header-log:dancing");
             assert!((dancing / classic - 1.0).abs() < 0.15, "{size}: {dancing} and {classic} ns");
-            assert!(ns(LogVariant::Header) > 1.5 * dancing, "{size}: one size field is not dearer");
+            assert!(ns("header-log") > 1.5 * dancing, "{size}: one size field is not dearer");
         }
     }
 
@@ -327,8 +341,9 @@ mod tests {
         let sides = Sides::measured_only();
         let options = Options { sizes: vec![64], measure_ms: 1, sides, ..modelled_only() };
         for Row { case, modelled, .. } in run(&options, &|_| ()).unwrap().rows {
-            let expected = if case.variant.has_one_barrier() { 1.0 } else { 2.0 };
-            assert_eq!(case.barriers, expected, "{}", case.variant);
+            let expected =
+                with_log!(case.variant.kind, lapis_pmem::Hardware, |L| <L as Log<_>>::BARRIERS);
+            assert_eq!(case.barriers, expected as f64, "{}", case.variant);
             assert!(modelled.is_none());
         }
     }

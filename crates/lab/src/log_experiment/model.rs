@@ -3,16 +3,16 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use lapis_blocks::log::{Log, LogError};
-use lapis_blocks::ring_log::{RingLog, RingOptions, Scheme};
+use lapis_blocks::log::{Layout, Log, LogError};
+use lapis_blocks::ring_log::{RingLog, Scheme};
 use lapis_blocks::shared_log::SharedLog;
 use lapis_blocks::thread_logs::ThreadLogs;
+use lapis_blocks::{with_log, with_ring};
 use lapis_device::{Modelled, Profile};
 use lapis_pmem::{Domain, LINE_BYTES, Pool};
 
 use super::here::open;
-use super::variant::{with_kind, with_log};
-use super::{CPU_NS, ExperimentError, Job, LogVariant, OnModel, Rate, Sharing};
+use super::{CPU_NS, ExperimentError, Job, OnModel, Rate, Sharing, not_shared};
 use crate::experiment::meter::{Meter, ModelMeter};
 
 /// Bytes of entries that a worker appends, each to lines that were not appended to before.
@@ -41,11 +41,15 @@ pub(super) fn run(job: Job, profile: &Profile, clocked: bool) -> Result<Counted,
     let bytes = (appends + 1) * entry + (64 << 10);
     let region_bytes = 2 * job.threads * bytes.next_multiple_of(64 << 10) + (1 << 20);
     let (meter, pool) = ModelMeter::with_pool(profile.machine(), region_bytes, region_bytes)?;
+    let (kind, layout) = (job.variant.kind, job.layout(bytes));
     let bench = Bench { pool: Arc::new(pool), meter, profile, job, appends };
     match job.sharing {
-        Sharing::Own => with_log!(job, Modelled, bytes, own(&bench)),
-        Sharing::PerThread => with_log!(job, Modelled, bytes, per_thread(&bench)),
-        Sharing::Shared => with_kind!(job, bytes * job.threads, shared(&bench)),
+        Sharing::Own => with_log!(kind, Modelled, |L| own::<L>(layout, &bench)),
+        Sharing::PerThread => with_log!(kind, Modelled, |L| per_thread::<L>(layout, &bench)),
+        Sharing::Shared => {
+            let layout = job.layout(bytes * job.threads);
+            with_ring!(kind, |S| shared::<S>(layout, &bench), Err(not_shared(job)))
+        }
     }
 }
 
@@ -97,22 +101,19 @@ impl Bench<'_> {
     }
 }
 
-fn own<L: Log<Modelled>>(
-    options: L::Options,
-    bench: &Bench<'_>,
-) -> Result<Counted, ExperimentError> {
-    let log: L = open(&bench.pool, options, 0)?;
+fn own<L: Log<Modelled>>(layout: Layout, bench: &Bench<'_>) -> Result<Counted, ExperimentError> {
+    let log: L = open(&bench.pool, layout, 0)?;
     let payload = bench.job.payload();
     let append = bench.clock(|_| log.append(&payload).map(|_| ()))?;
     Ok(Counted { entry_bytes: Bench::entry_bytes(log.log_statistics()), append })
 }
 
 fn per_thread<L: Log<Modelled>>(
-    options: L::Options,
+    layout: Layout,
     bench: &Bench<'_>,
 ) -> Result<Counted, ExperimentError> {
     let logs: Vec<L> = (0..bench.job.threads)
-        .map(|thread| open(&bench.pool, options.clone(), thread))
+        .map(|thread| open(&bench.pool, layout, thread))
         .collect::<Result<_, _>>()?;
     let logs = ThreadLogs::new(logs, 1)?;
     let payload = bench.job.payload();
@@ -121,8 +122,8 @@ fn per_thread<L: Log<Modelled>>(
     Ok(Counted { entry_bytes: statistics.map_or(0.0, Bench::entry_bytes), append })
 }
 
-fn shared<S: Scheme>(options: RingOptions, bench: &Bench<'_>) -> Result<Counted, ExperimentError> {
-    let log: RingLog<Modelled, S> = open(&bench.pool, options, 0)?;
+fn shared<S: Scheme>(layout: Layout, bench: &Bench<'_>) -> Result<Counted, ExperimentError> {
+    let log: RingLog<Modelled, S> = open(&bench.pool, layout, 0)?;
     let log = SharedLog::new(log)?;
     let payload = bench.job.payload();
     let append = bench.clock(|_| log.append(&payload).map(|_| ()))?;

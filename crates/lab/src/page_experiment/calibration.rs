@@ -39,8 +39,8 @@ pub fn calibrate(
     let page_bytes = results.rows.first().ok_or(CalibrationError::TooFewRows)?.case.page_bytes;
     let mut points = Vec::new();
     for threads in results.crossovers.iter().map(|crossover| crossover.threads) {
-        let copies = costs(&results.rows, PageScheme::CopyOnWrite, threads, side);
-        let mut logs = costs(&results.rows, PageScheme::MicroLog, threads, side);
+        let copies = costs(&results.rows, PageScheme::COPY_ON_WRITE, threads, side);
+        let mut logs = costs(&results.rows, PageScheme::MICRO_LOG, threads, side);
         logs.retain(|cost| cost.0 <= page_bytes / 64 / FITTED_SHARE);
         if copies.is_empty() && logs.is_empty() {
             // More threads than this machine has processors.

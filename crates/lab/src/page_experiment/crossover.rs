@@ -58,8 +58,8 @@ pub(super) fn costs(
 
 /// The last crossing, on the straight lines between the points.
 fn crossing(rows: &[Row], threads: usize, side: Side) -> Option<f64> {
-    let copies = costs(rows, PageScheme::CopyOnWrite, threads, side);
-    let logs = costs(rows, PageScheme::MicroLog, threads, side);
+    let copies = costs(rows, PageScheme::COPY_ON_WRITE, threads, side);
+    let logs = costs(rows, PageScheme::MICRO_LOG, threads, side);
     let differences: Vec<(f64, f64)> = copies
         .iter()
         .filter_map(|(lines, copy)| {
@@ -89,7 +89,7 @@ pub(super) mod tests {
                 let copy_ns = if threads == 1 { 3000.0 } else { 4500.0 };
                 let log_ns = 1000.0 + 50.0 * dirty_lines as f64;
                 for (variant, ns) in
-                    [(PageScheme::CopyOnWrite, copy_ns), (PageScheme::MicroLog, log_ns)]
+                    [(PageScheme::COPY_ON_WRITE, copy_ns), (PageScheme::MICRO_LOG, log_ns)]
                 {
                     let rate = Rate { pages_per_s: threads as f64 * 1e9 / ns, ns_per_page: ns };
                     rows.push(Row {

@@ -31,7 +31,7 @@ fn panel(
     place: impl Fn(&Case) -> f64,
 ) -> Option<Panel> {
     let mut panel = Panel::new(title, x, Axis::linear("pages per second"));
-    let name = |case: &Case| case.variant.name();
+    let name = |case: &Case| case.variant.name;
     draw(&mut panel, rows, &[side], name, place, |rate| rate.pages_per_s);
     (!panel.series.is_empty()).then_some(panel)
 }

@@ -64,7 +64,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            variants: PageScheme::ALL.to_vec(),
+            variants: PageScheme::all(),
             dirty_lines: vec![1, 2, 4, 8, 16, 28, 40, 64, 96, 128, 192, 256],
             threads: vec![1, 2, 4, 7],
             page_bytes: 16 << 10,
@@ -109,7 +109,7 @@ pub struct Case {
 pub type Row = experiment::Row<Case, Rate>;
 
 fn by_name<S: serde::Serializer>(scheme: &PageScheme, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(scheme.name())
+    to.serialize_str(scheme.name)
 }
 
 /// What `lab page` prints.
@@ -149,13 +149,12 @@ impl Options {
     }
 }
 
-/// Barriers and ordering fences of a write; the hybrid's depend on what it picks.
-fn barriers(store_logs: bool, variant: PageScheme) -> (u64, u64) {
-    match variant {
-        PageScheme::Checksum => (1, 0),
-        PageScheme::MicroLog => (4, 0),
-        PageScheme::Hybrid if store_logs => (4, 0),
-        _ => (2, 1),
+/// Barriers and ordering fences of a write, by way of a µlog or not.
+fn barriers(logs: bool, variant: PageScheme) -> (u64, u64) {
+    match (logs, variant.has_checksums) {
+        (true, _) => (4, 0),
+        (false, true) => (1, 0),
+        (false, false) => (2, 1),
     }
 }
 
@@ -172,7 +171,8 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<PageResults, E
         for &dirty_lines in &options.dirty_lines {
             for &threads in &options.threads {
                 let copies_from = cost_model.copy_from_lines(options.page_bytes, threads)?;
-                let (barriers, ordering_fences) = barriers(dirty_lines < copies_from, variant);
+                let (barriers, ordering_fences) =
+                    barriers(variant.logs(dirty_lines, copies_from), variant);
                 let page_bytes = options.page_bytes;
                 cases.push(Case {
                     variant,
@@ -225,7 +225,7 @@ fn wrong_contents(variant: PageScheme, id: u64) -> ExperimentError {
 /// Options of a run that a cost model can be made from.
 pub fn calibration_options(options: &Options) -> Options {
     Options {
-        variants: vec![PageScheme::CopyOnWrite, PageScheme::MicroLog],
+        variants: vec![PageScheme::COPY_ON_WRITE, PageScheme::MICRO_LOG],
         dirty_lines: options.dirty_lines.clone(),
         ..options.clone()
     }

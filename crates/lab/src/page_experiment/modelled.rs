@@ -29,10 +29,8 @@ impl Bench {
     ) -> Result<Self, ExperimentError> {
         let bytes = pool_bytes(options, options.modelled_pages);
         let (meter, pool) = ModelMeter::with_pool(profile.machine(), bytes, bytes)?;
-        let checksum_ns = match variant {
-            PageScheme::Checksum => options.page_bytes as f64 / CHECKSUM_GB_S,
-            _ => 0.0,
-        };
+        let checksum_bytes = if variant.has_checksums { options.page_bytes } else { 0 };
+        let checksum_ns = checksum_bytes as f64 / CHECKSUM_GB_S;
         Ok(Self {
             store: full_store(pool, options, variant, options.modelled_pages)?,
             meter,
@@ -56,14 +54,9 @@ impl Bench {
                 Writer::new(options, options.modelled_pages, case.dirty_lines, number, 0)
             })
             .collect();
-        let scattered = match self.variant {
-            PageScheme::CopyOnWrite | PageScheme::Checksum => false,
-            PageScheme::CopyOnWriteLoading | PageScheme::MicroLog => true,
-            PageScheme::Hybrid => {
-                let copied = cost_model.copy_from_lines(options.page_bytes, case.threads)?;
-                case.dirty_lines < copied
-            }
-        };
+        let copied = cost_model.copy_from_lines(options.page_bytes, case.threads)?;
+        let scattered =
+            self.variant.loads_clean_lines || self.variant.logs(case.dirty_lines, copied);
         let run_ns = if scattered { self.dram_read_ns } else { 0.0 };
         self.write(&mut writers, options.modelled_writes / 5 + 1, run_ns)?;
         self.meter.settle();

@@ -25,7 +25,7 @@ fn modelled() -> PageResults {
 #[test]
 fn every_variant_has_a_row_for_every_number_of_lines_and_threads() {
     let results = run(&small(), &|_| ()).unwrap();
-    assert_eq!(results.rows.len(), PageScheme::ALL.len() * 3 * 2);
+    assert_eq!(results.rows.len(), PageScheme::all().len() * 3 * 2);
     for row in &results.rows {
         assert!(row.modelled.as_ref().unwrap().figures.pages_per_s > 0.0, "{row:?}");
         if row.case.threads == 1 {
@@ -63,10 +63,10 @@ fn a_hybrid_is_never_much_slower_than_the_better_of_the_two() {
     for threads in [1, 3] {
         for lines in [1, 256] {
             let better = f64::min(
-                ns(PageScheme::CopyOnWrite, lines, threads),
-                ns(PageScheme::MicroLog, lines, threads),
+                ns(PageScheme::COPY_ON_WRITE, lines, threads),
+                ns(PageScheme::MICRO_LOG, lines, threads),
             );
-            assert!(ns(PageScheme::Hybrid, lines, threads) < 1.1 * better, "{lines} {threads}");
+            assert!(ns(PageScheme::HYBRID, lines, threads) < 1.1 * better, "{lines} {threads}");
         }
     }
 }

@@ -251,6 +251,14 @@ impl<D: Domain> Pool<D> {
         self.allocator.audit(self, traced)
     }
 
+    /// [`Pool::reclaim`] if that is called for, then [`Pool::audit`].
+    pub fn reclaim_and_audit(&self, traced: &Traced) -> AuditReport {
+        if self.needs_reclaim() {
+            self.reclaim(traced);
+        }
+        self.audit(traced)
+    }
+
     /// Lets go of the pool as a crash would: dropping it will not mark a clean shutdown.
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);

@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
-use lapis_blocks::classic_log::ClassicLog;
 use lapis_blocks::fp_leaves::{FpLeaves, Overlap};
-use lapis_blocks::header_log::HeaderLog;
-use lapis_blocks::in_place::{CellArray, CowCell, FamCell, InPlace, LogCell};
+use lapis_blocks::in_place::{CellArray, InPlace};
 use lapis_blocks::interleave::Interleaver;
-use lapis_blocks::log::{Log, Placement, Position};
+use lapis_blocks::log::{Layout, Log, Position};
 use lapis_blocks::page::{DirtyLines, PageScheme, PageStore, PageStoreOptions};
-use lapis_blocks::pop_log::{PopLog, PopLogOptions};
-use lapis_blocks::pop_ring::PopRing;
-use lapis_blocks::rawl::Rawl;
-use lapis_blocks::ring_log::RingOptions;
+use lapis_blocks::pop_log::PopLog;
+use lapis_blocks::{CellKind, LogKind, with_cell, with_log};
 use lapis_device::Modelled;
 use lapis_pmem::{Committed, Link, Pool};
 
@@ -22,26 +18,19 @@ pub const PAGE_BYTES: usize = 4096;
 pub const KEYS: u64 = 40;
 const RETAINED: u64 = 5;
 const APPENDED: u64 = 60;
-pub const SEGMENTS: PopLogOptions =
-    PopLogOptions { segment_bytes: 4096, spare_segments: 1, placement: Placement::Padded };
+const LOG_BYTES: usize = 4096;
 
 /// Something to do with every log of the fixture, whatever its kind.
 pub trait EachLog {
-    fn visit<L: Log<Modelled>>(&mut self, name: &str, options: L::Options);
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, layout: Layout);
 }
 
 pub fn each_log(to: &mut impl EachLog) {
-    let ring =
-        |placement, size_fields| RingOptions { capacity_bytes: 4096, placement, size_fields };
-    for placement in Placement::ALL {
-        let named = |kind: &str| format!("{kind}-{placement}");
-        to.visit::<ClassicLog<_>>(&named("classic"), ring(placement, 0));
-        to.visit::<HeaderLog<_>>(&named("header"), ring(placement, 8));
-        to.visit::<Rawl<_>>(&named("rawl"), ring(placement, 0));
-        to.visit::<PopRing<_>>(&named("pop-ring"), ring(placement, 0));
-        to.visit::<PopLog<_>>(&named("pop-log"), PopLogOptions { placement, ..SEGMENTS });
+    for kind in LogKind::ALL {
+        for run in kind.declaration().runs {
+            with_log!(kind, Modelled, |L| to.visit::<L>(run.name, run.layout(LOG_BYTES)));
+        }
     }
-    to.visit::<HeaderLog<_>>("header-naive", ring(Placement::Dense, 1));
 }
 
 fn entry(number: u64) -> Vec<u8> {
@@ -56,10 +45,6 @@ pub fn entries() -> Vec<(Position, Vec<u8>)> {
 
 pub fn value(cell: usize) -> Vec<u8> {
     (0..VALUE_BYTES).map(|at| (at * 11 + cell * 3 + 1) as u8).collect()
-}
-
-pub fn page_name(scheme: PageScheme) -> String {
-    scheme.name().to_owned()
 }
 
 /// Pages of every store, by id; page 5 has been deleted.
@@ -91,8 +76,8 @@ fn publish<T: lapis_pmem::Persistent>(
 struct Write<'p>(&'p Arc<Pool<Modelled>>);
 
 impl EachLog for Write<'_> {
-    fn visit<L: Log<Modelled>>(&mut self, name: &str, options: L::Options) {
-        let root = publish(self.0, name, L::create(self.0, options).unwrap());
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, layout: Layout) {
+        let root = publish(self.0, name, L::create(self.0, L::options(layout)).unwrap());
         let log = L::open(Arc::clone(self.0), root).unwrap();
         for number in 1..=APPENDED {
             log.append(&entry(number)).unwrap();
@@ -103,8 +88,10 @@ impl EachLog for Write<'_> {
     }
 }
 
-fn write_cells<S: InPlace<Modelled>>(pool: &Arc<Pool<Modelled>>, scheme: S, log: u64) {
-    let made = CellArray::create_with_log(pool, &scheme, VALUE_BYTES, CELLS, log).unwrap();
+fn write_cells<S: InPlace<Modelled>>(pool: &Arc<Pool<Modelled>>) {
+    let layout = Layout { bytes: LOG_BYTES, ..Layout::default() };
+    let scheme = S::make_in(pool, layout).unwrap();
+    let made = CellArray::create(pool, &scheme, VALUE_BYTES, CELLS).unwrap();
     let root = publish(pool, S::KIND.name(), made);
     let cells = CellArray::open(pool, scheme, root).unwrap();
     for cell in 0..CELLS {
@@ -121,7 +108,7 @@ fn write_pages(pool: &Arc<Pool<Modelled>>, scheme: PageScheme) {
         capacity_pages: 3,
         lanes: 2,
     };
-    let root = publish(pool, &page_name(scheme), PageStore::create(pool, &options).unwrap());
+    let root = publish(pool, scheme.name, PageStore::create(pool, &options).unwrap());
     let store = PageStore::open(Arc::clone(pool), root).unwrap();
     let mut dirty = DirtyLines::none();
     dirty.mark(640, 60);
@@ -151,11 +138,9 @@ fn write_leaves(pool: &Arc<Pool<Modelled>>) {
 /// Puts one of everything into a new pool.
 pub fn write(pool: &Arc<Pool<Modelled>>) {
     each_log(&mut Write(pool));
-    write_cells(pool, CowCell, 0);
-    write_cells(pool, FamCell::default(), 0);
-    let log = publish(pool, "log of the cells", PopLog::create(pool, SEGMENTS).unwrap());
-    let cells = LogCell::open(pool, PopLog::open(Arc::clone(pool), log).unwrap()).unwrap();
-    write_cells(pool, cells, log.offset());
-    PageScheme::ALL.into_iter().for_each(|scheme| write_pages(pool, scheme));
+    for kind in CellKind::ALL {
+        with_cell!(kind, Modelled, PopLog<Modelled>, |S| write_cells::<S>(pool));
+    }
+    PageScheme::all().into_iter().for_each(|scheme| write_pages(pool, scheme));
     write_leaves(pool);
 }

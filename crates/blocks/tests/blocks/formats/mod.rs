@@ -40,7 +40,12 @@ fn fixture() -> Arc<Pool<Modelled>> {
 }
 
 fn root<T: lapis_pmem::Persistent>(pool: &Pool<Modelled>, name: &str) -> Link<T> {
-    pool.root(name).unwrap_or_else(|| panic!("{name} has been published"))
+    pool.root(name).unwrap_or_else(|| {
+        panic!(
+            "the fixture has no {name}; put it there with `cargo test -p lapis-blocks --test blocks \
+             write_the_fixture -- --ignored`"
+        )
+    })
 }
 
 /// A fixture with `value` in the word at byte `at` of the block that is published as `name`.

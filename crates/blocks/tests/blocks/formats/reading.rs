@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lapis_blocks::fp_leaves::{FpLeaves, Overlap};
-use lapis_blocks::in_place::{CellArray, CellArrayRoot, CowCell, FamCell, InPlace, LogCell};
+use lapis_blocks::in_place::{CellArray, InPlace};
 use lapis_blocks::interleave::Interleaver;
-use lapis_blocks::log::Log;
+use lapis_blocks::log::{Layout, Log};
 use lapis_blocks::page::{PageScheme, PageStore};
-use lapis_blocks::pop_log::{PopLog, PopLogRoot};
+use lapis_blocks::pop_log::PopLog;
+use lapis_blocks::{CellKind, with_cell};
 use lapis_device::Modelled;
 use lapis_pmem::{Link, PCell, Pool};
 
@@ -18,7 +19,7 @@ use super::{fixture, root};
 struct Read(Arc<Pool<Modelled>>);
 
 impl EachLog for Read {
-    fn visit<L: Log<Modelled>>(&mut self, name: &str, _: L::Options) {
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, _: Layout) {
         let log = L::open(Arc::clone(&self.0), root(&self.0, name)).unwrap();
         assert_eq!(log.entries().map(Result::unwrap).collect::<Vec<_>>(), entries(), "{name}");
         assert_eq!(log.check(), [], "{name}");
@@ -36,9 +37,9 @@ fn logs_have_their_entries_and_take_more() {
 struct SameVersion(Arc<Pool<Modelled>>);
 
 impl EachLog for SameVersion {
-    fn visit<L: Log<Modelled>>(&mut self, name: &str, options: L::Options) {
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, layout: Layout) {
         const VERSION: u64 = 8;
-        let made = self.0.fence(L::create(&self.0, options).unwrap());
+        let made = self.0.fence(L::create(&self.0, L::options(layout)).unwrap());
         let version = |root: u64| {
             let word: Link<PCell<u64>> = Link::from_bits(root + VERSION);
             self.0.at(word).load(self.0.domain())
@@ -53,7 +54,8 @@ fn new_logs_have_the_version_of_the_fixture() {
     each_log(&mut SameVersion(fixture()));
 }
 
-fn cells_are_there<S: InPlace<Modelled>>(pool: &Arc<Pool<Modelled>>, scheme: S) {
+fn cells_are_there<S: InPlace<Modelled>>(pool: &Arc<Pool<Modelled>>) {
+    let scheme = S::open_in(pool).unwrap();
     let cells = CellArray::open(pool, scheme, root(pool, S::KIND.name())).unwrap();
     assert_eq!((cells.len(), cells.value_bytes()), (CELLS, VALUE_BYTES));
     let mut found = vec![0; VALUE_BYTES];
@@ -69,22 +71,17 @@ fn cells_are_there<S: InPlace<Modelled>>(pool: &Arc<Pool<Modelled>>, scheme: S) 
 #[test]
 fn cells_have_their_values() {
     let pool = fixture();
-    cells_are_there(&pool, CowCell);
-    cells_are_there(&pool, FamCell::default());
-    type Logged = LogCell<Modelled, PopLog<Modelled>>;
-    let array: Link<CellArrayRoot> = root(&pool, "log-cell");
-    let log: Link<PopLogRoot> =
-        Link::from_bits(CellArray::<_, Logged>::log_of(&pool, array).unwrap());
-    let log = PopLog::open(Arc::clone(&pool), log).unwrap();
-    cells_are_there(&pool, LogCell::open(&pool, log).unwrap());
+    for kind in CellKind::ALL {
+        with_cell!(kind, Modelled, PopLog<Modelled>, |S| cells_are_there::<S>(&pool));
+    }
 }
 
 #[test]
 fn pages_are_there() {
     let pool = fixture();
-    for scheme in PageScheme::ALL {
-        let name = page_name(scheme);
-        let store = PageStore::open(Arc::clone(&pool), root(&pool, &name)).unwrap();
+    for scheme in PageScheme::all() {
+        let name = scheme.name;
+        let store = PageStore::open(Arc::clone(&pool), root(&pool, name)).unwrap();
         assert_eq!((store.scheme(), store.page_bytes()), (scheme, PAGE_BYTES));
         for (id, page) in pages() {
             let mut found = vec![0; PAGE_BYTES];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lapis_blocks::fp_leaves::{FpLeaves, FpLeavesError, FpLeavesRoot};
 use lapis_blocks::in_place::{CellArray, CellArrayRoot, CowCell, FamCell, InPlaceError};
-use lapis_blocks::log::{Log, LogError};
+use lapis_blocks::log::{Layout, Log, LogError};
 use lapis_blocks::page::{PageError, PageScheme, PageStore, PageStoreRoot};
 use lapis_blocks::{LogKind, with_log};
 use lapis_device::Modelled;
@@ -19,7 +19,7 @@ const VERSION: u64 = 8;
 struct Newer;
 
 impl EachLog for Newer {
-    fn visit<L: Log<Modelled>>(&mut self, name: &str, _: L::Options) {
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, _: Layout) {
         let pool = with_word(fixture(), name, VERSION, 2);
         let error = L::open(Arc::clone(&pool), root(&pool, name)).err();
         assert!(
@@ -37,7 +37,7 @@ fn newer_logs_are_refused() {
 struct NoVersion;
 
 impl EachLog for NoVersion {
-    fn visit<L: Log<Modelled>>(&mut self, name: &str, _: L::Options) {
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, _: Layout) {
         let pool = with_word(fixture(), name, VERSION, 0);
         let error = L::open(Arc::clone(&pool), root(&pool, name)).err();
         assert!(matches!(error, Some(LogError::Damaged(_))), "{name}: {error:?}");
@@ -51,10 +51,10 @@ fn logs_of_no_version_are_damaged() {
 
 #[test]
 fn newer_pages_cells_and_leaves_are_refused() {
-    for scheme in PageScheme::ALL {
-        let name = page_name(scheme);
-        let pool = with_word(fixture(), &name, VERSION, 2);
-        let error = PageStore::open(Arc::clone(&pool), root(&pool, &name)).unwrap_err();
+    for scheme in PageScheme::all() {
+        let name = scheme.name;
+        let pool = with_word(fixture(), name, VERSION, 2);
+        let error = PageStore::open(Arc::clone(&pool), root(&pool, name)).unwrap_err();
         assert!(matches!(error, PageError::NewerVersion { found: 2, supported: 1 }), "{error}");
     }
     let pool = with_word(fixture(), "cow-cell", VERSION, 2);
@@ -69,7 +69,7 @@ fn newer_pages_cells_and_leaves_are_refused() {
 struct OtherReaders;
 
 impl EachLog for OtherReaders {
-    fn visit<L: Log<Modelled>>(&mut self, name: &str, _: L::Options) {
+    fn visit<L: Log<Modelled>>(&mut self, name: &str, _: Layout) {
         fn refuses<L: Log<Modelled>>(name: &str, own: &str) {
             if L::NAME == own {
                 return;

@@ -20,7 +20,7 @@ fn refused(options: PageStoreOptions) -> PageError {
 #[test]
 fn page_sizes_other_than_powers_of_two_from_4_to_64_kib() {
     for page_bytes in [0, 1, 2048, 4095, 5000, 12288, 131072] {
-        let error = refused(PageStoreOptions { page_bytes, ..options(PageScheme::Hybrid) });
+        let error = refused(PageStoreOptions { page_bytes, ..options(PageScheme::HYBRID) });
         assert!(
             matches!(error, PageError::BadPageSize { page_bytes: named } if named == page_bytes)
         );
@@ -29,7 +29,7 @@ fn page_sizes_other_than_powers_of_two_from_4_to_64_kib() {
 
 #[test]
 fn stores_without_pages_lanes_or_enough_names() {
-    let options = options(PageScheme::Hybrid);
+    let options = options(PageScheme::HYBRID);
     for wrong in [
         PageStoreOptions { lanes: 0, ..options },
         PageStoreOptions { lanes: 65537, ..options },
@@ -47,7 +47,7 @@ fn a_region_that_is_too_small() {
     let options = PageStoreOptions {
         page_ids: 1 << 31,
         capacity_pages: 1 << 31,
-        ..options(PageScheme::CopyOnWrite)
+        ..options(PageScheme::COPY_ON_WRITE)
     };
     let error = refused(options);
     assert!(
@@ -65,7 +65,7 @@ fn a_region_that_is_too_small() {
 
 #[test]
 fn wrong_bytes_wrong_lines_and_wrong_ids_leave_the_page_as_it_was() {
-    for scheme in PageScheme::ALL {
+    for scheme in PageScheme::all() {
         let options = options(scheme);
         let store = store_in(&pool(), &options);
         let (page, all) = (page_of(1, &options), DirtyLines::all(options.page_bytes));
@@ -97,7 +97,7 @@ fn wrong_bytes_wrong_lines_and_wrong_ids_leave_the_page_as_it_was() {
 
 #[test]
 fn pages_that_are_not_there() {
-    let options = options(PageScheme::Hybrid);
+    let options = options(PageScheme::HYBRID);
     let store = store_in(&pool(), &options);
     let mut page = page_of(9, &options);
     assert!(matches!(store.read_page(3, &mut page), Err(PageError::NoSuchPage { id: 3 })));
@@ -107,7 +107,7 @@ fn pages_that_are_not_there() {
 
 #[test]
 fn a_full_store_keeps_its_pages_and_takes_another_when_one_is_deleted() {
-    for scheme in PageScheme::ALL {
+    for scheme in PageScheme::all() {
         let options = options(scheme);
         let store = store_in(&pool(), &options);
         let all = DirtyLines::all(options.page_bytes);
@@ -134,7 +134,7 @@ fn a_full_store_keeps_its_pages_and_takes_another_when_one_is_deleted() {
 #[test]
 fn something_else_than_a_page_store() {
     let pool = pool();
-    let root = create_in(&pool, &options(PageScheme::Hybrid));
+    let root = create_in(&pool, &options(PageScheme::HYBRID));
     for offset in [0, 8, root.offset() + 64, 1 << 40] {
         let link: Link<PageStoreRoot> = Link::from_bits(offset);
         let error = PageStore::open(Arc::clone(&pool), link).unwrap_err();
@@ -144,7 +144,7 @@ fn something_else_than_a_page_store() {
 
 #[test]
 fn a_cost_model_that_says_nothing_leaves_the_old_one() {
-    let store = store_in(&pool(), &options(PageScheme::Hybrid));
+    let store = store_in(&pool(), &options(PageScheme::HYBRID));
     let before = store.copy_from_lines();
     let empty = CostModel { page_bytes: 4096, points: Vec::new() };
     let error = store.set_cost_model(&empty, 1).unwrap_err();

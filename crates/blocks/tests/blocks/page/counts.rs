@@ -64,14 +64,14 @@ fn write_cost(options: &PageStoreOptions, dirty: &DirtyLines) -> (u64, u64, u64)
 #[test]
 fn a_copy_is_two_barriers_and_an_ordering_fence_whatever_is_dirty() {
     for count in [1, 28, 256] {
-        let options = options(PageScheme::CopyOnWrite);
+        let options = options(PageScheme::COPY_ON_WRITE);
         assert_eq!(write_cost(&options, &every(1, count)), (3, 1, 256), "{count} dirty");
     }
 }
 
 #[test]
 fn a_loading_copy_writes_the_same_and_reads_the_clean_lines() {
-    let options = options(PageScheme::CopyOnWriteLoading);
+    let options = options(PageScheme::COPY_ON_WRITE_LOADING);
     for count in [1, 28, 256] {
         assert_eq!(write_cost(&options, &every(1, count)), (3, 1, 256), "{count} dirty");
     }
@@ -87,25 +87,25 @@ fn a_loading_copy_writes_the_same_and_reads_the_clean_lines() {
 fn a_log_is_four_barriers_and_writes_dirty_lines_twice() {
     for count in [1u64, 28, 40, 256] {
         let dirty = every(1, count as usize);
-        let found = write_cost(&options(PageScheme::MicroLog), &dirty);
+        let found = write_cost(&options(PageScheme::MICRO_LOG), &dirty);
         assert_eq!(found, (4, 2, 2 * count), "{count} dirty");
     }
 }
 
 #[test]
 fn a_log_of_a_page_with_many_lines_writes_two_lines_more() {
-    let options = PageStoreOptions { page_bytes: 65536, ..options(PageScheme::MicroLog) };
+    let options = PageStoreOptions { page_bytes: 65536, ..options(PageScheme::MICRO_LOG) };
     assert_eq!(write_cost(&options, &every(16, 28)), (4, 2, 2 * 28 + 2));
 }
 
 #[test]
 fn a_checksum_is_one_barrier() {
-    assert_eq!(write_cost(&options(PageScheme::Checksum), &every(1, 1)), (1, 1, 256));
+    assert_eq!(write_cost(&options(PageScheme::CHECKSUM), &every(1, 1)), (1, 1, 256));
 }
 
 #[test]
 fn a_hybrid_logs_below_the_crossover_and_copies_above() {
-    let options = options(PageScheme::Hybrid);
+    let options = options(PageScheme::HYBRID);
     let store = store_with_pages(&options);
     let point =
         |writers, copy_ns| CostPoint { writers, copy_ns, log_ns: 200.0, log_line_ns: 100.0 };
@@ -121,20 +121,20 @@ fn a_hybrid_logs_below_the_crossover_and_copies_above() {
 
 #[test]
 fn the_first_write_of_a_page_is_a_copy_and_needs_no_ordering_fence() {
-    for scheme in PageScheme::ALL {
+    for scheme in PageScheme::all() {
         let options = options(scheme);
         let store = store_of(&options);
         let counts = cost(&store, |store| {
             store.write_page(3, &page_of(2, &options), &every(1, 1)).unwrap();
         });
-        let fences = if scheme == PageScheme::Checksum { 1 } else { 2 };
+        let fences = if scheme == PageScheme::CHECKSUM { 1 } else { 2 };
         assert_eq!((counts.fences, counts.nontemporal_lines), (fences, 256), "{scheme}");
     }
 }
 
 #[test]
 fn a_write_with_nothing_dirty_costs_nothing() {
-    for scheme in PageScheme::ALL {
+    for scheme in PageScheme::all() {
         let options = options(scheme);
         let store = store_with_pages(&options);
         let counts = cost(&store, |store| {
@@ -146,7 +146,7 @@ fn a_write_with_nothing_dirty_costs_nothing() {
 
 #[test]
 fn a_copy_writes_whole_xplines_but_for_the_header() {
-    let options = options(PageScheme::CopyOnWrite);
+    let options = options(PageScheme::COPY_ON_WRITE);
     let store = store_with_pages(&options);
     let counts = cost(&store, |store| {
         store.write_page(0, &page_of(2, &options), &every(1, 1)).unwrap();
@@ -157,7 +157,7 @@ fn a_copy_writes_whole_xplines_but_for_the_header() {
 
 #[test]
 fn scattered_lines_of_a_log_cost_an_xpline_each_and_neighbours_share_one() {
-    let options = options(PageScheme::MicroLog);
+    let options = options(PageScheme::MICRO_LOG);
     let media_writes = |dirty: &DirtyLines| {
         let store = store_with_pages(&options);
         let counts = cost(&store, |store| {
@@ -174,7 +174,7 @@ fn scattered_lines_of_a_log_cost_an_xpline_each_and_neighbours_share_one() {
 
 #[test]
 fn deleting_costs_one_barrier_more_for_an_older_version_and_a_flush_for_a_log() {
-    let options = options(PageScheme::Hybrid);
+    let options = options(PageScheme::HYBRID);
     let delete_cost = |prepare: &dyn Fn(&Store)| {
         let store = store_with_pages(&options);
         prepare(&store);
@@ -212,14 +212,14 @@ fn opening_after_logged_writes_is_one_fence_and_else_none() {
         let fences = (pool.domain().counts() - before).fences;
         (fences, store.statistics().redone_logs)
     };
-    assert_eq!(reopen_cost(&options(PageScheme::MicroLog)), (1, 1));
-    assert_eq!(reopen_cost(&options(PageScheme::CopyOnWrite)), (0, 0));
-    assert_eq!(reopen_cost(&options(PageScheme::Checksum)), (0, 0));
+    assert_eq!(reopen_cost(&options(PageScheme::MICRO_LOG)), (1, 1));
+    assert_eq!(reopen_cost(&options(PageScheme::COPY_ON_WRITE)), (0, 0));
+    assert_eq!(reopen_cost(&options(PageScheme::CHECKSUM)), (0, 0));
 }
 
 #[test]
 fn statistics_count_what_was_written() {
-    let options = options(PageScheme::Hybrid);
+    let options = options(PageScheme::HYBRID);
     let store = store_with_pages(&options);
     store.write_page(0, &page_of(3, &options), &every(1, 2)).unwrap();
     let statistics = store.statistics();

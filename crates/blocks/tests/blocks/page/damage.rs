@@ -40,7 +40,7 @@ fn open_error(pool: &Arc<Pool>, root: Link<PageStoreRoot>) -> PageError {
 
 #[test]
 fn a_newer_format_is_named() {
-    let (pool, root) = pool_with_pages(PageScheme::Hybrid);
+    let (pool, root) = pool_with_pages(PageScheme::HYBRID);
     overwrite(&pool, root, 8, &2u64.to_le_bytes());
     let error = open_error(&pool, root);
     assert!(matches!(error, PageError::NewerVersion { found: 2, supported: 1 }), "{error}");
@@ -49,7 +49,7 @@ fn a_newer_format_is_named() {
 #[test]
 fn a_root_that_was_changed_has_a_wrong_checksum() {
     for at in (16..56).step_by(8) {
-        let (pool, root) = pool_with_pages(PageScheme::Hybrid);
+        let (pool, root) = pool_with_pages(PageScheme::HYBRID);
         overwrite(&pool, root, at, &[0xFF]);
         let error = open_error(&pool, root);
         assert!(matches!(&error, PageError::Damaged(damage) if damage.what.contains("checksum")));
@@ -58,12 +58,12 @@ fn a_root_that_was_changed_has_a_wrong_checksum() {
 
 #[test]
 fn slots_that_name_impossible_or_too_many_pages_are_damage() {
-    let (pool, root) = pool_with_pages(PageScheme::CopyOnWrite);
+    let (pool, root) = pool_with_pages(PageScheme::COPY_ON_WRITE);
     overwrite(&pool, root, 256, &100u64.to_le_bytes());
     assert!(matches!(open_error(&pool, root), PageError::Damaged(_)));
 
     // Three slots name page 0: a lane has one slot that is not current.
-    let (pool, root) = pool_with_pages(PageScheme::CopyOnWrite);
+    let (pool, root) = pool_with_pages(PageScheme::COPY_ON_WRITE);
     for slot in 10..13 {
         overwrite(&pool, root, 256 + slot * 64, &1u64.to_le_bytes());
     }
@@ -72,7 +72,7 @@ fn slots_that_name_impossible_or_too_many_pages_are_damage() {
 
 #[test]
 fn a_torn_page_with_a_checksum_is_found_and_the_older_version_is_there() {
-    let scheme = PageScheme::Checksum;
+    let scheme = PageScheme::CHECKSUM;
     let (pool, root) = pool_with_pages(scheme);
     // Page 5 was written last in its lane; so its older version is in the lane's spare slot.
     let mut slot = None;
@@ -104,7 +104,7 @@ proptest! {
 
     #[test]
     fn any_change_to_headers_and_logs_is_reported_or_harmless(
-        scheme in proptest::sample::select(PageScheme::ALL.to_vec()),
+        scheme in proptest::sample::select(PageScheme::all()),
         at in 0usize..6000,
         bytes in proptest::collection::vec(any::<u8>(), 1..24),
     ) {

@@ -90,7 +90,7 @@ proptest! {
 
     #[test]
     fn every_scheme_behaves_like_a_map(steps in steps()) {
-        for scheme in PageScheme::ALL {
+        for scheme in PageScheme::all() {
             behaves_like_a_map(scheme, &steps)?;
         }
     }

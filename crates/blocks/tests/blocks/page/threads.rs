@@ -10,7 +10,7 @@ use super::{create_in, options, page_of};
 
 #[test]
 fn writers_of_different_pages_do_not_disturb_one_another_and_readers_see_whole_pages() {
-    for scheme in PageScheme::ALL {
+    for scheme in PageScheme::all() {
         let options = options(scheme);
         let pool = Arc::new(Pool::create_anonymous(2 << 20).unwrap());
         let root = create_in(&pool, &options);

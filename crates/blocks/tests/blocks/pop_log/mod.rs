@@ -1,7 +1,7 @@
-//! PopLog from outside: against a model, torn by hand, its flushes and fences counted.
+//! PopLog from outside: its segments, torn by hand, its flushes and fences counted.
 
 mod counts;
-mod model;
+mod segments;
 mod torn;
 
 use lapis_blocks::log::{LogError, Position};

@@ -1,22 +1,20 @@
 //! Barriers, flushed lines, space, and lines persisted twice in a row: counted.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use lapis_blocks::classic_log::Classic;
 use lapis_blocks::header_log::Header;
-use lapis_blocks::log::{Log, Placement, Position};
-use lapis_blocks::pop_log::{PopLog, PopLogOptions};
+use lapis_blocks::log::{Layout, Placement, Position};
 use lapis_blocks::pop_ring::Pop;
 use lapis_blocks::rawl::Raw;
-use lapis_blocks::ring_log::{RingLog, RingOptions, Scheme};
+use lapis_blocks::ring_log::{RingLog, Scheme};
 use lapis_device::{Config, Counts, Event, Modelled};
-use lapis_pmem::{Committed, Pool};
+use lapis_pmem::Pool;
 
 use super::{create, modelled};
 
-fn options(placement: Placement, size_fields: usize) -> RingOptions {
-    RingOptions { capacity_bytes: 64 << 10, placement, size_fields }
+fn options(placement: Placement, size_fields: usize) -> Layout {
+    Layout { bytes: 64 << 10, placement, size_fields }
 }
 
 fn cost<D: Fn()>(pool: &Pool<Modelled>, work: D) -> Counts {
@@ -26,7 +24,7 @@ fn cost<D: Fn()>(pool: &Pool<Modelled>, work: D) -> Counts {
 }
 
 /// Flushed lines and fences of an append of so many bytes, in a new log.
-fn append_cost<S: Scheme>(options: RingOptions, bytes: usize) -> (u64, u64) {
+fn append_cost<S: Scheme>(options: Layout, bytes: usize) -> (u64, u64) {
     let pool = modelled(Config::counting());
     let log = create::<S, _>(&pool, options);
     log.append(&[1; 40]).unwrap();
@@ -34,37 +32,6 @@ fn append_cost<S: Scheme>(options: RingOptions, bytes: usize) -> (u64, u64) {
         log.append(&vec![0xA5; bytes]).unwrap();
     });
     (spent.flushes, spent.fences)
-}
-
-#[test]
-fn barriers_per_append_are_two_two_two_one_one() {
-    let fences = |(_, fences)| fences;
-    for bytes in [8, 64, 100, 1000, 4096] {
-        let padded = options(Placement::Padded, 64);
-        let naive = options(Placement::Dense, 1);
-        assert_eq!(fences(append_cost::<Classic>(padded, bytes)), 2);
-        assert_eq!(fences(append_cost::<Header>(naive, bytes)), 2);
-        assert_eq!(fences(append_cost::<Header>(padded, bytes)), 2);
-        assert_eq!(fences(append_cost::<Raw>(padded, bytes)), 1);
-        assert_eq!(fences(append_cost::<Pop>(padded, bytes)), 1);
-    }
-}
-
-#[test]
-fn pop_log_takes_one_barrier_and_a_flush_per_line() {
-    let pool = modelled(Config::counting());
-    let options =
-        PopLogOptions { segment_bytes: 64 << 10, spare_segments: 0, placement: Placement::Padded };
-    let root = pool.fence(PopLog::create(&pool, options).unwrap());
-    let link = root.link();
-    let _: Committed = pool.publish_root("log", 0, root).unwrap().persist();
-    let log = PopLog::open(Arc::clone(&pool), link).unwrap();
-    for (bytes, lines) in [(8, 1), (48, 1), (49, 2), (1000, 16)] {
-        let spent = cost(&pool, || {
-            log.append(&vec![0xA5; bytes]).unwrap();
-        });
-        assert_eq!((spent.flushes, spent.fences, spent.wpq_flush), (lines, 1, lines));
-    }
 }
 
 #[test]
@@ -108,7 +75,7 @@ fn streamed_entries_of_pop_log_share_a_line_only_whole() {
     for (bytes, taken) in [(8, 24), (16, 32), (24, 64), (48, 64), (49, 128), (1000, 1024)] {
         assert_eq!(space::<Pop>(Placement::Streamed, bytes), taken, "{bytes}");
     }
-    let streamed = RingOptions { capacity_bytes: 128 << 10, ..options(Placement::Streamed, 0) };
+    let streamed = Layout { bytes: 128 << 10, ..options(Placement::Streamed, 0) };
     assert_eq!(persisted_again::<Pop>(streamed, 8), 50);
     assert_eq!(persisted_again::<Pop>(streamed, 16), 50);
     for bytes in [24, 40, 48, 100, 512, 1000] {
@@ -156,7 +123,7 @@ fn a_batch_takes_the_barriers_of_one_append() {
 
 /// Of a hundred appends of `bytes` bytes, how many lines were persisted that an earlier barrier of the
 /// same append, or the append before, had persisted as well.
-fn persisted_again<S: Scheme>(options: RingOptions, bytes: usize) -> usize {
+fn persisted_again<S: Scheme>(options: Layout, bytes: usize) -> usize {
     let pool = modelled(Config::tracing());
     let log: RingLog<_, S> = create(&pool, options);
     pool.domain().take_trace();
@@ -260,15 +227,4 @@ fn opening_a_log_with_a_clean_end_takes_no_barrier() {
     }
     let spent = [spent::<Classic>(), spent::<Header>(), spent::<Raw>(), spent::<Pop>()];
     assert_eq!(spent, [0; 4]);
-}
-
-#[test]
-fn the_trait_says_the_same_of_all_logs() {
-    fn name<L: Log<Modelled>>() -> &'static str {
-        L::NAME
-    }
-    assert_eq!(name::<RingLog<Modelled, Classic>>(), "classic-log");
-    assert_eq!(name::<RingLog<Modelled, Header>>(), "header-log");
-    assert_eq!(name::<RingLog<Modelled, Raw>>(), "rawl");
-    assert_eq!(name::<PopLog<Modelled>>(), "pop-log");
 }

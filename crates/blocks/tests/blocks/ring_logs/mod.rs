@@ -1,17 +1,16 @@
-//! The logs in a ring from outside: against a model, counted, damaged, torn, shared by threads.
+//! The logs in a ring from outside: counted, damaged, torn, shared by threads.
 
 mod counts;
 mod damage;
 mod errors;
-mod model;
 mod recovery;
 mod shared;
 mod threads;
 
 use std::sync::Arc;
 
-use lapis_blocks::log::{LogError, Placement, Position};
-use lapis_blocks::ring_log::{RingLog, RingOptions, RingRoot, Scheme};
+use lapis_blocks::log::{Layout, LogError, Placement, Position};
+use lapis_blocks::ring_log::{RingLog, RingRoot, Scheme};
 use lapis_device::{Config, Modelled};
 use lapis_pmem::{Committed, Domain, Pool};
 
@@ -20,8 +19,8 @@ use crate::{Numbers, memory, restart};
 const ROOT: &str = "log";
 const POOL_BYTES: usize = 640 << 10;
 
-fn options(placement: Placement) -> RingOptions {
-    RingOptions { capacity_bytes: 4096, placement, size_fields: 8 }
+fn options(placement: Placement) -> Layout {
+    Layout { bytes: 4096, placement, size_fields: 8 }
 }
 
 fn modelled(config: Config) -> Arc<Pool<Modelled>> {
@@ -29,7 +28,7 @@ fn modelled(config: Config) -> Arc<Pool<Modelled>> {
 }
 
 /// Creates a log, publishes it and opens it.
-fn create<S: Scheme, D: Domain>(pool: &Arc<Pool<D>>, options: RingOptions) -> RingLog<D, S> {
+fn create<S: Scheme, D: Domain>(pool: &Arc<Pool<D>>, options: Layout) -> RingLog<D, S> {
     let root = pool.fence(RingLog::<D, S>::create(pool, options).unwrap());
     let _: Committed = pool.publish_root(ROOT, 0, root).unwrap().persist();
     open(pool).unwrap()

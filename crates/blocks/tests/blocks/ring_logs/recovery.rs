@@ -3,13 +3,10 @@
 
 use lapis_blocks::log::{LogError, Placement, Position};
 use lapis_blocks::ring_log::{RingLog, Scheme};
-use lapis_device::{Config, CrashPoints, ImageBudget, Modelled, PersistPoint, PowerFailDomain};
-use lapis_pmem::{Pool, Region};
+use lapis_device::{Config, ImageBudget, Modelled, PersistPoint};
 
-use super::restart;
-use super::{
-    Numbers, POOL_BYTES, contents, create, for_each_kind, memory, modelled, open, options,
-};
+use super::{Numbers, contents, create, for_each_kind, memory, modelled, open, options, restart};
+use crate::power_cuts::power_cuts;
 
 type Entries = Vec<(Position, Vec<u8>)>;
 
@@ -85,37 +82,14 @@ fn survives<S: Scheme>(
     };
     let points = points.iter().map(|found| found.point).filter(of_recovery).collect();
     let trace = pool.domain().take_trace();
-    let mut region = Region::anonymous(POOL_BYTES, POOL_BYTES).unwrap();
-    // SAFETY: freshly mapped, that long, and nobody else uses it.
-    unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), base.len()) };
-    let mut crashes = CrashPoints::new(&trace, &base, PowerFailDomain::AdrPortable);
-    while let Some(point) = crashes.advance() {
-        crashes.bring_up_to_date(&mut region).unwrap();
-        let states = crashes.states();
-        let budget = ImageBudget { exhaustive_limit: 64, samples: 24, seed: point.position as u64 };
-        for choice in states.images(budget) {
-            states.apply(&choice, &mut region).unwrap();
-            // SAFETY: nobody else uses the region, and the pool is gone before the next image.
-            let alias = unsafe { region.alias() };
-            let domain = Modelled::over(&alias, Config::tracking());
-            let pool = std::sync::Arc::new(Pool::open(alias, domain.clone()).unwrap());
-            pool.abandon();
-            let good = match open::<S, _>(&pool) {
-                Ok(log) => {
-                    let found = contents(&log);
-                    (found == *entries || found == after) && log.check().is_empty()
-                }
-                Err(_) => false,
-            };
-            drop(pool);
-            domain.revert(&mut region);
-            states.revert(&choice, &mut region).unwrap();
-            if !good {
-                return (false, points);
-            }
-        }
-    }
-    (true, points)
+    let budget = ImageBudget { exhaustive_limit: 64, samples: 24, seed: 0 };
+    let survived = power_cuts(&trace, &base, budget, |_, pool| {
+        open::<S, _>(pool).is_ok_and(|log| {
+            let found = contents(&log);
+            (found == *entries || found == after) && log.check().is_empty()
+        })
+    });
+    (survived.is_some(), points)
 }
 
 fn each_persist_of_recovery_is_necessary<S: Scheme>() {

@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lapis_blocks::log::{LogError, Placement};
+use lapis_blocks::log::{Layout, LogError, Placement};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions};
 use lapis_blocks::rawl::Rawl;
-use lapis_blocks::ring_log::{RingLog, RingOptions};
+use lapis_blocks::ring_log::RingLog;
 use lapis_blocks::thread_logs::ThreadLogs;
-use lapis_device::{
-    Config, CrashPoints, Event, ImageBudget, Marker, Modelled, PowerFailDomain, set_current_worker,
-};
-use lapis_pmem::{Committed, Domain, Pool, Region};
+use lapis_device::{Config, ImageBudget, Marker, Modelled, set_current_worker};
+use lapis_pmem::{Committed, Domain, Pool};
 use parking_lot::Mutex;
 
-use super::{POOL_BYTES, memory, modelled};
+use super::{memory, modelled};
+use crate::power_cuts::at_length;
 
 const THREADS: usize = 3;
 
@@ -25,7 +24,7 @@ fn rings<D: Domain>(pool: &Arc<Pool<D>>) -> Vec<Rawl<D>> {
             if pool.root::<lapis_blocks::ring_log::RingRoot>(&name).is_none() {
                 let root = RingLog::<_, lapis_blocks::rawl::Raw>::create(
                     pool,
-                    RingOptions { capacity_bytes: 1 << 16, ..Default::default() },
+                    Layout { bytes: 1 << 16, ..Default::default() },
                 );
                 let root = pool.fence(root.unwrap());
                 let _: Committed = pool.publish_root(&name, 0, root).unwrap().persist();
@@ -105,17 +104,7 @@ fn a_log_for_each_thread_survives_power_cuts() {
 #[test]
 #[ignore = "takes minutes; run with --ignored"]
 fn a_log_for_each_thread_survives_a_hundred_thousand_images() {
-    for seed in [101, 202] {
-        let mut images = 0;
-        for round in 0.. {
-            let seed = seed << 32 | round;
-            images += power_cuts(ImageBudget { exhaustive_limit: 256, samples: 400, seed });
-            if images >= 100_000 {
-                break;
-            }
-        }
-        println!("seed {seed}: {images} images");
-    }
+    at_length("a log for each thread", power_cuts);
 }
 
 /// Threads append on the modelled machine, each to its log; then the power is cut everywhere. How many
@@ -142,44 +131,21 @@ fn power_cuts(budget: ImageBudget) -> u64 {
     });
     let all = all.into_inner();
     let trace = pool.domain().take_trace();
-    let mut region = Region::anonymous(POOL_BYTES, POOL_BYTES).unwrap();
-    // SAFETY: freshly mapped, that long, and nobody else uses it.
-    unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), base.len()) };
-    let mut crashes = CrashPoints::new(&trace, &base, PowerFailDomain::AdrPortable);
-    let (mut images, mut read, mut acknowledged) = (0, 0, Vec::new());
-    while let Some(point) = crashes.advance() {
-        crashes.bring_up_to_date(&mut region).unwrap();
-        for event in &trace.events[read..point.position] {
-            if let Event::Marker { marker: Marker::End(number), .. } = event {
-                acknowledged.push(u64::from(*number));
-            }
+    let survives = |ended: &[u32], pool: &Arc<Pool<Modelled>>| {
+        let logs = ThreadLogs::new(rings(pool), 1).unwrap();
+        let found: Vec<_> = logs.entries().map(Result::unwrap).collect();
+        assert!(found.is_sorted_by(|one, other| one.0 < other.0), "numbers rise");
+        assert!(found.iter().all(|(number, entry)| all.get(number) == Some(entry)));
+        let kept = |number: &u32| {
+            found.binary_search_by_key(&u64::from(*number), |(found, _)| *found).is_ok()
+        };
+        assert!(ended.iter().all(kept), "an acknowledged entry is lost");
+        let last = found.last().map_or(0, |(number, _)| *number);
+        for thread in 0..THREADS {
+            assert_eq!(logs.log(thread).unwrap().check(), []);
+            assert!(logs.append(thread, &[1; 50]).unwrap() > last);
         }
-        read = point.position;
-        let states = crashes.states();
-        let seed = budget.seed ^ point.position as u64;
-        for choice in states.images(ImageBudget { seed, ..budget }) {
-            images += 1;
-            states.apply(&choice, &mut region).unwrap();
-            // SAFETY: nobody else uses the region, and the pool is gone before the next image.
-            let alias = unsafe { region.alias() };
-            let domain = Modelled::over(&alias, Config::tracking());
-            let pool = Arc::new(Pool::open(alias, domain.clone()).unwrap());
-            pool.abandon();
-            let logs = ThreadLogs::new(rings(&pool), 1).unwrap();
-            let found: Vec<_> = logs.entries().map(Result::unwrap).collect();
-            assert!(found.is_sorted_by(|one, other| one.0 < other.0), "numbers rise");
-            assert!(found.iter().all(|(number, entry)| all.get(number) == Some(entry)));
-            let kept = |number| found.binary_search_by_key(number, |(found, _)| *found).is_ok();
-            assert!(acknowledged.iter().all(kept), "an acknowledged entry is lost");
-            let last = found.last().map_or(0, |(number, _)| *number);
-            for thread in 0..THREADS {
-                assert_eq!(logs.log(thread).unwrap().check(), []);
-                assert!(logs.append(thread, &[1; 50]).unwrap() > last);
-            }
-            drop((logs, pool));
-            domain.revert(&mut region);
-            states.revert(&choice, &mut region).unwrap();
-        }
-    }
-    images
+        true
+    };
+    crate::power_cuts::power_cuts(&trace, &base, budget, survives).unwrap()
 }

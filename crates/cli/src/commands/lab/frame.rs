@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lapis_lab::document::put_those_there;
 use lapis_lab::experiment::{self, ExperimentError, Findings, Labelled, Machine, csv};
 use lapis_lab::report::OnProgress;
@@ -139,6 +140,15 @@ pub fn change_profile<E: std::fmt::Display>(
 /// Of what was named, or else the default.
 pub fn or_default<T: Clone>(named: &[T], default: Vec<T>) -> Vec<T> {
     if named.is_empty() { default } else { named.to_vec() }
+}
+
+/// An argument that is one of `all`, whose names help lists.
+pub fn named<T: Copy + Send + Sync + 'static>(
+    all: Vec<T>,
+    name_of: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.iter().map(|&one| name_of(one)).collect::<Vec<_>>())
+        .try_map(move |name| one_of(&all, name_of, &name))
 }
 
 /// The one of `all` that is called `name`, or a sentence that names them. `what` is the plural.

@@ -4,7 +4,7 @@ use clap::Args;
 use lapis_blocks::log::Placement;
 use lapis_lab::log_experiment::{LogVariant, Options, run as run_logs};
 
-use super::frame::{Destinations, Sides, one_of, or_default};
+use super::frame::{Destinations, Sides, named, one_of, or_default};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
@@ -23,8 +23,8 @@ anonymous memory; modelled is the virtual time of the machine of the profile, th
 and every machine. Only appends are timed. The counterpart of Fig. 8 of van Renen et al., Building
 blocks for persistent memory (VLDB Journal 29, 2020).")]
 pub struct Arguments {
-    /// The logs: classic-log, header-log, header-log:dancing, rawl, pop-log, pop-ring [default: all]
-    #[arg(long = "log", value_name = "LIST", value_delimiter = ',', value_parser = parse_variant)]
+    /// The logs [default: all]
+    #[arg(long = "log", value_name = "LIST", value_delimiter = ',', value_parser = named(LogVariant::all(), |log| log.name))]
     logs: Vec<LogVariant>,
     /// How entries lie: dense, padded, streamed [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_placement)]
@@ -42,11 +42,6 @@ pub struct Arguments {
     sides: Sides,
     #[command(flatten)]
     destinations: Destinations,
-}
-
-fn parse_variant(name: &str) -> Result<LogVariant, String> {
-    let refused = |names| format!("there is no such log; {names}");
-    one_of(&LogVariant::ALL, LogVariant::name, name).map_err(refused)
 }
 
 fn parse_placement(name: &str) -> Result<Placement, String> {

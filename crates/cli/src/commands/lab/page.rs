@@ -9,7 +9,7 @@ use lapis_lab::page_experiment::{
 };
 use serde::Serialize;
 
-use super::frame::{self, Destinations, Seed, Sides, or_default, refused, with_progress};
+use super::frame::{self, Destinations, Seed, Sides, named, or_default, refused, with_progress};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, right_align, table};
 
@@ -34,8 +34,8 @@ machine with --measured-only); --into puts it into a profile's file.",
     mut_arg("csv", |csv| csv.conflicts_with("calibrate")),
     mut_arg("write", |write| write.conflicts_with("calibrate")))]
 pub struct Arguments {
-    /// The ways, separated by commas: page-cow, page-cow-load, page-mulog, page-checksum, page-hybrid [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_variant)]
+    /// The ways, separated by commas [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = named(PageScheme::all(), |scheme| scheme.name))]
     variant: Vec<PageScheme>,
     /// How many lines of each page are dirty [default: 1,2,4,8,16,28,40,64,96,128,192,256]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -73,10 +73,6 @@ struct Calibration {
 struct Crossover {
     writers: usize,
     dirty_lines: f64,
-}
-
-fn parse_variant(name: &str) -> Result<PageScheme, String> {
-    name.parse().map_err(|error: lapis_blocks::page::UnknownScheme| error.to_string())
 }
 
 /// Runs `lapis lab page`.

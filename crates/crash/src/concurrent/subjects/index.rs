@@ -174,10 +174,7 @@ where
     fn audit(&self, index: &Self::Live) -> AuditReport {
         let pool = index.pool();
         let traced = pool.trace(trace_from_root(&**index));
-        if pool.needs_reclaim() {
-            pool.reclaim(&traced);
-        }
-        pool.audit(&traced)
+        pool.reclaim_and_audit(&traced)
     }
 
     fn judge(

@@ -7,7 +7,6 @@ mod pop_log;
 mod split_node;
 mod store;
 mod unlinked_node;
-mod whole;
 
 use lapis_index::History;
 

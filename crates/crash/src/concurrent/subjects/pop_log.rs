@@ -1,30 +1,25 @@
 //! The PopLog.
 
-use std::sync::Arc;
-
-use lapis_blocks::log::{LogError, Placement, Position};
-use lapis_blocks::pop_log::{PopLog, PopLogOptions, PopLogRoot};
+use lapis_blocks::log::{LogError, Position};
+use lapis_blocks::pop_log::PopLog;
 use lapis_device::Modelled;
-use lapis_pmem::{AuditReport, Link};
+use lapis_pmem::AuditReport;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::whole::judge_whole;
 use crate::concurrent::history::Call;
+use crate::concurrent::judge_whole;
 use crate::concurrent::linearizability::Specification;
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
 use crate::storage::Storage;
-use crate::subject::text;
-
-const ROOT: &str = "log";
+use crate::subject::{Live, Subject, text};
+use crate::subjects::{LiveLog, LogState, LogSubject};
 
 /// A log that several workers use.
 #[derive(Debug)]
 pub struct ConcurrentPopLog {
-    /// The name of the subject.
-    pub name: &'static str,
-    /// How its entries lie.
-    pub placement: Placement,
+    /// What one worker is checked by.
+    pub alone: LogSubject<PopLog<Modelled>>,
 }
 
 /// An operation on a log.
@@ -51,31 +46,22 @@ pub enum LogAnswer {
     Next(u64),
 }
 
-/// The position of the oldest entry, and the length and value of each.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct LogContents {
-    start: u64,
-    entries: Vec<(usize, u8)>,
-}
-
 impl Specification for ConcurrentPopLog {
-    type State = LogContents;
+    type State = LogState;
     type Operation = LogAction;
     type Returned = LogAnswer;
 
-    fn step(&self, state: &LogContents, action: &LogAction) -> (LogContents, LogAnswer) {
+    fn step(&self, state: &LogState, action: &LogAction) -> (LogState, LogAnswer) {
         let mut after = state.clone();
-        let end = state.start + state.entries.len() as u64;
+        let end = state.end();
         let answer = match *action {
             LogAction::Append(bytes, value) => {
-                after.entries.push((bytes, value));
+                after.append(&vec![value; bytes]);
                 LogAnswer::At(end)
             }
             LogAction::Truncate(to) if to > end => LogAnswer::BeyondEnd,
             LogAction::Truncate(to) => {
-                let dropped = to.saturating_sub(state.start);
-                after.entries.drain(..dropped as usize);
-                after.start += dropped;
+                after.keep_newest((end - to) as usize);
                 LogAnswer::Truncated
             }
             LogAction::End => LogAnswer::Next(end),
@@ -87,11 +73,11 @@ impl Specification for ConcurrentPopLog {
 impl ConcurrentSubject for ConcurrentPopLog {
     type Operation = LogAction;
     type Returned = LogAnswer;
-    type State = LogContents;
-    type Live = PopLog<Modelled>;
+    type State = LogState;
+    type Live = LiveLog<PopLog<Modelled>>;
 
     fn name(&self) -> &'static str {
-        self.name
+        self.alone.name()
     }
 
     fn pool_bytes(&self) -> usize {
@@ -123,23 +109,15 @@ impl ConcurrentSubject for ConcurrentPopLog {
     }
 
     fn create(&self, storage: Storage) -> Result<Self::Live, String> {
-        let pool = storage.into_pool();
-        let options =
-            PopLogOptions { segment_bytes: 4096, spare_segments: 2, placement: self.placement };
-        let root = PopLog::create(&pool, options).map_err(text)?;
-        let root = pool.fence(root);
-        let link = root.link();
-        let _committed = pool.publish_root(ROOT, 0, root).map_err(text)?.persist();
-        PopLog::open(Arc::new(pool), link).map_err(text)
+        self.alone.create(storage)
     }
 
     fn open(&self, storage: Storage) -> Result<Self::Live, String> {
-        let pool = storage.into_pool();
-        let root = pool.root::<PopLogRoot>(ROOT).ok_or("the root is gone")?;
-        PopLog::open(Arc::new(pool), root).map_err(text)
+        self.alone.open(storage)?.ok_or_else(|| "the root is gone".to_owned())
     }
 
-    fn perform(&self, log: &Self::Live, action: &LogAction) -> Result<LogAnswer, String> {
+    fn perform(&self, live: &Self::Live, action: &LogAction) -> Result<LogAnswer, String> {
+        let log = live.log();
         match *action {
             LogAction::Append(bytes, value) => {
                 log.append(&vec![value; bytes]).map(|at| LogAnswer::At(at.number())).map_err(text)
@@ -153,43 +131,23 @@ impl ConcurrentSubject for ConcurrentPopLog {
         }
     }
 
-    fn observe(&self, log: &Self::Live) -> Result<LogContents, String> {
-        let mut entries = Vec::new();
-        for entry in log.iter() {
-            let (position, bytes) = entry.map_err(text)?;
-            let value = bytes.first().copied().unwrap_or(0);
-            if bytes.iter().any(|&byte| byte != value) {
-                return Err(format!("the entry at {position} is torn"));
-            }
-            entries.push((bytes.len(), value));
-        }
-        Ok(LogContents { start: log.start().number(), entries })
+    fn observe(&self, live: &Self::Live) -> Result<LogState, String> {
+        live.observe()
     }
 
-    fn problems(&self, log: &Self::Live) -> Vec<String> {
-        log.check().iter().map(ToString::to_string).collect()
+    fn problems(&self, live: &Self::Live) -> Vec<String> {
+        live.check()
     }
 
-    fn audit(&self, log: &Self::Live) -> AuditReport {
-        let pool = log.pool();
-        let root: Option<Link<PopLogRoot>> = pool.root(ROOT);
-        let traced = pool.trace(|tracer| {
-            if root.is_none() {
-                tracer.problem("the root is gone");
-            }
-            log.trace(tracer);
-        });
-        if pool.needs_reclaim() {
-            pool.reclaim(&traced);
-        }
-        pool.audit(&traced)
+    fn audit(&self, live: &Self::Live) -> AuditReport {
+        live.reclaim_and_audit()
     }
 
     fn judge(
         &self,
-        initial: &LogContents,
+        initial: &LogState,
         calls: &[Call<LogAction, LogAnswer>],
-        found: &LogContents,
+        found: &LogState,
     ) -> Result<(), Offence> {
         judge_whole(self, initial, calls, found)
     }
@@ -199,8 +157,6 @@ impl ConcurrentSubject for ConcurrentPopLog {
     }
 
     fn owns_source(&self, file: &str) -> bool {
-        // Streamed entries go through the sink of the logs in a ring.
-        file.contains("blocks/src/pop_log")
-            || self.placement == Placement::Streamed && file.contains("blocks/src/ring_log/ring.rs")
+        self.alone.owns_source(file)
     }
 }

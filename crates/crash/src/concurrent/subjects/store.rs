@@ -8,8 +8,8 @@ use lapis_pmem::AuditReport;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::whole::judge_whole;
 use crate::concurrent::history::Call;
+use crate::concurrent::judge_whole;
 use crate::concurrent::linearizability::Specification;
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
 use crate::storage::Storage;

@@ -39,26 +39,27 @@ pub(crate) struct PageStore {
     fault: Fault,
 }
 
+fn parts(storage: Storage) -> Result<(Pool<Modelled>, ModelledSsd), String> {
+    let Storage { pool: Some(pool), mut devices, .. } = storage else {
+        return Err("there is no pool".to_owned());
+    };
+    Ok((pool, devices.pop().ok_or("there is no SSD")?))
+}
+
 impl PageStore {
     pub(crate) fn create(storage: Storage, fault: Fault) -> Result<Self, String> {
-        let Storage { pool: Some(pool), mut devices, .. } = storage else {
-            return Err("there is no pool".to_owned());
-        };
+        let (pool, ssd) = parts(storage)?;
         let node = pool.allocate::<Records>().map_err(text)?;
         node.iter().for_each(|record| record.store(pool.domain(), 0));
         let node = pool.fence(node.flush());
         let records = node.link();
         let _committed = pool.publish_root(ROOT, 0, node).map_err(text)?.persist();
-        let ssd = devices.pop().ok_or("there is no SSD")?;
         Ok(Self { pool, records, ssd, fault })
     }
 
     pub(crate) fn open(storage: Storage, fault: Fault) -> Result<Option<Self>, String> {
-        let Storage { pool: Some(pool), mut devices, .. } = storage else {
-            return Err("there is no pool".to_owned());
-        };
+        let (pool, ssd) = parts(storage)?;
         let Some(records) = pool.root::<Records>(ROOT) else { return Ok(None) };
-        let ssd = devices.pop().ok_or("there is no SSD")?;
         Ok(Some(Self { pool, records, ssd, fault }))
     }
 
@@ -101,6 +102,15 @@ impl PageStore {
         }
     }
 
+    /// What is in every page.
+    pub(crate) fn values(&self) -> Result<[u64; PAGES], String> {
+        let mut values = [0; PAGES];
+        for (page, value) in values.iter_mut().enumerate() {
+            *value = self.get(page)?;
+        }
+        Ok(values)
+    }
+
     /// Whether there was something to write back, and it could be.
     pub(crate) fn write_back(&self, page: usize) -> bool {
         let (record, domain) = (self.record(page), self.pool.domain());
@@ -137,10 +147,7 @@ impl PageStore {
         let traced = self.pool.trace(|tracer| {
             tracer.visit(self.records, size_of::<Records>());
         });
-        if self.pool.needs_reclaim() {
-            self.pool.reclaim(&traced);
-        }
-        self.pool.audit(&traced)
+        self.pool.reclaim_and_audit(&traced)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use lapis_crash::concurrent::{
     Call, ConcurrentOptions, ConcurrentReport, ConcurrentSubject, Offence, Plan, Specification,
-    Stop, explore_concurrent, is_linearizable,
+    Stop, explore_concurrent, judge_whole,
 };
 use lapis_crash::{DeviceFault, Storage};
 use lapis_pmem::{AuditReport, BlockOperation, Observed};
@@ -84,14 +84,7 @@ impl ConcurrentSubject for Pages {
         }
     }
     fn observe(&self, live: &PageStore) -> Result<[u64; PAGES], String> {
-        let mut state = [0; PAGES];
-        for (page, value) in state.iter_mut().enumerate() {
-            *value = live.get(page)?;
-        }
-        Ok(state)
-    }
-    fn problems(&self, _: &PageStore) -> Vec<String> {
-        Vec::new()
+        live.values()
     }
     fn audit(&self, live: &PageStore) -> AuditReport {
         live.audit()
@@ -102,11 +95,7 @@ impl ConcurrentSubject for Pages {
         calls: &[Call<Operation, u64>],
         found: &[u64; PAGES],
     ) -> Result<(), Offence> {
-        match is_linearizable(self, calls, initial, found) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Offence { operation: None, what: format!("found {found:?}") }),
-            Err(error) => Err(Offence { operation: None, what: error.to_string() }),
-        }
+        judge_whole(self, initial, calls, found)
     }
     fn background_workers(&self) -> usize {
         1

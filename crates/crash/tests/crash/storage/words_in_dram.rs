@@ -6,7 +6,7 @@
 
 use lapis_crash::concurrent::{
     Call, ConcurrentOptions, ConcurrentReport, ConcurrentSubject, Offence, Plan, Specification,
-    explore_concurrent, is_linearizable,
+    explore_concurrent, judge_whole,
 };
 use lapis_crash::{Modelled, Storage};
 use lapis_pmem::{AuditReport, DramCell, Link, Observed, PCell, Pool};
@@ -155,17 +155,11 @@ impl ConcurrentSubject for Latched {
     fn observe(&self, live: &Live) -> Result<u64, String> {
         Ok(live.get(Fault::None))
     }
-    fn problems(&self, _: &Live) -> Vec<String> {
-        Vec::new()
-    }
     fn audit(&self, live: &Live) -> AuditReport {
         let traced = live.pool.trace(|tracer| {
             tracer.visit(live.counter, size_of::<Counter>());
         });
-        if live.pool.needs_reclaim() {
-            live.pool.reclaim(&traced);
-        }
-        live.pool.audit(&traced)
+        live.pool.reclaim_and_audit(&traced)
     }
     fn judge(
         &self,
@@ -173,11 +167,7 @@ impl ConcurrentSubject for Latched {
         calls: &[Call<Operation, u64>],
         found: &u64,
     ) -> Result<(), Offence> {
-        match is_linearizable(self, calls, initial, found) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Offence { operation: None, what: format!("found {found}") }),
-            Err(error) => Err(Offence { operation: None, what: error.to_string() }),
-        }
+        judge_whole(self, initial, calls, found)
     }
     fn owns_source(&self, file: &str) -> bool {
         file.ends_with("words_in_dram.rs")

@@ -2,13 +2,16 @@
 
 use std::fmt::Debug;
 
-use crate::concurrent::history::Call;
-use crate::concurrent::linearizability::{Specification, is_linearizable};
-use crate::concurrent::subject::Offence;
+use super::history::Call;
+use super::linearizability::{Specification, is_linearizable};
+use super::subject::Offence;
 
 /// Whether the calls explain `found`; names the latest call whose answer, had nobody been told it,
 /// would leave nothing to explain.
-pub(super) fn judge_whole<S: Specification>(
+///
+/// # Errors
+/// [`Offence`]: none does.
+pub fn judge_whole<S: Specification>(
     specification: &S,
     initial: &S::State,
     calls: &[Call<S::Operation, S::Returned>],

@@ -1,0 +1,329 @@
+//! Going through the crash points of a run and trying the images of each.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use lapis_device::{
+    CrashCause, CrashPoint, CrashPoints, CrashStates, Image, ImageBudget, PowerFailDomain,
+};
+
+use crate::erased::{AnySubject, hash_of};
+use crate::image_check::{Bench, Expectation, FirstCrash, SecondCrash};
+use crate::markers::Markers;
+use crate::options::ExploreOptions;
+use crate::oracle::Failure;
+use crate::report::{ExploreReport, PointOutcomes, Violation};
+use crate::reuse::{Proof, Question, Reuse};
+use crate::run::Run;
+use crate::spread::Spread;
+use crate::strategy::Candidates;
+use crate::structure::Progress;
+
+/// What the threads of an exploration have in common.
+struct Shared<'o> {
+    options: &'o ExploreOptions,
+    spread: Spread,
+    images: AtomicU64,
+    points: AtomicU64,
+    violations: AtomicUsize,
+    stop: AtomicBool,
+    progress: &'o Progress<'o>,
+}
+
+/// [`explore`](crate::explore()) without shrinking.
+pub(crate) fn explore_once(
+    subject: &dyn AnySubject,
+    options: &ExploreOptions,
+    progress: &Progress<'_>,
+) -> Result<ExploreReport, String> {
+    let started = Instant::now();
+    let run = Run::record(subject, options)?;
+    let spread = Spread::of(&run, options);
+    let options = &spread.within(options);
+    let (images, points, violations, stop) = Default::default();
+    let shared = Shared { options, spread, images, points, violations, stop, progress };
+    let threads = if options.replay.is_some() { 1 } else { options.threads.max(1) };
+    let shares: Vec<Result<_, String>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (run, shared) = (&run, &shared);
+                scope.spawn(move || walk(subject, run, shared, thread, threads))
+            })
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|_| Err("a worker panicked".to_owned())))
+            .collect()
+    });
+    let mut total = ExploreReport {
+        structure: subject.name().to_owned(),
+        seed: options.seed,
+        strategy: options.strategy,
+        ops: options.ops,
+        one_crash_point_in: spread.stride,
+        ..Default::default()
+    };
+    let mut states = HashSet::new();
+    for share in shares {
+        let (found, states_found) = share?;
+        total.add(found);
+        states.extend(states_found);
+    }
+    total.violations.sort_by_key(|violation| violation.position);
+    total.distinct_states = states.len() as u64;
+    total.seconds = started.elapsed().as_secs_f64();
+    total.images_per_s = total.images as f64 / total.seconds.max(1e-9);
+    Ok(total)
+}
+
+/// Tells a state that was recovered from one that never was there.
+const RECOVERED: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// One thread's share, and the states in it: every crash point is passed, every `threads`-th explored.
+fn walk(
+    subject: &dyn AnySubject,
+    run: &Run,
+    shared: &Shared<'_>,
+    thread: usize,
+    threads: usize,
+) -> Result<(ExploreReport, HashSet<u64>), String> {
+    let (options, mut found) = (shared.options, ExploreReport::default());
+    let mut bench = Bench::new(subject, &run.base, options)?;
+    let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
+    if options.every_store {
+        points = points.at_every_store();
+    }
+    let mut states = HashSet::new();
+    let mut markers = Markers::default();
+    let walks = if options.remember_walks { subject.walk_memory() } else { None };
+    let mut reuse = Reuse::with_walks(walks);
+    let mut index = 0;
+    let stride = shared.spread.stride as usize;
+    while let Some(point) = points.advance() {
+        reuse.lines_change(points.newly_durable(), &bench.region);
+        bench.bring_up_to_date(&points).map_err(|e| e.to_string())?;
+        let storage_bytes = run.storage_bytes(point.position);
+        let mapped = bench.region.mapped_bytes();
+        bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
+        if bench.region.mapped_bytes() != mapped {
+            reuse.forget();
+        }
+        markers.read(&run.trace.events, point.position);
+        index += 1;
+        if !shared.spread.takes(index) || index / stride % threads != thread {
+            continue;
+        }
+        let begun = markers.begun.map_or(0, |begun| run.number(begun));
+        if begun < options.first_operation {
+            continue;
+        }
+        if shared.stop.load(Ordering::Relaxed)
+            || options.is_over() && shared.points.load(Ordering::Relaxed) > 0
+        {
+            break;
+        }
+        let expectation = markers.expectation(run);
+        let crash_states = points.states();
+        let seed = options.seed ^ (point.position as u64) << 20;
+        let mut candidates = match &options.replay {
+            None => {
+                let (exhaustive_limit, samples) = (options.exhaustive_limit, options.samples);
+                let budget = ImageBudget { exhaustive_limit, samples, seed };
+                Candidates::new(&crash_states, options.strategy, budget)
+            }
+            Some(replay) if replay.position == point.position => {
+                let image = replay.image.clone().map(Image::from_choices);
+                if image.as_ref().is_some_and(|image| !crash_states.includes(image)) {
+                    continue;
+                }
+                Candidates::only(&crash_states, image)
+            }
+            Some(_) => continue,
+        };
+        shared.points.fetch_add(1, Ordering::Relaxed);
+        found.crash_points += 1;
+        *found.crash_points_in.entry(run.phase(point.position)).or_default() += 1;
+        if let CrashCause::BeforeFence(fence) = point.cause {
+            *found.fences.entry(fence).or_default() += 1;
+        }
+        let every = options.crash_in_recovery_every / 32;
+        let due = every > 0 && (index as u64 / threads as u64).is_multiple_of(every);
+        let kill = match &options.replay {
+            // Before the creation is acknowledged, what the first process left in the caches is the
+            // pool's to make durable.
+            None => {
+                let outlives = subject.outlives_kills() && !bench.has_devices();
+                outlives && due && markers.ended.is_some()
+            }
+            Some(replay) => replay.image.is_none(),
+        };
+        if kill {
+            let image = crash_states.everything();
+            bench.apply(&crash_states, &image).map_err(|e| e.to_string())?;
+            let first =
+                FirstCrash::Killed { trace: &run.trace, position: point.position, base: &run.base };
+            let found = &mut found;
+            let failure =
+                second_crash(subject, shared, &mut bench, first, expectation, seed, found);
+            bench.revert(&crash_states, &image).map_err(|e| e.to_string())?;
+            if let Some(failure) = failure {
+                let at =
+                    At { subject, run, point: &point, states: &crash_states, markers: &markers };
+                found.violations.push(at.violation(options, None, failure));
+                shared.violations.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let mut outcomes = PointOutcomes::default();
+        let check_seed = markers.check_seed(options);
+        let pruned = candidates.needs_reads();
+        if pruned {
+            reuse.look_ahead(&bench, &crash_states, &run.trace.events[point.position..]);
+        }
+        while let Some(image) = candidates.next_image() {
+            let number = shared.images.fetch_add(1, Ordering::Relaxed) + 1;
+            found.images += 1;
+            if pruned {
+                reuse.take_image(&bench, &crash_states, &image);
+            }
+            let pruning = candidates.needs_reads();
+            // Of block devices it is not known what has changed since another image was run.
+            let comparable = pruning && !bench.has_devices();
+            let known = if comparable { reuse.find(&bench, markers.begun) } else { None };
+            bench.watch_sectors(&crash_states);
+            bench.apply(&crash_states, &image).map_err(|e| e.to_string())?;
+            bench.lines_copied += 2 * crash_states.changed_sites(&image) as u64;
+            let first = outcomes.images == 0 && options.whole_check_at_each_point;
+            let whole = first || options.replay.is_some();
+            let whole_check_every = if whole { 1 } else { options.whole_check_every };
+            let outcome = if pruning {
+                let question = Question {
+                    subject,
+                    expectation,
+                    operation: markers.begun,
+                    seed: check_seed,
+                    whole_check_every,
+                };
+                let (outcome, proof) = reuse.check(&mut bench, known, question);
+                let (entire, partial) = (proof == Proof::Entire, proof == Proof::Partial);
+                found.images_by_proof += u64::from(entire);
+                found.images_partly_by_proof += u64::from(partial);
+                bench.add_sector_reads(&crash_states, &mut reuse.reads);
+                candidates.learn(&reuse.reads);
+                outcome
+            } else if pruned {
+                reuse.remembering(&mut bench, |bench| {
+                    bench.check(subject, expectation, check_seed, whole_check_every)
+                })
+            } else {
+                bench.check(subject, expectation, check_seed, whole_check_every)
+            };
+            let outcome = outcome.map(|recovered| recovered.map(|known| known.hash));
+            let hash = match &outcome {
+                Ok(recovered) => recovered.map_or(0, |state| state ^ RECOVERED),
+                Err(failure) => hash_of(&failure.to_string()),
+            };
+            outcomes.images += 1;
+            outcomes.hashes.insert(hash);
+            let mut failure = outcome.map(|_| states.insert(hash)).err();
+            let every = options.crash_in_recovery_every;
+            let chosen = || hash_of(&(seed, image.choices())).is_multiple_of(every);
+            let again = every > 0 && (options.replay.is_some() || chosen());
+            if failure.is_none() && again {
+                let first = FirstCrash::PowerCut;
+                let found = &mut found;
+                failure =
+                    second_crash(subject, shared, &mut bench, first, expectation, seed, found);
+                // What the recoveries of those images have read is not this one's.
+                bench.take_reads(&mut reuse.taken);
+            }
+            bench.revert(&crash_states, &image).map_err(|e| e.to_string())?;
+            if let Some(failure) = failure {
+                let at =
+                    At { subject, run, point: &point, states: &crash_states, markers: &markers };
+                found.violations.push(at.violation(options, Some(&image), failure));
+                shared.violations.fetch_add(1, Ordering::Relaxed);
+            }
+            if number.is_multiple_of(256) {
+                (shared.progress)(number);
+            }
+            if outcomes.images >= shared.spread.per_point {
+                break;
+            }
+            let enough =
+                options.image_limit > 0 && number >= options.image_limit || options.is_over();
+            if enough || shared.violations.load(Ordering::Relaxed) >= options.violation_limit {
+                shared.stop.store(true, Ordering::Relaxed);
+                break;
+            }
+        }
+        outcomes.complete = candidates.is_complete();
+        found.exhaustive_points += u64::from(outcomes.complete);
+        found.outcomes.insert((subject.name().to_owned(), point.position), outcomes);
+        found.images_covered = found.images_covered.saturating_add(candidates.covered());
+    }
+    found.lines_copied = bench.lines_copied;
+    found.parts_passed = reuse.parts_passed();
+    Ok((found, states))
+}
+
+/// Cuts the power a second time; returns what was not survived.
+fn second_crash(
+    subject: &dyn AnySubject,
+    shared: &Shared<'_>,
+    bench: &mut Bench,
+    first: FirstCrash<'_>,
+    expectation: Expectation<'_>,
+    seed: u64,
+    found: &mut ExploreReport,
+) -> Option<Failure> {
+    let budget = ImageBudget { exhaustive_limit: 16, samples: 4, seed };
+    match bench.check_second_crash(subject, first, expectation, seed, budget) {
+        Ok(SecondCrash { images, grew }) => {
+            shared.images.fetch_add(images, Ordering::Relaxed);
+            found.images += images;
+            found.images_in_recovery += images;
+            found.grown_recoveries += u64::from(grew);
+            None
+        }
+        Err(failure) => Some(failure),
+    }
+}
+
+/// Where an image was not survived.
+struct At<'a> {
+    subject: &'a dyn AnySubject,
+    run: &'a Run,
+    point: &'a CrashPoint,
+    states: &'a CrashStates<'a>,
+    markers: &'a Markers,
+}
+
+impl At<'_> {
+    fn violation(
+        &self,
+        options: &ExploreOptions,
+        image: Option<&Image>,
+        failure: Failure,
+    ) -> Violation {
+        Violation {
+            subject: self.subject.name().to_owned(),
+            position: self.point.position,
+            point: format!("{:?}", self.point.cause),
+            operation: self.markers.begun.filter(|&begun| Some(begun) != self.markers.ended).map(
+                |begun| match self.markers.expectation(self.run).interrupted {
+                    Some(operation) => format!("{}: {operation:?}", self.run.number(begun)),
+                    None => format!("{}: creation or shutdown", self.run.number(begun)),
+                },
+            ),
+            acknowledged: self.markers.ended.map(|ended| self.run.number(ended) as u32),
+            image: image.map_or(Vec::new(), |image| image.choices().to_vec()),
+            newest: self.states.everything().choices().to_vec(),
+            killed: image.is_none(),
+            what: failure.to_string(),
+            failure,
+            replay: options.replay_command(self.subject.name(), self.point.position, image),
+            shrunk: None,
+        }
+    }
+}

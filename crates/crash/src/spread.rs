@@ -1,0 +1,64 @@
+//! A number of images, spread over the crash points of a run.
+
+use lapis_device::{CrashPoints, PowerFailDomain};
+
+use crate::options::ExploreOptions;
+use crate::run::Run;
+
+/// How a number of images is spread over the crash points of a run: the same whoever explores them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spread {
+    /// One crash point in so many is tried.
+    pub(crate) stride: u64,
+    /// Images at each of them, at most.
+    pub(crate) per_point: u64,
+}
+
+impl Spread {
+    /// Fewer images of a crash point are hardly worth it: nothing and everything.
+    const LEAST: u64 = 4;
+
+    pub(crate) fn of(run: &Run, options: &ExploreOptions) -> Self {
+        if options.spread_images == 0 || options.replay.is_some() {
+            return Self { stride: 1, per_point: u64::MAX };
+        }
+        let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
+        if options.every_store {
+            points = points.at_every_store();
+        }
+        let count = std::iter::from_fn(|| points.advance()).count() as u64;
+        Self::over(count, options.spread_images)
+    }
+
+    fn over(points: u64, images: u64) -> Self {
+        let stride = (points * Self::LEAST).div_ceil(images).clamp(1, points.max(1));
+        let per_point = images / points.div_ceil(stride).max(1);
+        Self { stride, per_point: per_point.max(Self::LEAST) }
+    }
+
+    pub(crate) fn takes(&self, index: usize) -> bool {
+        (index as u64).is_multiple_of(self.stride)
+    }
+
+    /// Half of the images at a crash point are left for the extremes and the random ones.
+    pub(crate) fn within(&self, options: &ExploreOptions) -> ExploreOptions {
+        let samples = u32::try_from(self.per_point).unwrap_or(u32::MAX);
+        ExploreOptions {
+            exhaustive_limit: options.exhaustive_limit.min(self.per_point.div_ceil(2)),
+            samples: options.samples.min(samples),
+            ..options.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_images_are_spread_over_all_crash_points() {
+        assert_eq!(Spread::over(1000, 100), Spread { stride: 40, per_point: 4 });
+        assert_eq!(Spread::over(10, 100), Spread { stride: 1, per_point: 10 });
+        assert_eq!(Spread::over(10, 1), Spread { stride: 10, per_point: 4 });
+    }
+}
