@@ -11,6 +11,8 @@ use lapis_pmem::{
 };
 use proptest::prelude::*;
 
+use Step::{Discard, Flush, Write};
+
 fn ssd() -> ModelledSsd {
     ModelledSsd::new(16, SsdConfig::default()).unwrap()
 }
@@ -48,59 +50,55 @@ fn outcomes<const N: usize>(device: &ModelledSsd, blocks: [u64; N]) -> BTreeSet<
         .collect()
 }
 
-fn set<const N: usize, const M: usize>(outcomes: [[u8; N]; M]) -> BTreeSet<[u8; N]> {
-    BTreeSet::from(outcomes)
+/// What a program does: writes a block of a byte, discards one, flushes.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Write(u64, u8),
+    Discard(u64),
+    Flush,
 }
 
-#[test]
-fn a_write_without_a_flush_is_there_or_not() {
-    let ssd = ssd();
-    ssd.write_blocks(1, &block(1)).unwrap();
-    assert_eq!(outcomes(&ssd, [1]), set([[0], [1]]));
-}
-
-#[test]
-fn a_flushed_write_is_there() {
-    let ssd = ssd();
-    ssd.write_blocks(1, &block(1)).unwrap();
-    ssd.flush().unwrap();
-    assert_eq!(outcomes(&ssd, [1]), set([[1]]));
-}
-
-#[test]
-fn writes_to_different_blocks_persist_in_any_order() {
-    let ssd = ssd();
-    ssd.write_blocks(1, &block(1)).unwrap();
-    ssd.write_blocks(2, &block(2)).unwrap();
-    assert_eq!(outcomes(&ssd, [1, 2]), set([[0, 0], [0, 2], [1, 0], [1, 2]]));
-}
-
-#[test]
-fn a_flush_between_two_writes_orders_them() {
-    let ssd = ssd();
-    ssd.write_blocks(1, &block(1)).unwrap();
-    ssd.flush().unwrap();
-    ssd.write_blocks(2, &block(2)).unwrap();
-    assert_eq!(outcomes(&ssd, [1, 2]), set([[1, 0], [1, 2]]));
-}
-
-#[test]
-fn an_overwritten_sector_may_still_hold_any_version_since_the_flush() {
-    let ssd = ssd();
-    for byte in [1, 2, 3] {
-        ssd.write_blocks(1, &block(byte)).unwrap();
+impl Step {
+    fn run(self, device: &ModelledSsd) {
+        match self {
+            Write(number, byte) => device.write_blocks(number, &block(byte)).unwrap(),
+            Discard(number) => device.discard(number, 1).unwrap(),
+            Flush => device.flush().unwrap(),
+        }
     }
-    assert_eq!(outcomes(&ssd, [1]), set([[0], [1], [2], [3]]));
 }
 
-#[test]
-fn a_flush_forgets_the_versions_before_the_last() {
-    let ssd = ssd();
-    ssd.write_blocks(1, &block(1)).unwrap();
-    ssd.write_blocks(1, &block(2)).unwrap();
-    ssd.flush().unwrap();
-    ssd.write_blocks(1, &block(3)).unwrap();
-    assert_eq!(outcomes(&ssd, [1]), set([[2], [3]]));
+/// Litmus tests, a program each: what the first bytes of some blocks may be after a power cut.
+macro_rules! litmus {
+    ($($name:ident: $steps:expr, $blocks:expr => $legal:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                let ssd = ssd();
+                $steps.into_iter().for_each(|step: Step| step.run(&ssd));
+                assert_eq!(outcomes(&ssd, $blocks), BTreeSet::from($legal));
+            }
+        )*
+    };
+}
+
+litmus! {
+    a_write_without_a_flush_is_there_or_not:
+        [Write(1, 1)], [1] => [[0], [1]];
+    a_flushed_write_is_there:
+        [Write(1, 1), Flush], [1] => [[1]];
+    writes_to_different_blocks_persist_in_any_order:
+        [Write(1, 1), Write(2, 2)], [1, 2] => [[0, 0], [0, 2], [1, 0], [1, 2]];
+    a_flush_between_two_writes_orders_them:
+        [Write(1, 1), Flush, Write(2, 2)], [1, 2] => [[1, 0], [1, 2]];
+    an_overwritten_sector_may_still_hold_any_version_since_the_flush:
+        [Write(1, 1), Write(1, 2), Write(1, 3)], [1] => [[0], [1], [2], [3]];
+    a_flush_forgets_the_versions_before_the_last:
+        [Write(1, 1), Write(1, 2), Flush, Write(1, 3)], [1] => [[2], [3]];
+    a_discard_without_a_flush_leaves_old_or_zero:
+        [Write(1, 1), Flush, Discard(1)], [1] => [[0], [1]];
+    a_flushed_discard_leaves_zero:
+        [Write(1, 1), Flush, Discard(1), Flush], [1] => [[0]];
 }
 
 #[test]
@@ -132,18 +130,7 @@ fn reads_see_writes_that_are_not_durable() {
     let ssd = ssd();
     ssd.write_blocks(1, &block(1)).unwrap();
     assert_eq!(first_byte(&ssd, 1), 1);
-    assert_eq!(outcomes(&ssd, [1]), set([[0], [1]]), "reading persists nothing");
-}
-
-#[test]
-fn a_discard_without_a_flush_leaves_old_or_zero() {
-    let ssd = ssd();
-    ssd.write_blocks(1, &block(1)).unwrap();
-    ssd.flush().unwrap();
-    ssd.discard(1, 1).unwrap();
-    assert_eq!(outcomes(&ssd, [1]), set([[0], [1]]));
-    ssd.flush().unwrap();
-    assert_eq!(outcomes(&ssd, [1]), set([[0]]));
+    assert_eq!(outcomes(&ssd, [1]), BTreeSet::from([[0], [1]]), "reading persists nothing");
 }
 
 #[test]
@@ -152,7 +139,7 @@ fn a_write_in_flight_may_persist_before_it_completes() {
     let mut queue = ssd.queue(4).unwrap();
     let buffer = BlockBuffer::copy_of(&block(1));
     queue.submit(&mut vec![Request::Write { tag: 0, first_block: 1, buffer }]).unwrap();
-    assert_eq!(outcomes(&ssd, [1]), set([[0], [1]]));
+    assert_eq!(outcomes(&ssd, [1]), BTreeSet::from([[0], [1]]));
     assert_eq!(first_byte(&ssd, 1), 0, "and is not visible yet");
 }
 
@@ -166,9 +153,9 @@ fn a_flush_covers_no_write_that_is_in_flight_when_it_is_submitted() {
         vec![Request::Write { tag: 0, first_block: 1, buffer }, Request::Flush { tag: 1 }];
     queue.submit(&mut requests).unwrap();
     queue.complete(2, &mut Vec::new()).unwrap();
-    assert_eq!(outcomes(&ssd, [1, 2]), set([[0, 2], [1, 2]]), "D2");
+    assert_eq!(outcomes(&ssd, [1, 2]), BTreeSet::from([[0, 2], [1, 2]]), "D2");
     ssd.flush().unwrap();
-    assert_eq!(outcomes(&ssd, [1, 2]), set([[1, 2]]));
+    assert_eq!(outcomes(&ssd, [1, 2]), BTreeSet::from([[1, 2]]));
 }
 
 #[test]
@@ -177,9 +164,9 @@ fn a_flush_that_has_not_completed_promises_nothing() {
     ssd.write_blocks(1, &block(1)).unwrap();
     let mut queue = ssd.queue(1).unwrap();
     queue.submit(&mut vec![Request::Flush { tag: 0 }]).unwrap();
-    assert_eq!(outcomes(&ssd, [1]), set([[0], [1]]));
+    assert_eq!(outcomes(&ssd, [1]), BTreeSet::from([[0], [1]]));
     queue.complete(1, &mut Vec::new()).unwrap();
-    assert_eq!(outcomes(&ssd, [1]), set([[1]]));
+    assert_eq!(outcomes(&ssd, [1]), BTreeSet::from([[1]]));
 }
 
 #[test]
@@ -188,7 +175,7 @@ fn a_failed_flush_promises_nothing() {
     ssd.write_blocks(1, &block(1)).unwrap();
     ssd.fail_after(BlockOperation::Flush, 0);
     assert!(matches!(ssd.flush(), Err(BlockError::Io { operation: BlockOperation::Flush, .. })));
-    assert_eq!(outcomes(&ssd, [1]), set([[0], [1]]));
+    assert_eq!(outcomes(&ssd, [1]), BTreeSet::from([[0], [1]]));
     assert!(matches!(ssd.flush(), Err(BlockError::WritesLost { .. })), "and no later one does");
     assert!(matches!(ssd.write_blocks(2, &block(2)), Err(BlockError::WritesLost { .. })));
     let mut queue = ssd.queue(1).unwrap();
@@ -197,7 +184,7 @@ fn a_failed_flush_promises_nothing() {
     queue.complete(1, &mut completions).unwrap();
     assert!(matches!(completions[0].outcome, Err(BlockError::WritesLost { .. })));
     assert_eq!(first_byte(&ssd, 1), 1, "reads go on");
-    assert_eq!(outcomes(&ssd, [1, 2]), set([[0, 0], [1, 0]]));
+    assert_eq!(outcomes(&ssd, [1, 2]), BTreeSet::from([[0, 0], [1, 0]]));
 }
 
 #[test]
@@ -252,7 +239,7 @@ fn reverting_puts_back_what_recovery_did() {
     after.grow_to(100).unwrap();
     after.revert();
     assert_eq!(after.capacity_blocks(), 16);
-    assert_eq!(outcomes(&after, [1, 5]), set([[1, 0]]));
+    assert_eq!(outcomes(&after, [1, 5]), BTreeSet::from([[1, 0]]));
     assert_eq!(first_byte(&ssd, 1), 2, "the device itself is not concerned");
 }
 
@@ -441,18 +428,11 @@ fn sampled_images_include_each_write_alone_and_lacking_and_torn() {
     assert_eq!(again, all, "determined by the seed");
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    Write { block: u64, byte: u8 },
-    Discard { block: u64 },
-    Flush,
-}
-
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0..3_u64, 1..4_u8).prop_map(|(block, byte)| Step::Write { block, byte }),
-        1 => (0..3_u64).prop_map(|block| Step::Discard { block }),
-        1 => Just(Step::Flush),
+        4 => (0..3_u64, 1..4_u8).prop_map(|(block, byte)| Write(block, byte)),
+        1 => (0..3_u64).prop_map(Discard),
+        1 => Just(Flush),
     ]
 }
 
@@ -464,9 +444,9 @@ fn by_definition(steps: &[Step]) -> BTreeSet<[u8; 3]> {
     let mut unflushed: Vec<(usize, u8)> = Vec::new();
     for &step in steps {
         match step {
-            Step::Write { block, byte } => unflushed.push((block as usize, byte)),
-            Step::Discard { block } => unflushed.push((block as usize, 0)),
-            Step::Flush => unflushed.drain(..).for_each(|(block, byte)| durable[block] = byte),
+            Write(block, byte) => unflushed.push((block as usize, byte)),
+            Discard(block) => unflushed.push((block as usize, 0)),
+            Flush => unflushed.drain(..).for_each(|(block, byte)| durable[block] = byte),
         }
     }
     let mut found = BTreeSet::from([durable]);
@@ -496,16 +476,11 @@ proptest! {
         let ssd = ssd();
         let mut visible = BTreeMap::new();
         for &step in &steps {
+            step.run(&ssd);
             match step {
-                Step::Write { block: number, byte } => {
-                    ssd.write_blocks(number, &block(byte)).unwrap();
-                    visible.insert(number, byte);
-                }
-                Step::Discard { block: number } => {
-                    ssd.discard(number, 1).unwrap();
-                    visible.insert(number, 0);
-                }
-                Step::Flush => ssd.flush().unwrap(),
+                Write(number, byte) => _ = visible.insert(number, byte),
+                Discard(number) => _ = visible.insert(number, 0),
+                Flush => {}
             }
         }
         for (number, byte) in visible {

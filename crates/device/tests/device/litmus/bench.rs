@@ -126,6 +126,106 @@ pub fn at_points<const N: usize>(
     found
 }
 
+/// An instruction of a litmus program: words are named by their index.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    /// An ordered store.
+    Ordered(usize, u64),
+    /// A relaxed one.
+    Relaxed(usize, u64),
+    /// A relaxed store of the first byte of a word.
+    Byte(usize, u8),
+    /// A copy to words in a row.
+    Copy(usize, &'static [u64]),
+    /// The same by non-temporal stores.
+    NonTemporal(usize, &'static [u64]),
+    /// A locked exchange.
+    Swap(usize, u64),
+    /// A locked compare-exchange with what is expected and what is stored.
+    CompareExchange(usize, u64, u64),
+    /// `clwb` of the line of a word.
+    Flush(usize),
+    /// `clflush` of a line, which only traces of other programs have.
+    StrongFlush(u32),
+    /// `sfence`.
+    Fence,
+    /// Something is acknowledged.
+    Acknowledge,
+    /// From here on it is another worker.
+    Worker(u8),
+}
+
+/// The trace of a program.
+fn trace_of(program: &[Step]) -> Trace {
+    let bench = Bench::new();
+    let mut trace = Trace::default();
+    for &step in program {
+        match step {
+            Step::Ordered(index, value) => bench.ordered(index, value),
+            Step::Relaxed(index, value) => bench.relaxed(index, value),
+            Step::Byte(index, value) => {
+                bench.domain.store::<u8>(bench.byte(index * 8), value, Ordering::Relaxed);
+            }
+            Step::Copy(index, words) => bench.copy(index, words),
+            Step::NonTemporal(index, words) => bench.nontemporal(index, words),
+            Step::Swap(index, value) => _ = bench.domain.swap::<u64>(bench.word(index), value),
+            Step::CompareExchange(index, expected, value) => {
+                let before = bench.word(index).load(Ordering::Relaxed);
+                let found = bench.domain.compare_exchange(bench.word(index), expected, value);
+                assert_eq!(found, if before == expected { Ok(before) } else { Err(before) });
+            }
+            Step::Flush(index) => bench.flush(index),
+            Step::StrongFlush(line) => {
+                trace = trace.continued(trace.events.len(), &bench.domain.take_trace());
+                trace.events.push(Event::StrongFlush { worker: 0, line });
+            }
+            Step::Fence => bench.fence(),
+            Step::Acknowledge => bench.domain.mark(Marker::End(0)),
+            Step::Worker(worker) => set_current_worker(worker),
+        }
+    }
+    trace.continued(trace.events.len(), &bench.domain.take_trace())
+}
+
+/// What the words of `indices` may hold after a crash at the end of a program, with what persists then.
+pub fn left<const N: usize>(
+    program: &[Step],
+    domain: PowerFailDomain,
+    indices: [usize; N],
+) -> BTreeSet<[u64; N]> {
+    at_end_of_trace(trace_of(program), domain, indices)
+}
+
+/// The same after a crash at any of its crash points.
+pub fn left_at_any_point<const N: usize>(
+    program: &[Step],
+    domain: PowerFailDomain,
+    indices: [usize; N],
+) -> BTreeSet<[u64; N]> {
+    at_points(&trace_of(program), domain, indices, |_| true)
+}
+
+/// Litmus tests, a program each: what some words may hold after a crash.
+macro_rules! litmus {
+    ($left:ident, $domain:ident; $($name:ident: $program:expr, $words:expr => $legal:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                let domain = lapis_device::PowerFailDomain::$domain;
+                let found = crate::litmus::bench::$left(&$program, domain, $words);
+                assert_eq!(found, std::collections::BTreeSet::from_iter($legal));
+            }
+        )*
+    };
+}
+pub(crate) use litmus;
+
+/// All subsets of these words.
+pub fn subsets<const N: usize>(words: [u64; N]) -> BTreeSet<[u64; N]> {
+    let subset = |mask: u32| std::array::from_fn(|at| u64::from(mask >> at & 1) * words[at]);
+    (0..1u32 << N).map(subset).collect()
+}
+
 pub fn set<const N: usize>(states: &[[u64; N]]) -> BTreeSet<[u64; N]> {
     states.iter().copied().collect()
 }

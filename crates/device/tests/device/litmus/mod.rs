@@ -5,13 +5,10 @@
 
 mod bench;
 mod crash_points;
-mod flushes;
-mod locked;
-mod nontemporal;
 mod pairs;
 mod power_fail;
 mod programs;
 mod reference;
-mod stores;
+mod rules;
 mod tearing;
 mod visible_order;

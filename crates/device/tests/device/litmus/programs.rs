@@ -39,65 +39,83 @@ fn allows(
 
 const ADR: PowerFailDomain = PowerFailDomain::Adr;
 
-#[test]
-fn what_one_worker_flushed_another_s_fence_does_not_make_durable() {
-    let flusher = &[Store(X, 1), Flush(X), Store(Y, 1)][..];
-    let fencer = &[Load(Y), StoreFence, Store(FLAG, 1)][..];
-    assert!(allows(&[flusher, fencer], ADR, &[1], &[(FLAG, 1), (X, 0)]));
+/// Litmus tests, a program each: whether some outcome has these registers and these words.
+macro_rules! litmus {
+    ($($name:ident: $domain:ident, $workers:expr, $registers:expr, $memory:expr => $allowed:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                let found = allows(&$workers, PowerFailDomain::$domain, &$registers, &$memory);
+                assert_eq!(found, $allowed);
+            }
+        )*
+    };
 }
 
-#[test]
-fn what_another_worker_stored_can_be_flushed_and_fenced_by_who_has_seen_it() {
-    let writer = &[Store(X, 1)][..];
-    let reader = &[Load(X), Flush(X), StoreFence, Store(FLAG, 1)][..];
-    assert!(!allows(&[writer, reader], ADR, &[1], &[(FLAG, 1), (X, 0)]));
-}
+litmus! {
+    what_one_worker_flushed_another_s_fence_does_not_make_durable:
+        Adr, [&[Store(X, 1), Flush(X), Store(Y, 1)], &[Load(Y), StoreFence, Store(FLAG, 1)]],
+        [1], [(FLAG, 1), (X, 0)] => true;
+    what_another_worker_stored_can_be_flushed_and_fenced_by_who_has_seen_it:
+        Adr, [&[Store(X, 1)], &[Load(X), Flush(X), StoreFence, Store(FLAG, 1)]],
+        [1], [(FLAG, 1), (X, 0)] => false;
+    acting_on_a_value_without_flushing_it_lets_it_be_lost_under_the_action:
+        Adr, [&[Store(X, 1), Flush(X), StoreFence], &[Load(X), Store(FLAG, 1), Flush(FLAG), StoreFence]],
+        [1], [(FLAG, 1), (X, 0)] => true;
 
-#[test]
-fn acting_on_a_value_without_flushing_it_lets_it_be_lost_under_the_action() {
-    let writer = &[Store(X, 1), Flush(X), StoreFence][..];
-    let reader = &[Load(X), Store(FLAG, 1), Flush(FLAG), StoreFence][..];
-    assert!(allows(&[writer, reader], ADR, &[1], &[(FLAG, 1), (X, 0)]));
-}
-
-/// Whether worker 0's flush of `Y` can take effect before its earlier store to `X` is visible, as is
-/// seen when worker 1 stores to `Y`, finds `X` not stored yet, and `Y` is yet lost behind the fence.
-fn flush_overtakes_store(flush: Instruction) -> bool {
-    let flusher = [Store(X, 1), flush, StoreFence, Store(Z, 1)];
-    let writer = [Store(Y, 1), FullFence, Load(X)];
-    allows(&[&flusher, &writer], ADR, &[0], &[(Z, 1), (Y, 0)])
-}
-
-#[test]
-fn a_clwb_may_take_effect_before_an_earlier_store_to_another_line() {
-    assert!(flush_overtakes_store(Flush(Y)));
-}
-
-#[test]
-fn a_clflush_takes_effect_after_every_earlier_store() {
-    assert!(!flush_overtakes_store(StrongFlush(Y)));
-}
-
-#[test]
-fn a_fence_between_store_and_clwb_keeps_their_order() {
-    let flusher = [Store(X, 1), StoreFence, Flush(Y), StoreFence, Store(Z, 1)];
-    let writer = [Store(Y, 1), FullFence, Load(X)];
-    assert!(!allows(&[&flusher, &writer], ADR, &[0], &[(Z, 1), (Y, 0)]));
-}
-
-#[test]
-fn a_locked_instruction_between_store_and_clwb_keeps_their_order() {
-    let flusher = [Store(X, 1), Exchange(FLAG, 1), Flush(Y), StoreFence, Store(Z, 1)];
-    let writer = [Store(Y, 1), FullFence, Load(X)];
-    assert!(!allows(&[&flusher, &writer], ADR, &[0, 0], &[(Z, 1), (Y, 0)]));
-}
-
-#[test]
-fn of_two_lines_flushed_while_another_worker_stores_either_may_be_lost() {
-    let flusher = [Flush(X), Flush(Y), StoreFence, Store(Z, 1)];
-    let writer = [Store(X, 1), Store(Y, 1)];
-    assert!(allows(&[&flusher, &writer], ADR, &[], &[(Z, 1), (X, 1), (Y, 0)]));
-    assert!(allows(&[&flusher, &writer], ADR, &[], &[(Z, 1), (X, 0), (Y, 1)]));
+    // A flush of Y takes effect before an earlier store to X is visible, as is seen when the other worker
+    // stores to Y, finds X not stored yet, and Y is yet lost behind the fence.
+    a_clwb_may_take_effect_before_an_earlier_store_to_another_line:
+        Adr, [&[Store(X, 1), Flush(Y), StoreFence, Store(Z, 1)], &[Store(Y, 1), FullFence, Load(X)]],
+        [0], [(Z, 1), (Y, 0)] => true;
+    a_clflush_takes_effect_after_every_earlier_store:
+        Adr, [&[Store(X, 1), StrongFlush(Y), StoreFence, Store(Z, 1)], &[Store(Y, 1), FullFence, Load(X)]],
+        [0], [(Z, 1), (Y, 0)] => false;
+    a_fence_between_store_and_clwb_keeps_their_order:
+        Adr, [&[Store(X, 1), StoreFence, Flush(Y), StoreFence, Store(Z, 1)], &[Store(Y, 1), FullFence, Load(X)]],
+        [0], [(Z, 1), (Y, 0)] => false;
+    a_locked_instruction_between_store_and_clwb_keeps_their_order:
+        Adr, [&[Store(X, 1), Exchange(FLAG, 1), Flush(Y), StoreFence, Store(Z, 1)], &[Store(Y, 1), FullFence, Load(X)]],
+        [0, 0], [(Z, 1), (Y, 0)] => false;
+    of_two_lines_flushed_while_another_worker_stores_the_second_may_be_lost:
+        Adr, [&[Flush(X), Flush(Y), StoreFence, Store(Z, 1)], &[Store(X, 1), Store(Y, 1)]],
+        [], [(Z, 1), (X, 1), (Y, 0)] => true;
+    of_two_lines_flushed_while_another_worker_stores_the_first_may_be_lost:
+        Adr, [&[Flush(X), Flush(Y), StoreFence, Store(Z, 1)], &[Store(X, 1), Store(Y, 1)]],
+        [], [(Z, 1), (X, 0), (Y, 1)] => true;
+    // Having seen Y, the flush of X covers what was stored before Y.
+    a_load_is_not_overtaken_by_a_later_clwb:
+        Adr, [&[Store(X, 1), Store(Y, 1)], &[Load(Y), Flush(X), StoreFence, Store(FLAG, 1)]],
+        [1], [(FLAG, 1), (X, 0)] => false;
+    a_load_is_not_overtaken_by_a_later_clflush:
+        Adr, [&[Store(X, 1), Store(Y, 1)], &[Load(Y), StrongFlush(X), StoreFence, Store(FLAG, 1)]],
+        [1], [(FLAG, 1), (X, 0)] => false;
+    a_full_fence_holds_loads_back:
+        Adr, [&[Store(X, 1), FullFence, Load(Y)], &[Store(Y, 1), FullFence, Load(X)]], [0, 0], [] => false;
+    stores_of_different_workers_to_one_line_persist_in_the_order_all_see:
+        Adr, [&[Store(X, 1)], &[Load(X), Store(X + 1, 1)]], [1], [(X + 1, 1), (X, 0)] => false;
+    a_non_temporal_store_may_become_visible_after_a_later_store:
+        Adr, [&[NonTemporal(X, 1), Store(FLAG, 1)], &[Load(FLAG), Load(X)]], [1, 0], [] => true;
+    a_fence_makes_a_non_temporal_store_visible_before_a_later_store:
+        Adr, [&[NonTemporal(X, 1), StoreFence, Store(FLAG, 1)], &[Load(FLAG), Load(X)]], [1, 0], [] => false;
+    a_non_temporal_store_to_a_word_becomes_visible_after_the_store_before_it:
+        Adr, [&[Store(X, 1), NonTemporal(X, 2), StoreFence, Store(FLAG, 1)], &[Load(FLAG), Load(X)]],
+        [1, 1], [] => false;
+    a_non_temporal_store_to_a_word_persists_after_the_store_before_it:
+        Adr, [&[Store(X, 1), NonTemporal(X, 2), StoreFence, Store(FLAG, 1)], &[Load(FLAG), Load(X)]],
+        [1, 2], [(FLAG, 1), (X, 1)] => false;
+    a_locked_instruction_completes_a_flush_on_x86:
+        Adr, [&[Store(X, 1), Flush(X), Exchange(FLAG, 1)]], [0], [(FLAG, 1), (X, 0)] => false;
+    on_a_portable_machine_a_locked_instruction_promises_nothing:
+        AdrPortable, [&[Store(X, 1), Flush(X), Exchange(FLAG, 1)]], [0], [(FLAG, 1), (X, 0)] => true;
+    with_eadr_what_another_worker_has_seen_is_durable:
+        EadrVisible, [&[Store(X, 1)], &[Load(X)]], [1], [(X, 0)] => false;
+    after_a_failed_global_flush_what_another_worker_has_seen_may_be_lost:
+        GpfFailed, [&[Store(X, 1)], &[Load(X)]], [1], [(X, 0)] => true;
+    with_eadr_what_a_worker_itself_has_seen_may_be_in_its_store_buffer:
+        EadrVisible, [&[Store(X, 1), Load(X)]], [1], [(X, 0)] => true;
+    with_eadr_what_a_worker_has_seen_behind_a_full_fence_is_durable:
+        EadrVisible, [&[Store(X, 1), FullFence, Load(X)]], [1], [(X, 0)] => false;
 }
 
 #[test]
@@ -110,16 +128,6 @@ fn clflush_then_clwb_is_as_the_axioms_say_on_one_line_and_on_two() {
 }
 
 #[test]
-fn a_load_is_not_overtaken_by_a_later_flush() {
-    // Having seen Y, the flush of X covers what was stored before Y.
-    let writer = &[Store(X, 1), Store(Y, 1)][..];
-    for flush in [Flush(X), StrongFlush(X)] {
-        let reader = &[Load(Y), flush, StoreFence, Store(FLAG, 1)][..];
-        assert!(!allows(&[writer, reader], ADR, &[1], &[(FLAG, 1), (X, 0)]), "{flush:?}");
-    }
-}
-
-#[test]
 fn a_load_may_overtake_an_earlier_flush_and_its_fence() {
     // Store buffering with a complete persist in between: the fence of stores holds no load back.
     let worker = |mine, other| [Store(mine, 1), Flush(mine), StoreFence, Load(other)];
@@ -128,60 +136,6 @@ fn a_load_may_overtake_an_earlier_flush_and_its_fence() {
     let found = program.outcomes(ADR, CutTime::End);
     assert!(found.iter().any(|outcome| outcome.registers.concat() == [0, 0]));
     assert!(found.iter().all(|outcome| outcome.memory[X] == 1 && outcome.memory[Y] == 1));
-}
-
-#[test]
-fn a_full_fence_holds_loads_back() {
-    let worker = |mine, other| [Store(mine, 1), FullFence, Load(other)];
-    assert!(!allows(&[&worker(X, Y), &worker(Y, X)], ADR, &[0, 0], &[]));
-}
-
-#[test]
-fn stores_of_different_workers_to_one_line_persist_in_the_order_all_see() {
-    let (x0, x1) = (0, 1);
-    let first = &[Store(x0, 1)][..];
-    let second = &[Load(x0), Store(x1, 1)][..];
-    assert!(!allows(&[first, second], ADR, &[1], &[(x1, 1), (x0, 0)]));
-}
-
-#[test]
-fn a_non_temporal_store_may_become_visible_after_a_later_store() {
-    let writer = &[NonTemporal(X, 1), Store(FLAG, 1)][..];
-    let reader = &[Load(FLAG), Load(X)][..];
-    assert!(allows(&[writer, reader], ADR, &[1, 0], &[]));
-    let fenced = &[NonTemporal(X, 1), StoreFence, Store(FLAG, 1)][..];
-    assert!(!allows(&[fenced, reader], ADR, &[1, 0], &[]));
-}
-
-#[test]
-fn a_non_temporal_store_to_a_word_stays_behind_the_store_before_it() {
-    let writer = &[Store(X, 1), NonTemporal(X, 2), StoreFence, Store(FLAG, 1)][..];
-    let reader = &[Load(FLAG), Load(X)][..];
-    assert!(!allows(&[writer, reader], ADR, &[1, 1], &[]));
-    assert!(!allows(&[writer, reader], ADR, &[1, 2], &[(FLAG, 1), (X, 1)]));
-}
-
-#[test]
-fn on_a_portable_machine_a_locked_instruction_promises_nothing() {
-    let flusher = &[Store(X, 1), Flush(X), Exchange(FLAG, 1)][..];
-    assert!(!allows(&[flusher], ADR, &[0], &[(FLAG, 1), (X, 0)]));
-    assert!(allows(&[flusher], PowerFailDomain::AdrPortable, &[0], &[(FLAG, 1), (X, 0)]));
-}
-
-#[test]
-fn with_eadr_what_another_worker_has_seen_is_durable() {
-    let writer = &[Store(X, 1)][..];
-    let reader = &[Load(X)][..];
-    assert!(!allows(&[writer, reader], PowerFailDomain::EadrVisible, &[1], &[(X, 0)]));
-    assert!(allows(&[writer, reader], PowerFailDomain::GpfFailed, &[1], &[(X, 0)]));
-}
-
-#[test]
-fn with_eadr_what_a_worker_itself_has_seen_may_be_in_its_store_buffer() {
-    let writer = &[Store(X, 1), Load(X)][..];
-    assert!(allows(&[writer], PowerFailDomain::EadrVisible, &[1], &[(X, 0)]));
-    let fenced = &[Store(X, 1), FullFence, Load(X)][..];
-    assert!(!allows(&[fenced], PowerFailDomain::EadrVisible, &[1], &[(X, 0)]));
 }
 
 #[test]

@@ -117,28 +117,3 @@ fn by_default_a_line_of_more_than_three_unordered_words_is_thinned() {
     // Of the 16 subsets the prefixes (5), each word alone (3 more) and each word missing (3 more).
     assert_eq!(states.image_count(), 5 + 3 + 3);
 }
-
-#[test]
-fn stores_of_another_worker_in_between_end_a_run_of_unordered_stores() {
-    let bench = Bench::new();
-    bench.relaxed(0, 1);
-    lapis_device::set_current_worker(1);
-    bench.relaxed(1, 2);
-    lapis_device::set_current_worker(0);
-    bench.relaxed(2, 3);
-    let legal = BTreeSet::from([[0, 0, 0], [1, 0, 0], [1, 2, 0], [1, 2, 3]]);
-    assert_eq!(bench.at_end([0, 1, 2]), legal);
-}
-
-#[test]
-fn a_line_written_back_early_takes_none_of_the_others_with_it() {
-    let bench = Bench::new();
-    bench.ordered(0, 1);
-    bench.ordered(B, 2);
-    bench.ordered(2 * B, 3);
-    let mut legal = BTreeSet::new();
-    for mask in 0..8u64 {
-        legal.insert([mask & 1, (mask >> 1 & 1) * 2, (mask >> 2 & 1) * 3]);
-    }
-    assert_eq!(bench.at_end([0, B, 2 * B]), legal);
-}
