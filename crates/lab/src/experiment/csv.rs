@@ -1,13 +1,11 @@
 //! The tables of a result as CSV (RFC 4180), for spreadsheets and data frames.
 //!
-//! A column is a field of the JSON, and columns are in the order of their names; those of an object within a row are named with a point
-//! between: `measured.mops`. What is null in a row is an empty cell. A result with several tables
-//! has all their rows, and a first column `table` that says which they are of.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! A column is a field of the JSON, in the order in which it stands there; those of an object within a
+//! row are named with a point between: `measured.mops`. What is null in a row is an empty cell. A result
+//! with several tables has all their rows, and a first column `table` that says which they are of.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The rows of `result` as CSV, with a heading.
 ///
@@ -23,27 +21,40 @@ pub fn csv(result: &impl Serialize) -> Result<String, serde_json::Error> {
     if tables.iter().any(|(name, _)| *name == "rows") {
         tables.retain(|(name, _)| *name == "rows");
     }
-    let mut rows: Vec<BTreeMap<String, String>> = Vec::new();
+    let mut columns: Vec<String> = Vec::new();
+    let mut rows: Vec<Map<String, Value>> = Vec::new();
     for (name, values) in &tables {
         for value in *values {
-            let mut cells = BTreeMap::new();
+            let mut cells = Map::new();
             if tables.len() > 1 {
-                cells.insert("table".to_owned(), (*name).to_owned());
+                cells.insert("table".to_owned(), (*name).into());
             }
             flatten("", value, &mut cells);
+            // A column that is new in this row stands behind the one before it.
+            let mut place = 0;
+            for column in cells.keys() {
+                let known = columns.iter().position(|one| one == column);
+                place = 1 + known.unwrap_or_else(|| {
+                    columns.insert(place, column.clone());
+                    place
+                });
+            }
             rows.push(cells);
         }
     }
-    let columns: BTreeSet<&String> = rows.iter().flat_map(BTreeMap::keys).collect();
-    let mut text = line(columns.iter().map(|column| column.as_str()));
+    let mut text = line(columns.iter().cloned());
     for cells in &rows {
-        text += &line(columns.iter().map(|column| cells.get(*column).map_or("", String::as_str)));
+        text += &line(columns.iter().map(|column| match cells.get(column) {
+            Some(Value::String(text)) => text.clone(),
+            Some(value) => value.to_string(),
+            None => String::new(),
+        }));
     }
     Ok(text)
 }
 
 /// Adds the cells of a value that is called `name`, by column.
-fn flatten(name: &str, value: &Value, cells: &mut BTreeMap<String, String>) {
+fn flatten(name: &str, value: &Value, cells: &mut Map<String, Value>) {
     let within = |inner: &str| match name {
         "" => inner.to_owned(),
         _ => format!("{name}.{inner}"),
@@ -57,15 +68,14 @@ fn flatten(name: &str, value: &Value, cells: &mut BTreeMap<String, String>) {
             let numbered = values.iter().enumerate();
             numbered.for_each(|(at, value)| flatten(&within(&at.to_string()), value, cells));
         }
-        Value::String(text) => _ = cells.insert(name.to_owned(), text.clone()),
-        Value::Bool(_) | Value::Number(_) => _ = cells.insert(name.to_owned(), value.to_string()),
+        _ => _ = cells.insert(name.to_owned(), value.clone()),
     }
 }
 
-fn line<'c>(cells: impl Iterator<Item = &'c str>) -> String {
+fn line(cells: impl Iterator<Item = String>) -> String {
     let quoted = cells.map(|cell| match cell.contains(['"', ',', '\r', '\n']) {
         true => format!("\"{}\"", cell.replace('"', "\"\"")),
-        false => cell.to_owned(),
+        false => cell,
     });
     quoted.collect::<Vec<_>>().join(",") + "\r\n"
 }
@@ -79,10 +89,10 @@ mod tests {
     #[test]
     fn objects_within_a_row_become_columns_and_what_is_missing_stays_empty() {
         let result = json!({"rows": [
-            {"variant": "b", "measured": {"mops": 1.0}, "modelled": null},
-            {"variant": "a", "measured": null, "modelled": {"mops": 2, "a": true}},
+            {"variant": "b", "measured": null, "modelled": {"mops": 2, "a": true}},
+            {"variant": "a", "measured": {"mops": 1.0}, "modelled": null},
         ], "crossovers": [{"lines": 28}]});
-        let text = "measured.mops,modelled.a,modelled.mops,variant\r\n1.0,,,b\r\n,true,2,a\r\n";
+        let text = "variant,measured.mops,modelled.mops,modelled.a\r\nb,,2,true\r\na,1.0,,\r\n";
         assert_eq!(csv(&result).unwrap(), text);
     }
 
