@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use lapis::Table;
-
 use super::operations::{Action, Actions, Keys, Stamp};
 use super::worker::parse_report;
 use crate::failure::Failure;
@@ -92,13 +90,18 @@ impl<'a> Ledger<'a> {
         Ok(RoundSummary { writes: reports.len() as u64, operations: operations.iter().sum() })
     }
 
-    /// Compares the store with the ledger, and enters which of the in-flight writes took effect.
-    pub fn verify(&mut self, table: &Table) -> Result<Verification, Failure> {
+    /// Compares a store of so many entries, in which `get` looks a key up, with the ledger, and enters
+    /// which of the in-flight writes took effect.
+    pub fn verify<V: AsRef<[u8]>>(
+        &mut self,
+        entries: u64,
+        get: impl Fn(&[u8]) -> Result<Option<V>, lapis::Error>,
+    ) -> Result<Verification, Failure> {
         let mut verification = Verification::default();
         let mut present = 0;
         for index in 0..self.keys.len() {
-            let found = table.get(self.keys.key(index))?;
-            let found = found.as_deref();
+            let found = get(self.keys.key(index))?;
+            let found = found.as_ref().map(V::as_ref);
             present += u64::from(found.is_some());
             verification.checked += 1;
             let acknowledged = self.states[index];
@@ -127,7 +130,7 @@ impl<'a> Ledger<'a> {
                 ));
             }
         }
-        verification.unexpected = table.len()?.abs_diff(present);
+        verification.unexpected = entries.abs_diff(present);
         self.in_flight.clear();
         Ok(verification)
     }
@@ -178,7 +181,7 @@ fn describe(state: State) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lapis::{Hardware, Store, TableOptions};
+    use std::collections::BTreeMap;
 
     use super::*;
     use crate::commands::demo::worker::report;
@@ -190,17 +193,14 @@ mod tests {
         Keys::of((0..LOADED).map(|i| (format!("k{i}").into_bytes(), format!("t{i}").into_bytes())))
     }
 
-    fn loaded_table(keys: &Keys) -> Table<Hardware> {
-        let store = Store::in_memory(16 << 20).unwrap();
-        let table = store.create_table("main", &TableOptions::default()).unwrap();
-        for index in 0..LOADED {
-            table.put(keys.key(index), keys.text(index)).unwrap();
-        }
-        table
+    type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    fn loaded(keys: &Keys) -> Contents {
+        (0..LOADED).map(|index| (keys.key(index).to_vec(), keys.text(index).to_vec())).collect()
     }
 
     /// Does the first `writes` writes of the only thread; its reports, with the keys written.
-    fn work(keys: &Keys, table: &Table<Hardware>, writes: usize) -> Vec<(u64, usize)> {
+    fn work(keys: &Keys, table: &mut Contents, writes: usize) -> Vec<(u64, usize)> {
         let mut reports = Vec::new();
         for (number, action) in Actions::new(SEED, 1, 0, 1, keys.len()) {
             if reports.len() == writes {
@@ -209,11 +209,11 @@ mod tests {
             match action {
                 Action::Put { key } => {
                     let stamp = Stamp { round: 1, thread: 0, number };
-                    table.put(keys.key(key), &keys.value(key, stamp)).unwrap();
+                    table.insert(keys.key(key).to_vec(), keys.value(key, stamp));
                     reports.push((report(0, number), key));
                 }
                 Action::Delete { key } => {
-                    table.delete(keys.key(key)).unwrap();
+                    table.remove(keys.key(key));
                     reports.push((report(0, number), key));
                 }
                 _ => {}
@@ -227,18 +227,18 @@ mod tests {
     fn verify(
         done: usize,
         acknowledged: usize,
-        damage: impl Fn(&Table<Hardware>, &Keys, usize),
+        damage: impl Fn(&mut Contents, &Keys, usize),
     ) -> Verification {
         let keys = keys();
-        let table = loaded_table(&keys);
-        let work = work(&keys, &table, done);
+        let mut table = loaded(&keys);
+        let work = work(&keys, &mut table, done);
         let reports: Vec<_> = work.iter().take(acknowledged).map(|(report, _)| *report).collect();
         let mut ledger = Ledger::new(&keys, LOADED);
         let summary = ledger.enter_round(SEED, 1, 1, &reports).unwrap();
         assert_eq!(summary.writes, acknowledged as u64);
         assert!(summary.operations >= summary.writes);
-        damage(&table, &keys, work[acknowledged - 1].1);
-        ledger.verify(&table).unwrap()
+        damage(&mut table, &keys, work[acknowledged - 1].1);
+        ledger.verify(table.len() as u64, |key| Ok(table.get(key))).unwrap()
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_changed_value_is_a_loss() {
         let verification = verify(10, 10, |table, keys, key| {
-            table.put(keys.key(key), b"something else").unwrap();
+            table.insert(keys.key(key).to_vec(), b"something else".to_vec());
         });
         assert_eq!(verification.lost, 1, "{verification:?}");
         assert!(verification.examples[0].contains("something else"));
@@ -274,8 +274,8 @@ mod tests {
     #[test]
     fn a_missing_or_resurrected_key_is_a_loss() {
         let verification = verify(10, 10, |table, keys, key| {
-            if !table.delete(keys.key(key)).unwrap() {
-                table.put(keys.key(key), keys.text(key)).unwrap();
+            if table.remove(keys.key(key)).is_none() {
+                table.insert(keys.key(key).to_vec(), keys.text(key).to_vec());
             }
         });
         assert_eq!(verification.lost, 1, "{verification:?}");
@@ -283,7 +283,9 @@ mod tests {
 
     #[test]
     fn an_entry_that_nobody_wrote_is_unexpected() {
-        let verification = verify(10, 10, |table, _, _| table.put(b"ghost", b"").unwrap());
+        let verification = verify(10, 10, |table, _, _| {
+            table.insert(b"ghost".to_vec(), Vec::new());
+        });
         assert_eq!((verification.lost, verification.unexpected), (0, 1), "{verification:?}");
     }
 
@@ -291,8 +293,7 @@ mod tests {
     fn a_report_that_cannot_be_is_refused() {
         let keys = keys();
         let mut ledger = Ledger::new(&keys, LOADED);
-        let reports: Vec<_> =
-            work(&keys, &loaded_table(&keys), 2).iter().map(|(r, _)| *r).collect();
+        let reports: Vec<_> = work(&keys, &mut loaded(&keys), 2).iter().map(|(r, _)| *r).collect();
         assert!(ledger.enter_round(SEED, 1, 1, &[reports[1], reports[0]]).is_err());
         assert!(ledger.enter_round(SEED, 1, 1, &[report(7, 0)]).is_err());
     }

@@ -246,7 +246,7 @@ impl Killing<'_> {
 /// Compares the reopened store with the ledger and checks its invariants.
 fn check(store: &Store, ledger: &mut Ledger<'_>) -> Result<(Verification, Vec<String>), Failure> {
     let table: Table = store.table(TABLE)?;
-    let verification = ledger.verify(&table)?;
+    let verification = ledger.verify(table.len()?, |key| table.get(key))?;
     let report = store.check();
     Ok((verification, report.problems))
 }
