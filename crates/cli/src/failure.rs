@@ -79,6 +79,12 @@ impl From<lapis::Error> for Failure {
     }
 }
 
+impl From<lapis_crash::CrashError> for Failure {
+    fn from(error: lapis_crash::CrashError) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
 impl From<ExperimentError> for Failure {
     fn from(error: ExperimentError) -> Self {
         match error {

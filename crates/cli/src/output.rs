@@ -3,7 +3,10 @@
 use std::fmt;
 use std::io::{self, BufWriter, Stdout, Write};
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, presets};
+use lapis_lab::experiment::Findings;
+use lapis_lab::experiment::table::Table;
+pub use lapis_lab::experiment::table::{grouped, human_bytes};
 use serde::Serialize;
 
 use crate::failure::{Failure, reason};
@@ -41,24 +44,28 @@ impl Output {
 
     /// Writes a table for people; nothing with `--json`.
     pub fn table(&mut self, table: &Table) -> Result<(), Failure> {
-        self.line(table)
+        if self.json {
+            return Ok(());
+        }
+        for above in table.title.iter().chain(&table.text) {
+            self.line(above)?;
+        }
+        let mut drawn = comfy_table::Table::new();
+        drawn
+            .load_style(presets::UTF8_FULL_CONDENSED)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_header(&table.headings)
+            .add_rows(table.rows.iter().map(|row| row.iter().map(|cell| cell.replace('`', ""))));
+        for column in drawn.column_iter_mut().skip(table.words) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        self.line(drawn)
     }
 
-    /// Writes a table of results for people; nothing with `--json`.
-    pub fn results(
-        &mut self,
-        results: &lapis_lab::experiment::table::Table,
-    ) -> Result<(), Failure> {
-        if let Some(title) = &results.title {
-            self.line(title)?;
-        }
-        let mut table = styled();
-        table.set_header(&results.headings);
-        for row in &results.rows {
-            table.add_row(row.iter().map(|cell| cell.replace('`', "")));
-        }
-        right_align(&mut table, results.words);
-        self.table(&table)
+    /// Writes the tables of what was found, and what has to be said beneath them.
+    pub fn findings(&mut self, found: &(impl Findings + ?Sized)) -> Result<(), Failure> {
+        found.tables().iter().try_for_each(|table| self.table(table))?;
+        found.notes().iter().try_for_each(|note| self.line(note))
     }
 
     /// Writes the JSON object; nothing without `--json`.
@@ -94,74 +101,5 @@ pub fn closed(error: &io::Error) -> Failure {
         Failure::OutputClosed
     } else {
         Failure::refused(format!("cannot write to standard output: {}", reason(error)))
-    }
-}
-
-/// An empty table with these headings, numbers to be right-aligned by [`right_align`].
-pub fn table<const N: usize>(headings: [&str; N]) -> Table {
-    let mut table = styled();
-    table.set_header(headings);
-    table
-}
-
-fn styled() -> Table {
-    let mut table = Table::new();
-    table
-        .load_style(presets::UTF8_FULL_CONDENSED)
-        .set_content_arrangement(ContentArrangement::Dynamic);
-    table
-}
-
-/// Aligns the columns from `first` on to the right.
-pub fn right_align(table: &mut Table, first: usize) {
-    for index in first..table.column_count() {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-}
-
-/// A whole number with thousands separated.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A number of bytes in the unit a person would choose.
-pub fn human_bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut size = bytes as f64;
-    let mut unit = 0;
-    while size >= 1024.0 && unit + 1 < UNITS.len() {
-        size /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{bytes} B") } else { format!("{size:.1} {}", UNITS[unit]) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_are_separated() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1000), "1,000");
-        assert_eq!(grouped(12_345_678), "12,345,678");
-    }
-
-    #[test]
-    fn bytes_get_a_unit() {
-        assert_eq!(human_bytes(1023), "1023 B");
-        assert_eq!(human_bytes(1536), "1.5 KiB");
-        assert_eq!(human_bytes(1 << 50), "1024.0 TiB");
     }
 }

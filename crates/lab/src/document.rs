@@ -55,23 +55,32 @@ pub fn put(document: &str, command: &str, text: &str) -> Option<String> {
     Some(format!("{before}{begin}\n{text}{END}{after}"))
 }
 
-/// Replaces those of `sections`, commands and texts, that the file at `path` has.
+/// Replaces those of `sections`, commands and texts, that the file at `path` has. `renew` is told what
+/// such a section has been and what was found, and says what it becomes.
 ///
 /// # Errors
 /// [`SectionError`]; it has to have one of them.
 pub fn put_those_there<S: AsRef<str>>(
     path: &Path,
     sections: &[(S, String)],
+    renew: impl Fn(&str, &str) -> String,
 ) -> Result<(), SectionError> {
     let failed = |why| SectionError::Document { path: path.to_owned(), why };
-    let document = std::fs::read_to_string(path).map_err(failed)?;
-    let (there, missing): (Vec<_>, Vec<_>) =
-        sections.iter().partition(|(command, _)| section(&document, command.as_ref()).is_some());
-    match missing.first() {
-        Some((command, text)) if there.is_empty() => put_into_file(path, command.as_ref(), text),
-        _ => there
-            .into_iter()
-            .try_for_each(|(command, text)| put_into_file(path, command.as_ref(), text)),
+    let before = std::fs::read_to_string(path).map_err(failed)?;
+    let (mut document, mut there) = (before.clone(), false);
+    for (command, found) in sections.iter().map(|(command, found)| (command.as_ref(), found)) {
+        let text = section(&document, command).map(|old| renew(old, found));
+        if let Some(renewed) = text.and_then(|text| put(&document, command, &text)) {
+            (document, there) = (renewed, true);
+        }
+    }
+    match sections.first() {
+        Some((command, _)) if !there => {
+            let command = command.as_ref().to_owned();
+            Err(SectionError::NoSection { path: path.to_owned(), command })
+        }
+        _ if document == before => Ok(()),
+        _ => std::fs::write(path, document).map_err(failed),
     }
 }
 
@@ -80,16 +89,7 @@ pub fn put_those_there<S: AsRef<str>>(
 /// # Errors
 /// [`SectionError`].
 pub fn put_into_file(path: &Path, command: &str, text: &str) -> Result<(), SectionError> {
-    let failed = |why| SectionError::Document { path: path.to_owned(), why };
-    let document = std::fs::read_to_string(path).map_err(failed)?;
-    let replaced = put(&document, command, text).ok_or_else(|| SectionError::NoSection {
-        path: path.to_owned(),
-        command: command.to_owned(),
-    })?;
-    if replaced == document {
-        return Ok(());
-    }
-    std::fs::write(path, replaced).map_err(failed)
+    put_those_there(path, &[(command, text.to_owned())], |_, found| found.to_owned())
 }
 
 #[cfg(test)]
@@ -118,13 +118,14 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), DOCUMENT).unwrap();
         let text = || "new\n".to_owned();
-        put_those_there(file.path(), &[("d", text()), ("c", text())]).unwrap();
+        let replace = |_: &str, found: &str| found.to_owned();
+        put_those_there(file.path(), &[("d", text()), ("c", text())], replace).unwrap();
         let document = std::fs::read_to_string(file.path()).unwrap();
         assert_eq!(
             [section(&document, "c"), section(&document, "a b")],
             [Some("new\n"), Some("old\n")]
         );
-        let error = put_those_there(file.path(), &[("d", text())]).unwrap_err();
+        let error = put_those_there(file.path(), &[("d", text())], replace).unwrap_err();
         assert!(matches!(error, SectionError::NoSection { .. }), "{error}");
     }
 

@@ -13,9 +13,12 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::block_trace::{Operation, Request, TraceError, TraceReader};
+use crate::experiment::Findings;
+use crate::experiment::table::{Table, grouped, human_bytes};
 use crate::key_value::KeyValue;
 use crate::keys::scatter;
-use crate::report::{Latencies, OnProgress, Progress, Report};
+use crate::progress::{OnProgress, Progress};
+use crate::report::{Latencies, Report};
 
 /// Requests between two reports of progress.
 const PROGRESS_STEP: u64 = 512;
@@ -54,6 +57,25 @@ pub struct ReplayReport {
     pub cold_reads: u64,
     /// Bytes written.
     pub written_bytes: u64,
+}
+
+impl Findings for ReplayReport {
+    fn tables(&self) -> Vec<Table> {
+        std::slice::from_ref(&self.report).tables()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = std::slice::from_ref(&self.report).notes();
+        notes.push(format!(
+            "{} values compared and right, {} wrong; {} reads of blocks never written, {} written",
+            grouped(self.verified),
+            grouped(self.mismatches),
+            grouped(self.cold_reads),
+            human_bytes(self.written_bytes)
+        ));
+        notes.extend(self.first_mismatches.iter().map(|mismatch| format!("! {mismatch}")));
+        notes
+    }
 }
 
 /// Mismatches that are told in words.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::experiment::Findings;
 use crate::experiment::meter::CountsPerOperation;
+use crate::experiment::table::{Table, decimals, grouped};
 
 /// The longest latency a histogram tells from longer ones.
 const LONGEST_NS: u64 = 60_000_000_000;
@@ -148,17 +150,55 @@ impl Report {
     }
 }
 
-/// How far a workload has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Operations done.
-    pub done: u64,
-    /// Operations to do.
-    pub total: u64,
+impl Findings for [Report] {
+    fn tables(&self) -> Vec<Table> {
+        let mut measured = Table::new(
+            1,
+            "measured here | operations | threads | ops/s | p50 ns | p99 ns | p99.9 ns | p99.99 ns",
+        );
+        for run in self {
+            let mut push = |name: String, operations: u64, rate: String, of: Quantiles| {
+                let latencies = [of.p50, of.p99, of.p999, of.p9999].map(grouped);
+                let counts = [name, grouped(operations), run.threads.to_string(), rate];
+                measured.push(counts.into_iter().chain(latencies));
+            };
+            let rate = grouped(run.ops_per_s as u64);
+            push(run.workload.clone(), run.operations, rate, run.latency_ns);
+            for (kind, part) in run.by_kind.iter().filter(|_| run.by_kind.len() > 1) {
+                push(format!("  {kind}"), part.operations, String::new(), part.latency_ns);
+            }
+        }
+        let Some(profile) = profile(self) else { return vec![measured] };
+        let headings = "records | flushes | fences | WPQ inserts | media writes | media reads | \
+                        LLC misses";
+        let mut modelled = Table::new(1, &format!("modelled for {profile} | {headings}"));
+        for run in self {
+            let counts = run.per_op.counts;
+            let cell = |of: fn(CountsPerOperation) -> f64| decimals(counts.map(of), 2);
+            modelled.push([
+                run.workload.clone(),
+                grouped(run.per_op.records.unwrap_or_default()),
+                cell(|of| of.flushes),
+                cell(|of| of.fences),
+                cell(|of| of.wpq_inserts),
+                cell(|of| of.media_writes),
+                cell(|of| of.media_reads),
+                cell(|of| of.llc_misses),
+            ]);
+        }
+        vec![measured, modelled]
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let note = profile(self).map(|_| "per operation; media in units of 64 bytes".to_owned());
+        note.into_iter().collect()
+    }
 }
 
-/// Called from the working threads now and then.
-pub type OnProgress<'a> = &'a (dyn Fn(Progress) + Sync);
+/// The profile that the counts were modelled for, if anything was counted.
+fn profile(runs: &[Report]) -> Option<&str> {
+    runs.iter().find_map(|run| run.per_op.profile.as_deref())
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,10 @@
 //! `lapis info`: what a store is, and what it promises on the medium it lies on.
 
 use clap::Args;
+use lapis_lab::experiment::table::Table;
 
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, grouped, human_bytes, right_align, table};
+use crate::output::{Output, grouped, human_bytes};
 use crate::store_arguments::StoreArguments;
 
 /// Say what a store holds, where it lies and what an acknowledged write survives there
@@ -46,18 +47,17 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             "it had not been closed and was recovered"
         }
     ))?;
-    let mut tiers = table(["tier", "path", "size", "may grow to"]);
+    let mut tiers = Table::new(2, "tier | path | size | may grow to");
     for tier in &info.tiers {
-        tiers.add_row([
+        tiers.push([
             tier.medium.to_owned(),
             tier.path.clone().unwrap_or_default(),
             human_bytes(tier.bytes),
             human_bytes(tier.capacity_bytes),
         ]);
     }
-    right_align(&mut tiers, 2);
     output.table(&tiers)?;
-    let mut tables = table(["table", "index", "entries", "nodes", "mean depth", "index bytes"]);
+    let mut tables = Table::new(2, "table | index | entries | nodes | mean depth | index bytes");
     for entry in &info.tables {
         let mut row = vec![entry.name.clone(), entry.index.to_string()];
         match &entry.statistics {
@@ -69,9 +69,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             ]),
             None => row.extend(["-", "-", "-", "-"].map(str::to_owned)),
         }
-        tables.add_row(row);
+        tables.push(row);
     }
-    right_align(&mut tables, 2);
     output.table(&tables)?;
     Ok(Verdict::Good)
 }

@@ -8,11 +8,11 @@ use clap::Args;
 use lapis::TableOptions;
 use lapis_lab::key_value::TableTarget;
 use lapis_lab::modelled_store::count_replay;
-use lapis_lab::replay::{ReplayError, ReplayReport, read_trace, replay};
+use lapis_lab::replay::{ReplayError, read_trace, replay};
 
 use crate::commands::ycsb;
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, grouped, human_bytes};
+use crate::output::Output;
 use crate::progress;
 use crate::workload_arguments::WorkloadArguments;
 
@@ -65,22 +65,6 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             .map_err(ycsb::not_counted)?;
     }
     output.json(&report)?;
-    print(&report, output)
-}
-
-fn print(report: &ReplayReport, output: &mut Output) -> Result<Verdict, Failure> {
-    let runs = std::slice::from_ref(&report.report);
-    ycsb::print(runs, output)?;
-    ycsb::print_counts(runs, output)?;
-    output.line(format_args!(
-        "{} values compared and right, {} wrong; {} reads of blocks never written, {} written",
-        grouped(report.verified),
-        grouped(report.mismatches),
-        grouped(report.cold_reads),
-        human_bytes(report.written_bytes)
-    ))?;
-    for mismatch in &report.first_mismatches {
-        output.line(format_args!("! {mismatch}"))?;
-    }
+    output.findings(&report)?;
     Ok(if report.mismatches == 0 { Verdict::Good } else { Verdict::Bad })
 }

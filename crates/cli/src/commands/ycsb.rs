@@ -2,15 +2,14 @@
 
 use clap::Args;
 use lapis::{IndexKind, TableOptions};
-use lapis_lab::experiment::table::decimals;
 use lapis_lab::key_value::TableTarget;
 use lapis_lab::modelled_store::{CountError, count_ycsb};
-use lapis_lab::report::{Quantiles, Report};
+use lapis_lab::report::Report;
 use lapis_lab::ycsb::{Driver, Options, RequestDistribution, Workload, WorkloadError};
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, grouped, right_align, table};
+use crate::output::Output;
 use crate::progress;
 use crate::workload_arguments::WorkloadArguments;
 
@@ -105,78 +104,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         let durability = store.info(false).durability;
         output.json(&Runs { last, index: table.index_kind(), durability, runs: &runs })?;
     }
-    print(&runs, output)?;
-    print_counts(&runs, output)?;
+    output.findings(runs.as_slice())?;
     Ok(Verdict::Good)
-}
-
-/// Prints what workloads did.
-pub fn print(runs: &[Report], output: &mut Output) -> Result<(), Failure> {
-    let headings = [
-        "measured here",
-        "operations",
-        "threads",
-        "ops/s",
-        "p50 ns",
-        "p99 ns",
-        "p99.9 ns",
-        "p99.99 ns",
-    ];
-    let mut rows = table(headings);
-    for run in runs {
-        let row = |name: String, operations: u64, latency: Quantiles| {
-            [
-                name,
-                grouped(operations),
-                run.threads.to_string(),
-                String::new(),
-                grouped(latency.p50),
-                grouped(latency.p99),
-                grouped(latency.p999),
-                grouped(latency.p9999),
-            ]
-        };
-        let mut all = row(run.workload.clone(), run.operations, run.latency_ns);
-        all[3] = grouped(run.ops_per_s as u64);
-        rows.add_row(all);
-        if run.by_kind.len() > 1 {
-            for (kind, part) in &run.by_kind {
-                rows.add_row(row(format!("  {kind}"), part.operations, part.latency_ns));
-            }
-        }
-    }
-    right_align(&mut rows, 1);
-    output.table(&rows)
-}
-
-/// Prints what was counted on the modelled machine, if anything was.
-pub fn print_counts(runs: &[Report], output: &mut Output) -> Result<(), Failure> {
-    let Some(profile) = runs.iter().find_map(|run| run.per_op.profile.as_deref()) else {
-        return Ok(());
-    };
-    let heading = format!("modelled for {profile}");
-    let mut rows = table([
-        heading.as_str(),
-        "records",
-        "flushes",
-        "fences",
-        "WPQ inserts",
-        "media writes",
-        "media reads",
-        "LLC misses",
-    ]);
-    for run in runs {
-        let records = run.per_op.records.unwrap_or_default();
-        let mut row = vec![run.workload.clone(), grouped(records)];
-        let counts = run.per_op.counts.map(|of| {
-            [of.flushes, of.fences, of.wpq_inserts, of.media_writes, of.media_reads, of.llc_misses]
-        });
-        row.extend((0..6).map(|at| decimals(counts.map(|counts| counts[at]), 2)));
-        rows.add_row(row);
-    }
-    right_align(&mut rows, 1);
-    output.table(&rows)?;
-    output.line("per operation; media in units of 64 bytes")
 }
 
 /// Why nothing could be counted. Wrong answers are failed checks here too.

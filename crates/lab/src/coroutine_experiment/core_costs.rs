@@ -27,7 +27,7 @@ use serde::Serialize;
 use super::operations::{
     Core, Nobody, filled_leaves, insert_all, key, look_up_all, remove_all, wrong_answers,
 };
-use super::page_walks::PageWalks;
+use super::page_walks::{GROUPS, PageWalks};
 use super::{ExperimentError, Variant, usual_costs};
 use crate::experiment::meter::{Meter, ModelMeter, Section};
 use crate::experiment::processor;
@@ -42,8 +42,6 @@ const LOOKUPS: usize = 500;
 /// Inserts of a round, which fill no leaf.
 const INSERTS: usize = 384;
 const ROUNDS: usize = 4000;
-/// Alone, and in a group as large as pays.
-pub(super) const GROUPS: [(usize, Overlap); 2] = [(1, Overlap::NONE), (20, Overlap::BOTH)];
 /// How the leaves write. (A flush does nothing here, and costs what the model says.)
 const INSERT: Variant = Variant::InsertOnce;
 

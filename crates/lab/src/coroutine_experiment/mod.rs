@@ -27,7 +27,8 @@ use serde::Serialize;
 
 use crate::experiment::meter::Section;
 use crate::experiment::{self, ExperimentError, OPTANE_100, OnModel, Sides};
-use crate::report::OnProgress;
+use crate::named::named;
+use crate::progress::OnProgress;
 use operations::Bench;
 
 pub use core_costs::{CoreCosts, calibrate, put_into_profile};
@@ -37,38 +38,24 @@ pub use page_walks::PageWalks;
 pub const FIGURE: &str =
     "After Fig. 12 of van Renen et al., Building blocks for persistent memory (VLDB Journal 2020)";
 
-/// What is interleaved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Variant {
-    /// Lookups of keys that are there.
-    Lookup,
-    /// Inserts of new keys that prefetch and fence alone.
-    InsertReads,
-    /// Inserts that share fences and do not prefetch.
-    InsertWrites,
-    /// Inserts that do both.
-    InsertBoth,
-    /// Inserts that do both and persist the line of fingerprints and bitmap once. The others
-    /// persist it twice, as the paper's do: with the pair, and with the bit.
-    InsertOnce,
+named! {
+    /// What is interleaved.
+    pub enum Variant {
+        /// Lookups of keys that are there.
+        Lookup = "lookup",
+        /// Inserts of new keys that prefetch and fence alone.
+        InsertReads = "insert-reads",
+        /// Inserts that share fences and do not prefetch.
+        InsertWrites = "insert-writes",
+        /// Inserts that do both.
+        InsertBoth = "insert-both",
+        /// Inserts that do both and persist the line of fingerprints and bitmap once. The others
+        /// persist it twice, as the paper's do: with the pair, and with the bit.
+        InsertOnce = "insert-once",
+    }
 }
 
 impl Variant {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Lookup, Self::InsertReads, Self::InsertWrites, Self::InsertBoth, Self::InsertOnce];
-
-    /// The name in tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Lookup => "lookup",
-            Self::InsertReads => "insert-reads",
-            Self::InsertWrites => "insert-writes",
-            Self::InsertBoth => "insert-both",
-            Self::InsertOnce => "insert-once",
-        }
-    }
-
     /// What it overlaps in a group of so many. One operation by itself is what a program does
     /// that does not interleave: it neither prefetches nor gives way.
     fn overlap(self, group: usize) -> Overlap {

@@ -9,15 +9,16 @@
 
 use std::time::Instant;
 
-use lapis_blocks::fp_leaves::FpLeaves;
+use lapis_blocks::fp_leaves::{FpLeaves, Overlap};
 use lapis_pmem::{FlushMethod, Hardware, Pool, Region};
 use serde::Serialize;
 
 use super::ExperimentError;
-use super::core_costs::GROUPS;
 use super::operations::{Nobody, filled_leaves, key, look_up_all, pool_bytes, wrong_answers};
 use crate::keys::scatter;
 
+/// Alone, and in a group as large as pays.
+pub(super) const GROUPS: [(usize, Overlap); 2] = [(1, Overlap::NONE), (20, Overlap::BOTH)];
 /// Leaves on 55,000 small pages, or a hundred large ones.
 const LEAVES: usize = 400_000;
 const LOOKUPS: usize = 20_000;

@@ -7,6 +7,8 @@ use lapis_pmem::{LINE_BYTES, Medium, Region, RegionError, RegionOptions};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::named::named;
+
 /// Bytes that partitions begin at multiples of: what DIMMs are interleaved by.
 const PARTITION_ALIGNMENT: usize = 4096;
 
@@ -91,25 +93,15 @@ pub struct Partition<'a> {
 // SAFETY: it stands for exclusive access to plain bytes.
 unsafe impl Send for Partition<'_> {}
 
-/// In what order lines or chunks are visited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Pattern {
-    /// The same one every time.
-    Same,
-    /// One after the other.
-    Sequential,
-    /// Any, each time.
-    Random,
-}
-
-impl Pattern {
-    /// The name users know it by.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Same => "same",
-            Self::Sequential => "sequential",
-            Self::Random => "random",
-        }
+named! {
+    /// In what order lines or chunks are visited.
+    pub enum Pattern {
+        /// The same one every time.
+        Same = "same",
+        /// One after the other.
+        Sequential = "sequential",
+        /// Any, each time.
+        Random = "random",
     }
 }
 

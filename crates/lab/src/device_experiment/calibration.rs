@@ -8,7 +8,7 @@ use super::published::{Published, published};
 use super::{experiments, hot_spots, index_writes, mixed};
 use crate::experiment::table::Table;
 use crate::experiment::{ExperimentError, Findings, section_of_tables};
-use crate::report::{OnProgress, Progress};
+use crate::progress::{OnProgress, Progress};
 
 /// The command whose section of `docs/calibration.md` the table is (module [`crate::document`]).
 const COMMAND: &str = "lapis lab device --profile optane-100";

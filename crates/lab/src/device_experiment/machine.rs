@@ -8,39 +8,29 @@ use lapis_pmem::{Domain, FlushMethod, Hardware, Region};
 
 use super::program::{Manner, Program};
 
-/// How lines reach memory: the instructions of a point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Method {
-    /// Nothing is written.
-    Load,
-    /// Ordinary stores, evicted by the caches.
-    Store,
-    /// Stores flushed by `clflush`.
-    Clflush,
-    /// Stores flushed by `clflushopt`.
-    ClflushOpt,
-    /// Stores flushed by `clwb`.
-    Clwb,
-    /// Stores flushed by `dc cvap` (aarch64).
-    DcCvap,
-    /// Streaming stores.
-    Streaming,
+use crate::named::named;
+
+named! {
+    /// How lines reach memory: the instructions of a point.
+    pub enum Method {
+        /// Nothing is written.
+        Load = "load",
+        /// Ordinary stores, evicted by the caches.
+        Store = "store",
+        /// Stores flushed by `clflush`.
+        Clflush = "store+clflush",
+        /// Stores flushed by `clflushopt`.
+        ClflushOpt = "store+clflushopt",
+        /// Stores flushed by `clwb`.
+        Clwb = "store+clwb",
+        /// Stores flushed by `dc cvap` (aarch64).
+        DcCvap = "store+dc cvap",
+        /// Streaming stores.
+        Streaming = "streaming",
+    }
 }
 
 impl Method {
-    /// The name users know it by.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Load => "load",
-            Self::Store => "store",
-            Self::Clflush => "store+clflush",
-            Self::ClflushOpt => "store+clflushopt",
-            Self::Clwb => "store+clwb",
-            Self::DcCvap => "store+dc cvap",
-            Self::Streaming => "streaming",
-        }
-    }
-
     /// The flush instruction that it needs, if it needs a particular one.
     fn flush_method(self) -> Option<FlushMethod> {
         match self {

@@ -7,34 +7,25 @@ use super::arena::{Arena, Pattern};
 use super::machine::{Effort, Machine, Method, Progress};
 use super::program::{Access, Program, Task};
 
-/// Which experiment a point belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Experiment {
-    /// How long a dependent load takes.
-    ReadLatency,
-    /// How long it takes to persist a line.
-    PersistLatency,
-    /// Bandwidth by the bytes accessed together.
-    BandwidthByGranularity,
-    /// Bandwidth by the number of threads.
-    BandwidthByThreads,
-    /// What one task loses to another beside it.
-    Interference,
+use crate::named::named;
+
+named! {
+    /// Which experiment a point belongs to.
+    pub enum Experiment {
+        /// How long a dependent load takes.
+        ReadLatency = "read-latency",
+        /// How long it takes to persist a line.
+        PersistLatency = "persist-latency",
+        /// Bandwidth by the bytes accessed together.
+        BandwidthByGranularity = "bandwidth-by-granularity",
+        /// Bandwidth by the number of threads.
+        BandwidthByThreads = "bandwidth-by-threads",
+        /// What one task loses to another beside it.
+        Interference = "interference",
+    }
 }
 
 impl Experiment {
-    /// The name users know it by.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ReadLatency => "read-latency",
-            Self::PersistLatency => "persist-latency",
-            Self::BandwidthByGranularity => "bandwidth-by-granularity",
-            Self::BandwidthByThreads => "bandwidth-by-threads",
-            Self::Interference => "interference",
-        }
-    }
-
     /// The figure of the publication that it repeats: van Renen, Vogel, Leis, Neumann, Kemper,
     /// "Building blocks for persistent memory", The VLDB Journal 29, 2020, section 2.
     pub fn figure(self) -> &'static str {

@@ -22,7 +22,7 @@ use super::{bandwidth, interference, latency};
 use crate::experiment::table::Table;
 use crate::experiment::{ExperimentError, Findings, in_order};
 use crate::plot::{Axis, Panel, Plot, Source};
-use crate::report::{OnProgress, Progress};
+use crate::progress::{OnProgress, Progress};
 
 /// What to find out, and for how long.
 #[derive(Clone, Debug)]
@@ -55,17 +55,6 @@ impl Default for Options {
             seed: 42,
         }
     }
-}
-
-impl Experiment {
-    /// All of them, in the order of the publication.
-    pub const ALL: [Self; 5] = [
-        Self::ReadLatency,
-        Self::PersistLatency,
-        Self::BandwidthByGranularity,
-        Self::BandwidthByThreads,
-        Self::Interference,
-    ];
 }
 
 /// One row: a point, and what was found about it.

@@ -12,11 +12,13 @@ mod machine;
 pub mod meter;
 pub mod table;
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
 use lapis_device::Profile;
 use serde::Serialize;
 
 use crate::plot::{Panel, Plot, Source};
-use crate::report::{OnProgress, Progress};
+use crate::progress::{OnProgress, Progress};
 pub use csv::csv;
 pub use error::ExperimentError;
 pub use machine::{Labelled, Machine, processor};
@@ -77,34 +79,86 @@ impl Sides {
         mut measure: impl FnMut(&C) -> Result<H, ExperimentError>,
         mut model: impl FnMut(&C) -> Result<M, ExperimentError>,
     ) -> Result<Vec<Found<H, M>>, ExperimentError> {
-        let total = cases.len() as u64 * (u64::from(self.measure) + u64::from(self.model));
-        let mut done = 0;
-        let mut step = || {
-            done += 1;
-            progress(Progress { done, total });
-        };
+        let step = self.steps(cases.len(), progress);
         let mut found = Vec::with_capacity(cases.len());
         for case in cases {
-            let measured = self.measure.then(|| measure(case)).transpose()?;
-            measured.is_some().then(&mut step);
-            let modelled = self.model.then(|| model(case)).transpose()?;
-            modelled.is_some().then(&mut step);
+            let measured = self.measure.then(|| measure(case).inspect(|_| step())).transpose()?;
+            let modelled = self.model.then(|| model(case).inspect(|_| step())).transpose()?;
             found.push((measured, modelled));
         }
         Ok(found)
     }
+
+    /// The same where cases share nothing: first they are modelled side by side, on as many threads as
+    /// there are processors, as the model knows nothing of time; then measured one by one.
+    pub(crate) fn run_side_by_side<C: Sync, H, M: Send>(
+        &self,
+        cases: &[C],
+        progress: OnProgress<'_>,
+        mut measure: impl FnMut(&C) -> Result<H, ExperimentError>,
+        model: impl Fn(&C) -> Result<M, ExperimentError> + Sync,
+    ) -> Result<Vec<Found<H, M>>, ExperimentError> {
+        let step = self.steps(cases.len(), progress);
+        let to_model = if self.model { cases } else { &[] };
+        let modelled = side_by_side(to_model, |case| model(case).inspect(|_| step()))?;
+        let mut modelled = modelled.into_iter();
+        let found = cases.iter().map(|case| {
+            let measured = self.measure.then(|| measure(case).inspect(|_| step())).transpose()?;
+            Ok::<_, ExperimentError>((measured, modelled.next()))
+        });
+        found.collect()
+    }
+
+    /// Tells `progress` of each side of a case that is done.
+    fn steps(&self, cases: usize, progress: OnProgress<'_>) -> impl Fn() + Sync {
+        let total = cases as u64 * (u64::from(self.measure) + u64::from(self.model));
+        let done = AtomicU64::new(0);
+        move || progress(Progress { done: done.fetch_add(1, Ordering::Relaxed) + 1, total })
+    }
 }
 
-/// A case, and what it came to: `H` is what is measured here, `M` what is modelled beside counts.
+/// How many cases are modelled at a time.
+pub(crate) fn modelling_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// What comes of `run` for each of `cases`, in their order.
+fn side_by_side<C: Sync, M: Send>(
+    cases: &[C],
+    run: impl Fn(&C) -> Result<M, ExperimentError> + Sync,
+) -> Result<Vec<M>, ExperimentError> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut found = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(case) = cases.get(at) else { break found };
+            found.push((at, run(case)));
+        }
+    };
+    let mut found = std::thread::scope(|scope| {
+        let threads = 0..modelling_threads().min(cases.len());
+        let threads: Vec<_> = threads.map(|_| scope.spawn(work)).collect();
+        let joined = threads.into_iter().map(|thread| match thread.join() {
+            Ok(found) => found,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        joined.flatten().collect::<Vec<_>>()
+    });
+    found.sort_by_key(|&(at, _)| at);
+    found.into_iter().map(|(_, result)| result).collect()
+}
+
+/// A case, and what it came to: `H` is what is measured here, `M` what is modelled.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row<C, H, M = H> {
+pub struct Row<C, H, M = OnModel<H>> {
     /// What was run.
     #[serde(flatten)]
     pub case: C,
     /// What was measured on this machine.
     pub measured: Option<H>,
     /// What was modelled.
-    pub modelled: Option<OnModel<M>>,
+    pub modelled: Option<M>,
 }
 
 /// What the modelled machine did.
@@ -207,6 +261,11 @@ pub trait Findings: Serialize {
     /// The sections of a document that it fills, by the names of [`document`](crate::document).
     fn sections(&self) -> Vec<(String, String)> {
         Vec::new()
+    }
+
+    /// What takes the place of `before` in such a section: `found`, unless rows of earlier runs stay.
+    fn renewed(&self, _before: &str, found: &str) -> String {
+        found.to_owned()
     }
 
     /// The figure, if it has numbers by a parameter.

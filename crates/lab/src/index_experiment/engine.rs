@@ -5,7 +5,8 @@ use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
 use lapis_index::{
-    Direction, Index, IndexError, IndexFamily, IndexKey, IndexOf, IndexOptions, IndexRoot,
+    Direction, Index, IndexError, IndexFamily, IndexKey, IndexKind, IndexOf, IndexOptions,
+    IndexRoot, Statistics, with_index,
 };
 use lapis_pmem::{Committed, Domain, Link, Pool};
 
@@ -47,51 +48,91 @@ pub(crate) fn is_value_of(key: u64, value: u64) -> bool {
     (scatter(key) ^ value) >> 32 == 0
 }
 
-/// Does one step; false if the answer is wrong.
-#[inline]
-pub(crate) fn perform<D: Domain, F: IndexFamily>(
-    index: &IndexOf<F, D, u64>,
-    step: Step,
-) -> Result<bool, IndexError> {
-    let was_there =
-        |key: u64, previous: Option<u64>| previous.is_some_and(|value| is_value_of(key, value));
-    Ok(match step {
-        Step::Insert { key } => index.insert(&key, value_of(key, 0))?.previous.is_none(),
-        Step::Get { key } => was_there(key, index.get(&key)),
-        Step::Update { key, round } => {
-            was_there(key, index.update(&key, value_of(key, round))?.previous)
-        }
-        Step::ReadUpdate { key, round } => {
-            was_there(key, index.get(&key))
-                && was_there(key, index.update(&key, value_of(key, round))?.previous)
-        }
-        Step::Remove { key } => was_there(key, index.remove(&key)?.previous),
-        Step::Scan { from, limit } => {
-            let (mut found, mut sound, mut before) = (0, true, None);
-            let ordered =
-                F::scan(index, Bound::Included(&from), Direction::Forward, &mut |&key, value| {
+/// An index whose type is forgotten. What runs within a clock is compiled for each type, and nothing
+/// else is.
+pub(crate) trait AnyIndex: Send + Sync {
+    /// Does one step; false if the answer is wrong.
+    fn perform(&self, step: Step) -> Result<bool, IndexError>;
+
+    /// Does all steps on this thread, taking the time of one in `interval`; the number of wrong answers.
+    fn perform_timed(
+        &self,
+        steps: &[Step],
+        interval: usize,
+        latencies: &mut Latencies,
+    ) -> Result<u64, IndexError>;
+
+    /// Its size and depth.
+    fn statistics(&self) -> Statistics;
+}
+
+/// An empty index of this kind in `pool`.
+pub(crate) fn any_index<D: Domain>(
+    kind: IndexKind,
+    pool: Pool<D>,
+    options: &IndexOptions,
+) -> Result<Box<dyn AnyIndex>, ExperimentError> {
+    with_index!(kind, |F| Ok(Box::new(Typed::<D, F>(create(pool, options)?))))
+}
+
+struct Typed<D: Domain, F: IndexFamily>(IndexOf<F, D, u64>);
+
+impl<D: Domain, F: IndexFamily> AnyIndex for Typed<D, F> {
+    #[inline]
+    fn perform(&self, step: Step) -> Result<bool, IndexError> {
+        let index = &self.0;
+        let was_there =
+            |key: u64, previous: Option<u64>| previous.is_some_and(|value| is_value_of(key, value));
+        Ok(match step {
+            Step::Insert { key } => index.insert(&key, value_of(key, 0))?.previous.is_none(),
+            Step::Get { key } => was_there(key, index.get(&key)),
+            Step::Update { key, round } => {
+                was_there(key, index.update(&key, value_of(key, round))?.previous)
+            }
+            Step::ReadUpdate { key, round } => {
+                was_there(key, index.get(&key))
+                    && was_there(key, index.update(&key, value_of(key, round))?.previous)
+            }
+            Step::Remove { key } => was_there(key, index.remove(&key)?.previous),
+            Step::Scan { from, limit } => {
+                let (mut found, mut sound, mut before) = (0, true, None);
+                let mut visit = |&key: &u64, value| {
                     sound &= is_value_of(key, value) && before < Some(key);
                     // The first is the one asked for.
                     sound &= found > 0 || key == from;
                     before = Some(key);
                     found += 1;
                     if found == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-                });
-            ordered && sound && found > 0
-        }
-    })
-}
-
-/// Does all steps on this thread; the number of wrong answers.
-pub(crate) fn perform_all<D: Domain, F: IndexFamily>(
-    index: &IndexOf<F, D, u64>,
-    steps: &[Step],
-) -> Result<u64, IndexError> {
-    let mut wrong = 0;
-    for &step in steps {
-        wrong += u64::from(!perform::<D, F>(index, step)?);
+                };
+                let (bound, direction) = (Bound::Included(&from), Direction::Forward);
+                F::scan(index, bound, direction, &mut visit) && sound && found > 0
+            }
+        })
     }
-    Ok(wrong)
+
+    fn perform_timed(
+        &self,
+        steps: &[Step],
+        interval: usize,
+        latencies: &mut Latencies,
+    ) -> Result<u64, IndexError> {
+        let mut wrong = 0;
+        for batch in steps.chunks(interval) {
+            let Some((&timed, rest)) = batch.split_first() else { break };
+            let start = Instant::now();
+            let right = self.perform(timed)?;
+            latencies.record(start.elapsed());
+            wrong += u64::from(!right);
+            for &step in rest {
+                wrong += u64::from(!self.perform(step)?);
+            }
+        }
+        Ok(wrong)
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.0.statistics()
+    }
 }
 
 struct Thread {
@@ -103,8 +144,8 @@ struct Thread {
 
 /// Does the steps of each thread on a thread of its own and takes the time. The number of wrong
 /// answers comes with the figures.
-pub(crate) fn measure<D: Domain, F: IndexFamily>(
-    index: &IndexOf<F, D, u64>,
+pub(crate) fn measure(
+    index: &dyn AnyIndex,
     plans: &[Vec<Step>],
 ) -> Result<(Measured, u64), IndexError> {
     let steps: usize = plans.iter().map(Vec::len).sum();
@@ -115,9 +156,7 @@ pub(crate) fn measure<D: Domain, F: IndexFamily>(
         let barrier = &barrier;
         let workers: Vec<_> = plans
             .iter()
-            .map(|steps| {
-                scope.spawn(move || measure_thread::<D, F>(index, steps, interval, barrier))
-            })
+            .map(|steps| scope.spawn(move || measure_thread(index, steps, interval, barrier)))
             .collect();
         let joined = workers.into_iter().map(|worker| match worker.join() {
             Ok(result) => result,
@@ -141,25 +180,15 @@ pub(crate) fn measure<D: Domain, F: IndexFamily>(
     Ok((measured, threads.iter().map(|thread| thread.wrong).sum()))
 }
 
-fn measure_thread<D: Domain, F: IndexFamily>(
-    index: &IndexOf<F, D, u64>,
+fn measure_thread(
+    index: &dyn AnyIndex,
     steps: &[Step],
     interval: usize,
     barrier: &Barrier,
 ) -> Result<Thread, IndexError> {
-    let (mut latencies, mut wrong) = (Latencies::new(), 0);
+    let mut latencies = Latencies::new();
     barrier.wait();
     let begin = Instant::now();
-    for batch in steps.chunks(interval) {
-        let (&timed, rest) = match batch.split_first() {
-            Some(split) => split,
-            None => break,
-        };
-        let start = Instant::now();
-        let right = perform::<D, F>(index, timed)?;
-        latencies.record(start.elapsed());
-        wrong += u64::from(!right);
-        wrong += perform_all::<D, F>(index, rest)?;
-    }
+    let wrong = index.perform_timed(steps, interval, &mut latencies)?;
     Ok(Thread { begin, end: Instant::now(), latencies, wrong })
 }

@@ -117,27 +117,3 @@ fn bars(
     }
     (!panel.series.is_empty()).then_some(panel)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::{Options, run};
-    use super::*;
-    use crate::experiment::Sides;
-
-    #[test]
-    fn each_index_has_a_row_of_its_modelled_counts_and_bars() {
-        let options = Options {
-            indexes: vec![IndexKind::Wort, IndexKind::PClht],
-            operations: vec![Operation::Insert],
-            sides: Sides::modelled_only(),
-            modelled_keys: 500,
-            modelled_repetitions: 100,
-            ..Options::default()
-        };
-        let results = run(&options, &|_| ()).unwrap();
-        let (_, table) = results.sections().remove(0);
-        assert_eq!(table.lines().count(), 2 + 2);
-        assert!(table.contains("| `p-clht` | insert | 500 uniform | "), "{table}");
-        assert!(results.figure().unwrap().svg().unwrap().contains("uniform keys, modelled"));
-    }
-}

@@ -21,9 +21,9 @@ use lapis_device::Profile;
 use lapis_index::IndexKind;
 use serde::{Serialize, Serializer};
 
-use crate::experiment::{self, ExperimentError, Sides};
+use crate::experiment::{self, ExperimentError, OnModel, Sides};
 use crate::keys::Distribution;
-use crate::report::OnProgress;
+use crate::progress::OnProgress;
 use crate::ycsb::Workload;
 
 pub(crate) use sessions::wrong_answers;
@@ -200,7 +200,7 @@ pub struct Case {
 }
 
 /// One operation on one index.
-pub type Row = experiment::Row<Case, Measured, Modelled>;
+pub type Row = experiment::Row<Case, Measured, OnModel<Modelled>>;
 
 /// What `lab index` prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -239,36 +239,4 @@ impl Options {
 /// [`ExperimentError`].
 pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<IndexResults, ExperimentError> {
     sessions::run(options, &options.check()?, progress)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_profile_is_one_clear_sentence() {
-        let options = Options {
-            sides: Sides { profile: "optane-300".into(), ..Sides::default() },
-            ..Options::default()
-        };
-        let error = run(&options, &|_| ()).unwrap_err();
-        let sentence = error.to_string();
-        assert!(sentence.starts_with("there is no device profile optane-300; there is dram"));
-    }
-
-    #[test]
-    fn options_that_make_no_sense_are_refused() {
-        for wrong in [
-            Options { keys: 0, ..Options::default() },
-            Options { repetitions: 0, ..Options::default() },
-            Options { threads: 0, ..Options::default() },
-            Options { operations: vec![], ..Options::default() },
-            Options {
-                sides: Sides { model: false, ..Sides::modelled_only() },
-                ..Options::default()
-            },
-        ] {
-            assert!(matches!(run(&wrong, &|_| ()), Err(ExperimentError::BadOption { .. })));
-        }
-    }
 }

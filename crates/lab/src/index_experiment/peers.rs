@@ -14,7 +14,7 @@ use super::{Operation, Options, run};
 use crate::experiment::table::{Table, decimals};
 use crate::experiment::{ExperimentError, Findings, Sides};
 use crate::keys::Distribution;
-use crate::report::{OnProgress, Progress};
+use crate::progress::{OnProgress, Progress};
 
 /// How much the published figures say.
 pub const PEERS_NOTE: &str =
@@ -258,17 +258,6 @@ fn peer_differences() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_published_figure_gets_one_of_ours_beside_it() {
-        let comparison = compare_with_peers(2000, 1, &|_| ()).unwrap();
-        assert_eq!(comparison.rows.len(), PEERS.len());
-        for row in &comparison.rows {
-            assert!(row.insert_mops > 0.0 && row.get_mops > 0.0, "{row:?}");
-        }
-        // The two variants of FAST & FAIR on one thread have the same one of ours.
-        assert_eq!(comparison.rows[2].insert_mops, comparison.rows[3].insert_mops);
-    }
 
     /// With figures of ours that nobody measured.
     fn sections() -> [String; 2] {

@@ -3,17 +3,17 @@
 
 use std::ops::ControlFlow;
 
-use lapis_device::{Modelled as ModelledMachine, Profile};
-use lapis_index::{Index, IndexFamily, IndexKind, IndexOf, IndexOptions, with_index};
-use lapis_pmem::{Domain, Hardware, Pool, Region};
+use lapis_device::Profile;
+use lapis_index::{IndexKind, IndexOptions};
+use lapis_pmem::{Hardware, Pool, Region};
 
-use super::engine::{create, measure, perform, perform_all};
+use super::engine::{AnyIndex, any_index, measure};
 use super::plan::{Fresh, Step, fresh_keys, plan};
 use super::{Case, IndexResults, Measured, Modelled, Operation, Options, Row};
 use crate::experiment::meter::{Meter, ModelMeter};
 use crate::experiment::{ExperimentError, Found, OnModel};
 use crate::keys::{Distribution, KeySet, scatter};
-use crate::report::OnProgress;
+use crate::progress::OnProgress;
 
 /// Address space for a key, generously: regions grow to what they use.
 const ROOM_BYTES_PER_KEY: usize = 1024;
@@ -61,7 +61,7 @@ pub(super) fn run(
             "{index} keeps no order, so it has no {operation}; name an ordered index"
         )));
     }
-    let found = options.sides.run(
+    let found = options.sides.run_side_by_side(
         &sessions,
         progress,
         |session| measured_session(session, options),
@@ -93,66 +93,53 @@ fn operations_of(
 }
 
 fn measured_session(
-    &Session { index, distribution, ref operations }: &Session,
+    session: &Session,
     options: &Options,
 ) -> Result<Findings<Measured>, ExperimentError> {
-    let size = Size {
-        keys: options.keys,
-        repetitions: options.repetitions,
-        threads: options.threads,
-        seed: options.seed,
-        presized: options.presized,
-    };
-    let region = Region::anonymous(INITIAL_BYTES, room_bytes(size.keys))?;
+    let region = Region::anonymous(INITIAL_BYTES, room_bytes(options.keys))?;
     let pool = Pool::create(region, Hardware::detect())?;
-    with_index!(index, |F| {
-        session::<Hardware, F, _>(pool, distribution, operations, size, |index, plans| {
-            Ok(measure::<Hardware, F>(index, plans)?)
-        })
-    })
+    let index = any_index(session.index, pool, &index_options(options))?;
+    session.run(&*index, options, |plans| Ok(measure(&*index, plans)?))
 }
 
 fn modelled_session(
-    &Session { index, distribution, ref operations }: &Session,
+    session: &Session,
     options: &Options,
     profile: &Profile,
 ) -> Result<Findings<OnModel<Modelled>>, ExperimentError> {
-    let size = Size {
+    let options = &Options {
         keys: options.keys.min(options.modelled_keys),
         repetitions: options.repetitions.min(options.modelled_repetitions),
-        threads: options.threads,
-        seed: options.seed,
-        presized: options.presized,
+        ..options.clone()
     };
     let (meter, pool) =
-        ModelMeter::with_pool(profile.machine(), INITIAL_BYTES, room_bytes(size.keys))?;
+        ModelMeter::with_pool(profile.machine(), INITIAL_BYTES, room_bytes(options.keys))?;
     let operation_ns = profile.core.operation_ns.value.round() as u64;
-    with_index!(index, |F| {
-        session::<ModelledMachine, F, _>(pool, distribution, operations, size, |index, plans| {
-            let mut done = vec![0; plans.len()];
-            let (wrong, section) = meter.section(plans.len(), || {
-                let mut wrong = 0;
-                meter.interleave(plans.len(), |worker| {
-                    let at = usize::from(worker);
-                    let Some(&step) = plans[at].get(done[at]) else {
-                        return Ok(ControlFlow::Break(()));
-                    };
-                    done[at] += 1;
-                    meter.machine().spend_ns(worker, operation_ns);
-                    wrong += u64::from(!perform::<ModelledMachine, F>(index, step)?);
-                    Ok::<_, ExperimentError>(ControlFlow::Continue(()))
-                })?;
-                Ok::<_, ExperimentError>(wrong)
+    let index = any_index(session.index, pool, &index_options(options))?;
+    session.run(&*index, options, |plans| {
+        let mut done = vec![0; plans.len()];
+        let (wrong, section) = meter.section(plans.len(), || {
+            let mut wrong = 0;
+            meter.interleave(plans.len(), |worker| {
+                let at = usize::from(worker);
+                let Some(&step) = plans[at].get(done[at]) else {
+                    return Ok(ControlFlow::Break(()));
+                };
+                done[at] += 1;
+                meter.machine().spend_ns(worker, operation_ns);
+                wrong += u64::from(!index.perform(step)?);
+                Ok::<_, ExperimentError>(ControlFlow::Continue(()))
             })?;
-            let operations = done.iter().sum::<usize>();
-            let picoseconds = section.picoseconds();
-            let modelled = Modelled {
-                mops: (picoseconds > 0).then(|| operations as f64 * 1e6 / picoseconds as f64),
-                keys: size.keys,
-                operations: operations as u64,
-            };
-            Ok((OnModel::new(profile, modelled, &section, operations), wrong))
-        })
+            Ok::<_, ExperimentError>(wrong)
+        })?;
+        let operations = done.iter().sum::<usize>();
+        let picoseconds = section.picoseconds();
+        let modelled = Modelled {
+            mops: (picoseconds > 0).then(|| operations as f64 * 1e6 / picoseconds as f64),
+            keys: options.keys,
+            operations: operations as u64,
+        };
+        Ok((OnModel::new(profile, modelled, &section, operations), wrong))
     })
 }
 
@@ -160,66 +147,61 @@ fn room_bytes(keys: usize) -> usize {
     LEAST_ROOM_BYTES.max(keys.saturating_mul(ROOM_BYTES_PER_KEY))
 }
 
-/// How large a session is.
-#[derive(Clone, Copy)]
-pub(super) struct Size {
-    pub(super) keys: usize,
-    pub(super) repetitions: usize,
-    pub(super) threads: usize,
-    pub(super) seed: u64,
-    pub(super) presized: bool,
+fn index_options(options: &Options) -> IndexOptions {
+    let expected_entries = if options.presized { options.keys } else { 0 };
+    IndexOptions { expected_entries, ..IndexOptions::default() }
 }
 
-/// Loads an index and runs the operations. `run` does the steps and returns its figures and the
-/// number of wrong answers.
-fn session<D: Domain, F: IndexFamily, R>(
-    pool: Pool<D>,
-    distribution: Distribution,
-    operations: &[Operation],
-    size: Size,
-    run: impl Fn(&IndexOf<F, D, u64>, &[Vec<Step>]) -> Result<(R, u64), ExperimentError>,
-) -> Result<Findings<R>, ExperimentError> {
-    let repetitions = size.repetitions.min(size.keys);
-    let fresh = fresh_keys(operations, repetitions);
-    let keys = KeySet::generate(distribution, size.keys, fresh, size.seed);
-    let mut fresh = Fresh::new(&keys);
-    let expected_entries = if size.presized { size.keys } else { 0 };
-    let options = IndexOptions { expected_entries, ..IndexOptions::default() };
-    let index: IndexOf<F, D, u64> = create(pool, &options)?;
-    let checked = |operation, (figures, wrong): (R, u64)| match wrong {
-        0 => Ok(figures),
-        _ => Err(wrong_answers(F::KIND, operation, wrong)),
-    };
-    let mut plan_of = |operation: Operation| {
-        // Each operation asks for other keys.
-        let number = Operation::ALL.iter().position(|&other| other == operation).unwrap_or(0);
-        let seed = scatter(size.seed ^ scatter(number as u64));
-        plan(operation, &keys, &mut fresh, repetitions, size.threads, seed)
-    };
-    let load = checked(Operation::Load, run(&index, &plan_of(Operation::Load))?)?;
-    let statistics = index.statistics();
-    let mut findings = Findings {
-        operations: Vec::with_capacity(operations.len()),
-        depth: statistics.mean_depth,
-        bytes_per_key: statistics.bytes as f64 / size.keys as f64,
-    };
-    if operations.contains(&Operation::Load) {
-        findings.operations.push(Finding { operation: Operation::Load, figures: load });
-    }
-    for &operation in operations.iter().filter(|&&operation| operation != Operation::Load) {
-        let figures = checked(operation, run(&index, &plan_of(operation))?)?;
-        findings.operations.push(Finding { operation, figures });
-        if operation == Operation::Delete {
-            // The next one finds what it expects. Nobody counts this.
-            let removed = &keys.loaded()[..repetitions];
-            let again: Vec<Step> = removed.iter().map(|&key| Step::Insert { key }).collect();
-            let wrong = perform_all::<D, F>(&index, &again)?;
-            if wrong > 0 {
-                return Err(wrong_answers(F::KIND, operation, wrong));
+impl Session {
+    /// Loads the index and runs the operations. `run` does the steps and returns its figures and the
+    /// number of wrong answers.
+    fn run<R>(
+        &self,
+        index: &dyn AnyIndex,
+        options: &Options,
+        run: impl Fn(&[Vec<Step>]) -> Result<(R, u64), ExperimentError>,
+    ) -> Result<Findings<R>, ExperimentError> {
+        let &Options { keys: size, threads, seed, .. } = options;
+        let repetitions = options.repetitions.min(size);
+        let fresh = fresh_keys(&self.operations, repetitions);
+        let keys = KeySet::generate(self.distribution, size, fresh, seed);
+        let mut fresh = Fresh::new(&keys);
+        let checked = |operation, wrong| match wrong {
+            0 => Ok(()),
+            _ => Err(wrong_answers(self.index, operation, wrong)),
+        };
+        let mut done = |operation: Operation| {
+            // Each operation asks for other keys.
+            let number = Operation::ALL.iter().position(|&other| other == operation).unwrap_or(0);
+            let seed = scatter(seed ^ scatter(number as u64));
+            let steps = plan(operation, &keys, &mut fresh, repetitions, threads, seed);
+            let (figures, wrong) = run(&steps)?;
+            checked(operation, wrong)?;
+            Ok::<_, ExperimentError>(Finding { operation, figures })
+        };
+        let load = done(Operation::Load)?;
+        let statistics = index.statistics();
+        let mut findings = Findings {
+            operations: Vec::with_capacity(self.operations.len()),
+            depth: statistics.mean_depth,
+            bytes_per_key: statistics.bytes as f64 / size as f64,
+        };
+        if self.operations.contains(&Operation::Load) {
+            findings.operations.push(load);
+        }
+        for &operation in self.operations.iter().filter(|&&one| one != Operation::Load) {
+            findings.operations.push(done(operation)?);
+            if operation == Operation::Delete {
+                // The next one finds what it expects. Nobody counts this.
+                let mut wrong = 0;
+                for &key in &keys.loaded()[..repetitions] {
+                    wrong += u64::from(!index.perform(Step::Insert { key })?);
+                }
+                checked(operation, wrong)?;
             }
         }
+        Ok(findings)
     }
-    Ok(findings)
 }
 
 /// An index that gave wrong answers.

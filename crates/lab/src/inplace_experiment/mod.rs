@@ -16,7 +16,8 @@ use serde::Serialize;
 
 use crate::experiment::meter::{ModelMeter, WallClock};
 use crate::experiment::{self, ExperimentError, OnModel, Sides};
-use crate::report::OnProgress;
+use crate::named::named;
+use crate::progress::OnProgress;
 
 use run::{Outcome, run_cells};
 
@@ -50,26 +51,13 @@ impl Operation {
     }
 }
 
-/// In which order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pattern {
-    /// One cell after the other.
-    Sequential,
-    /// Any.
-    Random,
-}
-
-impl Pattern {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Sequential, Self::Random];
-
-    /// The name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sequential => "sequential",
-            Self::Random => "random",
-        }
+named! {
+    /// In which order.
+    pub enum Pattern {
+        /// One cell after the other.
+        Sequential = "sequential",
+        /// Any.
+        Random = "random",
     }
 }
 

@@ -22,7 +22,8 @@ use lapis_blocks::log::{Layout, Placement};
 use serde::{Serialize, Serializer};
 
 use crate::experiment::{self, ExperimentError, OnModel, Sides};
-use crate::report::OnProgress;
+use crate::named::named;
+use crate::progress::OnProgress;
 
 pub use variant::LogVariant;
 
@@ -60,26 +61,15 @@ impl Default for Options {
     }
 }
 
-/// Whose the log is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sharing {
-    /// There is one thread.
-    Own,
-    /// Each thread has a log.
-    PerThread,
-    /// All threads have the same.
-    Shared,
-}
-
-impl Sharing {
-    /// The name in tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Own => "own",
-            Self::PerThread => "per-thread",
-            Self::Shared => "shared",
-        }
+named! {
+    /// Whose the log is.
+    pub enum Sharing {
+        /// There is one thread.
+        Own = "own",
+        /// Each thread has a log.
+        PerThread = "per-thread",
+        /// All threads have the same.
+        Shared = "shared",
     }
 }
 

@@ -26,7 +26,7 @@ use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
 use crate::experiment::{self, ExperimentError, Sides};
-use crate::report::OnProgress;
+use crate::progress::OnProgress;
 
 pub use calibration::{CalibrationError, calibrate, cost_model_of, put_into_profile};
 pub use crossover::{Crossover, PUBLISHED_CROSSOVERS, crossovers};

@@ -23,6 +23,7 @@ mod svg;
 
 use std::path::{Path, PathBuf};
 
+pub use axis::{Axis, Scale};
 use svg::escape;
 
 /// Why a figure was not made. No file was changed.
@@ -87,58 +88,6 @@ impl std::fmt::Display for Source {
             Self::Measured => f.write_str("measured here"),
             Self::Modelled(profile) => write!(f, "modelled: {profile}"),
         }
-    }
-}
-
-/// How values are laid out along an axis.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scale {
-    /// Evenly, from zero.
-    Linear,
-    /// By powers of two; values are positive.
-    Log2,
-    /// By powers of ten; values are positive.
-    Log10,
-    /// Not numbers: value 0 is the first of these, 1 the second.
-    Categories(Vec<String>),
-}
-
-/// One axis.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Axis {
-    /// What it measures, with the unit.
-    pub label: String,
-    /// How values lie along it.
-    pub scale: Scale,
-}
-
-impl Axis {
-    /// An axis with this scale.
-    pub fn new(label: &str, scale: Scale) -> Self {
-        Self { label: label.to_owned(), scale }
-    }
-
-    /// A linear axis.
-    pub fn linear(label: &str) -> Self {
-        Self::new(label, Scale::Linear)
-    }
-
-    /// An axis by powers of two.
-    pub fn log2(label: &str) -> Self {
-        Self::new(label, Scale::Log2)
-    }
-
-    /// An axis by powers of ten.
-    pub fn log10(label: &str) -> Self {
-        Self::new(label, Scale::Log10)
-    }
-
-    /// An axis of named places: for bars.
-    pub fn categories<S: ToString>(label: &str, names: impl IntoIterator<Item = S>) -> Self {
-        Self::new(
-            label,
-            Scale::Categories(names.into_iter().map(|name| name.to_string()).collect()),
-        )
     }
 }
 

@@ -18,42 +18,27 @@ use std::path::{Path, PathBuf};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
-use serde::Serialize;
 
 use super::key_list::KeyList;
 use crate::experiment::ExperimentError;
 use crate::keys::scatter;
+use crate::named::named;
 
-/// Where byte strings come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StringKind {
-    /// Generated addresses of pages.
-    Url,
-    /// Generated addresses of people.
-    Email,
-    /// Lines of a file.
-    File,
+named! {
+    /// Where byte strings come from.
+    pub enum StringKind {
+        /// Generated addresses of pages.
+        Url = "url",
+        /// Generated addresses of people.
+        Email = "email",
+        /// Lines of a file.
+        File = "file",
+    }
 }
 
 impl StringKind {
     /// Those that are generated.
     pub const GENERATED: [Self; 2] = [Self::Url, Self::Email];
-
-    /// The name in tables and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Url => "url",
-            Self::Email => "email",
-            Self::File => "file",
-        }
-    }
-}
-
-impl std::fmt::Display for StringKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 /// Names of sites for so many pages: fifty a site on average.
@@ -244,14 +229,6 @@ impl StringSource {
                 }
                 Ok(vec![(StringKind::File, strings)])
             }
-        }
-    }
-
-    /// How many kinds there are.
-    pub(super) fn kinds(&self) -> usize {
-        match self {
-            Self::Generated(_) => StringKind::GENERATED.len(),
-            Self::File(_) => 1,
         }
     }
 }

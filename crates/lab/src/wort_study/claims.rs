@@ -4,12 +4,11 @@
 //! them and not written down once: for each claim and kind of keys, how many times as long the one takes
 //! as the other, of which the claim is that it is faster.
 
-use std::fmt::Write;
-
 use lapis_index::IndexKind;
 
 use super::{Contestant, MeasuredOperations, OperationsRow, StudyResults};
 use crate::experiment::in_order as distinct;
+use crate::experiment::table::Table;
 use crate::keys::Distribution;
 
 /// Times that differ by less are level: two runs on one machine do.
@@ -86,7 +85,7 @@ fn time(
     ns: fn(&MeasuredOperations) -> f64,
 ) -> Option<f64> {
     let is = |row: &&OperationsRow| {
-        (row.structure, row.distribution) == (Contestant::Index(structure), distribution)
+        (row.case.structure, row.case.distribution) == (Contestant::Index(structure), distribution)
     };
     results.operations.iter().find(is)?.measured.as_ref().map(ns)
 }
@@ -119,37 +118,33 @@ fn cell(factors: &[f64]) -> String {
 }
 
 /// The claims about measured inserts and searches; none if not all of what they compare was measured.
-pub(super) fn table(results: &StudyResults) -> Option<String> {
-    let distributions = distinct(results.operations.iter().map(|row| row.distribution));
+pub(super) fn table(results: &StudyResults) -> Option<Table> {
+    let distributions = distinct(results.operations.iter().map(|row| row.case.distribution));
     if distributions.is_empty() {
         return None;
     }
-    let mut text = format!(
-        "Measured here: how many times as long as the one that is said to be faster the other takes, its \
-         fastest if they are several; of the radix trees WORT, WOART and ART+CoW, one by one. What is \
-         within {:.0} % is level.\n\n| published |",
-        (LEVEL - 1.0) * 100.0
-    );
-    // Writing to a string cannot fail.
-    for distribution in &distributions {
-        let _ = write!(text, " {distribution} |");
-    }
-    let _ = writeln!(text, " here |\n|---|{}---|", "--:|".repeat(distributions.len()));
+    let names: Vec<&str> = distributions.iter().map(|one| one.name()).collect();
+    let mut table = Table::new(1, &format!("published | {} | here", names.join(" | ")));
     for claim in &CLAIMS {
         let found = distributions.iter().map(|&one| factors(results, claim, one));
         let found = found.collect::<Option<Vec<_>>>()?;
-        let cells: Vec<String> = found.iter().map(|factors| cell(factors)).collect();
-        let verdict = verdict(&found.concat());
-        let _ = writeln!(text, "| {} | {} | {verdict} |", claim.published, cells.join(" | "));
+        let verdict = verdict(&found.concat()).to_owned();
+        let cells = found.iter().map(|factors| cell(factors)).chain([verdict]);
+        table.push(std::iter::once(claim.published.to_owned()).chain(cells));
     }
-    if let Some(line) = clustered(results, &distributions) {
-        text += &line;
+    if let Some(cells) = clustered(results, &distributions) {
+        table.push(cells);
     }
-    Some(text)
+    Some(table.after(format!(
+        "Measured here: how many times as long as the one that is said to be faster the other takes, its \
+         fastest if they are several; of the radix trees WORT, WOART and ART+CoW, one by one. What is \
+         within {:.0} % is level.",
+        (LEVEL - 1.0) * 100.0
+    )))
 }
 
 /// How many times as long as with other keys an insert takes with clustered ones.
-fn clustered(results: &StudyResults, distributions: &[Distribution]) -> Option<String> {
+fn clustered(results: &StudyResults, distributions: &[Distribution]) -> Option<Vec<String>> {
     let insert = |structure, distribution| time(results, structure, distribution, insert_ns);
     let cells = distributions.iter().map(|&distribution| {
         if distribution == Distribution::Clustered {
@@ -160,9 +155,9 @@ fn clustered(results: &StudyResults, distributions: &[Distribution]) -> Option<S
         };
         Some(cell(&RADIX_TREES.iter().map(factor).collect::<Option<Vec<_>>>()?))
     });
-    let cells = cells.collect::<Option<Vec<_>>>()?;
     let claim = "Fig. 7: an insert of a clustered key takes the radix trees about 1.5 times as long as one of the keys above";
-    Some(format!("| {claim} | {} | 1.5 published |\n", cells.join(" | ")))
+    let cells = std::iter::once(Some(claim.to_owned())).chain(cells);
+    cells.chain([Some("1.5 published".to_owned())]).collect()
 }
 
 #[cfg(test)]

@@ -4,20 +4,20 @@
 //! begun, and one that does not fit into the memory that is free is left out. What its depth is then
 //! follows from its keys, if it is a radix tree; a B+-tree has to be built.
 
-use std::sync::atomic::AtomicUsize;
+use std::collections::BTreeMap;
 
-use super::tables::{grouped, head, line, names, published};
+use super::measured::{build_and_walk, once_for};
 use super::{
-    Contestant, DISTRIBUTIONS, DepthResults, DepthRow, Options, Steps, WalkedTree, free_memory,
-    measured, published_depth, radix_depth,
+    Contestant, DISTRIBUTIONS, DepthResults, DepthRow, Options, WalkedTree, free_memory,
+    published_depth, radix_depth,
 };
-use crate::document;
-use crate::experiment::{ExperimentError, Sides};
+use crate::experiment::table::{Table, decimals, grouped};
+use crate::experiment::{ExperimentError, Findings, Sides, section_of_tables};
 use crate::keys::{Distribution, KeySet};
-use crate::report::OnProgress;
+use crate::progress::OnProgress;
 
 /// The section of a document that the table belongs in (module [`crate::document`]).
-pub const DEPTHS_SECTION: &str = "lapis lab wort --depths";
+const DEPTHS_SECTION: &str = "lapis lab wort --depths";
 
 /// What is about to be built, and the memory that it is thought to need.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,50 +85,51 @@ pub fn depths(
     let options = &Options { sides, ..options.clone() };
     options.check_values()?;
     let contestants: Vec<_> = options.contestants().filter(Contestant::is_measured).collect();
-    let total = options.distributions.len() * contestants.len();
-    let steps = Steps { done: AtomicUsize::new(0), total, progress };
-    let mut depths = Vec::new();
-    let mut refused = None;
-    for &distribution in &options.distributions {
-        let mut keys = None;
-        for &structure in &contestants {
-            let plan = Plan::of(structure, distribution, options.keys);
-            announce(&plan);
-            let walked = if plan.fits() {
-                let generate = || KeySet::generate(distribution, options.keys, 0, options.seed);
-                let keys: &Vec<u64> = keys.get_or_insert_with(|| generate().into_loaded());
-                let statistics = measured::build_and_walk(structure, keys)?;
-                Some(WalkedTree {
-                    depth: statistics.mean_depth,
-                    max_depth: statistics.max_depth,
-                    bytes_per_key: statistics.bytes as f64 / options.keys as f64,
-                })
-            } else {
-                refused = refused.or(Some(plan));
-                None
-            };
-            steps.step();
-            depths.push(DepthRow {
-                structure,
-                distribution,
-                keys: options.keys,
-                needed_bytes: plan.needed_bytes,
-                walked,
-                computed_depth: computed(structure, distribution, options),
-                published_depth: published_depth(structure, distribution),
-            });
-        }
-    }
+    let cases: Vec<(Distribution, Contestant)> = options
+        .distributions
+        .iter()
+        .flat_map(|&distribution| contestants.iter().map(move |&one| (distribution, one)))
+        .collect();
+    let (mut keys, mut refused) = (None, None);
+    let measure = |&(distribution, structure): &(Distribution, Contestant)| {
+        let plan = Plan::of(structure, distribution, options.keys);
+        announce(&plan);
+        let walked = if plan.fits() {
+            let make = || KeySet::generate(distribution, options.keys, 0, options.seed);
+            let keys = once_for(&mut keys, distribution, || make().into_loaded());
+            let statistics = build_and_walk(structure, keys)?;
+            Some(WalkedTree {
+                depth: statistics.mean_depth,
+                max_depth: statistics.max_depth,
+                bytes_per_key: statistics.bytes as f64 / options.keys as f64,
+            })
+        } else {
+            refused = refused.or(Some(plan));
+            None
+        };
+        Ok(DepthRow {
+            structure,
+            distribution,
+            keys: options.keys,
+            needed_bytes: plan.needed_bytes,
+            walked,
+            computed_depth: computed(structure, distribution, options),
+            published_depth: published_depth(structure, distribution),
+        })
+    };
+    let found = Sides::measured_only().run(&cases, progress, measure, |_| Ok(()))?;
+    let depths: Vec<DepthRow> = found.into_iter().filter_map(|(row, _)| row).collect();
     match refused {
         Some(plan) if depths.iter().all(DepthRow::is_unknown) => {
+            let available_bytes = plan.available_bytes.unwrap_or_default();
             Err(ExperimentError::TooLittleMemory {
                 keys: plan.keys,
                 needed_bytes: plan.needed_bytes,
-                available_bytes: plan.available_bytes.unwrap_or_default(),
+                available_bytes,
                 keys_that_fit: free_memory::keys_that_are_built_in(
                     plan.structure,
                     plan.distribution,
-                    plan.available_bytes.unwrap_or_default(),
+                    available_bytes,
                 ),
             })
         }
@@ -143,28 +144,24 @@ fn computed(structure: Contestant, distribution: Distribution, options: &Options
     Some(depth)
 }
 
-/// The table of depths.
-pub fn depths_table(results: &DepthResults) -> String {
-    heading() + &results.depths.iter().map(row).collect::<String>()
-}
-
-/// The table of depths with the rows that `document` has already in its section, but for those that
-/// `results` has anew: so that structures can be built one by one, as memory and time allow.
-pub fn depths_table_into(document: &str, results: &DepthResults) -> String {
-    let mut rows: Vec<(Place, String)> = document::section(document, DEPTHS_SECTION)
-        .into_iter()
-        .flat_map(str::lines)
-        .filter_map(|line| Some((Place::of(line)?, format!("{line}\n"))))
-        .collect();
-    for new in results.depths.iter().map(row) {
-        let Some(place) = Place::of(&new) else { continue };
-        match rows.iter_mut().find(|(at, _)| *at == place) {
-            Some((_, old)) => *old = new,
-            None => rows.push((place, new)),
-        }
+impl Findings for DepthResults {
+    fn tables(&self) -> Vec<Table> {
+        vec![table(self.depths.iter().map(cells))]
     }
-    rows.sort_by_key(|(place, _)| *place);
-    heading() + &rows.into_iter().map(|(_, row)| row).collect::<String>()
+
+    fn sections(&self) -> Vec<(String, String)> {
+        section_of_tables(DEPTHS_SECTION, &self.tables())
+    }
+
+    /// The rows that are there stay, but for those that are found anew: so that structures can be built
+    /// one by one, as memory and time allow.
+    fn renewed(&self, before: &str, _found: &str) -> String {
+        let mut rows: BTreeMap<Place, Vec<String>> = before.lines().filter_map(row_of).collect();
+        rows.extend(
+            self.depths.iter().map(cells).filter_map(|cells| Some((Place::of(&cells)?, cells))),
+        );
+        table(rows.into_values()).markdown()
+    }
 }
 
 /// Where a row belongs: by distribution, structure and number of keys.
@@ -172,42 +169,45 @@ pub fn depths_table_into(document: &str, results: &DepthResults) -> String {
 struct Place(usize, usize, usize);
 
 impl Place {
-    /// Of a row of the table; none of other lines.
-    fn of(row: &str) -> Option<Self> {
-        let mut cells = row.strip_prefix('|')?.split('|').map(|cell| cell.trim().trim_matches('`'));
-        let (distribution, structure) = (cells.next()?, cells.next()?);
+    /// Of the cells of a row; none of other lines.
+    fn of(cells: &[String]) -> Option<Self> {
+        let [distribution, structure, keys, ..] = cells else { return None };
         let distribution = DISTRIBUTIONS.iter().position(|one| one.name() == distribution)?;
-        let structure = Contestant::ALL.iter().position(|one| one.name() == structure)?;
-        let keys = cells.next()?.replace(',', "").parse().ok()?;
-        Some(Self(distribution, structure, keys))
+        let structure = Contestant::ALL.iter().position(|one| format!("`{one}`") == *structure)?;
+        Some(Self(distribution, structure, keys.replace(',', "").parse().ok()?))
     }
 }
 
-fn heading() -> String {
-    let columns = names([
-        "how many",
-        "depth, built",
-        "deepest",
-        "bytes per key",
-        "depth, computed from the keys",
-        "published, 128 M keys",
-    ]);
-    head(&columns)
+/// A line of the table in Markdown; none of other lines.
+fn row_of(line: &str) -> Option<(Place, Vec<String>)> {
+    let cells = line.strip_prefix('|')?.strip_suffix('|')?;
+    let cells: Vec<String> = cells.split('|').map(|cell| cell.trim().to_owned()).collect();
+    Some((Place::of(&cells)?, cells))
 }
 
-fn row(row: &DepthRow) -> String {
-    let none = || "–".to_owned();
-    let walked = |cell: &dyn Fn(&WalkedTree) -> String| row.walked.as_ref().map(cell);
+fn table(rows: impl Iterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new(
+        2,
+        "keys | structure | how many | depth, built | deepest | bytes per key | \
+         depth, computed from the keys | published, 128 M keys",
+    );
+    rows.for_each(|cells| table.push(cells));
+    table
+}
+
+fn cells(row: &DepthRow) -> Vec<String> {
     let left_out = || format!("not built: needs {:.0} GB", (row.needed_bytes as f64 / 1e9).ceil());
-    let cells = [
+    let walked = |of: fn(&WalkedTree) -> f64| row.walked.as_ref().map(of);
+    vec![
+        row.distribution.to_string(),
+        format!("`{}`", row.structure),
         grouped(row.keys),
-        walked(&|tree| format!("{:.2}", tree.depth)).unwrap_or_else(left_out),
-        walked(&|tree| tree.max_depth.to_string()).unwrap_or_else(none),
-        walked(&|tree| format!("{:.1}", tree.bytes_per_key)).unwrap_or_else(none),
-        row.computed_depth.map_or_else(none, |depth| format!("{depth:.2}")),
-        published(row.published_depth),
-    ];
-    line(row.distribution, row.structure, &cells)
+        row.walked.map_or_else(left_out, |tree| format!("{:.2}", tree.depth)),
+        decimals(walked(|tree| tree.max_depth as f64), 0),
+        decimals(walked(|tree| tree.bytes_per_key), 1),
+        decimals(row.computed_depth, 2),
+        decimals(row.published_depth, 1),
+    ]
 }
 
 #[cfg(test)]
@@ -228,25 +228,26 @@ mod tests {
         }
     }
 
-    fn document(table: &str) -> String {
-        format!("Before.\n<!-- generated: {DEPTHS_SECTION} -->\n{table}<!-- end of generated -->\n")
+    fn markdown(depths: &[DepthRow]) -> String {
+        DepthResults { depths: depths.to_vec() }.tables()[0].markdown()
     }
 
     #[test]
     fn rows_of_an_earlier_run_stay_and_those_found_anew_take_their_place() {
         let fptree = found(IndexKind::FpTree, Distribution::Sparse, 3.0);
         let wort = found(IndexKind::Wort, Distribution::Sparse, 7.0);
-        let first = DepthResults { depths: vec![fptree.clone()] };
-        let table = depths_table_into(&document(""), &first);
-        assert_eq!(table, depths_table(&first));
+        let renewed = |before: &str, row: &DepthRow| {
+            DepthResults { depths: vec![row.clone()] }.renewed(before, "")
+        };
+        let table = renewed("", &fptree);
+        assert_eq!(table, markdown(std::slice::from_ref(&fptree)));
 
-        let table =
-            depths_table_into(&document(&table), &DepthResults { depths: vec![wort.clone()] });
+        let table = renewed(&table, &wort);
         // WORT comes before FPTree in Table 1 of the paper.
-        assert_eq!(table, depths_table(&DepthResults { depths: vec![wort, fptree] }));
+        assert_eq!(table, markdown(&[wort, fptree]));
 
         let again = found(IndexKind::FpTree, Distribution::Sparse, 5.0);
-        let table = depths_table_into(&document(&table), &DepthResults { depths: vec![again] });
+        let table = renewed(&table, &again);
         assert_eq!(table.matches("`fptree`").count(), 1);
         assert!(table.contains("| 5.00 |") && table.contains("| 7.00 |"), "{table}");
     }
@@ -255,7 +256,7 @@ mod tests {
     fn what_was_left_out_says_what_it_needs() {
         let mut left_out = found(IndexKind::FpTree, Distribution::Sparse, 3.0);
         left_out.walked = None;
-        let table = depths_table(&DepthResults { depths: vec![left_out] });
+        let table = markdown(&[left_out]);
         assert!(table.contains("| not built: needs 6 GB | – | – | – | 3.0 |"), "{table}");
     }
 

@@ -51,6 +51,19 @@ impl Keys {
     }
 }
 
+/// What `make` makes for a distribution, unless that was the last it was asked for: cases come by
+/// distribution, and keys of two would take memory that is not there.
+pub(super) fn once_for<K>(
+    made: &mut Option<(Distribution, K)>,
+    distribution: Distribution,
+    make: impl FnOnce() -> K,
+) -> &K {
+    if made.as_ref().is_some_and(|(of, _)| *of != distribution) {
+        *made = None;
+    }
+    &made.get_or_insert_with(|| (distribution, make())).1
+}
+
 /// What a session found.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
@@ -137,6 +150,12 @@ pub(super) fn session(
         }
         Ok(found)
     })
+}
+
+/// Measures range queries of the standard library's ordered map.
+pub(super) fn reference(keys: &Keys) -> Found {
+    let ranges = ranges::reference(&keys.loading, &keys.ascending, keys.seed);
+    Found { operations: None, ranges }
 }
 
 /// Measures one structure with byte-string keys, which come in the order of inserting and in that of

@@ -37,30 +37,27 @@ mod radix_depth;
 mod ranges;
 mod recovery;
 mod results;
-mod string_tables;
 mod strings;
 mod tables;
-
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lapis_device::Profile;
 use lapis_index::IndexKind;
 use lapis_pmem::Hardware;
 use serde::Serialize;
 
-use crate::experiment::{ExperimentError, Sides};
+use crate::experiment::{ExperimentError, Sides, modelling_threads};
 use crate::keys::Distribution;
-use crate::report::{OnProgress, Progress};
+use crate::named::named;
+use crate::progress::OnProgress;
 
 pub use byte_strings::{StringKind, StringSource};
 pub use contestant::Contestant;
-pub use depths::{DEPTHS_SECTION, Plan, depths, depths_table, depths_table_into};
+pub use depths::{Plan, depths};
 pub use published::published_depth;
 pub use results::{
-    DepthResults, DepthRow, MeasuredOperations, ModelledOperations, ModelledTime, OperationsRow,
-    PerOperation, RadixDepthRow, RangeRow, RangeTimes, RecoveryRow, StringRow, StudyResults,
-    WalkedTree,
+    DepthResults, DepthRow, MeasuredOperations, ModelledOperations, ModelledTime, OperationsCase,
+    OperationsRow, PerOperation, RadixDepthRow, RangeCase, RangeRow, RangeTimes, RecoveryRow,
+    StringCase, StringRow, StudyResults, WalkedTree,
 };
 
 /// The device profile that is modelled unless another is asked for.
@@ -79,36 +76,19 @@ pub const MOST_KEYS: usize = 128 << 20;
 const MODELLED_KEYS: usize = 1_000_000;
 const MODELLED_OPERATIONS: usize = 500_000;
 
-/// An experiment of the study.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Experiment {
-    /// Inserts and searches, their time and their traffic.
-    Operations,
-    /// Scans of parts of the keys.
-    Ranges,
-    /// Opening after a crash.
-    Recovery,
-    /// Inserts and searches with byte-string keys.
-    Strings,
-    /// The depth of radix trees at the published size.
-    RadixDepths,
-}
-
-impl Experiment {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Operations, Self::Ranges, Self::Recovery, Self::Strings, Self::RadixDepths];
-
-    /// The name used on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Operations => "operations",
-            Self::Ranges => "ranges",
-            Self::Recovery => "recovery",
-            Self::Strings => "strings",
-            Self::RadixDepths => "radix-depths",
-        }
+named! {
+    /// An experiment of the study.
+    pub enum Experiment {
+        /// Inserts and searches, their time and their traffic.
+        Operations = "operations",
+        /// Scans of parts of the keys.
+        Ranges = "ranges",
+        /// Opening after a crash.
+        Recovery = "recovery",
+        /// Inserts and searches with byte-string keys.
+        Strings = "strings",
+        /// The depth of radix trees at the published size.
+        RadixDepths = "radix-depths",
     }
 }
 
@@ -261,49 +241,12 @@ impl Options {
     }
 }
 
-/// Modelled sessions know nothing of time and of each other, so they run side by side.
-fn modelling_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Counts what has been done.
-struct Steps<'a> {
-    done: AtomicUsize,
-    total: usize,
-    progress: OnProgress<'a>,
-}
-
-impl Steps<'_> {
-    fn step(&self) {
-        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        (self.progress)(Progress { done: done as u64, total: self.total as u64 });
-    }
-}
-
 /// Runs the study.
 ///
 /// # Errors
 /// [`ExperimentError`].
 pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<StudyResults, ExperimentError> {
     let profile = options.check()?;
-    let pairs: Vec<(Distribution, Contestant)> = options
-        .distributions
-        .iter()
-        .flat_map(|&distribution| options.contestants().map(move |one| (distribution, one)))
-        .collect();
-    let sessions = options.runs(Experiment::Operations) || options.runs(Experiment::Ranges);
-    let (measure, model) = (options.sides.measure && sessions, options.sides.model && sessions);
-    let here = |one: &Contestant| one.is_measured();
-    let reference = usize::from(options.runs(Experiment::Ranges));
-    let total = usize::from(model) * pairs.len()
-        + usize::from(measure)
-            * (pairs.iter().filter(|(_, one)| here(one)).count()
-                + reference * options.distributions.len())
-        + recovery::sessions(options)
-        + strings::sessions(options)
-        + usize::from(options.runs(Experiment::RadixDepths)) * options.distributions.len();
-    let steps = Steps { done: AtomicUsize::new(0), total, progress };
-
     let mut results = StudyResults {
         profile: profile.name.clone(),
         flush_method: Hardware::detect().method().name(),
@@ -313,68 +256,72 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<StudyResults, 
         strings: Vec::new(),
         radix_depths: Vec::new(),
     };
-    let modelled = if model {
-        side_by_side(&pairs, |&(distribution, contestant)| {
-            let found = modelled::session(contestant, distribution, options, &profile);
-            steps.step();
-            found
-        })?
-    } else {
-        vec![modelled::Found::default(); pairs.len()]
-    };
-    let mut pairs = pairs.into_iter().zip(modelled);
-    for &distribution in &options.distributions {
-        let keys = measure.then(|| measured::Keys::generate(distribution, options));
-        for (contestant, modelled) in pairs.by_ref().take(options.contestants().count()) {
-            let (_, contestant) = contestant;
-            let measured = match &keys {
-                Some(keys) if here(&contestant) => {
-                    let found = measured::session(contestant, keys, options)?;
-                    steps.step();
-                    found
-                }
-                _ => measured::Found::default(),
-            };
-            if options.runs(Experiment::Operations) {
-                results.operations.push(OperationsRow {
-                    structure: contestant,
-                    distribution,
-                    measured: measured.operations,
-                    modelled: modelled.operations,
-                    published_depth: published_depth(contestant, distribution),
-                });
-            }
-            if options.runs(Experiment::Ranges) {
-                results.ranges.extend(ranges::rows(
-                    contestant,
-                    distribution,
-                    &measured.ranges,
-                    &modelled.ranges,
-                ));
-            }
-        }
-        if let Some(keys) = &keys
-            && options.runs(Experiment::Ranges)
-        {
-            let measured = ranges::reference(keys);
-            steps.step();
-            let rows = ranges::rows(Contestant::BTreeMap, distribution, &measured, &[]);
-            results.ranges.extend(rows);
-        }
+    if options.runs(Experiment::Operations) || options.runs(Experiment::Ranges) {
+        sessions(options, &profile, progress, &mut results)?;
     }
     if options.sides.measure && options.runs(Experiment::Recovery) {
-        results.recovery = recovery::run(options, &|| steps.step())?;
+        results.recovery = recovery::run(options, progress)?;
     }
     if options.runs(Experiment::Strings) {
-        results.strings = strings::run(options, &profile, &steps)?;
+        results.strings = strings::run(options, &profile, progress)?;
     }
     if options.runs(Experiment::RadixDepths) {
-        for &distribution in &options.distributions {
-            results.radix_depths.extend(radix_depths(distribution, options));
-            steps.step();
-        }
+        let of = |&distribution: &Distribution| radix_depths(distribution, options);
+        results.radix_depths = options.distributions.iter().flat_map(of).collect();
     }
     Ok(results)
+}
+
+/// What sessions share: an index is built once for inserts, searches and scans.
+fn sessions(
+    options: &Options,
+    profile: &Profile,
+    progress: OnProgress<'_>,
+    results: &mut StudyResults,
+) -> Result<(), ExperimentError> {
+    let ranges = options.runs(Experiment::Ranges);
+    let reference = (options.sides.measure && ranges).then_some(Contestant::BTreeMap);
+    let cases: Vec<(Distribution, Contestant)> = options
+        .distributions
+        .iter()
+        .flat_map(|&keys| options.contestants().chain(reference).map(move |one| (keys, one)))
+        .collect();
+    let mut keys = None;
+    let found = options.sides.run_side_by_side(
+        &cases,
+        progress,
+        |&(distribution, contestant)| {
+            let make = || measured::Keys::generate(distribution, options);
+            let keys = measured::once_for(&mut keys, distribution, make);
+            match contestant {
+                Contestant::Index(_) => measured::session(contestant, keys, options),
+                Contestant::InnerOnPm(_) => Ok(measured::Found::default()),
+                Contestant::BTreeMap => Ok(measured::reference(keys)),
+            }
+        },
+        |&(distribution, contestant)| match contestant {
+            Contestant::BTreeMap => Ok(modelled::Found::default()),
+            _ => modelled::session(contestant, distribution, options, profile),
+        },
+    )?;
+    for ((distribution, structure), (measured, modelled)) in cases.into_iter().zip(found) {
+        let (measured, modelled) = (measured.unwrap_or_default(), modelled.unwrap_or_default());
+        if options.runs(Experiment::Operations) && structure != Contestant::BTreeMap {
+            let published_depth = published_depth(structure, distribution);
+            results.operations.push(OperationsRow {
+                case: OperationsCase { structure, distribution, published_depth },
+                measured: measured.operations,
+                modelled: modelled.operations,
+            });
+        }
+        let shares = ranges::PERCENTS.iter().enumerate().filter(|_| ranges);
+        results.ranges.extend(shares.map(|(at, &percent)| RangeRow {
+            case: RangeCase { structure, distribution, percent },
+            measured: measured.ranges.get(at).copied(),
+            modelled: modelled.ranges.get(at).copied(),
+        }));
+    }
+    Ok(())
 }
 
 /// The depths of the radix trees at `options.radix_keys` keys, as the keys give them.
@@ -390,30 +337,4 @@ fn radix_depths(distribution: Distribution, options: &Options) -> Vec<RadixDepth
         Some(RadixDepthRow { structure, distribution, keys, depth: depths[at], published_depth })
     };
     options.contestants().filter_map(row).collect()
-}
-
-/// What comes of `run` for each of `items`, in their order, on as many threads as there are processors.
-fn side_by_side<T: Sync, R: Send>(
-    items: &[T],
-    run: impl Fn(&T) -> Result<R, ExperimentError> + Sync,
-) -> Result<Vec<R>, ExperimentError> {
-    let next = AtomicUsize::new(0);
-    let found: Mutex<Vec<Option<Result<R, ExperimentError>>>> =
-        Mutex::new(items.iter().map(|_| None).collect());
-    std::thread::scope(|scope| {
-        for _ in 0..modelling_threads().min(items.len()) {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(item) = items.get(at) else { break };
-                    let result = run(item);
-                    if let Ok(mut found) = found.lock() {
-                        found[at] = Some(result);
-                    }
-                }
-            });
-        }
-    });
-    let found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    found.into_iter().map(|one| one.expect("every session leaves a result")).collect()
 }

@@ -7,10 +7,9 @@ use std::time::Instant;
 use lapis_index::{Direction, IndexError, OrderedIndex};
 use lapis_pmem::Domain;
 
-use super::measured::Keys;
-use super::{Contestant, RangeRow, RangeTimes};
+use super::RangeTimes;
 use crate::index_experiment::engine::value_of;
-use crate::keys::{Distribution, scatter};
+use crate::keys::scatter;
 
 /// Percentages of the keys that a query returns: those of Fig. 10.
 pub(super) const PERCENTS: [f64; 2] = [0.001, 0.01];
@@ -118,33 +117,16 @@ fn timed(queries: &Queries, mut ask: impl FnMut()) -> RangeTimes {
 }
 
 /// The same of the standard library's ordered map, filled in the same order.
-pub(super) fn reference(keys: &Keys) -> Vec<RangeTimes> {
-    let map: BTreeMap<u64, u64> = keys.loading.iter().map(|&key| (key, value_of(key, 0))).collect();
+pub(super) fn reference(loading: &[u64], ascending: &[u64], seed: u64) -> Vec<RangeTimes> {
+    let map: BTreeMap<u64, u64> = loading.iter().map(|&key| (key, value_of(key, 0))).collect();
     let times = PERCENTS.map(|percent| {
-        let queries = Queries::measured(&keys.ascending, percent, keys.seed);
+        let queries = Queries::measured(ascending, percent, seed);
         let mut wrong = 0;
         let times = timed(&queries, || wrong += queries.ask_map(&map));
         assert_eq!(wrong, 0, "the standard library's map is right");
         times
     });
     times.to_vec()
-}
-
-/// A row for each length.
-pub(super) fn rows(
-    structure: Contestant,
-    distribution: Distribution,
-    measured: &[RangeTimes],
-    modelled: &[RangeTimes],
-) -> Vec<RangeRow> {
-    let row = |(at, percent)| RangeRow {
-        structure,
-        distribution,
-        percent,
-        measured: measured.get(at).copied(),
-        modelled: modelled.get(at).copied(),
-    };
-    PERCENTS.into_iter().enumerate().map(row).collect()
 }
 
 #[cfg(test)]

@@ -12,11 +12,12 @@ use lapis_pmem::{Hardware, Link, Pool, Region};
 
 use super::contestant::with_contestant;
 use super::measured::{checked, insert_all, region, search_all};
-use super::{Contestant, Experiment, Options, RecoveryRow};
-use crate::experiment::ExperimentError;
+use super::{Contestant, Options, RecoveryRow};
+use crate::experiment::{ExperimentError, Sides};
 use crate::index_experiment::Operation;
 use crate::index_experiment::engine::{ROOT_NAME, create};
 use crate::keys::{Distribution, KeySet};
+use crate::progress::OnProgress;
 
 /// Of this many openings the one in the middle is reported.
 const OPENINGS: usize = 5;
@@ -28,26 +29,20 @@ fn sizes(keys: usize) -> [usize; 3] {
     [keys / 16, keys / 4, keys]
 }
 
-/// How many sessions [`run`] has.
-pub(super) fn sessions(options: &Options) -> usize {
-    if options.sides.measure && options.runs(Experiment::Recovery) {
-        options.contestants().filter(Contestant::is_measured).count()
-    } else {
-        0
-    }
-}
-
 /// Measures every contestant.
-pub(super) fn run(options: &Options, step: &dyn Fn()) -> Result<Vec<RecoveryRow>, ExperimentError> {
+pub(super) fn run(
+    options: &Options,
+    progress: OnProgress<'_>,
+) -> Result<Vec<RecoveryRow>, ExperimentError> {
     let keys = KeySet::generate(Distribution::Sparse, options.keys, 0, options.seed).into_loaded();
-    let mut rows = Vec::new();
-    for contestant in options.contestants().filter(Contestant::is_measured) {
-        rows.extend(with_contestant!(contestant, Hardware, u64, |I| {
+    let contestants: Vec<_> = options.contestants().filter(Contestant::is_measured).collect();
+    let measure = |&contestant: &Contestant| {
+        with_contestant!(contestant, Hardware, u64, |I| {
             session::<I>(contestant, &keys, &options.recovery_threads)
-        })?);
-        step();
-    }
-    Ok(rows)
+        })
+    };
+    let found = Sides::measured_only().run(&contestants, progress, measure, |_| Ok(()))?;
+    Ok(found.into_iter().filter_map(|(rows, _)| rows).flatten().collect())
 }
 
 /// An index on memory that outlives it.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{Contestant, Latency, StringKind};
+use crate::experiment::Row;
 use crate::keys::Distribution;
 
 /// Inserts and searches measured on this machine.
@@ -70,20 +71,19 @@ pub struct ModelledOperations {
     pub bytes_per_key: f64,
 }
 
-/// Inserts and searches of one structure with one distribution.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct OperationsRow {
+/// One structure with one distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct OperationsCase {
     /// The structure.
     pub structure: Contestant,
     /// The keys.
     pub distribution: Distribution,
-    /// This machine.
-    pub measured: Option<MeasuredOperations>,
-    /// The modelled machine.
-    pub modelled: Option<ModelledOperations>,
     /// Column (d) of Table 1 of the paper, at 128 M keys.
     pub published_depth: Option<f64>,
 }
+
+/// Inserts and searches of one structure with one distribution.
+pub type OperationsRow = Row<OperationsCase, MeasuredOperations, ModelledOperations>;
 
 /// Range queries on one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -98,20 +98,20 @@ pub struct RangeTimes {
     pub llc_misses_per_entry: Option<f64>,
 }
 
-/// Range queries of one structure with one distribution over one share of the keys.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RangeRow {
+/// One structure with one distribution, and one share of the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RangeCase {
     /// The structure.
     pub structure: Contestant,
     /// The keys.
     pub distribution: Distribution,
     /// Percentage of the keys that a query returns.
     pub percent: f64,
-    /// This machine.
-    pub measured: Option<RangeTimes>,
-    /// The modelled machine, under the first pair of latencies. None for what is volatile.
-    pub modelled: Option<RangeTimes>,
 }
+
+/// Range queries; modelled under the first pair of latencies, and not at all if they are of what is
+/// volatile.
+pub type RangeRow = Row<RangeCase, RangeTimes, RangeTimes>;
 
 /// Opening an index after a crash, measured here.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -182,19 +182,54 @@ impl DepthRow {
     }
 }
 
-/// Inserts and searches of one structure with byte-string keys.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StringRow {
+/// One structure with byte-string keys of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StringCase {
     /// The structure.
     pub structure: Contestant,
     /// The keys.
     pub strings: StringKind,
     /// Their mean length.
     pub key_bytes: f64,
-    /// This machine.
-    pub measured: Option<MeasuredOperations>,
-    /// The modelled machine.
-    pub modelled: Option<ModelledOperations>,
+}
+
+/// Inserts and searches of one structure with byte-string keys.
+pub type StringRow = Row<StringCase, MeasuredOperations, ModelledOperations>;
+
+/// A row of inserts and searches with keys of either kind.
+#[derive(Clone, Copy)]
+pub(super) struct Operations<'r> {
+    pub(super) structure: Contestant,
+    pub(super) keys: &'static str,
+    pub(super) published_depth: Option<f64>,
+    pub(super) measured: Option<&'r MeasuredOperations>,
+    pub(super) modelled: Option<&'r ModelledOperations>,
+}
+
+impl StudyResults {
+    /// Those with integer keys.
+    pub(super) fn of_integers(&self) -> Vec<Operations<'_>> {
+        let rows = self.operations.iter().map(|row| Operations {
+            structure: row.case.structure,
+            keys: row.case.distribution.name(),
+            published_depth: row.case.published_depth,
+            measured: row.measured.as_ref(),
+            modelled: row.modelled.as_ref(),
+        });
+        rows.collect()
+    }
+
+    /// Those with byte-string keys.
+    pub(super) fn of_strings(&self) -> Vec<Operations<'_>> {
+        let rows = self.strings.iter().map(|row| Operations {
+            structure: row.case.structure,
+            keys: row.case.strings.name(),
+            published_depth: None,
+            measured: row.measured.as_ref(),
+            modelled: row.modelled.as_ref(),
+        });
+        rows.collect()
+    }
 }
 
 /// What `lapis lab wort` prints.

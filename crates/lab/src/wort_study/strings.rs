@@ -9,21 +9,10 @@ use lapis_device::Profile;
 use super::byte_strings::{StringKind, Strings};
 use super::key_list::KeyList;
 use super::{
-    Contestant, Experiment, Options, Steps, StringRow, free_memory, measured, modelled,
-    modelling_threads, side_by_side,
+    Contestant, Options, StringCase, StringRow, free_memory, measured, modelled, modelling_threads,
 };
 use crate::experiment::ExperimentError;
-
-/// How many sessions [`run`] has.
-pub(super) fn sessions(options: &Options) -> usize {
-    if !options.runs(Experiment::Strings) {
-        return 0;
-    }
-    let measured = options.contestants().filter(Contestant::is_measured).count();
-    let each = usize::from(options.sides.measure) * measured
-        + usize::from(options.sides.model) * options.contestants().count();
-    options.strings.kinds() * each
-}
+use crate::progress::OnProgress;
 
 /// One kind of keys, in both orders.
 struct Keys {
@@ -36,7 +25,7 @@ struct Keys {
 pub(super) fn run(
     options: &Options,
     profile: &Profile,
-    steps: &Steps<'_>,
+    progress: OnProgress<'_>,
 ) -> Result<Vec<StringRow>, ExperimentError> {
     let load = |(kind, loading): (StringKind, Strings)| {
         let sessions = if options.sides.model { modelling_threads() } else { 1 };
@@ -44,46 +33,27 @@ pub(super) fn run(
         let searching = loading.shuffled(!options.seed);
         Ok(Keys { kind, loading, searching })
     };
-    let keys: Vec<Keys> = options
-        .strings
-        .load(options.seed)?
-        .into_iter()
-        .map(load)
-        .collect::<Result<_, ExperimentError>>()?;
-    let pairs: Vec<(&Keys, Contestant)> =
+    let keys = options.strings.load(options.seed)?.into_iter().map(load);
+    let keys = keys.collect::<Result<Vec<Keys>, ExperimentError>>()?;
+    let cases: Vec<(&Keys, Contestant)> =
         keys.iter().flat_map(|keys| options.contestants().map(move |one| (keys, one))).collect();
-    let modelled = if options.sides.model {
-        let found = side_by_side(&pairs, |&(keys, contestant)| {
-            let found = modelled::string_session(
-                contestant,
-                &keys.loading,
-                &keys.searching,
-                options,
-                profile,
-            );
-            steps.step();
-            found
-        })?;
-        found.into_iter().map(Some).collect()
-    } else {
-        vec![None; pairs.len()]
-    };
-    let mut rows = Vec::new();
-    for ((keys, structure), modelled) in pairs.into_iter().zip(modelled) {
-        let measured = if options.sides.measure && structure.is_measured() {
-            let found = measured::string_session(structure, &keys.loading, &keys.searching)?;
-            steps.step();
-            Some(found)
-        } else {
-            None
-        };
-        rows.push(StringRow {
-            structure,
-            strings: keys.kind,
-            key_bytes: keys.loading.mean_bytes(),
-            measured,
-            modelled,
-        });
-    }
-    Ok(rows)
+    let found = options.sides.run_side_by_side(
+        &cases,
+        progress,
+        |&(keys, structure)| {
+            let measured = structure.is_measured();
+            let run = || measured::string_session(structure, &keys.loading, &keys.searching);
+            measured.then(run).transpose()
+        },
+        |&(keys, structure)| {
+            let Keys { loading, searching, .. } = keys;
+            modelled::string_session(structure, loading, searching, options, profile)
+        },
+    )?;
+    let rows = cases.into_iter().zip(found).map(|((keys, structure), (measured, modelled))| {
+        let (strings, key_bytes) = (keys.kind, keys.loading.mean_bytes());
+        let case = StringCase { structure, strings, key_bytes };
+        StringRow { case, measured: measured.flatten(), modelled }
+    });
+    Ok(rows.collect())
 }

@@ -9,7 +9,8 @@ use super::record::{Shape, key};
 use super::worker::Worker;
 use super::{Mix, Options, Workload, WorkloadError};
 use crate::key_value::KeyValue;
-use crate::report::{Latencies, OnProgress, Progress, Report};
+use crate::progress::{OnProgress, Progress};
+use crate::report::{Latencies, Report};
 
 /// Field writes of one record since it was loaded.
 #[derive(Debug, Default)]

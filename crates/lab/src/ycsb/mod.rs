@@ -25,46 +25,32 @@ mod worker;
 
 use serde::Serialize;
 
+use crate::named::named;
+
 pub use driver::Driver;
 pub use record::{MIN_FIELD_BYTES, key};
 
-/// A workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Workload {
-    /// Inserts every record.
-    Load,
-    /// Update heavy.
-    A,
-    /// Read mostly.
-    B,
-    /// Read only.
-    C,
-    /// Read latest.
-    D,
-    /// Short ranges.
-    E,
-    /// Read-modify-write.
-    F,
+named! {
+    /// A workload.
+    pub enum Workload {
+        /// Inserts every record.
+        Load = "load",
+        /// Update heavy.
+        A = "a",
+        /// Read mostly.
+        B = "b",
+        /// Read only.
+        C = "c",
+        /// Read latest.
+        D = "d",
+        /// Short ranges.
+        E = "e",
+        /// Read-modify-write.
+        F = "f",
+    }
 }
 
 impl Workload {
-    /// All of them.
-    pub const ALL: [Self; 7] = [Self::Load, Self::A, Self::B, Self::C, Self::D, Self::E, Self::F];
-
-    /// The name used on the command line and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Load => "load",
-            Self::A => "a",
-            Self::B => "b",
-            Self::C => "c",
-            Self::D => "d",
-            Self::E => "e",
-            Self::F => "f",
-        }
-    }
-
     /// The workload called `name`, in either case.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|workload| workload.name().eq_ignore_ascii_case(name))
@@ -92,12 +78,6 @@ impl Workload {
     }
 }
 
-impl std::fmt::Display for Workload {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 /// How often each operation occurs, in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix {
@@ -115,31 +95,19 @@ pub struct Mix {
     pub requests: RequestDistribution,
 }
 
-/// One operation of a workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Read of one record.
-    Read,
-    /// Update of one record.
-    Update,
-    /// Insert of a new record.
-    Insert,
-    /// Scan.
-    Scan,
-    /// Read, then update of the same record.
-    ReadModifyWrite,
-}
-
-impl Kind {
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Update => "update",
-            Self::Insert => "insert",
-            Self::Scan => "scan",
-            Self::ReadModifyWrite => "read-modify-write",
-        }
+named! {
+    /// One operation of a workload.
+    pub enum Kind {
+        /// Read of one record.
+        Read = "read",
+        /// Update of one record.
+        Update = "update",
+        /// Insert of a new record.
+        Insert = "insert",
+        /// Scan.
+        Scan = "scan",
+        /// Read, then update of the same record.
+        ReadModifyWrite = "read-modify-write",
     }
 }
 

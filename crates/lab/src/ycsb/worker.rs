@@ -12,7 +12,8 @@ use super::record::key;
 use super::{Kind, RequestDistribution, Workload, WorkloadError};
 use crate::key_value::KeyValue;
 use crate::keys::scatter;
-use crate::report::{Latencies, Progress};
+use crate::progress::Progress;
+use crate::report::Latencies;
 use crate::zipfian::{Latest, ScrambledZipfian};
 
 /// Operations between two reports of progress of one thread.

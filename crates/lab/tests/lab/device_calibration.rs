@@ -24,35 +24,33 @@ fn within(percent: f64, figures: &str, count: usize) {
     }
 }
 
-#[test]
-fn read_latencies_are_within_ten_percent() {
-    within(10.0, "read/", 3);
+macro_rules! within {
+    ($($name:ident: $percent:literal, $($figures:literal $count:literal),*;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $(within($percent, $figures, $count);)*
+            }
+        )*
+    };
 }
 
-#[test]
-fn best_case_write_latencies_are_within_ten_percent() {
-    within(10.0, "best/", 2);
-}
-
-#[test]
-fn write_latencies_by_size_are_within_ten_percent() {
-    within(10.0, "size/ntstore/", 7);
-    within(10.0, "size/clwb/", 7);
-}
-
-#[test]
-fn pointer_chases_within_the_buffer_and_beyond_are_within_ten_percent() {
-    within(10.0, "chase/", 4);
-}
-
-#[test]
-fn a_line_persisted_again_by_ntstore_is_within_ten_percent() {
-    within(10.0, "same/ntstore", 1);
-}
-
-#[test]
-fn the_slowest_persists_of_hot_spots_are_within_ten_percent() {
-    within(10.0, "tail/", 2);
+within! {
+    read_latencies_are_within_ten_percent: 10.0, "read/" 3;
+    best_case_write_latencies_are_within_ten_percent: 10.0, "best/" 2;
+    write_latencies_by_size_are_within_ten_percent: 10.0, "size/ntstore/" 7, "size/clwb/" 7;
+    pointer_chases_within_the_buffer_and_beyond_are_within_ten_percent: 10.0, "chase/" 4;
+    a_line_persisted_again_by_ntstore_is_within_ten_percent: 10.0, "same/ntstore" 1;
+    the_slowest_persists_of_hot_spots_are_within_ten_percent: 10.0, "tail/" 2;
+    the_time_of_a_media_write_is_within_ten_percent: 10.0, "service/" 1;
+    an_insert_into_p_clht_reaches_the_memory_controller_twice: 10.0, "p-clht/" 2;
+    bandwidths_of_one_module_are_within_ten_percent: 10.0, "module/" 12;
+    peaks_of_all_modules_are_within_fifteen_percent:
+        15.0, "peak/read/17" 1, "peak/read/22" 1, "peak/ntstore/8" 1, "peak/clwb/3" 1, "peak/clwb/4" 1;
+    readers_and_writers_together_are_within_twenty_percent: 20.0, "mixed/" 9;
+    write_amplification_of_halves_is_within_ten_percent_at_every_region: 10.0, "halves/" 20;
+    write_amplification_of_random_nontemporal_stores_is_within_five_percent: 5.0, "random/" 4;
+    stores_that_trickle_out_by_eviction_are_amplified_fourfold_at_any_size: 5.0, "evicted/" 3;
 }
 
 #[test]
@@ -62,51 +60,9 @@ fn persists_are_delayed_as_often_as_published_and_in_large_regions_never() {
 }
 
 #[test]
-fn the_time_of_a_media_write_is_within_ten_percent() {
-    within(10.0, "service/", 1);
-}
-
-#[test]
-fn an_insert_into_p_clht_reaches_the_memory_controller_twice() {
-    within(10.0, "p-clht/", 2);
-}
-
-#[test]
-fn bandwidths_of_one_module_are_within_ten_percent() {
-    within(10.0, "module/", 12);
-}
-
-#[test]
-fn peaks_of_all_modules_are_within_fifteen_percent() {
-    for peak in ["peak/read/17", "peak/read/22", "peak/ntstore/8", "peak/clwb/3", "peak/clwb/4"] {
-        within(15.0, peak, 1);
-    }
-}
-
-#[test]
 fn many_workers_write_back_less_than_few() {
     let (few, many) = (row("peak/clwb/4").modelled, row("peak/clwb/24").modelled);
     assert!(many < 0.8 * few, "{many} of {few}");
-}
-
-#[test]
-fn readers_and_writers_together_are_within_twenty_percent() {
-    within(20.0, "mixed/", 9);
-}
-
-#[test]
-fn write_amplification_of_halves_is_within_ten_percent_at_every_region() {
-    within(10.0, "halves/", 20);
-}
-
-#[test]
-fn write_amplification_of_random_nontemporal_stores_is_within_five_percent() {
-    within(5.0, "random/", 4);
-}
-
-#[test]
-fn stores_that_trickle_out_by_eviction_are_amplified_fourfold_at_any_size() {
-    within(5.0, "evicted/", 3);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! `lab index` over every structure and operation, small.
 
 use lapis_index::IndexKind;
-use lapis_lab::experiment::Sides;
-use lapis_lab::index_experiment::{Operation, Options, Row, run};
+use lapis_lab::experiment::{ExperimentError, Findings, Sides};
+use lapis_lab::index_experiment::{Operation, Options, PEERS, Row, compare_with_peers, run};
 use lapis_lab::keys::Distribution;
 
 fn tiny() -> Options {
@@ -139,4 +139,56 @@ fn rows_have_the_fields_that_are_promised() {
         assert!(row["modelled"][field].is_number(), "{field}");
     }
     assert!(row["depth"].is_number() && row["bytes_per_key"].is_number());
+}
+
+#[test]
+fn an_unknown_profile_is_one_clear_sentence() {
+    let options = Options {
+        sides: Sides { profile: "optane-300".into(), ..Sides::default() },
+        ..Options::default()
+    };
+    let error = run(&options, &|_| ()).unwrap_err();
+    let sentence = error.to_string();
+    assert!(sentence.starts_with("there is no device profile optane-300; there is dram"));
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    for wrong in [
+        Options { keys: 0, ..Options::default() },
+        Options { repetitions: 0, ..Options::default() },
+        Options { threads: 0, ..Options::default() },
+        Options { operations: vec![], ..Options::default() },
+        Options { sides: Sides { model: false, ..Sides::modelled_only() }, ..Options::default() },
+    ] {
+        assert!(matches!(run(&wrong, &|_| ()), Err(ExperimentError::BadOption { .. })));
+    }
+}
+
+#[test]
+fn each_index_has_a_row_of_its_modelled_counts_and_bars() {
+    let options = Options {
+        indexes: vec![IndexKind::Wort, IndexKind::PClht],
+        operations: vec![Operation::Insert],
+        sides: Sides::modelled_only(),
+        modelled_keys: 500,
+        modelled_repetitions: 100,
+        ..Options::default()
+    };
+    let results = run(&options, &|_| ()).unwrap();
+    let (_, table) = results.sections().remove(0);
+    assert_eq!(table.lines().count(), 2 + 2);
+    assert!(table.contains("| `p-clht` | insert | 500 uniform | "), "{table}");
+    assert!(results.figure().unwrap().svg().unwrap().contains("uniform keys, modelled"));
+}
+
+#[test]
+fn every_published_figure_gets_one_of_ours_beside_it() {
+    let comparison = compare_with_peers(2000, 1, &|_| ()).unwrap();
+    assert_eq!(comparison.rows.len(), PEERS.len());
+    for row in &comparison.rows {
+        assert!(row.insert_mops > 0.0 && row.get_mops > 0.0, "{row:?}");
+    }
+    // The two variants of FAST & FAIR on one thread have the same one of ours.
+    assert_eq!(comparison.rows[2].insert_mops, comparison.rows[3].insert_mops);
 }

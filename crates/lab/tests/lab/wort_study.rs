@@ -5,7 +5,7 @@ use lapis_lab::experiment::{ExperimentError, Findings, Sides};
 use lapis_lab::keys::Distribution;
 use lapis_lab::wort_study::{
     Contestant, Experiment, Latency, ModelledOperations, Options, Plan, StringKind, StringSource,
-    StudyResults, depths, depths_table, run,
+    StudyResults, depths, run,
 };
 
 fn tiny() -> Options {
@@ -29,7 +29,7 @@ fn study(options: &Options) -> StudyResults {
 }
 
 fn modelled(results: &StudyResults) -> impl Iterator<Item = (Contestant, &ModelledOperations)> {
-    results.operations.iter().map(|row| (row.structure, row.modelled.as_ref().unwrap()))
+    results.operations.iter().map(|row| (row.case.structure, row.modelled.as_ref().unwrap()))
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn every_structure_has_its_rows_in_every_experiment() {
     for structure in Contestant::ALL {
         let measured = matches!(structure, Contestant::Index(_));
         let operations: Vec<_> =
-            results.operations.iter().filter(|row| row.structure == structure).collect();
+            results.operations.iter().filter(|row| row.case.structure == structure).collect();
         assert_eq!(operations.len(), 3, "{structure}");
         for row in operations {
             assert_eq!(row.measured.is_some(), measured, "{structure}");
@@ -46,21 +46,21 @@ fn every_structure_has_its_rows_in_every_experiment() {
             assert_eq!((modelled.keys, modelled.inserts, modelled.searches), (2000, 1000, 250));
             assert_eq!(modelled.times.len(), 5);
         }
-        let ranges = results.ranges.iter().filter(|row| row.structure == structure);
+        let ranges = results.ranges.iter().filter(|row| row.case.structure == structure);
         assert_eq!(ranges.count(), 6, "{structure}");
         let recovery = results.recovery.iter().filter(|row| row.structure == structure);
         assert_eq!(recovery.count(), if measured { 6 } else { 0 }, "{structure}");
-        let strings = results.strings.iter().filter(|row| row.structure == structure);
+        let strings = results.strings.iter().filter(|row| row.case.structure == structure);
         let kinds: Vec<StringKind> = strings
             .map(|row| {
                 assert_eq!(row.measured.is_some(), measured, "{structure}");
                 assert_eq!(row.modelled.as_ref().unwrap().inserts, 1000);
-                row.strings
+                row.case.strings
             })
             .collect();
         assert_eq!(kinds, StringKind::GENERATED, "{structure}");
     }
-    let reference = results.ranges.iter().filter(|row| row.structure == Contestant::BTreeMap);
+    let reference = results.ranges.iter().filter(|row| row.case.structure == Contestant::BTreeMap);
     assert_eq!(reference.filter(|row| row.measured.is_some()).count(), 6);
     assert_eq!(results.sections().len(), 13);
     let claims =
@@ -205,7 +205,7 @@ fn what_a_structure_needs_is_said_before_it_is_built() {
             assert_eq!(row.computed_depth, None);
         }
     }
-    assert_eq!(depths_table(&results).lines().count(), 26);
+    assert_eq!(results.tables()[0].rows.len(), 24);
 }
 
 #[test]
@@ -215,13 +215,13 @@ fn a_byte_string_key_costs_a_b_tree_the_flush_of_its_block() {
     let distributions = vec![Distribution::Sparse];
     let results =
         study(&Options { sides: modelled_only(), indexes, experiments, distributions, ..tiny() });
-    for row in results.strings.iter().filter(|row| row.strings == StringKind::Email) {
+    for row in results.strings.iter().filter(|row| row.case.strings == StringKind::Email) {
         let with_strings = row.modelled.as_ref().unwrap().insert.flushes;
-        let mut integers = modelled(&results).filter(|(one, _)| *one == row.structure);
+        let mut integers = modelled(&results).filter(|(one, _)| *one == row.case.structure);
         let with_integers = integers.next().unwrap().1.insert.flushes;
         // A block that crosses from one line into the next costs two.
         let more = with_strings - with_integers;
-        assert!((0.8..2.5).contains(&more), "{}: {more}", row.structure);
+        assert!((0.8..2.5).contains(&more), "{}: {more}", row.case.structure);
     }
 }
 

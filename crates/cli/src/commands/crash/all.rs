@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use lapis_crash::{CrashError, ExploreOptions, Structure, TimedExploration, explore_for};
+use lapis_crash::{ExploreOptions, Structure, TimedExploration, explore_for};
+use lapis_lab::experiment::table::Table;
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, grouped, right_align, table};
+use crate::output::{Output, grouped};
 use crate::progress;
 
 /// Operations from each seed: so few that many seeds have their turn.
@@ -25,28 +26,16 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["structure", "mutants", "ops", "images", "strategy",
           "every_store", "whole_check_every", "keep", "without", "no_shrink", "html", "persist_points", "at",
           "workers", "record", "performance", "trace"])]
-    all: bool,
+    pub all: bool,
     /// How long, all structures together: a number and ms, s, m or h. Exceeded at most by what one
     /// structure needs for its operations and one image; what there was no time for is named
     /// [default: 60s]
     #[arg(long, value_name = "TIME", requires = "all", value_parser = parse_time)]
-    budget: Option<Duration>,
+    pub budget: Option<Duration>,
 }
 
 /// What all structures together have unless it is said otherwise.
 const BUDGET: Duration = Duration::from_secs(60);
-
-impl Arguments {
-    /// Whether this is what was asked for.
-    pub fn asked(&self) -> bool {
-        self.all
-    }
-
-    /// Whether a time was given.
-    pub fn has_budget(&self) -> bool {
-        self.budget.is_some()
-    }
-}
 
 fn parse_time(text: &str) -> Result<Duration, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -104,8 +93,7 @@ pub fn run(
         let share = left / (Structure::all().count() - index) as u32;
         let base: u64 = structures.iter().map(|found| found.images).sum();
         let found =
-            explore_for(structure, share, &options, &|images| bar.set_position(base + images))
-                .map_err(|error: CrashError| Failure::refused(error.to_string()))?;
+            explore_for(structure, share, &options, &|images| bar.set_position(base + images))?;
         structures.push(found);
     }
     bar.finish_and_clear();
@@ -118,9 +106,9 @@ pub fn run(
 
 fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
     let mut rows =
-        table(["structure", "seeds", "crash points", "images", "images/s", "violations"]);
+        Table::new(1, "structure | seeds | crash points | images | images/s | violations");
     for found in &report.structures {
-        rows.add_row([
+        rows.push([
             found.structure.to_owned(),
             grouped(found.seeds),
             grouped(found.crash_points),
@@ -129,7 +117,6 @@ fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
             grouped(found.violations.len() as u64),
         ]);
     }
-    (1..6).for_each(|column| right_align(&mut rows, column));
     output.table(&rows)?;
     for violation in report.structures.iter().flat_map(|found| &found.violations) {
         output.line(format_args!(

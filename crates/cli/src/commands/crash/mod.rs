@@ -17,9 +17,10 @@ use lapis_crash::{
     CrashError, ExploreOptions, ExploreReport, PersistPoint, Replay, Shrunk, Strategy, Structure,
 };
 use lapis_crash::{explore_structure, structure_persist_points, structure_points};
+use lapis_lab::experiment::table::Table;
 
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, grouped, right_align, table};
+use crate::output::{Output, grouped};
 use crate::progress;
 
 /// Seeds that a flush or fence is tried with before it counts as unnecessary.
@@ -223,17 +224,16 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         };
         return trace::run(file, &arguments.recorded, request, output);
     }
-    if arguments.mutants.asked() {
+    if arguments.mutants.mutants {
         return mutants::run(&arguments.mutants, arguments.threads, output);
     }
-    if arguments.rates.asked() {
-        return rates::run(&arguments.rates, arguments.mutants.write(), output);
+    if arguments.rates.rates {
+        return rates::run(&arguments.rates, arguments.mutants.write.as_deref(), output);
     }
-    let Some(name) = arguments.structure.as_deref().filter(|_| !arguments.all.asked()) else {
+    let Some(name) = arguments.structure.as_deref().filter(|_| !arguments.all.all) else {
         return all::run(&arguments.all, arguments.seed, arguments.threads, output);
     };
-    let structure =
-        Structure::from_str(name).map_err(|error| Failure::refused(error.to_string()))?;
+    let structure = Structure::from_str(name)?;
     if let Some(count) = arguments.several.workers {
         let common = workers::Common {
             structure,
@@ -245,7 +245,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             keep: arguments.keep.as_ref().map(|numbers| numbers.0.as_slice()),
             shrink: !arguments.no_shrink,
             html: arguments.html.as_deref(),
-            mutant: arguments.mutants.mutant(),
+            mutant: arguments.mutants.mutant,
             without: arguments.without.as_deref(),
             position: arguments.at,
             image: arguments.image.as_ref().map(|Image(image)| image.clone()),
@@ -266,7 +266,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         strategy: arguments.strategy,
         every_store: arguments.every_store,
         whole_check_every: arguments.whole_check_every,
-        mutant: arguments.mutants.mutant(),
+        mutant: arguments.mutants.mutant,
         keep: arguments.keep.clone().map(|numbers| numbers.0),
         ..ExploreOptions::default()
     };
@@ -277,7 +277,6 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         options.replay = Some(Replay { position, image: image.clone() });
     }
     options.shrink = !arguments.no_shrink;
-    let failed = |error: lapis_crash::CrashError| Failure::refused(error.to_string());
     if let Some(name) = &arguments.without {
         options.suppress = Some(persist_point(structure, arguments, &options, name)?);
     }
@@ -287,8 +286,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         let bar = progress::spinner("flushes and fences switched off");
         let rows = structure_persist_points(structure, Some(name), &options, &seeds, &|count| {
             bar.set_position(count);
-        })
-        .map_err(failed)?;
+        })?;
         bar.finish_and_clear();
         if rows.is_empty() {
             return Err(nothing_explored());
@@ -307,8 +305,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     let bar: ProgressBar = progress::spinner("images");
     let report = explore_structure(structure, Some(name), &options, &|images| {
         bar.set_position(images);
-    })
-    .map_err(failed)?;
+    })?;
     bar.finish_and_clear();
     if report.images == 0 && report.violations.is_empty() {
         return Err(nothing_explored());
@@ -330,18 +327,18 @@ fn nothing_explored() -> Failure {
 /// The grammar cannot say all of it: an option that requires another is let pass where something
 /// that excludes the other is given too.
 fn refuse_what_would_be_ignored(arguments: &Arguments) -> Result<(), Failure> {
-    let (recorded, several) = (&arguments.recorded, &arguments.several);
-    let (of_mutants, of_all) = (&arguments.mutants, &arguments.all);
+    let Arguments { recorded, several, mutants, all, rates, .. } = arguments;
+    let (trace, workers) = (recorded.trace.is_some(), several.workers.is_some());
     let options = [
-        ("--budget", of_all.has_budget(), "--all", of_all.asked()),
-        ("--structure", of_mutants.is_restricted(), "--mutants", of_mutants.asked()),
-        ("--row", arguments.rates.is_restricted(), "--rates", arguments.rates.asked()),
-        ("--recover", recorded.has_recover(), "--trace FILE", recorded.trace.is_some()),
-        ("--durable-on-end", recorded.has_policy(), "--trace FILE", recorded.trace.is_some()),
-        ("--schedules", several.has_schedules(), "--workers N", several.workers.is_some()),
-        ("--deviations", several.has_deviations(), "--workers N", several.workers.is_some()),
-        ("--schedule", several.has_schedule(), "--workers N", several.workers.is_some()),
-        ("--keep-before", several.has_kept_before(), "--workers N", several.workers.is_some()),
+        ("--budget", all.budget.is_some(), "--all", all.all),
+        ("--structure", mutants.of.is_some(), "--mutants", mutants.mutants),
+        ("--row", rates.row.is_some(), "--rates", rates.rates),
+        ("--recover", recorded.recover.is_some(), "--trace FILE", trace),
+        ("--durable-on-end", recorded.durable_on_end.is_some(), "--trace FILE", trace),
+        ("--schedules", several.schedules.is_some(), "--workers N", workers),
+        ("--deviations", several.deviations.is_some(), "--workers N", workers),
+        ("--schedule", several.schedule.is_some(), "--workers N", workers),
+        ("--keep-before", several.keep_before.is_some(), "--workers N", workers),
     ];
     match options.into_iter().find(|(_, given, _, asked)| *given && !*asked) {
         Some((option, _, other, _)) => {
@@ -369,8 +366,7 @@ fn persist_point(
     options: &ExploreOptions,
     name: &str,
 ) -> Result<PersistPoint, Failure> {
-    let points = structure_points(structure, arguments.structure.as_deref(), options)
-        .map_err(|error| Failure::refused(error.to_string()))?;
+    let points = structure_points(structure, arguments.structure.as_deref(), options)?;
     let found = points.into_iter().find(|point| point.to_string() == name);
     found.ok_or_else(|| {
         Failure::refused(format!(
@@ -420,14 +416,24 @@ fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verd
             violation.replay
         ))?;
     }
-    for shrunk in report.violations.iter().filter_map(|found| found.shrunk.as_ref()) {
-        output.line(shrunk)?;
-    }
-    if report.violations.is_empty() {
-        output.line("no violation")?;
+    let violations = report.violations.iter().map(|found| found.shrunk.as_ref());
+    conclude(violations, "no violation", output)
+}
+
+/// The violations step by step, as far as they were shrunk, and the last line: how many there are, or what
+/// it means that there is none.
+fn conclude<'r>(
+    violations: impl ExactSizeIterator<Item = Option<&'r Shrunk>>,
+    none: &str,
+    output: &mut Output,
+) -> Result<Verdict, Failure> {
+    let count = violations.len();
+    violations.flatten().try_for_each(|shrunk| output.line(shrunk))?;
+    if count == 0 {
+        output.line(none)?;
         return Ok(Verdict::Good);
     }
-    output.line(format_args!("{} violations", report.violations.len()))?;
+    output.line(format_args!("{count} violations"))?;
     Ok(Verdict::Bad)
 }
 
@@ -440,16 +446,15 @@ fn shortened(text: &str) -> String {
 }
 
 fn print_persist_points(report: &ExploreReport, output: &mut Output) -> Result<Verdict, Failure> {
-    let mut rows = table(["flush or fence", "found out", "by", "images"]);
+    let mut rows = Table::new(3, "flush or fence | found out | by | images");
     for row in &report.persist_points {
-        rows.add_row([
+        rows.push([
             row.name.clone(),
             if row.killed { "yes" } else { "NO" }.to_owned(),
             row.by.as_deref().map(shortened).unwrap_or_default(),
             grouped(row.images),
         ]);
     }
-    right_align(&mut rows, 3);
     output.table(&rows)?;
     let survivors = report.persist_points.iter().filter(|row| !row.killed).count();
     output.line(format_args!(

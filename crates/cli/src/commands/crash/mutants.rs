@@ -1,6 +1,6 @@
 //! `lapis crash --mutants`: whether the checker finds known errors.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -10,10 +10,11 @@ use lapis_crash::mutants::{
 };
 use lapis_crash::{Strategy, Structure};
 use lapis_lab::document::put_into_file;
+use lapis_lab::experiment::table::Table;
 use lapis_pmem::Mutant;
 
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, grouped, right_align, table};
+use crate::output::{Output, grouped};
 use crate::progress;
 
 /// The command whose section of a document the tables are (module [`lapis_lab::document`]).
@@ -27,19 +28,19 @@ pub struct Arguments {
     #[arg(long, group = "tables", conflicts_with_all = ["structure", "ops", "seed", "images", "strategy",
           "every_store", "whole_check_every", "keep", "without", "no_shrink", "html", "persist_points", "at", "workers",
           "record", "performance", "trace"])]
-    mutants: bool,
+    pub mutants: bool,
     /// Only the mutants of this structure
     #[arg(long = "structure", id = "of", value_name = "STRUCTURE", requires = "mutants",
           value_parser = structures())]
-    of: Option<Structure>,
+    pub of: Option<Structure>,
     /// Put the tables into this document, in place of those there
     #[arg(long, value_name = "FILE", requires = "tables", conflicts_with = "of")]
-    write: Option<PathBuf>,
+    pub write: Option<PathBuf>,
     /// Explore the structure while it commits this known error (`--mutants` lists them; some show with
     /// `--workers` only)
     #[arg(long, value_name = "MUTANT", conflicts_with_all = ["mutants", "all", "persist_points",
           "record", "performance", "trace"], value_parser = names())]
-    mutant: Option<Mutant>,
+    pub mutant: Option<Mutant>,
 }
 
 fn names() -> impl TypedValueParser<Value = Mutant> {
@@ -55,28 +56,6 @@ fn names() -> impl TypedValueParser<Value = Mutant> {
 fn structures() -> impl TypedValueParser<Value = Structure> {
     PossibleValuesParser::new(Structure::all().map(Structure::name))
         .try_map(|name| name.parse::<Structure>())
-}
-
-impl Arguments {
-    /// The error that the structure is to commit.
-    pub fn mutant(&self) -> Option<Mutant> {
-        self.mutant
-    }
-
-    /// Whether the mutants of one structure were asked for.
-    pub fn is_restricted(&self) -> bool {
-        self.of.is_some()
-    }
-
-    /// The document that tables are to be put into.
-    pub fn write(&self) -> Option<&Path> {
-        self.write.as_deref()
-    }
-
-    /// Whether this is what was asked for.
-    pub fn asked(&self) -> bool {
-        self.mutants
-    }
 }
 
 /// Runs `lapis crash --mutants`.
@@ -105,9 +84,9 @@ pub fn run(
 }
 
 fn print(report: &MutantReport, output: &mut Output) -> Result<(), Failure> {
-    let mut rows = table(["mutant", "strategy", "outcome", "images", "seconds"]);
+    let mut rows = Table::new(3, "mutant | strategy | outcome | images | seconds");
     for row in &report.mutants {
-        rows.add_row([
+        rows.push([
             row.name.to_owned(),
             row.strategy.to_string(),
             if row.killed { "killed" } else { "SURVIVED" }.to_owned(),
@@ -115,12 +94,10 @@ fn print(report: &MutantReport, output: &mut Output) -> Result<(), Failure> {
             format!("{:.2}", row.seconds),
         ]);
     }
-    right_align(&mut rows, 3);
-    right_align(&mut rows, 4);
     output.table(&rows)?;
-    let mut rows = table(["without mutants", "strategy", "violations", "images", "seconds"]);
+    let mut rows = Table::new(2, "without mutants | strategy | violations | images | seconds");
     for row in &report.unmutated {
-        rows.add_row([
+        rows.push([
             row.structure.to_owned(),
             row.strategy.to_string(),
             row.violations.len().to_string(),
@@ -128,7 +105,6 @@ fn print(report: &MutantReport, output: &mut Output) -> Result<(), Failure> {
             format!("{:.2}", row.seconds),
         ]);
     }
-    (2..5).for_each(|column| right_align(&mut rows, column));
     output.table(&rows)?;
     for row in &report.unmutated {
         for violation in &row.violations {

@@ -1,10 +1,11 @@
 //! `lapis crash --performance`: wasted flushes and fences.
 
 use lapis_crash::{PerformanceReport, Structure, Waste, structure_performance};
+use lapis_lab::experiment::table::Table;
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, grouped, right_align, table};
+use crate::output::{Output, grouped};
 
 /// What was found, as JSON.
 #[derive(Serialize)]
@@ -26,8 +27,7 @@ pub fn run(
     seed: u64,
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
-    let performance = structure_performance(structure, Some(only), ops, seed)
-        .map_err(|error| Failure::refused(error.to_string()))?;
+    let performance = structure_performance(structure, Some(only), ops, seed)?;
     print(&Findings { structure: structure.name(), seed: Some(seed), performance }, output)
 }
 
@@ -41,9 +41,9 @@ pub fn print(findings: &Findings<'_>, output: &mut Output) -> Result<Verdict, Fa
 }
 
 fn print_report(report: &PerformanceReport, output: &mut Output) -> Result<(), Failure> {
-    let mut by_place = table(["waste", "where", "because of", "times", "passed", "first in"]);
+    let mut by_place = Table::new(6, "waste | where | because of | times | passed | first in");
     for finding in &report.findings {
-        by_place.add_row([
+        by_place.push([
             finding.waste.name().to_owned(),
             finding.location.clone(),
             finding.because_of.clone().unwrap_or_default(),
@@ -55,14 +55,10 @@ fn print_report(report: &PerformanceReport, output: &mut Output) -> Result<(), F
             ),
         ]);
     }
-    let mut by_operation = table([
-        "operation",
-        "times",
-        "flushes each",
-        "fences each",
-        "wasted flushes",
-        "wasted fences",
-    ]);
+    let mut by_operation = Table::new(
+        1,
+        "operation | times | flushes each | fences each | wasted flushes | wasted fences",
+    );
     for row in &report.by_operation {
         let fences = row.wasted.get(&Waste::IdleFence).copied().unwrap_or(0);
         let flushes = row.wasted.values().sum::<u64>() - fences;
@@ -70,7 +66,7 @@ fn print_report(report: &PerformanceReport, output: &mut Output) -> Result<(), F
             0 => String::new(),
             operations => format!("{:.2}", count as f64 / operations as f64),
         };
-        by_operation.add_row([
+        by_operation.push([
             row.operation.clone(),
             grouped(row.count),
             each(row.flushes),
@@ -82,7 +78,6 @@ fn print_report(report: &PerformanceReport, output: &mut Output) -> Result<(), F
     if !report.findings.is_empty() {
         output.table(&by_place)?;
     }
-    right_align(&mut by_operation, 1);
     output.table(&by_operation)?;
     let fences = report.wasted_by(Waste::IdleFence);
     output.line(format_args!(

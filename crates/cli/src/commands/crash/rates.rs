@@ -5,10 +5,11 @@ use std::path::Path;
 use clap::Args;
 use lapis_crash::image_rate::{RateRow, RateTrial, image_rates, markdown};
 use lapis_lab::document::put_into_file;
+use lapis_lab::experiment::table::Table;
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, grouped, right_align, table};
+use crate::output::{Output, grouped};
 use crate::progress;
 
 /// The command whose section of a document the tables are (module [`lapis_lab::document`]).
@@ -22,22 +23,10 @@ pub struct Arguments {
     #[arg(long, group = "tables", conflicts_with_all = ["mutants", "all", "structure", "ops", "seed",
           "images", "strategy", "every_store", "whole_check_every", "keep", "without", "no_shrink",
           "html", "persist_points", "at", "threads", "workers", "record", "performance", "trace"])]
-    rates: bool,
+    pub rates: bool,
     /// Only the rows whose name contains this
     #[arg(long, value_name = "TEXT", requires = "rates", conflicts_with = "write")]
-    row: Option<String>,
-}
-
-impl Arguments {
-    /// Whether this is what was asked for.
-    pub fn asked(&self) -> bool {
-        self.rates
-    }
-
-    /// Whether some rows were asked for.
-    pub fn is_restricted(&self) -> bool {
-        self.row.is_some()
-    }
+    pub row: Option<String>,
 }
 
 /// The rows, as JSON.
@@ -71,17 +60,12 @@ pub fn run(
 }
 
 fn print(found: &[RateRow], output: &mut Output) -> Result<(), Failure> {
-    let mut rows = table([
-        "structure",
-        "pool",
-        "images",
-        "verdicts/s",
-        "run",
-        "run/s",
-        "lines copied per image",
-    ]);
+    let mut rows = Table::new(
+        1,
+        "structure | pool | images | verdicts/s | run | run/s | lines copied per image",
+    );
     for row in found {
-        rows.add_row([
+        rows.push([
             row.name.clone(),
             row.pool_mib.map_or_else(String::new, |mib| format!("{mib} MiB")),
             grouped(row.images),
@@ -91,6 +75,5 @@ fn print(found: &[RateRow], output: &mut Output) -> Result<(), Failure> {
             format!("{:.1}", row.lines_per_image),
         ]);
     }
-    (1..7).for_each(|column| right_align(&mut rows, column));
     output.table(&rows)
 }

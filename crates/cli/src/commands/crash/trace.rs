@@ -29,7 +29,7 @@ pub struct TraceArguments {
     /// Run CMD on crash images of the trace, the path of each as its last argument; exit code 0
     /// says that the image is sound
     #[arg(long, value_name = "CMD", requires = "trace")]
-    recover: Option<String>,
+    pub recover: Option<String>,
     /// Give CMD so long for an image
     #[arg(long, value_name = "SECONDS", default_value_t = RECOVER_SECONDS, requires = "recover",
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -37,7 +37,7 @@ pub struct TraceArguments {
     /// What must be durable when an operation of the trace ends [default: everything that it
     /// stored; what is asserted, for a trace of --record]
     #[arg(long, value_name = "WHAT", requires = "trace")]
-    durable_on_end: Option<Policy>,
+    pub durable_on_end: Option<Policy>,
     /// Save the trace of one run of the structure, without cutting the power
     #[arg(long, value_name = "FILE", conflicts_with_all = ["persist_points", "performance", "at",
           "images", "strategy", "every_store", "whole_check_every", "keep", "without", "no_shrink",
@@ -50,21 +50,9 @@ pub struct TraceArguments {
     pub performance: bool,
 }
 
-impl TraceArguments {
-    /// Whether a command that judges images was given.
-    pub fn has_recover(&self) -> bool {
-        self.recover.is_some()
-    }
-
-    /// Whether it was given what must be durable when an operation ends.
-    pub fn has_policy(&self) -> bool {
-        self.durable_on_end.is_some()
-    }
-}
-
 /// What must be durable when an operation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Policy {
+pub enum Policy {
     /// All that its thread stored in it, but what it declared volatile
     Everything,
     /// What the program asserts to be durable
@@ -187,9 +175,6 @@ fn print(report: &RecordedReport, asked: bool, output: &mut Output) -> Result<Ve
             violation.replay
         ))?;
     }
-    for shrunk in report.violations.iter().filter_map(|found| found.shrunk.as_ref()) {
-        output.line(shrunk)?;
-    }
     let wasted = report.performance.wasted_total();
     if wasted > 0 {
         output.line(format_args!(
@@ -197,12 +182,8 @@ fn print(report: &RecordedReport, asked: bool, output: &mut Output) -> Result<Ve
             grouped(wasted)
         ))?;
     }
-    if report.violations.is_empty() {
-        output.line("no violation")?;
-        return Ok(Verdict::Good);
-    }
-    output.line(format_args!("{} violations", report.violations.len()))?;
-    Ok(Verdict::Bad)
+    let violations = report.violations.iter().map(|found| found.shrunk.as_ref());
+    super::conclude(violations, "no violation", output)
 }
 
 /// What was recorded, as JSON.
@@ -224,8 +205,7 @@ pub fn record(
     file: &Path,
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
-    let (subject, recorded) = record_structure(structure, Some(only), ops, seed)
-        .map_err(|error| Failure::refused(error.to_string()))?;
+    let (subject, recorded) = record_structure(structure, Some(only), ops, seed)?;
     let failed = |error: std::io::Error| {
         Failure::refused(format!("cannot write {}: {}", file.display(), reason(&error)))
     };

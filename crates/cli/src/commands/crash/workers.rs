@@ -6,7 +6,7 @@ use clap::Args;
 use lapis_crash::concurrent::{
     ConcurrentOptions, ConcurrentReplay, ConcurrentReport, Schedule, explore_structure_concurrently,
 };
-use lapis_crash::{CrashError, Shrunk, Structure};
+use lapis_crash::{Shrunk, Structure};
 use lapis_pmem::Mutant;
 
 use crate::failure::{Failure, Verdict};
@@ -23,40 +23,18 @@ pub struct Workers {
     pub workers: Option<u8>,
     /// Histories to run, each on a schedule of its own
     #[arg(long, value_name = "N", requires = "workers", value_parser = clap::value_parser!(u64).range(1..))]
-    schedules: Option<u64>,
+    pub schedules: Option<u64>,
     /// Of what there is before a history, make only what these operations make, by number from 1 on,
     /// separated by commas; `-` for none
     #[arg(long, value_name = "NUMBERS", requires = "workers", value_parser = super::parse_numbers)]
-    keep_before: Option<super::Numbers>,
+    pub keep_before: Option<super::Numbers>,
     /// Instead of random schedules all with so many deviations from worker after worker, at most
     /// --schedules of them
     #[arg(long, value_name = "N", requires = "workers")]
-    deviations: Option<usize>,
+    pub deviations: Option<usize>,
     /// Only this schedule (from a violation's replay command)
     #[arg(long, value_name = "STEPS", requires = "workers")]
-    schedule: Option<Schedule>,
-}
-
-impl Workers {
-    /// Whether a number of histories was given.
-    pub fn has_schedules(&self) -> bool {
-        self.schedules.is_some()
-    }
-
-    /// Whether a bound on deviations was given.
-    pub fn has_deviations(&self) -> bool {
-        self.deviations.is_some()
-    }
-
-    /// Whether a schedule was given.
-    pub fn has_schedule(&self) -> bool {
-        self.schedule.is_some()
-    }
-
-    /// Whether it was given what there is before a history.
-    pub fn has_kept_before(&self) -> bool {
-        self.keep_before.is_some()
-    }
+    pub schedule: Option<Schedule>,
 }
 
 /// Calls of one history at most: whether a longer one has a linearization is not decided.
@@ -135,7 +113,6 @@ pub fn run(
         options.samples = options.samples.min(each as u32);
     }
     let subject = Some(common.subject);
-    let failed = |error: CrashError| Failure::refused(error.to_string());
     if let Some(name) = common.without {
         let passing = ConcurrentOptions {
             exhaustive_limit: 0,
@@ -148,8 +125,7 @@ pub fn run(
             schedules: PASSING_SCHEDULES,
             ..options.clone()
         };
-        let passed = explore_structure_concurrently(common.structure, subject, &passing, &|_| ())
-            .map_err(failed)?
+        let passed = explore_structure_concurrently(common.structure, subject, &passing, &|_| ())?
             .persist_points;
         let point = passed.iter().find(|point| point.to_string() == name);
         options.suppress = Some(*point.ok_or_else(|| {
@@ -163,8 +139,7 @@ pub fn run(
     let bar = progress::spinner("images");
     let report = explore_structure_concurrently(common.structure, subject, &options, &|images| {
         bar.set_position(images);
-    })
-    .map_err(failed)?;
+    })?;
     bar.finish_and_clear();
     if report.images == 0 && report.violations.is_empty() {
         return Err(super::nothing_explored());
@@ -227,13 +202,6 @@ fn print(report: &ConcurrentReport, output: &mut Output) -> Result<Verdict, Fail
             violation.replay
         ))?;
     }
-    for shrunk in shrunk(report) {
-        output.line(shrunk)?;
-    }
-    if report.violations.is_empty() {
-        output.line("every history is durably linearizable")?;
-        return Ok(Verdict::Good);
-    }
-    output.line(format_args!("{} violations", report.violations.len()))?;
-    Ok(Verdict::Bad)
+    let violations = report.violations.iter().map(|found| found.shrunk.as_ref());
+    super::conclude(violations, "every history is durably linearizable", output)
 }

@@ -1,11 +1,12 @@
 //! What the demo reports, as JSON and for people.
 
+use lapis_lab::experiment::table::Table;
 use lapis_lab::report::PerOperation;
 use serde::Serialize;
 
 use super::ledger::Verification;
 use crate::failure::Failure;
-use crate::output::{Output, grouped, right_align, table};
+use crate::output::{Output, grouped};
 
 /// What the demo found.
 #[derive(Debug, Serialize)]
@@ -130,35 +131,37 @@ impl Report {
 /// Prints the summary for people.
 pub fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
     output.line("")?;
-    let mut rows = table(["measured here", ""]);
-    rows.add_row(["records loaded".to_owned(), grouped(report.records)]);
-    rows.add_row([
-        "loading, records/s".to_owned(),
-        grouped((report.records as f64 / report.load_seconds.max(1e-9)) as u64),
-    ]);
-    rows.add_row(["mixed workload, ops/s".to_owned(), grouped(report.ops_per_s as u64)]);
-    rows.add_row(["kills".to_owned(), grouped(report.kills)]);
-    rows.add_row(["acknowledged writes".to_owned(), grouped(report.acknowledged)]);
-    rows.add_row(["lost".to_owned(), grouped(report.lost)]);
-    rows.add_row(["entries that should not be".to_owned(), grouped(report.unexpected)]);
-    rows.add_row(["broken invariants".to_owned(), grouped(report.problems.len() as u64)]);
-    rows.add_row(["slowest reopening, ms".to_owned(), format!("{:.1}", report.slowest_reopen_ms)]);
-    right_align(&mut rows, 1);
-    output.table(&rows)?;
-    let mut rows = table(["on the modelled machine", ""]);
-    rows.add_row(["images after a power cut".to_owned(), grouped(report.crash.images)]);
-    rows.add_row(["violations".to_owned(), grouped(report.crash.violations)]);
-    let put = report.per_put.counts.counts.unwrap_or_default();
-    for (what, count) in [
-        ("flushes per put", put.flushes),
-        ("fences per put", put.fences),
-        ("WPQ inserts per put (64 B)", put.wpq_inserts),
-        ("media writes per put (64 B)", put.media_writes),
-        ("media reads per put (64 B)", put.media_reads),
+    let mut rows = Table::new(1, "measured here | ");
+    for (what, figure) in [
+        ("records loaded", grouped(report.records)),
+        (
+            "loading, records/s",
+            grouped((report.records as f64 / report.load_seconds.max(1e-9)) as u64),
+        ),
+        ("mixed workload, ops/s", grouped(report.ops_per_s as u64)),
+        ("kills", grouped(report.kills)),
+        ("acknowledged writes", grouped(report.acknowledged)),
+        ("lost", grouped(report.lost)),
+        ("entries that should not be", grouped(report.unexpected)),
+        ("broken invariants", grouped(report.problems.len())),
+        ("slowest reopening, ms", format!("{:.1}", report.slowest_reopen_ms)),
     ] {
-        rows.add_row([what.to_owned(), format!("{count:.2}")]);
+        rows.push([what.to_owned(), figure]);
     }
-    right_align(&mut rows, 1);
+    output.table(&rows)?;
+    let put = report.per_put.counts.counts.unwrap_or_default();
+    let mut rows = Table::new(1, "on the modelled machine | ");
+    for (what, figure) in [
+        ("images after a power cut", grouped(report.crash.images)),
+        ("violations", grouped(report.crash.violations)),
+        ("flushes per put", format!("{:.2}", put.flushes)),
+        ("fences per put", format!("{:.2}", put.fences)),
+        ("WPQ inserts per put (64 B)", format!("{:.2}", put.wpq_inserts)),
+        ("media writes per put (64 B)", format!("{:.2}", put.media_writes)),
+        ("media reads per put (64 B)", format!("{:.2}", put.media_reads)),
+    ] {
+        rows.push([what.to_owned(), figure]);
+    }
     output.table(&rows)?;
     output.line(format_args!(
         "durability of this store's medium: {}: {}",

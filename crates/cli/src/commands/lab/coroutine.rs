@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use lapis_device::Profile;
 use lapis_lab::coroutine_experiment::{Options, calibrate, put_into_profile, run as run_all};
+use lapis_lab::experiment::table::Table;
 
 use super::frame::{self, Destinations, Seed, Sides, refused};
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, right_align, table};
+use crate::output::Output;
 
 /// Interleave operations on one thread, and see what is gained
 #[derive(Debug, Args)]
@@ -83,23 +84,21 @@ fn calibration(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Fa
     frame::json(output, None, &costs)?;
     output.line(format_args!("measured on {}, with all lines in L1:", costs.processor))?;
     let mut rows =
-        table(["operation", "alone ns", "of it modelled", "among twenty ns", "of it modelled"]);
+        Table::new(1, "operation | alone ns | of it modelled | among twenty ns | of it modelled");
     for (operation, found) in [("lookup", costs.lookup), ("insert", costs.insert)] {
         let alone = [found.alone_ns, found.alone_accesses_ns];
         let in_group = [found.in_group_ns, found.in_group_accesses_ns];
         let figures = [alone, in_group].concat().into_iter().map(|ns| format!("{ns:.1}"));
-        rows.add_row(std::iter::once(operation.to_owned()).chain(figures));
+        rows.push(std::iter::once(operation.to_owned()).chain(figures));
     }
-    right_align(&mut rows, 1);
     output.table(&rows)?;
     output.line("lookups in leaves on many pages:")?;
-    let mut rows = table(["pages", "alone ns", "among twenty ns"]);
+    let mut rows = Table::new(1, "pages | alone ns | among twenty ns");
     for (at, pages) in ["4 KiB", "2 MiB"].into_iter().enumerate() {
         let figure = |ns: [f64; 2]| format!("{:.1}", ns[at]);
         let walks = costs.page_walks;
-        rows.add_row([pages.to_owned(), figure(walks.alone_ns), figure(walks.in_group_ns)]);
+        rows.push([pages.to_owned(), figure(walks.alone_ns), figure(walks.in_group_ns)]);
     }
-    right_align(&mut rows, 1);
     output.table(&rows)?;
     output.line(costs.section().trim_end())?;
     Ok(Verdict::Good)

@@ -4,12 +4,13 @@ use clap::Args;
 use lapis_device::Profile;
 use lapis_lab::device_experiment::calibrate;
 use lapis_lab::experiment::OPTANE_100;
-use lapis_lab::report::OnProgress;
+use lapis_lab::experiment::table::Table;
+use lapis_lab::progress::OnProgress;
 
 use super::frame::{self, Destinations, refused};
 use super::this_machine;
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, table};
+use crate::output::Output;
 
 /// Put a modelled device beside the measurements of the real one
 #[derive(Debug, Args)]
@@ -65,10 +66,10 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
 
 fn fields(profile: &Profile, output: &mut Output) -> Result<Verdict, Failure> {
     frame::json(output, None, profile)?;
-    let mut rows = table(["field", "value", "trust", "source"]);
+    let mut rows = Table::new(4, "field | value | trust | source");
     for field in profile.listing() {
         let trust = format!("{} ({})", field.trust, field.trust.word());
-        rows.add_row([field.field, field.value, trust, field.source]);
+        rows.push([field.field, field.value, trust, field.source]);
     }
     output.table(&rows)?;
     Ok(Verdict::Good)

@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lapis_lab::document::put_those_there;
 use lapis_lab::experiment::{self, ExperimentError, Findings, Labelled, Machine, csv};
-use lapis_lab::report::OnProgress;
+use lapis_lab::progress::OnProgress;
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
@@ -68,10 +68,10 @@ pub struct Destinations {
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     #[command(flatten)]
-    pub csv: Csv,
+    csv: Csv,
     /// Put the tables into this document, in place of those there; may be given several times
     #[arg(long, value_name = "FILE")]
-    pub write: Vec<PathBuf>,
+    write: Vec<PathBuf>,
 }
 
 impl Destinations {
@@ -103,13 +103,12 @@ impl Destinations {
             figure?.save(path).map_err(refused)?;
         }
         self.csv.save(found)?;
-        let sections = found.sections();
-        self.write.iter().try_for_each(|path| put_those_there(path, &sections).map_err(refused))?;
-        json(output, seed, result)?;
-        if !output.is_json() {
-            found.tables().iter().try_for_each(|table| output.results(table))?;
-            found.notes().iter().try_for_each(|note| output.line(note))?;
+        let (sections, renew) = (found.sections(), |old: &str, new: &str| found.renewed(old, new));
+        for path in &self.write {
+            put_those_there(path, &sections, renew).map_err(refused)?;
         }
+        json(output, seed, result)?;
+        output.findings(found)?;
         Ok(Verdict::Good)
     }
 }

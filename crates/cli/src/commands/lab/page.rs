@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lapis_blocks::page::{CostModel, PageScheme};
+use lapis_lab::experiment::table::Table;
 use lapis_lab::page_experiment::{
     Options, calibrate, calibration_options, put_into_profile, run as run_page,
 };
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use super::frame::{self, Destinations, Seed, Sides, named, or_default, refused, with_progress};
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, right_align, table};
+use crate::output::Output;
 
 /// Compare ways to write pages: speed measured here and modelled, by dirty lines and threads
 #[derive(Debug, Args)]
@@ -122,9 +123,9 @@ fn calibration(
     }
     frame::json(output, Some(options.seed), &calibration)?;
     output.line(format_args!("of {}, pages of {} bytes:", calibration.of, options.page_bytes))?;
-    let mut rows = table(["writers", "copy ns", "log ns", "and per line", "log up to lines"]);
+    let mut rows = Table::new(0, "writers | copy ns | log ns | and per line | log up to lines");
     for (point, crossover) in calibration.page.points.iter().zip(&calibration.crossovers) {
-        rows.add_row([
+        rows.push([
             point.writers.to_string(),
             format!("{:.0}", point.copy_ns),
             format!("{:.0}", point.log_ns),
@@ -132,7 +133,6 @@ fn calibration(
             format!("{:.0}", crossover.dirty_lines),
         ]);
     }
-    right_align(&mut rows, 0);
     output.table(&rows)?;
     Ok(Verdict::Good)
 }

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lapis::IndexKind;
-use lapis_lab::document::put_into_file;
 use lapis_lab::keys::Distribution;
 use lapis_lab::wort_study::{
-    Contestant, DEPTHS_SECTION, DISTRIBUTIONS, Experiment, Latency, Options, PROFILE, Plan,
-    StringSource, depths, depths_table, depths_table_into, run as run_study,
+    Contestant, DISTRIBUTIONS, Experiment, Latency, Options, PROFILE, Plan, StringSource, depths,
+    run as run_study,
 };
 
-use super::frame::{self, Destinations, Seed, Sides, one_of, or_default, refused, with_progress};
+use super::frame::{Destinations, Seed, Sides, one_of, or_default};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
@@ -130,31 +129,13 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         recovery_threads: arguments.threads.clone(),
         seed: arguments.seed.seed,
     };
+    let (destinations, seed) = (&arguments.destinations, Some(options.seed));
     if arguments.depths {
-        return print_depths(arguments, &options, output);
+        let announce = |plan: &Plan| eprintln!("{plan}");
+        return destinations
+            .run("structures", seed, output, |progress| depths(&options, &announce, progress));
     }
-    let seed = Some(options.seed);
-    arguments.destinations.run("sessions", seed, output, |progress| run_study(&options, progress))
-}
-
-fn print_depths(
-    arguments: &Arguments,
-    options: &Options,
-    output: &mut Output,
-) -> Result<Verdict, Failure> {
-    let announce = |plan: &Plan| eprintln!("{plan}");
-    let results = with_progress("structures", |progress| depths(options, &announce, progress));
-    let results = results?;
-    frame::json(output, Some(options.seed), &results)?;
-    arguments.destinations.csv.save(&results)?;
-    output.line(depths_table(&results))?;
-    for path in &arguments.destinations.write {
-        let document =
-            std::fs::read_to_string(path).map_err(|error| Failure::file("read", path, &error))?;
-        let table = depths_table_into(&document, &results);
-        put_into_file(path, DEPTHS_SECTION, &table).map_err(refused)?;
-    }
-    Ok(Verdict::Good)
+    destinations.run("sessions", seed, output, |progress| run_study(&options, progress))
 }
 
 #[cfg(test)]
