@@ -32,15 +32,12 @@
 //!   most. Dense, the line of the footer is flushed up to three times in a row.
 //! * Truncate: [`ring_log`](crate::ring_log); zeroing keeps G3.
 
+use lapis_pmem::Mutant;
+
 use crate::declaration::{Declaration, LogRun};
 use crate::log::Placement;
-use lapis_pmem::{Domain, Mutant};
-
-use crate::log::Position;
 use crate::mutants::CLASSIC_REUSE_WITHOUT_ZEROING;
-use crate::ring_log::{
-    Entry, Head, Ring, RingLog, Scheme, Seen, Sink, is_zero, plain, sealed, zero_dirty,
-};
+use crate::ring_log::{RingLog, Scheme, sealed};
 
 /// The classic log.
 pub type ClassicLog<D> = RingLog<D, Classic>;
@@ -51,7 +48,6 @@ pub enum Classic {}
 
 impl sealed::Sealed for Classic {}
 
-#[expect(private_interfaces, reason = "see Scheme")]
 impl Scheme for Classic {
     const NAME: &'static str = "classic-log";
     const MAGIC: u64 = u64::from_le_bytes(*b"LAPISCLS");
@@ -59,39 +55,6 @@ impl Scheme for Classic {
     const ZEROED: bool = true;
     const BLANK: bool = true;
     const REUSE_MUTANT: Mutant = CLASSIC_REUSE_WITHOUT_ZEROING;
-
-    fn body_bytes(length: usize) -> u64 {
-        plain::body_bytes(length)
-    }
-
-    fn free_word(_: u64) -> u64 {
-        0
-    }
-
-    fn write<D: Domain>(sink: &mut Sink<'_, D, Self>, entry: &Entry<'_>) {
-        plain::write(sink, entry);
-    }
-
-    fn look<D: Domain>(ring: &Ring<'_, D>, at: u64, end: u64, position: Position) -> Seen {
-        plain::look(ring, at, end, position)
-    }
-
-    fn is_intact<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head) -> bool {
-        plain::is_intact(ring, at, head)
-    }
-
-    fn read<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head, into: &mut Vec<u8>) {
-        plain::read(ring, at, head, into);
-    }
-
-    unsafe fn clean<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool {
-        // SAFETY: nobody else has the log open.
-        unsafe { zero_dirty(ring, from, to) }
-    }
-
-    fn is_clean<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool {
-        is_zero(ring, from, to)
-    }
 }
 
 pub(crate) const DECLARATION: Declaration<LogRun> = Declaration {

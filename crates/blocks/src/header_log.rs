@@ -42,12 +42,11 @@
 //!   fence. Two barriers. As many flushes as the entry has lines, and one.
 //! * Truncate: [`ring_log`](crate::ring_log): one barrier. Open: none.
 
-use crate::declaration::{Declaration, LogRun};
-use crate::log::Placement;
 use lapis_pmem::Domain;
 
-use crate::log::Position;
-use crate::ring_log::{Entry, Head, Ring, RingLog, Scheme, Seen, Sink, plain, sealed};
+use crate::declaration::{Declaration, LogRun};
+use crate::log::Placement;
+use crate::ring_log::{Ring, RingLog, Scheme, sealed};
 
 /// The header log.
 pub type HeaderLog<D> = RingLog<D, Header>;
@@ -63,30 +62,6 @@ impl Scheme for Header {
     const NAME: &'static str = "header-log";
     const MAGIC: u64 = u64::from_le_bytes(*b"LAPISHDR");
     const SIZED: bool = true;
-
-    fn body_bytes(length: usize) -> u64 {
-        plain::body_bytes(length)
-    }
-
-    fn free_word(_: u64) -> u64 {
-        0
-    }
-
-    fn write<D: Domain>(sink: &mut Sink<'_, D, Self>, entry: &Entry<'_>) {
-        plain::write(sink, entry);
-    }
-
-    fn look<D: Domain>(ring: &Ring<'_, D>, at: u64, end: u64, position: Position) -> Seen {
-        plain::look(ring, at, end, position)
-    }
-
-    fn is_intact<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head) -> bool {
-        plain::is_intact(ring, at, head)
-    }
-
-    fn read<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head, into: &mut Vec<u8>) {
-        plain::read(ring, at, head, into);
-    }
 
     unsafe fn clean<D: Domain>(_: &Ring<'_, D>, _: u64, _: u64) -> bool {
         false

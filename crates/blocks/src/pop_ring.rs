@@ -37,15 +37,14 @@
 //!   lines.
 //! * Truncate: [`ring_log`](crate::ring_log); zeroing keeps G3. Open: a torn end is zeroed; fence.
 
-use crate::declaration::{Declaration, LogRun};
-use crate::log::Placement;
 use lapis_pmem::{Domain, Mutant};
 
-use crate::log::Position;
+use crate::declaration::{Declaration, LogRun};
+use crate::log::{Placement, Position};
 use crate::mutants::{POP_RING_REUSE_WITHOUT_ZEROING, POP_RING_TORN_TAIL_STAYS};
 use crate::ring_log::{
-    ENTRY_HEADER_BYTES, Entry, Head, Parsed, Ring, RingLog, Scheme, Seen, Sink, is_zero, plain,
-    sealed, zero_dirty,
+    ENTRY_HEADER_BYTES, Entry, Head, Parsed, Ring, RingLog, Scheme, Seen, Sink, sealed,
+    write_words, zero_dirty,
 };
 use crate::set_bits::count_ones;
 use crate::spacing::Spacing;
@@ -68,17 +67,9 @@ impl Scheme for Pop {
     const BLANK: bool = true;
     const REUSE_MUTANT: Mutant = POP_RING_REUSE_WITHOUT_ZEROING;
 
-    fn body_bytes(length: usize) -> u64 {
-        plain::body_bytes(length)
-    }
-
-    fn free_word(_: u64) -> u64 {
-        0
-    }
-
     fn write<D: Domain>(sink: &mut Sink<'_, D, Self>, entry: &Entry<'_>) {
         let ones = entry.parts().iter().map(|part| count_ones(part)).sum();
-        plain::write_words(sink, entry, entry.words_with(ones));
+        write_words(sink, entry, entry.words_with(ones));
     }
 
     fn look<D: Domain>(ring: &Ring<'_, D>, at: u64, end: u64, position: Position) -> Seen {
@@ -106,24 +97,12 @@ impl Scheme for Pop {
         }
     }
 
-    fn is_intact<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head) -> bool {
-        plain::is_intact(ring, at, head)
-    }
-
-    fn read<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head, into: &mut Vec<u8>) {
-        plain::read(ring, at, head, into);
-    }
-
     unsafe fn clean<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool {
         if ring.pool.domain().commits(POP_RING_TORN_TAIL_STAYS) {
             return false;
         }
         // SAFETY: nobody else has the log open.
         unsafe { zero_dirty(ring, from, to) }
-    }
-
-    fn is_clean<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool {
-        is_zero(ring, from, to)
     }
 }
 

@@ -104,6 +104,7 @@ pub mod concurrent;
 mod crash_walk;
 mod erased;
 mod explore;
+mod fewer;
 mod image_check;
 pub mod image_rate;
 mod markers;

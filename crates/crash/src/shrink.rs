@@ -6,10 +6,14 @@
 //! Each try is an exploration of its own, so the effort is bounded by their number and by images,
 //! never by time: the same violation shrinks to the same case everywhere.
 
+use std::cell::Cell;
+use std::convert::Infallible;
+
 use lapis_device::Image;
 
 use crate::crash_walk::explore_once;
 use crate::erased::AnySubject;
+use crate::fewer::{fewer, nearest};
 use crate::options::{ExploreOptions, Replay};
 use crate::oracle::Failure;
 use crate::report::{Shrunk, Violation};
@@ -98,60 +102,28 @@ impl Shrinking<'_> {
             }
             length *= 2;
         }
-        let (mut keep, mut found) = best?;
-        let mut chunk = keep.len().div_ceil(2).max(1);
-        loop {
-            let mut start = 0;
-            let mut removed = false;
-            while start < keep.len() && keep.len() > 1 {
-                let end = (start + chunk).min(keep.len());
-                let rest = [&keep[..start], &keep[end..]].concat();
-                match self.attempt(&rest) {
-                    Some(shorter) => {
-                        (keep, found) = (rest, shorter);
-                        removed = true;
-                    }
-                    None => start = end,
-                }
-            }
-            if chunk == 1 && !removed || self.is_spent() {
-                return Some((keep, found));
-            }
-            chunk = (chunk / 2).max(1);
-        }
+        let (all, mut found) = best?;
+        let spent = Cell::new(false);
+        let holds = |rest: &[usize]| {
+            let shorter = self.attempt(rest);
+            spent.set(self.is_spent());
+            let holds = shorter.is_some();
+            found = shorter.unwrap_or_else(|| found.clone());
+            Ok::<_, Infallible>(holds)
+        };
+        let Ok(keep) = fewer(all, 1, holds, || spent.get());
+        Some((keep, found))
     }
 
-    /// Moves the image towards the oldest and towards the newest, a line at a time, as long as it
-    /// stays a violation; and keeps the one that is nearer to its end.
+    /// Moves the image towards the oldest and towards the newest.
     fn lines(&mut self, keep: &[usize], found: Violation) -> Violation {
         if found.killed {
             return found;
         }
-        let mut best = (usize::MAX, found.clone());
-        for newest in [false, true] {
-            let end = if newest { found.newest.clone() } else { vec![0; found.image.len()] };
-            let mut at = found.clone();
-            // All at once, then one by one.
-            if let Some(there) = self.replay(keep, found.position, Some(end.clone())) {
-                at = there;
-            } else {
-                for line in 0..end.len() {
-                    if at.image[line] == end[line] || self.is_spent() {
-                        continue;
-                    }
-                    let mut image = at.image.clone();
-                    image[line] = end[line];
-                    if let Some(nearer) = self.replay(keep, found.position, Some(image)) {
-                        at = nearer;
-                    }
-                }
-            }
-            let distance = at.image.iter().zip(&end).filter(|(a, b)| a != b).count();
-            if distance < best.0 {
-                best = (distance, at);
-            }
-        }
-        best.1
+        let ends = [vec![0; found.image.len()], found.newest.clone()];
+        let show = |image| Ok::<_, Infallible>(self.replay(keep, found.position, Some(image)));
+        let Ok(nearest) = nearest(&found, |found| found.image.clone(), ends, show);
+        nearest
     }
 
     fn is_spent(&self) -> bool {

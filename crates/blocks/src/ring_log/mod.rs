@@ -93,7 +93,7 @@ pub use scheme::Scheme;
 pub(crate) use append::{Append, payload_bytes, write_footer};
 pub(crate) use entry::{Head, Parsed};
 pub(crate) use ring::{LineBuffer, Ring, Sink};
-pub(crate) use scheme::{Entry, Seen, after_body, is_zero, pad_behind, plain, sealed, zero_dirty};
+pub(crate) use scheme::{Entry, Seen, after_body, pad_behind, sealed, write_words, zero_dirty};
 
 use layout::{Size, SizeField, Start};
 

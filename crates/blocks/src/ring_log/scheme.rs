@@ -7,7 +7,7 @@ use lapis_pmem::{Domain, Mutant};
 use crate::log::Position;
 use crate::spacing::Spacing;
 
-use super::entry::Head;
+use super::entry::{ENTRY_HEADER_BYTES, Head, Parsed};
 use super::ring::{Ring, Sink};
 
 /// Bytes of a footer.
@@ -52,8 +52,9 @@ pub(crate) enum Seen {
 }
 
 /// A kind of log in a ring. The kinds are [`Classic`](crate::classic_log::Classic),
-/// [`Header`](crate::header_log::Header) and [`Raw`](crate::rawl::Raw); the items are of use to
-/// [`RingLog`](super::RingLog) alone.
+/// [`Header`](crate::header_log::Header), [`Raw`](crate::rawl::Raw) and [`Pop`](crate::pop_ring::Pop);
+/// the items are of use to [`RingLog`](super::RingLog) alone. An entry is a header and a payload, and
+/// free space is zero, unless a kind says otherwise.
 #[expect(private_interfaces, reason = "the trait is sealed: nobody else calls or implements it")]
 pub trait Scheme: Debug + Send + Sync + Sized + 'static + sealed::Sealed {
     /// The name on the command line.
@@ -82,15 +83,21 @@ pub trait Scheme: Debug + Send + Sync + Sized + 'static + sealed::Sealed {
 
     /// Bytes of an entry without footer and padding, a multiple of eight.
     #[doc(hidden)]
-    fn body_bytes(length: usize) -> u64;
+    fn body_bytes(length: usize) -> u64 {
+        (ENTRY_HEADER_BYTES + length).next_multiple_of(8) as u64
+    }
 
     /// A word of free space that will be written in this pass.
     #[doc(hidden)]
-    fn free_word(pass: u64) -> u64;
+    fn free_word(_pass: u64) -> u64 {
+        0
+    }
 
     /// Stores the body of an entry.
     #[doc(hidden)]
-    fn write<D: Domain>(sink: &mut Sink<'_, D, Self>, entry: &Entry<'_>);
+    fn write<D: Domain>(sink: &mut Sink<'_, D, Self>, entry: &Entry<'_>) {
+        write_words(sink, entry, entry.words());
+    }
 
     /// Passes over `bytes` bytes of padding.
     #[doc(hidden)]
@@ -100,15 +107,32 @@ pub trait Scheme: Debug + Send + Sync + Sized + 'static + sealed::Sealed {
 
     /// Examines the body at `at`, which nobody writes meanwhile; beyond `end` it cannot go.
     #[doc(hidden)]
-    fn look<D: Domain>(ring: &Ring<'_, D>, at: u64, end: u64, position: Position) -> Seen;
+    fn look<D: Domain>(ring: &Ring<'_, D>, at: u64, end: u64, position: Position) -> Seen {
+        if end.saturating_sub(at) < ENTRY_HEADER_BYTES as u64 {
+            return Seen::Nothing;
+        }
+        match Head::parse([ring.load(at), ring.load(at + 8)], position) {
+            Parsed::Whole(head) if at + Self::body_bytes(head.length) > end => {
+                Seen::Damaged("an entry that goes on behind the end")
+            }
+            Parsed::Whole(head) => Seen::Whole(head),
+            Parsed::Nothing | Parsed::Torn => Seen::Nothing,
+            Parsed::Damaged(what) => Seen::Damaged(what),
+        }
+    }
 
     /// Whether the payload of an entry that is there matches its checksum.
     #[doc(hidden)]
-    fn is_intact<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head) -> bool;
+    fn is_intact<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head) -> bool {
+        ring.crc(at + ENTRY_HEADER_BYTES as u64, head.length) == head.payload_crc
+    }
 
     /// Appends the payload of an entry that is there to `into`.
     #[doc(hidden)]
-    fn read<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head, into: &mut Vec<u8>);
+    fn read<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head, into: &mut Vec<u8>) {
+        let payload = at + ENTRY_HEADER_BYTES as u64;
+        ring.pieces(payload, head.length, |piece| into.extend_from_slice(piece));
+    }
 
     /// Makes `[from, to)`, the free space behind the last entry, as it would be if nothing had been
     /// begun there, and flushes. Returns whether there was anything to do; then the caller fences.
@@ -116,11 +140,16 @@ pub trait Scheme: Debug + Send + Sync + Sized + 'static + sealed::Sealed {
     /// # Safety
     /// Nobody else has the log open.
     #[doc(hidden)]
-    unsafe fn clean<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool;
+    unsafe fn clean<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool {
+        // SAFETY: nobody else has the log open.
+        unsafe { zero_dirty(ring, from, to) }
+    }
 
     /// Whether `[from, to)` is clean.
     #[doc(hidden)]
-    fn is_clean<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool;
+    fn is_clean<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u64) -> bool {
+        is_zero(ring, from, to)
+    }
 }
 
 pub(crate) mod sealed {
@@ -189,60 +218,17 @@ pub(crate) unsafe fn zero_dirty<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u6
     first < last
 }
 
-/// What entries of header, payload and nothing else have in common.
-pub(crate) mod plain {
-    use super::{Entry, Head, Ring, Scheme, Seen, Sink};
-    use crate::log::Position;
-    use crate::ring_log::entry::{ENTRY_HEADER_BYTES, Parsed};
-    use lapis_pmem::Domain;
-
-    pub(crate) fn body_bytes(length: usize) -> u64 {
-        (ENTRY_HEADER_BYTES + length).next_multiple_of(8) as u64
+/// Stores a body of this header, the payload and nothing else.
+pub(crate) fn write_words<D: Domain, S: Scheme>(
+    sink: &mut Sink<'_, D, S>,
+    entry: &Entry<'_>,
+    header: [u64; 2],
+) {
+    for word in header {
+        sink.word(word);
     }
-
-    pub(crate) fn write<D: Domain, S: Scheme>(sink: &mut Sink<'_, D, S>, entry: &Entry<'_>) {
-        write_words(sink, entry, entry.words());
+    for part in entry.parts {
+        sink.bytes(part);
     }
-
-    pub(crate) fn write_words<D: Domain, S: Scheme>(
-        sink: &mut Sink<'_, D, S>,
-        entry: &Entry<'_>,
-        header: [u64; 2],
-    ) {
-        for word in header {
-            sink.word(word);
-        }
-        for part in entry.parts {
-            sink.bytes(part);
-        }
-        sink.skip(entry.head.length.next_multiple_of(8) - entry.head.length);
-    }
-
-    pub(crate) fn look<D: Domain>(
-        ring: &Ring<'_, D>,
-        at: u64,
-        end: u64,
-        position: Position,
-    ) -> Seen {
-        if end.saturating_sub(at) < ENTRY_HEADER_BYTES as u64 {
-            return Seen::Nothing;
-        }
-        match Head::parse([ring.load(at), ring.load(at + 8)], position) {
-            Parsed::Whole(head) if at + body_bytes(head.length) > end => {
-                Seen::Damaged("an entry that goes on behind the end")
-            }
-            Parsed::Whole(head) => Seen::Whole(head),
-            Parsed::Nothing | Parsed::Torn => Seen::Nothing,
-            Parsed::Damaged(what) => Seen::Damaged(what),
-        }
-    }
-
-    pub(crate) fn is_intact<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head) -> bool {
-        ring.crc(at + ENTRY_HEADER_BYTES as u64, head.length) == head.payload_crc
-    }
-
-    pub(crate) fn read<D: Domain>(ring: &Ring<'_, D>, at: u64, head: Head, into: &mut Vec<u8>) {
-        let payload = at + ENTRY_HEADER_BYTES as u64;
-        ring.pieces(payload, head.length, |piece| into.extend_from_slice(piece));
-    }
+    sink.skip(entry.head.length.next_multiple_of(8) - entry.head.length);
 }

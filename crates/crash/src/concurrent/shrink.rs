@@ -6,6 +6,7 @@
 //! interleaving of its own is not lost with the first call that is not needed. The effort is bounded
 //! by the number of runs: the same violation shrinks to the same case everywhere.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use lapis_device::{BoundedSearch, Event, Image, Schedule, SchedulePolicy};
@@ -15,6 +16,7 @@ use super::explore::{ConcurrentOptions, ConcurrentReplay, ConcurrentViolation, p
 use super::rule::BrokenRule;
 use super::timeline::draw;
 use crate::erased::{AnyConcurrentSubject, AnyValue};
+use crate::fewer::{fewer, nearest};
 use crate::report::Shrunk;
 use crate::subject::text;
 
@@ -201,10 +203,8 @@ impl Shrinking<'_> {
             let calls = begun.iter().map(|call| call.number).collect();
             self.take(case, Selection { calls: Some(calls), ..case.selection.clone() })?;
         }
-        self.fewer(case, &|case| case.calls().to_vec(), &|case, calls| Selection {
-            calls: Some(calls),
-            ..case.selection.clone()
-        })
+        let calls = case.calls().to_vec();
+        self.fewer(case, calls, |rest, selection| selection.calls = Some(rest))
     }
 
     /// Takes away what was done beforehand: all at once, or in chunks and then one by one.
@@ -212,39 +212,25 @@ impl Shrinking<'_> {
         if self.take(case, Selection { before: Some(Vec::new()), ..case.selection.clone() })? {
             return Ok(());
         }
-        self.fewer(case, &|case| case.before().to_vec(), &|case, before| Selection {
-            before: Some(before),
-            ..case.selection.clone()
-        })
+        let before = case.before().to_vec();
+        self.fewer(case, before, |rest, selection| selection.before = Some(rest))
     }
 
     fn fewer(
         &mut self,
         case: &mut Case,
-        numbers: &dyn Fn(&Case) -> Vec<u32>,
-        with: &dyn Fn(&Case, Vec<u32>) -> Selection,
+        numbers: Vec<u32>,
+        put: impl Fn(Vec<u32>, &mut Selection),
     ) -> Result<(), String> {
-        let mut chunk = numbers(case).len().div_ceil(2).max(1);
-        loop {
-            let (mut start, mut removed) = (0, false);
-            loop {
-                let now = numbers(case);
-                if start >= now.len() {
-                    break;
-                }
-                let end = (start + chunk).min(now.len());
-                let rest = [&now[..start], &now[end..]].concat();
-                if self.take(case, with(case, rest))? {
-                    removed = true;
-                } else {
-                    start = end;
-                }
-            }
-            if chunk == 1 && !removed || self.is_spent() {
-                return Ok(());
-            }
-            chunk = (chunk / 2).max(1);
-        }
+        let spent = Cell::new(false);
+        let holds = |rest: &[u32]| {
+            let mut selection = case.selection.clone();
+            put(rest.to_vec(), &mut selection);
+            let taken = self.take(case, selection);
+            spent.set(self.is_spent());
+            taken
+        };
+        fewer(numbers, 0, holds, || spent.get()).map(|_| ())
     }
 
     /// Goes on from `selection` if it still shows the violation.
@@ -338,37 +324,15 @@ impl Shrinking<'_> {
         Ok(ran.wrong.is_none() && ran.trace.units_before(position) == case.events)
     }
 
-    /// Moves the image towards the oldest and towards the newest, a line at a time, as long as it
-    /// stays a violation; and keeps the one that is nearer to its end.
+    /// Moves the image towards the oldest and towards the newest.
     fn lines(&mut self, case: &mut Case) -> Result<(), String> {
         let Some((point, image)) = case.found.at.clone() else { return Ok(()) };
         let ran = self.run(&case.selection, &SchedulePolicy::Replay(case.schedule.clone()))?;
         let position = Some(point.position);
-        let mut ends = vec![vec![0; image.choices().len()]];
-        ends.push(self.bench.newest(&ran, point.position).choices().to_vec());
-        let mut best: Option<(usize, Found)> = None;
-        for end in ends {
-            let mut at = case.found.clone();
-            if let Some(there) = self.same(&ran, Wanted { position, image: Some(&end) })? {
-                at = there;
-            } else {
-                for line in 0..end.len() {
-                    let mut image = at.image().to_vec();
-                    if std::mem::replace(&mut image[line], end[line]) == end[line] {
-                        continue;
-                    }
-                    let nearer = self.same(&ran, Wanted { position, image: Some(&image) })?;
-                    at = nearer.unwrap_or(at);
-                }
-            }
-            let distance = at.image().iter().zip(&end).filter(|(a, b)| a != b).count();
-            if best.as_ref().is_none_or(|(nearest, _)| distance < *nearest) {
-                best = Some((distance, at));
-            }
-        }
-        if let Some((_, found)) = best {
-            case.found = found;
-        }
+        let newest = self.bench.newest(&ran, point.position).choices().to_vec();
+        let ends = [vec![0; image.choices().len()], newest];
+        let show = |image: Vec<u32>| self.same(&ran, Wanted { position, image: Some(&image) });
+        case.found = nearest(&case.found, |found| found.image().to_vec(), ends, show)?;
         Ok(())
     }
 }
