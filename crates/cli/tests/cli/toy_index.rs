@@ -66,6 +66,7 @@ fn sources_with_the_toys() -> PathBuf {
         let (lines, rest) = list_and_rest.split_once("\n}\n").unwrap();
         format!("{before}\n{list}{lines}\n    {line}\n}}\n{rest}")
     };
+    std::fs::create_dir_all(&to).unwrap();
     for part in ["Cargo.toml", "Cargo.lock", "examples", "include", "data", "docs", "README.md"] {
         if from.join(part).exists() {
             copy(&from.join(part), &to.join(part));
