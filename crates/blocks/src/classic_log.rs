@@ -37,7 +37,7 @@ use lapis_pmem::Mutant;
 use crate::declaration::{Declaration, LogRun};
 use crate::log::Placement;
 use crate::mutants::CLASSIC_REUSE_WITHOUT_ZEROING;
-use crate::ring_log::{RingLog, Scheme, sealed};
+use crate::ring_log::{RingKind, RingLog, sealed};
 
 /// The classic log.
 pub type ClassicLog<D> = RingLog<D, Classic>;
@@ -48,7 +48,7 @@ pub enum Classic {}
 
 impl sealed::Sealed for Classic {}
 
-impl Scheme for Classic {
+impl RingKind for Classic {
     const NAME: &'static str = "classic-log";
     const MAGIC: u64 = u64::from_le_bytes(*b"LAPISCLS");
     const FOOTER: bool = true;

@@ -8,7 +8,6 @@
 use lapis_pmem::MutantList;
 
 use crate::log::{Layout, Placement};
-use crate::page::PageScheme;
 
 /// What a building block says of itself.
 #[derive(Clone, Copy, Debug)]
@@ -71,17 +70,6 @@ impl LogRun {
     pub const fn layout(&self, bytes: usize) -> Layout {
         Layout { bytes, placement: self.placement, size_fields: self.size_fields }
     }
-}
-
-/// A run of the crash checker on pages.
-#[derive(Clone, Copy, Debug)]
-pub struct PageRun {
-    /// Its name: the scheme's, a colon, and a word.
-    pub name: &'static str,
-    /// The scheme, which may be a variant for comparison.
-    pub scheme: PageScheme,
-    /// Bytes of a page.
-    pub page_bytes: usize,
 }
 
 /// A run of the crash checker on cells.
@@ -164,7 +152,7 @@ macro_rules! logs {
             }
         }
 
-        /// Runs the first body with a name for the [`Scheme`](crate::ring_log::Scheme) of a log in a ring,
+        /// Runs the first body with a name for the [`RingKind`](crate::ring_log::RingKind) of a log in a ring,
         /// the second for another log.
         #[macro_export]
         macro_rules! with_ring {

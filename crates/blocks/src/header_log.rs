@@ -46,7 +46,7 @@ use lapis_pmem::Domain;
 
 use crate::declaration::{Declaration, LogRun};
 use crate::log::Placement;
-use crate::ring_log::{Ring, RingLog, Scheme, sealed};
+use crate::ring_log::{Ring, RingKind, RingLog, sealed};
 
 /// The header log.
 pub type HeaderLog<D> = RingLog<D, Header>;
@@ -57,8 +57,8 @@ pub enum Header {}
 
 impl sealed::Sealed for Header {}
 
-#[expect(private_interfaces, reason = "see Scheme")]
-impl Scheme for Header {
+#[expect(private_interfaces, reason = "see RingKind")]
+impl RingKind for Header {
     const NAME: &'static str = "header-log";
     const MAGIC: u64 = u64::from_le_bytes(*b"LAPISHDR");
     const SIZED: bool = true;

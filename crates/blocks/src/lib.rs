@@ -17,9 +17,9 @@ pub mod shared_log;
 mod spacing;
 pub mod thread_logs;
 
-pub use declaration::{CellRun, Declaration, LogRun, PageRun};
+pub use declaration::{CellRun, Declaration, LogRun};
 pub use in_place::CellKind;
-pub use page::PageKind;
+pub use page::{PageKind, PageRun};
 
 // The log, its module, and what it is as a log in a ring, if it is one.
 logs! { ($)

@@ -43,7 +43,7 @@ use crate::declaration::{Declaration, LogRun};
 use crate::log::{Placement, Position};
 use crate::mutants::{POP_RING_REUSE_WITHOUT_ZEROING, POP_RING_TORN_TAIL_STAYS};
 use crate::ring_log::{
-    ENTRY_HEADER_BYTES, Entry, Head, Parsed, Ring, RingLog, Scheme, Seen, Sink, sealed,
+    ENTRY_HEADER_BYTES, Entry, Head, Parsed, Ring, RingKind, RingLog, Seen, Sink, sealed,
     write_words, zero_dirty,
 };
 use crate::set_bits::count_ones;
@@ -58,8 +58,8 @@ pub enum Pop {}
 
 impl sealed::Sealed for Pop {}
 
-#[expect(private_interfaces, reason = "see Scheme")]
-impl Scheme for Pop {
+#[expect(private_interfaces, reason = "see RingKind")]
+impl RingKind for Pop {
     const NAME: &'static str = "pop-ring";
     const MAGIC: u64 = u64::from_le_bytes(*b"LAPISPPR");
     const STREAMED: Spacing = Spacing::SharedLines;

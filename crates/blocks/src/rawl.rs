@@ -47,7 +47,8 @@ use lapis_pmem::Domain;
 use crate::log::Position;
 use crate::mutants::{RAWL_POLARITY_STAYS, RAWL_TORN_TAIL_STAYS};
 use crate::ring_log::{
-    ENTRY_HEADER_BYTES, Entry, Head, Parsed, Ring, RingLog, Scheme, Seen, Sink, after_body, sealed,
+    ENTRY_HEADER_BYTES, Entry, Head, Parsed, Ring, RingKind, RingLog, Seen, Sink, after_body,
+    sealed,
 };
 
 /// The log with a validity bit in each block.
@@ -117,8 +118,8 @@ impl<D: Domain> Cutter<'_, '_, D> {
 
 impl sealed::Sealed for Raw {}
 
-#[expect(private_interfaces, reason = "see Scheme")]
-impl Scheme for Raw {
+#[expect(private_interfaces, reason = "see RingKind")]
+impl RingKind for Raw {
     const NAME: &'static str = "rawl";
     const MAGIC: u64 = u64::from_le_bytes(*b"LAPISRWL");
     const BLANK: bool = true;

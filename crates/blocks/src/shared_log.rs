@@ -26,7 +26,7 @@ use lapis_pmem::{Committed, Domain, LINE_BYTES, Pool};
 use parking_lot::Mutex;
 
 use crate::log::{LogError, LogStatistics, Placement, Position};
-use crate::ring_log::{Append, Iter, RingLog, Scheme, Sink, payload_bytes, write_footer};
+use crate::ring_log::{Append, Iter, RingKind, RingLog, Sink, payload_bytes, write_footer};
 use crate::spacing::Spacing;
 
 /// Appends that may be in flight at once.
@@ -37,8 +37,8 @@ const LINE_MASK: u64 = (1 << LINE_BITS) - 1;
 const POSITION_MASK: u64 = (1 << (64 - LINE_BITS)) - 1;
 
 /// A log in a ring, shared by threads. See the [module documentation](self).
-pub struct SharedLog<D: Domain, S: Scheme> {
-    log: RingLog<D, S>,
+pub struct SharedLog<D: Domain, K: RingKind> {
+    log: RingLog<D, K>,
     /// Low bits of the line where the next entry goes, and of its position.
     reserved: AtomicU64,
     /// The line up to which entries are published, and the position of the next one.
@@ -58,9 +58,9 @@ struct Filled {
     end: AtomicU64,
 }
 
-impl<D: Domain, S: Scheme> fmt::Debug for SharedLog<D, S> {
+impl<D: Domain, K: RingKind> fmt::Debug for SharedLog<D, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SharedLog({}, end {})", S::NAME, self.end())
+        write!(f, "SharedLog({}, end {})", K::NAME, self.end())
     }
 }
 
@@ -73,12 +73,12 @@ fn pack(line: u64, position: u64) -> u64 {
     (position & POSITION_MASK) << LINE_BITS | line & LINE_MASK
 }
 
-impl<D: Domain, S: Scheme> SharedLog<D, S> {
+impl<D: Domain, K: RingKind> SharedLog<D, K> {
     /// Shares a log that is open.
     ///
     /// # Errors
     /// [`LogError::SharedLines`] if its entries are not padded to lines.
-    pub fn new(log: RingLog<D, S>) -> Result<Self, LogError> {
+    pub fn new(log: RingLog<D, K>) -> Result<Self, LogError> {
         if log.placement() != Placement::Padded {
             return Err(LogError::SharedLines { placement: log.placement() });
         }
@@ -98,7 +98,7 @@ impl<D: Domain, S: Scheme> SharedLog<D, S> {
     }
 
     /// The log, for one thread again.
-    pub fn into_inner(self) -> RingLog<D, S> {
+    pub fn into_inner(self) -> RingLog<D, K> {
         self.log
     }
 
@@ -108,7 +108,7 @@ impl<D: Domain, S: Scheme> SharedLog<D, S> {
     }
 
     /// The published entries, oldest first: those whose appends have returned or are about to.
-    pub fn iter(&self) -> Iter<'_, D, S> {
+    pub fn iter(&self) -> Iter<'_, D, K> {
         self.log.iter()
     }
 
@@ -148,12 +148,12 @@ impl<D: Domain, S: Scheme> SharedLog<D, S> {
         let joined = self.published.load(Ordering::Acquire) != position.number();
         let ring = self.log.ring();
         // SAFETY: reserved for this thread alone, before the limit, by whole lines.
-        let mut sink = unsafe { Sink::<D, S>::new(&ring, tail, None) };
+        let mut sink = unsafe { Sink::<D, K>::new(&ring, tail, None) };
         Append { position, joined, more: false, length, parts }.write(&mut sink, Spacing::Lines);
         sink.flush();
         // G2, where something follows; else G1.
         domain.fence();
-        if S::FOOTER {
+        if K::FOOTER {
             write_footer(&mut sink, Spacing::Lines, position);
         }
         self.publish(position.number(), tail + bytes);
@@ -176,7 +176,7 @@ impl<D: Domain, S: Scheme> SharedLog<D, S> {
                 continue;
             }
             let tail = line * LINE_BYTES as u64;
-            RingLog::<D, S>::check_room(tail, bytes, self.limit.load(Ordering::Acquire))?;
+            RingLog::<D, K>::check_room(tail, bytes, self.limit.load(Ordering::Acquire))?;
             let next = pack(line + lines, position + 1);
             let taken = self.reserved.compare_exchange_weak(
                 reserved,
@@ -222,7 +222,7 @@ impl<D: Domain, S: Scheme> SharedLog<D, S> {
         }
         let Some(end) = end else { return };
         let mut writer = self.log.writer.lock();
-        if S::SIZED {
+        if K::SIZED {
             // G2: every thread has fenced what it filled before it said so.
             self.log.publish_size(writer.next_size, end);
             writer.next_size = (writer.next_size + 1) % self.log.size_fields;

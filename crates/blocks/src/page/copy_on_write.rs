@@ -1,7 +1,7 @@
 //! Copying a page to another slot: with version numbers, and with a checksum.
 
-use super::PageKind;
-use crate::declaration::{Declaration, PageRun};
+use super::{PageKind, PageRun};
+use crate::declaration::Declaration;
 use lapis_pmem::{Committed, Domain, LINE_BYTES};
 
 use super::layout::{Owner, address, page_checksum};

@@ -1,8 +1,8 @@
 //! Copy-on-write or µlog, whichever the cost model says is cheaper.
 
-use super::PageKind;
+use super::{PageKind, PageRun};
 use super::{PageScheme, mutants};
-use crate::declaration::{Declaration, PageRun};
+use crate::declaration::Declaration;
 
 impl PageScheme {
     /// Copy-on-write or µlog, whichever the cost model says is cheaper.

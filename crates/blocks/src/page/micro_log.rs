@@ -1,8 +1,8 @@
 //! Writing the dirty lines of a page to the lane's µlog and then in place.
 
-use super::PageKind;
 use super::PageScheme;
-use crate::declaration::{Declaration, PageRun};
+use super::{PageKind, PageRun};
+use crate::declaration::Declaration;
 use lapis_pmem::{Committed, Domain, LINE_BYTES, Pool};
 
 use super::layout::{LINE_SET_WORDS, LOG_HEADER_BYTES, LogHeader, Start, Target, address};

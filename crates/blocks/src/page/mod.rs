@@ -124,7 +124,7 @@ pub use inspection::PageStatistics;
 pub use layout::PageStoreRoot;
 use layout::{FORMAT_VERSION, Geometry, MAGIC, SlotHeader};
 use recovery::Scan;
-pub use scheme::{PageScheme, PageStoreOptions};
+pub use scheme::{PageRun, PageScheme, PageStoreOptions};
 
 // The scheme, a name for its tests, and its module.
 page_schemes! { ($)

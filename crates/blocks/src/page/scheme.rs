@@ -51,6 +51,17 @@ impl std::fmt::Display for PageScheme {
     }
 }
 
+/// A run of the crash checker on pages.
+#[derive(Clone, Copy, Debug)]
+pub struct PageRun {
+    /// Its name: the scheme's, a colon, and a word.
+    pub name: &'static str,
+    /// The scheme, which may be a variant for comparison.
+    pub scheme: PageScheme,
+    /// Bytes of a page.
+    pub page_bytes: usize,
+}
+
 /// How to lay out a new store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageStoreOptions {

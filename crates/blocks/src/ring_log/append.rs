@@ -10,9 +10,9 @@ use crate::spacing::Spacing;
 
 use super::RingLog;
 use super::entry::{Head, payload_crc};
+use super::kind::{Entry, FOOTER_BYTES, RingKind, after_body, after_footer, pad_behind};
 use super::layout::Size;
 use super::ring::Sink;
-use super::scheme::{Entry, FOOTER_BYTES, Scheme, after_body, after_footer, pad_behind};
 
 /// Bytes of a payload in parts.
 pub(crate) fn payload_bytes(parts: &[&[u8]]) -> Result<usize, LogError> {
@@ -37,11 +37,15 @@ pub(crate) struct Append<'e> {
 impl Append<'_> {
     /// Stores the body, and the padding behind it.
     #[inline]
-    pub(crate) fn write<D: Domain, S: Scheme>(&self, sink: &mut Sink<'_, D, S>, spacing: Spacing) {
+    pub(crate) fn write<D: Domain, K: RingKind>(
+        &self,
+        sink: &mut Sink<'_, D, K>,
+        spacing: Spacing,
+    ) {
         let &Self { position, joined, more, length, parts } = self;
         let head = Head { length, joined, more, payload_crc: payload_crc(parts) };
-        S::write(sink, &Entry { position, head, parts });
-        pad_behind(sink, spacing, S::body_bytes(length));
+        K::write(sink, &Entry { position, head, parts });
+        pad_behind(sink, spacing, K::body_bytes(length));
     }
 }
 
@@ -53,8 +57,8 @@ pub(crate) fn footer(position: Position) -> u64 {
 
 /// Stores the footer of the entry at `position`, flushes it and fences.
 #[inline]
-pub(crate) fn write_footer<D: Domain, S: Scheme>(
-    sink: &mut Sink<'_, D, S>,
+pub(crate) fn write_footer<D: Domain, K: RingKind>(
+    sink: &mut Sink<'_, D, K>,
     spacing: Spacing,
     position: Position,
 ) {
@@ -66,7 +70,7 @@ pub(crate) fn write_footer<D: Domain, S: Scheme>(
     sink.domain().fence();
 }
 
-impl<D: Domain, S: Scheme> RingLog<D, S> {
+impl<D: Domain, K: RingKind> RingLog<D, K> {
     /// What can be said of the lengths alone: bytes of the whole group.
     pub(crate) fn group_bytes<'e>(
         &self,
@@ -75,10 +79,10 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
     ) -> Result<(u64, usize), LogError> {
         let (mut at, mut count) = (tail, 0);
         for parts in group {
-            at = after_body::<S>(self.spacing, at, payload_bytes(parts)?);
+            at = after_body::<K>(self.spacing, at, payload_bytes(parts)?);
             count += 1;
         }
-        let bytes = after_footer::<S>(self.spacing, at) - tail;
+        let bytes = after_footer::<K>(self.spacing, at) - tail;
         if bytes > self.capacity {
             let capacity_bytes = self.capacity;
             return Err(LogError::LargerThanLog { asked_bytes: bytes, capacity_bytes });
@@ -113,7 +117,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         let line = (self.placement == Placement::Streamed).then_some(&mut writer.line);
         // SAFETY: free space (just checked), of which the lock keeps other writers away; readers
         // stay before `tail`.
-        let mut sink = unsafe { Sink::<D, S>::new(&ring, writer.tail, line) };
+        let mut sink = unsafe { Sink::<D, K>::new(&ring, writer.tail, line) };
         let mut position = first;
         for (index, parts) in group.enumerate() {
             let length = parts.iter().map(|part| part.len()).sum();
@@ -129,9 +133,9 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
             // G2: what says that the entries are there follows; or G1, the only barrier.
             domain.fence();
         }
-        if S::FOOTER {
+        if K::FOOTER {
             write_footer(&mut sink, self.spacing, last);
-        } else if S::SIZED {
+        } else if K::SIZED {
             self.publish_size(writer.next_size, writer.tail + bytes);
             writer.next_size = (writer.next_size + 1) % self.size_fields;
         }

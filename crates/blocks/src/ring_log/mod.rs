@@ -68,12 +68,12 @@
 
 mod append;
 mod entry;
+mod kind;
 mod layout;
 mod reader;
 mod recovery;
 mod retention;
 mod ring;
-mod scheme;
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -86,14 +86,14 @@ use crate::log::{Damage, Layout, Log, LogError, LogStatistics, Placement, Positi
 use crate::spacing::{Spacing, placement_of, placement_word};
 
 pub use entry::ENTRY_HEADER_BYTES;
+pub use kind::RingKind;
 pub use layout::{LARGEST_CAPACITY_BYTES, MOST_SIZE_FIELDS, RingRoot, SMALLEST_CAPACITY_BYTES};
 pub use reader::Iter;
-pub use scheme::Scheme;
 
 pub(crate) use append::{Append, payload_bytes, write_footer};
 pub(crate) use entry::{Head, Parsed};
+pub(crate) use kind::{Entry, Seen, after_body, pad_behind, sealed, write_words, zero_dirty};
 pub(crate) use ring::{LineBuffer, Ring, Sink};
-pub(crate) use scheme::{Entry, Seen, after_body, pad_behind, sealed, write_words, zero_dirty};
 
 use layout::{Size, SizeField, Start};
 
@@ -102,7 +102,7 @@ const FORMAT_VERSION: u64 = 1;
 
 /// A log in a ring of fixed size, of the kind `S`. See the [module documentation](self).
 #[derive(Debug)]
-pub struct RingLog<D: Domain, S: Scheme> {
+pub struct RingLog<D: Domain, K: RingKind> {
     pool: Arc<Pool<D>>,
     root: Link<RingRoot>,
     placement: Placement,
@@ -112,7 +112,7 @@ pub struct RingLog<D: Domain, S: Scheme> {
     /// Taken before `writer`. Shared by readers of entries, exclusive while entries go away.
     retention: RwLock<()>,
     pub(crate) writer: Mutex<Writer>,
-    scheme: PhantomData<fn() -> S>,
+    kind: PhantomData<fn() -> K>,
 }
 
 #[derive(Debug)]
@@ -128,15 +128,15 @@ pub(crate) struct Writer {
     line: LineBuffer,
 }
 
-fn spacing_of<S: Scheme>(placement: Placement) -> Spacing {
+fn spacing_of<K: RingKind>(placement: Placement) -> Spacing {
     match placement {
         Placement::Dense => Spacing::None,
         Placement::Padded => Spacing::Lines,
-        Placement::Streamed => S::STREAMED,
+        Placement::Streamed => K::STREAMED,
     }
 }
 
-fn check_options<S: Scheme>(options: Layout) -> Result<(), LogError> {
+fn check_options<K: RingKind>(options: Layout) -> Result<(), LogError> {
     let Layout { bytes: capacity_bytes, size_fields, .. } = options;
     if !capacity_bytes.is_multiple_of(LINE_BYTES)
         || !(SMALLEST_CAPACITY_BYTES..=LARGEST_CAPACITY_BYTES).contains(&capacity_bytes)
@@ -147,13 +147,13 @@ fn check_options<S: Scheme>(options: Layout) -> Result<(), LogError> {
             largest_bytes: LARGEST_CAPACITY_BYTES,
         });
     }
-    if S::SIZED && !(1..=MOST_SIZE_FIELDS).contains(&size_fields) {
+    if K::SIZED && !(1..=MOST_SIZE_FIELDS).contains(&size_fields) {
         return Err(LogError::BadSizeFields { size_fields, most: MOST_SIZE_FIELDS });
     }
     Ok(())
 }
 
-impl<D: Domain, S: Scheme> RingLog<D, S> {
+impl<D: Domain, K: RingKind> RingLog<D, K> {
     /// Lays out an empty log. It is durable with the caller's next fence; then the caller publishes
     /// it where he likes and calls [`RingLog::open`] with its link. No fence but the allocator's.
     ///
@@ -163,13 +163,13 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         pool: &Pool<D>,
         options: Layout,
     ) -> Result<Owned<'_, D, RingRoot, InFlight>, LogError> {
-        check_options::<S>(options)?;
+        check_options::<K>(options)?;
         let domain = pool.domain();
-        let size_fields = if S::SIZED { options.size_fields } else { 0 };
+        let size_fields = if K::SIZED { options.size_fields } else { 0 };
         let sizes_bytes = size_fields * size_of::<SizeField>();
         let mut root = pool.allocate_with_tail::<RingRoot>(sizes_bytes + options.bytes)?;
         debug_assert!(root.link().offset().is_multiple_of(LINE_BYTES as u64));
-        root.magic.store(domain, S::MAGIC);
+        root.magic.store(domain, K::MAGIC);
         root.format_version.store(domain, FORMAT_VERSION);
         root.capacity_bytes.store(domain, options.bytes as u64);
         root.placement.store(domain, placement_word(options.placement));
@@ -188,7 +188,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         for field in 0..size_fields {
             root.write_tail_nontemporal(field * LINE_BYTES, &size);
         }
-        if S::BLANK {
+        if K::BLANK {
             const ZEROES: [u8; 4096] = [0; 4096];
             let mut done = 0;
             while done < options.bytes {
@@ -212,7 +212,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         let not_a_log = LogError::NotALog { pool_offset: root.offset() };
         let Some(header) = pool.try_at(root) else { return Err(not_a_log) };
         let domain = pool.domain();
-        if !root.offset().is_multiple_of(LINE_BYTES as u64) || header.magic.load(domain) != S::MAGIC
+        if !root.offset().is_multiple_of(LINE_BYTES as u64) || header.magic.load(domain) != K::MAGIC
         {
             return Err(not_a_log);
         }
@@ -233,8 +233,8 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         let checksum = header.checksum.load(domain);
         if checksum != header.expected_checksum(domain)
             || found == 0
-            || check_options::<S>(options).is_err()
-            || (!S::SIZED && options.size_fields != 0)
+            || check_options::<K>(options).is_err()
+            || (!K::SIZED && options.size_fields != 0)
         {
             return Err(damaged("a root with a wrong checksum or impossible sizes"));
         }
@@ -248,7 +248,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         let mut log = Self {
             root,
             placement: options.placement,
-            spacing: spacing_of::<S>(options.placement),
+            spacing: spacing_of::<K>(options.placement),
             capacity,
             size_fields: options.size_fields,
             retention: RwLock::new(()),
@@ -259,7 +259,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
                 next_size: 0,
                 line: LineBuffer::blank(),
             }),
-            scheme: PhantomData,
+            kind: PhantomData,
             pool,
         };
         log.recover().map_err(LogError::Damaged)?;
@@ -339,7 +339,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
     }
 
     /// The retained entries, oldest first.
-    pub fn iter(&self) -> Iter<'_, D, S> {
+    pub fn iter(&self) -> Iter<'_, D, K> {
         Iter::new(self)
     }
 
@@ -360,12 +360,12 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
     }
 }
 
-impl<D: Domain, S: Scheme> Log<D> for RingLog<D, S> {
-    const NAME: &'static str = S::NAME;
+impl<D: Domain, K: RingKind> Log<D> for RingLog<D, K> {
+    const NAME: &'static str = K::NAME;
     type Root = RingRoot;
     type Options = Layout;
 
-    const BARRIERS: u64 = if S::FOOTER || S::SIZED { 2 } else { 1 };
+    const BARRIERS: u64 = if K::FOOTER || K::SIZED { 2 } else { 1 };
     const GROWS: bool = false;
 
     fn options(layout: Layout) -> Layout {

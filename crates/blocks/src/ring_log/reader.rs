@@ -5,28 +5,28 @@ use lapis_pmem::Domain;
 use crate::log::{Damage, LogError, Position};
 
 use super::RingLog;
-use super::scheme::{Scheme, Seen, after_entry};
+use super::kind::{RingKind, Seen, after_entry};
 
 /// Iterates over the entries of a log, oldest first. Made by [`RingLog::iter`].
 ///
 /// Each step copies one entry, so that the log may be appended to and truncated between steps:
 /// entries appended meanwhile are seen, and entries truncated meanwhile are skipped.
 #[derive(Debug)]
-pub struct Iter<'log, D: Domain, S: Scheme> {
-    log: &'log RingLog<D, S>,
+pub struct Iter<'log, D: Domain, K: RingKind> {
+    log: &'log RingLog<D, K>,
     next: Position,
     /// Where `next` is.
     at: u64,
     failed: bool,
 }
 
-impl<'log, D: Domain, S: Scheme> Iter<'log, D, S> {
-    pub(super) fn new(log: &'log RingLog<D, S>) -> Self {
+impl<'log, D: Domain, K: RingKind> Iter<'log, D, K> {
+    pub(super) fn new(log: &'log RingLog<D, K>) -> Self {
         Self { log, next: Position::from_number(0), at: 0, failed: false }
     }
 }
 
-impl<D: Domain, S: Scheme> Iterator for Iter<'_, D, S> {
+impl<D: Domain, K: RingKind> Iterator for Iter<'_, D, K> {
     type Item = Result<(Position, Vec<u8>), LogError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -43,12 +43,12 @@ impl<D: Domain, S: Scheme> Iterator for Iter<'_, D, S> {
             writer.tail
         };
         let ring = self.log.ring();
-        let what = match S::look(&ring, self.at, tail, self.next) {
-            Seen::Whole(head) if S::is_intact(&ring, self.at, head) => {
+        let what = match K::look(&ring, self.at, tail, self.next) {
+            Seen::Whole(head) if K::is_intact(&ring, self.at, head) => {
                 let mut payload = Vec::with_capacity(head.length);
-                S::read(&ring, self.at, head, &mut payload);
+                K::read(&ring, self.at, head, &mut payload);
                 let entry = (self.next, payload);
-                self.at = after_entry::<S>(self.log.spacing, self.at, head);
+                self.at = after_entry::<K>(self.log.spacing, self.at, head);
                 self.next = self.next.next();
                 return Some(Ok(entry));
             }

@@ -8,9 +8,9 @@ use crate::mutants::{HEADER_FIRST_SIZE_COUNTS, POP_RING_LINE_FORGOTTEN};
 use super::RingLog;
 use super::append::footer;
 use super::entry::Head;
+use super::kind::{RingKind, Seen, after_entry};
 use super::layout::{Size, Start};
 use super::ring::{LineBuffer, Ring};
-use super::scheme::{Scheme, Seen, after_entry};
 
 /// Where the log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(super) struct End {
     pub(super) next_size: usize,
 }
 
-impl<D: Domain, S: Scheme> RingLog<D, S> {
+impl<D: Domain, K: RingKind> RingLog<D, K> {
     fn damage(&self, what: &'static str, at: u64, position: Position) -> Damage {
         Damage { what, position, pool_offset: self.ring().pool_offset(at) }
     }
@@ -35,7 +35,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         {
             return Err(self.damage("a start outside of the ring", 0, start.position));
         }
-        if S::SIZED {
+        if K::SIZED {
             let (end, next_size) = self.greatest_size(start)?;
             return self.walk_to(start, end, next_size);
         }
@@ -47,9 +47,9 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
             group.clear();
             let (mut at, mut position) = (end.tail, end.next);
             let seen = loop {
-                let seen = S::look(&ring, at, start.limit, position);
+                let seen = K::look(&ring, at, start.limit, position);
                 let Seen::Whole(head) = seen else { break seen };
-                let after = after_entry::<S>(self.spacing, at, head);
+                let after = after_entry::<K>(self.spacing, at, head);
                 if after > start.limit {
                     break Seen::Damaged("an entry that goes on behind the end");
                 }
@@ -61,11 +61,11 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
             };
             match seen {
                 Seen::Whole(head) => {
-                    if S::FOOTER {
+                    if K::FOOTER {
                         // A group ends where its last footer does.
                         let (begin, _) = group[group.len() - 1];
                         let body_end =
-                            after_entry::<S>(self.spacing, begin, Head { more: true, ..head });
+                            after_entry::<K>(self.spacing, begin, Head { more: true, ..head });
                         let last = Position::from_number(position.number() - 1);
                         match ring.load(body_end) {
                             0 => {
@@ -77,7 +77,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
                         }
                     }
                     for &(at, head) in &group {
-                        if !S::is_intact(&ring, at, head) {
+                        if !K::is_intact(&ring, at, head) {
                             return Err(self.damage(
                                 "an entry with a wrong checksum",
                                 at,
@@ -89,7 +89,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
                     end.tail = at;
                 }
                 Seen::Torn(head) => {
-                    let after = after_entry::<S>(self.spacing, at, head);
+                    let after = after_entry::<K>(self.spacing, at, head);
                     self.refuse_later(after, start.limit, position.next())?;
                     return Ok(end);
                 }
@@ -104,9 +104,9 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
     fn refuse_later(&self, mut at: u64, limit: u64, mut position: Position) -> Result<(), Damage> {
         let ring = self.ring();
         loop {
-            match S::look(&ring, at, limit, position) {
+            match K::look(&ring, at, limit, position) {
                 Seen::Whole(head) | Seen::Torn(head) if head.joined => {
-                    at = after_entry::<S>(self.spacing, at, head);
+                    at = after_entry::<K>(self.spacing, at, head);
                     position = position.next();
                 }
                 Seen::Whole(_) | Seen::Torn(_) => {
@@ -146,11 +146,11 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         let ring = self.ring();
         let (mut at, mut position) = (start.offset, start.position);
         while at < end {
-            match S::look(&ring, at, end, position) {
-                Seen::Whole(head) if !S::is_intact(&ring, at, head) => {
+            match K::look(&ring, at, end, position) {
+                Seen::Whole(head) if !K::is_intact(&ring, at, head) => {
                     return Err(self.damage("an entry with a wrong checksum", at, position));
                 }
-                Seen::Whole(head) => at = after_entry::<S>(self.spacing, at, head),
+                Seen::Whole(head) => at = after_entry::<K>(self.spacing, at, head),
                 Seen::Damaged(what) => return Err(self.damage(what, at, position)),
                 _ => return Err(self.damage("an entry that is missing", at, position)),
             }
@@ -169,7 +169,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
         let ring = self.ring();
         let limit = start.widest_limit(self.capacity);
         // SAFETY: nobody else has the log open.
-        let cleaned = unsafe { S::clean(&ring, end.tail, start.limit) };
+        let cleaned = unsafe { K::clean(&ring, end.tail, start.limit) };
         // What a truncation had made free and not zeroed yet, for sure.
         let widened = start.limit < limit;
         if widened {
@@ -197,7 +197,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
     fn line_at(&self, ring: &Ring<'_, D>, at: u64) -> LineBuffer {
         match self.placement {
             Placement::Streamed if !self.pool.domain().commits(POP_RING_LINE_FORGOTTEN) => {
-                LineBuffer::load::<D, S>(ring, at)
+                LineBuffer::load::<D, K>(ring, at)
             }
             _ => LineBuffer::blank(),
         }
@@ -223,7 +223,7 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
             }
             Ok(_) => {}
         }
-        if !S::is_clean(&self.ring(), writer.tail, start.limit) {
+        if !K::is_clean(&self.ring(), writer.tail, start.limit) {
             let what = "free space that is not clean (G3)";
             problems.push(self.damage(what, writer.tail, writer.next));
         }

@@ -5,10 +5,10 @@ use lapis_pmem::{Committed, Domain};
 use crate::log::{Damage, LogError, Position};
 
 use super::RingLog;
+use super::kind::{RingKind, Seen, after_entry};
 use super::layout::Start;
-use super::scheme::{Scheme, Seen, after_entry};
 
-impl<D: Domain, S: Scheme> RingLog<D, S> {
+impl<D: Domain, K: RingKind> RingLog<D, K> {
     /// Drops every entry before `up_to`, which becomes the oldest retained one; `truncate(end())`
     /// drops all. Durable on return; nothing happens if the entries are gone already. Appends go
     /// on meanwhile, in the space that was free before.
@@ -36,26 +36,26 @@ impl<D: Domain, S: Scheme> RingLog<D, S> {
             at = tail;
         } else {
             while position < up_to {
-                let Seen::Whole(head) = S::look(&ring, at, tail, position) else {
+                let Seen::Whole(head) = K::look(&ring, at, tail, position) else {
                     let what = "entries that do not follow one another";
                     let pool_offset = ring.pool_offset(at);
                     return Err(LogError::Damaged(Damage { what, position, pool_offset }));
                 };
-                at = after_entry::<S>(self.spacing, at, head);
+                at = after_entry::<K>(self.spacing, at, head);
                 position = position.next();
             }
         }
         let domain = self.pool.domain();
         let mut start = Start { position: up_to, offset: at, limit: old.limit };
         let limit = start.widest_limit(self.capacity);
-        if !S::ZEROED {
+        if !K::ZEROED {
             start.limit = limit;
         }
         // G4.
         let committed = self.header().store_start(domain, start).persist();
         domain.health()?;
         if start.limit < limit {
-            if !domain.commits(S::REUSE_MUTANT) {
+            if !domain.commits(K::REUSE_MUTANT) {
                 // SAFETY: behind the start, durably; readers are locked out, and appends stay
                 // before the old limit.
                 unsafe { ring.zero(old.limit, limit) };

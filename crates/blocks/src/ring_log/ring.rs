@@ -2,7 +2,7 @@
 
 use lapis_pmem::{Domain, LINE_BYTES, Link, PCell, Pool};
 
-use super::scheme::Scheme;
+use super::kind::RingKind;
 use crate::spacing::Spacing;
 
 const LINE: usize = LINE_BYTES;
@@ -92,10 +92,10 @@ pub(crate) struct LineBuffer {
 
 impl LineBuffer {
     /// The line that `at` is in: what stands before `at`, and free space behind.
-    pub(crate) fn load<D: Domain, S: Scheme>(ring: &Ring<'_, D>, at: u64) -> Self {
+    pub(crate) fn load<D: Domain, K: RingKind>(ring: &Ring<'_, D>, at: u64) -> Self {
         let mut line = Self::blank();
         let start = super::layout::line_floor(at);
-        line.fill::<S>(start / ring.capacity);
+        line.fill::<K>(start / ring.capacity);
         let held = (at - start) as usize;
         ring.pieces(start, held, |piece| line.bytes[..held].copy_from_slice(piece));
         line
@@ -106,15 +106,15 @@ impl LineBuffer {
         Self { bytes: [0; LINE] }
     }
 
-    fn fill<S: Scheme>(&mut self, pass: u64) {
+    fn fill<K: RingKind>(&mut self, pass: u64) {
         for word in self.bytes.as_chunks_mut::<8>().0 {
-            *word = S::free_word(pass).to_ne_bytes();
+            *word = K::free_word(pass).to_ne_bytes();
         }
     }
 }
 
 /// Where an append writes: the ring from some offset on, in order.
-pub(crate) struct Sink<'a, D: Domain, S> {
+pub(crate) struct Sink<'a, D: Domain, K> {
     domain: &'a D,
     base: *mut u8,
     capacity: usize,
@@ -125,10 +125,10 @@ pub(crate) struct Sink<'a, D: Domain, S> {
     /// Bytes before it that were stored and not flushed.
     pending: usize,
     line: Option<&'a mut LineBuffer>,
-    scheme: std::marker::PhantomData<S>,
+    kind: std::marker::PhantomData<K>,
 }
 
-impl<'a, D: Domain, S: Scheme> Sink<'a, D, S> {
+impl<'a, D: Domain, K: RingKind> Sink<'a, D, K> {
     /// Writes from `at` on; through `line`, if entries are streamed.
     ///
     /// # Safety
@@ -146,7 +146,7 @@ impl<'a, D: Domain, S: Scheme> Sink<'a, D, S> {
             index: ring.index(at),
             pending: 0,
             line,
-            scheme: std::marker::PhantomData,
+            kind: std::marker::PhantomData,
         }
     }
 
@@ -231,7 +231,7 @@ impl<'a, D: Domain, S: Scheme> Sink<'a, D, S> {
             if full {
                 self.pending = 0;
                 if let Some(line) = &mut self.line {
-                    line.fill::<S>(self.pass);
+                    line.fill::<K>(self.pass);
                 }
             }
         }

@@ -5,7 +5,7 @@ use lapis_pmem::{Mutant, mutants};
 
 use crate::declaration::{Declaration, LogRun};
 use crate::log::Placement;
-use crate::ring_log::{RingLog, Scheme, sealed};
+use crate::ring_log::{RingKind, RingLog, sealed};
 
 mutants! {
     /// The mutants of the toy, and operations in which all show.
@@ -25,7 +25,7 @@ pub enum Toy {}
 
 impl sealed::Sealed for Toy {}
 
-impl Scheme for Toy {
+impl RingKind for Toy {
     const NAME: &'static str = "toy-log";
     const MAGIC: u64 = u64::from_le_bytes(*b"LAPISTOY");
     const FOOTER: bool = true;

@@ -3,8 +3,8 @@
 
 use lapis_pmem::mutants;
 
-use super::{PageKind, PageScheme};
-use crate::declaration::{Declaration, PageRun};
+use super::{PageKind, PageRun, PageScheme};
+use crate::declaration::Declaration;
 
 mutants! {
     /// The toy has no mutants of its own.

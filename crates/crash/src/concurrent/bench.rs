@@ -12,10 +12,9 @@ use lapis_device::{
 use lapis_pmem::{Pool, PoolError, Region};
 use parking_lot::Mutex;
 
-use super::explore::ConcurrentOptions;
 use super::history::History;
+use super::options::{ConcurrentOptions, Selection};
 use super::rule::BrokenRule;
-use super::shrink::Selection;
 use super::subject::Stop;
 use crate::erased::{AnyConcurrentSubject, AnyShared, AnyState, AnyValue};
 use crate::image_check::guarded;
@@ -85,6 +84,11 @@ impl Ran {
 impl Found {
     fn without_crash(rule: BrokenRule, operation: Option<String>, what: String) -> Self {
         Self { at: None, rule, operation, what }
+    }
+
+    /// Events before the crash, and its image.
+    pub(super) fn crash(&self) -> Option<(usize, &[u32])> {
+        self.at.as_ref().map(|(point, image)| (point.position, image.choices()))
     }
 
     pub(super) fn position(&self) -> Option<usize> {

@@ -1,154 +1,21 @@
 //! Running histories and cutting the power in the middle of them.
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
-use lapis_device::{BoundedSearch, InterleavedRun, PersistPoint, Schedule, SchedulePolicy};
-use lapis_pmem::Mutant;
+use lapis_device::{BoundedSearch, InterleavedRun, SchedulePolicy};
 use parking_lot::Mutex;
 
 use super::bench::{Bench, Found, Tally, Wanted};
-use super::rule::BrokenRule;
-use super::shrink::{Case, Selection, shrink};
+use super::case::Case;
+use super::options::{ConcurrentOptions, Selection, policy_of, replay_command};
+use super::report::{ConcurrentReport, ConcurrentViolation};
+use super::shrink::shrink;
 use super::subject::ConcurrentSubject;
 use super::timeline::draw;
 use crate::erased::AnyConcurrentSubject;
 use crate::report::Shrunk;
 use crate::structure::Progress;
 use crate::subject::text;
-
-/// How to explore a structure with several workers.
-#[derive(Clone, Debug)]
-pub struct ConcurrentOptions {
-    /// Workers.
-    pub workers: usize,
-    /// Calls of one history, all workers together.
-    pub ops: usize,
-    /// Determines the calls, the schedules and the sampled images: the first history has this seed,
-    /// the next the next.
-    pub seed: u64,
-    /// Only these of the calls, by number from 1 on, in ascending order.
-    pub keep: Option<Vec<u32>>,
-    /// Only these of the operations that make what there is beforehand, likewise.
-    pub keep_before: Option<Vec<u32>>,
-    /// Histories to run.
-    pub schedules: u64,
-    /// Instead of random schedules of many histories, all schedules of one with up to so many
-    /// deviations from running worker after worker, and no more than `schedules` of them.
-    pub most_deviations: Option<usize>,
-    /// At a crash point with up to this many images, all are tried.
-    pub exhaustive_limit: u64,
-    /// Beyond that, this many sampled ones besides the extremes.
-    pub samples: u32,
-    /// Threads of this machine.
-    pub threads: usize,
-    /// Stop at this many violations.
-    pub violation_limit: usize,
-    /// A flush or fence to switch off.
-    pub suppress: Option<PersistPoint>,
-    /// A known error to commit.
-    pub mutant: Option<Mutant>,
-    /// Shrink the first violation, and tell it step by step.
-    pub shrink: bool,
-    /// Only this.
-    pub replay: ConcurrentReplay,
-}
-
-/// What of an exploration to show again; everything where it says nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ConcurrentReplay {
-    /// The schedule, instead of that of the seed.
-    pub schedule: Option<Schedule>,
-    /// Events before the crash.
-    pub position: Option<usize>,
-    /// The state chosen for each uncertain line.
-    pub image: Option<Vec<u32>>,
-}
-
-impl Default for ConcurrentOptions {
-    fn default() -> Self {
-        Self {
-            workers: 3,
-            ops: 12,
-            seed: 1,
-            keep: None,
-            keep_before: None,
-            schedules: 200,
-            most_deviations: None,
-            exhaustive_limit: 64,
-            samples: 16,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            violation_limit: 10,
-            suppress: None,
-            mutant: None,
-            shrink: false,
-            replay: ConcurrentReplay::default(),
-        }
-    }
-}
-
-/// The result of an exploration with several workers.
-#[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct ConcurrentReport {
-    /// What was explored.
-    pub structure: String,
-    /// Workers.
-    pub workers: usize,
-    /// The first seed.
-    pub seed: u64,
-    /// Calls of one history.
-    pub ops: usize,
-    /// Histories run, each on a schedule of its own.
-    pub schedules: u64,
-    /// Events traced in them.
-    pub events: u64,
-    /// Instants at which the power was cut.
-    pub crash_points: u64,
-    /// Images recovered and judged.
-    pub images: u64,
-    /// Different contents that were recovered to, counted for each history.
-    pub distinct_states: u64,
-    /// Images per second of this machine.
-    pub images_per_s: f64,
-    /// Seconds of this machine.
-    pub seconds: f64,
-    /// With bounded deviations: whether all schedules within the bound were run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub complete: Option<bool>,
-    /// What has no linearization, or was not survived.
-    pub violations: Vec<ConcurrentViolation>,
-    /// Every flush and fence that was passed in a history.
-    #[serde(skip)]
-    pub persist_points: BTreeSet<PersistPoint>,
-}
-
-/// A history that is not durably linearizable, or that went wrong otherwise.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct ConcurrentViolation {
-    /// Which part of the structure.
-    pub subject: String,
-    /// The seed of the history.
-    pub seed: u64,
-    /// The schedule; replays the run.
-    pub schedule: String,
-    /// Events before the crash; none if it went wrong without one.
-    pub position: Option<usize>,
-    /// Why the power was cut there.
-    pub point: Option<String>,
-    /// The state chosen for each uncertain line; 0 is the durable one.
-    pub image: Vec<u32>,
-    /// The call that does not fit.
-    pub operation: Option<String>,
-    /// What of durable linearizability, or of what must hold besides, does not.
-    pub rule: BrokenRule,
-    /// What went wrong, in a sentence.
-    pub what: String,
-    /// The command that shows it again.
-    pub replay: String,
-    /// The shortest case of its kind that was found, if it was looked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shrunk: Option<Shrunk>,
-}
 
 /// Runs histories and cuts the power in them.
 ///
@@ -224,15 +91,6 @@ pub(super) fn explore_any(
     report.seconds = started.elapsed().as_secs_f64();
     report.images_per_s = report.images as f64 / report.seconds.max(1e-9);
     Ok(report)
-}
-
-/// Most histories run on random schedules, every fourth by priorities.
-pub(super) fn policy_of(seed: u64) -> SchedulePolicy {
-    if seed % 4 == 3 {
-        SchedulePolicy::Priorities { seed, changes: 1 + (seed / 4 % 4) as u32, events: 300 }
-    } else {
-        SchedulePolicy::Random { seed }
-    }
 }
 
 fn search_bounded(
@@ -328,7 +186,7 @@ fn describe(bench: &Bench<'_>, found: Found, run: &InterleavedRun) -> Concurrent
             options,
             bench.seed,
             &Selection::of(options),
-            &found,
+            found.crash(),
             one_of_many.then_some(&run.schedule),
         ),
         schedule,
@@ -337,42 +195,4 @@ fn describe(bench: &Bench<'_>, found: Found, run: &InterleavedRun) -> Concurrent
         what: found.what,
         shrunk: None,
     }
-}
-
-/// The command that shows a violation again.
-pub(super) fn replay_command(
-    subject: &str,
-    options: &ConcurrentOptions,
-    seed: u64,
-    selection: &Selection,
-    found: &Found,
-    schedule: Option<&Schedule>,
-) -> String {
-    let (workers, ops) = (options.workers, options.ops);
-    let mut replay = format!("lapis crash {subject} --workers {workers} --ops {ops} --seed {seed}");
-    let list = |numbers: &[u32]| match numbers {
-        [] => "-".to_owned(),
-        _ => numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
-    };
-    if let Some(calls) = &selection.calls {
-        replay.push_str(&format!(" --keep {}", list(calls)));
-    }
-    if let Some(before) = &selection.before {
-        replay.push_str(&format!(" --keep-before {}", list(before)));
-    }
-    if let Some(point) = options.suppress {
-        replay.push_str(&format!(" --without '{point}'"));
-    }
-    if let Some(mutant) = options.mutant {
-        replay.push_str(&format!(" --mutant {}", mutant.0));
-    }
-    if let Some(position) = found.position() {
-        replay.push_str(&format!(" --at {position} --image {}", list(found.image())));
-    }
-    match schedule {
-        Some(schedule) => replay.push_str(&format!(" --schedule {schedule}")),
-        None if found.at.is_none() => replay.push_str(" --schedules 1"),
-        None => {}
-    }
-    replay
 }

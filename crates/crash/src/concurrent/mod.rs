@@ -13,9 +13,12 @@
 //! reads of unpersisted values are found without being looked for.
 
 mod bench;
+mod case;
 mod explore;
 mod history;
 mod linearizability;
+mod options;
+mod report;
 mod rule;
 mod shrink;
 mod structure;
@@ -24,12 +27,12 @@ pub mod subjects;
 mod timeline;
 mod whole;
 
-pub use explore::{
-    ConcurrentOptions, ConcurrentReplay, ConcurrentReport, ConcurrentViolation, explore_concurrent,
-};
+pub use explore::explore_concurrent;
 pub use history::{Call, History};
 pub use lapis_device::Schedule;
 pub use linearizability::{MapAction, MapKey, Specification, TooManyCalls, is_linearizable};
+pub use options::{ConcurrentOptions, ConcurrentReplay};
+pub use report::{ConcurrentReport, ConcurrentViolation};
 pub use rule::BrokenRule;
 pub(crate) use structure::PLANNED_WORKERS;
 pub use structure::explore_structure_concurrently;

@@ -7,15 +7,16 @@
 //! by the number of runs: the same violation shrinks to the same case everywhere.
 
 use std::cell::Cell;
-use std::ops::Range;
 
-use lapis_device::{BoundedSearch, Event, Image, Schedule, SchedulePolicy};
+use lapis_device::{BoundedSearch, Image, Schedule, SchedulePolicy};
 
 use super::bench::{Bench, Found, Ran, Tally, Wanted};
-use super::explore::{ConcurrentOptions, ConcurrentReplay, ConcurrentViolation, policy_of};
+use super::case::Case;
+use super::options::{ConcurrentOptions, ConcurrentReplay, Selection, policy_of};
+use super::report::ConcurrentViolation;
 use super::rule::BrokenRule;
 use super::timeline::draw;
-use crate::erased::{AnyConcurrentSubject, AnyValue};
+use crate::erased::AnyConcurrentSubject;
 use crate::fewer::{fewer, nearest};
 use crate::report::Shrunk;
 use crate::subject::text;
@@ -30,68 +31,6 @@ const OTHER_SCHEDULES: u64 = 6;
 const DEVIATING_SCHEDULES: [u64; 3] = [1, 300, 600];
 /// Of calls that many, all schedules with few deviations are many.
 const MOST_DEVIATING_CALLS: usize = 6;
-
-/// Which calls and which operations beforehand there are, by number; all where it says nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Selection {
-    pub(super) calls: Option<Vec<u32>>,
-    pub(super) before: Option<Vec<u32>>,
-}
-
-impl Selection {
-    pub(super) fn of(options: &ConcurrentOptions) -> Self {
-        Self { calls: options.keep.clone(), before: options.keep_before.clone() }
-    }
-
-    pub(super) fn has_call(&self, number: u32) -> bool {
-        self.calls.as_ref().is_none_or(|calls| calls.contains(&number))
-    }
-
-    pub(super) fn has_before(&self, number: u32) -> bool {
-        self.before.as_ref().is_none_or(|before| before.contains(&number))
-    }
-}
-
-/// A run that shows the violation.
-#[derive(Clone)]
-pub(super) struct Case {
-    pub(super) selection: Selection,
-    pub(super) schedule: Schedule,
-    pub(super) found: Found,
-    /// What happened before the crash.
-    events: Vec<Event>,
-    /// At how many events the schedule deviates from the plain one, if it was found so.
-    pub(super) deviations: Option<usize>,
-    pub(super) runs: u64,
-    /// Call, worker, and the steps in between.
-    spans: Vec<(u32, u8, Range<usize>)>,
-}
-
-impl Case {
-    pub(super) fn of(bench: &Bench<'_>, ran: &Ran, found: Found) -> Self {
-        let number = |(number, _): &(u32, AnyValue)| *number;
-        Self {
-            selection: Selection {
-                calls: Some(bench.calls.iter().flatten().map(number).collect()),
-                before: Some(bench.before.iter().map(number).collect()),
-            },
-            schedule: ran.run.schedule.clone(),
-            events: ran.trace.units_before(found.position().unwrap_or(0)),
-            spans: ran.spans.clone(),
-            found,
-            deviations: None,
-            runs: 0,
-        }
-    }
-
-    fn calls(&self) -> &[u32] {
-        self.selection.calls.as_deref().unwrap_or(&[])
-    }
-
-    fn before(&self) -> &[u32] {
-        self.selection.before.as_deref().unwrap_or(&[])
-    }
-}
 
 struct Shrinking<'b> {
     bench: Bench<'b>,

@@ -5,7 +5,9 @@ use lapis_blocks::log::Placement;
 use lapis_device::Modelled;
 use lapis_index::{Exploration, IndexFamily, IndexOf, with_index};
 
-use super::explore::{ConcurrentOptions, ConcurrentReport, explore_any};
+use super::explore::explore_any;
+use super::options::ConcurrentOptions;
+use super::report::ConcurrentReport;
 use super::subjects::{
     ConcurrentAllocator, ConcurrentIndex, ConcurrentPopLog, ConcurrentStore, planned,
 };

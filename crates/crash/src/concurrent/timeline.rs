@@ -3,9 +3,9 @@
 use lapis_device::{CrashPoint, CrashStates, LineRead, Marker};
 
 use super::bench::{Bench, Ran};
-use super::explore::replay_command;
+use super::case::Case;
 use super::history::Call;
-use super::shrink::Case;
+use super::options::replay_command;
 use crate::report::{KeptOperation, Shrunk, ShrunkHistory};
 use crate::timeline::place;
 use crate::timeline::{Told, tell};
@@ -76,7 +76,7 @@ pub(super) fn draw(bench: &mut Bench<'_>, ran: &Ran, case: &Case) -> Result<Shru
             bench.options,
             bench.seed,
             selection,
-            &case.found,
+            case.found.crash(),
             Some(schedule),
         ),
         explorations: case.runs,

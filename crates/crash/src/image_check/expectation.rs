@@ -17,6 +17,9 @@ impl<'r> Known<'r> {
     }
 }
 
+/// What a recovery came to: the state, or none if there was nothing yet.
+pub(crate) type Recovered<'r> = Result<Option<Known<'r>>, Failure>;
+
 /// What a crash point allows.
 #[derive(Clone, Copy)]
 pub(crate) struct Expectation<'r> {

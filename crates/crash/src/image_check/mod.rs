@@ -13,14 +13,13 @@ use lapis_device::{
 };
 use lapis_pmem::{LINE_BYTES, Region, RegionError};
 
-pub(crate) use self::expectation::{Expectation, Known};
+pub(crate) use self::expectation::{Expectation, Known, Recovered};
 pub(crate) use self::guarded::guarded;
 use self::recovery::{Extent, Scratch, recover};
 pub(crate) use self::recovery::{is_checked_whole, seed_after_recovery};
 pub(crate) use self::second_crash::{FirstCrash, SecondCrash};
 use crate::erased::AnySubject;
 use crate::options::ExploreOptions;
-use crate::oracle::Failure;
 use crate::storage::attach;
 use crate::strategy::Strategy;
 use crate::subject::WalkMemory;
@@ -41,9 +40,6 @@ pub(crate) struct Bench {
     /// Lines that checks have put back to what they held.
     pub(crate) lines_copied: u64,
 }
-
-/// What a recovery came to: the state, or none if there was nothing yet.
-pub(crate) type Recovered<'r> = Result<Option<Known<'r>>, Failure>;
 
 impl Bench {
     /// A machine whose memory holds `base`.

@@ -7,8 +7,7 @@ use lapis_device::{Marker, Modelled, ModelledSsd};
 use lapis_pmem::{Pool, PoolError, Region};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::Recovered;
-use super::expectation::Expectation;
+use super::expectation::{Expectation, Recovered};
 use crate::erased::{AnyLive, AnyState, AnySubject};
 use crate::oracle::{Failure, difference};
 use crate::storage::Storage;

@@ -24,8 +24,8 @@ pub struct MutantBudget {
     pub samples: u32,
     /// [`ExploreOptions::crash_in_recovery_every`].
     pub crash_in_recovery_every: u64,
-    /// Histories of [`WORKERS`] workers, from seed 1 on; for a mutant, until it is killed. Ten times as
-    /// many for one that takes several workers to show.
+    /// Histories of [`WORKERS`] workers, from seed 1 on; for a mutant, until it is killed. Twenty times
+    /// as many for one that takes several workers to show.
     pub schedules: u64,
 }
 
@@ -185,108 +185,94 @@ struct Outcome {
 }
 
 impl Job {
-    fn run(&self, budget: MutantBudget, progress: &Progress<'_>) -> Outcome {
-        let started = Instant::now();
-        let mut outcome = match self.strategy {
-            Search::Strategy(strategy) => self.run_by(strategy, budget, progress),
-            Search::Workers(workers) => self.run_with(workers),
-        };
+    fn run(&self, budget: MutantBudget) -> Outcome {
+        let (started, mut outcome) = (Instant::now(), Outcome::default());
+        match self.strategy {
+            Search::Strategy(strategy) => self.run_by(strategy, budget, &mut outcome),
+            Search::Workers(workers) => {
+                let options = ConcurrentOptions {
+                    workers,
+                    schedules: self.schedules,
+                    exhaustive_limit: WORKERS_EXHAUSTIVE_LIMIT,
+                    samples: WORKERS_SAMPLES,
+                    ..ConcurrentOptions::default()
+                };
+                self.run_with(None, options, &mut outcome);
+            }
+        }
         outcome.seconds = started.elapsed().as_secs_f64();
         outcome
     }
 
-    /// Histories of several workers, until the first violation.
-    fn run_with(&self, workers: usize) -> Outcome {
-        let options = ConcurrentOptions {
-            workers,
-            schedules: self.schedules,
-            exhaustive_limit: WORKERS_EXHAUSTIVE_LIMIT,
-            samples: WORKERS_SAMPLES,
-            // As for one worker.
-            threads: 1,
-            violation_limit: 1,
-            mutant: self.entry.map(|entry| entry.mutant),
-            ..ConcurrentOptions::default()
-        };
-        let mut outcome = Outcome::default();
-        match explore_structure_concurrently(self.structure, None, &options, &|_| {}) {
-            Ok(report) => {
-                outcome.images = report.images;
-                outcome.violations.extend(report.violations.into_iter().map(|found| found.what));
-            }
-            Err(CrashError::Failed { what, .. }) => outcome.violations.push(what),
-            Err(error) => outcome.violations.push(error.to_string()),
-        }
-        outcome
-    }
-
     /// Every seed and every subject in turn; ends at the first violation.
-    fn run_by(&self, strategy: Strategy, budget: MutantBudget, progress: &Progress<'_>) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn run_by(&self, strategy: Strategy, budget: MutantBudget, outcome: &mut Outcome) {
         let named = self.entry.map_or(&[][..], |entry| entry.subjects);
         let subjects = if named.is_empty() { self.structure.subjects() } else { named.to_vec() };
-        'trial: for seed in self.seeds.clone() {
+        let MutantBudget { exhaustive_limit, samples, crash_in_recovery_every, .. } = budget;
+        for seed in self.seeds.clone() {
             for subject in &subjects {
                 if is_history(subject) {
-                    self.run_history(subject, seed, budget, &mut outcome);
-                    if !outcome.violations.is_empty() {
-                        break 'trial;
-                    }
-                    continue;
+                    // All schedules with one deviation from worker after worker.
+                    let options = ConcurrentOptions {
+                        workers: PLANNED_WORKERS,
+                        seed,
+                        most_deviations: Some(1),
+                        schedules: MOST_PLANNED_SCHEDULES,
+                        exhaustive_limit,
+                        samples,
+                        ..ConcurrentOptions::default()
+                    };
+                    self.run_with(Some(subject), options, outcome);
+                } else {
+                    let options = ExploreOptions {
+                        ops: self.structure.mutants().ops,
+                        seed,
+                        strategy,
+                        exhaustive_limit,
+                        samples,
+                        crash_in_recovery_every,
+                        // So that the images up to the first violation are the same everywhere.
+                        threads: 1,
+                        violation_limit: 1,
+                        mutant: self.entry.map(|entry| entry.mutant),
+                        ..ExploreOptions::default()
+                    };
+                    let found = explore_structure(self.structure, Some(subject), &options, &|_| {});
+                    outcome.add(found.map(|report| {
+                        (report.images, report.violations.into_iter().next().map(|it| it.what))
+                    }));
                 }
-                let options = ExploreOptions {
-                    ops: self.structure.mutants().ops,
-                    seed,
-                    strategy,
-                    exhaustive_limit: budget.exhaustive_limit,
-                    samples: budget.samples,
-                    crash_in_recovery_every: budget.crash_in_recovery_every,
-                    // So that the images up to the first violation are the same everywhere.
-                    threads: 1,
-                    violation_limit: 1,
-                    mutant: self.entry.map(|entry| entry.mutant),
-                    ..ExploreOptions::default()
-                };
-                match explore_structure(self.structure, Some(subject), &options, &|_| {}) {
-                    Ok(report) => {
-                        outcome.images += report.images;
-                        let found = report.violations.first();
-                        outcome.violations.extend(found.map(|violation| violation.what.clone()));
-                    }
-                    // It does not even work without a crash.
-                    Err(CrashError::Failed { what, .. }) => outcome.violations.push(what),
-                    Err(error) => outcome.violations.push(error.to_string()),
-                }
-                progress(outcome.images);
                 if !outcome.violations.is_empty() {
-                    break 'trial;
+                    return;
                 }
             }
         }
-        outcome
     }
 
-    /// All schedules of a history of several workers with one deviation from worker after worker.
-    fn run_history(&self, subject: &str, seed: u64, budget: MutantBudget, outcome: &mut Outcome) {
-        let options = ConcurrentOptions {
-            workers: PLANNED_WORKERS,
-            seed,
-            most_deviations: Some(1),
-            schedules: MOST_PLANNED_SCHEDULES,
-            exhaustive_limit: budget.exhaustive_limit,
-            samples: budget.samples,
-            threads: 1,
-            violation_limit: 1,
-            mutant: self.entry.map(|entry| entry.mutant),
-            ..ConcurrentOptions::default()
-        };
-        match explore_structure_concurrently(self.structure, Some(subject), &options, &|_| {}) {
-            Ok(report) => {
-                outcome.images += report.images;
-                let found = report.violations.into_iter().next();
-                outcome.violations.extend(found.map(|violation| violation.what));
+    /// Histories of several workers, until the first violation.
+    fn run_with(&self, subject: Option<&str>, options: ConcurrentOptions, outcome: &mut Outcome) {
+        let mutant = self.entry.map(|entry| entry.mutant);
+        // As for one worker.
+        let options = ConcurrentOptions { threads: 1, violation_limit: 1, mutant, ..options };
+        let found = explore_structure_concurrently(self.structure, subject, &options, &|_| {});
+        outcome.add(
+            found.map(|report| {
+                (report.images, report.violations.into_iter().next().map(|it| it.what))
+            }),
+        );
+    }
+}
+
+impl Outcome {
+    /// Adds images and the first violation; a structure that fails without a crash is one.
+    fn add(&mut self, found: Result<(u64, Option<String>), CrashError>) {
+        match found {
+            Ok((images, violation)) => {
+                self.images += images;
+                self.violations.extend(violation);
             }
-            Err(error) => outcome.violations.push(error.to_string()),
+            Err(CrashError::Failed { what, .. }) => self.violations.push(what),
+            Err(error) => self.violations.push(error.to_string()),
         }
     }
 }
@@ -297,16 +283,13 @@ pub fn try_mutants(trial: &MutantTrial, progress: &Progress<'_>) -> MutantReport
     let mut jobs = Vec::new();
     let schedules = trial.budget.schedules;
     let strategies: Vec<_> = trial.strategies.iter().map(|&by| Search::Strategy(by)).collect();
+    let job =
+        |structure, strategy, entry, seeds| Job { structure, strategy, entry, schedules, seeds };
     // The long ones first.
     for &structure in &trial.structures {
         for &strategy in &strategies {
-            jobs.extend((1..=trial.budget.seeds).map(|seed| Job {
-                structure,
-                strategy,
-                entry: None,
-                schedules,
-                seeds: seed..=seed,
-            }));
+            let seeds = 1..=trial.budget.seeds;
+            jobs.extend(seeds.map(|seed| job(structure, strategy, None, seed..=seed)));
         }
     }
     let with_workers = |structure: Structure| {
@@ -315,13 +298,7 @@ pub fn try_mutants(trial: &MutantTrial, progress: &Progress<'_>) -> MutantReport
     };
     for &structure in &trial.structures {
         let search = with_workers(structure);
-        jobs.extend(search.map(|strategy| Job {
-            structure,
-            strategy,
-            entry: None,
-            schedules,
-            seeds: 1..=1,
-        }));
+        jobs.extend(search.map(|strategy| job(structure, strategy, None, 1..=1)));
     }
     for (structure, entry) in catalogue() {
         if trial.structures.contains(&structure) {
@@ -329,23 +306,15 @@ pub fn try_mutants(trial: &MutantTrial, progress: &Progress<'_>) -> MutantReport
             let planned = entry.subjects.iter().any(|name| is_history(name));
             let workers = with_workers(structure).filter(|_| !planned);
             let searches = strategies.iter().copied().chain(workers);
-            jobs.extend(searches.map(|strategy| Job {
-                structure,
-                strategy,
-                entry: Some(entry),
-                schedules,
-                seeds: 1..=trial.budget.seeds,
-            }));
+            let seeds = 1..=trial.budget.seeds;
+            jobs.extend(searches.map(|by| job(structure, by, Some(entry), seeds.clone())));
         }
     }
     for (structure, entry) in concurrent_catalogue() {
         if trial.structures.contains(&structure) {
             jobs.extend(with_workers(structure).map(|strategy| Job {
-                structure,
-                strategy,
-                entry: Some(entry),
                 schedules: 20 * schedules,
-                seeds: 1..=1,
+                ..job(structure, strategy, Some(entry), 1..=1)
             }));
         }
     }
@@ -358,7 +327,7 @@ pub fn try_mutants(trial: &MutantTrial, progress: &Progress<'_>) -> MutantReport
                 while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed))
                     && let Some(job) = jobs.get(index)
                 {
-                    *outcomes[index].lock() = job.run(trial.budget, &|_| {});
+                    *outcomes[index].lock() = job.run(trial.budget);
                     progress(done.fetch_add(1, Ordering::Relaxed) + 1);
                 }
             });

@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use lapis_blocks::log::{Layout, Log};
-use lapis_blocks::ring_log::{RingLog, Scheme};
+use lapis_blocks::ring_log::{RingKind, RingLog};
 use lapis_blocks::shared_log::SharedLog;
 use lapis_blocks::thread_logs::ThreadLogs;
 use lapis_blocks::{with_log, with_ring};
@@ -27,7 +27,7 @@ pub(super) fn run(job: Job, milliseconds: u64) -> Result<Rate, ExperimentError> 
         }
         Sharing::Shared => {
             let bytes = bytes * job.threads;
-            with_ring!(kind, |S| shared::<S>(job, bytes, appends, long), Err(not_shared(job)))
+            with_ring!(kind, |K| shared::<K>(job, bytes, appends, long), Err(not_shared(job)))
         }
     }
 }
@@ -139,13 +139,13 @@ fn span_of_all(spans: &[(Instant, Instant)]) -> Duration {
     began.zip(ended).map_or(Duration::ZERO, |(began, ended)| ended - began)
 }
 
-fn shared<S: Scheme>(
+fn shared<K: RingKind>(
     job: Job,
     bytes: usize,
     appends: usize,
     long: Duration,
 ) -> Result<Rate, ExperimentError> {
-    let log: RingLog<Hardware, S> = open(&pool(bytes, 1)?, job.layout(bytes), 0)?;
+    let log: RingLog<Hardware, K> = open(&pool(bytes, 1)?, job.layout(bytes), 0)?;
     let log = SharedLog::new(log)?;
     let payload = job.payload();
     let measured = rounds(long, appends * job.threads, || {

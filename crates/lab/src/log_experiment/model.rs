@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use lapis_blocks::log::{Layout, Log, LogError};
-use lapis_blocks::ring_log::{RingLog, Scheme};
+use lapis_blocks::ring_log::{RingKind, RingLog};
 use lapis_blocks::shared_log::SharedLog;
 use lapis_blocks::thread_logs::ThreadLogs;
 use lapis_blocks::{with_log, with_ring};
@@ -48,7 +48,7 @@ pub(super) fn run(job: Job, profile: &Profile, clocked: bool) -> Result<Counted,
         Sharing::PerThread => with_log!(kind, Modelled, |L| per_thread::<L>(layout, &bench)),
         Sharing::Shared => {
             let layout = job.layout(bytes * job.threads);
-            with_ring!(kind, |S| shared::<S>(layout, &bench), Err(not_shared(job)))
+            with_ring!(kind, |K| shared::<K>(layout, &bench), Err(not_shared(job)))
         }
     }
 }
@@ -122,8 +122,8 @@ fn per_thread<L: Log<Modelled>>(
     Ok(Counted { entry_bytes: statistics.map_or(0.0, Bench::entry_bytes), append })
 }
 
-fn shared<S: Scheme>(layout: Layout, bench: &Bench<'_>) -> Result<Counted, ExperimentError> {
-    let log: RingLog<Modelled, S> = open(&bench.pool, layout, 0)?;
+fn shared<K: RingKind>(layout: Layout, bench: &Bench<'_>) -> Result<Counted, ExperimentError> {
+    let log: RingLog<Modelled, K> = open(&bench.pool, layout, 0)?;
     let log = SharedLog::new(log)?;
     let payload = bench.job.payload();
     let append = bench.clock(|_| log.append(&payload).map(|_| ()))?;

@@ -7,7 +7,7 @@ use lapis_blocks::header_log::Header;
 use lapis_blocks::log::{Layout, Placement, Position};
 use lapis_blocks::pop_ring::Pop;
 use lapis_blocks::rawl::Raw;
-use lapis_blocks::ring_log::{RingLog, Scheme};
+use lapis_blocks::ring_log::{RingKind, RingLog};
 use lapis_device::{Config, Counts, Event, Modelled};
 use lapis_pmem::Pool;
 
@@ -24,9 +24,9 @@ fn cost<D: Fn()>(pool: &Pool<Modelled>, work: D) -> Counts {
 }
 
 /// Flushed lines and fences of an append of so many bytes, in a new log.
-fn append_cost<S: Scheme>(options: Layout, bytes: usize) -> (u64, u64) {
+fn append_cost<K: RingKind>(options: Layout, bytes: usize) -> (u64, u64) {
     let pool = modelled(Config::counting());
-    let log = create::<S, _>(&pool, options);
+    let log = create::<K, _>(&pool, options);
     log.append(&[1; 40]).unwrap();
     let spent = cost(&pool, || {
         log.append(&vec![0xA5; bytes]).unwrap();
@@ -49,9 +49,9 @@ fn flushed_lines_are_those_of_the_entry_and_of_what_says_that_it_is_there() {
 }
 
 /// Bytes that an entry takes.
-fn space<S: Scheme>(placement: Placement, bytes: usize) -> u64 {
+fn space<K: RingKind>(placement: Placement, bytes: usize) -> u64 {
     let pool = modelled(Config::default());
-    let log = create::<S, _>(&pool, options(placement, 1));
+    let log = create::<K, _>(&pool, options(placement, 1));
     log.append(&vec![7; bytes]).unwrap();
     log.statistics().entry_bytes
 }
@@ -107,9 +107,9 @@ fn padding_is_less_than_a_line_and_less_than_two_in_the_classic_log() {
 
 #[test]
 fn a_batch_takes_the_barriers_of_one_append() {
-    fn fences<S: Scheme>() -> u64 {
+    fn fences<K: RingKind>() -> u64 {
         let pool = modelled(Config::counting());
-        let log = create::<S, _>(&pool, options(Placement::Padded, 64));
+        let log = create::<K, _>(&pool, options(Placement::Padded, 64));
         cost(&pool, || {
             log.append_batch(&[&[1; 30], &[2; 300], &[3; 3], &[4; 100]]).unwrap();
         })
@@ -123,9 +123,9 @@ fn a_batch_takes_the_barriers_of_one_append() {
 
 /// Of a hundred appends of `bytes` bytes, how many lines were persisted that an earlier barrier of the
 /// same append, or the append before, had persisted as well.
-fn persisted_again<S: Scheme>(options: Layout, bytes: usize) -> usize {
+fn persisted_again<K: RingKind>(options: Layout, bytes: usize) -> usize {
     let pool = modelled(Config::tracing());
-    let log: RingLog<_, S> = create(&pool, options);
+    let log: RingLog<_, K> = create(&pool, options);
     pool.domain().take_trace();
     let (mut before, mut again) = (HashSet::new(), 0);
     for _ in 0..100 {
@@ -180,9 +180,9 @@ fn dense_logs_persist_lines_twice_unless_entries_happen_to_fill_them() {
 
 #[test]
 fn streamed_logs_flush_nothing_and_load_nothing_to_append() {
-    fn counts<S: Scheme>() -> Counts {
+    fn counts<K: RingKind>() -> Counts {
         let pool = modelled(Config::counting());
-        let log = create::<S, _>(&pool, options(Placement::Streamed, 64));
+        let log = create::<K, _>(&pool, options(Placement::Streamed, 64));
         log.append(&[1; 20]).unwrap();
         cost(&pool, || {
             for _ in 0..50 {
@@ -201,9 +201,9 @@ fn streamed_logs_flush_nothing_and_load_nothing_to_append() {
 
 #[test]
 fn truncation_takes_one_barrier_and_three_fences_where_space_is_zeroed() {
-    fn spent<S: Scheme>() -> (u64, u64) {
+    fn spent<K: RingKind>() -> (u64, u64) {
         let pool = modelled(Config::counting());
-        let log = create::<S, _>(&pool, options(Placement::Padded, 64));
+        let log = create::<K, _>(&pool, options(Placement::Padded, 64));
         for _ in 0..10 {
             log.append(&[1; 100]).unwrap();
         }
@@ -218,12 +218,12 @@ fn truncation_takes_one_barrier_and_three_fences_where_space_is_zeroed() {
 
 #[test]
 fn opening_a_log_with_a_clean_end_takes_no_barrier() {
-    fn spent<S: Scheme>() -> u64 {
+    fn spent<K: RingKind>() -> u64 {
         let pool = modelled(Config::counting());
-        let log = create::<S, _>(&pool, options(Placement::Padded, 64));
+        let log = create::<K, _>(&pool, options(Placement::Padded, 64));
         log.append(&[1; 100]).unwrap();
         drop(log);
-        cost(&pool, || drop(super::open::<S, _>(&pool).unwrap())).fences
+        cost(&pool, || drop(super::open::<K, _>(&pool).unwrap())).fences
     }
     let spent = [spent::<Classic>(), spent::<Header>(), spent::<Raw>(), spent::<Pop>()];
     assert_eq!(spent, [0; 4]);

@@ -2,7 +2,7 @@
 //! image makes it panic.
 
 use lapis_blocks::log::{LogError, Placement, Position};
-use lapis_blocks::ring_log::{ENTRY_HEADER_BYTES, Scheme};
+use lapis_blocks::ring_log::{ENTRY_HEADER_BYTES, RingKind};
 use lapis_device::Config;
 
 use super::{Numbers, contents, create, for_each_kind, memory, modelled, open, options, restart};
@@ -10,9 +10,9 @@ use super::{Numbers, contents, create, for_each_kind, memory, modelled, open, op
 type Entries = Vec<(Position, Vec<u8>)>;
 
 /// A log of a few entries: its memory, where its root is, and the entries.
-fn filled<S: Scheme>(placement: Placement) -> (Vec<u8>, usize, Entries) {
+fn filled<K: RingKind>(placement: Placement) -> (Vec<u8>, usize, Entries) {
     let pool = modelled(Config::default());
-    let log = create::<S, _>(&pool, options(placement));
+    let log = create::<K, _>(&pool, options(placement));
     let mut numbers = Numbers(3);
     for length in [30, 100, 7, 64, 200] {
         log.append(&numbers.bytes(length)).unwrap();
@@ -23,17 +23,17 @@ fn filled<S: Scheme>(placement: Placement) -> (Vec<u8>, usize, Entries) {
     (memory(&pool), log.root().offset() as usize, contents(&log))
 }
 
-fn every_flipped_bit_is_found_or_harmless<S: Scheme>() {
+fn every_flipped_bit_is_found_or_harmless<K: RingKind>() {
     for placement in Placement::ALL {
-        let (image, root, acknowledged) = filled::<S>(placement);
-        let sizes = if S::NAME == "header-log" { 8 * 64 } else { 0 };
+        let (image, root, acknowledged) = filled::<K>(placement);
+        let sizes = if K::NAME == "header-log" { 8 * 64 } else { 0 };
         let data = root + 128 + sizes;
         // The entries, about 900 bytes, and something behind them.
         let (mut damaged, mut harmless, mut torn) = (0, 0, 0);
         for bit in (root * 8..(data + 1400) * 8).step_by(37) {
             let mut flipped = image.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            match open::<S, _>(&restart(&flipped, Config::default())) {
+            match open::<K, _>(&restart(&flipped, Config::default())) {
                 Err(LogError::Damaged(_)) => damaged += 1,
                 Err(LogError::NotALog { .. } | LogError::NewerVersion { .. }) => damaged += 1,
                 Err(error) => panic!("bit {bit}: {error}"),
@@ -52,34 +52,34 @@ fn every_flipped_bit_is_found_or_harmless<S: Scheme>() {
             }
         }
         assert!(damaged > 80 && harmless > 20, "{damaged} {harmless} {torn}");
-        if S::NAME == "header-log" {
+        if K::NAME == "header-log" {
             assert_eq!(torn, 0, "it knows its end");
         }
     }
 }
 
-fn damage_in_the_middle_changes_nothing_and_names_the_entry<S: Scheme>() {
-    let (mut image, root, acknowledged) = filled::<S>(Placement::Padded);
-    let sizes = if S::NAME == "header-log" { 8 * 64 } else { 0 };
+fn damage_in_the_middle_changes_nothing_and_names_the_entry<K: RingKind>() {
+    let (mut image, root, acknowledged) = filled::<K>(Placement::Padded);
+    let sizes = if K::NAME == "header-log" { 8 * 64 } else { 0 };
     // A bit of the payload of the first entry.
     image[root + 128 + sizes + ENTRY_HEADER_BYTES + 10] ^= 0x10;
     let pool = restart(&image, Config::default());
     let before = memory(&pool);
-    match open::<S, _>(&pool) {
+    match open::<K, _>(&pool) {
         Err(LogError::Damaged(damage)) => assert_eq!(damage.position, acknowledged[0].0),
         other => panic!("{other:?}"),
     }
     assert!(memory(&pool) == before, "something was written");
 }
 
-fn damage_found_while_reading_ends_the_iteration<S: Scheme>() {
+fn damage_found_while_reading_ends_the_iteration<K: RingKind>() {
     let pool = modelled(Config::default());
-    let log = create::<S, _>(&pool, options(Placement::Padded));
+    let log = create::<K, _>(&pool, options(Placement::Padded));
     for _ in 0..3 {
         log.append(&[0x5A; 40]).unwrap();
     }
-    let sizes = if S::NAME == "header-log" { 8 * 64 } else { 0 };
-    let line = if S::NAME == "classic-log" { 128 } else { 64 };
+    let sizes = if K::NAME == "header-log" { 8 * 64 } else { 0 };
+    let line = if K::NAME == "classic-log" { 128 } else { 64 };
     let second = log.root().offset() as usize + 128 + sizes + line;
     // SAFETY: a byte of the pool that nobody uses meanwhile.
     unsafe { *pool.region().base().add(second + 30) ^= 1 };
@@ -88,9 +88,9 @@ fn damage_found_while_reading_ends_the_iteration<S: Scheme>() {
     assert_ne!(log.check(), []);
 }
 
-fn no_image_makes_it_panic<S: Scheme>() {
+fn no_image_makes_it_panic<K: RingKind>() {
     for placement in Placement::ALL {
-        let (image, root, _) = filled::<S>(placement);
+        let (image, root, _) = filled::<K>(placement);
         let mut numbers = Numbers(9);
         let mut opened = 0;
         for _ in 0..100 {
@@ -101,7 +101,7 @@ fn no_image_makes_it_panic<S: Scheme>() {
                 let bytes = numbers.bytes(count);
                 broken[at..at + bytes.len()].copy_from_slice(&bytes);
             }
-            if let Ok(log) = open::<S, _>(&restart(&broken, Config::default())) {
+            if let Ok(log) = open::<K, _>(&restart(&broken, Config::default())) {
                 opened += 1;
                 let _ = (log.iter().count(), log.check(), log.statistics());
                 let _ = (log.append(&[1; 100]), log.truncate(log.end()), log.append(&[2; 100]));

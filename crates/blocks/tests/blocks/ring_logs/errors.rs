@@ -3,15 +3,15 @@
 use lapis_blocks::header_log::Header;
 use lapis_blocks::log::{Layout, LogError, Placement, Position};
 use lapis_blocks::pop_ring::Pop;
-use lapis_blocks::ring_log::{RingLog, Scheme};
+use lapis_blocks::ring_log::{RingKind, RingLog};
 use lapis_blocks::shared_log::SharedLog;
 use lapis_device::Config;
 
 use super::{contents, create, for_each_kind, memory, modelled, open, options};
 
-fn a_newer_version_and_impossible_roots_are_refused<S: Scheme>() {
+fn a_newer_version_and_impossible_roots_are_refused<K: RingKind>() {
     let pool = modelled(Config::default());
-    let root = create::<S, _>(&pool, options(Placement::Padded)).root();
+    let root = create::<K, _>(&pool, options(Placement::Padded)).root();
     let at = root.offset() as usize;
     let poke = |offset: usize, value: u64| {
         // SAFETY: a word of the pool that nobody uses meanwhile.
@@ -25,7 +25,7 @@ fn a_newer_version_and_impossible_roots_are_refused<S: Scheme>() {
         let was = peek(offset);
         poke(offset, value);
         let before = memory(&pool);
-        let error = open::<S, _>(&pool).unwrap_err();
+        let error = open::<K, _>(&pool).unwrap_err();
         match (offset, value) {
             (8, 3) => {
                 assert!(matches!(error, LogError::NewerVersion { found: 3, .. }));
@@ -35,25 +35,25 @@ fn a_newer_version_and_impossible_roots_are_refused<S: Scheme>() {
         assert!(memory(&pool) == before, "something was written");
         poke(offset, was);
     }
-    open::<S, _>(&pool).unwrap();
+    open::<K, _>(&pool).unwrap();
 }
 
-fn impossible_options_are_refused<S: Scheme>() {
+fn impossible_options_are_refused<K: RingKind>() {
     let pool = modelled(Config::default());
     for capacity_bytes in [0, 64, 4095, 4097, 4032, usize::MAX] {
         let options = Layout { bytes: capacity_bytes, ..Layout::default() };
-        let error = RingLog::<_, S>::create(&pool, options).unwrap_err();
+        let error = RingLog::<_, K>::create(&pool, options).unwrap_err();
         assert!(matches!(error, LogError::BadCapacity { .. }), "{capacity_bytes}: {error}");
     }
     let too_large = Layout { bytes: 2 * super::POOL_BYTES, ..options(Placement::Padded) };
-    let error = RingLog::<_, S>::create(&pool, too_large).unwrap_err();
+    let error = RingLog::<_, K>::create(&pool, too_large).unwrap_err();
     assert!(matches!(error, LogError::Full(_)), "{error}");
 }
 
-fn a_full_log_refuses_and_overwrites_nothing<S: Scheme>() {
+fn a_full_log_refuses_and_overwrites_nothing<K: RingKind>() {
     for placement in Placement::ALL {
         let pool = modelled(Config::default());
-        let log = create::<S, _>(&pool, options(placement));
+        let log = create::<K, _>(&pool, options(placement));
         let mut count = 0u8;
         let error = loop {
             match log.append(&[count; 100]) {

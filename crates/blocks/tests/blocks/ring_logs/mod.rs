@@ -10,7 +10,7 @@ mod threads;
 use std::sync::Arc;
 
 use lapis_blocks::log::{Layout, LogError, Placement, Position};
-use lapis_blocks::ring_log::{RingLog, RingRoot, Scheme};
+use lapis_blocks::ring_log::{RingKind, RingLog, RingRoot};
 use lapis_device::{Config, Modelled};
 use lapis_pmem::{Committed, Domain, Pool};
 
@@ -28,18 +28,18 @@ fn modelled(config: Config) -> Arc<Pool<Modelled>> {
 }
 
 /// Creates a log, publishes it and opens it.
-fn create<S: Scheme, D: Domain>(pool: &Arc<Pool<D>>, options: Layout) -> RingLog<D, S> {
-    let root = pool.fence(RingLog::<D, S>::create(pool, options).unwrap());
+fn create<K: RingKind, D: Domain>(pool: &Arc<Pool<D>>, options: Layout) -> RingLog<D, K> {
+    let root = pool.fence(RingLog::<D, K>::create(pool, options).unwrap());
     let _: Committed = pool.publish_root(ROOT, 0, root).unwrap().persist();
     open(pool).unwrap()
 }
 
-fn open<S: Scheme, D: Domain>(pool: &Arc<Pool<D>>) -> Result<RingLog<D, S>, LogError> {
+fn open<K: RingKind, D: Domain>(pool: &Arc<Pool<D>>) -> Result<RingLog<D, K>, LogError> {
     let root = pool.root::<RingRoot>(ROOT).expect("the log has been published");
     RingLog::open(Arc::clone(pool), root)
 }
 
-fn contents<S: Scheme, D: Domain>(log: &RingLog<D, S>) -> Vec<(Position, Vec<u8>)> {
+fn contents<K: RingKind, D: Domain>(log: &RingLog<D, K>) -> Vec<(Position, Vec<u8>)> {
     log.iter().map(Result::unwrap).collect()
 }
 

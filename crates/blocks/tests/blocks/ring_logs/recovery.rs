@@ -2,7 +2,7 @@
 //! and fences is needed for that.
 
 use lapis_blocks::log::{LogError, Placement, Position};
-use lapis_blocks::ring_log::{RingLog, Scheme};
+use lapis_blocks::ring_log::{RingKind, RingLog};
 use lapis_device::{Config, ImageBudget, Modelled, PersistPoint};
 
 use super::{Numbers, contents, create, for_each_kind, memory, modelled, open, options, restart};
@@ -12,9 +12,9 @@ type Entries = Vec<(Position, Vec<u8>)>;
 
 /// Entries, and the memory when another of some hundred bytes is stored in part, before what follows
 /// behind a second barrier.
-fn torn<S: Scheme>(placement: Placement, seed: u64) -> (Entries, Vec<u8>) {
+fn torn<K: RingKind>(placement: Placement, seed: u64) -> (Entries, Vec<u8>) {
     let pool = modelled(Config::default());
-    let log = create::<S, _>(&pool, options(placement));
+    let log = create::<K, _>(&pool, options(placement));
     let mut numbers = Numbers(seed);
     // Once around the ring, so that polarity and zeroing matter.
     for _ in 0..60 {
@@ -27,7 +27,7 @@ fn torn<S: Scheme>(placement: Placement, seed: u64) -> (Entries, Vec<u8>) {
     let footer = !log.append(&[0xFF; 300]).unwrap().number();
     let mut image = before.clone();
     let root = log.root().offset() as usize;
-    let sizes = root..root + 128 + if S::NAME == "header-log" { 8 * 64 } else { 0 };
+    let sizes = root..root + 128 + if K::NAME == "header-log" { 8 * 64 } else { 0 };
     for (at, word) in memory(&pool).chunks(8).enumerate().map(|(index, word)| (8 * index, word)) {
         let second = sizes.contains(&at) || *word == footer.to_ne_bytes();
         if before[at..at + 8] != *word && !second && numbers.below(3) > 0 {
@@ -38,27 +38,27 @@ fn torn<S: Scheme>(placement: Placement, seed: u64) -> (Entries, Vec<u8>) {
 }
 
 /// A torn append may have become whole but for its last word.
-fn opens_to<S: Scheme>(image: &[u8], entries: &Entries) -> Option<RingLog<Modelled, S>> {
-    let log = open::<S, _>(&restart(image, Config::default())).ok()?;
+fn opens_to<K: RingKind>(image: &[u8], entries: &Entries) -> Option<RingLog<Modelled, K>> {
+    let log = open::<K, _>(&restart(image, Config::default())).ok()?;
     (contents(&log) == *entries && log.check().is_empty()).then_some(log)
 }
 
-fn a_torn_end_is_cleaned_and_used_again<S: Scheme>() {
+fn a_torn_end_is_cleaned_and_used_again<K: RingKind>() {
     for placement in Placement::ALL {
         for seed in 0..8 {
-            let (mut entries, image) = torn::<S>(placement, seed);
-            let log = opens_to::<S>(&image, &entries).expect("the acknowledged entry");
+            let (mut entries, image) = torn::<K>(placement, seed);
+            let log = opens_to::<K>(&image, &entries).expect("the acknowledged entry");
             let position = log.append(b"next").unwrap();
             entries.push((position, b"next".to_vec()));
             let image = memory(log.pool());
-            assert!(opens_to::<S>(&image, &entries).is_some());
+            assert!(opens_to::<K>(&image, &entries).is_some());
         }
     }
 }
 
 /// Recovers from `image` and appends, with a persist point switched off; returns whether every power
 /// cut on the way is survived, and the points of the recovery.
-fn survives<S: Scheme>(
+fn survives<K: RingKind>(
     image: &[u8],
     entries: &Entries,
     suppress: Option<PersistPoint>,
@@ -67,7 +67,7 @@ fn survives<S: Scheme>(
     let pool = restart(image, config);
     pool.domain().take_trace();
     let base = memory(&pool);
-    let log = match open::<S, _>(&pool) {
+    let log = match open::<K, _>(&pool) {
         Ok(log) => log,
         Err(LogError::Damaged(_)) => return (false, Vec::new()),
         Err(error) => panic!("{error}"),
@@ -78,13 +78,13 @@ fn survives<S: Scheme>(
     let points = pool.domain().persist_points();
     let of_recovery = |point: &PersistPoint| {
         let file = point.file;
-        ["recovery.rs", "scheme.rs", "rawl.rs"].iter().any(|name| file.ends_with(name))
+        ["recovery.rs", "kind.rs", "rawl.rs"].iter().any(|name| file.ends_with(name))
     };
     let points = points.iter().map(|found| found.point).filter(of_recovery).collect();
     let trace = pool.domain().take_trace();
     let budget = ImageBudget { exhaustive_limit: 64, samples: 24, seed: 0 };
     let survived = power_cuts(&trace, &base, budget, |_, pool| {
-        open::<S, _>(pool).is_ok_and(|log| {
+        open::<K, _>(pool).is_ok_and(|log| {
             let found = contents(&log);
             (found == *entries || found == after) && log.check().is_empty()
         })
@@ -92,22 +92,22 @@ fn survives<S: Scheme>(
     (survived.is_some(), points)
 }
 
-fn each_persist_of_recovery_is_necessary<S: Scheme>() {
+fn each_persist_of_recovery_is_necessary<K: RingKind>() {
     let mut points: Vec<PersistPoint> = Vec::new();
-    let images: Vec<_> = (0..6).map(|seed| torn::<S>(Placement::Padded, seed)).collect();
+    let images: Vec<_> = (0..6).map(|seed| torn::<K>(Placement::Padded, seed)).collect();
     for (entries, image) in &images {
-        let (good, found) = survives::<S>(image, entries, None);
+        let (good, found) = survives::<K>(image, entries, None);
         assert!(good, "a recovery does not survive power cuts");
         points.extend(found.iter().filter(|point| !points.contains(point)).collect::<Vec<_>>());
     }
-    if S::NAME == "header-log" {
+    if K::NAME == "header-log" {
         assert_eq!(points, [], "its end is always clean");
         return;
     }
     assert!(points.len() >= 2, "{points:?}");
     for point in points {
         let found =
-            images.iter().any(|(entries, image)| !survives::<S>(image, entries, Some(point)).0);
+            images.iter().any(|(entries, image)| !survives::<K>(image, entries, Some(point)).0);
         assert!(found, "not shown to be necessary: {point:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lapis_blocks::log::{Layout, LogError, Placement, Position};
-use lapis_blocks::ring_log::Scheme;
+use lapis_blocks::ring_log::RingKind;
 use lapis_blocks::shared_log::SharedLog;
 use lapis_blocks::{LogKind, with_ring};
 use lapis_device::{Config, ImageBudget, Marker, Modelled, set_current_worker};
@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 use super::{contents, create, for_each_kind, memory, modelled, open, options};
 use crate::power_cuts::at_length;
 
-fn shared_by_threads_all_entries_are_there_in_order<S: Scheme>() {
+fn shared_by_threads_all_entries_are_there_in_order<K: RingKind>() {
     const EACH: u32 = 2000;
     let pool: Arc<Pool<Hardware>> = Arc::new(Pool::create_anonymous(8 << 20).unwrap());
     let options = Layout { bytes: 128 << 10, ..Layout::default() };
-    let log = SharedLog::new(create::<S, _>(&pool, options)).unwrap();
+    let log = SharedLog::new(create::<K, _>(&pool, options)).unwrap();
     let seen: Mutex<BTreeMap<Position, Vec<u8>>> = Mutex::default();
     std::thread::scope(|scope| {
         for thread in 0..3u8 {
@@ -56,11 +56,11 @@ fn shared_by_threads_all_entries_are_there_in_order<S: Scheme>() {
     let log = log.into_inner();
     assert_eq!((log.check(), log.end().number()), (vec![], 3 * u64::from(EACH) + 1));
     drop(log);
-    assert_eq!(contents(&open::<S, _>(&pool).unwrap()), retained);
+    assert_eq!(contents(&open::<K, _>(&pool).unwrap()), retained);
 }
 
-fn shared_by_threads_it_survives_power_cuts<S: Scheme>() {
-    let images = power_cuts::<S>(ImageBudget { exhaustive_limit: 16, samples: 40, seed: 0 });
+fn shared_by_threads_it_survives_power_cuts<K: RingKind>() {
+    let images = power_cuts::<K>(ImageBudget { exhaustive_limit: 16, samples: 40, seed: 0 });
     assert!(images > 150, "only {images} images");
 }
 
@@ -68,15 +68,15 @@ fn shared_by_threads_it_survives_power_cuts<S: Scheme>() {
 #[ignore = "takes minutes; run with --ignored"]
 fn shared_by_threads_every_kind_survives_a_hundred_thousand_images() {
     for kind in LogKind::ALL {
-        with_ring!(kind, |S| at_length(kind.name(), power_cuts::<S>), ());
+        with_ring!(kind, |K| at_length(kind.name(), power_cuts::<K>), ());
     }
 }
 
 /// Threads append on the modelled machine; then the power is cut everywhere. How many images were tried.
-fn power_cuts<S: Scheme>(budget: ImageBudget) -> u64 {
+fn power_cuts<K: RingKind>(budget: ImageBudget) -> u64 {
     const THREADS: u8 = 3;
     let pool = modelled(Config::tracing());
-    let log = SharedLog::new(create::<S, _>(&pool, options(Placement::Padded))).unwrap();
+    let log = SharedLog::new(create::<K, _>(&pool, options(Placement::Padded))).unwrap();
     // Once around, so that what was there before matters.
     for _ in 0..30 {
         log.append(&[0xEE; 100]).unwrap();
@@ -102,7 +102,7 @@ fn power_cuts<S: Scheme>(budget: ImageBudget) -> u64 {
     assert_eq!(all.len(), 6 * usize::from(THREADS));
     let trace = pool.domain().take_trace();
     let survives = |ended: &[u32], pool: &Arc<Pool<Modelled>>| {
-        let log = open::<S, _>(pool).unwrap();
+        let log = open::<K, _>(pool).unwrap();
         let found = contents(&log);
         let acknowledged = ended.iter().max().map_or(first - 1, |last| u64::from(*last));
         assert!(log.end().number() > acknowledged, "entries are lost");

@@ -56,7 +56,7 @@ pub(crate) enum Seen {
 /// the items are of use to [`RingLog`](super::RingLog) alone. An entry is a header and a payload, and
 /// free space is zero, unless a kind says otherwise.
 #[expect(private_interfaces, reason = "the trait is sealed: nobody else calls or implements it")]
-pub trait Scheme: Debug + Send + Sync + Sized + 'static + sealed::Sealed {
+pub trait RingKind: Debug + Send + Sync + Sized + 'static + sealed::Sealed {
     /// The name on the command line.
     const NAME: &'static str;
     /// The first word of the root.
@@ -157,30 +157,30 @@ pub(crate) mod sealed {
 }
 
 /// The offset behind a body that begins at `at`.
-pub(crate) fn after_body<S: Scheme>(spacing: Spacing, at: u64, length: usize) -> u64 {
-    spacing.after(at, S::body_bytes(length))
+pub(crate) fn after_body<K: RingKind>(spacing: Spacing, at: u64, length: usize) -> u64 {
+    spacing.after(at, K::body_bytes(length))
 }
 
 /// The offset behind the footer of the body that ends at `at`, if there is one.
-pub(crate) fn after_footer<S: Scheme>(spacing: Spacing, at: u64) -> u64 {
-    if S::FOOTER { spacing.after(at, FOOTER_BYTES) } else { at }
+pub(crate) fn after_footer<K: RingKind>(spacing: Spacing, at: u64) -> u64 {
+    if K::FOOTER { spacing.after(at, FOOTER_BYTES) } else { at }
 }
 
 /// The offset behind an entry that begins at `at`, footer included if it has one of its own.
-pub(crate) fn after_entry<S: Scheme>(spacing: Spacing, at: u64, head: Head) -> u64 {
-    let end = after_body::<S>(spacing, at, head.length);
-    if head.more { end } else { after_footer::<S>(spacing, end) }
+pub(crate) fn after_entry<K: RingKind>(spacing: Spacing, at: u64, head: Head) -> u64 {
+    let end = after_body::<K>(spacing, at, head.length);
+    if head.more { end } else { after_footer::<K>(spacing, end) }
 }
 
 /// Passes over what stays free behind the `bytes` bytes that have just been written.
-pub(crate) fn pad_behind<D: Domain, S: Scheme>(
-    sink: &mut Sink<'_, D, S>,
+pub(crate) fn pad_behind<D: Domain, K: RingKind>(
+    sink: &mut Sink<'_, D, K>,
     spacing: Spacing,
     bytes: u64,
 ) {
     let free = spacing.free_behind(sink.index() as u64, bytes);
     if free > 0 {
-        S::pad(sink, free as usize);
+        K::pad(sink, free as usize);
     }
 }
 
@@ -219,8 +219,8 @@ pub(crate) unsafe fn zero_dirty<D: Domain>(ring: &Ring<'_, D>, from: u64, to: u6
 }
 
 /// Stores a body of this header, the payload and nothing else.
-pub(crate) fn write_words<D: Domain, S: Scheme>(
-    sink: &mut Sink<'_, D, S>,
+pub(crate) fn write_words<D: Domain, K: RingKind>(
+    sink: &mut Sink<'_, D, K>,
     entry: &Entry<'_>,
     header: [u64; 2],
 ) {
