@@ -56,10 +56,7 @@ fn region() -> Region {
 }
 
 fn create<K: IndexKey + ?Sized, I: Index<Hardware, K>>(pool: &Arc<Pool>) -> I {
-    let root = pool.fence(I::create(pool, &IndexOptions::default()).expect("room for a root"));
-    let link = root.link();
-    let _ = pool.publish_root("index", 1, root).expect("a free name").persist();
-    I::open(Arc::clone(pool), link).expect("just created")
+    I::create_named(pool, "index", &IndexOptions::default()).expect("room for a root")
 }
 
 /// Runs the program that `input` is.

@@ -11,8 +11,7 @@
 
 use std::fmt::Write;
 
-use lapis_device::Modelled;
-use lapis_index::{IndexFamily, IndexKind, IndexOf, IndexOptions, families, with_index};
+use lapis_index::{IndexKind, IndexOptions};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::explore::explore_any;
@@ -101,7 +100,7 @@ pub fn image_rates(trial: &RateTrial, progress: &Progress<'_>) -> Result<Vec<Rat
     // something, and not so many that they take long.
     for kind in IndexKind::ALL {
         let operations = kind.declaration().exploration.rate_operations;
-        with_index!(kind, |F| rows.filled::<F>(operations, None))?;
+        rows.filled(kind, operations, None)?;
     }
     for structure in Structure::all() {
         rows.measure(
@@ -115,7 +114,7 @@ pub fn image_rates(trial: &RateTrial, progress: &Progress<'_>) -> Result<Vec<Rat
         )?;
     }
     for mib in [4, 256] {
-        rows.filled::<families::Wort>(3000, Some(mib))?;
+        rows.filled(IndexKind::Wort, 3000, Some(mib))?;
     }
     Ok(rows.rows)
 }
@@ -157,15 +156,16 @@ struct Rates<'t> {
 }
 
 impl Rates<'_> {
-    fn filled<F: IndexFamily>(
+    fn filled(
         &mut self,
+        kind: IndexKind,
         operations: usize,
         pool_mib: Option<usize>,
     ) -> Result<(), RateError> {
-        let title = F::KIND.declaration().title;
-        type Of<F> = IndexOf<F, Modelled, u64>;
+        let title = kind.declaration().title;
+        let options_of_index = IndexOptions::default();
         let mut subject =
-            IndexSubject::new::<Of<F>>(title, &[], IndexOptions::default(), KEYS).filled(KEYS);
+            IndexSubject::<u64>::new(kind, title, &[], options_of_index, KEYS).filled(KEYS);
         if let Some(mib) = pool_mib {
             subject = subject.in_pool_of(mib << 20);
         }

@@ -58,11 +58,7 @@ fn measure<I: Index<Hardware, u64>>(count: usize, threads: usize) -> Result<(), 
 
     let pool = Arc::new(Pool::create_anonymous(64 * count + count * 192 + (16 << 20))?);
     println!("{}, {count} keys, {threads} threads, {}", I::KIND, pool.domain().method());
-    let root = I::create(&pool, &IndexOptions::default())?;
-    let root = pool.fence(root);
-    let link = root.link();
-    let _ = pool.publish_root("index", 0, root)?.persist();
-    let index = I::open(Arc::clone(&pool), link)?;
+    let index = I::create_named(&pool, "index", &IndexOptions::default())?;
 
     measure_phase("insert", threads, &keys, |key| index.insert(key, !key).is_ok());
     keys.shuffle(&mut random);

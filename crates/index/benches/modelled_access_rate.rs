@@ -106,11 +106,7 @@ fn round<I: Index<Modelled, u64>>(count: usize) -> Result<[Phase; 2], Box<dyn Er
     let region = Region::anonymous(bytes, bytes)?;
     let machine = Modelled::over(&region, Config::counting());
     let pool = Arc::new(Pool::create(region, machine.clone())?);
-    let root = I::create(&pool, &IndexOptions::default())?;
-    let root = pool.fence(root);
-    let link = root.link();
-    let _ = pool.publish_root("index", 0, root)?.persist();
-    let index = I::open(Arc::clone(&pool), link)?;
+    let index = I::create_named(&pool, "index", &IndexOptions::default())?;
 
     let mut failure = None;
     let inserts = Phase::of(&machine, || {

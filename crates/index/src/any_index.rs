@@ -3,10 +3,14 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lapis_pmem::{Domain, InFlight, Link, Owned, Pool, Tracer};
+use lapis_pmem::{Domain, Guard, InFlight, Link, Owned, Pool, Tracer};
 
-use crate::index::{Capabilities, Direction, Index, IndexError, IndexOptions, Outcome, Statistics};
+use crate::entries_by_part::EntriesByPart;
+use crate::index::{
+    Capabilities, Change, Direction, Index, IndexError, IndexOptions, Outcome, Statistics,
+};
 use crate::key::IndexKey;
+use crate::range::{Range, Visit, first_of};
 use crate::root::IndexRoot;
 use crate::{AnyIndex, IndexFamily, IndexKind, IndexOf};
 
@@ -21,6 +25,21 @@ impl<D: Domain, K: IndexKey + ?Sized> AnyIndex<D, K> {
         options: &IndexOptions,
     ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
         with_index!(kind, |F| IndexOf::<F, D, K>::create(pool, options))
+    }
+
+    /// [`Index::create_named`] of a kind.
+    ///
+    /// # Errors
+    /// As for [`Index::create_named`].
+    pub fn create_named(
+        kind: IndexKind,
+        pool: &Arc<Pool<D>>,
+        name: &str,
+        options: &IndexOptions,
+    ) -> Result<Self, IndexError> {
+        let root = Self::create(kind, pool, options)?;
+        let root = IndexRoot::publish(pool, name, kind, root)?;
+        Self::open_kind(kind, Arc::clone(pool), root)
     }
 
     /// [`Index::open`] of whichever kind the root is.
@@ -39,10 +58,43 @@ impl<D: Domain, K: IndexKey + ?Sized> AnyIndex<D, K> {
         each_index!(self, |F, _index| (F::KIND, IndexOf::<F, D, K>::CAPABILITIES))
     }
 
+    /// [`Index::pool`].
+    pub fn pool(&self) -> &Arc<Pool<D>> {
+        each_index!(self, |F, index| index.pool())
+    }
+
     /// [`Index::get`].
-    #[inline]
     pub fn get(&self, key: &K) -> Option<u64> {
         each_index!(self, |F, index| index.get(key))
+    }
+
+    /// [`Index::get_pinned`].
+    pub fn get_pinned(&self, key: &K, pinned: &Guard<'_, D>) -> Option<u64> {
+        each_index!(self, |F, index| index.get_pinned(key, pinned))
+    }
+
+    /// [`Index::change`].
+    ///
+    /// # Errors
+    /// As for [`Index::change`].
+    pub fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+        each_index!(self, |F, index| index.change(key, change))
+    }
+
+    /// [`Index::insert`].
+    ///
+    /// # Errors
+    /// As for [`Index::insert`].
+    pub fn insert(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Insert(value))
+    }
+
+    /// [`Index::update`].
+    ///
+    /// # Errors
+    /// As for [`Index::update`].
+    pub fn update(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
+        self.change(key, Change::Update(value))
     }
 
     /// [`Index::put`].
@@ -50,7 +102,7 @@ impl<D: Domain, K: IndexKey + ?Sized> AnyIndex<D, K> {
     /// # Errors
     /// As for [`Index::put`].
     pub fn put(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
-        each_index!(self, |F, index| index.put(key, value))
+        self.change(key, Change::Put(value))
     }
 
     /// [`Index::remove`].
@@ -58,7 +110,7 @@ impl<D: Domain, K: IndexKey + ?Sized> AnyIndex<D, K> {
     /// # Errors
     /// As for [`Index::remove`].
     pub fn remove(&self, key: &K) -> Result<Outcome, IndexError> {
-        each_index!(self, |F, index| index.remove(key))
+        self.change(key, Change::Remove)
     }
 
     /// [`IndexFamily::scan`].
@@ -71,9 +123,27 @@ impl<D: Domain, K: IndexKey + ?Sized> AnyIndex<D, K> {
         each_index!(self, |F, index| F::scan(index, from, direction, visit))
     }
 
+    /// [`OrderedIndex::range`](crate::OrderedIndex::range); empty if the structure has no order.
+    pub fn range(&self, lower: Bound<&K>, upper: Bound<&K>, direction: Direction) -> Range<'_, K> {
+        let scan = move |from: Bound<&K>, visit: &mut Visit<'_, K>| {
+            self.scan(from, direction, visit);
+        };
+        Range::new(Box::new(scan), lower, upper, direction)
+    }
+
+    /// The entry at which a scan of everything in this direction begins.
+    pub fn first(&self, direction: Direction) -> Option<(K::Buf, u64)> {
+        first_of(|visit| _ = self.scan(Bound::Unbounded, direction, visit))
+    }
+
     /// [`Index::for_each`].
     pub fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
         each_index!(self, |F, index| index.for_each(visit));
+    }
+
+    /// [`Index::for_each_by_part`].
+    pub fn for_each_by_part(&self, visitor: &mut dyn EntriesByPart<K>) {
+        each_index!(self, |F, index| index.for_each_by_part(visitor));
     }
 
     /// [`Index::check`].

@@ -1,6 +1,6 @@
 //! Why an index does not do what it is asked.
 
-use lapis_pmem::AllocError;
+use lapis_pmem::{AllocError, RootError};
 
 use crate::{IndexKind, MAX_KEY_BYTES};
 
@@ -20,6 +20,9 @@ pub enum IndexError {
     /// No room for a node.
     #[error(transparent)]
     Alloc(#[from] AllocError),
+    /// The name for the root cannot be had.
+    #[error(transparent)]
+    Root(#[from] RootError),
     /// The root belongs to another structure or another kind of keys.
     #[error("this is not a {expected} index with such keys (its root says kind {found})")]
     WrongKind {

@@ -9,6 +9,8 @@ use crate::IndexKind;
 use crate::entries_by_part::EntriesByPart;
 pub use crate::error::IndexError;
 use crate::key::IndexKey;
+pub use crate::range::Direction;
+use crate::range::{Range, Visit, first_of};
 use crate::root::IndexRoot;
 
 /// What can be chosen when an index is created. Structures ignore what does not concern them.
@@ -105,15 +107,6 @@ pub struct Statistics {
     pub bytes: u64,
 }
 
-/// Which way a scan goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From small keys to large ones.
-    Forward,
-    /// From large keys to small ones.
-    Backward,
-}
-
 /// A map from keys to 8-byte values in persistent memory.
 ///
 /// All methods may be called from many threads. A change is durable when the call returns, and no
@@ -155,6 +148,20 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
         _threads: usize,
     ) -> Result<Self, IndexError> {
         Self::open(pool, root)
+    }
+
+    /// Creates an index, publishes its root under a name, durably, and opens it.
+    ///
+    /// # Errors
+    /// As for [`Index::create`]; [`IndexError::Root`].
+    fn create_named(
+        pool: &Arc<Pool<D>>,
+        name: &str,
+        options: &IndexOptions,
+    ) -> Result<Self, IndexError> {
+        let root = Self::create(pool, options)?;
+        let root = IndexRoot::publish(pool, name, Self::KIND, root)?;
+        Self::open(Arc::clone(pool), root)
     }
 
     /// The pool the index lies in.
@@ -234,8 +241,27 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
 }
 
 /// What of [`Index`] is the same for every B+-tree: the methods of the same meaning are in the files of
-/// the structure.
+/// the structure. So is `open_by` of those that rebuild inner nodes, on so many threads.
 macro_rules! forward_to_files {
+    ($domain:ident, $key:ident, rebuilt) => {
+        /// Builds the inner nodes: takes time in proportion to the number of leaves.
+        fn open(
+            pool: std::sync::Arc<lapis_pmem::Pool<$domain>>,
+            root: lapis_pmem::Link<$crate::IndexRoot>,
+        ) -> Result<Self, $crate::IndexError> {
+            Self::open_by(pool, root, None)
+        }
+
+        fn open_with_threads(
+            pool: std::sync::Arc<lapis_pmem::Pool<$domain>>,
+            root: lapis_pmem::Link<$crate::IndexRoot>,
+            threads: usize,
+        ) -> Result<Self, $crate::IndexError> {
+            Self::open_by(pool, root, Some(threads))
+        }
+
+        $crate::index::forward_to_files!($domain, $key);
+    };
     ($domain:ident, $key:ident) => {
         fn pool(&self) -> &std::sync::Arc<lapis_pmem::Pool<$domain>> {
             &self.pool
@@ -318,108 +344,20 @@ pub trait OrderedIndex<D: Domain, K: IndexKey + ?Sized>: Index<D, K> {
 
     /// The entries between two bounds, in either direction, fetched lazily in batches. Each batch
     /// is a scan of its own: see [`OrderedIndex::scan`] for what it sees of concurrent changes.
-    fn range<'a>(
-        &'a self,
-        lower: Bound<&K>,
-        upper: Bound<&K>,
-        direction: Direction,
-    ) -> Range<'a, D, K, Self> {
-        let (from, to) = match direction {
-            Direction::Forward => (lower, upper),
-            Direction::Backward => (upper, lower),
+    fn range(&self, lower: Bound<&K>, upper: Bound<&K>, direction: Direction) -> Range<'_, K> {
+        let scan = move |from: Bound<&K>, visit: &mut Visit<'_, K>| {
+            self.scan(from, direction, visit);
         };
-        Range {
-            index: self,
-            from: own(from),
-            to: own(to),
-            direction,
-            batch: Vec::new().into_iter(),
-            exhausted: false,
-            _domain: std::marker::PhantomData,
-        }
+        Range::new(Box::new(scan), lower, upper, direction)
     }
 
     /// The entry with the smallest key.
     fn first(&self) -> Option<(K::Buf, u64)> {
-        let mut found = None;
-        self.scan(Bound::Unbounded, Direction::Forward, &mut |key, value| {
-            found = Some((key.to_buf(), value));
-            ControlFlow::Break(())
-        });
-        found
+        first_of(|visit| self.scan(Bound::Unbounded, Direction::Forward, visit))
     }
 
     /// The entry with the greatest key.
     fn last(&self) -> Option<(K::Buf, u64)> {
-        let mut found = None;
-        self.scan(Bound::Unbounded, Direction::Backward, &mut |key, value| {
-            found = Some((key.to_buf(), value));
-            ControlFlow::Break(())
-        });
-        found
-    }
-}
-
-/// Entries fetched by one scan of a [`Range`].
-const RANGE_BATCH: usize = 64;
-
-/// A lazy iterator over part of an ordered index. See [`OrderedIndex::range`].
-#[derive(Debug)]
-pub struct Range<'a, D: Domain, K: IndexKey + ?Sized, I> {
-    index: &'a I,
-    from: Bound<K::Buf>,
-    to: Bound<K::Buf>,
-    direction: Direction,
-    batch: std::vec::IntoIter<(K::Buf, u64)>,
-    exhausted: bool,
-    _domain: std::marker::PhantomData<fn() -> D>,
-}
-
-fn own<K: IndexKey + ?Sized>(bound: Bound<&K>) -> Bound<K::Buf> {
-    bound.map(IndexKey::to_buf)
-}
-
-impl<D: Domain, K: IndexKey + ?Sized, I: OrderedIndex<D, K>> Iterator for Range<'_, D, K, I> {
-    type Item = (K::Buf, u64);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if let Some(entry) = self.batch.next() {
-            return Some(entry);
-        }
-        if self.exhausted {
-            return None;
-        }
-        let mut batch = Vec::with_capacity(RANGE_BATCH);
-        let (to, direction) = (&self.to, self.direction);
-        let within = |key: &K| match (to, direction) {
-            (Bound::Unbounded, _) => true,
-            (Bound::Included(to), Direction::Forward) => key <= K::borrow(to),
-            (Bound::Excluded(to), Direction::Forward) => key < K::borrow(to),
-            (Bound::Included(to), Direction::Backward) => key >= K::borrow(to),
-            (Bound::Excluded(to), Direction::Backward) => key > K::borrow(to),
-        };
-        let from = match &self.from {
-            Bound::Included(key) => Bound::Included(K::borrow(key)),
-            Bound::Excluded(key) => Bound::Excluded(K::borrow(key)),
-            Bound::Unbounded => Bound::Unbounded,
-        };
-        let mut ended = true;
-        self.index.scan(from, direction, &mut |key, value| {
-            if !within(key) {
-                return ControlFlow::Break(());
-            }
-            batch.push((key.to_buf(), value));
-            if batch.len() == RANGE_BATCH {
-                ended = false;
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        });
-        self.exhausted = ended;
-        if let Some((last, _)) = batch.last() {
-            self.from = Bound::Excluded(last.clone());
-        }
-        self.batch = batch.into_iter();
-        self.batch.next()
+        first_of(|visit| self.scan(Bound::Unbounded, Direction::Backward, visit))
     }
 }

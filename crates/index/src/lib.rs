@@ -31,6 +31,7 @@ mod index;
 mod key;
 mod node_size;
 mod radix;
+mod range;
 mod root;
 
 use std::sync::Arc;
@@ -42,10 +43,11 @@ pub use declaration::{Declaration, Exploration, History, IndexFamily, IndexOf, I
 pub use entries_by_part::EntriesByPart;
 pub use error::IndexError;
 pub use index::{
-    Capabilities, Change, Direction, Index, IndexOptions, InnerNodes, OrderedIndex, Outcome, Range,
+    Capabilities, Change, Direction, Index, IndexOptions, InnerNodes, OrderedIndex, Outcome,
     Statistics,
 };
 pub use key::{IndexKey, KeyBlob, KeyKind, KeyWord, MAX_KEY_BYTES};
 pub use nv_tree::InnerRebuilds;
+pub use range::Range;
 pub use root::IndexRoot;
 pub use wb_tree::{BitmapAndSlots, SlotsOnly, WbTreeNodeKind};

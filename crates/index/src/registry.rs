@@ -77,7 +77,10 @@ macro_rules! registry {
 
         impl<D: Domain, K: IndexKey + ?Sized> AnyIndex<D, K> {
             /// [`Index::open`](crate::Index::open) of a kind.
-            fn open_kind(
+            ///
+            /// # Errors
+            /// As for [`Index::open`](crate::Index::open).
+            pub fn open_kind(
                 kind: IndexKind,
                 pool: Arc<Pool<D>>,
                 root: Link<IndexRoot>,

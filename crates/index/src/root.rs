@@ -13,7 +13,7 @@
 //! One line, written before the root is published; afterwards only `top` and `words` change, each
 //! by the structure's own rules.
 
-use lapis_pmem::{Domain, Link, PCell, Pool, Slot, persistent};
+use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, PCell, Pool, Slot, persistent};
 
 use crate::IndexKind;
 use crate::error::IndexError;
@@ -49,6 +49,19 @@ impl IndexRoot {
         for word in &self.words {
             word.store(domain, 0);
         }
+    }
+
+    /// Makes a new root durable, and then known under a name.
+    pub(crate) fn publish<D: Domain>(
+        pool: &Pool<D>,
+        name: &str,
+        kind: IndexKind,
+        root: Owned<'_, D, Self, InFlight>,
+    ) -> Result<Link<Self>, IndexError> {
+        let root = pool.fence(root);
+        let link = root.link();
+        let _: Committed = pool.publish_root(name, kind as u64, root)?.persist();
+        Ok(link)
     }
 
     /// The root at `link`, if it is of this kind, key kind and a format that the caller reads.

@@ -2,8 +2,7 @@
 
 use lapis_blocks::LogKind;
 use lapis_blocks::log::Placement;
-use lapis_device::Modelled;
-use lapis_index::{Exploration, IndexFamily, IndexOf, with_index};
+use lapis_index::IndexKind;
 
 use super::explore::explore_any;
 use super::options::ConcurrentOptions;
@@ -45,7 +44,7 @@ pub fn explore_structure_concurrently(
     let mut explorer =
         Explorer { structure, only, options, progress, total: &mut total, passed_over, explored };
     match structure {
-        Structure::Index(kind) => with_index!(kind, |F| explorer.explore_index::<F>())?,
+        Structure::Index(kind) => explorer.explore_index(kind)?,
         Structure::Log(LogKind::PopLog) => {
             for run in LogKind::PopLog.declaration().runs {
                 // Dense entries are left to one worker.
@@ -84,18 +83,18 @@ struct Explorer<'e> {
 impl Explorer<'_> {
     /// An index with each kind of keys, and the history made for an error if that is asked for: it says
     /// little about the structure otherwise.
-    fn explore_index<F: IndexFamily>(&mut self) -> Result<(), CrashError> {
-        let exploration = &F::KIND.declaration().exploration;
+    fn explore_index(&mut self, kind: IndexKind) -> Result<(), CrashError> {
+        let exploration = &kind.declaration().exploration;
         for run in exploration.runs.iter().filter(|run| !run.drains) {
             if run.byte_strings {
-                self.explore(&with_keys::<F, [u8]>(run.name, exploration))?;
+                self.explore(&with_keys::<[u8]>(kind, run.name))?;
             } else {
-                self.explore(&with_keys::<F, u64>(run.name, exploration))?;
+                self.explore(&with_keys::<u64>(kind, run.name))?;
             }
         }
         for &(name, history) in exploration.histories {
             if self.only == Some(name) {
-                self.explore(&with_keys::<F, u64>(name, exploration).planned(planned(history)))?;
+                self.explore(&with_keys::<u64>(kind, name).planned(planned(history)))?;
             } else {
                 self.passed_over.push(name);
             }
@@ -138,14 +137,7 @@ impl Explorer<'_> {
     }
 }
 
-fn with_keys<F: IndexFamily, K: KeySpace + ?Sized>(
-    name: &'static str,
-    exploration: &Exploration,
-) -> ConcurrentIndex<K> {
-    ConcurrentIndex::new::<IndexOf<F, Modelled, K>>(
-        name,
-        exploration.sources,
-        exploration.options.clone(),
-        KEYS,
-    )
+fn with_keys<K: KeySpace + ?Sized>(kind: IndexKind, name: &'static str) -> ConcurrentIndex<K> {
+    let exploration = &kind.declaration().exploration;
+    ConcurrentIndex::new(kind, name, exploration.sources, exploration.options.clone(), KEYS)
 }

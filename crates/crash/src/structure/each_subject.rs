@@ -1,7 +1,6 @@
 //! The subjects that a structure is checked by.
 
-use lapis_device::Modelled;
-use lapis_index::{IndexOptions, PClht};
+use lapis_index::{IndexKind, IndexOptions};
 
 use super::{CrashError, Structure, cells, indexes, logs, pages};
 use crate::erased::Subjects;
@@ -39,7 +38,8 @@ pub(super) fn all_subjects(structure: Structure) -> Subjects {
             Box::new(AllocatorSubject::new("allocator:file", 0)),
             Box::new(AllocatorSubject::new("allocator:growing", 0).growing()),
             // A user with locks in its blocks, for the promise about generations.
-            Box::new(IndexSubject::<u64>::new::<PClht<Modelled, u64>>(
+            Box::new(IndexSubject::<u64>::new(
+                IndexKind::PClht,
                 "allocator:p-clht",
                 &["pmem/src/pool"],
                 IndexOptions::default(),

@@ -2,21 +2,26 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use lapis_device::Modelled;
-use lapis_index::{Change, Index, IndexKey, IndexOptions};
-use lapis_pmem::{AuditReport, Guard, Pool, Traced};
+use lapis_index::{
+    AnyIndex, Change, Index, IndexKey, IndexKind, IndexOf, IndexOptions, IndexRoot, with_index,
+};
+use lapis_pmem::{AuditReport, Guard, Pool, Traced, Tracer};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::entries::Entries;
 use super::index_walks::{InOrder, InOrderByPart, IndexWalks};
-use super::open_index::{IndexType, OpenIndex, trace_from_root};
 use crate::storage::Storage;
 use crate::subject::{Live, Subject, WalkMemory, text};
 
+/// The name of the root.
+const ROOT: &str = "index";
 /// So many entries, or all if they are fewer, are looked up one by one after iterating.
 const LOOK_UPS: usize = 64;
 /// An index with more entries than any run inserts goes round in a circle.
@@ -70,23 +75,57 @@ impl KeySpace for [u8] {
     }
 }
 
+/// Creates an index under a name, durably, and opens it.
+pub(crate) fn created<K: IndexKey + ?Sized>(
+    kind: IndexKind,
+    storage: Storage,
+    options: &IndexOptions,
+) -> Result<AnyIndex<Modelled, K>, String> {
+    AnyIndex::create_named(kind, &Arc::new(storage.into_pool()), ROOT, options).map_err(text)
+}
+
+/// Opens it; none if there is none yet.
+pub(crate) fn opened<K: IndexKey + ?Sized>(
+    kind: IndexKind,
+    storage: Storage,
+) -> Result<Option<AnyIndex<Modelled, K>>, String> {
+    let pool = storage.into_pool();
+    let Some(root) = pool.root::<IndexRoot>(ROOT) else { return Ok(None) };
+    AnyIndex::open_kind(kind, Arc::new(pool), root).map(Some).map_err(text)
+}
+
+/// Traces the index from the root that the pool names; values refer to nothing.
+pub(crate) fn trace_from_root<K: IndexKey + ?Sized>(
+    index: &AnyIndex<Modelled, K>,
+) -> impl FnOnce(&mut Tracer<'_, Modelled>) {
+    let is_gone = index.pool().root::<IndexRoot>(ROOT).is_none();
+    move |tracer| {
+        if is_gone {
+            tracer.problem("the root is gone");
+        }
+        index.trace(tracer, &mut |_, _| {});
+    }
+}
+
 /// An index to check.
 #[derive(Debug)]
 pub struct IndexSubject<K: IndexKey + ?Sized> {
     name: &'static str,
     sources: &'static [&'static str],
-    index: IndexType<K>,
+    kind: IndexKind,
     options: IndexOptions,
     keys: u64,
     filled: u64,
     pool_bytes: usize,
     drains: bool,
+    _keys: PhantomData<fn(&K)>,
 }
 
 impl<K: IndexKey + ?Sized> IndexSubject<K> {
-    /// An index of type `I`. `name` on the command line; `sources` are parts of the paths of its
+    /// An index of a kind. `name` on the command line; `sources` are parts of the paths of its
     /// source files; operations draw from `keys` keys.
-    pub fn new<I: Index<Modelled, K> + 'static>(
+    pub fn new(
+        kind: IndexKind,
         name: &'static str,
         sources: &'static [&'static str],
         options: IndexOptions,
@@ -95,12 +134,13 @@ impl<K: IndexKey + ?Sized> IndexSubject<K> {
         Self {
             name,
             sources,
-            index: IndexType::of::<I>(),
+            kind,
             options,
             keys,
             filled: 0,
             pool_bytes: 4 << 20,
             drains: false,
+            _keys: PhantomData,
         }
     }
 
@@ -125,8 +165,8 @@ impl<K: IndexKey + ?Sized> IndexSubject<K> {
 
 /// An open index.
 pub struct LiveIndex<K: IndexKey + ?Sized> {
-    index: Box<dyn OpenIndex<K>>,
-    kind: IndexType<K>,
+    index: AnyIndex<Modelled, K>,
+    trace_checks: bool,
     walks: Option<Rc<IndexWalks<K::Buf>>>,
 }
 
@@ -220,13 +260,11 @@ where
     }
 
     fn create(&self, storage: Storage) -> Result<Self::Live, String> {
-        let index = self.index.create(storage.into_pool(), &self.options)?;
-        Ok(LiveIndex { index, kind: self.index, walks: None })
+        created(self.kind, storage, &self.options).map(LiveIndex::of)
     }
 
     fn open(&self, storage: Storage) -> Result<Option<Self::Live>, String> {
-        let index = self.index.open(storage.into_pool())?;
-        Ok(index.map(|index| LiveIndex { index, kind: self.index, walks: None }))
+        Ok(opened(self.kind, storage)?.map(LiveIndex::of))
     }
 
     fn initial(&self) -> Self::State {
@@ -255,7 +293,8 @@ where
     }
 
     fn walk_memory(&self) -> Option<Rc<dyn WalkMemory>> {
-        self.index.walks_by_parts.then(|| Rc::<IndexWalks<K::Buf>>::default() as Rc<dyn WalkMemory>)
+        with_index!(self.kind, |F| IndexOf::<F, Modelled, K>::WALKS_BY_PARTS)
+            .then(|| Rc::<IndexWalks<K::Buf>>::default() as Rc<dyn WalkMemory>)
     }
 }
 
@@ -266,6 +305,12 @@ thread_local! {
 }
 
 impl<K: KeySpace + ?Sized> LiveIndex<K> {
+    fn of(index: AnyIndex<Modelled, K>) -> Self {
+        let kind = index.kind().0;
+        let trace_checks = with_index!(kind, |F| IndexOf::<F, Modelled, K>::TRACE_CHECKS);
+        Self { index, trace_checks, walks: None }
+    }
+
     /// Which of a few states an index is in that visits its entries in order.
     fn find_in_order(&self, expected: &[&Entries<K::Buf>]) -> Option<usize> {
         if let Some(walks) = &self.walks {
@@ -315,7 +360,7 @@ impl<K: KeySpace + ?Sized> LiveIndex<K> {
     /// What is reachable from the root.
     fn trace(&self) -> Traced {
         let pool = self.index.pool();
-        let trace = trace_from_root(&*self.index);
+        let trace = trace_from_root(&self.index);
         match &self.walks {
             Some(walks) => {
                 let mut memory = walks.blocks.borrow_mut();
@@ -379,7 +424,7 @@ impl<K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, Entries<K::Buf>> for Liv
     }
 
     fn find(&self, expected: &[&Entries<K::Buf>], turn: u64) -> Result<Option<usize>, String> {
-        let found = if self.kind.ordered {
+        let found = if self.index.kind().1.ordered {
             self.find_in_order(expected)
         } else {
             (0..expected.len()).find(|&number| self.is_in(expected[number]))
@@ -405,14 +450,14 @@ impl<K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, Entries<K::Buf>> for Liv
     }
 
     fn check(&self) -> Vec<String> {
-        if self.kind.trace_checks && self.walks.is_some() {
+        if self.trace_checks && self.walks.is_some() {
             return self.trace().problems().iter().map(ToString::to_string).collect();
         }
         self.index.check()
     }
 
     fn audit_checks(&self) -> bool {
-        self.kind.trace_checks
+        self.trace_checks
     }
 
     fn reclaim_and_audit(&self) -> AuditReport {

@@ -8,7 +8,6 @@ mod index;
 mod index_walks;
 mod log;
 mod log_state;
-pub(crate) mod open_index;
 mod page;
 mod store;
 
@@ -19,5 +18,6 @@ pub use in_place::{InPlaceSubject, Update};
 pub use index::{IndexSubject, KeySpace};
 pub use log::{LiveLog, LogSubject};
 pub use log_state::LogState;
+pub(crate) use index::{created, opened, trace_from_root};
 pub use page::PageSubject;
 pub use store::StoreSubject;

@@ -4,8 +4,7 @@
 use lapis_blocks::LogKind;
 use lapis_crash::subjects::IndexSubject;
 use lapis_crash::{ExploreOptions, ExploreReport, Phase, Structure, explore, explore_structure};
-use lapis_device::Modelled;
-use lapis_index::{IndexKind, IndexOptions, Wort};
+use lapis_index::{IndexKind, IndexOptions};
 
 /// Few images at each of many crash points.
 fn options(ops: usize) -> ExploreOptions {
@@ -65,12 +64,8 @@ fn the_power_is_cut_again_in_recoveries() {
 fn an_image_costs_the_same_in_a_large_pool_as_in_a_small_one() {
     let explore_in = |pool_bytes: usize| {
         let options = ExploreOptions { first_operation: 1, ..options(40) };
-        let subject = IndexSubject::<u64>::new::<Wort<Modelled, u64>>(
-            "wort",
-            &[],
-            IndexOptions::default(),
-            90,
-        );
+        let subject =
+            IndexSubject::<u64>::new(IndexKind::Wort, "wort", &[], IndexOptions::default(), 90);
         explore(&subject.in_pool_of(pool_bytes), &options, &|_| {}).unwrap()
     };
     let (small, large) = (explore_in(8 << 20), explore_in(64 << 20));

@@ -2,10 +2,8 @@
 
 use lapis_blocks::LogKind;
 use lapis_crash::subjects::IndexSubject;
-use lapis_crash::{
-    ExploreOptions, ExploreReport, Modelled, Strategy, Structure, explore, explore_structure,
-};
-use lapis_index::{ArtCow, Index, IndexKind, IndexOptions, Woart, Wort};
+use lapis_crash::{ExploreOptions, ExploreReport, Strategy, Structure, explore, explore_structure};
+use lapis_index::{IndexKind, IndexOptions};
 use lapis_pmem::Mutant;
 
 fn explored(structure: Structure, strategy: Strategy, ops: usize) -> ExploreReport {
@@ -185,10 +183,10 @@ fn remembered_walks_change_nothing_on_art_with_copies() {
 }
 
 /// An index with 400 keys; crashes are in the operations after these.
-fn on_a_filled_index<I: Index<Modelled, u64> + 'static>(ops: usize, mutant: Option<Mutant>) {
+fn on_a_filled_index(kind: IndexKind, ops: usize, mutant: Option<Mutant>) {
     const KEYS: u64 = 500;
     let options = IndexOptions::default();
-    let subject = IndexSubject::<u64>::new::<I>("filled", &[], options, KEYS);
+    let subject = IndexSubject::<u64>::new(kind, "filled", &[], options, KEYS);
     let subject = subject.filled(KEYS);
     remembered_walks_change_nothing(ops, |options| {
         let first_operation = KEYS as usize + 1;
@@ -202,20 +200,20 @@ fn on_a_filled_index<I: Index<Modelled, u64> + 'static>(ops: usize, mutant: Opti
 
 #[test]
 fn remembered_walks_change_nothing_on_an_index_that_holds_much() {
-    on_a_filled_index::<Wort<Modelled, u64>>(80, None);
+    on_a_filled_index(IndexKind::Wort, 80, None);
 }
 
 /// The root has a child for nearly each byte: its stretches are parts.
 #[test]
 fn remembered_walks_change_nothing_where_nodes_have_many_children() {
-    on_a_filled_index::<Woart<Modelled, u64>>(160, None);
-    on_a_filled_index::<ArtCow<Modelled, u64>>(80, None);
+    on_a_filled_index(IndexKind::Woart, 160, None);
+    on_a_filled_index(IndexKind::ArtCow, 80, None);
 }
 
 #[test]
 fn remembered_walks_change_nothing_where_something_is_wrong() {
     for name in ["wort/link-before-fence", "wort/header-before-parent"] {
-        on_a_filled_index::<Wort<Modelled, u64>>(60, Some(Mutant(name)));
+        on_a_filled_index(IndexKind::Wort, 60, Some(Mutant(name)));
     }
-    on_a_filled_index::<Woart<Modelled, u64>>(160, Some(Mutant("woart/link-before-fence")));
+    on_a_filled_index(IndexKind::Woart, 160, Some(Mutant("woart/link-before-fence")));
 }

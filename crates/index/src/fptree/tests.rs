@@ -4,27 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lapis_pmem::{Domain, Hardware, Pool};
-use rand::rngs::SmallRng;
-use rand::{RngExt, SeedableRng};
 
 use super::FpTree;
 use super::leaf::{Leaf, positions, slots_of};
-use crate::index::{Direction, Index, IndexOptions, InnerNodes, OrderedIndex};
+use crate::index::{Direction, Index, IndexOptions, OrderedIndex};
 use crate::key::IndexKey;
 
 type Ints = FpTree<Hardware, u64>;
 type Strings = FpTree<Hardware, [u8]>;
 
-fn options(node_bytes: usize, inner_nodes: InnerNodes) -> IndexOptions {
-    IndexOptions { node_bytes, inner_nodes, ..IndexOptions::default() }
+fn with_leaves_of(node_bytes: usize) -> IndexOptions {
+    IndexOptions { node_bytes, ..IndexOptions::default() }
 }
 
 fn create<K: IndexKey + ?Sized>(options: &IndexOptions) -> FpTree<Hardware, K> {
     let pool = Arc::new(Pool::create_anonymous(1 << 20).unwrap());
-    let root = pool.fence(<FpTree<_, K> as Index<_, K>>::create(&pool, options).unwrap());
-    let link = root.link();
-    let _ = pool.publish_root("tree", 0, root).unwrap().persist();
-    FpTree::open(pool, link).unwrap()
+    FpTree::create_named(&pool, "tree", options).unwrap()
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
@@ -59,7 +54,7 @@ fn fill(tree: &Ints, keys: impl IntoIterator<Item = u64>) {
 
 #[test]
 fn an_update_takes_another_slot_and_leaves_one_free() {
-    let tree: Ints = create(&options(256, InnerNodes::Dram));
+    let tree: Ints = create(&with_leaves_of(256));
     fill(&tree, 0..7);
     let leaf = tree.leaves()[0];
     let before = leaf.bitmap(tree.domain());
@@ -108,24 +103,8 @@ fn neighbours_with_few_entries_become_one_leaf() {
 }
 
 #[test]
-fn an_emptied_tree_is_one_leaf_whatever_the_order_of_removal() {
-    let mut random: Vec<u64> = (0..3000).collect();
-    random.sort_by_key(|key| key.hash64());
-    for keys in [(0..3000).collect(), (0..3000).rev().collect(), random] {
-        let tree: Ints = create(&options(256, InnerNodes::Dram));
-        fill(&tree, 0..3000);
-        for key in keys as Vec<u64> {
-            assert_eq!(tree.remove(&key).unwrap().previous, Some(key + 1));
-        }
-        tree.assert_sound();
-        let found = tree.statistics();
-        assert_eq!((found.entries, found.blocks, found.nodes), (0, 3, 1));
-    }
-}
-
-#[test]
 fn a_tree_rebuilt_by_any_number_of_threads_is_the_same() {
-    let mut tree: Ints = create(&options(256, InnerNodes::Dram));
+    let mut tree: Ints = create(&with_leaves_of(256));
     let keys: BTreeMap<u64, u64> = (0..60_000u64).map(|n| (n.hash64(), n.hash64() + 1)).collect();
     fill(&tree, keys.keys().copied());
     let leaves = tree.leaves().len();
@@ -136,39 +115,6 @@ fn a_tree_rebuilt_by_any_number_of_threads_is_the_same() {
         let all =
             tree.range(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Forward);
         assert!(all.eq(keys.clone()), "{threads} threads");
-    }
-}
-
-#[test]
-fn inner_nodes_in_the_pool_are_traced_and_given_back() {
-    let tree: Ints = create(&options(256, InnerNodes::Pm));
-    let mut random = SmallRng::seed_from_u64(1);
-    let mut model = BTreeMap::new();
-    for step in 0..4000u64 {
-        let key = random.random_range(0..1500u64);
-        if step / 1000 % 2 == 0 {
-            let previous = tree.put(&key, step).unwrap().previous;
-            assert_eq!(previous, model.insert(key, step));
-        } else {
-            assert_eq!(tree.remove(&key).unwrap().previous, model.remove(&key));
-        }
-    }
-    tree.assert_sound();
-    let with_nodes = tree.statistics();
-    let tree = tree.reopened(1);
-    tree.assert_sound();
-    assert!(tree.statistics().blocks <= with_nodes.blocks);
-    let all =
-        tree.range(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, Direction::Backward);
-    assert!(all.eq(model.into_iter().rev()));
-}
-
-#[test]
-fn leaves_of_other_sizes_than_there_can_be_are_refused() {
-    let pool = Pool::create_anonymous(1 << 20).unwrap();
-    for bytes in [1, 64, 192, 257, 1088] {
-        let refused = <Ints as Index<_, u64>>::create(&pool, &options(bytes, InnerNodes::Dram));
-        assert!(matches!(refused, Err(crate::IndexError::BadOption { .. })), "{bytes}");
     }
 }
 
@@ -191,7 +137,7 @@ fn check_reports_a_fingerprint_a_bitmap_and_an_order_that_are_wrong() {
         ("micro-log 0 is in use", |tree| tree.micro_log(0).leaf.store(tree.domain(), 64)),
     ];
     for (what, damage) in damage {
-        let tree: Ints = create(&options(256, InnerNodes::Dram));
+        let tree: Ints = create(&with_leaves_of(256));
         fill(&tree, 0..30);
         tree.assert_sound();
         damage(&tree);

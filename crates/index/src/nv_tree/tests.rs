@@ -1,9 +1,8 @@
-//! Costs of operations, shapes, what `check` reports.
+//! Shapes, rebuilding, what `check` reports.
 
 use std::collections::BTreeMap;
 
-use lapis_device::{Config, Modelled};
-use lapis_pmem::{Hardware, Region};
+use lapis_pmem::Hardware;
 
 use super::*;
 
@@ -11,37 +10,12 @@ fn made<D: Domain, K: IndexKey + ?Sized>(
     pool: &Arc<Pool<D>>,
     options: &IndexOptions,
 ) -> NvTree<D, K> {
-    let root = pool.fence(NvTree::<D, K>::create(pool, options).unwrap());
-    let link = root.link();
-    let _ = pool.publish_root("index", 0, root).unwrap().persist();
-    NvTree::open(Arc::clone(pool), link).unwrap()
+    NvTree::create_named(pool, "index", options).unwrap()
 }
 
 fn on_hardware<K: IndexKey + ?Sized>(node_bytes: usize) -> NvTree<Hardware, K> {
     let pool = Arc::new(Pool::create_anonymous(8 << 20).unwrap());
     made(&pool, &IndexOptions { node_bytes, ..IndexOptions::default() })
-}
-
-/// A tree on a machine that counts, whose allocator has leaves at hand.
-fn counted<K: IndexKey + ?Sized>(key: &K) -> NvTree<Modelled, K> {
-    let region = Region::anonymous(8 << 20, 8 << 20).unwrap();
-    let machine = Modelled::over(&region, Config::counting());
-    let pool = Arc::new(Pool::create(region, machine).unwrap());
-    let tree = made(&pool, &IndexOptions::default());
-    let _ = tree.insert(key, 1).unwrap();
-    let _ = tree.remove(key).unwrap();
-    tree
-}
-
-/// Flushed lines and fences of an action.
-fn cost<K: IndexKey + ?Sized, R>(
-    tree: &NvTree<Modelled, K>,
-    action: impl FnOnce() -> R,
-) -> (u64, u64) {
-    let before = tree.domain().counts();
-    action();
-    let after = tree.domain().counts();
-    (after.flushes - before.flushes, after.fences - before.fences)
 }
 
 /// Blocks that the tree reaches; others are not allocated, but for those whose readers may not have
@@ -52,79 +26,6 @@ fn audited_blocks<D: Domain, K: IndexKey + ?Sized>(tree: &NvTree<D, K>) -> u64 {
     let audit = tree.pool.audit(&traced);
     assert!(audit.is_clean(), "{audit:?}");
     traced.block_count()
-}
-
-#[test]
-fn a_record_takes_two_lines_and_two_fences_whatever_it_says() {
-    let tree = counted::<u64>(&1);
-    for key in 0..9 {
-        let _ = tree.insert(&key, 1).unwrap();
-    }
-    assert_eq!(cost(&tree, || tree.insert(&20, 1).unwrap()), (2, 2));
-    assert_eq!(cost(&tree, || tree.update(&20, 2).unwrap()), (2, 2));
-    assert_eq!(cost(&tree, || tree.remove(&20).unwrap()), (2, 2));
-    assert_eq!(cost(&tree, || tree.insert(&20, 3).unwrap()), (2, 2));
-}
-
-#[test]
-fn nothing_to_change_costs_nothing() {
-    let tree = counted::<u64>(&1);
-    let _ = tree.insert(&5, 1).unwrap();
-    assert_eq!(cost(&tree, || tree.insert(&5, 2).unwrap()), (0, 0));
-    assert_eq!(cost(&tree, || tree.update(&6, 2).unwrap()), (0, 0));
-    assert_eq!(cost(&tree, || tree.remove(&6).unwrap()), (0, 0));
-    assert_eq!(cost(&tree, || tree.get(&5)), (0, 0));
-}
-
-#[test]
-fn a_byte_string_takes_the_line_of_its_key_more() {
-    let tree = counted::<[u8]>(b"a key");
-    let _ = tree.insert(b"first", 1).unwrap();
-    assert_eq!(cost(&tree, || tree.insert(b"second", 1).unwrap()), (3, 2));
-    assert_eq!(cost(&tree, || tree.update(b"second", 2).unwrap()), (2, 2));
-    assert_eq!(cost(&tree, || tree.remove(b"second").unwrap()), (2, 2));
-    // The key is still there.
-    assert_eq!(cost(&tree, || tree.insert(b"second", 1).unwrap()), (2, 2));
-}
-
-#[test]
-fn the_first_insert_takes_a_leaf_and_the_link_to_it() {
-    let tree = counted::<u64>(&1);
-    assert_eq!(cost(&tree, || tree.insert(&5, 1).unwrap()), (3, 2));
-}
-
-#[test]
-fn removing_the_last_key_takes_one_line_and_one_fence() {
-    let tree = counted::<u64>(&1);
-    let _ = tree.insert(&5, 1).unwrap();
-    assert_eq!(cost(&tree, || tree.remove(&5).unwrap()), (1, 1));
-    assert_eq!(audited_blocks(&tree), 1);
-}
-
-#[test]
-fn a_full_leaf_takes_a_removal_in_place() {
-    let tree = counted::<u64>(&1);
-    for key in 0..28 {
-        let _ = tree.insert(&key, key).unwrap();
-    }
-    assert_eq!(cost(&tree, || tree.remove(&3).unwrap()), (1, 1));
-    assert_eq!(tree.get(&3), None);
-    assert_eq!(audited_blocks(&tree), 2);
-    // There is no room for a record, but for a leaf without the removed key.
-    let _ = tree.insert(&3, 9).unwrap();
-    assert_eq!(tree.get(&3), Some(9));
-    assert_eq!(tree.statistics().entries, 28);
-}
-
-#[test]
-fn a_split_flushes_the_lines_in_use_of_both_leaves_and_one_link() {
-    let tree = counted::<u64>(&1);
-    for key in 0..28 {
-        let _ = tree.insert(&(key * 2), key).unwrap();
-    }
-    // 14 and 15 records: a header and four lines each.
-    assert_eq!(cost(&tree, || tree.insert(&1, 1).unwrap()), (11, 2));
-    assert_eq!(audited_blocks(&tree), 3);
 }
 
 #[test]
@@ -162,21 +63,6 @@ fn sparse_leaves_are_merged() {
     let after = audited_blocks(&tree);
     assert_eq!(tree.statistics().entries, 1000);
     assert!(after * 3 < before, "{before} blocks became {after}");
-}
-
-#[test]
-fn an_emptied_tree_gives_its_blocks_back() {
-    for node_bytes in [128, 512] {
-        let tree = on_hardware::<[u8]>(node_bytes);
-        for key in 0..3000u32 {
-            let _ = tree.insert(&key.to_be_bytes(), 1).unwrap();
-        }
-        for key in (0..3000u32).rev() {
-            let _ = tree.remove(&key.to_be_bytes()).unwrap();
-        }
-        assert_eq!(audited_blocks(&tree), 1);
-        assert_eq!(tree.statistics().nodes, 0);
-    }
 }
 
 #[test]
@@ -252,28 +138,6 @@ fn opening_by_one_thread_or_several_builds_the_same() {
 }
 
 #[test]
-fn inner_nodes_in_the_pool_are_traced_and_given_back() {
-    let pool = Arc::new(Pool::create_anonymous(8 << 20).unwrap());
-    let options =
-        IndexOptions { node_bytes: 128, inner_nodes: InnerNodes::Pm, ..Default::default() };
-    let tree = made::<_, [u8]>(&pool, &options);
-    for key in 0..4000u64 {
-        let _ = tree.insert(&key.hash64().to_be_bytes(), key).unwrap();
-    }
-    let with = audited_blocks(&tree);
-    let statistics = tree.statistics();
-    assert_eq!(statistics.blocks, with);
-    let (root, in_pool) = (tree.root, statistics.mean_depth);
-    drop(tree);
-    let tree = NvTree::<_, [u8]>::open(Arc::clone(&pool), root).unwrap();
-    assert_eq!(tree.statistics().mean_depth, in_pool);
-    for key in 0..4000u64 {
-        assert_eq!(tree.remove(&key.hash64().to_be_bytes()).unwrap().previous, Some(key));
-    }
-    assert_eq!(audited_blocks(&tree), 1);
-}
-
-#[test]
 fn a_flag_that_a_crash_left_on_a_record_that_does_not_count_takes_no_key_away() {
     let tree = on_hardware::<u64>(128);
     let _ = tree.insert(&1, 10).unwrap();
@@ -336,15 +200,5 @@ fn a_leaf_that_is_linked_and_impossible_is_refused_when_opening() {
         let refused = NvTree::<_, u64>::open(Arc::clone(&pool), root).err();
         assert!(matches!(refused, Some(IndexError::Damaged { .. })), "{refused:?}");
         word.store(domain, right);
-    }
-}
-
-#[test]
-fn leaves_of_impossible_sizes_are_refused() {
-    let pool = Pool::create_anonymous(1 << 20).unwrap();
-    for node_bytes in [64, 200, 2112] {
-        let options = IndexOptions { node_bytes, ..IndexOptions::default() };
-        let refused = NvTree::<_, u64>::create(&pool, &options).err();
-        assert!(matches!(refused, Some(IndexError::BadOption { .. })), "{refused:?}");
     }
 }

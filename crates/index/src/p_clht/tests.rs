@@ -16,10 +16,7 @@ fn pool(bytes: usize, reserve_bytes: usize) -> Arc<Pool> {
 
 fn made<K: IndexKey + ?Sized>(pool: &Arc<Pool>, expected_entries: usize) -> PClht<Hardware, K> {
     let options = IndexOptions { expected_entries, ..IndexOptions::default() };
-    let root = pool.fence(PClht::<Hardware, K>::create(pool, &options).unwrap());
-    let link = root.link();
-    let _ = pool.publish_root("index", 0, root).unwrap().persist();
-    PClht::open(Arc::clone(pool), link).unwrap()
+    PClht::create_named(pool, "index", &options).unwrap()
 }
 
 fn audit<K: IndexKey + ?Sized>(index: &PClht<Hardware, K>) -> lapis_pmem::AuditReport {
@@ -65,52 +62,6 @@ fn a_table_made_for_so_many_entries_does_not_grow_on_the_way() {
         }
         assert_eq!(index.table(), before, "{expected_entries}");
     }
-}
-
-#[test]
-fn a_pool_without_room_for_a_larger_table_leaves_the_old_one_in_use() {
-    let bytes = 6 << 16;
-    let pool = pool(bytes, bytes);
-    let index = made::<u64>(&pool, 0);
-    let mut added = 0u64;
-    while index.insert(&added, added).is_ok() {
-        added += 1;
-    }
-    let full = index.table();
-    assert_eq!(index.statistics().entries, added);
-    assert!((0..added).all(|key| index.get(&key) == Some(key)));
-    assert_eq!(index.check(), Vec::<String>::new());
-    assert!(audit(&index).is_clean());
-    for key in 0..added {
-        assert_eq!(index.remove(&key).unwrap().previous, Some(key));
-    }
-    for key in 0..added / 2 {
-        assert!(index.insert(&key, 1).unwrap().previous.is_none());
-    }
-    assert!(index.table().log2() >= full.log2());
-    assert!(audit(&index).is_clean());
-}
-
-#[test]
-fn inserting_and_removing_with_a_bounded_live_set_stays_bounded() {
-    let pool = pool(1 << 20, 1 << 30);
-    let index = made::<u64>(&pool, 0);
-    const LIVE: u64 = 2000;
-    let mut most_bytes = 0;
-    for key in 0..200 * LIVE {
-        let _ = index.insert(&key, key).unwrap();
-        if key >= LIVE {
-            assert_eq!(index.remove(&(key - LIVE)).unwrap().previous, Some(key - LIVE));
-        }
-        if key % (10 * LIVE) == LIVE {
-            most_bytes = most_bytes.max(index.statistics().bytes);
-        }
-    }
-    let statistics = index.statistics();
-    assert_eq!(statistics.entries, LIVE);
-    assert!(most_bytes <= LIVE * 16 * 64, "{most_bytes}");
-    assert!(audit(&index).is_clean());
-    assert!(pool.region().mapped_bytes() <= 4 << 20);
 }
 
 #[test]

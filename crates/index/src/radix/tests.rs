@@ -15,10 +15,7 @@ impl<T> Tree for T where T: RadixTree<Domain = Hardware> + Index<Hardware, <T as
 
 pub fn sample<T: Tree>(keys: &[&T::Key]) -> T {
     let pool = Arc::new(Pool::create_anonymous(4 << 20).unwrap());
-    let root = pool.fence(T::create(&pool, &IndexOptions::default()).unwrap());
-    let link = root.link();
-    let _ = pool.publish_root("tree", 0, root).unwrap().persist();
-    let index = T::open(pool, link).unwrap();
+    let index = T::create_named(&pool, "tree", &IndexOptions::default()).unwrap();
     for &key in keys {
         let _ = index.insert(key, 1).unwrap();
     }

@@ -15,10 +15,7 @@ type Ints = WbTree<Hardware, u64>;
 fn create<K: IndexKey + ?Sized>(node_bytes: usize) -> WbTree<Hardware, K> {
     let pool = Arc::new(Pool::create_anonymous(1 << 20).unwrap());
     let options = IndexOptions { node_bytes, ..IndexOptions::default() };
-    let root = pool.fence(WbTree::<_, K>::create(&pool, &options).unwrap());
-    let link = root.link();
-    let _ = pool.publish_root("index", 0, root).unwrap().persist();
-    WbTree::open(pool, link).unwrap()
+    WbTree::create_named(&pool, "index", &options).unwrap()
 }
 
 fn reopened(index: &Ints) -> Result<Ints, IndexError> {

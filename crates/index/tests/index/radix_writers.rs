@@ -5,21 +5,13 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use lapis_index::{ArtCow, Index, IndexKey, IndexOptions, Woart, Wort};
+use lapis_index::{AnyIndex, IndexKey, IndexKind, IndexOptions};
 use lapis_pmem::{Hardware, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 const THREADS: u64 = 4;
 const STEPS: u64 = 20_000;
-
-fn create<I: Index<Hardware, K>, K: IndexKey + ?Sized>() -> I {
-    let pool = Arc::new(Pool::create_anonymous(16 << 20).unwrap());
-    let root = pool.fence(I::create(&pool, &IndexOptions::default()).unwrap());
-    let link = root.link();
-    let _ = pool.publish_root("tree", 0, root).unwrap().persist();
-    I::open(pool, link).unwrap()
-}
 
 /// A value that one change gave a key, or the one that a change ended.
 #[derive(Default)]
@@ -30,11 +22,10 @@ struct Ledger {
 
 /// What one thread does with keys that all threads have, and what it is told. Each value is given
 /// once.
-fn work<I: Index<Hardware, K>, K: IndexKey + ?Sized>(
-    index: &I,
+fn work<K: IndexKey + ?Sized>(
+    index: &AnyIndex<Hardware, K>,
     keys: &[K::Buf],
     thread: u64,
-    borrow: fn(&K::Buf) -> &K,
 ) -> BTreeMap<usize, Ledger> {
     let mut random = SmallRng::seed_from_u64(thread);
     let mut ledgers: BTreeMap<usize, Ledger> = BTreeMap::new();
@@ -42,7 +33,7 @@ fn work<I: Index<Hardware, K>, K: IndexKey + ?Sized>(
         // Now most keys are added, now most are removed, so that nodes come and go.
         let removes = if step / 1000 % 2 == 0 { 2 } else { 6 };
         let number = random.random_range(0..keys.len());
-        let (key, value) = (borrow(&keys[number]), step * THREADS + thread);
+        let (key, value) = (K::borrow(&keys[number]), step * THREADS + thread);
         let ledger = ledgers.entry(number).or_default();
         let (begins, previous) = match random.random_range(0..10) {
             kind if kind < removes => (false, index.remove(key).unwrap().previous),
@@ -62,18 +53,14 @@ fn work<I: Index<Hardware, K>, K: IndexKey + ?Sized>(
     ledgers
 }
 
-fn writers_of_one_region_have_one_history<I: Index<Hardware, K>, K: IndexKey + ?Sized>(
-    keys: &[K::Buf],
-    borrow: fn(&K::Buf) -> &K,
-) where
-    K::Buf: Sync + Ord,
-{
-    let index: I = create();
+fn writers_of_one_region_have_one_history<K: IndexKey + ?Sized>(kind: IndexKind, keys: &[K::Buf]) {
+    let pool = Arc::new(Pool::create_anonymous(16 << 20).unwrap());
+    let index = AnyIndex::create_named(kind, &pool, "index", &IndexOptions::default()).unwrap();
     let mut ledgers: BTreeMap<usize, Ledger> = BTreeMap::new();
     std::thread::scope(|scope| {
         let index = &index;
         let threads: Vec<_> = (0..THREADS)
-            .map(|thread| scope.spawn(move || work::<I, K>(index, keys, thread, borrow)))
+            .map(|thread| scope.spawn(move || work::<K>(index, keys, thread)))
             .collect();
         for (number, of_thread) in threads.into_iter().flat_map(|thread| thread.join().unwrap()) {
             let ledger = ledgers.entry(number).or_default();
@@ -89,7 +76,7 @@ fn writers_of_one_region_have_one_history<I: Index<Hardware, K>, K: IndexKey + ?
     });
     for (number, mut ledger) in ledgers {
         let last = left.remove(&keys[number]);
-        assert_eq!(index.get(borrow(&keys[number])), last);
+        assert_eq!(index.get(K::borrow(&keys[number])), last);
         ledger.ended.extend(last);
         ledger.begun.sort_unstable();
         ledger.ended.sort_unstable();
@@ -102,13 +89,12 @@ fn writers_of_one_region_have_one_history<I: Index<Hardware, K>, K: IndexKey + ?
             let index = &index;
             scope.spawn(move || {
                 for key in keys.iter().skip(thread).step_by(THREADS as usize) {
-                    let _ = index.remove(borrow(key)).unwrap();
+                    let _ = index.remove(K::borrow(key)).unwrap();
                 }
             });
         }
     });
     assert_eq!((index.statistics().blocks, index.check()), (1, vec![]));
-    let pool = index.pool();
     let audit = pool.audit(&pool.trace(|tracer| index.trace(tracer, &mut |_, _| ())));
     assert!(audit.is_clean(), "{audit:?}");
 }
@@ -134,18 +120,12 @@ macro_rules! tests_of {
         $(
             #[test]
             fn $integers() {
-                writers_of_one_region_have_one_history::<$tree<_, u64>, u64>(
-                    &integers(),
-                    |key| key,
-                );
+                writers_of_one_region_have_one_history::<u64>(IndexKind::$tree, &integers());
             }
 
             #[test]
             fn $strings() {
-                writers_of_one_region_have_one_history::<$tree<_, [u8]>, [u8]>(
-                    &strings(),
-                    |key| key.as_slice(),
-                );
+                writers_of_one_region_have_one_history::<[u8]>(IndexKind::$tree, &strings());
             }
         )*
     };

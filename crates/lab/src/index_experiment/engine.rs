@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use lapis_index::{
     Direction, Index, IndexError, IndexFamily, IndexKey, IndexKind, IndexOf, IndexOptions,
-    IndexRoot, Statistics, with_index,
+    Statistics, with_index,
 };
-use lapis_pmem::{Committed, Domain, Link, Pool};
+use lapis_pmem::{Domain, Pool};
 
 use super::plan::Step;
 use super::{ExperimentError, Measured};
@@ -28,14 +28,7 @@ pub(crate) fn create<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(
     pool: Pool<D>,
     options: &IndexOptions,
 ) -> Result<I, ExperimentError> {
-    let pool = Arc::new(pool);
-    let root: Link<IndexRoot> = {
-        let root = pool.fence(I::create(&pool, options)?);
-        let link = root.link();
-        let _: Committed = pool.publish_root(ROOT_NAME, I::KIND as u64, root)?.persist();
-        link
-    };
-    Ok(I::open(pool, root)?)
+    Ok(I::create_named(&Arc::new(pool), ROOT_NAME, options)?)
 }
 
 /// The value of a key after its update in `round`; the upper half says whose value it is.

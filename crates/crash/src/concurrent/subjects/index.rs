@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use lapis_device::Modelled;
-use lapis_index::{Change, Index, IndexKey, IndexOptions};
+use lapis_index::{AnyIndex, Change, IndexKey, IndexKind, IndexOptions};
 use lapis_pmem::AuditReport;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -14,30 +14,30 @@ use crate::concurrent::linearizability::{MapAction, MapKey, is_linearizable};
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
 use crate::storage::Storage;
 use crate::subject::text;
-use crate::subjects::KeySpace;
-use crate::subjects::open_index::{IndexType, OpenIndex, trace_from_root};
+use crate::subjects::{KeySpace, created, opened, trace_from_root};
 
 /// An index that several workers change.
 #[derive(Debug)]
 pub struct ConcurrentIndex<K: IndexKey + ?Sized> {
     name: &'static str,
     sources: &'static [&'static str],
-    index: IndexType<K>,
+    kind: IndexKind,
     options: IndexOptions,
     keys: u64,
     planned: Option<Plan<Operation<K>>>,
 }
 
 impl<K: IndexKey + ?Sized> ConcurrentIndex<K> {
-    /// An index of type `I`. `name` on the command line; `sources` are parts of the paths of its
+    /// An index of a kind. `name` on the command line; `sources` are parts of the paths of its
     /// source files; beforehand there are up to `keys` keys.
-    pub fn new<I: Index<Modelled, K> + 'static>(
+    pub fn new(
+        kind: IndexKind,
         name: &'static str,
         sources: &'static [&'static str],
         options: IndexOptions,
         keys: u64,
     ) -> Self {
-        Self { name, sources, index: IndexType::of::<I>(), options, keys, planned: None }
+        Self { name, sources, kind, options, keys, planned: None }
     }
 
     /// With this one history, whatever the seed.
@@ -57,7 +57,7 @@ where
     type Operation = Operation<K>;
     type Returned = Option<u64>;
     type State = BTreeMap<K::Buf, u64>;
-    type Live = Box<dyn OpenIndex<K>>;
+    type Live = AnyIndex<Modelled, K>;
 
     fn name(&self) -> &'static str {
         self.name
@@ -122,11 +122,11 @@ where
     }
 
     fn create(&self, storage: Storage) -> Result<Self::Live, String> {
-        self.index.create(storage.into_pool(), &self.options)
+        created(self.kind, storage, &self.options)
     }
 
     fn open(&self, storage: Storage) -> Result<Self::Live, String> {
-        self.index.open(storage.into_pool())?.ok_or_else(|| "the root is gone".to_owned())
+        opened(self.kind, storage)?.ok_or_else(|| "the root is gone".to_owned())
     }
 
     fn perform(
@@ -173,7 +173,7 @@ where
 
     fn audit(&self, index: &Self::Live) -> AuditReport {
         let pool = index.pool();
-        let traced = pool.trace(trace_from_root(&**index));
+        let traced = pool.trace(trace_from_root(index));
         pool.reclaim_and_audit(&traced)
     }
 

@@ -1,13 +1,12 @@
 //! Tests of the whole structure; those of one mechanism are in the modules below.
 
 mod concurrency;
-mod counts;
 mod crash_states;
 mod shape;
 
 use std::sync::Arc;
 
-use lapis_pmem::{Domain, Hardware, LockGeneration, Pool, Region};
+use lapis_pmem::{Domain, Hardware, LockGeneration, Pool};
 
 use super::FastFair;
 use crate::index::{Index, IndexOptions};
@@ -25,10 +24,7 @@ pub(super) fn create_in<D: Domain, K: IndexKey + ?Sized>(
     node_bytes: usize,
 ) -> FastFair<D, K> {
     let options = IndexOptions { node_bytes, ..IndexOptions::default() };
-    let root = pool.fence(<FastFair<D, K> as Index<D, K>>::create(pool, &options).unwrap());
-    let link = root.link();
-    let _ = pool.publish_root("tree", 0, root).unwrap().persist();
-    FastFair::open(Arc::clone(pool), link).unwrap()
+    FastFair::create_named(pool, "tree", &options).unwrap()
 }
 
 pub(super) fn ints(node_bytes: usize) -> Ints {
@@ -37,10 +33,6 @@ pub(super) fn ints(node_bytes: usize) -> Ints {
 
 pub(super) fn strings(node_bytes: usize) -> Strings {
     create_in(&pool(), node_bytes)
-}
-
-pub(super) fn small_region() -> Region {
-    Region::anonymous(1 << 20, 1 << 30).unwrap()
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {

@@ -1,20 +1,14 @@
 //! Byte strings as keys.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use lapis_index::{Index, IndexError, MAX_KEY_BYTES};
-use lapis_pmem::{Hardware, Pool};
+use lapis_index::{IndexError, MAX_KEY_BYTES};
 
-use super::harness::{assert_sound, create};
-
-fn in_memory<I: Index<Hardware, [u8]>>() -> I {
-    create(&Arc::new(Pool::create_anonymous(1 << 20).unwrap()), "index")
-}
+use super::harness::{On, Tested, assert_sound};
 
 /// Inserts all, looks, removes every second, looks, removes the rest, looks.
-fn hold_and_give_back<I: Index<Hardware, [u8]>>(keys: &[Vec<u8>]) {
-    let index: I = in_memory();
+fn hold_and_give_back(tested: Tested, keys: &[Vec<u8>]) {
+    let index: On<[u8]> = tested.in_memory();
     let mut expected = BTreeMap::new();
     for (value, key) in keys.iter().enumerate() {
         assert_eq!(index.get(key), None, "{key:?}");
@@ -30,45 +24,45 @@ fn hold_and_give_back<I: Index<Hardware, [u8]>>(keys: &[Vec<u8>]) {
     }
 }
 
-pub fn keys_of_one_byte_and_of_the_greatest_length<I: Index<Hardware, [u8]>>() {
+pub fn keys_of_one_byte_and_of_the_greatest_length(tested: Tested) {
     let mut keys: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
     keys.push(vec![7; MAX_KEY_BYTES]);
     keys.push(vec![8; MAX_KEY_BYTES - 1]);
     let mut last_byte_differs = vec![7; MAX_KEY_BYTES];
     *last_byte_differs.last_mut().unwrap() = 9;
     keys.push(last_byte_differs);
-    hold_and_give_back::<I>(&keys);
+    hold_and_give_back(tested, &keys);
 }
 
-pub fn prefixes_of_each_other_are_different_keys<I: Index<Hardware, [u8]>>() {
+pub fn prefixes_of_each_other_are_different_keys(tested: Tested) {
     let whole = b"abcabcabdabcabcabdabcabcabd\0\0\0\xff\xff";
     let keys: Vec<Vec<u8>> = (1..=whole.len()).map(|bytes| whole[..bytes].to_vec()).collect();
-    hold_and_give_back::<I>(&keys);
+    hold_and_give_back(tested, &keys);
     let longest_first: Vec<_> = keys.into_iter().rev().collect();
-    hold_and_give_back::<I>(&longest_first);
+    hold_and_give_back(tested, &longest_first);
 }
 
-pub fn zero_bytes_count<I: Index<Hardware, [u8]>>() {
+pub fn zero_bytes_count(tested: Tested) {
     let mut keys: Vec<Vec<u8>> = (1..40).map(|bytes| vec![0; bytes]).collect();
     keys.extend((1..40).map(|bytes| [vec![0; bytes], vec![1]].concat()));
     keys.extend([b"a\0".to_vec(), b"a".to_vec(), b"a\0b".to_vec(), b"\0a".to_vec()]);
-    hold_and_give_back::<I>(&keys);
+    hold_and_give_back(tested, &keys);
 }
 
-pub fn long_common_prefixes<I: Index<Hardware, [u8]>>() {
+pub fn long_common_prefixes(tested: Tested) {
     let keys: Vec<Vec<u8>> = (0..600u16)
         .map(|number| {
             let stem = vec![b'x'; 40 + usize::from(number % 3) * 200];
             [&stem[..], &number.to_be_bytes(), &stem[..usize::from(number % 5)]].concat()
         })
         .collect();
-    hold_and_give_back::<I>(&keys);
+    hold_and_give_back(tested, &keys);
 }
 
-pub fn empty_and_overlong_keys_are_refused<I: Index<Hardware, [u8]>>() {
-    let index: I = in_memory();
+pub fn empty_and_overlong_keys_are_refused(tested: Tested) {
+    let index: On<[u8]> = tested.in_memory();
     let long = vec![0; MAX_KEY_BYTES + 1];
-    for operation in [I::insert, I::update, I::put] {
+    for operation in [On::insert, On::update, On::put] {
         assert!(matches!(operation(&index, &[], 1), Err(IndexError::EmptyKey)));
         assert!(matches!(
             operation(&index, &long, 1),

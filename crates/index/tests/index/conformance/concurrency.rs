@@ -1,18 +1,12 @@
 //! Many threads at once.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
-use std::time::Duration;
 
-use lapis_index::{Index, IndexFamily};
-use lapis_pmem::Watched;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::counting::{Stall, watched_pool};
-use super::harness::{Keys, On, assert_sound, create, entries, geometries, in_memory};
+use super::harness::{Keys, On, Tested, assert_sound, entries};
 
 const THREADS: u64 = 4;
 
@@ -22,11 +16,11 @@ fn spread<K: Keys + ?Sized>(number: u64) -> K::Buf {
 
 /// Each thread owns the keys of one residue and knows what every operation on them must say, while
 /// the others change the nodes around them.
-pub fn four_threads_change_their_own_keys<F: IndexFamily, K: Keys + ?Sized>() {
-    geometries::<F, K>().into_iter().for_each(own_keys::<F, K>);
+pub fn four_threads_change_their_own_keys<K: Keys + ?Sized>(tested: Tested) {
+    tested.geometries::<K>().into_iter().for_each(own_keys::<K>);
 }
 
-fn own_keys<F: IndexFamily, K: Keys + ?Sized>(index: On<F, K>) {
+fn own_keys<K: Keys + ?Sized>(index: On<K>) {
     let expected = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
@@ -67,9 +61,9 @@ fn own_keys<F: IndexFamily, K: Keys + ?Sized>(index: On<F, K>) {
     assert_sound(&index, &expected);
 }
 
-pub fn readers_never_see_a_value_go_back<F: IndexFamily, K: Keys + ?Sized>() {
+pub fn readers_never_see_a_value_go_back<K: Keys + ?Sized>(tested: Tested) {
     const KEYS: u64 = 8;
-    let index: On<F, K> = in_memory::<F, K>();
+    let index = tested.in_memory::<K>();
     for number in 0..KEYS {
         let _ = index.insert(K::borrow(&spread::<K>(number)), 0).unwrap();
     }
@@ -102,11 +96,11 @@ pub fn readers_never_see_a_value_go_back<F: IndexFamily, K: Keys + ?Sized>() {
 
 /// Each insertion and removal of four threads that reports success is counted; what is left must be
 /// the difference.
-pub fn four_threads_change_the_same_keys<F: IndexFamily, K: Keys + ?Sized>() {
-    geometries::<F, K>().into_iter().for_each(same_keys::<F, K>);
+pub fn four_threads_change_the_same_keys<K: Keys + ?Sized>(tested: Tested) {
+    tested.geometries::<K>().into_iter().for_each(same_keys::<K>);
 }
 
-fn same_keys<F: IndexFamily, K: Keys + ?Sized>(index: On<F, K>) {
+fn same_keys<K: Keys + ?Sized>(index: On<K>) {
     const KEYS: u64 = 600;
     let balance: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
@@ -140,11 +134,11 @@ fn same_keys<F: IndexFamily, K: Keys + ?Sized>(index: On<F, K>) {
 
 /// Two threads add and remove keys, so that nodes are split, replaced and freed; two look for keys
 /// that stay, by searching and by iterating.
-pub fn keys_that_stay_are_found_while_others_come_and_go<F: IndexFamily, K: Keys + ?Sized>() {
-    geometries::<F, K>().into_iter().for_each(staying_keys::<F, K>);
+pub fn keys_that_stay_are_found_while_others_come_and_go<K: Keys + ?Sized>(tested: Tested) {
+    tested.geometries::<K>().into_iter().for_each(staying_keys::<K>);
 }
 
-fn staying_keys<F: IndexFamily, K: Keys + ?Sized>(index: On<F, K>) {
+fn staying_keys<K: Keys + ?Sized>(index: On<K>) {
     const STAYING: u64 = 300;
     let staying: BTreeMap<K::Buf, u64> =
         (0..STAYING).map(|number| (spread::<K>(number), !number)).collect();
@@ -191,9 +185,9 @@ fn staying_keys<F: IndexFamily, K: Keys + ?Sized>(index: On<F, K>) {
 
 /// Every value put is unique, so each may be what exactly one operation says it replaced or
 /// removed.
-pub fn one_key_contended_by_four_threads_has_one_history<F: IndexFamily, K: Keys + ?Sized>() {
+pub fn one_key_contended_by_four_threads_has_one_history<K: Keys + ?Sized>(tested: Tested) {
     const STEPS: u64 = 2000;
-    let index: On<F, K> = in_memory::<F, K>();
+    let index = tested.in_memory::<K>();
     let buf = spread::<K>(5);
     let mut histories: Vec<(u64, Option<u64>)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
@@ -222,62 +216,4 @@ pub fn one_key_contended_by_four_threads_has_one_history<F: IndexFamily, K: Keys
     put.sort_unstable();
     ended.sort_unstable();
     assert!(put == ended, "{} values were put, {} ended", put.len(), ended.len());
-}
-
-/// With a writer asleep inside an operation: runs `while_stalled`, on a thread of its own, and says
-/// whether it ended before the writer was woken.
-fn beside_a_stalled_writer<F: IndexFamily, K: Keys + ?Sized>(
-    while_stalled: impl FnOnce(&F::Of<Watched<Stall>, K>) + Send + 'static,
-) -> bool {
-    let pool = watched_pool::<Stall>(1 << 20);
-    let index: Arc<F::Of<Watched<Stall>, K>> = Arc::new(create(&pool, "index"));
-    for number in 0..1000 {
-        let _ = index.insert(K::borrow(&K::number(number)), number).unwrap();
-    }
-    let stall = pool.domain().watcher().clone();
-    let writer = std::thread::spawn({
-        let (index, stall) = (Arc::clone(&index), stall.clone());
-        move || {
-            stall.this_thread();
-            index.put(K::borrow(&K::number(3)), 30).unwrap().previous
-        }
-    });
-    stall.wait_for_one();
-    let (sender, receiver) = mpsc::channel();
-    let other = std::thread::spawn({
-        let index = Arc::clone(&index);
-        move || {
-            while_stalled(&index);
-            let _ = sender.send(());
-        }
-    });
-    let ended = receiver.recv_timeout(Duration::from_secs(20)).is_ok();
-    stall.open();
-    assert_eq!(writer.join().unwrap(), Some(3));
-    other.join().unwrap();
-    assert_eq!(index.get(K::borrow(&K::number(3))), Some(30));
-    ended
-}
-
-pub fn a_stalled_writer_does_not_stop_lock_free_readers<F: IndexFamily, K: Keys + ?Sized>() {
-    if !<On<F, K>>::CAPABILITIES.lock_free_reads {
-        return;
-    }
-    assert!(beside_a_stalled_writer::<F, K>(|index| {
-        for number in 0..1000 {
-            let value = index.get(K::borrow(&K::number(number))).unwrap();
-            assert!(value == number || (number, value) == (3, 30));
-        }
-        assert_eq!(entries(index).len(), 1000);
-    }));
-}
-
-pub fn a_stalled_writer_does_not_stop_concurrent_writers<F: IndexFamily, K: Keys + ?Sized>() {
-    if !<On<F, K>>::CAPABILITIES.concurrent_writers {
-        return;
-    }
-    assert!(beside_a_stalled_writer::<F, K>(|index| {
-        let far = K::number(990);
-        assert_eq!(index.put(K::borrow(&far), 1).unwrap().previous, Some(990));
-    }));
 }

@@ -9,12 +9,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use lapis_index::{Index, IndexFamily, IndexRoot};
+use lapis_index::IndexRoot;
 use lapis_pmem::{EXTENT_BYTES, Pool};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::harness::{Keys, On, Place, create, entries};
+use super::harness::{Keys, Place, Tested, entries};
 
 const TRIALS: u64 = 150;
 const COUNT: u64 = 400;
@@ -34,9 +34,9 @@ fn tolerating_damage(seed: u64, what: &str, run: impl FnOnce()) {
     );
 }
 
-fn image<F: IndexFamily, K: Keys + ?Sized>(place: &Place) -> Vec<u8> {
+fn image<K: Keys + ?Sized>(tested: Tested, place: &Place) -> Vec<u8> {
     let pool = place.create();
-    let index: On<F, K> = create(&pool, "index");
+    let index = tested.create::<_, K>(&pool, "index");
     for number in 0..COUNT {
         let _ = index.insert(K::borrow(&K::number(number)), number).unwrap();
     }
@@ -64,11 +64,13 @@ fn damaged(intact: &[u8], seed: u64) -> Vec<u8> {
     bytes
 }
 
-fn examine<F: IndexFamily, K: Keys + ?Sized>(place: &Place, seed: u64) {
+fn examine<K: Keys + ?Sized>(tested: Tested, place: &Place, seed: u64) {
     let Ok(pool) = Pool::open_file(&place.path, &place.options) else { return };
     let pool = std::sync::Arc::new(pool);
-    let Some(root) = pool.root::<IndexRoot>("index") else { return };
-    let Ok(index) = <On<F, K>>::open(std::sync::Arc::clone(&pool), root) else { return };
+    if pool.root::<IndexRoot>("index").is_none() {
+        return;
+    }
+    let Ok(index) = tested.try_open::<K>(&pool, "index") else { return };
     let _ = index.check();
     let _ = pool.trace(|tracer| index.trace(tracer, &mut |_, _| {}));
     for number in 0..COUNT {
@@ -85,14 +87,14 @@ fn examine<F: IndexFamily, K: Keys + ?Sized>(place: &Place, seed: u64) {
     pool.abandon();
 }
 
-pub fn no_damage_makes_check_or_trace_panic<F: IndexFamily, K: Keys + ?Sized>() {
+pub fn no_damage_makes_check_or_trace_panic<K: Keys + ?Sized>(tested: Tested) {
     let place = Place::of(4 << 20);
-    let intact = image::<F, K>(&place);
+    let intact = image::<K>(tested, &place);
     let (sender, receiver) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         for seed in 0..TRIALS {
             fs::write(&place.path, damaged(&intact, seed)).unwrap();
-            examine::<F, K>(&place, seed);
+            examine::<K>(tested, &place, seed);
             let _ = sender.send(seed);
         }
     });

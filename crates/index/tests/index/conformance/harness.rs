@@ -5,12 +5,15 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lapis_index::{Index, IndexFamily, IndexKey, IndexOf, IndexOptions};
+use lapis_index::{
+    AnyIndex, Capabilities, Index, IndexError, IndexKey, IndexKind, IndexOf, IndexOptions,
+    InnerNodes, with_index,
+};
 use lapis_pmem::{Domain, Hardware, Link, Pool, RegionOptions};
 use proptest::prelude::*;
 
 /// A structure on this machine.
-pub type On<F, K> = IndexOf<F, Hardware, K>;
+pub type On<K> = AnyIndex<Hardware, K>;
 
 /// Kinds of keys from which tests can make as many as they like.
 pub trait Keys: IndexKey {
@@ -91,45 +94,74 @@ impl Place {
     }
 }
 
-/// A pool in memory with one index in it.
-pub fn in_memory<F: IndexFamily, K: IndexKey + ?Sized>() -> On<F, K> {
-    let pool = Arc::new(Pool::create_anonymous(1 << 20).unwrap());
-    create(&pool, "index")
+/// A structure under test, of which the tests themselves are not compiled again.
+#[derive(Clone, Copy, Debug)]
+pub struct Tested {
+    pub kind: IndexKind,
+    /// Where its inner nodes lie, if they are volatile.
+    pub inner_nodes: InnerNodes,
 }
 
-/// An index as it is by default, and one as the checker explores it, whose nodes are small and
-/// are split and merged often.
-pub fn geometries<F: IndexFamily, K: IndexKey + ?Sized>() -> [On<F, K>; 2] {
-    let explored = &F::KIND.declaration().exploration.options;
-    [&IndexOptions::default(), explored].map(|options| {
-        let pool = Arc::new(Pool::create_anonymous(1 << 20).unwrap());
-        create_with(&pool, "index", options)
-    })
-}
+impl Tested {
+    /// As it is by default.
+    pub fn default_options(self) -> IndexOptions {
+        IndexOptions { inner_nodes: self.inner_nodes, ..IndexOptions::default() }
+    }
 
-/// Creates an index under a name and opens it.
-pub fn create<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(
-    pool: &Arc<Pool<D>>,
-    name: &str,
-) -> I {
-    create_with(pool, name, &IndexOptions::default())
-}
+    /// As the checker explores it: nodes are small and are split and merged often.
+    pub fn explored_options(self) -> IndexOptions {
+        let explored = self.kind.declaration().exploration.options.clone();
+        IndexOptions { inner_nodes: self.inner_nodes, ..explored }
+    }
 
-/// [`create`] with options.
-pub fn create_with<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(
-    pool: &Arc<Pool<D>>,
-    name: &str,
-    options: &IndexOptions,
-) -> I {
-    let root = pool.fence(I::create(pool, options).unwrap());
-    let link = root.link();
-    let _ = pool.publish_root(name, I::KIND as u64, root).unwrap().persist();
-    I::open(Arc::clone(pool), link).unwrap()
-}
+    pub fn capabilities(self) -> Capabilities {
+        with_index!(self.kind, |F| IndexOf::<F, Hardware, u64>::CAPABILITIES)
+    }
 
-/// Opens the index under a name.
-pub fn open<K: IndexKey + ?Sized, I: Index<Hardware, K>>(pool: &Arc<Pool>, name: &str) -> I {
-    I::open(Arc::clone(pool), pool.root(name).unwrap()).unwrap()
+    /// Creates an index under a name and opens it.
+    pub fn create<D: Domain, K: IndexKey + ?Sized>(
+        self,
+        pool: &Arc<Pool<D>>,
+        name: &str,
+    ) -> AnyIndex<D, K> {
+        self.create_with(pool, name, &self.default_options())
+    }
+
+    /// [`Tested::create`] with options.
+    pub fn create_with<D: Domain, K: IndexKey + ?Sized>(
+        self,
+        pool: &Arc<Pool<D>>,
+        name: &str,
+        options: &IndexOptions,
+    ) -> AnyIndex<D, K> {
+        AnyIndex::create_named(self.kind, pool, name, options).unwrap()
+    }
+
+    /// Opens the index under a name.
+    pub fn open<K: IndexKey + ?Sized>(self, pool: &Arc<Pool>, name: &str) -> On<K> {
+        self.try_open(pool, name).unwrap()
+    }
+
+    pub fn try_open<K: IndexKey + ?Sized>(
+        self,
+        pool: &Arc<Pool>,
+        name: &str,
+    ) -> Result<On<K>, IndexError> {
+        AnyIndex::open_kind(self.kind, Arc::clone(pool), pool.root(name).unwrap())
+    }
+
+    /// An index in a pool in memory.
+    pub fn in_memory<K: IndexKey + ?Sized>(self) -> On<K> {
+        self.create(&Arc::new(Pool::create_anonymous(1 << 20).unwrap()), "index")
+    }
+
+    /// An index with default and one with explored options.
+    pub fn geometries<K: IndexKey + ?Sized>(self) -> [On<K>; 2] {
+        [self.default_options(), self.explored_options()].map(|options| {
+            let pool = Arc::new(Pool::create_anonymous(1 << 20).unwrap());
+            self.create_with(&pool, "index", &options)
+        })
+    }
 }
 
 /// The 32-bit field at `offset` in the root of an index, for tests that falsify it.
@@ -146,7 +178,7 @@ pub fn set_root_field(pool: &Pool, name: &str, offset: u64, value: u32) {
 }
 
 /// All entries, in the order of iteration.
-pub fn entries<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(index: &I) -> Vec<(K::Buf, u64)> {
+pub fn entries<D: Domain, K: IndexKey + ?Sized>(index: &AnyIndex<D, K>) -> Vec<(K::Buf, u64)> {
     let mut entries = Vec::new();
     index.for_each(&mut |key, value| {
         entries.push((key.to_buf(), value));
@@ -155,17 +187,18 @@ pub fn entries<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(index: &I) -> Ve
     entries
 }
 
-/// Blocks that are allocated and not reachable, or reachable and not allocated, or wrong.
-pub fn assert_nothing_leaked<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(index: &I) {
+/// Asserts that the blocks which are allocated are those which are reachable, and are counted.
+pub fn assert_nothing_leaked<D: Domain, K: IndexKey + ?Sized>(index: &AnyIndex<D, K>) {
     let traced = index.pool().trace(|tracer| index.trace(tracer, &mut |_, _| {}));
     let audit = index.pool().audit(&traced);
     assert!(audit.is_clean(), "{audit:?}");
+    assert_eq!(traced.block_count(), index.statistics().blocks);
 }
 
 /// Asserts that the index holds exactly `expected`, that its own check finds nothing, and that no
 /// block is lost.
-pub fn assert_sound<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(
-    index: &I,
+pub fn assert_sound<D: Domain, K: IndexKey + ?Sized>(
+    index: &AnyIndex<D, K>,
     expected: &BTreeMap<K::Buf, u64>,
 ) {
     assert_eq!(index.check(), Vec::<String>::new());
@@ -173,7 +206,7 @@ pub fn assert_sound<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(
         assert_eq!(index.get(K::borrow(key)), Some(*value), "{key:?}");
     }
     let mut found = entries(index);
-    if !I::CAPABILITIES.ordered {
+    if !index.kind().1.ordered {
         found.sort();
     }
     let expected: Vec<_> = expected.iter().map(|(key, value)| (key.clone(), *value)).collect();

@@ -2,18 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use lapis_index::{Index, IndexError, IndexFamily, IndexRoot, Outcome};
-use lapis_pmem::Hardware;
+use lapis_index::{IndexError, IndexKey, Outcome};
 
-use super::harness::{
-    Keys, On, Place, assert_sound, create, in_memory, open, root_field, set_root_field,
-};
+use super::harness::{Keys, On, Place, Tested, assert_sound, root_field, set_root_field};
 
 const COUNT: u64 = 1000;
 
-fn fill<K: Keys + ?Sized, I: Index<Hardware, K>>(index: &I, count: u64) -> BTreeMap<K::Buf, u64> {
+fn fill<K: Keys + ?Sized>(index: &On<K>, count: u64) -> BTreeMap<K::Buf, u64> {
     (0..count)
         .map(|number| {
             let key = K::number(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -23,16 +19,16 @@ fn fill<K: Keys + ?Sized, I: Index<Hardware, K>>(index: &I, count: u64) -> BTree
         .collect()
 }
 
-pub fn a_reopened_index_holds_what_it_held<F: IndexFamily, K: Keys + ?Sized>() {
+pub fn a_reopened_index_holds_what_it_held<K: Keys + ?Sized>(tested: Tested) {
     let place = Place::new();
     let pool = place.create();
-    let index: On<F, K> = create(&pool, "index");
-    let mut expected = fill::<K, _>(&index, COUNT);
+    let index = tested.create::<_, K>(&pool, "index");
+    let mut expected = fill::<K>(&index, COUNT);
     drop((index, pool));
     for round in 0..3 {
         let pool = place.open();
         assert!(pool.opened_clean());
-        let index: On<F, K> = open(&pool, "index");
+        let index = tested.open::<K>(&pool, "index");
         assert_sound(&index, &expected);
         let (key, _) = expected.pop_first().unwrap();
         let _ = index.remove(K::borrow(&key)).unwrap();
@@ -43,19 +39,18 @@ pub fn a_reopened_index_holds_what_it_held<F: IndexFamily, K: Keys + ?Sized>() {
     }
 }
 
-pub fn an_index_abandoned_as_by_a_crash_holds_what_was_acknowledged<
-    F: IndexFamily,
-    K: Keys + ?Sized,
->() {
+pub fn an_index_abandoned_as_by_a_crash_holds_what_was_acknowledged<K: Keys + ?Sized>(
+    tested: Tested,
+) {
     let place = Place::new();
     let pool = place.create();
-    let index: On<F, K> = create(&pool, "index");
-    let mut expected = fill::<K, _>(&index, COUNT);
+    let index = tested.create::<_, K>(&pool, "index");
+    let mut expected = fill::<K>(&index, COUNT);
     pool.abandon();
     drop((index, pool));
     let pool = place.open();
     assert!(!pool.opened_clean());
-    let index: On<F, K> = open(&pool, "index");
+    let index = tested.open::<K>(&pool, "index");
     for (key, value) in expected.iter_mut().take(100) {
         *value += 1;
         let _ = index.put(K::borrow(key), *value).unwrap();
@@ -65,11 +60,11 @@ pub fn an_index_abandoned_as_by_a_crash_holds_what_was_acknowledged<
     assert_sound(&index, &expected);
 }
 
-pub fn two_indexes_in_one_pool_do_not_meet<F: IndexFamily, K: Keys + ?Sized>() {
+pub fn two_indexes_in_one_pool_do_not_meet<K: Keys + ?Sized>(tested: Tested) {
     let place = Place::new();
     let pool = place.create();
-    let one: On<F, K> = create(&pool, "one");
-    let two: On<F, K> = create(&pool, "two");
+    let one = tested.create::<_, K>(&pool, "one");
+    let two = tested.create::<_, K>(&pool, "two");
     for number in 0..COUNT {
         let key = K::number(number);
         let _ = one.insert(K::borrow(&key), 1).unwrap();
@@ -92,16 +87,15 @@ pub fn two_indexes_in_one_pool_do_not_meet<F: IndexFamily, K: Keys + ?Sized>() {
     assert!(pool.audit(&traced).is_clean());
 }
 
-pub fn a_root_of_another_kind_is_refused<F: IndexFamily, K: Keys + ?Sized>() {
+pub fn a_root_of_another_kind_is_refused<K: Keys + ?Sized>(tested: Tested) {
     let place = Place::new();
     let pool = place.create();
-    drop(create::<_, K, On<F, K>>(&pool, "index"));
+    drop(tested.create::<_, K>(&pool, "index"));
     let kind = root_field(&pool, "index", 0);
-    assert_eq!(kind, <On<F, K>>::KIND as u32);
+    assert_eq!(kind, tested.kind as u32);
     for other in [0, kind + 1, u32::MAX] {
         set_root_field(&pool, "index", 0, other);
-        let root = pool.root::<IndexRoot>("index").unwrap();
-        let refused = <On<F, K>>::open(Arc::clone(&pool), root).err();
+        let refused = tested.try_open::<K>(&pool, "index").err();
         assert!(
             matches!(refused, Some(IndexError::WrongKind { found, .. }) if found == other),
             "{refused:?}"
@@ -109,37 +103,33 @@ pub fn a_root_of_another_kind_is_refused<F: IndexFamily, K: Keys + ?Sized>() {
     }
 }
 
-pub fn a_root_of_another_key_kind_is_refused<F: IndexFamily, K: Keys + ?Sized>() {
+pub fn a_root_of_another_key_kind_is_refused<K: Keys + ?Sized>(tested: Tested) {
     let place = Place::new();
     let pool = place.create();
-    drop(create::<_, K, On<F, K>>(&pool, "index"));
-    let root = pool.root::<IndexRoot>("index").unwrap();
-    let refused = On::<F, K::Other>::open(Arc::clone(&pool), root).err();
+    drop(tested.create::<_, K>(&pool, "index"));
+    let refused = tested.try_open::<K::Other>(&pool, "index").err();
     assert!(matches!(refused, Some(IndexError::WrongKind { .. })), "{refused:?}");
 }
 
-pub fn a_newer_format_is_refused<F: IndexFamily, K: Keys + ?Sized>() {
+pub fn a_newer_format_is_refused<K: Keys + ?Sized>(tested: Tested) {
     let place = Place::new();
     let pool = place.create();
-    drop(create::<_, K, On<F, K>>(&pool, "index"));
+    drop(tested.create::<_, K>(&pool, "index"));
     let supported = root_field(&pool, "index", 8);
     set_root_field(&pool, "index", 8, supported + 1);
-    let root = pool.root::<IndexRoot>("index").unwrap();
-    let refused = <On<F, K>>::open(Arc::clone(&pool), root).err();
+    let refused = tested.try_open::<K>(&pool, "index").err();
     assert!(
         matches!(refused, Some(IndexError::NewerFormat { found, .. }) if found == supported + 1),
         "{refused:?}"
     );
 }
 
-pub fn a_full_pool_refuses_cleanly_and_takes_keys_again_after_removals<F, K>()
-where
-    F: IndexFamily,
-    K: Keys + ?Sized,
-{
+pub fn a_full_pool_refuses_cleanly_and_takes_keys_again_after_removals<K: Keys + ?Sized>(
+    tested: Tested,
+) {
     let place = Place::of(1 << 20);
     let pool = place.create();
-    let index: On<F, K> = create(&pool, "index");
+    let index = tested.create::<_, K>(&pool, "index");
     let mut expected = BTreeMap::new();
     let spread = |number: u64| K::number(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let mut number = 0;
@@ -168,14 +158,14 @@ where
         assert_sound(&index, &expected);
         for (key, value) in &mut expected {
             // Structures that replace leaves need room for this too.
-            let said = patiently::<K, _>(&index, || index.update(K::borrow(key), round));
+            let said = patiently::<K>(&index, || index.update(K::borrow(key), round));
             assert_eq!(said, Some(*value));
             *value = round;
         }
         assert_sound(&index, &expected);
         removed.truncate(removed.len() / 2);
         for key in removed {
-            let said = patiently::<K, _>(&index, || index.insert(K::borrow(&key), round));
+            let said = patiently::<K>(&index, || index.insert(K::borrow(&key), round));
             assert_eq!(said, None);
             expected.insert(key, round);
         }
@@ -185,8 +175,8 @@ where
 
 /// Changes an index in a pool that has room, but perhaps in blocks that readers may still be
 /// looking at: tests that run at the same time share their epochs.
-fn patiently<K: Keys + ?Sized, I: Index<Hardware, K>>(
-    index: &I,
+fn patiently<K: IndexKey + ?Sized>(
+    index: &On<K>,
     change: impl Fn() -> Result<Outcome, IndexError>,
 ) -> Option<u64> {
     for _ in 0..2000 {
@@ -203,9 +193,9 @@ fn patiently<K: Keys + ?Sized, I: Index<Hardware, K>>(
     panic!("removals made no room");
 }
 
-pub fn iteration_stops_when_it_is_told_to<F: IndexFamily, K: Keys + ?Sized>() {
-    let index = in_memory::<F, K>();
-    let _ = fill::<K, _>(&index, 100);
+pub fn iteration_stops_when_it_is_told_to<K: Keys + ?Sized>(tested: Tested) {
+    let index = tested.in_memory::<K>();
+    let _ = fill::<K>(&index, 100);
     let mut visits = 0;
     index.for_each(&mut |_, _| {
         visits += 1;

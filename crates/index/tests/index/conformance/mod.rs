@@ -1,17 +1,17 @@
 //! The conformance suite: every structure, with both kinds of keys, through the same tests.
 //!
-//! The structures are those of the list in `lib.rs`; the tests themselves are generic functions in
-//! `conformance/`.
+//! The structures are those of the list in `lib.rs`; the tests themselves are functions in
+//! `conformance/` that are told which one, and are compiled once for each kind of keys.
 
-/// The tests of one structure, given the type arguments that they take.
+/// The tests of one structure with one kind of keys.
 macro_rules! suite {
     (@module $arguments:tt $module:ident $($test:ident)+) => {
         $(suite! { @test $arguments $module $test })+
     };
-    (@test [$($argument:ty),+] $module:ident $test:ident) => {
+    (@test [$tested:expr, $($key:ty)?] $module:ident $test:ident) => {
         #[test]
         fn $test() {
-            $crate::conformance::$module::$test::<$($argument),+>();
+            $crate::conformance::$module::$test$(::<$key>)?($tested);
         }
     };
     ($arguments:tt $($module:ident: $($test:ident)+;)+) => {
@@ -21,8 +21,8 @@ macro_rules! suite {
 
 /// The tests that every structure passes with every kind of keys.
 macro_rules! suite_of_every_index {
-    ($index:ty, $key:ty) => {
-        suite! { [$index, $key]
+    ($tested:expr, $key:ty) => {
+        suite! { [$tested, $key]
             semantics:
                 insert_adds_an_absent_key_and_leaves_a_present_one
                 update_changes_a_present_key_only
@@ -47,13 +47,17 @@ macro_rules! suite_of_every_index {
                 four_threads_change_the_same_keys
                 readers_never_see_a_value_go_back
                 keys_that_stay_are_found_while_others_come_and_go
-                one_key_contended_by_four_threads_has_one_history
+                one_key_contended_by_four_threads_has_one_history;
+            beside_writers:
                 a_stalled_writer_does_not_stop_lock_free_readers
-                a_stalled_writer_does_not_stop_concurrent_writers;
+                a_stalled_writer_does_not_stop_concurrent_writers
+                readers_find_what_stays_at_every_fence_of_a_writer
+                a_reader_that_sees_a_change_before_its_fence_persists_it;
             damage:
                 no_damage_makes_check_or_trace_panic;
             costs:
-                inserts_cost_what_the_table_says;
+                inserts_cost_what_the_table_says
+                what_changes_nothing_costs_nothing;
             model:
                 behaves_like_a_sorted_map;
         }
@@ -61,8 +65,8 @@ macro_rules! suite_of_every_index {
 }
 
 macro_rules! suite_of_byte_keys {
-    ($index:ty) => {
-        suite! { [$index]
+    ($tested:expr) => {
+        suite! { [$tested,]
             byte_keys:
                 keys_of_one_byte_and_of_the_greatest_length
                 prefixes_of_each_other_are_different_keys
@@ -74,14 +78,16 @@ macro_rules! suite_of_byte_keys {
 }
 
 macro_rules! suite_of_ordered_indexes {
-    ($index:ty, $key:ty) => {
-        suite! { [$index, $key]
+    ($tested:expr, $key:ty) => {
+        suite! { [$tested, $key]
             ordered:
                 iteration_is_in_order
                 ranges_of_all_bounds_in_both_directions
                 first_and_last
                 a_scan_from_a_key_that_is_absent
                 a_range_beside_a_writer_has_all_stable_keys_in_strict_order;
+            patterns:
+                an_emptied_index_gives_its_blocks_back_in_whatever_order;
         }
     };
 }
@@ -91,47 +97,47 @@ macro_rules! suite_of_ordered_indexes {
 macro_rules! conformance {
     ($module:ident $index:ident [$($trait:ident)*]) => {
         mod $module {
-            conformance! { @family lapis_index::families::$index [$($trait)*] }
+            conformance! { @placed $index Dram [$($trait)*] }
             $(conformance! { @$trait $index })*
         }
     };
     (@ordered $index:ident) => {};
     (@rebuilt $index:ident) => {
         mod in_pool {
-            conformance! {
-                @family
-                $crate::conformance::inner_nodes_in_pool::InPool<lapis_index::families::$index>
-                [ordered]
-            }
+            conformance! { @placed $index Pm [ordered] }
         }
     };
-    (@family $family:ty [$($order:ident $($rebuilt:ident)?)?]) => {
+    (@placed $index:ident $placement:ident [$($order:ident $($rebuilt:ident)?)?]) => {
+        const TESTED: $crate::conformance::harness::Tested =
+            $crate::conformance::harness::Tested {
+                kind: lapis_index::IndexKind::$index,
+                inner_nodes: lapis_index::InnerNodes::$placement,
+            };
         mod numbers {
-            suite_of_every_index! { $family, u64 }
-            $(conformance! { @scans $order $family, u64 })?
+            suite_of_every_index! { super::TESTED, u64 }
+            $(conformance! { @scans $order u64 })?
         }
         mod strings {
-            suite_of_every_index! { $family, [u8] }
-            suite_of_byte_keys! { $crate::conformance::harness::On<$family, [u8]> }
-            $(conformance! { @scans $order $family, [u8] })?
+            suite_of_every_index! { super::TESTED, [u8] }
+            suite_of_byte_keys! { super::TESTED }
+            $(conformance! { @scans $order [u8] })?
         }
     };
-    (@scans ordered $family:ty, $key:ty) => {
-        suite_of_ordered_indexes! { $crate::conformance::harness::On<$family, $key>, $key }
+    (@scans ordered $key:ty) => {
+        suite_of_ordered_indexes! { super::TESTED, $key }
     };
 }
 
-pub(crate) mod byte_keys;
-pub(crate) mod concurrency;
-pub(crate) mod costs;
-pub(crate) mod counting;
-pub(crate) mod damage;
-pub(crate) mod harness;
-pub(crate) mod inner_nodes_in_pool;
-pub(crate) mod lifecycle;
-pub(crate) mod model;
-pub(crate) mod ordered;
-pub(crate) mod patterns;
-pub(crate) mod semantics;
+mod beside_writers;
+mod byte_keys;
+mod concurrency;
+mod costs;
+mod damage;
+mod harness;
+mod lifecycle;
+mod model;
+mod ordered;
+mod patterns;
+mod semantics;
 
 lapis_index::for_each_index!(conformance);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use lapis_index::{Direction, Index, IndexFamily, IndexOptions};
+use lapis_index::{Direction, IndexOptions};
 use proptest::prelude::*;
 
-use super::harness::{Keys, On, Place, assert_sound, create_with, open};
+use super::harness::{Keys, On, Place, Tested, assert_sound};
 
 #[derive(Clone, Debug)]
 enum Operation<B> {
@@ -51,28 +51,29 @@ fn of_a_run(first: u64, count: u16) -> impl Iterator<Item = u64> {
 
 /// Nodes of the default size, of the size at which the checker explores the structure, and of other
 /// sizes as far as the structure takes them.
-fn options<F: IndexFamily, K: Keys + ?Sized>(place: &Place, node_lines: usize) -> IndexOptions {
-    let explored = &F::KIND.declaration().exploration.options;
+fn options<K: Keys + ?Sized>(tested: Tested, place: &Place, node_lines: usize) -> IndexOptions {
+    let explored = tested.explored_options();
     let node_bytes = match node_lines {
         0 => 0,
         1 => explored.node_bytes,
         lines => lines * 64,
     };
-    let options = IndexOptions { node_bytes, ..IndexOptions::default() };
-    match On::<F, K>::create(&place.create(), &options) {
+    let options = IndexOptions { node_bytes, ..tested.default_options() };
+    match On::<K>::create(tested.kind, &place.create(), &options) {
         Ok(_) => options,
-        Err(_) => explored.clone(),
+        Err(_) => explored,
     }
 }
 
-fn run<F: IndexFamily, K: Keys + ?Sized>(
+fn run<K: Keys + ?Sized>(
+    tested: Tested,
     node_lines: usize,
     operations: Vec<Operation<K::Buf>>,
 ) -> Result<(), TestCaseError> {
-    let options = options::<F, K>(&Place::of(64 << 20), node_lines);
+    let options = options::<K>(tested, &Place::of(64 << 20), node_lines);
     let place = Place::of(64 << 20);
     let mut pool = place.create();
-    let mut index: On<F, K> = create_with(&pool, "index", &options);
+    let mut index = tested.create_with::<_, K>(&pool, "index", &options);
     let mut model: BTreeMap<K::Buf, u64> = BTreeMap::new();
     for operation in operations {
         match operation {
@@ -101,7 +102,7 @@ fn run<F: IndexFamily, K: Keys + ?Sized>(
                 let direction = if backward { Direction::Backward } else { Direction::Forward };
                 let mut found = Vec::new();
                 let bound = from.as_ref().map(K::borrow);
-                let ordered = F::scan(&index, bound, direction, &mut |key, value| {
+                let ordered = index.scan(bound, direction, &mut |key, value| {
                     found.push((key.to_buf(), value));
                     match found.len() < entries {
                         true => ControlFlow::Continue(()),
@@ -138,7 +139,7 @@ fn run<F: IndexFamily, K: Keys + ?Sized>(
             Operation::Reopen => {
                 drop((index, pool));
                 pool = place.open();
-                index = open(&pool, "index");
+                index = tested.open(&pool, "index");
             }
         }
     }
@@ -151,10 +152,10 @@ fn run<F: IndexFamily, K: Keys + ?Sized>(
     Ok(())
 }
 
-pub fn behaves_like_a_sorted_map<F: IndexFamily, K: Keys + ?Sized>() {
+pub fn behaves_like_a_sorted_map<K: Keys + ?Sized>(tested: Tested) {
     let config = ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() };
     let operations = prop::collection::vec(operation::<K>(), 1..120);
     proptest!(config, |(node_lines in 0..=12usize, operations in operations)| {
-        run::<F, K>(node_lines, operations)?;
+        run::<K>(tested, node_lines, operations)?;
     });
 }

@@ -2,21 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lapis_index::{Direction, OrderedIndex};
-use lapis_pmem::{Hardware, Pool};
+use lapis_index::Direction;
 
-use super::harness::{Keys, create, entries};
-
-fn in_memory<K: Keys + ?Sized, I: OrderedIndex<Hardware, K>>() -> I {
-    create(&Arc::new(Pool::create_anonymous(1 << 20).unwrap()), "index")
-}
+use super::harness::{Keys, On, Tested, entries};
 
 /// An index of the keys 0, 10, 20, …, 4990 in no order of insertion, and its model.
-fn tens<I: OrderedIndex<Hardware, K>, K: Keys + ?Sized>() -> (I, BTreeMap<K::Buf, u64>) {
-    let index: I = in_memory();
+fn tens<K: Keys + ?Sized>(tested: Tested) -> (On<K>, BTreeMap<K::Buf, u64>) {
+    let index = tested.in_memory::<K>();
     let mut model = BTreeMap::new();
     for number in (0..500u64).map(|number| number * 7 % 500 * 10) {
         let key = K::number(number);
@@ -26,8 +20,8 @@ fn tens<I: OrderedIndex<Hardware, K>, K: Keys + ?Sized>() -> (I, BTreeMap<K::Buf
     (index, model)
 }
 
-pub fn iteration_is_in_order<I: OrderedIndex<Hardware, K>, K: Keys + ?Sized>() {
-    let (index, model) = tens::<I, K>();
+pub fn iteration_is_in_order<K: Keys + ?Sized>(tested: Tested) {
+    let (index, model) = tens::<K>(tested);
     assert!(entries(&index).into_iter().eq(model));
 }
 
@@ -35,8 +29,8 @@ fn borrowed<K: Keys + ?Sized>(bound: &Bound<K::Buf>) -> Bound<&K> {
     bound.as_ref().map(K::borrow)
 }
 
-pub fn ranges_of_all_bounds_in_both_directions<I: OrderedIndex<Hardware, K>, K: Keys + ?Sized>() {
-    let (index, model) = tens::<I, K>();
+pub fn ranges_of_all_bounds_in_both_directions<K: Keys + ?Sized>(tested: Tested) {
+    let (index, model) = tens::<K>(tested);
     let numbers = [0, 5, 10, 640, 645, 650, 1280, 4985, 4990, 4995, u64::MAX];
     let bounds: Vec<Bound<K::Buf>> = numbers
         .iter()
@@ -76,23 +70,23 @@ pub fn ranges_of_all_bounds_in_both_directions<I: OrderedIndex<Hardware, K>, K: 
     }
 }
 
-pub fn first_and_last<I: OrderedIndex<Hardware, K>, K: Keys + ?Sized>() {
-    let index: I = in_memory();
-    assert_eq!((index.first(), index.last()), (None, None));
+pub fn first_and_last<K: Keys + ?Sized>(tested: Tested) {
+    let index = tested.in_memory::<K>();
+    assert_eq!((index.first(Direction::Forward), index.first(Direction::Backward)), (None, None));
     for number in [500, 3, u64::MAX, 0, 70] {
         let _ = index.insert(K::borrow(&K::number(number)), number).unwrap();
     }
-    assert_eq!(index.first(), Some((K::number(0), 0)));
-    assert_eq!(index.last(), Some((K::number(u64::MAX), u64::MAX)));
+    assert_eq!(index.first(Direction::Forward), Some((K::number(0), 0)));
+    assert_eq!(index.first(Direction::Backward), Some((K::number(u64::MAX), u64::MAX)));
     for number in [0, u64::MAX] {
         let _ = index.remove(K::borrow(&K::number(number))).unwrap();
     }
-    assert_eq!(index.first(), Some((K::number(3), 3)));
-    assert_eq!(index.last(), Some((K::number(500), 500)));
+    assert_eq!(index.first(Direction::Forward), Some((K::number(3), 3)));
+    assert_eq!(index.first(Direction::Backward), Some((K::number(500), 500)));
 }
 
-pub fn a_scan_from_a_key_that_is_absent<I: OrderedIndex<Hardware, K>, K: Keys + ?Sized>() {
-    let (index, model) = tens::<I, K>();
+pub fn a_scan_from_a_key_that_is_absent<K: Keys + ?Sized>(tested: Tested) {
+    let (index, model) = tens::<K>(tested);
     for number in (0..5010).step_by(5) {
         let from = K::number(number);
         for direction in [Direction::Forward, Direction::Backward] {
@@ -113,12 +107,10 @@ pub fn a_scan_from_a_key_that_is_absent<I: OrderedIndex<Hardware, K>, K: Keys + 
 }
 
 /// Multiples of ten stay; a writer adds and removes the numbers between them.
-pub fn a_range_beside_a_writer_has_all_stable_keys_in_strict_order<I, K>()
-where
-    I: OrderedIndex<Hardware, K>,
-    K: Keys + ?Sized,
-{
-    let (index, stable) = tens::<I, K>();
+pub fn a_range_beside_a_writer_has_all_stable_keys_in_strict_order<K: Keys + ?Sized>(
+    tested: Tested,
+) {
+    let (index, stable) = tens::<K>(tested);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use lapis_index::{Index, IndexFamily};
+use lapis_index::InnerNodes;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::harness::{Keys, On, assert_nothing_leaked, assert_sound, in_memory};
+use super::harness::{Keys, Tested, assert_nothing_leaked, assert_sound};
 
 const COUNT: u64 = 3000;
 
 /// Inserts the keys in the given order, updates a third, removes half in another order, then the
 /// rest, and looks at everything in between.
-fn through_its_life<F: IndexFamily, K: Keys + ?Sized>(numbers: impl IntoIterator<Item = u64>) {
-    let index: On<F, K> = in_memory::<F, K>();
+fn through_its_life<K: Keys + ?Sized>(tested: Tested, numbers: impl IntoIterator<Item = u64>) {
+    let index = tested.in_memory::<K>();
     let mut expected = BTreeMap::new();
     let mut keys: Vec<K::Buf> = numbers.into_iter().map(K::number).collect();
     for (value, key) in keys.iter().enumerate() {
@@ -45,34 +45,35 @@ fn through_its_life<F: IndexFamily, K: Keys + ?Sized>(numbers: impl IntoIterator
     assert_sound(&index, &expected);
 }
 
-pub fn dense_keys<F: IndexFamily, K: Keys + ?Sized>() {
-    through_its_life::<F, K>(0..COUNT);
+pub fn dense_keys<K: Keys + ?Sized>(tested: Tested) {
+    through_its_life::<K>(tested, 0..COUNT);
 }
 
-pub fn sparse_keys<F: IndexFamily, K: Keys + ?Sized>() {
-    through_its_life::<F, K>((0..COUNT).map(|number| number << 51));
+pub fn sparse_keys<K: Keys + ?Sized>(tested: Tested) {
+    through_its_life::<K>(tested, (0..COUNT).map(|number| number << 51));
 }
 
-pub fn clustered_keys<F: IndexFamily, K: Keys + ?Sized>() {
+pub fn clustered_keys<K: Keys + ?Sized>(tested: Tested) {
     // Fifty clusters far from each other, filled in turn.
-    through_its_life::<F, K>(
+    through_its_life::<K>(
+        tested,
         (0..COUNT).map(|number| (number % 50) * 0x0500_0000_1000_0000 / 50 * 7 + number / 50),
     );
 }
 
-pub fn reverse_keys<F: IndexFamily, K: Keys + ?Sized>() {
-    through_its_life::<F, K>((0..COUNT).rev());
+pub fn reverse_keys<K: Keys + ?Sized>(tested: Tested) {
+    through_its_life::<K>(tested, (0..COUNT).rev());
 }
 
-pub fn random_keys<F: IndexFamily, K: Keys + ?Sized>() {
+pub fn random_keys<K: Keys + ?Sized>(tested: Tested) {
     let mut random = StdRng::seed_from_u64(2);
-    through_its_life::<F, K>((0..COUNT).map(|_| random.random::<u64>()));
+    through_its_life::<K>(tested, (0..COUNT).map(|_| random.random::<u64>()));
 }
 
 /// Keys come and go while their number stays: neither the structure nor the pool may keep growing.
-pub fn a_bounded_live_set_takes_bounded_space<F: IndexFamily, K: Keys + ?Sized>() {
+pub fn a_bounded_live_set_takes_bounded_space<K: Keys + ?Sized>(tested: Tested) {
     const LIVE: u64 = 500;
-    let index: On<F, K> = in_memory::<F, K>();
+    let index = tested.in_memory::<K>();
     let mut early = 0;
     for number in 0..60 * LIVE {
         let key = K::number(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -89,4 +90,38 @@ pub fn a_bounded_live_set_takes_bounded_space<F: IndexFamily, K: Keys + ?Sized>(
     assert_eq!(late.entries, LIVE);
     assert!(late.bytes <= 2 * early, "{early} bytes became {}", late.bytes);
     assert_nothing_leaked(&index);
+}
+
+/// Orders in which keys are added and taken away: each makes other nodes sparse or full.
+const ORDERS: [fn(u64) -> u64; 4] = [
+    |number| number,
+    |number| EMPTIED - 1 - number,
+    |number| number * 7 % EMPTIED,
+    // From the middle to both ends.
+    |number| {
+        if number % 2 == 0 { EMPTIED / 2 + number / 2 } else { EMPTIED / 2 - 1 - number / 2 }
+    },
+];
+const EMPTIED: u64 = 1500;
+
+/// For structures that shrink with their contents: those with an order.
+pub fn an_emptied_index_gives_its_blocks_back_in_whatever_order<K: Keys + ?Sized>(tested: Tested) {
+    for index in tested.geometries::<K>() {
+        let empty = index.statistics().blocks;
+        for order in ORDERS {
+            let keys = || (0..EMPTIED).map(|number| K::number(order(number)));
+            for key in keys() {
+                assert_eq!(index.insert(K::borrow(&key), 1).unwrap().previous, None);
+            }
+            assert!(index.statistics().max_depth > 0);
+            for key in keys() {
+                assert_eq!(index.remove(K::borrow(&key)).unwrap().previous, Some(1));
+            }
+            assert_sound(&index, &BTreeMap::new());
+            // Arenas in the pool keep their size.
+            if tested.inner_nodes == InnerNodes::Dram {
+                assert_eq!(index.statistics().blocks, empty);
+            }
+        }
+    }
 }

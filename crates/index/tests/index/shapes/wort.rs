@@ -1,30 +1,18 @@
-//! The shapes of its trees.
+//! WORT.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 
-use lapis_index::{Direction, Index, IndexKey, OrderedIndex, Wort};
+use lapis_index::{Direction, IndexKey, IndexKind};
 
-use super::watched::{Watched, watched_pool};
-use super::{audited_blocks, create};
+use crate::watched::Counted;
 
-fn scanned<K: IndexKey + ?Sized>(
-    index: &Wort<Watched, K>,
-    from: Bound<&K>,
-    direction: Direction,
-    limit: usize,
-) -> Vec<(K::Buf, u64)> {
-    let mut found = Vec::new();
-    index.scan(from, direction, &mut |key, value| {
-        found.push((key.to_buf(), value));
-        if found.len() == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    found
+fn wort<K: IndexKey + ?Sized>() -> Counted<K> {
+    Counted::new(IndexKind::Wort)
 }
 
 #[test]
 fn the_longest_keys_that_differ_only_at_their_ends_are_told_apart() {
-    let pool = watched_pool(4 << 20);
-    let index: Wort<_, [u8]> = create(&pool);
+    let index = wort::<[u8]>().0;
     let longest = vec![0xABu8; 65_535];
     let mut other = longest.clone();
     other[65_534] = 0xAC;
@@ -39,35 +27,34 @@ fn the_longest_keys_that_differ_only_at_their_ends_are_told_apart() {
     assert_eq!(index.check(), [""; 0]);
     let mut sorted = keys.to_vec();
     sorted.sort();
-    let found = scanned(&index, Bound::Unbounded, Direction::Forward, usize::MAX);
-    assert!(found.iter().map(|(key, _)| key.as_slice()).eq(sorted.iter().copied()));
+    let found = index.range(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+    assert!(found.map(|(key, _)| key).eq(sorted));
     for key in keys {
         assert!(index.remove(key).unwrap().previous.is_some());
         assert_eq!(index.check(), [""; 0]);
     }
-    assert_eq!(audited_blocks(&index), 1);
+    assert_eq!(index.statistics().blocks, 1);
 }
 
 #[test]
 fn a_chain_of_prefixes_makes_the_deepest_tree_and_is_walked_without_recursion() {
     const LENGTH: usize = 3000;
-    let pool = watched_pool(16 << 20);
-    let index: Wort<_, [u8]> = create(&pool);
+    let index = wort::<[u8]>().0;
     let long = [0u8; LENGTH];
     for length in (1..=LENGTH).rev() {
         let _ = index.insert(&long[..length], length as u64).unwrap();
     }
     assert_eq!(index.statistics().max_depth, LENGTH as u64 - 1);
     assert_eq!(index.check(), [""; 0]);
-    let found = scanned(&index, Bound::Included(&long[..10]), Direction::Backward, usize::MAX);
-    assert!(found.iter().map(|(_, value)| *value).eq((1..=10).rev()));
+    let upper = Bound::Included(&long[..10]);
+    let found = index.range(Bound::Unbounded, upper, Direction::Backward);
+    assert!(found.map(|(_, value)| value).eq((1..=10).rev()));
 }
 
 #[test]
 fn dense_keys_make_the_trees_of_the_paper() {
     // 16^3 dense keys take three levels above the leaves, whatever the common prefix.
-    let pool = watched_pool(4 << 20);
-    let index: Wort<_, u64> = create(&pool);
+    let index = wort::<u64>().0;
     for key in 0..4096 {
         let _ = index.insert(&key, key).unwrap();
     }

@@ -1,0 +1,140 @@
+//! Readers and writers beside a writer that is in the middle of an operation.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use lapis_index::{AnyIndex, IndexOptions};
+
+use super::harness::{Keys, Tested, entries};
+use crate::watched::{Machine, beside_a_writer_at_its_first_fence, counting, watched_pool};
+
+type Watched<K> = Arc<AnyIndex<Machine, K>>;
+
+/// With the keys 0, 10, 20 and so on, as many as that.
+fn tens<K: Keys + ?Sized>(tested: Tested, options: &IndexOptions, count: u64) -> Watched<K> {
+    let index = tested.create_with(&watched_pool(1 << 20), "index", options);
+    for number in 0..count {
+        let _ = index.insert(K::borrow(&K::number(number * 10)), number).unwrap();
+    }
+    Arc::new(index)
+}
+
+/// With a writer asleep inside an operation: runs `while_stalled`, on a thread of its own, and says
+/// whether it ended before the writer was woken.
+fn beside_a_stalled_writer<K: Keys + ?Sized>(
+    tested: Tested,
+    while_stalled: impl FnOnce(&AnyIndex<Machine, K>) + Send,
+) -> bool {
+    let index = tens::<K>(tested, &tested.default_options(), 1000);
+    let changed = K::number(30);
+    let write = || {
+        assert_eq!(index.put(K::borrow(&changed), 30).unwrap().previous, Some(3));
+    };
+    let (sender, receiver) = mpsc::channel();
+    let ended = std::thread::scope(|scope| {
+        beside_a_writer_at_its_first_fence(index.pool().domain(), write, || {
+            scope.spawn(|| {
+                while_stalled(&index);
+                let _ = sender.send(());
+            });
+            receiver.recv_timeout(Duration::from_secs(20)).is_ok()
+        })
+    });
+    assert_eq!(index.get(K::borrow(&changed)), Some(30));
+    ended
+}
+
+pub fn a_stalled_writer_does_not_stop_lock_free_readers<K: Keys + ?Sized>(tested: Tested) {
+    if !tested.capabilities().lock_free_reads {
+        return;
+    }
+    assert!(beside_a_stalled_writer::<K>(tested, |index| {
+        for number in 0..1000 {
+            let value = index.get(K::borrow(&K::number(number * 10))).unwrap();
+            assert!(value == number || (number, value) == (3, 30));
+        }
+        assert_eq!(entries(index).len(), 1000);
+    }));
+}
+
+pub fn a_stalled_writer_does_not_stop_concurrent_writers<K: Keys + ?Sized>(tested: Tested) {
+    if !tested.capabilities().concurrent_writers {
+        return;
+    }
+    assert!(beside_a_stalled_writer::<K>(tested, |index| {
+        let far = K::number(9900);
+        assert_eq!(index.put(K::borrow(&far), 1).unwrap().previous, Some(990));
+    }));
+}
+
+/// While nodes are split and merged, in the one half of the keys, the other half is found.
+pub fn readers_find_what_stays_at_every_fence_of_a_writer<K: Keys + ?Sized>(tested: Tested) {
+    const COUNT: u64 = 60;
+    if !tested.capabilities().lock_free_reads {
+        return;
+    }
+    for options in [tested.default_options(), tested.explored_options()] {
+        let index = tens::<K>(tested, &options, COUNT);
+        let staying: Vec<_> = (0..COUNT).map(|number| (K::number(number * 10), number)).collect();
+        let ordered = index.kind().1.ordered;
+        index.pool().domain().watcher().1.before_each_fence({
+            let index = Arc::clone(&index);
+            move || {
+                for (key, value) in &staying {
+                    assert_eq!(index.get(K::borrow(key)), Some(*value), "{key:?}");
+                }
+                let mut found = entries(&index);
+                assert!(!ordered || found.is_sorted_by(|one, other| one.0 < other.0));
+                found.sort();
+                found.retain(|entry| staying.contains(entry));
+                assert_eq!(found, staying);
+            }
+        });
+        let coming = || (301..340).filter(|number| number % 10 != 0).map(K::number);
+        for key in coming() {
+            assert_eq!(index.insert(K::borrow(&key), 0).unwrap().previous, None);
+        }
+        for key in coming() {
+            assert_eq!(index.remove(K::borrow(&key)).unwrap().previous, Some(0));
+        }
+        index.pool().domain().watcher().1.let_be();
+    }
+}
+
+/// What a reader of `number` is told before each fence of a change, and what that costs it.
+fn reads_at_each_fence<K: Keys + ?Sized>(
+    index: &Watched<K>,
+    number: u64,
+    change: impl FnOnce(&K),
+) -> Vec<(Option<u64>, (u64, u64))> {
+    let machine = index.pool().domain().clone();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    machine.watcher().1.before_each_fence({
+        let (reader, seen, machine) = (Arc::clone(index), Arc::clone(&seen), machine.clone());
+        let key = K::number(number);
+        move || seen.lock().unwrap().push(counting(&machine, || reader.get(K::borrow(&key))))
+    });
+    change(K::borrow(&K::number(number)));
+    machine.watcher().1.let_be();
+    std::mem::take(&mut seen.lock().unwrap())
+}
+
+/// A change is seen before the fence that makes it durable: then by a reader who makes it so.
+pub fn a_reader_that_sees_a_change_before_its_fence_persists_it<K: Keys + ?Sized>(tested: Tested) {
+    type Do<K> = fn(&AnyIndex<Machine, K>, &K);
+    let changes: [(u64, Do<K>, [Option<u64>; 2]); 3] = [
+        (75, |index, key| _ = index.insert(key, 7).unwrap(), [None, Some(7)]),
+        (30, |index, key| _ = index.update(key, 9).unwrap(), [Some(3), Some(9)]),
+        (50, |index, key| _ = index.remove(key).unwrap(), [Some(5), None]),
+    ];
+    for (number, change, [before, after]) in changes {
+        let index = tens::<K>(tested, &tested.default_options(), 8);
+        let reads = reads_at_each_fence(&index, number, |key| change(&index, key));
+        assert!(reads.iter().all(|read| read.0 == before || read.0 == after), "{reads:?}");
+        let first = reads.iter().find(|read| read.0 == after).expect("a read before its fence");
+        assert!(first.1.0 >= 1 && first.1.1 == 1, "{reads:?}");
+        let (answer, cost) =
+            counting(index.pool().domain(), || index.get(K::borrow(&K::number(number))));
+        assert_eq!((answer, cost), (after, (0, 0)));
+    }
+}

@@ -1,0 +1,31 @@
+//! What each operation of each structure flushes and fences, and refuses.
+
+mod art;
+mod fast_fair;
+mod fptree;
+mod nv_tree;
+mod p_clht;
+mod wb_tree;
+mod wort;
+
+use lapis_index::{AnyIndex, IndexError, IndexKind, IndexOptions};
+use lapis_pmem::{Hardware, Pool};
+
+#[test]
+fn impossible_node_sizes_are_refused() {
+    let sizes: [(IndexKind, &[usize]); 5] = [
+        (IndexKind::FastFair, &[1, 64, 192, 300, 4160]),
+        (IndexKind::FpTree, &[1, 64, 192, 257, 1088]),
+        (IndexKind::NvTree, &[64, 200, 2112]),
+        (IndexKind::WbTree, &[128, 300, 1216]),
+        (IndexKind::WbTreeSlot, &[256]),
+    ];
+    let pool = Pool::create_anonymous(1 << 20).unwrap();
+    for (kind, sizes) in sizes {
+        for &node_bytes in sizes {
+            let options = IndexOptions { node_bytes, ..IndexOptions::default() };
+            let refused = AnyIndex::<Hardware, u64>::create(kind, &pool, &options);
+            assert!(matches!(refused, Err(IndexError::BadOption { .. })), "{kind} {node_bytes}");
+        }
+    }
+}
