@@ -93,6 +93,22 @@ pub trait IndexKey: sealed::Sealed + Ord + Debug + Send + Sync + 'static {
     /// Compares this key with the one that a word stands for. A damaged word compares as greater.
     fn cmp_word<D: Domain>(&self, pool: &Pool<D>, word: u64) -> Ordering;
 
+    /// Orders the keys of two words. Damaged words come last, in an order of their own, so that this
+    /// is a total order whatever the bytes.
+    fn cmp_words<D: Domain>(pool: &Pool<D>, one: u64, other: u64) -> Ordering {
+        if Self::INLINE {
+            return one.cmp(&other);
+        }
+        let both =
+            Self::with_word(pool, one, |one| Self::with_word(pool, other, |other| one.cmp(other)));
+        match both {
+            Some(Some(order)) => order,
+            Some(None) => Ordering::Less,
+            None if Self::with_word(pool, other, |_| ()).is_some() => Ordering::Greater,
+            None => one.cmp(&other),
+        }
+    }
+
     /// Whether a word stands for this key. `tag` is [`IndexKey::tag`] of this key.
     fn eq_word<D: Domain>(&self, pool: &Pool<D>, tag: u64, word: u64) -> bool;
 

@@ -29,6 +29,7 @@ mod entries_by_part;
 mod error;
 mod index;
 mod key;
+mod leaf_list;
 mod node_size;
 mod radix;
 mod range;

@@ -109,8 +109,7 @@ use crate::radix::{
     Place, RadixTree, SlotWord, Span, Split,
 };
 use node::{Child, Kind};
-use policy::Policy;
-use remove::Removal;
+use policy::{Policy, Removal};
 
 /// An adaptive radix tree whose small nodes and headers change as `P` says.
 ///

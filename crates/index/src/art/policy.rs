@@ -29,3 +29,14 @@ pub struct Mutants {
     /// In nodes of 4, 16 and 48, an entry counts before its child is stored.
     pub entry_before_child: [Mutant; 3],
 }
+
+/// What becomes of a node that loses a leaf.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Removal {
+    /// The child or what makes it count is taken out.
+    InPlace,
+    /// A copy without it takes its place, if there is room for one.
+    ByCopy,
+    /// It goes too.
+    WithNode,
+}

@@ -7,24 +7,13 @@ use lapis_pmem::{Committed, Domain, Link};
 use super::Art;
 use super::entries::ChildIndex;
 use super::node::{Child, Kind, Node4, Node16, Node48};
-use super::policy::Policy;
+use super::policy::{Policy, Removal};
 use crate::index::IndexError;
 use crate::key::IndexKey;
 use crate::radix::{
     Byte, Changing, Claims, Descending, Descent, Digits, Held, Leaf, Obstacle, Parent, Place,
     SlotWord, Span, damaged,
 };
-
-/// What becomes of a node that loses a leaf.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Removal {
-    /// The child or what makes it count is taken out.
-    InPlace,
-    /// A copy without it takes its place, if there is room for one.
-    ByCopy,
-    /// It goes too.
-    WithNode,
-}
 
 impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     /// Takes `leaf` out, to which the descent has led.

@@ -59,14 +59,7 @@ impl Policy for CopyOnWrite {
     const KIND: IndexKind = IndexKind::ArtCow;
     const COPIES: bool = true;
     const MUTANTS: Mutants = Mutants {
-        of_all: radix::Mutants {
-            missing_leaf_flush: mutants::MISSING_LEAF_FLUSH,
-            link_before_fence: mutants::LINK_BEFORE_FENCE,
-            stale_decision: mutants::STALE_DECISION,
-            uncounted_unlinking: mutants::UNCOUNTED_UNLINKING,
-            new_node_unlocked: mutants::NEW_NODE_UNLOCKED,
-            unpersisted_answer: mutants::UNPERSISTED_ANSWER,
-        },
+        of_all: radix::mutants_of!(mutants),
         missing_copy_flush: mutants::MISSING_COPY_FLUSH,
         header_before_parent: mutants::HEADER_IN_PLACE,
         // Nodes of 4 and 16 take no entries here.

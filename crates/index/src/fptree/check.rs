@@ -1,7 +1,5 @@
 //! Looking at everything: the check, the trace and the statistics. None of it trusts the bytes.
 
-use std::collections::HashSet;
-
 use lapis_pmem::{Domain, Link, Tracer};
 
 use super::FpTree;
@@ -10,28 +8,17 @@ use super::leaf::{Leaf, LeafHeader, positions};
 use super::micro_log::{MICRO_LOG_BYTES, MICRO_LOGS};
 use crate::index::Statistics;
 use crate::key::IndexKey;
+use crate::leaf_list;
 use crate::root::IndexRoot;
 
 impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     /// Visits every leaf once, in the order of the list, as long as `visit` says to go on.
     fn walk(&self, problem: &mut dyn FnMut(String), visit: &mut dyn FnMut(Leaf<'_>) -> bool) {
-        let mut seen = HashSet::new();
-        let mut link = self.first_leaf();
-        if link.is_null() {
+        if self.first_leaf().is_null() {
             problem("there is no first leaf".into());
         }
-        while !link.is_null() {
-            let Some(leaf) = Leaf::try_at(&self.pool, link, self.slots) else {
-                return problem(format!("a link refers to {link:?}, outside the pool"));
-            };
-            if !seen.insert(link.offset()) {
-                return problem(format!("the leaf {link:?} is linked twice"));
-            }
-            if !visit(leaf) {
-                return;
-            }
-            link = leaf.next(self.domain());
-        }
+        let at = |link| Leaf::try_at(&self.pool, link, self.slots).ok_or(leaf_list::OUTSIDE);
+        leaf_list::walk(self.first_leaf(), at, |leaf| leaf.next(self.domain()), problem, visit);
     }
 
     pub(super) fn problems(&self) -> Vec<String> {

@@ -66,32 +66,9 @@
 //! Insert and update fence before the bit, and so order what the caller has flushed
 //! ([`Capabilities::orders_prior_flushes`]).
 //!
-//! *Splits and merges.* Both change two words of one leaf that lie in two lines. From the fence
-//! that makes the record durable they happen, now or at the next opening; the order of the two
-//! stores does not matter (I5). A leaf with three eighths of its slots in use or fewer is put together
-//! with a neighbour under the same inner node if both fill half a leaf at most; the published tree
-//! takes away empty leaves only, by the same kind of log. Here an empty leaf that is linked exists only as
-//! the whole tree (I4).
-//!
-//! *Groups.* The published tree allocates leaves in groups, kept in a persistent list, so that an
-//! allocation seldom costs a flush, and logs what becomes of them so that none is lost. Here the pool's
-//! allocator does both: it takes memory in runs of 64 KiB, 63 leaves for one flush and one fence, and
-//! what is in use is what a trace reaches ([`lapis_pmem::allocator`]); so a leaf that a crash found on
-//! its way in or out is simply free. A second list would say the same twice.
-//!
-//! # Concurrency
-//!
-//! Writers of different leaves do not meet but for the instant in which one changes the inner nodes;
-//! a leaf's lock is volatile ([`locks`]). The published tree runs its inner nodes under hardware
-//! transactional memory, which current processors have no more; what takes its place, and
-//! why readers never wait, is in [`inner`] and in read.rs.
-//!
-//! # Opening
-//!
-//! takes time in proportion to the leaves ([`rebuild`]); [`Index::open_with_threads`] says with how
-//! many threads.
-//!
-//! One handle per index: a second one would have its own locks and inner nodes.
+//! Opening takes time in proportion to the leaves ([`rebuild`]). Locks and inner nodes are volatile, so there
+//! is one handle per index. `docs/fptree.md` says what splits, merges and groups of leaves differ in from
+//! the paper, and what takes the place of hardware transactions.
 
 mod check;
 mod fingerprint;
@@ -153,6 +130,38 @@ impl<D: Domain, K: IndexKey + ?Sized> std::fmt::Debug for FpTree<D, K> {
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
+    fn open_by(
+        pool: Arc<Pool<D>>,
+        root: Link<IndexRoot>,
+        threads: Option<usize>,
+    ) -> Result<Self, IndexError> {
+        let domain = pool.domain();
+        let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
+        let leaf_bytes = LEAF_SIZES.found(found.words[LEAF_BYTES_WORD].load(domain))?;
+        let placement = InnerNodes::found(found.words[INNER_NODES_WORD].load(domain))?;
+        let micro_logs = Link::from_bits(found.words[MICRO_LOGS_WORD].load(domain));
+        let first: Link<LeafHeader> = found.top.load(domain).cast();
+        let slots = slots_of(leaf_bytes);
+        if first.is_null() {
+            return Err(IndexError::Damaged { what: "it has no first leaf".into() });
+        }
+        micro_log::replay(&pool, micro_logs, slots)?;
+        let leaves = rebuild::collect::<D, K>(&pool, first, slots, threads)?;
+        let tree = Self {
+            inner: InnerTree::new::<K>(placement, inner_capacity(slots)),
+            pool,
+            root,
+            micro_logs,
+            leaf_bytes,
+            slots,
+            locks: LeafLocks::default(),
+            claims: Claims::default(),
+            _keys: PhantomData,
+        };
+        tree.inner.rebuild::<D, K>(&tree.pool, &leaves)?;
+        Ok(tree)
+    }
+
     #[inline(always)]
     fn domain(&self) -> &D {
         self.pool.domain()
@@ -225,45 +234,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FpTree<D, K> {
         Ok(root.flush())
     }
 
-    /// Takes time in proportion to the number of leaves: see the source's header comment.
-    fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
-        Self::open_with_threads(pool, root, rebuild::default_threads())
-    }
-
-    /// A machine that must do the same things in the same order every time takes one.
-    fn open_with_threads(
-        pool: Arc<Pool<D>>,
-        root: Link<IndexRoot>,
-        threads: usize,
-    ) -> Result<Self, IndexError> {
-        let domain = pool.domain();
-        let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
-        let leaf_bytes = LEAF_SIZES.found(found.words[LEAF_BYTES_WORD].load(domain))?;
-        let placement = InnerNodes::found(found.words[INNER_NODES_WORD].load(domain))?;
-        let micro_logs = Link::from_bits(found.words[MICRO_LOGS_WORD].load(domain));
-        let first: Link<LeafHeader> = found.top.load(domain).cast();
-        let slots = slots_of(leaf_bytes);
-        if first.is_null() {
-            return Err(IndexError::Damaged { what: "it has no first leaf".into() });
-        }
-        micro_log::replay(&pool, micro_logs, slots)?;
-        let leaves = rebuild::collect::<D, K>(&pool, first, slots, threads)?;
-        let tree = Self {
-            inner: InnerTree::new::<K>(placement, inner_capacity(slots)),
-            pool,
-            root,
-            micro_logs,
-            leaf_bytes,
-            slots,
-            locks: LeafLocks::default(),
-            claims: Claims::default(),
-            _keys: PhantomData,
-        };
-        tree.inner.rebuild::<D, K>(&tree.pool, &leaves)?;
-        Ok(tree)
-    }
-
-    forward_to_files!(D, K);
+    forward_to_files!(D, K, rebuilt);
 }
 
 pub(crate) const DECLARATION: Declaration = Declaration {

@@ -1,7 +1,5 @@
 //! Adding and replacing: a free slot, then one word.
 
-use std::cmp::Ordering;
-
 use lapis_pmem::{Committed, Domain, Owned};
 
 use super::fingerprint::{self, FINGERPRINTS};
@@ -193,22 +191,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
 
     /// Sorts by the keys of the words, which come first in each pair.
     pub(super) fn sort_by_key<T>(&self, entries: &mut [(u64, T)]) {
-        if K::INLINE {
-            entries.sort_unstable_by_key(|entry| entry.0);
-            return;
-        }
-        entries.sort_unstable_by(|one, other| {
-            let both = K::with_word(&self.pool, one.0, |one| {
-                K::with_word(&self.pool, other.0, |other| one.cmp(other))
-            });
-            // Words that are no keys come last: a sort insists on an order, even of damage.
-            match both {
-                Some(Some(order)) => order,
-                Some(None) => Ordering::Less,
-                None if K::with_word(&self.pool, other.0, |_| ()).is_some() => Ordering::Greater,
-                None => one.0.cmp(&other.0),
-            }
-        });
+        entries.sort_unstable_by(|one, other| K::cmp_words(&self.pool, one.0, other.0));
     }
 }
 

@@ -1,34 +1,22 @@
 //! Looking at everything: the check, the trace and the statistics. None of it trusts the bytes.
 
-use std::collections::HashSet;
-
-use lapis_pmem::{Domain, Link, Tracer};
+use lapis_pmem::{Domain, Tracer};
 
 use super::NvTree;
 use super::inner::Probe;
-use super::leaf::{Leaf, LeafHeader, compare_words};
+use super::leaf::Leaf;
 use crate::index::Statistics;
 use crate::key::IndexKey;
+use crate::leaf_list;
 use crate::root::IndexRoot;
 
 impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
     /// Visits the leaves along their links, each once.
     fn walk(&self, problem: &mut dyn FnMut(String), visit: &mut dyn FnMut(Leaf<'_>) -> bool) {
-        let domain = self.domain();
-        let mut seen = HashSet::new();
-        let mut link: Link<LeafHeader> = self.root().top.load(domain).cast();
-        while !link.is_null() {
-            let Some(leaf) = self.try_leaf(link) else {
-                return problem(format!("a link refers to {link:?}, outside the pool"));
-            };
-            if !seen.insert(link.offset()) {
-                return problem(format!("the leaf {link:?} is linked twice"));
-            }
-            if !visit(leaf) {
-                return;
-            }
-            link = leaf.next(domain);
-        }
+        let first = self.root().top.load(self.domain()).cast();
+        let at = |link| self.try_leaf(link).ok_or(leaf_list::OUTSIDE);
+        let next = |leaf: Leaf<'_>| leaf.next(self.domain());
+        leaf_list::walk(first, at, next, problem, visit);
     }
 
     pub(super) fn problems(&self) -> Vec<String> {
@@ -57,13 +45,13 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
                 }
             }
             for pair in records.windows(2) {
-                if !compare_words::<D, K>(&self.pool, pair[0].word, pair[1].word).is_lt() {
+                if !K::cmp_words(&self.pool, pair[0].word, pair[1].word).is_lt() {
                     problems.push(format!("the leaf {:?} has two words for a key", leaf.link));
                 }
             }
             if let (Some(first), Some(last)) = (records.first(), records.last()) {
                 if let Some(before) = greatest
-                    && !compare_words::<D, K>(&self.pool, before, first.word).is_lt()
+                    && !K::cmp_words(&self.pool, before, first.word).is_lt()
                 {
                     problems.push(format!("the leaf {:?} does not begin behind others", leaf.link));
                 }

@@ -1,12 +1,9 @@
 //! Leaves: the only part of the tree that persists.
 
-use std::cmp::Ordering;
-use std::sync::atomic::{Ordering as MemoryOrdering, fence};
+use std::sync::atomic::{Ordering, fence};
 
 use lapis_pmem::{Domain, Link, PCell, Pool, Slot, persistent};
 
-use super::NvTree;
-use crate::key::IndexKey;
 use crate::node_size::NodeSizes;
 
 persistent! {
@@ -99,87 +96,6 @@ impl<'p> Leaf<'p> {
     }
 }
 
-impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
-    #[inline(always)]
-    pub(super) fn try_leaf(&self, link: Link<LeafHeader>) -> Option<Leaf<'_>> {
-        leaf_at(&self.pool, link, self.capacity)
-    }
-
-    #[inline(always)]
-    pub(super) fn leaf(&self, link: Link<LeafHeader>) -> Leaf<'_> {
-        match self.try_leaf(link) {
-            Some(leaf) => leaf,
-            None => beyond_the_end(link),
-        }
-    }
-
-    /// Brings all lines of a leaf on their way to the cache at once.
-    #[inline(always)]
-    pub(super) fn prefetch_leaf(&self, leaf: Leaf<'_>) {
-        let domain = self.domain();
-        domain.prefetch((&raw const *leaf.header).cast());
-        if domain.prefetches() {
-            for line in leaf.records.chunks(4) {
-                domain.prefetch(line.as_ptr().cast());
-            }
-        }
-    }
-
-    /// The newest record of `key` among the first `count`: the reverse scan of the paper.
-    #[inline(always)]
-    pub(super) fn newest(&self, leaf: Leaf<'_>, count: usize, key: &K) -> Option<Newest> {
-        let domain = self.domain();
-        let tag = if K::INLINE { 0 } else { key.tag() };
-        for (slot, record) in leaf.records[..count].iter().enumerate().rev() {
-            let word = record.key.load(domain);
-            if key.eq_word(&self.pool, tag, word) {
-                let value = record.value.load(domain);
-                let deleted = leaf.is_deleted(domain, slot);
-                return Some(Newest { slot, word, value, deleted });
-            }
-        }
-        None
-    }
-
-    /// Whether a key other than that of `word` is present. Within a leaf equal keys have equal
-    /// words (I4).
-    pub(super) fn has_others(&self, leaf: Leaf<'_>, count: usize, word: u64) -> bool {
-        let domain = self.domain();
-        let key_at = |slot: usize| leaf.records[slot].key.load(domain);
-        (0..count).rev().any(|slot| {
-            let found = key_at(slot);
-            found != word
-                && !leaf.is_deleted(domain, slot)
-                && (slot + 1..count).all(|newer| key_at(newer) != found)
-        })
-    }
-
-    /// The newest record of every key of a leaf, in the order of keys, deletions included.
-    pub(super) fn newest_of_all(&self, leaf: Leaf<'_>, count: usize) -> Vec<Newest> {
-        let domain = self.domain();
-        let mut all: Vec<Newest> = (0..count)
-            .map(|slot| {
-                let record = &leaf.records[slot];
-                Newest {
-                    slot,
-                    word: record.key.load(domain),
-                    value: record.value.load(domain),
-                    deleted: leaf.is_deleted(domain, slot),
-                }
-            })
-            .collect();
-        if K::INLINE {
-            all.sort_unstable_by_key(|record| (record.word, !record.slot));
-            all.dedup_by_key(|record| record.word);
-        } else {
-            all.sort_unstable_by_key(|record| (record.word, !record.slot));
-            all.dedup_by_key(|record| record.word);
-            all.sort_by(|one, other| compare_words::<D, K>(&self.pool, one.word, other.word));
-        }
-        all
-    }
-}
-
 /// The leaf at `link`, if it lies in the pool.
 #[inline(always)]
 pub(super) fn leaf_at<D: Domain>(
@@ -192,34 +108,9 @@ pub(super) fn leaf_at<D: Domain>(
     Some(Leaf { link, header, records: pool.try_slice(records, capacity)? })
 }
 
-/// Orders the keys of two words. Damaged words come first, in an order of their own, so that this
-/// is a total order whatever the bytes.
-pub(super) fn compare_words<D: Domain, K: IndexKey + ?Sized>(
-    pool: &Pool<D>,
-    one: u64,
-    other: u64,
-) -> Ordering {
-    if K::INLINE {
-        return one.cmp(&other);
-    }
-    let both = K::with_word(pool, one, |one| K::with_word(pool, other, |other| one.cmp(other)));
-    match both {
-        Some(Some(order)) => order,
-        Some(None) => Ordering::Greater,
-        None if K::with_word(pool, other, |_| ()).is_some() => Ordering::Less,
-        None => one.cmp(&other),
-    }
-}
-
 /// Keeps the loads before from being taken after the loads behind: of the content of something
 /// and of what tells whether it was current.
 #[inline(always)]
 pub(super) fn order_loads() {
-    fence(MemoryOrdering::Acquire);
-}
-
-#[cold]
-#[inline(never)]
-pub(super) fn beyond_the_end(link: Link<LeafHeader>) -> ! {
-    panic!("the index is damaged: the leaf {link:?} does not end within the pool")
+    fence(Ordering::Acquire);
 }

@@ -27,16 +27,6 @@
 //!
 //! The inner nodes (`inner/`) are not flushed, and are built from the leaves at open.
 //!
-//! # What differs from the paper, and why
-//!
-//! * The flag of a record lies beside the count instead of in the record, which therefore has 16
-//!   bytes and lies in one line: an insertion flushes exactly two lines.
-//! * An update is one record, not a deletion and an insertion: what is newer counts.
-//! * A removal from a full leaf turns the newest record of the key into a deletion, by one store of
-//!   the flags. So it needs no room, which a full pool could not give.
-//! * Inner nodes are rebuilt in segments, not as a whole (`inner/mod.rs`).
-//! * Readers and writers on several threads, which the paper leaves open.
-//!
 //! # Invariants, at every instant a crash may come
 //!
 //! * I1. All of a reachable leaf that counts was durable before the link to it was stored.
@@ -74,33 +64,13 @@
 //! update fences before the store that makes the value reachable, which orders the caller's earlier
 //! flushes too ([`Capabilities::orders_prior_flushes`]).
 //!
-//! # Crash
-//!
-//! Before the count is durable, a record does not exist; its slot is written again by the next
-//! writer. Before a link is durable, new leaves are unreachable and old ones unchanged. There is no
-//! state that needs repair: opening follows the links, takes the least key of each leaf and builds
-//! the inner nodes, on several threads if there are many leaves ([`Index::open_with_threads`]).
-//!
-//! # Concurrency
-//!
-//! A writer finds the leaf, locks it (one of a table of locks in DRAM, chosen by the leaf's place:
-//! a lock in the leaf would dirty its line once more), asks whether inner nodes still lead there,
-//! and appends. Changes of the structure take a lock of their own, behind that of the leaf; the lock
-//! of a neighbour is then only tried.
-//!
-//! Readers take no lock. Inner nodes change so that any state they pass through is whole
-//! (`inner/segment.rs`). The count is the point at which a record comes into being; a leaf that
-//! inner nodes still lead to when it has been read was current. If not, somebody has completed a
-//! change, and the reader starts again. What a reader has seen in a leaf may be visible and not
-//! durable only in the line of the count, and only if the leaf is still locked: then it persists
-//! that line before it answers. Readers never follow links between leaves, so they see no link
-//! that is not durable.
-//!
-//! Replaced leaves, keys, directories and segments stay until their readers have gone (epochs).
+//! `docs/nv-tree.md` says what differs from the paper, why nothing has to be repaired after a crash, and
+//! what readers and writers see of each other.
 
 mod check;
 mod inner;
 mod leaf;
+mod leaf_search;
 pub mod mutants;
 mod open;
 mod reorganise;
@@ -286,20 +256,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for NvTree<D, K> {
         Ok(root.flush())
     }
 
-    /// Builds the inner nodes: takes time in proportion to the number of leaves.
-    fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
-        Self::open_by(pool, root, None)
-    }
-
-    fn open_with_threads(
-        pool: Arc<Pool<D>>,
-        root: Link<IndexRoot>,
-        threads: usize,
-    ) -> Result<Self, IndexError> {
-        Self::open_by(pool, root, Some(threads))
-    }
-
-    forward_to_files!(D, K);
+    forward_to_files!(D, K, rebuilt);
 }
 
 pub(crate) const DECLARATION: Declaration = Declaration {

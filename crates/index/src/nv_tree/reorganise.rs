@@ -6,7 +6,7 @@ use lapis_pmem::{
 };
 
 use super::inner::{Directory, Edit, Entry, Found, Probe, Rebuilt, Separator};
-use super::leaf::{Leaf, LeafHeader, Newest, RECORD_BYTES, compare_words, leaf_at};
+use super::leaf::{Leaf, LeafHeader, Newest, RECORD_BYTES, leaf_at};
 use super::write::Supplies;
 use super::{NvTree, mutants};
 use crate::index::IndexError;
@@ -128,9 +128,8 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
                 at
             }
             None => {
-                let at = records.partition_point(|record| {
-                    compare_words::<D, K>(&self.pool, record.word, word).is_lt()
-                });
+                let at = records
+                    .partition_point(|record| K::cmp_words(&self.pool, record.word, word).is_lt());
                 records.insert(at, added);
                 at
             }

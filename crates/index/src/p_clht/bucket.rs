@@ -1,7 +1,8 @@
 //! What lies in persistent memory: buckets, and the word that refers to a table of them.
 
 use lapis_pmem::{
-    Domain, Durable, GenerationLock, Link, LockWord, PCell, Pool, Slot, Visible, persistent,
+    Domain, Durable, GenerationLock, Link, LockGeneration, LockWord, PCell, Pool, Slot, Visible,
+    persistent,
 };
 
 use crate::key::{IndexKey, KeyWord};
@@ -16,6 +17,12 @@ pub(super) const FROZEN: u8 = 1 << SLOTS;
 pub(super) const BUCKET_BYTES: usize = size_of::<Bucket>();
 /// Tables have at most two to the power of this many buckets (32 GiB).
 pub(super) const MAX_LOG2: u32 = 29;
+
+/// Whether the holder of a lock may have made changes that are not durable yet.
+#[inline(always)]
+pub(super) fn is_changing(word: LockWord, generation: LockGeneration) -> bool {
+    word.is_locked(generation) && word.payload() & FROZEN == 0
+}
 
 persistent! {
     /// A slot: a key word and a value.

@@ -15,7 +15,7 @@
 //! there takes it away. The locks of a table that has been replaced are never given back. Hence a
 //! lock that could be taken belongs to the current table, which is not replaced while it is held.
 
-use lapis_pmem::{Domain, GenerationLock, LockGeneration, LockWait, LockWord};
+use lapis_pmem::{Domain, GenerationLock, LockWait, LockWord};
 
 use super::PClht;
 use super::bucket::{Bucket, FROZEN, Table};
@@ -59,12 +59,6 @@ pub(super) struct Look<'a> {
     table: Table,
     pub(super) head: &'a Bucket,
     word: LockWord,
-}
-
-/// Whether the holder of a lock may have made changes that are not durable yet.
-#[inline(always)]
-pub(super) fn is_changing(word: LockWord, generation: LockGeneration) -> bool {
-    word.is_locked(generation) && word.payload() & FROZEN == 0
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {

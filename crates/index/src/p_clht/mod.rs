@@ -59,31 +59,8 @@
 //! The table never shrinks. It stays bounded by its greatest number of entries: a table of `b`
 //! buckets grows only while it has more than `b / 8` overflow buckets, each holding an entry (I5).
 //!
-//! # Locks and readers
-//!
-//! A lock lies in the line that a change flushes anyway. Giving it back dirties the line once more,
-//! after the flush: sooner or later it is evicted, and so most changes insert a second line into the
-//! write pending queue that no flush accounts for. That belongs to the published structure.
-//!
-//! Writers pin until they have the lock, for a word in a table that has been freed must not be
-//! written to. The locks of a replaced table are never given back; who waits for one looks at `top`
-//! again and finds the new table. Writers also wait while `top` has been stored and is not durable
-//! yet, which the lock for growing tells them: else a power cut could bring back the old table after
-//! a change of the new one was acknowledged.
-//!
-//! Readers take no lock, write nothing and, for integer keys, do not even pin an epoch: they read
-//! `top`, the lock word, the chain, the lock word again and `top` again. Overflow buckets are retired
-//! only after the section that unlinked them was counted, tables only after `top` was changed, and
-//! `top` never has a former value; so if both are the same, nothing that was read had been freed, and
-//! if not, whatever was read is discarded. (A reader would have to sleep for exactly 2^32 changes of
-//! its chain to be deceived.) In between, garbage can be followed only to places that the pool finds
-//! inside itself, where any bytes are valid cells. Keys out of line are read as slices; these readers
-//! pin.
-//!
-//! A free lock proves durability: writers let go of it after their fence. A reader that finds it
-//! held at last may have seen a change that a power cut would undo, and so persists what it has read
-//! before it returns: see `persist_before_return`. Chains that are being copied are locked, too, but
-//! marked as unchanging ([`locks`]).
+//! Readers take no lock and write nothing; `docs/p-clht.md` says why what they read is whole, not freed, and
+//! durable, and what the locks cost.
 
 mod bucket;
 mod check;
@@ -107,8 +84,7 @@ use crate::index::{Capabilities, Change, Index, IndexError, IndexOptions, Outcom
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
 
-use bucket::{BUCKET_BYTES, Bucket, Table, chain_hash};
-use locks::is_changing;
+use bucket::{BUCKET_BYTES, Bucket, Table, chain_hash, is_changing};
 
 /// The layout this code writes and the newest it reads.
 const FORMAT_VERSION: u32 = 1;

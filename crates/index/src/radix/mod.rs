@@ -31,6 +31,7 @@ pub use handle::Handle;
 pub use header::Header;
 pub use leaf::Leaf;
 pub use stripes::{Claims, Held, Obstacle};
+pub(crate) use tree::mutants_of;
 pub use tree::{Mutants, RadixTree};
 pub use word::{LEAF_BIT, LOW_BITS, Place, SlotWord};
 

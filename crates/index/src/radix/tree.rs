@@ -35,6 +35,21 @@ pub struct Mutants {
     pub unpersisted_answer: Mutant,
 }
 
+/// [`Mutants`] by the names that every tree's module of them has.
+macro_rules! mutants_of {
+    ($module:ident) => {
+        $crate::radix::Mutants {
+            missing_leaf_flush: $module::MISSING_LEAF_FLUSH,
+            link_before_fence: $module::LINK_BEFORE_FENCE,
+            stale_decision: $module::STALE_DECISION,
+            uncounted_unlinking: $module::UNCOUNTED_UNLINKING,
+            new_node_unlocked: $module::NEW_NODE_UNLOCKED,
+            unpersisted_answer: $module::UNPERSISTED_ANSWER,
+        }
+    };
+}
+pub(crate) use mutants_of;
+
 /// A radix tree: what its nodes are and how they change. All methods that take a node take one that
 /// lies inside the pool.
 pub trait RadixTree: Send + Sync + Sized {

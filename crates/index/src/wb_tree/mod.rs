@@ -48,11 +48,8 @@
 //! eight bytes before a key word tell most keys apart; only if they are equal is the key itself
 //! looked at. A separator of byte strings is the shortest one that tells the leaves apart.
 //!
-//! The two kinds of nodes make two structures, [`WbTree`] with a bitmap and [`WbTreeSlot`] with slots
-//! only, which have the paper's names: `N` is the kind. 63 entries are what one word of bitmap
-//! and one line of slot array can do. Random insertion fills nodes to ln 2, 44 entries; 128 M keys
-//! are then 3.1 M leaves under 70,000, 1,600, 36 and 1 inner nodes: the depth of 4.0 that Lee et al.
-//! (FAST 2017, Table 1) give.
+//! The two kinds of nodes make two structures, [`WbTree`] with a bitmap and
+//! [`WbTreeSlot`](crate::WbTreeSlot) with slots only, which have the paper's names: `N` is the kind.
 //!
 //! # Invariants, at every instant a crash may come
 //!
@@ -70,13 +67,11 @@
 //! * I5. Changes of several nodes, splits and merges, are in the redo log before any word of them is
 //!   stored; it is emptied when all of them are durable, and redone when the index is opened if it is
 //!   not empty then.
-//! * I6. At any moment, whoever reads `top`, a node below and so on to a leaf, and finds each one
-//!   unchanged when the next one has been looked at, has come to the leaf that has the key if any
-//!   has: words of a split are stored so that the way to the new node is there before its entries
-//!   go from the old one; those of a merge, so that entries are in the left node before the way to the
-//!   right one goes; and an inner node that is no longer in the tree changes its version before
-//!   anything below it changes. In between an entry may be in both; the one beyond a leaf's upper bound
-//!   is the one that does not count.
+//! * I6. Whoever reads `top`, a node below and so on to a leaf, and finds each one unchanged when the
+//!   next one has been looked at, has come to the leaf that has the key if any has: a split makes the way
+//!   to the new node before it takes entries from the old one, a merge puts entries into the left
+//!   node before it takes away the way to the right one, and an inner node that leaves the tree changes
+//!   its version before anything below it changes. An entry beyond a leaf's upper bound does not count.
 //! * I7. All leaves are at the same depth. A node is full at most and may be empty; the top node has
 //!   two children, or is a leaf.
 //!
@@ -106,32 +101,8 @@
 //! of the split. The first leaf split off at the end of the tree has the new entry alone, so that
 //! ascending keys leave full nodes.
 //!
-//! **What differs from the paper.** A removal commits with its first store instead of its last, and
-//! stores the valid bit without flushing it: a slot array that is durable and not known to be valid
-//! is legal, and sorting a node is cheaper than a flush. An insertion at the end leaves the valid bit
-//! alone (I2). A node with slots only has its slot array in 32 bits, which makes room for a version
-//! in the same word. Leaves have no links to their neighbours: scans descend once per leaf. Merging
-//! is with whichever neighbour has room, not only of empty nodes.
-//!
-//! # After a crash
-//!
-//! Opening redoes the log if it is complete, at most 28 words. A leaf whose slot array is invalid is
-//! searched entry by entry by readers; the next insertion or removal there sorts it and writes the
-//! slot array anew. Inner nodes never have an invalid one then, as all of their changes are in the
-//! log.
-//!
-//! # Concurrency
-//!
-//! Writers hold a mutex, which is volatile. Readers take no lock and never wait. They pin the pool,
-//! and read a node between two looks at its control word and its version, which is stored before
-//! every control word that changes what counts and so tells one that comes again from one that has
-//! stayed. While a writer has made the slot array invalid, they go by the bitmap, whose entries
-//! do not change as long as it does not. A reader begins again only if a writer has changed a node on
-//! its way meanwhile. What is seen of a split or merge is durable by its log. For the one word that
-//! need not be (I4), the writer names it in `in_flight` before storing it, and a reader persists it
-//! before it answers, as in WORT.
-//!
-//! One handle per index: a second one would have its own mutex.
+//! Writers hold a mutex, which is volatile, so there is one handle per index; readers never wait.
+//! `docs/wb-tree.md` says how, what differs from the paper, and what opening does after a crash.
 
 mod change;
 mod check;
@@ -160,10 +131,9 @@ use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::index::{Capabilities, Index, IndexError, IndexOptions, forward_to_files};
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
-use node::{Node, Place, Shape};
+use node::{Node, Place, Shape, Top};
 pub use node_kind::{BitmapAndSlots, SlotsOnly, WbTreeNodeKind};
 use redo_log::Log;
-use search::Top;
 
 /// The newest layout that this code reads, and the one it writes.
 const FORMAT_VERSION: u32 = 1;

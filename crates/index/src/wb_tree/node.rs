@@ -5,7 +5,8 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
 use lapis_pmem::{
-    AllocError, Dirty, Domain, InFlight, LINE_BYTES, Link, Owned, PCell, Pool, persistent,
+    AllocError, Dirty, Domain, InFlight, LINE_BYTES, LINK_MASK, Link, Owned, PCell, Pool,
+    persistent,
 };
 
 use super::node_kind::WbTreeNodes;
@@ -549,3 +550,21 @@ pub(super) fn build<'p, D: Domain>(
 
 /// A node that has been flushed and that nobody can reach.
 pub(super) type Fresh<'p, D> = Owned<'p, D, PCell<u64>, InFlight>;
+
+/// The root's `top`: the top node and, above its 48 bits, the number of inner levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Top(pub(super) u64);
+
+impl Top {
+    pub(super) fn new(link: Place, levels: usize) -> Self {
+        Self(link.bits() | (levels as u64) << LINK_MASK.count_ones())
+    }
+    #[inline(always)]
+    pub(super) fn link(self) -> Place {
+        Link::from_bits(self.0)
+    }
+    #[inline(always)]
+    pub(super) fn levels(self) -> usize {
+        (self.0 >> LINK_MASK.count_ones()) as usize
+    }
+}

@@ -3,7 +3,7 @@
 use crate::IndexKind;
 
 /// A kind of nodes, and the structure that has it: [`BitmapAndSlots`] or [`SlotsOnly`].
-pub trait WbTreeNodeKind: sealed::Sealed + Send + Sync + std::fmt::Debug + 'static {
+pub trait WbTreeNodeKind: Sealed + Send + Sync + std::fmt::Debug + 'static {
     /// The structure with such nodes.
     const KIND: IndexKind;
 }
@@ -27,30 +27,26 @@ impl WbTreeNodeKind for SlotsOnly {
     const KIND: IndexKind = IndexKind::WbTreeSlot;
 }
 
-/// The kinds of nodes, by their numbers on the medium. Public in name only, for [`sealed::Sealed`].
+/// The kinds of nodes, by their numbers on the medium. Public in name only, for [`Sealed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum WbTreeNodes {
-    /// [`BitmapAndSlots`](super::BitmapAndSlots).
+    /// [`BitmapAndSlots`].
     BitmapAndSlots = 1,
-    /// [`SlotsOnly`](super::SlotsOnly).
+    /// [`SlotsOnly`].
     SlotsOnly = 2,
 }
 
-mod sealed {
-    use super::WbTreeNodes;
+/// Keeps others from adding kinds of nodes.
+pub trait Sealed {
+    /// The kind.
+    const NODES: WbTreeNodes;
+}
 
-    /// Keeps others from adding kinds of nodes.
-    pub trait Sealed {
-        /// The kind.
-        const NODES: WbTreeNodes;
-    }
+impl Sealed for BitmapAndSlots {
+    const NODES: WbTreeNodes = WbTreeNodes::BitmapAndSlots;
+}
 
-    impl Sealed for super::BitmapAndSlots {
-        const NODES: WbTreeNodes = WbTreeNodes::BitmapAndSlots;
-    }
-
-    impl Sealed for super::SlotsOnly {
-        const NODES: WbTreeNodes = WbTreeNodes::SlotsOnly;
-    }
+impl Sealed for SlotsOnly {
+    const NODES: WbTreeNodes = WbTreeNodes::SlotsOnly;
 }

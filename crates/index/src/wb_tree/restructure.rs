@@ -8,9 +8,9 @@
 use lapis_pmem::{AllocError, Committed, Domain, Link, PCell};
 
 use super::mutants::{self, slots_only};
-use super::node::{Entry, Fresh, Node, Order, build, ordinal_of};
+use super::node::{Entry, Fresh, Node, Order, Top, build, ordinal_of};
 use super::redo_log::Plan;
-use super::search::{MOST_LEVELS, Path, Target, Top};
+use super::search::{MOST_LEVELS, Path, Target};
 use super::{WbTree, WbTreeNodeKind};
 use crate::index::IndexError;
 use crate::key::{IndexKey, KeyWord};

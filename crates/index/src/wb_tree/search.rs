@@ -3,9 +3,9 @@
 
 use std::cmp::Ordering;
 
-use lapis_pmem::{Domain, LINK_MASK, Link};
+use lapis_pmem::{Domain, Link};
 
-use super::node::{Node, Order, Place, Snapshot, ordinal_of};
+use super::node::{Node, Order, Place, Snapshot, Top, ordinal_of};
 use super::{WbTree, WbTreeNodeKind};
 use crate::key::IndexKey;
 
@@ -113,24 +113,6 @@ impl Path {
         let above = (1u64 << level) - 1;
         u64::from(self.at_end) & above == above
             && (level >= self.len || self.at_end >> level & 1 != 0)
-    }
-}
-
-/// The root's `top`: the top node and, above its 48 bits, the number of inner levels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Top(pub(super) u64);
-
-impl Top {
-    pub(super) fn new(link: Place, levels: usize) -> Self {
-        Self(link.bits() | (levels as u64) << LINK_MASK.count_ones())
-    }
-    #[inline(always)]
-    pub(super) fn link(self) -> Place {
-        Link::from_bits(self.0)
-    }
-    #[inline(always)]
-    pub(super) fn levels(self) -> usize {
-        (self.0 >> LINK_MASK.count_ones()) as usize
     }
 }
 

@@ -70,14 +70,7 @@ impl Policy for WriteOptimal {
     const KIND: IndexKind = IndexKind::Woart;
     const COPIES: bool = false;
     const MUTANTS: Mutants = Mutants {
-        of_all: radix::Mutants {
-            missing_leaf_flush: mutants::MISSING_LEAF_FLUSH,
-            link_before_fence: mutants::LINK_BEFORE_FENCE,
-            stale_decision: mutants::STALE_DECISION,
-            uncounted_unlinking: mutants::UNCOUNTED_UNLINKING,
-            new_node_unlocked: mutants::NEW_NODE_UNLOCKED,
-            unpersisted_answer: mutants::UNPERSISTED_ANSWER,
-        },
+        of_all: radix::mutants_of!(mutants),
         missing_copy_flush: mutants::MISSING_COPY_FLUSH,
         header_before_parent: mutants::HEADER_BEFORE_PARENT,
         entry_before_child: [

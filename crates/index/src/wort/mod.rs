@@ -165,7 +165,7 @@ use crate::index::{Direction, IndexOptions};
 use crate::key::IndexKey;
 use crate::radix::{
     Changing, Descending, Descent, Digits, Handle, Held, Leaf, Mutants, Nibble, Obstacle, Parent,
-    Place, RadixTree, SlotWord, Span, Split,
+    Place, RadixTree, SlotWord, Span, Split, mutants_of,
 };
 use node::{Child, Header, has_end_slot, node_bytes};
 
@@ -189,14 +189,7 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
     type Span = Nibble;
     type Word = Child;
     const KIND: IndexKind = IndexKind::Wort;
-    const MUTANTS: Mutants = Mutants {
-        missing_leaf_flush: mutants::MISSING_LEAF_FLUSH,
-        link_before_fence: mutants::LINK_BEFORE_FENCE,
-        stale_decision: mutants::STALE_DECISION,
-        uncounted_unlinking: mutants::UNCOUNTED_UNLINKING,
-        new_node_unlocked: mutants::NEW_NODE_UNLOCKED,
-        unpersisted_answer: mutants::UNPERSISTED_ANSWER,
-    };
+    const MUTANTS: Mutants = mutants_of!(mutants);
     const COPIES_WHAT_SINKS: bool = false;
     /// A slot is for one nibble.
     const ENTRIES_CHANGE_HANDS: bool = false;

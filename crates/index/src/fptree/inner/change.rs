@@ -4,26 +4,11 @@ use std::sync::atomic::{Ordering, fence};
 
 use lapis_pmem::host_lock::lock;
 
-use super::separators::FreeWords;
 use super::*;
 
 /// Nodes that are always free: what a removal copies to before it gives back as many. A path is no
 /// longer than this, and only its holder has the lock.
 const MARGIN: usize = 8;
-
-/// What of the arenas is free. The holder of the lock alone changes the tree.
-#[derive(Debug, Default)]
-pub(super) struct State {
-    /// Numbers of nodes that are not in the tree.
-    free: Vec<u32>,
-    /// All numbers from here on have never been used.
-    fresh: u32,
-    /// Numbers below this have memory.
-    provided: u32,
-    /// Free nodes that splits under way have been promised.
-    promised: usize,
-    words: FreeWords,
-}
 
 /// What a split will need of the inner nodes, set aside before it begins.
 #[must_use]
@@ -59,12 +44,6 @@ impl Content {
         let children = self.children.split_off(middle + 1);
         let between = self.separators.remove(middle);
         (between, Self { level: self.level, separators, children })
-    }
-}
-
-impl State {
-    fn free_nodes(&self) -> usize {
-        self.free.len() + (self.provided - self.fresh) as usize
     }
 }
 

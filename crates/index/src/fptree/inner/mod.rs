@@ -27,6 +27,7 @@
 mod change;
 mod memory;
 mod separators;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -42,10 +43,10 @@ use super::locks::LOCK_BYTES;
 use crate::index::InnerNodes;
 use crate::key::IndexKey;
 
-use change::State;
 use memory::{Memory, Words};
 pub(super) use separators::Separator;
 use separators::{Separators, prefix_of};
+use state::State;
 
 /// Separators of a node: with integers a node of 4 KiB, and over leaves of 56 slots the three levels
 /// that Table 1 (d) of the WORT paper states for 128 M keys.

@@ -1,0 +1,94 @@
+//! Finding leaves, and records in a leaf.
+
+use lapis_pmem::{Domain, Link};
+
+use super::NvTree;
+use super::leaf::{Leaf, LeafHeader, Newest, leaf_at};
+use crate::key::IndexKey;
+
+impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
+    #[inline(always)]
+    pub(super) fn try_leaf(&self, link: Link<LeafHeader>) -> Option<Leaf<'_>> {
+        leaf_at(&self.pool, link, self.capacity)
+    }
+
+    #[inline(always)]
+    pub(super) fn leaf(&self, link: Link<LeafHeader>) -> Leaf<'_> {
+        match self.try_leaf(link) {
+            Some(leaf) => leaf,
+            None => beyond_the_end(link),
+        }
+    }
+
+    /// Brings all lines of a leaf on their way to the cache at once.
+    #[inline(always)]
+    pub(super) fn prefetch_leaf(&self, leaf: Leaf<'_>) {
+        let domain = self.domain();
+        domain.prefetch((&raw const *leaf.header).cast());
+        if domain.prefetches() {
+            for line in leaf.records.chunks(4) {
+                domain.prefetch(line.as_ptr().cast());
+            }
+        }
+    }
+
+    /// The newest record of `key` among the first `count`: the reverse scan of the paper.
+    #[inline(always)]
+    pub(super) fn newest(&self, leaf: Leaf<'_>, count: usize, key: &K) -> Option<Newest> {
+        let domain = self.domain();
+        let tag = if K::INLINE { 0 } else { key.tag() };
+        for (slot, record) in leaf.records[..count].iter().enumerate().rev() {
+            let word = record.key.load(domain);
+            if key.eq_word(&self.pool, tag, word) {
+                let value = record.value.load(domain);
+                let deleted = leaf.is_deleted(domain, slot);
+                return Some(Newest { slot, word, value, deleted });
+            }
+        }
+        None
+    }
+
+    /// Whether a key other than that of `word` is present. Within a leaf equal keys have equal
+    /// words (I4).
+    pub(super) fn has_others(&self, leaf: Leaf<'_>, count: usize, word: u64) -> bool {
+        let domain = self.domain();
+        let key_at = |slot: usize| leaf.records[slot].key.load(domain);
+        (0..count).rev().any(|slot| {
+            let found = key_at(slot);
+            found != word
+                && !leaf.is_deleted(domain, slot)
+                && (slot + 1..count).all(|newer| key_at(newer) != found)
+        })
+    }
+
+    /// The newest record of every key of a leaf, in the order of keys, deletions included.
+    pub(super) fn newest_of_all(&self, leaf: Leaf<'_>, count: usize) -> Vec<Newest> {
+        let domain = self.domain();
+        let mut all: Vec<Newest> = (0..count)
+            .map(|slot| {
+                let record = &leaf.records[slot];
+                Newest {
+                    slot,
+                    word: record.key.load(domain),
+                    value: record.value.load(domain),
+                    deleted: leaf.is_deleted(domain, slot),
+                }
+            })
+            .collect();
+        if K::INLINE {
+            all.sort_unstable_by_key(|record| (record.word, !record.slot));
+            all.dedup_by_key(|record| record.word);
+        } else {
+            all.sort_unstable_by_key(|record| (record.word, !record.slot));
+            all.dedup_by_key(|record| record.word);
+            all.sort_by(|one, other| K::cmp_words(&self.pool, one.word, other.word));
+        }
+        all
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn beyond_the_end(link: Link<LeafHeader>) -> ! {
+    panic!("the index is damaged: the leaf {link:?} does not end within the pool")
+}
