@@ -1,21 +1,19 @@
 //! FAST & FAIR: a B+-tree whose nodes are shifted in place and split without a log.
 //!
-//! After *Endurable Transient Inconsistency in Byte-Addressable Persistent B+-Tree* (Hwang, Kim,
-//! Won, Nam; FAST 2018). FAST: entries stay sorted, an insertion or removal moves them one by one by
-//! ordered 8-byte stores, so that at every instant the node is right for a reader who knows what to
-//! ignore. FAIR: a split is made visible by one sibling link and the parent follows later, as in
-//! B-link trees.
+//! After *Endurable Transient Inconsistency in Byte-Addressable Persistent B+-Tree* (Hwang, Kim, Won, Nam;
+//! FAST 2018). FAST: sorted entries move one by one by ordered 8-byte stores, and readers know what to
+//! ignore meanwhile. FAIR: one sibling link makes a split visible, the parent follows as in B-link trees.
+//! `docs/fast-fair.md` tells the orders of stores step by step, and why they hold.
 //!
 //! ```text
 //!  root (IndexRoot): top = leftmost node of the highest level, words[0] = bytes per node
 //!
 //!  node: 256 to 4096 bytes (512 by default), a multiple of 64, on a line boundary
 //!  offset  bytes  field
-//!       0      8  leftmost   inner nodes: the child below slot 0's key; leaves: zero; constant
+//!       0      8  leftmost   inner nodes: the child below slot 0's key; leaves: zero
 //!       8      8  sibling    right neighbour (48 bits), level (8), hidden, deleted (node.rs)
 //!      16      8  lock       GenerationLock; payload 1: the latest shift went towards slot 0
-//!      24      8  low        least key word of the node's range; zero: leftmost of its level;
-//!                            constant
+//!      24      8  low        least key word of the node's range; zero: leftmost of its level
 //!      32     16  slot 0     key word, then value (leaves) or link to a child (inner nodes)
 //!      48     16  slot 1
 //!      64     64  slots 2-5, and so on: four to a line, none straddles one
@@ -24,97 +22,44 @@
 //! A key word is the integer, or a link to the byte string (key.rs). The range of a node is
 //! `low <= key < sibling.low`. A child's separator in its parent is the child's low word.
 //!
-//! # What counts
-//!
-//! The published test for a valid entry compares neighbouring *pointers*, so equal values look like
-//! a half-done shift. Here it is the keys, which are unique, that tell (I2), and the end of a node is
-//! a zero key word in slot 1 or beyond. Integer key 0 can only be in slot 0, where the flag `hidden`
-//! says whether it counts; a duplicate of it in slot 1 is told from the end by slot 2, which is in
-//! use then (a removal from slot 1 of two is one store of zero, without a duplicate).
-//!
 //! # Invariants, at every instant a crash may come
 //!
-//! * I1. Whatever a durable link leads to is durable: a new node, its low key and (after a split at
-//!   the right edge) the new entry's key are flushed and fenced before a sibling word, or the root's
-//!   `top`, names the node.
-//! * I2. Slot i > 0 counts if its key word and those of slots 1 to i-1 are not zero (slot 1 may be, as
-//!   a duplicate of key 0, while slot 2 is not), it differs from
-//!   that of slot i-1 (or i = 1 and slot 0 is hidden), and its key is below the sibling's low key.
-//!   Slot 0 counts unless hidden. The slots that count hold ascending keys, each with its own value.
-//! * I3. Of the lines of a node at most one differs from a state between two shifts (before it, the
-//!   lines already shifted and durable; behind it, the untouched ones): so there is at most one
+//! * I1. Whatever a durable link leads to is durable: a node, its low key, and its entries' keys.
+//! * I2. Slot i > 0 counts if the key words of slots 1 to i are not zero (slot 1's may be, as a duplicate of
+//!   key 0, while slot 2's is not), its own differs from that of slot i-1 (or i = 1 and slot 0 is hidden)
+//!   and is below the sibling's low key. Slot 0 counts unless hidden. The slots that count hold ascending
+//!   keys, each with its own value.
+//! * I3. At most one line of a node differs from a state between two shifts: so there is at most one
 //!   duplicate, or one hidden slot 0 before others.
 //! * I4. A node whose lock word is of the current generation and free is *clean*, in memory and on the
-//!   medium: no duplicates, all slots beyond the end zero, no key at or above the sibling's low
-//!   key, hidden only if empty.
-//! * I5. From the instant the sibling word is durable, entries at or above the sibling's low key
-//!   belong to the sibling. Stale copies on the left never count again: they are erased durably
-//!   before the sibling word of that node can change again (both under its lock). They are also
-//!   erased before anything in the sibling changes, so that their key words stay readable: within
-//!   the split because the sibling is locked until then, after a crash because the sibling is in
-//!   no parent and a writer who goes there repairs the node that it leaves.
-//! * I6. Separators are hints. Every node is reachable along the sibling links of its level, from the
-//!   chain of leftmost children; a separator need not exist, but one that exists leads to a node of
-//!   that level with exactly that low key, and is durably gone before the node is unlinked.
-//! * I7. A leaf owns the blocks of its entries' keys and of its low key (a copy). The low word of an
-//!   inner node and all separators borrow the low word of a leaf: the one that is reached from
-//!   there by leftmost links. A node is unlinked after every inner node that begins with it, because
-//!   the leftmost child of a linked node is never unlinked.
+//!   medium: no duplicates, zero beyond the end, no key from the sibling's low key on, hidden only if empty.
+//! * I5. Once the sibling word is durable, entries from the sibling's low key on belong to the sibling. Their
+//!   stale copies are erased durably before that word, or anything in the sibling, changes again.
+//! * I6. Separators are hints: every node is reachable along the sibling links of its level. One that exists
+//!   leads to a node with exactly that low key, and is durably gone before the node is unlinked.
+//! * I7. A leaf owns the blocks of its entries' keys and of its low key (a copy). Separators and low words of
+//!   inner nodes borrow that of the leaf reached from there by leftmost links, which goes after them.
 //! * I8. A byte-string key's block is durable before a slot that counts refers to it.
-//! * I9. `low`, `leftmost` and level are constant. Under a node's lock, `deleted` and the range are
-//!   constant too: they change under this lock only.
+//! * I9. `low`, `leftmost` and level are constant; `deleted` and the range change under the node's lock only.
 //! * I10. Locks are taken from higher levels to lower, and from left to right within a level.
-//! * I11. A lock whose section changed anything readers see is given back after the fence that makes
-//!   it durable.
-//! * I12. The top level is a node and what has split off it and is not in a parent yet: at most one
-//!   node per writer at the time of the crash. The check allows [`WIDEST_TOP`] nodes.
+//! * I11. A lock whose section changed what readers see is given back after the fence that makes it durable.
+//! * I12. The top level is a node and what has split off it and is in no parent yet: one node per writer at
+//!   the time of a crash. The check allows [`WIDEST_TOP`] nodes.
 //!
 //! # The order of stores
 //!
-//! **Insert** into a node with room, position p of n (shift.rs). For i from n-1 down to p: key i to
-//! slot i+1 (a duplicate now), then value i. If slot i+1 is the first of its line, that line is
-//! persisted before slot i is touched again; else same-line order (R2) does. Then slot p, whose
-//! entry has its durable copy in p+1, becomes a duplicate of p-1 (p = 0: is hidden), gets the value,
-//! then the key (p = 0: is unhidden): the commit, one store, followed by flush and fence. Cost: one flush and one fence per line from p to n, so 1 + 1
-//! for an append; byte strings: one more fence if there is only one such line.
-//!
-//! **Remove** of position p of n. Commit: slot p becomes a duplicate of p-1 (p = 0: hidden; p = n-1:
-//! zero). Then for i from p: value i+1 to slot i (does not count), then its key (now slot i counts
-//! and i+1 is the duplicate); if slot i+1 begins a line, the line of slot i is persisted before
-//! i+1 is overwritten. Slot n-1 becomes zero, its line is persisted. The last persist is needed for
-//! I4 even where the commit is durable already: a stale line would count again once the line to its
-//! left has changed.
-//!
-//! **Update**: one store of the value, flush, fence.
-//!
-//! **Split** (write.rs). (1) A new node with the upper half (a leaf that is appended to at the right
-//! edge of the tree: with the new entry alone), flushed; fence. It is created locked. (2) The
-//! sibling word; flush, fence: the upper half belongs to the new node. (3) The upper half on the
-//! left is zeroed and flushed; the fence is that of the insertion (4) into either node, which comes
-//! before both locks are given back. (5) The separator goes into the parent, an insertion as above.
-//! After a crash between (2) and (3) the left node has entries that I5 discards; before (5) the new
-//! node is in no parent, which I6 allows: whoever writes and comes over a sibling link enters it.
-//! Running out of room in (5) is no error for the same reason.
-//!
-//! A **new root** has the old one as leftmost child, is durable before `top` names it, and is made
-//! under the lock of the old one; `top` changes under the lock of the node it names only.
-//!
-//! **Unlink** of an empty node X (unlink.rs): lock the parent that covers X.low (the top node if the
-//! level has no parents), the left neighbour L, X. Remove the separator: durable. L.sibling :=
-//! X.sibling: durable. X.deleted for those on their way to X, who start again. X and its low key are
-//! retired. Between the two stores X is an empty node without a separator, as after a crash in a
-//! split. An inner node counts as empty when it has only its leftmost child; that child is then in
-//! no parent, and is unlinked if it is empty too, else entered in the parent to the left. A root with
-//! only its leftmost child gives way to it, so an emptied tree is the root block and one leaf.
-//!
-//! # Repair and readers
-//!
-//! Nothing is done when the tree is opened: the first to lock a node in a generation brings it into the
-//! clean state (I4). Readers never wait and need no repair, as they go by I2; what they saw under a lock
-//! they persist before they answer (I11).
-//!
-//! `docs/fast-fair.md` proves the orders above, says which empty nodes can remain, and what the published
-//! code gets wrong.
+//! ```text
+//!  insert at p of n  i from n-1 down to p: key i, value i to slot i+1; a line that is done: flush │ fence
+//!                    slot p := duplicate of p-1 (p = 0: hidden), value, key (unhidden): flush │ fence
+//!  remove p of n     slot p := duplicate of p-1 (p = 0: hidden; p = n-1: zero)
+//!                    i from p+1: value i, key i to slot i-1; a line that is done: flush │ fence
+//!                    slot n-1 := 0: flush │ fence
+//!  update            value: flush │ fence
+//!  split             new node, locked: flush │ fence │ sibling word: flush │ fence │ upper half := 0: flush
+//!                    │ the insertion, into either: unlock both │ separator into the parent, an insertion
+//!  new root          node, above the old root: flush │ fence │ top: flush │ fence
+//!  unlink X, empty   X's separator, a removal │ left.sibling := X.sibling: flush │ fence │ X.deleted
+//! ```
 
 mod check;
 pub mod mutants;

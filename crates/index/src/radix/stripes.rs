@@ -3,8 +3,7 @@
 //! There is a fixed number of them, and each stands for all nodes whose branch gives its number: the
 //! digits before the branch position and the position itself. Neither changes in a node's life (I3),
 //! a node and its copies agree in them, and they are known of a node that is yet to be made. The root
-//! has a stripe of its own number, too. What the rules are is told in the header comment of
-//! [`Wort`](crate::Wort)'s module.
+//! has a stripe of its own number, too. `docs/wort-concurrency.md` has the rules.
 //!
 //! A stripe is given back by a plain store. A locked instruction there would wait until what the change
 //! has flushed is written back, and keep the loads of the next change waiting too.

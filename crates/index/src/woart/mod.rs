@@ -40,7 +40,8 @@
 //!   an order that a power cut between the two did not survive (Witcher, Fu et al., SOSP 2021). Here
 //!   the header needs no order: depth and prefix length change together, and their sum, the branch
 //!   position, is fixed when the node is made. Whichever header a power cut leaves is true of the
-//!   node (I8), and its depth says whether it is the right one. See [`Wort`](crate::Wort)'s module.
+//!   node (I8), and its depth says whether it is the right one. See
+//!   `docs/wort-concurrency.md`.
 //! * Deletion, which the paper leaves to the reader: one store, as insertion. A node shrinks, and goes
 //!   with its last child but one.
 //! * A reader loads the word that led it to a child once more, since entries change hands.
