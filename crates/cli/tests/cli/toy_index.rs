@@ -172,7 +172,7 @@ fn is_an_index(sources: &Path) {
 fn is_a_log(sources: &Path) {
     has_no_violation(&json(sources, "crash toy-log --ops 40"));
     // Under cells, too.
-    has_no_violation(&json(sources, "crash log-cell:toy --ops 20"));
+    has_no_violation(&json(sources, "crash log-cell:toy --ops 10 --images 300"));
     all_are_killed(&json(sources, "crash toy-log --persist-points --ops 60"), "persist_points", 3);
     all_are_killed(&json(sources, "crash --mutants --structure toy-log"), "mutants", 1);
     let found = json(sources, "lab log --log toy-log --size 64 --threads 1,2 --modelled-only");
