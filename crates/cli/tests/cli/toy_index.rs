@@ -173,7 +173,6 @@ fn is_a_log(sources: &Path) {
     has_no_violation(&json(sources, "crash toy-log --ops 40"));
     // Under cells, too.
     has_no_violation(&json(sources, "crash log-cell:toy --ops 10 --images 300"));
-    all_are_killed(&json(sources, "crash toy-log --persist-points --ops 60"), "persist_points", 3);
     all_are_killed(&json(sources, "crash --mutants --structure toy-log"), "mutants", 1);
     let found = json(sources, "lab log --log toy-log --size 64 --threads 1,2 --modelled-only");
     // Dense, padded and streamed; with two threads padded ones also shared.
@@ -191,7 +190,7 @@ fn are_cells(sources: &Path) {
 }
 
 fn is_a_page_scheme(sources: &Path) {
-    has_no_violation(&json(sources, "crash page-toy --ops 10"));
+    has_no_violation(&json(sources, "crash page-toy --ops 30"));
     let found = json(
         sources,
         "lab page --variant page-toy --dirty-lines 1,2 --threads 1 --page-bytes 4096 --modelled-only",
