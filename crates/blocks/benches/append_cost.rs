@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gungraun::prelude::*;
-use lapis_blocks::log::Position;
+use lapis_blocks::log::{Log as _, Position};
 use lapis_blocks::pop_log::{ENTRY_HEADER_BYTES, PopLog, PopLogOptions, count_ones, write_entry};
-use lapis_pmem::{Committed, Domain, Hardware, PCell, Pool, Region};
+use lapis_pmem::{Domain, Hardware, PCell, Pool, Region};
 
 #[path = "../../pmem/benches/pairs/mod.rs"]
 #[allow(dead_code, reason = "only the hand-written machine is of use here")]
@@ -110,10 +110,7 @@ fn entry_with_raw_pointers(input: Append) -> Append {
 fn log(payload_bytes: usize) -> (PopLog<Hardware>, Vec<u8>) {
     let pool = pool();
     let options = PopLogOptions { segment_bytes: 1 << 20, ..PopLogOptions::default() };
-    let root = pool.fence(PopLog::create(&pool, options).expect("room for a log"));
-    let link = root.link();
-    let _: Committed = pool.publish_root("log", 0, root).expect("a free root").persist();
-    let log = PopLog::open(Arc::clone(&pool), link).expect("an empty log");
+    let log = PopLog::create_named(&pool, "log", options).expect("room for a log");
     let payload = append(payload_bytes).payload;
     log.append(&payload).expect("room for an entry");
     (log, payload)

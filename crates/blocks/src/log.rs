@@ -16,7 +16,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lapis_pmem::{
-    AllocError, Committed, Domain, DomainFault, InFlight, Link, Owned, Persistent, Pool, Tracer,
+    AllocError, Committed, Domain, DomainFault, InFlight, Link, Owned, Persistent, Pool, RootError,
+    Tracer,
 };
 
 /// The largest entry of a log: 64 MiB.
@@ -180,6 +181,22 @@ pub trait Log<D: Domain>: Sized + Send + Sync {
     /// written. [`LogError::Fault`].
     fn open(pool: Arc<Pool<D>>, root: Link<Self::Root>) -> Result<Self, LogError>;
 
+    /// Lays out an empty log, publishes it as the pool's root of that name, and opens it. Durable on
+    /// return.
+    ///
+    /// # Errors
+    /// As [`Log::create`] and [`Log::open`]; [`LogError::Root`].
+    fn create_named(
+        pool: &Arc<Pool<D>>,
+        name: &str,
+        options: Self::Options,
+    ) -> Result<Self, LogError> {
+        let root = pool.fence(Self::create(pool, options)?);
+        let link = root.link();
+        let _: Committed = pool.publish_root(name, 0, root)?.persist();
+        Self::open(Arc::clone(pool), link)
+    }
+
     /// Appends an entry. Durable on return.
     ///
     /// # Errors
@@ -317,6 +334,9 @@ pub enum LogError {
     /// No room for another segment. Truncating the log or enlarging the pool makes room.
     #[error("the log cannot grow: {0}")]
     Full(#[from] AllocError),
+    /// The pool has no root of that name to give.
+    #[error(transparent)]
+    Root(#[from] RootError),
     /// The position does not lie in the log.
     #[error("entry {asked} does not exist yet; the log ends before {end}")]
     BeyondEnd {

@@ -153,9 +153,7 @@ impl<D: Domain, L: Log<D>> InPlace<D> for LogCell<D, L> {
     const BARRIERS: u64 = 2;
 
     fn make_in(pool: &Arc<Pool<D>>, log: Layout) -> Result<Self, InPlaceError> {
-        let root = pool.fence(L::create(pool, L::options(log))?);
-        let _: Committed = pool.publish_root(LOG, 0, root)?.persist();
-        Self::open_in(pool)
+        Self::open(pool, L::create_named(pool, LOG, L::options(log))?)
     }
 
     fn open_in(pool: &Arc<Pool<D>>) -> Result<Self, InPlaceError> {

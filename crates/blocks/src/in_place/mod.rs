@@ -51,7 +51,7 @@ pub mod mutants;
 
 use std::sync::Arc;
 
-use lapis_pmem::{AllocError, Committed, Domain, DomainFault, PCell, Pool, RootError, Tracer};
+use lapis_pmem::{AllocError, Committed, Domain, DomainFault, PCell, Pool, Tracer};
 
 pub use array::{CellArray, CellArrayRoot};
 pub use famb::{Arithmetic, UnavailableArithmetic};
@@ -138,9 +138,6 @@ pub enum InPlaceError {
     /// The log failed, and the value is as it was.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The log of the cells could not be published.
-    #[error("the log of the cells: {0}")]
-    Root(#[from] RootError),
     /// Nothing is published as the log of the cells.
     #[error("the log of the cells is gone")]
     NoLog,
@@ -168,7 +165,7 @@ pub trait InPlace<D: Domain>: Sized + Send + Sync {
     /// takes one.
     ///
     /// # Errors
-    /// [`InPlaceError::Log`], [`InPlaceError::Root`].
+    /// [`InPlaceError::Log`].
     fn make_in(pool: &Arc<Pool<D>>, log: Layout) -> Result<Self, InPlaceError>;
 
     /// Opens what [`InPlace::make_in`] has made, after a crash or not.

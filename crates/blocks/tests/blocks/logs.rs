@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lapis_blocks::log::{LARGEST_ENTRY_BYTES, Layout, Log, LogError, Placement, Position};
 use lapis_device::{Config, Modelled};
-use lapis_pmem::{Committed, Domain, Hardware, Link, Pool, RegionOptions};
+use lapis_pmem::{Domain, Hardware, Link, Pool, RegionOptions};
 
 use crate::{Numbers, memory, modelled};
 
@@ -33,9 +33,7 @@ fn layout(bytes: usize, placement: Placement) -> Layout {
 
 /// Creates a log, publishes it and opens it.
 fn create<D: Domain, L: Log<D>>(pool: &Arc<Pool<D>>, layout: Layout) -> L {
-    let root = pool.fence(L::create(pool, L::options(layout)).unwrap());
-    let _: Committed = pool.publish_root(ROOT, 0, root).unwrap().persist();
-    open(pool)
+    L::create_named(pool, ROOT, L::options(layout)).unwrap()
 }
 
 fn open<D: Domain, L: Log<D>>(pool: &Arc<Pool<D>>) -> L {

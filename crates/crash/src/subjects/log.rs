@@ -260,12 +260,8 @@ impl<L: Log<Modelled> + 'static> Subject for LogSubject<L> {
     }
 
     fn create(&self, storage: Storage) -> Result<LiveLog<L>, String> {
-        let pool = storage.into_pool();
-        let root = L::create(&pool, L::options(self.layout)).map_err(text)?;
-        let root = pool.fence(root);
-        let link = root.link();
-        let _committed = pool.publish_root(ROOT, 0, root).map_err(text)?.persist();
-        Ok(LiveLog { log: L::open(Arc::new(pool), link).map_err(text)? })
+        let pool = Arc::new(storage.into_pool());
+        Ok(LiveLog { log: L::create_named(&pool, ROOT, L::options(self.layout)).map_err(text)? })
     }
 
     fn open(&self, storage: Storage) -> Result<Option<LiveLog<L>>, String> {

@@ -8,7 +8,7 @@ use lapis_blocks::ring_log::{RingKind, RingLog};
 use lapis_blocks::shared_log::SharedLog;
 use lapis_blocks::thread_logs::ThreadLogs;
 use lapis_blocks::{with_log, with_ring};
-use lapis_pmem::{Committed, Domain, Hardware, Pool};
+use lapis_pmem::{Domain, Hardware, Pool};
 
 use super::{ExperimentError, Job, Rate, Sharing, not_shared};
 
@@ -42,10 +42,7 @@ pub(super) fn open<D: Domain, L: Log<D>>(
     layout: Layout,
     number: usize,
 ) -> Result<L, ExperimentError> {
-    let root = pool.fence(L::create(pool, L::options(layout))?);
-    let link = root.link();
-    let _: Committed = pool.publish_root(&format!("log {number}"), 0, root)?.persist();
-    Ok(L::open(Arc::clone(pool), link)?)
+    Ok(L::create_named(pool, &format!("log {number}"), L::options(layout))?)
 }
 
 /// Rounds of appends, for so long; the first, which touches the memory, does not count. `round` says

@@ -4,18 +4,16 @@ mod counts;
 mod segments;
 mod torn;
 
-use lapis_blocks::log::{LogError, Position};
+use lapis_blocks::log::{Log as _, LogError, Position};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions, PopLogRoot};
-use lapis_pmem::{Committed, Domain, Pool};
+use lapis_pmem::{Domain, Pool};
 use std::sync::Arc;
 
 const ROOT: &str = "log";
 
 /// Creates a log, publishes it and opens it.
 fn create<D: Domain>(pool: &Arc<Pool<D>>, options: PopLogOptions) -> PopLog<D> {
-    let root = pool.fence(PopLog::create(pool, options).unwrap());
-    let _: Committed = pool.publish_root(ROOT, 0, root).unwrap().persist();
-    open(pool).unwrap()
+    PopLog::create_named(pool, ROOT, options).unwrap()
 }
 
 fn open<D: Domain>(pool: &Arc<Pool<D>>) -> Result<PopLog<D>, LogError> {

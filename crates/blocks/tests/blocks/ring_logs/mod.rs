@@ -9,10 +9,10 @@ mod threads;
 
 use std::sync::Arc;
 
-use lapis_blocks::log::{Layout, LogError, Placement, Position};
+use lapis_blocks::log::{Layout, Log as _, LogError, Placement, Position};
 use lapis_blocks::ring_log::{RingKind, RingLog, RingRoot};
 use lapis_device::{Config, Modelled};
-use lapis_pmem::{Committed, Domain, Pool};
+use lapis_pmem::{Domain, Pool};
 
 use crate::{Numbers, memory, restart};
 
@@ -29,9 +29,7 @@ fn modelled(config: Config) -> Arc<Pool<Modelled>> {
 
 /// Creates a log, publishes it and opens it.
 fn create<K: RingKind, D: Domain>(pool: &Arc<Pool<D>>, options: Layout) -> RingLog<D, K> {
-    let root = pool.fence(RingLog::<D, K>::create(pool, options).unwrap());
-    let _: Committed = pool.publish_root(ROOT, 0, root).unwrap().persist();
-    open(pool).unwrap()
+    RingLog::create_named(pool, ROOT, options).unwrap()
 }
 
 fn open<K: RingKind, D: Domain>(pool: &Arc<Pool<D>>) -> Result<RingLog<D, K>, LogError> {

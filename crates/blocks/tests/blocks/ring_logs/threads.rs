@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lapis_blocks::log::{Layout, LogError, Placement};
+use lapis_blocks::log::{Layout, Log as _, LogError, Placement};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions};
 use lapis_blocks::rawl::Rawl;
 use lapis_blocks::ring_log::RingLog;
 use lapis_blocks::thread_logs::ThreadLogs;
 use lapis_device::{Config, ImageBudget, Marker, Modelled, set_current_worker};
-use lapis_pmem::{Committed, Domain, Pool};
+use lapis_pmem::{Domain, Pool};
 use parking_lot::Mutex;
 
 use super::{memory, modelled};
@@ -21,15 +21,12 @@ fn rings<D: Domain>(pool: &Arc<Pool<D>>) -> Vec<Rawl<D>> {
     (0..THREADS)
         .map(|thread| {
             let name = format!("log {thread}");
-            if pool.root::<lapis_blocks::ring_log::RingRoot>(&name).is_none() {
-                let root = RingLog::<_, lapis_blocks::rawl::Raw>::create(
-                    pool,
-                    Layout { bytes: 1 << 16, ..Default::default() },
-                );
-                let root = pool.fence(root.unwrap());
-                let _: Committed = pool.publish_root(&name, 0, root).unwrap().persist();
+            let options = Layout { bytes: 1 << 16, ..Default::default() };
+            match pool.root(&name) {
+                Some(root) => RingLog::open(Arc::clone(pool), root),
+                None => RingLog::create_named(pool, &name, options),
             }
-            RingLog::open(Arc::clone(pool), pool.root(&name).unwrap()).unwrap()
+            .unwrap()
         })
         .collect()
 }
@@ -84,10 +81,7 @@ fn logs_without_numbers_and_empty_entries_are_refused() {
     let pool = Arc::new(Pool::create_anonymous(1 << 22).unwrap());
     let options =
         PopLogOptions { segment_bytes: 4096, spare_segments: 0, placement: Placement::Padded };
-    let root = pool.fence(PopLog::create(&pool, options).unwrap());
-    let link = root.link();
-    let _: Committed = pool.publish_root("pop", 0, root).unwrap().persist();
-    let log = PopLog::open(Arc::clone(&pool), link).unwrap();
+    let log = PopLog::create_named(&pool, "pop", options).unwrap();
     let logs = ThreadLogs::new(vec![log], 1).unwrap();
     assert!(matches!(logs.append(0, &[]), Err(LogError::EmptyEntry)));
     assert_eq!(logs.append(0, &[1]).unwrap(), 1);
