@@ -8,16 +8,16 @@
 //!
 //! ```text
 //!  FpLeavesRoot (64 bytes)                 leaf (576 bytes, nine lines)
-//!   0  8  magic           "LAPISFPL"        0   8  used          bit i: slot i holds a pair
-//!   8  8  format_version  1                 8  32  fingerprints  of the keys in the slots
-//!  16  8  leaves                           40  24  reserved, zero
-//!  24  8  checksum        CRC of 0..24     64 512  32 slots: key (8), value (8)
+//!   0  8  magic           "LAPISFPL"        0  64  bitmap, fingerprints (the first 32)
+//!   8  8  format_version  1                64 512  32 slots: key (8), value (8)
+//!  16  8  leaves
+//!  24  8  checksum        CRC of 0..24
 //!  32 32  reserved, zero
-//!  64     leaf 0, leaf 1, …                 A slot does not cross a line; the bitmap and the
-//!                                           fingerprints share one.
+//!  64     leaf 0, leaf 1, …
 //! ```
 //!
-//! A key belongs in the leaf that its hash names; a leaf that is full refuses. Keys are never 0.
+//! The first line and the slots are those of [`fp_leaf`](crate::fp_leaf), where it says what FPTree does
+//! otherwise. A key belongs in the leaf that its hash names; a leaf that is full refuses. Keys are never 0.
 //!
 //! # Invariants, at every instant a crash may come
 //!
@@ -42,6 +42,7 @@ use lapis_pmem::{
     persistent,
 };
 
+use crate::fp_leaf::{Entry, FINGERPRINTS, FingerprintLine, fingerprint_of, slots_in};
 use crate::interleave::Turn;
 use crate::mutants::{LEAVES_BIT_BEFORE_FINGERPRINT, LEAVES_BIT_WITH_PAIR};
 
@@ -62,28 +63,13 @@ persistent! {
 }
 
 persistent! {
-    struct Slot: 16 {
-        key: PCell<u64>,
-        value: PCell<u64>,
-    }
-}
-
-persistent! {
     struct Leaf: 576 {
-        used: PCell<u64>,
-        fingerprints: [PCell<u8>; SLOTS],
-        reserved: [PCell<u64>; 3],
-        slots: [Slot; SLOTS],
+        line: FingerprintLine,
+        slots: [Entry; SLOTS],
     }
 }
 
-const _: () = {
-    use core::mem::offset_of;
-    // I1 rests on this: bitmap and fingerprints in the first line, slots from the second on.
-    assert!(offset_of!(Leaf, fingerprints) + SLOTS <= LINE_BYTES);
-    assert!(offset_of!(Leaf, slots) == LINE_BYTES && LINE_BYTES.is_multiple_of(size_of::<Slot>()));
-    assert!(size_of::<Leaf>().is_multiple_of(LINE_BYTES));
-};
+const _: () = assert!(SLOTS <= FINGERPRINTS && size_of::<Leaf>().is_multiple_of(LINE_BYTES));
 
 /// Why leaves could not do what they were asked. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
@@ -159,11 +145,6 @@ fn hash(key: u64) -> u64 {
     (mixed ^ mixed >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9)
 }
 
-#[inline]
-fn fingerprint(hash: u64) -> u8 {
-    hash as u8
-}
-
 fn checksum(leaves: u64) -> u64 {
     let words = [MAGIC, FORMAT_VERSION, leaves].map(u64::to_le_bytes);
     u64::from(crc32c::crc32c(words.as_flattened()))
@@ -234,25 +215,42 @@ impl<D: Domain> FpLeaves<D> {
         ((hash >> 8) % self.busy.len() as u64) as usize
     }
 
+    /// The slots of a leaf that are in use.
+    #[inline]
+    fn used(&self, leaf: &Leaf) -> u64 {
+        leaf.line.bitmap.load_acquire(self.pool.domain()) & ((1 << SLOTS) - 1)
+    }
+
+    /// The leaf of a key, for this operation alone.
+    #[inline]
+    async fn take(&self, turn: Turn<'_, D>, key: u64, overlap: Overlap) -> Taken<'_> {
+        let hash = hash(key);
+        let number = self.number_of(hash);
+        let leaf = self.leaf(number);
+        if overlap.reads {
+            turn.prefetch(std::ptr::from_ref(leaf).cast()).await;
+        }
+        let busy = &self.busy[number];
+        let busy = turn.until(|| Busy::take(busy)).await;
+        Taken { leaf, used: self.used(leaf), fingerprint: fingerprint_of(hash), _busy: busy }
+    }
+
     /// The slot of a key, read with or without giving way.
     #[inline]
     async fn find(
         &self,
         turn: Turn<'_, D>,
-        leaf: &Leaf,
-        hash: u64,
+        taken: &Taken<'_>,
         key: u64,
-        overlap: bool,
+        overlap: Overlap,
     ) -> Option<usize> {
-        let domain = self.pool.domain();
-        let used = leaf.used.load_acquire(domain);
-        for (number, slot) in leaf.slots.iter().enumerate() {
-            if used & 1 << number == 0
-                || leaf.fingerprints[number].load(domain) != fingerprint(hash)
-            {
+        let (domain, leaf) = (self.pool.domain(), taken.leaf);
+        for number in slots_in(taken.used) {
+            if leaf.line.fingerprint(domain, number) != taken.fingerprint {
                 continue;
             }
-            if overlap {
+            let slot = &leaf.slots[number];
+            if overlap.reads {
                 turn.prefetch(std::ptr::from_ref(slot).cast()).await;
             }
             if slot.key.load(domain) == key {
@@ -265,16 +263,9 @@ impl<D: Domain> FpLeaves<D> {
     /// The value of a key, as a task of an [`Interleaver`](crate::interleave::Interleaver). Never
     /// one that an insert in flight has stored and no fence has made durable.
     pub async fn get(&self, turn: Turn<'_, D>, key: u64, overlap: Overlap) -> Option<u64> {
-        let hash = hash(key);
-        let number = self.number_of(hash);
-        let leaf = self.leaf(number);
-        if overlap.reads {
-            turn.prefetch(std::ptr::from_ref(leaf).cast()).await;
-        }
-        let busy = &self.busy[number];
-        let _leaf_is_mine = turn.until(|| Busy::take(busy)).await;
-        let slot = self.find(turn, leaf, hash, key, overlap.reads).await?;
-        Some(leaf.slots[slot].value.load(self.pool.domain()))
+        let taken = self.take(turn, key, overlap).await;
+        let slot = self.find(turn, &taken, key, overlap).await?;
+        Some(taken.leaf.slots[slot].value.load(self.pool.domain()))
     }
 
     /// Adds or replaces a pair, as a task of an [`Interleaver`](crate::interleave::Interleaver).
@@ -323,62 +314,45 @@ impl<D: Domain> FpLeaves<D> {
         if key == 0 {
             return Err(FpLeavesError::ZeroKey);
         }
-        let hash = hash(key);
-        let number = self.number_of(hash);
-        let leaf = self.leaf(number);
-        if overlap.reads {
-            turn.prefetch(std::ptr::from_ref(leaf).cast()).await;
-        }
-        let busy = &self.busy[number];
-        let _leaf_is_mine = turn.until(|| Busy::take(busy)).await;
-        let domain = self.pool.domain();
-        if let Some(slot) = self.find(turn, leaf, hash, key, overlap.reads).await {
+        let taken = self.take(turn, key, overlap).await;
+        let (domain, leaf, used) = (self.pool.domain(), taken.leaf, taken.used);
+        if let Some(slot) = self.find(turn, &taken, key, overlap).await {
             let slot = &leaf.slots[slot].value;
             slot.store_ordered(domain, value);
             domain.flush(slot);
             return Ok(self.fence(turn, overlap).await);
         }
-        let used = leaf.used.load(domain);
         let free = (!used).trailing_zeros() as usize;
         let Some(slot) = leaf.slots.get(free) else { return Err(FpLeavesError::LeafFull { key }) };
-        slot.key.store(domain, key);
-        slot.value.store(domain, value);
+        let (fingerprints, with_new) = leaf.line.with_fingerprint(domain, free, taken.fingerprint);
+        slot.write(domain, key, value);
         domain.flush(slot);
         if fingerprint_goes == FingerprintGoes::WithPair {
-            leaf.fingerprints[free].store_ordered(domain, fingerprint(hash));
-            domain.flush(&leaf.used);
+            fingerprints.store_ordered(domain, with_new);
+            domain.flush(fingerprints);
         }
         if !domain.commits(LEAVES_BIT_WITH_PAIR) {
             self.fence(turn, overlap).await; // I1: the pair before its bit
         }
         if domain.commits(LEAVES_BIT_BEFORE_FINGERPRINT) {
-            leaf.used.store_ordered(domain, used | 1 << free);
+            leaf.line.bitmap.store_ordered(domain, used | 1 << free);
         }
         if fingerprint_goes == FingerprintGoes::WithBit {
-            leaf.fingerprints[free].store_ordered(domain, fingerprint(hash));
+            fingerprints.store_ordered(domain, with_new);
         }
-        leaf.used.store_ordered(domain, used | 1 << free); // I1: after the fingerprint, by R2
-        domain.flush(&leaf.used);
+        leaf.line.bitmap.store_ordered(domain, used | 1 << free); // I1: after the fingerprint, by R2
+        domain.flush(&leaf.line.bitmap);
         Ok(self.fence(turn, overlap).await)
     }
 
     /// Removes a pair, as a task of an [`Interleaver`](crate::interleave::Interleaver); says whether
     /// it was there. Durable on return. One flush, one fence.
     pub async fn remove(&self, turn: Turn<'_, D>, key: u64, overlap: Overlap) -> bool {
-        let hash = hash(key);
-        let number = self.number_of(hash);
-        let leaf = self.leaf(number);
-        if overlap.reads {
-            turn.prefetch(std::ptr::from_ref(leaf).cast()).await;
-        }
-        let busy = &self.busy[number];
-        let _leaf_is_mine = turn.until(|| Busy::take(busy)).await;
-        let domain = self.pool.domain();
-        let Some(slot) = self.find(turn, leaf, hash, key, overlap.reads).await else {
-            return false;
-        };
-        leaf.used.store_ordered(domain, leaf.used.load(domain) & !(1 << slot)); // I2
-        domain.flush(&leaf.used);
+        let taken = self.take(turn, key, overlap).await;
+        let Some(slot) = self.find(turn, &taken, key, overlap).await else { return false };
+        let (domain, bitmap) = (self.pool.domain(), &taken.leaf.line.bitmap);
+        bitmap.store_ordered(domain, bitmap.load(domain) & !(1 << slot)); // I2
+        domain.flush(bitmap);
         self.fence(turn, overlap).await;
         true
     }
@@ -393,11 +367,8 @@ impl<D: Domain> FpLeaves<D> {
         let domain = self.pool.domain();
         for number in 0..self.busy.len() {
             let leaf = self.leaf(number);
-            let used = leaf.used.load(domain);
-            for (number, slot) in leaf.slots.iter().enumerate() {
-                if used & 1 << number != 0 {
-                    visit(slot.key.load(domain), slot.value.load(domain));
-                }
+            for slot in slots_in(self.used(leaf)).map(|at| &leaf.slots[at]) {
+                visit(slot.key.load(domain), slot.value.load(domain));
             }
         }
     }
@@ -409,16 +380,15 @@ impl<D: Domain> FpLeaves<D> {
         let mut problems = Vec::new();
         for number in 0..self.busy.len() {
             let leaf = self.leaf(number);
-            let used = leaf.used.load(domain);
             let mut keys = Vec::new();
-            if used >> SLOTS != 0 {
+            if leaf.line.bitmap.load(domain) >> SLOTS != 0 {
                 problems.push(format!("I1: leaf {number} uses slots that it does not have"));
             }
-            for at in (0..SLOTS).filter(|at| used & 1 << at != 0) {
+            for at in slots_in(self.used(leaf)) {
                 let key = leaf.slots[at].key.load(domain);
                 if self.number_of(hash(key)) != number {
                     problems.push(format!("I1: key {key} is in leaf {number}, not its own"));
-                } else if leaf.fingerprints[at].load(domain) != fingerprint(hash(key)) {
+                } else if leaf.line.fingerprint(domain, at) != fingerprint_of(hash(key)) {
                     problems.push(format!("I1: key {key} has the fingerprint of another"));
                 }
                 if keys.contains(&key) {
@@ -440,6 +410,15 @@ impl<D: Domain> FpLeaves<D> {
     pub fn pool(&self) -> &Arc<Pool<D>> {
         &self.pool
     }
+}
+
+/// What an operation has found in a leaf that it has to itself: nobody changes it meanwhile.
+struct Taken<'l> {
+    leaf: &'l Leaf,
+    used: u64,
+    /// Of the key that the operation is about.
+    fingerprint: u8,
+    _busy: Busy<'l>,
 }
 
 /// A leaf that one operation has to itself; dropped, it is free again.

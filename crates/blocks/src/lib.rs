@@ -3,6 +3,7 @@
 
 #[macro_use]
 mod declaration;
+pub mod fp_leaf;
 pub mod fp_leaves;
 pub mod in_place;
 pub mod interleave;

@@ -1,10 +1,10 @@
 //! Looking at everything: the check, the trace and the statistics. None of it trusts the bytes.
 
+use lapis_blocks::fp_leaf::{fingerprint_of, slots_in};
 use lapis_pmem::{Domain, Link, Tracer};
 
 use super::FpTree;
-use super::fingerprint;
-use super::leaf::{Leaf, LeafHeader, positions};
+use super::leaf::{Leaf, LeafHeader};
 use super::micro_log::{MICRO_LOG_BYTES, MICRO_LOGS};
 use crate::index::Statistics;
 use crate::key::IndexKey;
@@ -61,7 +61,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     /// The words of a leaf's keys, ascending.
     fn check_leaf(&self, leaf: Leaf<'_>, problems: &mut Vec<String>) -> Vec<u64> {
         let (domain, link) = (self.domain(), leaf.link);
-        let bitmap = leaf.header.bitmap.load(domain);
+        let bitmap = leaf.header.line.bitmap.load(domain);
         if bitmap & !leaf.all() != 0 {
             problems.push(format!("the leaf {link:?} uses slots that it does not have"));
         }
@@ -69,16 +69,17 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             problems.push(format!("I3: the leaf {link:?} has no free slot"));
         }
         let mut words = Vec::new();
-        for slot in positions(bitmap & leaf.all()) {
+        for slot in slots_in(bitmap & leaf.all()) {
             let word = leaf.slots[slot].key.load(domain);
-            match K::with_word(&self.pool, word, |key| fingerprint::of(key.hash64())) {
+            match K::with_word(&self.pool, word, |key| fingerprint_of(key.hash64())) {
                 None => {
                     problems
                         .push(format!("the leaf {link:?} has a key word {word:#x} that is no key"));
                 }
-                Some(wanted) if wanted != leaf.fingerprint(domain, slot) => problems.push(format!(
-                    "I2: slot {slot} of {link:?} has the fingerprint of another key"
-                )),
+                Some(wanted) if wanted != leaf.header.line.fingerprint(domain, slot) => problems
+                    .push(format!(
+                        "I2: slot {slot} of {link:?} has the fingerprint of another key"
+                    )),
                 Some(_) => words.push((word, ())),
             }
         }
@@ -141,7 +142,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             if !tracer.visit(leaf.link, self.leaf_bytes) {
                 return false;
             }
-            for slot in positions(leaf.bitmap(domain)) {
+            for slot in slots_in(leaf.bitmap(domain)) {
                 K::trace_word(tracer, leaf.slots[slot].key.load(domain));
                 value(tracer, leaf.slots[slot].value.load(domain));
             }
@@ -165,7 +166,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         self.walk(&mut |_| (), &mut |leaf| {
             found.blocks += 1;
             found.bytes += self.leaf_bytes as u64;
-            for slot in positions(leaf.bitmap(domain)) {
+            for slot in slots_in(leaf.bitmap(domain)) {
                 found.entries += 1;
                 let bytes = K::word_block_bytes(&self.pool, leaf.slots[slot].key.load(domain));
                 found.blocks += u64::from(bytes > 0);

@@ -1,16 +1,9 @@
-//! Fingerprints: one byte of each key's hash, all of a leaf compared at once.
+//! All fingerprints of a leaf compared at once.
 
-/// Fingerprints of a leaf: one line with the bitmap, see the layout in the module above.
-pub(super) const FINGERPRINTS: usize = 56;
+use lapis_blocks::fp_leaf::FINGERPRINTS;
+
 /// The words they fill.
-pub(super) const WORDS: usize = FINGERPRINTS / 8;
-
-/// The fingerprint of a key with this hash. Its low bits: the tag of a byte-string key's word has
-/// the high ones, so the two together are 24 bits.
-#[inline(always)]
-pub(super) fn of(hash: u64) -> u8 {
-    hash as u8
-}
+const WORDS: usize = FINGERPRINTS / 8;
 
 /// Bit i is set if fingerprint i, byte i % 8 of word i / 8 from below, is `wanted`.
 #[inline(always)]

@@ -1,8 +1,13 @@
-//! The leaf: its layout, and what is read and written in it by whoever may.
+//! The leaf: its layout, and what is read and written in it by whoever may. Its first line and its
+//! entries are those of [`fp_leaf`](lapis_blocks::fp_leaf); all else is FPTree's: as many slots as its
+//! bytes have room for, a next link, and a search without giving way.
 
+use lapis_blocks::fp_leaf::{
+    ENTRIES_PER_LINE, Entry, FINGERPRINTS, FingerprintLine, fingerprint_of, slots_in,
+};
 use lapis_pmem::{Domain, LINE_BYTES, Link, PCell, Pool, persistent};
 
-use super::fingerprint::{self, FINGERPRINTS};
+use super::fingerprint;
 use crate::key::IndexKey;
 use crate::node_size::NodeSizes;
 
@@ -18,34 +23,20 @@ pub(super) const LEAF_SIZES: NodeSizes = NodeSizes {
     largest_bytes: LARGEST_LEAF_BYTES,
     default_bytes: LARGEST_LEAF_BYTES,
 };
-/// Slots of a line.
-pub(super) const SLOTS_PER_LINE: usize = LINE_BYTES / size_of::<Entry>();
 
 persistent! {
     /// What a leaf begins with.
     pub struct LeafHeader: 128 {
-        pub(super) bitmap: PCell<u64>,
-        pub(super) fingerprints: [PCell<u64>; 7],
+        pub(super) line: FingerprintLine,
         pub(super) next: PCell<u64>,
         pub(super) reserved: [PCell<u64>; 7],
     }
 }
 
-persistent! {
-    /// A slot: a key word and a value.
-    pub struct Entry: 16 {
-        pub(super) key: PCell<u64>,
-        pub(super) value: PCell<u64>,
-    }
-}
-
 const _: () = {
-    use core::mem::offset_of;
-    // I2 rests on this: the fingerprints share the bitmap's line, and no slot does.
-    assert!(offset_of!(LeafHeader, next) == LINE_BYTES);
-    assert!(size_of::<LeafHeader>() == HEADER_BYTES);
+    // I2 rests on this: no slot shares a line with the fingerprints and the bitmap.
+    assert!(size_of::<LeafHeader>() == HEADER_BYTES && HEADER_BYTES.is_multiple_of(LINE_BYTES));
     assert!(slots_of(LARGEST_LEAF_BYTES) == FINGERPRINTS);
-    assert!(LINE_BYTES.is_multiple_of(size_of::<Entry>()));
 };
 
 /// Slots of a leaf of so many bytes.
@@ -82,7 +73,7 @@ impl<'p> Leaf<'p> {
     /// The slots in use. What is read after this is at least as new.
     #[inline(always)]
     pub(super) fn bitmap<D: Domain>(self, domain: &D) -> u64 {
-        self.header.bitmap.load_acquire(domain) & self.all()
+        self.header.line.bitmap.load_acquire(domain) & self.all()
     }
 
     #[inline(always)]
@@ -100,11 +91,8 @@ impl<'p> Leaf<'p> {
         sought: Sought,
     ) -> Option<(usize, u64)> {
         let domain = pool.domain();
-        let words = std::array::from_fn(|word| self.header.fingerprints[word].load(domain));
-        let mut likely = fingerprint::matches(words, sought.fingerprint) & bitmap;
-        while likely != 0 {
-            let slot = likely.trailing_zeros() as usize;
-            likely &= likely - 1;
+        let words = std::array::from_fn(|word| self.header.line.fingerprints[word].load(domain));
+        for slot in slots_in(fingerprint::matches(words, sought.fingerprint) & bitmap) {
             let entry = &self.slots[slot];
             // Byte strings: the tag in the word is compared before the string is looked at.
             if key.eq_word(pool, sought.tag, entry.key.load(domain)) {
@@ -114,31 +102,11 @@ impl<'p> Leaf<'p> {
         None
     }
 
-    /// Whether slot `slot` has this fingerprint.
-    pub(super) fn fingerprint<D: Domain>(self, domain: &D, slot: usize) -> u8 {
-        (self.header.fingerprints[slot / 8].load(domain) >> (8 * (slot % 8))) as u8
-    }
-
-    /// Gives a slot that is not in use its fingerprint. Under the leaf's lock.
-    #[inline(always)]
-    pub(super) fn set_fingerprint<D: Domain>(self, domain: &D, slot: usize, fingerprint: u8) {
-        let (word, shift) = (&self.header.fingerprints[slot / 8], 8 * (slot % 8));
-        let others = word.load(domain) & !(0xFF << shift);
-        word.store_ordered(domain, others | u64::from(fingerprint) << shift);
-    }
-
-    /// Writes a slot that is not in use. Under the leaf's lock.
-    #[inline(always)]
-    pub(super) fn write<D: Domain>(self, domain: &D, slot: usize, key: u64, value: u64) {
-        self.slots[slot].key.store(domain, key);
-        self.slots[slot].value.store(domain, value);
-    }
-
     /// Flushes the lines that the slots of `bitmap` lie in, each once.
     #[track_caller]
     pub(super) fn flush_slots<D: Domain>(self, domain: &D, bitmap: u64) {
-        for (line, slots) in self.slots.chunks(SLOTS_PER_LINE).enumerate() {
-            if bitmap >> (line * SLOTS_PER_LINE) & ((1 << SLOTS_PER_LINE) - 1) != 0 {
+        for (line, slots) in self.slots.chunks(ENTRIES_PER_LINE).enumerate() {
+            if bitmap >> (line * ENTRIES_PER_LINE) & ((1 << ENTRIES_PER_LINE) - 1) != 0 {
                 domain.flush(slots);
             }
         }
@@ -155,15 +123,6 @@ pub(super) struct Sought {
 impl Sought {
     #[inline(always)]
     pub(super) fn of<K: IndexKey + ?Sized>(key: &K) -> Self {
-        Self { fingerprint: fingerprint::of(key.hash64()), tag: key.tag() }
+        Self { fingerprint: fingerprint_of(key.hash64()), tag: key.tag() }
     }
-}
-
-/// The positions of the bits of a bitmap, ascending.
-pub(super) fn positions(mut bitmap: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let next = (bitmap != 0).then_some(bitmap.trailing_zeros() as usize)?;
-        bitmap &= bitmap - 1;
-        Some(next)
-    })
 }

@@ -104,11 +104,11 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         let _mutant = domain.omitting(mutants::MICRO_LOG_RESET_TOO_EARLY);
         let header = plan.leaf.header;
         // In either order: the record makes both happen (I5).
-        header.bitmap.store_ordered(domain, plan.bitmap);
+        header.line.bitmap.store_ordered(domain, plan.bitmap);
         header.next.store_ordered(domain, plan.next.bits());
         {
             let _mutant = domain.omitting(mutants::OLD_LEAF_NOT_CLEARED);
-            domain.flush(&header.bitmap);
+            domain.flush(&header.line.bitmap);
         }
         domain.flush(&header.next);
         Committed::after_fence(domain)
@@ -141,10 +141,10 @@ pub(super) fn replay<D: Domain>(
     for log in &open {
         let leaf = Leaf::try_at(pool, Link::from_bits(log.leaf.load(domain)), slots)
             .ok_or_else(|| damaged("a micro-log names a leaf outside the pool"))?;
-        leaf.header.bitmap.store_ordered(domain, log.bitmap.load(domain));
+        leaf.header.line.bitmap.store_ordered(domain, log.bitmap.load(domain));
         leaf.header.next.store_ordered(domain, log.next.load(domain));
         let _mutant = domain.omitting(mutants::REPLAY_NOT_PERSISTED);
-        domain.flush(&leaf.header.bitmap);
+        domain.flush(&leaf.header.line.bitmap);
         domain.flush(&leaf.header.next);
     }
     if open.is_empty() {

@@ -26,8 +26,8 @@
 //!      24     40  reserved
 //! ```
 //!
-//! A key word is the integer, or a link to the byte string with 16 bits of its hash (key.rs): with the
-//! fingerprint that is 24 bits of a hash to compare before a search follows a link. Inner nodes
+//! A key word is the integer, or a link to the byte string with 16 high bits of its hash (key.rs): with the
+//! fingerprint, the low ones, that is 24 bits of a hash to compare before a search follows a link. Inner nodes
 //! ([`inner`]) have copies of separators and never need the leaves.
 //!
 //! # Invariants, at every instant a crash may come
@@ -87,6 +87,7 @@ mod write;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use lapis_blocks::fp_leaf::FINGERPRINTS;
 use lapis_pmem::{Domain, InFlight, Link, Owned, Pool};
 
 use crate::IndexKind;
@@ -222,7 +223,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FpTree<D, K> {
         let mut micro_logs =
             pool.allocate_with_tail::<MicroLog>(MICRO_LOG_BYTES - size_of::<MicroLog>())?;
         let slots = vec![0; leaf_bytes - HEADER_BYTES];
-        let leaf = write::compose(pool, 0, [0; fingerprint::FINGERPRINTS], 0, &slots)?;
+        let leaf = write::compose(pool, 0, [0; FINGERPRINTS], 0, &slots)?;
         micro_logs.zero();
         root.init(domain, Self::KIND, K::KIND, FORMAT_VERSION);
         root.words[LEAF_BYTES_WORD].store(domain, leaf_bytes as u64);

@@ -7,11 +7,12 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use lapis_blocks::fp_leaf::{ENTRIES_PER_LINE, slots_in};
 use lapis_pmem::{Domain, persist_before_answer};
 
 use super::FpTree;
 use super::inner::{Place, Range, Target};
-use super::leaf::{Leaf, Sought, positions};
+use super::leaf::{Leaf, Sought};
 use super::locks::Section;
 use crate::index::{Direction, OrderedIndex};
 use crate::key::IndexKey;
@@ -36,7 +37,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             return false;
         }
         // All that a bit says is in use has been durable before the bit was set (I2).
-        persist_before_answer(domain, [&leaf.header.bitmap]);
+        persist_before_answer(domain, [&leaf.header.line.bitmap]);
         true
     }
 
@@ -71,12 +72,12 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
                 continue;
             }
             let leaf = self.leaf(place.leaf);
-            for slots in leaf.slots.chunks(super::leaf::SLOTS_PER_LINE) {
+            for slots in leaf.slots.chunks(ENTRIES_PER_LINE) {
                 domain.prefetch(slots.as_ptr().cast());
             }
             entries.clear();
             let bitmap = leaf.bitmap(domain);
-            entries.extend(positions(bitmap).map(|slot| {
+            entries.extend(slots_in(bitmap).map(|slot| {
                 let entry = &leaf.slots[slot];
                 (entry.key.load(domain), entry.value.load(domain))
             }));

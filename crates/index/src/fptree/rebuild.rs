@@ -5,9 +5,10 @@
 //! least key of each leaf takes the whole leaf (and, of byte strings, every key), and that is
 //! shared out over threads.
 
+use lapis_blocks::fp_leaf::slots_in;
 use lapis_pmem::{Domain, LINE_BYTES, Link, Pool};
 
-use super::leaf::{HEADER_BYTES, Leaf, LeafHeader, positions};
+use super::leaf::{HEADER_BYTES, Leaf, LeafHeader};
 use crate::index::IndexError;
 use crate::key::IndexKey;
 use crate::leaf_list;
@@ -16,7 +17,7 @@ use crate::leaf_list;
 fn least<D: Domain, K: IndexKey + ?Sized>(pool: &Pool<D>, leaf: Leaf<'_>) -> Option<u64> {
     let domain = pool.domain();
     let mut least: Option<u64> = None;
-    for slot in positions(leaf.bitmap(domain)) {
+    for slot in slots_in(leaf.bitmap(domain)) {
         let word = leaf.slots[slot].key.load(domain);
         let is_less = match least {
             None => K::with_word(pool, word, |_| ()).is_some(),

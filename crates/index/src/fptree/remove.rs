@@ -1,10 +1,11 @@
 //! Removing: a bit; leaves with few entries are taken away.
 
+use lapis_blocks::fp_leaf::slots_in;
 use lapis_pmem::{Committed, Domain, LockWait};
 
 use super::FpTree;
 use super::inner::{Place, Target};
-use super::leaf::{Leaf, Sought, positions};
+use super::leaf::{Leaf, Sought};
 use super::locks::LeafLocks;
 use super::micro_log::Plan;
 use super::mutants;
@@ -27,7 +28,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             let word = leaf.slots[slot].key.load(domain);
             let left = bitmap.count_ones() - 1;
             let removed = if left > 0 || self.is_alone(leaf) {
-                let committed = leaf.header.bitmap.publish(domain, bitmap & !(1 << slot)).persist();
+                let committed =
+                    leaf.header.line.bitmap.publish(domain, bitmap & !(1 << slot)).persist();
                 self.unlock(leaf);
                 Some(committed)
             } else {
@@ -144,17 +146,20 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             return self.unlock_unchanged(leaf);
         }
         let mut added = 0u64;
-        for slot in positions(moving) {
+        for slot in slots_in(moving) {
             let free = (!bitmap).trailing_zeros() as usize;
             let entry = &right.slots[slot];
-            left.write(domain, free, entry.key.load(domain), entry.value.load(domain));
-            left.set_fingerprint(domain, free, right.fingerprint(domain, slot));
+            left.slots[free].write(domain, entry.key.load(domain), entry.value.load(domain));
+            let fingerprint = right.header.line.fingerprint(domain, slot);
+            let line = &left.header.line;
+            let (fingerprints, with_new) = line.with_fingerprint(domain, free, fingerprint);
+            fingerprints.store_ordered(domain, with_new);
             bitmap |= 1 << free;
             added |= 1 << free;
         }
         // I2: both before the record, which makes the bits true.
         left.flush_slots(domain, added);
-        domain.flush(&left.header.bitmap);
+        domain.flush(&left.header.line.bitmap);
         domain.fence();
         let _: Committed = self.unlink(left, right, key, bitmap, has_own_lock);
     }

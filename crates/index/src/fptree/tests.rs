@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use lapis_blocks::fp_leaf::slots_in;
 use lapis_pmem::{Domain, Hardware, Pool};
 
 use super::FpTree;
-use super::leaf::{Leaf, positions, slots_of};
+use super::leaf::{Leaf, slots_of};
 use crate::index::{Direction, Index, IndexOptions, OrderedIndex};
 use crate::key::IndexKey;
 
@@ -72,7 +73,7 @@ fn an_update_of_a_byte_string_keeps_its_block() {
     let _ = tree.insert(b"a key", 1).unwrap();
     let word = |tree: &Strings| {
         let leaf = tree.leaves()[0];
-        let slot = positions(leaf.bitmap(tree.domain())).next().unwrap();
+        let slot = slots_in(leaf.bitmap(tree.domain())).next().unwrap();
         leaf.slots[slot].key.load(tree.domain())
     };
     let before = word(&tree);
@@ -124,15 +125,15 @@ fn check_reports_a_fingerprint_a_bitmap_and_an_order_that_are_wrong() {
     let damage: [(&str, Damage); 4] = [
         ("fingerprint", |tree| {
             let leaf = tree.leaves()[0];
-            let word = leaf.header.fingerprints[0].load(tree.domain());
-            leaf.header.fingerprints[0].store(tree.domain(), !word);
+            let word = leaf.header.line.fingerprints[0].load(tree.domain());
+            leaf.header.line.fingerprints[0].store(tree.domain(), !word);
         }),
         ("no free slot", |tree| {
             let leaf = tree.leaves()[0];
-            leaf.header.bitmap.store(tree.domain(), leaf.all());
+            leaf.header.line.bitmap.store(tree.domain(), leaf.all());
         }),
         ("empty and not alone", |tree| {
-            tree.leaves()[1].header.bitmap.store(tree.domain(), 0);
+            tree.leaves()[1].header.line.bitmap.store(tree.domain(), 0);
         }),
         ("micro-log 0 is in use", |tree| tree.micro_log(0).leaf.store(tree.domain(), 64)),
     ];

@@ -1,10 +1,10 @@
 //! Adding and replacing: a free slot, then one word.
 
+use lapis_blocks::fp_leaf::{FINGERPRINTS, slots_in};
 use lapis_pmem::{Committed, Domain, Owned};
 
-use super::fingerprint::{self, FINGERPRINTS};
 use super::inner::{Place, Target};
-use super::leaf::{Leaf, LeafHeader, Sought, positions};
+use super::leaf::{Leaf, LeafHeader, Sought};
 use super::locks::LeafLocks;
 use super::micro_log::Plan;
 use super::{FpTree, mutants};
@@ -101,7 +101,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         let Some(place) = leaf.slots.get(slot) else {
             return Err(IndexError::Damaged { what: "a leaf has no free slot".into() });
         };
-        leaf.write(domain, slot, word.bits(), value);
+        place.write(domain, word.bits(), value);
         let word = {
             let _mutant = domain.omitting(mutants::BITMAP_BEFORE_ENTRY);
             domain.flush(place);
@@ -110,11 +110,13 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         };
         let after = (bitmap | 1 << slot) & !replaced;
         if domain.commits(mutants::FINGERPRINT_AFTER_BITMAP) {
-            leaf.header.bitmap.store_ordered(domain, after);
+            leaf.header.line.bitmap.store_ordered(domain, after);
         }
-        leaf.set_fingerprint(domain, slot, sought.fingerprint);
+        let line = &leaf.header.line;
+        let (fingerprints, with_new) = line.with_fingerprint(domain, slot, sought.fingerprint);
+        fingerprints.store_ordered(domain, with_new);
         // I2: after the fingerprint, in the same line.
-        Ok(leaf.header.bitmap.publish_word(domain, word, |_| after).persist())
+        Ok(line.bitmap.publish_word(domain, word, |_| after).persist())
     }
 
     /// Splits a full, locked leaf, for the sake of `key`, and gives its lock back, on error too.
@@ -132,7 +134,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         let (pool, domain) = (&*self.pool, self.domain());
         let damaged = || IndexError::Damaged { what: "a key word is no key".into() };
         let mut entries: Vec<(u64, usize)> =
-            positions(bitmap).map(|slot| (leaf.slots[slot].key.load(domain), slot)).collect();
+            slots_in(bitmap).map(|slot| (leaf.slots[slot].key.load(domain), slot)).collect();
         self.sort_by_key(&mut entries);
         let next = leaf.next(domain);
         // Keys that arrive in ascending order leave leaves behind that are nearly full.
@@ -154,7 +156,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         let moved = upper.iter().fold(0u64, |moved, &(_, slot)| moved | 1 << slot);
         let kept = bitmap & !moved;
         if domain.commits(mutants::CLEARED_BEFORE_LINKED) {
-            let _: Committed = leaf.header.bitmap.publish(domain, kept).persist();
+            let _: Committed = leaf.header.line.bitmap.publish(domain, kept).persist();
         }
         // I1: before the record, which any line of may be durable at any time.
         let fresh = pool.fence(fresh);
@@ -180,7 +182,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         let mut fingerprints = [0u8; FINGERPRINTS];
         let mut tail = Vec::with_capacity(size_of_val(from.slots));
         for (at, &(word, slot)) in entries.iter().enumerate() {
-            fingerprints[at] = from.fingerprint(domain, slot);
+            fingerprints[at] = from.header.line.fingerprint(domain, slot);
             tail.extend(word.to_ne_bytes());
             tail.extend(from.slots[slot].value.load(domain).to_ne_bytes());
         }
@@ -203,11 +205,10 @@ pub(super) fn compose<'p, D: Domain>(
     next: u64,
     tail: &[u8],
 ) -> Result<Owned<'p, D, LeafHeader, lapis_pmem::Dirty>, IndexError> {
-    const { assert!(fingerprint::WORDS * 8 == FINGERPRINTS) };
     let domain = pool.domain();
     let mut fresh = pool.allocate_with_tail::<LeafHeader>(tail.len())?;
-    fresh.bitmap.store(domain, bitmap);
-    for (cell, bytes) in fresh.fingerprints.iter().zip(fingerprints.chunks_exact(8)) {
+    fresh.line.bitmap.store(domain, bitmap);
+    for (cell, bytes) in fresh.line.fingerprints.iter().zip(fingerprints.chunks_exact(8)) {
         cell.store(domain, u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
     }
     fresh.next.store(domain, next);
