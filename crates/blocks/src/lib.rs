@@ -1,8 +1,9 @@
 //! Failure-atomic building blocks on persistent memory: logs, page propagation, in-place updates,
-//! interleaving.
+//! interleaving; and a write-ahead log on block devices.
 
 #[macro_use]
 mod declaration;
+pub mod block_log;
 pub mod fp_leaf;
 pub mod fp_leaves;
 pub mod in_place;

@@ -9,7 +9,7 @@
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::domain::Domain;
 
@@ -65,6 +65,24 @@ pub fn try_lock<'a, D: Domain, T>(
 ) -> Option<HostGuard<'a, D, MutexGuard<'a, T>>> {
     domain.synchronize();
     mutex.try_lock().map(|guard| HostGuard { domain, guard })
+}
+
+/// Lets go of `mutex` until `changed` is notified, and takes it again. It may return for no reason:
+/// whoever waits for something looks again whether it is there.
+#[inline]
+pub fn wait<'a, D: Domain, T>(
+    mutex: &'a Mutex<T>,
+    mut held: HostGuard<'a, D, MutexGuard<'a, T>>,
+    changed: &Condvar,
+) -> HostGuard<'a, D, MutexGuard<'a, T>> {
+    if D::DETERMINISTIC {
+        let domain = held.domain;
+        drop(held);
+        domain.pause();
+        return lock(domain, mutex);
+    }
+    changed.wait(&mut held.guard);
+    held
 }
 
 /// Takes `lock` together with other readers.

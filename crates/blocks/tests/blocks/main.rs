@@ -1,5 +1,6 @@
 //! The building blocks from outside.
 
+mod block_log;
 mod formats;
 mod in_place;
 mod interleave;

@@ -1,0 +1,41 @@
+//! Errors that the log on a block device commits on purpose when a machine asks it to (see
+//! [`Observed::commits`](lapis_pmem::Observed::commits)).
+
+use lapis_pmem::mutants;
+
+mutants! {
+    /// The mutants of the log on a block device, and operations in which all show.
+    CATALOGUE: 60 operations;
+
+    /// Those who wait for a sync are told when the batch is written, before the device has flushed.
+    ACKNOWLEDGED_BEFORE_SYNC = "block-log/acknowledged-before-sync" =>
+        at("blocks/src/block_log/commit.rs, write")
+        .among_workers();
+
+    /// A batch is written and the device's cache is not flushed.
+    MISSING_FLUSH = "block-log/missing-flush" => at("blocks/src/block_log/commit.rs, write");
+
+    /// A write that failed is taken for one that did not.
+    IGNORED_WRITE_ERROR = "block-log/ignored-write-error" =>
+        at("blocks/src/block_log/commit.rs, write")
+        .in_runs(&["block-log:failing-writes"]);
+
+    /// Records that were dropped are written over before the header that drops them is durable.
+    REUSED_BEFORE_TRUNCATION = "block-log/reused-before-truncation" =>
+        at("blocks/src/block_log/mod.rs, truncate_before");
+
+    /// Recovery takes a record without looking at its checksum.
+    TORN_RECORD_TRUSTED = "block-log/torn-record-trusted" =>
+        at("blocks/src/block_log/window.rs, entry_at");
+
+    /// Recovery takes a record of an earlier round of the ring.
+    STALE_RECORD_ACCEPTED = "block-log/stale-record-accepted" =>
+        at("blocks/src/block_log/window.rs, entry_at");
+
+    /// Records that lie behind the end when the log is opened are left there: they follow what is
+    /// appended next, if that ends where they begin.
+    TAIL_LEFT = "block-log/tail-left" => at("blocks/src/block_log/recovery.rs, finish");
+
+    /// The last block of a batch is not kept for the next one, which writes zeroes over its records.
+    LAST_BLOCK_DROPPED = "block-log/last-block-dropped" => at("blocks/src/block_log/batch.rs, close");
+}

@@ -1,0 +1,172 @@
+//! Opening a log: finding its end, and making it one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lapis_pmem::{BlockBuffer, BlockDevice, Domain};
+
+use super::batch::Batch;
+use super::error::{BlockLogError, LogDamage};
+use super::header::{Header, HeaderCopies};
+use super::record::{ALIGNMENT, Form, Lsn, Record};
+use super::ring::BLOCK;
+use super::window::Window;
+use super::{BlockLog, mutants};
+
+/// A log that is being opened. It gives the records that are there, for an analysis that needs all of
+/// them anyway, and then the log. What was read may not be durable until [`Recovery::finish`] has
+/// returned: nothing may be written elsewhere on the strength of it before.
+pub struct Recovery<D: Domain> {
+    domain: D,
+    device: Arc<dyn BlockDevice>,
+    header: HeaderCopies,
+    window: Window<D>,
+    position: u64,
+    /// Before it all was durable before the crash.
+    vouched: u64,
+    tail: Option<Tail>,
+}
+
+/// What lies where the log ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tail {
+    Clean,
+    /// Records of a batch that is not there whole.
+    Records,
+}
+
+impl<D: Domain> fmt::Debug for Recovery<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Recovery(at {})", self.position())
+    }
+}
+
+impl<D: Domain> Recovery<D> {
+    /// Begins to open the log on a device. Nothing is written.
+    ///
+    /// # Errors
+    /// [`BlockLogError::NotALog`], [`BlockLogError::NewerVersion`], [`BlockLogError::DamagedHeader`],
+    /// [`BlockLogError::DeviceTooSmall`], [`BlockLogError::Device`].
+    pub fn begin(domain: D, device: Arc<dyn BlockDevice>) -> Result<Self, BlockLogError> {
+        let header = HeaderCopies::read(&*device)?;
+        let Header { ring, start, durable, .. } = header.header();
+        let window = Window::new(domain.clone(), Arc::clone(&device), ring, ring.batch_blocks());
+        Ok(Self { domain, device, header, window, position: start, vouched: durable, tail: None })
+    }
+
+    /// Where the oldest retained record begins.
+    pub fn start(&self) -> Lsn {
+        Lsn::from_number(self.header.header().start)
+    }
+
+    /// How far the log was read. It ends at the latest one ring behind [`Recovery::start`].
+    pub fn position(&self) -> Lsn {
+        Lsn::from_number(self.position)
+    }
+
+    /// The next record; none at the end of the log.
+    ///
+    /// # Errors
+    /// [`BlockLogError::Damaged`], [`BlockLogError::Device`].
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, BlockLogError> {
+        let ring = self.window.ring();
+        let limit = ring.limit(self.start().number());
+        while self.tail.is_none() {
+            let at = ring.settle(self.position);
+            let entry = if at < limit { self.window.entry_at(at)? } else { None };
+            let Some(header) = entry else {
+                self.tail = Some(self.look_behind(at, limit)?);
+                break;
+            };
+            let witness = self.window.witness(at, header)?;
+            self.vouched = self.vouched.max(witness.unwrap_or(0));
+            self.position = at + header.record_bytes();
+            if header.form == Form::User {
+                let lsn = Lsn::from_number(at);
+                let payload = self.window.payload(at, header)?;
+                return Ok(Some(Record { lsn, kind: header.kind, payload }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Tells the end of the log, where no record is, from damage.
+    fn look_behind(&mut self, end: u64, limit: u64) -> Result<Tail, BlockLogError> {
+        let ring = self.window.ring();
+        let damage = |witness| {
+            let (at, witness) = (Lsn::from_number(end), Lsn::from_number(witness));
+            Err(BlockLogError::Damaged(LogDamage { at, witness }))
+        };
+        if self.vouched > self.position {
+            return damage(self.vouched);
+        }
+        // B3: up to here records may be there although this one is not. Behind it a record would begin
+        // within another batch, if there is any.
+        let excused = self.position - self.position % BLOCK + ring.batch_bytes();
+        let last = limit.min(excused + ring.batch_bytes());
+        let (mut at, mut tail) = (end, Tail::Clean);
+        while at < last {
+            let settled = ring.settle(at);
+            if settled != at {
+                at = settled;
+                continue;
+            }
+            let stands_here = self.window.bytes(at + 8, 8)? == at.to_le_bytes();
+            let entry = if stands_here { self.window.entry_at(at)? } else { None };
+            let Some(header) = entry else {
+                at += ALIGNMENT;
+                continue;
+            };
+            let witness = self.window.witness(at, header)?;
+            if at >= excused || witness.is_some_and(|witness| witness > end) {
+                return damage(at);
+            }
+            tail = Tail::Records;
+            at += header.record_bytes();
+        }
+        // What is lost may be more than a batch: every segment says that it was begun.
+        let mut at = ring.next_segment(last);
+        while at < limit {
+            if self.window.entry_at(at)?.is_some() {
+                return damage(at);
+            }
+            at = ring.segment_end(at);
+        }
+        Ok(tail)
+    }
+
+    /// Reads what is left, makes the log durable up to its end and opens it.
+    ///
+    /// # Errors
+    /// [`BlockLogError::Damaged`], [`BlockLogError::Device`].
+    pub fn finish(mut self) -> Result<BlockLog<D>, BlockLogError> {
+        while self.next_record()?.is_some() {}
+        let ring = self.window.ring();
+        let header = self.header.header();
+        let end = self.position;
+        let first = end - end % BLOCK;
+        // What nobody vouches for is written as it is read.
+        let mut at = self.vouched - self.vouched % BLOCK;
+        while at < first {
+            let bytes = (first - at).min(ring.segment_end(at) - at).min(ring.batch_bytes());
+            let read = self.window.bytes(at, bytes)?;
+            self.device.write_blocks(ring.block_of(at), read)?;
+            at += bytes;
+        }
+        let mut blocks = BlockBuffer::zeroed(ring.batch_blocks());
+        if first < end {
+            let kept = end - first;
+            blocks[..kept as usize].copy_from_slice(self.window.bytes(first, kept)?);
+        }
+        // B6
+        if self.tail == Some(Tail::Records) && !self.domain.commits(mutants::TAIL_LEFT) {
+            let until = (ring.limit(header.start) - first).min(ring.batch_bytes());
+            ring.write(&*self.device, first, &blocks[..until as usize])?;
+        } else if self.vouched < end && first < end {
+            ring.write(&*self.device, first, &blocks[..BLOCK as usize])?;
+        }
+        let next = Header { durable: self.vouched, sequence: header.sequence + 1, ..header };
+        self.header.write(&*self.device, next)?;
+        Ok(BlockLog::over(self.domain, self.device, self.header, Batch::at(end, blocks)))
+    }
+}
