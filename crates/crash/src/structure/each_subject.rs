@@ -4,7 +4,9 @@ use lapis_index::{IndexKind, IndexOptions};
 
 use super::{CrashError, Structure, cells, indexes, logs, pages};
 use crate::erased::Subjects;
-use crate::subjects::{AllocatorSubject, FpLeavesSubject, IndexSubject, StoreSubject};
+use crate::subjects::{
+    AllocatorSubject, BlockLogSubject, FpLeavesSubject, IndexSubject, StoreSubject,
+};
 
 /// The subjects of a structure, or the one that `only` names.
 ///
@@ -32,6 +34,10 @@ pub(super) fn all_subjects(structure: Structure) -> Subjects {
         Structure::Log(kind) => logs::subjects(kind),
         Structure::Cell(kind) => cells::subjects(kind),
         Structure::Page(kind) => pages::subjects(kind),
+        Structure::BlockLog => vec![
+            Box::new(BlockLogSubject::new("block-log:ring")),
+            Box::new(BlockLogSubject::new("block-log:failing-writes").failing()),
+        ],
         Structure::FpLeaves => vec![Box::new(FpLeavesSubject)],
         Structure::Allocator => vec![
             Box::new(AllocatorSubject::new("allocator:device", 0xA5)),

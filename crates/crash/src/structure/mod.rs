@@ -56,7 +56,7 @@ pub enum CrashError {
     /// No histories of several workers are made for it.
     #[error(
         "{structure} is explored with one worker only; several are for the indexes, pop-log, \
-         allocator and store"
+         block-log, allocator and store"
     )]
     OneWorkerOnly {
         /// The structure.
@@ -122,6 +122,8 @@ pub enum Structure {
     Cell(CellKind),
     /// Pages.
     Page(PageKind),
+    /// The log on a block device.
+    BlockLog,
     /// Leaves as FPTree has them, whose operations are interleaved.
     FpLeaves,
     /// The allocator and the pool.
@@ -139,7 +141,7 @@ impl Structure {
             .chain(LogKind::ALL.map(Self::Log))
             .chain(CellKind::ALL.map(Self::Cell))
             .chain(PageKind::ALL.map(Self::Page))
-            .chain([Self::FpLeaves, Self::Allocator, Self::Store])
+            .chain([Self::BlockLog, Self::FpLeaves, Self::Allocator, Self::Store])
     }
 
     /// The name on the command line.
@@ -149,6 +151,7 @@ impl Structure {
             Self::Log(kind) => kind.name(),
             Self::Cell(kind) => kind.name(),
             Self::Page(kind) => kind.name(),
+            Self::BlockLog => "block-log",
             Self::FpLeaves => "fp-leaves",
             Self::Allocator => "allocator",
             Self::Store => "store",
@@ -157,7 +160,14 @@ impl Structure {
 
     /// Whether histories of several workers are made for it.
     pub fn takes_workers(self) -> bool {
-        matches!(self, Self::Index(_) | Self::Log(LogKind::PopLog) | Self::Allocator | Self::Store)
+        matches!(
+            self,
+            Self::Index(_)
+                | Self::Log(LogKind::PopLog)
+                | Self::BlockLog
+                | Self::Allocator
+                | Self::Store
+        )
     }
 
     /// The names of the histories that are made for one error each, in which a scheduler need deviate
@@ -178,6 +188,7 @@ impl Structure {
             Self::Log(kind) => kind.declaration().mutants,
             Self::Cell(kind) => kind.declaration().mutants,
             Self::Page(kind) => kind.declaration().mutants,
+            Self::BlockLog => lapis_blocks::block_log::mutants::CATALOGUE,
             Self::FpLeaves => lapis_blocks::mutants::FP_LEAVES,
             Self::Allocator => lapis_pmem::allocator::mutants::CATALOGUE,
             Self::Store => lapis::mutants::CATALOGUE,

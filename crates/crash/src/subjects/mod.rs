@@ -1,6 +1,7 @@
 //! What Lapis itself has to be checked.
 
 mod allocator;
+pub(crate) mod block_log;
 mod entries;
 mod fp_leaves;
 mod in_place;
@@ -12,6 +13,7 @@ mod page;
 mod store;
 
 pub use allocator::{AllocatorOperation, AllocatorSubject, LiveDirectory};
+pub use block_log::{BlockLogOperation, BlockLogSubject, LiveBlockLog};
 pub use entries::Entries;
 pub use fp_leaves::{Change, FpLeavesSubject, LiveLeaves};
 pub use in_place::{InPlaceSubject, Update};

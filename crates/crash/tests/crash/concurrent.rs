@@ -63,6 +63,11 @@ fn pop_log_is_durably_linearizable() {
 }
 
 #[test]
+fn the_block_log_is_durably_linearizable() {
+    survives(Structure::BlockLog, &few(300));
+}
+
+#[test]
 fn the_store_is_durably_linearizable() {
     survives(Structure::Store, &few(20));
 }

@@ -52,6 +52,11 @@ fn those_of_the_allocator_are_killed() {
 }
 
 #[test]
+fn those_of_the_block_log_are_killed() {
+    all_are_killed(Structure::BlockLog);
+}
+
+#[test]
 fn those_of_the_store_are_killed() {
     all_are_killed(Structure::Store);
 }

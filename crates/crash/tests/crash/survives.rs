@@ -52,6 +52,11 @@ fn the_allocator_survives_power_cuts() {
 }
 
 #[test]
+fn the_block_log_survives_power_cuts_and_failing_writes() {
+    survives(Structure::BlockLog, 150, 15);
+}
+
+#[test]
 fn the_store_survives_power_cuts() {
     survives(Structure::Store, 60, 16);
 }

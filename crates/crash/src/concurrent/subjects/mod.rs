@@ -1,6 +1,7 @@
 //! What Lapis itself has to be checked with several workers.
 
 mod allocator;
+mod block_log;
 mod index;
 mod merged_node;
 mod pop_log;
@@ -14,6 +15,7 @@ use super::linearizability::MapAction;
 use super::subject::Plan;
 
 pub use allocator::ConcurrentAllocator;
+pub use block_log::ConcurrentBlockLog;
 pub use index::ConcurrentIndex;
 pub use pop_log::ConcurrentPopLog;
 pub use store::ConcurrentStore;

@@ -1,0 +1,194 @@
+//! The log on a block device, whose committers share syncs.
+
+use std::sync::Arc;
+
+use lapis_blocks::block_log::{BlockLog, BlockLogError, Durability, Lsn};
+use lapis_device::Modelled;
+use lapis_pmem::AuditReport;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::concurrent::history::Call;
+use crate::concurrent::judge_whole;
+use crate::concurrent::linearizability::Specification;
+use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
+use crate::storage::Storage;
+use crate::subject::text;
+use crate::subjects::block_log::{OPTIONS, device_of};
+
+const BLOCKS: u64 = 6;
+
+/// A log that several workers use.
+#[derive(Debug)]
+pub struct ConcurrentBlockLog;
+
+/// An operation on a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlockLogAction {
+    /// Appends a record of so many bytes, all of this value, and waits until it is durable.
+    Append(usize, u8),
+    /// The same by a ticket.
+    AppendInGroup(usize, u8),
+    /// Drops the record of this value and those before it, if it is there.
+    DropThrough(u8),
+    /// Reads what is durable.
+    Read,
+}
+
+/// An answer of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlockLogAnswer {
+    /// Done.
+    Done,
+    /// The values of the records, oldest first.
+    Values(Vec<u8>),
+}
+
+impl Specification for ConcurrentBlockLog {
+    type State = Vec<u8>;
+    type Operation = BlockLogAction;
+    type Returned = BlockLogAnswer;
+
+    fn step(&self, state: &Vec<u8>, action: &BlockLogAction) -> (Vec<u8>, BlockLogAnswer) {
+        let mut after = state.clone();
+        let answer = match *action {
+            BlockLogAction::Append(_, value) | BlockLogAction::AppendInGroup(_, value) => {
+                after.push(value);
+                BlockLogAnswer::Done
+            }
+            BlockLogAction::DropThrough(value) => {
+                let kept = state.iter().position(|it| *it == value).map_or(0, |at| at + 1);
+                after.drain(..kept);
+                BlockLogAnswer::Done
+            }
+            BlockLogAction::Read => BlockLogAnswer::Values(after.clone()),
+        };
+        (after, answer)
+    }
+}
+
+/// The durable records: where each ends, and its value.
+fn records(log: &BlockLog<Modelled>) -> Result<Vec<(Lsn, u8)>, BlockLogError> {
+    let mut found = Vec::new();
+    let mut reader = log.read_from(log.start())?;
+    while let Some(record) = reader.next_record()? {
+        let is_whole = record.payload.iter().all(|&byte| byte == record.kind);
+        let value = if is_whole { record.kind } else { 0 };
+        found.push((reader.position(), value));
+    }
+    Ok(found)
+}
+
+/// The same, begun anew when records are dropped meanwhile.
+fn retained(log: &BlockLog<Modelled>) -> Result<Vec<(Lsn, u8)>, String> {
+    loop {
+        match records(log) {
+            Err(BlockLogError::Truncated { .. }) => {}
+            found => return found.map_err(text),
+        }
+    }
+}
+
+impl ConcurrentSubject for ConcurrentBlockLog {
+    type Operation = BlockLogAction;
+    type Returned = BlockLogAnswer;
+    type State = Vec<u8>;
+    type Live = BlockLog<Modelled>;
+
+    fn name(&self) -> &'static str {
+        "block-log"
+    }
+
+    fn pool_bytes(&self) -> usize {
+        0
+    }
+
+    fn device_blocks(&self) -> Vec<u64> {
+        vec![BLOCKS]
+    }
+
+    fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<BlockLogAction> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let bytes = |random: &mut SmallRng| match random.random_range(0..4) {
+            0 => random.random_range(600..900),
+            _ => random.random_range(1..60),
+        };
+        let filled = random.random_range(0..8u8);
+        let before = (0..filled)
+            .map(|value| BlockLogAction::Append(bytes(&mut random), 1 + value))
+            .collect();
+        let mut value = 100;
+        Plan::sharing(before, workers, operations, |_| {
+            value += 1;
+            match random.random_range(0..8) {
+                0 => BlockLogAction::DropThrough(random.random_range(1..=filled.max(1))),
+                1 => BlockLogAction::DropThrough(random.random_range(101..=value)),
+                2 => BlockLogAction::Read,
+                3 => BlockLogAction::AppendInGroup(bytes(&mut random), value),
+                _ => BlockLogAction::Append(bytes(&mut random), value),
+            }
+        })
+    }
+
+    fn create(&self, storage: Storage) -> Result<Self::Live, String> {
+        let (device, machine) = device_of(storage)?;
+        BlockLog::create(machine, Arc::new(device), OPTIONS).map_err(text)
+    }
+
+    fn open(&self, storage: Storage) -> Result<Self::Live, String> {
+        let (device, machine) = device_of(storage)?;
+        BlockLog::open(machine, Arc::new(device)).map_err(text)
+    }
+
+    fn perform(&self, log: &Self::Live, action: &BlockLogAction) -> Result<BlockLogAnswer, String> {
+        let append = |bytes, value: u8| log.append(value, &[&vec![value; bytes]]).map_err(text);
+        match *action {
+            BlockLogAction::Append(bytes, value) => {
+                let lsn = append(bytes, value)?;
+                log.commit(lsn, Durability::Immediate).map_err(text)?;
+            }
+            BlockLogAction::AppendInGroup(bytes, value) => {
+                let ticket = log.commit(append(bytes, value)?, Durability::Group).map_err(text)?;
+                if !ticket.is_durable() {
+                    ticket.wait().map_err(text)?;
+                }
+            }
+            BlockLogAction::DropThrough(value) => {
+                let found = retained(log)?.into_iter().find(|(_, found)| *found == value);
+                if let Some((end, _)) = found {
+                    log.truncate_before(end).map_err(text)?;
+                }
+            }
+            BlockLogAction::Read => {
+                let values = retained(log)?.into_iter().map(|(_, value)| value);
+                return Ok(BlockLogAnswer::Values(values.collect()));
+            }
+        }
+        Ok(BlockLogAnswer::Done)
+    }
+
+    fn observe(&self, log: &Self::Live) -> Result<Vec<u8>, String> {
+        Ok(records(log).map_err(text)?.into_iter().map(|(_, value)| value).collect())
+    }
+
+    fn audit(&self, _: &Self::Live) -> AuditReport {
+        AuditReport::default()
+    }
+
+    fn judge(
+        &self,
+        initial: &Vec<u8>,
+        calls: &[Call<BlockLogAction, BlockLogAnswer>],
+        found: &Vec<u8>,
+    ) -> Result<(), Offence> {
+        judge_whole(self, initial, calls, found)
+    }
+
+    fn changes(&self, action: &BlockLogAction) -> bool {
+        *action != BlockLogAction::Read
+    }
+
+    fn owns_source(&self, file: &str) -> bool {
+        file.contains("blocks/src/block_log")
+    }
+}

@@ -1,0 +1,345 @@
+//! The log on a block device, used as a transactional engine would.
+
+use std::sync::Arc;
+
+use lapis_blocks::block_log::{BlockLog, BlockLogError, BlockLogOptions, Durability, Lsn};
+use lapis_device::{Modelled, ModelledSsd};
+use lapis_pmem::{AuditReport, BLOCK_BYTES, BlockOperation, Pool};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::log_state::{digest, payload};
+use crate::storage::{DeviceFault, Storage};
+use crate::subject::{Live, Subject, text};
+
+/// Segments that are begun often, in a ring that comes round often.
+pub(crate) const OPTIONS: BlockLogOptions =
+    BlockLogOptions { identity: 0x10C, segment_bytes: 8192, batch_bytes: 16384 };
+const BLOCKS: u64 = 10;
+/// Payload bytes that are retained, at most: the rest is for marks and what stays free.
+const RETAINED_BYTES: usize = 8192;
+
+const CHANGE: u8 = 1;
+const COMMIT: u8 = 2;
+/// A change whose length is nobody's business.
+const FILLING: u8 = 3;
+
+/// Bytes of a record of the log before its payload.
+const RECORD_HEADER_BYTES: u64 = 24;
+/// Of a record that has a position for payload, as that which commits and the last of a batch.
+const POSITION_RECORD_BYTES: u64 = RECORD_HEADER_BYTES + 8;
+
+/// An operation on a log.
+#[derive(Clone, Debug)]
+pub enum BlockLogOperation {
+    /// Appends a change of so many bytes, made from the number, for each of these, and a record that
+    /// commits them.
+    Transact(Vec<(usize, u8)>),
+    /// A transaction with which the log ends where a block does: a record that a crash has left there
+    /// would come next.
+    FillBlock,
+    /// Drops all but so many of the newest transactions.
+    KeepNewest(usize),
+    /// Closes the log and opens it.
+    Reopen,
+}
+
+/// Length and hash of each change of a transaction.
+type Changes = Vec<(usize, u64)>;
+/// Those that are retained.
+type Transactions = Vec<Changes>;
+
+/// The log, to check.
+#[derive(Debug)]
+pub struct BlockLogSubject {
+    name: &'static str,
+    fails: bool,
+}
+
+impl BlockLogSubject {
+    /// On a device without faults.
+    pub fn new(name: &'static str) -> Self {
+        Self { name, fails: false }
+    }
+
+    /// On a device that fails to write now and then, after which the log is opened again.
+    #[must_use]
+    pub fn failing(self) -> Self {
+        Self { fails: true, ..self }
+    }
+}
+
+/// An open log.
+#[derive(Debug)]
+pub struct LiveBlockLog {
+    log: Option<BlockLog<Modelled>>,
+    device: ModelledSsd,
+    machine: Modelled,
+}
+
+/// The one device of a log, and the machine.
+pub(crate) fn device_of(storage: Storage) -> Result<(ModelledSsd, Modelled), String> {
+    let Storage { mut devices, machine, .. } = storage;
+    Ok((devices.pop().ok_or("there is no SSD")?, machine))
+}
+
+/// Sizes such that records often begin where a block does.
+fn change(random: &mut SmallRng) -> (usize, u8) {
+    const BYTES: [usize; 6] = [0, 0, 32, 64, 128, 608];
+    (BYTES[random.random_range(0..BYTES.len())], random.random())
+}
+
+impl Subject for BlockLogSubject {
+    type Operation = BlockLogOperation;
+    type State = Transactions;
+    type Live = LiveBlockLog;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn pool_bytes(&self) -> usize {
+        0
+    }
+
+    fn device_blocks(&self) -> Vec<u64> {
+        vec![BLOCKS]
+    }
+
+    fn device_faults(&self, seed: u64) -> Vec<DeviceFault> {
+        let operations = (3..200).step_by(5).filter(|_| self.fails);
+        operations
+            .map(|operation| DeviceFault {
+                operation: operation + seed as usize % 3,
+                device: 0,
+                request: BlockOperation::Write,
+                after: 0,
+            })
+            .collect()
+    }
+
+    fn operations(&self, count: usize, seed: u64) -> Vec<BlockLogOperation> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut retained: Vec<usize> = Vec::new();
+        let next = |_| {
+            let mut changes: Vec<_> =
+                (0..random.random_range(1..5)).map(|_| change(&mut random)).collect();
+            if random.random_range(0..6) == 0 {
+                changes[0].0 = 2976;
+            }
+            let bytes = changes.iter().map(|(bytes, _)| bytes + 64).sum::<usize>();
+            let is_full = retained.iter().sum::<usize>() + bytes > RETAINED_BYTES;
+            match random.random_range(0..12) {
+                0 => BlockLogOperation::Reopen,
+                1 if !is_full => {
+                    retained.push(2048);
+                    BlockLogOperation::FillBlock
+                }
+                drops if drops == 2 || is_full => {
+                    let kept = random.random_range(0..3);
+                    retained.drain(..retained.len().saturating_sub(kept));
+                    BlockLogOperation::KeepNewest(kept)
+                }
+                _ => {
+                    retained.push(bytes);
+                    BlockLogOperation::Transact(changes)
+                }
+            }
+        };
+        (0..count).map(next).collect()
+    }
+
+    fn probes(
+        &self,
+        _: &Transactions,
+        interrupted: Option<&BlockLogOperation>,
+        seed: u64,
+    ) -> Vec<BlockLogOperation> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        // The beginning of what was interrupted once more, so that the rest of it would fit behind.
+        let mut changes = match interrupted {
+            Some(BlockLogOperation::Transact(changes)) => changes.clone(),
+            _ => vec![change(&mut random)],
+        };
+        changes.truncate(1);
+        changes[0].1 = random.random();
+        let first = match random.random() {
+            true => BlockLogOperation::FillBlock,
+            false => BlockLogOperation::Transact(changes),
+        };
+        let mut probes = vec![first, BlockLogOperation::Reopen];
+        if random.random() {
+            probes.push(BlockLogOperation::KeepNewest(random.random_range(0..3)));
+        }
+        probes.push(BlockLogOperation::Transact(vec![change(&mut random)]));
+        probes
+    }
+
+    fn create(&self, storage: Storage) -> Result<LiveBlockLog, String> {
+        let (device, machine) = device_of(storage)?;
+        let log = BlockLog::create(machine.clone(), Arc::new(device.clone()), OPTIONS);
+        Ok(LiveBlockLog { log: Some(log.map_err(text)?), device, machine })
+    }
+
+    fn open(&self, storage: Storage) -> Result<Option<LiveBlockLog>, String> {
+        let (device, machine) = device_of(storage)?;
+        let mut live = LiveBlockLog { log: None, device, machine };
+        match live.open() {
+            Ok(()) => Ok(Some(live)),
+            Err(BlockLogError::NotALog) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn initial(&self) -> Transactions {
+        Vec::new()
+    }
+
+    fn apply(&self, state: &mut Transactions, operation: &BlockLogOperation) {
+        match operation {
+            BlockLogOperation::Transact(changes) => {
+                let digests =
+                    changes.iter().map(|&(bytes, number)| digest(&payload(bytes, number)));
+                state.push(digests.collect());
+            }
+            BlockLogOperation::FillBlock => state.push(vec![digest(&[])]),
+            BlockLogOperation::KeepNewest(count) => {
+                state.drain(..state.len().saturating_sub(*count));
+            }
+            BlockLogOperation::Reopen => {}
+        }
+    }
+
+    fn owns_source(&self, file: &str) -> bool {
+        file.contains("blocks/src/block_log")
+    }
+}
+
+impl LiveBlockLog {
+    fn open(&mut self) -> Result<(), BlockLogError> {
+        self.log = None;
+        let device = Arc::new(self.device.clone());
+        self.log = Some(BlockLog::open(self.machine.clone(), device)?);
+        Ok(())
+    }
+
+    fn log(&self) -> Result<&BlockLog<Modelled>, String> {
+        self.log.as_ref().ok_or_else(|| "the log could not be opened again".to_owned())
+    }
+
+    /// Appends the changes and the record that commits them. Each says which the first one is.
+    fn transact(&self, changes: &[(usize, u8)]) -> Result<(), BlockLogError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let bytes: usize = changes.iter().map(|(bytes, _)| bytes + 8).sum();
+        let mut room = log.reserve(changes.len() as u64 + 1, bytes as u64 + 8)?;
+        let mut first = 0u64;
+        for &(bytes, number) in changes {
+            let lsn = room.append(CHANGE, &[&first.to_le_bytes(), &payload(bytes, number)])?;
+            if first == 0 {
+                first = lsn.number();
+            }
+        }
+        let lsn = room.append(COMMIT, &[&first.to_le_bytes()])?;
+        log.commit(lsn, Durability::Immediate)?;
+        Ok(())
+    }
+
+    fn fill_block(&self) -> Result<(), BlockLogError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let others = RECORD_HEADER_BYTES + 2 * POSITION_RECORD_BYTES;
+        let end = log.end().number() + others;
+        let filling = vec![0; (end.next_multiple_of(BLOCK_BYTES as u64) - end) as usize];
+        let lsn = log.append(FILLING, &[&filling])?;
+        let lsn = log.append(COMMIT, &[&lsn.number().to_le_bytes()])?;
+        log.commit(lsn, Durability::Immediate).map(|_| ())
+    }
+
+    fn keep_newest(&self, count: usize) -> Result<(), BlockLogError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let found = committed(log)?;
+        let first_kept = found.len().saturating_sub(count);
+        log.truncate_before(found.get(first_kept).map_or(log.durable(), |(lsn, _)| *lsn))
+    }
+
+    fn transactions(&self) -> Result<Transactions, String> {
+        let found = committed(self.log()?).map_err(text)?;
+        Ok(found.into_iter().map(|(_, changes)| changes).collect())
+    }
+
+    fn attempt(&mut self, operation: &BlockLogOperation) -> Result<(), BlockLogError> {
+        match operation {
+            BlockLogOperation::Transact(changes) => self.transact(changes),
+            BlockLogOperation::FillBlock => self.fill_block(),
+            BlockLogOperation::KeepNewest(count) => self.keep_newest(*count),
+            BlockLogOperation::Reopen => {
+                if let Some(log) = self.log.take() {
+                    log.close()?;
+                }
+                self.open()
+            }
+        }
+    }
+}
+
+/// The first record of each transaction that was committed, and its changes. Of what belongs to none
+/// there is one without.
+fn committed(log: &BlockLog<Modelled>) -> Result<Vec<(Lsn, Changes)>, BlockLogError> {
+    let (mut open, mut committed) = (Vec::<(u64, Vec<_>)>::new(), Vec::new());
+    let mut reader = log.read_from(log.start())?;
+    while let Some(record) = reader.next_record()? {
+        let (first, contents) = match record.kind {
+            FILLING => (&[0; 8], &[][..]),
+            _ => record.payload.split_first_chunk().unwrap_or((&[0; 8], &[])),
+        };
+        let first = u64::from_le_bytes(*first);
+        if record.kind == COMMIT {
+            let found = open.iter().position(|(lsn, _)| *lsn == first);
+            let (lsn, changes) = found.map(|at| open.remove(at)).unwrap_or_default();
+            committed.push((Lsn::from_number(lsn), changes));
+        } else if first == 0 {
+            open.push((record.lsn.number(), vec![digest(contents)]));
+        } else if let Some((_, changes)) = open.iter_mut().find(|(lsn, _)| *lsn == first) {
+            changes.push(digest(contents));
+        } else {
+            committed.push((record.lsn, Vec::new()));
+        }
+    }
+    Ok(committed)
+}
+
+impl Live<BlockLogOperation, Transactions> for LiveBlockLog {
+    fn perform(&mut self, operation: &BlockLogOperation) -> Result<(), String> {
+        let before = self.transactions()?.len();
+        match self.attempt(operation) {
+            // The device has failed, and does not fail twice in a row.
+            Err(BlockLogError::Failed(_) | BlockLogError::Device(_)) => {
+                self.open().map_err(text)?;
+                let is_done = !matches!(operation, BlockLogOperation::KeepNewest(_))
+                    && self.transactions()?.len() > before;
+                if is_done { Ok(()) } else { self.attempt(operation).map_err(text) }
+            }
+            outcome => outcome.map_err(text),
+        }
+    }
+
+    fn observe(&self) -> Result<Transactions, String> {
+        self.transactions()
+    }
+
+    fn check(&self) -> Vec<String> {
+        let log = match self.log() {
+            Ok(log) => log,
+            Err(what) => return vec![what],
+        };
+        let is_in_order = log.start() <= log.durable() && log.durable() <= log.end();
+        if is_in_order { Vec::new() } else { vec![format!("{log:?} ends before it begins")] }
+    }
+
+    fn reclaim_and_audit(&self) -> AuditReport {
+        AuditReport::default()
+    }
+
+    fn pool(&self) -> Option<&Pool<Modelled>> {
+        None
+    }
+}
