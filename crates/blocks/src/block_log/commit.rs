@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{BlockError, Domain, host_lock};
+use lapis_pmem::{BlockBuffer, BlockError, Domain, host_lock};
 
 use super::batch::Batch;
 use super::error::BlockLogError;
@@ -97,6 +97,18 @@ impl<D: Domain> BlockLog<D> {
             state = self.write_batch_or_wait(state);
         }
         Ok(())
+    }
+
+    /// Waits until nobody writes. Whoever gets the buffer gives it back.
+    pub(super) fn wait_to_write(&self) -> Result<BlockBuffer, BlockLogError> {
+        let mut state = self.lock();
+        loop {
+            state.check_health()?;
+            match state.spare.take() {
+                Some(spare) => return Ok(spare),
+                None => state = host_lock::wait(&self.state, state, &self.written),
+            }
+        }
     }
 
     /// Writes what was appended and makes it durable, or waits for whoever is doing that. The caller

@@ -53,7 +53,8 @@
 //! * Commit: write the batch, flush, then tell (B1, B3). A write or flush that fails is for good: nobody
 //!   is told that anything is durable from then on, by D5 whatever comes after.
 //! * Truncation: write both headers, flush, then let the space be used (B5). An interrupted one leaves
-//!   the old start or the new one.
+//!   the old start or the new one. It takes turns with commits, so that no two flushes run at a time: a
+//!   kernel tells one of two of what it failed to write, perhaps not the one that waits for it.
 //! * Opening: read up to the first place where no record is. What no witness vouches for is written
 //!   again as it is read, since a kernel that failed to write a page may go on showing it, and what lies
 //!   behind the end is zeroed (B6). Write the headers. Flush, and only then use what was read.
@@ -139,7 +140,7 @@ pub struct BlockLog<D: Domain> {
     state: Mutex<State>,
     /// Notified when a batch has been written, or could not be.
     written: Condvar,
-    /// Held while the header is written: truncations take turns.
+    /// Truncations take turns.
     header: Mutex<HeaderCopies>,
     commits: AtomicU64,
 }
@@ -150,7 +151,8 @@ pub struct BlockLog<D: Domain> {
 /// a second pass over who is ready, and commits wait for a device that is a thousand times slower.
 struct State {
     batch: Batch,
-    /// The other buffer; none while it is being written.
+    /// The other buffer; none while somebody writes. Nobody else does then: of two flushes at a time,
+    /// one may be told of the failure to write what the other one waits for.
     spare: Option<BlockBuffer>,
     /// Where the ring may be written up to.
     limit: u64,
@@ -331,7 +333,7 @@ impl<D: Domain> BlockLog<D> {
         if start < durable && !self.is_record_at(lsn)? {
             return Err(BlockLogError::NotARecord { asked: lsn });
         }
-        self.lock().check_health()?;
+        let turn = self.wait_to_write()?;
         let next = Header { start, durable, sequence: header.sequence + 1, ..header };
         let outcome = if self.domain.commits(mutants::REUSED_BEFORE_TRUNCATION) {
             copies.write_unflushed(&*self.device, next)
@@ -339,6 +341,8 @@ impl<D: Domain> BlockLog<D> {
             copies.write(&*self.device, next)
         };
         let mut state = self.lock();
+        state.spare = Some(turn);
+        self.written.notify_all();
         if let Err(error) = outcome {
             let failure = state.failure.get_or_insert_with(|| Arc::new(error));
             return Err(BlockLogError::Failed(Arc::clone(failure)));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use lapis_blocks::block_log::{BlockLog, BlockLogError, BlockLogOptions, Durability};
+use lapis_blocks::block_log::{BlockLog, BlockLogError, BlockLogOptions, Durability, Lsn};
 use lapis_device::ModelledSsd;
 use lapis_pmem::{
     BlockCounts, BlockDevice, BlockError, BlockQueue, DirectTransfers, FileDevice, Hardware,
@@ -24,6 +24,8 @@ struct Gated {
 struct Gate {
     is_shut: bool,
     waiting: u32,
+    /// Flushes at a time, at most.
+    most: u32,
 }
 
 impl Gated {
@@ -59,13 +61,16 @@ block_device! { Gated, inner,
     fn flush(&self) -> Result<(), BlockError> {
         let mut gate = self.gate.0.lock();
         gate.waiting += 1;
+        gate.most = gate.most.max(gate.waiting);
         self.gate.1.notify_all();
         while gate.is_shut {
             self.gate.1.wait(&mut gate);
         }
-        gate.waiting -= 1;
         drop(gate);
-        self.device.flush()
+        thread::yield_now();
+        let outcome = self.device.flush();
+        self.gate.0.lock().waiting -= 1;
+        outcome
     }
 }
 
@@ -136,6 +141,25 @@ fn everybody_who_waits_for_a_sync_that_fails_is_told_so() {
         assert!(matches!(outcome, Err(BlockLogError::Failed(_))), "{outcome:?}");
     }
     assert_eq!(contents(&log), []);
+}
+
+#[test]
+fn no_two_flushes_run_at_a_time_of_which_one_would_be_told_of_a_failure() {
+    let gated = Gated::new();
+    let log = create(gated.clone());
+    thread::scope(|scope| {
+        for number in 0..2 {
+            let log = &log;
+            scope.spawn(move || (0..150).for_each(|_| _ = commit(log, 10, number)));
+        }
+        scope.spawn(|| {
+            while log.statistics().records < 300 {
+                log.truncate_before(log.durable()).unwrap();
+            }
+        });
+    });
+    assert!(log.start() > Lsn::default());
+    assert_eq!(gated.gate.0.lock().most, 1);
 }
 
 #[test]
