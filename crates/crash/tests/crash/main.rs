@@ -38,6 +38,7 @@ macro_rules! for_each_structure {
     };
 }
 
+mod buffer;
 mod concurrent;
 mod crash_points;
 mod fptree;

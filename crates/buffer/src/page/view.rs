@@ -1,0 +1,304 @@
+//! Views of a page's memory: words that others may be writing.
+//!
+//! An optimistic reader looks at a page while a writer may change it, and finds out afterwards. So the
+//! memory of a page is never a `&[u8]`: it is words, each loaded and stored atomically, through the
+//! domain. In DRAM that is a plain `mov` and none of a model's business; over a page that lies in
+//! persistent memory the same view makes events of the persistence domain.
+//!
+//! What a reader loads before it has validated may be anything, offsets among it. Reads are therefore
+//! total: beyond the end of the page everything is zero.
+
+use core::cmp::Ordering;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use lapis_pmem::Domain;
+
+const WORD_BYTES: usize = 8;
+
+/// A page, to be read. See the [module documentation](self).
+#[derive(Debug)]
+pub struct PageRead<'a, D: Domain> {
+    domain: &'a D,
+    words: &'a [AtomicU64],
+}
+
+impl<D: Domain> Clone for PageRead<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: Domain> Copy for PageRead<'_, D> {}
+
+impl<'a, D: Domain> PageRead<'a, D> {
+    /// A view of `words`. Numbers are little-endian: a word is the eight bytes it is on the medium.
+    pub fn new(domain: &'a D, words: &'a [AtomicU64]) -> Self {
+        Self { domain, words }
+    }
+
+    /// Bytes of the page.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.words.len() * WORD_BYTES
+    }
+
+    #[inline]
+    fn aligned(&self, word: usize) -> u64 {
+        self.words.get(word).map_or(0, |at| self.domain.load::<u64>(at, Relaxed))
+    }
+
+    /// The eight bytes at `offset`, aligned or not.
+    #[inline]
+    pub fn word(&self, offset: usize) -> u64 {
+        let (word, bits) = (offset / WORD_BYTES, offset % WORD_BYTES * 8);
+        let low = self.aligned(word) >> bits;
+        if bits == 0 { low } else { low | self.aligned(word + 1) << (64 - bits) }
+    }
+
+    /// The four bytes at `offset`.
+    #[inline]
+    pub fn half(&self, offset: usize) -> u32 {
+        self.word(offset) as u32
+    }
+
+    /// The two bytes at `offset`.
+    #[inline]
+    pub fn quarter(&self, offset: usize) -> u16 {
+        self.word(offset) as u16
+    }
+
+    /// The byte at `offset`.
+    #[inline]
+    pub fn byte(&self, offset: usize) -> u8 {
+        (self.aligned(offset / WORD_BYTES) >> (offset % WORD_BYTES * 8)) as u8
+    }
+
+    /// Compares the bytes of `range` with `other`, as slices compare.
+    pub fn compare(&self, range: Range<usize>, other: &[u8]) -> Ordering {
+        let bytes = range.end.saturating_sub(range.start);
+        let shared = bytes.min(other.len());
+        let (mut at, mut chunks) = (range.start, other[..shared].chunks_exact(WORD_BYTES));
+        for chunk in &mut chunks {
+            let theirs = u64::from_be_bytes(chunk.try_into().unwrap_or_default());
+            match self.word(at).swap_bytes().cmp(&theirs) {
+                Ordering::Equal => at += WORD_BYTES,
+                unequal => return unequal,
+            }
+        }
+        for theirs in chunks.remainder() {
+            match self.byte(at).cmp(theirs) {
+                Ordering::Equal => at += 1,
+                unequal => return unequal,
+            }
+        }
+        bytes.cmp(&other.len())
+    }
+
+    /// Copies the bytes from `offset` on into `into`.
+    pub fn copy_to(&self, offset: usize, into: &mut [u8]) {
+        let mut at = offset;
+        let mut chunks = into.chunks_exact_mut(WORD_BYTES);
+        for chunk in &mut chunks {
+            chunk.copy_from_slice(&self.word(at).to_le_bytes());
+            at += WORD_BYTES;
+        }
+        let rest = chunks.into_remainder();
+        if !rest.is_empty() {
+            rest.copy_from_slice(&self.word(at).to_le_bytes()[..rest.len()]);
+        }
+    }
+}
+
+/// A page, to be read and written by the one who has it alone.
+///
+/// Offsets are the writer's own here, so one beyond the page is a programming error and panics.
+#[derive(Debug)]
+pub struct PageWrite<'a, D: Domain> {
+    page: PageRead<'a, D>,
+}
+
+impl<'a, D: Domain> PageWrite<'a, D> {
+    /// A view of `words`, which nobody else writes.
+    pub fn new(domain: &'a D, words: &'a [AtomicU64]) -> Self {
+        Self { page: PageRead::new(domain, words) }
+    }
+
+    /// The page, to be read.
+    #[inline]
+    pub fn read(&self) -> PageRead<'a, D> {
+        self.page
+    }
+
+    #[inline]
+    fn set_aligned(&mut self, word: usize, value: u64) {
+        self.page.domain.store::<u64>(&self.page.words[word], value, Relaxed);
+    }
+
+    /// Replaces the bits of `mask` in an aligned word.
+    #[inline]
+    fn replace(&mut self, word: usize, mask: u64, value: u64) {
+        let kept = self.page.aligned(word) & !mask;
+        self.set_aligned(word, kept | (value & mask));
+    }
+
+    /// Stores the `bytes` low bytes of `value` at `offset`.
+    #[inline]
+    fn set_bytes(&mut self, offset: usize, bytes: usize, value: u64) {
+        let (word, bits) = (offset / WORD_BYTES, offset % WORD_BYTES * 8);
+        let mask = if bytes == WORD_BYTES { u64::MAX } else { (1 << (bytes * 8)) - 1 };
+        if mask == u64::MAX && bits == 0 {
+            return self.set_aligned(word, value);
+        }
+        self.replace(word, mask << bits, value << bits);
+        if bits + bytes * 8 > 64 {
+            self.replace(word + 1, mask >> (64 - bits), value >> (64 - bits));
+        }
+    }
+
+    /// Stores eight bytes at `offset`, aligned or not.
+    #[inline]
+    pub fn set_word(&mut self, offset: usize, value: u64) {
+        self.set_bytes(offset, 8, value);
+    }
+
+    /// Stores four bytes at `offset`.
+    #[inline]
+    pub fn set_half(&mut self, offset: usize, value: u32) {
+        self.set_bytes(offset, 4, value.into());
+    }
+
+    /// Stores two bytes at `offset`.
+    #[inline]
+    pub fn set_quarter(&mut self, offset: usize, value: u16) {
+        self.set_bytes(offset, 2, value.into());
+    }
+
+    /// Stores a byte at `offset`.
+    #[inline]
+    pub fn set_byte(&mut self, offset: usize, value: u8) {
+        self.set_bytes(offset, 1, value.into());
+    }
+
+    /// Copies `from` to `offset`.
+    pub fn copy_from(&mut self, offset: usize, from: &[u8]) {
+        let mut at = offset;
+        let mut chunks = from.chunks_exact(WORD_BYTES);
+        for chunk in &mut chunks {
+            self.set_word(at, u64::from_le_bytes(chunk.try_into().unwrap_or_default()));
+            at += WORD_BYTES;
+        }
+        for byte in chunks.remainder() {
+            self.set_byte(at, *byte);
+            at += 1;
+        }
+    }
+
+    /// Moves `bytes` bytes from `from` to `to`; the ranges may overlap.
+    pub fn move_within(&mut self, from: usize, to: usize, bytes: usize) {
+        let (words, rest) = (bytes / WORD_BYTES, bytes % WORD_BYTES);
+        // A chunk is read whole before it is written, and written where everything has been read
+        // that lies on this side of it.
+        if to <= from {
+            for at in (0..words).map(|word| word * WORD_BYTES) {
+                self.set_word(to + at, self.page.word(from + at));
+            }
+            for at in bytes - rest..bytes {
+                self.set_byte(to + at, self.page.byte(from + at));
+            }
+        } else {
+            for at in (bytes - rest..bytes).rev() {
+                self.set_byte(to + at, self.page.byte(from + at));
+            }
+            for at in (0..words).rev().map(|word| word * WORD_BYTES) {
+                self.set_word(to + at, self.page.word(from + at));
+            }
+        }
+    }
+
+    /// Makes every byte from `offset` on zero.
+    pub fn zero_from(&mut self, offset: usize) {
+        let aligned = offset.next_multiple_of(WORD_BYTES);
+        (offset..aligned).for_each(|at| self.set_byte(at, 0));
+        (aligned / WORD_BYTES..self.page.words.len()).for_each(|word| self.set_aligned(word, 0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lapis_pmem::Hardware;
+    use proptest::prelude::*;
+
+    fn page(bytes: &[u8]) -> Vec<AtomicU64> {
+        let words = bytes.chunks_exact(8);
+        words.map(|word| AtomicU64::new(u64::from_le_bytes(word.try_into().unwrap()))).collect()
+    }
+
+    fn bytes(words: &[AtomicU64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
+        #[test]
+        fn reads_are_what_a_slice_holds(
+            contents in proptest::collection::vec(0..4u8, 64),
+            other in proptest::collection::vec(0..4u8, 0..20),
+            start in 0..40usize,
+            bytes in 0..20usize,
+        ) {
+            let (domain, words) = (Hardware::detect(), page(&contents));
+            let view = PageRead::new(&domain, &words);
+            prop_assert_eq!(&view.word(start).to_le_bytes(), &contents[start..start + 8]);
+            prop_assert_eq!(&view.half(start).to_le_bytes(), &contents[start..start + 4]);
+            prop_assert_eq!(&view.quarter(start).to_le_bytes(), &contents[start..start + 2]);
+            prop_assert_eq!(view.byte(start), contents[start]);
+            let mut copied = vec![9; bytes];
+            view.copy_to(start, &mut copied);
+            prop_assert_eq!(&copied, &contents[start..start + bytes]);
+            let expected = contents[start..start + bytes].cmp(&other[..]);
+            prop_assert_eq!(view.compare(start..start + bytes, &other), expected);
+        }
+
+        #[test]
+        fn writes_change_what_they_name_and_nothing_else(
+            contents in proptest::collection::vec(any::<u8>(), 64),
+            from in proptest::collection::vec(any::<u8>(), 0..20),
+            at in 0..40usize,
+            to in 0..40usize,
+            moved in 0..24usize,
+        ) {
+            let (domain, words) = (Hardware::detect(), page(&contents));
+            let mut view = PageWrite::new(&domain, &words);
+            let mut expected = contents;
+            view.copy_from(at, &from);
+            expected[at..at + from.len()].copy_from_slice(&from);
+            prop_assert_eq!(bytes(&words), expected.clone());
+            view.move_within(at, to, moved);
+            expected.copy_within(at..at + moved, to);
+            prop_assert_eq!(bytes(&words), expected.clone());
+            view.set_half(at, 0x0403_0201);
+            expected[at..at + 4].copy_from_slice(&[1, 2, 3, 4]);
+            view.set_quarter(to, 0x0605);
+            expected[to..to + 2].copy_from_slice(&[5, 6]);
+            prop_assert_eq!(bytes(&words), expected.clone());
+            view.zero_from(at);
+            expected[at..].fill(0);
+            prop_assert_eq!(bytes(&words), expected);
+        }
+    }
+
+    #[test]
+    fn everything_beyond_the_end_reads_as_zero() {
+        let (domain, words) = (Hardware::detect(), page(&[0xff; 16]));
+        let view = PageRead::new(&domain, &words);
+        assert_eq!(view.word(12), 0xffff_ffff);
+        assert_eq!((view.word(16), view.word(usize::MAX), view.byte(1 << 40)), (0, 0, 0));
+        let mut into = [7; 12];
+        view.copy_to(10, &mut into);
+        assert_eq!(into, [255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(view.compare(14..18, &[255, 255, 0, 0]), Ordering::Equal);
+    }
+}

@@ -1,0 +1,61 @@
+//! What may go wrong with a space.
+
+use lapis_pmem::BlockError;
+
+use super::geometry::FEWEST_BATCH_PAGES;
+use crate::page::{LARGEST_PAGE_BYTES, PageDamage, PageNumber, SMALLEST_PAGE_BYTES};
+
+/// Why a space refused or failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpaceError {
+    /// No page is that large.
+    #[error(
+        "pages of {page_bytes} bytes: choose a power of two from {SMALLEST_PAGE_BYTES} to \
+         {LARGEST_PAGE_BYTES}"
+    )]
+    BadPageSize {
+        /// What was asked for.
+        page_bytes: usize,
+    },
+    /// No batch is that large.
+    #[error("batches of {batch_pages} pages: choose from {FEWEST_BATCH_PAGES} to {most}")]
+    BadBatch {
+        /// What was asked for.
+        batch_pages: usize,
+        /// What the size of pages has room for.
+        most: usize,
+    },
+    /// The device holds something else.
+    #[error("the device holds no space of pages: its first block {0}")]
+    NotASpace(PageDamage),
+    /// Neither batch can be read that may have to be redone.
+    #[error("both journal areas are damaged, so the last writes cannot be completed")]
+    JournalDamaged,
+    /// A page is damaged.
+    #[error("page {number} {damage}")]
+    Page {
+        /// The page.
+        number: PageNumber,
+        /// What is wrong.
+        damage: PageDamage,
+    },
+    /// No such page.
+    #[error("page {number} is not in use")]
+    NotInUse {
+        /// The page.
+        number: PageNumber,
+    },
+    /// There are no more page numbers.
+    #[error("all page numbers are in use")]
+    Full,
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] BlockError),
+    /// Earlier writes failed half-way; nothing is written any more.
+    #[error("an earlier write failed ({reason}); reopen and recover")]
+    WritesLost {
+        /// What the device answered then.
+        reason: String,
+    },
+}

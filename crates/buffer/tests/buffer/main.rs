@@ -1,0 +1,3 @@
+//! The space of pages from outside, on a device that misbehaves.
+
+mod space;

@@ -1,0 +1,17 @@
+//! The space of pages. Power cuts come to it and to what refers to it at once, and again during
+//! recovery.
+
+mod space;
+
+use lapis_buffer::{PageNumber, SpaceOptions};
+
+/// The smallest pages, and batches that a few of them fill.
+const SPACE: SpaceOptions = SpaceOptions { page_bytes: 4096, batch_pages: 6 };
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn number(bits: u64) -> Result<PageNumber, String> {
+    PageNumber::new(bits).ok_or_else(|| format!("{bits:#x} is no page number"))
+}
