@@ -227,7 +227,7 @@ impl<'a, D: Domain> PageWrite<'a, D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lapis_pmem::Hardware;
+    use crate::test_domain;
     use proptest::prelude::*;
 
     fn page(bytes: &[u8]) -> Vec<AtomicU64> {
@@ -249,7 +249,7 @@ mod tests {
             start in 0..40usize,
             bytes in 0..20usize,
         ) {
-            let (domain, words) = (Hardware::detect(), page(&contents));
+            let (domain, words) = (test_domain(), page(&contents));
             let view = PageRead::new(&domain, &words);
             prop_assert_eq!(&view.word(start).to_le_bytes(), &contents[start..start + 8]);
             prop_assert_eq!(&view.half(start).to_le_bytes(), &contents[start..start + 4]);
@@ -270,7 +270,7 @@ mod tests {
             to in 0..40usize,
             moved in 0..24usize,
         ) {
-            let (domain, words) = (Hardware::detect(), page(&contents));
+            let (domain, words) = (test_domain(), page(&contents));
             let mut view = PageWrite::new(&domain, &words);
             let mut expected = contents;
             view.copy_from(at, &from);
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn everything_beyond_the_end_reads_as_zero() {
-        let (domain, words) = (Hardware::detect(), page(&[0xff; 16]));
+        let (domain, words) = (test_domain(), page(&[0xff; 16]));
         let view = PageRead::new(&domain, &words);
         assert_eq!(view.word(12), 0xffff_ffff);
         assert_eq!((view.word(16), view.word(usize::MAX), view.byte(1 << 40)), (0, 0, 0));

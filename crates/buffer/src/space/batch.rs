@@ -9,8 +9,8 @@ use parking_lot::MutexGuard;
 
 use super::geometry::{DESCRIPTOR_BYTES, ENTRY_BYTES, Geometry, index_of};
 use super::map::Staged;
-use super::mutants::UNFLUSHED_JOURNAL;
 use super::{Space, SpaceError};
+use crate::mutants::UNFLUSHED_JOURNAL;
 use crate::page::{self, PAGE_HEADER_BYTES, PageKind, PageNumber};
 
 /// Most requests in flight.
@@ -174,7 +174,7 @@ impl Descriptor {
 pub enum Added {
     /// It is in the batch.
     InBatch,
-    /// The batch has no room for it.
+    /// The batch has no room for it, and is to be written first.
     Full,
     /// It is not in use any more.
     NotInUse,
@@ -206,6 +206,10 @@ impl<'s, D: Domain> Batch<'s, D> {
         let writer = &mut *self.writer;
         let new = with.clone().filter(|region| !writer.regions.contains(region)).count();
         if writer.images.len() + writer.regions.len() + 1 + new > geometry.batch_pages {
+            // Maps of regions before the page's may fill batches of their own.
+            if writer.images.is_empty() {
+                self.add_maps(with);
+            }
             return Added::Full;
         }
         let mut buffer = writer.buffer(geometry);

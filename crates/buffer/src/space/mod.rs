@@ -21,7 +21,7 @@
 //!                                      regions end where a map is zero)
 //! ```
 //!
-//! The descriptor is drawn at [`batch::Descriptor`](batch), pages in [`crate::page`].
+//! The descriptor is drawn in `batch.rs`, pages in [`crate::page`].
 //!
 //! # Invariants, at every instant a power cut may come
 //!
@@ -51,7 +51,6 @@ mod batch;
 mod error;
 mod geometry;
 mod map;
-pub mod mutants;
 mod redo;
 
 use std::sync::{Arc, OnceLock};
@@ -59,12 +58,12 @@ use std::sync::{Arc, OnceLock};
 use lapis_pmem::{BlockBuffer, BlockDevice, BlockError, Domain, host_lock};
 use parking_lot::Mutex;
 
+use crate::mutants::FREED_PAGE_REUSED_EARLY;
 pub use batch::{Added, Batch};
 use batch::{Writer, page_buffer};
 pub use error::SpaceError;
 use geometry::{Geometry, index_of};
 use map::SpaceMap;
-use mutants::FREED_PAGE_REUSED_EARLY;
 
 use crate::page::{self, DEFAULT_PAGE_BYTES, PageDamage, PageNumber};
 
@@ -83,6 +82,13 @@ pub struct SpaceOptions {
 impl Default for SpaceOptions {
     fn default() -> Self {
         Self { page_bytes: DEFAULT_PAGE_BYTES, batch_pages: 64 }
+    }
+}
+
+impl SpaceOptions {
+    /// Bytes of a page, if pages can have as many.
+    pub(crate) fn checked_page_bytes(&self) -> Result<usize, SpaceError> {
+        Ok(Geometry::new(self.page_bytes, geometry::FEWEST_BATCH_PAGES)?.page_bytes)
     }
 }
 

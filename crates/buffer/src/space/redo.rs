@@ -5,8 +5,8 @@ use lapis_pmem::{BLOCK_BYTES, BlockBuffer, BlockDevice, Domain};
 use super::batch::{Descriptor, page_buffer};
 use super::geometry::Geometry;
 use super::map::{STAMPS, SpaceMap};
-use super::mutants::TORN_BATCH_REDONE;
 use super::{SpaceError, SpaceOptions};
+use crate::mutants::TORN_BATCH_REDONE;
 use crate::page::{self, PAGE_HEADER_BYTES, PageDamage, PageKind};
 
 /// The number of the first batch.

@@ -1,3 +1,12 @@
-//! The space of pages from outside, on a device that misbehaves.
+//! The buffer manager from outside: the space on a device that misbehaves, a pool far smaller than its
+//! data, swizzled references, and interleavings on the modelled machine.
 
+mod interleavings;
+mod pool;
 mod space;
+mod swizzling;
+
+/// This machine, of which pages in DRAM need no flush: a domain that an interpreter can be, too.
+fn hardware() -> lapis_pmem::Hardware {
+    lapis_pmem::Hardware::with_method(lapis_pmem::FlushMethod::PageCacheNone).unwrap()
+}

@@ -23,11 +23,11 @@ fn device() -> ModelledSsd {
 }
 
 fn create(device: &ModelledSsd) -> Space<Hardware> {
-    Space::create(Hardware::detect(), Arc::new(device.clone()), &OPTIONS).unwrap()
+    Space::create(crate::hardware(), Arc::new(device.clone()), &OPTIONS).unwrap()
 }
 
 fn open(device: &ModelledSsd) -> Result<Space<Hardware>, SpaceError> {
-    Space::open(Hardware::detect(), Arc::new(device.clone()))
+    Space::open(crate::hardware(), Arc::new(device.clone()))
 }
 
 fn block_of(number: PageNumber) -> u64 {
@@ -502,7 +502,7 @@ impl BlockDevice for Small {
 #[test]
 fn a_disk_that_is_full_is_said_at_allocation_and_freed_pages_are_room_again() {
     let disk = Arc::new(Small(device(), FIRST_PAGE_BLOCK + 5));
-    let space = Space::create(Hardware::detect(), disk, &OPTIONS).unwrap();
+    let space = Space::create(crate::hardware(), disk, &OPTIONS).unwrap();
     let numbers: Vec<_> = (0..5).map(|_| space.allocate().unwrap()).collect();
     for _ in 0..2 {
         let full = space.allocate();
@@ -513,6 +513,28 @@ fn a_disk_that_is_full_is_said_at_allocation_and_freed_pages_are_room_again() {
     space.free(numbers[2], 0).unwrap();
     space.write_freed(0).unwrap();
     assert_eq!(space.allocate().unwrap(), numbers[2]);
+}
+
+#[test]
+fn maps_of_many_regions_at_once_come_in_batches_before_the_page_that_needs_them() {
+    let device = device();
+    let options = SpaceOptions { batch_pages: 2, ..OPTIONS };
+    let disk = Arc::new(device.clone());
+    let space = Space::create(crate::hardware(), disk, &options).unwrap();
+    let region = SMALLEST_PAGE_BYTES as u64 - 32;
+    let last = (0..5 * region + 1).map(|_| space.allocate().unwrap()).last().unwrap();
+    let mut batches = 1;
+    loop {
+        let mut batch = space.begin_batch();
+        let added = batch.add(last, fill(last, 7));
+        batch.write(0).unwrap();
+        if added == Added::InBatch {
+            break;
+        }
+        batches += 1;
+    }
+    assert_eq!(batches, 3, "two maps, two maps, a map and the page");
+    assert_eq!(value(&open(&device).unwrap(), last).unwrap(), 7);
 }
 
 #[test]

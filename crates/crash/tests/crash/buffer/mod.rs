@@ -1,6 +1,8 @@
-//! The space of pages. Power cuts come to it and to what refers to it at once, and again during
-//! recovery.
+//! The buffer manager: the space of pages by itself, and pages over an SSD with a log in persistent
+//! memory. Power cuts come to both media at once, and again during recovery.
 
+mod paged;
+mod several_workers;
 mod space;
 
 use lapis_buffer::{PageNumber, SpaceOptions};

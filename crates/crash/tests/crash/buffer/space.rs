@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use lapis_buffer::Space;
+use lapis_buffer::mutants::{FREED_PAGE_REUSED_EARLY, TORN_BATCH_REDONE, UNFLUSHED_JOURNAL};
 use lapis_buffer::space::Added;
-use lapis_buffer::space::mutants::{FREED_PAGE_REUSED_EARLY, TORN_BATCH_REDONE, UNFLUSHED_JOURNAL};
 use lapis_crash::{
     ExploreOptions, ExploreReport, Live, Modelled, Storage, Strategy, Subject, explore,
 };

@@ -1,0 +1,164 @@
+//! Latches: a version for those who read, a bit for the one who writes.
+//!
+//! After V. Leis, M. Haubenschild, T. Neumann, *Optimistic lock coupling*, IEEE Data Eng. Bull. 42
+//! (2019), which appendix A.1 of the thesis asks for: readers do not write, they look at the version
+//! before and after. There is no shared mode: what would want it (copying a page out to write it) takes a
+//! microsecond, and a latch that is let go of without a change keeps its version, so that readers who
+//! began before notice nothing.
+//!
+//! ```text
+//!  63                                                         1    0
+//! +-----------------------------------------------------------+------+
+//! | version                                                   | held |
+//! +-----------------------------------------------------------+------+
+//! ```
+//!
+//! A reader loads the word (acquire), then relaxed words of the page, then an acquire fence and the word
+//! again. A writer sets the bit (a locked instruction), a release fence, relaxed stores to the page, and
+//! stores the next version (release). So a reader that saw any of the writer's stores sees the bit, or a
+//! later version, when it looks again.
+
+use core::sync::atomic::{Ordering, fence};
+
+use lapis_pmem::{Domain, DramCell, Observed};
+
+/// What was read may have been changed meanwhile, or is being changed: begin again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("what was read has been changed meanwhile; begin again")]
+pub struct Restart;
+
+const HELD: u64 = 1;
+
+/// A version at which a latch was not held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version(u64);
+
+/// See the [module documentation](self).
+#[derive(Debug)]
+pub(crate) struct Latch<D: Domain>(DramCell<u64, D>);
+
+impl<D: Domain> Latch<D> {
+    pub(crate) fn new() -> Self {
+        Self(DramCell::new(0))
+    }
+
+    /// The version now, for a reader.
+    #[inline]
+    pub(crate) fn version(&self, domain: &D) -> Result<Version, Restart> {
+        let word = self.0.load_acquire(domain);
+        if word & HELD == 0 { Ok(Version(word)) } else { Err(Restart) }
+    }
+
+    /// Whether everything read since the latch had this version was as it was then.
+    #[inline]
+    pub(crate) fn validate(&self, domain: &D, version: Version) -> Result<(), Restart> {
+        fence(Ordering::Acquire);
+        if self.0.load(domain) == version.0 { Ok(()) } else { Err(Restart) }
+    }
+
+    /// Takes the latch, if it still has this version.
+    #[inline]
+    pub(crate) fn upgrade(&self, domain: &D, version: Version) -> Result<(), Restart> {
+        self.0.compare_exchange(domain, version.0, version.0 | HELD).map_err(|_| Restart)?;
+        fence(Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes the latch, if nobody holds it.
+    pub(crate) fn try_take(&self, domain: &D) -> Result<Version, Restart> {
+        let version = self.version(domain)?;
+        self.upgrade(domain, version).map(|()| version)
+    }
+
+    /// Lets go of a latch that was taken at `version`. Returns the version from here on, which is
+    /// another one if something has `changed`.
+    #[inline]
+    pub(crate) fn release(&self, domain: &D, version: Version, changed: bool) -> Version {
+        let next = Version(version.0.wrapping_add(if changed { 2 } else { 0 }));
+        self.0.store_release(domain, next.0);
+        next
+    }
+}
+
+/// What is done between two attempts: more and more of nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    attempts: u32,
+}
+
+impl Patience {
+    const SPINS: u32 = 64;
+
+    /// Waits a little. Returns how often it has.
+    pub(crate) fn wait<D: Domain>(&mut self, domain: &D) -> u32 {
+        self.attempts = self.attempts.saturating_add(1);
+        if !D::DETERMINISTIC && self.attempts > Self::SPINS {
+            // Whoever holds the latch may be waiting for the device.
+            std::thread::yield_now();
+        } else {
+            Observed::pause(domain);
+        }
+        self.attempts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_domain;
+    use core::sync::atomic::AtomicU64;
+
+    #[test]
+    fn a_reader_notices_a_change_and_no_mere_holding() {
+        let (domain, latch) = (test_domain(), Latch::new());
+        let before = latch.version(&domain).unwrap();
+        latch.upgrade(&domain, before).unwrap();
+        assert_eq!(latch.version(&domain), Err(Restart));
+        assert_eq!(latch.validate(&domain, before), Err(Restart));
+        assert_eq!(latch.try_take(&domain), Err(Restart));
+        assert_eq!(latch.release(&domain, before, false), before);
+        assert_eq!(latch.validate(&domain, before), Ok(()));
+        let taken = latch.try_take(&domain).unwrap();
+        let after = latch.release(&domain, taken, true);
+        assert_eq!(latch.validate(&domain, before), Err(Restart));
+        assert_eq!(latch.validate(&domain, after), Ok(()));
+        assert_eq!(latch.upgrade(&domain, before), Err(Restart));
+    }
+
+    #[test]
+    fn readers_never_accept_half_of_a_change() {
+        let (domain, latch) = (test_domain(), Latch::new());
+        let words = [const { AtomicU64::new(0) }; 8];
+        let rounds: u64 = if cfg!(miri) { 50 } else { 20_000 };
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..rounds {
+                        let mut patience = Patience::default();
+                        let version = loop {
+                            match latch.try_take(&domain) {
+                                Ok(version) => break version,
+                                Err(Restart) => _ = patience.wait(&domain),
+                            }
+                        };
+                        let next = words[0].load(Ordering::Relaxed) + 1;
+                        words.iter().for_each(|word| word.store(next, Ordering::Relaxed));
+                        latch.release(&domain, version, true);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                let mut accepted = 0;
+                while accepted < rounds / 10 {
+                    let Ok(version) = latch.version(&domain) else { continue };
+                    let seen = words.each_ref().map(|word| word.load(Ordering::Relaxed));
+                    if latch.validate(&domain, version).is_ok() {
+                        assert_eq!(seen, [seen[0]; 8]);
+                        accepted += 1;
+                    }
+                }
+            });
+        });
+        assert_eq!(words[0].load(Ordering::Relaxed), 2 * rounds);
+    }
+}

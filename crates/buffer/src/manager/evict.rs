@@ -1,0 +1,101 @@
+//! Replacement: frames for pages that are not in one.
+//!
+//! A clock (Fig. 6 of the paper, decision 1): the hand goes round the frames, takes the mark of those that
+//! were used since it came by last, and evicts the first that was not. A frame that holds nothing is taken
+//! at once, so there is no list of these. What is changed is passed over; the batches that make it clean
+//! begin where the hand is. A page that was just loaded has no mark: used once, it goes at the hand's
+//! next visit.
+
+use lapis_pmem::Domain;
+
+use super::swizzle::find_reference;
+use super::{BufferManager, ExclusivePage, Storage, count};
+use crate::error::BufferError;
+use crate::latch::Patience;
+use crate::page::PageNumber;
+use crate::page::view::PageWrite;
+
+/// Times that the hand may go round in vain, with a batch or a pause in between.
+const MOST_ROUNDS: u32 = 10_000;
+
+impl<D: Domain> BufferManager<D> {
+    /// Where the hand is.
+    pub(super) fn hand(&self) -> usize {
+        (self.hand.load(&self.domain) % self.frames.len() as u64) as usize
+    }
+
+    fn advance_hand(&self) -> usize {
+        let mut now = self.hand.load(&self.domain);
+        while let Err(found) = self.hand.compare_exchange(&self.domain, now, now.wrapping_add(1)) {
+            now = found;
+        }
+        (now % self.frames.len() as u64) as usize
+    }
+
+    /// A frame that holds no page, latched. A page in it, and its readers, are gone.
+    pub(super) fn take_frame(&self) -> Result<ExclusivePage<'_, D>, BufferError> {
+        let mut patience = Patience::default();
+        loop {
+            for _ in 0..2 * self.frames.len() {
+                if let Some(taken) = self.try_take_frame(self.advance_hand()) {
+                    return Ok(taken);
+                }
+            }
+            if self.write_back()? == 0 && patience.wait(&self.domain) >= self.patience_of_rounds() {
+                return Err(BufferError::NoFrame { frames: self.frames.len() });
+            }
+        }
+    }
+
+    /// In memory nothing will become free by itself.
+    fn patience_of_rounds(&self) -> u32 {
+        match self.storage {
+            Storage::None(_) => 1,
+            Storage::Space(_) => MOST_ROUNDS,
+        }
+    }
+
+    fn try_take_frame(&self, at: usize) -> Option<ExclusivePage<'_, D>> {
+        let (frame, domain) = (&self.frames[at], &self.domain);
+        let evicts = matches!(self.storage, Storage::Space(_));
+        let stays = || {
+            !evicts
+                || frame.swizzled_children.load(domain) > 0
+                || frame.changed_since(domain).is_some()
+        };
+        // A guess first, which costs nobody anything.
+        if frame.page(domain).is_some() && (stays() || frame.take_reference(domain)) {
+            return None;
+        }
+        let version = frame.latch.try_take(domain).ok()?;
+        let mut taken = ExclusivePage { manager: self, frame: at, version, changed: false };
+        if let Some(number) = frame.page(domain) {
+            if stays() || !self.leave_parent(at, number) {
+                return None;
+            }
+            // B1, B2.
+            self.table.remove(domain, number);
+            frame.set_page(domain, None);
+            count(&self.counters.evictions);
+        }
+        taken.changed = true;
+        Some(taken)
+    }
+
+    /// The parent of the page in frame `child`, which is latched, refers to it by its number from here
+    /// on. False if the parent is busy (B6).
+    fn leave_parent(&self, child: usize, number: PageNumber) -> bool {
+        let domain = &self.domain;
+        let Some(parent) = self.frames[child].parent(domain) else { return true };
+        let latch = &self.frames[parent].latch;
+        let Ok(version) = latch.try_take(domain) else { return false };
+        let mut page = PageWrite::new(domain, self.memory.words(parent));
+        let found = find_reference(page.read(), child);
+        if let Some(offset) = found {
+            page.set_word(offset, number.get());
+            self.part(parent, child);
+        }
+        latch.release(domain, version, found.is_some());
+        found.is_some()
+    }
+}

@@ -1,0 +1,181 @@
+//! Fixing, loading, allocating and freeing pages.
+
+use lapis_pmem::Domain;
+
+use super::swizzle::frame_of;
+use super::{BufferManager, ExclusivePage, OptimisticPage, Storage, count};
+use crate::error::{BufferError, Interruption};
+use crate::latch::{Patience, Restart};
+use crate::page::{PageDamage, PageKind, PageNumber};
+use crate::space::SpaceError;
+
+impl<D: Domain> BufferManager<D> {
+    /// A page, to be read optimistically. It is loaded if it is not in memory.
+    ///
+    /// # Errors
+    /// [`Interruption`].
+    pub fn fix(&self, number: PageNumber) -> Result<OptimisticPage<'_, D>, Interruption> {
+        let domain = &self.domain;
+        let Some(at) = self.table.find(domain, number)? else { return self.load(number) };
+        let frame = &self.frames[at];
+        let version = frame.latch.version(domain)?;
+        if frame.page(domain) != Some(number) {
+            return Err(Restart.into());
+        }
+        frame.latch.validate(domain, version)?;
+        frame.reference(domain);
+        Ok(OptimisticPage { manager: self, frame: at, version })
+    }
+
+    /// A page alone, to be changed.
+    ///
+    /// # Errors
+    /// [`BufferError`].
+    pub fn fix_exclusive(&self, number: PageNumber) -> Result<ExclusivePage<'_, D>, BufferError> {
+        self.relieve()?;
+        self.retry(|| Ok(self.fix(number)?.exclusive()?))
+    }
+
+    fn load(&self, number: PageNumber) -> Result<OptimisticPage<'_, D>, Interruption> {
+        let Storage::Space(space) = &self.storage else {
+            return Err(BufferError::NotInUse { number }.into());
+        };
+        let mut page = self.take_frame()?;
+        // B1: whoever comes now waits for the latch.
+        page.frame().set_page(&self.domain, Some(number));
+        if !self.table.insert(&self.domain, number, page.frame) {
+            page.frame().set_page(&self.domain, None);
+            return Err(Restart.into());
+        }
+        let loaded = space.read(number, |bytes| page.write_unlogged().copy_from(0, bytes));
+        let loaded = loaded.and_then(|()| check_references(&page, number));
+        if let Err(error) = loaded {
+            self.table.remove(&self.domain, number);
+            page.frame().set_page(&self.domain, None);
+            return Err(error.into());
+        }
+        count(&self.counters.loads);
+        Ok(page.into_optimistic())
+    }
+
+    /// An empty page. `log` notes the allocation of this number in the log, and tells by which change it
+    /// is (0 if there is no log).
+    ///
+    /// # Errors
+    /// [`BufferError`].
+    pub fn allocate_page(
+        &self,
+        kind: PageKind,
+        log: impl FnOnce(PageNumber) -> u64,
+    ) -> Result<ExclusivePage<'_, D>, BufferError> {
+        self.relieve()?;
+        let number = match &self.storage {
+            Storage::Space(space) => space.allocate()?,
+            Storage::None(numbers) => {
+                let mut numbers = numbers.lock();
+                let reused = numbers.free.pop_first();
+                let next = numbers.next;
+                numbers.next += u64::from(reused.is_none());
+                reused.or(PageNumber::new(next)).ok_or(SpaceError::Full)?
+            }
+        };
+        let mut page = match self.take_frame() {
+            Ok(page) => page,
+            Err(error) => {
+                self.give_back(number, 0)?;
+                return Err(error);
+            }
+        };
+        page.frame().set_page(&self.domain, Some(number));
+        let mut patience = Patience::default();
+        // Whoever follows an old reference to the number enters it for a moment, finds that there is no
+        // such page, and takes it out again; so does who is about to have freed it.
+        while !self.table.insert(&self.domain, number, page.frame) {
+            patience.wait(&self.domain);
+        }
+        page.write_unlogged().begin(kind, number);
+        page.write(log(number));
+        Ok(page)
+    }
+
+    /// The page of this number, empty, as the change `lsn` made it: to redo an allocation. The number is in
+    /// use from here on, whatever the device has of it. Nobody else does anything to it meanwhile.
+    ///
+    /// # Errors
+    /// [`BufferError`].
+    pub fn allocate_page_again(
+        &self,
+        number: PageNumber,
+        kind: PageKind,
+        lsn: u64,
+    ) -> Result<ExclusivePage<'_, D>, BufferError> {
+        self.relieve()?;
+        match &self.storage {
+            Storage::Space(space) => space.allocate_again(number)?,
+            Storage::None(_) => return Err(BufferError::NotInUse { number }),
+        }
+        let mut page = self.retry(|| {
+            if let Some(at) = self.table.find(&self.domain, number)? {
+                let version = self.frames[at].latch.version(&self.domain)?;
+                let page = OptimisticPage { manager: self, frame: at, version };
+                return Ok(page.exclusive()?);
+            }
+            let page = self.take_frame()?;
+            page.frame().set_page(&self.domain, Some(number));
+            if !self.table.insert(&self.domain, number, page.frame) {
+                page.frame().set_page(&self.domain, None);
+                return Err(Restart.into());
+            }
+            Ok(page)
+        })?;
+        page.unswizzle_all();
+        page.write_unlogged().begin(kind, number);
+        page.write(lsn);
+        Ok(page)
+    }
+
+    /// Frees a page, by the change `lsn` of the log (0 if there is none). Its parent refers to it no
+    /// more, or by its number.
+    ///
+    /// # Errors
+    /// [`BufferError::StillReferredTo`], [`SpaceError::NotInUse`].
+    pub fn free_page(&self, mut page: ExclusivePage<'_, D>, lsn: u64) -> Result<(), BufferError> {
+        let (domain, frame, number) = (&self.domain, page.frame(), page.number());
+        if frame.parent(domain).is_some() {
+            return Err(BufferError::StillReferredTo { number });
+        }
+        page.unswizzle_all();
+        // First, so that nobody loads it who does not find it in the table.
+        self.give_back(number, lsn)?;
+        page.changed = true;
+        self.table.remove(domain, number);
+        frame.set_page(domain, None);
+        if frame.changed_since(domain).is_some() {
+            frame.set_changed_since(domain, None);
+            self.count_changed(-1);
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, number: PageNumber, lsn: u64) -> Result<(), BufferError> {
+        match &self.storage {
+            Storage::Space(space) => Ok(space.free(number, lsn)?),
+            Storage::None(numbers) => {
+                numbers.lock().free.insert(number);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// P3: on the device, references are page numbers.
+fn check_references<D: Domain>(
+    page: &ExclusivePage<'_, D>,
+    number: PageNumber,
+) -> Result<(), SpaceError> {
+    let read = page.read();
+    match read.references().any(|offset| frame_of(read.word(offset)).is_some()) {
+        true => Err(SpaceError::Page { number, damage: PageDamage::SwizzledReference }),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,122 @@
+//! Pages as their users have them: to be read optimistically, or alone.
+
+use core::sync::atomic::AtomicU64;
+
+use lapis_pmem::Domain;
+
+use super::BufferManager;
+use crate::frame::Frame;
+use crate::latch::{Restart, Version};
+use crate::page::PageNumber;
+use crate::page::view::{PageRead, PageWrite};
+
+/// A page that others may change or evict: what was read of it counts when it is validated.
+#[derive(Debug)]
+pub struct OptimisticPage<'m, D: Domain> {
+    pub(super) manager: &'m BufferManager<D>,
+    pub(super) frame: usize,
+    pub(super) version: Version,
+}
+
+impl<D: Domain> Clone for OptimisticPage<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: Domain> Copy for OptimisticPage<'_, D> {}
+
+impl<'m, D: Domain> OptimisticPage<'m, D> {
+    /// What is there, whatever that is by now.
+    #[inline]
+    pub fn read(&self) -> PageRead<'m, D> {
+        PageRead::new(&self.manager.domain, self.manager.memory.words(self.frame))
+    }
+
+    /// Whether everything read so far was the page, all of one moment.
+    ///
+    /// # Errors
+    /// [`Restart`] if it was not.
+    #[inline]
+    pub fn validate(&self) -> Result<(), Restart> {
+        self.manager.frames[self.frame].latch.validate(&self.manager.domain, self.version)
+    }
+
+    /// The page alone, as it was read.
+    ///
+    /// # Errors
+    /// [`Restart`] if it has changed.
+    pub fn exclusive(self) -> Result<ExclusivePage<'m, D>, Restart> {
+        let Self { manager, frame, version } = self;
+        manager.frames[frame].latch.upgrade(&manager.domain, version)?;
+        Ok(ExclusivePage { manager, frame, version, changed: false })
+    }
+}
+
+/// A page that nobody else reads or writes, until this is dropped.
+#[derive(Debug)]
+pub struct ExclusivePage<'m, D: Domain> {
+    pub(super) manager: &'m BufferManager<D>,
+    pub(super) frame: usize,
+    pub(super) version: Version,
+    /// Whether readers must begin again.
+    pub(super) changed: bool,
+}
+
+impl<'m, D: Domain> ExclusivePage<'m, D> {
+    pub(super) fn frame(&self) -> &'m Frame<D> {
+        &self.manager.frames[self.frame]
+    }
+
+    fn words(&self) -> &'m [AtomicU64] {
+        self.manager.memory.words(self.frame)
+    }
+
+    /// Which page it is.
+    pub fn number(&self) -> PageNumber {
+        self.frame().page(&self.manager.domain).unwrap_or(PageNumber::LAST)
+    }
+
+    /// The page, to be read.
+    #[inline]
+    pub fn read(&self) -> PageRead<'m, D> {
+        PageRead::new(&self.manager.domain, self.words())
+    }
+
+    /// The page, to be changed by the change `lsn` of the log (0 if there is none). The log has it already,
+    /// if not durably.
+    pub fn write(&mut self, lsn: u64) -> PageWrite<'_, D> {
+        let (manager, frame) = (self.manager, self.frame());
+        if frame.changed_since(&manager.domain).is_none() {
+            frame.set_changed_since(&manager.domain, Some(lsn));
+            manager.count_changed(1);
+        }
+        let mut page = self.write_unlogged();
+        page.set_lsn(lsn);
+        page
+    }
+
+    /// The page, to be changed in what is not written out.
+    pub(super) fn write_unlogged(&mut self) -> PageWrite<'_, D> {
+        self.changed = true;
+        PageWrite::new(&self.manager.domain, self.words())
+    }
+
+    /// Lets go of it, to go on reading.
+    pub fn into_optimistic(self) -> OptimisticPage<'m, D> {
+        let (manager, frame) = (self.manager, self.frame);
+        let version = self.release();
+        OptimisticPage { manager, frame, version }
+    }
+
+    fn release(self) -> Version {
+        let this = core::mem::ManuallyDrop::new(self);
+        this.frame().latch.release(&this.manager.domain, this.version, this.changed)
+    }
+}
+
+impl<D: Domain> Drop for ExclusivePage<'_, D> {
+    fn drop(&mut self) {
+        self.frame().latch.release(&self.manager.domain, self.version, self.changed);
+    }
+}

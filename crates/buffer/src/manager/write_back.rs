@@ -1,0 +1,191 @@
+//! Writing changed pages back: in batches, in the background, or by whoever would add to too many.
+
+use lapis_pmem::Domain;
+
+use super::swizzle::frame_of;
+use super::{BufferManager, Storage, count};
+use crate::error::BufferError;
+use crate::latch::{Patience, Version};
+use crate::mutants::{CHANGE_DURING_WRITE_FORGOTTEN, PAGE_BEFORE_LOG, SWIZZLED_REFERENCE_WRITTEN};
+use crate::page::PageNumber;
+use crate::space::{Added, Space};
+
+/// What a batch came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    pages: usize,
+    /// The frames behind this one have not been looked at.
+    next: usize,
+    /// Changed frames that were latched.
+    skipped: usize,
+}
+
+impl<D: Domain> BufferManager<D> {
+    /// Writes a batch of changed pages, those first that the clock comes to next. Returns how many; a page
+    /// that somebody has latched is left out.
+    ///
+    /// # Errors
+    /// [`BufferError`]; what was to be written still is.
+    pub fn write_back(&self) -> Result<usize, BufferError> {
+        let Storage::Space(space) = &self.storage else { return Ok(0) };
+        let first = self.hand();
+        Ok(self.write_batch(space, first, first + self.frames.len())?.pages)
+    }
+
+    /// What a thread in the background does again and again: writes a batch if that many frames are
+    /// changed that somebody might soon have to. Returns whether it did.
+    ///
+    /// # Errors
+    /// [`BufferError`]; what was to be written still is.
+    pub fn write_back_early(&self) -> Result<bool, BufferError> {
+        let changed = self.changed_frames.load(&self.domain);
+        Ok(changed > self.options.most_changed_frames as u64 / 2 && self.write_back()? > 0)
+    }
+
+    /// Back-pressure: writes batches as long as too many frames are changed. Whoever is about to change
+    /// pages calls this before having any; what fixes or allocates a page exclusively does so itself.
+    ///
+    /// # Errors
+    /// [`BufferError`].
+    pub fn relieve(&self) -> Result<(), BufferError> {
+        let most = self.options.most_changed_frames as u64;
+        while self.space().is_some() && self.changed_frames.load(&self.domain) >= most {
+            count(&self.counters.back_pressure);
+            if self.write_back()? == 0 {
+                // All of them are in somebody's hands, or clean by now.
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes every page that is changed when this is called, and waits for those that are latched: so
+    /// nobody calls it who has one.
+    ///
+    /// # Errors
+    /// [`BufferError`].
+    pub fn write_all(&self) -> Result<(), BufferError> {
+        let Storage::Space(space) = &self.storage else { return Ok(()) };
+        let mut patience = Patience::default();
+        loop {
+            let mut written = Written::default();
+            while written.next < self.frames.len() {
+                let batch = self.write_batch(space, written.next, self.frames.len())?;
+                written.skipped += batch.skipped;
+                written.next = batch.next;
+            }
+            if written.skipped == 0 {
+                return Ok(());
+            }
+            patience.wait(&self.domain);
+        }
+    }
+
+    /// Writes everything and ends an orderly use: the next opening has nothing to complete.
+    ///
+    /// # Errors
+    /// [`BufferError`].
+    pub fn close(&self) -> Result<(), BufferError> {
+        self.write_all()?;
+        let Storage::Space(space) = &self.storage else { return Ok(()) };
+        Ok(space.settle(self.log.flushed_lsn())?)
+    }
+
+    /// The first change that the device does not have, as far as pages in memory are concerned: redo
+    /// begins there, or earlier. None if it has all of them. Changes that the log has and pages have not yet
+    /// are nobody's here: a checkpoint notes the end of the log first, and then asks.
+    pub fn oldest_change(&self) -> Option<u64> {
+        self.frames.iter().filter_map(|frame| frame.changed_since(&self.domain)).min()
+    }
+
+    /// Writes the changed pages of frames from `first` on, counted round, as many as a batch takes.
+    fn write_batch(
+        &self,
+        space: &Space<D>,
+        first: usize,
+        end: usize,
+    ) -> Result<Written, BufferError> {
+        let domain = &self.domain;
+        let mut batch = space.begin_batch();
+        let mut copied: Vec<(usize, Version)> = Vec::new();
+        let (mut written, mut lsn) = (Written { next: end, ..Written::default() }, 0);
+        for next in first..end {
+            let at = next % self.frames.len();
+            let frame = &self.frames[at];
+            if frame.changed_since(domain).is_none() {
+                continue;
+            }
+            let Ok(version) = frame.latch.try_take(domain) else {
+                written.skipped += 1;
+                continue;
+            };
+            let changed = frame.changed_since(domain).and(frame.page(domain));
+            let added = changed.map(|number: PageNumber| {
+                lsn = lsn.max(self.lsn_of(at));
+                batch.add(number, |into| self.copy_out(at, into))
+            });
+            frame.latch.release(domain, version, false);
+            match added {
+                Some(Added::InBatch) => copied.push((at, version)),
+                Some(Added::Full) => {
+                    written.next = next;
+                    break;
+                }
+                Some(Added::NotInUse) | None => {}
+            }
+        }
+        if batch.is_empty() {
+            return Ok(written);
+        }
+        // B3.
+        if self.log.flushed_lsn() < lsn && !domain.commits(PAGE_BEFORE_LOG) {
+            self.log.flush_to(lsn)?;
+        }
+        batch.write(self.log.flushed_lsn())?;
+        // The turn to write is kept until it is known what is clean: a page that another batch writes in
+        // place is never read from there.
+        count(&self.counters.batches);
+        for &(at, version) in &copied {
+            count(&self.counters.pages_written);
+            self.make_clean(at, version);
+        }
+        written.pages = copied.len();
+        Ok(written)
+    }
+
+    fn lsn_of(&self, frame: usize) -> u64 {
+        crate::PageRead::new(&self.domain, self.memory.words(frame)).lsn()
+    }
+
+    /// Copies a page as it is to be on the device: with page numbers for frames (P3). Its frame is latched,
+    /// so its children stay where they are (B5).
+    fn copy_out(&self, frame: usize, into: &mut [u8]) {
+        let page = crate::PageRead::new(&self.domain, self.memory.words(frame));
+        page.copy_to(0, into);
+        if self.domain.commits(SWIZZLED_REFERENCE_WRITTEN) {
+            return;
+        }
+        for offset in page.references() {
+            if let Some(child) = frame_of(page.word(offset)) {
+                let number = self.frames.get(child).and_then(|child| child.page(&self.domain));
+                let number = number.map_or(0, PageNumber::get);
+                into[offset..offset + 8].copy_from_slice(&number.to_le_bytes());
+            }
+        }
+    }
+
+    /// B4.
+    fn make_clean(&self, at: usize, version: Version) {
+        let (domain, frame) = (&self.domain, &self.frames[at]);
+        let taken = match domain.commits(CHANGE_DURING_WRITE_FORGOTTEN) {
+            true => frame.latch.try_take(domain),
+            false => frame.latch.upgrade(domain, version).map(|()| version),
+        };
+        let Ok(version) = taken else { return };
+        if frame.changed_since(domain).is_some() {
+            frame.set_changed_since(domain, None);
+            self.count_changed(-1);
+        }
+        frame.latch.release(domain, version, false);
+    }
+}

@@ -1,0 +1,33 @@
+//! Known errors of buffer management, which the space and the manager commit when the domain says so.
+
+use lapis_pmem::mutants;
+
+mutants! {
+    /// The mutants of the buffer manager, and operations in which all that one worker shows do.
+    BUFFER: 60 operations;
+
+    /// A batch is written in place before its journal is durable.
+    UNFLUSHED_JOURNAL = "buffer/unflushed-journal" =>
+        at("buffer/src/space/batch.rs, write");
+
+    /// Recovery redoes a batch without looking whether its pages are whole.
+    TORN_BATCH_REDONE = "buffer/torn-batch-redone" =>
+        at("buffer/src/space/redo.rs, read_batch");
+
+    /// A freed page is given out again before it is durable that it is free.
+    FREED_PAGE_REUSED_EARLY = "buffer/freed-page-reused-early" =>
+        at("buffer/src/space/mod.rs, free");
+
+    /// A page is written before the log holds the change.
+    PAGE_BEFORE_LOG = "buffer/page-before-log" =>
+        at("buffer/src/manager/write_back.rs, write_batch");
+
+    /// A swizzled reference is written out as it is.
+    SWIZZLED_REFERENCE_WRITTEN = "buffer/swizzled-reference-written" =>
+        at("buffer/src/manager/write_back.rs, copy_out");
+
+    /// A page counts as clean although it was changed while it was being written.
+    CHANGE_DURING_WRITE_FORGOTTEN = "buffer/change-during-write-forgotten" =>
+        at("buffer/src/manager/write_back.rs, make_clean")
+        .among_workers();
+}

@@ -1,0 +1,60 @@
+//! Where pages may be: which tiers there are, as one policy of one manager.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// Which tiers hold pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Placement {
+    /// DRAM alone: nothing is evicted, and nothing is durable.
+    MainMemory,
+    /// DRAM is a cache over an SSD.
+    Ssd,
+}
+
+impl Placement {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::MainMemory, Self::Ssd];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MainMemory => "main-memory",
+            Self::Ssd => "ssd",
+        }
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name of no placement.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no placement {0:?}; choose main-memory or ssd")]
+pub struct UnknownPlacement(pub String);
+
+impl FromStr for Placement {
+    type Err = UnknownPlacement;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPlacement> {
+        let found = Self::ALL.into_iter().find(|placement| placement.name() == name);
+        found.ok_or_else(|| UnknownPlacement(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placements_are_found_by_their_names() {
+        for placement in Placement::ALL {
+            assert_eq!(placement.to_string().parse(), Ok(placement));
+        }
+        assert!("tape".parse::<Placement>().is_err());
+    }
+}

@@ -1,0 +1,208 @@
+//! The manager on the modelled machine, whose scheduler explores the races on its latches, its table and
+//! its clock: four frames for nine pages, so that nearly every access evicts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lapis_buffer::mutants::{
+    CHANGE_DURING_WRITE_FORGOTTEN, PAGE_BEFORE_LOG, SWIZZLED_REFERENCE_WRITTEN,
+};
+use lapis_buffer::{
+    BufferError, BufferManager, BufferOptions, LogError, NoLog, PageKind, PageNumber, Statistics,
+    WriteAheadLog,
+};
+use lapis_device::{
+    Config, Modelled, ModelledSsd, RunEnd, SchedulePolicy, SsdConfig, WorkerProgram,
+};
+use lapis_pmem::{BlockDevice, Mutant, Region};
+
+use crate::pool::options;
+
+type Manager = BufferManager<Modelled>;
+
+const LEAVES: usize = 8;
+const REFERENCES: usize = 64;
+/// The words of a leaf that are changed together.
+const WORDS: [usize; 2] = [40, 4000];
+
+/// A root with leaves, on a machine whose power is never cut.
+struct Bench {
+    // Outlives the machine.
+    _region: Region,
+    machine: Modelled,
+    device: ModelledSsd,
+    manager: Manager,
+    root: PageNumber,
+}
+
+impl Bench {
+    fn new(config: Config, options: &BufferOptions) -> Self {
+        let region = Region::anonymous(1 << 16, 1 << 16).unwrap();
+        let machine = Modelled::over(&region, config);
+        let device = ModelledSsd::attached_to(&machine, 1, SsdConfig::default()).unwrap();
+        let medium = Arc::new(device.clone());
+        let manager =
+            BufferManager::create(machine.clone(), medium, Arc::new(NoLog), options).unwrap();
+        let leaves: Vec<_> = (0..LEAVES)
+            .map(|_| manager.allocate_page(PageKind(17), |_| 0).unwrap().number())
+            .collect();
+        let mut root = manager.allocate_page(PageKind(16), |_| 0).unwrap();
+        root.write(0).set_references(REFERENCES, LEAVES);
+        for (at, leaf) in leaves.iter().enumerate() {
+            root.write(0).set_word(REFERENCES + at * 8, leaf.get());
+        }
+        let number = root.number();
+        drop(root);
+        Self { _region: region, machine, device, manager, root: number }
+    }
+
+    /// Reads a leaf; the sum if both words are the same.
+    fn get(&self, leaf: usize) -> Result<u64, BufferError> {
+        self.manager.retry(|| {
+            let mut root = self.manager.fix(self.root)?;
+            let page = self.manager.fix_child(&mut root, REFERENCES + leaf * 8)?;
+            let words = WORDS.map(|at| page.read().word(at));
+            page.validate()?;
+            assert_eq!(words[0], words[1], "half of a change");
+            Ok(words[0])
+        })
+    }
+
+    fn add(&self, leaf: usize) {
+        let added = self.manager.retry(|| {
+            let mut root = self.manager.fix(self.root)?;
+            let page = self.manager.fix_child(&mut root, REFERENCES + leaf * 8)?;
+            let mut page = page.exclusive()?;
+            let next = page.read().word(WORDS[0]) + 1;
+            page.write(0).set_word(WORDS[0], next);
+            page.write(0).set_word(WORDS[1], next);
+            Ok(())
+        });
+        added.unwrap();
+    }
+
+    fn sum(&self) -> Result<u64, BufferError> {
+        (0..LEAVES).map(|leaf| self.get(leaf)).sum()
+    }
+}
+
+/// Two workers that add, one that reads and one that writes back. What is wrong afterwards, and what
+/// happened.
+fn run(config: Config, policy: &SchedulePolicy) -> (Result<(), String>, Statistics) {
+    let options = BufferOptions { most_changed_frames: 3, ..options(4) };
+    let bench = &Bench::new(config, &options);
+    let adding = |first: usize| -> WorkerProgram<'_> {
+        Box::new(move || (0..6).for_each(|step| bench.add((first + step * 3) % LEAVES)))
+    };
+    let programs: Vec<WorkerProgram<'_>> = vec![
+        adding(0),
+        adding(1),
+        Box::new(|| (0..8).for_each(|leaf| _ = bench.get(leaf).unwrap())),
+        Box::new(|| (0..4).for_each(|_| _ = bench.manager.write_back().unwrap())),
+    ];
+    let end = bench.machine.run_workers(policy, programs).end;
+    let statistics = bench.manager.statistics();
+    let outcome = match (end, bench.sum()) {
+        (RunEnd::Completed, Ok(12)) => Ok(()),
+        (end, sum) => Err(format!("{end:?}, and instead of 12: {sum:?}")),
+    };
+    (outcome, statistics)
+}
+
+/// Random schedules, and such as change workers seldom.
+fn policies(seeds: u64) -> impl Iterator<Item = SchedulePolicy> {
+    (0..seeds).flat_map(|seed| {
+        let seldom = SchedulePolicy::Priorities { seed, changes: 4, events: 2000 };
+        [SchedulePolicy::Random { seed }, seldom]
+    })
+}
+
+#[test]
+fn readers_writers_and_evictions_lose_nothing_under_any_schedule() {
+    let mut total = Statistics::default();
+    for policy in policies(150) {
+        let (outcome, statistics) = run(Config::concurrent(), &policy);
+        assert_eq!(outcome, Ok(()), "{policy:?}");
+        total.evictions += statistics.evictions;
+        total.unswizzled += statistics.unswizzled;
+        total.restarts += statistics.restarts;
+        total.batches += statistics.batches;
+    }
+    println!("{total:?}");
+    assert!(total.evictions > 3000 && total.unswizzled > 1000, "{total:?}");
+    assert!(total.restarts > 1000 && total.batches > 1000, "{total:?}");
+}
+
+#[test]
+fn the_same_schedule_gives_the_same_run() {
+    for policy in policies(3) {
+        let (_, first) = run(Config::concurrent(), &policy);
+        let (_, again) = run(Config::concurrent(), &policy);
+        assert_eq!(first, again, "{policy:?}");
+    }
+}
+
+#[test]
+fn a_change_that_is_forgotten_because_it_came_during_a_write_is_found() {
+    let mutant = || Config::concurrent().committing(CHANGE_DURING_WRITE_FORGOTTEN);
+    let found = policies(150).find_map(|policy| run(mutant(), &policy).0.err());
+    println!("{found:?}");
+    assert!(found.is_some_and(|found| found.starts_with("Completed")));
+}
+
+fn committing(mutant: Option<Mutant>) -> Config {
+    Config { mutant, ..Config::default() }
+}
+
+#[test]
+fn a_swizzled_reference_that_is_written_out_is_found_when_it_is_read() {
+    for mutant in [None, Some(SWIZZLED_REFERENCE_WRITTEN)] {
+        let bench = Bench::new(committing(mutant), &options(16));
+        bench.add(3);
+        let mut root = bench.manager.fix_exclusive(bench.root).unwrap();
+        root.write(0);
+        drop(root);
+        bench.manager.close().unwrap();
+        let (domain, medium) = (bench.machine.clone(), Arc::new(bench.device.clone()));
+        let manager = BufferManager::open(domain, medium, Arc::new(NoLog), &options(16)).unwrap();
+        let bench = Bench { manager, ..bench };
+        assert_eq!(bench.sum().is_ok(), mutant.is_none());
+    }
+}
+
+/// A log that is durable when it is told to be.
+#[derive(Debug, Default)]
+struct ToldLog(AtomicU64);
+
+impl WriteAheadLog for ToldLog {
+    fn flushed_lsn(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn flush_to(&self, lsn: u64) -> Result<(), LogError> {
+        self.0.fetch_max(lsn, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_page_that_is_written_before_the_log_is_found_on_the_device() {
+    for mutant in [None, Some(PAGE_BEFORE_LOG)] {
+        let region = Region::anonymous(1 << 16, 1 << 16).unwrap();
+        let machine = Modelled::over(&region, committing(mutant));
+        let device = ModelledSsd::new(1, SsdConfig::default()).unwrap();
+        let (medium, log) =
+            (Arc::new(device) as Arc<dyn BlockDevice>, Arc::new(ToldLog::default()));
+        let hook = Arc::clone(&log) as Arc<dyn WriteAheadLog>;
+        let manager = BufferManager::create(machine, medium, hook, &options(4)).unwrap();
+        for lsn in 1..20 {
+            manager.allocate_page(PageKind(16), |_| lsn).unwrap();
+        }
+        let space = manager.space().unwrap();
+        let lsn_of = |page: &[u8]| u64::from_le_bytes(*page[16..].first_chunk().unwrap());
+        let written = (1..20).filter_map(PageNumber::new);
+        let lsns = written.filter_map(|number| space.read(number, lsn_of).ok());
+        let latest = lsns.max().unwrap();
+        assert_eq!(latest <= log.flushed_lsn(), mutant.is_none(), "{latest}");
+    }
+}

@@ -1,0 +1,445 @@
+//! Pages in four frames over an SSD, with a redo log in persistent memory that is durable when it is told
+//! to be.
+//!
+//! A directory page refers to a page for each slot. A change appends its record to the log and then
+//! changes pages; before it is acknowledged the log is made durable. Recovery repeats the records that
+//! pages do not have yet, by their LSNs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lapis_buffer::mutants::{PAGE_BEFORE_LOG, SWIZZLED_REFERENCE_WRITTEN};
+use lapis_buffer::{
+    BufferError, BufferManager, BufferOptions, ExclusivePage, LogError, PageKind, PageNumber,
+    SpaceError, Statistics, WriteAheadLog,
+};
+use lapis_crash::{
+    ExploreOptions, ExploreReport, Live, Modelled, Storage, Strategy, Subject, explore,
+};
+use lapis_device::{Config, ModelledSsd, SsdConfig};
+use lapis_pmem::{
+    AuditReport, BlockDevice, Domain, Link, Mutant, Observed, PCell, Pool, Region, host_lock,
+};
+use parking_lot::Mutex;
+
+use super::{SPACE, number, text};
+
+pub(super) const SLOTS: usize = 8;
+const ROOT: &str = "log";
+/// Records there is room for.
+const RECORDS: usize = 128;
+const REFERENCES: usize = 64;
+/// Where a page says whose it is and what it holds, in three of its sectors.
+const COPIES: [usize; 3] = [32, 2000, 4000];
+
+const OPTIONS: BufferOptions =
+    BufferOptions { frames: 4, most_changed_frames: 2, swizzling: true, space: SPACE };
+
+/// A record: its LSN, which is stored last, then what, slot, page and value.
+type Record = [PCell<u64>; 8];
+type Records = [Record; RECORDS];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Insert,
+    Update,
+    Remove,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Operation {
+    Put(usize, u64),
+    Remove(usize),
+    WriteBack,
+    Checkpoint,
+    Close,
+}
+
+/// The log in the pool.
+#[derive(Debug)]
+struct PoolLog {
+    pool: Arc<Pool<Modelled>>,
+    records: Link<Records>,
+    /// Of the records; held while one is appended or some are flushed.
+    appended: Mutex<u64>,
+    flushed: AtomicU64,
+}
+
+impl PoolLog {
+    /// Over what a crash left: the records up to the first that is missing.
+    fn over(pool: Arc<Pool<Modelled>>, records: Link<Records>) -> Self {
+        let (domain, found) = (pool.domain(), pool.at(records));
+        let whole = found.iter().zip(1u64..).take_while(|(it, lsn)| it[0].load(domain) == *lsn);
+        let count = whole.count() as u64;
+        Self { pool, records, appended: Mutex::new(count), flushed: count.into() }
+    }
+
+    fn append(&self, what: Change, slot: usize, page: PageNumber, value: u64) -> u64 {
+        let domain = self.pool.domain();
+        let mut appended = host_lock::lock(domain, &self.appended);
+        let record = &self.pool.at(self.records)[*appended as usize];
+        let words = [what as u64, slot as u64, page.get(), value];
+        record[1..].iter().zip(words).for_each(|(word, value)| word.store_ordered(domain, value));
+        *appended += 1;
+        record[0].store_ordered(domain, *appended);
+        *appended
+    }
+
+    fn read(&self, lsn: u64) -> Result<(Change, usize, PageNumber, u64), String> {
+        let (domain, record) = (self.pool.domain(), &self.pool.at(self.records)[lsn as usize - 1]);
+        let [what, slot, page, value] = [1, 2, 3, 4].map(|at: usize| record[at].load(domain));
+        let changes = [Change::Insert, Change::Update, Change::Remove];
+        Ok((changes[what as usize], slot as usize, number(page)?, value))
+    }
+}
+
+impl WriteAheadLog for PoolLog {
+    fn flushed_lsn(&self) -> u64 {
+        self.flushed.load(Ordering::Relaxed)
+    }
+
+    fn flush_to(&self, lsn: u64) -> Result<(), LogError> {
+        let domain = self.pool.domain();
+        let _held = host_lock::lock(domain, &self.appended);
+        let flushed = self.flushed_lsn();
+        if lsn > flushed {
+            domain.flush(&self.pool.at(self.records)[flushed as usize..lsn as usize]);
+            domain.fence();
+            // The fence waits in the buffer like a store.
+            domain.synchronize();
+            self.flushed.store(lsn, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+pub(super) struct Paged;
+
+pub(super) struct LivePages {
+    log: Arc<PoolLog>,
+    pub(super) manager: BufferManager<Modelled>,
+}
+
+type Page<'m> = ExclusivePage<'m, Modelled>;
+
+fn reference(slot: usize) -> usize {
+    REFERENCES + slot * 8
+}
+
+fn set_reference(directory: &mut Page<'_>, slot: usize, page: u64, lsn: u64) {
+    directory.unswizzle(reference(slot));
+    directory.write(lsn).set_word(reference(slot), page);
+}
+
+fn set_value(page: &mut Page<'_>, slot: usize, value: u64, lsn: u64) {
+    let mut page = page.write(lsn);
+    for at in COPIES {
+        page.set_word(at, slot as u64);
+        page.set_word(at + 8, value);
+    }
+}
+
+impl LivePages {
+    fn directory(&self) -> Result<Page<'_>, String> {
+        self.manager.fix_exclusive(PageNumber::FIRST).map_err(text)
+    }
+
+    fn child(&self, slot: usize) -> Result<Option<PageNumber>, String> {
+        Ok(self.directory()?.child_number(reference(slot)))
+    }
+
+    /// The page of a slot, by way of the directory.
+    fn descend(&self, slot: usize) -> Result<Option<Page<'_>>, String> {
+        self.manager.relieve().map_err(text)?;
+        let page = self.manager.retry(|| {
+            let mut directory = self.manager.fix(PageNumber::FIRST)?;
+            if directory.read().word(reference(slot)) == 0 {
+                directory.validate()?;
+                return Ok(None);
+            }
+            let page = self.manager.fix_child(&mut directory, reference(slot))?;
+            Ok(Some(page.exclusive()?))
+        });
+        page.map_err(text)
+    }
+
+    pub(super) fn put(&self, slot: usize, value: u64) -> Result<(), String> {
+        if let Some(mut page) = self.descend(slot)? {
+            let lsn = self.log.append(Change::Update, slot, page.number(), value);
+            set_value(&mut page, slot, value, lsn);
+            return Ok(());
+        }
+        let log = |page: PageNumber| self.log.append(Change::Insert, slot, page, value);
+        let mut page = self.manager.allocate_page(PageKind(17), log).map_err(text)?;
+        let (child, lsn) = (page.number(), page.read().lsn());
+        set_value(&mut page, slot, value, lsn);
+        drop(page);
+        set_reference(&mut self.directory()?, slot, child.get(), lsn);
+        Ok(())
+    }
+
+    fn remove(&self, slot: usize) -> Result<(), String> {
+        let Some(child) = self.child(slot)? else { return Ok(()) };
+        let lsn = self.log.append(Change::Remove, slot, child, 0);
+        set_reference(&mut self.directory()?, slot, 0, lsn);
+        let page = self.manager.fix_exclusive(child).map_err(text)?;
+        self.manager.free_page(page, lsn).map_err(text)
+    }
+
+    /// The page, if there is one.
+    fn page(&self, page: PageNumber) -> Result<Option<Page<'_>>, String> {
+        match self.manager.fix_exclusive(page) {
+            Ok(page) => Ok(Some(page)),
+            Err(BufferError::Space(SpaceError::NotInUse { .. })) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn redo(&self, lsn: u64) -> Result<(), String> {
+        let (what, slot, child, value) = self.log.read(lsn)?;
+        let found =
+            self.page(child)?.filter(|page| what != Change::Insert || page.read().lsn() >= lsn);
+        let found = match (found, what) {
+            (None, Change::Insert) => {
+                let again = self.manager.allocate_page_again(child, PageKind(17), lsn);
+                let mut page = again.map_err(text)?;
+                set_value(&mut page, slot, value, lsn);
+                Some(page)
+            }
+            (found, _) => found,
+        };
+        let mut page = found.ok_or_else(|| format!("change {lsn}: page {child} is not there"))?;
+        let has_it = page.read().lsn() >= lsn;
+        if what == Change::Update && !has_it {
+            set_value(&mut page, slot, value, lsn);
+        }
+        drop(page);
+        let mut directory = self.directory()?;
+        if directory.read().lsn() < lsn && what != Change::Update {
+            let page = if what == Change::Insert { child.get() } else { 0 };
+            set_reference(&mut directory, slot, page, lsn);
+        }
+        drop(directory);
+        if what == Change::Remove && !has_it {
+            let page = self.manager.fix_exclusive(child).map_err(text)?;
+            self.manager.free_page(page, lsn).map_err(text)?;
+        }
+        Ok(())
+    }
+
+    /// Slot and value of a slot's page; by way of the directory, as a reader goes.
+    pub(super) fn get(&self, slot: usize) -> Result<u64, String> {
+        if self.child(slot)?.is_none() {
+            return Ok(0);
+        }
+        let words = self.manager.retry(|| {
+            let mut directory = self.manager.fix(PageNumber::FIRST)?;
+            let page = self.manager.fix_child(&mut directory, reference(slot))?;
+            let words = COPIES.map(|at| (page.read().word(at), page.read().word(at + 8)));
+            page.validate()?;
+            Ok(words)
+        });
+        let words = words.map_err(text)?;
+        match words.iter().all(|pair| *pair == (slot as u64, words[0].1)) {
+            true => Ok(words[0].1),
+            false => Err(format!("the page of slot {slot} holds {words:?}")),
+        }
+    }
+
+    pub(super) fn contents(&self) -> Result<[u64; SLOTS], String> {
+        let mut state = [0; SLOTS];
+        for (slot, value) in state.iter_mut().enumerate() {
+            *value = self.get(slot)?;
+        }
+        Ok(state)
+    }
+
+    pub(super) fn problems(&self) -> Vec<String> {
+        let Some(space) = self.manager.space() else { return vec!["there is no SSD".to_owned()] };
+        let damaged = space.check().into_iter().map(|problem| format!("{problem:?}"));
+        let children = (0..SLOTS).filter_map(|slot| self.child(slot).ok().flatten());
+        let used: Vec<_> = children.chain([PageNumber::FIRST]).collect();
+        let orphans = space.numbers().into_iter().filter(|page| !used.contains(page));
+        damaged.chain(orphans.map(|page| format!("page {page} is nobody's"))).collect()
+    }
+
+    pub(super) fn audit(&self) -> AuditReport {
+        let (pool, records) = (&self.log.pool, self.log.records);
+        let traced = pool.trace(|tracer| {
+            tracer.visit(records, size_of::<Records>());
+        });
+        if pool.needs_reclaim() {
+            pool.reclaim(&traced);
+        }
+        pool.audit(&traced)
+    }
+
+    pub(super) fn domain(&self) -> &Modelled {
+        self.log.pool.domain()
+    }
+
+    /// Makes durable what was appended.
+    pub(super) fn flush_log(&self) -> Result<(), String> {
+        let appended = *host_lock::lock(self.domain(), &self.log.appended);
+        self.log.flush_to(appended).map_err(text)
+    }
+}
+
+impl Subject for Paged {
+    type Operation = Operation;
+    type State = [u64; SLOTS];
+    type Live = LivePages;
+
+    fn name(&self) -> &'static str {
+        "buffer:ssd"
+    }
+    fn pool_bytes(&self) -> usize {
+        1 << 20
+    }
+    fn device_blocks(&self) -> Vec<u64> {
+        vec![1]
+    }
+    fn operations(&self, count: usize, seed: u64) -> Vec<Operation> {
+        let mut random = seed;
+        let operation = |at: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(at as u64 | 1);
+            let slot = (random >> 33) as usize % SLOTS;
+            match (random >> 50) % 16 {
+                0..10 => Operation::Put(slot, at as u64 + 100),
+                10..13 => Operation::Remove(slot),
+                13 => Operation::WriteBack,
+                14 => Operation::Checkpoint,
+                _ => Operation::Close,
+            }
+        };
+        (0..count).map(operation).collect()
+    }
+    fn probes(&self, _: &[u64; SLOTS], _: Option<&Operation>, seed: u64) -> Vec<Operation> {
+        vec![Operation::Put(0, seed | 1), Operation::Checkpoint, Operation::Remove(0)]
+    }
+    fn create(&self, storage: Storage) -> Result<LivePages, String> {
+        let Storage { pool: Some(pool), mut devices, machine } = storage else {
+            return Err("there is no pool".to_owned());
+        };
+        let pool = Arc::new(pool);
+        let mut node = pool.allocate::<Records>().map_err(text)?;
+        node.zero();
+        let node = pool.fence(node.flush());
+        let log = Arc::new(PoolLog::over(Arc::clone(&pool), node.link()));
+        let device = Arc::new(devices.pop().ok_or("there is no SSD")?) as Arc<dyn BlockDevice>;
+        let hook = Arc::clone(&log) as Arc<dyn WriteAheadLog>;
+        let manager = BufferManager::create(machine, device, hook, &OPTIONS).map_err(text)?;
+        let mut directory = manager.allocate_page(PageKind(16), |_| 0).map_err(text)?;
+        directory.write(0).set_references(REFERENCES, SLOTS);
+        drop(directory);
+        manager.write_all().map_err(text)?;
+        let _committed = pool.publish_root(ROOT, 0, node).map_err(text)?.persist();
+        Ok(LivePages { log, manager })
+    }
+    fn open(&self, storage: Storage) -> Result<Option<LivePages>, String> {
+        let Storage { pool: Some(pool), mut devices, machine } = storage else {
+            return Err("there is no pool".to_owned());
+        };
+        let Some(records) = pool.root::<Records>(ROOT) else { return Ok(None) };
+        let log = Arc::new(PoolLog::over(Arc::new(pool), records));
+        let device = Arc::new(devices.pop().ok_or("there is no SSD")?) as Arc<dyn BlockDevice>;
+        let hook = Arc::clone(&log) as Arc<dyn WriteAheadLog>;
+        let manager = BufferManager::open(machine, device, hook, &OPTIONS).map_err(text)?;
+        let live = LivePages { log, manager };
+        for lsn in 1..=live.log.flushed_lsn() {
+            live.redo(lsn)?;
+        }
+        Ok(Some(live))
+    }
+    fn initial(&self) -> [u64; SLOTS] {
+        [0; SLOTS]
+    }
+    fn apply(&self, state: &mut [u64; SLOTS], operation: &Operation) {
+        match *operation {
+            Operation::Put(slot, value) => state[slot] = value,
+            Operation::Remove(slot) => state[slot] = 0,
+            Operation::WriteBack | Operation::Checkpoint | Operation::Close => {}
+        }
+    }
+    fn owns_source(&self, file: &str) -> bool {
+        file.ends_with("buffer/paged.rs")
+    }
+}
+
+impl Live<Operation, [u64; SLOTS]> for LivePages {
+    fn perform(&mut self, operation: &Operation) -> Result<(), String> {
+        match *operation {
+            Operation::Put(slot, value) => self.put(slot, value)?,
+            Operation::Remove(slot) => self.remove(slot)?,
+            Operation::WriteBack => _ = self.manager.write_back().map_err(text)?,
+            Operation::Checkpoint => self.manager.write_all().map_err(text)?,
+            Operation::Close => self.manager.close().map_err(text)?,
+        }
+        self.flush_log()
+    }
+    fn observe(&self) -> Result<[u64; SLOTS], String> {
+        self.contents()
+    }
+    fn check(&self) -> Vec<String> {
+        self.problems()
+    }
+    fn reclaim_and_audit(&self) -> AuditReport {
+        self.audit()
+    }
+    fn pool(&self) -> Option<&Pool<Modelled>> {
+        Some(&self.log.pool)
+    }
+}
+
+const OPS: usize = 60;
+
+fn explored(seed: u64, mutant: Option<Mutant>) -> ExploreReport {
+    let options = ExploreOptions {
+        ops: OPS,
+        seed,
+        mutant,
+        strategy: Strategy::Sampled,
+        samples: 12,
+        crash_in_recovery_every: 32,
+        whole_check_every: 4,
+        violation_limit: 1,
+        ..ExploreOptions::default()
+    };
+    explore(&Paged, &options, &|_| {}).unwrap()
+}
+
+/// What happens in a run of the same operations from beginning to end.
+fn happened(seed: u64) -> Statistics {
+    let region = Region::anonymous(1 << 20, 1 << 20).unwrap();
+    let machine = Modelled::over(&region, Config::default());
+    let pool = Some(Pool::create(region, machine.clone()).unwrap());
+    let devices = vec![ModelledSsd::attached_to(&machine, 1, SsdConfig::default()).unwrap()];
+    let mut live = Paged.create(Storage { pool, devices, machine }).unwrap();
+    for operation in Paged.operations(OPS, seed) {
+        live.perform(&operation).unwrap();
+    }
+    live.manager.statistics()
+}
+
+#[test]
+fn pages_over_an_ssd_survive_every_power_cut() {
+    for seed in 1..=2 {
+        let (report, happened) = (explored(seed, None), happened(seed));
+        println!("seed {seed}: {} images, {happened:?}", report.images);
+        assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
+        assert!(report.images > 10_000 && report.images_in_recovery > 5000, "{report:?}");
+        for often in [happened.evictions, happened.batches, happened.swizzled, happened.unswizzled]
+        {
+            assert!(often > 10, "{happened:?}");
+        }
+    }
+}
+
+#[test]
+fn every_mutant_of_the_manager_that_a_power_cut_shows_is_killed() {
+    for mutant in [PAGE_BEFORE_LOG, SWIZZLED_REFERENCE_WRITTEN] {
+        let report = explored(1, Some(mutant));
+        assert!(!report.violations.is_empty(), "{} survived", mutant.0);
+        println!("{}: after {} images: {}", mutant.0, report.images, report.violations[0].what);
+    }
+}
