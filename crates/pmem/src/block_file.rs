@@ -111,6 +111,9 @@ pub struct BlockFile {
     direct: bool,
     special: bool,
     growth: Mutex<()>,
+    /// Who flushes. The kernel tells of a write that failed once per open file, so of two flushes at a
+    /// time one would be told that all is well.
+    flushing: Mutex<()>,
     /// What the operating system answered to the first flush that failed. It stays: the kernel may
     /// since have marked pages clean that it never wrote (rule D5).
     lost: Mutex<Option<String>>,
@@ -189,6 +192,7 @@ impl BlockFile {
             direct,
             special,
             growth: Mutex::new(()),
+            flushing: Mutex::new(()),
             lost: Mutex::new(None),
             counters: BlockCounters::default(),
         }
@@ -296,6 +300,7 @@ impl BlockFile {
     }
 
     pub(crate) fn flush(&self) -> Result<(), BlockError> {
+        let _alone = self.flushing.lock();
         self.admit(BlockOperation::Flush, 0, 0)?;
         loop {
             match rustix::fs::fdatasync(&self.file) {
