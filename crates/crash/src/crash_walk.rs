@@ -1,7 +1,7 @@
 //! Going through the crash points of a run and trying the images of each.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use lapis_device::{
@@ -9,6 +9,7 @@ use lapis_device::{
 };
 
 use crate::erased::{AnySubject, hash_of};
+use crate::first_violations::FirstViolations;
 use crate::image_check::{Bench, Expectation, FirstCrash, SecondCrash};
 use crate::markers::Markers;
 use crate::options::ExploreOptions;
@@ -26,7 +27,7 @@ struct Shared<'o> {
     spread: Spread,
     images: AtomicU64,
     points: AtomicU64,
-    violations: AtomicUsize,
+    violations: FirstViolations,
     stop: AtomicBool,
     progress: &'o Progress<'o>,
 }
@@ -41,7 +42,8 @@ pub(crate) fn explore_once(
     let run = Run::record(subject, options)?;
     let spread = Spread::of(&run, options);
     let options = &spread.within(options);
-    let (images, points, violations, stop) = Default::default();
+    let (images, points, stop) = Default::default();
+    let violations = FirstViolations::new(options.violation_limit);
     let shared = Shared { options, spread, images, points, violations, stop, progress };
     let threads = if options.replay.is_some() { 1 } else { options.threads.max(1) };
     let shares: Vec<Result<_, String>> = std::thread::scope(|scope| {
@@ -70,7 +72,7 @@ pub(crate) fn explore_once(
         total.add(found);
         states.extend(states_found);
     }
-    total.violations.sort_by_key(|violation| violation.position);
+    shared.violations.keep(&mut total.violations, |violation| violation.position as u64);
     total.distinct_states = states.len() as u64;
     total.seconds = started.elapsed().as_secs_f64();
     total.images_per_s = total.images as f64 / total.seconds.max(1e-9);
@@ -119,6 +121,7 @@ fn walk(
             continue;
         }
         if shared.stop.load(Ordering::Relaxed)
+            || shared.violations.are_before(point.position as u64)
             || options.is_over() && shared.points.load(Ordering::Relaxed) > 0
         {
             break;
@@ -171,7 +174,7 @@ fn walk(
                 let at =
                     At { subject, run, point: &point, states: &crash_states, markers: &markers };
                 found.violations.push(at.violation(options, None, failure));
-                shared.violations.fetch_add(1, Ordering::Relaxed);
+                shared.violations.add(point.position as u64);
             }
         }
         let mut outcomes = PointOutcomes::default();
@@ -242,7 +245,7 @@ fn walk(
                 let at =
                     At { subject, run, point: &point, states: &crash_states, markers: &markers };
                 found.violations.push(at.violation(options, Some(&image), failure));
-                shared.violations.fetch_add(1, Ordering::Relaxed);
+                shared.violations.add(point.position as u64);
             }
             if number.is_multiple_of(256) {
                 (shared.progress)(number);
@@ -252,8 +255,10 @@ fn walk(
             }
             let enough =
                 options.image_limit > 0 && number >= options.image_limit || options.is_over();
-            if enough || shared.violations.load(Ordering::Relaxed) >= options.violation_limit {
+            if enough {
                 shared.stop.store(true, Ordering::Relaxed);
+            }
+            if enough || shared.violations.are_before(point.position as u64) {
                 break;
             }
         }

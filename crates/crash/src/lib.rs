@@ -105,6 +105,7 @@ mod crash_walk;
 mod erased;
 mod explore;
 mod fewer;
+mod first_violations;
 mod image_check;
 pub mod image_rate;
 mod markers;

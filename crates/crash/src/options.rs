@@ -46,7 +46,7 @@ pub struct ExploreOptions {
     pub remember_walks: bool,
     /// Threads.
     pub threads: usize,
-    /// Stop at this many violations.
+    /// Stop at this many violations: those that come first, whatever the threads.
     pub violation_limit: usize,
     /// A flush or fence to switch off.
     pub suppress: Option<PersistPoint>,

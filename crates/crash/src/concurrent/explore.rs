@@ -13,6 +13,7 @@ use super::shrink::shrink;
 use super::subject::ConcurrentSubject;
 use super::timeline::draw;
 use crate::erased::AnyConcurrentSubject;
+use crate::first_violations::FirstViolations;
 use crate::report::Shrunk;
 use crate::structure::Progress;
 use crate::subject::text;
@@ -43,16 +44,19 @@ pub(super) fn explore_any(
         ops: options.ops,
         ..ConcurrentReport::default()
     });
+    let first_violations = FirstViolations::new(options.violation_limit);
     let replays = options.replay.schedule.is_some() || options.replay.position.is_some();
     match options.most_deviations {
-        Some(most) if !replays => search_bounded(subject, options, most, &found, progress)?,
+        Some(most) if !replays => {
+            search_bounded(subject, options, most, &found, &first_violations, progress)?;
+        }
         _ => {
             let threads = if replays { 1 } else { options.threads.max(1) };
             let schedules = if replays { 1 } else { options.schedules };
             let outcomes: Vec<Result<(), String>> = std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..threads as u64)
                     .map(|first| {
-                        let found = &found;
+                        let (found, first_violations) = (&found, &first_violations);
                         scope.spawn(move || {
                             let mut bench = Bench::new(subject, options, false)?;
                             let selection = Selection::of(options);
@@ -63,8 +67,8 @@ pub(super) fn explore_any(
                                     Some(schedule) => SchedulePolicy::Replay(schedule.clone()),
                                     None => policy_of(seed),
                                 };
-                                try_schedule(&mut bench, &policy, found)?;
-                                if found.lock().violations.len() >= options.violation_limit {
+                                try_schedule(&mut bench, &policy, found, first_violations)?;
+                                if first_violations.are_before(seed) {
                                     break;
                                 }
                                 progress(found.lock().images);
@@ -82,7 +86,7 @@ pub(super) fn explore_any(
         }
     }
     let mut report = found.into_inner();
-    report.violations.sort_by_key(|violation| (violation.seed, violation.position));
+    first_violations.keep(&mut report.violations, |violation| violation.seed);
     if options.shrink
         && let Some(violation) = report.violations.first()
     {
@@ -98,15 +102,16 @@ fn search_bounded(
     options: &ConcurrentOptions,
     most_deviations: usize,
     found: &Mutex<ConcurrentReport>,
+    first_violations: &FirstViolations,
     progress: &Progress<'_>,
 ) -> Result<(), String> {
     let mut search = BoundedSearch::new(most_deviations, options.schedules);
     let mut bench = Bench::new(subject, options, false)?;
     bench.prepare(options.seed, &Selection::of(options))?;
     while let Some(policy) = search.next_policy() {
-        let run = try_schedule(&mut bench, &policy, found)?;
+        let run = try_schedule(&mut bench, &policy, found, first_violations)?;
         search.ran(&run);
-        if found.lock().violations.len() >= options.violation_limit {
+        if first_violations.are_before(options.seed) {
             break;
         }
         progress(found.lock().images);
@@ -120,6 +125,7 @@ fn try_schedule(
     bench: &mut Bench<'_>,
     policy: &SchedulePolicy,
     found: &Mutex<ConcurrentReport>,
+    first_violations: &FirstViolations,
 ) -> Result<InterleavedRun, String> {
     let ran = bench.run(policy)?;
     let mut tally = Tally::default();
@@ -137,7 +143,9 @@ fn try_schedule(
     report.distinct_states += tally.distinct_states;
     report.persist_points.extend(ran.passed);
     if let Some(violation) = violation {
-        report.violations.push(describe(bench, violation, &ran.run));
+        let violation = describe(bench, violation, &ran.run);
+        first_violations.add(violation.seed);
+        report.violations.push(violation);
     }
     Ok(ran.run)
 }

@@ -28,7 +28,7 @@ pub struct ConcurrentOptions {
     pub samples: u32,
     /// Threads of this machine.
     pub threads: usize,
-    /// Stop at this many violations.
+    /// Stop at this many violations: those that come first, whatever the threads.
     pub violation_limit: usize,
     /// A flush or fence to switch off.
     pub suppress: Option<PersistPoint>,
