@@ -70,7 +70,7 @@ fuzz_target!(|input: &[u8]| {
     let entries = entries.expect("a log that opened can be read");
     let problems = log.check();
     assert!(problems.is_empty(), "{problems:?}");
-    let _ = pool.trace(|tracer| log.trace(tracer));
+    let _ = pool.reachable(|visitor| log.visit_blocks(visitor));
     if !sound_bitmaps {
         for bytes in [8, 5000, 100] {
             if let Ok(position) = log.append(&vec![1; bytes]) {

@@ -124,8 +124,8 @@ fn operate<K: FuzzKey + ?Sized, F: IndexFamily>(mut input: &[u8]) {
         found.sort();
     }
     assert_eq!(found, Vec::from_iter(model));
-    let traced = pool.trace(|tracer| index.trace(tracer, &mut |_, _| {}));
-    assert!(pool.audit(&traced).is_clean());
+    let reachable = pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| {}));
+    assert!(pool.audit(&reachable).is_clean());
 }
 
 /// Lays `input` over an index of a few hundred keys.
@@ -163,7 +163,7 @@ fn damage<K: FuzzKey + ?Sized, I: Index<Hardware, K>>(input: &[u8]) {
     let Some(root) = pool.root::<IndexRoot>("index") else { return };
     if let Ok(index) = I::open(Arc::clone(&pool), root) {
         let _ = index.check();
-        let _ = pool.trace(|tracer| index.trace(tracer, &mut |_, _| {}));
+        let _ = pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| {}));
     }
     if let Some(pool) = Arc::into_inner(pool) {
         pool.abandon();

@@ -38,7 +38,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use lapis_pmem::{
-    AllocError, Committed, Domain, InFlight, LINE_BYTES, Link, Owned, PCell, Pool, Tracer,
+    AllocError, BlockVisitor, Committed, Domain, InFlight, LINE_BYTES, Link, Owned, PCell, Pool,
     persistent,
 };
 
@@ -401,9 +401,9 @@ impl<D: Domain> FpLeaves<D> {
     }
 
     /// Says which blocks there are: one.
-    pub fn trace(&self, tracer: &mut Tracer<'_, D>) {
+    pub fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>) {
         let tail_bytes = self.busy.len() * size_of::<Leaf>();
-        tracer.visit(self.root, size_of::<FpLeavesRoot>() + tail_bytes);
+        visitor.visit(self.root, size_of::<FpLeavesRoot>() + tail_bytes);
     }
 
     /// The pool.

@@ -16,8 +16,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lapis_pmem::{
-    AllocError, Committed, Domain, DomainFault, InFlight, Link, Owned, Persistent, Pool, RootError,
-    Tracer,
+    AllocError, BlockVisitor, Committed, Domain, DomainFault, InFlight, Link, Owned, Persistent,
+    Pool, RootError,
 };
 
 /// The largest entry of a log: 64 MiB.
@@ -246,7 +246,7 @@ pub trait Log<D: Domain>: Sized + Send + Sync {
     fn check(&self) -> Vec<Damage>;
 
     /// Visits every block of the log. Nobody may append or truncate meanwhile.
-    fn trace(&self, tracer: &mut Tracer<'_, D>);
+    fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>);
 
     /// The pool the log lies in.
     fn pool(&self) -> &Arc<Pool<D>>;

@@ -67,7 +67,7 @@ impl<D: Domain, L: Log<D>> ThreadLogs<D, L> {
         self.logs.len()
     }
 
-    /// The log of a thread, for its statistics, check and trace.
+    /// The log of a thread, for its statistics, check and blocks.
     pub fn log(&self, thread: usize) -> Option<&L> {
         self.logs.get(thread)
     }

@@ -10,7 +10,7 @@ use lapis_device::{
 
 use crate::erased::{AnySubject, hash_of};
 use crate::first_violations::FirstViolations;
-use crate::image_check::{Bench, Expectation, FirstCrash, SecondCrash};
+use crate::image_check::{Expectation, FirstCrash, ImageChecker, SecondCrash};
 use crate::markers::Markers;
 use crate::options::ExploreOptions;
 use crate::oracle::Failure;
@@ -91,7 +91,7 @@ fn walk(
     threads: usize,
 ) -> Result<(ExploreReport, HashSet<u64>), String> {
     let (options, mut found) = (shared.options, ExploreReport::default());
-    let mut bench = Bench::new(subject, &run.base, options)?;
+    let mut checker = ImageChecker::new(subject, &run.base, options)?;
     let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
     if options.every_store {
         points = points.at_every_store();
@@ -103,12 +103,12 @@ fn walk(
     let mut index = 0;
     let stride = shared.spread.stride as usize;
     while let Some(point) = points.advance() {
-        reuse.lines_change(points.newly_durable(), &bench.region);
-        bench.bring_up_to_date(&points).map_err(|e| e.to_string())?;
+        reuse.lines_change(points.newly_durable(), &checker.region);
+        checker.bring_up_to_date(&points).map_err(|e| e.to_string())?;
         let storage_bytes = run.storage_bytes(point.position);
-        let mapped = bench.region.mapped_bytes();
-        bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
-        if bench.region.mapped_bytes() != mapped {
+        let mapped = checker.region.mapped_bytes();
+        checker.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
+        if checker.region.mapped_bytes() != mapped {
             reuse.forget();
         }
         markers.read(&run.trace.events, point.position);
@@ -156,20 +156,20 @@ fn walk(
             // Before the creation is acknowledged, what the first process left in the caches is the
             // pool's to make durable.
             None => {
-                let outlives = subject.outlives_kills() && !bench.has_devices();
+                let outlives = subject.outlives_kills() && !checker.has_devices();
                 outlives && due && markers.ended.is_some()
             }
             Some(replay) => replay.image.is_none(),
         };
         if kill {
             let image = crash_states.everything();
-            bench.apply(&crash_states, &image).map_err(|e| e.to_string())?;
+            checker.apply(&crash_states, &image).map_err(|e| e.to_string())?;
             let first =
                 FirstCrash::Killed { trace: &run.trace, position: point.position, base: &run.base };
             let found = &mut found;
             let failure =
-                second_crash(subject, shared, &mut bench, first, expectation, seed, found);
-            bench.revert(&crash_states, &image).map_err(|e| e.to_string())?;
+                second_crash(subject, shared, &mut checker, first, expectation, seed, found);
+            checker.revert(&crash_states, &image).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
                 let at =
                     At { subject, run, point: &point, states: &crash_states, markers: &markers };
@@ -181,21 +181,21 @@ fn walk(
         let check_seed = markers.check_seed(options);
         let pruned = candidates.needs_reads();
         if pruned {
-            reuse.look_ahead(&bench, &crash_states, &run.trace.events[point.position..]);
+            reuse.look_ahead(&checker, &crash_states, &run.trace.events[point.position..]);
         }
         while let Some(image) = candidates.next_image() {
             let number = shared.images.fetch_add(1, Ordering::Relaxed) + 1;
             found.images += 1;
             if pruned {
-                reuse.take_image(&bench, &crash_states, &image);
+                reuse.take_image(&checker, &crash_states, &image);
             }
             let pruning = candidates.needs_reads();
             // Of block devices it is not known what has changed since another image was run.
-            let comparable = pruning && !bench.has_devices();
-            let known = if comparable { reuse.find(&bench, markers.begun) } else { None };
-            bench.watch_sectors(&crash_states);
-            bench.apply(&crash_states, &image).map_err(|e| e.to_string())?;
-            bench.lines_copied += 2 * crash_states.changed_sites(&image) as u64;
+            let comparable = pruning && !checker.has_devices();
+            let known = if comparable { reuse.find(&checker, markers.begun) } else { None };
+            checker.watch_sectors(&crash_states);
+            checker.apply(&crash_states, &image).map_err(|e| e.to_string())?;
+            checker.lines_copied += 2 * crash_states.changed_sites(&image) as u64;
             let first = outcomes.images == 0 && options.whole_check_at_each_point;
             let whole = first || options.replay.is_some();
             let whole_check_every = if whole { 1 } else { options.whole_check_every };
@@ -207,19 +207,19 @@ fn walk(
                     seed: check_seed,
                     whole_check_every,
                 };
-                let (outcome, proof) = reuse.check(&mut bench, known, question);
+                let (outcome, proof) = reuse.check(&mut checker, known, question);
                 let (entire, partial) = (proof == Proof::Entire, proof == Proof::Partial);
                 found.images_by_proof += u64::from(entire);
                 found.images_partly_by_proof += u64::from(partial);
-                bench.add_sector_reads(&crash_states, &mut reuse.reads);
+                checker.add_sector_reads(&crash_states, &mut reuse.reads);
                 candidates.learn(&reuse.reads);
                 outcome
             } else if pruned {
-                reuse.remembering(&mut bench, |bench| {
-                    bench.check(subject, expectation, check_seed, whole_check_every)
+                reuse.remembering(&mut checker, |checker| {
+                    checker.check(subject, expectation, check_seed, whole_check_every)
                 })
             } else {
-                bench.check(subject, expectation, check_seed, whole_check_every)
+                checker.check(subject, expectation, check_seed, whole_check_every)
             };
             let outcome = outcome.map(|recovered| recovered.map(|known| known.hash));
             let hash = match &outcome {
@@ -236,11 +236,11 @@ fn walk(
                 let first = FirstCrash::PowerCut;
                 let found = &mut found;
                 failure =
-                    second_crash(subject, shared, &mut bench, first, expectation, seed, found);
+                    second_crash(subject, shared, &mut checker, first, expectation, seed, found);
                 // What the recoveries of those images have read is not this one's.
-                bench.take_reads(&mut reuse.taken);
+                checker.take_reads(&mut reuse.taken);
             }
-            bench.revert(&crash_states, &image).map_err(|e| e.to_string())?;
+            checker.revert(&crash_states, &image).map_err(|e| e.to_string())?;
             if let Some(failure) = failure {
                 let at =
                     At { subject, run, point: &point, states: &crash_states, markers: &markers };
@@ -267,7 +267,7 @@ fn walk(
         found.outcomes.insert((subject.name().to_owned(), point.position), outcomes);
         found.images_covered = found.images_covered.saturating_add(candidates.covered());
     }
-    found.lines_copied = bench.lines_copied;
+    found.lines_copied = checker.lines_copied;
     found.parts_passed = reuse.parts_passed();
     Ok((found, states))
 }
@@ -276,14 +276,14 @@ fn walk(
 fn second_crash(
     subject: &dyn AnySubject,
     shared: &Shared<'_>,
-    bench: &mut Bench,
+    checker: &mut ImageChecker,
     first: FirstCrash<'_>,
     expectation: Expectation<'_>,
     seed: u64,
     found: &mut ExploreReport,
 ) -> Option<Failure> {
     let budget = ImageBudget { exhaustive_limit: 16, samples: 4, seed };
-    match bench.check_second_crash(subject, first, expectation, seed, budget) {
+    match checker.check_second_crash(subject, first, expectation, seed, budget) {
         Ok(SecondCrash { images, grew }) => {
             shared.images.fetch_add(images, Ordering::Relaxed);
             found.images += images;

@@ -83,10 +83,10 @@
 //!         Ok(self.pool.at(self.cell).load(self.pool.domain()))
 //!     }
 //!     fn reclaim_and_audit(&self) -> AuditReport {
-//!         let traced = self.pool.trace(|tracer| {
-//!             tracer.visit(self.cell, 8);
+//!         let reachable = self.pool.reachable(|visitor| {
+//!             visitor.visit(self.cell, 8);
 //!         });
-//!         self.pool.reclaim_and_audit(&traced)
+//!         self.pool.reclaim_and_audit(&reachable)
 //!     }
 //!     fn pool(&self) -> Option<&Pool<Modelled>> {
 //!         Some(&self.pool)

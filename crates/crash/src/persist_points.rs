@@ -11,7 +11,7 @@ use lapis_device::{CrashPoints, Image, ImageBudget, PersistPoint, PowerFailDomai
 
 use crate::erased::AnySubject;
 use crate::explore::explore_any;
-use crate::image_check::{Bench, FirstCrash};
+use crate::image_check::{FirstCrash, ImageChecker};
 use crate::markers::Markers;
 use crate::options::ExploreOptions;
 use crate::report::PersistPointRow;
@@ -114,25 +114,25 @@ impl Recoveries {
         let options =
             ExploreOptions { strategy: Strategy::Sampled, suppress: None, ..options.clone() };
         let in_run: BTreeSet<_> = run.points.iter().copied().collect();
-        let mut bench = Bench::new(subject, &run.base, &options)?;
+        let mut checker = ImageChecker::new(subject, &run.base, &options)?;
         let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
         let mut markers = Markers::default();
         let mut passing: BTreeMap<PersistPoint, BTreeMap<usize, Vec<Image>>> = BTreeMap::new();
         let mut passed_before = BTreeMap::new();
         while let Some(point) = points.advance() {
-            bench.bring_up_to_date(&points).map_err(|e| e.to_string())?;
-            bench.region.grow_to(run.storage_bytes(point.position)).map_err(|e| e.to_string())?;
+            checker.bring_up_to_date(&points).map_err(|e| e.to_string())?;
+            checker.region.grow_to(run.storage_bytes(point.position)).map_err(|e| e.to_string())?;
             markers.read(&run.trace.events, point.position);
             let expectation = markers.expectation(&run);
             let crash_states = points.states();
             let seed = seed_of(&options, point.position);
             let budget = ImageBudget { exhaustive_limit: 0, samples: SEARCHED_IMAGES, seed };
             for image in crash_states.sampled_images(budget).take(SEARCHED_IMAGES as usize) {
-                bench.apply(&crash_states, &image).map_err(|e| e.to_string())?;
-                let outcome = bench.check(subject, expectation, seed, SEARCHED_WHOLE_EVERY);
-                bench.revert(&crash_states, &image).map_err(|e| e.to_string())?;
+                checker.apply(&crash_states, &image).map_err(|e| e.to_string())?;
+                let outcome = checker.check(subject, expectation, seed, SEARCHED_WHOLE_EVERY);
+                checker.revert(&crash_states, &image).map_err(|e| e.to_string())?;
                 outcome.map_err(|failure| failure.to_string())?;
-                for found in bench.persist_points() {
+                for found in checker.persist_points() {
                     let before = passed_before.insert(found.point, found.passed);
                     let now = before.is_none_or(|before| before < found.passed);
                     if now
@@ -160,13 +160,13 @@ impl Recoveries {
         let Some(positions) = self.passing.get(&point) else { return Ok(()) };
         let run = &self.run;
         for round in 0..ROUNDS {
-            let mut bench = Bench::new(subject, &run.base, options)?;
+            let mut checker = ImageChecker::new(subject, &run.base, options)?;
             let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
             let mut markers = Markers::default();
             while let Some(point) = points.advance() {
-                bench.bring_up_to_date(&points).map_err(|e| e.to_string())?;
+                checker.bring_up_to_date(&points).map_err(|e| e.to_string())?;
                 let storage_bytes = run.storage_bytes(point.position);
-                bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
+                checker.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
                 markers.read(&run.trace.events, point.position);
                 let Some(images) = positions.get(&point.position) else { continue };
                 // An image each round: others of the same crash point are much like it.
@@ -174,11 +174,11 @@ impl Recoveries {
                 let expectation = markers.expectation(run);
                 let crash_states = points.states();
                 let seed = seed_of(options, point.position) ^ round << 48;
-                bench.apply(&crash_states, image).map_err(|e| e.to_string())?;
+                checker.apply(&crash_states, image).map_err(|e| e.to_string())?;
                 let budget = ImageBudget { exhaustive_limit: 64, samples: 16, seed };
                 let first = FirstCrash::PowerCut;
-                let outcome = bench.check_second_crash(subject, first, expectation, seed, budget);
-                bench.revert(&crash_states, image).map_err(|e| e.to_string())?;
+                let outcome = checker.check_second_crash(subject, first, expectation, seed, budget);
+                checker.revert(&crash_states, image).map_err(|e| e.to_string())?;
                 match outcome {
                     Ok(second) => row.images += second.images,
                     Err(failure) => {

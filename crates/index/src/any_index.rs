@@ -3,7 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lapis_pmem::{Domain, Guard, InFlight, Link, Owned, Pool, Tracer};
+use lapis_pmem::{BlockVisitor, Domain, Guard, InFlight, Link, Owned, Pool};
 
 use crate::entries_by_part::EntriesByPart;
 use crate::index::{
@@ -156,12 +156,12 @@ impl<D: Domain, K: IndexKey + ?Sized> AnyIndex<D, K> {
         each_index!(self, |F, index| index.statistics())
     }
 
-    /// [`Index::trace`].
-    pub fn trace(
+    /// [`Index::visit_blocks`].
+    pub fn visit_blocks(
         &self,
-        tracer: &mut Tracer<'_, D>,
-        value: &mut dyn FnMut(&mut Tracer<'_, D>, u64),
+        visitor: &mut BlockVisitor<'_, D>,
+        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
     ) {
-        each_index!(self, |F, index| index.trace(tracer, value));
+        each_index!(self, |F, index| index.visit_blocks(visitor, value));
     }
 }

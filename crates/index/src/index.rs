@@ -3,7 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lapis_pmem::{Committed, Domain, Guard, InFlight, Link, Owned, Pool, Tracer};
+use lapis_pmem::{BlockVisitor, Committed, Domain, Guard, InFlight, Link, Owned, Pool};
 
 use crate::IndexKind;
 use crate::entries_by_part::EntriesByPart;
@@ -116,9 +116,9 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
     const KIND: IndexKind;
     /// What it can do.
     const CAPABILITIES: Capabilities;
-    /// Whether [`Index::trace`] tells its tracer of all that [`Index::check`] finds.
-    const TRACE_CHECKS: bool = false;
-    /// Whether [`Index::for_each_by_part`] and [`Index::trace`] name parts.
+    /// Whether [`Index::visit_blocks`] tells its visitor of all that [`Index::check`] finds.
+    const VISITS_CHECK: bool = false;
+    /// Whether [`Index::for_each_by_part`] and [`Index::visit_blocks`] name parts.
     const WALKS_BY_PARTS: bool = false;
 
     /// Builds an empty index that nobody can reach yet: the caller fences and publishes the root.
@@ -235,9 +235,13 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
     /// Sizes. Visits everything. Nobody may change the index meanwhile.
     fn statistics(&self) -> Statistics;
 
-    /// Tells the tracer of every block of the index, the root included, but not of what the values
+    /// Tells the visitor of every block of the index, the root included, but not of what the values
     /// refer to: `value` is called with each value for that. Nobody may change the index meanwhile.
-    fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64));
+    fn visit_blocks(
+        &self,
+        visitor: &mut BlockVisitor<'_, D>,
+        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
+    );
 }
 
 /// What of [`Index`] is the same for every B+-tree: the methods of the same meaning are in the files of
@@ -294,12 +298,12 @@ macro_rules! forward_to_files {
             self.measure()
         }
 
-        fn trace(
+        fn visit_blocks(
             &self,
-            tracer: &mut lapis_pmem::Tracer<'_, $domain>,
-            value: &mut dyn FnMut(&mut lapis_pmem::Tracer<'_, $domain>, u64),
+            visitor: &mut lapis_pmem::BlockVisitor<'_, $domain>,
+            value: &mut dyn FnMut(&mut lapis_pmem::BlockVisitor<'_, $domain>, u64),
         ) {
-            self.trace_blocks(tracer, value);
+            self.visit_blocks(visitor, value);
         }
     };
 }

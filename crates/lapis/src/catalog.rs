@@ -25,7 +25,7 @@ use std::sync::atomic::AtomicBool;
 
 use lapis_blocks::pop_log::{PopLog, PopLogOptions, PopLogRoot};
 use lapis_index::{AnyIndex, IndexOptions, IndexRoot};
-use lapis_pmem::{Domain, Link, PCell, Pool, Slot, Tracer, persistent};
+use lapis_pmem::{BlockVisitor, Domain, Link, PCell, Pool, Slot, persistent};
 
 use crate::MAX_TABLE_NAME_BYTES;
 use crate::config::{StoreOptions, TableOptions};
@@ -181,11 +181,11 @@ impl Catalog {
             }
             let record = pool.at(link);
             if record.id.load(domain) == table.id {
-                let traced = pool.trace(|tracer| trace_table(tracer, link, table));
+                let reachable = pool.reachable(|visitor| visit_table(visitor, link, table));
                 let guard = pool.pin();
                 // C2.
                 let unlinked = slot.redirect(domain, record.next.load(domain)).persist();
-                pool.retire_traced(&traced, unlinked, &guard);
+                pool.retire_reachable(&reachable, unlinked, &guard);
                 return;
             }
             slot = &record.next;
@@ -212,34 +212,34 @@ impl Catalog {
     }
 
     /// Visits the root and every table's record, index and values.
-    pub(crate) fn trace<D: Domain>(
+    pub(crate) fn visit_blocks<D: Domain>(
         &self,
-        tracer: &mut Tracer<'_, D>,
+        visitor: &mut BlockVisitor<'_, D>,
         tables: &[Arc<TableState<D>>],
     ) {
-        let pool = tracer.pool();
-        if !tracer.visit(self.root, size_of::<StoreRoot>()) {
+        let pool = visitor.pool();
+        if !visitor.visit(self.root, size_of::<StoreRoot>()) {
             return;
         }
         let mut next = pool.at(self.root).tables.load(pool.domain());
         while let Some(record) = pool.try_at(next) {
             let id = record.id.load(pool.domain());
             match tables.iter().find(|table| table.id == id) {
-                Some(table) => trace_table(tracer, next, table),
-                None => tracer.problem(format!("table number {id} is in the list but not open")),
+                Some(table) => visit_table(visitor, next, table),
+                None => visitor.problem(format!("table number {id} is in the list but not open")),
             }
             next = record.next.load(pool.domain());
         }
     }
 }
 
-fn trace_table<D: Domain>(
-    tracer: &mut Tracer<'_, D>,
+fn visit_table<D: Domain>(
+    visitor: &mut BlockVisitor<'_, D>,
     link: Link<TableRecord>,
     table: &TableState<D>,
 ) {
     let bytes = size_of::<TableRecord>() + table.name.len();
-    if tracer.visit(link, bytes) {
-        table.index.trace(tracer, &mut crate::value::trace);
+    if visitor.visit(link, bytes) {
+        table.index.visit_blocks(visitor, &mut crate::value::visit_blocks);
     }
 }

@@ -32,7 +32,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lapis_blocks::log::{LARGEST_ENTRY_BYTES, Position};
 use lapis_blocks::pop_log::PopLog;
 use lapis_index::IndexError;
-use lapis_pmem::{AuditReport, Domain, Link, Pool, ReclaimReport, Traced, Tracer, host_lock};
+use lapis_pmem::{
+    AuditReport, BlockVisitor, Domain, Link, Pool, ReachableBlocks, ReclaimReport, host_lock,
+};
 use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::{self, Catalog};
@@ -121,16 +123,16 @@ impl<D: Domain> Engine<D> {
                 // The store was full when its user crashed: the room that the record needs is
                 // there, among the blocks that are not known to be free yet. Redoing begins anew
                 // (S3).
-                let traced = self.pool.trace(|tracer| {
-                    self.trace_all(tracer);
+                let reachable = self.pool.reachable(|visitor| {
+                    self.visit_all(visitor);
                     for (_, _, change) in &operations {
                         // What is linked already is visited twice, which does no harm here.
                         if let Change::PutLink(link) = change {
-                            value::trace(tracer, *link);
+                            value::visit_blocks(visitor, *link);
                         }
                     }
                 });
-                self.pool.reclaim(&traced);
+                self.pool.reclaim(&reachable);
                 self.redo(&operations)?;
             }
             other => other?,
@@ -413,23 +415,23 @@ impl<D: Domain> Engine<D> {
         Ok(self.pool.domain().health()?)
     }
 
-    pub(crate) fn trace(&self) -> Traced {
-        self.pool.trace(|tracer| self.trace_all(tracer))
+    pub(crate) fn reachable(&self) -> ReachableBlocks {
+        self.pool.reachable(|visitor| self.visit_all(visitor))
     }
 
-    fn trace_all(&self, tracer: &mut Tracer<'_, D>) {
-        self.catalog.trace(tracer, &self.tables());
-        self.log.trace(tracer);
+    fn visit_all(&self, visitor: &mut BlockVisitor<'_, D>) {
+        self.catalog.visit_blocks(visitor, &self.tables());
+        self.log.visit_blocks(visitor);
     }
 
     /// Finds free space again after a crash. The caller has the writer's turn.
     pub(crate) fn reclaim(&self) -> ReclaimReport {
-        self.pool.reclaim(&self.trace())
+        self.pool.reclaim(&self.reachable())
     }
 
     /// Compares allocated with reachable. The caller has the writer's turn.
     pub(crate) fn audit(&self) -> AuditReport {
-        self.pool.audit(&self.trace())
+        self.pool.audit(&self.reachable())
     }
 
     pub(crate) fn catalog_problems(&self) -> Vec<String> {

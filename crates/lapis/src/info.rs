@@ -150,12 +150,12 @@ pub(crate) fn check<D: Domain>(engine: &Engine<D>) -> CheckReport {
             std::ops::ControlFlow::Continue(())
         });
     }
-    let traced = engine.trace();
-    report.blocks = traced.block_count();
+    let reachable = engine.reachable();
+    report.blocks = reachable.block_count();
     if engine.pool.needs_reclaim() {
-        report.problems.extend(traced.problems().iter().map(ToString::to_string));
+        report.problems.extend(reachable.problems().iter().map(ToString::to_string));
     } else {
-        let audit = engine.pool.audit(&traced);
+        let audit = engine.pool.audit(&reachable);
         report.leaked_blocks = Some(audit.leaked.len() as u64);
         report.problems.extend(audit.problems.iter().map(ToString::to_string));
         let unallocated = audit.unallocated.iter();

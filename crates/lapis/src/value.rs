@@ -14,7 +14,9 @@
 use std::fmt;
 use std::ops::Deref;
 
-use lapis_pmem::{AllocError, Domain, InFlight, Link, Owned, PCell, Pool, Tracer, persistent};
+use lapis_pmem::{
+    AllocError, BlockVisitor, Domain, InFlight, Link, Owned, PCell, Pool, persistent,
+};
 
 use crate::error::Error;
 
@@ -66,13 +68,13 @@ pub(crate) fn block_bytes<D: Domain>(pool: &Pool<D>, link: u64) -> Option<usize>
 }
 
 /// Visits the block at `link`.
-pub(crate) fn trace<D: Domain>(tracer: &mut Tracer<'_, D>, link: u64) {
-    match block_bytes(tracer.pool(), link) {
+pub(crate) fn visit_blocks<D: Domain>(visitor: &mut BlockVisitor<'_, D>, link: u64) {
+    match block_bytes(visitor.pool(), link) {
         Some(bytes) => {
-            tracer.visit(Link::<ValueBlock>::from_bits(link), bytes);
+            visitor.visit(Link::<ValueBlock>::from_bits(link), bytes);
         }
         None => {
-            tracer.problem(format!("an entry refers to a value at {link:#x}, outside the pool"))
+            visitor.problem(format!("an entry refers to a value at {link:#x}, outside the pool"))
         }
     }
 }

@@ -42,10 +42,10 @@ mod owned;
 mod page_frame;
 pub mod parts;
 mod pool;
+mod reachable;
 mod reclaim;
 mod region;
 mod sync_file;
-mod trace;
 mod watched;
 mod word;
 
@@ -76,11 +76,13 @@ pub use pool::{
     FORMAT_VERSION, MIN_POOL_BYTES, Pool, PoolError, ROOT_CAPACITY, ROOT_NAME_BYTES, RootError,
     Usage,
 };
+pub use reachable::{
+    AuditReport, BlockVisitor, ReachabilityProblem, ReachableBlocks, ReachablePart, ReclaimReport,
+};
 pub use reclaim::Guard;
 pub use region::{
     DEFAULT_RESERVE_BYTES, Durability, EXTENT_BYTES, Guarantee, Medium, Region, RegionError,
     RegionOptions,
 };
-pub use trace::{AuditReport, ReclaimReport, TraceProblem, Traced, TracedPart, Tracer};
 pub use watched::{PersistCounts, Watched, Watcher};
 pub use word::Word;

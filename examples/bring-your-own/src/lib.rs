@@ -17,7 +17,9 @@
 
 use std::sync::Arc;
 
-use lapis_pmem::{AllocError, Committed, Domain, Link, PCell, Pool, RootError, Tracer, persistent};
+use lapis_pmem::{
+    AllocError, BlockVisitor, Committed, Domain, Link, PCell, Pool, RootError, persistent,
+};
 
 /// Entries that a ring has room for.
 pub const CAPACITY: usize = 8;
@@ -154,8 +156,8 @@ impl<D: Domain> Ring<D> {
     }
 
     /// Tells which blocks are the ring's, so that the pool can tell the others to be free.
-    pub fn trace(&self, tracer: &mut Tracer<'_, D>) {
-        tracer.visit(self.block, size_of::<RingBlock>());
+    pub fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>) {
+        visitor.visit(self.block, size_of::<RingBlock>());
     }
 
     /// The pool that the ring lies in.

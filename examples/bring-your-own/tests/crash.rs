@@ -127,8 +127,8 @@ impl Live<Operation, VecDeque<Entry>> for LiveRing {
 
     fn reclaim_and_audit(&self) -> AuditReport {
         let pool = self.0.pool();
-        let traced = pool.trace(|tracer| self.0.trace(tracer));
-        pool.reclaim_and_audit(&traced)
+        let reachable = pool.reachable(|visitor| self.0.visit_blocks(visitor));
+        pool.reclaim_and_audit(&reachable)
     }
 
     fn pool(&self) -> Option<&Pool<Modelled>> {

@@ -27,7 +27,8 @@
 use std::sync::Arc;
 
 use lapis_pmem::{
-    Committed, Dirty, Domain, InFlight, LINE_BYTES, Link, Owned, PCell, Pool, Tracer, persistent,
+    BlockVisitor, Committed, Dirty, Domain, InFlight, LINE_BYTES, Link, Owned, PCell, Pool,
+    persistent,
 };
 
 use super::{CellKind, InPlace, InPlaceError, LARGEST_VALUE_BYTES, SMALLEST_VALUE_BYTES};
@@ -252,10 +253,10 @@ impl<D: Domain, S: InPlace<D>> CellArray<D, S> {
     }
 
     /// Says which blocks the array has, with those of its scheme.
-    pub fn trace(&self, tracer: &mut Tracer<'_, D>) {
+    pub fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>) {
         let tail_bytes = Self::tail_bytes(&self.scheme, self.value_bytes, self.len);
-        tracer.visit(self.root, size_of::<CellArrayRoot>() + tail_bytes);
-        self.scheme.trace(tracer);
+        visitor.visit(self.root, size_of::<CellArrayRoot>() + tail_bytes);
+        self.scheme.visit_blocks(visitor);
     }
 }
 

@@ -33,7 +33,7 @@
 use crate::declaration::{CellRun, Declaration};
 use std::sync::Arc;
 
-use lapis_pmem::{Committed, Domain, LINE_BYTES, Link, PCell, Pool, Tracer};
+use lapis_pmem::{BlockVisitor, Committed, Domain, LINE_BYTES, Link, PCell, Pool};
 use parking_lot::Mutex;
 
 use super::mutants::{NO_REDO, UPDATE_BEFORE_LOG};
@@ -165,8 +165,8 @@ impl<D: Domain, L: Log<D>> InPlace<D> for LogCell<D, L> {
         self.log.check()
     }
 
-    fn trace(&self, tracer: &mut Tracer<'_, D>) {
-        self.log.trace(tracer);
+    fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>) {
+        self.log.visit_blocks(visitor);
     }
 
     fn cell_words(&self, value_bytes: usize) -> usize {

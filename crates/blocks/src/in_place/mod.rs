@@ -51,7 +51,7 @@ pub mod mutants;
 
 use std::sync::Arc;
 
-use lapis_pmem::{AllocError, Committed, Domain, DomainFault, PCell, Pool, Tracer};
+use lapis_pmem::{AllocError, BlockVisitor, Committed, Domain, DomainFault, PCell, Pool};
 
 pub use array::{CellArray, CellArrayRoot};
 pub use famb::{Arithmetic, UnavailableArithmetic};
@@ -180,7 +180,7 @@ pub trait InPlace<D: Domain>: Sized + Send + Sync {
     }
 
     /// Visits the blocks that it has beside its cells.
-    fn trace(&self, _: &mut Tracer<'_, D>) {}
+    fn visit_blocks(&self, _: &mut BlockVisitor<'_, D>) {}
 
     /// Words of a cell whose value has so many bytes.
     fn cell_words(&self, value_bytes: usize) -> usize;

@@ -1,6 +1,6 @@
-//! Statistics, the check of the invariants, and the trace.
+//! Statistics, the check of the invariants, and the blocks.
 
-use lapis_pmem::{Domain, Tracer};
+use lapis_pmem::{BlockVisitor, Domain};
 
 use super::layout::{Owner, Target, page_checksum};
 use super::{Lane, PageDamage, PageStore, PageStoreRoot};
@@ -120,8 +120,8 @@ impl<D: Domain> PageStore<D> {
     }
 
     /// Says which block the store takes.
-    pub fn trace(&self, tracer: &mut Tracer<'_, D>) {
-        tracer.visit::<PageStoreRoot>(self.root, self.geometry.block_bytes());
+    pub fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>) {
+        visitor.visit::<PageStoreRoot>(self.root, self.geometry.block_bytes());
     }
 
     fn named_page(&self, slot: u32) -> Option<u32> {

@@ -1,7 +1,7 @@
-//! Looking at a log from outside: statistics, the check, the trace.
+//! Looking at a log from outside: statistics, the check, the blocks.
 
 use lapis_pmem::host_lock::{lock, write};
-use lapis_pmem::{Domain, Tracer};
+use lapis_pmem::{BlockVisitor, Domain};
 
 use crate::log::Damage;
 
@@ -81,20 +81,20 @@ impl<D: Domain> PopLog<D> {
 
     /// Visits every block of the log: the root, the segments as they are linked in the pool, and
     /// the spares. Nobody may append or truncate meanwhile.
-    pub fn trace(&self, tracer: &mut Tracer<'_, D>) {
+    pub fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>) {
         let writer = lock(self.pool.domain(), &self.writer);
         let domain = self.pool.domain();
-        if !tracer.visit(self.root, size_of::<PopLogRoot>()) {
+        if !visitor.visit(self.root, size_of::<PopLogRoot>()) {
             return;
         }
         let mut segment = self.header().start(domain).segment;
         while !segment.is_null()
-            && tracer.visit(segment.link(), segment.block_bytes(self.ordinary_bytes))
+            && visitor.visit(segment.link(), segment.block_bytes(self.ordinary_bytes))
         {
             segment = SegmentRef::from_bits(self.pool.at(segment.link()).next.load(domain));
         }
         for Spare { segment, .. } in &writer.spares {
-            tracer.visit(segment.link(), segment.block_bytes(self.ordinary_bytes));
+            visitor.visit(segment.link(), segment.block_bytes(self.ordinary_bytes));
         }
     }
 }

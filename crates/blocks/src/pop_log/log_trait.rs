@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lapis_pmem::{Committed, Domain, InFlight, Link, Owned, Pool, Tracer};
+use lapis_pmem::{BlockVisitor, Committed, Domain, InFlight, Link, Owned, Pool};
 
 use crate::log::{Damage, LARGEST_ENTRY_BYTES, Layout, Log, LogError, LogStatistics, Position};
 
@@ -89,8 +89,8 @@ impl<D: Domain> Log<D> for PopLog<D> {
         Self::check(self)
     }
 
-    fn trace(&self, tracer: &mut Tracer<'_, D>) {
-        Self::trace(self, tracer);
+    fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>) {
+        Self::visit_blocks(self, visitor);
     }
 
     fn pool(&self) -> &Arc<Pool<D>> {

@@ -63,7 +63,7 @@
 //! * I6. The start is the old one or the new one, never a mixture, and segments before it are
 //!   recycled only when it is durable.
 //! * I7. Every segment is reachable from the root, or was allocated, or truncated, since the pool
-//!   was opened. The latter are given back when the log is closed, or found by the pool's trace
+//!   was opened. The latter are given back when the log is closed, or found not to be reachable
 //!   after a crash; so nothing leaks.
 //!
 //! # Why counting bits is enough

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use lapis_pmem::{Committed, Domain, LINE_BYTES, Link, PCell, Pool, Tracer};
+use lapis_pmem::{BlockVisitor, Committed, Domain, LINE_BYTES, Link, PCell, Pool};
 
 use crate::log::{Damage, Placement, Position};
 use crate::spacing::Spacing;
@@ -46,10 +46,10 @@ pub(super) fn scan<D: Domain>(
     spacing: Spacing,
 ) -> Result<Scan, Damage> {
     let mut found = None;
-    let _ = pool.trace(|segments| {
+    let _ = pool.reachable(|segments| {
         found = Some(scan_segments(pool, root, ordinary_bytes, spacing, segments));
     });
-    found.expect("a trace calls what it is given")
+    found.expect("a visit calls what it is given")
 }
 
 /// `segments` knows where the allocator has blocks, and which were visited: a damaged link that led
@@ -59,7 +59,7 @@ fn scan_segments<D: Domain>(
     root: &PopLogRoot,
     ordinary_bytes: usize,
     spacing: Spacing,
-    segments: &mut Tracer<'_, D>,
+    segments: &mut BlockVisitor<'_, D>,
 ) -> Result<Scan, Damage> {
     let start = root.start(pool.domain());
     let (mut position, mut data_offset) = (start.position, start.data_offset);
@@ -195,7 +195,7 @@ impl Scan {
 /// Whether `segment` may be one, and has not been visited: a block of that size begins there, and ends
 /// inside the pool, which a damaged word of the allocator's may deny.
 fn is_new_segment<D: Domain>(
-    segments: &mut Tracer<'_, D>,
+    segments: &mut BlockVisitor<'_, D>,
     segment: SegmentRef,
     ordinary_bytes: usize,
 ) -> bool {

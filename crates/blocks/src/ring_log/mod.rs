@@ -79,7 +79,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use lapis_pmem::{Committed, Domain, InFlight, LINE_BYTES, Link, Owned, Pool, Tracer};
+use lapis_pmem::{BlockVisitor, Committed, Domain, InFlight, LINE_BYTES, Link, Owned, Pool};
 use parking_lot::{Mutex, RwLock};
 
 use crate::log::{Damage, Layout, Log, LogError, LogStatistics, Placement, Position};
@@ -354,9 +354,9 @@ impl<D: Domain, K: RingKind> RingLog<D, K> {
     }
 
     /// Visits the block of the log.
-    pub fn trace(&self, tracer: &mut Tracer<'_, D>) {
+    pub fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>) {
         let ring = self.ring();
-        tracer.visit(self.root, (ring.data - self.root.offset() + ring.capacity) as usize);
+        visitor.visit(self.root, (ring.data - self.root.offset() + ring.capacity) as usize);
     }
 }
 
@@ -416,8 +416,8 @@ impl<D: Domain, K: RingKind> Log<D> for RingLog<D, K> {
         Self::check(self)
     }
 
-    fn trace(&self, tracer: &mut Tracer<'_, D>) {
-        Self::trace(self, tracer);
+    fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>) {
+        Self::visit_blocks(self, visitor);
     }
 
     fn pool(&self) -> &Arc<Pool<D>> {

@@ -46,7 +46,7 @@ fn contents<D: Domain, L: Log<D>>(log: &L) -> Vec<(Position, Vec<u8>)> {
 
 fn has_no_leak<D: Domain, L: Log<D>>(log: &L) {
     let pool = log.pool();
-    let report = pool.reclaim_and_audit(&pool.trace(|tracer| log.trace(tracer)));
+    let report = pool.reclaim_and_audit(&pool.reachable(|visitor| log.visit_blocks(visitor)));
     assert!(report.is_clean(), "{report:?}");
 }
 

@@ -24,7 +24,8 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use lapis_pmem::{
-    Committed, Domain, InFlight, Link, Owned, PCell, Pool, Slot, Tracer, host_lock, persistent,
+    BlockVisitor, Committed, Domain, InFlight, Link, Owned, PCell, Pool, Slot, host_lock,
+    persistent,
 };
 use parking_lot::Mutex;
 
@@ -202,16 +203,20 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Toy<D, K> {
         statistics
     }
 
-    fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64)) {
-        if !tracer.visit(self.root, size_of::<IndexRoot>()) {
+    fn visit_blocks(
+        &self,
+        visitor: &mut BlockVisitor<'_, D>,
+        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
+    ) {
+        if !visitor.visit(self.root, size_of::<IndexRoot>()) {
             return;
         }
         for (link, node) in self.nodes() {
-            if !tracer.visit(link, NODE_BYTES) {
+            if !visitor.visit(link, NODE_BYTES) {
                 return;
             }
-            K::trace_word(tracer, node.key.load(self.pool.domain()));
-            value(tracer, node.value.load(self.pool.domain()));
+            K::visit_word(visitor, node.key.load(self.pool.domain()));
+            value(visitor, node.value.load(self.pool.domain()));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use lapis_device::{Event, Schedule};
 
-use super::bench::{Bench, Found, Ran};
+use super::machines::{Found, Machines, Ran};
 use super::options::Selection;
 use crate::erased::AnyValue;
 
@@ -24,12 +24,12 @@ pub(super) struct Case {
 }
 
 impl Case {
-    pub(super) fn of(bench: &Bench<'_>, ran: &Ran, found: Found) -> Self {
+    pub(super) fn of(machines: &Machines<'_>, ran: &Ran, found: Found) -> Self {
         let number = |(number, _): &(u32, AnyValue)| *number;
         Self {
             selection: Selection {
-                calls: Some(bench.calls.iter().flatten().map(number).collect()),
-                before: Some(bench.before.iter().map(number).collect()),
+                calls: Some(machines.calls.iter().flatten().map(number).collect()),
+                before: Some(machines.before.iter().map(number).collect()),
             },
             schedule: ran.run.schedule.clone(),
             events: ran.trace.units_before(found.position().unwrap_or(0)),

@@ -5,8 +5,8 @@ use std::time::Instant;
 use lapis_device::{BoundedSearch, InterleavedRun, SchedulePolicy};
 use parking_lot::Mutex;
 
-use super::bench::{Bench, Found, Tally, Wanted};
 use super::case::Case;
+use super::machines::{Found, Machines, Tally, Wanted};
 use super::options::{ConcurrentOptions, Selection, policy_of, replay_command};
 use super::report::{ConcurrentReport, ConcurrentViolation};
 use super::shrink::shrink;
@@ -58,16 +58,16 @@ pub(super) fn explore_any(
                     .map(|first| {
                         let (found, first_violations) = (&found, &first_violations);
                         scope.spawn(move || {
-                            let mut bench = Bench::new(subject, options, false)?;
+                            let mut machines = Machines::new(subject, options, false)?;
                             let selection = Selection::of(options);
                             for number in (first..schedules).step_by(threads) {
                                 let seed = options.seed.wrapping_add(number);
-                                bench.prepare(seed, &selection)?;
+                                machines.prepare(seed, &selection)?;
                                 let policy = match &options.replay.schedule {
                                     Some(schedule) => SchedulePolicy::Replay(schedule.clone()),
                                     None => policy_of(seed),
                                 };
-                                try_schedule(&mut bench, &policy, found, first_violations)?;
+                                try_schedule(&mut machines, &policy, found, first_violations)?;
                                 if first_violations.are_before(seed) {
                                     break;
                                 }
@@ -106,10 +106,10 @@ fn search_bounded(
     progress: &Progress<'_>,
 ) -> Result<(), String> {
     let mut search = BoundedSearch::new(most_deviations, options.schedules);
-    let mut bench = Bench::new(subject, options, false)?;
-    bench.prepare(options.seed, &Selection::of(options))?;
+    let mut machines = Machines::new(subject, options, false)?;
+    machines.prepare(options.seed, &Selection::of(options))?;
     while let Some(policy) = search.next_policy() {
-        let run = try_schedule(&mut bench, &policy, found, first_violations)?;
+        let run = try_schedule(&mut machines, &policy, found, first_violations)?;
         search.ran(&run);
         if first_violations.are_before(options.seed) {
             break;
@@ -122,18 +122,18 @@ fn search_bounded(
 
 /// Runs the history on one schedule, cuts the power in it, and adds up what came of it.
 fn try_schedule(
-    bench: &mut Bench<'_>,
+    machines: &mut Machines<'_>,
     policy: &SchedulePolicy,
     found: &Mutex<ConcurrentReport>,
     first_violations: &FirstViolations,
 ) -> Result<InterleavedRun, String> {
-    let ran = bench.run(policy)?;
+    let ran = machines.run(policy)?;
     let mut tally = Tally::default();
-    let replay = &bench.options.replay;
+    let replay = &machines.options.replay;
     let wanted = Wanted { position: replay.position, image: replay.image.as_deref() };
     let violation = match &ran.wrong {
         Some(wrong) => Some(wrong.clone()),
-        None => bench.cut_power(&ran, wanted, &mut tally)?,
+        None => machines.cut_power(&ran, wanted, &mut tally)?,
     };
     let mut report = found.lock();
     report.schedules += 1;
@@ -143,7 +143,7 @@ fn try_schedule(
     report.distinct_states += tally.distinct_states;
     report.persist_points.extend(ran.passed);
     if let Some(violation) = violation {
-        let violation = describe(bench, violation, &ran.run);
+        let violation = describe(machines, violation, &ran.run);
         first_violations.add(violation.seed);
         report.violations.push(violation);
     }
@@ -159,40 +159,40 @@ fn told(
     if options.replay.position.is_none() && options.replay.schedule.is_none() {
         return shrink(subject, options, violation);
     }
-    let mut bench = Bench::new(subject, options, true)?;
-    bench.prepare(violation.seed, &Selection::of(options))?;
+    let mut machines = Machines::new(subject, options, true)?;
+    machines.prepare(violation.seed, &Selection::of(options))?;
     let schedule = match &options.replay.schedule {
         Some(schedule) => schedule.clone(),
         None => violation.schedule.parse().map_err(text)?,
     };
-    let ran = bench.run(&SchedulePolicy::Replay(schedule.clone()))?;
+    let ran = machines.run(&SchedulePolicy::Replay(schedule.clone()))?;
     let image = options.replay.image.as_deref().unwrap_or(&violation.image);
     let wanted = Wanted { position: violation.position, image: Some(image) };
     let found = match &ran.wrong {
         Some(wrong) => Some(wrong.clone()),
-        None => bench.cut_power(&ran, wanted, &mut Tally::default())?,
+        None => machines.cut_power(&ran, wanted, &mut Tally::default())?,
     };
     let Some(found) = found else { return Ok(None) };
-    let mut case = Case::of(&bench, &ran, found);
+    let mut case = Case::of(&machines, &ran, found);
     case.schedule = schedule;
-    draw(&mut bench, &ran, &case).map(Some)
+    draw(&mut machines, &ran, &case).map(Some)
 }
 
-fn describe(bench: &Bench<'_>, found: Found, run: &InterleavedRun) -> ConcurrentViolation {
-    let (name, options) = (bench.subject.name(), bench.options);
+fn describe(machines: &Machines<'_>, found: Found, run: &InterleavedRun) -> ConcurrentViolation {
+    let (name, options) = (machines.subject.name(), machines.options);
     // The seed gives the schedule again, unless it was one of many for one seed.
     let one_of_many = options.most_deviations.is_some() || options.replay.schedule.is_some();
     let schedule = run.schedule.to_string();
     ConcurrentViolation {
         subject: name.to_owned(),
-        seed: bench.seed,
+        seed: machines.seed,
         position: found.position(),
         point: found.at.as_ref().map(|(point, _)| format!("{:?}", point.cause)),
         image: found.image().to_vec(),
         replay: replay_command(
             name,
             options,
-            bench.seed,
+            machines.seed,
             &Selection::of(options),
             found.crash(),
             one_of_many.then_some(&run.schedule),

@@ -12,11 +12,11 @@
 //! recovered. A result that rested on a value the crash took back has no place in any such order: so
 //! reads of unpersisted values are found without being looked for.
 
-mod bench;
 mod case;
 mod explore;
 mod history;
 mod linearizability;
+mod machines;
 mod options;
 mod report;
 mod rule;

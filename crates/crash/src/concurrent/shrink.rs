@@ -10,8 +10,8 @@ use std::cell::Cell;
 
 use lapis_device::{BoundedSearch, Image, Schedule, SchedulePolicy};
 
-use super::bench::{Bench, Found, Ran, Tally, Wanted};
 use super::case::Case;
+use super::machines::{Found, Machines, Ran, Tally, Wanted};
 use super::options::{ConcurrentOptions, ConcurrentReplay, Selection, policy_of};
 use super::report::ConcurrentViolation;
 use super::rule::BrokenRule;
@@ -33,7 +33,7 @@ const DEVIATING_SCHEDULES: [u64; 3] = [1, 300, 600];
 const MOST_DEVIATING_CALLS: usize = 6;
 
 struct Shrinking<'b> {
-    bench: Bench<'b>,
+    machines: Machines<'b>,
     prepared: Option<Selection>,
     seed: u64,
     rule: BrokenRule,
@@ -54,9 +54,9 @@ pub(super) fn shrink(
         replay: ConcurrentReplay::default(),
         ..options.clone()
     };
-    let bench = Bench::new(subject, &options, true)?;
+    let machines = Machines::new(subject, &options, true)?;
     let (seed, rule) = (violation.seed, violation.rule);
-    let mut shrinking = Shrinking { bench, prepared: None, seed, rule, runs: 0 };
+    let mut shrinking = Shrinking { machines, prepared: None, seed, rule, runs: 0 };
     let schedule: Schedule = violation.schedule.parse().map_err(text)?;
     let first = Selection::of(&options);
     let Some(mut case) = shrinking.attempt(&first, &SchedulePolicy::Replay(schedule))? else {
@@ -74,7 +74,7 @@ pub(super) fn shrink(
     shrinking.lines(&mut case)?;
     case.runs = shrinking.runs;
     let ran = shrinking.run(&case.selection, &SchedulePolicy::Replay(case.schedule.clone()))?;
-    draw(&mut shrinking.bench, &ran, &case).map(Some)
+    draw(&mut shrinking.machines, &ran, &case).map(Some)
 }
 
 impl Shrinking<'_> {
@@ -84,18 +84,18 @@ impl Shrinking<'_> {
 
     fn run(&mut self, selection: &Selection, policy: &SchedulePolicy) -> Result<Ran, String> {
         if self.prepared.as_ref() != Some(selection) {
-            self.bench.prepare(self.seed, selection)?;
+            self.machines.prepare(self.seed, selection)?;
             self.prepared = Some(selection.clone());
         }
         self.runs += 1;
-        self.bench.run(policy)
+        self.machines.run(policy)
     }
 
     /// What is wrong with a run, if it is what was wrong at first.
     fn same(&mut self, ran: &Ran, wanted: Wanted<'_>) -> Result<Option<Found>, String> {
         let found = match &ran.wrong {
             Some(wrong) => Some(wrong.clone()),
-            None => self.bench.cut_power(ran, wanted, &mut Tally::default())?,
+            None => self.machines.cut_power(ran, wanted, &mut Tally::default())?,
         };
         Ok(found.filter(|found| found.rule.is_like(self.rule)))
     }
@@ -111,7 +111,7 @@ impl Shrinking<'_> {
         }
         let ran = self.run(selection, policy)?;
         let found = self.same(&ran, Wanted::default())?;
-        Ok(found.map(|found| Case::of(&self.bench, &ran, found)))
+        Ok(found.map(|found| Case::of(&self.machines, &ran, found)))
     }
 
     /// Like [`Shrinking::attempt`], on the schedule of `case` first and then on some others; or on
@@ -207,7 +207,7 @@ impl Shrinking<'_> {
                         SchedulePolicy::Deviations(deviations) => Some(deviations.len()),
                         _ => None,
                     };
-                    return Ok(Some(Case { deviations, ..Case::of(&self.bench, &ran, found) }));
+                    return Ok(Some(Case { deviations, ..Case::of(&self.machines, &ran, found) }));
                 }
                 search.ran(&ran.run);
             }
@@ -268,7 +268,7 @@ impl Shrinking<'_> {
         let Some((point, image)) = case.found.at.clone() else { return Ok(()) };
         let ran = self.run(&case.selection, &SchedulePolicy::Replay(case.schedule.clone()))?;
         let position = Some(point.position);
-        let newest = self.bench.newest(&ran, point.position).choices().to_vec();
+        let newest = self.machines.newest(&ran, point.position).choices().to_vec();
         let ends = [vec![0; image.choices().len()], newest];
         let show = |image: Vec<u32>| self.same(&ran, Wanted { position, image: Some(&image) });
         case.found = nearest(&case.found, |found| found.image().to_vec(), ends, show)?;
@@ -276,7 +276,7 @@ impl Shrinking<'_> {
     }
 }
 
-impl Bench<'_> {
+impl Machines<'_> {
     /// The image of a crash of `ran` in which everything has persisted.
     fn newest(&self, ran: &Ran, position: usize) -> Image {
         self.at_crash(ran, position, |_, states| states.everything())

@@ -2,9 +2,9 @@
 
 use lapis_device::{CrashPoint, CrashStates, LineRead, Marker};
 
-use super::bench::{Bench, Ran};
 use super::case::Case;
 use super::history::Call;
+use super::machines::{Machines, Ran};
 use super::options::replay_command;
 use crate::report::{KeptOperation, Shrunk, ShrunkHistory};
 use crate::timeline::place;
@@ -14,19 +14,19 @@ use crate::timeline::{Told, tell};
 ///
 /// # Errors
 /// What could not be done.
-pub(super) fn draw(bench: &mut Bench<'_>, ran: &Ran, case: &Case) -> Result<Shrunk, String> {
-    let reads = reads(bench, ran, case)?;
-    let bench = &*bench;
+pub(super) fn draw(machines: &mut Machines<'_>, ran: &Ran, case: &Case) -> Result<Shrunk, String> {
+    let reads = reads(machines, ran, case)?;
+    let machines = &*machines;
     let marker = |marker| match marker {
-        Marker::Begin(number) => format!("{} begins", call_name(bench, number)),
+        Marker::Begin(number) => format!("{} begins", call_name(machines, number)),
         Marker::End(number) => {
             let is = |call: &&Call<_, _>| call.number == number;
             let call = ran.history.calls().iter().find(is);
             match call.and_then(|call| call.completed.as_ref()) {
                 Some((_, answer)) => {
-                    format!("{} is acknowledged: {answer:?}", call_name(bench, number))
+                    format!("{} is acknowledged: {answer:?}", call_name(machines, number))
                 }
-                None => format!("{} is acknowledged", call_name(bench, number)),
+                None => format!("{} is acknowledged", call_name(machines, number)),
             }
         }
         Marker::Note(number) => format!("note {number}"),
@@ -55,26 +55,26 @@ pub(super) fn draw(bench: &mut Bench<'_>, ran: &Ran, case: &Case) -> Result<Shru
                 let crash = Some((found.cause, states, image));
                 tell(&Told { events, crash, ..told })
             };
-            bench.at_crash(ran, point.position, told).ok_or("there is no such crash point")?
+            machines.at_crash(ran, point.position, told).ok_or("there is no such crash point")?
         }
     };
-    let callers = bench.calls.iter().filter(|calls| !calls.is_empty()).count();
-    let kept = bench.calls.iter().zip(0u8..).flat_map(|(calls, worker)| {
+    let callers = machines.calls.iter().filter(|calls| !calls.is_empty()).count();
+    let kept = machines.calls.iter().zip(0u8..).flat_map(|(calls, worker)| {
         calls.iter().map(move |(number, call)| kept(*number, Some(worker), call))
     });
     let schedule = &case.schedule;
     let selection = &case.selection;
     Ok(Shrunk {
-        subject: bench.subject.name().to_owned(),
+        subject: machines.subject.name().to_owned(),
         operations: kept.collect(),
         lines,
         timeline,
         clause: case.found.rule.to_string(),
         what: case.found.what.clone(),
         replay: replay_command(
-            bench.subject.name(),
-            bench.options,
-            bench.seed,
+            machines.subject.name(),
+            machines.options,
+            machines.seed,
             selection,
             case.found.crash(),
             Some(schedule),
@@ -82,7 +82,11 @@ pub(super) fn draw(bench: &mut Bench<'_>, ran: &Ran, case: &Case) -> Result<Shru
         explorations: case.runs,
         history: Some(ShrunkHistory {
             workers: callers,
-            before: bench.before.iter().map(|(number, call)| kept_before(*number, call)).collect(),
+            before: machines
+                .before
+                .iter()
+                .map(|(number, call)| kept_before(*number, call))
+                .collect(),
             schedule: schedule.to_string(),
             switches: schedule.switches(),
             deviations: case.deviations,
@@ -99,8 +103,8 @@ fn kept_before(number: u32, operation: &impl std::fmt::Debug) -> KeptOperation {
     kept(number, None, operation)
 }
 
-fn call_name(bench: &Bench<'_>, number: u32) -> String {
-    let mut calls = bench.calls.iter().flatten();
+fn call_name(machines: &Machines<'_>, number: u32) -> String {
+    let mut calls = machines.calls.iter().flatten();
     match calls.find(|(other, _)| *other == number) {
         Some((_, operation)) => format!("call {number}: {operation:?}"),
         None => format!("call {number}"),
@@ -108,28 +112,28 @@ fn call_name(bench: &Bench<'_>, number: u32) -> String {
 }
 
 /// What recovery and check read of the uncertain lines.
-fn reads(bench: &mut Bench<'_>, ran: &Ran, case: &Case) -> Result<Vec<LineRead>, String> {
+fn reads(machines: &mut Machines<'_>, ran: &Ran, case: &Case) -> Result<Vec<LineRead>, String> {
     let mut reads = Vec::new();
     let Some((wanted, image)) = &case.found.at else { return Ok(reads) };
-    bench.fill_scratch(ran);
+    machines.fill_scratch(ran);
     let mut points = ran.crash_points();
     while let Some(point) = points.advance() {
-        bench.bring_up_to_date(&points)?;
+        machines.bring_up_to_date(&points)?;
         if point.position != wanted.position {
             continue;
         }
         let states = points.states();
-        bench.apply(&states, image)?;
-        bench.recovering.watch_reads(states.uncertain_lines().into_iter().flatten());
-        let _ = bench.recover(true);
-        bench.recovering.take_reads(&mut reads);
-        bench.revert(&states, image)?;
+        machines.apply(&states, image)?;
+        machines.recovering.watch_reads(states.uncertain_lines().into_iter().flatten());
+        let _ = machines.recover(true);
+        machines.recovering.take_reads(&mut reads);
+        machines.revert(&states, image)?;
         break;
     }
     Ok(reads)
 }
 
-impl Bench<'_> {
+impl Machines<'_> {
     /// What `look` makes of the crash of `ran` after so many events.
     pub(super) fn at_crash<T>(
         &self,

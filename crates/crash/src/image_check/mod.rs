@@ -25,7 +25,7 @@ use crate::strategy::Strategy;
 use crate::subject::WalkMemory;
 
 /// A scratch machine on which images are recovered one after the other.
-pub(crate) struct Bench {
+pub(crate) struct ImageChecker {
     pub(crate) region: Region,
     /// Only tracks, and watches reads.
     light: Modelled,
@@ -41,7 +41,7 @@ pub(crate) struct Bench {
     pub(crate) lines_copied: u64,
 }
 
-impl Bench {
+impl ImageChecker {
     /// A machine whose memory holds `base`.
     pub(crate) fn new(
         subject: &dyn AnySubject,
@@ -162,7 +162,7 @@ impl Bench {
         self.check_to(subject, expectation, seed, Extent::Check { whole_check_every }).0
     }
 
-    /// [`Bench::check`], of which only the operations, and everything after them, are left to do:
+    /// [`ImageChecker::check`], of which only the operations, and everything after them, are left to do:
     /// that the rest is in order and `recovered` is what is there, is known. Says how much had been
     /// read before the operations; none if they were not tried.
     pub(crate) fn check_from<'r>(

@@ -10,7 +10,7 @@ use lapis_device::{
 use super::expectation::{Expectation, Known};
 use super::guarded::guarded;
 use super::recovery::{Extent, Scratch, recover, seed_after_recovery};
-use super::{Bench, read_line};
+use super::{ImageChecker, read_line};
 use crate::erased::{AnyState, AnySubject, AnyValue};
 use crate::oracle::Failure;
 
@@ -75,7 +75,7 @@ impl Course<'_> {
     }
 }
 
-impl Bench {
+impl ImageChecker {
     /// Cuts the power again during the recovery from what the region holds and during the
     /// operations after it, and checks every image of that. Leaves the region as it was.
     pub(crate) fn check_second_crash(

@@ -11,7 +11,8 @@ use lapis_pmem::Region;
 use self::images::{Agreement, KnownImage, KnownImages, lines_ahead, placed};
 use crate::erased::AnySubject;
 use crate::image_check::{
-    Bench, Expectation, Recovered, is_checked_whole, read_line, read_word, seed_after_recovery,
+    Expectation, ImageChecker, Recovered, is_checked_whole, read_line, read_word,
+    seed_after_recovery,
 };
 use crate::subject::WalkMemory;
 
@@ -92,7 +93,12 @@ impl Reuse {
 
     /// Watches the lines in which images of this crash point and of the next ones, on which `events`
     /// lead, differ.
-    pub(crate) fn look_ahead(&mut self, bench: &Bench, states: &CrashStates<'_>, events: &[Event]) {
+    pub(crate) fn look_ahead(
+        &mut self,
+        checker: &ImageChecker,
+        states: &CrashStates<'_>,
+        events: &[Event],
+    ) {
         self.uncertain.clear();
         self.uncertain.extend(states.uncertain_lines().into_iter().flatten());
         let mut lines = self.uncertain.clone();
@@ -103,16 +109,21 @@ impl Reuse {
         if let Some(walks) = &self.walks {
             walks.begin_point(&self.watched);
         }
-        bench.watch_lines(&self.watched);
+        checker.watch_lines(&self.watched);
     }
 
     /// The image at hand is this one; the region still holds what is durable.
-    pub(crate) fn take_image(&mut self, bench: &Bench, states: &CrashStates<'_>, image: &Image) {
+    pub(crate) fn take_image(
+        &mut self,
+        checker: &ImageChecker,
+        states: &CrashStates<'_>,
+        image: &Image,
+    ) {
         self.overrides = states.overrides(image);
         self.differing.clear();
         if self.walks.is_some() {
             let differing = self.overrides.iter().map(|&(line, ref bytes)| {
-                let bytes = differing_bytes(&read_line(&bench.region, line), bytes);
+                let bytes = differing_bytes(&read_line(&checker.region, line), bytes);
                 BytesOfLine { line, bytes }
             });
             self.differing.extend(differing);
@@ -123,11 +134,11 @@ impl Reuse {
     /// holds what is durable.
     pub(crate) fn find(
         &mut self,
-        bench: &Bench,
+        checker: &ImageChecker,
         operation: Option<u32>,
     ) -> Option<(usize, Agreement)> {
-        let durable = |line| read_line(&bench.region, line);
-        let word = |line, word| read_word(&bench.region, line, word);
+        let durable = |line| read_line(&checker.region, line);
+        let word = |line, word| read_word(&checker.region, line, word);
         self.known.find(&self.overrides, durable, word, &self.uncertain, operation)
     }
 
@@ -135,29 +146,29 @@ impl Reuse {
     /// [`Reuse::look_ahead`] was called, while `check` runs.
     pub(crate) fn remembering<T>(
         &self,
-        bench: &mut Bench,
-        check: impl FnOnce(&mut Bench) -> T,
+        checker: &mut ImageChecker,
+        check: impl FnOnce(&mut ImageChecker) -> T,
     ) -> T {
         if let Some(walks) = &self.walks {
             walks.begin_run(&self.differing);
         }
-        bench.walks.clone_from(&self.walks);
-        let result = check(bench);
-        bench.walks = None;
+        checker.walks.clone_from(&self.walks);
+        let result = check(checker);
+        checker.walks = None;
         result
     }
 
     /// Checks the image that the region holds, as far as it is not known from the one `found`.
     pub(crate) fn check<'r>(
         &mut self,
-        bench: &mut Bench,
+        checker: &mut ImageChecker,
         found: Option<(usize, Agreement)>,
         question: Question<'_, 'r>,
     ) -> (Recovered<'r>, Proof) {
         let Question { subject, expectation, operation, seed, whole_check_every } = question;
         // Before there is anything, and after a clean shutdown, more is asked.
         let ordinary =
-            expectation.acknowledged.is_some() && !expectation.shut_down && !bench.has_devices();
+            expectation.acknowledged.is_some() && !expectation.shut_down && !checker.has_devices();
         let known = found.filter(|_| ordinary).and_then(|(index, agreement)| {
             let run = self.known.get(index);
             // What is not allowed is run, to say what it is.
@@ -182,10 +193,10 @@ impl Reuse {
             }
         }
         let recovered = known.map(|(_, recovered, ..)| recovered);
-        let (outcome, before_operations) = self.remembering(bench, |bench| {
-            bench.check_from(subject, expectation, seed, whole_check_every, recovered)
+        let (outcome, before_operations) = self.remembering(checker, |checker| {
+            checker.check_from(subject, expectation, seed, whole_check_every, recovered)
         });
-        bench.take_reads(&mut self.taken);
+        checker.take_reads(&mut self.taken);
         self.reads.extend(placed(&self.taken, &self.watched, &self.uncertain));
         let proof = known.map_or(Proof::None, |(_, _, proof, _)| proof);
         if let (Ok(Some(recovered)), true) = (&outcome, ordinary) {

@@ -254,16 +254,16 @@ impl Live<AllocatorOperation, BTreeMap<usize, (usize, u64)>> for LiveDirectory {
     }
 
     fn reclaim_and_audit(&self) -> AuditReport {
-        let traced = self.pool.trace(|tracer| {
-            tracer.visit(self.root, size_of::<Directory>());
+        let reachable = self.pool.reachable(|visitor| {
+            visitor.visit(self.root, size_of::<Directory>());
             for slot in self.slots() {
                 let link = slot.load(self.pool.domain());
                 if !link.is_null() {
-                    tracer.visit(link, self.block_bytes(link));
+                    visitor.visit(link, self.block_bytes(link));
                 }
             }
         });
-        self.pool.reclaim_and_audit(&traced)
+        self.pool.reclaim_and_audit(&reachable)
     }
 
     fn pool(&self) -> Option<&Pool<Modelled>> {

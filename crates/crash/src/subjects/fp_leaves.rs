@@ -148,8 +148,8 @@ impl Live<Change, BTreeMap<u64, u64>> for LiveLeaves {
 
     fn reclaim_and_audit(&self) -> AuditReport {
         let pool = self.leaves.pool();
-        let traced = pool.trace(|tracer| self.leaves.trace(tracer));
-        pool.reclaim_and_audit(&traced)
+        let reachable = pool.reachable(|visitor| self.leaves.visit_blocks(visitor));
+        pool.reclaim_and_audit(&reachable)
     }
 
     fn pool(&self) -> Option<&Pool<Modelled>> {

@@ -138,8 +138,8 @@ impl<S: InPlace<Modelled>> Live<Update, Vec<Vec<u8>>> for LiveCells<S> {
 
     fn reclaim_and_audit(&self) -> AuditReport {
         let pool = self.array.pool();
-        let traced = pool.trace(|tracer| self.array.trace(tracer));
-        pool.reclaim_and_audit(&traced)
+        let reachable = pool.reachable(|visitor| self.array.visit_blocks(visitor));
+        pool.reclaim_and_audit(&reachable)
     }
 
     fn pool(&self) -> Option<&Pool<Modelled>> {

@@ -11,7 +11,7 @@ use lapis_device::Modelled;
 use lapis_index::{
     AnyIndex, Change, Index, IndexKey, IndexKind, IndexOf, IndexOptions, IndexRoot, with_index,
 };
-use lapis_pmem::{AuditReport, Guard, Pool, Traced, Tracer};
+use lapis_pmem::{AuditReport, BlockVisitor, Guard, Pool, ReachableBlocks};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -94,16 +94,16 @@ pub(crate) fn opened<K: IndexKey + ?Sized>(
     AnyIndex::open_kind(kind, Arc::new(pool), root).map(Some).map_err(text)
 }
 
-/// Traces the index from the root that the pool names; values refer to nothing.
-pub(crate) fn trace_from_root<K: IndexKey + ?Sized>(
+/// Visits the blocks of the index from the root that the pool names; values refer to nothing.
+pub(crate) fn visit_from_root<K: IndexKey + ?Sized>(
     index: &AnyIndex<Modelled, K>,
-) -> impl FnOnce(&mut Tracer<'_, Modelled>) {
+) -> impl FnOnce(&mut BlockVisitor<'_, Modelled>) {
     let is_gone = index.pool().root::<IndexRoot>(ROOT).is_none();
-    move |tracer| {
+    move |visitor| {
         if is_gone {
-            tracer.problem("the root is gone");
+            visitor.problem("the root is gone");
         }
-        index.trace(tracer, &mut |_, _| {});
+        index.visit_blocks(visitor, &mut |_, _| {});
     }
 }
 
@@ -166,7 +166,7 @@ impl<K: IndexKey + ?Sized> IndexSubject<K> {
 /// An open index.
 pub struct LiveIndex<K: IndexKey + ?Sized> {
     index: AnyIndex<Modelled, K>,
-    trace_checks: bool,
+    visits_check: bool,
     walks: Option<Rc<IndexWalks<K::Buf>>>,
 }
 
@@ -307,8 +307,8 @@ thread_local! {
 impl<K: KeySpace + ?Sized> LiveIndex<K> {
     fn of(index: AnyIndex<Modelled, K>) -> Self {
         let kind = index.kind().0;
-        let trace_checks = with_index!(kind, |F| IndexOf::<F, Modelled, K>::TRACE_CHECKS);
-        Self { index, trace_checks, walks: None }
+        let visits_check = with_index!(kind, |F| IndexOf::<F, Modelled, K>::VISITS_CHECK);
+        Self { index, visits_check, walks: None }
     }
 
     /// Which of a few states an index is in that visits its entries in order.
@@ -358,15 +358,15 @@ impl<K: KeySpace + ?Sized> LiveIndex<K> {
     }
 
     /// What is reachable from the root.
-    fn trace(&self) -> Traced {
+    fn reachable(&self) -> ReachableBlocks {
         let pool = self.index.pool();
-        let trace = trace_from_root(&self.index);
+        let visit_blocks = visit_from_root(&self.index);
         match &self.walks {
             Some(walks) => {
                 let mut memory = walks.blocks.borrow_mut();
-                pool.trace_by_parts(&mut memory.walk(pool.domain()), trace)
+                pool.reachable_by_parts(&mut memory.walk(pool.domain()), visit_blocks)
             }
-            None => pool.trace(trace),
+            None => pool.reachable(visit_blocks),
         }
     }
 
@@ -450,20 +450,20 @@ impl<K: KeySpace + ?Sized> Live<IndexOperation<K::Buf>, Entries<K::Buf>> for Liv
     }
 
     fn check(&self) -> Vec<String> {
-        if self.trace_checks && self.walks.is_some() {
-            return self.trace().problems().iter().map(ToString::to_string).collect();
+        if self.visits_check && self.walks.is_some() {
+            return self.reachable().problems().iter().map(ToString::to_string).collect();
         }
         self.index.check()
     }
 
     fn audit_checks(&self) -> bool {
-        self.trace_checks
+        self.visits_check
     }
 
     fn reclaim_and_audit(&self) -> AuditReport {
         let pool = self.index.pool();
-        let traced = self.trace();
-        pool.reclaim_and_audit(&traced)
+        let reachable = self.reachable();
+        pool.reclaim_and_audit(&reachable)
     }
 
     fn remember_walks(&mut self, memory: &Rc<dyn WalkMemory>) {

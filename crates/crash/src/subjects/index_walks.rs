@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use lapis_device::{BytesOfLine, Modelled};
 use lapis_index::{EntriesByPart, IndexKey};
-use lapis_pmem::TracedPart;
+use lapis_pmem::ReachablePart;
 use lapis_pmem::parts::{KnownParts, PartEnds, PartName};
 
 use super::entries::Entries;
@@ -19,8 +19,8 @@ use crate::subject::WalkMemory;
 pub(super) struct IndexWalks<B> {
     /// From visiting its entries.
     pub(super) entries: RefCell<PartMemory<EntriesPart<B>>>,
-    /// From tracing it.
-    pub(super) blocks: RefCell<PartMemory<TracedPart>>,
+    /// From visiting its blocks.
+    pub(super) blocks: RefCell<PartMemory<ReachablePart>>,
     /// Room for entries that are visited.
     pub(super) visited: RefCell<Visited<B>>,
 }

@@ -334,8 +334,8 @@ impl<L: Log<Modelled>> Live<LogOperation, LogState> for LiveLog<L> {
 
     fn reclaim_and_audit(&self) -> AuditReport {
         let pool = self.log.pool();
-        let traced = pool.trace(|tracer| self.log.trace(tracer));
-        pool.reclaim_and_audit(&traced)
+        let reachable = pool.reachable(|visitor| self.log.visit_blocks(visitor));
+        pool.reclaim_and_audit(&reachable)
     }
 
     fn pool(&self) -> Option<&Pool<Modelled>> {

@@ -316,8 +316,8 @@ impl Live<PageOperation, PageState> for LivePages {
 
     fn reclaim_and_audit(&self) -> AuditReport {
         let pool = self.store.pool();
-        let traced = pool.trace(|tracer| self.store.trace(tracer));
-        pool.reclaim_and_audit(&traced)
+        let reachable = pool.reachable(|visitor| self.store.visit_blocks(visitor));
+        pool.reclaim_and_audit(&reachable)
     }
 
     fn pool(&self) -> Option<&Pool<Modelled>> {

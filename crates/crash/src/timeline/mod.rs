@@ -11,7 +11,7 @@ mod text;
 use lapis_device::{CrashPoints, Event, Marker, PowerFailDomain};
 
 use crate::erased::AnySubject;
-use crate::image_check::Bench;
+use crate::image_check::ImageChecker;
 use crate::markers::Markers;
 use crate::options::ExploreOptions;
 use crate::oracle::Failure;
@@ -32,7 +32,7 @@ pub(crate) fn draw(
 ) -> Result<Shrunk, String> {
     let options = ExploreOptions { strategy: Strategy::Pruned, ..options.clone() };
     let run = Run::record(subject, &options)?;
-    let mut bench = Bench::new(subject, &run.base, &options)?;
+    let mut checker = ImageChecker::new(subject, &run.base, &options)?;
     let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
     if options.every_store {
         points = points.at_every_store();
@@ -40,9 +40,9 @@ pub(crate) fn draw(
     let mut markers = Markers::default();
     let point = loop {
         let point = points.advance().ok_or("there is no such crash point")?;
-        bench.bring_up_to_date(&points).map_err(|e| e.to_string())?;
+        checker.bring_up_to_date(&points).map_err(|e| e.to_string())?;
         let storage_bytes = run.storage_bytes(point.position);
-        bench.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
+        checker.region.grow_to(storage_bytes).map_err(|e| e.to_string())?;
         markers.read(&run.trace.events, point.position);
         if point.position == violation.position {
             break point;
@@ -53,13 +53,13 @@ pub(crate) fn draw(
     if !states.includes(&image) {
         return Err("the image is not one of that crash point".to_owned());
     }
-    bench.apply(&states, &image).map_err(|e| e.to_string())?;
-    bench.watch(&states);
+    checker.apply(&states, &image).map_err(|e| e.to_string())?;
+    checker.watch(&states);
     let seed = markers.check_seed(&options);
-    let _ = bench.check(subject, markers.expectation(&run), seed, 1);
+    let _ = checker.check(subject, markers.expectation(&run), seed, 1);
     let mut reads = Vec::new();
-    bench.take_reads(&mut reads);
-    bench.add_sector_reads(&states, &mut reads);
+    checker.take_reads(&mut reads);
+    checker.add_sector_reads(&states, &mut reads);
 
     let events = &run.trace.units_before(point.position);
     let last = markers.begun.unwrap_or(0);

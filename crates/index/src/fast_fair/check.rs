@@ -1,9 +1,9 @@
-//! Looking at everything: the check, the trace and the statistics. None of it trusts the bytes.
+//! Looking at everything: the check, the blocks and the statistics. None of it trusts the bytes.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use lapis_pmem::{Domain, LINK_MASK, Link, Tracer};
+use lapis_pmem::{BlockVisitor, Domain, LINK_MASK, Link};
 
 use super::FastFair;
 use super::node::{HEADER_BYTES, Node, NodeHeader};
@@ -220,32 +220,32 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         }
     }
 
-    pub(super) fn trace_blocks(
+    pub(super) fn visit_blocks(
         &self,
-        tracer: &mut Tracer<'_, D>,
-        value: &mut dyn FnMut(&mut Tracer<'_, D>, u64),
+        visitor: &mut BlockVisitor<'_, D>,
+        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
     ) {
-        tracer.visit(self.root, size_of::<IndexRoot>());
+        visitor.visit(self.root, size_of::<IndexRoot>());
         let mut problems = Vec::new();
         self.walk(&mut |what| problems.push(what), &mut |seen| {
-            if !tracer.visit(seen.node.link, self.node_bytes) {
+            if !visitor.visit(seen.node.link, self.node_bytes) {
                 return false;
             }
             if seen.level == 0 {
                 // I7: leaves own their keys and their low key; inner nodes share the latter.
                 let low = seen.node.low(self.domain());
                 if low != 0 {
-                    K::trace_word(tracer, low);
+                    K::visit_word(visitor, low);
                 }
                 for &(key, payload) in &seen.entries {
-                    K::trace_word(tracer, key);
-                    value(tracer, payload);
+                    K::visit_word(visitor, key);
+                    value(visitor, payload);
                 }
             }
             true
         });
         for what in problems {
-            tracer.problem(what);
+            visitor.problem(what);
         }
     }
 

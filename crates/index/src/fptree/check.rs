@@ -1,7 +1,7 @@
-//! Looking at everything: the check, the trace and the statistics. None of it trusts the bytes.
+//! Looking at everything: the check, the blocks and the statistics. None of it trusts the bytes.
 
 use lapis_blocks::fp_leaf::{fingerprint_of, slots_in};
-use lapis_pmem::{Domain, Link, Tracer};
+use lapis_pmem::{BlockVisitor, Domain, Link};
 
 use super::FpTree;
 use super::leaf::{Leaf, LeafHeader};
@@ -128,27 +128,27 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         K::with_word(&self.pool, one, |key| key.cmp_word(&self.pool, other).is_lt())
     }
 
-    pub(super) fn trace_blocks(
+    pub(super) fn visit_blocks(
         &self,
-        tracer: &mut Tracer<'_, D>,
-        value: &mut dyn FnMut(&mut Tracer<'_, D>, u64),
+        visitor: &mut BlockVisitor<'_, D>,
+        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
     ) {
         let domain = self.domain();
-        tracer.visit(self.root, size_of::<IndexRoot>());
-        tracer.visit(self.micro_logs, MICRO_LOG_BYTES);
-        self.inner.trace(tracer);
+        visitor.visit(self.root, size_of::<IndexRoot>());
+        visitor.visit(self.micro_logs, MICRO_LOG_BYTES);
+        self.inner.visit_blocks(visitor);
         let mut problems = Vec::new();
         self.walk(&mut |what| problems.push(what), &mut |leaf| {
-            if !tracer.visit(leaf.link, self.leaf_bytes) {
+            if !visitor.visit(leaf.link, self.leaf_bytes) {
                 return false;
             }
             for slot in slots_in(leaf.bitmap(domain)) {
-                K::trace_word(tracer, leaf.slots[slot].key.load(domain));
-                value(tracer, leaf.slots[slot].value.load(domain));
+                K::visit_word(visitor, leaf.slots[slot].key.load(domain));
+                value(visitor, leaf.slots[slot].value.load(domain));
             }
             true
         });
-        problems.into_iter().for_each(|what| tracer.problem(what));
+        problems.into_iter().for_each(|what| visitor.problem(what));
     }
 
     pub(super) fn measure(&self) -> Statistics {

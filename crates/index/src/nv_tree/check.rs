@@ -1,6 +1,6 @@
-//! Looking at everything: the check, the trace and the statistics. None of it trusts the bytes.
+//! Looking at everything: the check, the blocks and the statistics. None of it trusts the bytes.
 
-use lapis_pmem::{Domain, Tracer};
+use lapis_pmem::{BlockVisitor, Domain};
 
 use super::NvTree;
 use super::inner::Probe;
@@ -110,32 +110,32 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         }
     }
 
-    pub(super) fn trace_blocks(
+    pub(super) fn visit_blocks(
         &self,
-        tracer: &mut Tracer<'_, D>,
-        value: &mut dyn FnMut(&mut Tracer<'_, D>, u64),
+        visitor: &mut BlockVisitor<'_, D>,
+        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
     ) {
         let domain = self.domain();
-        tracer.visit(self.root, size_of::<IndexRoot>());
+        visitor.visit(self.root, size_of::<IndexRoot>());
         let mut problems = Vec::new();
         self.walk(&mut |what| problems.push(what), &mut |leaf| {
-            if !tracer.visit(leaf.link, self.leaf_bytes) {
+            if !visitor.visit(leaf.link, self.leaf_bytes) {
                 return false;
             }
             for record in self.newest_of_all(leaf, leaf.count(domain)) {
-                K::trace_word(tracer, record.word);
+                K::visit_word(visitor, record.word);
                 if !record.deleted {
-                    value(tracer, record.value);
+                    value(visitor, record.value);
                 }
             }
             true
         });
         let epoch = crossbeam_epoch::pin();
         if let Some(directory) = self.directory(&epoch) {
-            directory.trace(tracer);
+            directory.visit_blocks(visitor);
         }
         for what in problems {
-            tracer.problem(what);
+            visitor.problem(what);
         }
     }
 

@@ -22,10 +22,10 @@ fn on_hardware<K: IndexKey + ?Sized>(node_bytes: usize) -> NvTree<Hardware, K> {
 /// gone yet.
 fn audited_blocks<D: Domain, K: IndexKey + ?Sized>(tree: &NvTree<D, K>) -> u64 {
     assert_eq!(tree.check(), [""; 0]);
-    let traced = tree.pool.trace(|tracer| tree.trace(tracer, &mut |_, _| ()));
-    let audit = tree.pool.audit(&traced);
+    let reachable = tree.pool.reachable(|visitor| tree.visit_blocks(visitor, &mut |_, _| ()));
+    let audit = tree.pool.audit(&reachable);
     assert!(audit.is_clean(), "{audit:?}");
-    traced.block_count()
+    reachable.block_count()
 }
 
 #[test]

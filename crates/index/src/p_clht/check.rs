@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use lapis_pmem::{Domain, Link, Tracer};
+use lapis_pmem::{BlockVisitor, Domain, Link};
 
 use super::bucket::{BUCKET_BYTES, Bucket, FROZEN, FULL, MAX_LOG2, Table, chain_hash};
 use super::{FORMAT_VERSION, PClht};
@@ -151,32 +151,32 @@ pub(super) fn statistics<D: Domain, K: IndexKey + ?Sized>(index: &PClht<D, K>) -
     statistics
 }
 
-pub(super) fn trace<D: Domain, K: IndexKey + ?Sized>(
+pub(super) fn visit_blocks<D: Domain, K: IndexKey + ?Sized>(
     index: &PClht<D, K>,
-    tracer: &mut Tracer<'_, D>,
-    value: &mut dyn FnMut(&mut Tracer<'_, D>, u64),
+    visitor: &mut BlockVisitor<'_, D>,
+    value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
 ) {
     let domain = index.domain();
-    if !tracer.visit(index.root, size_of::<IndexRoot>()) {
+    if !visitor.visit(index.root, size_of::<IndexRoot>()) {
         return;
     }
     let table = index.table();
     if !table.is_inside(&index.pool) {
-        return tracer
+        return visitor
             .problem(format!("I1: the table at {:?} is not inside the pool", table.link()));
     }
-    if !tracer.visit(table.link(), table.bytes()) {
+    if !visitor.visit(table.link(), table.bytes()) {
         return;
     }
     for chain in 0..table.buckets() {
         let mut link = table.head_link(chain);
         while let Some(bucket) = index.pool.try_at(link) {
             for (word, held) in bucket.occupied(domain) {
-                K::trace_word(tracer, word);
-                value(tracer, held);
+                K::visit_word(visitor, word);
+                value(visitor, held);
             }
             link = bucket.next.load(domain);
-            if link.is_null() || !tracer.visit(link, BUCKET_BYTES) {
+            if link.is_null() || !visitor.visit(link, BUCKET_BYTES) {
                 break;
             }
         }

@@ -75,7 +75,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use lapis_pmem::{
-    Domain, InFlight, Link, LockGeneration, Owned, Pool, Tracer, persist_before_answer,
+    BlockVisitor, Domain, InFlight, Link, LockGeneration, Owned, Pool, persist_before_answer,
 };
 
 use crate::IndexKind;
@@ -317,8 +317,12 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
         check::statistics(self)
     }
 
-    fn trace(&self, tracer: &mut Tracer<'_, D>, value: &mut dyn FnMut(&mut Tracer<'_, D>, u64)) {
-        check::trace(self, tracer, value);
+    fn visit_blocks(
+        &self,
+        visitor: &mut BlockVisitor<'_, D>,
+        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
+    ) {
+        check::visit_blocks(self, visitor, value);
     }
 }
 

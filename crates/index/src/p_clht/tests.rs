@@ -20,8 +20,8 @@ fn made<K: IndexKey + ?Sized>(pool: &Arc<Pool>, expected_entries: usize) -> PClh
 }
 
 fn audit<K: IndexKey + ?Sized>(index: &PClht<Hardware, K>) -> lapis_pmem::AuditReport {
-    let traced = index.pool.trace(|tracer| index.trace(tracer, &mut |_, _| {}));
-    index.pool.audit(&traced)
+    let reachable = index.pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| {}));
+    index.pool.audit(&reachable)
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Walks over everything: check, statistics, trace.
+//! Walks over everything: check, statistics, blocks.
 //!
-//! What lies below a node is a part of a trace ([`lapis_pmem::parts`]): the node's word is its name,
+//! What lies below a node is a part of a walk ([`lapis_pmem::parts`]): the node's word is its name,
 //! its first and its last leaf are its ends. In what a walk compares there, two things reach beyond
 //! it, and both are done with the ends when it is passed over. The leaf before it and its first one
 //! are to part at the right node. And a leaf is to be in the slots that its key takes above, to which
@@ -8,7 +8,7 @@
 //! node agree up to its position at least. The same goes for the stretches of a node's children.
 
 use lapis_pmem::parts::{PartEnds, PartName};
-use lapis_pmem::{Domain, Link, PCell, Tracer};
+use lapis_pmem::{BlockVisitor, Domain, Link, PCell};
 
 use super::descent::Descending;
 use super::digits::{Digits, Span};
@@ -81,19 +81,20 @@ impl<T: RadixTree> Frame<T> {
 pub trait Walking: RadixTree {
     /// See [`crate::Index::check`].
     fn problems(&self) -> Vec<String> {
-        let traced = self.handle().pool.trace(|tracer| self.trace_blocks(tracer, &mut |_, _| ()));
-        let found = traced.problems().iter();
+        let reachable =
+            self.handle().pool.reachable(|visitor| self.visit_everything(visitor, &mut |_, _| ()));
+        let found = reachable.problems().iter();
         found.map(ToString::to_string).collect()
     }
 
-    /// See [`crate::Index::trace`].
-    fn trace_blocks(
+    /// See [`crate::Index::visit_blocks`].
+    fn visit_everything(
         &self,
-        tracer: &mut Tracer<'_, Self::Domain>,
-        value: &mut dyn FnMut(&mut Tracer<'_, Self::Domain>, u64),
+        visitor: &mut BlockVisitor<'_, Self::Domain>,
+        value: &mut dyn FnMut(&mut BlockVisitor<'_, Self::Domain>, u64),
     ) {
-        if tracer.visit(self.handle().root, size_of::<IndexRoot>()) {
-            walk(self, &mut Tracing { tracer, value });
+        if visitor.visit(self.handle().root, size_of::<IndexRoot>()) {
+            walk(self, &mut VisitingBlocks { blocks: visitor, value });
         }
     }
 
@@ -387,33 +388,33 @@ fn compare<T: RadixTree>(
     }
 }
 
-/// Tells a tracer of every block.
-struct Tracing<'t, 'p, D: Domain> {
-    tracer: &'t mut Tracer<'p, D>,
-    value: &'t mut dyn FnMut(&mut Tracer<'p, D>, u64),
+/// Tells a visitor of every block.
+struct VisitingBlocks<'t, 'p, D: Domain> {
+    blocks: &'t mut BlockVisitor<'p, D>,
+    value: &'t mut dyn FnMut(&mut BlockVisitor<'p, D>, u64),
 }
 
-impl<D: Domain> Visitor for Tracing<'_, '_, D> {
+impl<D: Domain> Visitor for VisitingBlocks<'_, '_, D> {
     fn node(&mut self, link: Place, block_bytes: usize) -> bool {
-        self.tracer.visit(link, block_bytes)
+        self.blocks.visit(link, block_bytes)
     }
     fn leaf(&mut self, link: Link<Leaf>, block_bytes: usize, _depth: usize) -> bool {
-        self.tracer.visit(link, block_bytes)
+        self.blocks.visit(link, block_bytes)
     }
     fn value(&mut self, value: u64) {
-        (self.value)(self.tracer, value);
+        (self.value)(self.blocks, value);
     }
     fn problem(&mut self, what: String) {
-        self.tracer.problem(what);
+        self.blocks.problem(what);
     }
     fn goes_by_parts(&self) -> bool {
-        self.tracer.goes_by_parts()
+        self.blocks.goes_by_parts()
     }
     fn begin_part(&mut self, name: PartName) -> Option<PartEnds> {
-        self.tracer.begin_part(name)
+        self.blocks.begin_part(name)
     }
     fn end_part(&mut self, ends: Option<PartEnds>) {
-        self.tracer.end_part(ends);
+        self.blocks.end_part(ends);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lapis_pmem::{Guard, InFlight, Link, Owned, Pool, Tracer};
+use lapis_pmem::{BlockVisitor, Guard, InFlight, Link, Owned, Pool};
 
 use super::change::{Change, Changing};
 use super::check::Walking;
@@ -27,7 +27,7 @@ impl<T: RadixTree> Index<T::Domain, T::Key> for T {
         lock_free_reads: true,
         orders_prior_flushes: !T::Key::INLINE,
     };
-    const TRACE_CHECKS: bool = true;
+    const VISITS_CHECK: bool = true;
     const WALKS_BY_PARTS: bool = true;
 
     fn create<'p>(
@@ -77,12 +77,12 @@ impl<T: RadixTree> Index<T::Domain, T::Key> for T {
         self.measure()
     }
 
-    fn trace(
+    fn visit_blocks(
         &self,
-        tracer: &mut Tracer<'_, T::Domain>,
-        value: &mut dyn FnMut(&mut Tracer<'_, T::Domain>, u64),
+        visitor: &mut BlockVisitor<'_, T::Domain>,
+        value: &mut dyn FnMut(&mut BlockVisitor<'_, T::Domain>, u64),
     ) {
-        self.trace_blocks(tracer, value);
+        self.visit_everything(visitor, value);
     }
 }
 

@@ -1,9 +1,9 @@
-//! Looking at everything: the check, the trace and the statistics. None of it trusts the bytes.
+//! Looking at everything: the check, the blocks and the statistics. None of it trusts the bytes.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
-use lapis_pmem::{Domain, LINK_MASK, Link, Tracer};
+use lapis_pmem::{BlockVisitor, Domain, LINK_MASK, Link};
 
 use super::node::{Node, Order, Place};
 use super::redo_log::Log;
@@ -133,31 +133,31 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         }
     }
 
-    /// See [`crate::Index::trace`].
-    pub(super) fn trace_blocks(
+    /// See [`crate::Index::visit_blocks`].
+    pub(super) fn visit_blocks(
         &self,
-        tracer: &mut Tracer<'_, D>,
-        value: &mut dyn FnMut(&mut Tracer<'_, D>, u64),
+        visitor: &mut BlockVisitor<'_, D>,
+        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
     ) {
-        tracer.visit(self.root, size_of::<IndexRoot>());
-        tracer.visit(self.log_link(), size_of::<Log>());
+        visitor.visit(self.root, size_of::<IndexRoot>());
+        visitor.visit(self.log_link(), size_of::<Log>());
         let mut problems = Vec::new();
         self.walk(&mut |what| problems.push(what), &mut |seen| {
-            if !tracer.visit(seen.node.link, self.shape.node_bytes) {
+            if !visitor.visit(seen.node.link, self.shape.node_bytes) {
                 return false;
             }
             for &index in seen.order.as_slice() {
                 let index = usize::from(index);
                 // I3: every entry owns its key, separators too.
-                K::trace_word(tracer, self.separator_at(seen.node, index).word);
+                K::visit_word(visitor, self.separator_at(seen.node, index).word);
                 if seen.level == 0 {
-                    value(tracer, seen.node.value(self.domain(), index));
+                    value(visitor, seen.node.value(self.domain(), index));
                 }
             }
             true
         });
         for what in problems {
-            tracer.problem(what);
+            visitor.problem(what);
         }
     }
 

@@ -95,7 +95,7 @@ fn writers_of_one_region_have_one_history<K: IndexKey + ?Sized>(kind: IndexKind,
         }
     });
     assert_eq!((index.statistics().blocks, index.check()), (1, vec![]));
-    let audit = pool.audit(&pool.trace(|tracer| index.trace(tracer, &mut |_, _| ())));
+    let audit = pool.audit(&pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| ())));
     assert!(audit.is_clean(), "{audit:?}");
 }
 

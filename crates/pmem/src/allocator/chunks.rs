@@ -105,8 +105,8 @@ pub(super) struct ChunkMap {
     high_water: u32,
     /// Descriptors in `undiscovered.0..undiscovered.1` have not been read since a clean open.
     undiscovered: (u32, u32),
-    /// Chunks below this were in use before a crash and have not been traced.
-    untraced: Option<u32>,
+    /// Chunks below this were in use before a crash and have not been reclaimed.
+    unreclaimed: Option<u32>,
 }
 
 impl ChunkMap {
@@ -116,12 +116,12 @@ impl ChunkMap {
             next_fresh: high_water,
             high_water,
             undiscovered: if bitmaps_valid { (1, high_water) } else { (0, 0) },
-            untraced: (!bitmaps_valid).then_some(high_water),
+            unreclaimed: (!bitmaps_valid).then_some(high_water),
         }
     }
 
-    pub(super) fn is_untraced(&self) -> bool {
-        self.untraced.is_some()
+    pub(super) fn needs_reclaim(&self) -> bool {
+        self.unreclaimed.is_some()
     }
 
     pub(super) fn high_water(&self) -> u32 {
@@ -288,11 +288,11 @@ impl ChunkMap {
         runs
     }
 
-    /// Forgets what is free, before a reclaim says so anew; afterwards everything is traced.
+    /// Forgets what is free, before a reclaim says so anew; afterwards nothing is left of that.
     pub(super) fn forget(&mut self) {
         self.free.clear();
         self.undiscovered = (0, 0);
-        self.untraced = None;
+        self.unreclaimed = None;
     }
 
     pub(super) fn large_bytes<D: Domain>(&self, pool: &Pool<D>) -> u64 {

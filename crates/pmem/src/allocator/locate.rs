@@ -1,17 +1,17 @@
-//! From an offset to the block that begins there, for traces.
+//! From an offset to the block that begins there, for what visits blocks.
 
 use crate::domain::Domain;
 use crate::pool::Pool;
+use crate::reachable::ReachableBlocks;
 use crate::region::EXTENT_BYTES;
-use crate::trace::Traced;
 
 use super::chunks::{Descriptor, LARGE, SLAB};
 use super::classes::ClassId;
 use super::{Block, bits};
 
-/// The pool's slabs and runs, frozen for one trace.
+/// The pool's slabs and runs, frozen for one visit of all blocks.
 #[derive(Debug)]
-pub(crate) struct TraceMap {
+pub(crate) struct BlockMap {
     /// First chunk and descriptor, in order.
     runs: Vec<(u32, Descriptor)>,
     /// The number of the run that holds a chunk, for the first chunks of the pool: of a pool that is
@@ -39,7 +39,7 @@ pub(crate) struct Located {
     pub(crate) words: usize,
 }
 
-impl TraceMap {
+impl BlockMap {
     pub(crate) fn new<D: Domain>(pool: &Pool<D>) -> Self {
         let runs = pool.allocator().survey(pool);
         let end_of = |&(first, descriptor): &(u32, Descriptor)| {
@@ -127,7 +127,7 @@ impl TraceMap {
     }
 }
 
-impl Traced {
+impl ReachableBlocks {
     /// The bitmap of reachable blocks of the slab at `first`.
     pub(super) fn slab_marks(&self, first: u32, class: ClassId) -> Vec<u64> {
         match self.slabs.get(&first) {

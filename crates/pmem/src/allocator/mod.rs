@@ -2,11 +2,11 @@
 //!
 //! In the manner of Ralloc (Cai et al., ISMM 2020): what is persistent is only how the pool is cut
 //! into slabs of equal blocks; *which* blocks are free is kept in DRAM and, after a crash, worked
-//! out again by tracing from the roots. The steady state therefore has no flush and no fence, and
+//! out again by a walk from the roots. The steady state therefore has no flush and no fence, and
 //! no crash can leak or double-allocate. What differs from Ralloc: opening never waits for a
-//! trace. After a crash allocation goes on in chunks that were never used, and in blocks freed
-//! since, until [`Pool::reclaim`](crate::Pool::reclaim) is given a trace; after a clean shutdown
-//! saved bitmaps make a trace unnecessary and are read slab by slab, as needed.
+//! walk. After a crash allocation goes on in chunks that were never used, and in blocks freed
+//! since, until [`Pool::reclaim`](crate::Pool::reclaim) is told what is reachable; after a clean shutdown
+//! saved bitmaps make a walk unnecessary and are read slab by slab, as needed.
 //!
 //! ```text
 //!  pool = chunks of 64 KiB; segments of chunks, each beginning with its chunk table
@@ -64,8 +64,8 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::domain::Domain;
 use crate::host_lock::{HostGuard, lock};
 use crate::pool::{Pool, Usage};
+use crate::reachable::{AuditReport, ReachableBlocks, ReclaimReport};
 use crate::region::{EXTENT_BYTES, Region, RegionError};
-use crate::trace::{AuditReport, ReclaimReport, Traced};
 
 use cache::Caches;
 use chunks::{ChunkMap, LARGE, SLAB};
@@ -75,7 +75,7 @@ pub(crate) use classes::{bytes_of_size, size_of_block};
 use slabs::ClassSlabs;
 
 pub(crate) use chunks::Descriptor;
-pub(crate) use locate::TraceMap;
+pub(crate) use locate::BlockMap;
 
 /// The largest block, in bytes: a segment without its chunk table.
 pub const LARGEST_BLOCK_BYTES: usize = (64 << 30) - (8 << 20);
@@ -312,13 +312,13 @@ impl Allocator {
         Err(AllocError::Full { asked_bytes: bytes, why })
     }
 
-    /// Every slab and run, for a trace.
+    /// Every slab and run, for finding what is reachable.
     pub(crate) fn survey<D: Domain>(&self, pool: &Pool<D>) -> Vec<(u32, Descriptor)> {
         lock(pool.domain(), &self.chunks).survey(pool)
     }
 
-    pub(crate) fn is_untraced<D: Domain>(&self, pool: &Pool<D>) -> bool {
-        lock(pool.domain(), &self.chunks).is_untraced()
+    pub(crate) fn needs_reclaim<D: Domain>(&self, pool: &Pool<D>) -> bool {
+        lock(pool.domain(), &self.chunks).needs_reclaim()
     }
 
     /// Reads some descriptors not yet read since a clean open and adopts the slabs they name.
@@ -354,7 +354,7 @@ impl Allocator {
         for (class, offsets) in self.caches.drain(pool.domain()) {
             self.give_back(pool, class, &offsets);
         }
-        if self.is_untraced(pool) {
+        if self.needs_reclaim(pool) {
             return false;
         }
         let any_loose = self.used_classes().any(|id| self.slabs_of(pool, id).has_loose());
@@ -369,7 +369,7 @@ impl Allocator {
     }
 
     pub(crate) fn usage<D: Domain>(&self, pool: &Pool<D>) -> Usage {
-        let exact = !self.is_untraced(pool);
+        let exact = !self.needs_reclaim(pool);
         if exact {
             self.settle(pool);
         }
@@ -389,7 +389,11 @@ impl Allocator {
         }
     }
 
-    pub(crate) fn reclaim<D: Domain>(&self, pool: &Pool<D>, traced: &Traced) -> ReclaimReport {
+    pub(crate) fn reclaim<D: Domain>(
+        &self,
+        pool: &Pool<D>,
+        reachable: &ReachableBlocks,
+    ) -> ReclaimReport {
         let _ = self.caches.drain(pool.domain());
         let mut chunks = lock(pool.domain(), &self.chunks);
         let mut report = ReclaimReport::default();
@@ -410,7 +414,7 @@ impl Allocator {
                 SLAB => {
                     let Some(class) = descriptor.class() else { continue };
                     let mut slabs = self.slabs_of(pool, class);
-                    let mut marks = traced.slab_marks(first, class);
+                    let mut marks = reachable.slab_marks(first, class);
                     for block in &limbo {
                         if ClassId::for_bytes(block.bytes) == Some(class)
                             && let Some(index) = class.index_in_slab(first, block.offset)
@@ -418,7 +422,7 @@ impl Allocator {
                             marks[index / 64] |= 1 << (index % 64);
                         }
                     }
-                    report.reachable_blocks += traced.slab_count(first);
+                    report.reachable_blocks += reachable.slab_count(first);
                     if marks.iter().all(|&word| word == 0) {
                         report.freed_chunks += u64::from(count);
                         chunks.free_run(pool, first, count);
@@ -428,8 +432,8 @@ impl Allocator {
                 }
                 LARGE => {
                     let leaks = pool.domain().commits(mutants::LEAK_ON_CRASH);
-                    if traced.has_large(first) || in_limbo(first) || leaks {
-                        report.reachable_blocks += u64::from(traced.has_large(first));
+                    if reachable.has_large(first) || in_limbo(first) || leaks {
+                        report.reachable_blocks += u64::from(reachable.has_large(first));
                     } else {
                         report.freed_chunks += u64::from(count);
                         chunks.free_run(pool, first, count);
@@ -450,9 +454,14 @@ impl Allocator {
         report
     }
 
-    pub(crate) fn audit<D: Domain>(&self, pool: &Pool<D>, traced: &Traced) -> AuditReport {
-        let mut report = AuditReport { problems: traced.problems().to_vec(), ..Default::default() };
-        if self.is_untraced(pool) {
+    pub(crate) fn audit<D: Domain>(
+        &self,
+        pool: &Pool<D>,
+        reachable: &ReachableBlocks,
+    ) -> AuditReport {
+        let mut report =
+            AuditReport { problems: reachable.problems().to_vec(), ..Default::default() };
+        if self.needs_reclaim(pool) {
             return report;
         }
         self.settle(pool);
@@ -462,7 +471,7 @@ impl Allocator {
         for class in self.used_classes() {
             let slabs = self.slabs_of(pool, class);
             for (first, bitmap) in slabs.bitmaps() {
-                let marks = traced.marks_of(first);
+                let marks = reachable.marks_of(first);
                 for (at, &in_use) in bitmap.iter().enumerate() {
                     report.allocated_blocks += u64::from(in_use.count_ones());
                     let leaked = in_use & !marks.get(at).copied().unwrap_or(0);
@@ -475,14 +484,14 @@ impl Allocator {
             if descriptor.kind() == LARGE {
                 report.allocated_blocks += 1;
                 let offset = u64::from(first) * EXTENT_BYTES as u64;
-                if !traced.has_large(first) && !in_limbo(offset) {
+                if !reachable.has_large(first) && !in_limbo(offset) {
                     report.leaked.push(offset);
                 }
             }
         }
         // The other direction: a reachable block that the allocator thinks is free would be handed
         // out twice.
-        for (first, class, marks) in traced.slabs_with_marks() {
+        for (first, class, marks) in reachable.slabs_with_marks() {
             let slabs = self.slabs_of(pool, class);
             let in_use = slabs.bitmap_of(first);
             for (at, &reachable) in marks.iter().enumerate() {

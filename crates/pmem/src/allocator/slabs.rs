@@ -29,7 +29,7 @@ pub(crate) struct ClassSlabs {
     /// Slabs with free blocks; the last is used first.
     partial: Vec<u32>,
     /// Free blocks of slabs that are not known yet, because they were in use before a crash and
-    /// have not been traced. They are free because the program freed them since.
+    /// have not been reclaimed. They are free because the program freed them since.
     loose: Vec<u64>,
 }
 

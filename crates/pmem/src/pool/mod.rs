@@ -17,9 +17,9 @@ use crate::domain::Domain;
 use crate::hardware::Hardware;
 use crate::owned::{Dirty, Owned};
 use crate::parts::KnownParts;
+use crate::reachable::{AuditReport, BlockVisitor, ReachableBlocks, ReachablePart, ReclaimReport};
 use crate::reclaim::{Guard, Limbo};
 use crate::region::{EXTENT_BYTES, Region};
-use crate::trace::{AuditReport, ReclaimReport, Traced, TracedPart, Tracer};
 
 pub use error::{PoolError, RootError};
 use header::Header;
@@ -196,10 +196,15 @@ impl<D: Domain> Pool<D> {
         self.allocator.ensure_headroom(self, bytes)
     }
 
-    /// Retires every block that `traced` reached: for dropping a whole structure, of which
+    /// Retires every block that is `reachable`: for dropping a whole structure, of which
     /// `_unlinked` proves that it can no longer be reached.
-    pub fn retire_traced(&self, traced: &Traced, _unlinked: Committed, guard: &Guard<'_, D>) {
-        for block in traced.blocks() {
+    pub fn retire_reachable(
+        &self,
+        reachable: &ReachableBlocks,
+        _unlinked: Committed,
+        guard: &Guard<'_, D>,
+    ) {
+        for block in reachable.blocks() {
             self.limbo.retire(block, guard);
         }
     }
@@ -213,50 +218,53 @@ impl<D: Domain> Pool<D> {
     /// Whether the pool was opened after a crash and [`Pool::reclaim`] has not run since. Until it
     /// has, blocks that were free at the crash are not reused.
     pub fn needs_reclaim(&self) -> bool {
-        self.allocator.is_untraced(self)
+        self.allocator.needs_reclaim(self)
     }
 
-    /// Collects every block that is reachable: `trace` calls [`Tracer::visit`] for each. Nothing is
-    /// changed. Nobody may mutate the structures meanwhile.
-    pub fn trace(&self, trace: impl FnOnce(&mut Tracer<'_, D>)) -> Traced {
-        let mut tracer = Tracer::new(self, None);
-        trace(&mut tracer);
-        tracer.finish()
+    /// Collects every block that is reachable: `visit_blocks` calls [`BlockVisitor::visit`] for
+    /// each. Nothing is changed. Nobody may mutate the structures meanwhile.
+    pub fn reachable(
+        &self,
+        visit_blocks: impl FnOnce(&mut BlockVisitor<'_, D>),
+    ) -> ReachableBlocks {
+        let mut visitor = BlockVisitor::new(self, None);
+        visit_blocks(&mut visitor);
+        visitor.finish()
     }
 
-    /// [`Pool::trace`], of which some parts may be `known`: see [`parts`](crate::parts).
-    pub fn trace_by_parts<'p>(
+    /// [`Pool::reachable`], of which some parts may be `known`: see [`parts`](crate::parts).
+    pub fn reachable_by_parts<'p>(
         &'p self,
-        known: &'p mut dyn KnownParts<TracedPart>,
-        trace: impl FnOnce(&mut Tracer<'p, D>),
-    ) -> Traced {
-        let mut tracer = Tracer::new(self, Some(known));
-        trace(&mut tracer);
-        tracer.finish()
+        known: &'p mut dyn KnownParts<ReachablePart>,
+        visit_blocks: impl FnOnce(&mut BlockVisitor<'p, D>),
+    ) -> ReachableBlocks {
+        let mut visitor = BlockVisitor::new(self, Some(known));
+        visit_blocks(&mut visitor);
+        visitor.finish()
     }
 
-    /// Makes the allocator's picture equal to `traced`: every block that is neither reachable nor
+    /// Makes the allocator's picture equal to `reachable`: every block that is neither reachable nor
     /// in limbo becomes free.
     ///
-    /// Between the trace and the end of this call nobody may allocate, free or mutate, and no
+    /// Between the visit and the end of this call nobody may allocate, free or mutate, and no
     /// [`Owned`] may be outstanding; readers may go on. Durable at the next clean shutdown; after
     /// a crash it is simply done again.
-    pub fn reclaim(&self, traced: &Traced) -> ReclaimReport {
-        self.allocator.reclaim(self, traced)
+    pub fn reclaim(&self, reachable: &ReachableBlocks) -> ReclaimReport {
+        self.allocator.reclaim(self, reachable)
     }
 
-    /// Compares `traced` with the allocator's picture: blocks that are allocated and neither
+    /// Compares `reachable` with the allocator's picture: blocks that are allocated and neither
     /// reachable nor in limbo have leaked. The same conditions as for [`Pool::reclaim`] hold.
-    pub fn audit(&self, traced: &Traced) -> AuditReport {
-        self.allocator.audit(self, traced)
+    pub fn audit(&self, reachable: &ReachableBlocks) -> AuditReport {
+        self.allocator.audit(self, reachable)
     }
 
     /// [`Pool::reclaim`] if that is called for, then [`Pool::audit`].
-    pub fn reclaim_and_audit(&self, traced: &Traced) -> AuditReport {
+    pub fn reclaim_and_audit(&self, reachable: &ReachableBlocks) -> AuditReport {
         if self.needs_reclaim() {
-            self.reclaim(traced);
+            self.reclaim(reachable);
         }
-        self.audit(traced)
+        self.audit(reachable)
     }
 
     /// Lets go of the pool as a crash would: dropping it will not mark a clean shutdown.

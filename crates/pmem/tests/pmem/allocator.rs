@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use lapis_pmem::{
-    AllocError, Committed, Domain, Link, Owned, PAGE_FRAME_BYTES, PCell, PageFrame, PersistCounts,
-    Pool, Region, Tracer, Watched,
+    AllocError, BlockVisitor, Committed, Domain, Link, Owned, PAGE_FRAME_BYTES, PCell, PageFrame,
+    PersistCounts, Pool, Region, Watched,
 };
 use proptest::prelude::*;
 
@@ -145,10 +145,14 @@ impl Directory {
         Self { root }
     }
 
-    fn trace<D: Domain>(&self, tracer: &mut Tracer<'_, D>, sizes: &BTreeMap<u64, usize>) {
-        tracer.visit(self.root, 4096);
+    fn visit_blocks<D: Domain>(
+        &self,
+        visitor: &mut BlockVisitor<'_, D>,
+        sizes: &BTreeMap<u64, usize>,
+    ) {
+        visitor.visit(self.root, 4096);
         for (&offset, &bytes) in sizes {
-            tracer.visit(Link::<PCell<u64>>::from_bits(offset), bytes);
+            visitor.visit(Link::<PCell<u64>>::from_bits(offset), bytes);
         }
     }
 }
@@ -191,7 +195,7 @@ fn page_frames_are_used_again_and_never_as_blocks_of_another_alignment() {
 }
 
 #[test]
-fn a_trace_keeps_reachable_page_frames_and_frees_the_others() {
+fn reclaim_keeps_reachable_page_frames_and_frees_the_others() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("p");
     let options = lapis_pmem::RegionOptions { reserve_bytes: 1 << 30, ..Default::default() };
@@ -202,18 +206,18 @@ fn a_trace_keeps_reachable_page_frames_and_frees_the_others() {
     drop(pool);
     pool = Pool::open_file(&path, &options).unwrap();
     let kept: Vec<_> = pages.iter().copied().step_by(2).collect();
-    let traced = pool.trace(|tracer| {
+    let reachable = pool.reachable(|visitor| {
         for &(link, bytes) in &kept {
-            assert!(tracer.visit(link, bytes));
+            assert!(visitor.visit(link, bytes));
         }
     });
-    assert_eq!(traced.problems(), []);
-    pool.reclaim(&traced);
-    assert!(pool.audit(&traced).is_clean());
+    assert_eq!(reachable.problems(), []);
+    pool.reclaim(&reachable);
+    assert!(pool.audit(&reachable).is_clean());
     // As a block of its size that is no page frame it is none.
     let (link, bytes) = kept[0];
-    let wrong = pool.trace(|tracer| {
-        assert!(!tracer.visit(Link::<PCell<u64>>::from_bits(link.offset()), bytes));
+    let wrong = pool.reachable(|visitor| {
+        assert!(!visitor.visit(Link::<PCell<u64>>::from_bits(link.offset()), bytes));
     });
     assert_eq!(wrong.problems().len(), 1);
     let again: Vec<_> = PAGES.map(|bytes| [0; 2].map(|_| keep_page(&pool, bytes))).concat();
@@ -230,12 +234,12 @@ fn after_a_crash_unreachable_blocks_become_free_and_reachable_ones_stay() {
     let options = lapis_pmem::RegionOptions { reserve_bytes: 1 << 30, ..Default::default() };
     let pool = Pool::create_file(&path, 1 << 20, &options).unwrap();
     let root = Directory::new(&pool);
-    let mut reachable = BTreeMap::new();
+    let mut live = BTreeMap::new();
     for index in 0..2000usize {
         let bytes = 16 + index * 37 % 60_000;
         let link = keep(pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap());
         if index % 3 == 0 {
-            reachable.insert(link.offset(), bytes);
+            live.insert(link.offset(), bytes);
         }
     }
     pool.abandon();
@@ -244,45 +248,45 @@ fn after_a_crash_unreachable_blocks_become_free_and_reachable_ones_stay() {
     let pool = Pool::open_file(&path, &options).unwrap();
     assert!(pool.needs_reclaim());
     let early = pool.allocate::<PCell<u64>>().unwrap();
-    assert!(!reachable.contains_key(&early.link().offset()));
+    assert!(!live.contains_key(&early.link().offset()));
     drop(early);
-    let traced = pool.trace(|tracer| root.trace(tracer, &reachable));
-    assert_eq!(traced.problems(), []);
-    let report = pool.reclaim(&traced);
-    assert_eq!(report.reachable_blocks, reachable.len() as u64 + 1);
+    let reachable = pool.reachable(|visitor| root.visit_blocks(visitor, &live));
+    assert_eq!(reachable.problems(), []);
+    let report = pool.reclaim(&reachable);
+    assert_eq!(report.reachable_blocks, live.len() as u64 + 1);
     assert!(!pool.needs_reclaim());
-    let audit = pool.audit(&traced);
+    let audit = pool.audit(&reachable);
     assert!(audit.is_clean(), "{audit:?}");
     let before = pool.usage().storage_bytes;
     for index in 0..1000usize {
         let bytes = 16 + index * 37 % 60_000;
         let block = pool.allocate_with_tail::<PCell<u64>>(bytes - 8).unwrap();
-        assert!(!reachable.contains_key(&block.link().offset()), "a reachable block was reused");
+        assert!(!live.contains_key(&block.link().offset()), "a reachable block was reused");
         std::mem::forget(block);
     }
     assert!(pool.usage().storage_bytes <= before + (1 << 20), "freed memory was not reused");
 }
 
 #[test]
-fn a_trace_reports_references_that_are_not_blocks_and_blocks_reached_twice() {
+fn a_visitor_reports_references_that_are_not_blocks_and_blocks_reached_twice() {
     let pool = counting_pool(1 << 20);
     let link = keep(pool.allocate_with_tail::<PCell<u64>>(92).unwrap());
-    let traced = pool.trace(|tracer| {
-        assert!(tracer.visit(link, 100));
-        assert!(!tracer.visit(link, 100));
-        assert!(!tracer.visit(Link::<PCell<u64>>::from_bits(link.offset() + 8), 100));
-        assert!(!tracer.visit(link, 5000));
-        assert!(!tracer.visit(Link::<PCell<u64>>::from_bits(1 << 40), 8));
-        assert!(!tracer.visit(Link::<PCell<u64>>::NULL, 8));
+    let reachable = pool.reachable(|visitor| {
+        assert!(visitor.visit(link, 100));
+        assert!(!visitor.visit(link, 100));
+        assert!(!visitor.visit(Link::<PCell<u64>>::from_bits(link.offset() + 8), 100));
+        assert!(!visitor.visit(link, 5000));
+        assert!(!visitor.visit(Link::<PCell<u64>>::from_bits(1 << 40), 8));
+        assert!(!visitor.visit(Link::<PCell<u64>>::NULL, 8));
     });
-    assert_eq!(traced.problems().len(), 5, "{:?}", traced.problems());
+    assert_eq!(reachable.problems().len(), 5, "{:?}", reachable.problems());
 }
 
 #[test]
 fn an_audit_finds_a_leak() {
     let pool = counting_pool(1 << 20);
     let link = keep(pool.allocate::<PCell<u64>>().unwrap());
-    let audit = pool.audit(&pool.trace(|_| {}));
+    let audit = pool.audit(&pool.reachable(|_| {}));
     assert_eq!(audit.leaked, [link.offset()]);
 }
 
@@ -295,7 +299,7 @@ fn a_retired_block_waits_for_the_guards_that_were_alive() {
         let writer = pool.pin();
         pool.retire(link, 8, Committed::nothing_to_do(), &writer);
     }
-    assert!(pool.audit(&pool.trace(|_| {})).is_clean(), "limbo is not a leak");
+    assert!(pool.audit(&pool.reachable(|_| {})).is_clean(), "limbo is not a leak");
     let other = pool.allocate::<PCell<u64>>().unwrap();
     assert_ne!(other.link(), link);
     drop(guard);
@@ -373,9 +377,9 @@ fn damaged_saved_bitmaps_make_no_panic_and_no_count_wrong() {
         pool.free_unshared(no_block, live[0].1, Committed::nothing_to_do());
         assert!(pool.usage().allocated_bytes <= blocks_bytes, "{:?}", pool.usage());
         drop(pool);
-        // A trace decides what is free, as after a crash.
+        // What is reachable decides what is free, as after a crash.
         let pool = Pool::open_file(&path, &options).unwrap();
-        pool.reclaim(&pool.trace(|_| {}));
+        pool.reclaim(&pool.reachable(|_| {}));
         assert_eq!(pool.usage().allocated_bytes, 0);
     }
 }
@@ -418,16 +422,16 @@ proptest! {
                     drop(pool);
                     pool = Pool::open_file(&path, &options).unwrap();
                     if action % 3 == 0 {
-                        let traced = pool.trace(|tracer| root.trace(tracer, &live));
-                        pool.reclaim(&traced);
+                        let reachable = pool.reachable(|visitor| root.visit_blocks(visitor, &live));
+                        pool.reclaim(&reachable);
                     }
                 }
             }
         }
-        let traced = pool.trace(|tracer| root.trace(tracer, &live));
-        prop_assert_eq!(traced.problems(), []);
-        pool.reclaim(&traced);
-        let audit = pool.audit(&traced);
+        let reachable = pool.reachable(|visitor| root.visit_blocks(visitor, &live));
+        prop_assert_eq!(reachable.problems(), []);
+        pool.reclaim(&reachable);
+        let audit = pool.audit(&reachable);
         prop_assert!(audit.is_clean(), "{:?}", audit);
         prop_assert_eq!(audit.allocated_blocks, live.len() as u64 + 1);
     }

@@ -2,6 +2,6 @@
 
 mod allocator;
 mod pool;
-mod trace_by_parts;
+mod reachable_by_parts;
 #[cfg(target_arch = "x86_64")]
 mod zero_cost;

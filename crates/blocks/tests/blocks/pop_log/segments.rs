@@ -31,8 +31,8 @@ fn assert_same<D: Domain>(log: &PopLog<D>, model: &Model) {
 }
 
 fn assert_no_leak<D: Domain>(pool: &Pool<D>, log: &PopLog<D>) {
-    let traced = pool.trace(|tracer| log.trace(tracer));
-    let report = pool.reclaim_and_audit(&traced);
+    let reachable = pool.reachable(|visitor| log.visit_blocks(visitor));
+    let report = pool.reclaim_and_audit(&reachable);
     assert!(report.is_clean(), "{report:?}");
 }
 

@@ -63,7 +63,7 @@ impl Append {
         let log = open(&pool).unwrap();
         assert_eq!(contents(&log), self.acknowledged);
         assert_eq!(log.check(), []);
-        pool.reclaim(&pool.trace(|tracer| log.trace(tracer)));
+        pool.reclaim(&pool.reachable(|visitor| log.visit_blocks(visitor)));
         let next = log.append(b"next").unwrap();
         assert_eq!(next, self.appended.0);
         let mut entries = self.acknowledged.clone();

@@ -14,7 +14,7 @@ use crate::concurrent::linearizability::{MapAction, MapKey, is_linearizable};
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
 use crate::storage::Storage;
 use crate::subject::text;
-use crate::subjects::{KeySpace, created, opened, trace_from_root};
+use crate::subjects::{KeySpace, created, opened, visit_from_root};
 
 /// An index that several workers change.
 #[derive(Debug)]
@@ -173,8 +173,8 @@ where
 
     fn audit(&self, index: &Self::Live) -> AuditReport {
         let pool = index.pool();
-        let traced = pool.trace(trace_from_root(index));
-        pool.reclaim_and_audit(&traced)
+        let reachable = pool.reachable(visit_from_root(index));
+        pool.reclaim_and_audit(&reachable)
     }
 
     fn judge(

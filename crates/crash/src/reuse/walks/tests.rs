@@ -10,20 +10,20 @@ use lapis_pmem::{
 
 use super::*;
 
-struct Bench {
+struct Walker {
     region: Region,
     domain: Modelled,
     memory: PartMemory<u64>,
 }
 
-impl Bench {
+impl Walker {
     fn new() -> Self {
         let region = Region::anonymous(EXTENT_BYTES, EXTENT_BYTES).unwrap();
         let domain = Modelled::over(&region, Config { watching: true, ..Config::tracking() });
-        let mut bench = Self { region, domain, memory: PartMemory::default() };
-        bench.memory.begin_point(&[]);
-        bench.memory.begin_run(&[]);
-        bench
+        let mut walker = Self { region, domain, memory: PartMemory::default() };
+        walker.memory.begin_point(&[]);
+        walker.memory.begin_run(&[]);
+        walker
     }
 
     fn word(&self, line: u32, word: usize) -> &PCell<u64> {
@@ -88,72 +88,72 @@ const NONE: [PartName; 0] = [];
 
 #[test]
 fn what_is_as_it_was_is_passed_over() {
-    let mut bench = Bench::new();
-    assert_eq!(bench.walk().0, [1, 2, 3]);
-    bench.next_run(&[]);
-    assert_eq!(bench.walk().0, NONE);
-    assert_eq!(bench.memory.passed(), 2, "the inner part went with the one around it");
+    let mut walker = Walker::new();
+    assert_eq!(walker.walk().0, [1, 2, 3]);
+    walker.next_run(&[]);
+    assert_eq!(walker.walk().0, NONE);
+    assert_eq!(walker.memory.passed(), 2, "the inner part went with the one around it");
 }
 
 #[test]
 fn a_part_is_gone_through_again_where_the_image_has_a_byte_of_it_otherwise() {
-    let mut bench = Bench::new();
-    bench.walk();
-    bench.next_run(&[(2, 0)]);
-    assert_eq!(bench.walk().0, [1, 2], "and so is the part around it");
-    bench.next_run(&[(3, 0)]);
-    assert_eq!(bench.walk().0, [3]);
-    bench.next_run(&[(1, 1), (2, 7), (4, 0)]);
-    assert_eq!(bench.walk().0, NONE, "those bytes are read in no part");
-    bench.next_run(&[(1, 0)]);
-    assert_eq!(bench.walk().0, [1], "what lies in it is known all the same");
+    let mut walker = Walker::new();
+    walker.walk();
+    walker.next_run(&[(2, 0)]);
+    assert_eq!(walker.walk().0, [1, 2], "and so is the part around it");
+    walker.next_run(&[(3, 0)]);
+    assert_eq!(walker.walk().0, [3]);
+    walker.next_run(&[(1, 1), (2, 7), (4, 0)]);
+    assert_eq!(walker.walk().0, NONE, "those bytes are read in no part");
+    walker.next_run(&[(1, 0)]);
+    assert_eq!(walker.walk().0, [1], "what lies in it is known all the same");
 }
 
 #[test]
 fn a_part_is_gone_through_again_where_the_run_has_changed_a_byte_of_it() {
-    let mut bench = Bench::new();
-    bench.walk();
-    bench.next_run(&[]);
-    bench.store(2, 0, 5);
-    bench.store(3, 1, 6);
-    assert_eq!(bench.walk(), (vec![1, 2], 5));
-    assert_eq!(bench.walk(), (vec![1, 2], 5), "for the rest of the run");
-    bench.store(3, 0, 7);
-    assert_eq!(bench.walk(), (vec![1, 2, 3], 12));
-    bench.next_run(&[]);
-    assert_eq!(bench.walk(), (vec![], 0), "what it came to durably is still known");
+    let mut walker = Walker::new();
+    walker.walk();
+    walker.next_run(&[]);
+    walker.store(2, 0, 5);
+    walker.store(3, 1, 6);
+    assert_eq!(walker.walk(), (vec![1, 2], 5));
+    assert_eq!(walker.walk(), (vec![1, 2], 5), "for the rest of the run");
+    walker.store(3, 0, 7);
+    assert_eq!(walker.walk(), (vec![1, 2, 3], 12));
+    walker.next_run(&[]);
+    assert_eq!(walker.walk(), (vec![], 0), "what it came to durably is still known");
 }
 
 #[test]
 fn what_changes_durably_is_forgotten_until_it_has_been_gone_through() {
-    let mut bench = Bench::new();
-    bench.walk();
-    bench.next_run(&[]);
-    bench.memory.changes_durably(BytesOfLine { line: 2, bytes: 0xFF00 });
-    assert_eq!(bench.walk().0, NONE, "another word");
-    bench.memory.changes_durably(BytesOfLine { line: 2, bytes: 1 });
+    let mut walker = Walker::new();
+    walker.walk();
+    walker.next_run(&[]);
+    walker.memory.changes_durably(BytesOfLine { line: 2, bytes: 0xFF00 });
+    assert_eq!(walker.walk().0, NONE, "another word");
+    walker.memory.changes_durably(BytesOfLine { line: 2, bytes: 1 });
     // SAFETY: inside the mapped region; what becomes durable is written past the machine.
-    unsafe { bench.region.base().add(2 * LINE_BYTES).write(9) };
-    assert_eq!(bench.walk(), (vec![1, 2], 9));
-    assert_eq!(bench.walk(), (vec![], 9));
+    unsafe { walker.region.base().add(2 * LINE_BYTES).write(9) };
+    assert_eq!(walker.walk(), (vec![1, 2], 9));
+    assert_eq!(walker.walk(), (vec![], 9));
 }
 
 #[test]
 fn nothing_is_learnt_of_a_part_from_an_image_that_has_it_otherwise() {
-    let mut bench = Bench::new();
-    bench.next_run(&[(2, 0)]);
-    assert_eq!(bench.walk().0, [1, 2, 3]);
-    assert_eq!(bench.walk().0, [1, 2]);
-    bench.next_run(&[]);
-    assert_eq!(bench.walk().0, [1, 2]);
-    assert_eq!(bench.walk().0, NONE);
+    let mut walker = Walker::new();
+    walker.next_run(&[(2, 0)]);
+    assert_eq!(walker.walk().0, [1, 2, 3]);
+    assert_eq!(walker.walk().0, [1, 2]);
+    walker.next_run(&[]);
+    assert_eq!(walker.walk().0, [1, 2]);
+    assert_eq!(walker.walk().0, NONE);
 }
 
 #[test]
 fn a_part_that_lies_in_two_others_makes_both_unknown() {
-    let mut bench = Bench::new();
-    let through = |bench: &mut Bench, name: PartName| {
-        let mut walk = bench.memory.walk(&bench.domain);
+    let mut walker = Walker::new();
+    let through = |walker: &mut Walker, name: PartName| {
+        let mut walk = walker.memory.walk(&walker.domain);
         let known = walk.known(name).is_some();
         if !known {
             walk.begin(name);
@@ -165,52 +165,52 @@ fn a_part_that_lies_in_two_others_makes_both_unknown() {
         }
         known
     };
-    bench.walk();
-    assert!(!through(&mut bench, 7) && through(&mut bench, 7));
-    bench.next_run(&[(2, 0)]);
-    assert!(!through(&mut bench, 7) && !through(&mut bench, 1));
-    bench.next_run(&[]);
-    bench.memory.changes_durably(BytesOfLine { line: 2, bytes: 1 });
-    assert!(!through(&mut bench, 7), "of what lay in it nothing is known any more");
+    walker.walk();
+    assert!(!through(&mut walker, 7) && through(&mut walker, 7));
+    walker.next_run(&[(2, 0)]);
+    assert!(!through(&mut walker, 7) && !through(&mut walker, 1));
+    walker.next_run(&[]);
+    walker.memory.changes_durably(BytesOfLine { line: 2, bytes: 1 });
+    assert!(!through(&mut walker, 7), "of what lay in it nothing is known any more");
 }
 
 #[test]
 fn what_is_read_of_watched_lines_is_noted_of_parts_that_are_passed_over() {
-    let mut bench = Bench::new();
-    bench.walk();
+    let mut walker = Walker::new();
+    walker.walk();
     let watched = [2, 3, 5];
-    bench.domain.watch_reads(watched);
-    bench.memory.begin_point(&watched);
+    walker.domain.watch_reads(watched);
+    walker.memory.begin_point(&watched);
     let mut reads = Vec::new();
     for differing in [&[][..], &[(3, 0)], &[(1, 0), (2, 0)]] {
-        bench.next_run(differing);
-        bench.walk();
-        bench.domain.take_reads(&mut reads);
+        walker.next_run(differing);
+        walker.walk();
+        walker.domain.take_reads(&mut reads);
         let read = |place| LineRead { place, bytes: 0xFF, by_lock: None };
         assert_eq!(reads, [read(0), read(1)], "whatever was passed over: {differing:?}");
     }
-    bench.next_run(&[]);
-    bench.store(2, 0, 1);
-    bench.walk();
-    bench.domain.take_reads(&mut reads);
+    walker.next_run(&[]);
+    walker.store(2, 0, 1);
+    walker.walk();
+    walker.domain.take_reads(&mut reads);
     assert_eq!(reads.len(), 1, "what was written before it was read is not");
 }
 
 #[test]
 fn a_part_that_asks_a_lock_is_not_remembered() {
-    let mut bench = Bench::new();
+    let mut walker = Walker::new();
     let lock_in_line = 6;
     for _ in 0..2 {
-        let mut walk = bench.memory.walk(&bench.domain);
+        let mut walk = walker.memory.walk(&walker.domain);
         assert!(walk.known(6).is_none());
         walk.begin(6);
         let offset = lock_in_line * LINE_BYTES;
         // SAFETY: inside the mapped region, aligned, only accessed atomically.
-        let word = unsafe { &*bench.region.base().add(offset).cast::<PCell<u64>>() };
-        bench.domain.note_generation(LockGeneration::of(1));
+        let word = unsafe { &*walker.region.base().add(offset).cast::<PCell<u64>>() };
+        walker.domain.note_generation(LockGeneration::of(1));
         let lock = GenerationLock::in_word(word);
-        lock.lock(&bench.domain, LockGeneration::of(1));
-        lock.unlock(&bench.domain);
+        lock.lock(&walker.domain, LockGeneration::of(1));
+        lock.unlock(&walker.domain);
         assert!(!walk.keeps());
         walk.end(None);
     }
@@ -218,10 +218,10 @@ fn a_part_that_asks_a_lock_is_not_remembered() {
 
 #[test]
 fn another_memory_is_known_nothing_of() {
-    let mut bench = Bench::new();
-    bench.walk();
-    bench.memory.forget();
-    bench.next_run(&[]);
-    assert_eq!(bench.walk().0, [1, 2, 3]);
-    assert_eq!(bench.read(1), 0);
+    let mut walker = Walker::new();
+    walker.walk();
+    walker.memory.forget();
+    walker.next_run(&[]);
+    assert_eq!(walker.walk().0, [1, 2, 3]);
+    assert_eq!(walker.read(1), 0);
 }

@@ -265,13 +265,13 @@ impl LivePages {
 
     pub(super) fn audit(&self) -> AuditReport {
         let (pool, records) = (&self.log.pool, self.log.records);
-        let traced = pool.trace(|tracer| {
-            tracer.visit(records, size_of::<Records>());
+        let reachable = pool.reachable(|visitor| {
+            visitor.visit(records, size_of::<Records>());
         });
         if pool.needs_reclaim() {
-            pool.reclaim(&traced);
+            pool.reclaim(&reachable);
         }
-        pool.audit(&traced)
+        pool.audit(&reachable)
     }
 
     pub(super) fn domain(&self) -> &Modelled {

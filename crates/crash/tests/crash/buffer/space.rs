@@ -233,13 +233,13 @@ impl Live<Operation, [u64; SLOTS]> for LivePages {
         damaged.chain(orphans).collect()
     }
     fn reclaim_and_audit(&self) -> AuditReport {
-        let traced = self.pool.trace(|tracer| {
-            tracer.visit(self.slots, size_of::<Slots>());
+        let reachable = self.pool.reachable(|visitor| {
+            visitor.visit(self.slots, size_of::<Slots>());
         });
         if self.pool.needs_reclaim() {
-            self.pool.reclaim(&traced);
+            self.pool.reclaim(&reachable);
         }
-        self.pool.audit(&traced)
+        self.pool.audit(&reachable)
     }
     fn pool(&self) -> Option<&Pool<Modelled>> {
         Some(&self.pool)

@@ -144,10 +144,10 @@ impl PageStore {
     }
 
     pub(crate) fn audit(&self) -> AuditReport {
-        let traced = self.pool.trace(|tracer| {
-            tracer.visit(self.records, size_of::<Records>());
+        let reachable = self.pool.reachable(|visitor| {
+            visitor.visit(self.records, size_of::<Records>());
         });
-        self.pool.reclaim_and_audit(&traced)
+        self.pool.reclaim_and_audit(&reachable)
     }
 }
 

@@ -156,10 +156,10 @@ impl ConcurrentSubject for Latched {
         Ok(live.get(Fault::None))
     }
     fn audit(&self, live: &Live) -> AuditReport {
-        let traced = live.pool.trace(|tracer| {
-            tracer.visit(live.counter, size_of::<Counter>());
+        let reachable = live.pool.reachable(|visitor| {
+            visitor.visit(live.counter, size_of::<Counter>());
         });
-        live.pool.reclaim_and_audit(&traced)
+        live.pool.reclaim_and_audit(&reachable)
     }
     fn judge(
         &self,

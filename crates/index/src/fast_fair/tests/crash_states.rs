@@ -127,7 +127,7 @@ fn check_reports_damage_and_does_not_panic() {
         for damage in values.into_iter().filter(|&damage| damage != sound) {
             word.store(domain, damage);
             assert!(!tree.check().is_empty(), "word {index} as {damage:#x}");
-            let _ = tree.pool.trace(|tracer| tree.trace(tracer, &mut |_, _| ()));
+            let _ = tree.pool.reachable(|visitor| tree.visit_blocks(visitor, &mut |_, _| ()));
             word.store(domain, sound);
         }
     }

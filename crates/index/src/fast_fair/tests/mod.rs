@@ -47,9 +47,9 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     /// Fails unless the structure is sound and allocated blocks are reachable ones.
     pub(super) fn assert_sound(&self) {
         assert_eq!(self.check(), Vec::<String>::new());
-        let traced = self.pool.trace(|tracer| self.trace(tracer, &mut |_, _| ()));
-        let audit = self.pool.audit(&traced);
+        let reachable = self.pool.reachable(|visitor| self.visit_blocks(visitor, &mut |_, _| ()));
+        let audit = self.pool.audit(&reachable);
         assert!(audit.is_clean(), "{audit:?}");
-        assert_eq!(traced.block_count(), self.statistics().blocks);
+        assert_eq!(reachable.block_count(), self.statistics().blocks);
     }
 }

@@ -9,7 +9,7 @@ use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use lapis_pmem::{AllocError, Committed, Domain, Link, PCell, Pool, Tracer};
+use lapis_pmem::{AllocError, BlockVisitor, Committed, Domain, Link, PCell, Pool};
 
 use crate::index::InnerNodes;
 
@@ -182,9 +182,9 @@ impl Memory {
         })
     }
 
-    pub(super) fn trace<D: Domain>(&self, tracer: &mut Tracer<'_, D>) {
+    pub(super) fn visit_blocks<D: Domain>(&self, visitor: &mut BlockVisitor<'_, D>) {
         for (link, bytes) in self.blocks() {
-            tracer.visit(link, bytes);
+            visitor.visit(link, bytes);
         }
     }
 

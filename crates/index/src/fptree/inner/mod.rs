@@ -35,7 +35,7 @@ use std::cmp::Ordering as Order;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
-use lapis_pmem::{AllocError, Domain, Link, Pool, Tracer};
+use lapis_pmem::{AllocError, BlockVisitor, Domain, Link, Pool};
 use parking_lot::Mutex;
 
 use super::leaf::LeafHeader;
@@ -350,10 +350,10 @@ impl InnerTree {
         (index <= count.min(self.capacity)).then(|| Place { leaf: leaf(), index, ..*place })
     }
 
-    /// Tells the tracer of the blocks of the pool that the nodes lie in, if they do.
-    pub(super) fn trace<D: Domain>(&self, tracer: &mut Tracer<'_, D>) {
-        self.nodes.trace(tracer);
-        self.separators.memory().trace(tracer);
+    /// Tells the visitor of the blocks of the pool that the nodes lie in, if they do.
+    pub(super) fn visit_blocks<D: Domain>(&self, visitor: &mut BlockVisitor<'_, D>) {
+        self.nodes.visit_blocks(visitor);
+        self.separators.memory().visit_blocks(visitor);
     }
 
     /// Blocks of the pool that the nodes lie in, and their bytes.

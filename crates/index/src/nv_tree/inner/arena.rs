@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering as MemoryOrdering;
 
-use lapis_pmem::{Committed, Domain, Guard, Link, PCell, Pool, Tracer};
+use lapis_pmem::{BlockVisitor, Committed, Domain, Guard, Link, PCell, Pool};
 
 use crate::index::InnerNodes;
 
@@ -67,9 +67,9 @@ impl Arena {
         self.block().map(|(_, bytes)| bytes)
     }
 
-    pub(super) fn trace<D: Domain>(&self, tracer: &mut Tracer<'_, D>) {
+    pub(super) fn visit_blocks<D: Domain>(&self, visitor: &mut BlockVisitor<'_, D>) {
         if let Some((link, bytes)) = self.block() {
-            tracer.visit(link, bytes);
+            visitor.visit(link, bytes);
         }
     }
 

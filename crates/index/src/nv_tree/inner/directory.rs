@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lapis_pmem::{Domain, Guard, Pool, Tracer};
+use lapis_pmem::{BlockVisitor, Domain, Guard, Pool};
 
 use super::super::leaf::order_loads;
 use super::arena::{Arena, Words, leading_word};
@@ -318,8 +318,8 @@ impl Directory {
         self.arenas().for_each(|arena| arena.free(pool));
     }
 
-    pub(in super::super) fn trace<D: Domain>(&self, tracer: &mut Tracer<'_, D>) {
-        self.arenas().for_each(|arena| arena.trace(tracer));
+    pub(in super::super) fn visit_blocks<D: Domain>(&self, visitor: &mut BlockVisitor<'_, D>) {
+        self.arenas().for_each(|arena| arena.visit_blocks(visitor));
     }
 
     /// All entries, in order. Nobody changes them meanwhile.

@@ -1,6 +1,6 @@
 //! Damaged bytes.
 //!
-//! `check` and `trace` never panic, whatever the bytes. `open` returns an error. `get`, `for_each`,
+//! `check` and `visit_blocks` never panic, whatever the bytes. `open` returns an error. `get`, `for_each`,
 //! scans and `statistics`, which have no way to return one, may panic, but only with a message that
 //! begins with "the pool is damaged" or "the index is damaged". Nothing runs for ever.
 
@@ -72,7 +72,7 @@ fn examine<K: Keys + ?Sized>(tested: Tested, place: &Place, seed: u64) {
     }
     let Ok(index) = tested.try_open::<K>(&pool, "index") else { return };
     let _ = index.check();
-    let _ = pool.trace(|tracer| index.trace(tracer, &mut |_, _| {}));
+    let _ = pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| {}));
     for number in 0..COUNT {
         tolerating_damage(seed, "get", || {
             let _ = index.get(K::borrow(&K::number(number)));
@@ -87,7 +87,7 @@ fn examine<K: Keys + ?Sized>(tested: Tested, place: &Place, seed: u64) {
     pool.abandon();
 }
 
-pub fn no_damage_makes_check_or_trace_panic<K: Keys + ?Sized>(tested: Tested) {
+pub fn no_damage_makes_check_or_visit_blocks_panic<K: Keys + ?Sized>(tested: Tested) {
     let place = Place::of(4 << 20);
     let intact = image::<K>(tested, &place);
     let (sender, receiver) = mpsc::channel();

@@ -189,10 +189,10 @@ pub fn entries<D: Domain, K: IndexKey + ?Sized>(index: &AnyIndex<D, K>) -> Vec<(
 
 /// Asserts that the blocks which are allocated are those which are reachable, and are counted.
 pub fn assert_nothing_leaked<D: Domain, K: IndexKey + ?Sized>(index: &AnyIndex<D, K>) {
-    let traced = index.pool().trace(|tracer| index.trace(tracer, &mut |_, _| {}));
-    let audit = index.pool().audit(&traced);
+    let reachable = index.pool().reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| {}));
+    let audit = index.pool().audit(&reachable);
     assert!(audit.is_clean(), "{audit:?}");
-    assert_eq!(traced.block_count(), index.statistics().blocks);
+    assert_eq!(reachable.block_count(), index.statistics().blocks);
 }
 
 /// Asserts that the index holds exactly `expected`, that its own check finds nothing, and that no

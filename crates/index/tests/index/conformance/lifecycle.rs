@@ -55,8 +55,8 @@ pub fn an_index_abandoned_as_by_a_crash_holds_what_was_acknowledged<K: Keys + ?S
         *value += 1;
         let _ = index.put(K::borrow(key), *value).unwrap();
     }
-    let traced = pool.trace(|tracer| index.trace(tracer, &mut |_, _| {}));
-    let _ = pool.reclaim(&traced);
+    let reachable = pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| {}));
+    let _ = pool.reclaim(&reachable);
     assert_sound(&index, &expected);
 }
 
@@ -80,11 +80,11 @@ pub fn two_indexes_in_one_pool_do_not_meet<K: Keys + ?Sized>(tested: Tested) {
         assert_eq!(one.get(K::borrow(&key)), (number % 3 != 0).then_some(1));
         assert_eq!(two.get(K::borrow(&key)), (number % 2 == 0).then_some(2));
     }
-    let traced = pool.trace(|tracer| {
-        one.trace(tracer, &mut |_, _| {});
-        two.trace(tracer, &mut |_, _| {});
+    let reachable = pool.reachable(|visitor| {
+        one.visit_blocks(visitor, &mut |_, _| {});
+        two.visit_blocks(visitor, &mut |_, _| {});
     });
-    assert!(pool.audit(&traced).is_clean());
+    assert!(pool.audit(&reachable).is_clean());
 }
 
 pub fn a_root_of_another_kind_is_refused<K: Keys + ?Sized>(tested: Tested) {

@@ -54,7 +54,7 @@ macro_rules! suite_of_every_index {
                 readers_find_what_stays_at_every_fence_of_a_writer
                 a_reader_that_sees_a_change_before_its_fence_persists_it;
             damage:
-                no_damage_makes_check_or_trace_panic;
+                no_damage_makes_check_or_visit_blocks_panic;
             costs:
                 inserts_cost_what_the_table_says
                 what_changes_nothing_costs_nothing;

@@ -81,7 +81,7 @@ fn updates_of_byte_string_keys_give_the_old_leaves_back() {
         assert_eq!(index.update(b"key", value).unwrap().previous, Some(value - 1));
     }
     let pool = index.pool();
-    let audit = pool.audit(&pool.trace(|tracer| index.trace(tracer, &mut |_, _| ())));
+    let audit = pool.audit(&pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| ())));
     assert!(audit.is_clean(), "{audit:?}");
     assert_eq!(audit.allocated_blocks, 2);
 }

@@ -1,9 +1,9 @@
-//! Tracing: which blocks are reachable.
+//! Which blocks are reachable: a structure visits its own.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::allocator::{Descriptor, TraceMap, size_of_block};
+use crate::allocator::{BlockMap, Descriptor, size_of_block};
 use crate::cell::{Link, Persistent};
 use crate::domain::Domain;
 use crate::parts::KnownParts;
@@ -11,13 +11,13 @@ use crate::pool::Pool;
 
 mod part;
 
-pub use part::TracedPart;
-use part::TracingByParts;
+pub use part::ReachablePart;
+use part::VisitingByParts;
 
-/// Something a trace found that cannot be in a sound pool.
+/// Something a visitor was told that cannot be in a sound pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum TraceProblem {
+pub enum ReachabilityProblem {
     /// A reference to something that is not a block of that size.
     NotABlock {
         /// Where the reference points.
@@ -37,7 +37,7 @@ pub enum TraceProblem {
     },
 }
 
-impl std::fmt::Display for TraceProblem {
+impl std::fmt::Display for ReachabilityProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NotABlock { offset, bytes } => {
@@ -49,21 +49,21 @@ impl std::fmt::Display for TraceProblem {
     }
 }
 
-/// Collects reachable blocks. Made by [`Pool::trace`].
-pub struct Tracer<'p, D: Domain> {
+/// Collects reachable blocks. Made by [`Pool::reachable`].
+pub struct BlockVisitor<'p, D: Domain> {
     pool: &'p Pool<D>,
-    map: TraceMap,
+    map: BlockMap,
     /// First chunk and marks of each slab that was reached, by the number of its run.
     slabs: Vec<Option<(u32, SlabMarks)>>,
     /// First chunk and number of chunks.
     large: BTreeMap<u32, u32>,
-    problems: Vec<TraceProblem>,
-    by_parts: Option<TracingByParts<'p>>,
+    problems: Vec<ReachabilityProblem>,
+    by_parts: Option<VisitingByParts<'p>>,
 }
 
-impl<D: Domain> fmt::Debug for Tracer<'_, D> {
+impl<D: Domain> fmt::Debug for BlockVisitor<'_, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tracer").field("problems", &self.problems).finish_non_exhaustive()
+        f.debug_struct("BlockVisitor").field("problems", &self.problems).finish_non_exhaustive()
     }
 }
 
@@ -73,23 +73,23 @@ pub(crate) struct SlabMarks {
     pub(crate) words: Vec<u64>,
 }
 
-impl<'p, D: Domain> Tracer<'p, D> {
+impl<'p, D: Domain> BlockVisitor<'p, D> {
     pub(crate) fn new(
         pool: &'p Pool<D>,
-        known: Option<&'p mut dyn KnownParts<TracedPart>>,
+        known: Option<&'p mut dyn KnownParts<ReachablePart>>,
     ) -> Self {
-        let map = TraceMap::new(pool);
+        let map = BlockMap::new(pool);
         Self {
             pool,
             slabs: vec![None; map.run_count()],
             map,
             large: BTreeMap::new(),
             problems: Vec::new(),
-            by_parts: known.map(TracingByParts::new),
+            by_parts: known.map(VisitingByParts::new),
         }
     }
 
-    /// The pool being traced.
+    /// The pool whose blocks are visited.
     pub fn pool(&self) -> &'p Pool<D> {
         self.pool
     }
@@ -100,7 +100,7 @@ impl<'p, D: Domain> Tracer<'p, D> {
     pub fn visit<T: Persistent>(&mut self, link: Link<T>, block_bytes: usize) -> bool {
         let offset = link.offset();
         let Some(found) = self.map.locate(offset, size_of_block::<T>(block_bytes)) else {
-            self.problems.push(TraceProblem::NotABlock { offset, bytes: block_bytes });
+            self.problems.push(ReachabilityProblem::NotABlock { offset, bytes: block_bytes });
             return false;
         };
         let fresh = match found.index {
@@ -120,18 +120,18 @@ impl<'p, D: Domain> Tracer<'p, D> {
             }
         };
         if !fresh {
-            self.problems.push(TraceProblem::ReachedTwice { offset });
+            self.problems.push(ReachabilityProblem::ReachedTwice { offset });
         }
         fresh
     }
 
     /// Notes something wrong in the structure itself.
     pub fn problem(&mut self, what: impl Into<String>) {
-        self.problems.push(TraceProblem::Structure { what: what.into() });
+        self.problems.push(ReachabilityProblem::Structure { what: what.into() });
     }
 
-    pub(crate) fn finish(self) -> Traced {
-        Traced {
+    pub(crate) fn finish(self) -> ReachableBlocks {
+        ReachableBlocks {
             slabs: self.slabs.into_iter().flatten().collect(),
             large: self.large,
             problems: self.problems,
@@ -139,17 +139,17 @@ impl<'p, D: Domain> Tracer<'p, D> {
     }
 }
 
-/// What a trace found: the reachable blocks and the problems.
+/// What a visitor was told: the reachable blocks and the problems.
 #[derive(Clone, Debug, Default)]
-pub struct Traced {
+pub struct ReachableBlocks {
     pub(crate) slabs: BTreeMap<u32, SlabMarks>,
     pub(crate) large: BTreeMap<u32, u32>,
-    problems: Vec<TraceProblem>,
+    problems: Vec<ReachabilityProblem>,
 }
 
-impl Traced {
+impl ReachableBlocks {
     /// What cannot be in a sound pool.
-    pub fn problems(&self) -> &[TraceProblem] {
+    pub fn problems(&self) -> &[ReachabilityProblem] {
         &self.problems
     }
 
@@ -193,8 +193,8 @@ pub struct AuditReport {
     pub leaked: Vec<u64>,
     /// Offsets of blocks that are reachable but that the allocator would hand out again.
     pub unallocated: Vec<u64>,
-    /// What the trace found.
-    pub problems: Vec<TraceProblem>,
+    /// What the visitor was told.
+    pub problems: Vec<ReachabilityProblem>,
 }
 
 impl AuditReport {

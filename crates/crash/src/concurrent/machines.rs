@@ -24,7 +24,7 @@ use crate::subject::text;
 use crate::timeline::clause;
 
 /// Two regions: one to run on, one to recover on.
-pub(super) struct Bench<'b> {
+pub(super) struct Machines<'b> {
     pub(super) subject: &'b dyn AnyConcurrentSubject,
     pub(super) options: &'b ConcurrentOptions,
     region: Region,
@@ -107,7 +107,7 @@ pub(super) struct Tally {
     pub(super) distinct_states: u64,
 }
 
-impl<'b> Bench<'b> {
+impl<'b> Machines<'b> {
     /// `watching`: notes what recoveries read of uncertain lines.
     pub(super) fn new(
         subject: &'b dyn AnyConcurrentSubject,

@@ -1,15 +1,15 @@
-//! Parts of a trace ([`crate::parts`]): the blocks that are reachable by way of them.
+//! Parts of a visit ([`crate::parts`]): the blocks that are reachable by way of them.
 
 use std::rc::Rc;
 
-use super::{SlabMarks, TraceProblem, Tracer};
+use super::{BlockVisitor, ReachabilityProblem, SlabMarks};
 use crate::allocator::Descriptor;
 use crate::domain::Domain;
 use crate::parts::{KnownParts, PartEnds, PartName};
 
-/// What tracing a part has come to: blocks, and no problem.
+/// What visiting a part has come to: blocks, and no problem.
 #[derive(Debug)]
-pub struct TracedPart {
+pub struct ReachablePart {
     ends: PartEnds,
     slabs: Box<[PartOfSlab]>,
     /// Words of the slabs' bitmaps, by number: of one slab after the other. In one piece, since each
@@ -27,9 +27,9 @@ struct PartOfSlab {
     descriptor: Descriptor,
 }
 
-/// What a tracer keeps of the parts that it is in.
-pub(super) struct TracingByParts<'p> {
-    known: &'p mut dyn KnownParts<TracedPart>,
+/// What a visitor keeps of the parts that it is in.
+pub(super) struct VisitingByParts<'p> {
+    known: &'p mut dyn KnownParts<ReachablePart>,
     open: Vec<OpenPart>,
     /// How many of the open ones are worth telling of.
     telling: usize,
@@ -45,8 +45,8 @@ struct OpenPart {
     problems_before: usize,
 }
 
-impl<'p> TracingByParts<'p> {
-    pub(super) fn new(known: &'p mut dyn KnownParts<TracedPart>) -> Self {
+impl<'p> VisitingByParts<'p> {
+    pub(super) fn new(known: &'p mut dyn KnownParts<ReachablePart>) -> Self {
         Self { known, open: Vec::with_capacity(32), telling: 0, visited: Vec::new() }
     }
 
@@ -58,7 +58,7 @@ impl<'p> TracingByParts<'p> {
     }
 }
 
-impl<D: Domain> Tracer<'_, D> {
+impl<D: Domain> BlockVisitor<'_, D> {
     /// Whether parts mean anything: some may be known.
     #[inline]
     pub fn goes_by_parts(&self) -> bool {
@@ -66,14 +66,14 @@ impl<D: Domain> Tracer<'_, D> {
     }
 
     /// Says that the part called `name` is next. If it is known what it comes to, that is taken for
-    /// done, and the ends of the part are returned; otherwise it is to be traced, and
-    /// [`Tracer::end_part`] to be called behind it.
+    /// done, and the ends of the part are returned; otherwise it is to be visited, and
+    /// [`BlockVisitor::end_part`] to be called behind it.
     #[inline]
     pub fn begin_part(&mut self, name: PartName) -> Option<PartEnds> {
         if self.by_parts.is_none() { None } else { self.pass_or_begin(name) }
     }
 
-    /// Says that the part begun last has been traced. Without `ends` nothing is known of it.
+    /// Says that the part begun last has been visited. Without `ends` nothing is known of it.
     #[inline]
     pub fn end_part(&mut self, ends: Option<PartEnds>) {
         if self.by_parts.is_some() {
@@ -103,7 +103,7 @@ impl<D: Domain> Tracer<'_, D> {
     }
 
     /// Takes the blocks of a part for visited, unless one of its slabs is another one now.
-    fn pass(&mut self, part: &Rc<TracedPart>) -> bool {
+    fn pass(&mut self, part: &Rc<ReachablePart>) -> bool {
         let same = |slab: &PartOfSlab| self.map.run_that_is(slab.first, slab.descriptor).is_some();
         if !part.slabs.iter().all(same) {
             return false;
@@ -128,7 +128,7 @@ impl<D: Domain> Tracer<'_, D> {
                 if twice != 0 {
                     let index = at * 64 + twice.trailing_zeros() as usize;
                     let offset = class.offset_of(first, index);
-                    self.problems.push(TraceProblem::ReachedTwice { offset });
+                    self.problems.push(ReachabilityProblem::ReachedTwice { offset });
                 }
                 if let Some(by_parts) = &mut self.by_parts {
                     by_parts.visited(run, at, bits);
@@ -167,7 +167,7 @@ impl<D: Domain> Tracer<'_, D> {
                     slab.words_end = words.len() as u32;
                 }
             }
-            TracedPart { ends, slabs: slabs.into(), words: words.into() }
+            ReachablePart { ends, slabs: slabs.into(), words: words.into() }
         });
         by_parts.telling -= usize::from(part.is_told);
         if by_parts.telling == 0 {
