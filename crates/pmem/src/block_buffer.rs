@@ -5,7 +5,8 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
-use crate::block_device::BLOCK_BYTES;
+/// Bytes in a block: the unit of transfers and of capacity.
+pub const BLOCK_BYTES: usize = 4096;
 
 /// Memory for a number of blocks, aligned to [`BLOCK_BYTES`]. Its address stays while it is moved.
 pub struct BlockBuffer {

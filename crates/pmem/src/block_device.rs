@@ -26,10 +26,9 @@ use core::fmt::Debug;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::io;
 
+pub use crate::block_buffer::BLOCK_BYTES;
 use crate::block_buffer::BlockBuffer;
 
-/// Bytes in a block: the unit of transfers and of capacity.
-pub const BLOCK_BYTES: usize = 4096;
 /// Bytes in a sector: what a power cut leaves whole (rule D3).
 pub const SECTOR_BYTES: usize = 512;
 

@@ -34,6 +34,7 @@ mod instructions;
 #[cfg(all(feature = "io-uring", target_os = "linux"))]
 mod io_uring_device;
 mod lock;
+mod lock_word;
 mod mutant;
 mod nontemporal;
 mod observed;
@@ -66,7 +67,8 @@ pub use file_device::FileDevice;
 pub use hardware::{FlushMethod, Hardware, UnavailableFlush};
 #[cfg(all(feature = "io-uring", target_os = "linux"))]
 pub use io_uring_device::IoUringDevice;
-pub use lock::{GenerationLock, LockGeneration, LockWait, LockWord};
+pub use lock::{GenerationLock, LockWait};
+pub use lock_word::{LockGeneration, LockWord};
 pub use mutant::{MutantEntry, MutantList};
 pub use observed::{Mutant, Observed};
 pub use omission::Omission;

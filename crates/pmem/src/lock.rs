@@ -3,28 +3,14 @@
 //! A lock word in a node saves a cache miss, but a power cut may persist it locked. Each word
 //! therefore names the generation of the pool in which it was last taken: a word of another
 //! generation is unlocked, whatever its lock bit says, and nothing has to be scanned at open.
-//!
-//! ```text
-//!  63            40 39                     8 7         1   0
-//! +----------------+------------------------+-----------+------+
-//! |  generation    |  version               |  payload  | lock |
-//! +----------------+------------------------+-----------+------+
-//! ```
-//!
-//! The version counts completed critical sections, for optimistic readers. The payload is seven
-//! bits for the owner of the word; it survives a restart and a change of generation.
 
 use crate::blocks::Blocks;
 use crate::cell::{PCell, Persistent};
 use crate::commit::Visible;
 use crate::domain::Domain;
+use crate::lock_word::{LOCKED, LockGeneration, LockWord, PAYLOAD_MASK, VERSION_MASK, VERSION_ONE};
 use crate::owned::Durable;
 
-const LOCKED: u64 = 1;
-const PAYLOAD_MASK: u64 = 0x7F << 1;
-const VERSION_ONE: u64 = 1 << 8;
-const VERSION_MASK: u64 = 0xFFFF_FFFF << 8;
-const GENERATION_SHIFT: u32 = 40;
 /// On a deterministic machine one thread runs at a time, and a lock that stays taken for so many
 /// tries is held by nobody.
 const DETERMINISTIC_PATIENCE: u32 = 1_000_000;
@@ -37,70 +23,6 @@ pub struct GenerationLock(PCell<u64>);
 
 // SAFETY: transparent over an atomic word.
 unsafe impl Persistent for GenerationLock {}
-
-/// The generation part of lock words taken in one opening of a pool; never zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LockGeneration(u64);
-
-impl LockGeneration {
-    /// From the pool's generation.
-    pub fn of(pool_generation: u64) -> Self {
-        let folded = pool_generation & 0xFF_FFFF;
-        Self((if folded == 0 { 0xFF_FFFF } else { folded }) << GENERATION_SHIFT)
-    }
-}
-
-/// A lock word as it was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LockWord(u64);
-
-impl LockWord {
-    /// A word that is free in every generation, with version zero: for nodes composed elsewhere.
-    #[inline(always)]
-    pub fn free(payload: u8) -> Self {
-        Self(u64::from(payload & 0x7F) << 1)
-    }
-
-    /// Whether somebody holds the lock.
-    #[inline(always)]
-    pub fn is_locked(self, generation: LockGeneration) -> bool {
-        self.0 & LOCKED != 0 && self.is_current(generation)
-    }
-
-    /// Whether the lock has been taken since the pool was opened. The first to take it in a
-    /// generation repairs what a crash may have left behind.
-    #[inline(always)]
-    pub fn is_current(self, generation: LockGeneration) -> bool {
-        self.0 >> GENERATION_SHIFT == generation.0 >> GENERATION_SHIFT
-    }
-
-    /// The seven bits of payload.
-    #[inline(always)]
-    pub fn payload(self) -> u8 {
-        ((self.0 & PAYLOAD_MASK) >> 1) as u8
-    }
-
-    /// Whether no critical section ended, and the payload did not change, between this reading and
-    /// `later`: at most one holder was at work, and it may be at work still.
-    #[inline(always)]
-    pub fn is_same_section(self, later: Self) -> bool {
-        (self.0 ^ later.0) & !LOCKED == 0
-    }
-
-    /// What of the word's bits a lock goes by in a generation: all of those of the same generation,
-    /// and of those of another only the payload. The version of a word of another generation is
-    /// kept and counted on from, but only ever compared with itself.
-    #[inline]
-    pub fn meaning(bits: u64, generation: LockGeneration) -> u64 {
-        if Self(bits).is_current(generation) { bits } else { bits & PAYLOAD_MASK }
-    }
-
-    /// The raw bits.
-    #[inline(always)]
-    pub fn bits(self) -> u64 {
-        self.0
-    }
-}
 
 impl GenerationLock {
     /// The lock that lies in a word which its owner has set aside for one.

@@ -4,7 +4,6 @@
 //! fence makes the whole range durable (rule R6 of [`crate::domain`]).
 
 use crate::domain::{Domain, LINE_BYTES};
-use crate::hardware::Hardware;
 
 /// The width of the streaming stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +41,8 @@ impl CopyMethod {
 /// # Safety
 /// `destination` is valid for writes of `source.len()` bytes and nobody else touches them; the
 /// processor has what `method` names.
-pub(crate) unsafe fn copy(
-    hardware: &Hardware,
+pub(crate) unsafe fn copy<D: Domain>(
+    domain: &D,
     method: CopyMethod,
     destination: *mut u8,
     source: &[u8],
@@ -54,14 +53,14 @@ pub(crate) unsafe fn copy(
     // SAFETY: the three parts cover disjoint ranges of `destination`; `lines` starts on a line.
     unsafe {
         if !ragged_head.is_empty() {
-            hardware.copy(destination, ragged_head);
-            hardware.flush_range(destination, ragged_head.len());
+            domain.copy(destination, ragged_head);
+            domain.flush_range(destination, ragged_head.len());
         }
         stream_lines(method, destination.add(head), lines);
         if !ragged_tail.is_empty() {
             let tail = destination.add(head + lines.len());
-            hardware.copy(tail, ragged_tail);
-            hardware.flush_range(tail, ragged_tail.len());
+            domain.copy(tail, ragged_tail);
+            domain.flush_range(tail, ragged_tail.len());
         }
     }
 }
@@ -129,6 +128,7 @@ unsafe fn stream_sse2(destination: *mut u8, source: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Hardware;
 
     #[repr(align(64))]
     struct Buffer([u8; 1024]);

@@ -1,7 +1,7 @@
 //! What a structure tells a model of the machine, and asks it, that hardware has no use for.
 
 use crate::dram_cell::DramWord;
-use crate::lock::LockGeneration;
+use crate::lock_word::LockGeneration;
 use crate::omission::Omission;
 use crate::word::Word;
 

@@ -12,7 +12,7 @@ use crate::allocator::{Allocator, mutants};
 use crate::commit::Committed;
 use crate::domain::Domain;
 use crate::hardware::Hardware;
-use crate::lock::LockGeneration;
+use crate::lock_word::LockGeneration;
 use crate::reclaim::Limbo;
 use crate::region::{EXTENT_BYTES, Region, RegionOptions};
 

@@ -8,6 +8,7 @@
 //!   | storage, readable, writable  |  reserved, inaccessible    |
 //! ```
 
+mod detection;
 mod error;
 mod mapping;
 mod medium;
@@ -24,11 +25,11 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
+use self::detection::{detect_medium, device_dax_bytes};
 pub use self::error::RegionError;
 use self::error::{open_error, os};
 use self::mapping::{reserve, unreserve, write_zeroes};
 pub use self::medium::{Durability, Guarantee, Medium};
-use self::medium::{detect_medium, device_dax_bytes};
 use crate::hardware::{FlushMethod, Hardware};
 use crate::sync_file::SyncFile;
 

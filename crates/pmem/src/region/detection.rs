@@ -1,0 +1,45 @@
+//! Finding out what a file is.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use rustix::mm::{self, MapFlags, ProtFlags};
+
+use super::error::{RegionError, os};
+use super::medium::Medium;
+
+/// Finds out whether a file is DAX by asking for `MAP_SYNC`, which only DAX file systems grant.
+pub(super) fn detect_medium(file: &File) -> Result<Medium, RegionError> {
+    let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
+    // SAFETY: a fresh read-only mapping that is never dereferenced and is unmapped at once.
+    let probe = unsafe { mm::mmap(std::ptr::null_mut(), 4096, ProtFlags::READ, flags, file, 0) };
+    if let Ok(address) = probe {
+        // SAFETY: mapped just above, not used.
+        let _ = unsafe { mm::munmap(address, 4096) };
+        return Ok(Medium::Dax);
+    }
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    const RAMFS_MAGIC: u64 = 0x8584_58f6;
+    let system = rustix::fs::fstatfs(file.as_fd()).map_err(os("examine the file system"))?;
+    Ok(match system.f_type as u64 {
+        TMPFS_MAGIC | RAMFS_MAGIC => Medium::MemoryFile,
+        _ => Medium::File,
+    })
+}
+
+/// The size of a device-DAX device, which `stat` does not tell.
+pub(super) fn device_dax_bytes(metadata: &std::fs::Metadata) -> Result<usize, RegionError> {
+    let device = metadata.rdev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let directory = PathBuf::from(format!("/sys/dev/char/{major}:{minor}"));
+    let is_dax = std::fs::read_link(directory.join("subsystem"))
+        .is_ok_and(|target| target.file_name().is_some_and(|name| name == "dax"));
+    if !is_dax {
+        return Err(RegionError::NotAFile);
+    }
+    let text = std::fs::read_to_string(directory.join("size"))
+        .map_err(|source| RegionError::Os { doing: "read the size of the device", source })?;
+    text.trim().parse().map_err(|_| RegionError::NotAFile)
+}
