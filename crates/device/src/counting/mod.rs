@@ -8,6 +8,7 @@
 //! The rest is what makes it quick: events that wait for the host's memory together, division by
 //! multiplication, what is asked of the host's processor.
 
+pub(crate) mod access;
 pub(crate) mod cache;
 pub(crate) mod clock;
 pub(crate) mod counters;

@@ -12,8 +12,8 @@
 //! the private caches cannot know until then: whether a line that was read came out of L3 dirty
 //! ([`WaitingEvents::is_unsettled`], [`WaitingEvents::soil_cast_out`]).
 
+use crate::counting::access::Access;
 use crate::counting::cache::Tag;
-use crate::counting::counters::Access;
 use crate::counting::host_processor::{Words, equal_words};
 
 /// Events that wait at most.

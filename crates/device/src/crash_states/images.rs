@@ -390,6 +390,15 @@ pub struct Images<'a> {
     seen: HashSet<u128>,
 }
 
+impl ModelledSsd {
+    /// The states that a power cut now may leave, requests in flight included.
+    pub fn crash_states(&self) -> CrashStates<'static> {
+        let mut states = CrashStates::none();
+        self.with_contents(|contents| states.add_device(0, contents));
+        states
+    }
+}
+
 impl Images<'_> {
     /// Whether every image will be given.
     pub fn is_exhaustive(&self) -> bool {

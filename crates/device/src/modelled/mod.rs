@@ -6,6 +6,7 @@
 //! DRAM: they are accessed and otherwise none of the model's business. Flushing them is a
 //! programming error and panics.
 
+mod buffered;
 mod config;
 mod devices;
 pub(crate) mod dirtied_lines;
@@ -16,6 +17,7 @@ pub(crate) mod owner_lock;
 pub(crate) mod persist_points;
 pub(crate) mod read_watch;
 mod state;
+mod workers;
 
 use std::fmt;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::reading::{Kind, Section};
+use super::section::{Kind, Section};
 use super::{FieldListing, ProfileError, Sourced};
 
 macro_rules! section {

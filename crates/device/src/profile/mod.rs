@@ -19,6 +19,7 @@ mod fields;
 mod machine;
 mod page_costs;
 mod reading;
+mod section;
 
 use std::path::Path;
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use toml::Value;
 
 use super::ProfileError;
-use super::reading::wrong;
+use super::section::wrong;
 
 /// Most points of a profile.
 const MOST_POINTS: usize = 64;

@@ -3,11 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::scheduler::InterleavedRun;
-use crate::scheduler::schedule::{Deviation, SchedulePolicy};
-
-/// Set in the number of choices at an event if the worker's store buffer was empty: whether it is
-/// kept is then no choice.
-pub(crate) const NOTHING_BUFFERED: u32 = 1 << 31;
+use crate::scheduler::schedule::{Deviation, NOTHING_BUFFERED, SchedulePolicy};
 
 /// Enumerates the schedules of a program that differ at no more than so many events from running
 /// worker after worker with buffers that drain at once. At each such event another worker takes

@@ -8,7 +8,7 @@ use crate::trace::{Marker, Source};
 
 /// What an entry of a store buffer does.
 #[derive(Debug)]
-pub(super) enum Effect {
+pub(crate) enum Effect {
     Word {
         at: *const (),
         bytes: u8,
@@ -39,27 +39,27 @@ pub(super) enum Effect {
 unsafe impl Send for Effect {}
 
 #[derive(Debug)]
-pub(super) enum OwnedSource {
+pub(crate) enum OwnedSource {
     Bytes(Vec<u8>),
     Zeroes(usize),
 }
 
 impl OwnedSource {
-    pub(super) fn of(source: Source<'_>) -> Self {
+    pub(crate) fn of(source: Source<'_>) -> Self {
         match source {
             Source::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
             Source::Zeroes(bytes) => Self::Zeroes(bytes),
         }
     }
 
-    pub(super) fn as_source(&self) -> Source<'_> {
+    pub(crate) fn as_source(&self) -> Source<'_> {
         match self {
             Self::Bytes(bytes) => Source::Bytes(bytes),
             Self::Zeroes(bytes) => Source::Zeroes(*bytes),
         }
     }
 
-    pub(super) fn byte(&self, at: usize) -> u8 {
+    pub(crate) fn byte(&self, at: usize) -> u8 {
         match self {
             Self::Bytes(bytes) => bytes[at],
             Self::Zeroes(_) => 0,

@@ -16,34 +16,22 @@
 //! says when they order the worker's stores. A copy is one entry of the buffer.
 
 pub(crate) mod bounded_search;
-mod buffered;
-mod effect;
+pub(crate) mod effect;
 pub mod litmus;
 pub(crate) mod schedule;
 pub(crate) mod store_buffer;
 pub(crate) mod worker;
 
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread::Thread;
 
-use lapis_pmem::Word;
 use parking_lot::Mutex;
 
 use self::effect::Effect;
-use crate::modelled::Modelled;
 use crate::scheduler::schedule::{Chooser, Schedule, SchedulePolicy, Step, View};
-use crate::scheduler::store_buffer::{Entry, StoreBuffer};
-use crate::scheduler::worker::{current_worker, set_current_worker};
-
-/// Entries in a store buffer; when it is full the oldest leaves.
-const BUFFER_ENTRIES: usize = 32;
-/// Turns given away by each worker, with nothing becoming visible meanwhile, after which all of them
-/// wait for ever.
-const PATIENCE: u32 = 1000;
-/// Events after which a run is given up.
-const MOST_EVENTS: u64 = 4_000_000;
+use crate::scheduler::store_buffer::StoreBuffer;
 
 /// What a worker runs.
 pub type WorkerProgram<'p> = Box<dyn FnOnce() + Send + 'p>;
@@ -79,28 +67,29 @@ pub struct InterleavedRun {
 }
 
 #[derive(Default)]
-struct Worker {
-    buffer: StoreBuffer<Effect>,
-    thread: Option<Thread>,
-    done: bool,
+pub(crate) struct Worker {
+    pub(crate) buffer: StoreBuffer<Effect>,
+    pub(crate) thread: Option<Thread>,
+    pub(crate) done: bool,
 }
 
-struct Shared {
-    workers: Vec<Worker>,
-    chooser: Chooser,
-    record: Vec<Step>,
-    events: u64,
+/// What the workers of a run have in common.
+pub(crate) struct Shared {
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) chooser: Chooser,
+    pub(crate) record: Vec<Step>,
+    pub(crate) events: u64,
     /// Turns given away since something last changed.
-    idle: u32,
-    end: Option<RunEnd>,
+    pub(crate) idle: u32,
+    pub(crate) end: Option<RunEnd>,
 }
 
 /// The scheduler of one machine.
 pub(crate) struct Interleaving {
     /// Who holds the baton.
-    current: AtomicU8,
-    stopped: AtomicBool,
-    shared: Mutex<Shared>,
+    pub(crate) current: AtomicU8,
+    pub(crate) stopped: AtomicBool,
+    pub(crate) shared: Mutex<Shared>,
 }
 
 impl Default for Interleaving {
@@ -115,7 +104,7 @@ impl Default for Interleaving {
 }
 
 impl Shared {
-    fn new(policy: &SchedulePolicy, workers: u8) -> Self {
+    pub(crate) fn new(policy: &SchedulePolicy, workers: u8) -> Self {
         Self {
             workers: (0..workers).map(|_| Worker::default()).collect(),
             chooser: Chooser::new(policy, workers),
@@ -126,12 +115,12 @@ impl Shared {
         }
     }
 
-    fn ready(&self) -> Vec<u8> {
+    pub(crate) fn ready(&self) -> Vec<u8> {
         let numbered = self.workers.iter().zip(0u8..);
         numbered.filter(|(worker, _)| !worker.done).map(|(_, number)| number).collect()
     }
 
-    fn choose(&mut self, current: u8, waits: bool) -> Step {
+    pub(crate) fn choose(&mut self, current: u8, waits: bool) -> Step {
         let ready = self.ready();
         let mut leavable = Vec::new();
         for (worker, number) in self.workers.iter().zip(0u8..) {
@@ -145,7 +134,7 @@ impl Shared {
 }
 
 thread_local! {
-    static SCHEDULED: Cell<bool> = const { Cell::new(false) };
+    pub(crate) static SCHEDULED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether the calling thread is a worker of a run.
@@ -155,10 +144,10 @@ pub(crate) fn is_scheduled() -> bool {
 }
 
 /// What a worker that is stopped unwinds with.
-struct Stopped;
+pub(crate) struct Stopped;
 
 impl Interleaving {
-    fn stop(&self, end: RunEnd) {
+    pub(crate) fn stop(&self, end: RunEnd) {
         let mut shared = self.shared.lock();
         shared.end.get_or_insert(end);
         self.stopped.store(true, Ordering::Release);
@@ -166,7 +155,7 @@ impl Interleaving {
     }
 
     /// Sleeps until the calling worker has the baton; unwinds if the run was stopped.
-    fn await_turn(&self, me: u8) {
+    pub(crate) fn await_turn(&self, me: u8) {
         while self.current.load(Ordering::Acquire) != me {
             if self.stopped.load(Ordering::Acquire) {
                 return unwind();
@@ -175,7 +164,7 @@ impl Interleaving {
         }
     }
 
-    fn hand_over(&self, to: u8, thread: Option<Thread>) {
+    pub(crate) fn hand_over(&self, to: u8, thread: Option<Thread>) {
         self.current.store(to, Ordering::Release);
         if let Some(thread) = thread {
             thread.unpark();
@@ -183,237 +172,14 @@ impl Interleaving {
     }
 
     /// Whether the run was stopped: what is left to do is done at once, without store buffers.
-    fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
 }
 
-fn unwind() {
+/// Leaves a worker that is stopped.
+pub(crate) fn unwind() {
     if !std::thread::panicking() {
         resume_unwind(Box::new(Stopped));
-    }
-}
-
-impl Modelled {
-    /// Runs each program as a worker of its own, numbered from zero, one event at a time as `policy`
-    /// chooses. Returns when all have ended or cannot go on. The machine must have been made with
-    /// [`Config::concurrent`](crate::Config::concurrent). One run at a time.
-    ///
-    /// # Panics
-    /// If the machine was made otherwise, or there are more than 64 programs.
-    pub fn run_workers(
-        &self,
-        policy: &SchedulePolicy,
-        programs: Vec<WorkerProgram<'_>>,
-    ) -> InterleavedRun {
-        let Some(interleaving) = self.scheduler() else {
-            panic!("this modelled machine was not made for several workers");
-        };
-        let count = u8::try_from(programs.len()).ok().filter(|&count| count <= 64);
-        let count = count.expect("at most 64 workers");
-        *interleaving.shared.lock() = Shared::new(policy, count);
-        interleaving.stopped.store(false, Ordering::Release);
-        interleaving.current.store(u8::MAX, Ordering::Release);
-        std::thread::scope(|scope| {
-            let handles: Vec<_> = programs
-                .into_iter()
-                .zip(0u8..)
-                .map(|(program, me)| scope.spawn(move || self.work(interleaving, me, program)))
-                .collect();
-            let threads: Vec<Thread> = handles.iter().map(|it| it.thread().clone()).collect();
-            let mut shared = interleaving.shared.lock();
-            for (worker, thread) in shared.workers.iter_mut().zip(&threads) {
-                worker.thread = Some(thread.clone());
-            }
-            drop(shared);
-            if let Some(first) = threads.first() {
-                interleaving.hand_over(0, Some(first.clone()));
-            }
-        });
-        let mut shared = interleaving.shared.lock();
-        InterleavedRun {
-            end: shared.end.take().unwrap_or(RunEnd::Completed),
-            schedule: Schedule { steps: std::mem::take(&mut shared.record) },
-            diverged: shared.chooser.has_diverged(),
-            options: shared.chooser.options().to_vec(),
-        }
-    }
-
-    /// Steps of the run so far; between runs, 0.
-    pub fn steps_taken(&self) -> usize {
-        self.scheduler().map_or(0, |interleaving| interleaving.shared.lock().record.len())
-    }
-
-    /// The life of a worker's thread.
-    fn work(&self, interleaving: &Interleaving, me: u8, program: WorkerProgram<'_>) {
-        set_current_worker(me);
-        SCHEDULED.set(true);
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            interleaving.await_turn(me);
-            program();
-            self.finish(interleaving, me);
-        }));
-        SCHEDULED.set(false);
-        if let Err(payload) = outcome
-            && !payload.is::<Stopped>()
-        {
-            let message = payload
-                .downcast_ref::<String>()
-                .cloned()
-                .or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-                .unwrap_or_else(|| "for an unknown reason".to_owned());
-            interleaving.stop(RunEnd::Panicked { worker: me, message });
-        }
-    }
-
-    /// A worker has come to its end: another goes on, or everything left becomes visible.
-    fn finish(&self, interleaving: &Interleaving, me: u8) {
-        interleaving.shared.lock().workers[usize::from(me)].done = true;
-        loop {
-            let mut shared = interleaving.shared.lock();
-            if shared.end.is_some() {
-                return;
-            }
-            shared.idle = 0;
-            if shared.ready().is_empty() {
-                let workers = shared.workers.len() as u8;
-                drop(shared);
-                return (0..workers).for_each(|worker| self.drain_buffer(interleaving, worker));
-            }
-            match shared.choose(me, true) {
-                Step::Run(next) => {
-                    let thread = shared.workers[usize::from(next)].thread.clone();
-                    drop(shared);
-                    return interleaving.hand_over(next, thread);
-                }
-                Step::Drain(worker, place) => {
-                    drop(shared);
-                    self.drain_entry(interleaving, worker, usize::from(place));
-                }
-            }
-        }
-    }
-
-    /// The point before an event: entries leave store buffers, and others run, until it is the
-    /// calling worker's turn. A worker that `waits` lets another go first.
-    pub(crate) fn turn(&self, interleaving: &Interleaving, waits: bool) {
-        let me = current_worker();
-        loop {
-            let mut shared = interleaving.shared.lock();
-            if shared.end.is_some() {
-                drop(shared);
-                return unwind();
-            }
-            if waits {
-                shared.idle += 1;
-            } else {
-                shared.events += 1;
-            }
-            let deadlock = shared.idle > PATIENCE * shared.workers.len() as u32;
-            if deadlock || shared.events > MOST_EVENTS {
-                drop(shared);
-                interleaving.stop(if deadlock { RunEnd::Deadlock } else { RunEnd::TooLong });
-                return unwind();
-            }
-            match shared.choose(me, waits) {
-                Step::Run(next) if next == me => return,
-                Step::Run(next) => {
-                    let thread = shared.workers[usize::from(next)].thread.clone();
-                    drop(shared);
-                    interleaving.hand_over(next, thread);
-                    return interleaving.await_turn(me);
-                }
-                Step::Drain(worker, place) => {
-                    drop(shared);
-                    self.drain_entry(interleaving, worker, usize::from(place));
-                }
-            }
-        }
-    }
-
-    /// Lets one entry of a worker's buffer take effect.
-    fn drain_entry(&self, interleaving: &Interleaving, worker: u8, place: usize) {
-        let mut shared = interleaving.shared.lock();
-        let Some(entry) = shared.workers[usize::from(worker)].buffer.take(place) else { return };
-        shared.idle = 0;
-        drop(shared);
-        let me = current_worker();
-        set_current_worker(worker);
-        self.take_effect(entry);
-        set_current_worker(me);
-    }
-
-    /// Lets everything in a worker's buffer take effect, in program order.
-    fn drain_buffer(&self, interleaving: &Interleaving, worker: u8) {
-        while !interleaving.shared.lock().workers[usize::from(worker)].buffer.is_empty() {
-            self.drain_entry(interleaving, worker, 0);
-        }
-    }
-
-    fn take_effect(&self, entry: Entry<Effect>) {
-        /// # Safety
-        /// `at` was made from a reference to the atomic of `W` that is still valid.
-        unsafe fn store<W: Word>(
-            machine: &Modelled,
-            offset: usize,
-            at: *const (),
-            value: u64,
-            order: Ordering,
-        ) {
-            // SAFETY: as the caller vouches.
-            let at = unsafe { &*at.cast::<W::Atomic>() };
-            machine.store_now::<W>(offset, at, W::narrow(value), order);
-        }
-        match entry.effect {
-            // SAFETY: `at` was a reference to an atomic of that width when the store was executed;
-            // it lies in the region, which outlives all accesses through the domain.
-            Effect::Word { at, bytes, value, order } => unsafe {
-                match bytes {
-                    1 => store::<u8>(self, entry.start, at, value, order),
-                    2 => store::<u16>(self, entry.start, at, value, order),
-                    4 => store::<u32>(self, entry.start, at, value, order),
-                    _ => store::<u64>(self, entry.start, at, value, order),
-                }
-            },
-            // SAFETY: the caller of the domain's method vouched for the memory, which is its own
-            // until it publishes it, and that is later in the buffer.
-            Effect::Copy { destination, source } => unsafe {
-                self.copy_now(destination, source.as_source());
-            },
-            // SAFETY: as above.
-            Effect::NonTemporal { destination, source, at } => unsafe {
-                self.fill_nontemporal_now(destination, source.as_source(), at);
-            },
-            Effect::Flush(location) => self.flush_now(entry.start, entry.bytes, location),
-            Effect::Fence(location) => self.fence_now(location),
-            Effect::Dram { word, value } => word.store(value, Ordering::Release),
-            Effect::Mark(marker) => self.mark_now(marker),
-        }
-    }
-
-    /// Puts an entry into the calling worker's store buffer.
-    fn buffer(&self, interleaving: &Interleaving, entry: Entry<Effect>) {
-        self.turn(interleaving, false);
-        if interleaving.is_stopped() {
-            return self.take_effect(entry);
-        }
-        let me = current_worker();
-        let mut shared = interleaving.shared.lock();
-        let buffer = &mut shared.workers[usize::from(me)].buffer;
-        buffer.push(entry);
-        let full = buffer.len() > BUFFER_ENTRIES;
-        drop(shared);
-        if full {
-            self.drain_entry(interleaving, me, 0);
-        }
-    }
-
-    /// The calling worker's locked instruction, or what orders like one: its buffer is empty then.
-    pub(crate) fn empty_buffer(&self, interleaving: &Interleaving) {
-        self.turn(interleaving, false);
-        if !interleaving.is_stopped() {
-            interleaving.shared.lock().idle = 0;
-            self.drain_buffer(interleaving, current_worker());
-        }
     }
 }

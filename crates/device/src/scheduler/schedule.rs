@@ -11,7 +11,10 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use crate::random::Random;
-use crate::scheduler::bounded_search::NOTHING_BUFFERED;
+
+/// Set in the number of choices at an event if the worker's store buffer was empty: whether it is
+/// kept is then no choice.
+pub(crate) const NOTHING_BUFFERED: u32 = 1 << 31;
 
 /// A step of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -46,7 +46,6 @@ use lapis_pmem::{
 };
 use parking_lot::Mutex;
 
-use crate::crash_states::images::CrashStates;
 use crate::modelled::Modelled;
 use crate::random::Random;
 use crate::scheduler::worker::current_worker;
@@ -267,11 +266,9 @@ impl ModelledSsd {
         }
     }
 
-    /// The states that a power cut now may leave, requests in flight included.
-    pub fn crash_states(&self) -> CrashStates<'static> {
-        let mut states = CrashStates::none();
-        states.add_device(0, &self.shared.state.lock().contents);
-        states
+    /// Looks at what it holds.
+    pub(crate) fn with_contents<R>(&self, look: impl FnOnce(&Contents) -> R) -> R {
+        look(&self.shared.state.lock().contents)
     }
 
     /// A device of its own with the durable contents of this one, for trying images

@@ -11,7 +11,6 @@
 //! when it enters. Counts follow from the sequence of events alone; the clocks of the workers
 //! (module `timing`) are moved along with them and change no count.
 
-mod access;
 mod counts;
 
 use std::ops::Range;
@@ -20,10 +19,12 @@ use std::sync::LazyLock;
 use lapis_pmem::LINE_BYTES;
 use serde::Serialize;
 
-pub(crate) use self::access::Access;
 pub use self::counts::Counts;
+use crate::counting::access::Access;
 use crate::counting::cache::Tag;
-use crate::counting::hierarchy::{Evicted, Hierarchy, HierarchyShape, Level, Reach, Shared};
+use crate::counting::hierarchy::{
+    DRAM_FIRST_LINE, Evicted, Hierarchy, HierarchyShape, Level, Reach, Shared,
+};
 use crate::counting::timing::{TimingShape, Way};
 use crate::counting::timings::Timings;
 use crate::counting::waiting_events::{self, Waiting, WaitingEvents, What};
@@ -64,8 +65,6 @@ pub(crate) struct Counters {
     waiting: WaitingEvents,
 }
 
-/// The first of the line numbers that stand for ordinary memory, beyond every region (64 GiB).
-pub(crate) const DRAM_FIRST_LINE: u32 = 1 << 30;
 /// Bytes of ordinary memory that are told apart; later offsets begin again.
 const DRAM_BYTES: usize = (DRAM_FIRST_LINE as usize - 1) * LINE_BYTES;
 

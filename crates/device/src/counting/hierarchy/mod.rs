@@ -31,7 +31,9 @@ use serde::Serialize;
 
 use self::private::Private;
 use crate::counting::cache::{Cache, CacheShape, Tag};
-use crate::counting::counters::DRAM_FIRST_LINE;
+
+/// The first of the line numbers that stand for ordinary memory, beyond every region (64 GiB).
+pub(crate) const DRAM_FIRST_LINE: u32 = 1 << 30;
 
 /// The caches of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_pmem::{LINE_BYTES, Word};
 
-use super::Interleaving;
-use super::effect::{Effect, OwnedSource};
 use crate::modelled::Modelled;
+use crate::scheduler::Interleaving;
+use crate::scheduler::effect::{Effect, OwnedSource};
 use crate::scheduler::store_buffer::{Entry, EntryKind};
 use crate::scheduler::worker::current_worker;
 use crate::trace::{Marker, Source};
