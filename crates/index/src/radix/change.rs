@@ -23,11 +23,11 @@
 
 use lapis_pmem::{AllocError, Blocks, Committed, Durable, Guard, InFlight, Link, Observed, Owned};
 
-use super::descent::{Descending, Descent, Located};
+use super::descent::{Descending, Located};
 use super::digits::Digits;
 use super::leaf::{Leaf, leaf_bytes, write_leaf};
 use super::stripes::{Claims, Held, Obstacle};
-use super::tree::{KeyOf, RadixTree};
+use super::tree::{Descent, KeyOf, RadixTree};
 use super::word::{Place, SlotWord};
 pub use crate::index::Change;
 use crate::index::{IndexError, Outcome};

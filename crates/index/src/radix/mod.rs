@@ -25,14 +25,14 @@ mod tree;
 mod word;
 
 pub use change::Changing;
-pub use descent::{Descending, Descent, Parent, Split};
+pub use descent::Descending;
 pub use digits::{Byte, Digits, Nibble, Span};
 pub use handle::Handle;
 pub use header::Header;
 pub use leaf::Leaf;
 pub use stripes::{Claims, Held, Obstacle};
 pub(crate) use tree::mutants_of;
-pub use tree::{Mutants, RadixTree};
+pub use tree::{Descent, Mutants, Parent, RadixTree, Split};
 pub use word::{LEAF_BIT, LOW_BITS, Place, SlotWord};
 
 use crate::index::IndexError;

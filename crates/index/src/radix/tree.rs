@@ -2,7 +2,6 @@
 
 use lapis_pmem::{Committed, Domain, Link, Mutant};
 
-use super::descent::{Descent, Parent, Split};
 use super::digits::{Digits, Span};
 use super::handle::Handle;
 use super::header::Header;
@@ -49,6 +48,64 @@ macro_rules! mutants_of {
     };
 }
 pub(crate) use mutants_of;
+
+/// The node that a descent went through last.
+#[derive(Clone, Copy)]
+pub struct Parent<W> {
+    pub node: W,
+    /// Where the word that refers to it is.
+    pub place: Place,
+    /// The digit at which its prefix starts.
+    pub depth: usize,
+}
+
+/// Where a descent ended: at a leaf, at nothing, at a node whose prefix the key does not share, or
+/// at a node whose branch position is behind the key's end.
+pub struct Descent<T: RadixTree> {
+    pub child: T::Word,
+    /// Where that word is; null if the node has no place for it.
+    pub place: Place,
+    /// The digit at which the child's prefix starts: behind the parent's branch position.
+    pub depth: usize,
+    pub parent: Option<Parent<T::Word>>,
+    /// The key agrees with everything below the parent before `depth`.
+    pub(super) exact: bool,
+    /// The child's header, and where the key leaves its prefix.
+    pub(super) leaves: Option<(HeaderOf<T>, usize)>,
+}
+
+impl<T: RadixTree> Clone for Descent<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: RadixTree> Copy for Descent<T> {}
+
+impl<T: RadixTree> Descent<T> {
+    /// Whether there is nothing where it ended and the key that it added belongs there, as far as
+    /// that shows without looking at another key.
+    #[inline(always)]
+    pub fn is_plainly_vacant(&self) -> bool {
+        self.child.is_none() && (self.exact || self.parent.is_none())
+    }
+}
+
+/// A node that is to be made: what is at `place` differs from the key at `position`.
+pub struct Split<T: RadixTree> {
+    pub place: Place,
+    /// The node that the place is in; none if it is the root.
+    pub above: Option<T::Word>,
+    pub child: T::Word,
+    pub position: usize,
+    /// The slot that `child` takes at `position`.
+    pub slot: usize,
+    /// Where the prefix of the new node starts.
+    pub depth: usize,
+    /// The header of `child` below the new node, if it is a node and this is known.
+    pub header: Option<HeaderOf<T>>,
+}
 
 /// A radix tree: what its nodes are and how they change. All methods that take a node take one that
 /// lies inside the pool.
