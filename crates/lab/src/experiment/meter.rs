@@ -12,7 +12,7 @@ use lapis_device::{Config, Counts, MachineShape, Modelled, Picoseconds, interlea
 use lapis_pmem::{Pool, Region};
 use serde::Serialize;
 
-use super::ExperimentError;
+use super::error::ExperimentError;
 
 /// What was done between two instants, by the clock of a machine and, if it counts, by its counters.
 #[derive(Clone, Debug)]

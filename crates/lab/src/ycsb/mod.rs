@@ -21,6 +21,7 @@
 
 mod driver;
 mod record;
+mod run;
 mod worker;
 
 use serde::Serialize;

@@ -1,23 +1,63 @@
 //! One thread of a run: draws operations, times them and checks each answer.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::driver::{Driver, Measured, Shared, name};
+use super::driver::{Driver, name};
 use super::record::key;
-use super::{Kind, RequestDistribution, Workload, WorkloadError};
+use super::{Kind, Mix, RequestDistribution, Workload, WorkloadError};
 use crate::key_value::KeyValue;
 use crate::keys::scatter;
-use crate::progress::Progress;
+use crate::progress::{OnProgress, Progress};
 use crate::report::Latencies;
 use crate::zipfian::{Latest, ScrambledZipfian};
 
 /// Operations between two reports of progress of one thread.
 const PROGRESS_STEP: u64 = 512;
+
+/// Numbers given to inserts. Those below `limit` are all acknowledged.
+#[derive(Debug, Default)]
+pub(super) struct Inserts {
+    next: AtomicU64,
+    pub(super) limit: AtomicU64,
+    /// Acknowledged numbers at or above `limit`.
+    early: Mutex<BTreeSet<u64>>,
+}
+
+impl Inserts {
+    pub(super) fn starting_at(records: u64) -> Self {
+        let (next, limit) = (AtomicU64::new(records), AtomicU64::new(records));
+        Self { next, limit, early: Mutex::default() }
+    }
+
+    fn acknowledge(&self, number: u64) {
+        let mut early = self.early.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        early.insert(number);
+        let mut limit = self.limit.load(Ordering::Relaxed);
+        while early.remove(&limit) {
+            limit += 1;
+        }
+        // Whoever sees the limit sees that the inserts below it have returned.
+        self.limit.store(limit, Ordering::Release);
+    }
+}
+
+/// What one thread shares with the others.
+pub(super) struct Shared<'a> {
+    pub(super) mix: Mix,
+    pub(super) inserts: Inserts,
+    pub(super) done: AtomicU64,
+    pub(super) total: u64,
+    pub(super) stop: AtomicBool,
+    pub(super) progress: OnProgress<'a>,
+}
+
+pub(super) type Measured = BTreeMap<&'static str, Latencies>;
 
 /// Draws record numbers.
 enum Chooser {
