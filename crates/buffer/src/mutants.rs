@@ -30,4 +30,9 @@ mutants! {
     CHANGE_DURING_WRITE_FORGOTTEN = "buffer/change-during-write-forgotten" =>
         at("buffer/src/manager/write_back.rs, make_clean")
         .among_workers();
+
+    /// A change that comes later than one behind it in the log does not hold back the log.
+    CHANGED_SINCE_NOT_LOWERED = "buffer/changed-since-not-lowered" =>
+        at("buffer/src/manager/guards.rs, write")
+        .among_workers();
 }

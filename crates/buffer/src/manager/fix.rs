@@ -69,6 +69,17 @@ impl<D: Domain> BufferManager<D> {
         log: impl FnOnce(PageNumber) -> u64,
     ) -> Result<ExclusivePage<'_, D>, BufferError> {
         self.relieve()?;
+        let mut page = self.reserve_page(kind)?;
+        page.write(log(page.number()));
+        Ok(page)
+    }
+
+    /// An empty page that nobody else knows of. It counts as unchanged until it is written, and whoever has
+    /// it writes it or frees it. For those who have latched other pages: they relieve the manager before.
+    ///
+    /// # Errors
+    /// [`BufferError`].
+    pub fn reserve_page(&self, kind: PageKind) -> Result<ExclusivePage<'_, D>, BufferError> {
         let number = match &self.storage {
             Storage::Space(space) => space.allocate()?,
             Storage::None(numbers) => {
@@ -94,7 +105,6 @@ impl<D: Domain> BufferManager<D> {
             patience.wait(&self.domain);
         }
         page.write_unlogged().begin(kind, number);
-        page.write(log(number));
         Ok(page)
     }
 
@@ -155,6 +165,21 @@ impl<D: Domain> BufferManager<D> {
             self.count_changed(-1);
         }
         Ok(())
+    }
+
+    /// Frees a page that nothing refers to any more, and that nobody will look for, without reading it.
+    ///
+    /// # Errors
+    /// [`SpaceError::NotInUse`].
+    pub fn free_unread(&self, number: PageNumber, lsn: u64) -> Result<(), BufferError> {
+        let found = self.retry(|| match self.table.find(&self.domain, number)? {
+            Some(_) => Ok(Some(self.fix(number)?.exclusive()?)),
+            None => Ok(None),
+        });
+        match found? {
+            Some(page) => self.free_page(page, lsn),
+            None => self.give_back(number, lsn),
+        }
     }
 
     fn give_back(&self, number: PageNumber, lsn: u64) -> Result<(), BufferError> {

@@ -7,6 +7,7 @@ use lapis_pmem::Domain;
 use super::BufferManager;
 use crate::frame::Frame;
 use crate::latch::{Restart, Version};
+use crate::mutants::CHANGED_SINCE_NOT_LOWERED;
 use crate::page::PageNumber;
 use crate::page::view::{PageRead, PageWrite};
 
@@ -84,15 +85,26 @@ impl<'m, D: Domain> ExclusivePage<'m, D> {
     }
 
     /// The page, to be changed by the change `lsn` of the log (0 if there is none). The log has it already,
-    /// if not durably.
+    /// if not durably. Changes may come in another order than they have in the log: the page's LSN is the
+    /// latest of all, and redo begins with the earliest that the device does not have.
+    #[inline]
     pub fn write(&mut self, lsn: u64) -> PageWrite<'_, D> {
         let (manager, frame) = (self.manager, self.frame());
-        if frame.changed_since(&manager.domain).is_none() {
-            frame.set_changed_since(&manager.domain, Some(lsn));
-            manager.count_changed(1);
+        let domain = &manager.domain;
+        match frame.changed_since(domain) {
+            None => {
+                frame.set_changed_since(domain, Some(lsn));
+                manager.count_changed(1);
+            }
+            Some(since) if lsn < since && !domain.commits(CHANGED_SINCE_NOT_LOWERED) => {
+                frame.set_changed_since(domain, Some(lsn));
+            }
+            Some(_) => {}
         }
         let mut page = self.write_unlogged();
-        page.set_lsn(lsn);
+        if page.read().lsn() < lsn {
+            page.set_lsn(lsn);
+        }
         page
     }
 

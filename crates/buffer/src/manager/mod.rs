@@ -229,6 +229,11 @@ impl<D: Domain> BufferManager<D> {
         self.page_bytes
     }
 
+    /// The machine.
+    pub fn domain(&self) -> &D {
+        &self.domain
+    }
+
     /// The pages on the SSD, if there is one.
     pub fn space(&self) -> Option<&Space<D>> {
         match &self.storage {

@@ -93,7 +93,8 @@ impl<D: Domain> BufferManager<D> {
 
     /// The first change that the device does not have, as far as pages in memory are concerned: redo
     /// begins there, or earlier. None if it has all of them. Changes that the log has and pages have not yet
-    /// are nobody's here: a checkpoint notes the end of the log first, and then asks.
+    /// are nobody's here: a checkpoint notes the end of the log first, and then asks. A page that was freed is
+    /// no page in memory: before the log is cut, it is durable up to where it ended after this was asked.
     pub fn oldest_change(&self) -> Option<u64> {
         self.frames.iter().filter_map(|frame| frame.changed_since(&self.domain)).min()
     }

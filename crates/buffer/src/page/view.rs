@@ -97,15 +97,36 @@ impl<'a, D: Domain> PageRead<'a, D> {
 
     /// Copies the bytes from `offset` on into `into`.
     pub fn copy_to(&self, offset: usize, into: &mut [u8]) {
-        let mut at = offset;
+        let (first, bits) = (offset / WORD_BYTES, offset % WORD_BYTES * 8);
+        let (words, rest) = (into.len() / WORD_BYTES, into.len() % WORD_BYTES);
         let mut chunks = into.chunks_exact_mut(WORD_BYTES);
-        for chunk in &mut chunks {
-            chunk.copy_from_slice(&self.word(at).to_le_bytes());
-            at += WORD_BYTES;
+        // What an unaligned chunk has in the next word, too.
+        let covering = words + usize::from(bits > 0);
+        match self.words.get(first..first.saturating_add(covering)) {
+            Some(from) if bits == 0 => {
+                for (chunk, word) in (&mut chunks).zip(from) {
+                    chunk.copy_from_slice(&self.domain.load::<u64>(word, Relaxed).to_le_bytes());
+                }
+            }
+            Some([low, from @ ..]) => {
+                let mut low = self.domain.load::<u64>(low, Relaxed);
+                for (chunk, word) in (&mut chunks).zip(from) {
+                    let high = self.domain.load::<u64>(word, Relaxed);
+                    chunk.copy_from_slice(&(low >> bits | high << (64 - bits)).to_le_bytes());
+                    low = high;
+                }
+            }
+            // At the end of the page or beyond it.
+            Some([]) | None => {
+                for (at, chunk) in (&mut chunks).enumerate() {
+                    let word = self.word(offset.saturating_add(at * WORD_BYTES));
+                    chunk.copy_from_slice(&word.to_le_bytes());
+                }
+            }
         }
-        let rest = chunks.into_remainder();
-        if !rest.is_empty() {
-            rest.copy_from_slice(&self.word(at).to_le_bytes()[..rest.len()]);
+        if rest > 0 {
+            let last = self.word(offset.saturating_add(words * WORD_BYTES));
+            chunks.into_remainder().copy_from_slice(&last.to_le_bytes()[..rest]);
         }
     }
 }
@@ -182,21 +203,38 @@ impl<'a, D: Domain> PageWrite<'a, D> {
 
     /// Copies `from` to `offset`.
     pub fn copy_from(&mut self, offset: usize, from: &[u8]) {
-        let mut at = offset;
-        let mut chunks = from.chunks_exact(WORD_BYTES);
-        for chunk in &mut chunks {
-            self.set_word(at, u64::from_le_bytes(chunk.try_into().unwrap_or_default()));
-            at += WORD_BYTES;
+        let (first, bits) = (offset / WORD_BYTES, offset % WORD_BYTES * 8);
+        let (chunks, rest) = from.as_chunks::<WORD_BYTES>();
+        let (domain, words) = (self.page.domain, &self.page.words[first..]);
+        if bits == 0 {
+            for (word, chunk) in words[..chunks.len()].iter().zip(chunks) {
+                domain.store::<u64>(word, u64::from_le_bytes(*chunk), Relaxed);
+            }
+        } else if !chunks.is_empty() {
+            // What a word has of the chunk before.
+            let below = (1 << bits) - 1;
+            let mut low = domain.load::<u64>(&words[0], Relaxed) & below;
+            for (word, chunk) in words[..chunks.len()].iter().zip(chunks) {
+                let value = u64::from_le_bytes(*chunk);
+                domain.store::<u64>(word, low | value << bits, Relaxed);
+                low = value >> (64 - bits);
+            }
+            self.replace(first + chunks.len(), below, low);
         }
-        for byte in chunks.remainder() {
-            self.set_byte(at, *byte);
-            at += 1;
+        if !rest.is_empty() {
+            let mut value = [0; WORD_BYTES];
+            value[..rest.len()].copy_from_slice(rest);
+            let at = offset + chunks.len() * WORD_BYTES;
+            self.set_bytes(at, rest.len(), u64::from_le_bytes(value));
         }
     }
 
     /// Moves `bytes` bytes from `from` to `to`; the ranges may overlap.
     pub fn move_within(&mut self, from: usize, to: usize, bytes: usize) {
         let (words, rest) = (bytes / WORD_BYTES, bytes % WORD_BYTES);
+        if (from | to | bytes).is_multiple_of(WORD_BYTES) {
+            return self.move_words(from / WORD_BYTES, to / WORD_BYTES, words);
+        }
         // A chunk is read whole before it is written, and written where everything has been read
         // that lies on this side of it.
         if to <= from {
@@ -213,6 +251,17 @@ impl<'a, D: Domain> PageWrite<'a, D> {
             for at in (0..words).rev().map(|word| word * WORD_BYTES) {
                 self.set_word(to + at, self.page.word(from + at));
             }
+        }
+    }
+
+    fn move_words(&mut self, from: usize, to: usize, words: usize) {
+        let domain = self.page.domain;
+        let (from, to) = (&self.page.words[from..][..words], &self.page.words[to..][..words]);
+        let copy = |(from, to)| domain.store::<u64>(to, domain.load::<u64>(from, Relaxed), Relaxed);
+        if to.as_ptr() <= from.as_ptr() {
+            from.iter().zip(to).for_each(copy);
+        } else {
+            from.iter().zip(to).rev().for_each(copy);
         }
     }
 

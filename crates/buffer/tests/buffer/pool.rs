@@ -302,3 +302,53 @@ fn a_pool_of_too_few_frames_is_refused() {
     let refused = BufferManager::in_memory(crate::hardware(), &options(3));
     assert!(matches!(refused, Err(BufferError::TooFewFrames { frames: 3, fewest: 4 })));
 }
+
+#[test]
+fn redo_begins_with_the_earliest_change_in_whatever_order_they_come() {
+    let manager = manager(&device(), 8);
+    let number = allocate(&manager, 1)[0];
+    manager.write_all().unwrap();
+    for (lsn, oldest, latest) in [(20, 20, 20), (10, 10, 20), (15, 10, 20), (25, 10, 25)] {
+        let mut page = manager.fix_exclusive(number).unwrap();
+        page.write(lsn);
+        assert_eq!(page.read().lsn(), latest);
+        drop(page);
+        assert_eq!(manager.oldest_change(), Some(oldest));
+    }
+    manager.write_all().unwrap();
+    manager.fix_exclusive(number).unwrap().write(12);
+    assert_eq!(manager.oldest_change(), Some(12), "though the page's LSN is 25");
+}
+
+#[test]
+fn a_reserved_page_holds_back_nothing_until_it_is_written() {
+    let manager = manager(&device(), 8);
+    let mut page = manager.reserve_page(PageKind(16)).unwrap();
+    assert_eq!(manager.oldest_change(), None);
+    page.write(7);
+    let number = page.number();
+    drop(page);
+    assert_eq!(manager.oldest_change(), Some(7));
+    let spare = manager.reserve_page(PageKind(16)).unwrap();
+    manager.free_page(spare, 0).unwrap();
+    assert_eq!(manager.space().unwrap().used_pages(), 2, "until a batch says that it is free");
+    manager.write_all().unwrap();
+    assert_eq!(manager.space().unwrap().used_pages(), 1);
+    assert_eq!(total(&manager, number).unwrap(), 0);
+}
+
+#[test]
+fn a_page_is_freed_without_being_read_whether_it_is_in_memory_or_not() {
+    let manager = manager(&device(), 8);
+    let numbers = allocate(&manager, 20);
+    manager.write_all().unwrap();
+    let before = manager.statistics().loads;
+    for &number in &numbers {
+        manager.free_unread(number, 0).unwrap();
+    }
+    assert_eq!(manager.statistics().loads, before);
+    let again = manager.free_unread(numbers[3], 0);
+    assert!(matches!(again, Err(BufferError::Space(SpaceError::NotInUse { .. }))), "{again:?}");
+    manager.space().unwrap().write_freed(0).unwrap();
+    assert_eq!(manager.space().unwrap().used_pages(), 0);
+}
