@@ -1,0 +1,24 @@
+//! Known errors of trees on pages, which they commit when the domain says so.
+
+use lapis_pmem::mutants;
+
+mutants! {
+    /// The mutants of trees on pages, and operations in which all of them show.
+    TREE: 60 operations;
+
+    /// A split logs the new page without what moved to it.
+    MOVED_RECORDS_NOT_LOGGED = "tree/moved-records-not-logged" =>
+        at("tree/src/tree/split.rs, split_leaf");
+
+    /// A split does not log what becomes of the page that is cut.
+    CUT_NOT_LOGGED = "tree/cut-not-logged" =>
+        at("tree/src/tree/mod.rs, modify");
+
+    /// Redo changes pages that have the change already.
+    REDO_WITHOUT_LSN_TEST = "tree/redo-without-lsn-test" =>
+        at("tree/src/redo.rs, redo");
+
+    /// A longer upper fence is cut in without the image of the page.
+    LONG_FENCE_CUT = "tree/long-fence-cut" =>
+        at("tree/src/tree/split.rs, split_leaf");
+}

@@ -1,0 +1,201 @@
+//! Nodes that are made anew: of a split, a merge, a load, or without the garbage.
+
+use lapis_buffer::{ExclusivePage, PageWrite};
+use lapis_pmem::Domain;
+
+use super::{
+    COUNTS_AT, FENCES_AT, HAS_UPPER, INNER, LEAF, Node, SLOTS_AT, VALUE_BYTES, WORD, common_bytes,
+    slot_of,
+};
+
+/// There is no room for an entry, or there is none of the kind that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overfull;
+
+/// A node in the making. Entries come in ascending order.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    page: Vec<u8>,
+    level: u8,
+    has_upper: bool,
+    lower: usize,
+    upper: usize,
+    prefix: usize,
+    count: usize,
+    heap: usize,
+    children: Vec<u64>,
+}
+
+impl Builder {
+    /// A leaf.
+    pub(crate) fn leaf(page_bytes: usize, lower: &[u8], upper: Option<&[u8]>) -> Self {
+        Self::new(page_bytes, 0, lower, upper)
+    }
+
+    /// An inner node; its first child has the keys from the lower fence on.
+    pub(crate) fn inner(
+        page_bytes: usize,
+        level: u8,
+        fences: (&[u8], Option<&[u8]>),
+        first_child: u64,
+    ) -> Self {
+        let mut made = Self::new(page_bytes, level, fences.0, fences.1);
+        made.children.push(first_child);
+        made
+    }
+
+    /// An empty node like `node` in all but its upper fence.
+    pub(crate) fn like(node: &Node<&[u8]>, upper: Option<&[u8]>) -> Self {
+        let mut made = Self::new(node.source().len(), node.level(), node.lower(), upper);
+        if made.level > 0 {
+            made.children.push(node.child(0));
+        }
+        made
+    }
+
+    fn new(page_bytes: usize, level: u8, lower: &[u8], upper: Option<&[u8]>) -> Self {
+        let mut page = vec![0; page_bytes];
+        let end = upper.unwrap_or_default();
+        // The callers' fences are keys, two of which leave half of a page.
+        let heap = (lower.len() + end.len()).min(page_bytes);
+        let fences = page[page_bytes - heap..].split_at_mut(lower.len().min(heap));
+        fences.0.copy_from_slice(&lower[..fences.0.len()]);
+        fences.1.copy_from_slice(&end[..fences.1.len()]);
+        Self {
+            page,
+            level,
+            has_upper: upper.is_some(),
+            lower: lower.len(),
+            upper: end.len(),
+            prefix: common_bytes(lower, end),
+            count: 0,
+            heap,
+            children: Vec::new(),
+        }
+    }
+
+    /// Bytes that are free.
+    fn gap(&self) -> usize {
+        let words = self.count + self.children.len();
+        self.page.len().saturating_sub(SLOTS_AT + WORD * words + self.heap)
+    }
+
+    /// Bytes of its entries.
+    pub(crate) fn entry_bytes(&self) -> usize {
+        WORD * (self.count + self.children.len()) + self.heap - self.lower - self.upper
+    }
+
+    fn add(&mut self, key: &[u8], head: &[u8], value: &[u8], words: usize) -> Result<(), Overfull> {
+        let suffix = key.get(self.prefix..).ok_or(Overfull)?;
+        let bytes = head.len() + suffix.len() + value.len();
+        if self.gap() < words * WORD + bytes {
+            return Err(Overfull);
+        }
+        self.heap += bytes;
+        let offset = self.page.len() - self.heap;
+        let mut at = offset;
+        for part in [head, suffix, value] {
+            self.page[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        let slot = SLOTS_AT + WORD * self.count;
+        self.page[slot..slot + WORD].copy_from_slice(&slot_of(suffix, offset).to_le_bytes());
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Adds a record to a leaf.
+    pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Overfull> {
+        let head: [u8; VALUE_BYTES] = (value.len() as u16).to_le_bytes();
+        self.add(key, &head, value, 1)
+    }
+
+    /// Adds a child to an inner node: it has the keys from `key` on.
+    pub(crate) fn push_child(&mut self, key: &[u8], child: u64) -> Result<(), Overfull> {
+        self.add(key, &[], &[], 2)?;
+        self.children.push(child);
+        Ok(())
+    }
+
+    /// Adds entries of another node of the level. Of an inner node, the child behind each key.
+    pub(crate) fn push_all(
+        &mut self,
+        node: &Node<&[u8]>,
+        entries: core::ops::Range<usize>,
+    ) -> Result<(), Overfull> {
+        let mut key = Vec::new();
+        for at in entries {
+            node.key_into(at, &mut key).ok_or(Overfull)?;
+            match self.level {
+                0 => self.push(&key, node.value(at).ok_or(Overfull)?)?,
+                _ => self.push_child(&key, node.child(at + 1))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The node as a page, the header of which is zero.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        let mut counts = self.count as u64 | (self.heap as u64) << 16 | u64::from(self.level) << 48;
+        if self.has_upper {
+            counts |= HAS_UPPER;
+        }
+        let fences = self.lower as u64 | (self.upper as u64) << 16 | (self.prefix as u64) << 32;
+        self.page[COUNTS_AT..FENCES_AT].copy_from_slice(&counts.to_le_bytes());
+        self.page[FENCES_AT..SLOTS_AT].copy_from_slice(&fences.to_le_bytes());
+        let first = SLOTS_AT + WORD * self.count;
+        let words = self.page[first..].chunks_exact_mut(WORD);
+        words.zip(&self.children).for_each(|(word, child)| {
+            word.copy_from_slice(&child.to_le_bytes());
+        });
+        self.page
+    }
+}
+
+/// What a node consists of, without what is free between them: header and slots, and the heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Contents<'a> {
+    pub(crate) slots: &'a [u8],
+    pub(crate) heap: &'a [u8],
+}
+
+impl<'a> Contents<'a> {
+    /// Those of a page; none if there is no node in it.
+    pub(crate) fn of(page: &'a [u8]) -> Option<Self> {
+        let node = Node::new(page);
+        let (slots, heap) = (COUNTS_AT..node.slots_end(), page.len() - node.heap_bytes()..);
+        node.is_sound().then(|| Self { slots: &page[slots], heap: &page[heap] })
+    }
+
+    /// Those that a record of the log holds; none if they are no node's.
+    pub(crate) fn checked(self, page_bytes: usize) -> Option<Self> {
+        if COUNTS_AT + self.slots.len() + self.heap.len() > page_bytes {
+            return None;
+        }
+        let mut page = vec![0; page_bytes];
+        page[COUNTS_AT..COUNTS_AT + self.slots.len()].copy_from_slice(self.slots);
+        let heap = page_bytes - self.heap.len();
+        page[heap..].copy_from_slice(self.heap);
+        let node = Node::new(&page[..]);
+        let is_whole = node.slots_end() == COUNTS_AT + self.slots.len()
+            && node.heap_bytes() == self.heap.len();
+        (is_whole && node.is_sound()).then_some(self)
+    }
+
+    /// Makes a page these, by the change `lsn` of the log.
+    pub(crate) fn install<D: Domain>(&self, page: &mut ExclusivePage<'_, D>, lsn: u64) {
+        let number = page.number();
+        let mut into: PageWrite<'_, D> = page.write(lsn);
+        let latest = into.read().lsn();
+        let level = self.slots.get(6).copied().unwrap_or_default();
+        into.begin(if level == 0 { LEAF } else { INNER }, number);
+        into.set_lsn(latest);
+        into.copy_from(COUNTS_AT, self.slots);
+        let heap = into.read().bytes() - self.heap.len();
+        into.copy_from(heap, self.heap);
+        let node = Node::new(into.read());
+        if level > 0 {
+            into.set_references(node.child_offset(0), node.count() + 1);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Records of structure modifications: what becomes of each page concerned.
+//!
+//! ```text
+//!  record   format 1 (1) │ change │ change │ …
+//!  change   kind (1) │ page (8) │
+//!           1 make       contents        a page that was allocated
+//!           2 replace    contents        a page that was there
+//!           3 cut        key             keys from it on are gone: it is the upper fence
+//!           4 hang       key, child (8)  an inner node has a child from the key on
+//!           5 unhang     key             an inner node has no key, and no child behind it
+//!           6 free                       a page that is nobody's
+//!  key      bytes (2) │ …
+//!  contents bytes of header and slots (2), of the heap (2) │ header and slots │ heap
+//! ```
+//!
+//! The same changes are made to pages when they are logged and when they are redone, by one function.
+
+use lapis_buffer::{ExclusivePage, PageNumber};
+use lapis_pmem::Domain;
+
+use crate::error::TreeError;
+use crate::node::{Builder, Contents, Node, Overfull, insert_child, remove_child};
+
+const FORMAT: u8 = 1;
+
+/// What becomes of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change<'a> {
+    Make(Contents<'a>),
+    Replace(Contents<'a>),
+    Cut(&'a [u8]),
+    Hang { key: &'a [u8], child: PageNumber },
+    Unhang(&'a [u8]),
+    Free,
+}
+
+/// A record in the making.
+#[derive(Debug)]
+pub(crate) struct Record(Vec<u8>);
+
+impl Record {
+    pub(crate) fn new() -> Self {
+        Self(vec![FORMAT])
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(crate) fn add(&mut self, page: PageNumber, change: Change<'_>) {
+        let kind = match change {
+            Change::Make(_) => 1,
+            Change::Replace(_) => 2,
+            Change::Cut(_) => 3,
+            Change::Hang { .. } => 4,
+            Change::Unhang(_) => 5,
+            Change::Free => 6,
+        };
+        self.0.push(kind);
+        self.0.extend_from_slice(&page.get().to_le_bytes());
+        match change {
+            Change::Make(contents) | Change::Replace(contents) => {
+                self.add_length(contents.slots);
+                self.add_length(contents.heap);
+                self.0.extend_from_slice(contents.slots);
+                self.0.extend_from_slice(contents.heap);
+            }
+            Change::Cut(key) | Change::Unhang(key) => self.add_key(key),
+            Change::Hang { key, child } => {
+                self.add_key(key);
+                self.0.extend_from_slice(&child.get().to_le_bytes());
+            }
+            Change::Free => {}
+        }
+    }
+
+    fn add_length(&mut self, of: &[u8]) {
+        self.0.extend_from_slice(&(of.len() as u16).to_le_bytes());
+    }
+
+    fn add_key(&mut self, key: &[u8]) {
+        self.add_length(key);
+        self.0.extend_from_slice(key);
+    }
+}
+
+const BAD: TreeError = TreeError::BadRecord { what: "it ends too early, or is something else" };
+
+/// The changes of a record that was read.
+pub(crate) struct Changes<'a> {
+    rest: &'a [u8],
+    page_bytes: usize,
+}
+
+impl<'a> Changes<'a> {
+    pub(crate) fn of(record: &'a [u8], page_bytes: usize) -> Result<Self, TreeError> {
+        match record {
+            [FORMAT, rest @ ..] => Ok(Self { rest, page_bytes }),
+            [] => Err(BAD),
+            [..] => Err(TreeError::BadRecord {
+                what: "it is of a format that this build does not know",
+            }),
+        }
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<&'a [u8], TreeError> {
+        let (taken, rest) = self.rest.split_at_checked(bytes).ok_or(BAD)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn length(&mut self) -> Result<usize, TreeError> {
+        let bytes = self.take(2)?.first_chunk().ok_or(BAD)?;
+        Ok(u16::from_le_bytes(*bytes).into())
+    }
+
+    fn page(&mut self) -> Result<PageNumber, TreeError> {
+        let bytes = self.take(8)?.first_chunk().ok_or(BAD)?;
+        PageNumber::new(u64::from_le_bytes(*bytes)).ok_or(BAD)
+    }
+
+    fn key(&mut self) -> Result<&'a [u8], TreeError> {
+        let bytes = self.length()?;
+        self.take(bytes)
+    }
+
+    fn contents(&mut self) -> Result<Contents<'a>, TreeError> {
+        let (slots, heap) = (self.length()?, self.length()?);
+        let contents = Contents { slots: self.take(slots)?, heap: self.take(heap)? };
+        contents.checked(self.page_bytes).ok_or(BAD)
+    }
+
+    fn change(&mut self) -> Result<(PageNumber, Change<'a>), TreeError> {
+        let kind = self.take(1)?[0];
+        let page = self.page()?;
+        let change = match kind {
+            1 => Change::Make(self.contents()?),
+            2 => Change::Replace(self.contents()?),
+            3 => Change::Cut(self.key()?),
+            4 => Change::Hang { key: self.key()?, child: self.page()? },
+            5 => Change::Unhang(self.key()?),
+            6 => Change::Free,
+            _ => return Err(BAD),
+        };
+        Ok((page, change))
+    }
+}
+
+impl<'a> Iterator for Changes<'a> {
+    type Item = Result<(PageNumber, Change<'a>), TreeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        (!self.rest.is_empty()).then(|| {
+            let change = self.change();
+            if change.is_err() {
+                self.rest = &[];
+            }
+            change
+        })
+    }
+}
+
+/// Changes a page, by the change `lsn` of the log. Its references are page numbers where they move to another
+/// page, or go.
+pub(crate) fn apply<D: Domain>(
+    page: &mut ExclusivePage<'_, D>,
+    change: Change<'_>,
+    lsn: u64,
+) -> Result<(), TreeError> {
+    let number = page.number();
+    let damaged = |what| TreeError::Damaged { page: number, what };
+    match change {
+        Change::Make(contents) | Change::Replace(contents) => contents.install(page, lsn),
+        Change::Cut(key) => {
+            let copy = copy_of(page);
+            let made = cut(&copy, key).map_err(|Overfull| damaged("it cannot be cut in two"))?;
+            let contents = Contents::of(&made).ok_or(damaged("it cannot be cut in two"))?;
+            contents.install(page, lsn);
+        }
+        Change::Hang { key, child } => {
+            let needed = 2 * crate::node::WORD + key.len();
+            make_room(page, needed, lsn)?;
+            let node = Node::new(page.read());
+            let suffix = node.suffix_of(key).ok_or(damaged("a key of it belongs elsewhere"))?;
+            let (at, is_there) = node.search(suffix);
+            if is_there || node.level() == 0 {
+                return Err(damaged("it has a child already where one is to be added"));
+            }
+            insert_child(&mut page.write(lsn), at, suffix, child.get());
+        }
+        Change::Unhang(key) => {
+            let node = Node::new(page.read());
+            let found = node.suffix_of(key).map(|suffix| node.search(suffix));
+            let Some((at, true)) = found.filter(|_| node.is_sound() && node.level() > 0) else {
+                return Err(damaged("it lacks a child that is to go"));
+            };
+            page.unswizzle(node.child_offset(at + 1));
+            let bytes = node.record_bytes(at).ok_or(damaged("a key is outside of it"))?;
+            remove_child(&mut page.write(lsn), at, bytes);
+        }
+        Change::Free => {}
+    }
+    Ok(())
+}
+
+/// A page in a copy of one's own.
+pub(crate) fn copy_of<D: Domain>(page: &ExclusivePage<'_, D>) -> Vec<u8> {
+    let mut copy = vec![0; page.read().bytes()];
+    page.read().copy_to(0, &mut copy);
+    copy
+}
+
+/// The node with the keys before `key`, which is its upper fence.
+pub(crate) fn cut(page: &[u8], key: &[u8]) -> Result<Vec<u8>, Overfull> {
+    let node = Node::new(page);
+    let suffix = node.suffix_of(key).filter(|_| node.is_sound()).ok_or(Overfull)?;
+    let (kept, _) = node.search(suffix);
+    let mut made = Builder::like(&node, Some(key));
+    made.push_all(&node, 0..kept)?;
+    Ok(made.finish())
+}
+
+/// Sees to it that the gap of a node has room for `needed` bytes, which are free.
+pub(crate) fn make_room<D: Domain>(
+    page: &mut ExclusivePage<'_, D>,
+    needed: usize,
+    lsn: u64,
+) -> Result<(), TreeError> {
+    let damaged = |page: &ExclusivePage<'_, D>| TreeError::Damaged {
+        page: page.number(),
+        what: "its records do not fill what they should",
+    };
+    let node = Node::new(page.read());
+    if !node.is_sound() {
+        return Err(TreeError::Damaged { page: page.number(), what: "its header makes no sense" });
+    }
+    if node.gap() >= needed {
+        return Ok(());
+    }
+    let copy = copy_of(page);
+    let node = Node::new(&copy[..]);
+    let mut made = Builder::like(&node, node.upper());
+    made.push_all(&node, 0..node.count()).map_err(|Overfull| damaged(page))?;
+    let made = made.finish();
+    let contents = Contents::of(&made).ok_or_else(|| damaged(page))?;
+    if Node::new(&made[..]).gap() < needed {
+        return Err(damaged(page));
+    }
+    contents.install(page, lsn);
+    Ok(())
+}

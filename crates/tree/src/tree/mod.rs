@@ -1,0 +1,414 @@
+//! The tree: descending, reading and changing leaves. Structure is changed in `split.rs` and `merge.rs`;
+//! the protocol is argued in the [crate](crate)'s header.
+
+mod merge;
+mod split;
+
+use core::cell::Cell;
+use std::sync::Arc;
+
+use lapis_buffer::{
+    BufferError, BufferManager, ExclusivePage, Interruption, OptimisticPage, PageNumber, Restart,
+    SpaceError,
+};
+use lapis_pmem::Domain;
+
+use crate::error::{Stop, TreeError};
+use crate::log::StructureLog;
+use crate::mutants::{CUT_NOT_LOGGED, MOVED_RECORDS_NOT_LOGGED};
+use crate::node::{
+    Builder, Contents, LEAF, Node, Source, VALUE_BYTES, WORD, insert_record, largest_record,
+    remove_record, replace_record,
+};
+use crate::record::{Change, Record, apply, make_room};
+
+thread_local! {
+    /// A value that is about to be replaced, for who asked to see it.
+    static SHOWN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Who is shown the value that a change replaces: none if there was no such key.
+pub type ShowOld<'f> = &'f mut dyn FnMut(Option<&[u8]>);
+
+/// Where a descent goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target<'k> {
+    /// To where this key is or would be.
+    Key(&'k [u8]),
+    /// To where the last key before this one is or would be.
+    Before(&'k [u8]),
+    /// To the last of all.
+    Last,
+}
+
+/// Where a descent came to.
+pub(crate) struct Place<'m, D: Domain> {
+    /// The node above, and which of its children it is; none of the root.
+    pub(crate) parent: Option<(OptimisticPage<'m, D>, usize)>,
+    pub(crate) page: OptimisticPage<'m, D>,
+}
+
+/// A B+-tree on the pages of a buffer manager. See the [crate](crate) documentation.
+#[derive(Debug)]
+pub struct Tree<D: Domain, L> {
+    pub(crate) manager: Arc<BufferManager<D>>,
+    pub(crate) log: L,
+    pub(crate) root: PageNumber,
+}
+
+impl<D: Domain, L: Clone> Clone for Tree<D, L> {
+    fn clone(&self) -> Self {
+        Self { manager: Arc::clone(&self.manager), log: self.log.clone(), root: self.root }
+    }
+}
+
+impl<D: Domain, L: StructureLog> Tree<D, L> {
+    /// Makes an empty tree, and says so in the log.
+    ///
+    /// # Errors
+    /// [`TreeError`].
+    pub fn create(manager: Arc<BufferManager<D>>, log: L) -> Result<Self, TreeError> {
+        manager.relieve()?;
+        let mut page = manager.reserve_page(LEAF)?;
+        let root = page.number();
+        let made = Builder::leaf(manager.page_bytes(), &[], None).finish();
+        let contents = contents_of(&made, root)?;
+        let tree = Self { manager: Arc::clone(&manager), log, root };
+        match tree.modify(&mut [(&mut page, Change::Make(contents))], None) {
+            Ok(()) => Ok(tree),
+            Err(error) => {
+                manager.free_page(page, 0)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The tree with this root.
+    pub fn open(manager: Arc<BufferManager<D>>, log: L, root: PageNumber) -> Self {
+        Self { manager, log, root }
+    }
+
+    /// The page that the tree begins with, for as long as it exists.
+    pub fn root(&self) -> PageNumber {
+        self.root
+    }
+
+    /// Bytes that key and value of a record may have together.
+    pub fn largest_record(&self) -> usize {
+        largest_record(self.manager.page_bytes())
+    }
+
+    /// Makes `value` the value of a key. False if there is none; `value` then has nothing to say.
+    ///
+    /// # Errors
+    /// [`TreeError`].
+    pub fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, TreeError> {
+        self.retry(|| {
+            let page = self.leaf(Target::Key(key))?;
+            let node = Node::new(page.read());
+            let suffix = node.suffix_of(key).ok_or_else(|| self.suspect(&page, BELONGS))?;
+            let (at, found) = node.search(suffix);
+            if found {
+                let range = node.value_range(at).ok_or_else(|| self.suspect(&page, OUTSIDE))?;
+                value.resize(range.len(), 0);
+                page.read().copy_to(range.start, value);
+            }
+            page.validate()?;
+            Ok(found)
+        })
+    }
+
+    /// Brings the leaf of a key into memory. It may be gone again when this returns.
+    ///
+    /// # Errors
+    /// [`TreeError`].
+    pub fn touch(&self, key: &[u8]) -> Result<(), TreeError> {
+        self.retry(|| Ok(self.leaf(Target::Key(key))?.validate()?))
+    }
+
+    /// Gives a key a value, by the change `lsn` of the log (0 if there is none). `old` is shown what was
+    /// there, before the change and while nobody else can see the leaf.
+    ///
+    /// # Errors
+    /// [`TreeError`].
+    pub fn put(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        lsn: u64,
+        mut old: Option<ShowOld<'_>>,
+    ) -> Result<(), TreeError> {
+        let (bytes, most) = (key.len() + value.len(), self.largest_record());
+        if bytes > most {
+            return Err(TreeError::RecordTooLong { bytes, most });
+        }
+        self.manager.relieve()?;
+        while !self.retry(|| self.try_put(key, value, lsn, &mut old))? {
+            self.split(0, key, value.len())?;
+        }
+        Ok(())
+    }
+
+    /// False if the leaf has no room.
+    fn try_put(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        lsn: u64,
+        old: &mut Option<ShowOld<'_>>,
+    ) -> Result<bool, Stop> {
+        let mut page = self.leaf(Target::Key(key))?.exclusive()?;
+        let node = sound(&page)?;
+        let suffix = node.suffix_of(key).ok_or_else(|| damaged(&page, BELONGS))?;
+        let (at, found) = node.search(suffix);
+        let record = VALUE_BYTES + suffix.len() + value.len();
+        if !found {
+            let needed = WORD + record;
+            if node.free() < needed {
+                return Ok(false);
+            }
+            show::<&[u8]>(old, || None);
+            make_room(&mut page, needed, lsn)?;
+            insert_record(&mut page.write(lsn), at, suffix, value);
+            return Ok(true);
+        }
+        let range = node.value_range(at).ok_or_else(|| damaged(&page, OUTSIDE))?;
+        let bytes = node.record_bytes(at).ok_or_else(|| damaged(&page, OUTSIDE))?;
+        let in_place = range.len() == value.len();
+        if !in_place && node.free() + bytes < record {
+            return Ok(false);
+        }
+        show(old, || Some((page.read(), range.clone())));
+        if in_place {
+            page.write(lsn).copy_from(range.start, value);
+        } else if node.gap() >= record {
+            replace_record(&mut page.write(lsn), at, bytes, suffix, value);
+        } else {
+            remove_record(&mut page.write(lsn), at, bytes);
+            make_room(&mut page, WORD + record, lsn)?;
+            insert_record(&mut page.write(lsn), at, suffix, value);
+        }
+        Ok(true)
+    }
+
+    /// Removes a key, by the change `lsn` of the log (0 if there is none). `old` is shown what was there. False
+    /// if there is no such key.
+    ///
+    /// # Errors
+    /// [`TreeError`].
+    pub fn remove(
+        &self,
+        key: &[u8],
+        lsn: u64,
+        mut old: Option<ShowOld<'_>>,
+    ) -> Result<bool, TreeError> {
+        self.manager.relieve()?;
+        let (removed, is_sparse) = self.retry(|| self.try_remove(key, lsn, &mut old))?;
+        if is_sparse {
+            self.merge(0, key)?;
+        }
+        Ok(removed)
+    }
+
+    /// Whether there was such a key, and whether a merge is due.
+    fn try_remove(
+        &self,
+        key: &[u8],
+        lsn: u64,
+        old: &mut Option<ShowOld<'_>>,
+    ) -> Result<(bool, bool), Stop> {
+        let page = self.leaf(Target::Key(key))?;
+        let node = Node::new(page.read());
+        let suffix = node.suffix_of(key).ok_or_else(|| self.suspect(&page, BELONGS))?;
+        let (at, found) = node.search(suffix);
+        if !found {
+            page.validate()?;
+            show::<&[u8]>(old, || None);
+            return Ok((false, false));
+        }
+        let mut page = page.exclusive()?;
+        let node = sound(&page)?;
+        let range = node.value_range(at).ok_or_else(|| damaged(&page, OUTSIDE))?;
+        let bytes = node.record_bytes(at).ok_or_else(|| damaged(&page, OUTSIDE))?;
+        show(old, || Some((page.read(), range.clone())));
+        let before = node.entry_bytes();
+        remove_record(&mut page.write(lsn), at, bytes);
+        let after = Node::new(page.read()).entry_bytes();
+        Ok((true, merge::is_due(before, after, self.manager.page_bytes())))
+    }
+
+    /// Makes attempts until one is not overtaken.
+    pub(crate) fn retry<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, Stop>,
+    ) -> Result<T, TreeError> {
+        self.manager.retry(|| match attempt() {
+            Ok(done) => Ok(Ok(done)),
+            Err(Stop::Restart) => Err(Interruption::Restart(Restart)),
+            Err(Stop::Failed(error)) => Ok(Err(error)),
+        })?
+    }
+
+    /// The leaf that a target is in.
+    #[inline]
+    pub(crate) fn leaf(&self, target: Target<'_>) -> Result<OptimisticPage<'_, D>, Stop> {
+        match self.descend(target, 0)? {
+            Some(place) => Ok(place.page),
+            // There is no tree without leaves.
+            None => Err(Stop::Restart),
+        }
+    }
+
+    /// Goes down to a level; none if the tree is not that high.
+    #[inline]
+    pub(crate) fn descend(
+        &self,
+        target: Target<'_>,
+        level: u8,
+    ) -> Result<Option<Place<'_, D>>, Stop> {
+        let mut page = self.manager.fix(self.root)?;
+        let mut node = Node::new(page.read());
+        if node.level() < level {
+            page.validate()?;
+            return Ok(None);
+        }
+        let mut parent = None;
+        while node.level() > level {
+            let child = self.child_of(&page, &node, target)?;
+            let below = self.child(&mut page, node.child_offset(child))?;
+            // The node was validated when its child was had.
+            let expected = node.level() - 1;
+            node = Node::new(below.read());
+            if node.level() != expected {
+                return Err(self.suspect(&below, "it is not of the level where it hangs"));
+            }
+            parent = Some((page, child));
+            page = below;
+        }
+        Ok(Some(Place { parent, page }))
+    }
+
+    /// Which child of an inner node a target is in.
+    #[inline]
+    fn child_of<S: Source>(
+        &self,
+        page: &OptimisticPage<'_, D>,
+        node: &Node<S>,
+        target: Target<'_>,
+    ) -> Result<usize, Stop> {
+        let (key, goes_behind) = match target {
+            Target::Key(key) => (key, true),
+            Target::Before(key) => (key, false),
+            Target::Last => return Ok(node.count()),
+        };
+        let suffix = node.suffix_of(key).ok_or_else(|| self.suspect(page, BELONGS))?;
+        let (at, found) = node.search(suffix);
+        Ok(at + usize::from(found && goes_behind))
+    }
+
+    /// The child that a reference leads to.
+    #[inline]
+    pub(crate) fn child<'m>(
+        &'m self,
+        parent: &mut OptimisticPage<'m, D>,
+        offset: usize,
+    ) -> Result<OptimisticPage<'m, D>, Stop> {
+        self.manager.fix_child(parent, offset).map_err(|interruption| match interruption {
+            Interruption::Failed(
+                BufferError::BadReference { .. }
+                | BufferError::NotInUse { .. }
+                | BufferError::Space(SpaceError::NotInUse { .. }),
+            ) => self.suspect(parent, "it refers to no page"),
+            other => other.into(),
+        })
+    }
+
+    /// What to do about nonsense in a page: others may be writing it, or it is damaged.
+    #[cold]
+    pub(crate) fn suspect(&self, page: &OptimisticPage<'_, D>, what: &'static str) -> Stop {
+        let page_number = PageNumber::new(page.read().number()).unwrap_or(self.root);
+        match page.validate() {
+            Ok(()) => TreeError::Damaged { page: page_number, what }.into(),
+            Err(Restart) => Stop::Restart,
+        }
+    }
+
+    /// Changes the structure: logs what becomes of these pages, all of them latched, and does it. The one
+    /// that is freed is referred to by its number, if at all. If logging fails, nothing is changed.
+    pub(crate) fn modify(
+        &self,
+        changes: &mut [(&mut ExclusivePage<'_, D>, Change<'_>)],
+        freed: Option<ExclusivePage<'_, D>>,
+    ) -> Result<(), TreeError> {
+        let domain = self.manager.domain();
+        let mut record = Record::new();
+        for (page, change) in changes.iter() {
+            match change {
+                Change::Cut(_) if domain.commits(CUT_NOT_LOGGED) => {}
+                Change::Make(contents) if domain.commits(MOVED_RECORDS_NOT_LOGGED) => {
+                    let made = without_entries(*contents, self.manager.page_bytes());
+                    record.add(page.number(), Change::Make(contents_of(&made, page.number())?));
+                }
+                change => record.add(page.number(), *change),
+            }
+        }
+        if let Some(freed) = &freed {
+            record.add(freed.number(), Change::Free);
+        }
+        let lsn = self.log.append(&[record.bytes()])?;
+        for (page, change) in changes {
+            apply(page, *change, lsn)?;
+        }
+        match freed {
+            Some(freed) => Ok(self.manager.free_page(freed, lsn)?),
+            None => Ok(()),
+        }
+    }
+}
+
+const BELONGS: &str = "its keys belong elsewhere";
+const OUTSIDE: &str = "a record lies outside of it";
+
+/// What a mutant logs.
+fn without_entries(contents: Contents<'_>, page_bytes: usize) -> Vec<u8> {
+    let mut page = vec![0; page_bytes];
+    page[page_bytes - contents.heap.len()..].copy_from_slice(contents.heap);
+    page[crate::node::COUNTS_AT..][..contents.slots.len()].copy_from_slice(contents.slots);
+    let node = Node::new(&page[..]);
+    Builder::like(&node, node.upper()).finish()
+}
+
+fn contents_of(page: &[u8], number: PageNumber) -> Result<Contents<'_>, TreeError> {
+    let what = "its header makes no sense";
+    Contents::of(page).ok_or(TreeError::Damaged { page: number, what })
+}
+
+fn damaged<D: Domain>(page: &ExclusivePage<'_, D>, what: &'static str) -> TreeError {
+    TreeError::Damaged { page: page.number(), what }
+}
+
+/// The node in a page, the header of which makes sense.
+fn sound<'m, D: Domain>(
+    page: &ExclusivePage<'m, D>,
+) -> Result<Node<lapis_buffer::PageRead<'m, D>>, TreeError> {
+    let node = Node::new(page.read());
+    match node.is_sound() {
+        true => Ok(node),
+        false => Err(damaged(page, "its header makes no sense")),
+    }
+}
+
+/// Shows the value that is about to be replaced.
+#[inline]
+fn show<S: Source>(
+    old: &mut Option<ShowOld<'_>>,
+    value: impl FnOnce() -> Option<(S, core::ops::Range<usize>)>,
+) {
+    let Some(old) = old else { return };
+    let Some((page, range)) = value() else { return old(None) };
+    let mut shown = SHOWN.take();
+    shown.resize(range.len(), 0);
+    page.copy_to(range.start, &mut shown);
+    old(Some(&shown));
+    SHOWN.set(shown);
+}

@@ -1,0 +1,230 @@
+//! A tree does what a map does, in a pool that has room for a path and little more.
+
+use core::ops::Bound;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lapis_buffer::{BufferManager, BufferOptions};
+use lapis_pmem::{Domain, Hardware};
+use lapis_tree::{Finding, NoStructureLog, StructureLog, Tree, TreeError, TreeReport};
+use proptest::prelude::*;
+
+use crate::{Random, hardware, options, pool};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// All records, forwards.
+pub(crate) fn forwards<D: Domain, L: StructureLog>(tree: &Tree<D, L>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (mut cursor, mut all) = (tree.cursor(), Vec::new());
+    while let Some((key, value)) = cursor.next().unwrap() {
+        all.push((key.to_vec(), value.to_vec()));
+    }
+    all
+}
+
+/// All records, backwards.
+fn backwards(tree: &Tree<Hardware, NoStructureLog>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (mut cursor, mut all) = (tree.cursor(), Vec::new());
+    cursor.seek_end().unwrap();
+    while let Some((key, value)) = cursor.prev().unwrap() {
+        all.push((key.to_vec(), value.to_vec()));
+    }
+    all
+}
+
+/// What a walk finds, which is nothing wrong.
+pub(crate) fn report<D: Domain, L: StructureLog>(tree: &Tree<D, L>) -> TreeReport {
+    tree.check(&mut |finding| {
+        if let Finding::Problem { page, what } = finding {
+            panic!("page {page}: {what}");
+        }
+    })
+}
+
+fn assert_same(tree: &Tree<Hardware, NoStructureLog>, model: &Model) {
+    let expected: Vec<_> = model.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    report(tree);
+    assert_eq!(forwards(tree), expected);
+    let mut reversed = backwards(tree);
+    reversed.reverse();
+    assert_eq!(reversed, expected);
+    let mut value = Vec::new();
+    for (key, expected) in model {
+        assert!(tree.get(key, &mut value).unwrap(), "{key:?}");
+        assert_eq!(&value, expected);
+    }
+}
+
+fn put(tree: &Tree<Hardware, NoStructureLog>, model: &mut Model, key: Vec<u8>, value: Vec<u8>) {
+    let mut shown = None;
+    let mut show = |old: Option<&[u8]>| shown = Some(old.map(<[u8]>::to_vec));
+    tree.put(&key, &value, 0, Some(&mut show)).unwrap();
+    let old = model.insert(key, value);
+    assert_eq!(shown, Some(old));
+}
+
+fn remove(tree: &Tree<Hardware, NoStructureLog>, model: &mut Model, key: &[u8]) {
+    let mut shown = None;
+    let mut show = |old: Option<&[u8]>| shown = Some(old.map(<[u8]>::to_vec));
+    let removed = tree.remove(key, 0, Some(&mut show)).unwrap();
+    let old = model.remove(key);
+    assert_eq!(removed, old.is_some());
+    assert_eq!(shown, Some(old));
+}
+
+/// A key of one of several kinds: short, long, with much or little in common.
+fn key(random: &mut Random, keys: u64, longest: usize) -> Vec<u8> {
+    let number = random.below(keys);
+    match number % 5 {
+        0 => number.to_be_bytes().to_vec(),
+        1 => number.to_le_bytes()[..2].to_vec(),
+        2 => format!("a common beginning of some length/{number}").into_bytes(),
+        3 => [vec![b'x'; number as usize % longest], number.to_be_bytes().to_vec()].concat(),
+        _ => vec![b'y'; number as usize % longest],
+    }
+}
+
+/// A history of `steps`, mostly of puts at first and of removals in the end.
+fn history(seed: u64, steps: u64, keys: u64, longest: usize, frames: usize) {
+    let tree = Tree::create(pool(frames), NoStructureLog).unwrap();
+    let (mut random, mut model) = (Random(seed), Model::new());
+    for step in 0..steps {
+        let key = key(&mut random, keys, longest);
+        let removes = random.below(steps) < step;
+        if removes {
+            remove(&tree, &mut model, &key);
+        } else {
+            let bytes = random.below(200) as usize;
+            put(&tree, &mut model, key, vec![step as u8; bytes]);
+        }
+        if step % (steps / 4) == 0 {
+            assert_same(&tree, &model);
+        }
+    }
+    assert_same(&tree, &model);
+    for key in model.keys().cloned().collect::<Vec<_>>() {
+        remove(&tree, &mut model, &key);
+    }
+    assert_same(&tree, &model);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn it_holds_what_a_map_holds(seed in any::<u64>(), frames in 8..16usize) {
+        history(seed, 2000, 3000, 60, frames);
+    }
+
+    #[test]
+    fn keys_of_any_length_find_room(seed in any::<u64>()) {
+        history(seed, 600, 900, 750, 12);
+    }
+
+    #[test]
+    fn a_cursor_stands_where_it_was_placed(seed in any::<u64>(), probes in 1..40u64) {
+        let tree = Tree::create(pool(8), NoStructureLog).unwrap();
+        let (mut random, mut model) = (Random(seed), Model::new());
+        for _ in 0..400 {
+            let key = key(&mut random, 600, 60);
+            put(&tree, &mut model, key, vec![1; 30]);
+        }
+        for _ in 0..probes {
+            let at = key(&mut random, 900, 60);
+            let bound = match random.below(3) {
+                0 => Bound::Unbounded,
+                1 => Bound::Included(&at[..]),
+                _ => Bound::Excluded(&at[..]),
+            };
+            let behind: Vec<_> = model.range::<[u8], _>((bound, Bound::Unbounded)).take(5).collect();
+            let before = match bound {
+                Bound::Unbounded => Vec::new(),
+                Bound::Included(at) => model.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(at))).rev().take(5).collect(),
+                Bound::Excluded(at) => model.range::<[u8], _>((Bound::Unbounded, Bound::Included(at))).rev().take(5).collect(),
+            };
+            let mut cursor = tree.cursor();
+            cursor.seek(bound).unwrap();
+            for (key, value) in behind {
+                prop_assert_eq!(cursor.next().unwrap(), Some((&key[..], &value[..])));
+            }
+            cursor.seek(bound).unwrap();
+            for (key, value) in before {
+                prop_assert_eq!(cursor.prev().unwrap(), Some((&key[..], &value[..])));
+            }
+            let back = cursor.prev().unwrap().map(|(key, _)| key.to_vec());
+            if let Some(back) = back {
+                prop_assert_eq!(cursor.next().unwrap().map(|(key, _)| key.to_vec()), Some(back));
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_that_come_in_order_leave_full_leaves() {
+    let tree = Tree::create(pool(16), NoStructureLog).unwrap();
+    for number in 0..20_000u64 {
+        tree.put(&number.to_be_bytes(), &[7; 100], 0, None).unwrap();
+    }
+    // What puts leave of a page, by a slot, the value's length, the key (the last leaf has no prefix), the value.
+    let records = (4096 - 48 - 64) / (8 + 2 + 8 + 100);
+    assert_eq!(report(&tree).leaves, 20_000u64.div_ceil(records));
+}
+
+#[test]
+fn a_tree_that_was_emptied_has_given_its_pages_back() {
+    let tree = Tree::create(pool(16), NoStructureLog).unwrap();
+    for number in 0..5000u64 {
+        tree.put(&(number * 7919 % 5000).to_be_bytes(), &[7; 100], 0, None).unwrap();
+    }
+    let before = report(&tree);
+    assert!(before.leaves > 150 && before.height == 3, "{before:?}");
+    for number in 0..5000u64 {
+        assert!(tree.remove(&(number * 17 % 5000).to_be_bytes(), 0, None).unwrap());
+    }
+    let after = report(&tree);
+    assert!((after.leaves, after.height) == (1, 1), "{after:?}");
+}
+
+#[test]
+fn a_record_that_is_too_long_is_refused() {
+    let tree = Tree::create(pool(8), NoStructureLog).unwrap();
+    let most = tree.largest_record();
+    assert_eq!(most, 964);
+    tree.put(&[1; 500], &vec![0; most - 500], 0, None).unwrap();
+    let refused = tree.put(&[1; 500], &vec![0; most - 499], 0, None);
+    assert!(matches!(refused, Err(TreeError::RecordTooLong { .. })), "{refused:?}");
+}
+
+#[test]
+fn records_of_the_largest_kind_find_room_with_the_longest_separators() {
+    let options = BufferOptions { frames: 8192, ..options(0) };
+    let manager = Arc::new(BufferManager::in_memory(hardware(), &options).unwrap());
+    let tree = Tree::create(manager, NoStructureLog).unwrap();
+    let (mut random, mut model) = (Random(5), Model::new());
+    for step in 0..1500u64 {
+        // They differ in their last bytes alone, so separators are as long as they are.
+        let mut key = vec![b'k'; 950 + random.below(2) as usize * 6];
+        let end = key.len() - 8;
+        key[end..].copy_from_slice(&random.below(600).to_be_bytes());
+        let value = vec![step as u8; random.below(9) as usize];
+        if random.below(4) == 0 {
+            remove(&tree, &mut model, &key);
+        } else {
+            put(&tree, &mut model, key, value);
+        }
+    }
+    assert_same(&tree, &model);
+}
+
+#[test]
+fn the_leaf_of_a_key_is_brought_into_memory() {
+    let manager = pool(8);
+    let tree = Tree::create(Arc::clone(&manager), NoStructureLog).unwrap();
+    for number in 0..2000u64 {
+        tree.put(&number.to_be_bytes(), &[7; 100], 0, None).unwrap();
+    }
+    tree.touch(&3u64.to_be_bytes()).unwrap();
+    let before = manager.statistics().loads;
+    assert!(tree.get(&3u64.to_be_bytes(), &mut Vec::new()).unwrap());
+    assert_eq!(manager.statistics().loads, before);
+}
