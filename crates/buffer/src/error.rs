@@ -3,7 +3,9 @@
 use crate::latch::Restart;
 use crate::log::LogError;
 use crate::page::PageNumber;
+use crate::placement::Placement;
 use crate::space::SpaceError;
+use crate::tier::TierError;
 
 /// Why a page cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +14,24 @@ pub enum BufferError {
     /// The SSD, or a page on it.
     #[error(transparent)]
     Space(#[from] SpaceError),
+    /// The tier of persistent memory, or a page in it.
+    #[error(transparent)]
+    Tier(#[from] TierError),
+    /// The SSD has pages of which persistent memory may have later versions.
+    #[error(
+        "pages on this SSD may have later versions in persistent memory (tier {identity:#x}); open it \
+         with that"
+    )]
+    TierMissing {
+        /// The identity of the tier.
+        identity: u64,
+    },
+    /// A placement without persistent memory, and a tier of it.
+    #[error("{placement} has no pages in persistent memory; choose basic-nvm or three-tier")]
+    NoTier {
+        /// What was asked for.
+        placement: Placement,
+    },
     /// The log could not be made durable, so pages with its changes cannot be written.
     #[error(transparent)]
     Log(#[from] LogError),

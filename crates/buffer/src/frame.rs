@@ -31,6 +31,8 @@ pub(crate) struct Frame<D: Domain> {
     pub(crate) swizzled_children: DramCell<u32, D>,
     /// The clock's second chance.
     referenced: DramCell<u32, D>,
+    /// One more than the frame of persistent memory that has the page, too; 0 for none.
+    backing: DramCell<u32, D>,
 }
 
 impl<D: Domain> Frame<D> {
@@ -42,6 +44,7 @@ impl<D: Domain> Frame<D> {
             parent: DramCell::new(0),
             swizzled_children: DramCell::new(0),
             referenced: DramCell::new(0),
+            backing: DramCell::new(0),
         }
     }
 
@@ -71,6 +74,15 @@ impl<D: Domain> Frame<D> {
 
     pub(crate) fn set_parent(&self, domain: &D, parent: Option<usize>) {
         self.parent.store(domain, parent.map_or(0, |frame| frame as u32 + 1));
+    }
+
+    /// The frame of persistent memory that has the page, too.
+    pub(crate) fn backing(&self, domain: &D) -> Option<usize> {
+        (self.backing.load(domain) as usize).checked_sub(1)
+    }
+
+    pub(crate) fn set_backing(&self, domain: &D, frame: Option<usize>) {
+        self.backing.store(domain, frame.map_or(0, |frame| frame as u32 + 1));
     }
 
     /// Notes that the page is used. Mostly it is noted already, and then nothing is written.

@@ -1,4 +1,5 @@
-//! The buffer manager: pages with numbers, in frames of DRAM while they are used, on an SSD otherwise.
+//! The buffer manager: pages with numbers, in frames of DRAM while they are used, in persistent memory
+//! or on an SSD otherwise.
 //!
 //! After A. van Renen et al., *Managing non-volatile memory in database systems*, SIGMOD 2018 (chapter
 //! 2 and appendix A of the thesis), and V. Leis et al., *LeanStore: In-memory data management beyond main
@@ -7,10 +8,11 @@
 //! * [`page`] — what a page looks like, how damage to it shows, and views of its memory that races
 //!   with writers cannot make undefined behaviour;
 //! * [`space`] — pages on a block device: batches that power cuts leave whole, the space map;
+//! * [`tier`] — pages in persistent memory, between DRAM and that device;
 //! * frames with a versioned latch each, the page table, the clock, swizzled references
 //!   ([`BufferManager`]).
 //!
-//! [`Placement`] says which tiers there are. Persistent memory is not one of them yet.
+//! [`Placement`] says which tiers there are.
 //!
 //! # How pages are used
 //!
@@ -50,6 +52,7 @@
 //! * A page with swizzled children is not evicted, but it is written: in the copy that is written,
 //!   references are page numbers. Otherwise the upper levels of a tree could never become clean.
 
+mod counter;
 mod error;
 mod frame;
 mod latch;
@@ -60,15 +63,19 @@ pub mod page;
 mod page_table;
 mod placement;
 pub mod space;
+pub mod tier;
 
 pub use error::{BufferError, Interruption};
 pub use latch::Restart;
 pub use log::{LogError, NoLog, WriteAheadLog};
-pub use manager::{BufferManager, BufferOptions, ExclusivePage, OptimisticPage, Statistics};
+pub use manager::{
+    BufferManager, BufferOptions, ExclusivePage, OptimisticPage, Statistics, TierStatistics,
+};
 pub use page::view::{PageRead, PageWrite};
 pub use page::{PageDamage, PageKind, PageNumber};
 pub use placement::{Placement, UnknownPlacement};
 pub use space::{Space, SpaceError, SpaceOptions, SpaceProblem};
+pub use tier::{PersistentTier, TierError, TierOptions, TierRoot};
 
 /// This machine, of which pages in DRAM need no flush: a domain that an interpreter can be, too.
 #[cfg(test)]

@@ -26,6 +26,22 @@ mutants! {
     SWIZZLED_REFERENCE_WRITTEN = "buffer/swizzled-reference-written" =>
         at("buffer/src/manager/write_back.rs, copy_out");
 
+    /// A page is written to persistent memory so that a power cut may tear it.
+    TORN_PAGE_IN_PM = "buffer/torn-page-in-pm" =>
+        at("buffer/src/manager/tier.rs, write_to_tier");
+
+    /// What enters persistent memory is the page as the SSD has it, and not as it is in DRAM.
+    STALE_PAGE_ADMITTED = "buffer/stale-page-admitted" =>
+        at("buffer/src/manager/tier.rs, write_to_tier");
+
+    /// A freed page stays in persistent memory, and is there when its number is another page's.
+    STALE_PAGE_OUTLIVES_NUMBER = "buffer/stale-page-outlives-number" =>
+        at("buffer/src/manager/tier.rs, forget_in_tier");
+
+    /// Another page takes the frame of one that the SSD lacks.
+    CHANGED_PAGE_IN_PM_DROPPED = "buffer/changed-page-in-pm-dropped" =>
+        at("buffer/src/manager/tier.rs, take_tier_frame");
+
     /// A page counts as clean although it was changed while it was being written.
     CHANGE_DURING_WRITE_FORGOTTEN = "buffer/change-during-write-forgotten" =>
         at("buffer/src/manager/write_back.rs, make_clean")

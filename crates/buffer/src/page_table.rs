@@ -109,16 +109,38 @@ impl<D: Domain> PageTable<D> {
         })
     }
 
+    /// Says that a page that is in slot `from` is in `to` from here on, which holds nothing. False if it is
+    /// not in `from`.
+    pub(crate) fn replace(&self, domain: &D, number: PageNumber, from: usize, to: usize) -> bool {
+        self.locked(domain, number, |bucket| {
+            let Some((at, before)) = self.walk(domain, bucket, number) else { return false };
+            if at as usize != from {
+                return false;
+            }
+            let (old, new) = (&self.slots[from], &self.slots[to]);
+            new.number.store(domain, number.get());
+            new.next.store(domain, old.next.load(domain));
+            self.link(domain, bucket, before, to as u32);
+            old.number.store(domain, 0);
+            old.next.store(domain, NONE);
+            true
+        })
+    }
+
+    /// Lets the slot `before`, or the bucket if there is none, refer to `to`.
+    fn link(&self, domain: &D, bucket: &Bucket<D>, before: u32, to: u32) {
+        match self.slots.get(before as usize) {
+            Some(before) => before.next.store(domain, to),
+            None => bucket.first.store(domain, to),
+        }
+    }
+
     /// Says that a page is in no slot any more.
     pub(crate) fn remove(&self, domain: &D, number: PageNumber) {
         self.locked(domain, number, |bucket| {
             let Some((at, before)) = self.walk(domain, bucket, number) else { return };
             let slot = &self.slots[at as usize];
-            let next = slot.next.load(domain);
-            match self.slots.get(before as usize) {
-                Some(before) => before.next.store(domain, next),
-                None => bucket.first.store(domain, next),
-            }
+            self.link(domain, bucket, before, slot.next.load(domain));
             slot.number.store(domain, 0);
             slot.next.store(domain, NONE);
         });
@@ -140,11 +162,20 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
         #[test]
-        fn it_holds_what_a_map_holds(steps in proptest::collection::vec((1..40u64, any::<bool>()), 0..80)) {
+        fn it_holds_what_a_map_holds(steps in proptest::collection::vec((1..40u64, 0..3), 0..80)) {
             let (domain, table) = (test_domain(), PageTable::new(8));
             let (mut model, mut free) = (BTreeMap::new(), (0..8).collect::<Vec<usize>>());
-            for (number, inserts) in steps {
-                if inserts && let Some(&slot) = free.last() {
+            for (number, step) in steps {
+                if step == 0 && let Some(&slot) = free.last() {
+                    let from = model.get(&number).copied();
+                    let replaced = table.replace(&domain, page(number), from.unwrap_or(7), slot);
+                    prop_assert_eq!(replaced, from.is_some());
+                    if let Some(from) = from {
+                        model.insert(number, slot);
+                        free.pop();
+                        free.insert(0, from);
+                    }
+                } else if step == 1 && let Some(&slot) = free.last() {
                     let inserted = table.insert(&domain, page(number), slot);
                     prop_assert_eq!(inserted, !model.contains_key(&number));
                     if inserted {

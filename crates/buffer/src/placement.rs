@@ -11,17 +11,28 @@ pub enum Placement {
     MainMemory,
     /// DRAM is a cache over an SSD.
     Ssd,
+    /// As [`Placement::ThreeTier`], and between DRAM and persistent memory pages move whole.
+    BasicNvm,
+    /// DRAM and persistent memory are caches over an SSD: hot pages in one, warm ones in the other.
+    ThreeTier,
 }
 
 impl Placement {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::MainMemory, Self::Ssd];
+    pub const ALL: [Self; 4] = [Self::MainMemory, Self::Ssd, Self::BasicNvm, Self::ThreeTier];
+
+    /// Whether persistent memory holds pages.
+    pub fn has_persistent_memory(self) -> bool {
+        matches!(self, Self::BasicNvm | Self::ThreeTier)
+    }
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::MainMemory => "main-memory",
             Self::Ssd => "ssd",
+            Self::BasicNvm => "basic-nvm",
+            Self::ThreeTier => "three-tier",
         }
     }
 }
@@ -34,7 +45,7 @@ impl fmt::Display for Placement {
 
 /// A name of no placement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no placement {0:?}; choose main-memory or ssd")]
+#[error("there is no placement {0:?}; choose main-memory, ssd, basic-nvm or three-tier")]
 pub struct UnknownPlacement(pub String);
 
 impl FromStr for Placement {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Committed, Domain};
+use lapis_pmem::{Committed, Domain, host_lock};
 
 use super::{PageError, PageStore, Place, mutants};
 
@@ -16,7 +16,7 @@ impl<D: Domain> PageStore<D> {
     /// [`PageError::Fault`].
     pub fn delete_page(&self, id: u64) -> Result<Committed, PageError> {
         let number = self.check_id(id)?;
-        let mut lane = self.lane(number).write();
+        let mut lane = host_lock::write(self.pool.domain(), self.lane(number));
         let Some(current) = self.place(&mut lane, number).get() else {
             return Err(PageError::NoSuchPage { id });
         };

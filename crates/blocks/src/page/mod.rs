@@ -111,10 +111,11 @@ pub mod mutants;
 mod recovery;
 mod scheme;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lapis_pmem::{Committed, Domain, InFlight, LINE_BYTES, Link, Owned, Pool};
+use lapis_pmem::{Committed, Domain, InFlight, LINE_BYTES, Link, Owned, Pool, host_lock};
 use parking_lot::{Mutex, RwLock};
 
 pub use cost_model::{CostModel, CostPoint};
@@ -122,7 +123,7 @@ pub use dirty_lines::{DirtyLines, LARGEST_PAGE_LINES};
 pub use error::{PageDamage, PageError};
 pub use inspection::PageStatistics;
 pub use layout::PageStoreRoot;
-use layout::{FORMAT_VERSION, Geometry, MAGIC, SlotHeader};
+use layout::{FORMAT_VERSION, Geometry, MAGIC, SlotHeader, Start};
 use recovery::Scan;
 pub use scheme::{PageRun, PageScheme, PageStoreOptions};
 
@@ -385,7 +386,7 @@ impl<D: Domain> PageStore<D> {
         if let Some(line) = dirty.last().filter(|&line| line >= self.geometry.lines()) {
             return Err(PageError::DirtyBeyondPage { line, last: self.geometry.lines() - 1 });
         }
-        let mut lane = self.lane(id).write();
+        let mut lane = host_lock::write(self.pool.domain(), self.lane(id));
         let Some(current) = self.place(&mut lane, id).get() else {
             self.set_slot_aside()?;
             return self.copy(&mut lane, id, None, page, dirty);
@@ -408,11 +409,41 @@ impl<D: Domain> PageStore<D> {
     pub fn read_page(&self, id: u64, page: &mut [u8]) -> Result<(), PageError> {
         let number = self.check_id(id)?;
         self.check_bytes(page.len())?;
-        let lane = self.lane(number).read();
-        let place = lane.pages[self.index(number)];
-        let place = place.get().ok_or(PageError::NoSuchPage { id })?;
-        page.copy_from_slice(self.contents(place.slot));
-        Ok(())
+        self.show(number, 0..page.len(), |bytes| page.copy_from_slice(bytes))
+    }
+
+    /// Shows the bytes of a range of a page to `with`, where they lie. Writers of the page's lane wait
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`PageError::IdOutOfRange`], [`PageError::WrongPageSize`] for a range beyond the page,
+    /// [`PageError::NoSuchPage`].
+    pub fn with_bytes<T>(
+        &self,
+        id: u64,
+        range: Range<usize>,
+        with: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, PageError> {
+        let number = self.check_id(id)?;
+        let expected_bytes = self.geometry.page_bytes;
+        if range.start > range.end || range.end > expected_bytes {
+            return Err(PageError::WrongPageSize { given_bytes: range.end, expected_bytes });
+        }
+        self.show(number, range, with)
+    }
+
+    fn show<T>(
+        &self,
+        id: u32,
+        range: Range<usize>,
+        with: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, PageError> {
+        let lane = host_lock::read(self.pool.domain(), self.lane(id));
+        let place = lane.pages[self.index(id)];
+        let place = place.get().ok_or(PageError::NoSuchPage { id: id.into() })?;
+        let slot = self.geometry.slot(self.root, place.slot).offset();
+        let start = Link::<Start>::from_bits(slot + range.start as u64);
+        Ok(with(self.pool.tail(start, range.len())))
     }
 
     /// Whether there is such a page.
@@ -421,7 +452,8 @@ impl<D: Domain> PageStore<D> {
     /// [`PageError::IdOutOfRange`].
     pub fn contains(&self, id: u64) -> Result<bool, PageError> {
         let id = self.check_id(id)?;
-        Ok(self.lane(id).read().pages[self.index(id)].get().is_some())
+        let lane = host_lock::read(self.pool.domain(), self.lane(id));
+        Ok(lane.pages[self.index(id)].get().is_some())
     }
 
     fn check_id(&self, id: u64) -> Result<u32, PageError> {

@@ -70,11 +70,10 @@ impl<D: Domain> BufferManager<D> {
         let version = frame.latch.try_take(domain).ok()?;
         let mut taken = ExclusivePage { manager: self, frame: at, version, changed: false };
         if let Some(number) = frame.page(domain) {
-            if stays() || !self.leave_parent(at, number) {
+            // B1, B2.
+            if stays() || !self.leave_parent(at, number) || !self.leave_dram(at, number) {
                 return None;
             }
-            // B1, B2.
-            self.table.remove(domain, number);
             frame.set_page(domain, None);
             count(&self.counters.evictions);
         }

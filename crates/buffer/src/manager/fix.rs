@@ -2,7 +2,6 @@
 
 use lapis_pmem::Domain;
 
-use super::swizzle::frame_of;
 use super::{BufferManager, ExclusivePage, OptimisticPage, Storage, count};
 use crate::error::{BufferError, Interruption};
 use crate::latch::{Patience, Restart};
@@ -17,7 +16,7 @@ impl<D: Domain> BufferManager<D> {
     pub fn fix(&self, number: PageNumber) -> Result<OptimisticPage<'_, D>, Interruption> {
         let domain = &self.domain;
         let Some(at) = self.table.find(domain, number)? else { return self.load(number) };
-        let frame = &self.frames[at];
+        let Some(frame) = self.frames.get(at) else { return self.load_from_tier(number, at) };
         let version = frame.latch.version(domain)?;
         if frame.page(domain) != Some(number) {
             return Err(Restart.into());
@@ -48,7 +47,9 @@ impl<D: Domain> BufferManager<D> {
             return Err(Restart.into());
         }
         let loaded = space.read(number, |bytes| page.write_unlogged().copy_from(0, bytes));
-        let loaded = loaded.and_then(|()| check_references(&page, number));
+        let swizzled = SpaceError::Page { number, damage: PageDamage::SwizzledReference };
+        let loaded =
+            loaded.and_then(|()| if page.refers_to_frames() { Err(swizzled) } else { Ok(()) });
         if let Err(error) = loaded {
             self.table.remove(&self.domain, number);
             page.frame().set_page(&self.domain, None);
@@ -81,7 +82,14 @@ impl<D: Domain> BufferManager<D> {
     /// [`BufferError`].
     pub fn reserve_page(&self, kind: PageKind) -> Result<ExclusivePage<'_, D>, BufferError> {
         let number = match &self.storage {
-            Storage::Space(space) => space.allocate()?,
+            Storage::Space(space) => {
+                let number = space.allocate()?;
+                if let Err(error) = self.forget_in_tier(number) {
+                    space.free(number, 0)?;
+                    return Err(error);
+                }
+                number
+            }
             Storage::None(numbers) => {
                 let mut numbers = numbers.lock();
                 let reused = numbers.free.pop_first();
@@ -120,13 +128,17 @@ impl<D: Domain> BufferManager<D> {
         lsn: u64,
     ) -> Result<ExclusivePage<'_, D>, BufferError> {
         self.relieve()?;
-        match &self.storage {
-            Storage::Space(space) => space.allocate_again(number)?,
-            Storage::None(_) => return Err(BufferError::NotInUse { number }),
+        let Some(space) = self.space() else { return Err(BufferError::NotInUse { number }) };
+        space.allocate_again(number)?;
+        if !space.contains(number) {
+            self.forget_in_tier(number)?;
         }
         let mut page = self.retry(|| {
             if let Some(at) = self.table.find(&self.domain, number)? {
-                let version = self.frames[at].latch.version(&self.domain)?;
+                let Some(frame) = self.frames.get(at) else {
+                    return self.enter_dram(number, at, true, |_, _, _| Ok(()));
+                };
+                let version = frame.latch.version(&self.domain)?;
                 let page = OptimisticPage { manager: self, frame: at, version };
                 return Ok(page.exclusive()?);
             }
@@ -158,12 +170,9 @@ impl<D: Domain> BufferManager<D> {
         // First, so that nobody loads it who does not find it in the table.
         self.give_back(number, lsn)?;
         page.changed = true;
-        self.table.remove(domain, number);
+        self.free_in_tier(page.frame, number);
         frame.set_page(domain, None);
-        if frame.changed_since(domain).is_some() {
-            frame.set_changed_since(domain, None);
-            self.count_changed(-1);
-        }
+        self.count_unchanged(page.frame);
         Ok(())
     }
 
@@ -190,17 +199,5 @@ impl<D: Domain> BufferManager<D> {
                 Ok(())
             }
         }
-    }
-}
-
-/// P3: on the device, references are page numbers.
-fn check_references<D: Domain>(
-    page: &ExclusivePage<'_, D>,
-    number: PageNumber,
-) -> Result<(), SpaceError> {
-    let read = page.read();
-    match read.references().any(|offset| frame_of(read.word(offset)).is_some()) {
-        true => Err(SpaceError::Page { number, damage: PageDamage::SwizzledReference }),
-        false => Ok(()),
     }
 }

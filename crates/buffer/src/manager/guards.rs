@@ -94,7 +94,7 @@ impl<'m, D: Domain> ExclusivePage<'m, D> {
         match frame.changed_since(domain) {
             None => {
                 frame.set_changed_since(domain, Some(lsn));
-                manager.count_changed(1);
+                manager.changed_frames.add(domain, 1);
             }
             Some(since) if lsn < since && !domain.commits(CHANGED_SINCE_NOT_LOWERED) => {
                 frame.set_changed_since(domain, Some(lsn));

@@ -17,18 +17,22 @@
 mod evict;
 mod fix;
 mod guards;
+mod statistics;
 mod swizzle;
+mod tier;
 mod write_back;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_pmem::{BlockDevice, Domain, DramCell};
 use parking_lot::Mutex;
 
 pub use guards::{ExclusivePage, OptimisticPage};
+use statistics::{Counters, count};
+pub use statistics::{Statistics, TierStatistics};
 
+use crate::counter::Counter;
 use crate::error::{BufferError, Interruption};
 use crate::frame::{Frame, FrameMemory};
 use crate::latch::Patience;
@@ -37,6 +41,7 @@ use crate::page::PageNumber;
 use crate::page_table::PageTable;
 use crate::placement::Placement;
 use crate::space::{Space, SpaceOptions};
+use crate::tier::{PersistentTier, TierError};
 
 /// A path down a tree, its sibling and some to evict.
 const FEWEST_FRAMES: usize = 4;
@@ -67,45 +72,6 @@ impl Default for BufferOptions {
     }
 }
 
-/// What has happened since the manager was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Pages read from the device.
-    pub loads: u64,
-    /// Pages that made room for others.
-    pub evictions: u64,
-    /// Batches written.
-    pub batches: u64,
-    /// Pages in them.
-    pub pages_written: u64,
-    /// References that became frames.
-    pub swizzled: u64,
-    /// References that became page numbers again.
-    pub unswizzled: u64,
-    /// Times that somebody had to write pages before going on.
-    pub back_pressure: u64,
-    /// Attempts that were begun again by [`BufferManager::retry`].
-    pub restarts: u64,
-    /// Frames with changes that the device does not have, now.
-    pub changed_frames: u64,
-}
-
-#[derive(Debug, Default)]
-struct Counters {
-    loads: AtomicU64,
-    evictions: AtomicU64,
-    batches: AtomicU64,
-    pages_written: AtomicU64,
-    swizzled: AtomicU64,
-    unswizzled: AtomicU64,
-    back_pressure: AtomicU64,
-    restarts: AtomicU64,
-}
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
-}
-
 /// Page numbers where there is no space to give them out.
 #[derive(Debug)]
 struct Numbers {
@@ -131,9 +97,12 @@ pub struct BufferManager<D: Domain> {
     table: PageTable<D>,
     /// Of the clock: the frame that is looked at next, and before that as often as it went round.
     hand: DramCell<u64, D>,
-    changed_frames: DramCell<u64, D>,
+    changed_frames: Counter<D>,
     options: BufferOptions,
+    placement: Placement,
     storage: Storage<D>,
+    /// Persistent memory, between the frames and the space.
+    tier: Option<Box<PersistentTier<D>>>,
     log: Arc<dyn WriteAheadLog>,
     counters: Counters,
 }
@@ -147,7 +116,8 @@ impl<D: Domain> BufferManager<D> {
         let page_bytes = options.space.checked_page_bytes()?;
         let numbers = Numbers { next: PageNumber::FIRST.get(), free: BTreeSet::new() };
         let storage = Storage::None(Mutex::new(numbers));
-        Self::new(domain, options, page_bytes, storage, Arc::new(NoLog))
+        let placement = Placement::MainMemory;
+        Self::new(domain, options, page_bytes, placement, storage, None, Arc::new(NoLog))
     }
 
     /// A manager of the pages on an SSD, which gets an empty space ([`Placement::Ssd`]).
@@ -185,31 +155,102 @@ impl<D: Domain> BufferManager<D> {
         log: Arc<dyn WriteAheadLog>,
         options: &BufferOptions,
     ) -> Result<Self, BufferError> {
-        let page_bytes = space.page_bytes();
-        Self::new(domain, options, page_bytes, Storage::Space(Box::new(space)), log)
+        if space.tier() != 0 {
+            return Err(BufferError::TierMissing { identity: space.tier() });
+        }
+        let (page_bytes, storage) = (space.page_bytes(), Storage::Space(Box::new(space)));
+        Self::new(domain, options, page_bytes, Placement::Ssd, storage, None, log)
+    }
+
+    /// A manager of the pages on an SSD, which gets an empty space, with a tier of persistent memory, which
+    /// is empty.
+    ///
+    /// # Errors
+    /// [`BufferError::TooFewFrames`], [`BufferError::Space`], [`BufferError::Tier`],
+    /// [`BufferError::NoTier`].
+    pub fn create_with_tier(
+        tier: PersistentTier<D>,
+        device: Arc<dyn BlockDevice>,
+        log: Arc<dyn WriteAheadLog>,
+        options: &BufferOptions,
+        placement: Placement,
+    ) -> Result<Self, BufferError> {
+        let domain = tier.pool().domain().clone();
+        let identity = tier.identity();
+        let space = Space::create_with_tier(domain, device, &options.space, identity)?;
+        Self::over_tier(tier, space, log, options, placement)
+    }
+
+    /// A manager of the pages that are on an SSD and in a tier of persistent memory. What is in PM is used
+    /// as it is there.
+    ///
+    /// # Errors
+    /// As [`BufferManager::create_with_tier`].
+    pub fn open_with_tier(
+        tier: PersistentTier<D>,
+        device: Arc<dyn BlockDevice>,
+        log: Arc<dyn WriteAheadLog>,
+        options: &BufferOptions,
+        placement: Placement,
+    ) -> Result<Self, BufferError> {
+        let space = Space::open(tier.pool().domain().clone(), device)?;
+        Self::over_tier(tier, space, log, options, placement)
+    }
+
+    fn over_tier(
+        tier: PersistentTier<D>,
+        space: Space<D>,
+        log: Arc<dyn WriteAheadLog>,
+        options: &BufferOptions,
+        placement: Placement,
+    ) -> Result<Self, BufferError> {
+        if !placement.has_persistent_memory() {
+            return Err(BufferError::NoTier { placement });
+        }
+        let (expected, found) = (space.tier(), tier.identity());
+        if expected != found {
+            return Err(TierError::Foreign { expected, found }.into());
+        }
+        let (expected, found) = (space.page_bytes(), tier.page_bytes());
+        if expected != found {
+            return Err(TierError::PageBytes { expected, found }.into());
+        }
+        let domain = tier.pool().domain().clone();
+        let storage = Storage::Space(Box::new(space));
+        let tier = Some(Box::new(tier));
+        let manager = Self::new(domain, options, found, placement, storage, tier, log)?;
+        if let Some((tier, space)) = manager.tier.as_deref().zip(manager.space()) {
+            manager.adopt_tier(tier, space)?;
+        }
+        Ok(manager)
     }
 
     fn new(
         domain: D,
         options: &BufferOptions,
         page_bytes: usize,
+        placement: Placement,
         storage: Storage<D>,
+        tier: Option<Box<PersistentTier<D>>>,
         log: Arc<dyn WriteAheadLog>,
     ) -> Result<Self, BufferError> {
         let frames = options.frames;
-        // A swizzled reference has 32 bits for the frame.
-        if !(FEWEST_FRAMES..u32::MAX as usize).contains(&frames) {
+        let slots = frames.saturating_add(tier.as_ref().map_or(0, |tier| tier.frames.len()));
+        // The page table counts the frames of both tiers by 32 bits.
+        if frames < FEWEST_FRAMES || slots >= u32::MAX as usize {
             return Err(BufferError::TooFewFrames { frames, fewest: FEWEST_FRAMES });
         }
         Ok(Self {
             frames: (0..frames).map(|_| Frame::new()).collect(),
             memory: FrameMemory::new(frames, page_bytes),
             page_bytes,
-            table: PageTable::new(frames),
+            table: PageTable::new(slots),
             hand: DramCell::new(0),
-            changed_frames: DramCell::new(0),
+            changed_frames: Counter::new(),
             options: *options,
+            placement,
             storage,
+            tier,
             log,
             counters: Counters::default(),
             domain,
@@ -218,10 +259,12 @@ impl<D: Domain> BufferManager<D> {
 
     /// Which tiers there are.
     pub fn placement(&self) -> Placement {
-        match self.storage {
-            Storage::None(_) => Placement::MainMemory,
-            Storage::Space(_) => Placement::Ssd,
-        }
+        self.placement
+    }
+
+    /// The pages in persistent memory, if there are to be some.
+    pub fn tier(&self) -> Option<&PersistentTier<D>> {
+        self.tier.as_deref()
     }
 
     /// Bytes of a page.
@@ -239,32 +282,6 @@ impl<D: Domain> BufferManager<D> {
         match &self.storage {
             Storage::None(_) => None,
             Storage::Space(space) => Some(space),
-        }
-    }
-
-    /// What has happened so far.
-    pub fn statistics(&self) -> Statistics {
-        let Counters {
-            loads,
-            evictions,
-            batches,
-            pages_written,
-            swizzled,
-            unswizzled,
-            back_pressure,
-            restarts,
-        } = &self.counters;
-        let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Statistics {
-            loads: now(loads),
-            evictions: now(evictions),
-            batches: now(batches),
-            pages_written: now(pages_written),
-            swizzled: now(swizzled),
-            unswizzled: now(unswizzled),
-            back_pressure: now(back_pressure),
-            restarts: now(restarts),
-            changed_frames: self.changed_frames.load(&self.domain),
         }
     }
 
@@ -286,15 +303,6 @@ impl<D: Domain> BufferManager<D> {
                     patience.wait(&self.domain);
                 }
             }
-        }
-    }
-
-    /// Adds to the number of changed frames.
-    fn count_changed(&self, add: i64) {
-        let (domain, cell) = (&self.domain, &self.changed_frames);
-        let mut now = cell.load(domain);
-        while let Err(found) = cell.compare_exchange(domain, now, now.wrapping_add_signed(add)) {
-            now = found;
         }
     }
 }

@@ -125,6 +125,12 @@ impl<D: Domain> ExclusivePage<'_, D> {
         }
     }
 
+    /// Whether there are references to frames: of a page that was just loaded, damage (P3).
+    pub(super) fn refers_to_frames(&self) -> bool {
+        let read = self.read();
+        read.references().any(|offset| frame_of(read.word(offset)).is_some())
+    }
+
     /// Makes the reference at `offset` a page number: before it moves to another page, or goes.
     pub fn unswizzle(&mut self, offset: usize) {
         let (manager, domain) = (self.manager, &self.manager.domain);

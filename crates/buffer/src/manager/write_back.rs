@@ -3,12 +3,14 @@
 use lapis_pmem::Domain;
 
 use super::swizzle::frame_of;
+use super::tier::Propagated;
 use super::{BufferManager, Storage, count};
 use crate::error::BufferError;
 use crate::latch::{Patience, Version};
 use crate::mutants::{CHANGE_DURING_WRITE_FORGOTTEN, PAGE_BEFORE_LOG, SWIZZLED_REFERENCE_WRITTEN};
 use crate::page::PageNumber;
 use crate::space::{Added, Space};
+use crate::tier::TierError;
 
 /// What a batch came to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,8 +40,9 @@ impl<D: Domain> BufferManager<D> {
     /// # Errors
     /// [`BufferError`]; what was to be written still is.
     pub fn write_back_early(&self) -> Result<bool, BufferError> {
-        let changed = self.changed_frames.load(&self.domain);
-        Ok(changed > self.options.most_changed_frames as u64 / 2 && self.write_back()? > 0)
+        let many =
+            self.changed_frames.get(&self.domain) > self.options.most_changed_frames as u64 / 2;
+        Ok((many || self.tier_wants_writing()) && self.write_back()? > 0)
     }
 
     /// Back-pressure: writes batches as long as too many frames are changed. Whoever is about to change
@@ -49,7 +52,7 @@ impl<D: Domain> BufferManager<D> {
     /// [`BufferError`].
     pub fn relieve(&self) -> Result<(), BufferError> {
         let most = self.options.most_changed_frames as u64;
-        while self.space().is_some() && self.changed_frames.load(&self.domain) >= most {
+        while self.space().is_some() && self.changed_frames.get(&self.domain) >= most {
             count(&self.counters.back_pressure);
             if self.write_back()? == 0 {
                 // All of them are in somebody's hands, or clean by now.
@@ -107,6 +110,10 @@ impl<D: Domain> BufferManager<D> {
         end: usize,
     ) -> Result<Written, BufferError> {
         let domain = &self.domain;
+        if self.tier.is_some() {
+            // A write that PM may not hold is not followed by one to the SSD.
+            domain.health().map_err(|fault| TierError::Store(fault.into()))?;
+        }
         let mut batch = space.begin_batch();
         let mut copied: Vec<(usize, Version)> = Vec::new();
         let (mut written, mut lsn) = (Written { next: end, ..Written::default() }, 0);
@@ -116,11 +123,24 @@ impl<D: Domain> BufferManager<D> {
             if frame.changed_since(domain).is_none() {
                 continue;
             }
+            match self.write_back_to_tier(space, at)? {
+                Propagated::Written => {
+                    written.pages += 1;
+                    continue;
+                }
+                Propagated::Busy | Propagated::AfterLog(_) => {
+                    written.skipped += 1;
+                    continue;
+                }
+                Propagated::NoFrame => {}
+            }
             let Ok(version) = frame.latch.try_take(domain) else {
                 written.skipped += 1;
                 continue;
             };
             let changed = frame.changed_since(domain).and(frame.page(domain));
+            // It may have entered PM meanwhile, and is written there alone (T2).
+            let changed = changed.filter(|_| frame.backing(domain).is_none());
             let added = changed.map(|number: PageNumber| {
                 lsn = lsn.max(self.lsn_of(at));
                 batch.add(number, |into| self.copy_out(at, into))
@@ -135,6 +155,11 @@ impl<D: Domain> BufferManager<D> {
                 Some(Added::NotInUse) | None => {}
             }
         }
+        let tier = self.tier.as_deref().filter(|_| self.tier_wants_writing());
+        let in_tier = match tier {
+            Some(tier) => self.add_changed_in_tier(tier, &mut batch)?,
+            None => Vec::new(),
+        };
         if batch.is_empty() {
             return Ok(written);
         }
@@ -150,17 +175,52 @@ impl<D: Domain> BufferManager<D> {
             count(&self.counters.pages_written);
             self.make_clean(at, version);
         }
-        written.pages = copied.len();
+        if let Some(tier) = tier {
+            self.make_clean_in_tier(tier, &in_tier);
+        }
+        written.pages += copied.len() + in_tier.len();
         Ok(written)
     }
 
-    fn lsn_of(&self, frame: usize) -> u64 {
+    /// Writes the changed page in a frame to PM, if that is where it belongs.
+    fn write_back_to_tier(&self, space: &Space<D>, at: usize) -> Result<Propagated, BufferError> {
+        let Some(tier) = self.tier.as_deref() else { return Ok(Propagated::NoFrame) };
+        let (domain, frame) = (&self.domain, &self.frames[at]);
+        let attempt = || {
+            let Ok(version) = frame.latch.try_take(domain) else { return Ok(Propagated::Busy) };
+            let propagated = match frame.changed_since(domain) {
+                Some(_) => self.propagate(tier, space, at),
+                None => Ok(Propagated::Busy),
+            };
+            frame.latch.release(domain, version, false);
+            propagated
+        };
+        match attempt()? {
+            // The log is waited for without the latch.
+            Propagated::AfterLog(lsn) => {
+                self.log.flush_to(lsn)?;
+                attempt()
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// The page in a frame, which is latched, is somewhere else as it is here, or nobody's.
+    pub(super) fn count_unchanged(&self, at: usize) {
+        let frame = &self.frames[at];
+        if frame.changed_since(&self.domain).is_some() {
+            frame.set_changed_since(&self.domain, None);
+            self.changed_frames.add(&self.domain, -1);
+        }
+    }
+
+    pub(super) fn lsn_of(&self, frame: usize) -> u64 {
         crate::PageRead::new(&self.domain, self.memory.words(frame)).lsn()
     }
 
     /// Copies a page as it is to be on the device: with page numbers for frames (P3). Its frame is latched,
     /// so its children stay where they are (B5).
-    fn copy_out(&self, frame: usize, into: &mut [u8]) {
+    pub(super) fn copy_out(&self, frame: usize, into: &mut [u8]) {
         let page = crate::PageRead::new(&self.domain, self.memory.words(frame));
         page.copy_to(0, into);
         if self.domain.commits(SWIZZLED_REFERENCE_WRITTEN) {
@@ -183,10 +243,7 @@ impl<D: Domain> BufferManager<D> {
             false => frame.latch.upgrade(domain, version).map(|()| version),
         };
         let Ok(version) = taken else { return };
-        if frame.changed_since(domain).is_some() {
-            frame.set_changed_since(domain, None);
-            self.count_changed(-1);
-        }
+        self.count_unchanged(at);
         frame.latch.release(domain, version, false);
     }
 }

@@ -167,8 +167,8 @@ pub(crate) fn seal(page: &mut [u8], stamp: u8) {
     page[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Checks a page that was read, and tells its stamp.
-pub(crate) fn check(page: &[u8], number: u64) -> Result<u8, PageDamage> {
+/// Checks that something begins like a page.
+pub(crate) fn check_header(page: &[u8]) -> Result<(), PageDamage> {
     if u32::from_le_bytes(bytes_at(page, 0)) != MAGIC {
         let zero = page[..PAGE_HEADER_BYTES].iter().all(|&byte| byte == 0);
         return Err(if zero { PageDamage::NeverWritten } else { PageDamage::NotAPage });
@@ -176,6 +176,12 @@ pub(crate) fn check(page: &[u8], number: u64) -> Result<u8, PageDamage> {
     if page[VERSION_AT] > FORMAT_VERSION {
         return Err(PageDamage::NewerFormat { found: page[VERSION_AT] });
     }
+    Ok(())
+}
+
+/// Checks a page that was read, and tells its stamp.
+pub(crate) fn check(page: &[u8], number: u64) -> Result<u8, PageDamage> {
+    check_header(page)?;
     if page[VERSION_AT] != FORMAT_VERSION || checksum(page) != checksum_of(page) {
         return Err(PageDamage::Checksum);
     }

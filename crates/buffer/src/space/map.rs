@@ -132,6 +132,11 @@ impl SpaceMap {
         page.is_some_and(|page| matches!(page.state, State::Written | State::Unknown))
     }
 
+    /// Whether a page may be given out.
+    pub(super) fn is_free(&self, index: u64) -> bool {
+        self.pages.get(index as usize).is_none_or(|page| page.state == State::Free)
+    }
+
     /// Reserves the lowest page that is free.
     pub(super) fn reserve(&mut self) -> u64 {
         let free = |page: &Page| page.state == State::Free;

@@ -18,7 +18,8 @@
 //!    0 32  header, kind 1              0 32  header
 //!   32  8  page_bytes                 32  …  a byte for each page: bit 7 written, bits 0-5 its stamp
 //!   40  8  batch_pages                (the LSN in its header is the batch's sequence number;
-//!                                      regions end where a map is zero)
+//!   48  8  identity of the tier        regions end where a map is zero)
+//!          that has pages of it, or 0
 //! ```
 //!
 //! The descriptor is drawn in `batch.rs`, pages in [`crate::page`].
@@ -107,6 +108,7 @@ pub struct Space<D: Domain> {
     domain: D,
     device: Arc<dyn BlockDevice>,
     geometry: Geometry,
+    tier: u64,
     /// Held for moments, never across a request.
     map: Mutex<SpaceMap>,
     /// The turn to write.
@@ -127,7 +129,18 @@ impl<D: Domain> Space<D> {
         device: Arc<dyn BlockDevice>,
         options: &SpaceOptions,
     ) -> Result<Self, SpaceError> {
-        redo::lay_out(&*device, options)?;
+        Self::create_with_tier(domain, device, options, 0)
+    }
+
+    /// As [`Space::create`], of pages of which later versions may be in the tier of persistent memory with
+    /// this identity.
+    pub(crate) fn create_with_tier(
+        domain: D,
+        device: Arc<dyn BlockDevice>,
+        options: &SpaceOptions,
+        tier: u64,
+    ) -> Result<Self, SpaceError> {
+        redo::lay_out(&*device, options, tier)?;
         Self::open(domain, device)
     }
 
@@ -136,13 +149,14 @@ impl<D: Domain> Space<D> {
     /// # Errors
     /// [`SpaceError::NotASpace`], [`SpaceError::JournalDamaged`], [`SpaceError::Device`].
     pub fn open(domain: D, device: Arc<dyn BlockDevice>) -> Result<Self, SpaceError> {
-        let geometry = redo::read_geometry(&*device)?;
+        let (geometry, tier) = redo::read_superblock(&*device)?;
         let opened = redo::redo(&domain, &*device, geometry)?;
         let writer = Writer::new(&*device, geometry, opened.next_sequence)?;
         Ok(Self {
             domain,
             device,
             geometry,
+            tier,
             map: Mutex::new(opened.map),
             writer: Mutex::new(writer),
             read_buffers: Mutex::new(Vec::new()),
@@ -154,6 +168,11 @@ impl<D: Domain> Space<D> {
     /// Bytes of a page.
     pub fn page_bytes(&self) -> usize {
         self.geometry.page_bytes
+    }
+
+    /// The identity of the tier of persistent memory that may have later versions of pages; 0 for none.
+    pub(crate) fn tier(&self) -> u64 {
+        self.tier
     }
 
     /// Pages of the last batches that opening wrote again.
@@ -169,6 +188,11 @@ impl<D: Domain> Space<D> {
     /// Whether there is such a page on the device.
     pub fn contains(&self, number: PageNumber) -> bool {
         self.map.lock().is_on_device(index_of(number))
+    }
+
+    /// Whether a page is nobody's, durably: it may be given out.
+    pub(crate) fn is_free(&self, number: PageNumber) -> bool {
+        self.map.lock().is_free(index_of(number))
     }
 
     /// Gives out the lowest page that is free. Nothing is durable before it is written.

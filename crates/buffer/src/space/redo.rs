@@ -17,7 +17,8 @@ const FIRST_SEQUENCE: u64 = 1;
 pub(super) fn lay_out(
     device: &dyn BlockDevice,
     options: &SpaceOptions,
-) -> Result<Geometry, SpaceError> {
+    tier: u64,
+) -> Result<(), SpaceError> {
     let geometry = Geometry::new(options.page_bytes, options.batch_pages)?;
     device.grow_to(geometry.end(0))?;
     let mut buffer = page_buffer(geometry);
@@ -37,15 +38,14 @@ pub(super) fn lay_out(
     buffer.fill(0);
     device.write_blocks(geometry.journal(sequence + 1), &buffer)?;
     device.flush()?;
-    encode_superblock(geometry, &mut buffer[..BLOCK_BYTES]);
+    encode_superblock(geometry, tier, &mut buffer[..BLOCK_BYTES]);
     device.write_blocks(0, &buffer[..BLOCK_BYTES])?;
-    device.flush()?;
-    Ok(geometry)
+    Ok(device.flush()?)
 }
 
-fn encode_superblock(geometry: Geometry, into: &mut [u8]) {
+fn encode_superblock(geometry: Geometry, tier: u64, into: &mut [u8]) {
     page::begin_page(into, PageKind::SUPERBLOCK, 0, 0);
-    let words = [geometry.page_bytes as u64, geometry.batch_pages as u64];
+    let words = [geometry.page_bytes as u64, geometry.batch_pages as u64, tier];
     for (at, word) in words.iter().enumerate() {
         let at = PAGE_HEADER_BYTES + at * 8;
         into[at..at + 8].copy_from_slice(&word.to_le_bytes());
@@ -53,8 +53,8 @@ fn encode_superblock(geometry: Geometry, into: &mut [u8]) {
     page::seal(into, 0);
 }
 
-/// Reads the superblock.
-pub(super) fn read_geometry(device: &dyn BlockDevice) -> Result<Geometry, SpaceError> {
+/// Reads the superblock: how large everything is, and the identity of the tier.
+pub(super) fn read_superblock(device: &dyn BlockDevice) -> Result<(Geometry, u64), SpaceError> {
     let mut block = BlockBuffer::zeroed(1);
     device.read_blocks(0, &mut block)?;
     page::check(&block, 0).map_err(SpaceError::NotASpace)?;
@@ -62,7 +62,8 @@ pub(super) fn read_geometry(device: &dyn BlockDevice) -> Result<Geometry, SpaceE
         return Err(SpaceError::NotASpace(PageDamage::NotAPage));
     }
     let word = |at: usize| block[at..].first_chunk().map_or(0, |it| u64::from_le_bytes(*it));
-    Geometry::new(word(PAGE_HEADER_BYTES) as usize, word(PAGE_HEADER_BYTES + 8) as usize)
+    let [page_bytes, batch_pages, tier] = [0, 8, 16].map(|at| word(PAGE_HEADER_BYTES + at));
+    Ok((Geometry::new(page_bytes as usize, batch_pages as usize)?, tier))
 }
 
 /// A batch that is durable in the journal.

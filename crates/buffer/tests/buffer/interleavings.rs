@@ -8,13 +8,13 @@ use lapis_buffer::mutants::{
     CHANGE_DURING_WRITE_FORGOTTEN, PAGE_BEFORE_LOG, SWIZZLED_REFERENCE_WRITTEN,
 };
 use lapis_buffer::{
-    BufferError, BufferManager, BufferOptions, LogError, NoLog, PageKind, PageNumber, Statistics,
-    WriteAheadLog,
+    BufferError, BufferManager, BufferOptions, LogError, NoLog, PageKind, PageNumber,
+    PersistentTier, Placement, Statistics, TierOptions, TierStatistics, WriteAheadLog,
 };
 use lapis_device::{
     Config, Modelled, ModelledSsd, RunEnd, SchedulePolicy, SsdConfig, WorkerProgram,
 };
-use lapis_pmem::{BlockDevice, Mutant, Region};
+use lapis_pmem::{BlockDevice, Mutant, Pool, Region};
 
 use crate::pool::options;
 
@@ -22,27 +22,35 @@ type Manager = BufferManager<Modelled>;
 
 const LEAVES: usize = 8;
 const REFERENCES: usize = 64;
+const TIER: TierOptions = TierOptions { frames: 3, page_bytes: 4096, lanes: 2, identity: 5 };
 /// The words of a leaf that are changed together.
 const WORDS: [usize; 2] = [40, 4000];
 
 /// A root with leaves, on a machine whose power is never cut.
 struct Bench {
-    // Outlives the machine.
-    _region: Region,
     machine: Modelled,
     device: ModelledSsd,
     manager: Manager,
     root: PageNumber,
+    // The machine is over its region.
+    _pool: Arc<Pool<Modelled>>,
 }
 
 impl Bench {
-    fn new(config: Config, options: &BufferOptions) -> Self {
-        let region = Region::anonymous(1 << 16, 1 << 16).unwrap();
+    fn new(config: Config, options: &BufferOptions, placement: Placement) -> Self {
+        let region = Region::anonymous(2 << 20, 2 << 20).unwrap();
         let machine = Modelled::over(&region, config);
+        let pool = Arc::new(Pool::create(region, machine.clone()).unwrap());
         let device = ModelledSsd::attached_to(&machine, 1, SsdConfig::default()).unwrap();
-        let medium = Arc::new(device.clone());
-        let manager =
-            BufferManager::create(machine.clone(), medium, Arc::new(NoLog), options).unwrap();
+        let (medium, log) = (Arc::new(device.clone()), Arc::new(NoLog));
+        let manager = if placement.has_persistent_memory() {
+            let root = pool.fence(PersistentTier::create(&pool, &TIER).unwrap()).release();
+            let tier = PersistentTier::open(Arc::clone(&pool), root).unwrap();
+            BufferManager::create_with_tier(tier, medium, log, options, placement)
+        } else {
+            BufferManager::create(machine.clone(), medium, log, options)
+        };
+        let manager = manager.unwrap();
         let leaves: Vec<_> = (0..LEAVES)
             .map(|_| manager.allocate_page(PageKind(17), |_| 0).unwrap().number())
             .collect();
@@ -53,7 +61,7 @@ impl Bench {
         }
         let number = root.number();
         drop(root);
-        Self { _region: region, machine, device, manager, root: number }
+        Self { machine, device, manager, root: number, _pool: pool }
     }
 
     /// Reads a leaf; the sum if both words are the same.
@@ -88,9 +96,13 @@ impl Bench {
 
 /// Two workers that add, one that reads and one that writes back. What is wrong afterwards, and what
 /// happened.
-fn run(config: Config, policy: &SchedulePolicy) -> (Result<(), String>, Statistics) {
+fn run(
+    config: Config,
+    policy: &SchedulePolicy,
+    placement: Placement,
+) -> (Result<(), String>, Statistics) {
     let options = BufferOptions { most_changed_frames: 3, ..options(4) };
-    let bench = &Bench::new(config, &options);
+    let bench = &Bench::new(config, &options, placement);
     let adding = |first: usize| -> WorkerProgram<'_> {
         Box::new(move || (0..6).for_each(|step| bench.add((first + step * 3) % LEAVES)))
     };
@@ -121,7 +133,7 @@ fn policies(seeds: u64) -> impl Iterator<Item = SchedulePolicy> {
 fn readers_writers_and_evictions_lose_nothing_under_any_schedule() {
     let mut total = Statistics::default();
     for policy in policies(150) {
-        let (outcome, statistics) = run(Config::concurrent(), &policy);
+        let (outcome, statistics) = run(Config::concurrent(), &policy, Placement::Ssd);
         assert_eq!(outcome, Ok(()), "{policy:?}");
         total.evictions += statistics.evictions;
         total.unswizzled += statistics.unswizzled;
@@ -134,10 +146,28 @@ fn readers_writers_and_evictions_lose_nothing_under_any_schedule() {
 }
 
 #[test]
+fn with_persistent_memory_too_they_lose_nothing_under_any_schedule() {
+    for placement in Placement::ALL.into_iter().filter(|it| it.has_persistent_memory()) {
+        let mut total = TierStatistics::default();
+        for policy in policies(150) {
+            let (outcome, statistics) = run(Config::concurrent(), &policy, placement);
+            assert_eq!(outcome, Ok(()), "{placement}, {policy:?}");
+            total.admissions += statistics.tier.admissions;
+            total.loads += statistics.tier.loads;
+            total.evictions += statistics.tier.evictions;
+            total.pages_to_ssd += statistics.tier.pages_to_ssd;
+        }
+        println!("{placement}: {total:?}");
+        assert!(total.admissions > 1000 && total.loads > 500, "{total:?}");
+        assert!(total.evictions > 500 && total.pages_to_ssd > 500, "{total:?}");
+    }
+}
+
+#[test]
 fn the_same_schedule_gives_the_same_run() {
     for policy in policies(3) {
-        let (_, first) = run(Config::concurrent(), &policy);
-        let (_, again) = run(Config::concurrent(), &policy);
+        let (_, first) = run(Config::concurrent(), &policy, Placement::Ssd);
+        let (_, again) = run(Config::concurrent(), &policy, Placement::Ssd);
         assert_eq!(first, again, "{policy:?}");
     }
 }
@@ -145,7 +175,7 @@ fn the_same_schedule_gives_the_same_run() {
 #[test]
 fn a_change_that_is_forgotten_because_it_came_during_a_write_is_found() {
     let mutant = || Config::concurrent().committing(CHANGE_DURING_WRITE_FORGOTTEN);
-    let found = policies(150).find_map(|policy| run(mutant(), &policy).0.err());
+    let found = policies(150).find_map(|policy| run(mutant(), &policy, Placement::Ssd).0.err());
     println!("{found:?}");
     assert!(found.is_some_and(|found| found.starts_with("Completed")));
 }
@@ -157,7 +187,7 @@ fn committing(mutant: Option<Mutant>) -> Config {
 #[test]
 fn a_swizzled_reference_that_is_written_out_is_found_when_it_is_read() {
     for mutant in [None, Some(SWIZZLED_REFERENCE_WRITTEN)] {
-        let bench = Bench::new(committing(mutant), &options(16));
+        let bench = Bench::new(committing(mutant), &options(16), Placement::Ssd);
         bench.add(3);
         let mut root = bench.manager.fix_exclusive(bench.root).unwrap();
         root.write(0);

@@ -5,6 +5,7 @@ mod interleavings;
 mod pool;
 mod space;
 mod swizzling;
+mod tier;
 
 /// This machine, of which pages in DRAM need no flush: a domain that an interpreter can be, too.
 fn hardware() -> lapis_pmem::Hardware {

@@ -34,14 +34,14 @@ fn manager(device: &ModelledSsd, frames: usize) -> Manager {
 /// The words of a page that count, in different lines of it.
 const WORDS: [usize; 4] = [32, 1000, 2048, 4088];
 
-fn add(manager: &Manager, number: PageNumber, count: u64) {
+pub(crate) fn add(manager: &Manager, number: PageNumber, count: u64) {
     let mut page = manager.fix_exclusive(number).unwrap();
     let now = page.read().word(WORDS[0]);
     let mut page = page.write(0);
     WORDS.iter().for_each(|&at| page.set_word(at, now + count));
 }
 
-fn total(manager: &Manager, number: PageNumber) -> Result<u64, BufferError> {
+pub(crate) fn total(manager: &Manager, number: PageNumber) -> Result<u64, BufferError> {
     manager.retry(|| {
         let page = manager.fix(number)?;
         let words = WORDS.map(|at| page.read().word(at));
@@ -51,12 +51,12 @@ fn total(manager: &Manager, number: PageNumber) -> Result<u64, BufferError> {
     })
 }
 
-fn allocate(manager: &Manager, count: usize) -> Vec<PageNumber> {
+pub(crate) fn allocate(manager: &Manager, count: usize) -> Vec<PageNumber> {
     (0..count).map(|_| manager.allocate_page(PageKind(16), |_| 0).unwrap().number()).collect()
 }
 
 /// Threads that add to random pages, others that read them, and one that writes back.
-fn torment(manager: &Manager, numbers: &[PageNumber], rounds: u64) -> u64 {
+pub(crate) fn torment(manager: &Manager, numbers: &[PageNumber], rounds: u64) -> u64 {
     let (added, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..4u64)
@@ -91,7 +91,7 @@ fn torment(manager: &Manager, numbers: &[PageNumber], rounds: u64) -> u64 {
     added.into_inner()
 }
 
-fn sum(manager: &Manager, numbers: &[PageNumber]) -> u64 {
+pub(crate) fn sum(manager: &Manager, numbers: &[PageNumber]) -> u64 {
     numbers.iter().map(|&number| total(manager, number).unwrap()).sum()
 }
 

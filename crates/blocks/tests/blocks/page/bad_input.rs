@@ -96,6 +96,25 @@ fn wrong_bytes_wrong_lines_and_wrong_ids_leave_the_page_as_it_was() {
 }
 
 #[test]
+fn a_range_of_a_page_is_shown_and_none_beyond_it() {
+    for scheme in PageScheme::all() {
+        let options = options(scheme);
+        let store = store_in(&pool(), &options);
+        let mut page = page_of(1, &options);
+        page[100..103].copy_from_slice(b"abc");
+        store.write_page(31, &page, &DirtyLines::all(options.page_bytes)).unwrap();
+        assert_eq!(store.with_bytes(31, 99..104, <[u8]>::to_vec).unwrap(), page[99..104]);
+        assert!(store.with_bytes(31, 16384..16384, <[u8]>::is_empty).unwrap());
+        for range in [16380..16385, 16385..16385, std::ops::Range { start: 3, end: 2 }] {
+            let error = store.with_bytes(31, range, <[u8]>::len).unwrap_err();
+            assert!(matches!(error, PageError::WrongPageSize { .. }), "{error}");
+        }
+        let error = store.with_bytes(30, 0..1, <[u8]>::len).unwrap_err();
+        assert!(matches!(error, PageError::NoSuchPage { id: 30 }), "{error}");
+    }
+}
+
+#[test]
 fn pages_that_are_not_there() {
     let options = options(PageScheme::HYBRID);
     let store = store_in(&pool(), &options);

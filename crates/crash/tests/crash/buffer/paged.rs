@@ -1,17 +1,21 @@
-//! Pages in four frames over an SSD, with a redo log in persistent memory that is durable when it is told
-//! to be.
+//! Pages in four frames over an SSD, or over three frames of persistent memory and an SSD, with a redo log in
+//! persistent memory that is durable when it is told to be.
 //!
 //! A directory page refers to a page for each slot. A change appends its record to the log and then
-//! changes pages; before it is acknowledged the log is made durable. Recovery repeats the records that
-//! pages do not have yet, by their LSNs.
+//! changes pages; before it is acknowledged the log is made durable. A checkpoint notes where redo
+//! begins. Recovery repeats the records from there on that pages do not have yet, by their LSNs; a
+//! record says which LSN its page had before, so that a change is never repeated on another base.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lapis_buffer::mutants::{PAGE_BEFORE_LOG, SWIZZLED_REFERENCE_WRITTEN};
+use lapis_buffer::mutants::{
+    CHANGED_PAGE_IN_PM_DROPPED, PAGE_BEFORE_LOG, STALE_PAGE_ADMITTED, STALE_PAGE_OUTLIVES_NUMBER,
+    SWIZZLED_REFERENCE_WRITTEN, TORN_PAGE_IN_PM,
+};
 use lapis_buffer::{
     BufferError, BufferManager, BufferOptions, ExclusivePage, LogError, PageKind, PageNumber,
-    SpaceError, Statistics, WriteAheadLog,
+    PersistentTier, Placement, SpaceError, Statistics, TierOptions, TierRoot, WriteAheadLog,
 };
 use lapis_crash::{
     ExploreOptions, ExploreReport, Live, Modelled, Storage, Strategy, Subject, explore,
@@ -26,6 +30,7 @@ use super::{SPACE, number, text};
 
 pub(super) const SLOTS: usize = 8;
 const ROOT: &str = "log";
+const TIER_ROOT: &str = "tier";
 /// Records there is room for.
 const RECORDS: usize = 128;
 const REFERENCES: usize = 64;
@@ -35,9 +40,12 @@ const COPIES: [usize; 3] = [32, 2000, 4000];
 const OPTIONS: BufferOptions =
     BufferOptions { frames: 4, most_changed_frames: 2, swizzling: true, space: SPACE };
 
-/// A record: its LSN, which is stored last, then what, slot, page and value.
+const TIER: TierOptions = TierOptions { frames: 3, page_bytes: 4096, lanes: 1, identity: 7 };
+
+/// A record: its LSN, which is stored last, then what, slot, page, value and the page's LSN before.
 type Record = [PCell<u64>; 8];
-type Records = [Record; RECORDS];
+/// Behind the records, in the first word, where redo begins.
+type Records = [Record; RECORDS + 1];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
@@ -69,27 +77,41 @@ impl PoolLog {
     /// Over what a crash left: the records up to the first that is missing.
     fn over(pool: Arc<Pool<Modelled>>, records: Link<Records>) -> Self {
         let (domain, found) = (pool.domain(), pool.at(records));
-        let whole = found.iter().zip(1u64..).take_while(|(it, lsn)| it[0].load(domain) == *lsn);
+        let whole =
+            found[..RECORDS].iter().zip(1u64..).take_while(|(it, lsn)| it[0].load(domain) == *lsn);
         let count = whole.count() as u64;
         Self { pool, records, appended: Mutex::new(count), flushed: count.into() }
     }
 
-    fn append(&self, what: Change, slot: usize, page: PageNumber, value: u64) -> u64 {
+    fn append(&self, what: Change, slot: usize, page: PageNumber, value: u64, before: u64) -> u64 {
         let domain = self.pool.domain();
         let mut appended = host_lock::lock(domain, &self.appended);
         let record = &self.pool.at(self.records)[*appended as usize];
-        let words = [what as u64, slot as u64, page.get(), value];
+        let words = [what as u64, slot as u64, page.get(), value, before];
         record[1..].iter().zip(words).for_each(|(word, value)| word.store_ordered(domain, value));
         *appended += 1;
         record[0].store_ordered(domain, *appended);
         *appended
     }
 
-    fn read(&self, lsn: u64) -> Result<(Change, usize, PageNumber, u64), String> {
+    /// The first record that is to be repeated.
+    fn redo_from(&self) -> &PCell<u64> {
+        &self.pool.at(self.records)[RECORDS][0]
+    }
+
+    /// Whether a record behind this one removes the page.
+    fn is_removed_after(&self, lsn: u64, page: PageNumber) -> bool {
+        let removes =
+            |lsn: u64| matches!(self.read(lsn), Ok((Change::Remove, _, it, ..)) if it == page);
+        (lsn + 1..=self.flushed_lsn()).any(removes)
+    }
+
+    fn read(&self, lsn: u64) -> Result<(Change, usize, PageNumber, u64, u64), String> {
         let (domain, record) = (self.pool.domain(), &self.pool.at(self.records)[lsn as usize - 1]);
-        let [what, slot, page, value] = [1, 2, 3, 4].map(|at: usize| record[at].load(domain));
+        let words = [1, 2, 3, 4, 5].map(|at: usize| record[at].load(domain));
+        let [what, slot, page, value, before] = words;
         let changes = [Change::Insert, Change::Update, Change::Remove];
-        Ok((changes[what as usize], slot as usize, number(page)?, value))
+        Ok((changes[what as usize], slot as usize, number(page)?, value, before))
     }
 }
 
@@ -113,7 +135,7 @@ impl WriteAheadLog for PoolLog {
     }
 }
 
-pub(super) struct Paged;
+pub(super) struct Paged(pub(super) Placement);
 
 pub(super) struct LivePages {
     log: Arc<PoolLog>,
@@ -165,11 +187,12 @@ impl LivePages {
 
     pub(super) fn put(&self, slot: usize, value: u64) -> Result<(), String> {
         if let Some(mut page) = self.descend(slot)? {
-            let lsn = self.log.append(Change::Update, slot, page.number(), value);
+            let before = page.read().lsn();
+            let lsn = self.log.append(Change::Update, slot, page.number(), value, before);
             set_value(&mut page, slot, value, lsn);
             return Ok(());
         }
-        let log = |page: PageNumber| self.log.append(Change::Insert, slot, page, value);
+        let log = |page: PageNumber| self.log.append(Change::Insert, slot, page, value, 0);
         let mut page = self.manager.allocate_page(PageKind(17), log).map_err(text)?;
         let (child, lsn) = (page.number(), page.read().lsn());
         set_value(&mut page, slot, value, lsn);
@@ -180,7 +203,7 @@ impl LivePages {
 
     fn remove(&self, slot: usize) -> Result<(), String> {
         let Some(child) = self.child(slot)? else { return Ok(()) };
-        let lsn = self.log.append(Change::Remove, slot, child, 0);
+        let lsn = self.log.append(Change::Remove, slot, child, 0, 0);
         set_reference(&mut self.directory()?, slot, 0, lsn);
         let page = self.manager.fix_exclusive(child).map_err(text)?;
         self.manager.free_page(page, lsn).map_err(text)
@@ -196,7 +219,7 @@ impl LivePages {
     }
 
     fn redo(&self, lsn: u64) -> Result<(), String> {
-        let (what, slot, child, value) = self.log.read(lsn)?;
+        let (what, slot, child, value, before) = self.log.read(lsn)?;
         let found =
             self.page(child)?.filter(|page| what != Change::Insert || page.read().lsn() >= lsn);
         let found = match (found, what) {
@@ -206,14 +229,24 @@ impl LivePages {
                 set_value(&mut page, slot, value, lsn);
                 Some(page)
             }
+            (None, _) if !self.log.is_removed_after(lsn - 1, child) => {
+                return Err(format!("change {lsn}: page {child} is not there"));
+            }
             (found, _) => found,
         };
-        let mut page = found.ok_or_else(|| format!("change {lsn}: page {child} is not there"))?;
-        let has_it = page.read().lsn() >= lsn;
-        if what == Change::Update && !has_it {
+        let has_it = found.as_ref().is_none_or(|page| page.read().lsn() >= lsn);
+        if let Some(mut page) = found
+            && what == Change::Update
+            && !has_it
+        {
+            let base = page.read().lsn();
+            if base != before {
+                return Err(format!(
+                    "change {lsn}: of page {child} at {before}, which is at {base}"
+                ));
+            }
             set_value(&mut page, slot, value, lsn);
         }
-        drop(page);
         let mut directory = self.directory()?;
         if directory.read().lsn() < lsn && what != Change::Update {
             let page = if what == Change::Insert { child.get() } else { 0 };
@@ -267,6 +300,7 @@ impl LivePages {
         let (pool, records) = (&self.log.pool, self.log.records);
         let reachable = pool.reachable(|visitor| {
             visitor.visit(records, size_of::<Records>());
+            self.manager.tier().into_iter().for_each(|tier| tier.visit_blocks(visitor));
         });
         if pool.needs_reclaim() {
             pool.reclaim(&reachable);
@@ -276,6 +310,17 @@ impl LivePages {
 
     pub(super) fn domain(&self) -> &Modelled {
         self.log.pool.domain()
+    }
+
+    /// Makes durable that what was freed is free, and where redo begins.
+    fn checkpoint(&self) -> Result<(), String> {
+        let (domain, end) = (self.domain(), *host_lock::lock(self.domain(), &self.log.appended));
+        if let Some(space) = self.manager.space() {
+            space.write_freed(self.log.flushed_lsn()).map_err(text)?;
+        }
+        let from = self.manager.oldest_change().unwrap_or(end + 1);
+        let _committed = self.log.redo_from().publish(domain, from).persist();
+        Ok(())
     }
 
     /// Makes durable what was appended.
@@ -291,10 +336,14 @@ impl Subject for Paged {
     type Live = LivePages;
 
     fn name(&self) -> &'static str {
-        "buffer:ssd"
+        match self.0 {
+            Placement::BasicNvm => "buffer:basic-nvm",
+            Placement::ThreeTier => "buffer:three-tier",
+            _ => "buffer:ssd",
+        }
     }
     fn pool_bytes(&self) -> usize {
-        1 << 20
+        if self.0.has_persistent_memory() { 2 << 20 } else { 1 << 20 }
     }
     fn device_blocks(&self) -> Vec<u64> {
         vec![1]
@@ -328,7 +377,16 @@ impl Subject for Paged {
         let log = Arc::new(PoolLog::over(Arc::clone(&pool), node.link()));
         let device = Arc::new(devices.pop().ok_or("there is no SSD")?) as Arc<dyn BlockDevice>;
         let hook = Arc::clone(&log) as Arc<dyn WriteAheadLog>;
-        let manager = BufferManager::create(machine, device, hook, &OPTIONS).map_err(text)?;
+        let manager = if self.0.has_persistent_memory() {
+            let tier = pool.fence(PersistentTier::create(&pool, &TIER).map_err(text)?);
+            let root = tier.link();
+            let _committed = pool.publish_root(TIER_ROOT, 0, tier).map_err(text)?.persist();
+            let tier = PersistentTier::open(Arc::clone(&pool), root).map_err(text)?;
+            BufferManager::create_with_tier(tier, device, hook, &OPTIONS, self.0)
+        } else {
+            BufferManager::create(machine, device, hook, &OPTIONS)
+        };
+        let manager = manager.map_err(text)?;
         let mut directory = manager.allocate_page(PageKind(16), |_| 0).map_err(text)?;
         directory.write(0).set_references(REFERENCES, SLOTS);
         drop(directory);
@@ -341,12 +399,21 @@ impl Subject for Paged {
             return Err("there is no pool".to_owned());
         };
         let Some(records) = pool.root::<Records>(ROOT) else { return Ok(None) };
-        let log = Arc::new(PoolLog::over(Arc::new(pool), records));
+        let tier = pool.root::<TierRoot>(TIER_ROOT);
+        let pool = Arc::new(pool);
+        let log = Arc::new(PoolLog::over(Arc::clone(&pool), records));
         let device = Arc::new(devices.pop().ok_or("there is no SSD")?) as Arc<dyn BlockDevice>;
         let hook = Arc::clone(&log) as Arc<dyn WriteAheadLog>;
-        let manager = BufferManager::open(machine, device, hook, &OPTIONS).map_err(text)?;
-        let live = LivePages { log, manager };
-        for lsn in 1..=live.log.flushed_lsn() {
+        let manager = match tier {
+            Some(root) => {
+                let tier = PersistentTier::open(pool, root).map_err(text)?;
+                BufferManager::open_with_tier(tier, device, hook, &OPTIONS, self.0)
+            }
+            None => BufferManager::open(machine, device, hook, &OPTIONS),
+        };
+        let live = LivePages { log, manager: manager.map_err(text)? };
+        let from = live.log.redo_from().load(live.domain()).max(1);
+        for lsn in from..=live.log.flushed_lsn() {
             live.redo(lsn)?;
         }
         Ok(Some(live))
@@ -371,8 +438,14 @@ impl Live<Operation, [u64; SLOTS]> for LivePages {
         match *operation {
             Operation::Put(slot, value) => self.put(slot, value)?,
             Operation::Remove(slot) => self.remove(slot)?,
-            Operation::WriteBack => _ = self.manager.write_back().map_err(text)?,
-            Operation::Checkpoint => self.manager.write_all().map_err(text)?,
+            Operation::WriteBack => {
+                self.manager.write_back().map_err(text)?;
+                self.checkpoint()?;
+            }
+            Operation::Checkpoint => {
+                self.manager.write_all().map_err(text)?;
+                self.checkpoint()?;
+            }
             Operation::Close => self.manager.close().map_err(text)?,
         }
         self.flush_log()
@@ -391,31 +464,48 @@ impl Live<Operation, [u64; SLOTS]> for LivePages {
     }
 }
 
-const OPS: usize = 60;
+impl Paged {
+    /// Operations of a run: pages have to leave DRAM twice to enter persistent memory.
+    fn run_operations(&self) -> usize {
+        if self.0.has_persistent_memory() { 110 } else { 60 }
+    }
+}
 
-fn explored(seed: u64, mutant: Option<Mutant>) -> ExploreReport {
+fn explored(subject: &Paged, seed: u64, mutant: Option<Mutant>) -> Result<ExploreReport, String> {
     let options = ExploreOptions {
-        ops: OPS,
+        ops: subject.run_operations(),
         seed,
         mutant,
         strategy: Strategy::Sampled,
-        samples: 12,
+        samples: if subject.0.has_persistent_memory() { 6 } else { 12 },
         crash_in_recovery_every: 32,
         whole_check_every: 4,
         violation_limit: 1,
         ..ExploreOptions::default()
     };
-    explore(&Paged, &options, &|_| {}).unwrap()
+    explore(subject, &options, &|_| {}).map_err(text)
+}
+
+/// How a mutant is found: by what a power cut leaves, or by the run itself.
+fn killed(subject: &Paged, mutant: Mutant) -> String {
+    let found = (1..=4).find_map(|seed| match explored(subject, seed, Some(mutant)) {
+        Ok(report) if report.violations.is_empty() => None,
+        Ok(report) => {
+            Some(format!("after {} images: {}", report.images, report.violations[0].what))
+        }
+        Err(failed) => Some(format!("the run itself: {failed}")),
+    });
+    found.unwrap_or_else(|| panic!("{} survived", mutant.0))
 }
 
 /// What happens in a run of the same operations from beginning to end.
-fn happened(seed: u64) -> Statistics {
-    let region = Region::anonymous(1 << 20, 1 << 20).unwrap();
+fn happened(subject: &Paged, seed: u64) -> Statistics {
+    let region = Region::anonymous(subject.pool_bytes(), subject.pool_bytes()).unwrap();
     let machine = Modelled::over(&region, Config::default());
     let pool = Some(Pool::create(region, machine.clone()).unwrap());
     let devices = vec![ModelledSsd::attached_to(&machine, 1, SsdConfig::default()).unwrap()];
-    let mut live = Paged.create(Storage { pool, devices, machine }).unwrap();
-    for operation in Paged.operations(OPS, seed) {
+    let mut live = subject.create(Storage { pool, devices, machine }).unwrap();
+    for operation in subject.operations(subject.run_operations(), seed) {
         live.perform(&operation).unwrap();
     }
     live.manager.statistics()
@@ -423,8 +513,10 @@ fn happened(seed: u64) -> Statistics {
 
 #[test]
 fn pages_over_an_ssd_survive_every_power_cut() {
+    let subject = Paged(Placement::Ssd);
     for seed in 1..=2 {
-        let (report, happened) = (explored(seed, None), happened(seed));
+        let (report, happened) =
+            (explored(&subject, seed, None).unwrap(), happened(&subject, seed));
         println!("seed {seed}: {} images, {happened:?}", report.images);
         assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
         assert!(report.images > 10_000 && report.images_in_recovery > 5000, "{report:?}");
@@ -438,8 +530,38 @@ fn pages_over_an_ssd_survive_every_power_cut() {
 #[test]
 fn every_mutant_of_the_manager_that_a_power_cut_shows_is_killed() {
     for mutant in [PAGE_BEFORE_LOG, SWIZZLED_REFERENCE_WRITTEN] {
-        let report = explored(1, Some(mutant));
-        assert!(!report.violations.is_empty(), "{} survived", mutant.0);
-        println!("{}: after {} images: {}", mutant.0, report.images, report.violations[0].what);
+        println!("{}: {}", mutant.0, killed(&Paged(Placement::Ssd), mutant));
+    }
+}
+
+#[test]
+fn pages_over_persistent_memory_and_an_ssd_survive_every_power_cut() {
+    let subject = Paged(Placement::BasicNvm);
+    for seed in 1..=2 {
+        let (report, happened) =
+            (explored(&subject, seed, None).unwrap(), happened(&subject, seed));
+        println!("seed {seed}: {} images, {happened:?}", report.images);
+        assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
+        assert!(report.images > 10_000 && report.images_in_recovery > 5000, "{report:?}");
+        let tier = happened.tier;
+        for often in [tier.admissions, tier.denials, tier.evictions, tier.loads, tier.pages_to_ssd]
+        {
+            assert!(often > 3, "{happened:?}");
+        }
+    }
+}
+
+#[test]
+fn every_mutant_of_pages_in_persistent_memory_is_killed() {
+    let subject = Paged(Placement::BasicNvm);
+    for mutant in [
+        PAGE_BEFORE_LOG,
+        SWIZZLED_REFERENCE_WRITTEN,
+        TORN_PAGE_IN_PM,
+        STALE_PAGE_ADMITTED,
+        STALE_PAGE_OUTLIVES_NUMBER,
+        CHANGED_PAGE_IN_PM_DROPPED,
+    ] {
+        println!("{}: {}", mutant.0, killed(&subject, mutant));
     }
 }

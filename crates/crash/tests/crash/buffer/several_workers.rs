@@ -1,5 +1,6 @@
 //! The same pages, which several workers read and change while one of the manager's own writes back.
 
+use lapis_buffer::Placement;
 use lapis_buffer::mutants::CHANGE_DURING_WRITE_FORGOTTEN;
 use lapis_crash::concurrent::{
     Call, ConcurrentOptions, ConcurrentReport, ConcurrentSubject, Offence, Plan, Specification,
@@ -18,7 +19,7 @@ enum Operation {
 }
 
 /// [`Paged`], among workers.
-struct Shared;
+struct Shared(Paged);
 
 impl Specification for Shared {
     type State = [u64; SLOTS];
@@ -44,16 +45,19 @@ impl ConcurrentSubject for Shared {
     type Live = LivePages;
 
     fn name(&self) -> &'static str {
-        "buffer:ssd"
+        self.0.name()
     }
     fn pool_bytes(&self) -> usize {
-        Paged.pool_bytes()
+        self.0.pool_bytes()
     }
     fn device_blocks(&self) -> Vec<u64> {
-        Paged.device_blocks()
+        self.0.device_blocks()
     }
     fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<Operation> {
-        let before = (0..SLOTS).map(|slot| Operation::Put(slot, 1000 + slot as u64)).collect();
+        // With persistent memory, until pages are there.
+        let rounds = if self.0.0.has_persistent_memory() { 3 } else { 1 };
+        let slots = (0..rounds).flat_map(|_| 0..SLOTS);
+        let before = slots.map(|slot| Operation::Put(slot, 1000 + slot as u64)).collect();
         let mut random = seed;
         let next = |_| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
@@ -66,10 +70,10 @@ impl ConcurrentSubject for Shared {
         Plan::sharing(before, workers, operations, next)
     }
     fn create(&self, storage: Storage) -> Result<LivePages, String> {
-        Paged.create(storage)
+        self.0.create(storage)
     }
     fn open(&self, storage: Storage) -> Result<LivePages, String> {
-        Paged.open(storage)?.ok_or_else(|| "the root is gone".to_owned())
+        self.0.open(storage)?.ok_or_else(|| "the root is gone".to_owned())
     }
     fn perform(&self, live: &LivePages, operation: &Operation) -> Result<u64, String> {
         match *operation {
@@ -126,11 +130,11 @@ impl ConcurrentSubject for Shared {
         matches!(operation, Operation::Put(..))
     }
     fn owns_source(&self, file: &str) -> bool {
-        Paged.owns_source(file)
+        self.0.owns_source(file)
     }
 }
 
-fn explored(schedules: u64, mutant: Option<Mutant>) -> ConcurrentReport {
+fn explored(placement: Placement, schedules: u64, mutant: Option<Mutant>) -> ConcurrentReport {
     let options = ConcurrentOptions {
         workers: 2,
         ops: 8,
@@ -141,20 +145,22 @@ fn explored(schedules: u64, mutant: Option<Mutant>) -> ConcurrentReport {
         mutant,
         ..ConcurrentOptions::default()
     };
-    explore_concurrent(&Shared, &options, &|_| {}).unwrap()
+    explore_concurrent(&Shared(Paged(placement)), &options, &|_| {}).unwrap()
 }
 
 #[test]
 fn workers_and_one_that_writes_back_lose_nothing_to_power_cuts() {
-    let report = explored(20, None);
-    println!("{} schedules, {} images", report.schedules, report.images);
-    assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
-    assert!(report.images > 3000, "{report:?}");
+    for placement in [Placement::Ssd, Placement::ThreeTier] {
+        let report = explored(placement, 20, None);
+        println!("{placement}: {} schedules, {} images", report.schedules, report.images);
+        assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
+        assert!(report.images > 3000, "{report:?}");
+    }
 }
 
 #[test]
 fn a_change_that_is_forgotten_because_it_came_during_a_write_is_found() {
-    let report = explored(200, Some(CHANGE_DURING_WRITE_FORGOTTEN));
+    let report = explored(Placement::Ssd, 200, Some(CHANGE_DURING_WRITE_FORGOTTEN));
     assert!(!report.violations.is_empty(), "it survived");
     println!("after {} images: {}", report.images, report.violations[0].what);
 }

@@ -1,0 +1,115 @@
+//! What has happened, counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lapis_pmem::Domain;
+
+use super::BufferManager;
+
+/// What has happened since the manager was made.
+///
+/// Pages that are found in DRAM are not counted: that would be a shared word for each access. Who fixes
+/// pages knows how often, and subtracts the loads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Pages read from the device.
+    pub loads: u64,
+    /// Pages that made room for others in DRAM.
+    pub evictions: u64,
+    /// Batches written.
+    pub batches: u64,
+    /// Pages in them, from DRAM.
+    pub pages_written: u64,
+    /// References that became frames.
+    pub swizzled: u64,
+    /// References that became page numbers again.
+    pub unswizzled: u64,
+    /// Times that somebody had to write pages before going on.
+    pub back_pressure: u64,
+    /// Attempts that were begun again by [`BufferManager::retry`].
+    pub restarts: u64,
+    /// Frames with changes that neither persistent memory nor the device has, now.
+    pub changed_frames: u64,
+    /// What concerns persistent memory.
+    pub tier: TierStatistics,
+}
+
+/// What has happened to pages in persistent memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TierStatistics {
+    /// Pages that were there when it was opened, and are used.
+    pub kept: u64,
+    /// Pages taken from there into DRAM.
+    pub loads: u64,
+    /// Pages that entered.
+    pub admissions: u64,
+    /// Pages that left DRAM and did not enter.
+    pub denials: u64,
+    /// Pages that made room for others.
+    pub evictions: u64,
+    /// Pages written to it.
+    pub pages_written: u64,
+    /// Pages written from it to the device.
+    pub pages_to_ssd: u64,
+    /// Frames with changes that the device does not have, now.
+    pub changed_frames: u64,
+}
+
+macro_rules! counters {
+    ($($counter:ident),* $(,)?) => {
+        #[derive(Debug, Default)]
+        pub(super) struct Counters {
+            $(pub(super) $counter: AtomicU64),*
+        }
+
+        /// What the counters say at a moment.
+        struct Counts {
+            $($counter: u64),*
+        }
+
+        impl Counters {
+            fn counts(&self) -> Counts {
+                Counts { $($counter: self.$counter.load(Ordering::Relaxed)),* }
+            }
+        }
+    };
+}
+
+counters! {
+    loads, evictions, batches, pages_written, swizzled, unswizzled, back_pressure, restarts,
+    tier_kept, tier_loads, tier_admissions, tier_denials, tier_evictions, tier_pages_written,
+    tier_pages_to_ssd,
+}
+
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl<D: Domain> BufferManager<D> {
+    /// What has happened so far.
+    pub fn statistics(&self) -> Statistics {
+        let counts = self.counters.counts();
+        let tier = self.tier.as_deref();
+        Statistics {
+            loads: counts.loads,
+            evictions: counts.evictions,
+            batches: counts.batches,
+            pages_written: counts.pages_written,
+            swizzled: counts.swizzled,
+            unswizzled: counts.unswizzled,
+            back_pressure: counts.back_pressure,
+            restarts: counts.restarts,
+            changed_frames: self.changed_frames.get(&self.domain),
+            tier: TierStatistics {
+                kept: counts.tier_kept,
+                loads: counts.tier_loads,
+                admissions: counts.tier_admissions,
+                denials: counts.tier_denials,
+                evictions: counts.tier_evictions,
+                pages_written: counts.tier_pages_written,
+                pages_to_ssd: counts.tier_pages_to_ssd,
+                changed_frames: tier.map_or(0, |tier| tier.frames.changed(&self.domain)),
+            },
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Pages on their way between DRAM and persistent memory. The invariants are in the [header of the
+//! tier](crate::tier).
+//!
+//! ```text
+//!  DRAM    page ──changed, written back──▶ its frame in PM, if it has one or was denied one lately
+//!               ──unchanged, evicted─────▶ stays in its frame in PM
+//!                                          or enters one, if it was denied one lately
+//!                                          or is noted as denied
+//!  PM      page ──fixed──▶ DRAM too; its frame is not taken meanwhile
+//!               ──changed, written back──▶ SSD
+//!               ──unchanged──▶ another page takes its frame
+//! ```
+
+use lapis_blocks::page::DirtyLines;
+use lapis_pmem::Domain;
+
+use super::{BufferManager, ExclusivePage, OptimisticPage, Storage, count};
+use crate::error::{BufferError, Interruption};
+use crate::latch::{Restart, Version};
+use crate::mutants::{
+    CHANGED_PAGE_IN_PM_DROPPED, PAGE_BEFORE_LOG, STALE_PAGE_ADMITTED, STALE_PAGE_OUTLIVES_NUMBER,
+    TORN_PAGE_IN_PM,
+};
+use crate::page::{PageDamage, PageNumber};
+use crate::space::{Added, Batch, Space};
+use crate::tier::{PersistentTier, TierError, TierFrame};
+
+/// What became of a changed page that might be written to persistent memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Propagated {
+    /// It is there as it is.
+    Written,
+    /// Somebody is busy with its frame there.
+    Busy,
+    /// The log has to be durable up to here first (T4).
+    AfterLog(u64),
+    /// It has no frame there, and gets none.
+    NoFrame,
+}
+
+impl<D: Domain> BufferManager<D> {
+    /// The slot of the page table that a frame of PM is.
+    fn slot_of(&self, frame: usize) -> usize {
+        self.frames.len() + frame
+    }
+
+    /// Takes up the pages that a tier has: those are deleted that are nobody's (T3), the others found by
+    /// the page table.
+    pub(super) fn adopt_tier(
+        &self,
+        tier: &PersistentTier<D>,
+        space: &Space<D>,
+    ) -> Result<(), TierError> {
+        for at in 0..tier.frames.len() {
+            let frame = &tier.frames[at];
+            let Some(number) = frame.page(&self.domain) else { continue };
+            if !space.contains(number) {
+                let _committed = tier.store.delete_page(at as u64)?;
+                tier.frames.set_changed(&self.domain, at, false);
+                frame.begin(&self.domain, None);
+            } else if self.table.insert(&self.domain, number, self.slot_of(at)) {
+                count(&self.counters.tier_kept);
+            } else {
+                return Err(TierError::Twice { number });
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame of PM that another page may have, latched.
+    fn take_tier_frame(
+        &self,
+        tier: &PersistentTier<D>,
+        space: &Space<D>,
+    ) -> Option<(usize, Version)> {
+        let domain = &self.domain;
+        let drops = domain.commits(CHANGED_PAGE_IN_PM_DROPPED);
+        tier.frames.take(domain, |frame: &TierFrame<D>| {
+            let Some(number) = frame.page(domain) else { return true };
+            // T2, T5.
+            !frame.is_held(domain)
+                && (drops
+                    || !frame.is_changed(domain)
+                    || frame.is_freed(domain) && space.is_free(number))
+        })
+    }
+
+    /// Writes the page in frame `at`, which is latched, to a frame of PM, which is latched.
+    fn write_to_tier(
+        &self,
+        tier: &PersistentTier<D>,
+        at: usize,
+        frame: usize,
+    ) -> Result<(), TierError> {
+        let mut buffer = tier.buffer();
+        self.copy_out(at, &mut buffer);
+        if self.domain.commits(STALE_PAGE_ADMITTED)
+            && self.frames[at].backing(&self.domain).is_none()
+            && let (Some(space), Some(number)) = (self.space(), self.frames[at].page(&self.domain))
+        {
+            _ = space.read(number, |bytes| buffer.copy_from_slice(bytes));
+        }
+        let _mutant = self.domain.omitting(TORN_PAGE_IN_PM);
+        let dirty = DirtyLines::all(tier.page_bytes());
+        let written = tier.store.write_page(frame as u64, &buffer, &dirty);
+        tier.give_back(buffer);
+        let _committed = written?;
+        count(&self.counters.tier_pages_written);
+        Ok(())
+    }
+
+    /// A frame of PM has another page, which was written there, and its page is on the SSD alone (T2).
+    fn move_in(&self, tier: &PersistentTier<D>, frame: usize, number: PageNumber) {
+        let (domain, into) = (&self.domain, &tier.frames[frame]);
+        if let Some(before) = into.page(domain) {
+            self.table.remove(domain, before);
+            count(&self.counters.tier_evictions);
+        }
+        into.begin(domain, Some(number));
+        tier.denied.remove(domain, number);
+        count(&self.counters.tier_admissions);
+    }
+
+    /// Writes the changed page in frame `at`, which is latched, to PM, if it is there or may enter.
+    pub(super) fn propagate(
+        &self,
+        tier: &PersistentTier<D>,
+        space: &Space<D>,
+        at: usize,
+    ) -> Result<Propagated, BufferError> {
+        let (domain, frame) = (&self.domain, &self.frames[at]);
+        let Some(number) = frame.page(domain) else { return Ok(Propagated::NoFrame) };
+        let backing = frame.backing(domain);
+        // T3.
+        if backing.is_none() && !(tier.denied.contains(domain, number) && space.contains(number)) {
+            return Ok(Propagated::NoFrame);
+        }
+        let lsn = self.lsn_of(at);
+        if self.log.flushed_lsn() < lsn && !domain.commits(PAGE_BEFORE_LOG) {
+            return Ok(Propagated::AfterLog(lsn));
+        }
+        let taken = match backing {
+            Some(backing) => {
+                tier.frames[backing].latch.try_take(domain).ok().map(|version| (backing, version))
+            }
+            None => self.take_tier_frame(tier, space),
+        };
+        let Some((into, version)) = taken else {
+            let busy = backing.is_some();
+            return Ok(if busy { Propagated::Busy } else { Propagated::NoFrame });
+        };
+        let written = self.write_to_tier(tier, at, into);
+        if written.is_ok() {
+            if backing.is_none() {
+                self.move_in(tier, into, number);
+                tier.frames[into].set_holder(domain, Some(at));
+                frame.set_backing(domain, Some(into));
+            }
+            tier.frames.set_changed(domain, into, true);
+            self.count_unchanged(at);
+        }
+        tier.frames[into].latch.release(domain, version, true);
+        written?;
+        Ok(Propagated::Written)
+    }
+
+    /// The unchanged page in frame `at`, which is latched, is not in DRAM from here on. False if it has to
+    /// stay, because somebody is busy with its frame in PM.
+    pub(super) fn leave_dram(&self, at: usize, number: PageNumber) -> bool {
+        let (domain, frame) = (&self.domain, &self.frames[at]);
+        let Some((tier, space)) = self.tier.as_deref().zip(self.space()) else {
+            self.table.remove(domain, number);
+            return true;
+        };
+        if let Some(backing) = frame.backing(domain) {
+            let below = &tier.frames[backing];
+            let Ok(version) = below.latch.try_take(domain) else { return false };
+            below.set_holder(domain, None);
+            self.table.replace(domain, number, at, self.slot_of(backing));
+            frame.set_backing(domain, None);
+            below.latch.release(domain, version, false);
+        } else if !self.admit(tier, space, at, number) {
+            tier.denied.insert(domain, number);
+            count(&self.counters.tier_denials);
+            self.table.remove(domain, number);
+        }
+        true
+    }
+
+    /// Lets the page enter PM, if it was denied lately and there is a frame. One that cannot be written
+    /// does without: the SSD has it.
+    fn admit(
+        &self,
+        tier: &PersistentTier<D>,
+        space: &Space<D>,
+        at: usize,
+        number: PageNumber,
+    ) -> bool {
+        let domain = &self.domain;
+        if !tier.denied.contains(domain, number) || !space.contains(number) {
+            return false;
+        }
+        let Some((into, version)) = self.take_tier_frame(tier, space) else { return false };
+        let written = self.write_to_tier(tier, at, into).is_ok();
+        if written {
+            self.move_in(tier, into, number);
+            tier.frames.set_changed(domain, into, false);
+            self.table.replace(domain, number, at, self.slot_of(into));
+        }
+        tier.frames[into].latch.release(domain, version, true);
+        written
+    }
+
+    /// Takes a frame of DRAM for the page that slot `slot` of the page table says to be in PM. Both are
+    /// latched when `fill` is called. A page that was freed is there only for who begins it `anew`.
+    pub(super) fn enter_dram(
+        &self,
+        number: PageNumber,
+        slot: usize,
+        anew: bool,
+        fill: impl FnOnce(&PersistentTier<D>, usize, &mut ExclusivePage<'_, D>) -> Result<(), TierError>,
+    ) -> Result<ExclusivePage<'_, D>, Interruption> {
+        let Some(tier) = self.tier.as_deref() else { return Err(Restart.into()) };
+        let (domain, below) = (&self.domain, slot - self.frames.len());
+        let mut page = self.take_frame()?;
+        let frame = &tier.frames[below];
+        let version = frame.latch.try_take(domain)?;
+        let outcome = if frame.page(domain) != Some(number) || frame.is_held(domain) {
+            Err(Restart.into())
+        } else if frame.is_freed(domain) && !anew {
+            Err(BufferError::NotInUse { number }.into())
+        } else {
+            let filled = fill(tier, below, &mut page).map_err(BufferError::from);
+            filled.map_err(Interruption::from)
+        };
+        if outcome.is_ok() {
+            page.frame().set_page(domain, Some(number));
+            page.frame().set_backing(domain, Some(below));
+            frame.set_holder(domain, Some(page.frame));
+            frame.set_freed(domain, false);
+            frame.reference(domain);
+            // Nobody takes it out of the table but who has the latch.
+            self.table.replace(domain, number, slot, page.frame);
+        }
+        frame.latch.release(domain, version, false);
+        outcome.map(|()| page)
+    }
+
+    /// Loads a page that is in PM.
+    #[cold]
+    pub(super) fn load_from_tier(
+        &self,
+        number: PageNumber,
+        slot: usize,
+    ) -> Result<OptimisticPage<'_, D>, Interruption> {
+        let page = self.enter_dram(number, slot, false, |tier, below, page| {
+            let mut into = page.write_unlogged();
+            let whole = 0..tier.page_bytes();
+            tier.store.with_bytes(below as u64, whole, |bytes| into.copy_from(0, bytes))?;
+            let read = page.read();
+            let damage = match PageNumber::new(read.number()) {
+                found if found != Some(number) => PageDamage::Misdirected { found: read.number() },
+                _ if page.refers_to_frames() => PageDamage::SwizzledReference,
+                _ => return Ok(()),
+            };
+            Err(TierError::Page { frame: below, number: number.get(), damage })
+        })?;
+        count(&self.counters.tier_loads);
+        Ok(page.into_optimistic())
+    }
+
+    /// A page that was freed is in PM no more, durably: its number is about to be given out again (T3).
+    pub(super) fn forget_in_tier(&self, number: PageNumber) -> Result<(), BufferError> {
+        let (domain, Some(tier)) = (&self.domain, self.tier.as_deref()) else { return Ok(()) };
+        self.retry(|| {
+            let found = self.table.find(domain, number)?;
+            let Some(below) = found.and_then(|slot| slot.checked_sub(self.frames.len())) else {
+                return Ok(());
+            };
+            let frame = &tier.frames[below];
+            let version = frame.latch.try_take(domain)?;
+            let mut outcome = Ok(());
+            if frame.page(domain) == Some(number) {
+                if !domain.commits(STALE_PAGE_OUTLIVES_NUMBER) {
+                    let deleted = tier.store.delete_page(below as u64);
+                    outcome = deleted.map(|_committed| ()).map_err(TierError::from);
+                }
+                if outcome.is_ok() {
+                    self.table.remove(domain, number);
+                    tier.frames.set_changed(domain, below, false);
+                    frame.begin(domain, None);
+                }
+            }
+            frame.latch.release(domain, version, true);
+            Ok(outcome.map_err(BufferError::from)?)
+        })
+    }
+
+    /// The page in frame `at`, which is latched, was freed. It stays in PM until that is durable (T5).
+    pub(super) fn free_in_tier(&self, at: usize, number: PageNumber) {
+        let (domain, frame) = (&self.domain, &self.frames[at]);
+        let Some((tier, backing)) = self.tier.as_deref().zip(frame.backing(domain)) else {
+            self.table.remove(domain, number);
+            return;
+        };
+        let version = tier.frames.latch(domain, backing);
+        tier.frames[backing].set_freed(domain, true);
+        tier.frames[backing].set_holder(domain, None);
+        self.table.replace(domain, number, at, self.slot_of(backing));
+        frame.set_backing(domain, None);
+        tier.frames[backing].latch.release(domain, version, true);
+    }
+
+    /// Adds pages that PM has and the SSD lacks to a batch, those first that the clock comes to next. They
+    /// count as changed until it is written.
+    pub(super) fn add_changed_in_tier(
+        &self,
+        tier: &PersistentTier<D>,
+        batch: &mut Batch<'_, D>,
+    ) -> Result<Vec<(usize, Version)>, BufferError> {
+        let (domain, mut copied) = (&self.domain, Vec::new());
+        let first = tier.frames.hand(domain);
+        for at in (first..first + tier.frames.len()).map(|at| at % tier.frames.len()) {
+            let frame = &tier.frames[at];
+            if !frame.is_changed(domain) || frame.is_freed(domain) {
+                continue;
+            }
+            let Ok(version) = frame.latch.try_take(domain) else { continue };
+            let mut read = Ok(());
+            let changed = frame.page(domain).filter(|_| frame.is_changed(domain));
+            let added = changed.map(|number| {
+                batch.add(number, |into| read = tier.store.read_page(at as u64, into))
+            });
+            frame.latch.release(domain, version, false);
+            read.map_err(TierError::from)?;
+            match added {
+                Some(Added::InBatch) => copied.push((at, version)),
+                Some(Added::Full) => break,
+                Some(Added::NotInUse) | None => {}
+            }
+        }
+        Ok(copied)
+    }
+
+    /// The SSD has these pages as they were copied from PM.
+    pub(super) fn make_clean_in_tier(&self, tier: &PersistentTier<D>, copied: &[(usize, Version)]) {
+        for &(at, version) in copied {
+            count(&self.counters.tier_pages_to_ssd);
+            let latch = &tier.frames[at].latch;
+            if latch.upgrade(&self.domain, version).is_ok() {
+                tier.frames.set_changed(&self.domain, at, false);
+                latch.release(&self.domain, version, false);
+            }
+        }
+    }
+
+    /// Whether so many pages in PM are changed that a page that is to enter may find no frame.
+    pub(super) fn tier_wants_writing(&self) -> bool {
+        let many = |tier: &PersistentTier<D>| {
+            tier.frames.changed(&self.domain) > tier.frames.len() as u64 / 2
+        };
+        matches!(self.storage, Storage::Space(_)) && self.tier.as_deref().is_some_and(many)
+    }
+}
