@@ -8,9 +8,8 @@ use lapis_blocks::log::{LARGEST_ENTRY_BYTES, Layout, Log, LogError, Placement, P
 use lapis_device::{Config, Modelled};
 use lapis_pmem::{Domain, Hardware, Link, Pool, RegionOptions};
 
-use crate::{Numbers, memory, modelled};
+use crate::{Numbers, ROOT, contents, has_no_leak, memory, modelled};
 
-const ROOT: &str = "log";
 const POOL_BYTES: usize = 1 << 20;
 
 /// A module of tests for each log, which call the functions of those names with its type.
@@ -37,17 +36,7 @@ fn create<D: Domain, L: Log<D>>(pool: &Arc<Pool<D>>, layout: Layout) -> L {
 }
 
 fn open<D: Domain, L: Log<D>>(pool: &Arc<Pool<D>>) -> L {
-    L::open(Arc::clone(pool), pool.root(ROOT).expect("the log has been published")).unwrap()
-}
-
-fn contents<D: Domain, L: Log<D>>(log: &L) -> Vec<(Position, Vec<u8>)> {
-    log.entries().map(Result::unwrap).collect()
-}
-
-fn has_no_leak<D: Domain, L: Log<D>>(log: &L) {
-    let pool = log.pool();
-    let report = pool.reclaim_and_audit(&pool.reachable(|visitor| log.visit_blocks(visitor)));
-    assert!(report.is_clean(), "{report:?}");
+    crate::open(pool).unwrap()
 }
 
 mod model {

@@ -9,11 +9,36 @@ mod page;
 mod pop_log;
 mod power_cuts;
 mod ring_logs;
+mod torn;
 
 use std::sync::Arc;
 
+use lapis_blocks::log::{Log, LogError, Position};
 use lapis_device::{Config, Modelled};
-use lapis_pmem::{Domain, Pool, Region};
+use lapis_pmem::{AuditReport, Domain, Pool, Region};
+
+/// The name of a log's root.
+const ROOT: &str = "log";
+
+type Entries = Vec<(Position, Vec<u8>)>;
+
+fn open<D: Domain, L: Log<D>>(pool: &Arc<Pool<D>>) -> Result<L, LogError> {
+    L::open(Arc::clone(pool), pool.root(ROOT).expect("the log has been published"))
+}
+
+fn contents<D: Domain, L: Log<D>>(log: &L) -> Entries {
+    log.entries().map(Result::unwrap).collect()
+}
+
+fn reclaim_and_audit<D: Domain, L: Log<D>>(log: &L) -> AuditReport {
+    let pool = log.pool();
+    pool.reclaim_and_audit(&pool.reachable(|visitor| log.visit_blocks(visitor)))
+}
+
+fn has_no_leak<D: Domain, L: Log<D>>(log: &L) {
+    let report = reclaim_and_audit(log);
+    assert!(report.is_clean(), "{report:?}");
+}
 
 /// A new pool of so many bytes, which does not grow.
 fn modelled(pool_bytes: usize, config: Config) -> Arc<Pool<Modelled>> {

@@ -1,15 +1,15 @@
-//! PopLog from outside: its segments, torn by hand, its flushes and fences counted.
+//! PopLog from outside: its segments, its torn entries, its flushes and fences counted.
 
 mod counts;
 mod segments;
 mod torn;
 
-use lapis_blocks::log::{Log as _, LogError, Position};
-use lapis_blocks::pop_log::{PopLog, PopLogOptions, PopLogRoot};
+use lapis_blocks::log::{Log as _, LogError};
+use lapis_blocks::pop_log::{PopLog, PopLogOptions};
 use lapis_pmem::{Domain, Pool};
 use std::sync::Arc;
 
-const ROOT: &str = "log";
+use crate::ROOT;
 
 /// Creates a log, publishes it and opens it.
 fn create<D: Domain>(pool: &Arc<Pool<D>>, options: PopLogOptions) -> PopLog<D> {
@@ -17,10 +17,5 @@ fn create<D: Domain>(pool: &Arc<Pool<D>>, options: PopLogOptions) -> PopLog<D> {
 }
 
 fn open<D: Domain>(pool: &Arc<Pool<D>>) -> Result<PopLog<D>, LogError> {
-    let root = pool.root::<PopLogRoot>(ROOT).expect("the log has been published");
-    PopLog::open(Arc::clone(pool), root)
-}
-
-fn contents<D: Domain>(log: &PopLog<D>) -> Vec<(Position, Vec<u8>)> {
-    log.iter().map(Result::unwrap).collect()
+    crate::open(pool)
 }

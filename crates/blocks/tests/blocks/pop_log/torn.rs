@@ -1,102 +1,43 @@
-//! Entries torn by hand: an image before an append is given some of the words that the append
-//! changes, and opened.
+//! Torn entries of a PopLog, in each of the states of a few words; and damage.
 
 use lapis_blocks::log::{LogError, Placement, Position};
 use lapis_blocks::pop_log::{PopLog, PopLogOptions};
 use lapis_device::{Config, Modelled};
 
-use super::{contents, create, open};
-use crate::{Numbers, memory, modelled, restart};
+use super::{create, open};
+use crate::torn::Append;
+use crate::{Numbers, contents, memory, modelled, restart};
 
 const OPTIONS: PopLogOptions =
     PopLogOptions { segment_bytes: 4096, spare_segments: 1, placement: Placement::Padded };
 const POOL_BYTES: usize = 256 << 10;
 
-type Entries = Vec<(Position, Vec<u8>)>;
-
-/// An append, as two images and the words in which they differ.
-struct Append {
-    before: Vec<u8>,
-    after: Vec<u8>,
-    words: Vec<usize>,
-    acknowledged: Entries,
-    appended: (Position, Vec<u8>),
+/// Appends `payload` to a log that holds `earlier`.
+fn append(earlier: &[Vec<u8>], payload: &[u8]) -> Append<PopLog<Modelled>> {
+    placed(Placement::Padded, earlier, payload)
 }
 
-impl Append {
-    /// Appends `payload` to a log that holds `earlier`.
-    fn new(earlier: &[Vec<u8>], payload: &[u8]) -> Self {
-        Self::placed(Placement::Padded, earlier, payload)
+/// The same, in a log whose entries lie like that.
+fn placed(placement: Placement, earlier: &[Vec<u8>], payload: &[u8]) -> Append<PopLog<Modelled>> {
+    let pool = modelled(POOL_BYTES, Config::default());
+    let log = create(&pool, PopLogOptions { placement, ..OPTIONS });
+    // So that the append takes this and changes nothing of the allocator's.
+    log.prepare_spares().unwrap();
+    for payload in earlier {
+        log.append(payload).unwrap();
     }
-
-    /// The same, in a log whose entries lie like that.
-    fn placed(placement: Placement, earlier: &[Vec<u8>], payload: &[u8]) -> Self {
-        let pool = modelled(POOL_BYTES, Config::default());
-        let log = create(&pool, PopLogOptions { placement, ..OPTIONS });
-        // So that the append takes this and changes nothing of the allocator's.
-        log.prepare_spares().unwrap();
-        for payload in earlier {
-            log.append(payload).unwrap();
-        }
-        let (acknowledged, before) = (contents(&log), memory(&pool));
-        let position = log.append(payload).unwrap();
-        let after = memory(&pool);
-        let differs = |at: &usize| before[*at..at + 8] != after[*at..at + 8];
-        let words = (0..POOL_BYTES).step_by(8).filter(differs).collect();
-        Self { before, after, words, acknowledged, appended: (position, payload.to_vec()) }
-    }
-
-    /// The image in which those words have persisted that `kept` says.
-    fn image(&self, mut kept: impl FnMut(usize) -> bool) -> Vec<u8> {
-        let mut image = self.before.clone();
-        for (index, &at) in self.words.iter().enumerate() {
-            if kept(index) {
-                image[at..at + 8].copy_from_slice(&self.after[at..at + 8]);
-            }
-        }
-        image
-    }
-
-    /// Opens an image in which not all words have persisted, and uses the log further.
-    fn assert_torn(&self, image: &[u8]) {
-        let pool = restart(image, Config::default());
-        let log = open(&pool).unwrap();
-        assert_eq!(contents(&log), self.acknowledged);
-        assert_eq!(log.check(), []);
-        pool.reclaim(&pool.reachable(|visitor| log.visit_blocks(visitor)));
-        let next = log.append(b"next").unwrap();
-        assert_eq!(next, self.appended.0);
-        let mut entries = self.acknowledged.clone();
-        entries.push((next, b"next".to_vec()));
-        let log = open(&restart(&memory(&pool), Config::default())).unwrap();
-        assert_eq!(contents(&log), entries);
-    }
-
-    fn assert_whole(&self) {
-        let log = open(&restart(&self.image(|_| true), Config::default())).unwrap();
-        let mut entries = self.acknowledged.clone();
-        entries.push(self.appended.clone());
-        assert_eq!(contents(&log), entries);
-    }
-
-    fn assert_every_subset(&self, words: usize) {
-        assert_eq!(self.words.len(), words, "the test is about another entry than it thinks");
-        for subset in 0..(1u32 << words) - 1 {
-            self.assert_torn(&self.image(|index| subset & 1 << index != 0));
-        }
-        self.assert_whole();
-    }
+    Append::new(&log, payload)
 }
 
 #[test]
 fn every_torn_state_of_a_first_entry_is_an_empty_log() {
-    Append::new(&[], &Numbers(1).bytes(40)).assert_every_subset(7);
+    append(&[], &Numbers(1).bytes(40)).assert_every_subset(7);
 }
 
 #[test]
 fn every_torn_state_of_an_entry_over_two_lines_leaves_the_acknowledged_prefix() {
     let earlier = [vec![0xFF; 3], vec![0; 100], Numbers(5).bytes(77)];
-    Append::new(&earlier, &Numbers(2).bytes(70)).assert_every_subset(11);
+    append(&earlier, &Numbers(2).bytes(70)).assert_every_subset(11);
 }
 
 #[test]
@@ -104,11 +45,11 @@ fn every_torn_state_of_an_entry_that_shares_lines_leaves_the_acknowledged_prefix
     // Behind 40 bytes of an earlier entry in the first line, and into the second.
     let earlier = [Numbers(5).bytes(77), Numbers(6).bytes(32)];
     let payload = Numbers(2).bytes(50);
-    Append::placed(Placement::Dense, &earlier, &payload).assert_every_subset(9);
+    placed(Placement::Dense, &earlier, &payload).assert_every_subset(9);
     // In one line with two earlier ones, which is written again.
     let earlier = [vec![0xFF; 3], vec![7; 90], vec![9; 3]];
-    Append::placed(Placement::Streamed, &earlier, &[5; 8]).assert_every_subset(3);
-    Append::placed(Placement::Streamed, &earlier, &payload).assert_every_subset(9);
+    placed(Placement::Streamed, &earlier, &[5; 8]).assert_every_subset(3);
+    placed(Placement::Streamed, &earlier, &payload).assert_every_subset(9);
 }
 
 #[test]
@@ -118,13 +59,13 @@ fn every_torn_state_of_sparse_entries_is_told_apart() {
     for word in payload.chunks_mut(8) {
         word[3] = 0x10;
     }
-    Append::new(&[vec![1]], &payload).assert_every_subset(10);
+    append(&[vec![1]], &payload).assert_every_subset(10);
 }
 
 #[test]
 fn a_payload_of_zeroes_is_whole_with_its_header() {
     for length in [1, 8, 48, 49, 1000] {
-        Append::new(&[vec![9; 9]], &vec![0; length]).assert_every_subset(2);
+        append(&[vec![9; 9]], &vec![0; length]).assert_every_subset(2);
     }
 }
 
@@ -132,14 +73,14 @@ fn a_payload_of_zeroes_is_whole_with_its_header() {
 fn every_torn_state_of_the_first_entry_of_a_segment_leaves_the_acknowledged_prefix() {
     let earlier = vec![vec![0xAB; 48]; 63];
     // One of the words is the link to the segment.
-    Append::new(&earlier, &Numbers(3).bytes(30)).assert_every_subset(7);
+    append(&earlier, &Numbers(3).bytes(30)).assert_every_subset(7);
 }
 
 #[test]
 fn random_torn_states_of_large_entries_leave_the_acknowledged_prefix() {
     let mut numbers = Numbers(4);
     for length in [500, 2000, 4000] {
-        let append = Append::new(&[vec![1; 10], vec![2; 20]], &numbers.bytes(length));
+        let append = append(&[vec![1; 10], vec![2; 20]], &numbers.bytes(length));
         for _ in 0..100 {
             // Few missing, half missing, few there.
             for share in [1, 128, 255] {
@@ -160,11 +101,11 @@ fn random_torn_states_of_large_entries_leave_the_acknowledged_prefix() {
 #[test]
 fn an_entry_inside_a_torn_payload_does_not_come_to_life() {
     // The line that the entry after the next one would have.
-    let twin = Append::new(&[b"a".to_vec(), b"next".to_vec()], b"a ghost");
+    let twin = append(&[b"a".to_vec(), b"next".to_vec()], b"a ghost");
     let line = twin.words[0] / 64 * 64;
     let mut payload = vec![7; 48];
     payload.extend(&twin.after[line..line + 64]);
-    let append = Append::new(&[b"a".to_vec()], &payload);
+    let append = append(&[b"a".to_vec()], &payload);
     assert_eq!(append.words[8], line, "the ghost is where it would be read");
     append.assert_torn(&append.image(|index| index >= 8));
     append.assert_torn(&append.image(|index| index != 0));
@@ -181,7 +122,7 @@ fn flipped(image: &[u8], bits: &[usize]) -> Result<PopLog<Modelled>, LogError> {
 
 #[test]
 fn a_flipped_bit_in_an_entry_that_is_not_the_last_is_reported() {
-    let append = Append::new(&[], &Numbers(8).bytes(40));
+    let append = append(&[], &Numbers(8).bytes(40));
     let pool = restart(&append.after, Config::default());
     open(&pool).unwrap().append(b"behind").unwrap();
     let image = memory(&pool);
@@ -193,7 +134,7 @@ fn a_flipped_bit_in_an_entry_that_is_not_the_last_is_reported() {
 
 #[test]
 fn two_flipped_bits_that_keep_the_count_are_reported() {
-    let append = Append::new(&[], &Numbers(9).bytes(40));
+    let append = append(&[], &Numbers(9).bytes(40));
     let first = append.words[0] * 8 + 96;
     let set = |bit: &usize| append.after[bit / 8] & 1 << (bit % 8) != 0;
     let (ones, zeroes): (Vec<_>, Vec<_>) = (first..first + 352).partition(set);
@@ -205,7 +146,7 @@ fn two_flipped_bits_that_keep_the_count_are_reported() {
 
 #[test]
 fn a_set_bit_too_many_in_the_last_entry_is_damage_and_not_the_end() {
-    let append = Append::new(&[vec![1]], &Numbers(10).bytes(40));
+    let append = append(&[vec![1]], &Numbers(10).bytes(40));
     let payload = (append.words[0] + 16) * 8;
     let zeroes = (payload..payload + 320).filter(|bit| append.after[bit / 8] & 1 << (bit % 8) == 0);
     for bit in zeroes {
@@ -216,7 +157,7 @@ fn a_set_bit_too_many_in_the_last_entry_is_damage_and_not_the_end() {
 
 #[test]
 fn an_entry_of_the_past_behind_the_end_is_refused() {
-    let append = Append::new(&[b"old".to_vec()], b"new");
+    let append = append(&[b"old".to_vec()], b"new");
     let mut image = append.after.clone();
     let (new, behind) = (append.words[0], append.words[0] + 64);
     image.copy_within(new..new + 64, behind);

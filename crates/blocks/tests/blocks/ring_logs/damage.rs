@@ -1,13 +1,13 @@
 //! Flipped bits, anywhere: what was acknowledged is there, or the log says that it is damaged; and no
 //! image makes it panic.
 
-use lapis_blocks::log::{LogError, Placement, Position};
+use lapis_blocks::log::{LogError, Placement};
 use lapis_blocks::ring_log::{ENTRY_HEADER_BYTES, RingKind};
 use lapis_device::Config;
 
-use super::{Numbers, contents, create, for_each_kind, memory, modelled, open, options, restart};
-
-type Entries = Vec<(Position, Vec<u8>)>;
+use super::{
+    Entries, Numbers, contents, create, for_each_kind, memory, modelled, open, options, restart,
+};
 
 /// A log of a few entries: its memory, where its root is, and the entries.
 fn filled<K: RingKind>(placement: Placement) -> (Vec<u8>, usize, Entries) {

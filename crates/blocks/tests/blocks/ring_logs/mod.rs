@@ -9,14 +9,13 @@ mod threads;
 
 use std::sync::Arc;
 
-use lapis_blocks::log::{Layout, Log as _, LogError, Placement, Position};
-use lapis_blocks::ring_log::{RingKind, RingLog, RingRoot};
+use lapis_blocks::log::{Layout, Log as _, LogError, Placement};
+use lapis_blocks::ring_log::{RingKind, RingLog};
 use lapis_device::{Config, Modelled};
 use lapis_pmem::{Domain, Pool};
 
-use crate::{Numbers, memory, restart};
+use crate::{Entries, Numbers, ROOT, contents, memory, restart};
 
-const ROOT: &str = "log";
 const POOL_BYTES: usize = 640 << 10;
 
 fn options(placement: Placement) -> Layout {
@@ -33,12 +32,7 @@ fn create<K: RingKind, D: Domain>(pool: &Arc<Pool<D>>, options: Layout) -> RingL
 }
 
 fn open<K: RingKind, D: Domain>(pool: &Arc<Pool<D>>) -> Result<RingLog<D, K>, LogError> {
-    let root = pool.root::<RingRoot>(ROOT).expect("the log has been published");
-    RingLog::open(Arc::clone(pool), root)
-}
-
-fn contents<K: RingKind, D: Domain>(log: &RingLog<D, K>) -> Vec<(Position, Vec<u8>)> {
-    log.iter().map(Result::unwrap).collect()
+    crate::open(pool)
 }
 
 /// A module of tests for each kind of log in a ring, which call the functions of those names with the

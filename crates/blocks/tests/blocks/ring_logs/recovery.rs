@@ -1,18 +1,19 @@
 //! What recovery does to a torn end is durable before anything is appended, and each of its flushes
 //! and fences is needed for that.
 
-use lapis_blocks::log::{LogError, Placement, Position};
+use lapis_blocks::log::{LogError, Placement};
 use lapis_blocks::ring_log::{RingKind, RingLog};
 use lapis_device::{Config, ImageBudget, Modelled, PersistPoint};
 
-use super::{Numbers, contents, create, for_each_kind, memory, modelled, open, options, restart};
+use super::{
+    Entries, Numbers, contents, create, for_each_kind, memory, modelled, open, options, restart,
+};
 use crate::power_cuts::power_cuts;
+use crate::torn::Append;
 
-type Entries = Vec<(Position, Vec<u8>)>;
-
-/// Entries, and the memory when another of some hundred bytes is stored in part, before what follows
+/// An append of some hundred bytes, and the memory when it is stored in part, before what follows
 /// behind a second barrier.
-fn torn<K: RingKind>(placement: Placement, seed: u64) -> (Entries, Vec<u8>) {
+fn torn<K: RingKind>(placement: Placement, seed: u64) -> (Append<RingLog<Modelled, K>>, Vec<u8>) {
     let pool = modelled(Config::default());
     let log = create::<K, _>(&pool, options(placement));
     let mut numbers = Numbers(seed);
@@ -23,35 +24,23 @@ fn torn<K: RingKind>(placement: Placement, seed: u64) -> (Entries, Vec<u8>) {
         log.truncate(log.end()).unwrap();
     }
     log.append(&numbers.bytes(70)).unwrap();
-    let (before, entries) = (memory(&pool), contents(&log));
-    let footer = !log.append(&[0xFF; 300]).unwrap().number();
-    let mut image = before.clone();
+    let append = Append::new(&log, &[0xFF; 300]);
+    let footer = (!append.appended.0.number()).to_ne_bytes();
     let root = log.root().offset() as usize;
     let sizes = root..root + 128 + if K::NAME == "header-log" { 8 * 64 } else { 0 };
-    for (at, word) in memory(&pool).chunks(8).enumerate().map(|(index, word)| (8 * index, word)) {
-        let second = sizes.contains(&at) || *word == footer.to_ne_bytes();
-        if before[at..at + 8] != *word && !second && numbers.below(3) > 0 {
-            image[at..at + 8].copy_from_slice(word);
-        }
-    }
-    (entries, image)
-}
-
-/// A torn append may have become whole but for its last word.
-fn opens_to<K: RingKind>(image: &[u8], entries: &Entries) -> Option<RingLog<Modelled, K>> {
-    let log = open::<K, _>(&restart(image, Config::default())).ok()?;
-    (contents(&log) == *entries && log.check().is_empty()).then_some(log)
+    let image = append.image(|index| {
+        let at = append.words[index];
+        let second = sizes.contains(&at) || append.after[at..at + 8] == footer;
+        !second && numbers.below(3) > 0
+    });
+    (append, image)
 }
 
 fn a_torn_end_is_cleaned_and_used_again<K: RingKind>() {
     for placement in Placement::ALL {
         for seed in 0..8 {
-            let (mut entries, image) = torn::<K>(placement, seed);
-            let log = opens_to::<K>(&image, &entries).expect("the acknowledged entry");
-            let position = log.append(b"next").unwrap();
-            entries.push((position, b"next".to_vec()));
-            let image = memory(log.pool());
-            assert!(opens_to::<K>(&image, &entries).is_some());
+            let (append, image) = torn::<K>(placement, seed);
+            append.assert_torn(&image);
         }
     }
 }
@@ -95,8 +84,8 @@ fn survives<K: RingKind>(
 fn each_persist_of_recovery_is_necessary<K: RingKind>() {
     let mut points: Vec<PersistPoint> = Vec::new();
     let images: Vec<_> = (0..6).map(|seed| torn::<K>(Placement::Padded, seed)).collect();
-    for (entries, image) in &images {
-        let (good, found) = survives::<K>(image, entries, None);
+    for (append, image) in &images {
+        let (good, found) = survives::<K>(image, &append.acknowledged, None);
         assert!(good, "a recovery does not survive power cuts");
         points.extend(found.iter().filter(|point| !points.contains(point)).collect::<Vec<_>>());
     }
@@ -106,9 +95,10 @@ fn each_persist_of_recovery_is_necessary<K: RingKind>() {
     }
     assert!(points.len() >= 2, "{points:?}");
     for point in points {
-        let found =
-            images.iter().any(|(entries, image)| !survives::<K>(image, entries, Some(point)).0);
-        assert!(found, "not shown to be necessary: {point:?}");
+        let survives = |(append, image): &(Append<_>, Vec<u8>)| {
+            survives::<K>(image, &append.acknowledged, Some(point)).0
+        };
+        assert!(!images.iter().all(survives), "not shown to be necessary: {point:?}");
     }
 }
 
