@@ -4,74 +4,44 @@
 //! more than one node goes through a redo log.
 //!
 //! ```text
-//!  root (IndexRoot)
-//!    top       the top node (48 bits), the number of inner levels (16)
-//!    words[0]  bytes per node          words[1]  kind of nodes, that of the structure
-//!                                          (1: bitmap and slots, 2: slots only)
-//!    words[2]  the redo log (redo_log.rs)
+//!  root (IndexRoot): top = top node (48 bits), number of inner levels (16); words[0] = bytes per node,
+//!                    words[1] = kind of nodes (1: bitmap and slots, 2: slots only), words[2] = redo log
 //!
-//!  node with a bitmap                          node with slots only
-//!  offset bytes field                          offset bytes field
-//!       0     8 control (below)                     0     8 control (below)
-//!       8     8 version                             8     8 leftmost
-//!      16     8 leftmost: inner nodes, the         16     - entries, 7
-//!               child below all separators
-//!      24    40 reserved, zero                 128 bytes; 192 with byte strings
-//!      64    64 slot array: a byte for each
-//!               position in the order, the
-//!               place of the entry there
-//!     128     - entries, up to 63
+//!  node with a bitmap, 1,152 bytes or           node with slots only, 128 bytes
+//!  as asked for (1,664 with byte strings)       (192 with byte strings)
+//!       0     8 control                              0     8 control
+//!       8     8 version                              8     8 leftmost
+//!      16     8 leftmost: the child below           16     - entries, 7
+//!               all separators
+//!      24    40 reserved, zero                  entry
+//!      64    64 slot array: the places of the        0     8 key, or its first 8 bytes, big-endian
+//!               entries in order, a byte each        8     8 value, or child
+//!     128     - entries, up to 63                   16     8 key word (key.rs): byte strings only
 //!
-//!  1,152 bytes; 1,664 with byte strings; 256 or more if asked for
-//!
-//!  control word of a node with a bitmap
-//!   63      62                                                           0
-//!  +-------+--------------------------------------------------------------+
-//!  | valid | bit i: the entry in place i counts                           |
-//!  +-------+--------------------------------------------------------------+
-//!    valid: the slot array is right
-//!
-//!  control word of a node with slots only
-//!   63                     32 31  28         7    4 3     0
-//!  +-------------------------+------+-- ... --+------+------+
-//!  | version                 | 7th  |         | 1st  | count|
-//!  +-------------------------+------+-- ... --+------+------+
-//!    1st: the place of the entry with the least key
-//!
-//!  entry, integers                   entry, byte strings
-//!       0     8  key                      0     8  the key's first 8 bytes, big-endian
-//!       8     8  value, or child          8     8  value, or child
-//!                                        16     8  key word (key.rs)
+//!  control word with a bitmap     bit 63: the slot array is right (valid); bit i: the entry in place i counts
+//!  control word with slots only   bits 0..4: count; 4..32: the places in order, 4 bits each; 32..64: version
 //! ```
 //!
-//! A child of an entry holds the keys from that entry's on (its *separator*) to the next one's. The
-//! eight bytes before a key word tell most keys apart; only if they are equal is the key itself
-//! looked at. A separator of byte strings is the shortest one that tells the leaves apart.
-//!
-//! The two kinds of nodes make two structures, [`WbTree`] with a bitmap and
-//! [`WbTreeSlot`](crate::WbTreeSlot) with slots only, which have the paper's names: `N` is the kind.
+//! A child of an entry holds the keys from that entry's on (its *separator*) to the next one's.
+//! [`WbTree`] and [`WbTreeSlot`](crate::WbTreeSlot), which have the paper's names, are the kinds `N`.
 //!
 //! # Invariants, at every instant a crash may come
 //!
 //! * I1. What the control word says counts is durable: the entry, its key's block, the child below
 //!   it. So is what `top` leads to.
 //! * I2. If a control word is durably valid, its slot array has the places of the entries that count,
-//!   in the order of their keys, and is durable. If it is not valid, the slot array may be anything.
-//!   The slot array behind the last entry may always be anything.
+//!   in the order of their keys, and is durable. If it is not valid, and always behind the last
+//!   entry, the slot array may be anything.
 //! * I3. Every entry owns its key's block, in leaves and in inner nodes. A block is retired when the
 //!   change that took its entry away is durable.
 //! * I4. But for what the redo log covers, at most one word that matters differs from what is durable,
-//!   a control word or a value: writers take turns, and each makes one such store and persists it
-//!   before it makes another, or lets the next writer in. (Making a slot array invalid or valid
-//!   matters to nobody who may see it.)
+//!   a control word or a value: writers take turns, and each persists such a store before the next.
 //! * I5. Changes of several nodes, splits and merges, are in the redo log before any word of them is
 //!   stored; it is emptied when all of them are durable, and redone when the index is opened if it is
 //!   not empty then.
-//! * I6. Whoever reads `top`, a node below and so on to a leaf, and finds each one unchanged when the
-//!   next one has been looked at, has come to the leaf that has the key if any has: a split makes the way
-//!   to the new node before it takes entries from the old one, a merge puts entries into the left
-//!   node before it takes away the way to the right one, and an inner node that leaves the tree changes
-//!   its version before anything below it changes. An entry beyond a leaf's upper bound does not count.
+//! * I6. Whoever goes from `top` to a leaf, and finds each node unchanged when the next one has been
+//!   looked at, has come to the leaf that has the key if any has. An entry beyond a leaf's upper
+//!   bound does not count.
 //! * I7. All leaves are at the same depth. A node is full at most and may be empty; the top node has
 //!   two children, or is a leaf.
 //!
@@ -81,15 +51,13 @@
 //!  with a bitmap
 //!  insert            control, invalid: flush │ fence │ entry, slot array: flush │ fence │
 //!                    control, valid: flush │ fence
-//!  insert, at the end or into a node whose slot array is invalid already
-//!                    entry, slot array: flush │ fence │ control, valid: flush │ fence
+//!  insert, at the end or where the slot array is invalid already: without the first step
 //!  remove            control, invalid: flush │ fence │ slot array: flush │ fence │ control, valid
 //!  remove, the last  control: flush │ fence
 //!
 //!  with slots only
 //!  insert            entry: flush │ fence │ control: flush │ fence
-//!  insert, in the line of the control word
-//!                    entry │ control: flush │ fence
+//!  insert, in the line of the control word: entry │ control: flush │ fence
 //!  remove            control: flush │ fence
 //!
 //!  update            value: flush │ fence
@@ -97,12 +65,9 @@
 //! ```
 //!
 //! A byte-string key's block is flushed before the first fence of its insertion, and takes one of its
-//! own where there is none (in the line of the control word). An insertion into a full leaf is part
-//! of the split. The first leaf split off at the end of the tree has the new entry alone, so that
-//! ascending keys leave full nodes.
-//!
-//! Writers hold a mutex, which is volatile, so there is one handle per index; readers never wait.
-//! `docs/wb-tree.md` says how, what differs from the paper, and what opening does after a crash.
+//! own where there is none. Writers hold a mutex, which is volatile, so there is one handle per index;
+//! readers never wait. `docs/wb-tree.md` says how, why I6 holds, what differs from the paper, and what
+//! opening does after a crash.
 
 mod change;
 mod check;
