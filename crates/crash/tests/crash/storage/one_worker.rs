@@ -6,25 +6,18 @@ use lapis_crash::{
 };
 use lapis_pmem::{AuditReport, BlockOperation, Pool};
 
-use super::page_store::{Fault, PAGES, PageStore};
+use super::page_store::{Fault, PAGES, PageStore, Pages};
 
 #[derive(Clone, Debug)]
-enum Operation {
+pub(crate) enum Operation {
     Put(usize, u64),
     WriteBack(usize),
 }
 
-struct Pages {
-    fault: Fault,
-    device_faults: Vec<DeviceFault>,
-}
-
-struct LivePages(PageStore);
-
 impl Subject for Pages {
     type Operation = Operation;
     type State = [u64; PAGES];
-    type Live = LivePages;
+    type Live = PageStore;
 
     fn name(&self) -> &'static str {
         "pages"
@@ -52,11 +45,11 @@ impl Subject for Pages {
         };
         vec![Operation::WriteBack(page), Operation::Put(page, seed | 1), Operation::WriteBack(page)]
     }
-    fn create(&self, storage: Storage) -> Result<LivePages, String> {
-        PageStore::create(storage, self.fault).map(LivePages)
+    fn create(&self, storage: Storage) -> Result<PageStore, String> {
+        PageStore::create(storage, self.fault)
     }
-    fn open(&self, storage: Storage) -> Result<Option<LivePages>, String> {
-        Ok(PageStore::open(storage, self.fault)?.map(LivePages))
+    fn open(&self, storage: Storage) -> Result<Option<PageStore>, String> {
+        PageStore::open(storage, self.fault)
     }
     fn initial(&self) -> [u64; PAGES] {
         [0; PAGES]
@@ -71,22 +64,22 @@ impl Subject for Pages {
     }
 }
 
-impl Live<Operation, [u64; PAGES]> for LivePages {
+impl Live<Operation, [u64; PAGES]> for PageStore {
     fn perform(&mut self, operation: &Operation) -> Result<(), String> {
         match *operation {
-            Operation::Put(page, value) => self.0.put(page, value),
-            Operation::WriteBack(page) => _ = self.0.write_back(page),
+            Operation::Put(page, value) => self.put(page, value),
+            Operation::WriteBack(page) => _ = self.write_back(page),
         }
         Ok(())
     }
     fn observe(&self) -> Result<[u64; PAGES], String> {
-        self.0.values()
+        self.values()
     }
     fn reclaim_and_audit(&self) -> AuditReport {
-        self.0.audit()
+        self.audit()
     }
     fn pool(&self) -> Option<&Pool<Modelled>> {
-        Some(self.0.pool())
+        Some(&self.pool)
     }
 }
 

@@ -9,7 +9,7 @@
 //!  SSD:                               page written     flushed
 //! ```
 
-use lapis_crash::Storage;
+use lapis_crash::{DeviceFault, Storage};
 use lapis_device::{Modelled, ModelledSsd};
 use lapis_pmem::{AuditReport, BLOCK_BYTES, BlockDevice, Domain, Link, PCell, Pool, SECTOR_BYTES};
 
@@ -30,10 +30,16 @@ pub(crate) enum Fault {
 
 type Records = [PCell<u64>; PAGES];
 
+/// Page stores, and what fails beneath them.
+pub(crate) struct Pages {
+    pub(crate) fault: Fault,
+    pub(crate) device_faults: Vec<DeviceFault>,
+}
+
 /// A page store, open.
 #[derive(Debug)]
 pub(crate) struct PageStore {
-    pool: Pool<Modelled>,
+    pub(crate) pool: Pool<Modelled>,
     records: Link<Records>,
     ssd: ModelledSsd,
     fault: Fault,
@@ -61,10 +67,6 @@ impl PageStore {
         let (pool, ssd) = parts(storage)?;
         let Some(records) = pool.root::<Records>(ROOT) else { return Ok(None) };
         Ok(Some(Self { pool, records, ssd, fault }))
-    }
-
-    pub(crate) fn pool(&self) -> &Pool<Modelled> {
-        &self.pool
     }
 
     fn record(&self, page: usize) -> &PCell<u64> {

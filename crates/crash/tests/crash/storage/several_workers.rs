@@ -7,17 +7,12 @@ use lapis_crash::concurrent::{
 use lapis_crash::{DeviceFault, Storage};
 use lapis_pmem::{AuditReport, BlockOperation, Observed};
 
-use super::page_store::{Fault, PAGES, PageStore};
+use super::page_store::{Fault, PAGES, PageStore, Pages};
 
 #[derive(Clone, Debug)]
-enum Operation {
+pub(crate) enum Operation {
     Put(usize, u64),
     Get(usize),
-}
-
-struct Pages {
-    fault: Fault,
-    device_faults: Vec<DeviceFault>,
 }
 
 impl Specification for Pages {
@@ -104,7 +99,7 @@ impl ConcurrentSubject for Pages {
         while !stop.is_asked_for() {
             let written = (0..PAGES).filter(|&page| live.write_back(page)).count();
             if written == 0 {
-                live.pool().domain().pause();
+                live.pool.domain().pause();
             }
         }
         Ok(())
