@@ -123,6 +123,7 @@ pub(super) struct BucketImage {
 
 impl BucketImage {
     /// A bucket of the given entries (at most three), followed by `next`.
+    #[inline]
     pub(super) fn of(entries: &[(u64, u64)], next: Link<Bucket>) -> Self {
         let mut image = Self { entries: [(0, 0); SLOTS], used: entries.len(), next };
         image.entries[..entries.len()].copy_from_slice(entries);
@@ -135,11 +136,11 @@ impl BucketImage {
     }
 
     /// Appends the bytes as they lie in memory.
+    #[inline]
     pub(super) fn append_to(&self, bytes: &mut Vec<u8>) {
         let [a, b, c] = self.entries;
-        for word in [self.lock_word(), a.0, a.1, b.0, b.1, c.0, c.1, self.next.bits()] {
-            bytes.extend_from_slice(&word.to_ne_bytes());
-        }
+        let words = [self.lock_word(), a.0, a.1, b.0, b.1, c.0, c.1, self.next.bits()];
+        bytes.extend_from_slice(words.map(u64::to_ne_bytes).as_flattened());
     }
 }
 

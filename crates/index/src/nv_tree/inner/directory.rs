@@ -22,6 +22,7 @@ pub(in super::super) enum Probe<'k> {
 }
 
 impl<'k> Probe<'k> {
+    #[inline(always)]
     pub(in super::super) fn up_to(bytes: &'k [u8]) -> Self {
         Self::UpTo(leading_word(bytes), bytes)
     }
