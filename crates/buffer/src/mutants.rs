@@ -51,4 +51,9 @@ mutants! {
     CHANGED_SINCE_NOT_LOWERED = "buffer/changed-since-not-lowered" =>
         at("buffer/src/manager/guards.rs, write")
         .among_workers();
+
+    /// A page that is being changed does not hold back the log, which has the change.
+    LATCHED_PAGE_OVERLOOKED = "buffer/latched-page-overlooked" =>
+        at("buffer/src/manager/write_back.rs, oldest_change")
+        .among_workers();
 }

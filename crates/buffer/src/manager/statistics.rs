@@ -28,6 +28,8 @@ pub struct Statistics {
     pub back_pressure: u64,
     /// Attempts that were begun again by [`BufferManager::retry`].
     pub restarts: u64,
+    /// Loads for which another child of the same parent was evicted.
+    pub loads_beside_evictions: u64,
     /// Frames with changes that neither persistent memory nor the device has, now.
     pub changed_frames: u64,
     /// What concerns persistent memory.
@@ -77,6 +79,7 @@ macro_rules! counters {
 
 counters! {
     loads, evictions, batches, pages_written, swizzled, unswizzled, back_pressure, restarts,
+    loads_beside_evictions,
     tier_kept, tier_loads, tier_admissions, tier_denials, tier_evictions, tier_pages_written,
     tier_pages_to_ssd,
 }
@@ -99,6 +102,7 @@ impl<D: Domain> BufferManager<D> {
             unswizzled: counts.unswizzled,
             back_pressure: counts.back_pressure,
             restarts: counts.restarts,
+            loads_beside_evictions: counts.loads_beside_evictions,
             changed_frames: self.changed_frames.get(&self.domain),
             tier: TierStatistics {
                 kept: counts.tier_kept,

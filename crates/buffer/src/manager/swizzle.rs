@@ -15,6 +15,8 @@
 //! and the array of references, which the page's header names, is searched in a microsecond when a child
 //! is evicted. Where a reference moves to another page, or goes, its owner first has it unswizzled.
 
+use core::sync::atomic::Ordering;
+
 use lapis_pmem::Domain;
 
 use super::{BufferManager, ExclusivePage, OptimisticPage, count};
@@ -24,6 +26,9 @@ use crate::page::PageNumber;
 use crate::page::view::PageRead;
 
 const SWIZZLED: u64 = 1 << 63;
+
+/// Loads that evict another child of the same parent, until changed pages are written.
+const LOADS_UNTIL_WRITE_BACK: u64 = 64;
 
 /// The frame that a reference names.
 #[inline]
@@ -69,14 +74,33 @@ impl<D: Domain> BufferManager<D> {
     ) -> Result<OptimisticPage<'m, D>, Interruption> {
         let number = PageNumber::new(reference);
         let number = number.ok_or(BufferError::BadReference { word: reference })?;
+        let evictions = self.counters.evictions.load(Ordering::Relaxed);
         let child = self.fix(number);
         // Of a parent that has changed, the reference may lead to a page that is gone.
-        parent.validate()?;
+        if let Err(restart) = parent.validate() {
+            if self.counters.evictions.load(Ordering::Relaxed) != evictions {
+                self.make_some_clean()?;
+            }
+            return Err(restart.into());
+        }
         let child = child?;
         if self.options.swizzling {
             self.swizzle(parent, offset, &child);
         }
         Ok(child)
+    }
+
+    /// A load has evicted another child of the parent. In a small pool pages of one path may go on evicting
+    /// each other, if all other frames are changed; so now and then these are written.
+    #[cold]
+    fn make_some_clean(&self) -> Result<(), BufferError> {
+        let counter = &self.counters.loads_beside_evictions;
+        if counter.fetch_add(1, Ordering::Relaxed) % LOADS_UNTIL_WRITE_BACK
+            == LOADS_UNTIL_WRITE_BACK - 1
+        {
+            self.write_back()?;
+        }
+        Ok(())
     }
 
     /// Lets the parent refer to the child's frame, if both are as they were.

@@ -7,7 +7,10 @@ use super::tier::Propagated;
 use super::{BufferManager, Storage, count};
 use crate::error::BufferError;
 use crate::latch::{Patience, Version};
-use crate::mutants::{CHANGE_DURING_WRITE_FORGOTTEN, PAGE_BEFORE_LOG, SWIZZLED_REFERENCE_WRITTEN};
+use crate::mutants::{
+    CHANGE_DURING_WRITE_FORGOTTEN, LATCHED_PAGE_OVERLOOKED, PAGE_BEFORE_LOG,
+    SWIZZLED_REFERENCE_WRITTEN,
+};
 use crate::page::PageNumber;
 use crate::space::{Added, Space};
 use crate::tier::TierError;
@@ -63,7 +66,7 @@ impl<D: Domain> BufferManager<D> {
     }
 
     /// Writes every page that is changed when this is called, and waits for those that are latched: so
-    /// nobody calls it who has one.
+    /// nobody calls it who has one. Pages that were freed are free on the device, too.
     ///
     /// # Errors
     /// [`BufferError`].
@@ -78,7 +81,7 @@ impl<D: Domain> BufferManager<D> {
                 written.next = batch.next;
             }
             if written.skipped == 0 {
-                return Ok(());
+                return Ok(space.write_freed(self.log.flushed_lsn())?);
             }
             patience.wait(&self.domain);
         }
@@ -94,12 +97,21 @@ impl<D: Domain> BufferManager<D> {
         Ok(space.settle(self.log.flushed_lsn())?)
     }
 
-    /// The first change that the device does not have, as far as pages in memory are concerned: redo
+    /// The first change that the device does not have, of pages in memory and of such as were freed: redo
     /// begins there, or earlier. None if it has all of them. Changes that the log has and pages have not yet
-    /// are nobody's here: a checkpoint notes the end of the log first, and then asks. A page that was freed is
-    /// no page in memory: before the log is cut, it is durable up to where it ended after this was asked.
+    /// are nobody's here: a checkpoint notes the end of the log first, and then asks. What a page that was freed
+    /// had is not asked for: before the log is cut, it is durable up to where it ended afterwards. Waits for
+    /// pages that are latched, for their change may be in the log already; so nobody calls this who has one.
     pub fn oldest_change(&self) -> Option<u64> {
-        self.frames.iter().filter_map(|frame| frame.changed_since(&self.domain)).min()
+        let domain = &self.domain;
+        let changed = self.frames.iter().filter_map(|frame| {
+            let mut patience = Patience::default();
+            while !domain.commits(LATCHED_PAGE_OVERLOOKED) && frame.latch.version(domain).is_err() {
+                patience.wait(domain);
+            }
+            frame.changed_since(domain)
+        });
+        changed.chain(self.space().and_then(Space::oldest_freed)).min()
     }
 
     /// Writes the changed pages of frames from `first` on, counted round, as many as a batch takes.

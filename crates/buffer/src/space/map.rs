@@ -329,6 +329,13 @@ impl SpaceMap {
         written.map(|(index, _)| index / self.region_pages).collect()
     }
 
+    /// The first change that freed a page which the map on the device still has.
+    pub(super) fn oldest_freed(&self) -> Option<u64> {
+        let is_written = |index: u64| self.pages[index as usize].durable & WRITTEN != 0;
+        let freed = self.freed.iter().filter(|(index, _)| is_written(*index));
+        freed.map(|(_, lsn)| *lsn).min()
+    }
+
     /// The pages at the end that are free and have storage: it is about to be given back.
     pub(super) fn cut_end(&mut self) -> core::ops::Range<u64> {
         let end = self.end();

@@ -285,6 +285,11 @@ impl<D: Domain> Space<D> {
         Batch::new(self, host_lock::lock(&self.domain, &self.writer))
     }
 
+    /// The first change that freed a page which is not free on the device yet.
+    pub fn oldest_freed(&self) -> Option<u64> {
+        self.map.lock().oldest_freed()
+    }
+
     /// Makes durable what was freed by changes that the log holds, so that it can be given out again.
     ///
     /// # Errors

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_buffer::mutants::{
-    CHANGE_DURING_WRITE_FORGOTTEN, PAGE_BEFORE_LOG, SWIZZLED_REFERENCE_WRITTEN,
+    CHANGE_DURING_WRITE_FORGOTTEN, LATCHED_PAGE_OVERLOOKED, PAGE_BEFORE_LOG,
+    SWIZZLED_REFERENCE_WRITTEN,
 };
 use lapis_buffer::{
     BufferError, BufferManager, BufferOptions, LogError, NoLog, PageKind, PageNumber,
@@ -235,4 +236,34 @@ fn a_page_that_is_written_before_the_log_is_found_on_the_device() {
         let latest = lsns.max().unwrap();
         assert_eq!(latest <= log.flushed_lsn(), mutant.is_none(), "{latest}");
     }
+}
+
+/// One worker logs changes of latched pages and makes them, one asks where redo begins.
+fn ask_while_pages_change(config: Config, policy: &SchedulePolicy) -> RunEnd {
+    let bench = &Bench::new(config, &options(16));
+    bench.manager.write_all().unwrap();
+    let appended = &AtomicU64::new(0);
+    let programs: Vec<WorkerProgram<'_>> = vec![
+        Box::new(|| {
+            let mut page = bench.manager.fix_exclusive(bench.root).unwrap();
+            let lsn = 1 + appended.fetch_add(1, Ordering::Relaxed);
+            page.write(lsn).set_word(3000, lsn);
+        }),
+        Box::new(|| {
+            let end = appended.load(Ordering::Relaxed);
+            let oldest = bench.manager.oldest_change();
+            assert!(end == 0 || oldest == Some(1), "the log would be cut behind change {end}");
+        }),
+    ];
+    bench.machine.run_workers(policy, programs).end
+}
+
+#[test]
+fn a_page_that_is_being_changed_holds_back_the_log() {
+    for policy in policies(100) {
+        assert_eq!(ask_while_pages_change(Config::concurrent(), &policy), RunEnd::Completed);
+    }
+    let mutant = || Config::concurrent().committing(LATCHED_PAGE_OVERLOOKED);
+    let mut ends = policies(100).map(|policy| ask_while_pages_change(mutant(), &policy));
+    assert!(ends.any(|end| end != RunEnd::Completed));
 }

@@ -321,10 +321,10 @@ fn redo_begins_with_the_earliest_change_in_whatever_order_they_come() {
 }
 
 #[test]
-fn a_reserved_page_holds_back_nothing_until_it_is_written() {
+fn a_reserved_page_is_changed_when_it_is_written_and_not_before() {
     let manager = manager(&device(), 8);
     let mut page = manager.reserve_page(PageKind(16)).unwrap();
-    assert_eq!(manager.oldest_change(), None);
+    assert_eq!(manager.statistics().changed_frames, 0);
     page.write(7);
     let number = page.number();
     drop(page);
@@ -335,6 +335,19 @@ fn a_reserved_page_holds_back_nothing_until_it_is_written() {
     manager.write_all().unwrap();
     assert_eq!(manager.space().unwrap().used_pages(), 1);
     assert_eq!(total(&manager, number).unwrap(), 0);
+}
+
+#[test]
+fn a_page_that_was_freed_holds_back_the_log_until_it_is_free_on_the_device() {
+    let manager = manager(&device(), 8);
+    let number = allocate(&manager, 1)[0];
+    manager.write_all().unwrap();
+    assert_eq!(manager.oldest_change(), None);
+    manager.free_page(manager.fix_exclusive(number).unwrap(), 5).unwrap();
+    assert_eq!(manager.oldest_change(), Some(5));
+    manager.write_all().unwrap();
+    assert_eq!(manager.oldest_change(), None);
+    assert_eq!(manager.space().unwrap().used_pages(), 0);
 }
 
 #[test]
