@@ -57,7 +57,8 @@
 //! * L3. The log is durable up to a page's LSN before the page is written, and up to the record that freed it
 //!   before its place is given out again. A freed page that is given out again is not on the device before it
 //!   is written in its new life.
-//! * L4. The log is cut only before all of: the lowest `changed_since`; what was appended and is not applied yet; and,
+//! * L4. The log is cut only before all of: the lowest `changed_since`; the first record that freed a page which is
+//!   not free on the device yet ([`oldest_change`](lapis_buffer::BufferManager::oldest_change) is the lowest of both); what was appended and is not applied yet; and,
 //!   in recovery, the records that are not replayed yet. Before it is cut, it is durable up to where it
 //!   ended when this was found out.
 //!
@@ -71,7 +72,8 @@
 //! * R1. After the first n structure records in pass 1, each page that is in use then has the fences, the level and
 //!   the references that it had when record n was appended, or those of a later one. By induction: of a page that
 //!   has the record nothing changes. One that has not was, by L2, written between two structure records
-//!   of its own, so it has the fences from before the record, which says what comes of them.
+//!   of its own, so it has the fences from before the record, which says what comes of them. A record names a
+//!   page once.
 //! * R2. Inner nodes are changed by structure records alone, so one that has not got a record is exactly as it was
 //!   then, and what had room then has room now.
 //! * R3. A leaf on the device may be older by many puts than it was when it was split. What pass 1 leaves of it are the
@@ -89,8 +91,10 @@
 //! * R6. A crash in recovery changes nothing: pass 2 appends structure records of its own behind all others, so
 //!   R1 holds for the longer log, and the logical records are all still there (L4).
 
+mod bulk_load;
 mod check;
 mod cursor;
+mod drop;
 mod error;
 mod log;
 pub mod mutants;
@@ -105,4 +109,4 @@ pub use error::TreeError;
 pub use log::{NoStructureLog, StructureLog};
 pub use node::largest_record;
 pub use redo::redo;
-pub use tree::{ShowOld, Tree};
+pub use tree::{ShowOld, Tree, TreeStatistics};

@@ -8,7 +8,7 @@ mutants! {
 
     /// A split logs the new page without what moved to it.
     MOVED_RECORDS_NOT_LOGGED = "tree/moved-records-not-logged" =>
-        at("tree/src/tree/split.rs, split_leaf");
+        at("tree/src/tree/mod.rs, modify");
 
     /// A split does not log what becomes of the page that is cut.
     CUT_NOT_LOGGED = "tree/cut-not-logged" =>
@@ -20,5 +20,10 @@ mutants! {
 
     /// A longer upper fence is cut in without the image of the page.
     LONG_FENCE_CUT = "tree/long-fence-cut" =>
-        at("tree/src/tree/split.rs, split_leaf");
+        at("tree/src/tree/split.rs, try_split");
+
+    /// What was read of a leaf counts although it was changed meanwhile.
+    UNVALIDATED_READ = "tree/unvalidated-read" =>
+        at("tree/src/tree/mod.rs, get")
+        .among_workers();
 }

@@ -240,7 +240,7 @@ fn a_page_that_is_written_before_the_log_is_found_on_the_device() {
 
 /// One worker logs changes of latched pages and makes them, one asks where redo begins.
 fn ask_while_pages_change(config: Config, policy: &SchedulePolicy) -> RunEnd {
-    let bench = &Bench::new(config, &options(16));
+    let bench = &Bench::new(config, &options(16), Placement::Ssd);
     bench.manager.write_all().unwrap();
     let appended = &AtomicU64::new(0);
     let programs: Vec<WorkerProgram<'_>> = vec![

@@ -52,3 +52,4 @@ mod shrinking_workers;
 mod storage;
 mod strategies;
 mod survives;
+mod tree;

@@ -3,7 +3,7 @@
 use lapis_buffer::OptimisticPage;
 use lapis_pmem::Domain;
 
-use super::{Place, Target, Tree, contents_of, damaged, sound};
+use super::{Place, Target, Tree, contents_of, count, damaged, sound};
 use crate::error::{Stop, TreeError};
 use crate::log::StructureLog;
 use crate::node::{Builder, Node, SLOTS_AT, fence_reserve};
@@ -74,7 +74,9 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         let contents = contents_of(&made, left.number())?;
         let changes =
             &mut [(&mut left, Change::Replace(contents)), (&mut parent, Change::Unhang(separator))];
-        self.modify(changes, Some(right))?;
+        let lsn = self.modify(changes, &[right.number()])?;
+        self.manager.free_page(right, lsn)?;
+        count(&self.counters.merges);
         let above = Node::new(parent.read());
         let is_above_due = is_due(before, above.entry_bytes(), self.manager.page_bytes());
         Ok(above.count() == 0 || is_above_due)
@@ -94,7 +96,10 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         child.unswizzle_all();
         let copy = copy_of(&child);
         let contents = contents_of(&copy, child.number())?;
-        Ok(self.modify(&mut [(&mut root, Change::Replace(contents))], Some(child))?)
+        let changes = &mut [(&mut root, Change::Replace(contents))];
+        let lsn = self.modify(changes, &[child.number()])?;
+        count(&self.counters.shrinkages);
+        Ok(self.manager.free_page(child, lsn)?)
     }
 }
 

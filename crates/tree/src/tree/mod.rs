@@ -5,6 +5,7 @@ mod merge;
 mod split;
 
 use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use lapis_buffer::{
@@ -15,12 +16,14 @@ use lapis_pmem::Domain;
 
 use crate::error::{Stop, TreeError};
 use crate::log::StructureLog;
-use crate::mutants::{CUT_NOT_LOGGED, MOVED_RECORDS_NOT_LOGGED};
+use crate::mutants::{CUT_NOT_LOGGED, MOVED_RECORDS_NOT_LOGGED, UNVALIDATED_READ};
 use crate::node::{
     Builder, Contents, LEAF, Node, Source, VALUE_BYTES, WORD, insert_record, largest_record,
     remove_record, replace_record,
 };
 use crate::record::{Change, Record, apply, make_room};
+
+pub(crate) use split::Wanted;
 
 thread_local! {
     /// A value that is about to be replaced, for who asked to see it.
@@ -48,17 +51,45 @@ pub(crate) struct Place<'m, D: Domain> {
     pub(crate) page: OptimisticPage<'m, D>,
 }
 
+/// What was done to a tree's structure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TreeStatistics {
+    /// Nodes that became two.
+    pub splits: u64,
+    /// Levels added.
+    pub growths: u64,
+    /// Pairs of nodes that became one.
+    pub merges: u64,
+    /// Levels gone.
+    pub shrinkages: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    splits: AtomicU64,
+    growths: AtomicU64,
+    merges: AtomicU64,
+    shrinkages: AtomicU64,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
 /// A B+-tree on the pages of a buffer manager. See the [crate](crate) documentation.
 #[derive(Debug)]
 pub struct Tree<D: Domain, L> {
     pub(crate) manager: Arc<BufferManager<D>>,
     pub(crate) log: L,
     pub(crate) root: PageNumber,
+    pub(crate) counters: Arc<Counters>,
 }
 
 impl<D: Domain, L: Clone> Clone for Tree<D, L> {
     fn clone(&self) -> Self {
-        Self { manager: Arc::clone(&self.manager), log: self.log.clone(), root: self.root }
+        let (manager, counters) = (Arc::clone(&self.manager), Arc::clone(&self.counters));
+        Self { manager, log: self.log.clone(), root: self.root, counters }
     }
 }
 
@@ -73,9 +104,9 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         let root = page.number();
         let made = Builder::leaf(manager.page_bytes(), &[], None).finish();
         let contents = contents_of(&made, root)?;
-        let tree = Self { manager: Arc::clone(&manager), log, root };
-        match tree.modify(&mut [(&mut page, Change::Make(contents))], None) {
-            Ok(()) => Ok(tree),
+        let tree = Self::open(Arc::clone(&manager), log, root);
+        match tree.modify(&mut [(&mut page, Change::Make(contents))], &[]) {
+            Ok(_) => Ok(tree),
             Err(error) => {
                 manager.free_page(page, 0)?;
                 Err(error)
@@ -85,7 +116,19 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
 
     /// The tree with this root.
     pub fn open(manager: Arc<BufferManager<D>>, log: L, root: PageNumber) -> Self {
-        Self { manager, log, root }
+        Self { manager, log, root, counters: Arc::default() }
+    }
+
+    /// What was done to the tree's structure since it was opened, by this and all of its clones.
+    pub fn statistics(&self) -> TreeStatistics {
+        let Counters { splits, growths, merges, shrinkages } = &*self.counters;
+        let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        TreeStatistics {
+            splits: now(splits),
+            growths: now(growths),
+            merges: now(merges),
+            shrinkages: now(shrinkages),
+        }
     }
 
     /// The page that the tree begins with, for as long as it exists.
@@ -113,7 +156,9 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
                 value.resize(range.len(), 0);
                 page.read().copy_to(range.start, value);
             }
-            page.validate()?;
+            if !self.manager.domain().commits(UNVALIDATED_READ) {
+                page.validate()?;
+            }
             Ok(found)
         })
     }
@@ -144,7 +189,7 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         }
         self.manager.relieve()?;
         while !self.retry(|| self.try_put(key, value, lsn, &mut old))? {
-            self.split(0, key, value.len())?;
+            self.make_room(0, &Wanted::Key { key, value_bytes: value.len() })?;
         }
         Ok(())
     }
@@ -333,13 +378,14 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         }
     }
 
-    /// Changes the structure: logs what becomes of these pages, all of them latched, and does it. The one
-    /// that is freed is referred to by its number, if at all. If logging fails, nothing is changed.
+    /// Changes the structure: logs what becomes of these pages, all of them latched, and does it; each is
+    /// named once, for its LSN says whether it has the record. That others are free is logged, and left to
+    /// the caller, who gets the LSN for it. If logging fails, nothing is changed.
     pub(crate) fn modify(
         &self,
         changes: &mut [(&mut ExclusivePage<'_, D>, Change<'_>)],
-        freed: Option<ExclusivePage<'_, D>>,
-    ) -> Result<(), TreeError> {
+        freed: &[PageNumber],
+    ) -> Result<u64, TreeError> {
         let domain = self.manager.domain();
         let mut record = Record::new();
         for (page, change) in changes.iter() {
@@ -352,17 +398,12 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
                 change => record.add(page.number(), *change),
             }
         }
-        if let Some(freed) = &freed {
-            record.add(freed.number(), Change::Free);
-        }
+        freed.iter().for_each(|freed| record.add(*freed, Change::Free));
         let lsn = self.log.append(&[record.bytes()])?;
         for (page, change) in changes {
             apply(page, *change, lsn)?;
         }
-        match freed {
-            Some(freed) => Ok(self.manager.free_page(freed, lsn)?),
-            None => Ok(()),
-        }
+        Ok(lsn)
     }
 }
 

@@ -3,7 +3,7 @@
 use lapis_buffer::{ExclusivePage, OptimisticPage};
 use lapis_pmem::Domain;
 
-use super::{Target, Tree, contents_of, damaged, sound};
+use super::{Target, Tree, contents_of, count, damaged, sound};
 use crate::error::{Stop, TreeError};
 use crate::log::StructureLog;
 use crate::mutants::LONG_FENCE_CUT;
@@ -12,6 +12,14 @@ use crate::record::{Change, copy_of, cut};
 
 /// No tree is as high.
 const HIGHEST_LEVEL: u8 = 60;
+
+/// What room is wanted for.
+pub(crate) enum Wanted<'w> {
+    /// A key in the node of a level; in a leaf with a value of so many bytes.
+    Key { key: &'w [u8], value_bytes: usize },
+    /// A leaf at the end of the tree, which has the keys from its fence on.
+    Leaf { fence: &'w [u8], leaf: &'w [u8] },
+}
 
 /// What an attempt to split came to.
 enum Split {
@@ -35,17 +43,17 @@ struct Cut {
 }
 
 impl<D: Domain, L: StructureLog> Tree<D, L> {
-    /// Makes room for a key in the node of a level; in a leaf with a value of so many bytes.
-    pub(crate) fn split(&self, level: u8, key: &[u8], value_bytes: usize) -> Result<(), TreeError> {
+    /// Makes room in a level, by a split if there is none.
+    pub(crate) fn make_room(&self, level: u8, wanted: &Wanted<'_>) -> Result<(), TreeError> {
         let mut spare = None;
         let outcome = loop {
-            match self.retry(|| self.try_split(level, key, value_bytes, &mut spare)) {
+            match self.retry(|| self.try_split(level, wanted, &mut spare)) {
                 Ok(Split::Done) => break Ok(()),
                 Ok(Split::Grown) => {}
                 Ok(Split::NeedsPage) => spare = Some(self.manager.reserve_page(LEAF)?),
                 Ok(Split::Above(separator)) => {
                     self.give_back(spare.take())?;
-                    self.split(level + 1, &separator, 0)?;
+                    self.make_room(level + 1, &Wanted::Key { key: &separator, value_bytes: 0 })?;
                 }
                 Err(error) => break Err(error),
             }
@@ -64,10 +72,10 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
     fn try_split<'m>(
         &'m self,
         level: u8,
-        key: &[u8],
-        value_bytes: usize,
+        wanted: &Wanted<'_>,
         spare: &mut Option<ExclusivePage<'m, D>>,
     ) -> Result<Split, Stop> {
+        let (Wanted::Key { key, .. } | Wanted::Leaf { fence: key, .. }) = *wanted;
         let Some(place) = self.descend(Target::Key(key), level)? else { return Ok(Split::Done) };
         let Some((parent, _)) = place.parent else {
             return self.try_grow(place.page, spare);
@@ -75,19 +83,26 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         let mut parent = parent.exclusive()?;
         let mut left = place.page.exclusive()?;
         let (above, node) = (sound(&parent)?, sound(&left)?);
-        let suffix = node.suffix_of(key).map_or(0, <[u8]>::len);
-        let needed = match level {
-            0 => WORD + VALUE_BYTES + suffix + value_bytes,
-            _ => 2 * WORD + key.len(),
-        };
-        if node.free() >= needed {
-            return Ok(Split::Done);
-        }
         let copy = copy_of(&left);
-        let node = Node::new(&copy[..]);
-        let cut_at = match level {
-            0 => cut_leaf(&node, key, needed),
-            _ => cut_inner(&node, key),
+        let cut_at = match *wanted {
+            Wanted::Leaf { fence, .. } => {
+                Some(Cut { separator: fence.to_vec(), moved: node.count() })
+            }
+            Wanted::Key { key, value_bytes } => {
+                let suffix = node.suffix_of(key).map_or(0, <[u8]>::len);
+                let needed = match level {
+                    0 => WORD + VALUE_BYTES + suffix + value_bytes,
+                    _ => 2 * WORD + key.len(),
+                };
+                if node.free() >= needed {
+                    return Ok(Split::Done);
+                }
+                let node = Node::new(&copy[..]);
+                match level {
+                    0 => cut_leaf(&node, key, needed),
+                    _ => cut_inner(&node, key),
+                }
+            }
         };
         let Cut { separator, moved } = cut_at.ok_or_else(|| damaged(&left, CANNOT))?;
         if above.free() < 2 * WORD + separator.len() {
@@ -99,20 +114,20 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         let node = Node::new(&copy[..]);
         let overfull = |Overfull| damaged(&left, CANNOT);
         let (bytes, upper) = (copy.len(), node.upper());
-        let made = match level {
-            0 => {
+        let made = match (wanted, level) {
+            (Wanted::Leaf { leaf, .. }, _) => leaf.to_vec(),
+            (_, 0) => {
                 let mut made = Builder::leaf(bytes, &separator, upper);
                 made.push_all(&node, moved..node.count()).map_err(overfull)?;
-                made
+                made.finish()
             }
             _ => {
                 let fences = (&separator[..], upper);
                 let mut made = Builder::inner(bytes, level, fences, node.child(moved));
                 made.push_all(&node, moved..node.count()).map_err(overfull)?;
-                made
+                made.finish()
             }
         };
-        let made = made.finish();
         // See the crate's header: why a cut can be redone on a page that is older.
         let fits_always = level > 0
             || separator.len() <= node.upper_bytes() + fence_reserve(bytes)
@@ -127,7 +142,8 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         let of_parent = Change::Hang { key: &separator, child: right.number() };
         let changes =
             &mut [(&mut *right, of_right), (&mut left, of_left), (&mut parent, of_parent)];
-        self.modify(changes, None)?;
+        self.modify(changes, &[])?;
+        count(&self.counters.splits);
         *spare = None;
         Ok(Split::Done)
     }
@@ -150,7 +166,8 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         let above = above.finish();
         let of_child = Change::Make(contents_of(&copy, root.number())?);
         let of_root = Change::Replace(contents_of(&above, root.number())?);
-        self.modify(&mut [(&mut *child, of_child), (&mut root, of_root)], None)?;
+        self.modify(&mut [(&mut *child, of_child), (&mut root, of_root)], &[])?;
+        count(&self.counters.growths);
         *spare = None;
         Ok(Split::Grown)
     }

@@ -228,3 +228,80 @@ fn the_leaf_of_a_key_is_brought_into_memory() {
     assert!(tree.get(&3u64.to_be_bytes(), &mut Vec::new()).unwrap());
     assert_eq!(manager.statistics().loads, before);
 }
+
+#[test]
+fn a_dropped_tree_gives_all_of_its_pages_back_without_reading_leaves() {
+    for records in [0, 3, 200, 5000u64] {
+        let manager = pool(16);
+        let tree = Tree::create(Arc::clone(&manager), NoStructureLog).unwrap();
+        for number in 0..records {
+            tree.put(&(number * 7919 % 5000).to_be_bytes(), &[7; 100], 0, None).unwrap();
+        }
+        let found = report(&tree);
+        let before = manager.statistics().loads;
+        let mut calls = 1;
+        while !tree.free_all_pages(20).unwrap() {
+            calls += 1;
+        }
+        let pages = found.leaves + found.inner_nodes;
+        assert!(calls >= pages / 40, "{calls} calls for {pages} pages");
+        assert!(manager.statistics().loads - before <= 2 * found.inner_nodes);
+        manager.close().unwrap();
+        manager.space().unwrap().write_freed(0).unwrap();
+        assert_eq!(manager.space().unwrap().used_pages(), 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn a_tree_that_was_loaded_is_one_that_was_filled(
+        seed in any::<u64>(),
+        records in 0..3000u64,
+        fill_factor in 40..=100u8,
+        longest in 20..700usize,
+    ) {
+        let tree = Tree::create(pool(12), NoStructureLog).unwrap();
+        let (mut random, mut model) = (Random(seed), Model::new());
+        for _ in 0..records {
+            let value = vec![records as u8; random.below(200) as usize];
+            model.insert(key(&mut random, 4000, longest), value);
+        }
+        prop_assert_eq!(tree.bulk_load(&model, fill_factor).unwrap(), model.len() as u64);
+        assert_same(&tree, &model);
+        for _ in 0..200 {
+            let key = key(&mut random, 4000, longest);
+            match random.below(2) {
+                0 => put(&tree, &mut model, key, vec![2; 100]),
+                _ => remove(&tree, &mut model, &key),
+            }
+        }
+        assert_same(&tree, &model);
+    }
+}
+
+#[test]
+fn leaves_are_loaded_as_full_as_is_asked_for() {
+    let mut leaves = Vec::new();
+    for fill_factor in [100, 50] {
+        let tree = Tree::create(pool(12), NoStructureLog).unwrap();
+        let records = (0..20_000u64).map(|number| (number.to_be_bytes(), [7; 100]));
+        tree.bulk_load(records, fill_factor).unwrap();
+        leaves.push(report(&tree).leaves);
+    }
+    // A loaded leaf knows its fences only when it is full, and is thought to have keys of eight bytes.
+    let bytes = 8 + 2 + 8 + 100;
+    assert!(leaves[0] <= 20_000u64.div_ceil((4048 - 64) / bytes - 1), "{leaves:?}");
+    assert!(leaves[1] >= 2 * leaves[0] - leaves[0] / 10, "{leaves:?}");
+}
+
+#[test]
+fn only_an_empty_tree_is_loaded_and_only_in_order() {
+    let tree = Tree::create(pool(12), NoStructureLog).unwrap();
+    let disordered = tree.bulk_load([(b"b", b"1"), (b"a", b"2")], 90);
+    assert!(matches!(disordered, Err(TreeError::NotAscending)), "{disordered:?}");
+    tree.put(b"c", b"3", 0, None).unwrap();
+    let refused = tree.bulk_load([(b"d", b"4")], 90);
+    assert!(matches!(refused, Err(TreeError::NotEmpty)), "{refused:?}");
+}

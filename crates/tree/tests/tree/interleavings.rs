@@ -1,0 +1,129 @@
+//! Trees on the modelled machine, whose scheduler explores the races of readers with splits, merges and
+//! evictions: pages that are full with four records, in few frames.
+
+use std::sync::Arc;
+
+use lapis_buffer::{BufferManager, BufferOptions, NoLog, Statistics};
+use lapis_device::{
+    Config, Modelled, ModelledSsd, RunEnd, SchedulePolicy, SsdConfig, WorkerProgram,
+};
+use lapis_pmem::Region;
+use lapis_tree::mutants::UNVALIDATED_READ;
+use lapis_tree::{NoStructureLog, Tree};
+
+use crate::model::{forwards, report};
+use crate::options;
+
+/// Keys that are there throughout: even ones. Writers put and remove odd ones between them.
+const STEADY: u64 = 32;
+
+fn key(number: u64) -> [u8; 8] {
+    (number * 0x0101).to_be_bytes()
+}
+
+fn value(number: u64) -> Vec<u8> {
+    number.to_le_bytes().repeat(100)
+}
+
+#[derive(Debug, Default)]
+struct Happened {
+    statistics: Statistics,
+    splits: u64,
+    merges: u64,
+}
+
+/// Two workers that put and remove between the steady keys, one that reads these, one that goes over all
+/// of them with a cursor, one that writes back. What is wrong afterwards, and what happened.
+fn run(config: Config, policy: &SchedulePolicy) -> (Result<(), String>, Happened) {
+    let region = Region::anonymous(1 << 16, 1 << 16).unwrap();
+    let machine = Modelled::over(&region, config);
+    let device = ModelledSsd::attached_to(&machine, 1, SsdConfig::default()).unwrap();
+    let options = BufferOptions { most_changed_frames: 6, ..options(12) };
+    let manager =
+        BufferManager::create(machine.clone(), Arc::new(device), Arc::new(NoLog), &options);
+    let manager = &Arc::new(manager.unwrap());
+    let tree = &Tree::create(Arc::clone(manager), NoStructureLog).unwrap();
+    for number in 0..STEADY {
+        tree.put(&key(2 * number), &value(2 * number), 0, None).unwrap();
+    }
+    let before = tree.statistics();
+    let writing = |first: u64| -> WorkerProgram<'_> {
+        Box::new(move || {
+            for number in (first..2 * STEADY).step_by(4) {
+                tree.put(&key(number), &value(number), 0, None).unwrap();
+            }
+            for number in (first..2 * STEADY).step_by(4).filter(|number| number % 8 < 5) {
+                assert!(tree.remove(&key(number), 0, None).unwrap());
+            }
+        })
+    };
+    let programs: Vec<WorkerProgram<'_>> = vec![
+        writing(1),
+        writing(3),
+        Box::new(|| {
+            let mut found = Vec::new();
+            for number in (0..STEADY).chain(0..STEADY) {
+                assert!(tree.get(&key(2 * number), &mut found).unwrap(), "{number} is gone");
+                assert!(found == value(2 * number), "half of a change");
+            }
+        }),
+        Box::new(|| {
+            let (mut cursor, mut steady) = (tree.cursor(), 0);
+            while let Some((found, value_of)) = cursor.next().unwrap() {
+                let number = u64::from_be_bytes(found.try_into().unwrap()) / 0x0101;
+                assert!(value_of == value(number), "half of a change");
+                steady += u64::from(number.is_multiple_of(2));
+            }
+            assert_eq!(steady, STEADY, "a cursor passes over keys that were there all the time");
+        }),
+        Box::new(|| (0..4).for_each(|_| _ = manager.write_back().unwrap())),
+    ];
+    let end = machine.run_workers(policy, programs).end;
+    let mut happened = Happened { statistics: manager.statistics(), ..Happened::default() };
+    if end != RunEnd::Completed {
+        return (Err(format!("{end:?}")), happened);
+    }
+    report(tree);
+    let after = tree.statistics();
+    happened.splits = after.splits - before.splits;
+    happened.merges = after.merges - before.merges;
+    let kept = (0..2 * STEADY).filter(|number| number % 2 == 0 || number % 8 >= 5);
+    let expected: Vec<_> = kept.map(|number| (key(number).to_vec(), value(number))).collect();
+    let outcome = if forwards(tree) == expected { Ok(()) } else { Err("records are gone".into()) };
+    (outcome, happened)
+}
+
+/// Random schedules, and such as change workers seldom.
+fn policies(seeds: u64) -> impl Iterator<Item = SchedulePolicy> {
+    (0..seeds).flat_map(|seed| {
+        let seldom = SchedulePolicy::Priorities { seed, changes: 6, events: 4000 };
+        [SchedulePolicy::Random { seed }, seldom]
+    })
+}
+
+#[test]
+fn readers_splits_merges_and_evictions_lose_nothing_under_any_schedule() {
+    let (mut total, mut splits, mut merges) = (Statistics::default(), 0, 0);
+    for policy in policies(40) {
+        let (outcome, happened) = run(Config::concurrent(), &policy);
+        assert_eq!(outcome, Ok(()), "{policy:?}");
+        total.evictions += happened.statistics.evictions;
+        total.unswizzled += happened.statistics.unswizzled;
+        total.restarts += happened.statistics.restarts;
+        total.batches += happened.statistics.batches;
+        splits += happened.splits;
+        merges += happened.merges;
+    }
+    println!("{splits} splits, {merges} merges, {total:?}");
+    assert!(splits > 500 && merges > 100, "{splits} splits, {merges} merges");
+    assert!(total.evictions > 100 && total.unswizzled > 1000, "{total:?}");
+    assert!(total.restarts > 1000 && total.batches > 100, "{total:?}");
+}
+
+#[test]
+fn what_is_read_of_a_leaf_that_changes_and_not_validated_is_found() {
+    let mutant = || Config::concurrent().committing(UNVALIDATED_READ);
+    let found = policies(150).find_map(|policy| run(mutant(), &policy).0.err());
+    println!("{found:?}");
+    assert!(found.is_some());
+}
