@@ -10,12 +10,13 @@ use lapis_pmem::{Domain, DramCell, LINE_BYTES};
 
 use crate::latch::Latch;
 use crate::page::PageNumber;
+use crate::page::lines::LineMasks;
 
 /// What is known of the page in a frame. All of it but `referenced` is changed by whoever holds the
 /// latch, and read by whoever validates, or as a guess.
 ///
-/// It stands for the header of Figs. 3 and 5 of the paper, without the masks of lines, for a frame is
-/// resident whole, and without the slot in the parent, which the manager finds by itself.
+/// It stands for the header of Figs. 3 and 5 of the paper, without the slot in the parent, which the
+/// manager finds by itself.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Frame<D: Domain> {
@@ -33,11 +34,14 @@ pub(crate) struct Frame<D: Domain> {
     referenced: DramCell<u32, D>,
     /// One more than the frame of persistent memory that has the page, too; 0 for none.
     backing: DramCell<u32, D>,
+    /// The masks of lines; none unless pages move by lines.
+    pub(crate) masks: Option<Box<LineMasks<D>>>,
 }
 
 impl<D: Domain> Frame<D> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(masks: Option<LineMasks<D>>) -> Self {
         Self {
+            masks: masks.map(Box::new),
             latch: Latch::new(),
             number: DramCell::new(0),
             changed_since: DramCell::new(0),
@@ -81,7 +85,12 @@ impl<D: Domain> Frame<D> {
         (self.backing.load(domain) as usize).checked_sub(1)
     }
 
-    pub(crate) fn set_backing(&self, domain: &D, frame: Option<usize>) {
+    /// Says that the page is in a frame of persistent memory, too, and is `whole` here or not at all yet; or
+    /// that it is here alone.
+    pub(crate) fn set_backing(&self, domain: &D, frame: Option<usize>, whole: bool) {
+        if let Some((masks, frame)) = self.masks.as_deref().zip(frame) {
+            masks.begin(domain, frame, whole);
+        }
         self.backing.store(domain, frame.map_or(0, |frame| frame as u32 + 1));
     }
 
@@ -163,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_frame_says_what_was_said_of_it() {
-        let (domain, frame) = (test_domain(), Frame::new());
+        let (domain, frame) = (test_domain(), Frame::new(None));
         assert_eq!((frame.page(&domain), frame.changed_since(&domain)), (None, None));
         frame.set_changed_since(&domain, Some(0));
         assert_eq!(frame.changed_since(&domain), Some(0));

@@ -7,11 +7,14 @@
 //! began before notice nothing.
 //!
 //! ```text
-//!  63                                                         1    0
-//! +-----------------------------------------------------------+------+
-//! | version                                                   | held |
-//! +-----------------------------------------------------------+------+
+//!  63                                         2         1         0
+//! +-------------------------------------------+---------+---------+------+
+//! | version                                   | loading | partial | held |
+//! +-------------------------------------------+---------+---------+------+
 //! ```
+//!
+//! A frame that lacks lines of its page is *partial*; while a reader loads some, nobody takes the latch
+//! (`page/lines.rs`). *Partial* is part of what readers take for the version, *loading* is not.
 //!
 //! A reader loads the word (acquire), then relaxed words of the page, then an acquire fence and the word
 //! again. A writer sets the bit (a locked instruction), a release fence, relaxed stores to the page, and
@@ -28,10 +31,32 @@ use lapis_pmem::{Domain, DramCell, Observed};
 pub struct Restart;
 
 const HELD: u64 = 1;
+const PARTIAL: u64 = 2;
+const LOADING: u64 = 4;
+const NEXT_VERSION: u64 = 8;
 
 /// A version at which a latch was not held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version(u64);
+
+impl Version {
+    /// Whether the frame lacked lines of its page.
+    #[inline]
+    pub(crate) fn is_partial(self) -> bool {
+        self.0 & PARTIAL != 0
+    }
+}
+
+/// How an attempt to load lines began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loading {
+    /// Until it is ended, nobody takes the latch.
+    Begun,
+    /// Somebody else is loading.
+    Busy,
+    /// The latch is held, or was since.
+    Overtaken,
+}
 
 /// See the [module documentation](self).
 #[derive(Debug)]
@@ -46,14 +71,14 @@ impl<D: Domain> Latch<D> {
     #[inline]
     pub(crate) fn version(&self, domain: &D) -> Result<Version, Restart> {
         let word = self.0.load_acquire(domain);
-        if word & HELD == 0 { Ok(Version(word)) } else { Err(Restart) }
+        if word & HELD == 0 { Ok(Version(word & !LOADING)) } else { Err(Restart) }
     }
 
     /// Whether everything read since the latch had this version was as it was then.
     #[inline]
     pub(crate) fn validate(&self, domain: &D, version: Version) -> Result<(), Restart> {
         fence(Ordering::Acquire);
-        if self.0.load(domain) == version.0 { Ok(()) } else { Err(Restart) }
+        if self.0.load(domain) & !LOADING == version.0 { Ok(()) } else { Err(Restart) }
     }
 
     /// Takes the latch, if it still has this version.
@@ -71,12 +96,38 @@ impl<D: Domain> Latch<D> {
     }
 
     /// Lets go of a latch that was taken at `version`. Returns the version from here on, which is
-    /// another one if something has `changed`.
+    /// another one if something has `changed`, or lines are missing.
     #[inline]
     pub(crate) fn release(&self, domain: &D, version: Version, changed: bool) -> Version {
-        let next = Version(version.0.wrapping_add(if changed { 2 } else { 0 }));
+        let changed = changed || version.is_partial();
+        let next = Version(version.0.wrapping_add(if changed { NEXT_VERSION } else { 0 }));
         self.0.store_release(domain, next.0);
         next
+    }
+
+    /// Lets go of a latch that was taken at `version`, of a frame that is partial from here on or not.
+    pub(crate) fn release_as(&self, domain: &D, version: Version, partial: bool) -> Version {
+        let kind = if partial { PARTIAL } else { 0 };
+        let next = Version((version.0 & !PARTIAL | kind).wrapping_add(NEXT_VERSION));
+        self.0.store_release(domain, next.0);
+        next
+    }
+
+    /// Keeps everybody from taking the latch, if it still has this version, to load lines.
+    pub(crate) fn begin_loading(&self, domain: &D, version: Version) -> Loading {
+        match self.0.compare_exchange(domain, version.0, version.0 | LOADING) {
+            Ok(_) => {
+                fence(Ordering::Release);
+                Loading::Begun
+            }
+            Err(found) if found == version.0 | LOADING => Loading::Busy,
+            Err(_) => Loading::Overtaken,
+        }
+    }
+
+    /// Ends what [`Latch::begin_loading`] began.
+    pub(crate) fn end_loading(&self, domain: &D, version: Version) {
+        self.0.store_release(domain, version.0);
     }
 }
 
@@ -123,6 +174,28 @@ mod tests {
         assert_eq!(latch.validate(&domain, before), Err(Restart));
         assert_eq!(latch.validate(&domain, after), Ok(()));
         assert_eq!(latch.upgrade(&domain, before), Err(Restart));
+    }
+
+    #[test]
+    fn who_loads_lines_keeps_writers_out_and_lets_readers_go_on() {
+        let (domain, latch) = (test_domain(), Latch::new());
+        let taken = latch.try_take(&domain).unwrap();
+        let version = latch.release_as(&domain, taken, true);
+        assert!(version.is_partial() && !taken.is_partial());
+        assert_eq!(latch.begin_loading(&domain, version), Loading::Begun);
+        assert_eq!(latch.begin_loading(&domain, version), Loading::Busy);
+        assert_eq!(
+            (latch.version(&domain), latch.validate(&domain, version)),
+            (Ok(version), Ok(()))
+        );
+        assert_eq!(latch.try_take(&domain), Err(Restart));
+        latch.end_loading(&domain, version);
+        assert_eq!(latch.try_take(&domain), Ok(version));
+        assert_eq!(latch.begin_loading(&domain, version), Loading::Overtaken);
+        // Nothing has changed, but a reader may have given up.
+        let next = latch.release(&domain, version, false);
+        assert_eq!(latch.validate(&domain, version), Err(Restart));
+        assert!(next.is_partial());
     }
 
     #[test]

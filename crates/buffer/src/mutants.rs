@@ -34,6 +34,14 @@ mutants! {
     STALE_PAGE_ADMITTED = "buffer/stale-page-admitted" =>
         at("buffer/src/manager/tier.rs, write_to_tier");
 
+    /// Of the lines that were changed, the last is not written to persistent memory.
+    DIRTY_LINE_DROPPED = "buffer/dirty-line-dropped" =>
+        at("buffer/src/manager/tier.rs, dirty_lines");
+
+    /// A line is changed and not marked.
+    LINE_NOT_MARKED = "buffer/line-not-marked" =>
+        at("buffer/src/page/lines.rs, mark");
+
     /// A freed page stays in persistent memory, and is there when its number is another page's.
     STALE_PAGE_OUTLIVES_NUMBER = "buffer/stale-page-outlives-number" =>
         at("buffer/src/manager/tier.rs, forget_in_tier");

@@ -11,9 +11,9 @@ pub enum Placement {
     MainMemory,
     /// DRAM is a cache over an SSD.
     Ssd,
-    /// As [`Placement::ThreeTier`], and between DRAM and persistent memory pages move whole.
-    BasicNvm,
     /// DRAM and persistent memory are caches over an SSD: hot pages in one, warm ones in the other.
+    BasicNvm,
+    /// The same, and between DRAM and persistent memory lines move instead of pages.
     ThreeTier,
 }
 
@@ -24,6 +24,11 @@ impl Placement {
     /// Whether persistent memory holds pages.
     pub fn has_persistent_memory(self) -> bool {
         matches!(self, Self::BasicNvm | Self::ThreeTier)
+    }
+
+    /// Whether a page that is in persistent memory comes to DRAM line by line, as it is read.
+    pub(crate) fn moves_lines(self) -> bool {
+        self == Self::ThreeTier
     }
 
     /// The name on the command line.

@@ -9,11 +9,10 @@
 use lapis_pmem::Domain;
 
 use super::swizzle::find_reference;
-use super::{BufferManager, ExclusivePage, Storage, count};
+use super::{BufferManager, ExclusivePage, OptimisticPage, Storage, count};
 use crate::error::BufferError;
 use crate::latch::Patience;
 use crate::page::PageNumber;
-use crate::page::view::PageWrite;
 
 /// Times that the hand may go round in vain, with a batch or a pause in between.
 const MOST_ROUNDS: u32 = 10_000;
@@ -64,11 +63,19 @@ impl<D: Domain> BufferManager<D> {
                 || frame.changed_since(domain).is_some()
         };
         // A guess first, which costs nobody anything.
-        if frame.page(domain).is_some() && (stays() || frame.take_reference(domain)) {
-            return None;
+        if frame.page(domain).is_some() {
+            if stays() {
+                return None;
+            }
+            if frame.take_reference(domain) {
+                self.note_whole(at);
+                return None;
+            }
         }
         let version = frame.latch.try_take(domain).ok()?;
-        let mut taken = ExclusivePage { manager: self, frame: at, version, changed: false };
+        let partial = version.is_partial();
+        let mut taken =
+            ExclusivePage { manager: self, frame: at, version, changed: false, partial };
         if let Some(number) = frame.page(domain) {
             // B1, B2.
             if stays() || !self.leave_parent(at, number) || !self.leave_dram(at, number) {
@@ -77,8 +84,20 @@ impl<D: Domain> BufferManager<D> {
             frame.set_page(domain, None);
             count(&self.counters.evictions);
         }
-        taken.changed = true;
+        (taken.changed, taken.partial) = (true, false);
         Some(taken)
+    }
+
+    /// A page that is used and has come to lack no line is like any other from here on.
+    fn note_whole(&self, at: usize) {
+        let (frame, domain) = (&self.frames[at], &self.domain);
+        if let Some(masks) = frame.masks.as_deref()
+            && let Ok(version) = frame.latch.version(domain)
+            && version.is_partial()
+            && masks.is_whole()
+        {
+            drop(OptimisticPage { manager: self, frame: at, version }.exclusive());
+        }
     }
 
     /// The parent of the page in frame `child`, which is latched, refers to it by its number from here
@@ -88,13 +107,12 @@ impl<D: Domain> BufferManager<D> {
         let Some(parent) = self.frames[child].parent(domain) else { return true };
         let latch = &self.frames[parent].latch;
         let Ok(version) = latch.try_take(domain) else { return false };
-        let mut page = PageWrite::new(domain, self.memory.words(parent));
-        let found = find_reference(page.read(), child);
-        if let Some(offset) = found {
-            page.set_word(offset, number.get());
-            self.part(parent, child);
-        }
-        latch.release(domain, version, found.is_some());
-        found.is_some()
+        let partial = version.is_partial();
+        let changed = false;
+        let mut page = ExclusivePage { manager: self, frame: parent, version, changed, partial };
+        let Some(offset) = find_reference(page.read(), child) else { return false };
+        page.write_unlogged().set_word(offset, number.get());
+        self.part(parent, child);
+        true
     }
 }

@@ -136,7 +136,12 @@ impl<D: Domain> BufferManager<D> {
         let mut page = self.retry(|| {
             if let Some(at) = self.table.find(&self.domain, number)? {
                 let Some(frame) = self.frames.get(at) else {
-                    return self.enter_dram(number, at, true, |_, _, _| Ok(()));
+                    // All of it is written anew.
+                    return self.enter_dram(number, at, true, |_, _, page| {
+                        let masks = page.frame().masks.as_deref();
+                        masks.into_iter().for_each(|masks| masks.mark_all(&self.domain));
+                        Ok(())
+                    });
                 };
                 let version = frame.latch.version(&self.domain)?;
                 let page = OptimisticPage { manager: self, frame: at, version };
@@ -169,7 +174,7 @@ impl<D: Domain> BufferManager<D> {
         page.unswizzle_all();
         // First, so that nobody loads it who does not find it in the table.
         self.give_back(number, lsn)?;
-        page.changed = true;
+        (page.changed, page.partial) = (true, false);
         self.free_in_tier(page.frame, number);
         frame.set_page(domain, None);
         self.count_unchanged(page.frame);

@@ -1,5 +1,6 @@
 //! Pages as their users have them: to be read optimistically, or alone.
 
+use core::ops::Range;
 use core::sync::atomic::AtomicU64;
 
 use lapis_pmem::Domain;
@@ -9,6 +10,7 @@ use crate::frame::Frame;
 use crate::latch::{Restart, Version};
 use crate::mutants::CHANGED_SINCE_NOT_LOWERED;
 use crate::page::PageNumber;
+use crate::page::lines::{LineMasks, MissingLines};
 use crate::page::view::{PageRead, PageWrite};
 
 /// A page that others may change or evict: what was read of it counts when it is validated.
@@ -31,7 +33,17 @@ impl<'m, D: Domain> OptimisticPage<'m, D> {
     /// What is there, whatever that is by now.
     #[inline]
     pub fn read(&self) -> PageRead<'m, D> {
-        PageRead::new(&self.manager.domain, self.manager.memory.words(self.frame))
+        let Self { manager, frame, version } = *self;
+        let missing =
+            if version.is_partial() { manager.missing_lines(frame, version) } else { None };
+        PageRead::over(&manager.domain, manager.memory.words(frame), missing)
+    }
+
+    /// Loads the lines of a range of bytes at once, as far as they are missing: what is read is loaded anyway,
+    /// line by line. Whoever reads a whole page says so.
+    #[inline]
+    pub fn make_resident(&self, bytes: Range<usize>) {
+        _ = self.read().make_resident(bytes);
     }
 
     /// Whether everything read so far was the page, all of one moment.
@@ -50,7 +62,7 @@ impl<'m, D: Domain> OptimisticPage<'m, D> {
     pub fn exclusive(self) -> Result<ExclusivePage<'m, D>, Restart> {
         let Self { manager, frame, version } = self;
         manager.frames[frame].latch.upgrade(&manager.domain, version)?;
-        Ok(ExclusivePage { manager, frame, version, changed: false })
+        Ok(ExclusivePage { manager, frame, version, changed: false, partial: version.is_partial() })
     }
 }
 
@@ -62,6 +74,8 @@ pub struct ExclusivePage<'m, D: Domain> {
     pub(super) version: Version,
     /// Whether readers must begin again.
     pub(super) changed: bool,
+    /// Whether lines of it may be missing.
+    pub(super) partial: bool,
 }
 
 impl<'m, D: Domain> ExclusivePage<'m, D> {
@@ -81,7 +95,14 @@ impl<'m, D: Domain> ExclusivePage<'m, D> {
     /// The page, to be read.
     #[inline]
     pub fn read(&self) -> PageRead<'m, D> {
-        PageRead::new(&self.manager.domain, self.words())
+        let masks = if self.partial { self.frame().masks.as_deref() } else { None };
+        PageRead::over(&self.manager.domain, self.words(), masks.map(MissingLines::held))
+    }
+
+    /// Loads the lines of a range of bytes at once, as far as they are missing: what is read or changed is
+    /// loaded anyway, line by line. Whoever rewrites a page says so.
+    pub fn make_resident(&self, bytes: Range<usize>) {
+        _ = self.read().make_resident(bytes);
     }
 
     /// The page, to be changed by the change `lsn` of the log (0 if there is none). The log has it already,
@@ -111,7 +132,10 @@ impl<'m, D: Domain> ExclusivePage<'m, D> {
     /// The page, to be changed in what is not written out.
     pub(super) fn write_unlogged(&mut self) -> PageWrite<'_, D> {
         self.changed = true;
-        PageWrite::new(&self.manager.domain, self.words())
+        let frame = self.frame();
+        let masks =
+            frame.masks.as_deref().filter(|_| frame.backing(&self.manager.domain).is_some());
+        PageWrite::over(self.read(), masks)
     }
 
     /// Lets go of it, to go on reading.
@@ -122,13 +146,22 @@ impl<'m, D: Domain> ExclusivePage<'m, D> {
     }
 
     fn release(self) -> Version {
-        let this = core::mem::ManuallyDrop::new(self);
-        this.frame().latch.release(&this.manager.domain, this.version, this.changed)
+        core::mem::ManuallyDrop::new(self).end()
+    }
+
+    fn end(&self) -> Version {
+        let (domain, frame) = (&self.manager.domain, self.frame());
+        if self.partial || self.version.is_partial() {
+            let lacks = |masks: &LineMasks<D>| self.partial && !masks.is_whole();
+            let partial = frame.masks.as_deref().is_some_and(lacks);
+            return frame.latch.release_as(domain, self.version, partial);
+        }
+        frame.latch.release(domain, self.version, self.changed)
     }
 }
 
 impl<D: Domain> Drop for ExclusivePage<'_, D> {
     fn drop(&mut self) {
-        self.frame().latch.release(&self.manager.domain, self.version, self.changed);
+        self.end();
     }
 }

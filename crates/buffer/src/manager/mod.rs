@@ -38,6 +38,7 @@ use crate::frame::{Frame, FrameMemory};
 use crate::latch::Patience;
 use crate::log::{NoLog, WriteAheadLog};
 use crate::page::PageNumber;
+use crate::page::lines::{LineMasks, LineSource};
 use crate::page_table::PageTable;
 use crate::placement::Placement;
 use crate::space::{Space, SpaceOptions};
@@ -102,7 +103,7 @@ pub struct BufferManager<D: Domain> {
     placement: Placement,
     storage: Storage<D>,
     /// Persistent memory, between the frames and the space.
-    tier: Option<Box<PersistentTier<D>>>,
+    tier: Option<Arc<PersistentTier<D>>>,
     log: Arc<dyn WriteAheadLog>,
     counters: Counters,
 }
@@ -217,7 +218,7 @@ impl<D: Domain> BufferManager<D> {
         }
         let domain = tier.pool().domain().clone();
         let storage = Storage::Space(Box::new(space));
-        let tier = Some(Box::new(tier));
+        let tier = Some(Arc::new(tier));
         let manager = Self::new(domain, options, found, placement, storage, tier, log)?;
         if let Some((tier, space)) = manager.tier.as_deref().zip(manager.space()) {
             manager.adopt_tier(tier, space)?;
@@ -231,7 +232,7 @@ impl<D: Domain> BufferManager<D> {
         page_bytes: usize,
         placement: Placement,
         storage: Storage<D>,
-        tier: Option<Box<PersistentTier<D>>>,
+        tier: Option<Arc<PersistentTier<D>>>,
         log: Arc<dyn WriteAheadLog>,
     ) -> Result<Self, BufferError> {
         let frames = options.frames;
@@ -240,8 +241,13 @@ impl<D: Domain> BufferManager<D> {
         if frames < FEWEST_FRAMES || slots >= u32::MAX as usize {
             return Err(BufferError::TooFewFrames { frames, fewest: FEWEST_FRAMES });
         }
+        let by_lines = tier.as_ref().filter(|_| placement.moves_lines());
+        let masks = || {
+            let source = Arc::clone(by_lines?);
+            Some(LineMasks::new(page_bytes, source as Arc<dyn LineSource>))
+        };
         Ok(Self {
-            frames: (0..frames).map(|_| Frame::new()).collect(),
+            frames: (0..frames).map(|_| Frame::new(masks())).collect(),
             memory: FrameMemory::new(frames, page_bytes),
             page_bytes,
             table: PageTable::new(slots),

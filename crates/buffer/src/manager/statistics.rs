@@ -51,6 +51,10 @@ pub struct TierStatistics {
     pub evictions: u64,
     /// Pages written to it.
     pub pages_written: u64,
+    /// Lines taken from there into DRAM, of pages that did not come whole.
+    pub lines_loaded: u64,
+    /// Lines of pages that were there before that were changed and written.
+    pub lines_written: u64,
     /// Pages written from it to the device.
     pub pages_to_ssd: u64,
     /// Frames with changes that the device does not have, now.
@@ -81,7 +85,7 @@ counters! {
     loads, evictions, batches, pages_written, swizzled, unswizzled, back_pressure, restarts,
     loads_beside_evictions,
     tier_kept, tier_loads, tier_admissions, tier_denials, tier_evictions, tier_pages_written,
-    tier_pages_to_ssd,
+    tier_lines_written, tier_pages_to_ssd,
 }
 
 pub(super) fn count(counter: &AtomicU64) {
@@ -111,6 +115,8 @@ impl<D: Domain> BufferManager<D> {
                 denials: counts.tier_denials,
                 evictions: counts.tier_evictions,
                 pages_written: counts.tier_pages_written,
+                lines_loaded: tier.map_or(0, |tier| tier.lines_loaded()),
+                lines_written: counts.tier_lines_written,
                 pages_to_ssd: counts.tier_pages_to_ssd,
                 changed_frames: tier.map_or(0, |tier| tier.frames.changed(&self.domain)),
             },

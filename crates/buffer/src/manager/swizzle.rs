@@ -83,9 +83,9 @@ impl<D: Domain> BufferManager<D> {
             }
             return Err(restart.into());
         }
-        let child = child?;
+        let mut child = child?;
         if self.options.swizzling {
-            self.swizzle(parent, offset, &child);
+            self.swizzle(parent, offset, &mut child);
         }
         Ok(child)
     }
@@ -108,12 +108,12 @@ impl<D: Domain> BufferManager<D> {
         &self,
         parent: &mut OptimisticPage<'_, D>,
         offset: usize,
-        child: &OptimisticPage<'_, D>,
+        child: &mut OptimisticPage<'_, D>,
     ) {
         let domain = &self.domain;
         let Ok(mut above) = parent.exclusive() else { return };
-        if let Ok(below) = child.exclusive()
-            && below.frame().parent(domain).is_none()
+        let Ok(below) = child.exclusive() else { return *parent = above.into_optimistic() };
+        if below.frame().parent(domain).is_none()
             && above.read().references().any(|at| at == offset)
         {
             above.write_unlogged().set_word(offset, reference_to(child.frame));
@@ -122,6 +122,7 @@ impl<D: Domain> BufferManager<D> {
             children.store(domain, children.load(domain) + 1);
             count(&self.counters.swizzled);
         }
+        *child = below.into_optimistic();
         *parent = above.into_optimistic();
     }
 

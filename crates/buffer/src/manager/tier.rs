@@ -11,16 +11,20 @@
 //!               ──unchanged──▶ another page takes its frame
 //! ```
 
-use lapis_blocks::page::DirtyLines;
-use lapis_pmem::Domain;
+use std::sync::atomic::Ordering;
+
+use lapis_blocks::page::{DirtyLines, PageError};
+use lapis_pmem::{Domain, LINE_BYTES};
 
 use super::{BufferManager, ExclusivePage, OptimisticPage, Storage, count};
 use crate::error::{BufferError, Interruption};
 use crate::latch::{Restart, Version};
 use crate::mutants::{
-    CHANGED_PAGE_IN_PM_DROPPED, PAGE_BEFORE_LOG, STALE_PAGE_ADMITTED, STALE_PAGE_OUTLIVES_NUMBER,
-    TORN_PAGE_IN_PM,
+    CHANGED_PAGE_IN_PM_DROPPED, DIRTY_LINE_DROPPED, PAGE_BEFORE_LOG, STALE_PAGE_ADMITTED,
+    STALE_PAGE_OUTLIVES_NUMBER, TORN_PAGE_IN_PM,
 };
+use crate::page::lines::{LineSource, MissingLines};
+use crate::page::view::PageRead;
 use crate::page::{PageDamage, PageNumber};
 use crate::space::{Added, Batch, Space};
 use crate::tier::{PersistentTier, TierError, TierFrame};
@@ -85,7 +89,8 @@ impl<D: Domain> BufferManager<D> {
         })
     }
 
-    /// Writes the page in frame `at`, which is latched, to a frame of PM, which is latched.
+    /// Writes the page in frame `at`, which is latched, to a frame of PM, which is latched: all of it, or, if
+    /// that is where the page is already, what was changed.
     fn write_to_tier(
         &self,
         tier: &PersistentTier<D>,
@@ -93,7 +98,13 @@ impl<D: Domain> BufferManager<D> {
         frame: usize,
     ) -> Result<(), TierError> {
         let mut buffer = tier.buffer();
-        self.copy_out(at, &mut buffer);
+        let dirty = match self.frames[at].backing(&self.domain) {
+            Some(_) => self.copy_dirty_out(tier, at, frame, &mut buffer),
+            None => {
+                self.copy_out(at, &mut buffer);
+                Ok(DirtyLines::all(tier.page_bytes()))
+            }
+        };
         if self.domain.commits(STALE_PAGE_ADMITTED)
             && self.frames[at].backing(&self.domain).is_none()
             && let (Some(space), Some(number)) = (self.space(), self.frames[at].page(&self.domain))
@@ -101,12 +112,85 @@ impl<D: Domain> BufferManager<D> {
             _ = space.read(number, |bytes| buffer.copy_from_slice(bytes));
         }
         let _mutant = self.domain.omitting(TORN_PAGE_IN_PM);
-        let dirty = DirtyLines::all(tier.page_bytes());
-        let written = tier.store.write_page(frame as u64, &buffer, &dirty);
+        let written = dirty.and_then(|dirty| tier.store.write_page(frame as u64, &buffer, &dirty));
         tier.give_back(buffer);
         let _committed = written?;
+        if let Some(masks) = self.frames[at].masks.as_deref() {
+            masks.clear_dirty();
+        }
         count(&self.counters.tier_pages_written);
         Ok(())
+    }
+
+    /// Copies what the page store needs to write the dirty lines of a page, and says which they are.
+    fn copy_dirty_out(
+        &self,
+        tier: &PersistentTier<D>,
+        at: usize,
+        frame: usize,
+        into: &mut [u8],
+    ) -> Result<DirtyLines, PageError> {
+        let Some(masks) = self.frames[at].masks.as_deref() else {
+            self.copy_out(at, into);
+            return Ok(DirtyLines::all(tier.page_bytes()));
+        };
+        let mut dirty = DirtyLines::none();
+        masks.dirty().for_each(|line| dirty.mark_line(line));
+        if self.domain.commits(DIRTY_LINE_DROPPED)
+            && let Some(last) = dirty.last()
+        {
+            dirty = DirtyLines::none();
+            masks.dirty().filter(|&line| line != last).for_each(|line| dirty.mark_line(line));
+        }
+        self.counters.tier_lines_written.fetch_add(dirty.count() as u64, Ordering::Relaxed);
+        if masks.is_whole() {
+            self.copy_out(at, into);
+            return Ok(dirty);
+        }
+        if !tier.store.scheme().logs(dirty.count(), tier.store.copy_from_lines()) {
+            tier.store.read_page(frame as u64, into)?;
+        }
+        let page = PageRead::new(&self.domain, self.memory.words(at));
+        for run in dirty.runs(tier.page_bytes() / LINE_BYTES) {
+            let bytes = run.start * LINE_BYTES..run.end * LINE_BYTES;
+            page.copy_to(bytes.start, &mut into[bytes]);
+        }
+        // P3. What is not dirty is as in PM, where references are numbers.
+        let held =
+            PageRead::over(&self.domain, self.memory.words(at), Some(MissingLines::held(masks)));
+        let changed = |offset: &usize| dirty.contains(offset / LINE_BYTES);
+        held.references()
+            .filter(changed)
+            .for_each(|offset| self.copy_reference_out(held, offset, into));
+        Ok(dirty)
+    }
+
+    /// How a reader at a version comes to lines that the frame lacks.
+    #[inline]
+    pub(super) fn missing_lines(&self, at: usize, version: Version) -> Option<MissingLines<'_, D>> {
+        let frame = &self.frames[at];
+        frame.masks.as_deref().map(|masks| MissingLines::read(masks, &frame.latch, version))
+    }
+
+    /// Appendix A.6: the lines of a page in PM that are in DRAM, and were not marked as changed, are as they
+    /// are in PM. Looked at where machines are explored, and with the feature `check-lines`.
+    fn check_lines(&self, tier: &PersistentTier<D>, at: usize, frame: usize) {
+        let Some(masks) = self.frames[at].masks.as_deref() else { return };
+        if !D::DETERMINISTIC && !cfg!(feature = "check-lines") {
+            return;
+        }
+        let mut here = tier.buffer();
+        self.copy_out(at, &mut here);
+        let whole = 0..tier.page_bytes();
+        let marked = tier.store.with_bytes(frame as u64, whole, |there| {
+            let same = |line: usize| {
+                let bytes = line * LINE_BYTES..(line + 1) * LINE_BYTES;
+                here[bytes.clone()] == there[bytes]
+            };
+            masks.clean().all(same)
+        });
+        assert!(matches!(marked, Ok(true)), "a page in PM was changed where it was not marked");
+        tier.give_back(here);
     }
 
     /// A frame of PM has another page, which was written there, and its page is on the SSD alone (T2).
@@ -149,12 +233,15 @@ impl<D: Domain> BufferManager<D> {
             let busy = backing.is_some();
             return Ok(if busy { Propagated::Busy } else { Propagated::NoFrame });
         };
+        if backing.is_some() {
+            self.check_lines(tier, at, into);
+        }
         let written = self.write_to_tier(tier, at, into);
         if written.is_ok() {
             if backing.is_none() {
                 self.move_in(tier, into, number);
                 tier.frames[into].set_holder(domain, Some(at));
-                frame.set_backing(domain, Some(into));
+                frame.set_backing(domain, Some(into), true);
             }
             tier.frames.set_changed(domain, into, true);
             self.count_unchanged(at);
@@ -175,9 +262,10 @@ impl<D: Domain> BufferManager<D> {
         if let Some(backing) = frame.backing(domain) {
             let below = &tier.frames[backing];
             let Ok(version) = below.latch.try_take(domain) else { return false };
+            self.check_lines(tier, at, backing);
             below.set_holder(domain, None);
             self.table.replace(domain, number, at, self.slot_of(backing));
-            frame.set_backing(domain, None);
+            frame.set_backing(domain, None, true);
             below.latch.release(domain, version, false);
         } else if !self.admit(tier, space, at, number) {
             tier.denied.insert(domain, number);
@@ -230,12 +318,16 @@ impl<D: Domain> BufferManager<D> {
         } else if frame.is_freed(domain) && !anew {
             Err(BufferError::NotInUse { number }.into())
         } else {
+            page.frame().set_backing(domain, Some(below), anew);
             let filled = fill(tier, below, &mut page).map_err(BufferError::from);
+            if filled.is_err() {
+                page.partial = false;
+                page.frame().set_backing(domain, None, true);
+            }
             filled.map_err(Interruption::from)
         };
         if outcome.is_ok() {
             page.frame().set_page(domain, Some(number));
-            page.frame().set_backing(domain, Some(below));
             frame.set_holder(domain, Some(page.frame));
             frame.set_freed(domain, false);
             frame.reference(domain);
@@ -254,12 +346,18 @@ impl<D: Domain> BufferManager<D> {
         slot: usize,
     ) -> Result<OptimisticPage<'_, D>, Interruption> {
         let page = self.enter_dram(number, slot, false, |tier, below, page| {
-            let mut into = page.write_unlogged();
-            let whole = 0..tier.page_bytes();
-            tier.store.with_bytes(below as u64, whole, |bytes| into.copy_from(0, bytes))?;
+            page.partial = page.frame().masks.is_some();
+            if page.partial {
+                // A page with references is an inner node, of which all is read.
+                let has_references = page.read().references().next().is_some();
+                page.make_resident(0..if has_references { tier.page_bytes() } else { 0 });
+            } else {
+                let words = self.memory.words(page.frame);
+                tier.copy_lines(below, 0..tier.page_bytes() / LINE_BYTES, words);
+            }
             let read = page.read();
-            let damage = match PageNumber::new(read.number()) {
-                found if found != Some(number) => PageDamage::Misdirected { found: read.number() },
+            let damage = match read.number() {
+                found if found != number.get() => PageDamage::Misdirected { found },
                 _ if page.refers_to_frames() => PageDamage::SwizzledReference,
                 _ => return Ok(()),
             };
@@ -307,7 +405,7 @@ impl<D: Domain> BufferManager<D> {
         tier.frames[backing].set_freed(domain, true);
         tier.frames[backing].set_holder(domain, None);
         self.table.replace(domain, number, at, self.slot_of(backing));
-        frame.set_backing(domain, None);
+        frame.set_backing(domain, None, true);
         tier.frames[backing].latch.release(domain, version, true);
     }
 

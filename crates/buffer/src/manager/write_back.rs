@@ -238,12 +238,20 @@ impl<D: Domain> BufferManager<D> {
         if self.domain.commits(SWIZZLED_REFERENCE_WRITTEN) {
             return;
         }
-        for offset in page.references() {
-            if let Some(child) = frame_of(page.word(offset)) {
-                let number = self.frames.get(child).and_then(|child| child.page(&self.domain));
-                let number = number.map_or(0, PageNumber::get);
-                into[offset..offset + 8].copy_from_slice(&number.to_le_bytes());
-            }
+        page.references().for_each(|offset| self.copy_reference_out(page, offset, into));
+    }
+
+    /// Copies a reference as it is to be outside of DRAM (P3).
+    pub(super) fn copy_reference_out(
+        &self,
+        page: crate::PageRead<'_, D>,
+        offset: usize,
+        into: &mut [u8],
+    ) {
+        if let Some(child) = frame_of(page.word(offset)) {
+            let number = self.frames.get(child).and_then(|child| child.page(&self.domain));
+            let number = number.map_or(0, PageNumber::get);
+            into[offset..offset + 8].copy_from_slice(&number.to_le_bytes());
         }
     }
 

@@ -29,6 +29,7 @@
 //!   the header names. So the manager finds them without knowing what a page holds.
 //! * P3. On the SSD, the top bit of every reference is clear: it is a page number.
 
+pub(crate) mod lines;
 pub mod view;
 
 use lapis_pmem::Domain;

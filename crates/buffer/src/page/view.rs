@@ -5,6 +5,9 @@
 //! domain. In DRAM that is a plain `mov` and none of a model's business; over a page that lies in
 //! persistent memory the same view makes events of the persistence domain.
 //!
+//! A view of a frame that lacks lines of its page loads them as it comes to them
+//! (`lines.rs`), and one of a page that persistent memory has, too, notes what is changed.
+//!
 //! What a reader loads before it has validated may be anything, offsets among it. Reads are therefore
 //! total: beyond the end of the page everything is zero.
 
@@ -12,7 +15,9 @@ use core::cmp::Ordering;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use lapis_pmem::Domain;
+use lapis_pmem::{Domain, LINE_BYTES};
+
+use super::lines::{LineMasks, MissingLines};
 
 const WORD_BYTES: usize = 8;
 
@@ -21,6 +26,8 @@ const WORD_BYTES: usize = 8;
 pub struct PageRead<'a, D: Domain> {
     domain: &'a D,
     words: &'a [AtomicU64],
+    /// None if no line is missing.
+    missing: Option<MissingLines<'a, D>>,
 }
 
 impl<D: Domain> Clone for PageRead<'_, D> {
@@ -34,7 +41,28 @@ impl<D: Domain> Copy for PageRead<'_, D> {}
 impl<'a, D: Domain> PageRead<'a, D> {
     /// A view of `words`. Numbers are little-endian: a word is the eight bytes it is on the medium.
     pub fn new(domain: &'a D, words: &'a [AtomicU64]) -> Self {
-        Self { domain, words }
+        Self { domain, words, missing: None }
+    }
+
+    /// A view of a frame's words, of which lines may be missing.
+    #[inline]
+    pub(crate) fn over(
+        domain: &'a D,
+        words: &'a [AtomicU64],
+        missing: Option<MissingLines<'a, D>>,
+    ) -> Self {
+        Self { domain, words, missing }
+    }
+
+    /// Loads the lines of a range of bytes, as far as they are missing, and gives a view to which none of
+    /// these is.
+    #[inline]
+    pub(crate) fn make_resident(&self, bytes: Range<usize>) -> Self {
+        if let Some(missing) = self.missing {
+            let lines = bytes.start / LINE_BYTES..bytes.end.div_ceil(LINE_BYTES);
+            missing.load(self.domain, self.words, lines);
+        }
+        Self { missing: None, ..*self }
     }
 
     /// Bytes of the page.
@@ -45,7 +73,11 @@ impl<'a, D: Domain> PageRead<'a, D> {
 
     #[inline]
     fn aligned(&self, word: usize) -> u64 {
-        self.words.get(word).map_or(0, |at| self.domain.load::<u64>(at, Relaxed))
+        let Some(at) = self.words.get(word) else { return 0 };
+        if let Some(missing) = self.missing {
+            missing.make_resident(self.domain, self.words, word);
+        }
+        self.domain.load::<u64>(at, Relaxed)
     }
 
     /// The eight bytes at `offset`, aligned or not.
@@ -78,16 +110,17 @@ impl<'a, D: Domain> PageRead<'a, D> {
     pub fn compare(&self, range: Range<usize>, other: &[u8]) -> Ordering {
         let bytes = range.end.saturating_sub(range.start);
         let shared = bytes.min(other.len());
+        let page = self.make_resident(range.start..range.start.saturating_add(shared));
         let (mut at, mut chunks) = (range.start, other[..shared].chunks_exact(WORD_BYTES));
         for chunk in &mut chunks {
             let theirs = u64::from_be_bytes(chunk.try_into().unwrap_or_default());
-            match self.word(at).swap_bytes().cmp(&theirs) {
+            match page.word(at).swap_bytes().cmp(&theirs) {
                 Ordering::Equal => at += WORD_BYTES,
                 unequal => return unequal,
             }
         }
         for theirs in chunks.remainder() {
-            match self.byte(at).cmp(theirs) {
+            match page.byte(at).cmp(theirs) {
                 Ordering::Equal => at += 1,
                 unequal => return unequal,
             }
@@ -97,6 +130,7 @@ impl<'a, D: Domain> PageRead<'a, D> {
 
     /// Copies the bytes from `offset` on into `into`.
     pub fn copy_to(&self, offset: usize, into: &mut [u8]) {
+        _ = self.make_resident(offset..offset.saturating_add(into.len()));
         let (first, bits) = (offset / WORD_BYTES, offset % WORD_BYTES * 8);
         let (words, rest) = (into.len() / WORD_BYTES, into.len() % WORD_BYTES);
         let mut chunks = into.chunks_exact_mut(WORD_BYTES);
@@ -137,18 +171,36 @@ impl<'a, D: Domain> PageRead<'a, D> {
 #[derive(Debug)]
 pub struct PageWrite<'a, D: Domain> {
     page: PageRead<'a, D>,
+    /// Where changed lines are noted, if they are.
+    masks: Option<&'a LineMasks<D>>,
 }
 
 impl<'a, D: Domain> PageWrite<'a, D> {
     /// A view of `words`, which nobody else writes.
     pub fn new(domain: &'a D, words: &'a [AtomicU64]) -> Self {
-        Self { page: PageRead::new(domain, words) }
+        Self { page: PageRead::new(domain, words), masks: None }
+    }
+
+    /// A view of what `page` shows, whose latch is held.
+    #[inline]
+    pub(crate) fn over(page: PageRead<'a, D>, masks: Option<&'a LineMasks<D>>) -> Self {
+        Self { page, masks }
     }
 
     /// The page, to be read.
     #[inline]
     pub fn read(&self) -> PageRead<'a, D> {
         self.page
+    }
+
+    /// The bytes of a range are about to be changed (L5 of the lines).
+    #[inline]
+    fn touch(&mut self, bytes: Range<usize>) {
+        if let Some(masks) = self.masks {
+            _ = self.page.make_resident(bytes.clone());
+            let lines = bytes.start / LINE_BYTES..bytes.end.div_ceil(LINE_BYTES);
+            lines.for_each(|line| masks.mark(self.page.domain, line));
+        }
     }
 
     #[inline]
@@ -166,6 +218,7 @@ impl<'a, D: Domain> PageWrite<'a, D> {
     /// Stores the `bytes` low bytes of `value` at `offset`.
     #[inline]
     fn set_bytes(&mut self, offset: usize, bytes: usize, value: u64) {
+        self.touch(offset..offset + bytes);
         let (word, bits) = (offset / WORD_BYTES, offset % WORD_BYTES * 8);
         let mask = if bytes == WORD_BYTES { u64::MAX } else { (1 << (bytes * 8)) - 1 };
         if mask == u64::MAX && bits == 0 {
@@ -203,6 +256,7 @@ impl<'a, D: Domain> PageWrite<'a, D> {
 
     /// Copies `from` to `offset`.
     pub fn copy_from(&mut self, offset: usize, from: &[u8]) {
+        self.touch(offset..offset + from.len());
         let (first, bits) = (offset / WORD_BYTES, offset % WORD_BYTES * 8);
         let (chunks, rest) = from.as_chunks::<WORD_BYTES>();
         let (domain, words) = (self.page.domain, &self.page.words[first..]);
@@ -231,6 +285,8 @@ impl<'a, D: Domain> PageWrite<'a, D> {
 
     /// Moves `bytes` bytes from `from` to `to`; the ranges may overlap.
     pub fn move_within(&mut self, from: usize, to: usize, bytes: usize) {
+        _ = self.page.make_resident(from..from + bytes);
+        self.touch(to..to + bytes);
         let (words, rest) = (bytes / WORD_BYTES, bytes % WORD_BYTES);
         if (from | to | bytes).is_multiple_of(WORD_BYTES) {
             return self.move_words(from / WORD_BYTES, to / WORD_BYTES, words);
@@ -267,6 +323,7 @@ impl<'a, D: Domain> PageWrite<'a, D> {
 
     /// Makes every byte from `offset` on zero.
     pub fn zero_from(&mut self, offset: usize) {
+        self.touch(offset..self.page.bytes());
         let aligned = offset.next_multiple_of(WORD_BYTES);
         (offset..aligned).for_each(|at| self.set_byte(at, 0));
         (aligned / WORD_BYTES..self.page.words.len()).for_each(|word| self.set_aligned(word, 0));

@@ -49,17 +49,22 @@
 mod admission_set;
 mod frames;
 
+use core::ops::Range;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use lapis_blocks::page::{PageError, PageStore, PageStoreOptions, PageStoreRoot};
 use lapis_pmem::{
-    AllocError, BlockVisitor, Domain, InFlight, Link, Owned, PCell, Pool, Slot, persistent,
+    AllocError, BlockVisitor, Domain, InFlight, LINE_BYTES, Link, Owned, PCell, Pool, Slot,
+    persistent,
 };
 use parking_lot::Mutex;
 
 pub(crate) use admission_set::AdmissionSet;
 pub(crate) use frames::{TierFrame, TierFrames};
 
+use crate::page::lines::LineSource;
 use crate::page::{self, PageDamage, PageNumber, SMALLEST_PAGE_BYTES};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"LAPISTIR");
@@ -186,6 +191,7 @@ pub struct PersistentTier<D: Domain> {
     pub(crate) denied: AdmissionSet<D>,
     /// Of a page each.
     buffers: Mutex<Vec<Box<[u8]>>>,
+    lines_loaded: AtomicU64,
 }
 
 impl<D: Domain> PersistentTier<D> {
@@ -246,8 +252,8 @@ impl<D: Domain> PersistentTier<D> {
         let frames = TierFrames::new(store.statistics().capacity_pages);
         // Pages that come and go in turn are to get in, though some more than fit do so.
         let denied = AdmissionSet::new(2 * frames.len());
-        let buffers = Mutex::new(Vec::new());
-        let tier = Self { root, identity, store, frames, denied, buffers };
+        let (buffers, lines_loaded) = (Mutex::new(Vec::new()), AtomicU64::new(0));
+        let tier = Self { root, identity, store, frames, denied, buffers, lines_loaded };
         for frame in 0..tier.frames.len() {
             let number = tier.read_number(frame)?;
             tier.frames[frame].begin(tier.domain(), number);
@@ -282,6 +288,11 @@ impl<D: Domain> PersistentTier<D> {
         self.buffers.lock().push(buffer);
     }
 
+    /// Lines that were loaded one by one, or in ranges.
+    pub(crate) fn lines_loaded(&self) -> u64 {
+        self.lines_loaded.load(Relaxed)
+    }
+
     pub(crate) fn domain(&self) -> &D {
         self.store.pool().domain()
     }
@@ -305,6 +316,21 @@ impl<D: Domain> PersistentTier<D> {
     pub fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>) {
         visitor.visit::<TierRoot>(self.root, size_of::<TierRoot>());
         self.store.visit_blocks(visitor);
+    }
+}
+
+impl<D: Domain> LineSource for PersistentTier<D> {
+    fn copy_lines(&self, frame: usize, lines: Range<usize>, words: &[AtomicU64]) {
+        let range = lines.start * LINE_BYTES..lines.end * LINE_BYTES;
+        let into = &words[range.start / 8..range.end / 8];
+        self.lines_loaded.fetch_add(lines.len() as u64, Relaxed);
+        let copied = self.store.with_bytes(frame as u64, range, |bytes| {
+            for (word, bytes) in into.iter().zip(bytes.chunks_exact(8)) {
+                word.store(bytes.first_chunk().map_or(0, |it| u64::from_le_bytes(*it)), Relaxed);
+            }
+        });
+        // The page is there as long as it is in DRAM, too.
+        debug_assert!(copied.is_ok(), "{copied:?}");
     }
 }
 

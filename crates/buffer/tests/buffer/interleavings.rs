@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_buffer::mutants::{
-    CHANGE_DURING_WRITE_FORGOTTEN, LATCHED_PAGE_OVERLOOKED, PAGE_BEFORE_LOG,
+    CHANGE_DURING_WRITE_FORGOTTEN, LATCHED_PAGE_OVERLOOKED, LINE_NOT_MARKED, PAGE_BEFORE_LOG,
     SWIZZLED_REFERENCE_WRITTEN,
 };
 use lapis_buffer::{
@@ -157,11 +157,23 @@ fn with_persistent_memory_too_they_lose_nothing_under_any_schedule() {
             total.loads += statistics.tier.loads;
             total.evictions += statistics.tier.evictions;
             total.pages_to_ssd += statistics.tier.pages_to_ssd;
+            total.lines_loaded += statistics.tier.lines_loaded;
+            total.lines_written += statistics.tier.lines_written;
         }
         println!("{placement}: {total:?}");
         assert!(total.admissions > 1000 && total.loads > 500, "{total:?}");
         assert!(total.evictions > 500 && total.pages_to_ssd > 500, "{total:?}");
+        if placement == Placement::ThreeTier {
+            assert!(total.lines_loaded > 1000 && total.lines_written > 100, "{total:?}");
+        }
     }
+}
+
+#[test]
+#[should_panic(expected = "changed where it was not marked")]
+fn a_change_that_is_not_marked_is_found_when_the_page_leaves() {
+    let bench = Bench::new(committing(Some(LINE_NOT_MARKED)), &options(4), Placement::ThreeTier);
+    (0..20 * LEAVES).for_each(|step| bench.add(step % LEAVES));
 }
 
 #[test]

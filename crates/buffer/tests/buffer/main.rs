@@ -2,6 +2,7 @@
 //! data, swizzled references, and interleavings on the modelled machine.
 
 mod interleavings;
+mod lines;
 mod pool;
 mod space;
 mod swizzling;

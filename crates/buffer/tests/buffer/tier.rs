@@ -13,19 +13,19 @@ use lapis_pmem::{Committed, Hardware, Link, Pool};
 
 use crate::pool::{add, allocate, options, sum, torment, total};
 
-const OPTIONS: TierOptions =
+pub(crate) const OPTIONS: TierOptions =
     TierOptions { frames: 30, page_bytes: SMALLEST_PAGE_BYTES, lanes: 4, identity: 11 };
-const FRAMES: usize = 12;
+pub(crate) const FRAMES: usize = 12;
 
 /// A pool and an SSD, which outlive their managers.
-struct Media {
+pub(crate) struct Media {
     pool: Arc<Pool<Hardware>>,
     root: Link<TierRoot>,
     device: ModelledSsd,
 }
 
 impl Media {
-    fn new(options: &TierOptions) -> Self {
+    pub(crate) fn new(options: &TierOptions) -> Self {
         let pool = Arc::new(Pool::create_anonymous(4 << 20).unwrap());
         let root = pool.fence(PersistentTier::create(&pool, options).unwrap());
         let link = root.link();
@@ -38,14 +38,17 @@ impl Media {
         PersistentTier::open(Arc::clone(&self.pool), self.root).unwrap()
     }
 
-    fn create(&self, placement: Placement) -> BufferManager<Hardware> {
+    pub(crate) fn create(&self, placement: Placement) -> BufferManager<Hardware> {
         let device = Arc::new(self.device.clone());
         let log = Arc::new(NoLog);
         let options = options(FRAMES);
         BufferManager::create_with_tier(self.tier(), device, log, &options, placement).unwrap()
     }
 
-    fn open(&self, placement: Placement) -> Result<BufferManager<Hardware>, BufferError> {
+    pub(crate) fn open(
+        &self,
+        placement: Placement,
+    ) -> Result<BufferManager<Hardware>, BufferError> {
         let device = Arc::new(self.device.clone());
         let log = Arc::new(NoLog);
         BufferManager::open_with_tier(self.tier(), device, log, &options(FRAMES), placement)
