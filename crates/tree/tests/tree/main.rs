@@ -7,9 +7,11 @@ mod threads;
 
 use std::sync::Arc;
 
-use lapis_buffer::{BufferManager, BufferOptions, NoLog, SpaceOptions};
+use lapis_buffer::{
+    BufferManager, BufferOptions, NoLog, PersistentTier, Placement, SpaceOptions, TierOptions,
+};
 use lapis_device::{ModelledSsd, SsdConfig};
-use lapis_pmem::{FlushMethod, Hardware};
+use lapis_pmem::{FlushMethod, Hardware, Pool, Region};
 
 /// This machine, of which pages in DRAM need no flush.
 fn hardware() -> Hardware {
@@ -30,6 +32,25 @@ fn options(frames: usize) -> BufferOptions {
 fn pool(frames: usize) -> Arc<BufferManager<Hardware>> {
     let device = Arc::new(ModelledSsd::new(1, SsdConfig::default()).unwrap());
     let made = BufferManager::create(hardware(), device, Arc::new(NoLog), &options(frames));
+    Arc::new(made.unwrap())
+}
+
+/// The same, with so many frames of persistent memory between.
+fn tiered_pool(
+    frames: usize,
+    warm_frames: usize,
+    placement: Placement,
+) -> Arc<BufferManager<Hardware>> {
+    let region = Region::anonymous(4 << 20, 4 << 20).unwrap();
+    let memory = Arc::new(Pool::create(region, hardware()).unwrap());
+    let options = options(frames);
+    let page_bytes = options.space.page_bytes;
+    let tier = TierOptions { frames: warm_frames, page_bytes, lanes: 8, identity: 1 };
+    let root = memory.fence(PersistentTier::create(&memory, &tier).unwrap()).release();
+    let tier = PersistentTier::open(memory, root).unwrap();
+    let device = Arc::new(ModelledSsd::new(1, SsdConfig::default()).unwrap());
+    let log = Arc::new(NoLog);
+    let made = BufferManager::create_with_tier(tier, device, log, &options, placement);
     Arc::new(made.unwrap())
 }
 

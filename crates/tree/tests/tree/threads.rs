@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lapis_buffer::{BufferManager, BufferOptions};
+use lapis_buffer::{BufferManager, BufferOptions, Placement};
 use lapis_pmem::Hardware;
 use lapis_tree::{NoStructureLog, Tree};
 
 use crate::model::{forwards, report};
-use crate::{Random, hardware, options, pool};
+use crate::{Random, hardware, options, pool, tiered_pool};
 
 type Memory = Tree<Hardware, NoStructureLog>;
 
@@ -111,6 +111,22 @@ fn threads_lose_nothing_in_a_pool_far_smaller_than_the_tree() {
     assert_right(&tree, &found);
     let statistics = manager.statistics();
     assert!(statistics.evictions > 5000 && statistics.restarts > 0, "{statistics:?}");
+}
+
+#[test]
+fn threads_lose_nothing_with_persistent_memory_between() {
+    for placement in [Placement::BasicNvm, Placement::ThreeTier] {
+        let manager = tiered_pool(24, 40, placement);
+        let tree = Tree::create(Arc::clone(&manager), NoStructureLog).unwrap();
+        let found = torment(&tree, &manager, 12_000);
+        assert_right(&tree, &found);
+        let statistics = manager.statistics();
+        println!("{placement}: {statistics:?}");
+        let tier = statistics.tier;
+        assert!(tier.loads > 1000 && tier.evictions > 500, "{placement}: {statistics:?}");
+        let by_lines = placement == Placement::ThreeTier;
+        assert_eq!(tier.lines_written > 1000, by_lines, "{placement}: {statistics:?}");
+    }
 }
 
 #[test]
