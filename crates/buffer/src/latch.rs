@@ -25,6 +25,8 @@ use core::sync::atomic::{Ordering, fence};
 
 use lapis_pmem::{Domain, DramCell, Observed};
 
+use crate::mutants::{GIVING_UP_UNNOTICED, LINE_LOADED_BESIDE_WRITERS};
+
 /// What was read may have been changed meanwhile, or is being changed: begin again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what was read has been changed meanwhile; begin again")]
@@ -99,7 +101,8 @@ impl<D: Domain> Latch<D> {
     /// another one if something has `changed`, or lines are missing.
     #[inline]
     pub(crate) fn release(&self, domain: &D, version: Version, changed: bool) -> Version {
-        let changed = changed || version.is_partial();
+        let partial = version.is_partial() && !domain.commits(GIVING_UP_UNNOTICED);
+        let changed = changed || partial;
         let next = Version(version.0.wrapping_add(if changed { NEXT_VERSION } else { 0 }));
         self.0.store_release(domain, next.0);
         next
@@ -115,6 +118,9 @@ impl<D: Domain> Latch<D> {
 
     /// Keeps everybody from taking the latch, if it still has this version, to load lines.
     pub(crate) fn begin_loading(&self, domain: &D, version: Version) -> Loading {
+        if domain.commits(LINE_LOADED_BESIDE_WRITERS) {
+            return self.validate(domain, version).map_or(Loading::Overtaken, |()| Loading::Begun);
+        }
         match self.0.compare_exchange(domain, version.0, version.0 | LOADING) {
             Ok(_) => {
                 fence(Ordering::Release);
@@ -127,7 +133,9 @@ impl<D: Domain> Latch<D> {
 
     /// Ends what [`Latch::begin_loading`] began.
     pub(crate) fn end_loading(&self, domain: &D, version: Version) {
-        self.0.store_release(domain, version.0);
+        if !domain.commits(LINE_LOADED_BESIDE_WRITERS) {
+            self.0.store_release(domain, version.0);
+        }
     }
 }
 

@@ -42,6 +42,16 @@ mutants! {
     LINE_NOT_MARKED = "buffer/line-not-marked" =>
         at("buffer/src/page/lines.rs, mark");
 
+    /// A reader who did not get a line, because a latch was held, is not told to begin again.
+    GIVING_UP_UNNOTICED = "buffer/giving-up-unnoticed" =>
+        at("buffer/src/latch.rs, release")
+        .among_workers();
+
+    /// While a reader loads a line, somebody may change it.
+    LINE_LOADED_BESIDE_WRITERS = "buffer/line-loaded-beside-writers" =>
+        at("buffer/src/latch.rs, begin_loading")
+        .among_workers();
+
     /// A freed page stays in persistent memory, and is there when its number is another page's.
     STALE_PAGE_OUTLIVES_NUMBER = "buffer/stale-page-outlives-number" =>
         at("buffer/src/manager/tier.rs, forget_in_tier");

@@ -154,7 +154,9 @@ impl<'m, D: Domain> ExclusivePage<'m, D> {
         if self.partial || self.version.is_partial() {
             let lacks = |masks: &LineMasks<D>| self.partial && !masks.is_whole();
             let partial = frame.masks.as_deref().is_some_and(lacks);
-            return frame.latch.release_as(domain, self.version, partial);
+            if partial != self.version.is_partial() {
+                return frame.latch.release_as(domain, self.version, partial);
+            }
         }
         frame.latch.release(domain, self.version, self.changed)
     }

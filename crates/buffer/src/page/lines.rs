@@ -84,12 +84,11 @@ impl<D: Domain> LineMasks<D> {
 
     /// Loads those of the lines that are missing (L2).
     pub(crate) fn load(&self, domain: &D, words: &[AtomicU64], lines: Range<usize>) {
-        let backing = self.backing.load(domain) as usize;
         let mut at = lines.start;
         while at < lines.end {
             let end = (at..lines.end).find(|&line| self.is_resident(line)).unwrap_or(lines.end);
             if at < end {
-                self.source.copy_lines(backing, at..end, words);
+                self.source.copy_lines(self.backing.load(domain) as usize, at..end, words);
                 // L4. Nobody else changes the mask (L2).
                 for line in at..end {
                     let mask = &self.resident[line / 64];
