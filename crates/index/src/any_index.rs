@@ -7,7 +7,7 @@ use lapis_pmem::{BlockVisitor, Domain, Guard, InFlight, Link, Owned, Pool};
 
 use crate::entries_by_part::EntriesByPart;
 use crate::index::{
-    Capabilities, Change, Direction, Index, IndexError, IndexOptions, Outcome, Statistics,
+    Capabilities, Change, Direction, Index, IndexError, IndexOptions, OnValue, Outcome, Statistics,
 };
 use crate::key::IndexKey;
 use crate::range::{Range, Visit, first_of};
@@ -157,11 +157,7 @@ impl<D: Domain, K: IndexKey + ?Sized> AnyIndex<D, K> {
     }
 
     /// [`Index::visit_blocks`].
-    pub fn visit_blocks(
-        &self,
-        visitor: &mut BlockVisitor<'_, D>,
-        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
-    ) {
+    pub fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>, value: OnValue<'_, D>) {
         each_index!(self, |F, index| index.visit_blocks(visitor, value));
     }
 }

@@ -107,6 +107,9 @@ pub struct Statistics {
     pub bytes: u64,
 }
 
+/// Is told of each value while blocks are visited: values may refer to blocks of their own.
+pub type OnValue<'v, D> = &'v mut dyn FnMut(&mut BlockVisitor<'_, D>, u64);
+
 /// A map from keys to 8-byte values in persistent memory.
 ///
 /// All methods may be called from many threads. A change is durable when the call returns, and no
@@ -237,11 +240,7 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
 
     /// Tells the visitor of every block of the index, the root included, but not of what the values
     /// refer to: `value` is called with each value for that. Nobody may change the index meanwhile.
-    fn visit_blocks(
-        &self,
-        visitor: &mut BlockVisitor<'_, D>,
-        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
-    );
+    fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>, value: OnValue<'_, D>);
 }
 
 /// What of [`Index`] is the same for every B+-tree: the methods of the same meaning are in the files of
@@ -301,7 +300,7 @@ macro_rules! forward_to_files {
         fn visit_blocks(
             &self,
             visitor: &mut lapis_pmem::BlockVisitor<'_, $domain>,
-            value: &mut dyn FnMut(&mut lapis_pmem::BlockVisitor<'_, $domain>, u64),
+            value: $crate::OnValue<'_, $domain>,
         ) {
             self.visit_blocks(visitor, value);
         }

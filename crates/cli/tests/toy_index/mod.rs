@@ -32,8 +32,8 @@ use parking_lot::Mutex;
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
 use crate::index::{
-    Capabilities, Change, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome,
-    Statistics,
+    Capabilities, Change, Direction, Index, IndexError, IndexOptions, OnValue, OrderedIndex,
+    Outcome, Statistics,
 };
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
@@ -203,11 +203,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Toy<D, K> {
         statistics
     }
 
-    fn visit_blocks(
-        &self,
-        visitor: &mut BlockVisitor<'_, D>,
-        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
-    ) {
+    fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>, value: OnValue<'_, D>) {
         if !visitor.visit(self.root, size_of::<IndexRoot>()) {
             return;
         }

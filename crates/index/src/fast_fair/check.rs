@@ -7,7 +7,7 @@ use lapis_pmem::{BlockVisitor, Domain, LINK_MASK, Link};
 
 use super::FastFair;
 use super::node::{HEADER_BYTES, Node, NodeHeader};
-use crate::index::Statistics;
+use crate::index::{OnValue, Statistics};
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
 
@@ -220,11 +220,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         }
     }
 
-    pub(super) fn visit_blocks(
-        &self,
-        visitor: &mut BlockVisitor<'_, D>,
-        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
-    ) {
+    pub(super) fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>, value: OnValue<'_, D>) {
         visitor.visit(self.root, size_of::<IndexRoot>());
         let mut problems = Vec::new();
         self.walk(&mut |what| problems.push(what), &mut |seen| {

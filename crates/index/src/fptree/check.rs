@@ -6,7 +6,7 @@ use lapis_pmem::{BlockVisitor, Domain, Link};
 use super::FpTree;
 use super::leaf::{Leaf, LeafHeader};
 use super::micro_log::{MICRO_LOG_BYTES, MICRO_LOGS};
-use crate::index::Statistics;
+use crate::index::{OnValue, Statistics};
 use crate::key::IndexKey;
 use crate::leaf_list;
 use crate::root::IndexRoot;
@@ -128,11 +128,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         K::with_word(&self.pool, one, |key| key.cmp_word(&self.pool, other).is_lt())
     }
 
-    pub(super) fn visit_blocks(
-        &self,
-        visitor: &mut BlockVisitor<'_, D>,
-        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
-    ) {
+    pub(super) fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>, value: OnValue<'_, D>) {
         let domain = self.domain();
         visitor.visit(self.root, size_of::<IndexRoot>());
         visitor.visit(self.micro_logs, MICRO_LOG_BYTES);

@@ -5,7 +5,7 @@ use lapis_pmem::{BlockVisitor, Domain};
 use super::NvTree;
 use super::inner::Probe;
 use super::leaf::Leaf;
-use crate::index::Statistics;
+use crate::index::{OnValue, Statistics};
 use crate::key::IndexKey;
 use crate::leaf_list;
 use crate::root::IndexRoot;
@@ -110,11 +110,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         }
     }
 
-    pub(super) fn visit_blocks(
-        &self,
-        visitor: &mut BlockVisitor<'_, D>,
-        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
-    ) {
+    pub(super) fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>, value: OnValue<'_, D>) {
         let domain = self.domain();
         visitor.visit(self.root, size_of::<IndexRoot>());
         let mut problems = Vec::new();

@@ -7,7 +7,7 @@ use lapis_pmem::{BlockVisitor, Domain, Link};
 use super::bucket::{BUCKET_BYTES, Bucket, FROZEN, FULL, MAX_LOG2, Table, chain_hash};
 use super::{FORMAT_VERSION, PClht};
 use crate::IndexKind;
-use crate::index::Statistics;
+use crate::index::{OnValue, Statistics};
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
 
@@ -154,7 +154,7 @@ pub(super) fn statistics<D: Domain, K: IndexKey + ?Sized>(index: &PClht<D, K>) -
 pub(super) fn visit_blocks<D: Domain, K: IndexKey + ?Sized>(
     index: &PClht<D, K>,
     visitor: &mut BlockVisitor<'_, D>,
-    value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
+    value: OnValue<'_, D>,
 ) {
     let domain = index.domain();
     if !visitor.visit(index.root, size_of::<IndexRoot>()) {

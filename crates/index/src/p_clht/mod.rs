@@ -80,7 +80,9 @@ use lapis_pmem::{
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
-use crate::index::{Capabilities, Change, Index, IndexError, IndexOptions, Outcome, Statistics};
+use crate::index::{
+    Capabilities, Change, Index, IndexError, IndexOptions, OnValue, Outcome, Statistics,
+};
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
 
@@ -317,11 +319,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
         check::statistics(self)
     }
 
-    fn visit_blocks(
-        &self,
-        visitor: &mut BlockVisitor<'_, D>,
-        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
-    ) {
+    fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>, value: OnValue<'_, D>) {
         check::visit_blocks(self, visitor, value);
     }
 }

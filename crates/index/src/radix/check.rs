@@ -17,7 +17,7 @@ use super::leaf::{Leaf, leaf_bytes};
 use super::stretches::{Stretch, ends_of, leaves_at};
 use super::tree::{HeaderOf, KeyOf, RadixTree};
 use super::word::{Place, SlotWord};
-use crate::index::{Direction, Statistics};
+use crate::index::{Direction, OnValue, Statistics};
 use crate::root::IndexRoot;
 
 /// What a walk meets. The blocks it refuses are not looked into.
@@ -91,7 +91,7 @@ pub trait Walking: RadixTree {
     fn visit_everything(
         &self,
         visitor: &mut BlockVisitor<'_, Self::Domain>,
-        value: &mut dyn FnMut(&mut BlockVisitor<'_, Self::Domain>, u64),
+        value: OnValue<'_, Self::Domain>,
     ) {
         if visitor.visit(self.handle().root, size_of::<IndexRoot>()) {
             walk(self, &mut VisitingBlocks { blocks: visitor, value });
@@ -391,7 +391,7 @@ fn compare<T: RadixTree>(
 /// Tells a visitor of every block.
 struct VisitingBlocks<'t, 'p, D: Domain> {
     blocks: &'t mut BlockVisitor<'p, D>,
-    value: &'t mut dyn FnMut(&mut BlockVisitor<'p, D>, u64),
+    value: OnValue<'t, D>,
 }
 
 impl<D: Domain> Visitor for VisitingBlocks<'_, '_, D> {

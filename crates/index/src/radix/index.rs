@@ -14,7 +14,8 @@ use super::tree::RadixTree;
 use crate::IndexKind;
 use crate::entries_by_part::EntriesByPart;
 use crate::index::{
-    Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, Outcome, Statistics,
+    Capabilities, Direction, Index, IndexError, IndexOptions, OnValue, OrderedIndex, Outcome,
+    Statistics,
 };
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
@@ -80,7 +81,7 @@ impl<T: RadixTree> Index<T::Domain, T::Key> for T {
     fn visit_blocks(
         &self,
         visitor: &mut BlockVisitor<'_, T::Domain>,
-        value: &mut dyn FnMut(&mut BlockVisitor<'_, T::Domain>, u64),
+        value: OnValue<'_, T::Domain>,
     ) {
         self.visit_everything(visitor, value);
     }

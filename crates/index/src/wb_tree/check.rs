@@ -9,7 +9,7 @@ use super::node::{Node, Order, Place};
 use super::redo_log::Log;
 use super::search::{MOST_LEVELS, Separator};
 use super::{WbTree, WbTreeNodeKind};
-use crate::index::Statistics;
+use crate::index::{OnValue, Statistics};
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
 
@@ -134,11 +134,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
     }
 
     /// See [`crate::Index::visit_blocks`].
-    pub(super) fn visit_blocks(
-        &self,
-        visitor: &mut BlockVisitor<'_, D>,
-        value: &mut dyn FnMut(&mut BlockVisitor<'_, D>, u64),
-    ) {
+    pub(super) fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>, value: OnValue<'_, D>) {
         visitor.visit(self.root, size_of::<IndexRoot>());
         visitor.visit(self.log_link(), size_of::<Log>());
         let mut problems = Vec::new();
