@@ -126,7 +126,7 @@ pub trait IndexKey: sealed::Sealed + Ord + Debug + Send + Sync + 'static {
     fn retire_word<D: Domain>(pool: &Pool<D>, word: u64, unlinked: Committed, guard: &Guard<'_, D>);
 
     /// Visits what a word refers to (nothing for integers).
-    fn visit_word<D: Domain>(visitor: &mut BlockVisitor<'_, D>, word: u64);
+    fn visit_blocks<D: Domain>(visitor: &mut BlockVisitor<'_, D>, word: u64);
 
     /// Bytes of the blocks that a word refers to.
     fn word_block_bytes<D: Domain>(pool: &Pool<D>, word: u64) -> usize;
@@ -254,7 +254,7 @@ impl IndexKey for u64 {
     #[inline(always)]
     fn retire_word<D: Domain>(_: &Pool<D>, _: u64, _: Committed, _: &Guard<'_, D>) {}
     #[inline(always)]
-    fn visit_word<D: Domain>(_: &mut BlockVisitor<'_, D>, _: u64) {}
+    fn visit_blocks<D: Domain>(_: &mut BlockVisitor<'_, D>, _: u64) {}
     #[inline(always)]
     fn word_block_bytes<D: Domain>(_: &Pool<D>, _: u64) -> usize {
         0
@@ -352,7 +352,7 @@ impl IndexKey for [u8] {
             pool.retire(blob_link(word), bytes, unlinked, guard);
         }
     }
-    fn visit_word<D: Domain>(visitor: &mut BlockVisitor<'_, D>, word: u64) {
+    fn visit_blocks<D: Domain>(visitor: &mut BlockVisitor<'_, D>, word: u64) {
         let bytes = Self::word_block_bytes(visitor.pool(), word);
         if bytes > 0 {
             visitor.visit(blob_link(word), bytes);

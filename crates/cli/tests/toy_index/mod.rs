@@ -211,7 +211,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Toy<D, K> {
             if !visitor.visit(link, NODE_BYTES) {
                 return;
             }
-            K::visit_word(visitor, node.key.load(self.pool.domain()));
+            K::visit_blocks(visitor, node.key.load(self.pool.domain()));
             value(visitor, node.value.load(self.pool.domain()));
         }
     }

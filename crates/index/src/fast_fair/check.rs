@@ -231,10 +231,10 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 // I7: leaves own their keys and their low key; inner nodes share the latter.
                 let low = seen.node.low(self.domain());
                 if low != 0 {
-                    K::visit_word(visitor, low);
+                    K::visit_blocks(visitor, low);
                 }
                 for &(key, payload) in &seen.entries {
-                    K::visit_word(visitor, key);
+                    K::visit_blocks(visitor, key);
                     value(visitor, payload);
                 }
             }

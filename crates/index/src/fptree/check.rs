@@ -139,7 +139,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
                 return false;
             }
             for slot in slots_in(leaf.bitmap(domain)) {
-                K::visit_word(visitor, leaf.slots[slot].key.load(domain));
+                K::visit_blocks(visitor, leaf.slots[slot].key.load(domain));
                 value(visitor, leaf.slots[slot].value.load(domain));
             }
             true

@@ -119,7 +119,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
                 return false;
             }
             for record in self.newest_of_all(leaf, leaf.count(domain)) {
-                K::visit_word(visitor, record.word);
+                K::visit_blocks(visitor, record.word);
                 if !record.deleted {
                     value(visitor, record.value);
                 }

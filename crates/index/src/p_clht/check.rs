@@ -172,7 +172,7 @@ pub(super) fn visit_blocks<D: Domain, K: IndexKey + ?Sized>(
         let mut link = table.head_link(chain);
         while let Some(bucket) = index.pool.try_at(link) {
             for (word, held) in bucket.occupied(domain) {
-                K::visit_word(visitor, word);
+                K::visit_blocks(visitor, word);
                 value(visitor, held);
             }
             link = bucket.next.load(domain);

@@ -145,7 +145,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
             for &index in seen.order.as_slice() {
                 let index = usize::from(index);
                 // I3: every entry owns its key, separators too.
-                K::visit_word(visitor, self.separator_at(seen.node, index).word);
+                K::visit_blocks(visitor, self.separator_at(seen.node, index).word);
                 if seen.level == 0 {
                     value(visitor, seen.node.value(self.domain(), index));
                 }
