@@ -252,6 +252,47 @@ pub trait Log<D: Domain>: Sized + Send + Sync {
     fn pool(&self) -> &Arc<Pool<D>>;
 }
 
+/// What a type has as methods of its own, for [`Log`] as well.
+macro_rules! forward_to_own_methods {
+    ($domain:ident) => {
+        fn create(
+            pool: &Pool<$domain>,
+            options: Self::Options,
+        ) -> Result<Owned<'_, $domain, Self::Root, InFlight>, LogError> {
+            Self::create(pool, options)
+        }
+        fn open(pool: Arc<Pool<$domain>>, root: Link<Self::Root>) -> Result<Self, LogError> {
+            Self::open(pool, root)
+        }
+        #[inline]
+        fn append_parts(&self, parts: &[&[u8]]) -> Result<Position, LogError> {
+            Self::append_parts(self, parts)
+        }
+        fn entries(&self) -> impl Iterator<Item = Result<(Position, Vec<u8>), LogError>> + '_ {
+            self.iter()
+        }
+        fn truncate(&self, up_to: Position) -> Result<Committed, LogError> {
+            Self::truncate(self, up_to)
+        }
+        fn start(&self) -> Position {
+            Self::start(self)
+        }
+        fn end(&self) -> Position {
+            Self::end(self)
+        }
+        fn check(&self) -> Vec<Damage> {
+            Self::check(self)
+        }
+        fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, $domain>) {
+            Self::visit_blocks(self, visitor);
+        }
+        fn pool(&self) -> &Arc<Pool<$domain>> {
+            Self::pool(self)
+        }
+    };
+}
+pub(crate) use forward_to_own_methods;
+
 /// Why a log could not do what it was asked. Unless said otherwise the log is as it was and can
 /// be used further.
 #[derive(Debug, thiserror::Error)]

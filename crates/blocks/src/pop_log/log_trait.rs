@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use lapis_pmem::{BlockVisitor, Committed, Domain, InFlight, Link, Owned, Pool};
 
-use crate::log::{Damage, LARGEST_ENTRY_BYTES, Layout, Log, LogError, LogStatistics, Position};
+use crate::log::{
+    Damage, LARGEST_ENTRY_BYTES, Layout, Log, LogError, LogStatistics, Position,
+    forward_to_own_methods,
+};
 
 use super::{PopLog, PopLogOptions, PopLogRoot};
 
@@ -20,22 +23,6 @@ impl<D: Domain> Log<D> for PopLog<D> {
     fn options(layout: Layout) -> PopLogOptions {
         let Layout { bytes, placement, .. } = layout;
         PopLogOptions { segment_bytes: bytes, spare_segments: 2, placement }
-    }
-
-    fn create(
-        pool: &Pool<D>,
-        options: PopLogOptions,
-    ) -> Result<Owned<'_, D, PopLogRoot, InFlight>, LogError> {
-        Self::create(pool, options)
-    }
-
-    fn open(pool: Arc<Pool<D>>, root: Link<PopLogRoot>) -> Result<Self, LogError> {
-        Self::open(pool, root)
-    }
-
-    #[inline]
-    fn append_parts(&self, parts: &[&[u8]]) -> Result<Position, LogError> {
-        Self::append_parts(self, parts)
     }
 
     /// An entry has no way to say that it belongs to the next, so each pays for its own barrier,
@@ -60,22 +47,6 @@ impl<D: Domain> Log<D> for PopLog<D> {
         Ok(first.unwrap_or(end)..end)
     }
 
-    fn entries(&self) -> impl Iterator<Item = Result<(Position, Vec<u8>), LogError>> + '_ {
-        self.iter()
-    }
-
-    fn truncate(&self, up_to: Position) -> Result<Committed, LogError> {
-        Self::truncate(self, up_to)
-    }
-
-    fn start(&self) -> Position {
-        Self::start(self)
-    }
-
-    fn end(&self) -> Position {
-        Self::end(self)
-    }
-
     fn log_statistics(&self) -> LogStatistics {
         let statistics = self.statistics();
         LogStatistics {
@@ -85,15 +56,5 @@ impl<D: Domain> Log<D> for PopLog<D> {
         }
     }
 
-    fn check(&self) -> Vec<Damage> {
-        Self::check(self)
-    }
-
-    fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>) {
-        Self::visit_blocks(self, visitor);
-    }
-
-    fn pool(&self) -> &Arc<Pool<D>> {
-        Self::pool(self)
-    }
+    forward_to_own_methods!(D);
 }

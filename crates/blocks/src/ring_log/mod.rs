@@ -82,7 +82,9 @@ use std::sync::Arc;
 use lapis_pmem::{BlockVisitor, Committed, Domain, InFlight, LINE_BYTES, Link, Owned, Pool};
 use parking_lot::{Mutex, RwLock};
 
-use crate::log::{Damage, Layout, Log, LogError, LogStatistics, Placement, Position};
+use crate::log::{
+    Damage, Layout, Log, LogError, LogStatistics, Placement, Position, forward_to_own_methods,
+};
 use crate::spacing::{Spacing, placement_of, placement_word};
 
 pub use entry::ENTRY_HEADER_BYTES;
@@ -372,55 +374,13 @@ impl<D: Domain, K: RingKind> Log<D> for RingLog<D, K> {
         layout
     }
 
-    fn create(
-        pool: &Pool<D>,
-        options: Layout,
-    ) -> Result<Owned<'_, D, RingRoot, InFlight>, LogError> {
-        Self::create(pool, options)
-    }
-
-    fn open(pool: Arc<Pool<D>>, root: Link<RingRoot>) -> Result<Self, LogError> {
-        Self::open(pool, root)
-    }
-
-    #[inline]
-    fn append_parts(&self, parts: &[&[u8]]) -> Result<Position, LogError> {
-        Self::append_parts(self, parts)
-    }
-
     fn append_batch(&self, payloads: &[&[u8]]) -> Result<Range<Position>, LogError> {
         Self::append_batch(self, payloads)
-    }
-
-    fn entries(&self) -> impl Iterator<Item = Result<(Position, Vec<u8>), LogError>> + '_ {
-        self.iter()
-    }
-
-    fn truncate(&self, up_to: Position) -> Result<Committed, LogError> {
-        Self::truncate(self, up_to)
-    }
-
-    fn start(&self) -> Position {
-        Self::start(self)
-    }
-
-    fn end(&self) -> Position {
-        Self::end(self)
     }
 
     fn log_statistics(&self) -> LogStatistics {
         self.statistics()
     }
 
-    fn check(&self) -> Vec<Damage> {
-        Self::check(self)
-    }
-
-    fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>) {
-        Self::visit_blocks(self, visitor);
-    }
-
-    fn pool(&self) -> &Arc<Pool<D>> {
-        Self::pool(self)
-    }
+    forward_to_own_methods!(D);
 }
