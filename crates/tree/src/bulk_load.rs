@@ -3,7 +3,7 @@
 //! A leaf is made in private, and hung in at the end of the tree when it is full, by the record that a split
 //! at the end writes, but with the leaf's contents. So the tree is whole all the time, and holds
 //! what came so far: a crash leaves nothing to collect, and whoever has begun a load and finds it unfinished
-//! drops the tree like any other ([`Tree::free_all_pages`]). The price is that the log has the leaves, once,
+//! drops the tree like any other ([`Tree::free_pages`]). The price is that the log has the leaves, once,
 //! in place of logical records. The other way, to write pages to the device first and log their hanging in
 //! alone, leaves pages that nobody refers to after a crash, and keeps the log from being cut while it lasts.
 

@@ -24,27 +24,20 @@ struct Step<'m, D: Domain> {
 }
 
 impl<D: Domain, L: StructureLog> Tree<D, L> {
-    /// Frees about `most` pages, and says whether the last of them was the root. Called again and again, also
-    /// after a crash, it frees the whole tree. Leaves are not read. From the first call on the tree is no map
-    /// any more: nobody else uses it, and recovery replays no logical record of it.
+    /// Frees about `most` pages, and says whether only those are left that go with the root
+    /// ([`Tree::free_rest`]). Called again and again, also after a crash, it comes to that. Leaves are not read.
+    /// From the first call on the tree is no map any more: nobody else uses it, and recovery replays no
+    /// logical record of it.
     ///
     /// # Errors
     /// [`TreeError`].
-    pub fn free_all_pages(&self, most: usize) -> Result<bool, TreeError> {
+    pub fn free_pages(&self, most: usize) -> Result<bool, TreeError> {
         let mut freed = 0;
         loop {
             self.manager.relieve()?;
             let at_once = most.saturating_sub(freed).clamp(1, MOST_IN_RECORD);
-            let Step { mut above, kept, freed: mut pages } =
-                self.retry(|| self.next_step(at_once))?;
-            let Some(kept) = kept else {
-                pages.push(self.root);
-                let lsn = self.modify(&mut [], &pages)?;
-                pages.pop();
-                pages.iter().try_for_each(|&page| self.manager.free_unread(page, lsn))?;
-                self.manager.free_page(above, lsn)?;
-                return Ok(true);
-            };
+            let Step { mut above, kept, freed: pages } = self.retry(|| self.next_step(at_once))?;
+            let Some(kept) = kept else { return Ok(true) };
             let copy = copy_of(&above);
             let page = above.number();
             let damaged = || TreeError::Damaged { page, what: "it cannot lose its children" };
@@ -60,6 +53,24 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
                 return Ok(false);
             }
         }
+    }
+
+    /// Frees the root, and the few pages that are left below it: by one record.
+    ///
+    /// # Errors
+    /// [`TreeError`].
+    pub fn free_rest(&self) -> Result<(), TreeError> {
+        self.manager.relieve()?;
+        let Step { above, kept, freed: mut pages } = self.retry(|| self.next_step(1))?;
+        if kept.is_some() {
+            let page = above.number();
+            return Err(TreeError::Damaged { page, what: "it has more than goes with the root" });
+        }
+        pages.push(self.root);
+        let lsn = self.modify(&mut [], &pages)?;
+        pages.pop();
+        pages.iter().try_for_each(|&page| self.manager.free_unread(page, lsn))?;
+        Ok(self.manager.free_page(above, lsn)?)
     }
 
     /// The last leaves, and what has no others below it.

@@ -240,7 +240,7 @@ fn a_dropped_tree_gives_all_of_its_pages_back_without_reading_leaves() {
         let found = report(&tree);
         let before = manager.statistics().loads;
         let mut calls = 1;
-        while !tree.free_all_pages(20).unwrap() {
+        while !tree.free_pages(20).unwrap() {
             calls += 1;
         }
         let pages = found.leaves + found.inner_nodes;
