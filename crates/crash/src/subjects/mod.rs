@@ -2,6 +2,7 @@
 
 mod allocator;
 pub(crate) mod block_log;
+pub(crate) mod engine;
 mod entries;
 mod fp_leaves;
 mod in_place;
@@ -14,6 +15,7 @@ mod store;
 
 pub use allocator::{AllocatorOperation, AllocatorSubject, LiveDirectory};
 pub use block_log::{BlockLogOperation, BlockLogSubject, LiveBlockLog};
+pub use engine::{EngineOperation, EngineSubject, LiveEngine};
 pub use entries::Entries;
 pub use fp_leaves::{Change, FpLeavesSubject, LiveLeaves};
 pub use in_place::{InPlaceSubject, Update};

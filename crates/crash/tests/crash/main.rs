@@ -41,6 +41,7 @@ macro_rules! for_each_structure {
 mod buffer;
 mod concurrent;
 mod crash_points;
+mod engine;
 mod fptree;
 mod inner_nodes_in_pool;
 mod mutants;

@@ -2,6 +2,7 @@
 
 mod allocator;
 mod block_log;
+mod engine;
 mod index;
 mod merged_node;
 mod pop_log;
@@ -16,6 +17,7 @@ use super::subject::Plan;
 
 pub use allocator::ConcurrentAllocator;
 pub use block_log::ConcurrentBlockLog;
+pub use engine::ConcurrentEngine;
 pub use index::ConcurrentIndex;
 pub use pop_log::ConcurrentPopLog;
 pub use store::ConcurrentStore;

@@ -1,0 +1,333 @@
+//! The engine: transactions that read and write, snapshots, and the work in the background.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lapis_device::Modelled;
+use lapis_engine::{Durability, Engine, EngineError, KeyRange, Table, Transaction};
+use lapis_pmem::{AuditReport, Observed};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::concurrent::history::Call;
+use crate::concurrent::judge_whole;
+use crate::concurrent::linearizability::Specification;
+use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan, Stop};
+use crate::storage::Storage;
+use crate::subject::text;
+use crate::subjects::engine::{DEVICE_BLOCKS, devices_of, open_engine, options};
+
+const TABLES: [&str; 2] = ["left", "right"];
+const KEYS: u8 = 4;
+
+/// An engine that several workers use.
+#[derive(Debug)]
+pub struct ConcurrentEngine;
+
+/// A key of a table.
+type Place = (usize, u8);
+/// Length and the value of all bytes.
+type Value = (usize, u8);
+
+/// An operation on an engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EngineAction {
+    /// Reads a key.
+    Get(Place),
+    /// Changes keys in one transaction; none removes.
+    Commit(Vec<(Place, Option<Value>)>),
+    /// In one transaction, exchanges what two keys have, and tells it.
+    Exchange(Place, Place),
+    /// In one transaction, gives a key a value if the other table is as empty as it looks, and tells what is there.
+    PutIfEmpty(Place, Value),
+    /// Reads everything of one state.
+    ReadAll,
+}
+
+/// What was read; nothing for one that only writes.
+pub type EngineAnswer = Vec<Option<Value>>;
+
+/// What is in all tables.
+pub type EngineContents = BTreeMap<Place, Value>;
+
+fn all(state: &EngineContents, table: usize) -> EngineAnswer {
+    (0..KEYS).map(|key| state.get(&(table, key)).copied()).collect()
+}
+
+fn set(state: &mut EngineContents, place: Place, value: Option<Value>) {
+    match value {
+        Some(value) => state.insert(place, value),
+        None => state.remove(&place),
+    };
+}
+
+impl Specification for ConcurrentEngine {
+    type State = EngineContents;
+    type Operation = EngineAction;
+    type Returned = EngineAnswer;
+
+    fn step(
+        &self,
+        state: &EngineContents,
+        action: &EngineAction,
+    ) -> (EngineContents, EngineAnswer) {
+        let mut after = state.clone();
+        let answer = match action {
+            EngineAction::Get(place) => vec![state.get(place).copied()],
+            EngineAction::ReadAll => {
+                (0..TABLES.len()).flat_map(|table| all(state, table)).collect()
+            }
+            EngineAction::Exchange(a, b) => {
+                let found = [a, b].map(|place| state.get(place).copied());
+                set(&mut after, *a, found[1]);
+                set(&mut after, *b, found[0]);
+                found.to_vec()
+            }
+            EngineAction::PutIfEmpty(place, value) => {
+                let other = all(state, 1 - place.0);
+                if other.iter().all(Option::is_none) {
+                    after.insert(*place, *value);
+                }
+                other
+            }
+            EngineAction::Commit(writes) => {
+                writes.iter().for_each(|(place, value)| set(&mut after, *place, *value));
+                Vec::new()
+            }
+        };
+        (after, answer)
+    }
+}
+
+fn key(number: u8) -> Vec<u8> {
+    format!("key number {number}").into_bytes()
+}
+
+fn value_of(bytes: &[u8]) -> Result<Value, String> {
+    let value = bytes.first().copied().unwrap_or(0);
+    match bytes.iter().all(|&byte| byte == value) {
+        true => Ok((bytes.len(), value)),
+        false => Err("a torn value".to_owned()),
+    }
+}
+
+fn place(random: &mut SmallRng) -> Place {
+    (random.random_range(0..TABLES.len()), random.random_range(0..KEYS))
+}
+
+fn value(random: &mut SmallRng, value: u8) -> Value {
+    let bytes = match random.random_range(0..8) {
+        // In chunks.
+        0 => 1500,
+        1..=3 => 700 + usize::from(value),
+        _ => 1 + usize::from(value),
+    };
+    (bytes, value)
+}
+
+fn writes(random: &mut SmallRng, number: u8) -> Vec<(Place, Option<Value>)> {
+    let count = random.random_range(1..4);
+    (0..count)
+        .map(|_| {
+            let keeps = random.random_range(0..4) > 0;
+            (place(random), keeps.then(|| value(random, number)))
+        })
+        .collect()
+}
+
+/// A value as it was read. One that is torn is what nobody wrote.
+fn read_of(found: Option<Vec<u8>>) -> Option<Value> {
+    found.map(|bytes| value_of(&bytes).unwrap_or((usize::MAX, 0)))
+}
+
+fn tables(engine: &Engine<Modelled>) -> Result<[Arc<Table<Modelled>>; 2], String> {
+    let [left, right] = TABLES.map(|name| engine.table(name).map_err(text));
+    Ok([left?, right?])
+}
+
+impl ConcurrentSubject for ConcurrentEngine {
+    type Operation = EngineAction;
+    type Returned = EngineAnswer;
+    type State = EngineContents;
+    type Live = Engine<Modelled>;
+
+    fn name(&self) -> &'static str {
+        "engine"
+    }
+
+    fn pool_bytes(&self) -> usize {
+        0
+    }
+
+    fn device_blocks(&self) -> Vec<u64> {
+        DEVICE_BLOCKS.to_vec()
+    }
+
+    fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<EngineAction> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let before = (0..random.random_range(0..8))
+            .map(|value| EngineAction::Commit(writes(&mut random, value)))
+            .collect();
+        let mut number = 100;
+        Plan::sharing(before, workers, operations, |_| {
+            number += 1;
+            match random.random_range(0..10) {
+                0 | 1 => EngineAction::Get(place(&mut random)),
+                2 => EngineAction::ReadAll,
+                3 | 4 => EngineAction::Exchange(place(&mut random), place(&mut random)),
+                5 | 6 => {
+                    let value = value(&mut random, number);
+                    EngineAction::PutIfEmpty(place(&mut random), value)
+                }
+                _ => EngineAction::Commit(writes(&mut random, number)),
+            }
+        })
+    }
+
+    fn create(&self, storage: Storage) -> Result<Self::Live, String> {
+        let (pages, log, machine) = devices_of(storage)?;
+        let engine = Engine::create(machine, Arc::new(pages), Arc::new(log), &options());
+        let engine = engine.map_err(text)?;
+        for name in TABLES {
+            engine.create_table(name).map_err(text)?;
+        }
+        Ok(engine)
+    }
+
+    fn open(&self, storage: Storage) -> Result<Self::Live, String> {
+        let (pages, log, machine) = devices_of(storage)?;
+        open_engine(&pages, &log, &machine)?.ok_or_else(|| "there is no engine".to_owned())
+    }
+
+    fn perform(&self, engine: &Self::Live, action: &EngineAction) -> Result<EngineAnswer, String> {
+        let tables = tables(engine)?;
+        let now = Durability::Immediate;
+        match action {
+            EngineAction::Get((table, number)) => {
+                let found = engine.get(&tables[*table], &key(*number)).map_err(text)?;
+                Ok(vec![found.map(|value| value_of(&value)).transpose()?])
+            }
+            EngineAction::ReadAll => {
+                let (snapshot, mut found) = (engine.snapshot().map_err(text)?, Vec::new());
+                for table in &tables {
+                    let mut values = BTreeMap::new();
+                    for entry in snapshot.scan(table, KeyRange::all()).map_err(text)? {
+                        let (key, value) = entry.map_err(text)?;
+                        values.insert(key, value_of(&value)?);
+                    }
+                    found.extend((0..KEYS).map(|number| values.get(&key(number)).copied()));
+                }
+                Ok(found)
+            }
+            EngineAction::Exchange(a, b) => {
+                let body = |transaction: &mut Transaction<Modelled>| {
+                    let places = [a, b];
+                    let read = |place: &Place| {
+                        transaction.get(&tables[place.0], &key(place.1)).map(read_of)
+                    };
+                    let found: Vec<Option<Value>> =
+                        places.map(read).into_iter().collect::<Result<_, _>>()?;
+                    for (place, new) in [(a, found[1]), (b, found[0])] {
+                        write(transaction, &tables, *place, new)?;
+                    }
+                    Ok(found)
+                };
+                engine.retry(body, now).map_err(text)
+            }
+            EngineAction::PutIfEmpty(place, value) => {
+                let body = |transaction: &mut Transaction<Modelled>| {
+                    let mut found = vec![None; usize::from(KEYS)];
+                    for entry in transaction.scan(&tables[1 - place.0], KeyRange::all())? {
+                        let (found_key, bytes) = entry?;
+                        for (number, found) in (0..).zip(&mut found) {
+                            if key(number) == found_key {
+                                *found = read_of(Some(bytes.clone()));
+                            }
+                        }
+                    }
+                    if found.iter().all(Option::is_none) {
+                        write(transaction, &tables, *place, Some(*value))?;
+                    }
+                    Ok(found)
+                };
+                engine.retry(body, now).map_err(text)
+            }
+            EngineAction::Commit(writes) => {
+                let body = |transaction: &mut Transaction<Modelled>| {
+                    let mut each = writes.iter();
+                    each.try_for_each(|(place, value)| write(transaction, &tables, *place, *value))
+                };
+                engine.retry(body, now).map_err(text)?;
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    fn observe(&self, engine: &Self::Live) -> Result<EngineContents, String> {
+        let (tables, mut contents) = (tables(engine)?, EngineContents::new());
+        for (index, table) in tables.iter().enumerate() {
+            for number in 0..KEYS {
+                if let Some(value) = engine.get(table, &key(number)).map_err(text)? {
+                    contents.insert((index, number), value_of(&value)?);
+                }
+            }
+        }
+        Ok(contents)
+    }
+
+    fn problems(&self, engine: &Self::Live) -> Vec<String> {
+        engine.check()
+    }
+
+    fn audit(&self, _: &Self::Live) -> AuditReport {
+        AuditReport::default()
+    }
+
+    fn judge(
+        &self,
+        initial: &EngineContents,
+        calls: &[Call<EngineAction, EngineAnswer>],
+        found: &EngineContents,
+    ) -> Result<(), Offence> {
+        judge_whole(self, initial, calls, found)
+    }
+
+    fn background_workers(&self) -> usize {
+        1
+    }
+
+    fn work_in_background(
+        &self,
+        engine: &Self::Live,
+        _worker: usize,
+        stop: &Stop,
+    ) -> Result<(), String> {
+        while !stop.is_asked_for() {
+            engine.maintain().map_err(text)?;
+            engine.checkpoint().map_err(text)?;
+            engine.domain().pause();
+        }
+        Ok(())
+    }
+
+    fn changes(&self, action: &EngineAction) -> bool {
+        !matches!(action, EngineAction::Get(_) | EngineAction::ReadAll)
+    }
+
+    fn owns_source(&self, file: &str) -> bool {
+        file.contains("engine/src")
+    }
+}
+
+fn write(
+    transaction: &mut Transaction<Modelled>,
+    tables: &[Arc<Table<Modelled>>; 2],
+    place: Place,
+    value: Option<Value>,
+) -> Result<(), EngineError> {
+    let (table, key) = (&tables[place.0], key(place.1));
+    match value {
+        Some((bytes, byte)) => transaction.put(table, &key, &vec![byte; bytes]),
+        None => transaction.remove(table, &key).map(|_| ()),
+    }
+}

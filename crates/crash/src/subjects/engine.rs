@@ -1,0 +1,337 @@
+//! The engine: transactions over trees on pages, with a log and pages on modelled SSDs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lapis_blocks::block_log::{BlockLogOptions, Durability};
+use lapis_buffer::{BufferOptions, SpaceOptions};
+use lapis_device::{Modelled, ModelledSsd};
+use lapis_engine::{Engine, EngineError, EngineOptions, KeyRange};
+use lapis_pmem::{AuditReport, Pool};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::storage::Storage;
+use crate::subject::{Live, Subject, text};
+
+const TABLES: [&str; 2] = ["left", "right"];
+const KEYS: u8 = 60;
+/// A ring of 128 KiB, which comes round, and its headers.
+pub(crate) const DEVICE_BLOCKS: [u64; 2] = [1, 2 + 32];
+
+/// Pages of 4 KiB in as few frames as do, and a short log.
+pub(crate) fn options() -> EngineOptions {
+    let mut options = EngineOptions::new(0xE4);
+    options.buffer = BufferOptions {
+        frames: 16,
+        most_changed_frames: 8,
+        swizzling: true,
+        space: SpaceOptions { page_bytes: 4096, batch_pages: 8 },
+    };
+    let (segment_bytes, batch_bytes) = (32 << 10, 32 << 10);
+    options.log = BlockLogOptions { identity: 0xE4, segment_bytes, batch_bytes };
+    options.stripes = 16;
+    options
+}
+
+/// The devices of an engine, in order, and the machine.
+pub(crate) fn devices_of(storage: Storage) -> Result<(ModelledSsd, ModelledSsd, Modelled), String> {
+    let Storage { devices, machine, .. } = storage;
+    let devices: Result<[_; 2], _> = devices.try_into();
+    let [pages, log] = devices.map_err(|_| "there are not two SSDs".to_owned())?;
+    Ok((pages, log, machine))
+}
+
+/// Opens the engine on its devices; none if it was never created.
+pub(crate) fn open_engine(
+    pages: &ModelledSsd,
+    log: &ModelledSsd,
+    machine: &Modelled,
+) -> Result<Option<Engine<Modelled>>, String> {
+    let (on, to) = (Arc::new(pages.clone()), Arc::new(log.clone()));
+    match Engine::open(machine.clone(), on, to, &options()) {
+        Ok(engine) => Ok(Some(engine)),
+        Err(EngineError::NotCreated) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What becomes of a key: a value of so many bytes, made from the number; or nothing.
+type Write = (usize, u8, Option<(usize, u8)>);
+
+/// An operation on an engine.
+#[derive(Clone, Debug)]
+pub enum EngineOperation {
+    /// A transaction.
+    Commit(Vec<Write>),
+    /// A transaction that is given up.
+    Abort(Vec<Write>),
+    /// Makes a further table, with an entry.
+    CreateTable(u8),
+    /// Drops it.
+    DropTable(u8),
+    /// What a thread in the background does.
+    Maintain,
+    /// Writes every page and cuts the log.
+    Checkpoint,
+    /// Closes the engine and opens it.
+    Reopen,
+}
+
+/// The contents of an engine: tables by name, keys to length and number.
+pub type EngineState = BTreeMap<String, BTreeMap<Vec<u8>, (usize, u8)>>;
+
+/// The engine, to check.
+#[derive(Debug, Default)]
+pub struct EngineSubject;
+
+/// An open engine.
+#[derive(Debug)]
+pub struct LiveEngine {
+    engine: Option<Engine<Modelled>>,
+    pages: ModelledSsd,
+    log: ModelledSsd,
+    machine: Modelled,
+}
+
+fn key(number: u8) -> Vec<u8> {
+    match number % 3 {
+        0 => vec![b'k'; 1 + usize::from(number)],
+        1 => vec![0, number],
+        _ => format!("key number {number}").into_bytes(),
+    }
+}
+
+fn write(random: &mut SmallRng) -> Write {
+    let (table, key) = (random.random_range(0..TABLES.len()), random.random_range(0..KEYS));
+    let value = match random.random_range(0..12) {
+        0..=3 => None,
+        // In chunks.
+        4 => Some((random.random_range(1200..3000), random.random())),
+        5..=8 => Some((random.random_range(300..800), random.random())),
+        _ => Some((random.random_range(0..100), random.random())),
+    };
+    (table, key, value)
+}
+
+fn writes(random: &mut SmallRng) -> Vec<Write> {
+    let count = match random.random_range(0..12) {
+        // More than a record of the log holds.
+        0 => 40,
+        1..=3 => random.random_range(2..8),
+        _ => 1,
+    };
+    let fills = |(table, key, _): Write| (table, key, Some((700, key)));
+    let writes = (0..count).map(|_| write(random));
+    if count == 40 { writes.map(fills).collect() } else { writes.collect() }
+}
+
+fn extra_table(number: u8) -> String {
+    format!("extra {number}")
+}
+
+impl Subject for EngineSubject {
+    type Operation = EngineOperation;
+    type State = EngineState;
+    type Live = LiveEngine;
+
+    fn name(&self) -> &'static str {
+        "engine:ssd"
+    }
+
+    fn pool_bytes(&self) -> usize {
+        0
+    }
+
+    fn device_blocks(&self) -> Vec<u64> {
+        DEVICE_BLOCKS.to_vec()
+    }
+
+    fn operations(&self, count: usize, seed: u64) -> Vec<EngineOperation> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        (0..count)
+            .map(|_| match random.random_range(0..40) {
+                0 => EngineOperation::CreateTable(random.random_range(0..3)),
+                1 => EngineOperation::DropTable(random.random_range(0..3)),
+                2 => EngineOperation::Abort(writes(&mut random)),
+                3..=6 => EngineOperation::Maintain,
+                7 | 8 => EngineOperation::Checkpoint,
+                9 => EngineOperation::Reopen,
+                _ => EngineOperation::Commit(writes(&mut random)),
+            })
+            .collect()
+    }
+
+    fn probes(
+        &self,
+        _: &EngineState,
+        interrupted: Option<&EngineOperation>,
+        seed: u64,
+    ) -> Vec<EngineOperation> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut probes: Vec<_> = interrupted.cloned().into_iter().collect();
+        probes.push(EngineOperation::Commit((0..4).map(|_| write(&mut random)).collect()));
+        probes.push(match random.random_range(0..4) {
+            0 => EngineOperation::CreateTable(random.random_range(0..3)),
+            1 => EngineOperation::Checkpoint,
+            2 => EngineOperation::Reopen,
+            _ => EngineOperation::Maintain,
+        });
+        probes.push(EngineOperation::Commit(vec![write(&mut random)]));
+        probes
+    }
+
+    fn create(&self, storage: Storage) -> Result<LiveEngine, String> {
+        let (pages, log, machine) = devices_of(storage)?;
+        let (on, to) = (Arc::new(pages.clone()), Arc::new(log.clone()));
+        let engine = Engine::create(machine.clone(), on, to, &options()).map_err(text)?;
+        for name in TABLES {
+            engine.create_table(name).map_err(text)?;
+        }
+        Ok(LiveEngine { engine: Some(engine), pages, log, machine })
+    }
+
+    fn open(&self, storage: Storage) -> Result<Option<LiveEngine>, String> {
+        let (pages, log, machine) = devices_of(storage)?;
+        let Some(engine) = open_engine(&pages, &log, &machine)? else { return Ok(None) };
+        // Creation ends with the last of the tables.
+        let whole = TABLES.iter().all(|name| engine.table(name).is_ok());
+        Ok(whole.then_some(LiveEngine { engine: Some(engine), pages, log, machine }))
+    }
+
+    fn initial(&self) -> EngineState {
+        TABLES.iter().map(|name| ((*name).to_owned(), BTreeMap::new())).collect()
+    }
+
+    fn apply(&self, state: &mut EngineState, operation: &EngineOperation) {
+        match operation {
+            EngineOperation::Commit(writes) => {
+                for (table, number, value) in writes {
+                    let table = state.entry(TABLES[*table].to_owned()).or_default();
+                    match value {
+                        Some(value) => table.insert(key(*number), canonical(*value)),
+                        None => table.remove(&key(*number)),
+                    };
+                }
+            }
+            EngineOperation::CreateTable(number) => {
+                let table = state.entry(extra_table(*number)).or_default();
+                table.entry(b"first".to_vec()).or_insert((1, 1));
+            }
+            EngineOperation::DropTable(number) => {
+                state.remove(&extra_table(*number));
+            }
+            EngineOperation::Abort(_)
+            | EngineOperation::Maintain
+            | EngineOperation::Checkpoint
+            | EngineOperation::Reopen => {}
+        }
+    }
+
+    fn owns_source(&self, file: &str) -> bool {
+        file.contains("engine/src")
+    }
+}
+
+fn canonical((bytes, number): (usize, u8)) -> (usize, u8) {
+    if bytes == 0 { (0, 0) } else { (bytes, number) }
+}
+
+impl LiveEngine {
+    fn engine(&self) -> Result<&Engine<Modelled>, String> {
+        self.engine.as_ref().ok_or_else(|| "the engine could not be opened again".to_owned())
+    }
+
+    fn transact(&self, writes: &[Write], commit: bool) -> Result<(), EngineError> {
+        let Some(engine) = &self.engine else { return Ok(()) };
+        let tables = TABLES.map(|name| engine.table(name));
+        let mut transaction = engine.begin()?;
+        for (table, number, made_of) in writes {
+            let Ok(table) = &tables[*table] else { continue };
+            match *made_of {
+                Some((bytes, number_of_value)) => {
+                    transaction.put(table, &key(*number), &vec![number_of_value; bytes])?;
+                }
+                None => _ = transaction.remove(table, &key(*number))?,
+            }
+        }
+        if commit {
+            transaction.commit(Durability::Immediate)?;
+        }
+        Ok(())
+    }
+
+    fn attempt(&mut self, operation: &EngineOperation) -> Result<(), EngineError> {
+        let Some(engine) = self.engine.clone() else { return Ok(()) };
+        match operation {
+            EngineOperation::Commit(writes) => self.transact(writes, true),
+            EngineOperation::Abort(writes) => self.transact(writes, false),
+            EngineOperation::CreateTable(number) => {
+                let name = extra_table(*number);
+                let table = engine.table(&name).or_else(|_| engine.create_table(&name))?;
+                if engine.get(&table, b"first")?.is_none() {
+                    engine.put(&table, b"first", &[1], Durability::Immediate)?;
+                }
+                Ok(())
+            }
+            EngineOperation::DropTable(number) => match engine.drop_table(&extra_table(*number)) {
+                Err(EngineError::NoSuchTable { .. }) => Ok(()),
+                outcome => outcome,
+            },
+            EngineOperation::Maintain => engine.maintain().map(|_| ()),
+            EngineOperation::Checkpoint => engine.checkpoint(),
+            EngineOperation::Reopen => engine.close(),
+        }
+    }
+}
+
+/// What is in all tables of an engine.
+pub(crate) fn contents(engine: &Engine<Modelled>) -> Result<EngineState, String> {
+    let (mut state, snapshot) = (EngineState::new(), engine.snapshot().map_err(text)?);
+    for table in engine.tables() {
+        let mut contents = BTreeMap::new();
+        for entry in snapshot.scan(&table, KeyRange::all()).map_err(text)? {
+            let (key, bytes) = entry.map_err(text)?;
+            let number = bytes.first().copied().unwrap_or(0);
+            if bytes.iter().any(|&byte| byte != number) {
+                return Err(format!("a torn value for {}", key.escape_ascii()));
+            }
+            contents.insert(key, (bytes.len(), number));
+        }
+        // Making a further table is two steps, each atomic; the first alone is a crash between.
+        if !contents.is_empty() || !table.name().starts_with("extra") {
+            state.insert(table.name().to_owned(), contents);
+        }
+    }
+    Ok(state)
+}
+
+impl Live<EngineOperation, EngineState> for LiveEngine {
+    fn perform(&mut self, operation: &EngineOperation) -> Result<(), String> {
+        self.attempt(operation).map_err(text)?;
+        if matches!(operation, EngineOperation::Reopen) {
+            self.engine = None;
+            self.engine = open_engine(&self.pages, &self.log, &self.machine)?;
+        }
+        Ok(())
+    }
+
+    fn observe(&self) -> Result<EngineState, String> {
+        contents(self.engine()?)
+    }
+
+    fn check(&self) -> Vec<String> {
+        match self.engine() {
+            Ok(engine) => engine.check(),
+            Err(what) => vec![what],
+        }
+    }
+
+    fn reclaim_and_audit(&self) -> AuditReport {
+        AuditReport::default()
+    }
+
+    fn pool(&self) -> Option<&Pool<Modelled>> {
+        None
+    }
+}

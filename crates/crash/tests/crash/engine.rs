@@ -1,0 +1,91 @@
+//! The engine is cut off by power cuts, with one worker and with several and its work in the background; and
+//! each of its known errors is found. Longer ones: `lapis crash engine`.
+
+use lapis_crash::concurrent::{ConcurrentOptions, explore_structure_concurrently};
+use lapis_crash::{ExploreOptions, Strategy, Structure, explore_structure};
+use lapis_engine::mutants::{
+    ACKNOWLEDGED_BEFORE_SYNC, CHECKPOINT_FORGETS_TRANSACTIONS, CHECKPOINT_TOO_EARLY,
+    CHUNKS_NOT_LISTED, PARTS_LOST, READS_NOT_VALIDATED, VERSIONS_NOT_KEPT,
+};
+use lapis_pmem::Mutant;
+
+fn alone(ops: usize, seed: u64, mutant: Option<Mutant>) -> usize {
+    let options = ExploreOptions {
+        ops,
+        seed,
+        mutant,
+        strategy: Strategy::Sampled,
+        exhaustive_limit: 8,
+        samples: 4,
+        // Recoveries are many events long.
+        crash_in_recovery_every: if mutant.is_some() { 0 } else { 1024 },
+        violation_limit: 1,
+        ..ExploreOptions::default()
+    };
+    let report = explore_structure(Structure::Engine, None, &options, &|_| {}).unwrap();
+    let first = report.violations.first().map(|it| format!("{}\n  {}", it.what, it.replay));
+    println!("{mutant:?}: {} points, {} images, {first:?}", report.crash_points, report.images);
+    assert!(mutant.is_some() || report.images > 300, "only {} images", report.images);
+    report.violations.len()
+}
+
+fn together(schedules: u64, mutant: Option<Mutant>) -> usize {
+    let options = ConcurrentOptions {
+        schedules,
+        mutant,
+        exhaustive_limit: 8,
+        samples: 2,
+        violation_limit: 1,
+        ..ConcurrentOptions::default()
+    };
+    let report =
+        explore_structure_concurrently(Structure::Engine, None, &options, &|_| ()).unwrap();
+    let first = report.violations.first().map(|it| format!("{}\n  {}", it.what, it.replay));
+    println!("{mutant:?}: {} schedules, {} images, {first:?}", report.schedules, report.images);
+    report.violations.len()
+}
+
+#[test]
+fn transactions_survive_power_cuts() {
+    assert_eq!(alone(22, 18, None), 0);
+}
+
+#[test]
+fn transactions_of_several_workers_are_durably_linearizable() {
+    assert_eq!(together(25, None), 0);
+}
+
+#[test]
+fn a_commit_that_does_not_wait_for_the_log_is_found() {
+    assert_eq!(alone(40, 18, Some(ACKNOWLEDGED_BEFORE_SYNC)), 1);
+}
+
+#[test]
+fn a_checkpoint_that_cuts_the_log_too_early_is_found() {
+    assert_eq!(alone(40, 18, Some(CHECKPOINT_TOO_EARLY)), 1);
+}
+
+#[test]
+fn chunks_that_are_not_listed_are_found() {
+    assert_eq!(alone(60, 18, Some(CHUNKS_NOT_LISTED)), 1);
+}
+
+#[test]
+fn a_recovery_that_leaves_out_parts_of_a_transaction_is_found() {
+    assert_eq!(alone(60, 18, Some(PARTS_LOST)), 1);
+}
+
+#[test]
+fn transactions_that_are_not_validated_are_found() {
+    assert_eq!(together(400, Some(READS_NOT_VALIDATED)), 1);
+}
+
+#[test]
+fn readers_for_whom_nothing_is_kept_are_found() {
+    assert_eq!(together(400, Some(VERSIONS_NOT_KEPT)), 1);
+}
+
+#[test]
+fn a_checkpoint_that_forgets_who_is_changing_trees_is_found() {
+    assert_eq!(together(400, Some(CHECKPOINT_FORGETS_TRANSACTIONS)), 1);
+}

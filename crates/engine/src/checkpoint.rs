@@ -1,0 +1,94 @@
+//! Checkpoints: writing pages, so that the log can be cut.
+
+use std::sync::atomic::Ordering;
+
+use lapis_blocks::block_log::Lsn;
+use lapis_buffer::WriteAheadLog;
+use lapis_pmem::{Domain, host_lock};
+
+use crate::engine::{Engine, Shared};
+use crate::error::EngineError;
+use crate::mutants::{CHECKPOINT_FORGETS_TRANSACTIONS, CHECKPOINT_TOO_EARLY};
+
+impl<D: Domain> Engine<D> {
+    /// Writes every changed page and cuts the log, while others go on.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn checkpoint(&self) -> Result<(), EngineError> {
+        self.shared().checkpoint()
+    }
+
+    /// What a thread in the background does again and again: writes pages that others would soon have to write,
+    /// cuts the log when half of it is used, takes away
+    /// what nobody can read any more: chunks of long values, pages of dropped tables. Returns whether there was something to do.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn maintain(&self) -> Result<bool, EngineError> {
+        let shared = self.shared();
+        let mut busy = shared.manager.write_back_early()?;
+        if shared.log.free_bytes() < shared.log.block_log().capacity_bytes() / 2 {
+            shared.checkpoint()?;
+            busy = true;
+        }
+        busy |= shared.remove_unwanted_chunks()?;
+        busy |= shared.free_dropped()?;
+        Ok(busy)
+    }
+
+    /// Makes everything durable, writes every page and ends an orderly use: the next opening has nothing to redo.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn close(&self) -> Result<(), EngineError> {
+        let shared = self.shared();
+        shared.order.check_running()?;
+        self.sync()?;
+        shared.checkpoint()?;
+        Ok(shared.manager.close()?)
+    }
+}
+
+impl<D: Domain> Shared<D> {
+    /// Makes sure that the log has room for a record of so many bytes, and for what trees log.
+    pub(crate) fn make_room(&self, bytes: u64) -> Result<(), EngineError> {
+        if self.log.free_bytes() < bytes + self.room_for_structure() {
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn checkpoint(&self) -> Result<(), EngineError> {
+        let _turn = host_lock::lock(&self.domain, &self.checkpoint);
+        // Before pages are looked at: what is ordered later is behind it, in trees or not (E5).
+        let transactions = self.order.keep_from();
+        // Pages that were freed before that are to be free on the device too.
+        self.log.wait_for(transactions)?;
+        if !self.domain.commits(CHECKPOINT_TOO_EARLY) {
+            self.manager.write_all()?;
+        }
+        if let Some(space) = self.manager.space() {
+            space.write_freed(self.log.flushed_lsn()).map_err(lapis_buffer::BufferError::from)?;
+        }
+        self.cut(transactions)?;
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Cuts the log where nothing before is needed (E5).
+    fn cut(&self, transactions: u64) -> Result<(), EngineError> {
+        let pages = self.manager.oldest_change().unwrap_or(u64::MAX);
+        // What became of pages that were freed is not asked for; that they were is in the log by now.
+        self.log.block_log().sync()?;
+        let pages = if self.domain.commits(CHECKPOINT_TOO_EARLY) { u64::MAX } else { pages };
+        let forgets = self.domain.commits(CHECKPOINT_FORGETS_TRANSACTIONS);
+        let transactions = if forgets { self.order.last() } else { transactions };
+        let from = self.order.whole_from(pages.min(transactions));
+        let log = self.log.block_log();
+        if from > log.start().number() {
+            log.truncate_before(Lsn::from_number(from))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,277 @@
+//! Committing: stripes, the turn, the record, the trees.
+
+use std::sync::Arc;
+
+use lapis_blocks::block_log::{BlockLogError, Durability, Lsn};
+use lapis_pmem::{Domain, host_lock};
+use lapis_tree::ShowOld;
+
+use crate::engine::Shared;
+use crate::error::EngineError;
+use crate::log::kind;
+use crate::mutants;
+use crate::reads::{ReadSet, WrittenKeys};
+use crate::record;
+use crate::stripes::hash_of;
+use crate::tables::{Table, TableId, chunks_key};
+use crate::write_set::WriteSet;
+
+/// After so many writes to trees it is looked again whether the log has room for what trees log.
+const WRITES_BETWEEN_LOOKS: usize = 16;
+/// How often a checkpoint makes room for one record before it is given up.
+const MOST_CHECKPOINTS: usize = 4;
+
+/// A write, in order of table and key.
+#[derive(Debug)]
+pub(crate) struct Write<'w, D: Domain> {
+    pub(crate) table: &'w Arc<Table<D>>,
+    pub(crate) key: &'w [u8],
+    pub(crate) value: Option<&'w [u8]>,
+}
+
+impl<D: Domain> Clone for Write<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: Domain> Copy for Write<'_, D> {}
+
+impl<D: Domain> Write<'_, D> {
+    fn id(&self) -> TableId {
+        self.table.id()
+    }
+
+    fn hash(&self) -> u64 {
+        hash_of(self.id(), self.key)
+    }
+
+    fn bytes(&self) -> u64 {
+        record::entry_bytes(self.key, self.value)
+    }
+}
+
+/// The writes of a set, in order.
+pub(crate) fn writes_of<D: Domain>(set: &WriteSet<D>) -> Vec<Write<'_, D>> {
+    let mut writes = Vec::with_capacity(set.len());
+    for table in set.tables() {
+        let keys = table.keys.iter();
+        writes.extend(keys.map(|(key, value)| Write {
+            table: &table.table,
+            key,
+            value: value.as_deref(),
+        }));
+    }
+    writes
+}
+
+/// Writes as they go to the log: a record that commits, and the parts before it.
+struct Encoded {
+    parts: Vec<Vec<u8>>,
+    last: Vec<u8>,
+}
+
+impl<D: Domain> Shared<D> {
+    fn encode(&self, writes: &[Write<'_, D>]) -> Encoded {
+        let largest = self.log.block_log().largest_payload_bytes();
+        let bytes: u64 = writes.iter().map(Write::bytes).sum();
+        let one = bytes as usize + record::HEADER_BYTES;
+        let token = if one <= largest { 0 } else { self.next_token() };
+        let mut parts = Vec::new();
+        let mut last = Vec::with_capacity(one.min(largest));
+        record::begin(&mut last, token);
+        for write in writes {
+            if last.len() + write.bytes() as usize > largest {
+                let next = Vec::with_capacity(largest);
+                parts.push(std::mem::replace(&mut last, next));
+                record::begin(&mut last, token);
+            }
+            record::push(&mut last, write.id(), write.key, write.value);
+        }
+        Encoded { parts, last }
+    }
+
+    /// Commits writes, which are in order of table and key, and of which each key is one; what was read and since
+    /// when, if anything was. Returns the transaction's LSN.
+    pub(crate) fn commit(
+        &self,
+        writes: &[Write<'_, D>],
+        reads: Option<(&ReadSet, u64)>,
+        durability: Durability,
+    ) -> Result<u64, EngineError> {
+        let stripes = self.stripes.of(writes.iter().map(Write::hash));
+        let bytes: u64 = writes.iter().map(Write::bytes).sum();
+        for _ in 0..MOST_CHECKPOINTS {
+            self.make_room(bytes)?;
+            let held = self.stripes.hold(&self.domain, &stripes);
+            let committed = match self.replaced_long_values(writes)? {
+                none if none.is_empty() => self.commit_held(writes, reads, &stripes, durability),
+                replaced => {
+                    let listings: Vec<_> = replaced.iter().copied().map(chunks_key).collect();
+                    let listings = listings.iter().map(|key| Write {
+                        table: &self.catalog,
+                        key,
+                        value: Some(&[]),
+                    });
+                    let all: Vec<_> = listings.chain(writes.iter().copied()).collect();
+                    let committed = self.commit_held(&all, reads, &stripes, durability);
+                    if let Ok(lsn) = committed {
+                        let replaced = replaced.into_iter().map(|number| (lsn, number));
+                        host_lock::lock(&self.domain, &self.unwanted).extend(replaced);
+                    }
+                    committed
+                }
+            };
+            drop(held);
+            let lsn = match committed {
+                Ok(lsn) => lsn,
+                Err(EngineError::Log(BlockLogError::Full { .. })) => {
+                    self.checkpoint()?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if !self.domain.commits(mutants::ACKNOWLEDGED_BEFORE_SYNC) {
+                let waited = self.log.block_log().commit(Lsn::from_number(lsn), durability);
+                waited.map_err(|error| self.order.stop(&error.to_string()))?;
+            }
+            return Ok(lsn);
+        }
+        Err(EngineError::TransactionTooLong { bytes, most: self.log.free_bytes() })
+    }
+
+    /// Orders writes and changes the trees. The stripes are held.
+    fn commit_held(
+        &self,
+        writes: &[Write<'_, D>],
+        reads: Option<(&ReadSet, u64)>,
+        stripes: &[usize],
+        durability: Durability,
+    ) -> Result<u64, EngineError> {
+        let (lsn, keep) = self.append(writes, reads)?;
+        if durability != Durability::Eventual {
+            self.stripes.note(&self.domain, stripes, lsn);
+        }
+        self.apply(writes, lsn, keep).map_err(|error| {
+            self.order.stop(&format!("a committed transaction could not be applied: {error}"))
+        })?;
+        self.order.has_applied(lsn);
+        Ok(lsn)
+    }
+
+    /// Puts the writes into the log, validated. Returns the LSN, and whether what they replace is to be kept.
+    fn append(
+        &self,
+        writes: &[Write<'_, D>],
+        reads: Option<(&ReadSet, u64)>,
+    ) -> Result<(u64, bool), EngineError> {
+        let encoded = self.encode(writes);
+        let own = reads.map(|(_, since)| since);
+        let written = || {
+            let mut written = WrittenKeys::default();
+            for write in writes {
+                written.add(write.id(), write.key, write.hash());
+            }
+            Arc::new(written)
+        };
+        // Outside of the turn, if it is likely to be wanted.
+        let prepared = self.order.has_readers(own).then(written);
+        let first = self.append_parts(&encoded)?;
+        let appended = (|| {
+            let turn = self.order.turn()?;
+            for write in writes {
+                write.table.check_not_dropped()?;
+            }
+            if let Some((reads, since)) = reads
+                && !self.domain.commits(mutants::READS_NOT_VALIDATED)
+            {
+                turn.validate(reads, since)?;
+            }
+            let keep = turn.has_readers(own);
+            let lsn = self.log.block_log().append(kind::COMMIT, &[&encoded.last])?.number();
+            let written = keep.then(|| prepared.unwrap_or_else(written));
+            turn.take(lsn, written, first);
+            Ok((lsn, keep))
+        })();
+        if let Some(first) = first {
+            self.order.let_go_of_log(first);
+        }
+        appended
+    }
+
+    /// Appends the parts before the last, if there are any; returns from where on the log is kept for them.
+    fn append_parts(&self, encoded: &Encoded) -> Result<Option<u64>, EngineError> {
+        if encoded.parts.is_empty() {
+            return Ok(None);
+        }
+        let first = self.order.keep_log();
+        for part in &encoded.parts {
+            if let Err(error) = self.log.block_log().append(kind::PART, &[part]) {
+                self.order.let_go_of_log(first);
+                return Err(error.into());
+            }
+        }
+        Ok(Some(first))
+    }
+
+    /// Changes the trees.
+    fn apply(&self, writes: &[Write<'_, D>], lsn: u64, keep: bool) -> Result<(), EngineError> {
+        let mut rest = writes;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(WRITES_BETWEEN_LOOKS));
+            for same in now.chunk_by(|a, b| a.id() == b.id()) {
+                self.apply_to_table(same, lsn, keep)?;
+            }
+            rest = later;
+            if !rest.is_empty() && self.log.free_bytes() < self.room_for_structure() {
+                self.log_again(rest, lsn)?;
+                self.checkpoint()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_to_table(
+        &self,
+        writes: &[Write<'_, D>],
+        lsn: u64,
+        keep: bool,
+    ) -> Result<(), EngineError> {
+        let Some(first) = writes.first() else { return Ok(()) };
+        let (tree, versions) = (first.table.tree(), first.table.versions());
+        let keep = keep && !self.domain.commits(mutants::VERSIONS_NOT_KEPT);
+        let mut kept = Vec::new();
+        for write in writes {
+            let mut keep_old = |old: Option<&[u8]>| {
+                versions.keep(&self.domain, write.key, lsn, old);
+                kept.push(Box::from(write.key));
+            };
+            let old: Option<ShowOld<'_>> = if keep { Some(&mut keep_old) } else { None };
+            match write.value {
+                Some(value) => tree.put(write.key, value, lsn, old)?,
+                None => _ = tree.remove(write.key, lsn, old)?,
+            }
+        }
+        if !kept.is_empty() {
+            self.versions.push(&self.domain, lsn, versions, kept);
+        }
+        Ok(())
+    }
+
+    /// Puts what a committed transaction has not yet written to trees into the log again, so that it can be cut
+    /// behind the transaction's record: nobody else writes these keys meanwhile.
+    fn log_again(&self, rest: &[Write<'_, D>], lsn: u64) -> Result<(), EngineError> {
+        let encoded = self.encode(rest);
+        let first = self.append_parts(&encoded)?;
+        let turn = self.order.turn();
+        let again = turn.and_then(|turn| {
+            let again = self.log.block_log().append(kind::COMMIT, &[&encoded.last])?.number();
+            turn.take_again(lsn, again, first);
+            Ok(())
+        });
+        if let Some(first) = first {
+            self.order.let_go_of_log(first);
+        }
+        again
+    }
+}

@@ -1,0 +1,110 @@
+//! Taking away what is left of dropped tables.
+//!
+//! A dropped table is listed in the catalog until its last page is free. The listing ends, by a record `c` of the log, just
+//! before the root is freed, by the next record of its tree. A crash between the two is made good when the log is
+//! replayed: a root that is in use with an LSN below `c` is still that of the dropped table; one that has become another's
+//! page since has a higher one.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use lapis_blocks::block_log::Durability;
+use lapis_buffer::{BufferError, BufferManager, PageNumber, SpaceError};
+use lapis_pmem::{Domain, host_lock};
+use lapis_tree::Tree;
+
+use crate::commit::Write;
+use crate::engine::Shared;
+use crate::error::EngineError;
+use crate::log::EngineLog;
+use crate::tables::{Table, chunks_key, dropped_key};
+use crate::value::{self, Stored};
+
+/// Pages that are freed at once.
+const PAGES_AT_ONCE: usize = 64;
+
+/// A table that was dropped, by the transaction `lsn`.
+#[derive(Debug)]
+pub(crate) struct Dropped<D: Domain> {
+    pub(crate) table: Arc<Table<D>>,
+    pub(crate) lsn: u64,
+}
+
+impl<D: Domain> Shared<D> {
+    /// Frees some pages of the table that was dropped first. Returns whether there was one.
+    pub(crate) fn free_dropped(&self) -> Result<bool, EngineError> {
+        // Who frees has the turn; the table stays listed meanwhile.
+        let mut dropped = host_lock::lock(&self.domain, &self.dropped);
+        let Some(first) = dropped.front_mut() else { return Ok(false) };
+        if first.lsn > self.order.oldest_reader() || !self.order.is_applied(first.lsn) {
+            return Ok(false);
+        }
+        self.make_room(0)?;
+        let table = &first.table;
+        if table.has_long_values() {
+            self.list_long_values(table)?;
+            table.forget_long_values();
+        }
+        if table.tree().free_pages(PAGES_AT_ONCE)? {
+            let key = dropped_key(table.id(), table.tree().root());
+            let unlisted = Write { table: &self.catalog, key: &key, value: None };
+            self.commit(&[unlisted], None, Durability::Eventual)?;
+            table.tree().free_rest()?;
+            dropped.pop_front();
+        }
+        Ok(true)
+    }
+
+    /// Lists the chunks of all long values of a table as such that are to go.
+    fn list_long_values(&self, table: &Table<D>) -> Result<(), EngineError> {
+        let mut after = Bound::Unbounded;
+        loop {
+            let (mut numbers, mut last) = (Vec::new(), None);
+            let mut cursor = table.tree().cursor();
+            cursor.seek(after.as_ref().map(Vec::as_slice))?;
+            while let Some((key, record)) = cursor.next()?
+                && numbers.len() < PAGES_AT_ONCE
+            {
+                if let Some(Stored::Long(long)) = value::parse(record) {
+                    numbers.push(long.number);
+                }
+                last = Some(key.to_vec());
+            }
+            let listings: Vec<_> = numbers.iter().copied().map(chunks_key).collect();
+            let listings =
+                listings.iter().map(|key| Write { table: &self.catalog, key, value: Some(&[]) });
+            let listings: Vec<_> = listings.collect();
+            if !listings.is_empty() {
+                self.commit(&listings, None, Durability::Eventual)?;
+            }
+            let numbers = numbers.into_iter().map(|number| (0, number));
+            host_lock::lock(&self.domain, &self.unwanted).extend(numbers);
+            match last {
+                Some(last) => after = Bound::Excluded(last),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Frees the root whose listing the record `lsn` ended, if that was not done.
+pub(crate) fn free_unlisted_root<D: Domain>(
+    manager: &Arc<BufferManager<D>>,
+    log: &Arc<EngineLog<D>>,
+    root: PageNumber,
+    lsn: u64,
+) -> Result<(), EngineError> {
+    let found = manager.retry(|| {
+        let page = manager.fix(root)?;
+        let found = page.read().lsn();
+        page.validate()?;
+        Ok(found)
+    });
+    match found {
+        Ok(found) if found < lsn => {
+            Ok(Tree::open(Arc::clone(manager), Arc::clone(log), root).free_rest()?)
+        }
+        Ok(_) | Err(BufferError::Space(SpaceError::NotInUse { .. })) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

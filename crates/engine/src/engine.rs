@@ -1,0 +1,472 @@
+//! The engine itself.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::ops::RangeBounds;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lapis_blocks::block_log::{BlockLog, BlockLogError, BlockLogOptions, Durability};
+use lapis_buffer::{BufferManager, BufferOptions, PageNumber};
+use lapis_pmem::{BlockDevice, Domain, host_lock};
+use lapis_tree::Tree;
+use parking_lot::{Mutex, RwLock};
+
+use crate::commit::Write;
+use crate::drop::Dropped;
+use crate::error::EngineError;
+use crate::log::EngineLog;
+use crate::mutants;
+use crate::order::Order;
+use crate::recovery::{self, RecoveryReport};
+use crate::scan::{KeyRange, Scan};
+use crate::snapshot::Snapshot;
+use crate::stripes::{Stripes, hash_of};
+use crate::tables::{
+    CATALOG, CHUNKS, CHUNKS_ROOT_KEY, FIRST_TABLE, NEXT_KEY, Table, TableId, dropped_key, name_key,
+    page_value, table_value,
+};
+use crate::transaction::Transaction;
+use crate::value::{self, MAX_VALUE_BYTES};
+use crate::versions::VersionQueue;
+
+/// After so many conflicts a transaction that is begun again takes turns with others like it.
+const CONFLICTS_BEFORE_TURNS: u32 = 4;
+
+/// How an engine is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineOptions {
+    /// The pages.
+    pub buffer: BufferOptions,
+    /// The log, of an engine that is created.
+    pub log: BlockLogOptions,
+    /// Locks that commits share the keys among.
+    pub stripes: usize,
+}
+
+impl EngineOptions {
+    /// The defaults, with a log of its own identity.
+    pub fn new(log_identity: u64) -> Self {
+        let log = BlockLogOptions::new(log_identity);
+        Self { buffer: BufferOptions::default(), log, stripes: 1024 }
+    }
+}
+
+/// What has happened since the engine was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// The pages.
+    pub buffer: lapis_buffer::Statistics,
+    /// The log.
+    pub log: lapis_blocks::block_log::BlockLogStatistics,
+    /// Times that the log was cut.
+    pub checkpoints: u64,
+    /// Transactions of which replaced values are kept for readers, now.
+    pub kept_versions: usize,
+}
+
+/// What all handles of an engine share.
+#[derive(Debug)]
+pub(crate) struct Shared<D: Domain> {
+    pub(crate) domain: D,
+    pub(crate) manager: Arc<BufferManager<D>>,
+    pub(crate) log: Arc<EngineLog<D>>,
+    pub(crate) order: Order<D>,
+    pub(crate) stripes: Stripes<D>,
+    pub(crate) versions: VersionQueue<D>,
+    pub(crate) catalog: Arc<Table<D>>,
+    pub(crate) chunks: Arc<Table<D>>,
+    /// Long values that are written and have no record yet.
+    pub(crate) undecided: Mutex<HashSet<u64>>,
+    /// Long values that are to go when nobody reads an older state than this, in order.
+    pub(crate) unwanted: Mutex<VecDeque<(u64, u64)>>,
+    tables: RwLock<BTreeMap<String, Arc<Table<D>>>>,
+    /// Dropped tables whose pages are still in use.
+    pub(crate) dropped: Mutex<VecDeque<Dropped<D>>>,
+    next_table: AtomicU64,
+    next_token: AtomicU64,
+    /// Tables are made and dropped one at a time.
+    making: Mutex<()>,
+    /// Transactions that conflicted often take turns with each other.
+    unlucky: Mutex<()>,
+    /// Checkpoints take turns.
+    pub(crate) checkpoint: Mutex<()>,
+    pub(crate) checkpoints: AtomicU64,
+    recovery: RecoveryReport,
+}
+
+/// Transactions over trees on pages. Cheap to clone: all clones are handles of one engine. See the
+/// [crate](crate) documentation.
+#[derive(Debug)]
+pub struct Engine<D: Domain>(Arc<Shared<D>>);
+
+impl<D: Domain> Clone for Engine<D> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<D: Domain> Engine<D> {
+    /// Makes an empty engine on two devices, whatever they hold: one for pages, one for the log. Durable
+    /// when this returns: it is made when the first transaction is in the log.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn create(
+        domain: D,
+        pages: Arc<dyn BlockDevice>,
+        log: Arc<dyn BlockDevice>,
+        options: &EngineOptions,
+    ) -> Result<Self, EngineError> {
+        let log = EngineLog::new(BlockLog::create(domain.clone(), log, options.log)?);
+        let manager =
+            BufferManager::create(domain.clone(), pages, Arc::clone(&log) as _, &options.buffer)?;
+        let manager = Arc::new(manager);
+        let tree = Tree::create(Arc::clone(&manager), Arc::clone(&log))?;
+        debug_assert_eq!(tree.root(), PageNumber::FIRST);
+        let report = RecoveryReport::default();
+        let catalog = Table::new(CATALOG, "", tree, false);
+        let chunks = Tree::create(Arc::clone(&manager), Arc::clone(&log))?;
+        let root = page_value(chunks.root());
+        let chunks = Table::new(CHUNKS, "", chunks, false);
+        let engine = Self::over(domain, manager, log, [catalog, chunks], options, report);
+        let table = &engine.shared().catalog;
+        let write = Write { table, key: CHUNKS_ROOT_KEY, value: Some(&root) };
+        engine.shared().commit(&[write], None, Durability::Immediate)?;
+        Ok(engine)
+    }
+
+    /// Opens the engine on two devices, after a crash or not, and brings it to the state of the end of its log.
+    ///
+    /// # Errors
+    /// [`EngineError::NotCreated`] and others.
+    pub fn open(
+        domain: D,
+        pages: Arc<dyn BlockDevice>,
+        log: Arc<dyn BlockDevice>,
+        options: &EngineOptions,
+    ) -> Result<Self, EngineError> {
+        let log = match BlockLog::open(domain.clone(), log) {
+            Err(BlockLogError::NotALog) => return Err(EngineError::NotCreated),
+            opened => EngineLog::new(opened?),
+        };
+        if !log.has_transactions()? {
+            return Err(EngineError::NotCreated);
+        }
+        let manager =
+            BufferManager::open(domain.clone(), pages, Arc::clone(&log) as _, &options.buffer)?;
+        let manager = Arc::new(manager);
+        let recovered = recovery::recover(&domain, &manager, &log)?;
+        let recovery::Recovered { system, tables, dropped, unwanted, next_table, report } =
+            recovered;
+        let engine = Self::over(domain, manager, log, system, options, report);
+        let shared = engine.shared();
+        shared.next_table.store(u64::from(next_table), Ordering::Relaxed);
+        let tables = tables.into_iter().map(|table| (table.name().to_owned(), table));
+        shared.tables.write().extend(tables);
+        let dropped = dropped.into_iter().map(|table| Dropped { table, lsn: 0 });
+        shared.dropped.lock().extend(dropped);
+        shared.unwanted.lock().extend(unwanted.into_iter().map(|number| (0, number)));
+        Ok(engine)
+    }
+
+    fn over(
+        domain: D,
+        manager: Arc<BufferManager<D>>,
+        log: Arc<EngineLog<D>>,
+        [catalog, chunks]: [Arc<Table<D>>; 2],
+        options: &EngineOptions,
+        recovery: RecoveryReport,
+    ) -> Self {
+        let last = recovery.last_transaction.max(log.block_log().start().number());
+        let shared = Shared {
+            order: Order::new(domain.clone(), last),
+            stripes: Stripes::new(options.stripes),
+            versions: VersionQueue::new(),
+            catalog,
+            chunks,
+            undecided: Mutex::default(),
+            unwanted: Mutex::default(),
+            tables: RwLock::default(),
+            dropped: Mutex::default(),
+            next_table: AtomicU64::new(u64::from(FIRST_TABLE)),
+            // Larger than any that the log may have: each took more than a byte of it.
+            next_token: AtomicU64::new(log.block_log().end().number() + 1),
+            making: Mutex::new(()),
+            unlucky: Mutex::new(()),
+            checkpoint: Mutex::new(()),
+            checkpoints: AtomicU64::new(0),
+            recovery,
+            domain,
+            manager,
+            log,
+        };
+        Self(Arc::new(shared))
+    }
+
+    pub(crate) fn shared(&self) -> &Shared<D> {
+        &self.0
+    }
+
+    /// The machine.
+    pub fn domain(&self) -> &D {
+        &self.0.domain
+    }
+
+    /// What opening did.
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.0.recovery
+    }
+
+    /// The pages.
+    pub fn buffer_manager(&self) -> &BufferManager<D> {
+        &self.0.manager
+    }
+
+    /// The log.
+    pub fn log(&self) -> &BlockLog<D> {
+        self.0.log.block_log()
+    }
+
+    /// What has happened since the engine was opened.
+    pub fn statistics(&self) -> Statistics {
+        let shared = self.shared();
+        Statistics {
+            buffer: shared.manager.statistics(),
+            log: shared.log.block_log().statistics(),
+            checkpoints: shared.checkpoints.load(Ordering::Relaxed),
+            kept_versions: shared.versions.len(&shared.domain),
+        }
+    }
+
+    /// The table called `name`.
+    ///
+    /// # Errors
+    /// [`EngineError::NoSuchTable`].
+    pub fn table(&self, name: &str) -> Result<Arc<Table<D>>, EngineError> {
+        let tables = host_lock::read(&self.0.domain, &self.0.tables);
+        let table = tables.get(name).cloned();
+        table.ok_or_else(|| EngineError::NoSuchTable { name: name.to_owned() })
+    }
+
+    /// The tables, in order of their names.
+    pub fn tables(&self) -> Vec<Arc<Table<D>>> {
+        host_lock::read(&self.0.domain, &self.0.tables).values().cloned().collect()
+    }
+
+    /// Makes a table. Durable on return.
+    ///
+    /// # Errors
+    /// [`EngineError::TableExists`] and others.
+    pub fn create_table(&self, name: &str) -> Result<Arc<Table<D>>, EngineError> {
+        let shared = self.shared();
+        let _making = host_lock::lock(&shared.domain, &shared.making);
+        if self.table(name).is_ok() {
+            return Err(EngineError::TableExists { name: name.to_owned() });
+        }
+        let key = name_key(name);
+        shared.check_write(&shared.catalog, &key, None)?;
+        shared.order.check_running()?;
+        let id = shared.next_table.load(Ordering::Relaxed) as TableId;
+        shared.make_room(0)?;
+        let tree = Tree::create(Arc::clone(&shared.manager), Arc::clone(&shared.log))?;
+        let (next, value) = ((id + 1).to_le_bytes(), table_value(id, tree.root(), false));
+        let table = &shared.catalog;
+        let writes = [
+            Write { table, key: NEXT_KEY, value: Some(&next) },
+            Write { table, key: &key, value: Some(&value) },
+        ];
+        shared.commit(&writes, None, Durability::Immediate)?;
+        shared.next_table.store(u64::from(id + 1), Ordering::Relaxed);
+        let table = Table::new(id, name, tree, false);
+        let mut tables = host_lock::write(&shared.domain, &shared.tables);
+        tables.insert(name.to_owned(), Arc::clone(&table));
+        Ok(table)
+    }
+
+    /// Drops a table and everything in it. Durable on return; its pages are freed by
+    /// [`Engine::maintain`]. Handles of it refuse from then on, those of snapshots and transactions too.
+    ///
+    /// # Errors
+    /// [`EngineError::NoSuchTable`] and others.
+    pub fn drop_table(&self, name: &str) -> Result<(), EngineError> {
+        let shared = self.shared();
+        let _making = host_lock::lock(&shared.domain, &shared.making);
+        let dropped = self.table(name)?;
+        // Who commits later finds it so in its turn; who had its turn before is in the log before.
+        dropped.set_dropped(true);
+        let (name_key, dropped_key) =
+            (name_key(name), dropped_key(dropped.id(), dropped.tree().root()));
+        let long_values = [u8::from(dropped.has_long_values())];
+        let table = &shared.catalog;
+        let writes = [
+            Write { table, key: &name_key, value: None },
+            Write { table, key: &dropped_key, value: Some(&long_values) },
+        ];
+        let lsn = shared
+            .commit(&writes, None, Durability::Immediate)
+            .inspect_err(|_| dropped.set_dropped(false))?;
+        host_lock::write(&shared.domain, &shared.tables).remove(name);
+        host_lock::lock(&shared.domain, &shared.dropped).push_back(Dropped { table: dropped, lsn });
+        Ok(())
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`].
+    pub fn begin(&self) -> Result<Transaction<D>, EngineError> {
+        Transaction::begin(self)
+    }
+
+    /// One durable state to read from.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`].
+    pub fn snapshot(&self) -> Result<Snapshot<D>, EngineError> {
+        Snapshot::new(self)
+    }
+
+    /// The newest value of a key, durable.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn get(&self, table: &Arc<Table<D>>, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        table.check_not_dropped()?;
+        let mut value = Vec::new();
+        let found = table.tree().get(key, &mut value)?;
+        if found && value::is_long(&value) {
+            // Its chunks stay as long as somebody reads this state.
+            return self.snapshot()?.get(table, key);
+        }
+        // E4. Whoever wrote what was found has noted itself before.
+        let shared = self.shared();
+        let last = shared.stripes.last_of(&shared.domain, hash_of(table.id(), key));
+        if !shared.domain.commits(mutants::ACKNOWLEDGED_BEFORE_SYNC) {
+            shared.log.wait_for(last)?;
+        }
+        if found {
+            shared.resolve(table, key, &mut value)?;
+        }
+        Ok(found.then_some(value))
+    }
+
+    /// The entries of a range at one durable state, from both ends.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        table: &Arc<Table<D>>,
+        range: impl RangeBounds<K>,
+    ) -> Result<Scan<'static, D>, EngineError> {
+        self.snapshot()?.scan(table, KeyRange::new(&range))
+    }
+
+    /// Adds or replaces a key, in a transaction of its own. Returns its place in the log.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn put(
+        &self,
+        table: &Arc<Table<D>>,
+        key: &[u8],
+        value: &[u8],
+        durability: Durability,
+    ) -> Result<u64, EngineError> {
+        let shared = self.shared();
+        shared.check_write(table, key, Some(value))?;
+        if !shared.is_short(table, key, value) {
+            let mut transaction = self.begin()?;
+            transaction.put(table, key, value)?;
+            return transaction.commit(durability);
+        }
+        let record = value::short_record(value);
+        shared.commit(&[Write { table, key, value: Some(&record) }], None, durability)
+    }
+
+    /// Removes a key, in a transaction of its own; whether it was there.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn remove(
+        &self,
+        table: &Arc<Table<D>>,
+        key: &[u8],
+        durability: Durability,
+    ) -> Result<bool, EngineError> {
+        self.retry(|transaction| transaction.remove(table, key), durability)
+    }
+
+    /// Runs a transaction, and again if another one changed what it has read, until it is committed.
+    ///
+    /// # Errors
+    /// What `body` returns but for [`EngineError::Conflict`], or what committing does.
+    pub fn retry<T>(
+        &self,
+        mut body: impl FnMut(&mut Transaction<D>) -> Result<T, EngineError>,
+        durability: Durability,
+    ) -> Result<T, EngineError> {
+        let (mut conflicts, mut alone) = (0, None);
+        loop {
+            let mut transaction = self.begin()?;
+            let done = body(&mut transaction);
+            let done = done.and_then(|done| transaction.commit(durability).map(|_| done));
+            if !matches!(done, Err(EngineError::Conflict)) {
+                return done;
+            }
+            conflicts += 1;
+            if conflicts == CONFLICTS_BEFORE_TURNS {
+                alone = Some(host_lock::lock(&self.0.domain, &self.0.unlucky));
+            }
+            self.0.domain.pause();
+            _ = &alone;
+        }
+    }
+
+    /// Makes everything durable that was committed.
+    ///
+    /// # Errors
+    /// [`EngineError::Log`].
+    pub fn sync(&self) -> Result<(), EngineError> {
+        Ok(self.0.log.block_log().sync()?)
+    }
+}
+
+impl<D: Domain> Shared<D> {
+    pub(crate) fn next_token(&self) -> u64 {
+        self.next_token.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The most bytes that the writes of a transaction may have.
+    pub(crate) fn most_transaction_bytes(&self) -> u64 {
+        self.log.block_log().capacity_bytes() / 4
+    }
+
+    /// Room in the log that commits leave for what trees log.
+    pub(crate) fn room_for_structure(&self) -> u64 {
+        self.log.block_log().capacity_bytes() / 4
+    }
+
+    pub(crate) fn check_write(
+        &self,
+        table: &Table<D>,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), EngineError> {
+        table.check_not_dropped()?;
+        let most = table.largest_key_bytes();
+        if key.len() > most {
+            return Err(EngineError::KeyTooLong { bytes: key.len(), most });
+        }
+        let (bytes, most) = (value.map_or(0, <[u8]>::len), MAX_VALUE_BYTES);
+        if bytes > most {
+            return Err(EngineError::ValueTooLong { bytes, most });
+        }
+        Ok(())
+    }
+
+    /// Whether a record of the table has room for the value.
+    pub(crate) fn is_short(&self, table: &Table<D>, key: &[u8], value: &[u8]) -> bool {
+        value.len() < table.largest_record_bytes(key)
+    }
+}

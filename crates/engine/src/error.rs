@@ -1,0 +1,85 @@
+//! Why the engine refused.
+
+use std::sync::Arc;
+
+use lapis_blocks::block_log::BlockLogError;
+use lapis_buffer::BufferError;
+use lapis_tree::TreeError;
+
+/// Why the engine refused. Unless the variant says otherwise, everything is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// Another transaction has written what this one read. Begun again, it may succeed.
+    #[error("another transaction changed what this one has read; begin it again")]
+    Conflict,
+    /// The devices hold no engine, or one whose creation was cut short.
+    #[error("there is no store here, or its creation was cut short")]
+    NotCreated,
+    /// There is no such table.
+    #[error("there is no table {name:?}")]
+    NoSuchTable {
+        /// The name.
+        name: String,
+    },
+    /// There is one already.
+    #[error("there is a table {name:?} already")]
+    TableExists {
+        /// The name.
+        name: String,
+    },
+    /// The table has been dropped since the handle was made.
+    #[error("the table {name:?} has been dropped")]
+    Dropped {
+        /// The name.
+        name: String,
+    },
+    /// The key is too long.
+    #[error("a key of {bytes} bytes is longer than the longest, {most}")]
+    KeyTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The longest.
+        most: usize,
+    },
+    /// The value is too long.
+    #[error("a value of {bytes} bytes is longer than the longest, {most}")]
+    ValueTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The longest for this key.
+        most: usize,
+    },
+    /// The transaction would be longer than the log allows.
+    #[error(
+        "the transaction would have {bytes} bytes of writes, more than {most}; commit in parts, or give the log more room"
+    )]
+    TransactionTooLong {
+        /// Bytes of its writes.
+        bytes: u64,
+        /// The most there may be.
+        most: u64,
+    },
+    /// A committed transaction could not be applied, or the medium failed. What was acknowledged is in the log
+    /// and will be there when the store is opened again; until then nothing is written.
+    #[error("the store accepts no more writes ({why}); open it again")]
+    Stopped {
+        /// What went wrong.
+        why: Arc<str>,
+    },
+    /// The log, or a table of tables, says what it cannot say.
+    #[error("the store is damaged: {what}")]
+    Damaged {
+        /// What is wrong, and where.
+        what: String,
+    },
+    /// A tree refused.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// The buffer manager refused.
+    #[error(transparent)]
+    Buffer(#[from] BufferError),
+    /// The log refused.
+    #[error(transparent)]
+    Log(#[from] BlockLogError),
+}

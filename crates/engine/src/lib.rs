@@ -1,0 +1,81 @@
+//! The engine: serializable transactions over trees on pages, with one log.
+//!
+//! Pages are kept by [`lapis_buffer`], trees by [`lapis_tree`], the log by [`lapis_blocks::block_log`]. What is here
+//! makes transactions of them.
+//!
+//! # Protocol
+//!
+//! Optimistic, after H. T. Kung, J. T. Robinson, *On optimistic methods for concurrency control*, TODS 1981, with
+//! backward validation; versions for readers after T. Neumann, T. Mühlbauer, A. Kemper, *Fast serializable
+//! multi-version concurrency control for main-memory database systems*, SIGMOD 2015: the newest value is in the
+//! tree, what is older and somebody may still read is beside it, in DRAM.
+//!
+//! * A transaction reads the state of its beginning and keeps its writes to itself. So there are no
+//!   locks to wait for while it runs, and no deadlocks. Nobody waits for a reader, and a reader for nobody.
+//! * To commit, it takes the *stripes* of the keys it writes, in order; then the *turn*, in which it is validated
+//!   (nothing it read was written since it began), its one redo record is appended to the log, and its place in
+//!   the order is the record's LSN. Then it gives the turn to the next one, changes the trees, and gives back the
+//!   stripes. Transactions that write different keys change trees side by side; those that write the same key
+//!   do so in the order of the log.
+//! * Then it waits for the log, as long as its [`Durability`] says.
+//!
+//! What that costs in writes: one record of the log for each transaction, with the new values alone, and nothing
+//! on abort. Locking (2PL) would write as much, and wait; writing to pages before commit would log
+//! every old value too, and undo.
+//!
+//! # Invariants
+//!
+//! * E1. *Pages hold nothing that is uncommitted.* A tree is changed only by a transaction whose record is in the log,
+//!   whole, and with the record's LSN. So a page that is written (the log durable up to its LSN) holds
+//!   nothing that a power cut takes back, and recovery undoes nothing.
+//! * E2. *One order.* The order of commit records in the log is the order in which transactions took effect: who writes
+//!   a key holds its stripe from before the record is appended until the tree has the change.
+//! * E3. *A reader's state is whole.* Who begins at LSN `s` waits until every transaction up to `s` has changed its
+//!   trees; and every transaction that is ordered while a reader is registered puts what it replaces into
+//!   the versions before it changes the tree. A reader looks in the tree first, then among the versions.
+//! * E4. *What was read is durable when it matters.* A snapshot begins at a durable state. A transaction's record comes
+//!   after those of all that it has read. A read on its own waits until the last transaction that wrote to
+//!   the key's stripe is durable.
+//! * E5. *The log goes back far enough.* Its start is not behind the first record of any transaction that has not changed
+//!   all of its trees, nor behind any change that a page on the device lacks.
+//! * E6. *Redo ends in the state of the end of the log*, wherever it begins before all that is missing: structure
+//!   records bring the trees to the shape they had (`lapis_tree`), then all logical records from the start on
+//!   are applied in order, whatever a page has of them already; a key's last one wins.
+//!   Records of tables that are gone at the end of the log are left out: their pages may be others by now.
+//!
+//! # Order of writes
+//!
+//! * Commit: all parts of the record, its last one in the turn (E2); trees (E1); flush of the log; acknowledge.
+//! * Checkpoint: note where the log must be kept from (E5); write pages (the log first, the buffer's B3); make
+//!   the freed pages durable; cut the log.
+
+mod check;
+mod checkpoint;
+mod commit;
+mod drop;
+mod engine;
+mod error;
+mod log;
+pub mod mutants;
+mod order;
+mod reads;
+mod record;
+mod recovery;
+mod scan;
+mod snapshot;
+mod stripes;
+mod tables;
+mod transaction;
+mod value;
+mod versions;
+mod write_set;
+
+pub use engine::{Engine, EngineOptions, Statistics};
+pub use error::EngineError;
+pub use lapis_blocks::block_log::Durability;
+pub use recovery::RecoveryReport;
+pub use scan::{Direction, KeyRange, Scan};
+pub use snapshot::Snapshot;
+pub use tables::Table;
+pub use transaction::Transaction;
+pub use value::MAX_VALUE_BYTES;

@@ -1,0 +1,39 @@
+//! Known errors of the engine, which it commits when the domain says so.
+
+use lapis_pmem::mutants;
+
+mutants! {
+    /// The mutants of the engine, and operations in which all that one worker shows do.
+    ENGINE: 60 operations;
+
+    /// A commit is acknowledged before its record is durable.
+    ACKNOWLEDGED_BEFORE_SYNC = "engine/acknowledged-before-sync" =>
+        at("engine/src/commit.rs, commit");
+
+    /// A transaction commits although what it read has been written since.
+    READS_NOT_VALIDATED = "engine/reads-not-validated" =>
+        at("engine/src/commit.rs, append")
+        .among_workers();
+
+    /// A checkpoint cuts the log before pages are written.
+    CHECKPOINT_TOO_EARLY = "engine/checkpoint-too-early" =>
+        at("engine/src/checkpoint.rs, checkpoint");
+
+    /// A checkpoint does not look whether transactions are still changing trees.
+    CHECKPOINT_FORGETS_TRANSACTIONS = "engine/checkpoint-forgets-transactions" =>
+        at("engine/src/checkpoint.rs, cut")
+        .among_workers();
+
+    /// The chunks of a long value are not listed before they have a record.
+    CHUNKS_NOT_LISTED = "engine/chunks-not-listed" =>
+        at("engine/src/value.rs, write_chunks");
+
+    /// Recovery leaves out the records of transactions that are in the log in parts.
+    PARTS_LOST = "engine/parts-lost" =>
+        at("engine/src/recovery.rs, replay");
+
+    /// What a transaction replaces is not kept for those who read an older state.
+    VERSIONS_NOT_KEPT = "engine/versions-not-kept" =>
+        at("engine/src/commit.rs, apply_to_table")
+        .among_workers();
+}

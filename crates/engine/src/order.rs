@@ -1,0 +1,255 @@
+//! The order of transactions: who is the last, who is still changing trees, who reads which state.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use lapis_pmem::Domain;
+use lapis_pmem::host_lock::{self, HostGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::error::EngineError;
+use crate::reads::{ReadSet, WrittenKeys};
+
+/// A transaction that is in the log and not yet in all trees.
+#[derive(Debug)]
+struct Applying {
+    lsn: u64,
+    /// Where the log must be kept from until it is.
+    keep_from: u64,
+    done: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The last transaction.
+    last: u64,
+    applying: VecDeque<Applying>,
+    /// States that are read, and by how many.
+    readers: BTreeMap<u64, usize>,
+    /// What was written since the oldest of them.
+    recent: VecDeque<(u64, Arc<WrittenKeys>)>,
+    /// Where the log must be kept from for transactions that have parts in it and are not yet ordered.
+    unordered: BTreeMap<u64, usize>,
+    /// Transactions of several parts, and where the first may be.
+    long: BTreeMap<u64, u64>,
+    /// Why nothing is written any more.
+    stopped: Option<Arc<str>>,
+}
+
+impl State {
+    fn check_running(&self) -> Result<(), EngineError> {
+        match &self.stopped {
+            Some(why) => Err(EngineError::Stopped { why: Arc::clone(why) }),
+            None => Ok(()),
+        }
+    }
+
+    fn oldest_reader(&self) -> Option<u64> {
+        self.readers.first_key_value().map(|(&since, _)| since)
+    }
+
+    fn leave(&mut self, since: u64) {
+        if let Some(count) = self.readers.get_mut(&since) {
+            *count -= 1;
+            if *count == 0 {
+                self.readers.remove(&since);
+            }
+        }
+        let oldest = self.oldest_reader().unwrap_or(u64::MAX);
+        while self.recent.front().is_some_and(|(lsn, _)| *lsn <= oldest) {
+            self.recent.pop_front();
+        }
+    }
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Order<D: Domain> {
+    domain: D,
+    state: Mutex<State>,
+    /// Notified when a transaction has changed its trees, or nothing will any more.
+    applied: Condvar,
+}
+
+/// The turn to append a commit record.
+pub(crate) struct Turn<'o, D: Domain> {
+    state: HostGuard<'o, D, MutexGuard<'o, State>>,
+}
+
+impl<D: Domain> Order<D> {
+    pub(crate) fn new(domain: D, last: u64) -> Self {
+        let state = Mutex::new(State { last, ..State::default() });
+        Self { domain, state, applied: Condvar::new() }
+    }
+
+    fn lock(&self) -> HostGuard<'_, D, MutexGuard<'_, State>> {
+        host_lock::lock(&self.domain, &self.state)
+    }
+
+    /// Registers a reader of the present state, and waits until the trees have it (E3). Returns its LSN.
+    pub(crate) fn enter(&self) -> Result<u64, EngineError> {
+        let mut state = self.lock();
+        state.check_running()?;
+        let since = state.last;
+        *state.readers.entry(since).or_default() += 1;
+        while state.applying.front().is_some_and(|first| first.lsn <= since) {
+            if let Err(stopped) = state.check_running() {
+                state.leave(since);
+                return Err(stopped);
+            }
+            state = host_lock::wait(&self.state, state, &self.applied);
+        }
+        Ok(since)
+    }
+
+    /// A reader has ended. Returns the oldest state that is still read: `u64::MAX` if none is.
+    pub(crate) fn leave(&self, since: u64) -> u64 {
+        let mut state = self.lock();
+        state.leave(since);
+        state.oldest_reader().unwrap_or(u64::MAX)
+    }
+
+    /// The oldest state that is read: `u64::MAX` if none is.
+    pub(crate) fn oldest_reader(&self) -> u64 {
+        self.lock().oldest_reader().unwrap_or(u64::MAX)
+    }
+
+    /// Whether every transaction up to `lsn` has changed its trees.
+    pub(crate) fn is_applied(&self, lsn: u64) -> bool {
+        self.lock().applying.front().is_none_or(|first| first.lsn > lsn)
+    }
+
+    /// Whether anybody reads an older state than the present one, beside `own`.
+    pub(crate) fn has_readers(&self, own: Option<u64>) -> bool {
+        self.lock().readers_beside(own)
+    }
+
+    /// The turn.
+    pub(crate) fn turn(&self) -> Result<Turn<'_, D>, EngineError> {
+        let state = self.lock();
+        state.check_running()?;
+        Ok(Turn { state })
+    }
+
+    /// Keeps the log as it is from here on, for parts that are about to be appended.
+    pub(crate) fn keep_log(&self) -> u64 {
+        let mut state = self.lock();
+        let from = state.last;
+        *state.unordered.entry(from).or_default() += 1;
+        from
+    }
+
+    /// Parts for which the log was kept are in it with their commit, or in vain.
+    pub(crate) fn let_go_of_log(&self, from: u64) {
+        let mut state = self.lock();
+        if let Some(count) = state.unordered.get_mut(&from) {
+            *count -= 1;
+            if *count == 0 {
+                state.unordered.remove(&from);
+            }
+        }
+    }
+
+    /// The transaction `lsn` has changed all of its trees.
+    pub(crate) fn has_applied(&self, lsn: u64) {
+        let mut state = self.lock();
+        let at = state.applying.partition_point(|applying| applying.lsn < lsn);
+        if let Some(applying) = state.applying.get_mut(at).filter(|found| found.lsn == lsn) {
+            applying.done = true;
+        }
+        while state.applying.front().is_some_and(|first| first.done) {
+            state.applying.pop_front();
+        }
+        drop(state);
+        self.applied.notify_all();
+    }
+
+    /// Ends writing for good.
+    pub(crate) fn stop(&self, why: &str) -> EngineError {
+        let mut state = self.lock();
+        let why = Arc::clone(state.stopped.get_or_insert_with(|| why.into()));
+        drop(state);
+        self.applied.notify_all();
+        EngineError::Stopped { why }
+    }
+
+    pub(crate) fn check_running(&self) -> Result<(), EngineError> {
+        self.lock().check_running()
+    }
+
+    /// The last transaction.
+    pub(crate) fn last(&self) -> u64 {
+        self.lock().last
+    }
+
+    /// Where a checkpoint may cut the log at most, as far as transactions are concerned (E5): the LSN of a
+    /// transaction, or 0. To be asked before pages are.
+    pub(crate) fn keep_from(&self) -> u64 {
+        let state = self.lock();
+        let applying = state.applying.iter().map(|applying| applying.keep_from).min();
+        let unordered = state.unordered.keys().next().copied();
+        let least = [applying, unordered].into_iter().flatten().min();
+        least.map_or(state.last, |least| least.min(state.last))
+    }
+
+    /// The place to cut the log that is not in the middle of a transaction, at `from` or before it (E5).
+    pub(crate) fn whole_from(&self, from: u64) -> u64 {
+        let mut state = self.lock();
+        let first = state.long.range(from..).map(|(_, &first)| first).min();
+        let from = first.map_or(from, |first| first.min(from));
+        state.long = state.long.split_off(&from);
+        from
+    }
+}
+
+impl State {
+    fn readers_beside(&self, own: Option<u64>) -> bool {
+        match own {
+            None => !self.readers.is_empty(),
+            Some(own) => self.readers.len() > 1 || self.readers.get(&own).is_some_and(|&n| n > 1),
+        }
+    }
+}
+
+impl<D: Domain> Turn<'_, D> {
+    /// Whether nothing that was read since `since` has been written.
+    pub(crate) fn validate(&self, reads: &ReadSet, since: u64) -> Result<(), EngineError> {
+        let recent = self.state.recent.iter().rev().take_while(|(lsn, _)| *lsn > since);
+        let mut written = recent.map(|(_, written)| written);
+        if !reads.is_empty() && written.any(|written| reads.has_any_of(written)) {
+            return Err(EngineError::Conflict);
+        }
+        Ok(())
+    }
+
+    /// Whether somebody reads who may need what is about to be replaced (E3).
+    pub(crate) fn has_readers(&self, own: Option<u64>) -> bool {
+        self.state.readers_beside(own)
+    }
+
+    /// The record that was just appended is the last. `written` if somebody may have read it; `first_part` where
+    /// the log has to be kept from, if it is not from the record on.
+    pub(crate) fn take(
+        mut self,
+        lsn: u64,
+        written: Option<Arc<WrittenKeys>>,
+        first_part: Option<u64>,
+    ) {
+        let state = &mut *self.state;
+        state.last = lsn;
+        let keep_from = first_part.unwrap_or(lsn);
+        state.applying.push_back(Applying { lsn, keep_from, done: false });
+        state.recent.extend(written.map(|written| (lsn, written)));
+        state.long.extend(first_part.map(|first| (lsn, first)));
+    }
+
+    /// The rest of the transaction `lsn` was just appended again, at `again`: before, nothing is needed for it.
+    pub(crate) fn take_again(mut self, lsn: u64, again: u64, first_part: Option<u64>) {
+        let state = &mut *self.state;
+        if let Some(applying) = state.applying.iter_mut().find(|applying| applying.lsn == lsn) {
+            applying.keep_from = first_part.unwrap_or(again);
+        }
+        state.last = again;
+        state.long.extend(first_part.map(|first| (again, first)));
+    }
+}

@@ -1,0 +1,206 @@
+//! Bringing pages to the state of the end of the log (E6).
+//!
+//! 1. Structure records, in order: then every tree has the shape that it had.
+//! 2. Logical records of the catalog, in order: then it is known which tables there are.
+//! 3. Logical records of these tables, in order.
+//!
+//! Nothing is undone, for pages hold nothing that the log does not commit (E1). A crash meanwhile changes nothing: the log
+//! is cut only behind what pages have.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use lapis_blocks::block_log::Lsn;
+use lapis_buffer::{BufferError, BufferManager, PageNumber, WriteAheadLog};
+use lapis_pmem::Domain;
+use lapis_tree::Tree;
+
+use crate::drop::free_unlisted_root;
+use crate::error::EngineError;
+use crate::log::{EngineLog, kind};
+use crate::mutants::PARTS_LOST;
+use crate::record::{self, Entries};
+use crate::tables::{CATALOG, CHUNKS, CatalogEntry, FIRST_TABLE, Table, TableId, dropped_of};
+
+/// After so many records it is looked whether the log has room for what trees log.
+const RECORDS_BETWEEN_LOOKS: u64 = 64;
+
+/// What opening did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Records of the log that were read again.
+    pub records: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Changes to the structure of trees among them.
+    pub structure_records: u64,
+    /// Transactions among them.
+    pub transactions: u64,
+    /// Writes of those.
+    pub writes: u64,
+    pub(crate) last_transaction: u64,
+}
+
+/// An engine's tables as the log left them.
+pub(crate) struct Recovered<D: Domain> {
+    /// The catalog, and the chunks of long values.
+    pub(crate) system: [Arc<Table<D>>; 2],
+    pub(crate) tables: Vec<Arc<Table<D>>>,
+    pub(crate) dropped: Vec<Arc<Table<D>>>,
+    /// Long values that are to go.
+    pub(crate) unwanted: Vec<u64>,
+    pub(crate) next_table: TableId,
+    pub(crate) report: RecoveryReport,
+}
+
+/// Opening, under way.
+struct Recovery<'r, D: Domain> {
+    domain: &'r D,
+    manager: &'r Arc<BufferManager<D>>,
+    log: &'r Arc<EngineLog<D>>,
+    report: RecoveryReport,
+    /// Roots of dropped tables whose listing ended, and by which record.
+    unlisted: Vec<(PageNumber, u64)>,
+}
+
+pub(crate) fn recover<D: Domain>(
+    domain: &D,
+    manager: &Arc<BufferManager<D>>,
+    log: &Arc<EngineLog<D>>,
+) -> Result<Recovered<D>, EngineError> {
+    let mut recovery =
+        Recovery { domain, manager, log, report: RecoveryReport::default(), unlisted: Vec::new() };
+    recovery.redo_structure()?;
+    let open = |root| Tree::open(Arc::clone(manager), Arc::clone(log), root);
+    let catalog = Table::new(CATALOG, "", open(PageNumber::FIRST), false);
+    let only_catalog = BTreeMap::from([(CATALOG, Arc::clone(&catalog))]);
+    recovery.replay(&only_catalog, false)?;
+    for &(root, lsn) in &recovery.unlisted {
+        free_unlisted_root(manager, log, root, lsn)?;
+    }
+    let (mut tables, mut dropped, mut unwanted) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut next_table, mut chunks) = (FIRST_TABLE, None);
+    let mut cursor = catalog.tree().cursor();
+    cursor.seek(Bound::Unbounded)?;
+    while let Some((key, value)) = cursor.next()? {
+        match CatalogEntry::parse(key, value)? {
+            CatalogEntry::Next(next) => next_table = next_table.max(next),
+            CatalogEntry::Table { name, id, root, long_values } => {
+                tables.push(Table::new(id, &name, open(root), long_values));
+            }
+            CatalogEntry::Dropped { id, root, long_values } => {
+                dropped.push(Table::new(id, "", open(root), long_values));
+            }
+            CatalogEntry::Chunks { root } => {
+                chunks = Some(Table::new(CHUNKS, "", open(root), false));
+            }
+            CatalogEntry::Unwanted { number } => unwanted.push(number),
+        }
+    }
+    let chunks = chunks.ok_or_else(|| EngineError::Damaged {
+        what: "the catalog does not say where the chunks of long values are".to_owned(),
+    })?;
+    let by_id = tables.iter().chain([&chunks]).map(|table| (table.id(), Arc::clone(table)));
+    recovery.replay(&by_id.collect(), true)?;
+    let (system, report) = ([catalog, chunks], recovery.report);
+    Ok(Recovered { system, tables, dropped, unwanted, next_table, report })
+}
+
+/// A transaction of which not all parts have come.
+struct Open {
+    first: u64,
+    entries: Vec<u8>,
+}
+
+impl<D: Domain> Recovery<'_, D> {
+    fn redo_structure(&mut self) -> Result<(), EngineError> {
+        let log = self.log.block_log();
+        let mut reader = log.read_from(log.start())?;
+        while let Some(record) = reader.next_record()? {
+            self.report.records += 1;
+            self.report.bytes += record.payload.len() as u64;
+            if record.kind == kind::STRUCTURE {
+                self.report.structure_records += 1;
+                lapis_tree::redo(self.manager, record.payload, record.lsn.number())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies the logical records of these tables. The log may be cut on the way `if_all` are among them.
+    fn replay(
+        &mut self,
+        tables: &BTreeMap<TableId, Arc<Table<D>>>,
+        if_all: bool,
+    ) -> Result<(), EngineError> {
+        let log = self.log.block_log();
+        let mut open: HashMap<u64, Open> = HashMap::new();
+        let mut reader = log.read_from(log.start())?;
+        let mut count = 0_u64;
+        while let Some(record) = reader.next_record()? {
+            let lsn = record.lsn.number();
+            if ![kind::PART, kind::COMMIT].contains(&record.kind) {
+                continue;
+            }
+            let (token, entries) = record::parse(record.payload)?;
+            if record.kind == kind::PART {
+                let open = open.entry(token);
+                let open = open.or_insert_with(|| Open { first: lsn, entries: Vec::new() });
+                open.entries.extend_from_slice(entries.0);
+                continue;
+            }
+            if let Some(parts) = open.remove(&token).filter(|_| !self.domain.commits(PARTS_LOST)) {
+                self.apply(tables, Entries(&parts.entries), lsn)?;
+            }
+            self.apply(tables, entries, lsn)?;
+            self.report.transactions += u64::from(if_all);
+            self.report.last_transaction = self.report.last_transaction.max(lsn);
+            count += 1;
+            if if_all && count.is_multiple_of(RECORDS_BETWEEN_LOOKS) {
+                let first = open.values().map(|open| open.first).min();
+                self.make_room(first.map_or(lsn, |first| first.min(lsn)))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &mut self,
+        tables: &BTreeMap<TableId, Arc<Table<D>>>,
+        entries: Entries<'_>,
+        lsn: u64,
+    ) -> Result<(), EngineError> {
+        for entry in entries {
+            let entry = entry?;
+            let Some(table) = tables.get(&entry.table) else { continue };
+            self.report.writes += 1;
+            if table.id() == CATALOG && entry.value.is_none() {
+                let unlisted = dropped_of(entry.key).map(|(_, root)| (root, lsn));
+                self.unlisted.extend(unlisted);
+            }
+            match entry.value {
+                Some(value) => table.tree().put(entry.key, value, lsn, None)?,
+                None => _ = table.tree().remove(entry.key, lsn, None)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts the log at a transaction of which, and of those before it, trees have everything.
+    fn make_room(&self, from: u64) -> Result<(), EngineError> {
+        let log = self.log.block_log();
+        if self.log.free_bytes() >= log.capacity_bytes() / 4 {
+            return Ok(());
+        }
+        self.manager.write_all()?;
+        if let Some(space) = self.manager.space() {
+            space.write_freed(self.log.flushed_lsn()).map_err(BufferError::from)?;
+        }
+        let from = from.min(self.manager.oldest_change().unwrap_or(u64::MAX));
+        if from > log.start().number() {
+            log.truncate_before(Lsn::from_number(from))?;
+        }
+        Ok(())
+    }
+}

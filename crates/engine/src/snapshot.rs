@@ -1,0 +1,130 @@
+//! Reading one state.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use lapis_pmem::Domain;
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::scan::{KeyRange, Scan};
+use crate::tables::Table;
+
+/// Somebody who reads the state at an LSN. While it lives, what is replaced is kept.
+#[derive(Debug)]
+pub(crate) struct Reader<D: Domain> {
+    engine: Engine<D>,
+    since: u64,
+}
+
+impl<D: Domain> Reader<D> {
+    pub(crate) fn new(engine: &Engine<D>) -> Result<Self, EngineError> {
+        let since = engine.shared().order.enter()?;
+        Ok(Self { engine: engine.clone(), since })
+    }
+
+    pub(crate) fn engine(&self) -> &Engine<D> {
+        &self.engine
+    }
+
+    pub(crate) fn domain(&self) -> &D {
+        &self.engine.shared().domain
+    }
+
+    pub(crate) fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// The value of a key.
+    pub(crate) fn get(&self, table: &Table<D>, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        let mut value = Vec::new();
+        if !self.get_record(table, key, &mut value)? {
+            return Ok(None);
+        }
+        self.engine.shared().resolve(table, key, &mut value)?;
+        Ok(Some(value))
+    }
+
+    /// The record of a key, into `value`; whether there is one.
+    fn get_record(
+        &self,
+        table: &Table<D>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, EngineError> {
+        value.clear();
+        let mut found = table.tree().get(key, value)?;
+        // Only now: what is in the tree may be newer, and then what it replaced is here (E3).
+        let replaced = table.versions().find(self.domain(), key, self.since, |old| {
+            value.clear();
+            value.extend_from_slice(old);
+        });
+        if let Some(replaced) = replaced {
+            found = replaced.is_some();
+        }
+        Ok(found)
+    }
+}
+
+impl<D: Domain> Drop for Reader<D> {
+    fn drop(&mut self) {
+        let shared = self.engine.shared();
+        let oldest = shared.order.leave(self.since);
+        shared.versions.drop_until(&shared.domain, oldest);
+    }
+}
+
+/// One committed and durable state of all tables. It keeps nobody waiting. Cheap to clone.
+#[derive(Debug)]
+pub struct Snapshot<D: Domain> {
+    reader: Arc<Reader<D>>,
+}
+
+impl<D: Domain> Clone for Snapshot<D> {
+    fn clone(&self) -> Self {
+        Self { reader: Arc::clone(&self.reader) }
+    }
+}
+
+impl<D: Domain> Snapshot<D> {
+    pub(crate) fn new(engine: &Engine<D>) -> Result<Self, EngineError> {
+        let reader = Arc::new(Reader::new(engine)?);
+        // E4.
+        engine.shared().log.wait_for(reader.since())?;
+        Ok(Self { reader })
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn get(&self, table: &Arc<Table<D>>, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        table.check_not_dropped()?;
+        self.reader.get(table, key)
+    }
+
+    /// The entries of a range, from both ends.
+    ///
+    /// # Errors
+    /// [`EngineError::Dropped`].
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        table: &Arc<Table<D>>,
+        range: impl RangeBounds<K>,
+    ) -> Result<Scan<'static, D>, EngineError> {
+        self.scan(table, KeyRange::new(&range))
+    }
+
+    /// The entries of a range, from both ends.
+    ///
+    /// # Errors
+    /// [`EngineError::Dropped`].
+    pub fn scan(
+        &self,
+        table: &Arc<Table<D>>,
+        range: KeyRange,
+    ) -> Result<Scan<'static, D>, EngineError> {
+        table.check_not_dropped()?;
+        Ok(Scan::new(Arc::clone(&self.reader), Arc::clone(table), None, range))
+    }
+}

@@ -1,0 +1,233 @@
+//! Tables, and the table of them.
+//!
+//! The catalog is a tree like the others, with table number 0, whose root is the first page there is:
+//!
+//! ```text
+//!  key                value
+//!  0                  number of the next table (4)
+//!  1, name            number (4) │ root page (8) │ whether it has, or had, long values (1)
+//!  2, number (4), root page (8)
+//!                     whether it had long values (1): a table that was dropped and whose pages are still in use
+//!  3                  root page (8) of the chunks of long values, table 1
+//!  4, number (8)      chunks that are to go (`value.rs`)
+//! ```
+//!
+//! Numbers are big-endian in keys and little-endian in values. No number is used twice, so records of the log that
+//! are older than a table cannot be taken for its own (E6).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lapis_buffer::PageNumber;
+use lapis_pmem::Domain;
+use lapis_tree::Tree;
+
+use crate::error::EngineError;
+use crate::log::EngineLog;
+use crate::versions::Versions;
+
+/// The number of a table.
+pub(crate) type TableId = u32;
+
+/// The table of tables.
+pub(crate) const CATALOG: TableId = 0;
+/// The chunks of long values.
+pub(crate) const CHUNKS: TableId = 1;
+/// The first number that is given out.
+pub(crate) const FIRST_TABLE: TableId = 2;
+
+/// The key of the number of the next table.
+pub(crate) const NEXT_KEY: &[u8] = &[0];
+const NAME: u8 = 1;
+const DROPPED: u8 = 2;
+/// The key of the root of the chunks.
+pub(crate) const CHUNKS_ROOT_KEY: &[u8] = &[3];
+const UNWANTED: u8 = 4;
+
+/// The key of a table's entry.
+pub(crate) fn name_key(name: &str) -> Vec<u8> {
+    [&[NAME], name.as_bytes()].concat()
+}
+
+/// The key of what is left of a dropped table.
+pub(crate) fn dropped_key(id: TableId, root: PageNumber) -> Vec<u8> {
+    [&[DROPPED][..], &id.to_be_bytes(), &root.get().to_be_bytes()].concat()
+}
+
+/// Number and root of the dropped table whose key this is.
+pub(crate) fn dropped_of(key: &[u8]) -> Option<(TableId, PageNumber)> {
+    let (&DROPPED, id) = key.split_first()? else { return None };
+    let (id, root) = id.split_first_chunk()?;
+    let root = PageNumber::new(u64::from_be_bytes(root.try_into().ok()?))?;
+    Some((TableId::from_be_bytes(*id), root))
+}
+
+/// The key of chunks that are to go.
+pub(crate) fn chunks_key(number: u64) -> Vec<u8> {
+    [&[UNWANTED][..], &number.to_be_bytes()].concat()
+}
+
+/// What an entry of the catalog says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CatalogEntry {
+    Next(TableId),
+    Table { name: String, id: TableId, root: PageNumber, long_values: bool },
+    Chunks { root: PageNumber },
+    Unwanted { number: u64 },
+    Dropped { id: TableId, root: PageNumber, long_values: bool },
+}
+
+impl CatalogEntry {
+    pub(crate) fn parse(key: &[u8], value: &[u8]) -> Result<Self, EngineError> {
+        let parsed = match key.split_first() {
+            Some((0, [])) => number(value).map(Self::Next),
+            Some((&NAME, name)) => parse_table(name, value),
+            Some((&DROPPED, _)) => dropped_of(key)
+                .zip(value.first())
+                .map(|((id, root), long)| Self::Dropped { id, root, long_values: *long != 0 }),
+            Some((3, [])) => page(value).map(|root| Self::Chunks { root }),
+            Some((&UNWANTED, number)) => {
+                let number = number.try_into().ok().map(u64::from_be_bytes);
+                number.map(|number| Self::Unwanted { number })
+            }
+            _ => None,
+        };
+        let key = || key.escape_ascii();
+        parsed
+            .ok_or_else(|| EngineError::Damaged { what: format!("the catalog's entry {}", key()) })
+    }
+}
+
+fn parse_table(name: &[u8], value: &[u8]) -> Option<CatalogEntry> {
+    let name = std::str::from_utf8(name).ok()?.to_owned();
+    let (id, rest) = value.split_at_checked(4)?;
+    let (&long_values, root) = rest.split_last()?;
+    Some(CatalogEntry::Table {
+        name,
+        id: number(id)?,
+        root: page(root)?,
+        long_values: long_values != 0,
+    })
+}
+
+fn number(value: &[u8]) -> Option<TableId> {
+    Some(TableId::from_le_bytes(value.try_into().ok()?))
+}
+
+fn page(value: &[u8]) -> Option<PageNumber> {
+    PageNumber::new(u64::from_le_bytes(value.try_into().ok()?))
+}
+
+/// The value of a table's entry.
+pub(crate) fn table_value(id: TableId, root: PageNumber, long_values: bool) -> Vec<u8> {
+    [&id.to_le_bytes()[..], &root.get().to_le_bytes(), &[u8::from(long_values)]].concat()
+}
+
+/// The value of an entry that is a page.
+pub(crate) fn page_value(root: PageNumber) -> Vec<u8> {
+    root.get().to_le_bytes().to_vec()
+}
+
+/// A table.
+#[derive(Debug)]
+pub struct Table<D: Domain> {
+    id: TableId,
+    name: String,
+    tree: Tree<D, Arc<EngineLog<D>>>,
+    versions: Arc<Versions<D>>,
+    dropped: AtomicBool,
+    long_values: AtomicBool,
+}
+
+impl<D: Domain> Table<D> {
+    pub(crate) fn new(
+        id: TableId,
+        name: &str,
+        tree: Tree<D, Arc<EngineLog<D>>>,
+        long_values: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            name: name.to_owned(),
+            tree,
+            versions: Arc::new(Versions::new()),
+            dropped: AtomicBool::new(false),
+            long_values: AtomicBool::new(long_values),
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn id(&self) -> TableId {
+        self.id
+    }
+
+    pub(crate) fn tree(&self) -> &Tree<D, Arc<EngineLog<D>>> {
+        &self.tree
+    }
+
+    pub(crate) fn versions(&self) -> &Arc<Versions<D>> {
+        &self.versions
+    }
+
+    /// The longest key: half of the longest record, so that the record of a long value fits too.
+    pub fn largest_key_bytes(&self) -> usize {
+        self.tree.largest_record() / 2
+    }
+
+    /// The longest record that a tree has beside such a key.
+    pub(crate) fn largest_record_bytes(&self, key: &[u8]) -> usize {
+        self.tree.largest_record().saturating_sub(key.len())
+    }
+
+    /// Whether a record of it may be that of a long value.
+    pub(crate) fn has_long_values(&self) -> bool {
+        self.long_values.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_has_long_values(&self) {
+        self.long_values.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn forget_long_values(&self) {
+        self.long_values.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn set_dropped(&self, dropped: bool) {
+        self.dropped.store(dropped, Ordering::Release);
+    }
+
+    pub(crate) fn check_not_dropped(&self) -> Result<(), EngineError> {
+        match self.dropped.load(Ordering::Acquire) {
+            true => Err(EngineError::Dropped { name: self.name.clone() }),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_read_as_they_are_written() {
+        let root = PageNumber::new(77).unwrap();
+        let parsed = CatalogEntry::parse(&name_key("people"), &table_value(3, root, true)).unwrap();
+        let name = "people".to_owned();
+        assert_eq!(parsed, CatalogEntry::Table { name, id: 3, root, long_values: true });
+        let parsed = CatalogEntry::parse(&dropped_key(3, root), &[1]).unwrap();
+        assert_eq!(parsed, CatalogEntry::Dropped { id: 3, root, long_values: true });
+        assert_eq!(CatalogEntry::parse(NEXT_KEY, &[9, 0, 0, 0]).unwrap(), CatalogEntry::Next(9));
+    }
+
+    #[test]
+    fn an_entry_that_says_nothing_is_damage() {
+        for (key, value) in [(&b""[..], &b""[..]), (b"\x01a", b"1234"), (b"\x02", b"12345678")] {
+            assert!(CatalogEntry::parse(key, value).is_err());
+        }
+        assert!(CatalogEntry::parse(&name_key("a"), &[0; 13]).is_err(), "page 0 is none");
+    }
+}

@@ -1,0 +1,210 @@
+//! Transactions.
+
+use std::cell::RefCell;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use lapis_blocks::block_log::Durability;
+use lapis_pmem::Domain;
+
+use crate::commit::{Write, writes_of};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::reads::ReadSet;
+use crate::scan::{KeyRange, Scan};
+use crate::snapshot::Reader;
+use crate::stripes::hash_of;
+use crate::tables::{Table, TableId, chunks_key, name_key, table_value};
+use crate::value::{self, Stored};
+use crate::write_set::WriteSet;
+
+/// A serializable transaction over any tables of one engine.
+///
+/// It reads the state of its beginning, and its own writes. Nobody sees those before they are committed; dropping
+/// it leaves no trace. What it read counts when it is committed, even if it has written nothing: until then
+/// the last writes that it sees may not be durable (a [`crate::Snapshot`] sees durable ones only).
+#[derive(Debug)]
+pub struct Transaction<D: Domain> {
+    reader: Arc<Reader<D>>,
+    reads: RefCell<ReadSet>,
+    writes: WriteSet<D>,
+    /// Long values that it has written, and that have no record yet.
+    long_values: Vec<u64>,
+}
+
+/// What a scan needs of its transaction.
+#[derive(Debug)]
+pub(crate) struct Reading<'t, D: Domain> {
+    reads: &'t RefCell<ReadSet>,
+    pub(crate) writes: &'t WriteSet<D>,
+}
+
+impl<D: Domain> Reading<'_, D> {
+    /// Notes that a range was read, in place of what was noted at `place` before.
+    pub(crate) fn note_range(&self, table: TableId, place: &mut Option<usize>, range: KeyRange) {
+        let mut reads = self.reads.borrow_mut();
+        match *place {
+            Some(at) => reads.set_range(at, range),
+            None => *place = Some(reads.add_range(table, range)),
+        }
+    }
+}
+
+impl<D: Domain> Transaction<D> {
+    pub(crate) fn begin(engine: &Engine<D>) -> Result<Self, EngineError> {
+        let reader = Arc::new(Reader::new(engine)?);
+        Ok(Self {
+            reader,
+            reads: RefCell::default(),
+            writes: WriteSet::default(),
+            long_values: Vec::new(),
+        })
+    }
+
+    fn engine(&self) -> &Engine<D> {
+        self.reader.engine()
+    }
+
+    /// The value of a key, as this transaction sees it.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn get(&self, table: &Arc<Table<D>>, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        table.check_not_dropped()?;
+        if let Some(mine) = self.writes.get(table.id(), key) {
+            let Some(record) = mine else { return Ok(None) };
+            let mut value = record.to_vec();
+            self.engine().shared().resolve(table, key, &mut value)?;
+            return Ok(Some(value));
+        }
+        self.reads.borrow_mut().add_key(hash_of(table.id(), key));
+        self.reader.get(table, key)
+    }
+
+    /// Adds or replaces a key. It reads nothing, so it conflicts with nobody.
+    ///
+    /// # Errors
+    /// [`EngineError`]; the transaction goes on as it was.
+    pub fn put(
+        &mut self,
+        table: &Arc<Table<D>>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), EngineError> {
+        let reader = Arc::clone(&self.reader);
+        let shared = reader.engine().shared();
+        shared.check_write(table, key, Some(value))?;
+        if shared.is_short(table, key, value) {
+            return self.write(table, key, Some(&value::short_record(value)));
+        }
+        let long = shared.write_long(value)?;
+        self.long_values.push(long.number);
+        self.write(table, key, Some(&long.record()))?;
+        self.writes.write(&shared.catalog, &chunks_key(long.number), None);
+        let entry = table_value(table.id(), table.tree().root(), true);
+        self.writes.write(&shared.catalog, &name_key(table.name()), Some(&entry));
+        // Before anybody can replace the record.
+        table.set_has_long_values();
+        Ok(())
+    }
+
+    /// Removes a key; returns whether it was there.
+    ///
+    /// # Errors
+    /// [`EngineError`]; the transaction goes on as it was.
+    pub fn remove(&mut self, table: &Arc<Table<D>>, key: &[u8]) -> Result<bool, EngineError> {
+        self.reader.engine().shared().check_write(table, key, None)?;
+        let present = self.get(table, key)?.is_some();
+        self.write(table, key, None)?;
+        Ok(present)
+    }
+
+    fn write(
+        &mut self,
+        table: &Arc<Table<D>>,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), EngineError> {
+        let shared = self.reader.engine().shared();
+        let most = shared.most_transaction_bytes();
+        let bytes = self.writes.bytes() + crate::record::entry_bytes(key, value);
+        if bytes > most {
+            return Err(EngineError::TransactionTooLong { bytes, most });
+        }
+        let replaced = self.writes.get(table.id(), key).flatten();
+        let replaced = replaced.filter(|record| value::is_long(record)).and_then(value::parse);
+        if let Some(Stored::Long(long)) = replaced {
+            // Its listing stays (V2).
+            self.writes.cancel(shared.catalog.id(), &chunks_key(long.number));
+            self.long_values.retain(|&number| number != long.number);
+            shared.long_value_is_decided(long.number, false);
+        }
+        self.writes.write(table, key, value);
+        Ok(())
+    }
+
+    /// The entries of a range, as this transaction sees them, from both ends.
+    ///
+    /// # Errors
+    /// [`EngineError::Dropped`].
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        table: &Arc<Table<D>>,
+        range: impl RangeBounds<K>,
+    ) -> Result<Scan<'_, D>, EngineError> {
+        self.scan(table, KeyRange::new(&range))
+    }
+
+    /// The entries of a range, as this transaction sees them, from both ends.
+    ///
+    /// # Errors
+    /// [`EngineError::Dropped`].
+    pub fn scan(&self, table: &Arc<Table<D>>, range: KeyRange) -> Result<Scan<'_, D>, EngineError> {
+        table.check_not_dropped()?;
+        let reading = Reading { reads: &self.reads, writes: &self.writes };
+        Ok(Scan::new(Arc::clone(&self.reader), Arc::clone(table), Some(reading), range))
+    }
+
+    /// Keys that it writes.
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Whether it writes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Makes its writes visible, all at once, and as durable as `durability` says, or nothing. Returns its
+    /// place in the log: 0 if it wrote nothing.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`]: nothing was written. [`EngineError::Stopped`], [`EngineError::Log`].
+    pub fn commit(mut self, durability: Durability) -> Result<u64, EngineError> {
+        if self.writes.is_empty() {
+            // E4.
+            if durability == Durability::Immediate {
+                self.engine().shared().log.wait_for(self.reader.since())?;
+            }
+            return Ok(0);
+        }
+        let writes: Vec<Write<'_, D>> = writes_of(&self.writes);
+        let reads = self.reads.borrow();
+        let shared = self.reader.engine().shared();
+        let committed = shared.commit(&writes, Some((&reads, self.reader.since())), durability);
+        let has_records = committed.is_ok();
+        drop((writes, reads));
+        for number in self.long_values.drain(..).collect::<Vec<_>>() {
+            shared.long_value_is_decided(number, has_records);
+        }
+        committed
+    }
+}
+
+impl<D: Domain> Drop for Transaction<D> {
+    fn drop(&mut self) {
+        for number in self.long_values.drain(..) {
+            self.reader.engine().shared().long_value_is_decided(number, false);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Values as trees have them: short ones as they are, long ones in chunks.
+//!
+//! ```text
+//!  record of a short value    value │ 0 (1)
+//!  record of a long value     number (8) │ bytes (8) │ CRC-32C of the value (4) │ 1 (1)
+//!
+//!  tree of chunks             key: number (8), place (4), both big-endian; value: the bytes there
+//!  catalog                    key: 4, number (8); value: nothing: these chunks are to go
+//! ```
+//!
+//! # Invariants
+//!
+//! * V1. The chunks of a number that a record names are all there, and never change.
+//! * V2. The chunks of a number that no record names are listed in the catalog from before the first of them is
+//!   written until after the last is gone. So no crash leaves chunks behind that nobody knows of.
+//!
+//! # Order
+//!
+//! * Write: the listing; the chunks, in transactions of their own; then, in one transaction, the record and the
+//!   end of the listing.
+//! * Replace or remove: in one transaction, the record and the listing of the old number. When nobody reads an older
+//!   state any more: the chunks; the end of the listing.
+//!
+//! A long value so needs no room in the log but for a few chunks at a time. It is written twice, as every value
+//! is: to the log, and to a page.
+
+use std::ops::Bound;
+
+use lapis_blocks::block_log::Durability;
+use lapis_pmem::{Domain, host_lock};
+
+use crate::commit::Write;
+use crate::engine::Shared;
+use crate::error::EngineError;
+use crate::mutants::CHUNKS_NOT_LISTED;
+use crate::tables::{Table, chunks_key};
+
+const SHORT: u8 = 0;
+const LONG: u8 = 1;
+const LONG_RECORD_BYTES: usize = 8 + 8 + 4 + 1;
+/// Bytes of chunks that are committed together.
+const TOGETHER_BYTES: usize = 64 << 10;
+const CHUNK_KEY_BYTES: usize = 12;
+
+/// The longest value.
+pub const MAX_VALUE_BYTES: usize = 1 << 30;
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stored<'r> {
+    Short(&'r [u8]),
+    Long(LongValue),
+}
+
+/// A value in chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LongValue {
+    pub(crate) number: u64,
+    bytes: u64,
+    checksum: u32,
+}
+
+/// The record of a short value.
+pub(crate) fn short_record(value: &[u8]) -> Vec<u8> {
+    let mut record = Vec::with_capacity(value.len() + 1);
+    record.extend_from_slice(value);
+    record.push(SHORT);
+    record
+}
+
+impl LongValue {
+    pub(crate) fn record(self) -> [u8; LONG_RECORD_BYTES] {
+        let mut record = [LONG; LONG_RECORD_BYTES];
+        record[..8].copy_from_slice(&self.number.to_le_bytes());
+        record[8..16].copy_from_slice(&self.bytes.to_le_bytes());
+        record[16..20].copy_from_slice(&self.checksum.to_le_bytes());
+        record
+    }
+}
+
+/// Reads a record; none if it says nothing.
+pub(crate) fn parse(record: &[u8]) -> Option<Stored<'_>> {
+    let (tag, rest) = record.split_last()?;
+    match *tag {
+        SHORT => Some(Stored::Short(rest)),
+        LONG => {
+            let (number, rest) = rest.split_first_chunk()?;
+            let (bytes, rest) = rest.split_first_chunk()?;
+            let checksum = u32::from_le_bytes(rest.try_into().ok()?);
+            let (number, bytes) = (u64::from_le_bytes(*number), u64::from_le_bytes(*bytes));
+            Some(Stored::Long(LongValue { number, bytes, checksum }))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a record is that of a long value.
+pub(crate) fn is_long(record: &[u8]) -> bool {
+    record.last() == Some(&LONG)
+}
+
+/// The number that a chunk's key begins with.
+pub(crate) fn number_of(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(*key.first_chunk()?))
+}
+
+fn chunk_key(number: u64, place: u32) -> [u8; CHUNK_KEY_BYTES] {
+    let mut key = [0; CHUNK_KEY_BYTES];
+    key[..8].copy_from_slice(&number.to_be_bytes());
+    key[8..].copy_from_slice(&place.to_be_bytes());
+    key
+}
+
+/// The error for a value that cannot be read.
+pub(crate) fn damaged<D: Domain>(table: &Table<D>, key: &[u8], what: &str) -> EngineError {
+    let (name, key) = (table.name(), key.escape_ascii());
+    EngineError::Damaged { what: format!("the value of {key} in table {name:?} {what}") }
+}
+
+impl<D: Domain> Shared<D> {
+    /// The value of a record that was read, in its place. While chunks are read, somebody reads a state in which
+    /// the record is: the caller.
+    pub(crate) fn resolve(
+        &self,
+        table: &Table<D>,
+        key: &[u8],
+        record: &mut Vec<u8>,
+    ) -> Result<(), EngineError> {
+        match parse(record) {
+            Some(Stored::Short(_)) => {
+                record.pop();
+                Ok(())
+            }
+            Some(Stored::Long(long)) => {
+                *record = self.read_long(long).map_err(|error| match error {
+                    EngineError::Damaged { what } => damaged(table, key, &what),
+                    other => other,
+                })?;
+                Ok(())
+            }
+            None => Err(damaged(table, key, "is no value")),
+        }
+    }
+
+    pub(crate) fn read_long(&self, long: LongValue) -> Result<Vec<u8>, EngineError> {
+        let wrong = |what: &str| EngineError::Damaged { what: what.to_owned() };
+        let bytes = usize::try_from(long.bytes).ok().filter(|&bytes| bytes <= MAX_VALUE_BYTES);
+        let bytes = bytes.ok_or_else(|| wrong("is longer than a value can be"))?;
+        let mut value = Vec::with_capacity(bytes);
+        let (first, last) = (chunk_key(long.number, 0), chunk_key(long.number, u32::MAX));
+        let mut cursor = self.chunks.tree().cursor();
+        cursor.seek(Bound::Included(&first[..]))?;
+        while let Some((key, chunk)) = cursor.next()? {
+            if *key > last[..] || value.len() + chunk.len() > bytes {
+                break;
+            }
+            value.extend_from_slice(chunk);
+        }
+        match value.len() == bytes && crc32c::crc32c(&value) == long.checksum {
+            true => Ok(value),
+            false => Err(wrong("lacks a part, or has another's")),
+        }
+    }
+
+    /// Writes a long value in chunks (V2). What comes back is to become a record, in a transaction that ends the listing
+    /// too; until [`Shared::long_value_is_decided`] nobody takes the chunks away.
+    pub(crate) fn write_long(&self, value: &[u8]) -> Result<LongValue, EngineError> {
+        let number = self.next_token();
+        let (bytes, checksum) = (value.len() as u64, crc32c::crc32c(value));
+        host_lock::lock(&self.domain, &self.undecided).insert(number);
+        let written = self.write_chunks(number, value);
+        if let Err(error) = written {
+            self.long_value_is_decided(number, false);
+            return Err(error);
+        }
+        Ok(LongValue { number, bytes, checksum })
+    }
+
+    fn write_chunks(&self, number: u64, value: &[u8]) -> Result<(), EngineError> {
+        let (listing, later) = (chunks_key(number), Durability::Eventual);
+        let listed = Write { table: &self.catalog, key: &listing, value: Some(&[]) };
+        if !self.domain.commits(CHUNKS_NOT_LISTED) {
+            self.commit(&[listed], None, later)?;
+        }
+        let chunk_bytes = self.chunks.largest_record_bytes(&[0; CHUNK_KEY_BYTES]);
+        let chunks: Vec<_> = (0..).zip(value.chunks(chunk_bytes)).collect();
+        for together in chunks.chunks((TOGETHER_BYTES / chunk_bytes).max(1)) {
+            let keys: Vec<_> =
+                together.iter().map(|(place, _)| chunk_key(number, *place)).collect();
+            let writes = keys.iter().zip(together);
+            let writes = writes.map(|(key, (_, chunk))| Write {
+                table: &self.chunks,
+                key,
+                value: Some(chunk),
+            });
+            self.commit(&writes.collect::<Vec<_>>(), None, later)?;
+        }
+        Ok(())
+    }
+
+    /// A long value that was written has a record, or never will.
+    pub(crate) fn long_value_is_decided(&self, number: u64, has_record: bool) {
+        host_lock::lock(&self.domain, &self.undecided).remove(&number);
+        if !has_record {
+            // Nobody has ever read it.
+            host_lock::lock(&self.domain, &self.unwanted).push_front((0, number));
+        }
+    }
+
+    /// The numbers of the long values that these writes replace. Their stripes are held.
+    pub(crate) fn replaced_long_values(
+        &self,
+        writes: &[Write<'_, D>],
+    ) -> Result<Vec<u64>, EngineError> {
+        let (mut numbers, mut record) = (Vec::new(), Vec::new());
+        for write in writes.iter().filter(|write| write.table.has_long_values()) {
+            record.clear();
+            if write.table.tree().get(write.key, &mut record)?
+                && let Some(Stored::Long(long)) = parse(&record)
+            {
+                numbers.push(long.number);
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// Takes away chunks of one value that nobody can read any more. Returns whether there was one.
+    pub(crate) fn remove_unwanted_chunks(&self) -> Result<bool, EngineError> {
+        let oldest = self.order.oldest_reader();
+        let number = {
+            let mut unwanted = host_lock::lock(&self.domain, &self.unwanted);
+            match unwanted.front() {
+                Some((since, _)) if *since <= oldest => unwanted.pop_front(),
+                _ => None,
+            }
+        };
+        let Some((_, number)) = number else { return Ok(false) };
+        let (first, last) = (chunk_key(number, 0), chunk_key(number, u32::MAX));
+        loop {
+            let mut keys = Vec::new();
+            let mut cursor = self.chunks.tree().cursor();
+            cursor.seek(Bound::Included(&first[..]))?;
+            while let Some((key, _)) = cursor.next()?
+                && *key <= last[..]
+                && keys.len() < 16
+            {
+                keys.push(key.to_vec());
+            }
+            if keys.is_empty() {
+                break;
+            }
+            let removals = keys.iter().map(|key| Write { table: &self.chunks, key, value: None });
+            self.commit(&removals.collect::<Vec<_>>(), None, Durability::Eventual)?;
+        }
+        let listing = chunks_key(number);
+        let unlisted = Write { table: &self.catalog, key: &listing, value: None };
+        self.commit(&[unlisted], None, Durability::Eventual)?;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        assert_eq!(parse(&short_record(b"abc")), Some(Stored::Short(b"abc")));
+        assert_eq!(parse(&short_record(b"")), Some(Stored::Short(b"")));
+        let long = LongValue { number: 7, bytes: 1 << 20, checksum: 9 };
+        assert_eq!(parse(&long.record()), Some(Stored::Long(long)));
+    }
+
+    #[test]
+    fn a_record_that_says_nothing_is_none() {
+        assert_eq!(parse(b""), None);
+        assert_eq!(parse(b"abc\x01"), None);
+        assert_eq!(parse(b"abc\x02"), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! Values that are no longer in the tree, and that a reader may still want.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use lapis_pmem::host_lock;
+use lapis_pmem::{Domain, DramCell};
+use parking_lot::{Mutex, RwLock};
+
+use crate::scan::KeyRange;
+
+/// A value that readers see who began before `until`, and after what stands before it.
+#[derive(Debug)]
+struct Version {
+    until: u64,
+    value: Option<Box<[u8]>>,
+}
+
+/// What the keys of a table had before.
+#[derive(Debug)]
+pub(crate) struct Versions<D: Domain> {
+    /// How many there are: most of the time none, and nobody looks further.
+    count: DramCell<u64, D>,
+    /// For each key the versions in order.
+    keys: RwLock<BTreeMap<Box<[u8]>, Vec<Version>>>,
+}
+
+/// A key and what it had.
+pub(crate) type Replaced = (Box<[u8]>, Option<Box<[u8]>>);
+
+/// A value as a reader finds it: [`None`] if the tree has it.
+pub(crate) type Found<V> = Option<Option<V>>;
+
+impl<D: Domain> Versions<D> {
+    pub(crate) fn new() -> Self {
+        Self { count: DramCell::new(0), keys: RwLock::default() }
+    }
+
+    /// Keeps what the transaction `until` is about to replace. Whoever writes the key holds its stripe.
+    pub(crate) fn keep(&self, domain: &D, key: &[u8], until: u64, value: Option<&[u8]>) {
+        let version = Version { until, value: value.map(Box::from) };
+        let mut keys = host_lock::write(domain, &self.keys);
+        match keys.get_mut(key) {
+            Some(versions) => versions.push(version),
+            None => _ = keys.insert(key.into(), vec![version]),
+        }
+        self.count.store_release(domain, self.count.load(domain) + 1);
+    }
+
+    /// The value that the key had for a reader since `since`, if it has been replaced. To be asked after the
+    /// tree (E3).
+    pub(crate) fn find<T>(
+        &self,
+        domain: &D,
+        key: &[u8],
+        since: u64,
+        with: impl FnOnce(&[u8]) -> T,
+    ) -> Found<T> {
+        if self.count.load_acquire(domain) == 0 {
+            return None;
+        }
+        let keys = host_lock::read(domain, &self.keys);
+        let version = keys.get(key)?.iter().find(|version| version.until > since)?;
+        Some(version.value.as_deref().map(with))
+    }
+
+    /// What the keys of a range had, as far as it was replaced, in their order. To be asked after the tree.
+    pub(crate) fn find_range(&self, domain: &D, range: &KeyRange, since: u64) -> Vec<Replaced> {
+        if self.count.load_acquire(domain) == 0 || range.is_empty() {
+            return Vec::new();
+        }
+        let keys = host_lock::read(domain, &self.keys);
+        let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (range.lower(), range.upper());
+        let found = keys.range::<[u8], _>(bounds).filter_map(|(key, versions)| {
+            let version = versions.iter().find(|version| version.until > since)?;
+            Some((key.clone(), version.value.clone()))
+        });
+        found.collect()
+    }
+
+    fn drop_oldest(&self, domain: &D, key: &[u8], until: u64) {
+        let mut keys = host_lock::write(domain, &self.keys);
+        let Some(versions) = keys.get_mut(key) else { return };
+        let before = versions.len();
+        versions.retain(|version| version.until > until);
+        let dropped = (before - versions.len()) as u64;
+        if versions.is_empty() {
+            keys.remove(key);
+        }
+        self.count.store_release(domain, self.count.load(domain) - dropped);
+    }
+}
+
+/// Which versions to drop when nobody reads them any more.
+#[derive(Debug)]
+pub(crate) struct VersionQueue<D: Domain>(Mutex<VecDeque<Queued<D>>>);
+
+#[derive(Debug)]
+struct Queued<D: Domain> {
+    until: u64,
+    versions: Arc<Versions<D>>,
+    keys: Vec<Box<[u8]>>,
+}
+
+impl<D: Domain> VersionQueue<D> {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    /// Notes what the transaction `until` has kept.
+    pub(crate) fn push(
+        &self,
+        domain: &D,
+        until: u64,
+        versions: &Arc<Versions<D>>,
+        keys: Vec<Box<[u8]>>,
+    ) {
+        let queued = Queued { until, versions: Arc::clone(versions), keys };
+        host_lock::lock(domain, &self.0).push_back(queued);
+    }
+
+    /// Drops what only readers before `oldest` would want. What is queued out of order goes a little later.
+    pub(crate) fn drop_until(&self, domain: &D, oldest: u64) {
+        loop {
+            let queued = {
+                let mut queue = host_lock::lock(domain, &self.0);
+                match queue.front() {
+                    Some(first) if first.until <= oldest => queue.pop_front(),
+                    _ => None,
+                }
+            };
+            let Some(Queued { until, versions, keys }) = queued else { return };
+            keys.iter().for_each(|key| versions.drop_oldest(domain, key, until));
+        }
+    }
+
+    /// Versions of how many transactions are kept.
+    pub(crate) fn len(&self, domain: &D) -> usize {
+        host_lock::lock(domain, &self.0).len()
+    }
+}

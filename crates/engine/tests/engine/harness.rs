@@ -1,0 +1,90 @@
+//! Engines on modelled SSDs.
+
+use std::sync::Arc;
+
+use lapis_blocks::block_log::BlockLogOptions;
+use lapis_buffer::{BufferOptions, SpaceOptions};
+use lapis_device::{ModelledSsd, SsdConfig};
+use lapis_engine::{Engine, EngineOptions};
+use lapis_pmem::{BlockDevice, FlushMethod, Hardware};
+
+/// This machine, of which pages in DRAM need no flush: a domain that an interpreter can be, too.
+pub fn hardware() -> Hardware {
+    Hardware::with_method(FlushMethod::PageCacheNone).unwrap()
+}
+
+/// An engine, and what it stands on.
+pub struct Rig {
+    pub engine: Engine<Hardware>,
+    pages: Arc<ModelledSsd>,
+    log: Arc<ModelledSsd>,
+    options: EngineOptions,
+}
+
+/// Small pages, few frames, a short log: everything happens often.
+pub fn small() -> EngineOptions {
+    let mut options = EngineOptions::new(7);
+    options.buffer = BufferOptions {
+        frames: 64,
+        most_changed_frames: 32,
+        swizzling: true,
+        space: SpaceOptions { page_bytes: 4096, batch_pages: 8 },
+    };
+    options.log = BlockLogOptions { identity: 7, segment_bytes: 64 << 10, batch_bytes: 64 << 10 };
+    options
+}
+
+/// Blocks of the log's device: of a ring of 2 MiB.
+const LOG_BLOCKS: u64 = 2 + 512;
+
+impl Rig {
+    pub fn new(options: EngineOptions) -> Self {
+        let pages = Arc::new(ModelledSsd::new(1, SsdConfig::default()).unwrap());
+        let log = Arc::new(ModelledSsd::new(LOG_BLOCKS, SsdConfig::default()).unwrap());
+        let (on, to) = (Arc::clone(&pages) as Arc<dyn BlockDevice>, Arc::clone(&log) as _);
+        let engine = Engine::create(hardware(), on, to, &options).unwrap();
+        Self { engine, pages, log, options }
+    }
+
+    /// Cuts the power and opens what is left. The old engine may be in use; nobody learns of what it does.
+    pub fn after_power_cut(&self) -> Self {
+        let pages = Arc::new(self.pages.after_power_cut());
+        let log = Arc::new(self.log.after_power_cut());
+        Self::open(pages, log, self.options)
+    }
+
+    /// Opens it again as it is, after an end without a close.
+    pub fn opened_again(self) -> Self {
+        let Self { engine, pages, log, options } = self;
+        drop(engine);
+        Self::open(pages, log, options)
+    }
+
+    fn open(pages: Arc<ModelledSsd>, log: Arc<ModelledSsd>, options: EngineOptions) -> Self {
+        let (on, to) = (Arc::clone(&pages) as Arc<dyn BlockDevice>, Arc::clone(&log) as _);
+        let engine = Engine::open(hardware(), on, to, &options).unwrap();
+        Self { engine, pages, log, options }
+    }
+}
+
+/// All entries of a table.
+pub fn contents(engine: &Engine<Hardware>, table: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let table = engine.table(table).unwrap();
+    engine.range::<&[u8]>(&table, ..).unwrap().map(Result::unwrap).collect()
+}
+
+/// A generator of numbers.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % end
+    }
+}

@@ -1,0 +1,12 @@
+//! What the engine promises, on this machine.
+
+mod concurrency;
+mod harness;
+mod history;
+mod long_values;
+mod model;
+mod recovery;
+mod scans;
+mod serializability;
+mod tables;
+mod transactions;

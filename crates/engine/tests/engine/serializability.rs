@@ -1,0 +1,127 @@
+//! Histories of random transactions of several threads have an order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lapis_engine::{Durability, Engine, EngineError, Snapshot, Table, Transaction};
+use lapis_pmem::Hardware;
+use parking_lot::Mutex;
+
+use crate::harness::{Random, Rig, small};
+use crate::history::{Operation, check};
+
+const KEYS: u64 = 6;
+
+fn list(value: Option<Vec<u8>>) -> Vec<u64> {
+    let value = value.unwrap_or_default();
+    value.chunks_exact(8).map(|item| u64::from_le_bytes(item.try_into().unwrap())).collect()
+}
+
+/// Lists are kept short enough for a page: a key has so many.
+const LONGEST: usize = 90;
+
+struct Workload {
+    engine: Engine<Hardware>,
+    table: Arc<Table<Hardware>>,
+    next: AtomicU64,
+    history: Mutex<Vec<Vec<Operation>>>,
+}
+
+impl Workload {
+    fn attempt(
+        &self,
+        transaction: &mut Transaction<Hardware>,
+        random: &mut Random,
+    ) -> Result<Vec<Operation>, EngineError> {
+        let mut done = Vec::new();
+        for _ in 0..=random.below(3) {
+            let key = random.below(KEYS);
+            let read = list(transaction.get(&self.table, &key.to_be_bytes())?);
+            done.push(Operation::Read(key, read.clone()));
+            if random.below(2) == 0 && read.len() < LONGEST {
+                let item = self.next.fetch_add(1, Ordering::Relaxed);
+                let items = read.iter().chain([&item]).flat_map(|item| item.to_le_bytes());
+                let value: Vec<u8> = items.collect();
+                transaction.put(&self.table, &key.to_be_bytes(), &value)?;
+                done.push(Operation::Append(key, item));
+            }
+        }
+        // What comes after an own append to a key is no reading of others.
+        let mut seen = Vec::new();
+        done.retain(|operation| match operation {
+            Operation::Append(key, _) => {
+                seen.push(*key);
+                true
+            }
+            Operation::Read(key, _) => !seen.contains(key),
+        });
+        Ok(done)
+    }
+
+    fn run(&self, seed: u64, transactions: u32) {
+        let mut random = Random::new(seed);
+        for _ in 0..transactions {
+            loop {
+                let mut transaction = self.engine.begin().unwrap();
+                let done = self.attempt(&mut transaction, &mut random).unwrap();
+                match transaction.commit(Durability::Eventual) {
+                    Ok(_) => {
+                        self.history.lock().push(done);
+                        break;
+                    }
+                    Err(EngineError::Conflict) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    }
+
+    fn watch(&self, seed: u64, snapshots: u32) {
+        let mut random = Random::new(seed);
+        for _ in 0..snapshots {
+            let snapshot: Snapshot<_> = self.engine.snapshot().unwrap();
+            let mut done = Vec::new();
+            if random.below(2) == 0 {
+                let mut all: BTreeMap<u64, Vec<u64>> = (0..KEYS).map(|key| (key, vec![])).collect();
+                for entry in snapshot.range::<&[u8]>(&self.table, ..).unwrap() {
+                    let (key, value) = entry.unwrap();
+                    all.insert(u64::from_be_bytes(key.try_into().unwrap()), list(Some(value)));
+                }
+                done.extend(all.into_iter().map(|(key, list)| Operation::Read(key, list)));
+            } else {
+                for key in 0..KEYS {
+                    let value = snapshot.get(&self.table, &key.to_be_bytes()).unwrap();
+                    done.push(Operation::Read(key, list(value)));
+                }
+            }
+            self.history.lock().push(done);
+        }
+    }
+}
+
+#[test]
+fn transactions_and_snapshots_of_several_threads_have_an_order() {
+    for round in 0..8_u64 {
+        let rig = Rig::new(small());
+        let table = rig.engine.create_table("t").unwrap();
+        let workload = Workload {
+            engine: rig.engine.clone(),
+            table: Arc::clone(&table),
+            next: AtomicU64::new(1),
+            history: Mutex::default(),
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let workload = &workload;
+                scope.spawn(move || workload.run(1 + round * 10 + thread, 150));
+            }
+            scope.spawn(|| workload.watch(9 + round * 10, 60));
+        });
+        let read = |key: u64| list(rig.engine.get(&table, &key.to_be_bytes()).unwrap());
+        let last: BTreeMap<_, _> = (0..KEYS).map(|key| (key, read(key))).collect();
+        let history = workload.history.into_inner();
+        assert!(last.values().map(Vec::len).sum::<usize>() > 100, "too few appends");
+        check(&history, &last).unwrap();
+    }
+}

@@ -1,0 +1,92 @@
+//! Making and dropping tables.
+
+use lapis_engine::{Durability, EngineError};
+
+use crate::harness::{Rig, contents, small};
+
+const NOW: Durability = Durability::Immediate;
+
+#[test]
+fn tables_are_there_after_a_power_cut_with_what_is_in_them() {
+    let rig = Rig::new(small());
+    for name in ["one", "two", "three"] {
+        let table = rig.engine.create_table(name).unwrap();
+        rig.engine.put(&table, name.as_bytes(), b"value", NOW).unwrap();
+    }
+    rig.engine.drop_table("two").unwrap();
+    let rig = rig.after_power_cut();
+    let names: Vec<_> = rig.engine.tables().iter().map(|table| table.name().to_owned()).collect();
+    assert_eq!(names, ["one", "three"]);
+    assert_eq!(contents(&rig.engine, "three"), [(b"three".to_vec(), b"value".to_vec())]);
+}
+
+#[test]
+fn a_name_is_of_one_table_and_may_be_used_again() {
+    let rig = Rig::new(small());
+    let old = rig.engine.create_table("t").unwrap();
+    rig.engine.put(&old, b"a", b"old", NOW).unwrap();
+    assert!(matches!(rig.engine.create_table("t"), Err(EngineError::TableExists { .. })));
+    rig.engine.drop_table("t").unwrap();
+    assert!(matches!(rig.engine.table("t"), Err(EngineError::NoSuchTable { .. })));
+    rig.engine.create_table("t").unwrap();
+    assert!(contents(&rig.engine, "t").is_empty());
+    let refused = rig.engine.put(&old, b"a", b"", NOW);
+    assert!(matches!(refused, Err(EngineError::Dropped { .. })));
+    let rig = rig.after_power_cut();
+    assert!(contents(&rig.engine, "t").is_empty());
+}
+
+#[test]
+fn a_transaction_that_writes_to_a_dropped_table_is_refused() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    let mut transaction = rig.engine.begin().unwrap();
+    transaction.put(&table, b"a", b"").unwrap();
+    rig.engine.drop_table("t").unwrap();
+    assert!(matches!(transaction.commit(NOW), Err(EngineError::Dropped { .. })));
+}
+
+#[test]
+fn the_pages_of_a_dropped_table_are_used_again() {
+    let rig = Rig::new(small());
+    let used = || rig.engine.buffer_manager().space().unwrap().used_pages();
+    let mut after_first = 0;
+    for round in 0..6 {
+        let table = rig.engine.create_table("t").unwrap();
+        for number in 0..2000_u32 {
+            let value = [round; 100];
+            rig.engine.put(&table, &number.to_be_bytes(), &value, Durability::Eventual).unwrap();
+        }
+        rig.engine.drop_table("t").unwrap();
+        while rig.engine.maintain().unwrap() {}
+        rig.engine.checkpoint().unwrap();
+        if round == 0 {
+            after_first = used();
+        }
+    }
+    assert!(used() <= after_first + 2, "{} pages, and {after_first} after the first", used());
+}
+
+#[test]
+fn the_long_values_of_a_dropped_table_go_with_it_and_a_power_cut_on_the_way_leaves_nothing() {
+    let mut rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    rig.engine.create_table("other").unwrap();
+    for number in 0..300_u32 {
+        rig.engine.put(&table, &number.to_be_bytes(), &[7; 3000], Durability::Eventual).unwrap();
+    }
+    rig.engine.drop_table("t").unwrap();
+    let mut cuts = 0;
+    while rig.engine.maintain().unwrap() {
+        rig.engine.sync().unwrap();
+        cuts += 1;
+        if cuts % 7 == 0 {
+            rig = rig.after_power_cut();
+        }
+    }
+    assert!(cuts > 50);
+    rig.engine.checkpoint().unwrap();
+    assert_eq!(rig.engine.check(), Vec::<String>::new());
+    let used = rig.engine.buffer_manager().space().unwrap().used_pages();
+    assert!(used < 10, "{used} pages");
+}

@@ -1,0 +1,175 @@
+//! One transaction, and two.
+
+use lapis_engine::{Durability, EngineError};
+
+use crate::harness::{Rig, contents, small};
+
+const NOW: Durability = Durability::Immediate;
+
+#[test]
+fn a_transaction_sees_its_own_writes_and_nobody_else_does_before_the_commit() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    rig.engine.put(&table, b"a", b"1", NOW).unwrap();
+    let mut transaction = rig.engine.begin().unwrap();
+    transaction.put(&table, b"a", b"2").unwrap();
+    assert!(transaction.remove(&table, b"b").is_ok_and(|present| !present));
+    transaction.put(&table, b"c", b"3").unwrap();
+    assert_eq!(transaction.get(&table, b"a").unwrap().unwrap(), b"2");
+    assert_eq!(rig.engine.get(&table, b"a").unwrap().unwrap(), b"1");
+    assert_eq!(rig.engine.get(&table, b"c").unwrap(), None);
+    transaction.commit(NOW).unwrap();
+    assert_eq!(rig.engine.get(&table, b"a").unwrap().unwrap(), b"2");
+    assert_eq!(rig.engine.get(&table, b"c").unwrap().unwrap(), b"3");
+}
+
+#[test]
+fn a_transaction_that_is_dropped_leaves_no_trace() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    let end = rig.engine.log().end();
+    let mut transaction = rig.engine.begin().unwrap();
+    transaction.put(&table, b"a", b"1").unwrap();
+    drop(transaction);
+    assert_eq!(rig.engine.log().end(), end);
+    assert!(contents(&rig.engine, "t").is_empty());
+}
+
+#[test]
+fn a_transaction_reads_the_state_of_its_beginning() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    rig.engine.put(&table, b"a", b"old", NOW).unwrap();
+    let transaction = rig.engine.begin().unwrap();
+    rig.engine.put(&table, b"a", b"new", NOW).unwrap();
+    rig.engine.put(&table, b"b", b"new", NOW).unwrap();
+    assert_eq!(transaction.get(&table, b"a").unwrap().unwrap(), b"old");
+    assert_eq!(transaction.get(&table, b"b").unwrap(), None);
+}
+
+#[test]
+fn who_read_what_another_has_written_since_conflicts() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    let mut transaction = rig.engine.begin().unwrap();
+    transaction.get(&table, b"a").unwrap();
+    transaction.put(&table, b"b", b"1").unwrap();
+    rig.engine.put(&table, b"a", b"new", NOW).unwrap();
+    assert!(matches!(transaction.commit(NOW), Err(EngineError::Conflict)));
+    assert_eq!(rig.engine.get(&table, b"b").unwrap(), None);
+}
+
+#[test]
+fn who_read_a_range_conflicts_with_a_key_that_is_new_in_it_and_with_no_other() {
+    for (key, conflicts) in [(b"m", true), (b"z", false)] {
+        let rig = Rig::new(small());
+        let table = rig.engine.create_table("t").unwrap();
+        let mut transaction = rig.engine.begin().unwrap();
+        assert_eq!(transaction.range(&table, b"a".as_slice()..b"n").unwrap().count(), 0);
+        transaction.put(&table, b"b", b"1").unwrap();
+        rig.engine.put(&table, key, b"new", NOW).unwrap();
+        let outcome = transaction.commit(NOW);
+        assert_eq!(matches!(outcome, Err(EngineError::Conflict)), conflicts, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_scan_conflicts_only_as_far_as_it_has_read() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    for number in 0..500_u32 {
+        rig.engine.put(&table, &number.to_be_bytes(), b"", Durability::Eventual).unwrap();
+    }
+    let mut transaction = rig.engine.begin().unwrap();
+    let first = transaction.range::<&[u8]>(&table, ..).unwrap().next().unwrap().unwrap();
+    assert_eq!(first.0, 0_u32.to_be_bytes());
+    transaction.put(&table, b"x", b"").unwrap();
+    rig.engine.put(&table, &400_u32.to_be_bytes(), b"new", NOW).unwrap();
+    transaction.commit(NOW).unwrap();
+}
+
+#[test]
+fn writers_that_read_nothing_never_conflict() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    let mut first = rig.engine.begin().unwrap();
+    let mut second = rig.engine.begin().unwrap();
+    first.put(&table, b"a", b"1").unwrap();
+    second.put(&table, b"a", b"2").unwrap();
+    second.commit(NOW).unwrap();
+    first.commit(NOW).unwrap();
+    assert_eq!(rig.engine.get(&table, b"a").unwrap().unwrap(), b"1");
+}
+
+#[test]
+fn a_transaction_that_is_too_long_is_refused_at_the_call_and_goes_on() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    let mut transaction = rig.engine.begin().unwrap();
+    let mut number = 0_u32;
+    let refused = loop {
+        number += 1;
+        if let Err(error) = transaction.put(&table, &number.to_be_bytes(), &[0; 500]) {
+            break error;
+        }
+    };
+    assert!(matches!(refused, EngineError::TransactionTooLong { .. }), "{refused}");
+    assert!(number > 900);
+    transaction.commit(NOW).unwrap();
+    assert_eq!(contents(&rig.engine, "t").len() as u32, number - 1);
+}
+
+#[test]
+fn a_key_that_is_too_long_is_refused() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    let most = table.largest_key_bytes();
+    rig.engine.put(&table, &vec![0; most], b"", NOW).unwrap();
+    let refused = rig.engine.put(&table, &vec![0; most + 1], b"", NOW).unwrap_err();
+    assert!(matches!(refused, EngineError::KeyTooLong { .. }));
+}
+
+#[test]
+fn eventual_and_group_commits_wait_for_no_sync() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    let syncs = rig.engine.statistics().log.syncs;
+    for number in 0..10_u32 {
+        rig.engine.put(&table, &number.to_be_bytes(), b"", Durability::Eventual).unwrap();
+    }
+    assert_eq!(rig.engine.statistics().log.syncs, syncs);
+    rig.engine.put(&table, b"a", b"", NOW).unwrap();
+    assert_eq!(rig.engine.statistics().log.syncs, syncs + 1);
+}
+
+#[test]
+fn an_update_that_conflicts_is_begun_again() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    rig.engine.put(&table, b"n", &0_u64.to_le_bytes(), NOW).unwrap();
+    let add = |times: u64| {
+        for _ in 0..times {
+            let body = |transaction: &mut lapis_engine::Transaction<_>| {
+                let now = transaction.get(&table, b"n")?.unwrap();
+                let next = u64::from_le_bytes(now.try_into().unwrap()) + 1;
+                transaction.put(&table, b"n", &next.to_le_bytes())
+            };
+            rig.engine.retry(body, Durability::Eventual).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| add(500));
+        scope.spawn(|| add(500));
+    });
+    assert_eq!(rig.engine.get(&table, b"n").unwrap().unwrap(), 1000_u64.to_le_bytes());
+}
+
+#[test]
+fn a_put_takes_its_key_its_value_and_little_else_of_the_log() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    let later = Durability::Eventual;
+    let first = rig.engine.put(&table, &1_u64.to_be_bytes(), &[1; 100], later).unwrap();
+    let second = rig.engine.put(&table, &2_u64.to_be_bytes(), &[2; 100], later).unwrap();
+    assert_eq!(second - first, 152);
+}
