@@ -82,7 +82,8 @@ impl Builder {
 
     /// Bytes of its entries.
     pub(crate) fn entry_bytes(&self) -> usize {
-        WORD * (self.count + self.children.len()) + self.heap - self.lower - self.upper
+        let fences = self.lower + self.upper;
+        WORD * (self.count + self.children.len()) + self.heap.saturating_sub(fences)
     }
 
     fn add(&mut self, key: &[u8], head: &[u8], value: &[u8], words: usize) -> Result<(), Overfull> {

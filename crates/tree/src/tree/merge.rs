@@ -44,6 +44,12 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             true => (page, self.child(&mut parent, above.child_offset(first + 1))?),
             false => (self.child(&mut parent, above.child_offset(first))?, page),
         };
+        let is_sibling = Node::new(left.read()).level() == Node::new(right.read()).level()
+            && left.read().number() != right.read().number();
+        if !is_sibling {
+            right.validate()?;
+            return Err(self.suspect(&left, "what is beside it is no neighbour"));
+        }
         let most = 3 * (self.manager.page_bytes() / 4);
         let bytes = [&left, &right].map(|page| Node::new(page.read()).entry_bytes());
         let is_one_empty = bytes.contains(&0);
@@ -89,6 +95,9 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             return Ok(root.validate()?);
         }
         let child = self.child(&mut root, node.child_offset(0))?;
+        if Node::new(child.read()).level() != node.level() - 1 {
+            return Err(self.suspect(&child, "it is not of the level where it hangs"));
+        }
         let mut root = root.exclusive()?;
         root.unswizzle_all();
         let mut child = child.exclusive()?;

@@ -1,5 +1,6 @@
 //! Trees on pages: against a map, among threads, on schedules of the modelled machine, and redone from the log.
 
+mod damage;
 mod interleavings;
 mod model;
 mod recovery;
