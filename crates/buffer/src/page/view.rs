@@ -106,6 +106,28 @@ impl<'a, D: Domain> PageRead<'a, D> {
         (self.aligned(offset / WORD_BYTES) >> (offset % WORD_BYTES * 8)) as u8
     }
 
+    /// How many of the aligned words of `range`, counted from the page's start, come before the first of which
+    /// `is_before` does not hold; it holds for none behind that. Words beyond the page are not looked at.
+    #[inline]
+    pub fn partition_words(&self, range: Range<usize>, is_before: impl Fn(u64) -> bool) -> usize {
+        let start = range.start.min(self.words.len());
+        let words = &self.words[start..range.end.clamp(start, self.words.len())];
+        let load = |at: usize| {
+            if let Some(missing) = self.missing {
+                missing.make_resident(self.domain, self.words, start + at);
+            }
+            self.domain.load::<u64>(&words[at], Relaxed)
+        };
+        let (mut first, mut count) = (0, words.len());
+        while count > 0 {
+            let half = count / 2;
+            let before = is_before(load(first + half));
+            first = if before { first + half + 1 } else { first };
+            count = if before { count - half - 1 } else { half };
+        }
+        first
+    }
+
     /// Compares the bytes of `range` with `other`, as slices compare.
     pub fn compare(&self, range: Range<usize>, other: &[u8]) -> Ordering {
         let bytes = range.end.saturating_sub(range.start);
@@ -133,18 +155,29 @@ impl<'a, D: Domain> PageRead<'a, D> {
         _ = self.make_resident(offset..offset.saturating_add(into.len()));
         let (first, bits) = (offset / WORD_BYTES, offset % WORD_BYTES * 8);
         let (words, rest) = (into.len() / WORD_BYTES, into.len() % WORD_BYTES);
-        let mut chunks = into.chunks_exact_mut(WORD_BYTES);
         // What an unaligned chunk has in the next word, too.
         let covering = words + usize::from(bits > 0);
         match self.words.get(first..first.saturating_add(covering)) {
             Some(from) if bits == 0 => {
-                for (chunk, word) in (&mut chunks).zip(from) {
-                    chunk.copy_from_slice(&self.domain.load::<u64>(word, Relaxed).to_le_bytes());
+                let load = |word| self.domain.load::<u64>(word, Relaxed).to_le_bytes();
+                // Four at a time, for those who copy whole pages.
+                let (fours, others) = from.as_chunks::<4>();
+                let (four_chunks, other_chunks) = into.split_at_mut(fours.len() * 4 * WORD_BYTES);
+                for (chunk, [a, b, c, d]) in
+                    four_chunks.as_chunks_mut::<32>().0.iter_mut().zip(fours)
+                {
+                    chunk[..8].copy_from_slice(&load(a));
+                    chunk[8..16].copy_from_slice(&load(b));
+                    chunk[16..24].copy_from_slice(&load(c));
+                    chunk[24..].copy_from_slice(&load(d));
+                }
+                for (chunk, word) in other_chunks.chunks_exact_mut(WORD_BYTES).zip(others) {
+                    chunk.copy_from_slice(&load(word));
                 }
             }
             Some([low, from @ ..]) => {
                 let mut low = self.domain.load::<u64>(low, Relaxed);
-                for (chunk, word) in (&mut chunks).zip(from) {
+                for (chunk, word) in into.chunks_exact_mut(WORD_BYTES).zip(from) {
                     let high = self.domain.load::<u64>(word, Relaxed);
                     chunk.copy_from_slice(&(low >> bits | high << (64 - bits)).to_le_bytes());
                     low = high;
@@ -152,7 +185,7 @@ impl<'a, D: Domain> PageRead<'a, D> {
             }
             // At the end of the page or beyond it.
             Some([]) | None => {
-                for (at, chunk) in (&mut chunks).enumerate() {
+                for (at, chunk) in into.chunks_exact_mut(WORD_BYTES).enumerate() {
                     let word = self.word(offset.saturating_add(at * WORD_BYTES));
                     chunk.copy_from_slice(&word.to_le_bytes());
                 }
@@ -160,7 +193,7 @@ impl<'a, D: Domain> PageRead<'a, D> {
         }
         if rest > 0 {
             let last = self.word(offset.saturating_add(words * WORD_BYTES));
-            chunks.into_remainder().copy_from_slice(&last.to_le_bytes()[..rest]);
+            into[words * WORD_BYTES..].copy_from_slice(&last.to_le_bytes()[..rest]);
         }
     }
 }
@@ -394,6 +427,20 @@ mod tests {
             expected[at..].fill(0);
             prop_assert_eq!(bytes(&words), expected);
         }
+    }
+
+    #[test]
+    fn ascending_words_are_parted_where_a_slice_would_be() {
+        let words: Vec<_> = (0..8).map(|word| AtomicU64::new(word * 10)).collect();
+        let domain = test_domain();
+        let view = PageRead::new(&domain, &words);
+        for (start, end, below) in [(0, 8, 35), (2, 7, 0), (2, 7, 99), (3, 3, 99), (1, 40, 55)] {
+            let within = start as u64..end.min(8) as u64;
+            let expected = within.filter(|word| word * 10 < below).count();
+            let found = view.partition_words(start..end, |word| word < below);
+            assert_eq!(found, expected, "{start}..{end}, below {below}");
+        }
+        assert_eq!(view.partition_words(50..60, |_| true), 0);
     }
 
     #[test]

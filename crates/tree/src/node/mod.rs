@@ -227,17 +227,9 @@ impl<S: Source> Node<S> {
     /// Where `is_before` ends, which holds for the first slots of `range`.
     #[inline]
     fn partition(&self, range: Range<usize>, is_before: impl Fn(u64) -> bool) -> usize {
-        let (mut first, mut slots) = (range.start, range.len());
-        while slots > 0 {
-            let half = slots / 2;
-            if is_before(self.slot(first + half)) {
-                first += half + 1;
-                slots -= half + 1;
-            } else {
-                slots = half;
-            }
-        }
-        first
+        const FIRST: usize = SLOTS_AT / WORD;
+        let words = FIRST + range.start..FIRST + range.end;
+        range.start + self.source.partition_words(words, is_before)
     }
 
     /// How many keys are before this one, and whether the next is the same.

@@ -12,6 +12,9 @@ pub(crate) trait Source: Copy {
     fn bytes(self) -> usize;
     /// Eight of them.
     fn word(self, offset: usize) -> u64;
+    /// How many aligned words of `range`, counted from the page's start, come before the first of which
+    /// `is_before` does not hold.
+    fn partition_words(self, range: Range<usize>, is_before: impl Fn(u64) -> bool) -> usize;
     /// Compares some with `other`, as slices compare.
     fn compare(self, range: Range<usize>, other: &[u8]) -> Ordering;
     /// Copies some of them.
@@ -30,6 +33,11 @@ impl<D: Domain> Source for PageRead<'_, D> {
     }
 
     #[inline]
+    fn partition_words(self, range: Range<usize>, is_before: impl Fn(u64) -> bool) -> usize {
+        PageRead::partition_words(&self, range, is_before)
+    }
+
+    #[inline]
     fn compare(self, range: Range<usize>, other: &[u8]) -> Ordering {
         PageRead::compare(&self, range, other)
     }
@@ -45,10 +53,21 @@ impl Source for &[u8] {
         self.len()
     }
 
+    #[inline]
     fn word(self, offset: usize) -> u64 {
+        if let Some(word) = self.get(offset..).and_then(<[u8]>::first_chunk) {
+            return u64::from_le_bytes(*word);
+        }
         let mut word = [0; 8];
         self.copy_to(offset, &mut word);
         u64::from_le_bytes(word)
+    }
+
+    fn partition_words(self, range: Range<usize>, is_before: impl Fn(u64) -> bool) -> usize {
+        let words = self.as_chunks::<8>().0;
+        let start = range.start.min(words.len());
+        let words = &words[start..range.end.clamp(start, words.len())];
+        words.partition_point(|word| is_before(u64::from_le_bytes(*word)))
     }
 
     fn compare(self, range: Range<usize>, other: &[u8]) -> Ordering {
