@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lapis_blocks::block_log::BlockLogOptions;
 use lapis_buffer::{BufferOptions, SpaceOptions};
 use lapis_device::{ModelledSsd, SsdConfig};
-use lapis_engine::{Engine, EngineOptions};
+use lapis_engine::{Engine, EngineError, EngineOptions};
 use lapis_pmem::{BlockDevice, FlushMethod, Hardware};
 
 /// This machine, of which pages in DRAM need no flush: a domain that an interpreter can be, too.
@@ -16,8 +16,8 @@ pub fn hardware() -> Hardware {
 /// An engine, and what it stands on.
 pub struct Rig {
     pub engine: Engine<Hardware>,
-    pages: Arc<ModelledSsd>,
-    log: Arc<ModelledSsd>,
+    pub pages: Arc<ModelledSsd>,
+    pub log: Arc<ModelledSsd>,
     options: EngineOptions,
 }
 
@@ -61,10 +61,19 @@ impl Rig {
     }
 
     fn open(pages: Arc<ModelledSsd>, log: Arc<ModelledSsd>, options: EngineOptions) -> Self {
-        let (on, to) = (Arc::clone(&pages) as Arc<dyn BlockDevice>, Arc::clone(&log) as _);
-        let engine = Engine::open(hardware(), on, to, &options).unwrap();
+        let engine = open(&pages, &log, &options).unwrap();
         Self { engine, pages, log, options }
     }
+}
+
+/// Opens what is on two devices.
+pub fn open(
+    pages: &Arc<ModelledSsd>,
+    log: &Arc<ModelledSsd>,
+    options: &EngineOptions,
+) -> Result<Engine<Hardware>, EngineError> {
+    let (on, to) = (Arc::clone(pages) as Arc<dyn BlockDevice>, Arc::clone(log) as _);
+    Engine::open(hardware(), on, to, options)
 }
 
 /// All entries of a table.

@@ -1,6 +1,8 @@
 //! What the engine promises, on this machine.
 
 mod concurrency;
+mod damage;
+mod failures;
 mod harness;
 mod history;
 mod long_values;

@@ -1,0 +1,102 @@
+//! Bits that flip while nobody looks: what is damaged is said, and nothing comes out that never was.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lapis_engine::{Durability, KeyRange};
+use lapis_pmem::BlockDevice;
+
+use crate::harness::{Random, Rig, contents, open, small};
+
+const NOW: Durability = Durability::Immediate;
+
+fn filled() -> (Rig, BTreeMap<Vec<u8>, Vec<u8>>) {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    for number in 0..800_u32 {
+        let bytes = if number % 100 == 0 { 5000 } else { 120 };
+        let value = vec![number as u8; bytes];
+        rig.engine.put(&table, &number.to_be_bytes(), &value, Durability::Eventual).unwrap();
+    }
+    rig.engine.sync().unwrap();
+    let expected = contents(&rig.engine, "t").into_iter().collect();
+    (rig, expected)
+}
+
+/// How often each outcome came, of as many stores each with flipped bits in one block of one device.
+#[derive(Debug, Default)]
+struct Outcomes {
+    refused: u32,
+    read_in_part: u32,
+    read_whole: u32,
+    found_by_check: u32,
+}
+
+fn flip(closed: bool, of_log: bool, times: u64) -> Outcomes {
+    let (rig, expected) = filled();
+    if closed {
+        rig.engine.close().unwrap();
+    }
+    let mut outcomes = Outcomes::default();
+    for seed in 0..times {
+        let (pages, log) =
+            (Arc::new(rig.pages.after_power_cut()), Arc::new(rig.log.after_power_cut()));
+        let mut random = Random::new(seed + 1);
+        let device = if of_log { &log } else { &pages };
+        device.rot(random.below(device.capacity_blocks()), 1 + random.below(3) as u32, seed);
+        let Ok(engine) = open(&pages, &log, &small()) else {
+            outcomes.refused += 1;
+            continue;
+        };
+        let table = match engine.table("t") {
+            Ok(table) => table,
+            Err(_) => panic!("the table is gone without a word"),
+        };
+        let mut failed = false;
+        for (key, value) in &expected {
+            match engine.get(&table, key) {
+                Ok(Some(found)) => assert!(found == *value, "a value that never was"),
+                Ok(None) => panic!("an entry is gone without a word"),
+                Err(_) => failed = true,
+            }
+        }
+        let snapshot = engine.snapshot().unwrap();
+        let mut scan = snapshot.scan(&table, KeyRange::all()).unwrap();
+        let scanned: Result<Vec<_>, _> = scan.by_ref().collect();
+        assert!(scanned.is_err() || scanned.unwrap().into_iter().eq(expected.clone()));
+        outcomes.found_by_check += u32::from(!engine.check().is_empty());
+        match failed {
+            true => outcomes.read_in_part += 1,
+            false => outcomes.read_whole += 1,
+        }
+        // It can be written to, or says why not.
+        let _ = engine.put(&table, b"another", b"value", NOW);
+    }
+    println!("closed {closed}, of the log {of_log}: {outcomes:?}");
+    outcomes
+}
+
+#[test]
+fn flipped_bits_in_pages_of_a_closed_store_are_found_and_cost_what_they_hit() {
+    let outcomes = flip(true, false, 400);
+    assert!(outcomes.read_in_part > 20 && outcomes.found_by_check >= outcomes.read_in_part);
+}
+
+#[test]
+fn flipped_bits_in_pages_after_a_crash_are_found_or_repaired_from_the_log() {
+    let outcomes = flip(false, false, 300);
+    assert!(outcomes.read_whole > 20);
+}
+
+#[test]
+fn flipped_bits_in_the_log_of_a_closed_store_harm_nobody() {
+    let outcomes = flip(true, true, 150);
+    assert!(outcomes.read_whole > 100);
+    assert_eq!(outcomes.read_in_part, 0);
+}
+
+#[test]
+fn flipped_bits_in_the_log_that_is_needed_are_refused_or_are_not_needed() {
+    let outcomes = flip(false, true, 150);
+    assert!(outcomes.refused > 10 && outcomes.read_in_part == 0, "{outcomes:?}");
+}
