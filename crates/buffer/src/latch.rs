@@ -14,7 +14,8 @@
 //! ```
 //!
 //! A frame that lacks lines of its page is *partial*; while a reader loads some, nobody takes the latch
-//! (`page/lines.rs`). *Partial* is part of what readers take for the version, *loading* is not.
+//! (`page/lines.rs`). *Partial* is part of what readers take for the version, *loading* is not. In a latch that is
+//! held, *loading* says that a reader who lacked a line has given up.
 //!
 //! A reader loads the word (acquire), then relaxed words of the page, then an acquire fence and the word
 //! again. A writer sets the bit (a locked instruction), a release fence, relaxed stores to the page, and
@@ -98,11 +99,17 @@ impl<D: Domain> Latch<D> {
     }
 
     /// Lets go of a latch that was taken at `version`. Returns the version from here on, which is
-    /// another one if something has `changed`, or lines are missing.
+    /// another one if something has `changed`, or a reader who lacked lines has given up.
     #[inline]
     pub(crate) fn release(&self, domain: &D, version: Version, changed: bool) -> Version {
-        let partial = version.is_partial() && !domain.commits(GIVING_UP_UNNOTICED);
-        let changed = changed || partial;
+        if !changed && version.is_partial() {
+            let held = version.0 | HELD;
+            let untouched = self.0.compare_exchange(domain, held, version.0).is_ok();
+            if untouched {
+                return version;
+            }
+        }
+        let changed = changed || version.is_partial() && !domain.commits(GIVING_UP_UNNOTICED);
         let next = Version(version.0.wrapping_add(if changed { NEXT_VERSION } else { 0 }));
         self.0.store_release(domain, next.0);
         next
@@ -121,13 +128,21 @@ impl<D: Domain> Latch<D> {
         if domain.commits(LINE_LOADED_BESIDE_WRITERS) {
             return self.validate(domain, version).map_or(Loading::Overtaken, |()| Loading::Begun);
         }
-        match self.0.compare_exchange(domain, version.0, version.0 | LOADING) {
-            Ok(_) => {
-                fence(Ordering::Release);
-                Loading::Begun
+        loop {
+            match self.0.compare_exchange(domain, version.0, version.0 | LOADING) {
+                Ok(_) => {
+                    fence(Ordering::Release);
+                    return Loading::Begun;
+                }
+                Err(found) if found == version.0 | LOADING => return Loading::Busy,
+                // Who holds it is told that somebody has given up.
+                Err(found) if found == version.0 | HELD => {
+                    if self.0.compare_exchange(domain, found, found | LOADING).is_ok() {
+                        return Loading::Overtaken;
+                    }
+                }
+                Err(_) => return Loading::Overtaken,
             }
-            Err(found) if found == version.0 | LOADING => Loading::Busy,
-            Err(_) => Loading::Overtaken,
         }
     }
 
@@ -198,7 +213,11 @@ mod tests {
         );
         assert_eq!(latch.try_take(&domain), Err(Restart));
         latch.end_loading(&domain, version);
+        // Nobody notices what changes nothing.
         assert_eq!(latch.try_take(&domain), Ok(version));
+        assert_eq!(latch.release(&domain, version, false), version);
+        assert_eq!(latch.try_take(&domain), Ok(version));
+        assert_eq!(latch.begin_loading(&domain, version), Loading::Overtaken);
         assert_eq!(latch.begin_loading(&domain, version), Loading::Overtaken);
         // Nothing has changed, but a reader may have given up.
         let next = latch.release(&domain, version, false);

@@ -16,8 +16,8 @@
 //! * L2. Who loads a line holds the latch, or has set *loading* in it, which takes the version that he
 //!   reads at. So the page stays what it is, its frame in persistent memory too, and nobody writes. He waits
 //!   for nobody who might wait for him; others wait for him.
-//! * L3. A reader who finds the latch held gives up, and what he read is worth nothing. So whoever
-//!   holds the latch of a frame that lacks lines leaves another version behind, though he has changed nothing.
+//! * L3. A reader who finds the latch held gives up, and what he read is worth nothing. He says so in the latch, and
+//!   then whoever holds it leaves another version behind, though he has changed nothing.
 //! * L4. A line's words are stored before its bit in `resident` is (release, acquire).
 //! * L5. A line is loaded before any of it is changed. Who changes it marks it in `dirty`, latch held. Every
 //!   line that is resident and not dirty is as it is in persistent memory, but for references to frames.

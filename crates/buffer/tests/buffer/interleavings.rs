@@ -207,7 +207,12 @@ fn race_on_lines(config: Config, policy: &SchedulePolicy) -> Result<(), String> 
     let programs: Vec<WorkerProgram<'_>> = vec![
         Box::new(|| _ = bench.get(0).unwrap()),
         Box::new(|| _ = bench.get(0).unwrap()),
-        Box::new(|| (0..12).for_each(|_| drop(bench.manager.fix_exclusive(first).unwrap()))),
+        Box::new(|| {
+            for _ in 0..12 {
+                let page = bench.manager.fix_exclusive(first).unwrap();
+                assert!((0..4).all(|_| page.number() == first));
+            }
+        }),
         Box::new(|| bench.add(0)),
     ];
     let end = bench.machine.run_workers(policy, programs).end;
