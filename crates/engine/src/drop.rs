@@ -3,7 +3,7 @@
 //! A dropped table is listed in the catalog until its last page is free. The listing ends, by a record `c` of the log, just
 //! before the root is freed, by the next record of its tree. A crash between the two is made good when the log is
 //! replayed: a root that is in use with an LSN below `c` is still that of the dropped table; one that has become another's
-//! page since has a higher one.
+//! page since has a higher one. So is a root freed that was made and that the catalog never came to know.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl<D: Domain> Shared<D> {
     }
 }
 
-/// Frees the root whose listing the record `lsn` ended, if that was not done.
+/// Frees a root that no table has, if its last change came before the record `lsn`: otherwise it is another's.
 pub(crate) fn free_unlisted_root<D: Domain>(
     manager: &Arc<BufferManager<D>>,
     log: &Arc<EngineLog<D>>,

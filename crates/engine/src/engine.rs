@@ -268,14 +268,19 @@ impl<D: Domain> Engine<D> {
         shared.order.check_running()?;
         let id = shared.next_table.load(Ordering::Relaxed) as TableId;
         shared.make_room(0)?;
-        let tree = Tree::create(Arc::clone(&shared.manager), Arc::clone(&shared.log))?;
+        // If the catalog does not come to know the root, recovery frees it: by the record that made it.
+        let kept = shared.order.keep_log();
+        let tree = Tree::create(Arc::clone(&shared.manager), Arc::clone(&shared.log));
+        let tree = tree.inspect_err(|_| shared.order.let_go_of_log(kept))?;
         let (next, value) = ((id + 1).to_le_bytes(), table_value(id, tree.root(), false));
         let table = &shared.catalog;
         let writes = [
             Write { table, key: NEXT_KEY, value: Some(&next) },
             Write { table, key: &key, value: Some(&value) },
         ];
-        shared.commit(&writes, None, Durability::Immediate)?;
+        let committed = shared.commit(&writes, None, Durability::Immediate);
+        shared.order.let_go_of_log(kept);
+        committed?;
         shared.next_table.store(u64::from(id + 1), Ordering::Relaxed);
         let table = Table::new(id, name, tree, false);
         let mut tables = host_lock::write(&shared.domain, &shared.tables);

@@ -60,6 +60,8 @@ struct Recovery<'r, D: Domain> {
     manager: &'r Arc<BufferManager<D>>,
     log: &'r Arc<EngineLog<D>>,
     report: RecoveryReport,
+    /// Roots that were made, and by which record.
+    made: Vec<(PageNumber, u64)>,
     /// Roots of dropped tables whose listing ended, and by which record.
     unlisted: Vec<(PageNumber, u64)>,
 }
@@ -69,8 +71,14 @@ pub(crate) fn recover<D: Domain>(
     manager: &Arc<BufferManager<D>>,
     log: &Arc<EngineLog<D>>,
 ) -> Result<Recovered<D>, EngineError> {
-    let mut recovery =
-        Recovery { domain, manager, log, report: RecoveryReport::default(), unlisted: Vec::new() };
+    let mut recovery = Recovery {
+        domain,
+        manager,
+        log,
+        report: RecoveryReport::default(),
+        made: Vec::new(),
+        unlisted: Vec::new(),
+    };
     recovery.redo_structure()?;
     let open = |root| Tree::open(Arc::clone(manager), Arc::clone(log), root);
     let catalog = Table::new(CATALOG, "", open(PageNumber::FIRST), false);
@@ -101,6 +109,16 @@ pub(crate) fn recover<D: Domain>(
     let chunks = chunks.ok_or_else(|| EngineError::Damaged {
         what: "the catalog does not say where the chunks of long values are".to_owned(),
     })?;
+    let known: Vec<_> = tables
+        .iter()
+        .chain(&dropped)
+        .chain([&chunks, &catalog])
+        .map(|it| it.tree().root())
+        .collect();
+    for &(root, lsn) in recovery.made.iter().filter(|(root, _)| !known.contains(root)) {
+        // Nobody came to note it, so nobody has changed it since.
+        free_unlisted_root(manager, log, root, lsn + 1)?;
+    }
     let by_id = tables.iter().chain([&chunks]).map(|table| (table.id(), Arc::clone(table)));
     recovery.replay(&by_id.collect(), true)?;
     let (system, report) = ([catalog, chunks], recovery.report);
@@ -122,7 +140,9 @@ impl<D: Domain> Recovery<'_, D> {
             self.report.bytes += record.payload.len() as u64;
             if record.kind == kind::STRUCTURE {
                 self.report.structure_records += 1;
-                lapis_tree::redo(self.manager, record.payload, record.lsn.number())?;
+                let lsn = record.lsn.number();
+                let made = lapis_tree::redo(self.manager, record.payload, lsn)?;
+                self.made.extend(made.map(|root| (root, lsn)));
             }
         }
         Ok(())

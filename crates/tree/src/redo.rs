@@ -10,6 +10,7 @@ use crate::record::{Change, Changes, apply};
 
 /// Redoes a record of a tree's structure, on each page that does not have it. Pages are as the device has
 /// them, all earlier records have been redone, and nobody else uses the manager: see the [crate](crate).
+/// Returns the root if the record makes a tree: its owner may not have come to note it.
 ///
 /// # Errors
 /// [`TreeError`].
@@ -17,10 +18,15 @@ pub fn redo<D: Domain>(
     manager: &BufferManager<D>,
     record: &[u8],
     lsn: u64,
-) -> Result<(), TreeError> {
+) -> Result<Option<PageNumber>, TreeError> {
+    let (mut first, mut changes) = (None, 0);
     let tests_lsn = !manager.domain().commits(REDO_WITHOUT_LSN_TEST);
     for change in Changes::of(record, manager.page_bytes())? {
         let (number, change) = change?;
+        if changes == 0 && matches!(change, Change::Make(_)) {
+            first = Some(number);
+        }
+        changes += 1;
         let found = find(manager, number)?;
         let has_it = |page: &ExclusivePage<'_, D>| page.read().lsn() >= lsn && tests_lsn;
         match (change, found) {
@@ -46,7 +52,8 @@ pub fn redo<D: Domain>(
             }
         }
     }
-    Ok(())
+    // Whatever else makes a page hangs it in.
+    Ok(first.filter(|_| changes == 1))
 }
 
 /// The page, if there is one.
