@@ -48,6 +48,11 @@ impl State {
         self.readers.first_key_value().map(|(&since, _)| since)
     }
 
+    /// Nobody reads an older state, nor will: who begins later reads the last one or a later one.
+    fn oldest_state(&self) -> u64 {
+        self.oldest_reader().unwrap_or(self.last)
+    }
+
     fn leave(&mut self, since: u64) {
         if let Some(count) = self.readers.get_mut(&since) {
             *count -= 1;
@@ -102,16 +107,16 @@ impl<D: Domain> Order<D> {
         Ok(since)
     }
 
-    /// A reader has ended. Returns the oldest state that is still read: `u64::MAX` if none is.
+    /// A reader has ended. Returns the oldest state that is still read, or may be from now on.
     pub(crate) fn leave(&self, since: u64) -> u64 {
         let mut state = self.lock();
         state.leave(since);
-        state.oldest_reader().unwrap_or(u64::MAX)
+        state.oldest_state()
     }
 
-    /// The oldest state that is read: `u64::MAX` if none is.
+    /// The oldest state that is read, or may be from now on.
     pub(crate) fn oldest_reader(&self) -> u64 {
-        self.lock().oldest_reader().unwrap_or(u64::MAX)
+        self.lock().oldest_state()
     }
 
     /// Whether every transaction up to `lsn` has changed its trees.
