@@ -1,9 +1,9 @@
-//! The parser of redo records.
+//! The parser of the records of transactions.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    let _ = lapis::parse_log_record(input);
+    let _ = lapis_engine::is_record(input);
 });

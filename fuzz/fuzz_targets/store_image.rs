@@ -1,28 +1,33 @@
-//! Bytes laid over an image of a store, one for each kind of index: opening, checking and reading it end in an answer or an
-//! error.
+//! Bytes laid over a file of a store: opening, checking and reading it end in an answer or an error.
 //!
-//! The input is the number of an image (1 byte) and a list of spots: which word that is not zero in the image (2 bytes), a way to
+//! The input is which file (1 byte) and a list of spots: which word that is not zero in the file (2 bytes), a way to
 //! change it (1 byte), what to change it to (8 bytes).
 
 #![no_main]
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use lapis::{Hardware, Store};
-use lapis_pmem::{Pool, Region};
+use lapis_engine::{Engine, EngineOptions, KeyRange};
+use lapis_pmem::{BLOCK_BYTES, BlockDevice, FileDevice, Hardware};
 use libfuzzer_sys::fuzz_target;
 
-/// The fixtures of the store.
-static IMAGES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/lapis/tests/fixtures");
-    let mut paths: Vec<_> =
-        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    paths.into_iter().map(|path| std::fs::read(path).unwrap()).collect()
+/// The pages and the log of the store's fixture, whose blocks of zeroes are left out.
+static FILES: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+    ["pages.lapis", "log.lapis"].map(|name| {
+        let directory =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/lapis/tests/fixtures/store-1");
+        let packed = std::fs::read(std::path::Path::new(directory).join(name)).unwrap();
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        let mut file = vec![0; number(&packed)];
+        for block in packed[8..].chunks(8 + BLOCK_BYTES) {
+            file[number(block) * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(&block[8..]);
+        }
+        file
+    })
 });
 
 fn overlaid(number: u8, spots: &[u8]) -> Vec<u8> {
-    let mut image = IMAGES[usize::from(number) % IMAGES.len()].clone();
+    let mut image = FILES[usize::from(number) % FILES.len()].clone();
     let words = (0..image.len()).step_by(8);
     let used: Vec<usize> = words.filter(|&at| image[at..at + 8] != [0; 8]).collect();
     for spot in spots.chunks_exact(11) {
@@ -47,43 +52,36 @@ fn overlaid(number: u8, spots: &[u8]) -> Vec<u8> {
     image
 }
 
-fn read_everything(image: &[u8]) {
-    let region = Region::anonymous(image.len(), 1 << 26).unwrap();
-    // SAFETY: that many bytes are mapped and nobody else knows the region.
-    unsafe { std::ptr::copy_nonoverlapping(image.as_ptr(), region.base(), image.len()) };
-    let Ok(pool) = Pool::open(region, Hardware::detect()) else { return };
-    let Ok(store) = Store::open_on(pool) else { return };
-    let _ = store.check();
-    for table in store.tables() {
-        let Ok(table) = store.table(&table.name) else { continue };
-        for backward in [false, true] {
-            let mut entries = table.iter().unwrap();
-            if backward {
-                entries = entries.backward();
-            }
-            assert!(entries.take(image.len()).count() < image.len(), "iteration never ends");
-        }
-        for key in [b"a".as_slice(), b"long", b"ab\0", &[0, 0, 0, 7]] {
-            let _ = table.get(key);
-        }
-    }
-    let _ = store.info(true);
+fn device(file: &[u8]) -> Arc<dyn BlockDevice> {
+    let device = FileDevice::in_memory((file.len() / BLOCK_BYTES) as u64).unwrap();
+    device.write_blocks(0, file).unwrap();
+    Arc::new(device)
 }
 
-fuzz_target!(init: {
-    // libfuzzer-sys aborts at every panic, also at those that are caught; the documented one is an
-    // answer.
-    std::panic::set_hook(Box::new(|_| {}));
-}, |input: &[u8]| {
-    let Some((&number, spots)) = input.split_first() else { return };
-    let image = overlaid(number, spots);
-    let result = std::panic::catch_unwind(|| read_everything(&image));
-    if let Err(panic) = result {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
-        if !text.starts_with("the pool is damaged") && !text.starts_with("the index is damaged") {
-            eprintln!("{text}");
-            std::process::abort();
+fn read_everything([pages, log]: [&[u8]; 2]) {
+    let mut options = EngineOptions::new(0);
+    options.buffer.frames = 64;
+    options.buffer.most_changed_frames = 32;
+    let opened = Engine::open(Hardware::detect(), device(pages), device(log), &options);
+    let Ok(engine) = opened else { return };
+    let _ = engine.check();
+    let Ok(snapshot) = engine.snapshot() else { return };
+    for table in engine.tables() {
+        for backward in [false, true] {
+            let mut entries = snapshot.scan(&table, KeyRange::all()).unwrap();
+            let most = pages.len();
+            let next = || if backward { entries.next_back() } else { entries.next() };
+            assert!(std::iter::from_fn(next).take(most).count() < most, "iteration never ends");
+        }
+        for key in [b"k\x01".as_slice(), b"long", b"ab\0"] {
+            let _ = engine.get(&table, key);
         }
     }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&number, spots)) = input.split_first() else { return };
+    let changed = overlaid(number, spots);
+    let [pages, log] = &*FILES;
+    read_everything(if number % 2 == 0 { [&changed, log] } else { [pages, &changed] });
 });

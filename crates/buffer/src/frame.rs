@@ -12,6 +12,8 @@ use crate::latch::Latch;
 use crate::page::PageNumber;
 use crate::page::lines::LineMasks;
 
+const WORD_BYTES: usize = size_of::<AtomicU64>();
+
 /// What is known of the page in a frame. All of it but `referenced` is changed by whoever holds the
 /// latch, and read by whoever validates, or as a guess.
 ///
@@ -112,44 +114,40 @@ impl<D: Domain> Frame<D> {
     }
 }
 
-/// The words of one line of the cache.
-#[repr(align(64))]
-struct Line(
-    #[expect(dead_code, reason = "reached by slices over several lines")]
-    [AtomicU64; LINE_BYTES / 8],
-);
-
 /// The memory of all frames.
 pub(crate) struct FrameMemory {
-    lines: Box<[Line]>,
-    frame_lines: usize,
+    words: Box<[AtomicU64]>,
+    /// The first at a line's beginning.
+    first: usize,
+    frame_words: usize,
 }
 
 impl core::fmt::Debug for FrameMemory {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "FrameMemory({} lines)", self.lines.len())
+        write!(f, "FrameMemory({} words)", self.words.len())
     }
 }
 
 impl FrameMemory {
-    /// Memory for so many frames, zero. The operating system provides it as it is used.
+    /// Memory for so many frames, zero. The operating system provides it as it is used: memory that is asked
+    /// for with an alignment of a line would be zeroed here, so the first line is looked for.
     pub(crate) fn new(frames: usize, page_bytes: usize) -> Self {
-        let frame_lines = page_bytes / LINE_BYTES;
-        let lines = Box::<[Line]>::new_zeroed_slice(frames * frame_lines);
-        // SAFETY: a line is made of atomic words, of which any bits are a value.
-        Self { lines: unsafe { lines.assume_init() }, frame_lines }
+        let frame_words = page_bytes / WORD_BYTES;
+        let words = frames * frame_words + LINE_BYTES / WORD_BYTES;
+        let words = Box::<[AtomicU64]>::new_zeroed_slice(words);
+        // SAFETY: any bits are the value of an atomic word.
+        let words = unsafe { words.assume_init() };
+        let first = words.as_ptr().addr().wrapping_neg() % LINE_BYTES / WORD_BYTES;
+        Self { words, first, frame_words }
     }
 
     /// The words of a frame.
     #[inline]
     pub(crate) fn words(&self, frame: usize) -> &[AtomicU64] {
-        let lines = &self.lines[frame * self.frame_lines..(frame + 1) * self.frame_lines];
-        // SAFETY: lines are arrays of words without padding, and lie next to each other.
-        unsafe { core::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * LINE_BYTES / 8) }
+        let begin = self.first + frame * self.frame_words;
+        &self.words[begin..begin + self.frame_words]
     }
 }
-
-const _: () = assert!(size_of::<Line>() == LINE_BYTES && align_of::<Line>() == LINE_BYTES);
 
 #[cfg(test)]
 mod tests {
@@ -165,7 +163,7 @@ mod tests {
         }
         for frame in 0..3 {
             let words = memory.words(frame);
-            assert_eq!(words.len(), 512);
+            assert_eq!((words.len(), words.as_ptr().addr() % LINE_BYTES), (512, 0));
             assert!(words.iter().all(|word| word.load(Relaxed) == frame as u64));
         }
     }

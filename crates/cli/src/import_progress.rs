@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use lapis::{Hardware, Store, Table, TableOptions, Transaction};
+use lapis::{Store, Table, Transaction};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -123,8 +123,8 @@ pub struct Journal {
 impl Journal {
     /// The journal of importing the file at `path` into `target`.
     pub fn open(store: &Store, target: &str, path: &str) -> Result<Self, Failure> {
-        let table = store.table_or_create(TABLE, &TableOptions::default())?;
-        Ok(Self { table, key: format!("{target}\n{path}").into_bytes() })
+        let table = store.table_or_create(TABLE)?;
+        Ok(Self { table, key: format!("{target}\n{:016x}", xxh3_64(path.as_bytes())).into_bytes() })
     }
 
     /// The entry, if there is one that this Lapis understands.
@@ -140,11 +140,7 @@ impl Journal {
     }
 
     /// Adds the entry to a transaction.
-    pub fn save(
-        &self,
-        transaction: &mut Transaction<Hardware>,
-        progress: &Progress,
-    ) -> Result<(), Failure> {
+    pub fn save(&self, transaction: &mut Transaction, progress: &Progress) -> Result<(), Failure> {
         let text = serde_json::to_vec(progress)
             .map_err(|error| Failure::refused(format!("cannot write the progress: {error}")))?;
         Ok(transaction.put(&self.table, &self.key, &text)?)

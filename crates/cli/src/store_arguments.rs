@@ -2,20 +2,21 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use lapis::{Config, IndexKind, Store, Table, TableOptions};
+use lapis::{Config, Store, Table};
 
 use crate::failure::Failure;
 
-/// What an acknowledged write survives.
+/// How long a commit waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Durability {
-    /// What the medium gives at memory speed; on an ordinary file: a process crash, not a power cut
+    /// Until it survives a power cut; commits of several threads share a write to the disk
     #[default]
-    Medium,
-    /// A power cut, whatever it costs; on an ordinary file: a write to the disk per persist
-    PowerFail,
+    Immediate,
+    /// For nothing; it is written at once all the same
+    Group,
+    /// For nothing; it is written a twentieth of a second later, or with the next that waits
+    Eventual,
 }
 
 /// The store.
@@ -24,9 +25,19 @@ pub struct StoreArguments {
     /// The store's directory
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
-    /// What an acknowledged write survives
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    #[command(flatten)]
+    pub options: StoreOptions,
+}
+
+/// How a store is opened.
+#[derive(Clone, Debug, Args)]
+pub struct StoreOptions {
+    /// How long a commit waits
+    #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     pub durability: Durability,
+    /// DRAM for pages, in MiB
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub cache_mib: u32,
 }
 
 impl StoreArguments {
@@ -42,11 +53,14 @@ impl StoreArguments {
 
     /// The same, for those who look at the error.
     pub fn try_open(&self, create: bool) -> Result<Store, lapis::Error> {
-        let durability = match self.durability {
-            Durability::Medium => lapis::Durability::Medium,
-            Durability::PowerFail => lapis::Durability::PowerFail,
+        let durability = match self.options.durability {
+            Durability::Immediate => lapis::Durability::Immediate,
+            Durability::Group => lapis::Durability::Group,
+            Durability::Eventual => lapis::Durability::Eventual,
         };
-        Store::open(Config::new(&self.dir).durability(durability).create(create))
+        let cache_bytes = (self.options.cache_mib as usize) << 20;
+        let config = Config::new(&self.dir).cache_bytes(cache_bytes);
+        Store::open(config.durability(durability).create(create))
     }
 }
 
@@ -66,7 +80,7 @@ impl TableArguments {
                 let names: Vec<_> = store
                     .tables()
                     .into_iter()
-                    .map(|table| table.name)
+                    .map(|table| table.name().to_owned())
                     .filter(|name| !is_internal(name))
                     .collect();
                 Failure::refused(if names.is_empty() {
@@ -89,9 +103,6 @@ pub struct NewTableArguments {
     /// The table; created if it is not there
     #[arg(long, value_name = "NAME", default_value = "main")]
     pub table: String,
-    /// The index of a table that has to be created [default: wort]
-    #[arg(long, value_name = "KIND", value_parser = index_kinds())]
-    pub index: Option<IndexKind>,
 }
 
 impl NewTableArguments {
@@ -103,26 +114,11 @@ impl NewTableArguments {
                 self.table
             )));
         }
-        let options = self.index.map_or_else(TableOptions::default, TableOptions::with_index);
-        let table = store.table_or_create(&self.table, &options)?;
-        match self.index {
-            Some(asked) if asked != table.index_kind() => Err(Failure::refused(format!(
-                "the table `{}` exists and is held by {}; leave --index out or name another table",
-                self.table,
-                table.index_kind()
-            ))),
-            _ => Ok(table),
-        }
+        Ok(store.table_or_create(&self.table)?)
     }
 }
 
 /// Whether a table is Lapis' own.
 pub fn is_internal(table: &str) -> bool {
     table.starts_with('.')
-}
-
-/// Parses the name of an index structure.
-pub fn index_kinds() -> impl TypedValueParser<Value = IndexKind> {
-    PossibleValuesParser::new(IndexKind::ALL.map(IndexKind::name))
-        .map(|name| IndexKind::from_name(&name).unwrap_or(IndexKind::Wort))
 }

@@ -7,10 +7,7 @@ use lapis::{Store, Table};
 use lapis_lab::experiment::OPTANE_100;
 
 use crate::failure::Failure;
-use crate::store_arguments::{Durability, NewTableArguments, StoreArguments};
-
-/// Bytes that an in-memory store has before it has to grow.
-const MEMORY_BYTES: usize = 64 << 20;
+use crate::store_arguments::{NewTableArguments, StoreArguments, StoreOptions};
 
 /// Where a workload runs, and what it is counted on.
 #[derive(Clone, Debug, Args)]
@@ -18,9 +15,8 @@ pub struct WorkloadArguments {
     /// The store's directory [default: none, in memory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// What an acknowledged write survives (with --dir)
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t, requires = "dir")]
-    durability: Durability,
+    #[command(flatten)]
+    options: StoreOptions,
     /// The device profile that the counts are modelled for
     #[arg(long, value_name = "P", default_value = OPTANE_100)]
     pub profile: String,
@@ -36,10 +32,10 @@ impl WorkloadArguments {
     pub fn open(&self) -> Result<(Store, Table), Failure> {
         let store = match &self.dir {
             Some(dir) => {
-                let store = StoreArguments { dir: dir.clone(), durability: self.durability };
+                let store = StoreArguments { dir: dir.clone(), options: self.options.clone() };
                 store.open_or_create(true)?
             }
-            None => Store::in_memory(MEMORY_BYTES)?,
+            None => Store::in_memory()?,
         };
         let table = self.table.open(&store)?;
         Ok((store, table))

@@ -1,5 +1,4 @@
-//! The engine on files of pages and of log, beside the store as it is today, in one run: loads, reads, scans,
-//! durable puts. `cargo bench -p lapis-engine --bench transactions -- [DIRECTORY]`.
+//! The engine on files of pages and of log: loads, reads, scans, durable puts. `cargo bench -p lapis-engine --bench transactions -- [DIRECTORY]`.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -48,8 +47,8 @@ fn key(number: u64, scattered: bool) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-fn row(what: &str, engine: f64, store: f64) {
-    println!("{what:<44} {engine:>12.0} {store:>12.0} {:>7.2}", engine / store);
+fn row(what: &str, rate: f64) {
+    println!("{what:<44} {rate:>12.0}");
 }
 
 fn engine_in(directory: &Path, name: &str) -> Result<Engine<Hardware>, Box<dyn Error>> {
@@ -69,7 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let directory = std::env::args().skip(1).find(|argument| argument != CARGOS);
     let directory = directory.map_or_else(std::env::temp_dir, PathBuf::from).join("lapis-bench");
     std::fs::create_dir_all(&directory)?;
-    println!("{:<44} {:>12} {:>12} {:>7}", "a second", "engine", "store today", "ratio");
+    println!("{:<44} {:>12}", "", "a second");
     for scattered in [false, true] {
         let engine = engine_in(&directory, "engine")?;
         let table = engine.create_table("t")?;
@@ -84,30 +83,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         engine.sync()?;
         let loaded = RECORDS as f64 / begun.elapsed().as_secs_f64();
 
-        let store = lapis::Store::in_memory(1 << 30)?;
-        let old = store.create_table("t", &lapis::TableOptions::default())?;
-        let begun = Instant::now();
-        for first in (0..RECORDS).step_by(BATCH as usize) {
-            let mut transaction = store.transaction()?;
-            for number in first..first + BATCH {
-                transaction.put(&old, &key(number, scattered), &VALUE)?;
-            }
-            transaction.commit()?;
-        }
         let order = if scattered { "scattered" } else { "sorted" };
-        let old_loaded = RECORDS as f64 / begun.elapsed().as_secs_f64();
-        row(&format!("load, {order}, by {BATCH}"), loaded, old_loaded);
+        row(&format!("load, {order}, by {BATCH}"), loaded);
 
         for threads in [1, 2] {
             let got = rate(threads, |number| {
                 let found = engine.get(&table, &key(number, scattered)).expect("it is read");
                 assert_eq!(found.as_deref(), Some(&VALUE[..]));
             });
-            let old_got = rate(threads, |number| {
-                let found = old.get(&key(number, scattered)).expect("it is read");
-                assert_eq!(found.as_deref(), Some(&VALUE[..]));
-            });
-            row(&format!("get, {order}, {threads} thread(s)"), got, old_got);
+            row(&format!("get, {order}, {threads} thread(s)"), got);
         }
         let snapshot = engine.snapshot()?;
         let scanned = rate(1, |number| {
@@ -116,20 +100,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             assert!(scan.take(SCANNED).all(|entry| entry.is_ok()));
         });
         drop(snapshot);
-        let old_scanned = rate(1, |number| {
-            let scan = old.range(key(number, scattered).to_vec()..).expect("it is scanned");
-            assert!(scan.take(SCANNED).all(|entry| entry.is_ok()));
-        });
-        row(&format!("scan of {SCANNED}, {order}"), scanned, old_scanned);
+        row(&format!("scan of {SCANNED}, {order}"), scanned);
         for threads in [1, 2] {
             let later = Durability::Eventual;
             let put = rate(threads, |number| {
                 engine.put(&table, &key(number, scattered), &VALUE, later).expect("it is put");
             });
-            let old_put = rate(threads, |number| {
-                old.put(&key(number, scattered), &VALUE).expect("it is put");
-            });
-            row(&format!("put that waits for nothing, {order}, {threads} thread(s)"), put, old_put);
+            row(&format!("put that waits for nothing, {order}, {threads} thread(s)"), put);
         }
         for threads in [1, 8] {
             let before = engine.statistics().log;

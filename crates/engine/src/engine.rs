@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_blocks::block_log::{BlockLog, BlockLogError, BlockLogOptions, Durability};
 use lapis_buffer::{BufferManager, BufferOptions, PageNumber};
-use lapis_pmem::{BlockDevice, Domain, host_lock};
+use lapis_pmem::host_lock::{self, HostGuard};
+use lapis_pmem::{BlockDevice, Domain};
 use lapis_tree::Tree;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::commit::Write;
 use crate::drop::Dropped;
@@ -411,21 +412,34 @@ impl<D: Domain> Engine<D> {
         mut body: impl FnMut(&mut Transaction<D>) -> Result<T, EngineError>,
         durability: Durability,
     ) -> Result<T, EngineError> {
-        let (mut conflicts, mut alone) = (0, None);
+        let mut retries = self.retries();
         loop {
             let mut transaction = self.begin()?;
             let done = body(&mut transaction);
             let done = done.and_then(|done| transaction.commit(durability).map(|_| done));
-            if !matches!(done, Err(EngineError::Conflict)) {
-                return done;
+            match done {
+                Err(EngineError::Conflict) => retries.conflicted(),
+                done => return done,
             }
-            conflicts += 1;
-            if conflicts == CONFLICTS_BEFORE_TURNS {
-                alone = Some(host_lock::lock(&self.0.domain, &self.0.unlucky));
-            }
-            self.0.domain.pause();
-            _ = &alone;
         }
+    }
+
+    /// For who begins a transaction again after conflicts, as [`Engine::retry`] does.
+    pub fn retries(&self) -> Retries<'_, D> {
+        Retries { shared: &self.0, conflicts: 0, alone: None }
+    }
+
+    /// Whether the transaction at this place in the log is durable; 0 is one that wrote nothing.
+    pub fn is_durable(&self, lsn: u64) -> bool {
+        lsn == 0 || self.0.log.is_durable(lsn)
+    }
+
+    /// Waits until it is.
+    ///
+    /// # Errors
+    /// [`EngineError::Log`].
+    pub fn wait_until_durable(&self, lsn: u64) -> Result<(), EngineError> {
+        Ok(self.0.log.wait_for(lsn)?)
     }
 
     /// Makes everything durable that was committed.
@@ -434,6 +448,25 @@ impl<D: Domain> Engine<D> {
     /// [`EngineError::Log`].
     pub fn sync(&self) -> Result<(), EngineError> {
         Ok(self.0.log.block_log().sync()?)
+    }
+}
+
+/// The conflicts of somebody who begins a transaction again and again. See [`Engine::retries`].
+#[derive(Debug)]
+pub struct Retries<'e, D: Domain> {
+    shared: &'e Shared<D>,
+    conflicts: u32,
+    alone: Option<HostGuard<'e, D, MutexGuard<'e, ()>>>,
+}
+
+impl<D: Domain> Retries<'_, D> {
+    /// There was one more. After some, waits for the turn among all who had as many.
+    pub fn conflicted(&mut self) {
+        self.conflicts += 1;
+        if self.conflicts == CONFLICTS_BEFORE_TURNS {
+            self.alone = Some(host_lock::lock(&self.shared.domain, &self.shared.unlucky));
+        }
+        self.shared.domain.pause();
     }
 }
 

@@ -70,9 +70,11 @@ mod value;
 mod versions;
 mod write_set;
 
-pub use engine::{Engine, EngineOptions, Statistics};
+pub use engine::{Engine, EngineOptions, Retries, Statistics};
 pub use error::EngineError;
 pub use lapis_blocks::block_log::Durability;
+#[doc(hidden)]
+pub use record::is_record;
 pub use recovery::RecoveryReport;
 pub use scan::{Direction, KeyRange, Scan};
 pub use snapshot::Snapshot;

@@ -99,6 +99,11 @@ impl<'r> Iterator for Entries<'r> {
     }
 }
 
+/// Whether bytes are a record of a transaction: for fuzzing the parser.
+pub fn is_record(bytes: &[u8]) -> bool {
+    parse(bytes).is_ok_and(|(_, mut entries)| entries.all(|entry| entry.is_ok()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,8 +1,11 @@
 //! What workloads run against: anything that maps byte strings to byte strings, a table of a store
 //! above all.
 
-use lapis::{Error, Store, Table, Value};
-use lapis_pmem::Domain;
+use std::sync::Arc;
+
+use lapis::Error;
+use lapis_device::Modelled;
+use lapis_engine::{Durability, Engine, EngineError};
 
 /// A durable map from keys to values. Every method may be called from many threads, and a change is
 /// durable when the call returns.
@@ -25,7 +28,7 @@ pub trait KeyValue: Sync {
     fn write(&self, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
 
     /// Changes the value of `key`, keeping its length; false if there is none. Nobody else changes
-    /// it between the read and the write. `change` is called at most once.
+    /// it between the read and the write: if somebody does, `change` is called again.
     ///
     /// # Errors
     /// The target's own.
@@ -34,7 +37,7 @@ pub trait KeyValue: Sync {
     /// Visits the first `limit` entries from `from` on, in key order.
     ///
     /// # Errors
-    /// The target's own; among them that it has no order.
+    /// The target's own.
     fn scan(
         &self,
         from: &[u8],
@@ -49,40 +52,27 @@ pub trait KeyValue: Sync {
     fn for_each(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Self::Error>;
 }
 
-/// A table of a store as a target of workloads.
-#[derive(Debug)]
-pub struct TableTarget<D: Domain> {
-    store: Store<D>,
-    table: Table<D>,
-}
-
-impl<D: Domain> TableTarget<D> {
-    /// A target of `table`, which must be of `store`.
-    pub fn new(store: &Store<D>, table: &Table<D>) -> Self {
-        Self { store: store.clone(), table: table.clone() }
-    }
-}
-
-impl<D: Domain> KeyValue for TableTarget<D> {
-    type Value = Value;
+impl KeyValue for lapis::Table {
+    type Value = Vec<u8>;
     type Error = Error;
 
-    fn read(&self, key: &[u8]) -> Result<Option<Value>, Error> {
-        self.table.get(key)
+    fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.get(key)
     }
 
     fn write(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.table.put(key, value)
+        self.put(key, value)
     }
 
     fn modify(&self, key: &[u8], change: &mut dyn FnMut(&mut [u8])) -> Result<bool, Error> {
-        let mut transaction = self.store.transaction()?;
-        let Some(value) = transaction.get(&self.table, key)? else { return Ok(false) };
-        let mut value = value.into_vec();
-        change(&mut value);
-        transaction.put(&self.table, key, &value)?;
-        transaction.commit()?;
-        Ok(true)
+        let mut found = false;
+        self.update(key, |old| {
+            found = old.is_some();
+            let mut value = old?.to_vec();
+            change(&mut value);
+            Some(value)
+        })?;
+        Ok(found)
     }
 
     fn scan(
@@ -91,7 +81,7 @@ impl<D: Domain> KeyValue for TableTarget<D> {
         limit: usize,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<(), Error> {
-        for entry in self.table.range(from.to_vec()..)?.take(limit) {
+        for entry in self.range(from..)?.take(limit) {
             let (key, value) = entry?;
             visit(&key, &value);
         }
@@ -99,7 +89,58 @@ impl<D: Domain> KeyValue for TableTarget<D> {
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Error> {
-        for entry in self.table.iter()? {
+        for entry in self.iter()? {
+            let (key, value) = entry?;
+            visit(&key, &value);
+        }
+        Ok(())
+    }
+}
+
+/// A table of the engine on the modelled machine.
+#[derive(Debug)]
+pub struct ModelledTable {
+    pub(crate) engine: Engine<Modelled>,
+    pub(crate) table: Arc<lapis_engine::Table<Modelled>>,
+}
+
+impl KeyValue for ModelledTable {
+    type Value = Vec<u8>;
+    type Error = EngineError;
+
+    fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        self.engine.get(&self.table, key)
+    }
+
+    fn write(&self, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
+        self.engine.put(&self.table, key, value, Durability::Immediate).map(|_| ())
+    }
+
+    fn modify(&self, key: &[u8], change: &mut dyn FnMut(&mut [u8])) -> Result<bool, EngineError> {
+        let body = |transaction: &mut lapis_engine::Transaction<Modelled>| {
+            let Some(mut value) = transaction.get(&self.table, key)? else { return Ok(false) };
+            change(&mut value);
+            transaction.put(&self.table, key, &value)?;
+            Ok(true)
+        };
+        self.engine.retry(body, Durability::Immediate)
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        limit: usize,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), EngineError> {
+        for entry in self.engine.range(&self.table, from..)?.take(limit) {
+            let (key, value) = entry?;
+            visit(&key, &value);
+        }
+        Ok(())
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), EngineError> {
+        for entry in self.engine.range::<&[u8]>(&self.table, ..)? {
             let (key, value) = entry?;
             visit(&key, &value);
         }

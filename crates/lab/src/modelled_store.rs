@@ -3,23 +3,27 @@
 //! Hardware does not count, so the reports of measured runs get their counts from a smaller run of
 //! the same workload here, by one thread, the same on every machine.
 
-use lapis::{Error, Store, StoreOptions, TableOptions};
-use lapis_device::{Modelled, Profile, ProfileError};
+use std::sync::Arc;
+
+use lapis_device::{Modelled, ModelledSsd, Profile, ProfileError, SsdConfig, SsdProfileError};
+use lapis_engine::{Engine, EngineError, EngineOptions};
+use lapis_pmem::{BLOCK_BYTES, BlockCounts, BlockDevice, Region};
 
 use crate::block_trace::Request;
 use crate::experiment::ExperimentError;
 use crate::experiment::meter::{Meter, ModelMeter};
-use crate::key_value::TableTarget;
+use crate::key_value::ModelledTable;
 use crate::replay::{Replay, ReplayError};
-use crate::report::PerOperation;
+use crate::report::{PerOperation, SsdPerOperation};
 use crate::ycsb::{Driver, Options, Workload, WorkloadError};
 
 /// Most records, and most operations, of a counted run: ten seconds' worth at the very most.
 pub const COUNTED_RECORDS: u64 = 10_000;
 
-/// What the region starts with, and what it may grow to.
-const INITIAL_BYTES: usize = 64 << 20;
-const CAPACITY_BYTES: usize = 16 << 30;
+/// The modelled machine has some persistent memory.
+const PERSISTENT_BYTES: usize = 1 << 20;
+/// The log: a ring of 64 MiB, and its headers.
+const LOG_BLOCKS: u64 = (64 << 20) / BLOCK_BYTES as u64 + 2;
 
 /// Why nothing could be counted.
 #[derive(Debug, thiserror::Error)]
@@ -28,18 +32,21 @@ pub enum CountError {
     /// There is no such device profile, or it is a bad one.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// There is no pool for the store.
+    /// There is no machine for the store.
     #[error(transparent)]
-    Pool(#[from] ExperimentError),
+    Machine(#[from] ExperimentError),
+    /// There is no such SSD.
+    #[error(transparent)]
+    Ssd(#[from] SsdProfileError),
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] Error),
+    Store(#[from] EngineError),
     /// The workload failed.
     #[error(transparent)]
-    Workload(#[from] WorkloadError<Error>),
+    Workload(#[from] WorkloadError<EngineError>),
     /// The replay failed.
     #[error(transparent)]
-    Replay(#[from] ReplayError<Error>),
+    Replay(#[from] ReplayError<EngineError>),
     /// The replay gave wrong answers: the store has an error.
     #[error("the replay found {mismatches} mismatches on the modelled machine: {first}")]
     Mismatches {
@@ -50,55 +57,75 @@ pub enum CountError {
     },
 }
 
-/// A store with one table on the modelled machine, and its counters.
+/// A store with one table on the modelled machine, and its counters: pages in DRAM over an SSD, the log on another.
 #[derive(Debug)]
 pub struct ModelledStore {
     profile: String,
     meter: ModelMeter,
-    store: Store<Modelled>,
-    target: TableTarget<Modelled>,
+    target: ModelledTable,
+    ssds: [ModelledSsd; 2],
+    _persistent: Region,
 }
 
 impl ModelledStore {
-    /// An empty store on the machine of `profile_name` (a built-in profile or a file), with a table made by `options`.
+    /// An empty store on the machine of `profile_name` (a built-in profile or a file), with a table.
     ///
     /// # Errors
     /// [`CountError`].
-    pub fn create(profile_name: &str, options: &TableOptions) -> Result<Self, CountError> {
+    pub fn create(profile_name: &str) -> Result<Self, CountError> {
         let profile = Profile::find(profile_name)?;
-        let (meter, pool) =
-            ModelMeter::with_pool(profile.machine(), INITIAL_BYTES, CAPACITY_BYTES)?;
-        let store = Store::create_on(pool, &StoreOptions::default())?;
-        let table = store.create_table("counted", options)?;
-        let target = TableTarget::new(&store, &table);
-        Ok(Self { profile: profile.name, meter, store, target })
+        let (meter, persistent) =
+            ModelMeter::with_region(profile.machine(), PERSISTENT_BYTES, PERSISTENT_BYTES)?;
+        let machine = meter.machine();
+        let ssd = |blocks| ModelledSsd::attached_to(machine, blocks, SsdConfig::default());
+        let (pages, log) = (ssd(1)?, ssd(LOG_BLOCKS)?);
+        let (on, to) = (Arc::new(pages.clone()), Arc::new(log.clone()));
+        let engine = Engine::create(machine.clone(), on, to, &EngineOptions::new(1))?;
+        let table = engine.create_table("counted")?;
+        let target = ModelledTable { engine, table };
+        let ssds = [pages, log];
+        Ok(Self { profile: profile.name, meter, target, ssds, _persistent: persistent })
     }
 
-    /// The store.
-    pub fn store(&self) -> &Store<Modelled> {
-        &self.store
+    /// The machine.
+    pub fn machine(&self) -> &Modelled {
+        self.meter.machine()
     }
 
     /// Its table, as a target of workloads.
-    pub fn target(&self) -> &TableTarget<Modelled> {
+    pub fn target(&self) -> &ModelledTable {
         &self.target
     }
 
+    /// What the SSDs have done so far.
+    fn ssd_counts(&self) -> [BlockCounts; 2] {
+        self.ssds.each_ref().map(|ssd| ssd.counts())
+    }
+
     /// Counts what `run` does, which returns how many operations that were, per operation. `records`
-    /// is for the report.
+    /// is for the report. Pages that they have changed are written in the end and count too.
     ///
     /// # Errors
-    /// Those of `run`.
-    pub fn count<E>(
+    /// That of `run`, or [`CountError::Store`].
+    pub fn count<E: Into<CountError>>(
         &self,
         records: u64,
-        run: impl FnOnce(&TableTarget<Modelled>) -> Result<u64, E>,
-    ) -> Result<PerOperation, E> {
-        let (operations, section) = self.meter.section(1, || run(&self.target))?;
+        run: impl FnOnce(&ModelledTable) -> Result<u64, E>,
+    ) -> Result<PerOperation, CountError> {
+        let engine = &self.target.engine;
+        engine.checkpoint()?;
+        let before = self.ssd_counts();
+        let (operations, section) = self.meter.section(1, || {
+            let operations = run(&self.target).map_err(Into::into)?;
+            engine.checkpoint()?;
+            Ok::<_, CountError>(operations)
+        })?;
+        let ssd = SsdPerOperation::of(before, self.ssd_counts(), operations);
         Ok(PerOperation {
             profile: Some(self.profile.clone()),
             records: Some(records),
             counts: (operations > 0).then(|| section.per_operation(operations)),
+            ssd: (operations > 0).then_some(ssd),
         })
     }
 }
@@ -110,11 +137,10 @@ impl ModelledStore {
 /// [`CountError`].
 pub fn count_ycsb(
     profile_name: &str,
-    table: &TableOptions,
     workload: Workload,
     options: &Options,
 ) -> Result<PerOperation, CountError> {
-    let modelled = ModelledStore::create(profile_name, table)?;
+    let modelled = ModelledStore::create(profile_name)?;
     let options = Options {
         records: options.records.min(COUNTED_RECORDS),
         operations: options.operations.min(COUNTED_RECORDS),
@@ -128,20 +154,15 @@ pub fn count_ycsb(
     if workload == Workload::Load {
         return Ok(load);
     }
-    Ok(modelled
-        .count(records, |_| driver.run(workload, &|_| ()).map(|report| report.operations))?)
+    modelled.count(records, |_| driver.run(workload, &|_| ()).map(|report| report.operations))
 }
 
 /// Counts the beginning of a trace per request, at most [`COUNTED_RECORDS`] of them.
 ///
 /// # Errors
 /// [`CountError`].
-pub fn count_replay(
-    profile_name: &str,
-    table: &TableOptions,
-    requests: &[Request],
-) -> Result<PerOperation, CountError> {
-    let modelled = ModelledStore::create(profile_name, table)?;
+pub fn count_replay(profile_name: &str, requests: &[Request]) -> Result<PerOperation, CountError> {
+    let modelled = ModelledStore::create(profile_name)?;
     let beginning = &requests[..requests.len().min(COUNTED_RECORDS as usize)];
     let mut replay = Replay::new(modelled.target())?;
     // The comparison in the end is no part of the workload.

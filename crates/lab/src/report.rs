@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use lapis_pmem::BlockCounts;
 use serde::Serialize;
 
 use crate::experiment::Findings;
@@ -81,6 +82,38 @@ pub struct PerOperation {
     /// Counts, of which a run of no operations has none.
     #[serde(flatten)]
     pub counts: Option<CountsPerOperation>,
+    /// What the SSDs did.
+    #[serde(flatten)]
+    pub ssd: Option<SsdPerOperation>,
+}
+
+/// What SSDs did per operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SsdPerOperation {
+    /// Flushes of their caches: what a commit waits for.
+    pub ssd_flushes: f64,
+    /// Bytes written.
+    pub ssd_written_bytes: f64,
+    /// Bytes read.
+    pub ssd_read_bytes: f64,
+}
+
+impl SsdPerOperation {
+    /// What came between two readings of their counters, for each of so many operations.
+    pub(crate) fn of(
+        before: impl IntoIterator<Item = BlockCounts>,
+        after: impl IntoIterator<Item = BlockCounts>,
+        operations: u64,
+    ) -> Self {
+        let mut sum = Self::default();
+        let each = |after: u64, before: u64| (after - before) as f64 / operations.max(1) as f64;
+        for (before, after) in before.into_iter().zip(after) {
+            sum.ssd_flushes += each(after.flushes, before.flushes);
+            sum.ssd_written_bytes += each(after.written_bytes, before.written_bytes);
+            sum.ssd_read_bytes += each(after.read_bytes, before.read_bytes);
+        }
+        sum
+    }
 }
 
 /// One kind of operation within a workload.
@@ -170,11 +203,12 @@ impl Findings for [Report] {
         }
         let Some(profile) = profile(self) else { return vec![measured] };
         let headings = "records | flushes | fences | WPQ inserts | media writes | media reads | \
-                        LLC misses";
+                        LLC misses | SSD flushes | SSD bytes written | SSD bytes read";
         let mut modelled = Table::new(1, &format!("modelled for {profile} | {headings}"));
         for run in self {
             let counts = run.per_op.counts;
             let cell = |of: fn(CountsPerOperation) -> f64| decimals(counts.map(of), 2);
+            let ssd = |of: fn(SsdPerOperation) -> f64| decimals(run.per_op.ssd.map(of), 2);
             modelled.push([
                 run.workload.clone(),
                 grouped(run.per_op.records.unwrap_or_default()),
@@ -184,6 +218,9 @@ impl Findings for [Report] {
                 cell(|of| of.media_writes),
                 cell(|of| of.media_reads),
                 cell(|of| of.llc_misses),
+                ssd(|of| of.ssd_flushes),
+                ssd(|of| of.ssd_written_bytes),
+                ssd(|of| of.ssd_read_bytes),
             ]);
         }
         vec![measured, modelled]

@@ -1,28 +1,36 @@
-//! How to open a store, and what to make a table of.
+//! How to open a store.
 
 use std::path::{Path, PathBuf};
 
-use lapis_index::IndexKind;
-use lapis_pmem::{DEFAULT_RESERVE_BYTES, Durability, RegionOptions};
+use lapis_blocks::block_log::BlockLogOptions;
+use lapis_buffer::BufferOptions;
+use lapis_engine::{Durability, EngineOptions};
+use lapis_pmem::BLOCK_BYTES;
 
-/// The file in a store's directory that holds the pool.
-pub const POOL_FILE: &str = "store.lapis";
+/// The log is not shorter.
+const SHORTEST_LOG_BYTES: u64 = 1 << 20;
+/// Segments of a log, where they are not longer than their default.
+const SEGMENTS: u64 = 16;
+/// Pages in DRAM at least.
+const FEWEST_FRAMES: usize = 16;
 
 /// Where a store is and how it is opened.
 ///
 /// ```
 /// # fn main() -> Result<(), lapis::Error> {
 /// # let directory = tempfile::tempdir().unwrap();
-/// let store = lapis::Store::open(lapis::Config::new(directory.path()).create(true))?;
+/// let config = lapis::Config::new(directory.path()).cache_bytes(64 << 20);
+/// let store = lapis::Store::open(config)?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) directory: PathBuf,
-    pub(crate) initial_bytes: usize,
     pub(crate) create: bool,
-    pub(crate) region: RegionOptions,
-    pub(crate) options: StoreOptions,
+    pub(crate) durability: Durability,
+    cache_bytes: usize,
+    page_bytes: usize,
+    log_bytes: u64,
 }
 
 impl Config {
@@ -30,33 +38,12 @@ impl Config {
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
-            initial_bytes: 16 << 20,
             create: true,
-            region: RegionOptions::default(),
-            options: StoreOptions::default(),
+            durability: Durability::Immediate,
+            cache_bytes: 256 << 20,
+            page_bytes: 16 << 10,
+            log_bytes: 64 << 20,
         }
-    }
-
-    /// The most that the store may grow to, in bytes; by default what the address space allows, at
-    /// most 1 TiB.
-    #[must_use]
-    pub fn capacity_bytes(mut self, bytes: usize) -> Self {
-        self.region.reserve_bytes = bytes.min(DEFAULT_RESERVE_BYTES);
-        self
-    }
-
-    /// The size of a new store, in bytes: 16 MiB by default. It grows as needed.
-    #[must_use]
-    pub fn initial_bytes(mut self, bytes: usize) -> Self {
-        self.initial_bytes = bytes;
-        self
-    }
-
-    /// What an acknowledged write survives. See [`Durability`].
-    #[must_use]
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.region.durability = durability;
-        self
     }
 
     /// Whether to create a store where there is none (default), or refuse.
@@ -66,17 +53,33 @@ impl Config {
         self
     }
 
-    /// The machine's caches are inside the power-fail domain; see [`RegionOptions::eadr`].
+    /// How long commits wait that do not say so themselves: [`Durability::Immediate`] by default.
     #[must_use]
-    pub fn eadr(mut self, eadr: bool) -> Self {
-        self.region.eadr = eadr;
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
         self
     }
 
-    /// Options of the store proper.
+    /// DRAM for pages: 256 MiB by default. It is taken when it is needed.
     #[must_use]
-    pub fn options(mut self, options: StoreOptions) -> Self {
-        self.options = options;
+    pub fn cache_bytes(mut self, bytes: usize) -> Self {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// Bytes of a page of a store that is created, a power of two from 4 KiB to 64 KiB: 16 KiB by default.
+    /// The longest key is about an eighth of a page.
+    #[must_use]
+    pub fn page_bytes(mut self, bytes: usize) -> Self {
+        self.page_bytes = bytes;
+        self
+    }
+
+    /// The size of the log of a store that is created, 1 MiB at least: 64 MiB by default. A longer one takes
+    /// longer transactions and fewer checkpoints, and opening after a crash has more to read.
+    #[must_use]
+    pub fn log_bytes(mut self, bytes: u64) -> Self {
+        self.log_bytes = bytes.max(SHORTEST_LOG_BYTES);
         self
     }
 
@@ -85,42 +88,28 @@ impl Config {
         &self.directory
     }
 
-    pub(crate) fn pool_path(&self) -> PathBuf {
-        self.directory.join(POOL_FILE)
+    /// Bytes of DRAM for pages.
+    pub(crate) fn cache(&self) -> usize {
+        self.cache_bytes
     }
-}
 
-/// What can be chosen when a store is created.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreOptions {
-    /// Bytes per segment of the write-ahead log.
-    pub log_segment_bytes: usize,
-}
-
-impl Default for StoreOptions {
-    fn default() -> Self {
-        Self { log_segment_bytes: 1 << 20 }
+    /// Blocks of the log's device: the ring and its headers.
+    pub(crate) fn log_blocks(&self) -> u64 {
+        self.log_bytes.div_ceil(BLOCK_BYTES as u64) + 2
     }
-}
 
-/// What can be chosen when a table is created.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableOptions {
-    /// The index that holds the table.
-    pub index: IndexKind,
-    /// Entries to make room for at once (hash tables); 0 starts small.
-    pub expected_entries: usize,
-}
-
-impl Default for TableOptions {
-    fn default() -> Self {
-        Self { index: IndexKind::Wort, expected_entries: 0 }
-    }
-}
-
-impl TableOptions {
-    /// A table held by `index`.
-    pub fn with_index(index: IndexKind) -> Self {
-        Self { index, ..Self::default() }
+    /// The engine's options, with a log of this identity.
+    pub(crate) fn engine_options(&self, identity: u64) -> EngineOptions {
+        let mut options = EngineOptions::new(identity);
+        let frames = (self.cache_bytes / self.page_bytes.max(1)).max(FEWEST_FRAMES);
+        options.buffer =
+            BufferOptions { frames, most_changed_frames: frames / 2, ..BufferOptions::default() };
+        options.buffer.space.page_bytes = self.page_bytes;
+        let default = BlockLogOptions::new(identity);
+        let block = BLOCK_BYTES as u64;
+        let segment_bytes = (self.log_bytes / SEGMENTS / block * block).min(default.segment_bytes);
+        let batch_bytes = default.batch_bytes.min(segment_bytes);
+        options.log = BlockLogOptions { segment_bytes, batch_bytes, ..default };
+        options
     }
 }

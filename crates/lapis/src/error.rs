@@ -1,12 +1,15 @@
 //! Everything a store can refuse.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use lapis_blocks::log::LogError;
-use lapis_index::{IndexError, IndexKind};
-use lapis_pmem::{AllocError, DomainFault, PoolError, RegionError};
+use lapis_blocks::block_log::BlockLogError;
+use lapis_buffer::{BufferError, SpaceError};
+use lapis_engine::EngineError;
+use lapis_pmem::{BlockError, BlockOpenError};
+use lapis_tree::TreeError;
 
-use crate::{MAX_KEY_BYTES, MAX_TABLE_NAME_BYTES, MAX_VALUE_BYTES};
+use crate::MAX_TABLE_NAME_BYTES;
 
 /// Why a store refused. Unless the variant says otherwise the store is as it was and usable.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +21,15 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// The store is of the format before the first, which nothing reads any more.
+    #[error(
+        "{} is of format 1, which was never released and is not read; export it with the Lapis that made it",
+        path.display()
+    )]
+    UnreleasedFormat {
+        /// The file.
+        path: PathBuf,
+    },
     /// The directory could not be made or read.
     #[error("cannot use the directory {}: {source}", path.display())]
     Directory {
@@ -26,25 +38,17 @@ pub enum Error {
         /// What the operating system answered.
         source: std::io::Error,
     },
-    /// The pool file could not be opened or created.
+    /// A file of the store could not be opened or created.
     #[error("{}: {source}", path.display())]
     File {
-        /// The pool file.
+        /// The file.
         path: PathBuf,
         /// Why.
-        source: PoolError,
+        source: BlockOpenError,
     },
-    /// The pool holds something other than a store.
-    #[error("the pool holds no store; it was made by something else")]
-    NotAStore,
-    /// The store was written by a newer Lapis.
-    #[error("the store has format version {found}; this Lapis reads up to {supported}")]
-    NewerVersion {
-        /// The version found.
-        found: u64,
-        /// The newest this code reads.
-        supported: u64,
-    },
+    /// Another transaction has written what this one read. Begun again, it may succeed ([`crate::Store::retry`]).
+    #[error("another transaction changed what this one has read; begin it again")]
+    Conflict,
     /// No table of that name.
     #[error("there is no table {name:?}")]
     NoSuchTable {
@@ -66,109 +70,145 @@ pub enum Error {
     /// Not a name for a table.
     #[error("a table's name has 1 to {MAX_TABLE_NAME_BYTES} bytes, none of them zero")]
     BadTableName,
-    /// The key has no bytes.
-    #[error("a key has at least one byte")]
-    EmptyKey,
-    /// The key is too long.
-    #[error("a key of {bytes} bytes is longer than the longest, {MAX_KEY_BYTES}")]
-    KeyTooLong {
-        /// Its length.
-        bytes: usize,
-    },
-    /// The value is too long.
-    #[error("a value of {bytes} bytes is longer than the longest, {MAX_VALUE_BYTES}")]
-    ValueTooLong {
-        /// Its length.
-        bytes: usize,
-    },
-    /// All writes of the transaction together exceed what one log entry holds.
-    #[error(
-        "the transaction has {bytes} bytes of small writes, more than {limit}; commit in parts"
-    )]
-    TransactionTooLong {
-        /// Bytes of its log record.
-        bytes: usize,
-        /// The most there may be.
-        limit: usize,
-    },
-    /// The table's index does not keep keys in order.
-    #[error("the table {name:?} is a {kind} hash table and has no ranges; use an ordered index")]
-    Unordered {
-        /// The table.
-        name: String,
-        /// Its index.
-        kind: IndexKind,
-    },
-    /// No room. Deleting makes room.
-    #[error("the store is full: {0}")]
-    Full(AllocError),
-    /// This thread holds a snapshot of the store and would wait for itself.
-    #[error("this thread holds a snapshot of the store; drop it before committing")]
-    SnapshotHeld,
-    /// This thread holds a transaction of the store and would wait for itself.
-    #[error("this thread holds a transaction of the store; commit or drop it first")]
-    TransactionHeld,
     /// A handle of another store was passed.
     #[error("the table {name:?} belongs to another store")]
     ForeignTable {
         /// The table.
         name: String,
     },
+    /// The key has no bytes.
+    #[error("a key has at least one byte")]
+    EmptyKey,
+    /// The key is too long.
+    #[error("a key of {bytes} bytes is longer than the longest, {most}")]
+    KeyTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The longest.
+        most: usize,
+    },
+    /// The value is too long.
+    #[error("a value of {bytes} bytes is longer than the longest, {most}")]
+    ValueTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The longest.
+        most: usize,
+    },
+    /// The writes of the transaction are more than the log takes.
+    #[error(
+        "the transaction would have {bytes} bytes of writes, more than {most}; commit in parts, or make the store with a longer log"
+    )]
+    TransactionTooLong {
+        /// Bytes of its writes.
+        bytes: u64,
+        /// The most there may be.
+        most: u64,
+    },
+    /// No room. Deleting makes room.
+    #[error("the disk is full: {0}")]
+    Full(String),
     /// The medium failed. What the failed call asked for may or may not be durable; everything
     /// acknowledged before is, as far as the medium kept its promise. Reopen the store.
-    #[error(transparent)]
-    Fault(#[from] DomainFault),
-    /// A committed transaction could not be applied. It is in the log and will be applied when the
-    /// store is reopened; until then the store accepts no writes.
-    #[error("a committed transaction could not be applied ({why}); reopen the store to finish it")]
+    #[error("the medium failed: {0}")]
+    Medium(String),
+    /// A committed transaction could not be applied, or the medium failed. What was acknowledged is in
+    /// the log and will be there when the store is opened again; until then nothing is written.
+    #[error("the store accepts no more writes ({why}); open it again")]
     Stopped {
         /// What went wrong.
-        why: String,
+        why: Arc<str>,
     },
-    /// The bytes of the store cannot be right.
+    /// The bytes of the store cannot be right. What lies elsewhere can still be read.
     #[error("the store is damaged: {what}; run check")]
     Damaged {
-        /// What is wrong.
+        /// What is wrong, and where.
         what: String,
     },
-    /// The index refused.
+    /// Anything else.
     #[error(transparent)]
-    Index(IndexError),
-    /// The log refused.
-    #[error(transparent)]
-    Log(LogError),
+    Engine(EngineError),
 }
 
-impl From<IndexError> for Error {
-    fn from(error: IndexError) -> Self {
+impl From<EngineError> for Error {
+    fn from(error: EngineError) -> Self {
         match error {
-            IndexError::EmptyKey => Self::EmptyKey,
-            IndexError::KeyTooLong { bytes } => Self::KeyTooLong { bytes },
-            IndexError::Alloc(error) => Self::Full(error),
-            other => Self::Index(other),
+            EngineError::Conflict => Self::Conflict,
+            EngineError::NoSuchTable { name } => Self::NoSuchTable { name },
+            EngineError::TableExists { name } => Self::TableExists { name },
+            EngineError::Dropped { name } => Self::Dropped { name },
+            EngineError::KeyTooLong { bytes, most } => Self::KeyTooLong { bytes, most },
+            EngineError::ValueTooLong { bytes, most } => Self::ValueTooLong { bytes, most },
+            EngineError::TransactionTooLong { bytes, most } => {
+                Self::TransactionTooLong { bytes, most }
+            }
+            EngineError::Stopped { why } => Self::Stopped { why },
+            EngineError::Damaged { what } => Self::Damaged { what },
+            EngineError::Tree(TreeError::Buffer(error)) | EngineError::Buffer(error) => {
+                of_pages(error)
+            }
+            EngineError::Tree(
+                error @ (TreeError::Damaged { .. } | TreeError::BadRecord { .. }),
+            ) => Self::Damaged { what: error.to_string() },
+            EngineError::Log(error) => of_log(error),
+            error => Self::Engine(error),
         }
     }
 }
 
-impl From<AllocError> for Error {
-    fn from(error: AllocError) -> Self {
-        Self::Full(error)
+fn of_device(error: &BlockError) -> Error {
+    match error {
+        BlockError::NoSpace { .. } => Error::Full(error.to_string()),
+        // The file is shorter than what is in it.
+        BlockError::OutOfRange { .. } => Error::Damaged { what: error.to_string() },
+        _ => Error::Medium(error.to_string()),
     }
 }
 
-impl From<LogError> for Error {
-    fn from(error: LogError) -> Self {
-        match error {
-            LogError::Full(error) => Self::Full(error),
-            LogError::Fault(fault) => Self::Fault(fault),
-            other => Self::Log(other),
+fn of_pages(error: BufferError) -> Error {
+    match error {
+        BufferError::Space(SpaceError::Device(error)) => of_device(&error),
+        BufferError::Space(error @ SpaceError::WritesLost { .. }) => {
+            Error::Medium(error.to_string())
         }
+        BufferError::Space(error) => Error::Damaged { what: error.to_string() },
+        error @ BufferError::BadReference { .. } => Error::Damaged { what: error.to_string() },
+        BufferError::Log(error) => Error::Medium(error.to_string()),
+        error => Error::Engine(error.into()),
+    }
+}
+
+fn of_log(error: BlockLogError) -> Error {
+    use BlockLogError as Log;
+    match error {
+        Log::Device(error) => of_device(&error),
+        Log::Failed(error) => Error::Medium(error.to_string()),
+        error @ (Log::Damaged(_)
+        | Log::DamagedHeader
+        | Log::NotALog
+        | Log::NotARecord { .. }
+        | Log::DeviceTooSmall { .. }
+        | Log::Options { .. }) => Error::Damaged { what: error.to_string() },
+        error => Error::Engine(error.into()),
     }
 }
 
 impl Error {
     /// Whether somebody else has the store open.
     pub fn is_already_open(&self) -> bool {
-        matches!(self, Self::File { source: PoolError::Region(RegionError::AlreadyOpen), .. })
+        matches!(self, Self::File { source: BlockOpenError::AlreadyOpen, .. })
+    }
+
+    /// Whether it is refused because of what the files hold.
+    pub fn is_damage(&self) -> bool {
+        use BlockOpenError as Open;
+        match self {
+            Self::Damaged { .. } => true,
+            Self::File { source, .. } => matches!(
+                source,
+                Open::NotFound | Open::TooSmall { .. } | Open::NotWholeBlocks { .. }
+            ),
+            _ => false,
+        }
     }
 }

@@ -1,60 +1,53 @@
-//! What a store says about itself: info and check.
+//! What a store says about itself.
 
-use lapis_index::{IndexKind, Statistics};
-use lapis_pmem::Domain;
+use lapis_pmem::{BLOCK_BYTES, BlockDevice, FileDevice, Guarantee};
 
-use crate::engine::Engine;
-use crate::transaction::turn_to_look;
-use crate::value;
+use crate::directory::{LOG_FILE, PAGES_FILE};
+use crate::error::Error;
+use crate::store::Inner;
 
 /// What a store is, where it is, and what it promises.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Info {
-    /// What an acknowledged write survives: `none`, `process-crash` or `power-fail`.
+    /// What an acknowledged commit survives: `none`, `process-crash` or `power-fail`.
     pub durability: &'static str,
     /// Why, in a sentence.
     pub why: &'static str,
-    /// How lines are written back.
-    pub flush: String,
-    /// The storage beneath.
+    /// What holds its bytes.
     pub tiers: Vec<Tier>,
     /// The tables.
     pub tables: Vec<TableInfo>,
     /// Bytes.
     pub bytes: Bytes,
-    /// Identity of the store.
-    pub uuid: String,
-    /// How often it has been opened.
-    pub generation: u64,
-    /// Whether the last user closed it.
-    pub opened_clean: bool,
-    /// Format of the pool.
-    pub format_version: u32,
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Records of the log that opening found to do again; none after the store was closed.
+    pub redone_records: u64,
 }
 
-/// A piece of storage.
+/// What holds bytes of a store.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Tier {
+    /// What it is for: `cache`, `pages` or `log`.
+    pub holds: &'static str,
     /// What it lies on.
     pub medium: &'static str,
     /// The file, if there is one.
     pub path: Option<String>,
-    /// Bytes of storage now.
+    /// Bytes that it takes, or may take of DRAM.
     pub bytes: u64,
-    /// Bytes it may grow to.
-    pub capacity_bytes: u64,
+    /// What its contents survive by themselves.
+    pub survives: &'static str,
 }
 
 /// How the bytes are used.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct Bytes {
-    /// Storage taken.
+    /// Of the files.
     pub storage: u64,
-    /// In blocks that are in use; a lower bound where `exact` is false.
+    /// Of pages in use.
     pub allocated: u64,
-    /// Whether `allocated` is exact: it is not between a crash and the next reclaim.
-    pub exact: bool,
-    /// In the write-ahead log.
+    /// Of the log that an opening after a crash would read.
     pub log: u64,
 }
 
@@ -63,11 +56,9 @@ pub struct Bytes {
 pub struct TableInfo {
     /// Its name.
     pub name: String,
-    /// Its index.
-    pub index: IndexKind,
-    /// Sizes of the index; only where they were asked for, because finding them visits everything.
+    /// Its number of entries; only where it was asked for, because finding it visits all.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub statistics: Option<Statistics>,
+    pub entries: Option<u64>,
 }
 
 /// What a check found.
@@ -79,101 +70,83 @@ pub struct CheckReport {
     pub problems: Vec<String>,
     /// Tables checked.
     pub tables: u64,
-    /// Entries checked, values and their checksums included.
-    pub entries: u64,
-    /// Reachable blocks.
-    pub blocks: u64,
-    /// Blocks that are allocated and not reachable. Known only if the last user closed the store,
-    /// or free space has been found again since.
-    pub leaked_blocks: Option<u64>,
 }
 
 /// Problems reported at most; the rest is counted.
 const MOST_PROBLEMS: usize = 100;
 
-pub(crate) fn info<D: Domain>(engine: &Engine<D>, flush: String, statistics: bool) -> Info {
-    let pool = &engine.pool;
-    let region = pool.region();
-    let _turn = turn_to_look(engine);
-    let usage = pool.usage();
-    let tables = engine.tables();
-    Info {
-        durability: region.guarantee().name(),
-        why: region.why(),
-        flush,
-        tiers: vec![Tier {
-            medium: region.medium().name(),
-            path: region.path().map(|path| path.display().to_string()),
-            bytes: usage.storage_bytes,
-            capacity_bytes: region.reserved_bytes() as u64,
-        }],
-        tables: tables
-            .iter()
-            .map(|table| TableInfo {
-                name: table.name.clone(),
-                index: table.kind(),
-                statistics: statistics.then(|| table.index.statistics()),
-            })
-            .collect(),
-        bytes: Bytes {
-            storage: usage.storage_bytes,
-            allocated: usage.allocated_bytes,
-            exact: usage.exact,
-            log: engine.log().statistics().segment_bytes,
-        },
-        uuid: pool.uuid().to_string(),
-        generation: pool.generation(),
-        opened_clean: pool.opened_clean(),
-        format_version: lapis_pmem::FORMAT_VERSION,
+impl CheckReport {
+    pub(crate) fn of(tables: usize, mut problems: Vec<String>) -> Self {
+        if problems.len() > MOST_PROBLEMS {
+            let more = problems.len() - MOST_PROBLEMS;
+            problems.truncate(MOST_PROBLEMS);
+            problems.push(format!("and {more} more"));
+        }
+        Self { ok: problems.is_empty(), problems, tables: tables as u64 }
     }
 }
 
-/// Walks everything and says what is wrong. Changes nothing.
-pub(crate) fn check<D: Domain>(engine: &Engine<D>) -> CheckReport {
-    let _turn = turn_to_look(engine);
-    let mut report = CheckReport::default();
-    report.problems.extend(engine.catalog_problems());
-    report.problems.extend(engine.log().check().into_iter().map(|what| format!("log: {what}")));
+fn why(guarantee: Guarantee) -> &'static str {
+    match guarantee {
+        Guarantee::PowerFail => "a commit waits until the device has what the log says",
+        Guarantee::ProcessCrash => "the files lie in memory (tmpfs), which a power cut empties",
+        Guarantee::Nothing => "the store is in this process's memory and ends with it",
+    }
+}
+
+fn bytes_of(device: &FileDevice) -> u64 {
+    device.capacity_blocks() * BLOCK_BYTES as u64
+}
+
+pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
+    let (engine, files) = (&inner.engine, &inner.files);
+    let guarantee = files.guarantee();
+    let manager = engine.buffer_manager();
+    let tier = |holds, device: &FileDevice, name: &str| Tier {
+        holds,
+        medium: device.medium().name(),
+        path: files.directory.as_ref().map(|directory| directory.join(name).display().to_string()),
+        bytes: bytes_of(device),
+        survives: device.guarantee().name(),
+    };
+    let cache = Tier {
+        holds: "cache",
+        medium: "DRAM",
+        path: None,
+        bytes: inner.cache_bytes as u64,
+        survives: Guarantee::Nothing.name(),
+    };
+    let tiers =
+        vec![cache, tier("pages", &files.pages, PAGES_FILE), tier("log", &files.log, LOG_FILE)];
+    let snapshot = engine.snapshot()?;
+    let mut tables = Vec::new();
     for table in engine.tables() {
-        report.tables += 1;
-        let name = &table.name;
-        report
-            .problems
-            .extend(table.index.check().into_iter().map(|what| format!("table {name:?}: {what}")));
-        let _guard = engine.pool.pin();
-        table.index.for_each(&mut |key, link| {
-            report.entries += 1;
-            if let Err(error) = value::read(&engine.pool, link) {
-                let key = key.escape_ascii();
-                report.problems.push(format!("table {name:?}, key {key}: {error}"));
+        let mut entries = None;
+        if count {
+            let mut found = 0;
+            for entry in snapshot.scan(&table, lapis_engine::KeyRange::all())? {
+                entry?;
+                found += 1;
             }
-            std::ops::ControlFlow::Continue(())
-        });
-    }
-    let reachable = engine.reachable();
-    report.blocks = reachable.block_count();
-    if engine.pool.needs_reclaim() {
-        report.problems.extend(reachable.problems().iter().map(ToString::to_string));
-    } else {
-        let audit = engine.pool.audit(&reachable);
-        report.leaked_blocks = Some(audit.leaked.len() as u64);
-        report.problems.extend(audit.problems.iter().map(ToString::to_string));
-        let unallocated = audit.unallocated.iter();
-        report.problems.extend(
-            unallocated.map(|at| format!("the block at {at:#x} is in use but counted as free")),
-        );
-        if !audit.leaked.is_empty() {
-            let (count, first) = (audit.leaked.len(), audit.leaked[0]);
-            report
-                .problems
-                .push(format!("{count} blocks are allocated but unreachable, at {first:#x} first"));
+            entries = Some(found);
         }
+        tables.push(TableInfo { name: table.name().to_owned(), entries });
     }
-    if report.problems.len() > MOST_PROBLEMS {
-        let more = report.problems.len() - MOST_PROBLEMS;
-        report.problems.truncate(MOST_PROBLEMS);
-        report.problems.push(format!("and {more} more"));
-    }
-    report.ok = report.problems.is_empty();
-    report
+    let page_bytes = manager.page_bytes();
+    let pages = manager.space().map_or(0, |space| space.numbers().len());
+    let log = engine.log();
+    Ok(Info {
+        durability: guarantee.name(),
+        why: why(guarantee),
+        bytes: Bytes {
+            storage: bytes_of(&files.pages) + bytes_of(&files.log),
+            allocated: (pages * page_bytes) as u64,
+            log: log.end().number() - log.start().number(),
+        },
+        tiers,
+        tables,
+        page_bytes,
+        // The last one always stays.
+        redone_records: engine.recovery().records.saturating_sub(1),
+    })
 }

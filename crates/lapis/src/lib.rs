@@ -1,54 +1,52 @@
 //! Lapis: an embedded, ordered, transactional key-value store for machines with DRAM,
 //! byte-addressable persistent memory and SSD.
 //!
-//! A [`Store`] has named [`Table`]s, each held by an index structure of its own choice, with keys of
-//! 1 to 65,535 bytes and values of up to 1 GiB. [`Transaction`]s span tables and are atomic, durable
-//! and serializable; [`Snapshot`]s read one committed state. What an acknowledged write survives
-//! depends on the medium; [`Store::info`] says which guarantee holds and why.
+//! A [`Store`] has named [`Table`]s of keys and values, both any bytes, in the order of their keys.
+//! [`Transaction`]s span tables and threads and are atomic, durable and serializable; nobody waits for a
+//! [`Snapshot`], and a snapshot for nobody. An acknowledged commit survives a power cut wherever the
+//! medium keeps what it was told to keep; [`Store::info`] says which guarantee holds and why.
 //!
 //! ```
 //! # fn main() -> Result<(), lapis::Error> {
 //! # let directory = tempfile::tempdir().unwrap();
 //! let store = lapis::Store::open(lapis::Config::new(directory.path()))?;
-//! let table = store.table_or_create("main", &lapis::TableOptions::default())?;
+//! let table = store.table_or_create("main")?;
 //! table.put(b"key", b"value")?; // durable when it returns
 //! assert_eq!(table.get(b"key")?.unwrap(), b"value");
 //! # Ok(()) }
 //! ```
+//!
+//! # What to know
+//!
+//! * A commit that waits for the disk takes as long as the disk does, whatever it holds: put more into
+//!   a transaction, commit from several threads (they share the disk's syncs), or wait less
+//!   ([`Durability`]).
+//! * Keys have 1 to [`Table::largest_key_bytes`] bytes: 1,970 with pages of 16 KiB. Values have up to 1 GiB.
+//! * A transaction's writes have up to a quarter of the log ([`Config::log_bytes`]); long values, which
+//!   are written before it commits, count little.
+//! * One process has a store open at a time; the second one is refused.
 
-mod catalog;
+mod background;
 mod config;
-mod engine;
+mod directory;
 mod entries;
 mod error;
 mod info;
-#[doc(hidden)]
-pub mod mutants;
-mod record;
+mod snapshot;
 mod store;
 mod table;
-mod table_state;
 mod transaction;
-mod value;
 
-pub use config::{Config, POOL_FILE, StoreOptions, TableOptions};
+pub use config::Config;
+pub use directory::{LOG_FILE, PAGES_FILE};
 pub use entries::Entries;
 pub use error::Error;
 pub use info::{Bytes, CheckReport, Info, TableInfo, Tier};
-pub use lapis_index::{Direction, IndexKind, MAX_KEY_BYTES, Statistics};
-pub use lapis_pmem::{Durability, Hardware};
+pub use lapis_engine::{Durability, MAX_VALUE_BYTES, RecoveryReport, Statistics};
+pub use snapshot::Snapshot;
 pub use store::Store;
 pub use table::Table;
-pub use transaction::{Snapshot, SnapshotEntries, Transaction, TransactionEntries};
-pub use value::Value;
+pub use transaction::{Commit, Transaction};
 
-/// Whether bytes are a redo record of the log: for fuzzing its parser.
-#[doc(hidden)]
-pub fn parse_log_record(bytes: &[u8]) -> bool {
-    record::parse(bytes).is_ok()
-}
-
-/// The longest value: 1 GiB.
-pub const MAX_VALUE_BYTES: usize = 1 << 30;
 /// The longest name of a table.
 pub const MAX_TABLE_NAME_BYTES: usize = 255;

@@ -2,28 +2,74 @@
 
 use std::sync::Arc;
 
-use lapis_pmem::{
-    Domain, Hardware, Pool, PoolError, ReclaimReport, Region, RegionError, RegionOptions,
-};
+use lapis_engine::{Durability, Engine, EngineError, RecoveryReport, Statistics};
+use lapis_pmem::Hardware;
 
-use crate::config::{Config, StoreOptions, TableOptions};
-use crate::engine::Engine;
+use crate::MAX_TABLE_NAME_BYTES;
+use crate::background::Background;
+use crate::config::Config;
+use crate::directory::{self, Files};
 use crate::error::Error;
-use crate::info::{self, CheckReport, Info, TableInfo};
+use crate::info::{self, CheckReport, Info};
+use crate::snapshot::Snapshot;
 use crate::table::Table;
-use crate::transaction::{Snapshot, Transaction, check_no_snapshot, turn_to_look};
+use crate::transaction::Transaction;
+
+/// Pages in DRAM of a store in memory, whose pages are in memory besides.
+const CACHE_BYTES_IN_MEMORY: usize = 64 << 20;
+/// The log of a store in memory.
+const LOG_BYTES_IN_MEMORY: u64 = 16 << 20;
+
+/// What all handles of a store share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) engine: Engine<Hardware>,
+    pub(crate) files: Files,
+    pub(crate) durability: Durability,
+    pub(crate) cache_bytes: usize,
+    background: Background,
+}
+
+impl Inner {
+    fn over((files, engine): (Files, Engine<Hardware>), config: &Config) -> Arc<Self> {
+        Arc::new(Self {
+            background: Background::start(engine.clone()),
+            engine,
+            files,
+            durability: config.durability,
+            cache_bytes: config.cache(),
+        })
+    }
+
+    /// A commit does not wait and wants to be durable soon all the same.
+    pub(crate) fn has_committed(&self, durability: Durability) {
+        if durability == Durability::Group {
+            self.background.wake();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.background.end();
+        match self.engine.close() {
+            Ok(()) | Err(EngineError::Stopped { .. }) => {}
+            Err(error) => tracing::warn!(%error, "the store was not closed in order"),
+        }
+    }
+}
 
 /// An ordered, transactional key-value store. Cheap to clone: all clones are handles of one store,
-/// which closes when the last of them, and of its tables, is dropped.
+/// which closes when the last of them, and of its tables, transactions and snapshots, is dropped.
 ///
 /// ```
 /// # fn main() -> Result<(), lapis::Error> {
 /// # let directory = tempfile::tempdir().unwrap();
-/// use lapis::{Config, Store, TableOptions};
+/// use lapis::{Config, Store};
 ///
 /// let store = Store::open(Config::new(directory.path()))?;
-/// let people = store.table_or_create("people", &TableOptions::default())?;
-/// let emails = store.table_or_create("emails", &TableOptions::default())?;
+/// let people = store.table_or_create("people")?;
+/// let emails = store.table_or_create("emails")?;
 ///
 /// // Both or neither, whatever happens.
 /// let mut transaction = store.transaction()?;
@@ -34,210 +80,179 @@ use crate::transaction::{Snapshot, Transaction, check_no_snapshot, turn_to_look}
 /// assert_eq!(people.get(b"ada")?.unwrap(), b"Ada Lovelace");
 /// # Ok(()) }
 /// ```
-pub struct Store<D: Domain = Hardware> {
-    engine: Arc<Engine<D>>,
+#[derive(Clone, Debug)]
+pub struct Store {
+    inner: Arc<Inner>,
 }
 
-impl<D: Domain> Clone for Store<D> {
-    fn clone(&self) -> Self {
-        Self { engine: Arc::clone(&self.engine) }
-    }
-}
-
-impl<D: Domain> std::fmt::Debug for Store<D> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Store({:?})", self.engine.pool)
-    }
-}
-
-impl Store<Hardware> {
+impl Store {
     /// Opens the store that `config` describes, creating it if that was allowed. A store whose last
-    /// user crashed is recovered: at most one transaction is redone, and the time that takes does
-    /// not depend on how much the store holds.
+    /// user crashed is recovered: the log since its last checkpoint is done again.
     ///
     /// # Errors
     /// [`Error`]; what was in the directory is as it was.
     pub fn open(config: Config) -> Result<Self, Error> {
-        match Self::find(&config)? {
-            Found::Store(store) => return Ok(store),
-            Found::Nothing | Found::Remains if !config.create => {
-                return Err(Error::NoStore { path: config.directory });
-            }
-            Found::Nothing | Found::Remains => {}
-        }
-        let directory = |source| Error::Directory { path: config.directory.clone(), source };
-        std::fs::create_dir_all(&config.directory).map_err(directory)?;
-        // One creator at a time: what looks like the remains of a creation may be one under way,
-        // and removing its file would take the ground from under a store that is about to be used.
-        let turn = std::fs::File::open(&config.directory).map_err(directory)?;
-        turn.lock().map_err(directory)?;
-        match Self::find(&config)? {
-            Found::Store(store) => Ok(store),
-            Found::Nothing => Self::create(&config),
-            Found::Remains => {
-                std::fs::remove_file(config.pool_path()).map_err(directory)?;
-                Self::create(&config)
-            }
-        }
+        Ok(Self { inner: Inner::over(directory::open(&config)?, &config) })
     }
 
-    /// Opens what is in the directory. Creates nothing.
-    fn find(config: &Config) -> Result<Found, Error> {
-        let path = config.pool_path();
-        match Pool::open_file(&path, &config.region) {
-            // Creation got as far as the pool and not to the store: nothing was acknowledged.
-            Ok(pool) if pool.roots().is_empty() => Ok(Found::Remains),
-            Ok(pool) => Ok(Found::Store(Self { engine: Arc::new(Engine::open(pool)?) })),
-            Err(PoolError::Region(RegionError::NotFound)) => Ok(Found::Nothing),
-            Err(PoolError::InterruptedCreation) => Ok(Found::Remains),
-            Err(source) => Err(Error::File { path, source }),
-        }
-    }
-
-    fn create(config: &Config) -> Result<Self, Error> {
-        let path = config.pool_path();
-        let pool = Pool::create_file(&path, config.initial_bytes, &config.region)
-            .map_err(|source| Error::File { path: path.clone(), source })?;
-        let engine = Engine::create(pool, &config.options).inspect_err(|_| {
-            let _ = std::fs::remove_file(&path);
-        })?;
-        Ok(Self { engine: Arc::new(engine) })
-    }
-
-    /// A store in anonymous memory, for tests and measurements: it uses this machine's flush
-    /// instructions and ends with the process.
+    /// A store in memory, for tests and measurements: it ends with the process.
     ///
     /// # Errors
     /// [`Error::File`] if the memory cannot be had.
-    pub fn in_memory(bytes: usize) -> Result<Self, Error> {
-        let reserve = RegionOptions::default().reserve_bytes.max(bytes);
-        let pool = Region::anonymous(bytes, reserve)
-            .map_err(PoolError::from)
-            .and_then(|region| Pool::create(region, Hardware::detect()))
-            .map_err(|source| Error::File { path: "anonymous memory".into(), source })?;
-        Self::create_on(pool, &StoreOptions::default())
-    }
-
-    /// What the store is, where it is, and what it promises. With `statistics`, every table is
-    /// visited for its sizes, with writers kept out.
-    pub fn info(&self, statistics: bool) -> Info {
-        let flush = self.engine.pool.domain().method().to_string();
-        info::info(&self.engine, flush, statistics)
-    }
-}
-
-/// What is in a store's directory.
-enum Found {
-    Store(Store<Hardware>),
-    Nothing,
-    /// What a creation leaves behind that was cut short.
-    Remains,
-}
-
-impl<D: Domain> Store<D> {
-    /// Makes an empty store in a pool, on whatever machine that is.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub fn create_on(pool: Pool<D>, options: &StoreOptions) -> Result<Self, Error> {
-        Ok(Self { engine: Arc::new(Engine::create(pool, options)?) })
-    }
-
-    /// Opens the store in a pool, on whatever machine that is, and recovers it.
-    ///
-    /// # Errors
-    /// [`Error`]; [`Error::NotAStore`] if the pool has none.
-    pub fn open_on(pool: Pool<D>) -> Result<Self, Error> {
-        Ok(Self { engine: Arc::new(Engine::open(pool)?) })
+    pub fn in_memory() -> Result<Self, Error> {
+        let config =
+            Config::new("").cache_bytes(CACHE_BYTES_IN_MEMORY).log_bytes(LOG_BYTES_IN_MEMORY);
+        Ok(Self { inner: Inner::over(directory::in_memory(&config)?, &config) })
     }
 
     /// Makes a table. Durable on return.
     ///
     /// # Errors
     /// [`Error::TableExists`], [`Error::BadTableName`], [`Error::Full`] and others.
-    pub fn create_table(&self, name: &str, options: &TableOptions) -> Result<Table<D>, Error> {
-        let state = self.engine.create_table(name, options)?;
-        Ok(Table::new(&self.engine, state))
+    pub fn create_table(&self, name: &str) -> Result<Table, Error> {
+        if name.is_empty() || name.len() > MAX_TABLE_NAME_BYTES || name.contains('\0') {
+            return Err(Error::BadTableName);
+        }
+        Ok(Table::new(&self.inner, self.inner.engine.create_table(name)?))
     }
 
     /// A handle of the table called `name`.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`].
-    pub fn table(&self, name: &str) -> Result<Table<D>, Error> {
-        let state =
-            self.engine.table(name).ok_or_else(|| Error::NoSuchTable { name: name.to_owned() })?;
-        Ok(Table::new(&self.engine, state))
+    pub fn table(&self, name: &str) -> Result<Table, Error> {
+        Ok(Table::new(&self.inner, self.inner.engine.table(name)?))
     }
 
     /// A handle of the table called `name`, which is made if it is not there.
     ///
     /// # Errors
     /// As for [`Store::create_table`].
-    pub fn table_or_create(&self, name: &str, options: &TableOptions) -> Result<Table<D>, Error> {
-        match self.create_table(name, options) {
-            Err(Error::TableExists { .. }) => self.table(name),
-            other => other,
+    pub fn table_or_create(&self, name: &str) -> Result<Table, Error> {
+        match self.table(name) {
+            Err(Error::NoSuchTable { .. }) => match self.create_table(name) {
+                // Another thread was faster.
+                Err(Error::TableExists { .. }) => self.table(name),
+                created => created,
+            },
+            found => found,
         }
     }
 
-    /// Removes a table and everything in it. Durable on return; handles of it refuse from then on.
+    /// Removes a table and everything in it. Durable on return; its pages are freed in the background. Handles
+    /// of it refuse from then on, those of snapshots and transactions too.
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`], [`Error::SnapshotHeld`] and others.
+    /// [`Error::NoSuchTable`] and others.
     pub fn drop_table(&self, name: &str) -> Result<(), Error> {
-        check_no_snapshot(&self.engine)?;
-        self.engine.drop_table(name)
+        self.inner.engine.drop_table(name)?;
+        self.inner.has_committed(Durability::Group);
+        Ok(())
     }
 
     /// The tables, in order of their names.
-    pub fn tables(&self) -> Vec<TableInfo> {
-        let tables = self.engine.tables();
-        let info = |table: &std::sync::Arc<crate::table_state::TableState<D>>| TableInfo {
-            name: table.name.clone(),
-            index: table.kind(),
-            statistics: None,
-        };
-        tables.iter().map(info).collect()
+    pub fn tables(&self) -> Vec<Table> {
+        let tables = self.inner.engine.tables().into_iter();
+        tables.map(|table| Table::new(&self.inner, table)).collect()
     }
 
-    /// Begins a write transaction; waits for its turn.
+    /// Begins a transaction.
     ///
     /// # Errors
-    /// [`Error::TransactionHeld`] if this thread has one already, and would wait for itself.
-    pub fn transaction(&self) -> Result<Transaction<D>, Error> {
-        Transaction::begin(&self.engine)
+    /// [`Error::Stopped`].
+    pub fn transaction(&self) -> Result<Transaction, Error> {
+        Transaction::begin(&self.inner)
     }
 
-    /// One committed state to read from.
-    pub fn snapshot(&self) -> Snapshot<D> {
-        Snapshot::new(&self.engine)
+    /// Runs a transaction, and again if another one changed what it has read, until it is committed, as durably
+    /// as the store's configuration says.
+    ///
+    /// # Errors
+    /// What `body` returns but for [`Error::Conflict`], or what committing does.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), lapis::Error> {
+    /// let store = lapis::Store::in_memory()?;
+    /// let accounts = store.create_table("accounts")?;
+    /// accounts.put(b"a", &[10])?;
+    /// store.retry(|transaction| {
+    ///     let balance = transaction.get(&accounts, b"a")?.unwrap()[0];
+    ///     transaction.put(&accounts, b"a", &[balance - 3])?;
+    ///     transaction.put(&accounts, b"b", &[3])
+    /// })?;
+    /// # Ok(()) }
+    /// ```
+    pub fn retry<T>(
+        &self,
+        mut body: impl FnMut(&mut Transaction) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        retry(&self.inner, &mut body)
     }
 
-    /// Walks everything and reports what is wrong, without changing it. Writers wait.
+    /// One committed, durable state to read from.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`], [`Error::Medium`].
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        Snapshot::new(&self.inner)
+    }
+
+    /// Makes everything durable that was committed.
+    ///
+    /// # Errors
+    /// [`Error::Medium`].
+    pub fn sync(&self) -> Result<(), Error> {
+        Ok(self.inner.engine.sync()?)
+    }
+
+    /// Makes everything durable and ends an orderly use, as dropping the last handle does, and says if that failed.
+    /// Other handles go on.
+    ///
+    /// # Errors
+    /// [`Error::Medium`], [`Error::Stopped`], [`Error::Full`].
+    pub fn close(self) -> Result<(), Error> {
+        Ok(self.inner.engine.close()?)
+    }
+
+    /// What the store is, where it is, and what it promises. With `count`, the entries of every table are
+    /// counted, which visits them.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn info(&self, count: bool) -> Result<Info, Error> {
+        info::info(&self.inner, count)
+    }
+
+    /// What has happened since the store was opened.
+    pub fn statistics(&self) -> Statistics {
+        self.inner.engine.statistics()
+    }
+
+    /// What opening did.
+    pub fn recovery(&self) -> &RecoveryReport {
+        self.inner.engine.recovery()
+    }
+
+    /// Walks over every page, tree and value and reports what is wrong. Nobody may write meanwhile: what is
+    /// changed under it may be reported as wrong. It never fails itself.
     pub fn check(&self) -> CheckReport {
-        info::check(&self.engine)
+        let engine = &self.inner.engine;
+        CheckReport::of(engine.tables().len(), engine.check())
     }
+}
 
-    /// After a crash, finds the space that was free again, by walking everything; writers wait. The
-    /// store does this by itself when it would otherwise have to grow or refuse.
-    pub fn reclaim(&self) -> ReclaimReport {
-        let _turn = turn_to_look(&self.engine);
-        if self.engine.check_running().is_err() {
-            // The log may have a record that is not applied; the blocks it names are in use.
-            return ReclaimReport::default();
+/// The engine's retrying, over our transactions.
+pub(crate) fn retry<T>(
+    inner: &Arc<Inner>,
+    body: &mut dyn FnMut(&mut Transaction) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut turns = inner.engine.retries();
+    loop {
+        let mut transaction = Transaction::begin(inner)?;
+        let done = body(&mut transaction);
+        match done.and_then(|done| transaction.commit().map(|()| done)) {
+            Err(Error::Conflict) => turns.conflicted(),
+            done => return done,
         }
-        self.engine.reclaim()
-    }
-
-    /// Compares what is allocated with what is reachable. Writers wait.
-    pub fn audit(&self) -> lapis_pmem::AuditReport {
-        let _turn = turn_to_look(&self.engine);
-        self.engine.audit()
-    }
-
-    /// The pool beneath.
-    pub fn pool(&self) -> &Pool<D> {
-        &self.engine.pool
     }
 }

@@ -3,168 +3,192 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use lapis_index::{Direction, IndexKind, Statistics};
-use lapis_pmem::{Domain, Hardware};
+use lapis_engine::KeyRange;
+use lapis_pmem::Hardware;
 
-use crate::engine::Engine;
-use crate::entries::{Entries, KeyRange};
+use crate::entries::Entries;
 use crate::error::Error;
-use crate::table_state::TableState;
-use crate::transaction::{Transaction, turn_to_look, validate};
-use crate::value::Value;
+use crate::store::{Inner, retry};
+
+type EngineTable = Arc<lapis_engine::Table<Hardware>>;
 
 /// A table of a store. Cheap to clone; keeps the store open.
-pub struct Table<D: Domain = Hardware> {
-    engine: Arc<Engine<D>>,
-    state: Arc<TableState<D>>,
+#[derive(Clone, Debug)]
+pub struct Table {
+    inner: Arc<Inner>,
+    table: EngineTable,
 }
 
-impl<D: Domain> Clone for Table<D> {
-    fn clone(&self) -> Self {
-        Self { engine: Arc::clone(&self.engine), state: Arc::clone(&self.state) }
-    }
+pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
+    if key.is_empty() { Err(Error::EmptyKey) } else { Ok(()) }
 }
 
-impl<D: Domain> std::fmt::Debug for Table<D> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Table({:?}, {})", self.state.name, self.index_kind())
-    }
-}
-
-impl<D: Domain> Table<D> {
-    pub(crate) fn new(engine: &Arc<Engine<D>>, state: Arc<TableState<D>>) -> Self {
-        Self { engine: Arc::clone(engine), state }
+impl Table {
+    pub(crate) fn new(inner: &Arc<Inner>, table: EngineTable) -> Self {
+        Self { inner: Arc::clone(inner), table }
     }
 
-    pub(crate) fn engine(&self) -> &Arc<Engine<D>> {
-        &self.engine
-    }
-
-    pub(crate) fn state(&self) -> Result<&Arc<TableState<D>>, Error> {
-        self.state.check_not_dropped()?;
-        Ok(&self.state)
-    }
-
-    pub(crate) fn require_order(&self) -> Result<(), Error> {
-        if self.is_ordered() {
-            return Ok(());
+    /// The engine's table, if it is one of that store.
+    pub(crate) fn of(&self, inner: &Arc<Inner>) -> Result<&EngineTable, Error> {
+        if Arc::ptr_eq(&self.inner, inner) {
+            return Ok(&self.table);
         }
-        Err(Error::Unordered { name: self.state.name.clone(), kind: self.index_kind() })
+        Err(Error::ForeignTable { name: self.name().to_owned() })
     }
 
     /// The table's name.
     pub fn name(&self) -> &str {
-        &self.state.name
+        self.table.name()
     }
 
-    /// The structure that holds it.
-    pub fn index_kind(&self) -> IndexKind {
-        self.state.kind()
+    /// The longest key.
+    pub fn largest_key_bytes(&self) -> usize {
+        self.table.largest_key_bytes()
     }
 
-    /// Whether it has ranges.
-    pub fn is_ordered(&self) -> bool {
-        self.state.is_ordered()
-    }
-
-    /// The value of `key`, or none.
-    ///
-    /// Reads the latest committed state; never waits for a writer except while one transaction is
-    /// being applied.
+    /// The newest value of `key`, or none. Waits for the log only where that value is not durable yet.
     ///
     /// # Errors
-    /// [`Error::EmptyKey`], [`Error::KeyTooLong`], [`Error::Dropped`], [`Error::Damaged`].
+    /// [`Error::EmptyKey`], [`Error::Dropped`], [`Error::Damaged`], [`Error::Medium`].
     ///
     /// ```
     /// # fn main() -> Result<(), lapis::Error> {
-    /// let store = lapis::Store::in_memory(1 << 20)?;
-    /// let table = store.create_table("t", &Default::default())?;
+    /// let store = lapis::Store::in_memory()?;
+    /// let table = store.create_table("t")?;
     /// table.put(b"key", b"value")?;
     /// assert_eq!(table.get(b"key")?.unwrap(), b"value");
     /// assert!(table.get(b"other")?.is_none());
     /// # Ok(()) }
     /// ```
-    pub fn get(&self, key: &[u8]) -> Result<Option<Value>, Error> {
-        validate(key, &[])?;
-        let state = self.state()?;
-        self.engine.read(|| self.engine.get(state, key))
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        check_key(key)?;
+        Ok(self.inner.engine.get(&self.table, key)?)
     }
 
-    /// Adds or replaces `key`, in a transaction of its own. Durable on return.
+    /// Adds or replaces `key`, in a transaction of its own, as durable as the store's configuration says.
     ///
     /// # Errors
-    /// [`Error`]; see [`Transaction::commit`].
+    /// [`Error`]; see [`crate::Transaction::commit`].
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        let mut transaction = Transaction::begin(&self.engine)?;
-        transaction.put(self, key, value)?;
-        transaction.commit()
+        check_key(key)?;
+        let durability = self.inner.durability;
+        self.inner.engine.put(&self.table, key, value, durability)?;
+        self.inner.has_committed(durability);
+        Ok(())
     }
 
-    /// Removes `key`, in a transaction of its own; returns whether it was there. Durable on return.
+    /// Removes `key`, in a transaction of its own; returns whether it was there.
     ///
     /// # Errors
-    /// [`Error`]; see [`Transaction::commit`].
+    /// [`Error`]; see [`crate::Transaction::commit`].
     pub fn delete(&self, key: &[u8]) -> Result<bool, Error> {
-        let mut transaction = Transaction::begin(&self.engine)?;
-        let present = transaction.delete(self, key)?;
-        transaction.commit()?;
+        check_key(key)?;
+        let durability = self.inner.durability;
+        let present = self.inner.engine.remove(&self.table, key, durability)?;
+        self.inner.has_committed(durability);
         Ok(present)
     }
 
-    /// The entries whose keys lie in `range`, in ascending order; [`Entries::backward`] turns it
-    /// round.
+    /// Gives `key` the value that `change` makes of the present one (none: removes it), in a
+    /// transaction of its own. `change` is called again if another transaction came between.
     ///
     /// # Errors
-    /// [`Error::Unordered`] for a hash table, [`Error::Dropped`].
+    /// [`Error`]; see [`crate::Transaction::commit`].
     ///
     /// ```
     /// # fn main() -> Result<(), lapis::Error> {
-    /// let store = lapis::Store::in_memory(1 << 20)?;
-    /// let table = store.create_table("t", &Default::default())?;
+    /// let counters = lapis::Store::in_memory()?.create_table("counters")?;
+    /// let more = |old: Option<&[u8]>| Some(vec![old.map_or(0, |old| old[0]) + 1]);
+    /// counters.update(b"visits", more)?;
+    /// counters.update(b"visits", more)?;
+    /// assert_eq!(counters.get(b"visits")?.unwrap(), [2]);
+    /// # Ok(()) }
+    /// ```
+    pub fn update(
+        &self,
+        key: &[u8],
+        mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<(), Error> {
+        retry(&self.inner, &mut |transaction| {
+            let old = transaction.get(self, key)?;
+            match (change(old.as_deref()), old) {
+                (Some(new), _) => transaction.put(self, key, &new)?,
+                (None, Some(_)) => _ = transaction.delete(self, key)?,
+                (None, None) => {}
+            }
+            Ok(())
+        })
+    }
+
+    /// Gives `key` the value `new` (none: removes it) if it has the value `expected` (none: if it is not there).
+    /// Returns whether it had.
+    ///
+    /// # Errors
+    /// [`Error`]; see [`crate::Transaction::commit`].
+    pub fn compare_and_swap(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool, Error> {
+        let mut as_expected = false;
+        self.update(key, |old| {
+            as_expected = old == expected;
+            if as_expected { new } else { old }.map(<[u8]>::to_vec)
+        })?;
+        Ok(as_expected)
+    }
+
+    /// The entries whose keys lie in `range`, at the state of this moment, in ascending order; `rev()` turns it round.
+    ///
+    /// # Errors
+    /// [`Error::Dropped`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), lapis::Error> {
+    /// let store = lapis::Store::in_memory()?;
+    /// let table = store.create_table("t")?;
     /// for key in ["a", "b", "c"] {
     ///     table.put(key.as_bytes(), b"")?;
     /// }
-    /// let keys: Vec<_> = table
-    ///     .range(b"b".to_vec()..)?
-    ///     .backward()
-    ///     .map(|entry| entry.map(|(key, _)| key))
-    ///     .collect::<Result<_, _>>()?;
+    /// let backward: Result<Vec<_>, _> = table.range("b"..)?.rev().collect();
+    /// let keys: Vec<_> = backward?.into_iter().map(|(key, _)| key).collect();
     /// assert_eq!(keys, [b"c", b"b"]);
     /// # Ok(()) }
     /// ```
-    pub fn range<R: RangeBounds<Vec<u8>>>(&self, range: R) -> Result<Entries<D>, Error> {
-        self.require_order()?;
-        self.entries(KeyRange::of(&range))
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+    ) -> Result<Entries<'static>, Error> {
+        self.scan(KeyRange::new(&range))
     }
 
-    /// The entries whose keys begin with `prefix`.
-    ///
-    /// # Errors
-    /// As for [`Table::range`].
-    pub fn prefix(&self, prefix: &[u8]) -> Result<Entries<D>, Error> {
-        self.require_order()?;
-        self.entries(KeyRange::prefix(prefix))
-    }
-
-    /// All entries; in ascending order if the table is ordered.
+    /// The entries whose keys begin with `prefix`, at the state of this moment.
     ///
     /// # Errors
     /// [`Error::Dropped`].
-    pub fn iter(&self) -> Result<Entries<D>, Error> {
-        self.entries(KeyRange::all())
+    pub fn prefix(&self, prefix: &[u8]) -> Result<Entries<'static>, Error> {
+        self.scan(KeyRange::prefix(prefix))
     }
 
-    fn entries(&self, range: KeyRange) -> Result<Entries<D>, Error> {
-        let state = Arc::clone(self.state()?);
-        Ok(Entries::new(Arc::clone(&self.engine), state, range, Direction::Forward))
-    }
-
-    /// Number of keys. Visits every one, with writers kept out.
+    /// All entries, at the state of this moment, in ascending order.
     ///
     /// # Errors
     /// [`Error::Dropped`].
+    pub fn iter(&self) -> Result<Entries<'static>, Error> {
+        self.scan(KeyRange::all())
+    }
+
+    fn scan(&self, range: KeyRange) -> Result<Entries<'static>, Error> {
+        Ok(Entries(self.inner.engine.snapshot()?.scan(&self.table, range)?))
+    }
+
+    /// Number of keys. Visits every one.
+    ///
+    /// # Errors
+    /// [`Error`].
     pub fn len(&self) -> Result<u64, Error> {
-        Ok(self.statistics()?.entries)
+        self.iter()?.try_fold(0, |count, entry| entry.map(|_| count + 1))
     }
 
     /// Whether there are no keys.
@@ -173,14 +197,5 @@ impl<D: Domain> Table<D> {
     /// [`Error`].
     pub fn is_empty(&self) -> Result<bool, Error> {
         Ok(self.iter()?.next().transpose()?.is_none())
-    }
-
-    /// Sizes of the index. Visits everything, with writers kept out.
-    ///
-    /// # Errors
-    /// [`Error::Dropped`].
-    pub fn statistics(&self) -> Result<Statistics, Error> {
-        let _turn = turn_to_look(&self.engine);
-        Ok(self.state()?.index.statistics())
     }
 }

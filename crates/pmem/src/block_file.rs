@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use crate::block_buffer::BlockBuffer;
 use crate::block_device::{BLOCK_BYTES, BlockCounters, BlockError, BlockOperation};
+use crate::region::{Medium, is_in_memory};
 
 /// Why a block device could not be opened or created.
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +111,7 @@ pub struct BlockFile {
     capacity_blocks: AtomicU64,
     direct: bool,
     special: bool,
+    medium: Medium,
     growth: Mutex<()>,
     /// Who flushes. The kernel tells of a write that failed once per open file, so of two flushes at a
     /// time one would be told that all is well.
@@ -166,6 +168,30 @@ impl BlockFile {
         }
     }
 
+    /// A file without a name, in memory: it goes when it is closed.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn in_memory(capacity_blocks: u64) -> Result<Self, BlockOpenError> {
+        let file = rustix::fs::memfd_create("lapis", rustix::fs::MemfdFlags::CLOEXEC)
+            .map_err(|errno| os("make a file in memory")(errno.into()))?;
+        let file = File::from(file);
+        file.set_len(capacity_blocks * BLOCK_BYTES as u64).map_err(os("size the file"))?;
+        let mut device = Self::over(file, capacity_blocks, false, false);
+        device.medium = Medium::Anonymous;
+        Ok(device)
+    }
+
+    /// A file without a name, in memory: it goes when it is closed.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn in_memory(_: u64) -> Result<Self, BlockOpenError> {
+        let source = io::ErrorKind::Unsupported.into();
+        Err(BlockOpenError::Unavailable { what: "a file in memory", source })
+    }
+
+    /// What the file lies on.
+    pub(crate) fn medium(&self) -> Medium {
+        self.medium
+    }
+
     pub(crate) fn open(path: &Path, direct: DirectTransfers) -> Result<Self, BlockOpenError> {
         let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(open_error)?;
         let kind = file.metadata().map_err(os("stat the file"))?.file_type();
@@ -186,7 +212,9 @@ impl BlockFile {
     }
 
     fn over(file: File, capacity_blocks: u64, direct: bool, special: bool) -> Self {
+        let in_memory = is_in_memory(&file).unwrap_or(false);
         Self {
+            medium: if in_memory { Medium::MemoryFile } else { Medium::File },
             file,
             capacity_blocks: AtomicU64::new(capacity_blocks),
             direct,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::block_device::{BlockError, BlockQueue, Completion, Request};
 use crate::block_file::{BlockFile, BlockOpenError, DirectTransfers};
 use crate::file_backed::FileBacked;
+use crate::region::{Guarantee, Medium};
 
 /// A [`BlockDevice`](crate::BlockDevice) over a file (`pread`, `pwrite`, `fdatasync`). Its queues do each request when
 /// it is submitted; `IoUringDevice` keeps several in flight.
@@ -37,6 +38,28 @@ impl FileDevice {
     /// [`BlockOpenError`].
     pub fn open(path: &Path, direct: DirectTransfers) -> Result<Self, BlockOpenError> {
         Ok(Self { file: Arc::new(BlockFile::open(path, direct)?) })
+    }
+
+    /// A device of zeroed blocks in memory, without a name: it goes when it is dropped.
+    ///
+    /// # Errors
+    /// [`BlockOpenError`].
+    pub fn in_memory(capacity_blocks: u64) -> Result<Self, BlockOpenError> {
+        Ok(Self { file: Arc::new(BlockFile::in_memory(capacity_blocks)?) })
+    }
+
+    /// What its blocks lie on: [`Medium::File`] is what a flush makes survive a power cut.
+    pub fn medium(&self) -> Medium {
+        self.file.medium()
+    }
+
+    /// What a flushed block survives.
+    pub fn guarantee(&self) -> Guarantee {
+        match self.medium() {
+            Medium::Anonymous => Guarantee::Nothing,
+            Medium::MemoryFile => Guarantee::ProcessCrash,
+            Medium::File | Medium::Dax | Medium::DeviceDax => Guarantee::PowerFail,
+        }
     }
 
     /// Whether transfers bypass the page cache.

@@ -2,8 +2,6 @@
 
 use clap::Args;
 use lapis::CheckReport;
-use lapis_index::IndexError;
-use lapis_pmem::PoolError;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
@@ -27,7 +25,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     let report = match arguments.store.try_open(false) {
         Ok(store) => store.check(),
-        Err(error) if is_damage(&error) => {
+        Err(error) if error.is_damage() => {
             CheckReport { problems: vec![error.to_string()], ..CheckReport::default() }
         }
         Err(error) => return Err(error.into()),
@@ -45,18 +43,5 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             report.problems.len()
         ))?;
         Ok(Verdict::Bad)
-    }
-}
-
-/// Whether a store was not opened because of what is in it.
-fn is_damage(error: &lapis::Error) -> bool {
-    use lapis::Error;
-    match error {
-        Error::Damaged { .. } | Error::Log(_) | Error::Index(IndexError::Damaged { .. }) => true,
-        Error::File { source, .. } => matches!(
-            source,
-            PoolError::Truncated { .. } | PoolError::WrongChecksum | PoolError::Damaged { .. }
-        ),
-        _ => false,
     }
 }

@@ -225,6 +225,7 @@ impl Import<'_> {
             key_field: self.arguments.key_field.clone(),
             value_field: self.arguments.value_field.clone(),
             header: self.arguments.header,
+            longest_key_bytes: Some(self.table.largest_key_bytes()),
         };
         let bar = match &self.progress {
             Some(progress) => progress::bytes(progress.file.length_bytes()),

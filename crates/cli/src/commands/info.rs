@@ -14,11 +14,11 @@ Examples:
   lapis info --dir /tmp/store
   lapis info --dir /tmp/store --statistics --json
 
-Sizes of the tables take a visit to every entry, and so are shown only with --statistics.")]
+Counting takes a visit to every entry, and so is done only with --statistics.")]
 pub struct Arguments {
     #[command(flatten)]
     store: StoreArguments,
-    /// Count the entries, nodes and bytes of each table
+    /// Count the entries of each table
     #[arg(long)]
     statistics: bool,
 }
@@ -26,50 +26,40 @@ pub struct Arguments {
 /// Runs `lapis info`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     let store = arguments.store.open()?;
-    let info = store.info(arguments.statistics);
+    let info = store.info(arguments.statistics)?;
     output.json(&info)?;
-    output.line(format_args!("store       {}", info.uuid))?;
     output.line(format_args!("durability  {}: {}", info.durability, info.why))?;
-    output.line(format_args!("flush       {}", info.flush))?;
     output.line(format_args!(
-        "bytes       {} of storage, {}{} in use, {} of log",
+        "bytes       {} of storage, {} of pages of {} in use, {} of log",
         human_bytes(info.bytes.storage),
-        if info.bytes.exact { "" } else { "at least " },
         human_bytes(info.bytes.allocated),
+        human_bytes(info.page_bytes as u64),
         human_bytes(info.bytes.log)
     ))?;
     output.line(format_args!(
-        "opened      {} times; {}",
-        grouped(info.generation),
-        if info.opened_clean {
-            "it had been closed in order"
-        } else {
-            "it had not been closed and was recovered"
+        "opened      {}",
+        match info.redone_records {
+            0 => "it had been closed in order".to_owned(),
+            redone => format!(
+                "it had not been closed; {} records of the log were done again",
+                grouped(redone)
+            ),
         }
     ))?;
-    let mut tiers = Table::new(2, "tier | path | size | may grow to");
+    let mut tiers = Table::new(2, "holds | medium | path | size | by itself survives");
     for tier in &info.tiers {
         tiers.push([
+            tier.holds.to_owned(),
             tier.medium.to_owned(),
             tier.path.clone().unwrap_or_default(),
             human_bytes(tier.bytes),
-            human_bytes(tier.capacity_bytes),
+            tier.survives.to_owned(),
         ]);
     }
     output.table(&tiers)?;
-    let mut tables = Table::new(2, "table | index | entries | nodes | mean depth | index bytes");
-    for entry in &info.tables {
-        let mut row = vec![entry.name.clone(), entry.index.to_string()];
-        match &entry.statistics {
-            Some(sizes) => row.extend([
-                grouped(sizes.entries),
-                grouped(sizes.nodes),
-                format!("{:.2}", sizes.mean_depth),
-                human_bytes(sizes.bytes),
-            ]),
-            None => row.extend(["-", "-", "-", "-"].map(str::to_owned)),
-        }
-        tables.push(row);
+    let mut tables = Table::new(1, "table | entries");
+    for table in &info.tables {
+        tables.push([table.name.clone(), table.entries.map_or("-".to_owned(), grouped)]);
     }
     output.table(&tables)?;
     Ok(Verdict::Good)

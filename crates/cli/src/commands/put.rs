@@ -30,7 +30,7 @@ pub struct Arguments {
     store: StoreArguments,
     #[command(flatten)]
     table: NewTableArguments,
-    /// The key: 1 to 65,535 bytes
+    /// The key: 1 to 1,970 bytes
     key: OsString,
     /// The value, or - for standard input
     #[arg(required_unless_present = "file", conflicts_with = "file")]

@@ -5,8 +5,6 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use clap::Args;
-use lapis::TableOptions;
-use lapis_lab::key_value::TableTarget;
 use lapis_lab::modelled_store::count_replay;
 use lapis_lab::replay::{ReplayError, read_trace, replay};
 
@@ -44,10 +42,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     let name = arguments.file.display();
     let requests = read_trace(BufReader::new(file), arguments.limit.unwrap_or(usize::MAX))
         .map_err(|error| Failure::refused(format!("{name}: {error}")))?;
-    let (store, table) = arguments.store.open()?;
-    let target = TableTarget::new(&store, &table);
+    let (_store, table) = arguments.store.open()?;
     let bar = progress::count(requests.len() as u64, "requests");
-    let report = replay(&target, &requests, &|progress| bar.set_position(progress.done));
+    let report = replay(&table, &requests, &|progress| bar.set_position(progress.done));
     bar.finish_and_clear();
     let mut report = report.map_err(|error| {
         Failure::refused(match error {
@@ -60,9 +57,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         })
     })?;
     if !arguments.store.measured_only {
-        let options = TableOptions::with_index(table.index_kind());
-        report.report.per_op = count_replay(&arguments.store.profile, &options, &requests)
-            .map_err(ycsb::not_counted)?;
+        report.report.per_op =
+            count_replay(&arguments.store.profile, &requests).map_err(ycsb::not_counted)?;
     }
     output.json(&report)?;
     output.findings(&report)?;

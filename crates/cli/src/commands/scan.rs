@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::Args;
-use lapis::{Entries, Hardware, Table};
+use lapis::{Error, Table};
 use serde_json::{Map, Value};
 
 use crate::failure::{Failure, Verdict};
@@ -22,8 +22,7 @@ Examples:
   lapis scan --dir /tmp/store --reverse --limit 1
 
 Keys compare byte by byte. Values are printed as they are, line feeds included; use --json or
-`lapis export --format jsonl` where that matters. A hash table (p-clht) has no order and no ranges:
-without --prefix, --from, --to and --reverse its entries come as they lie.")]
+`lapis export --format jsonl` where that matters.")]
 pub struct Arguments {
     #[command(flatten)]
     store: StoreArguments,
@@ -95,17 +94,20 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     Ok(Verdict::Good)
 }
 
-fn entries(arguments: &Arguments, table: &Table) -> Result<Entries<Hardware>, Failure> {
+/// A key and its value.
+type Entry = Result<(Vec<u8>, Vec<u8>), Error>;
+
+fn entries(
+    arguments: &Arguments,
+    table: &Table,
+) -> Result<Box<dyn Iterator<Item = Entry>>, Failure> {
     let bytes = |text: &Option<OsString>| text.clone().map(OsStringExt::into_vec);
-    let ranged = arguments.from.is_some() || arguments.to.is_some() || arguments.reverse;
     let entries = if let Some(prefix) = &arguments.prefix {
         table.prefix(prefix.as_bytes())?
-    } else if ranged {
+    } else {
         let from = bytes(&arguments.from).map_or(Bound::Unbounded, Bound::Included);
         let to = bytes(&arguments.to).map_or(Bound::Unbounded, Bound::Excluded);
         table.range((from, to))?
-    } else {
-        table.iter()?
     };
-    Ok(if arguments.reverse { entries.backward() } else { entries })
+    Ok(if arguments.reverse { Box::new(entries.rev()) } else { Box::new(entries) })
 }

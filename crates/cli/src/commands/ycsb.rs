@@ -1,8 +1,6 @@
 //! `lapis ycsb`: the core workloads of YCSB against a store.
 
 use clap::Args;
-use lapis::{IndexKind, TableOptions};
-use lapis_lab::key_value::TableTarget;
 use lapis_lab::modelled_store::{CountError, count_ycsb};
 use lapis_lab::report::Report;
 use lapis_lab::ycsb::{Driver, Options, RequestDistribution, Workload, WorkloadError};
@@ -19,11 +17,11 @@ use crate::workload_arguments::WorkloadArguments;
 Examples:
   lapis ycsb
   lapis ycsb --workload load,a,b,c,d,e,f --records 1000000 --threads 2
-  lapis ycsb --workload load,a --dir /tmp/store --durability power-fail
+  lapis ycsb --workload load,a --dir /tmp/store --durability eventual
   lapis ycsb --workload c --dir /tmp/store        uses what an earlier load left there
 
-Workloads run one after the other over the same records; without --dir in memory, which a flush
-reaches but no file does. A wrong answer of the store ends the run with exit code 1. Hardware does not
+Workloads run one after the other over the same records; without --dir in memory, where nothing waits
+for a disk. A wrong answer of the store ends the run with exit code 1. Hardware does not
 count, so the counts per operation are from a smaller run by one thread on the modelled machine. With
 --json the fields at the top are those of the last workload, `runs` has them all.")]
 pub struct Arguments {
@@ -59,7 +57,6 @@ fn parse_workload(name: &str) -> Result<Workload, String> {
 struct Runs<'a> {
     #[serde(flatten)]
     last: &'a Report,
-    index: IndexKind,
     durability: &'static str,
     runs: &'a [Report],
 }
@@ -77,9 +74,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     };
     let counted = options.clone();
     let is_empty = table.iter()?.next().is_none();
-    let target = TableTarget::new(&store, &table);
     let driver =
-        if is_empty { Driver::new(&target, options) } else { Driver::attach(&target, options) };
+        if is_empty { Driver::new(&table, options) } else { Driver::attach(&table, options) };
     let mut driver = driver.map_err(failed)?;
     let mut runs = Vec::new();
     for &workload in &arguments.workload {
@@ -92,17 +88,15 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         runs.push(report.map_err(failed)?);
     }
     if !arguments.store.measured_only {
-        let table_options = TableOptions::with_index(table.index_kind());
         for (report, &workload) in runs.iter_mut().zip(&arguments.workload) {
             report.per_op =
-                count_ycsb(&arguments.store.profile, &table_options, workload, &counted)
-                    .map_err(not_counted)?;
+                count_ycsb(&arguments.store.profile, workload, &counted).map_err(not_counted)?;
         }
     }
     driver.verify().map_err(failed)?;
     if let Some(last) = runs.last() {
-        let durability = store.info(false).durability;
-        output.json(&Runs { last, index: table.index_kind(), durability, runs: &runs })?;
+        let durability = store.info(false)?.durability;
+        output.json(&Runs { last, durability, runs: &runs })?;
     }
     output.findings(runs.as_slice())?;
     Ok(Verdict::Good)

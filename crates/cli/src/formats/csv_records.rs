@@ -5,12 +5,12 @@ use std::io::{self, BufRead, Read};
 use std::rc::Rc;
 
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder, WriterBuilder};
-use lapis::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use lapis::MAX_VALUE_BYTES;
 
 use super::{Layout, Position, ReadError, Record};
 
 /// More than this much text for one record is refused instead of filling the memory.
-const MAX_RECORD_BYTES: usize = 2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + (1 << 20);
+const MAX_RECORD_BYTES: usize = 2 * MAX_VALUE_BYTES + (1 << 20);
 
 /// Reads comma-separated records.
 pub struct CsvRecords {

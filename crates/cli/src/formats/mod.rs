@@ -20,7 +20,7 @@ use std::io::{self, BufRead};
 use std::path::Path;
 
 use clap::ValueEnum;
-use lapis::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use lapis::MAX_VALUE_BYTES;
 
 pub use writer::{RecordWriter, WriteError};
 
@@ -67,6 +67,8 @@ pub struct Layout {
     pub value_field: Option<String>,
     /// The first line holds the names of the columns and is no record (`csv`, `tsv`).
     pub header: bool,
+    /// The longest key that the table takes, if it is known.
+    pub longest_key_bytes: Option<usize>,
 }
 
 /// A place between two records of a file.
@@ -81,7 +83,7 @@ pub struct Position {
 /// A key and its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// 1 to [`MAX_KEY_BYTES`] bytes.
+    /// At least one byte.
     pub key: Vec<u8>,
     /// At most [`MAX_VALUE_BYTES`] bytes.
     pub value: Vec<u8>,
@@ -112,6 +114,7 @@ impl ReadError {
 /// Reads the records of a file one after the other.
 pub struct RecordReader {
     source: Source,
+    longest_key_bytes: Option<usize>,
 }
 
 enum Source {
@@ -135,7 +138,7 @@ impl RecordReader {
             }
             Format::Jsonl => Source::JsonLines(json_lines::JsonLines::new(input, start, layout)),
         };
-        Ok(Self { source })
+        Ok(Self { source, longest_key_bytes: layout.longest_key_bytes })
     }
 
     /// The next record and its line, counted from 1; none at the end of the file.
@@ -146,7 +149,7 @@ impl RecordReader {
             Source::JsonLines(records) => records.next(),
         }?;
         if let Some((record, line)) = &next {
-            validate(record).map_err(|what| ReadError::bad(*line, what))?;
+            validate(record, self.longest_key_bytes).map_err(|what| ReadError::bad(*line, what))?;
         }
         Ok(next)
     }
@@ -170,13 +173,13 @@ impl RecordReader {
     }
 }
 
-fn validate(record: &Record) -> Result<(), String> {
+fn validate(record: &Record, longest_key_bytes: Option<usize>) -> Result<(), String> {
     let (key_bytes, value_bytes) = (record.key.len(), record.value.len());
     if key_bytes == 0 {
         return Err("the key is empty".into());
     }
-    if key_bytes > MAX_KEY_BYTES {
-        return Err(format!("the key has {key_bytes} bytes and may have {MAX_KEY_BYTES}"));
+    if let Some(most) = longest_key_bytes.filter(|&most| key_bytes > most) {
+        return Err(format!("the key has {key_bytes} bytes and may have {most}"));
     }
     if value_bytes > MAX_VALUE_BYTES {
         return Err(format!("the value has {value_bytes} bytes and may have {MAX_VALUE_BYTES}"));
@@ -199,8 +202,8 @@ mod tests {
     #[test]
     fn keys_and_values_have_bounds() {
         let record = |key: usize| Record { key: vec![b'k'; key], value: vec![] };
-        assert!(validate(&record(MAX_KEY_BYTES)).is_ok());
-        assert!(validate(&record(MAX_KEY_BYTES + 1)).is_err());
-        assert!(validate(&record(0)).is_err());
+        assert!(validate(&record(9), Some(9)).is_ok());
+        assert!(validate(&record(10), Some(9)).is_err());
+        assert!(validate(&record(0), None).is_err());
     }
 }

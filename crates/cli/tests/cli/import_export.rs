@@ -16,7 +16,7 @@ fn odd_records() -> Vec<(Vec<u8>, Vec<u8>)> {
         (b"\0\xff\xfe".to_vec(), vec![0x80; 300]),
         ("grün".into(), "größer".into()),
         (b"{\"key\":\"x\"}".to_vec(), b"{\"key\":\"x\",\"value\":\"y\"}".to_vec()),
-        (vec![b'k'; 65_535], vec![b'v'; 200_000]),
+        (vec![b'k'; 1970], vec![b'v'; 200_000]),
     ];
     records.sort();
     records
@@ -184,10 +184,10 @@ fn a_bad_line_is_named_and_nothing_of_its_batch_is_stored() {
 
 #[test]
 fn every_kind_of_bad_line_is_named() {
-    let long = format!("{}\tv\n", "k".repeat(65_536));
+    let long = format!("{}\tv\n", "k".repeat(1971));
     let cases: [(&str, &str, &str); 8] = [
         ("a.tsv", "a\t1\n\tv\n", "a.tsv:2: the key is empty"),
-        ("b.tsv", &long, "b.tsv:1: the key has 65536 bytes and may have 65535"),
+        ("b.tsv", &long, "b.tsv:1: the key has 1971 bytes and may have 1970"),
         ("c.csv", "a,1\nb,1,2\n", "c.csv:2: there are 3 fields where the lines before have 2"),
         ("d.csv", "a,1\nb,\"x\n", "d.csv:2: a quotation mark is missing"),
         ("e.csv", "a,1\n,1\n", "e.csv:2: the key is empty"),

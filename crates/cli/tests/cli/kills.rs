@@ -93,7 +93,7 @@ fn kill_and_resume(
         outcome.hits += 1;
         let done = outcome.acknowledged;
         outcome.midway += u32::from(done > 0 && done < expected.len() as u64);
-        if !scene.store().join("store.lapis").exists() {
+        if !scene.store().join("pages.lapis").exists() {
             assert_eq!(outcome.acknowledged, 0);
             continue;
         }

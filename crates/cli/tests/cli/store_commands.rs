@@ -54,14 +54,12 @@ fn a_deleted_key_is_gone() {
 }
 
 #[test]
-fn tables_are_separate_and_keep_their_index() {
+fn tables_are_separate() {
     let scene = Scene::new();
     scene.run(["put", "key", "a", "--table", "first"]).good();
-    scene.run(["put", "key", "b", "--table", "second", "--index", "p-clht"]).good();
+    scene.run(["put", "key", "b", "--table", "second"]).good();
     assert_eq!(scene.run(["get", "key", "--table", "first"]).good(), b"a");
     assert_eq!(scene.run(["get", "key", "--table", "second"]).good(), b"b");
-    let outcome = scene.run(["put", "key", "c", "--table", "second", "--index", "wort"]);
-    assert!(outcome.sentence(2).contains("is held by p-clht"));
     let outcome = scene.run(["get", "key"]);
     assert!(outcome.sentence(2).contains("no table `main`; it has first, second"));
 }
@@ -97,19 +95,6 @@ fn a_scan_by_prefix_gives_the_keys_that_start_with_it() {
     assert_eq!(keys(&["--prefix", "ab"]), "ab\nabc\nabd\n");
     assert_eq!(keys(&["--prefix", "ab", "--reverse", "--limit", "1"]), "abd\n");
     assert_eq!(keys(&["--prefix", "x"]), "");
-}
-
-#[test]
-fn a_hash_table_lists_its_entries_but_has_no_ranges() {
-    let scene = Scene::new();
-    for key in ["a", "b"] {
-        scene.run(["put", key, "v", "--index", "p-clht"]).good();
-    }
-    let listed = scene.run(["scan", "--keys-only"]).good_text();
-    let mut keys: Vec<_> = listed.lines().collect();
-    keys.sort_unstable();
-    assert_eq!(keys, ["a", "b"]);
-    assert!(scene.run(["scan", "--from", "a"]).sentence(2).contains("ordered"));
 }
 
 #[test]
@@ -174,7 +159,7 @@ fn a_damaged_value_fails_the_check() {
     let scene = Scene::new();
     let value = "something that is easy to find in the file ".repeat(20);
     scene.run(["put", "key", &value]).good();
-    let pool = scene.store().join("store.lapis");
+    let pool = scene.store().join("pages.lapis");
     let mut bytes = std::fs::read(&pool).unwrap();
     let mut damaged = 0;
     for at in 0..bytes.len() - 20 {
@@ -195,12 +180,12 @@ fn a_damaged_value_fails_the_check() {
 #[test]
 fn a_store_too_damaged_to_be_opened_fails_the_check() {
     let scene = alphabet();
-    let pool = scene.store().join("store.lapis");
+    let pool = scene.store().join("pages.lapis");
     let file = std::fs::OpenOptions::new().write(true).open(pool).unwrap();
-    file.set_len(1 << 20).unwrap();
+    file.set_len(100 << 10).unwrap();
     let outcome = scene.run(["check", "--json"]);
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
-    assert!(outcome.json()["problems"][0].as_str().unwrap().contains("truncated"));
+    assert!(!outcome.json()["problems"].as_array().unwrap().is_empty());
     scene.run(["get", "a"]).sentence(2);
 }
 
@@ -209,5 +194,5 @@ fn info_names_the_medium_and_the_guarantee() {
     let scene = alphabet();
     let text = scene.run(["info", "--statistics"]).good_text();
     assert!(text.contains("durability"), "{text}");
-    assert!(text.contains("main") && text.contains("wort") && text.contains("26"), "{text}");
+    assert!(text.contains("main") && text.contains("pages.lapis") && text.contains("26"), "{text}");
 }

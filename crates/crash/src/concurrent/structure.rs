@@ -8,8 +8,8 @@ use super::explore::explore_any;
 use super::options::ConcurrentOptions;
 use super::report::ConcurrentReport;
 use super::subjects::{
-    ConcurrentAllocator, ConcurrentBlockLog, ConcurrentEngine, ConcurrentIndex, ConcurrentPopLog,
-    ConcurrentStore, planned,
+    ConcurrentAllocator, ConcurrentBlockLog, ConcurrentIndex, ConcurrentPopLog, ConcurrentStore,
+    planned,
 };
 use crate::erased::AnyConcurrentSubject;
 use crate::structure::{CrashError, Progress, Structure, log_subject};
@@ -56,7 +56,6 @@ pub fn explore_structure_concurrently(
             }
         }
         Structure::BlockLog => explorer.explore(&ConcurrentBlockLog)?,
-        Structure::Engine => explorer.explore(&ConcurrentEngine)?,
         Structure::Store => explorer.explore(&ConcurrentStore)?,
         Structure::Allocator => explorer.explore(&ConcurrentAllocator::default())?,
         _ => return Err(CrashError::OneWorkerOnly { structure: structure.name() }),

@@ -5,7 +5,7 @@ use lapis_index::{IndexKind, IndexOptions};
 use super::{CrashError, Structure, cells, indexes, logs, pages};
 use crate::erased::Subjects;
 use crate::subjects::{
-    AllocatorSubject, BlockLogSubject, EngineSubject, FpLeavesSubject, IndexSubject, StoreSubject,
+    AllocatorSubject, BlockLogSubject, FpLeavesSubject, IndexSubject, StoreSubject,
 };
 
 /// The subjects of a structure, or the one that `only` names.
@@ -38,7 +38,6 @@ pub(super) fn all_subjects(structure: Structure) -> Subjects {
             Box::new(BlockLogSubject::new("block-log:ring")),
             Box::new(BlockLogSubject::new("block-log:failing-writes").failing()),
         ],
-        Structure::Engine => vec![Box::new(EngineSubject)],
         Structure::FpLeaves => vec![Box::new(FpLeavesSubject)],
         Structure::Allocator => vec![
             Box::new(AllocatorSubject::new("allocator:device", 0xA5)),

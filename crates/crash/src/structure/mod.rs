@@ -56,7 +56,7 @@ pub enum CrashError {
     /// No histories of several workers are made for it.
     #[error(
         "{structure} is explored with one worker only; several are for the indexes, pop-log, \
-         block-log, engine, allocator and store"
+         block-log, allocator and store"
     )]
     OneWorkerOnly {
         /// The structure.
@@ -124,13 +124,11 @@ pub enum Structure {
     Page(PageKind),
     /// The log on a block device.
     BlockLog,
-    /// Transactions over trees on pages.
-    Engine,
     /// Leaves as FPTree has them, whose operations are interleaved.
     FpLeaves,
     /// The allocator and the pool.
     Allocator,
-    /// The store.
+    /// The store: transactions over trees on pages.
     Store,
 }
 
@@ -143,7 +141,7 @@ impl Structure {
             .chain(LogKind::ALL.map(Self::Log))
             .chain(CellKind::ALL.map(Self::Cell))
             .chain(PageKind::ALL.map(Self::Page))
-            .chain([Self::BlockLog, Self::Engine, Self::FpLeaves, Self::Allocator, Self::Store])
+            .chain([Self::BlockLog, Self::FpLeaves, Self::Allocator, Self::Store])
     }
 
     /// The name on the command line.
@@ -154,7 +152,6 @@ impl Structure {
             Self::Cell(kind) => kind.name(),
             Self::Page(kind) => kind.name(),
             Self::BlockLog => "block-log",
-            Self::Engine => "engine",
             Self::FpLeaves => "fp-leaves",
             Self::Allocator => "allocator",
             Self::Store => "store",
@@ -168,7 +165,6 @@ impl Structure {
             Self::Index(_)
                 | Self::Log(LogKind::PopLog)
                 | Self::BlockLog
-                | Self::Engine
                 | Self::Allocator
                 | Self::Store
         )
@@ -193,10 +189,9 @@ impl Structure {
             Self::Cell(kind) => kind.declaration().mutants,
             Self::Page(kind) => kind.declaration().mutants,
             Self::BlockLog => lapis_blocks::block_log::mutants::CATALOGUE,
-            Self::Engine => lapis_engine::mutants::ENGINE,
             Self::FpLeaves => lapis_blocks::mutants::FP_LEAVES,
             Self::Allocator => lapis_pmem::allocator::mutants::CATALOGUE,
-            Self::Store => lapis::mutants::CATALOGUE,
+            Self::Store => lapis_engine::mutants::ENGINE,
         }
     }
 

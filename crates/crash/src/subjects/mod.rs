@@ -2,7 +2,6 @@
 
 mod allocator;
 pub(crate) mod block_log;
-pub(crate) mod engine;
 mod entries;
 mod fp_leaves;
 mod in_place;
@@ -11,11 +10,10 @@ mod index_walks;
 mod log;
 mod log_state;
 mod page;
-mod store;
+pub(crate) mod store;
 
 pub use allocator::{AllocatorOperation, AllocatorSubject, LiveDirectory};
 pub use block_log::{BlockLogOperation, BlockLogSubject, LiveBlockLog};
-pub use engine::{EngineOperation, EngineSubject, LiveEngine};
 pub use entries::Entries;
 pub use fp_leaves::{Change, FpLeavesSubject, LiveLeaves};
 pub use in_place::{InPlaceSubject, Update};
@@ -24,4 +22,4 @@ pub(crate) use index::{created, opened, visit_from_root};
 pub use log::{LiveLog, LogSubject};
 pub use log_state::LogState;
 pub use page::PageSubject;
-pub use store::StoreSubject;
+pub use store::{LiveStore, StoreOperation, StoreSubject};

@@ -1,9 +1,12 @@
-//! The store: transactions over tables of every kind of index.
+//! The store: transactions over trees on pages, with a log and pages on modelled SSDs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use lapis::{IndexKind, Store, StoreOptions, TableOptions};
-use lapis_device::Modelled;
+use lapis_blocks::block_log::{BlockLogOptions, Durability};
+use lapis_buffer::{BufferOptions, SpaceOptions};
+use lapis_device::{Modelled, ModelledSsd};
+use lapis_engine::{Engine, EngineError, EngineOptions, KeyRange};
 use lapis_pmem::{AuditReport, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -11,21 +14,68 @@ use rand::{RngExt, SeedableRng};
 use crate::storage::Storage;
 use crate::subject::{Live, Subject, text};
 
-const TABLES: [(&str, IndexKind); 3] =
-    [("ordered", IndexKind::Wort), ("tree", IndexKind::FastFair), ("hashed", IndexKind::PClht)];
+const TABLES: [&str; 2] = ["left", "right"];
+const KEYS: u8 = 60;
+/// A ring of 128 KiB, which comes round, and its headers.
+pub(crate) const DEVICE_BLOCKS: [u64; 2] = [1, 2 + 32];
+
+/// Pages of 4 KiB in as few frames as do, and a short log.
+pub(crate) fn options() -> EngineOptions {
+    let mut options = EngineOptions::new(0xE4);
+    options.buffer = BufferOptions {
+        frames: 16,
+        most_changed_frames: 8,
+        swizzling: true,
+        space: SpaceOptions { page_bytes: 4096, batch_pages: 8 },
+    };
+    let (segment_bytes, batch_bytes) = (32 << 10, 32 << 10);
+    options.log = BlockLogOptions { identity: 0xE4, segment_bytes, batch_bytes };
+    options.stripes = 16;
+    options
+}
+
+/// The devices of an engine, in order, and the machine.
+pub(crate) fn devices_of(storage: Storage) -> Result<(ModelledSsd, ModelledSsd, Modelled), String> {
+    let Storage { devices, machine, .. } = storage;
+    let devices: Result<[_; 2], _> = devices.try_into();
+    let [pages, log] = devices.map_err(|_| "there are not two SSDs".to_owned())?;
+    Ok((pages, log, machine))
+}
+
+/// Opens the engine on its devices; none if it was never created.
+pub(crate) fn open_engine(
+    pages: &ModelledSsd,
+    log: &ModelledSsd,
+    machine: &Modelled,
+) -> Result<Option<Engine<Modelled>>, String> {
+    let (on, to) = (Arc::new(pages.clone()), Arc::new(log.clone()));
+    match Engine::open(machine.clone(), on, to, &options()) {
+        Ok(engine) => Ok(Some(engine)),
+        Err(EngineError::NotCreated) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
 
 /// What becomes of a key: a value of so many bytes, made from the number; or nothing.
-type Write = (usize, Vec<u8>, Option<(usize, u8)>);
+type Write = (usize, u8, Option<(usize, u8)>);
 
 /// An operation on a store.
 #[derive(Clone, Debug)]
 pub enum StoreOperation {
     /// A transaction.
     Commit(Vec<Write>),
-    /// Makes a further table.
+    /// A transaction that is given up.
+    Abort(Vec<Write>),
+    /// Makes a further table, with an entry.
     CreateTable(u8),
     /// Drops it.
     DropTable(u8),
+    /// What a thread in the background does.
+    Maintain,
+    /// Writes every page and cuts the log.
+    Checkpoint,
+    /// Closes the engine and opens it.
+    Reopen,
 }
 
 /// The contents of a store: tables by name, keys to length and number.
@@ -38,31 +88,42 @@ pub struct StoreSubject;
 /// An open store.
 #[derive(Debug)]
 pub struct LiveStore {
-    store: Store<Modelled>,
+    engine: Option<Engine<Modelled>>,
+    pages: ModelledSsd,
+    log: ModelledSsd,
+    machine: Modelled,
 }
 
 fn key(number: u8) -> Vec<u8> {
     match number % 3 {
-        0 => vec![b'k'; 1 + usize::from(number / 3)],
+        0 => vec![b'k'; 1 + usize::from(number)],
         1 => vec![0, number],
         _ => format!("key number {number}").into_bytes(),
     }
 }
 
-fn value((bytes, number): (usize, u8)) -> Vec<u8> {
-    vec![number; bytes]
-}
-
 fn write(random: &mut SmallRng) -> Write {
-    let table = random.random_range(0..TABLES.len());
-    let key = key(random.random_range(0..36));
-    let value = match random.random_range(0..10) {
+    let (table, key) = (random.random_range(0..TABLES.len()), random.random_range(0..KEYS));
+    let value = match random.random_range(0..12) {
         0..=3 => None,
-        // Over the limit of values in line: a block of its own before the record.
-        4 => Some((random.random_range(4097..5000), random.random())),
+        // In chunks.
+        4 => Some((random.random_range(1200..3000), random.random())),
+        5..=8 => Some((random.random_range(300..800), random.random())),
         _ => Some((random.random_range(0..100), random.random())),
     };
     (table, key, value)
+}
+
+fn writes(random: &mut SmallRng) -> Vec<Write> {
+    let count = match random.random_range(0..12) {
+        // More than a record of the log holds.
+        0 => 40,
+        1..=3 => random.random_range(2..8),
+        _ => 1,
+    };
+    let fills = |(table, key, _): Write| (table, key, Some((700, key)));
+    let writes = (0..count).map(|_| write(random));
+    if count == 40 { writes.map(fills).collect() } else { writes.collect() }
 }
 
 fn extra_table(number: u8) -> String {
@@ -75,24 +136,28 @@ impl Subject for StoreSubject {
     type Live = LiveStore;
 
     fn name(&self) -> &'static str {
-        "store"
+        "store:ssd"
     }
 
     fn pool_bytes(&self) -> usize {
-        16 << 20
+        0
+    }
+
+    fn device_blocks(&self) -> Vec<u64> {
+        DEVICE_BLOCKS.to_vec()
     }
 
     fn operations(&self, count: usize, seed: u64) -> Vec<StoreOperation> {
         let mut random = SmallRng::seed_from_u64(seed);
         (0..count)
-            .map(|_| match random.random_range(0..30) {
+            .map(|_| match random.random_range(0..40) {
                 0 => StoreOperation::CreateTable(random.random_range(0..3)),
                 1 => StoreOperation::DropTable(random.random_range(0..3)),
-                2..=20 => StoreOperation::Commit(vec![write(&mut random)]),
-                _ => {
-                    let writes = random.random_range(2..6);
-                    StoreOperation::Commit((0..writes).map(|_| write(&mut random)).collect())
-                }
+                2 => StoreOperation::Abort(writes(&mut random)),
+                3..=6 => StoreOperation::Maintain,
+                7 | 8 => StoreOperation::Checkpoint,
+                9 => StoreOperation::Reopen,
+                _ => StoreOperation::Commit(writes(&mut random)),
             })
             .collect()
     }
@@ -105,46 +170,47 @@ impl Subject for StoreSubject {
     ) -> Vec<StoreOperation> {
         let mut random = SmallRng::seed_from_u64(seed);
         let mut probes: Vec<_> = interrupted.cloned().into_iter().collect();
-        probes.push(StoreOperation::Commit(vec![write(&mut random), write(&mut random)]));
-        if random.random_range(0..4) == 0 {
-            probes.push(StoreOperation::CreateTable(random.random_range(0..3)));
-        }
+        probes.push(StoreOperation::Commit((0..4).map(|_| write(&mut random)).collect()));
+        probes.push(match random.random_range(0..4) {
+            0 => StoreOperation::CreateTable(random.random_range(0..3)),
+            1 => StoreOperation::Checkpoint,
+            2 => StoreOperation::Reopen,
+            _ => StoreOperation::Maintain,
+        });
+        probes.push(StoreOperation::Commit(vec![write(&mut random)]));
         probes
     }
 
     fn create(&self, storage: Storage) -> Result<LiveStore, String> {
-        let options = StoreOptions { log_segment_bytes: 8192 };
-        let store = Store::create_on(storage.into_pool(), &options).map_err(text)?;
-        for (name, index) in TABLES {
-            store.create_table(name, &TableOptions::with_index(index)).map_err(text)?;
+        let (pages, log, machine) = devices_of(storage)?;
+        let (on, to) = (Arc::new(pages.clone()), Arc::new(log.clone()));
+        let engine = Engine::create(machine.clone(), on, to, &options()).map_err(text)?;
+        for name in TABLES {
+            engine.create_table(name).map_err(text)?;
         }
-        Ok(LiveStore { store })
+        Ok(LiveStore { engine: Some(engine), pages, log, machine })
     }
 
     fn open(&self, storage: Storage) -> Result<Option<LiveStore>, String> {
-        match Store::open_on(storage.into_pool()) {
-            Ok(store) => {
-                // Creation ends with the last of the tables.
-                let whole = TABLES.iter().all(|(name, _)| store.table(name).is_ok());
-                Ok(whole.then_some(LiveStore { store }))
-            }
-            Err(lapis::Error::NotAStore) => Ok(None),
-            Err(error) => Err(error.to_string()),
-        }
+        let (pages, log, machine) = devices_of(storage)?;
+        let Some(engine) = open_engine(&pages, &log, &machine)? else { return Ok(None) };
+        // Creation ends with the last of the tables.
+        let whole = TABLES.iter().all(|name| engine.table(name).is_ok());
+        Ok(whole.then_some(LiveStore { engine: Some(engine), pages, log, machine }))
     }
 
     fn initial(&self) -> StoreState {
-        TABLES.iter().map(|(name, _)| ((*name).to_owned(), BTreeMap::new())).collect()
+        TABLES.iter().map(|name| ((*name).to_owned(), BTreeMap::new())).collect()
     }
 
     fn apply(&self, state: &mut StoreState, operation: &StoreOperation) {
         match operation {
             StoreOperation::Commit(writes) => {
-                for (table, key, value) in writes {
-                    let table = state.entry(TABLES[*table].0.to_owned()).or_default();
+                for (table, number, value) in writes {
+                    let table = state.entry(TABLES[*table].to_owned()).or_default();
                     match value {
-                        Some(value) => table.insert(key.clone(), canonical(*value)),
-                        None => table.remove(key),
+                        Some(value) => table.insert(key(*number), canonical(*value)),
+                        None => table.remove(&key(*number)),
                     };
                 }
             }
@@ -155,11 +221,15 @@ impl Subject for StoreSubject {
             StoreOperation::DropTable(number) => {
                 state.remove(&extra_table(*number));
             }
+            StoreOperation::Abort(_)
+            | StoreOperation::Maintain
+            | StoreOperation::Checkpoint
+            | StoreOperation::Reopen => {}
         }
     }
 
     fn owns_source(&self, file: &str) -> bool {
-        file.contains("lapis/src")
+        file.contains("engine/src")
     }
 }
 
@@ -167,82 +237,101 @@ fn canonical((bytes, number): (usize, u8)) -> (usize, u8) {
     if bytes == 0 { (0, 0) } else { (bytes, number) }
 }
 
-impl Live<StoreOperation, StoreState> for LiveStore {
-    fn perform(&mut self, operation: &StoreOperation) -> Result<(), String> {
-        match operation {
-            StoreOperation::Commit(writes) => {
-                let tables: Vec<_> = TABLES
-                    .iter()
-                    .map(|(name, _)| self.store.table(name))
-                    .collect::<Result<_, _>>()
-                    .map_err(text)?;
-                let mut transaction = self.store.transaction().map_err(text)?;
-                for (table, key, made_of) in writes {
-                    match made_of {
-                        Some(made_of) => {
-                            transaction
-                                .put(&tables[*table], key, &value(*made_of))
-                                .map_err(text)?;
-                        }
-                        None => {
-                            transaction.delete(&tables[*table], key).map_err(text)?;
-                        }
-                    }
+impl LiveStore {
+    fn engine(&self) -> Result<&Engine<Modelled>, String> {
+        self.engine.as_ref().ok_or_else(|| "the engine could not be opened again".to_owned())
+    }
+
+    fn transact(&self, writes: &[Write], commit: bool) -> Result<(), EngineError> {
+        let Some(engine) = &self.engine else { return Ok(()) };
+        let tables = TABLES.map(|name| engine.table(name));
+        let mut transaction = engine.begin()?;
+        for (table, number, made_of) in writes {
+            let Ok(table) = &tables[*table] else { continue };
+            match *made_of {
+                Some((bytes, number_of_value)) => {
+                    transaction.put(table, &key(*number), &vec![number_of_value; bytes])?;
                 }
-                transaction.commit().map_err(text)
+                None => _ = transaction.remove(table, &key(*number))?,
             }
+        }
+        if commit {
+            transaction.commit(Durability::Immediate)?;
+        }
+        Ok(())
+    }
+
+    fn attempt(&mut self, operation: &StoreOperation) -> Result<(), EngineError> {
+        let Some(engine) = self.engine.clone() else { return Ok(()) };
+        match operation {
+            StoreOperation::Commit(writes) => self.transact(writes, true),
+            StoreOperation::Abort(writes) => self.transact(writes, false),
             StoreOperation::CreateTable(number) => {
                 let name = extra_table(*number);
-                let table =
-                    self.store.table_or_create(&name, &TableOptions::default()).map_err(text)?;
-                if table.get(b"first").map_err(text)?.is_none() {
-                    table.put(b"first", &[1]).map_err(text)?;
+                let table = engine.table(&name).or_else(|_| engine.create_table(&name))?;
+                if engine.get(&table, b"first")?.is_none() {
+                    engine.put(&table, b"first", &[1], Durability::Immediate)?;
                 }
                 Ok(())
             }
-            StoreOperation::DropTable(number) => {
-                match self.store.drop_table(&extra_table(*number)) {
-                    Ok(()) | Err(lapis::Error::NoSuchTable { .. }) => Ok(()),
-                    Err(error) => Err(error.to_string()),
-                }
-            }
+            StoreOperation::DropTable(number) => match engine.drop_table(&extra_table(*number)) {
+                Err(EngineError::NoSuchTable { .. }) => Ok(()),
+                outcome => outcome,
+            },
+            StoreOperation::Maintain => engine.maintain().map(|_| ()),
+            StoreOperation::Checkpoint => engine.checkpoint(),
+            StoreOperation::Reopen => engine.close(),
         }
+    }
+}
+
+/// What is in all tables of an engine.
+pub(crate) fn contents(engine: &Engine<Modelled>) -> Result<StoreState, String> {
+    let (mut state, snapshot) = (StoreState::new(), engine.snapshot().map_err(text)?);
+    for table in engine.tables() {
+        let mut contents = BTreeMap::new();
+        for entry in snapshot.scan(&table, KeyRange::all()).map_err(text)? {
+            let (key, bytes) = entry.map_err(text)?;
+            let number = bytes.first().copied().unwrap_or(0);
+            if bytes.iter().any(|&byte| byte != number) {
+                return Err(format!("a torn value for {}", key.escape_ascii()));
+            }
+            contents.insert(key, (bytes.len(), number));
+        }
+        // Making a further table is two steps, each atomic; the first alone is a crash between.
+        if !contents.is_empty() || !table.name().starts_with("extra") {
+            state.insert(table.name().to_owned(), contents);
+        }
+    }
+    Ok(state)
+}
+
+impl Live<StoreOperation, StoreState> for LiveStore {
+    fn perform(&mut self, operation: &StoreOperation) -> Result<(), String> {
+        self.attempt(operation).map_err(text)?;
+        if matches!(operation, StoreOperation::Reopen) {
+            self.engine = None;
+            self.engine = open_engine(&self.pages, &self.log, &self.machine)?;
+        }
+        Ok(())
     }
 
     fn observe(&self) -> Result<StoreState, String> {
-        let mut state = StoreState::new();
-        for info in self.store.tables() {
-            let table = self.store.table(&info.name).map_err(text)?;
-            let mut contents = BTreeMap::new();
-            for entry in table.iter().map_err(text)? {
-                let (key, bytes) = entry.map_err(text)?;
-                let number = bytes.first().copied().unwrap_or(0);
-                if bytes.iter().any(|&byte| byte != number) {
-                    return Err(format!("a torn value for {}", key.escape_ascii()));
-                }
-                contents.insert(key, (bytes.len(), number));
-            }
-            // Making a further table is two steps, each atomic; the first alone is a crash between.
-            if contents.is_empty() && info.name.starts_with("extra") {
-                continue;
-            }
-            state.insert(info.name, contents);
-        }
-        Ok(state)
+        contents(self.engine()?)
     }
 
     fn check(&self) -> Vec<String> {
-        self.store.check().problems
+        match self.engine() {
+            Ok(engine) => engine.check(),
+            Err(what) => vec![what],
+        }
     }
 
     fn reclaim_and_audit(&self) -> AuditReport {
-        if self.store.pool().needs_reclaim() {
-            self.store.reclaim();
-        }
-        self.store.audit()
+        AuditReport::default()
     }
 
     fn pool(&self) -> Option<&Pool<Modelled>> {
-        Some(self.store.pool())
+        None
     }
 }

@@ -68,11 +68,6 @@ fn the_block_log_is_durably_linearizable() {
 }
 
 #[test]
-fn the_store_is_durably_linearizable() {
-    survives(Structure::Store, &few(20));
-}
-
-#[test]
 fn four_workers_are_durably_linearizable_too() {
     for structure in [
         Structure::Index(IndexKind::Wort),

@@ -41,7 +41,6 @@ macro_rules! for_each_structure {
 mod buffer;
 mod concurrent;
 mod crash_points;
-mod engine;
 mod fptree;
 mod inner_nodes_in_pool;
 mod mutants;
@@ -51,6 +50,7 @@ mod recorded;
 mod shrinking;
 mod shrinking_workers;
 mod storage;
+mod store;
 mod strategies;
 mod survives;
 mod tree;

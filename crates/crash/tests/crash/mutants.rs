@@ -57,11 +57,6 @@ fn those_of_the_block_log_are_killed() {
 }
 
 #[test]
-fn those_of_the_store_are_killed() {
-    all_are_killed(Structure::Store);
-}
-
-#[test]
 fn the_same_images_kill_on_any_number_of_threads() {
     let images = |threads| {
         let trial = MutantTrial {

@@ -209,7 +209,7 @@ const KNOWN: [(&str, Waste, &str); 10] = [
 fn our_own_structures_waste_nothing_but_what_is_known() {
     let mut unknown = Vec::new();
     // What lies on block devices alone has no flushes of lines.
-    let on_devices = [Structure::BlockLog, Structure::Engine];
+    let on_devices = [Structure::BlockLog, Structure::Store];
     for structure in Structure::all().filter(|it| !on_devices.contains(it)) {
         for report in structure_performance(structure, None, 300, 1).unwrap() {
             assert!(report.flushes + report.fences > 350, "{report:?}");
@@ -241,7 +241,7 @@ fn wort_wastes_no_flush_and_no_fence() {
 
 #[test]
 fn closing_a_pool_flushes_each_line_of_a_bitmap_once() {
-    let reports = structure_performance(Structure::Store, None, 200, 2).unwrap();
+    let reports = structure_performance(Structure::Allocator, None, 200, 2).unwrap();
     let in_slabs =
         |finding: &&lapis_crash::PerformanceFinding| finding.location.contains("slabs.rs");
     assert_eq!(reports[0].findings.iter().find(in_slabs), None);

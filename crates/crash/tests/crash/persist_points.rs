@@ -55,11 +55,6 @@ fn each_of_the_allocator_and_the_pool_is_necessary() {
 }
 
 #[test]
-fn each_of_the_store_is_necessary() {
-    all_are_necessary(Structure::Store, (80, 2));
-}
-
-#[test]
 fn each_of_the_leaves_is_necessary() {
     all_are_necessary(Structure::FpLeaves, (60, 2));
 }

@@ -70,16 +70,9 @@ fn pruned_equals_exhaustive_on_the_allocator() {
 }
 
 #[test]
-fn pruned_equals_exhaustive_on_the_store() {
-    pruned_equals_exhaustive(Structure::Store, 12);
-}
-
-#[test]
 fn images_of_which_nothing_is_run_come_out_as_when_all_are_run() {
-    for structure in
-        [Structure::Index(IndexKind::Wort), Structure::Log(LogKind::PopLog), Structure::Store]
-    {
-        let ops = if structure == Structure::Store { 12 } else { 40 };
+    for structure in [Structure::Index(IndexKind::Wort), Structure::Log(LogKind::PopLog)] {
+        let ops = 40;
         let pruned = explored(structure, Strategy::Pruned, ops);
         let known = pruned.images_by_proof + pruned.images_partly_by_proof;
         println!("{structure}: {} images, {known} known in part or entirely", pruned.images);

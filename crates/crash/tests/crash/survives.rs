@@ -57,11 +57,6 @@ fn the_block_log_survives_power_cuts_and_failing_writes() {
 }
 
 #[test]
-fn the_store_survives_power_cuts() {
-    survives(Structure::Store, 60, 16);
-}
-
-#[test]
 fn the_leaves_survive_power_cuts() {
     survives_by(Strategy::Sampled, Structure::FpLeaves, 60, 20);
 }

@@ -141,11 +141,24 @@ impl ModelMeter {
         bytes: usize,
         reserved_bytes: usize,
     ) -> Result<(Self, Pool<Modelled>), ExperimentError> {
+        let (meter, region) = Self::with_region(shape, bytes, reserved_bytes)?;
+        let pool = Pool::create(region, meter.machine.clone())?;
+        Ok((meter, pool))
+    }
+
+    /// The same without a pool.
+    ///
+    /// # Errors
+    /// [`ExperimentError::Region`].
+    pub fn with_region(
+        shape: MachineShape,
+        bytes: usize,
+        reserved_bytes: usize,
+    ) -> Result<(Self, Region), ExperimentError> {
         let region = Region::anonymous(bytes, reserved_bytes)?;
         let config = Config { counting: Some(shape), ..Config::default() };
         let meter = Self { machine: Modelled::over(&region, config) };
-        let pool = Pool::create(region, meter.machine.clone())?;
-        Ok((meter, pool))
+        Ok((meter, region))
     }
 
     /// The machine.

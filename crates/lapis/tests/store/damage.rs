@@ -1,104 +1,89 @@
-//! Bytes that change by themselves.
+//! Bytes that nobody wrote.
 
-use std::path::Path;
-
-use lapis::{Error, IndexKind, Store};
+use lapis::{LOG_FILE, PAGES_FILE, Store};
 
 use crate::harness::*;
 
-/// Changes the first byte of every occurrence of `pattern` in the file of a store.
-fn damage(directory: &Path, pattern: &[u8]) -> usize {
-    let path = pool_file(directory);
-    let mut bytes = std::fs::read(&path).unwrap();
-    let places: Vec<_> =
-        (0..bytes.len() - pattern.len()).filter(|&at| bytes[at..].starts_with(pattern)).collect();
-    for &place in &places {
-        bytes[place] ^= 0x10;
-    }
-    std::fs::write(&path, bytes).unwrap();
-    places.len()
-}
-
-/// A store closed cleanly whose table of each kind has a value with `pattern` that the log does not
-/// have.
-fn store_with(directory: &Path, pattern: &[u8]) {
+fn filled(directory: &std::path::Path) -> Vec<(Vec<u8>, Vec<u8>)> {
     let store = open(directory);
-    for kind in KINDS {
-        let table = table_of(&store, kind);
-        let mut value = vec![1; 9000];
-        value[4000..4000 + pattern.len()].copy_from_slice(pattern);
-        table.put(b"damaged", &value).unwrap();
-        table.put(b"sound", &[2; 9000]).unwrap();
+    let table = store.create_table("t").unwrap();
+    let mut transaction = store.transaction().unwrap();
+    for number in 0..800_u32 {
+        transaction.put(&table, &number.to_be_bytes(), &[number as u8; 100]).unwrap();
+    }
+    transaction.commit().unwrap();
+    table.put(b"long", &[3; 9000]).unwrap();
+    contents(&table)
+}
+
+/// Whatever comes of it, entries that are read are right.
+fn read_all(directory: &std::path::Path, right: &[(Vec<u8>, Vec<u8>)]) -> (bool, bool) {
+    let Ok(store) = Store::open(config(directory)) else { return (false, true) };
+    let problems = store.check().problems;
+    let Ok(table) = store.table("t") else { return (false, !problems.is_empty()) };
+    let (mut whole, mut found) = (true, 0);
+    for entry in table.iter().unwrap() {
+        match entry {
+            Ok(entry) => {
+                assert!(right.contains(&entry), "wrong data: {:?}", entry.0);
+                found += 1;
+            }
+            Err(error) => {
+                assert!(error.is_damage(), "{error}");
+                whole = false;
+                break;
+            }
+        }
+    }
+    assert!(!whole || found == right.len(), "{found} entries, and no error");
+    (whole, !problems.is_empty())
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_no_wrong_data_and_no_panic() {
+    let made = directory();
+    let right = filled(made.path());
+    let (mut named, mut random) = (0, 0x9E37_79B9_u64);
+    for turn in 0..120 {
+        let copy = copy_of(made.path());
+        let name = if turn % 4 == 0 { LOG_FILE } else { PAGES_FILE };
+        let path = copy.path().join(name);
+        let mut bytes = std::fs::read(&path).unwrap();
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(turn);
+        let at = (random >> 20) as usize % bytes.len();
+        bytes[at] ^= 1 << (turn % 8);
+        std::fs::write(&path, bytes).unwrap();
+        let (_, problem) = read_all(copy.path(), &right);
+        named += u32::from(problem);
+    }
+    assert!(named > 10, "only {named} of 120 were named");
+}
+
+#[test]
+fn a_file_that_is_cut_short_is_refused_or_named() {
+    let made = directory();
+    let right = filled(made.path());
+    for name in [PAGES_FILE, LOG_FILE] {
+        for blocks in [0, 1, 2, 10] {
+            let copy = copy_of(made.path());
+            let path = copy.path().join(name);
+            std::fs::File::options()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_len(blocks * 4096)
+                .unwrap();
+            let (whole, named) = read_all(copy.path(), &right);
+            assert!(!whole && named, "{name} of {blocks} blocks");
+        }
     }
 }
 
 #[test]
-fn a_changed_byte_of_a_value_is_an_error_of_get_and_of_iteration() {
-    let directory = directory();
-    store_with(directory.path(), b"a pattern");
-    assert_eq!(damage(directory.path(), b"a pattern"), KINDS.len());
-    let store = open(directory.path());
-    for kind in KINDS {
-        let table = table_of(&store, kind);
-        let error = table.get(b"damaged").unwrap_err();
-        assert!(matches!(error, Error::Damaged { .. }), "{error}");
-        assert_eq!(table.get(b"sound").unwrap().unwrap(), [2; 9000].as_slice());
-        assert!(table.iter().unwrap().any(|entry| matches!(entry, Err(Error::Damaged { .. }))));
-    }
-}
-
-#[test]
-fn check_names_every_damaged_value() {
-    let directory = directory();
-    store_with(directory.path(), b"a pattern");
-    damage(directory.path(), b"a pattern");
-    let report = open(directory.path()).check();
-    assert!(!report.ok);
-    assert_eq!(report.problems.len(), KINDS.len(), "{:?}", report.problems);
-    // In the order of the tables' names.
-    let mut kinds = KINDS.map(IndexKind::name);
-    kinds.sort_unstable();
-    for (problem, kind) in report.problems.iter().zip(kinds) {
-        assert!(problem.contains(kind) && problem.contains("damaged"), "{problem}");
-    }
-}
-
-#[test]
-fn a_damaged_value_can_be_replaced_and_deleted() {
-    let directory = directory();
-    store_with(directory.path(), b"a pattern");
-    damage(directory.path(), b"a pattern");
-    let store = open(directory.path());
-    for kind in KINDS {
-        table_of(&store, kind).put(b"damaged", b"whole again").unwrap();
-    }
-    assert_sound(&store);
-    table_of(&store, KINDS[0]).delete(b"damaged").unwrap();
-    assert_sound(&store);
-}
-
-#[test]
-fn a_damaged_log_is_an_error_and_not_a_panic() {
-    let directory = directory();
-    let store = open(directory.path());
-    let table = table_of(&store, KINDS[0]);
-    table.put(b"an unusual key", b"first").unwrap();
-    table.put(b"another key", b"second").unwrap();
-    drop((table, store));
-    assert!(damage(directory.path(), b"an unusual key") >= 1);
-    let error = Store::open(config(directory.path())).unwrap_err();
-    assert!(matches!(error, Error::Log(_)), "{error}");
-}
-
-#[test]
-fn a_root_of_no_known_version_is_refused() {
-    let directory = directory();
-    drop(open(directory.path()));
-    let path = pool_file(directory.path());
-    let mut bytes = std::fs::read(&path).unwrap();
-    let root = crate::fixture::store_root(&bytes);
-    bytes[root] = 99;
-    std::fs::write(&path, &bytes).unwrap();
-    let error = Store::open(config(directory.path())).unwrap_err();
-    assert!(matches!(error, Error::NewerVersion { found: 99, supported: 1 }), "{error}");
+fn a_log_of_another_store_is_refused() {
+    let (one, other) = (directory(), directory());
+    filled(one.path());
+    let right = filled(other.path());
+    std::fs::copy(one.path().join(LOG_FILE), other.path().join(LOG_FILE)).unwrap();
+    read_all(other.path(), &right);
 }

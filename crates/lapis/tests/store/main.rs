@@ -1,17 +1,13 @@
-//! The store as its users see it.
+//! The store from outside. What transactions, recovery and scans promise is tested where they are made, in
+//! `lapis-engine`; here is what a store adds: files, defaults, the thread in the background, refusals.
 
 mod concurrency;
-mod costs;
 mod damage;
+mod durability;
 mod fixture;
-mod full;
 mod harness;
-mod model;
+mod information;
+mod killed;
 mod opening;
 mod operations;
-mod overlay;
-mod ranges;
-mod recovery;
-mod snapshots;
-mod tables;
 mod transactions;

@@ -1,214 +1,121 @@
-//! Write transactions.
+//! Transactions and snapshots through the store's handles.
 
-use lapis::{Direction, Error, Store, Table, TableOptions};
+use lapis::{Error, Store};
 
 use crate::harness::*;
 
-fn tables(store: &Store) -> Vec<Table> {
-    KINDS.into_iter().map(|kind| table_of(store, kind)).collect()
-}
-
-fn range(
-    transaction: &lapis::Transaction<lapis::Hardware>,
-    table: &Table,
-    direction: Direction,
-) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let entries = transaction.range(table, b"b".to_vec()..b"y".to_vec(), direction).unwrap();
-    entries.map(|entry| entry.map(|(key, value)| (key, value.into_vec())).unwrap()).collect()
+#[test]
+fn a_transaction_spans_tables_and_shows_nothing_before_it_commits() {
+    let store = Store::in_memory().unwrap();
+    let (left, right) = (store.create_table("l").unwrap(), store.create_table("r").unwrap());
+    let mut transaction = store.transaction().unwrap();
+    transaction.put(&left, b"k", b"1").unwrap();
+    transaction.put(&right, b"k", b"2").unwrap();
+    assert_eq!(transaction.get(&left, b"k").unwrap().unwrap(), b"1");
+    assert!(left.get(b"k").unwrap().is_none());
+    assert_eq!(transaction.len(), 2);
+    transaction.commit().unwrap();
+    assert_eq!(left.get(b"k").unwrap().unwrap(), b"1");
+    assert_eq!(right.get(b"k").unwrap().unwrap(), b"2");
 }
 
 #[test]
-fn writes_to_several_tables_come_together_and_survive_reopening() {
-    let directory = directory();
-    let store = open(directory.path());
-    let all = tables(&store);
+fn one_that_is_dropped_leaves_no_trace() {
+    let store = Store::in_memory().unwrap();
+    let table = store.create_table("t").unwrap();
     let mut transaction = store.transaction().unwrap();
-    for table in &all {
-        transaction.put(table, b"k", b"v").unwrap();
-        assert!(table.get(b"k").unwrap().is_none(), "not before the commit");
-    }
-    assert_eq!(transaction.len(), KINDS.len());
-    transaction.commit().unwrap();
-    assert!(all.iter().all(|table| table.get(b"k").unwrap().unwrap() == b"v"));
-    drop((all, store));
-    let store = open(directory.path());
-    assert!(tables(&store).iter().all(|table| table.get(b"k").unwrap().unwrap() == b"v"));
+    transaction.put(&table, b"k", &[1; 100_000]).unwrap();
+    assert!(!transaction.is_empty());
+    drop(transaction);
+    assert!(table.is_empty().unwrap());
     assert_sound(&store);
 }
 
 #[test]
-fn a_transaction_reads_its_own_puts_and_deletes() {
-    let store = in_memory();
-    for table in tables(&store) {
-        table.put(b"old", b"1").unwrap();
-        let mut transaction = store.transaction().unwrap();
-        transaction.put(&table, b"new", b"2").unwrap();
-        transaction.put(&table, b"old", b"3").unwrap();
-        assert_eq!(transaction.get(&table, b"new").unwrap().unwrap(), b"2");
-        assert_eq!(transaction.get(&table, b"old").unwrap().unwrap(), b"3");
-        assert!(transaction.delete(&table, b"old").unwrap());
-        assert!(!transaction.delete(&table, b"old").unwrap());
-        assert!(transaction.get(&table, b"old").unwrap().is_none());
-        assert!(transaction.delete(&table, b"new").unwrap());
-        assert!(!transaction.delete(&table, b"never").unwrap());
-        transaction.commit().unwrap();
-        assert!(table.is_empty().unwrap());
-    }
-}
-
-#[test]
-fn a_range_lays_the_transactions_writes_over_the_committed_state_in_both_directions() {
-    let store = in_memory();
-    for kind in ordered() {
-        let table = table_of(&store, kind);
-        for key in ["a", "c", "e", "g", "z"] {
-            table.put(key.as_bytes(), b"committed").unwrap();
-        }
-        let mut transaction = store.transaction().unwrap();
-        for key in ["a", "b", "d", "e", "x", "y"] {
-            transaction.put(&table, key.as_bytes(), b"mine").unwrap();
-        }
-        transaction.delete(&table, b"c").unwrap();
-        let expected: Vec<_> =
-            [("b", "mine"), ("d", "mine"), ("e", "mine"), ("g", "committed"), ("x", "mine")]
-                .map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec()))
-                .into();
-        assert_eq!(range(&transaction, &table, Direction::Forward), expected, "{kind}");
-        let reversed: Vec<_> = expected.iter().rev().cloned().collect();
-        assert_eq!(range(&transaction, &table, Direction::Backward), reversed, "{kind}");
-    }
-}
-
-#[test]
-fn a_transaction_that_is_dropped_leaves_nothing() {
-    let store = in_memory();
-    for table in tables(&store) {
-        table.put(b"stays", b"v").unwrap();
-        let before = store.info(false).bytes.allocated;
-        let mut transaction = store.transaction().unwrap();
-        transaction.put(&table, b"k", &[1; 10_000]).unwrap();
-        transaction.delete(&table, b"stays").unwrap();
-        drop(transaction);
-        assert_eq!(contents(&table), [(b"stays".to_vec(), b"v".to_vec())]);
-        assert_eq!(store.info(false).bytes.allocated, before);
-    }
-    assert_sound(&store);
-}
-
-#[test]
-fn an_empty_transaction_commits() {
-    in_memory().transaction().unwrap().commit().unwrap();
-}
-
-#[test]
-fn a_refused_operation_leaves_the_transaction_as_it_was() {
-    let store = in_memory();
-    let table = table_of(&store, KINDS[0]);
+fn what_was_read_and_has_changed_is_a_conflict_that_retry_resolves() {
+    let store = Store::in_memory().unwrap();
+    let table = store.create_table("t").unwrap();
     let mut transaction = store.transaction().unwrap();
-    transaction.put(&table, b"k", b"v").unwrap();
-    transaction.put(&table, b"", b"v").unwrap_err();
-    transaction.delete(&table, b"").unwrap_err();
-    assert_eq!(transaction.len(), 1);
-    transaction.commit().unwrap();
+    assert!(transaction.get(&table, b"k").unwrap().is_none());
+    transaction.put(&table, b"mine", b"").unwrap();
+    table.put(b"k", b"theirs").unwrap();
+    assert!(matches!(transaction.commit(), Err(Error::Conflict)));
     assert_eq!(table.len().unwrap(), 1);
+    let mut attempts = 0;
+    store
+        .retry(|transaction| {
+            attempts += 1;
+            let found = transaction.get(&table, b"k")?.unwrap();
+            if attempts == 1 {
+                table.put(b"k", b"changed")?;
+            }
+            transaction.put(&table, b"seen", &found)
+        })
+        .unwrap();
+    assert_eq!((attempts, table.get(b"seen").unwrap().unwrap()), (2, b"changed".to_vec()));
 }
 
 #[test]
-fn committing_under_a_snapshot_of_the_same_thread_is_refused_and_not_a_deadlock() {
-    let store = in_memory();
-    let table = table_of(&store, KINDS[0]);
-    let snapshot = store.snapshot();
-    assert!(matches!(table.put(b"k", b"v"), Err(Error::SnapshotHeld)));
-    assert!(matches!(table.delete(b"k"), Err(Error::SnapshotHeld)));
-    assert!(matches!(store.drop_table(table.name()), Err(Error::SnapshotHeld)));
-    assert!(snapshot.get(&table, b"k").unwrap().is_none());
-    drop(snapshot);
-    table.put(b"k", b"v").unwrap();
+fn ranges_of_a_transaction_have_its_own_writes() {
+    let store = Store::in_memory().unwrap();
+    let table = store.create_table("t").unwrap();
+    for key in ["a", "b", "c"] {
+        table.put(key.as_bytes(), b"old").unwrap();
+    }
+    let mut transaction = store.transaction().unwrap();
+    assert!(transaction.delete(&table, b"a").unwrap());
+    assert!(!transaction.delete(&table, b"x").unwrap());
+    transaction.put(&table, b"bb", b"new").unwrap();
+    let keys = |entries: lapis::Entries<'_>| -> Vec<Vec<u8>> {
+        entries.map(|entry| entry.unwrap().0).collect()
+    };
+    assert_eq!(keys(transaction.iter(&table).unwrap()), [&b"b"[..], b"bb", b"c"]);
+    assert_eq!(keys(transaction.prefix(&table, b"b").unwrap()), [&b"b"[..], b"bb"]);
+    let backward = transaction.range(&table, .."c").unwrap().rev();
+    assert_eq!(backward.map(|entry| entry.unwrap().0).collect::<Vec<_>>(), [&b"bb"[..], b"b"]);
+}
+
+#[test]
+fn a_snapshot_stays_as_it_was_and_keeps_nobody_waiting() {
+    let store = Store::in_memory().unwrap();
+    let table = store.create_table("t").unwrap();
+    table.put(b"k", b"old").unwrap();
+    let snapshot = store.snapshot().unwrap();
+    table.put(b"k", b"new").unwrap();
+    table.put(b"l", b"more").unwrap();
+    assert_eq!(snapshot.get(&table, b"k").unwrap().unwrap(), b"old");
+    assert_eq!(snapshot.iter(&table).unwrap().count(), 1);
+    assert_eq!(snapshot.prefix(&table, b"l").unwrap().count(), 0);
+    assert_eq!(snapshot.range(&table, "a"..).unwrap().count(), 1);
+    assert_eq!(table.get(b"k").unwrap().unwrap(), b"new");
 }
 
 #[test]
 fn tables_of_another_store_are_refused() {
-    let (store, other) = (in_memory(), in_memory());
-    let foreign = table_of(&other, KINDS[0]);
-    let refused = |error| assert!(matches!(error, Error::ForeignTable { .. }), "{error}");
+    let (store, other) = (Store::in_memory().unwrap(), Store::in_memory().unwrap());
+    let foreign = other.create_table("t").unwrap();
     let mut transaction = store.transaction().unwrap();
-    refused(transaction.put(&foreign, b"k", b"v").unwrap_err());
-    refused(transaction.delete(&foreign, b"k").unwrap_err());
-    refused(transaction.get(&foreign, b"k").unwrap_err());
-    refused(transaction.range(&foreign, .., Direction::Forward).unwrap_err());
-    refused(store.snapshot().get(&foreign, b"k").unwrap_err());
-    refused(store.snapshot().range(&foreign, .., Direction::Forward).unwrap_err());
+    let is_foreign = |error: Error| matches!(error, Error::ForeignTable { .. });
+    assert!(is_foreign(transaction.put(&foreign, b"k", b"v").unwrap_err()));
+    assert!(is_foreign(transaction.get(&foreign, b"k").unwrap_err()));
+    assert!(is_foreign(store.snapshot().unwrap().get(&foreign, b"k").unwrap_err()));
 }
 
 #[test]
-fn a_transaction_of_more_small_writes_than_a_log_entry_holds_is_refused_and_changes_nothing() {
-    let store = in_memory();
-    let table = table_of(&store, KINDS[0]);
-    let before = store.info(false).bytes.storage;
-    let mut transaction = store.transaction().unwrap();
-    for number in 0..17_000u32 {
-        transaction.put(&table, &number.to_be_bytes(), &[1; 4000]).unwrap();
-    }
-    let error = transaction.commit().unwrap_err();
-    assert!(matches!(error, Error::TransactionTooLong { .. }), "{error}");
-    assert!(table.is_empty().unwrap());
-    assert_eq!(store.info(false).bytes.storage, before);
-    table.put(b"k", b"v").unwrap();
-    assert_sound(&store);
-}
-
-#[test]
-fn a_record_larger_than_a_log_segment_commits_and_survives_a_crash() {
+fn more_writes_than_the_log_takes_are_refused_when_they_are_made() {
     let directory = directory();
     let store = open(directory.path());
-    let table = table_of(&store, KINDS[1]);
+    let table = store.create_table("t").unwrap();
     let mut transaction = store.transaction().unwrap();
-    for number in 0..1000u32 {
-        transaction.put(&table, &number.to_be_bytes(), &[number as u8; 300]).unwrap();
-    }
+    let mut number = 0_u32;
+    let error = loop {
+        number += 1;
+        if let Err(error) = transaction.put(&table, &number.to_be_bytes(), &[1; 200]) {
+            break error;
+        }
+    };
+    assert!(matches!(error, Error::TransactionTooLong { .. }), "{error}");
+    assert!((1000..2000).contains(&number), "a quarter of a mebibyte: {number} writes");
     transaction.commit().unwrap();
-    drop(table);
-    crash(store);
-    let store = open(directory.path());
-    assert_eq!(table_of(&store, KINDS[1]).len().unwrap(), 1000);
-    assert_sound(&store);
-}
-
-#[test]
-fn a_thread_that_has_a_transaction_is_refused_what_would_wait_for_it() {
-    let store = in_memory();
-    let table = store.create_table("t", &TableOptions::default()).unwrap();
-    let transaction = store.transaction().unwrap();
-    let refused = |error: Error| assert!(matches!(error, Error::TransactionHeld), "{error}");
-    refused(store.transaction().unwrap_err());
-    refused(table.put(b"k", b"v").unwrap_err());
-    refused(table.delete(b"k").unwrap_err());
-    refused(store.create_table("u", &TableOptions::default()).unwrap_err());
-    refused(store.drop_table("t").unwrap_err());
-    drop(transaction);
-    table.put(b"k", b"v").unwrap();
-}
-
-#[test]
-fn a_thread_that_has_a_transaction_may_look_at_the_store() {
-    let store = in_memory();
-    let table = store.create_table("t", &TableOptions::default()).unwrap();
-    table.put(b"k", b"v").unwrap();
-    let mut transaction = store.transaction().unwrap();
-    transaction.put(&table, b"l", b"w").unwrap();
-    assert!(store.check().ok);
-    assert_eq!(store.info(true).tables.len(), 1);
-    assert_eq!(table.len().unwrap(), 1);
-    assert!(store.audit().is_clean());
-    store.reclaim();
-    transaction.commit().unwrap();
-    assert_eq!(table.get(b"l").unwrap().unwrap(), b"w"[..]);
-}
-
-#[test]
-fn a_transaction_of_one_store_leaves_the_thread_free_to_write_to_another() {
-    let (store, other) = (in_memory(), in_memory());
-    let _transaction = store.transaction().unwrap();
-    let table = other.create_table("t", &TableOptions::default()).unwrap();
-    table.put(b"k", b"v").unwrap();
+    assert_eq!(table.len().unwrap(), u64::from(number) - 1);
 }

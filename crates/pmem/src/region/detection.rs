@@ -20,13 +20,16 @@ pub(super) fn detect_medium(file: &File) -> Result<Medium, RegionError> {
         let _ = unsafe { mm::munmap(address, 4096) };
         return Ok(Medium::Dax);
     }
+    let in_memory = is_in_memory(file).map_err(os("examine the file system"))?;
+    Ok(if in_memory { Medium::MemoryFile } else { Medium::File })
+}
+
+/// Whether a file's file system itself lives in memory.
+pub(crate) fn is_in_memory(file: &File) -> rustix::io::Result<bool> {
     const TMPFS_MAGIC: u64 = 0x0102_1994;
     const RAMFS_MAGIC: u64 = 0x8584_58f6;
-    let system = rustix::fs::fstatfs(file.as_fd()).map_err(os("examine the file system"))?;
-    Ok(match system.f_type as u64 {
-        TMPFS_MAGIC | RAMFS_MAGIC => Medium::MemoryFile,
-        _ => Medium::File,
-    })
+    let system = rustix::fs::fstatfs(file.as_fd())?;
+    Ok(matches!(system.f_type as u64, TMPFS_MAGIC | RAMFS_MAGIC))
 }
 
 /// The size of a device-DAX device, which `stat` does not tell.

@@ -25,6 +25,7 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
+pub(crate) use self::detection::is_in_memory;
 use self::detection::{detect_medium, device_dax_bytes};
 pub use self::error::RegionError;
 use self::error::{open_error, os};

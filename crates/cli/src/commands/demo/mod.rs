@@ -1,5 +1,5 @@
-//! `lapis demo`: the guided run. Real records are loaded, a process that writes is killed again and
-//! again, nothing acknowledged may be missing; then the same operations are taken to the modelled
+//! `lapis demo`: the guided run. Real records are loaded, more than DRAM has room for, a process whose threads
+//! run transactions is killed again and again, nothing acknowledged may be missing; then the same operations are taken to the modelled
 //! machine, where the power is cut instead, and where what they write is counted.
 
 mod kills;
@@ -10,11 +10,12 @@ mod records;
 mod summary;
 mod worker;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use lapis::{Config, Store, Table, TableOptions};
+use lapis::{Config, Durability, Store};
 use tempfile::TempDir;
 
 use self::kills::Plan;
@@ -23,16 +24,19 @@ use self::operations::{Keys, SplitMix};
 use self::records::Records;
 use self::summary::Report;
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, grouped};
+use crate::output::{Output, grouped, human_bytes};
 use crate::progress;
 
 pub use self::worker::{Arguments as WorkerArguments, run as run_worker};
 
-/// The demo's table.
-pub const TABLE: &str = "main";
+/// The demo's tables: what the records are, and how long. Each transaction changes both.
+pub const TABLES: [&str; 2] = ["records", "lengths"];
+
+/// DRAM for pages: less than the records take.
+const CACHE_BYTES: usize = 16 << 20;
 
 /// Records per transaction while loading.
-const LOAD_BATCH: usize = 100;
+const LOAD_BATCH: usize = 1000;
 
 /// The kill comes between these two after the beginning of the work.
 const EARLIEST_KILL_MS: u64 = 200;
@@ -89,32 +93,38 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     report.records = loaded as u64;
     let keys = Keys::of(records.entries);
     let load_began = Instant::now();
-    load(&store_path, &keys, loaded)?;
+    let evictions = load(&store_path, &keys, loaded)?;
     report.load_seconds = load_began.elapsed().as_secs_f64();
     output.announce(format_args!(
         "   loaded in {:.2} s, {} records/s, {LOAD_BATCH} to a transaction",
         report.load_seconds,
         grouped((loaded as f64 / report.load_seconds) as u64)
     ))?;
+    let info = open(&store_path)?.info(false)?;
+    output.announce(format_args!(
+        "   {} of pages over {} of DRAM: {} pages made room for others",
+        human_bytes(info.bytes.allocated),
+        human_bytes(CACHE_BYTES as u64),
+        grouped(evictions)
+    ))?;
+    report.evictions = evictions;
 
     output.announce(format_args!(
-        "3  {} times: another process writes from {} threads and is killed without warning",
+        "3  {} times: {} threads of another process run transactions, and it is killed without warning",
         arguments.kills, arguments.threads
     ))?;
     let mut ledger = Ledger::new(&keys, loaded);
     let killing = Killing { arguments, seed, directory: directory.path(), store: &store_path };
     killing.run(&keys, &mut ledger, &mut report, output)?;
 
-    output.announce(
-        "4  puts, deletes and transactions on the modelled machine, the power cut between any two steps",
-    )?;
+    output
+        .announce("4  transactions on the modelled machine, the power cut between any two steps")?;
     report.crash = modelled::explore(seed, arguments.images, output)?;
     output.announce("5  what a put costs on the modelled machine")?;
     report.per_put = modelled::count_puts(&keys, loaded)?;
 
     {
-        let store = open(&store_path)?;
-        let info = store.info(false);
+        let info = open(&store_path)?.info(false)?;
         report.durability = info.durability.to_owned();
         report.why = info.why.to_owned();
     }
@@ -166,23 +176,39 @@ fn collect(arguments: &Arguments, output: &mut Output) -> Result<Records, Failur
 }
 
 fn open(path: &Path) -> Result<Store, Failure> {
-    Ok(Store::open(Config::new(path))?)
+    Ok(Store::open(config(path))?)
 }
 
-fn load(path: &Path, keys: &Keys, loaded: usize) -> Result<(), Failure> {
+/// How both processes open the store.
+pub fn config(path: &Path) -> Config {
+    Config::new(path).cache_bytes(CACHE_BYTES)
+}
+
+/// The value of the second table.
+pub fn length_of(value: &[u8]) -> [u8; 4] {
+    (value.len() as u32).to_le_bytes()
+}
+
+/// Loads the records. Returns how many pages had to make room for others.
+fn load(path: &Path, keys: &Keys, loaded: usize) -> Result<u64, Failure> {
     let store = open(path)?;
-    let table = store.table_or_create(TABLE, &TableOptions::default())?;
+    let [records, lengths] = TABLES.map(|name| store.table_or_create(name));
+    let (records, lengths) = (records?, lengths?);
     let bar = progress::count(loaded as u64, "records");
     for start in (0..loaded).step_by(LOAD_BATCH) {
         let mut transaction = store.transaction()?;
         for index in start..(start + LOAD_BATCH).min(loaded) {
-            transaction.put(&table, keys.key(index), keys.text(index))?;
+            let (key, text) = (keys.key(index), keys.text(index));
+            transaction.put(&records, key, text)?;
+            transaction.put(&lengths, key, &length_of(text))?;
         }
-        transaction.commit()?;
+        transaction.commit_with(Durability::Eventual)?;
         bar.set_position(start as u64);
     }
     bar.finish_and_clear();
-    Ok(())
+    let evictions = store.statistics().buffer.evictions;
+    store.close()?;
+    Ok(evictions)
 }
 
 /// The rounds of killing and checking.
@@ -243,10 +269,22 @@ impl Killing<'_> {
     }
 }
 
-/// Compares the reopened store with the ledger and checks its invariants.
+/// Compares the reopened store with the ledger, and its tables with each other, and checks its invariants.
 fn check(store: &Store, ledger: &mut Ledger<'_>) -> Result<(Verification, Vec<String>), Failure> {
-    let table: Table = store.table(TABLE)?;
-    let verification = ledger.verify(table.len()?, |key| table.get(key))?;
-    let report = store.check();
-    Ok((verification, report.problems))
+    let (snapshot, [records, lengths]) = (store.snapshot()?, TABLES.map(|name| store.table(name)));
+    let entries: Result<Vec<_>, _> = snapshot.iter(&records?)?.collect();
+    let records: HashMap<_, _> = entries?.into_iter().collect();
+    let (mut disagreements, mut compared) = (0_usize, 0);
+    for entry in snapshot.iter(&lengths?)? {
+        let (key, length) = entry?;
+        compared += 1;
+        disagreements += usize::from(records.get(&key).is_none_or(|it| length_of(it) != *length));
+    }
+    disagreements += records.len().abs_diff(compared);
+    let verification = ledger.verify(records.len() as u64, |key| Ok(records.get(key)))?;
+    let mut problems = store.check().problems;
+    if disagreements > 0 {
+        problems.push(format!("{disagreements} transactions took effect in one of two tables"));
+    }
+    Ok((verification, problems))
 }

@@ -1,11 +1,10 @@
 //! The demo's second half: the store on the modelled machine, where the power can be cut between
 //! any two steps, and where everything that reaches the media is counted.
 
-use lapis::TableOptions;
 use lapis_crash::{ExploreOptions, Structure, explore_structure};
 use lapis_lab::experiment::OPTANE_100;
 use lapis_lab::key_value::KeyValue;
-use lapis_lab::modelled_store::ModelledStore;
+use lapis_lab::modelled_store::{CountError, ModelledStore};
 
 use super::operations::{Action, Actions, Keys, Stamp};
 use super::summary::{CrashSummary, PerPut};
@@ -69,12 +68,12 @@ pub fn explore(seed: u64, images: u64, output: &mut Output) -> Result<CrashSumma
 
 /// Counts what the puts of the workload do, over a part of the demo's records.
 pub fn count_puts(keys: &Keys, loaded: usize) -> Result<PerPut, Failure> {
-    let modelled =
-        ModelledStore::create(OPTANE_100, &TableOptions::default()).map_err(not_counted)?;
+    let modelled = ModelledStore::create(OPTANE_100).map_err(not_counted)?;
     let target = modelled.target();
     let records = loaded.min(COUNTED_RECORDS);
     for index in 0..records {
-        target.write(keys.key(index), keys.text(index))?;
+        let written = target.write(keys.key(index), keys.text(index));
+        written.map_err(|error| not_counted(error.into()))?;
     }
     // One put in eleven is of a new key, as in the workload that was killed.
     let new_keys = (keys.len() - loaded).min(records / 10).max(1);
@@ -91,7 +90,8 @@ pub fn count_puts(keys: &Keys, loaded: usize) -> Result<PerPut, Failure> {
             let value = keys.value(index, Stamp { round: 0, thread: 0, number });
             target.write(keys.key(index), &value)?;
         }
-        Ok::<_, lapis::Error>(puts.len() as u64)
-    })?;
+        Ok::<_, CountError>(puts.len() as u64)
+    });
+    let per_put = per_put.map_err(not_counted)?;
     Ok(PerPut { puts: puts.len() as u64, counts: per_put })
 }

@@ -15,6 +15,8 @@ pub struct Report {
     pub records: u64,
     /// What they are.
     pub sources: Vec<String>,
+    /// Pages that made room for others in DRAM while they were loaded.
+    pub evictions: u64,
     /// Seconds that loading took.
     pub load_seconds: f64,
     /// Puts and deletes that the store had acknowledged before a kill.
@@ -82,6 +84,7 @@ impl Report {
         Self {
             records: 0,
             sources: Vec::new(),
+            evictions: 0,
             load_seconds: 0.0,
             acknowledged: 0,
             lost: 0,
@@ -150,6 +153,7 @@ pub fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
     }
     output.table(&rows)?;
     let put = report.per_put.counts.counts.unwrap_or_default();
+    let ssd = report.per_put.counts.ssd.unwrap_or_default();
     let mut rows = Table::new(1, "on the modelled machine | ");
     for (what, figure) in [
         ("images after a power cut", grouped(report.crash.images)),
@@ -159,6 +163,8 @@ pub fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
         ("WPQ inserts per put (64 B)", format!("{:.2}", put.wpq_inserts)),
         ("media writes per put (64 B)", format!("{:.2}", put.media_writes)),
         ("media reads per put (64 B)", format!("{:.2}", put.media_reads)),
+        ("SSD flushes per put", format!("{:.2}", ssd.ssd_flushes)),
+        ("SSD bytes written per put", grouped(ssd.ssd_written_bytes as u64)),
     ] {
         rows.push([what.to_owned(), figure]);
     }
@@ -176,7 +182,9 @@ pub fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
     output.line("\nWhere to go next:")?;
     match &report.kept {
         Some(path) => {
-            output.line(format_args!("  lapis scan --dir {path} --prefix clap --limit 5"))?;
+            output.line(format_args!(
+                "  lapis scan --dir {path} --table records --prefix clap --limit 5"
+            ))?;
         }
         None => {
             output.line("  lapis import --dir ./my-store FILE.tsv        load data of your own")?

@@ -18,7 +18,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use clap::Args;
-use lapis::{Config, Store, Table};
+use lapis::{Store, Table};
 
 use super::operations::{Action, Actions, Keys, Stamp};
 use crate::failure::{Failure, Verdict};
@@ -60,8 +60,9 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<Verdict, Failure> {
     let keys = Keys::load(&arguments.keys)
         .map_err(|error| Failure::file("read", &arguments.keys, &error))?;
-    let store = Store::open(Config::new(&arguments.dir).create(false))?;
-    let table = store.table(super::TABLE)?;
+    let store = Store::open(super::config(&arguments.dir).create(false))?;
+    let [records, lengths] = super::TABLES.map(|name| store.table(name));
+    let (records, lengths) = (records?, lengths?);
     let pipe = || -> Result<File, Failure> {
         let descriptor = io::stdout().as_fd().try_clone_to_owned();
         descriptor.map(File::from).map_err(|error| crate::output::closed(&error))
@@ -75,7 +76,9 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Failure> {
                     Actions::new(arguments.seed, arguments.round, thread, threads, keys.len());
                 let worker = Worker {
                     keys: &keys,
-                    table: &table,
+                    store: &store,
+                    records: &records,
+                    lengths: &lengths,
                     round: arguments.round,
                     thread,
                     written: HashMap::new(),
@@ -94,7 +97,9 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Failure> {
 /// A thread of the work.
 struct Worker<'a> {
     keys: &'a Keys,
-    table: &'a Table,
+    store: &'a Store,
+    records: &'a Table,
+    lengths: &'a Table,
     round: u32,
     thread: usize,
     /// What this thread has written: the number of the put, or none for a delete.
@@ -116,15 +121,30 @@ impl Worker<'_> {
     fn act(&mut self, number: u64, action: Action) -> Result<(), Failure> {
         match action {
             Action::Put { key } => {
-                self.table.put(self.keys.key(key), &self.keys.value(key, self.stamp(number)))?;
+                let value = self.keys.value(key, self.stamp(number));
+                self.store.retry(|transaction| {
+                    let length = super::length_of(&value);
+                    transaction.put(self.lengths, self.keys.key(key), &length)?;
+                    transaction.put(self.records, self.keys.key(key), &value)
+                })?;
                 self.written.insert(key, Some(number));
             }
             Action::Delete { key } => {
-                self.table.delete(self.keys.key(key))?;
+                self.store.retry(|transaction| {
+                    transaction.delete(self.lengths, self.keys.key(key))?;
+                    transaction.delete(self.records, self.keys.key(key))
+                })?;
                 self.written.insert(key, None);
             }
             Action::Get { key } => {
-                let found = self.table.get(self.keys.key(key))?;
+                let snapshot = self.store.snapshot()?;
+                let found = snapshot.get(self.records, self.keys.key(key))?;
+                let length = snapshot.get(self.lengths, self.keys.key(key))?;
+                if length.as_deref()
+                    != found.as_deref().map(super::length_of).as_ref().map(|it| &it[..])
+                {
+                    return Err(self.wrong("a snapshot has half of a transaction", key));
+                }
                 // What an earlier round wrote is known to the other process only, which checks it.
                 if let Some(&written) = self.written.get(&key) {
                     let expected = written.map(|number| self.keys.value(key, self.stamp(number)));
@@ -136,7 +156,7 @@ impl Worker<'_> {
             Action::Range { from, limit } => {
                 let start = self.keys.key(from);
                 let mut previous: Option<Vec<u8>> = None;
-                for entry in self.table.range(start.to_vec()..)?.take(limit) {
+                for entry in self.records.range(start..)?.take(limit) {
                     let (key, _) = entry?;
                     let in_order = match &previous {
                         Some(previous) => key > *previous,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use lapis::IndexKind;
+use lapis_index::IndexKind;
 use lapis_lab::keys::Distribution;
 use lapis_lab::wort_study::{
     Contestant, DISTRIBUTIONS, Experiment, Latency, Options, PROFILE, Plan, StringSource, depths,

@@ -2,7 +2,6 @@
 
 mod allocator;
 mod block_log;
-mod engine;
 mod index;
 mod merged_node;
 mod pop_log;
@@ -17,7 +16,6 @@ use super::subject::Plan;
 
 pub use allocator::ConcurrentAllocator;
 pub use block_log::ConcurrentBlockLog;
-pub use engine::ConcurrentEngine;
 pub use index::ConcurrentIndex;
 pub use pop_log::ConcurrentPopLog;
 pub use store::ConcurrentStore;

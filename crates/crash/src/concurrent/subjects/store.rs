@@ -1,23 +1,24 @@
-//! The store: tables of every kind of index, transactions and snapshots.
+//! The store: transactions that read and write, snapshots, and the work in the background.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use lapis::{IndexKind, Store, StoreOptions, TableOptions};
 use lapis_device::Modelled;
-use lapis_pmem::AuditReport;
+use lapis_engine::{Durability, Engine, EngineError, KeyRange, Table, Transaction};
+use lapis_pmem::{AuditReport, Observed};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::concurrent::history::Call;
 use crate::concurrent::judge_whole;
 use crate::concurrent::linearizability::Specification;
-use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
+use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan, Stop};
 use crate::storage::Storage;
 use crate::subject::text;
+use crate::subjects::store::{DEVICE_BLOCKS, devices_of, open_engine, options};
 
-const TABLES: [(&str, IndexKind); 3] =
-    [("ordered", IndexKind::Wort), ("tree", IndexKind::FastFair), ("hashed", IndexKind::PClht)];
-const KEYS: u8 = 5;
+const TABLES: [&str; 2] = ["left", "right"];
+const KEYS: u8 = 4;
 
 /// A store that several workers use.
 #[derive(Debug)]
@@ -35,15 +36,30 @@ pub enum StoreAction {
     Get(Place),
     /// Changes keys in one transaction; none removes.
     Commit(Vec<(Place, Option<Value>)>),
-    /// Reads two keys of one state.
-    ReadBoth(Place, Place),
+    /// In one transaction, exchanges what two keys have, and tells it.
+    Exchange(Place, Place),
+    /// In one transaction, gives a key a value if the other table is as empty as it looks, and tells what is there.
+    PutIfEmpty(Place, Value),
+    /// Reads everything of one state.
+    ReadAll,
 }
 
-/// What was read; nothing for a transaction.
+/// What was read; nothing for one that only writes.
 pub type StoreAnswer = Vec<Option<Value>>;
 
 /// What is in all tables.
 pub type StoreContents = BTreeMap<Place, Value>;
+
+fn all(state: &StoreContents, table: usize) -> StoreAnswer {
+    (0..KEYS).map(|key| state.get(&(table, key)).copied()).collect()
+}
+
+fn set(state: &mut StoreContents, place: Place, value: Option<Value>) {
+    match value {
+        Some(value) => state.insert(place, value),
+        None => state.remove(&place),
+    };
+}
 
 impl Specification for ConcurrentStore {
     type State = StoreContents;
@@ -54,14 +70,22 @@ impl Specification for ConcurrentStore {
         let mut after = state.clone();
         let answer = match action {
             StoreAction::Get(place) => vec![state.get(place).copied()],
-            StoreAction::ReadBoth(a, b) => vec![state.get(a).copied(), state.get(b).copied()],
-            StoreAction::Commit(writes) => {
-                for (place, value) in writes {
-                    match value {
-                        Some(value) => after.insert(*place, *value),
-                        None => after.remove(place),
-                    };
+            StoreAction::ReadAll => (0..TABLES.len()).flat_map(|table| all(state, table)).collect(),
+            StoreAction::Exchange(a, b) => {
+                let found = [a, b].map(|place| state.get(place).copied());
+                set(&mut after, *a, found[1]);
+                set(&mut after, *b, found[0]);
+                found.to_vec()
+            }
+            StoreAction::PutIfEmpty(place, value) => {
+                let other = all(state, 1 - place.0);
+                if other.iter().all(Option::is_none) {
+                    after.insert(*place, *value);
                 }
+                other
+            }
+            StoreAction::Commit(writes) => {
+                writes.iter().for_each(|(place, value)| set(&mut after, *place, *value));
                 Vec::new()
             }
         };
@@ -85,29 +109,52 @@ fn place(random: &mut SmallRng) -> Place {
     (random.random_range(0..TABLES.len()), random.random_range(0..KEYS))
 }
 
-fn writes(random: &mut SmallRng, value: u8) -> Vec<(Place, Option<Value>)> {
+fn value(random: &mut SmallRng, value: u8) -> Value {
+    let bytes = match random.random_range(0..8) {
+        // In chunks.
+        0 => 1500,
+        1..=3 => 700 + usize::from(value),
+        _ => 1 + usize::from(value),
+    };
+    (bytes, value)
+}
+
+fn writes(random: &mut SmallRng, number: u8) -> Vec<(Place, Option<Value>)> {
     let count = random.random_range(1..4);
     (0..count)
         .map(|_| {
             let keeps = random.random_range(0..4) > 0;
-            let bytes = if random.random_range(0..8) == 0 { 4500 } else { 1 + usize::from(value) };
-            (place(random), keeps.then_some((bytes, value)))
+            (place(random), keeps.then(|| value(random, number)))
         })
         .collect()
+}
+
+/// A value as it was read. One that is torn is what nobody wrote.
+fn read_of(found: Option<Vec<u8>>) -> Option<Value> {
+    found.map(|bytes| value_of(&bytes).unwrap_or((usize::MAX, 0)))
+}
+
+fn tables(engine: &Engine<Modelled>) -> Result<[Arc<Table<Modelled>>; 2], String> {
+    let [left, right] = TABLES.map(|name| engine.table(name).map_err(text));
+    Ok([left?, right?])
 }
 
 impl ConcurrentSubject for ConcurrentStore {
     type Operation = StoreAction;
     type Returned = StoreAnswer;
     type State = StoreContents;
-    type Live = Store<Modelled>;
+    type Live = Engine<Modelled>;
 
     fn name(&self) -> &'static str {
         "store"
     }
 
     fn pool_bytes(&self) -> usize {
-        6 << 20
+        0
+    }
+
+    fn device_blocks(&self) -> Vec<u64> {
+        DEVICE_BLOCKS.to_vec()
     }
 
     fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<StoreAction> {
@@ -115,70 +162,106 @@ impl ConcurrentSubject for ConcurrentStore {
         let before = (0..random.random_range(0..8))
             .map(|value| StoreAction::Commit(writes(&mut random, value)))
             .collect();
-        let mut value = 100;
+        let mut number = 100;
         Plan::sharing(before, workers, operations, |_| {
-            value += 1;
-            match random.random_range(0..6) {
+            number += 1;
+            match random.random_range(0..10) {
                 0 | 1 => StoreAction::Get(place(&mut random)),
-                2 => StoreAction::ReadBoth(place(&mut random), place(&mut random)),
-                _ => StoreAction::Commit(writes(&mut random, value)),
+                2 => StoreAction::ReadAll,
+                3 | 4 => StoreAction::Exchange(place(&mut random), place(&mut random)),
+                5 | 6 => {
+                    let value = value(&mut random, number);
+                    StoreAction::PutIfEmpty(place(&mut random), value)
+                }
+                _ => StoreAction::Commit(writes(&mut random, number)),
             }
         })
     }
 
     fn create(&self, storage: Storage) -> Result<Self::Live, String> {
-        let options = StoreOptions { log_segment_bytes: 8192 };
-        let store = Store::create_on(storage.into_pool(), &options).map_err(text)?;
-        for (name, index) in TABLES {
-            store.create_table(name, &TableOptions::with_index(index)).map_err(text)?;
+        let (pages, log, machine) = devices_of(storage)?;
+        let engine = Engine::create(machine, Arc::new(pages), Arc::new(log), &options());
+        let engine = engine.map_err(text)?;
+        for name in TABLES {
+            engine.create_table(name).map_err(text)?;
         }
-        Ok(store)
+        Ok(engine)
     }
 
     fn open(&self, storage: Storage) -> Result<Self::Live, String> {
-        Store::open_on(storage.into_pool()).map_err(text)
+        let (pages, log, machine) = devices_of(storage)?;
+        open_engine(&pages, &log, &machine)?.ok_or_else(|| "there is no engine".to_owned())
     }
 
-    fn perform(&self, store: &Self::Live, action: &StoreAction) -> Result<StoreAnswer, String> {
-        let table = |place: &Place| store.table(TABLES[place.0].0).map_err(text);
+    fn perform(&self, engine: &Self::Live, action: &StoreAction) -> Result<StoreAnswer, String> {
+        let tables = tables(engine)?;
+        let now = Durability::Immediate;
         match action {
-            StoreAction::Get(place) => {
-                let found = table(place)?.get(&key(place.1)).map_err(text)?;
+            StoreAction::Get((table, number)) => {
+                let found = engine.get(&tables[*table], &key(*number)).map_err(text)?;
                 Ok(vec![found.map(|value| value_of(&value)).transpose()?])
             }
-            StoreAction::ReadBoth(a, b) => {
-                let snapshot = store.snapshot();
-                let read = |place: &Place| {
-                    let found = snapshot.get(&table(place)?, &key(place.1)).map_err(text)?;
-                    found.map(|value| value_of(&value)).transpose()
-                };
-                Ok(vec![read(a)?, read(b)?])
+            StoreAction::ReadAll => {
+                let (snapshot, mut found) = (engine.snapshot().map_err(text)?, Vec::new());
+                for table in &tables {
+                    let mut values = BTreeMap::new();
+                    for entry in snapshot.scan(table, KeyRange::all()).map_err(text)? {
+                        let (key, value) = entry.map_err(text)?;
+                        values.insert(key, value_of(&value)?);
+                    }
+                    found.extend((0..KEYS).map(|number| values.get(&key(number)).copied()));
+                }
+                Ok(found)
             }
-            StoreAction::Commit(writes) => {
-                let mut transaction = store.transaction().map_err(text)?;
-                for (place, value) in writes {
-                    let (table, key) = (table(place)?, key(place.1));
-                    match *value {
-                        Some((bytes, byte)) => {
-                            transaction.put(&table, &key, &vec![byte; bytes]).map_err(text)?;
-                        }
-                        None => {
-                            transaction.delete(&table, &key).map_err(text)?;
+            StoreAction::Exchange(a, b) => {
+                let body = |transaction: &mut Transaction<Modelled>| {
+                    let places = [a, b];
+                    let read = |place: &Place| {
+                        transaction.get(&tables[place.0], &key(place.1)).map(read_of)
+                    };
+                    let found: Vec<Option<Value>> =
+                        places.map(read).into_iter().collect::<Result<_, _>>()?;
+                    for (place, new) in [(a, found[1]), (b, found[0])] {
+                        write(transaction, &tables, *place, new)?;
+                    }
+                    Ok(found)
+                };
+                engine.retry(body, now).map_err(text)
+            }
+            StoreAction::PutIfEmpty(place, value) => {
+                let body = |transaction: &mut Transaction<Modelled>| {
+                    let mut found = vec![None; usize::from(KEYS)];
+                    for entry in transaction.scan(&tables[1 - place.0], KeyRange::all())? {
+                        let (found_key, bytes) = entry?;
+                        for (number, found) in (0..).zip(&mut found) {
+                            if key(number) == found_key {
+                                *found = read_of(Some(bytes.clone()));
+                            }
                         }
                     }
-                }
-                transaction.commit().map_err(text)?;
+                    if found.iter().all(Option::is_none) {
+                        write(transaction, &tables, *place, Some(*value))?;
+                    }
+                    Ok(found)
+                };
+                engine.retry(body, now).map_err(text)
+            }
+            StoreAction::Commit(writes) => {
+                let body = |transaction: &mut Transaction<Modelled>| {
+                    let mut each = writes.iter();
+                    each.try_for_each(|(place, value)| write(transaction, &tables, *place, *value))
+                };
+                engine.retry(body, now).map_err(text)?;
                 Ok(Vec::new())
             }
         }
     }
 
-    fn observe(&self, store: &Self::Live) -> Result<StoreContents, String> {
-        let mut contents = StoreContents::new();
-        for (index, (name, _)) in TABLES.iter().enumerate() {
-            let table = store.table(name).map_err(text)?;
+    fn observe(&self, engine: &Self::Live) -> Result<StoreContents, String> {
+        let (tables, mut contents) = (tables(engine)?, StoreContents::new());
+        for (index, table) in tables.iter().enumerate() {
             for number in 0..KEYS {
-                if let Some(value) = table.get(&key(number)).map_err(text)? {
+                if let Some(value) = engine.get(table, &key(number)).map_err(text)? {
                     contents.insert((index, number), value_of(&value)?);
                 }
             }
@@ -186,15 +269,12 @@ impl ConcurrentSubject for ConcurrentStore {
         Ok(contents)
     }
 
-    fn problems(&self, store: &Self::Live) -> Vec<String> {
-        store.check().problems
+    fn problems(&self, engine: &Self::Live) -> Vec<String> {
+        engine.check()
     }
 
-    fn audit(&self, store: &Self::Live) -> AuditReport {
-        if store.pool().needs_reclaim() {
-            store.reclaim();
-        }
-        store.audit()
+    fn audit(&self, _: &Self::Live) -> AuditReport {
+        AuditReport::default()
     }
 
     fn judge(
@@ -206,11 +286,42 @@ impl ConcurrentSubject for ConcurrentStore {
         judge_whole(self, initial, calls, found)
     }
 
+    fn background_workers(&self) -> usize {
+        1
+    }
+
+    fn work_in_background(
+        &self,
+        engine: &Self::Live,
+        _worker: usize,
+        stop: &Stop,
+    ) -> Result<(), String> {
+        while !stop.is_asked_for() {
+            engine.maintain().map_err(text)?;
+            engine.checkpoint().map_err(text)?;
+            engine.domain().pause();
+        }
+        Ok(())
+    }
+
     fn changes(&self, action: &StoreAction) -> bool {
-        matches!(action, StoreAction::Commit(_))
+        !matches!(action, StoreAction::Get(_) | StoreAction::ReadAll)
     }
 
     fn owns_source(&self, file: &str) -> bool {
-        file.contains("lapis/src")
+        file.contains("engine/src")
+    }
+}
+
+fn write(
+    transaction: &mut Transaction<Modelled>,
+    tables: &[Arc<Table<Modelled>>; 2],
+    place: Place,
+    value: Option<Value>,
+) -> Result<(), EngineError> {
+    let (table, key) = (&tables[place.0], key(place.1));
+    match value {
+        Some((bytes, byte)) => transaction.put(table, &key, &vec![byte; bytes]),
+        None => transaction.remove(table, &key).map(|_| ()),
     }
 }

@@ -1,5 +1,5 @@
-//! The engine is cut off by power cuts, with one worker and with several and its work in the background; and
-//! each of its known errors is found. Longer ones: `lapis crash engine`.
+//! The store is cut off by power cuts, with one worker and with several and its work in the background; and
+//! each of its known errors is found. Longer ones: `lapis crash store`.
 
 use lapis_crash::concurrent::{ConcurrentOptions, explore_structure_concurrently};
 use lapis_crash::{ExploreOptions, Strategy, Structure, explore_structure};
@@ -22,7 +22,7 @@ fn alone(ops: usize, seed: u64, mutant: Option<Mutant>) -> usize {
         violation_limit: 1,
         ..ExploreOptions::default()
     };
-    let report = explore_structure(Structure::Engine, None, &options, &|_| {}).unwrap();
+    let report = explore_structure(Structure::Store, None, &options, &|_| {}).unwrap();
     let first = report.violations.first().map(|it| format!("{}\n  {}", it.what, it.replay));
     println!("{mutant:?}: {} points, {} images, {first:?}", report.crash_points, report.images);
     assert!(mutant.is_some() || report.images > 300, "only {} images", report.images);
@@ -38,8 +38,7 @@ fn together(schedules: u64, mutant: Option<Mutant>) -> usize {
         violation_limit: 1,
         ..ConcurrentOptions::default()
     };
-    let report =
-        explore_structure_concurrently(Structure::Engine, None, &options, &|_| ()).unwrap();
+    let report = explore_structure_concurrently(Structure::Store, None, &options, &|_| ()).unwrap();
     let first = report.violations.first().map(|it| format!("{}\n  {}", it.what, it.replay));
     println!("{mutant:?}: {} schedules, {} images, {first:?}", report.schedules, report.images);
     report.violations.len()

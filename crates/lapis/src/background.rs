@@ -1,0 +1,87 @@
+//! The thread that does what nobody should have to wait for.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use lapis_engine::{Engine, EngineError};
+use lapis_pmem::Hardware;
+use parking_lot::{Condvar, Mutex};
+
+/// It looks so often whether there is something to do. What was committed with
+/// [`Durability::Eventual`](crate::Durability::Eventual) is durable about that long after.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Default)]
+struct Signal {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ends: bool,
+    wanted: bool,
+}
+
+/// Writes pages and cuts the log before that is urgent, frees what nobody reads any more, syncs what nobody waits for.
+#[derive(Debug)]
+pub(crate) struct Background {
+    signal: Arc<Signal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Background {
+    /// Starts it; without a thread, everything is done by those who would have to wait.
+    pub(crate) fn start(engine: Engine<Hardware>) -> Self {
+        let signal = Arc::new(Signal::default());
+        let of_thread = Arc::clone(&signal);
+        let thread = std::thread::Builder::new()
+            .name("lapis".to_owned())
+            .spawn(move || work(&engine, &of_thread))
+            .inspect_err(|error| tracing::warn!(%error, "no thread for work in the background"));
+        Self { signal, thread: thread.ok() }
+    }
+
+    /// Has it look now.
+    pub(crate) fn wake(&self) {
+        self.signal.state.lock().wanted = true;
+        self.signal.changed.notify_one();
+    }
+
+    /// Ends it, and waits until it has.
+    pub(crate) fn end(&mut self) {
+        self.signal.state.lock().ends = true;
+        self.signal.changed.notify_one();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread for work in the background panicked");
+        }
+    }
+}
+
+fn work(engine: &Engine<Hardware>, signal: &Signal) {
+    let round = || -> Result<bool, EngineError> {
+        engine.sync()?;
+        engine.maintain()
+    };
+    loop {
+        let busy = match round() {
+            Ok(busy) => busy,
+            Err(error) => {
+                // Whoever writes next is told by the engine itself.
+                tracing::error!(%error, "work in the background failed and has ended");
+                return;
+            }
+        };
+        let mut state = signal.state.lock();
+        if !busy && !state.wanted && !state.ends {
+            signal.changed.wait_for(&mut state, INTERVAL);
+        }
+        if state.ends {
+            return;
+        }
+        state.wanted = false;
+    }
+}
