@@ -10,7 +10,8 @@
 //!   *submitted*. Writes still in flight then are not covered.
 //! * D3. A power cut leaves each 512-byte sector with its last durable contents or with those of
 //!   any write to it since, completed or in flight, each sector for itself: writes tear at sectors
-//!   and persist in any order.
+//!   and persist in any order. On a device whose unit is smaller than a sector
+//!   ([`BlockDevice::unit_bytes`]), what is left whole is eight bytes and not the sector.
 //! * D4. Requests in flight at the same time take effect in any order. Whoever needs an order waits
 //!   for the first completion.
 //! * D5. A write that failed leaves each of its sectors old or new. A flush that failed promises
@@ -20,7 +21,7 @@
 //!   belong to whoever gives blocks their meaning.
 //!
 //! Implementations: [`FileDevice`](crate::FileDevice), `IoUringDevice` (Linux, feature `io-uring`),
-//! and `lapis_device::ModelledSsd`, which can be asked for every state that D3 allows.
+//! [`PoolDevice`](crate::PoolDevice) in persistent memory, and `lapis_device::ModelledSsd`, which can be asked for every state that D3 allows.
 
 use core::fmt::Debug;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -79,6 +80,16 @@ pub enum BlockError {
         /// Bytes in the buffer.
         bytes: usize,
     },
+    /// The bytes are not whole units of the device.
+    #[error("{bytes} bytes at byte {at} are not whole units of {unit_bytes} bytes")]
+    NotWholeUnits {
+        /// Where they begin.
+        at: u64,
+        /// How many there are.
+        bytes: usize,
+        /// The device's unit.
+        unit_bytes: usize,
+    },
     /// The device could not do it.
     #[error("the device failed to {} block {block}: {source}", operation.name())]
     Io {
@@ -135,6 +146,24 @@ impl BlockError {
         let blocks = (bytes / BLOCK_BYTES) as u64;
         Self::check_blocks(capacity_blocks, first_block, blocks)?;
         Ok(blocks)
+    }
+
+    /// Whether the `bytes` bytes at byte `at` are whole units, and lie within the device.
+    ///
+    /// # Errors
+    /// [`BlockError::NotWholeUnits`] or [`BlockError::OutOfRange`].
+    pub fn check_units(
+        capacity_blocks: u64,
+        unit_bytes: usize,
+        at: u64,
+        bytes: usize,
+    ) -> Result<(), BlockError> {
+        if !at.is_multiple_of(unit_bytes as u64) || !bytes.is_multiple_of(unit_bytes) {
+            return Err(Self::NotWholeUnits { at, bytes, unit_bytes });
+        }
+        let block = BLOCK_BYTES as u64;
+        let end = at.saturating_add(bytes as u64).div_ceil(block);
+        Self::check_blocks(capacity_blocks, at / block, end - at / block)
     }
 
     /// Whether `blocks` blocks at `first_block` lie within the device.
@@ -243,6 +272,22 @@ pub trait BlockDevice: Debug + Send + Sync {
     /// # Errors
     /// [`BlockError`]; each sector concerned is then old or new (rule D5).
     fn write_blocks(&self, first_block: u64, from: &[u8]) -> Result<(), BlockError>;
+
+    /// The unit of [`BlockDevice::write_units`], which divides a block: a block, unless less can be
+    /// written for less.
+    fn unit_bytes(&self) -> usize {
+        BLOCK_BYTES
+    }
+
+    /// Writes `from` to the bytes from `at` on, as [`BlockDevice::write_blocks`] would. Both are whole units
+    /// ([`BlockDevice::unit_bytes`]).
+    ///
+    /// # Errors
+    /// [`BlockError`]; each eight bytes concerned are then old or new (rule D5).
+    fn write_units(&self, at: u64, from: &[u8]) -> Result<(), BlockError> {
+        BlockError::check_units(self.capacity_blocks(), BLOCK_BYTES, at, from.len())?;
+        self.write_blocks(at / BLOCK_BYTES as u64, from)
+    }
 
     /// Makes durable every write and discard, of any thread or queue, that had completed when this
     /// was called (rule D2).

@@ -1,13 +1,13 @@
 //! A block device over a file or block special file, one system call per request.
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::block_device::{BlockError, BlockQueue, Completion, Request};
+use crate::block_device::{BlockError, BlockQueue};
 use crate::block_file::{BlockFile, BlockOpenError, DirectTransfers};
 use crate::file_backed::FileBacked;
 use crate::region::{Guarantee, Medium};
+use crate::serial_queue::SerialQueue;
 
 /// A [`BlockDevice`](crate::BlockDevice) over a file (`pread`, `pwrite`, `fdatasync`). Its queues do each request when
 /// it is submitted; `IoUringDevice` keeps several in flight.
@@ -74,64 +74,7 @@ impl FileBacked for FileDevice {
     }
 
     fn queue_of(&self, depth: u32) -> Result<Box<dyn BlockQueue>, BlockError> {
-        Ok(Box::new(SerialQueue { file: Arc::clone(&self.file), depth, answered: VecDeque::new() }))
-    }
-}
-
-/// A queue that does each request as it comes.
-#[derive(Debug)]
-struct SerialQueue {
-    file: Arc<BlockFile>,
-    depth: u32,
-    answered: VecDeque<Completion>,
-}
-
-impl SerialQueue {
-    fn answer(&self, request: Request) -> Completion {
-        let operation = request.operation();
-        match request {
-            Request::Read { tag, first_block, mut buffer } => {
-                let outcome = self.file.read(first_block, &mut buffer);
-                Completion { tag, operation, buffer: Some(buffer), outcome }
-            }
-            Request::Write { tag, first_block, buffer } => {
-                let outcome = self.file.write(first_block, &buffer);
-                Completion { tag, operation, buffer: Some(buffer), outcome }
-            }
-            Request::Flush { tag } => {
-                Completion { tag, operation, buffer: None, outcome: self.file.flush() }
-            }
-        }
-    }
-}
-
-impl BlockQueue for SerialQueue {
-    fn depth(&self) -> u32 {
-        self.depth
-    }
-
-    fn in_flight(&self) -> u32 {
-        self.answered.len() as u32
-    }
-
-    fn submit(&mut self, requests: &mut Vec<Request>) -> Result<u32, BlockError> {
-        let room = (self.depth - self.in_flight()) as usize;
-        let taken = requests.len().min(room);
-        for request in requests.drain(..taken) {
-            let answer = self.answer(request);
-            self.answered.push_back(answer);
-        }
-        Ok(taken as u32)
-    }
-
-    fn complete(
-        &mut self,
-        _at_least: u32,
-        completions: &mut Vec<Completion>,
-    ) -> Result<u32, BlockError> {
-        let given = self.in_flight();
-        completions.extend(self.answered.drain(..));
-        Ok(given)
+        Ok(Box::new(SerialQueue::new(Self { file: Arc::clone(&self.file) }, depth)))
     }
 }
 

@@ -43,9 +43,11 @@ mod owned;
 mod page_frame;
 pub mod parts;
 mod pool;
+mod pool_device;
 mod reachable;
 mod reclaim;
 mod region;
+mod serial_queue;
 mod sync_file;
 mod watched;
 mod word;
@@ -78,6 +80,7 @@ pub use pool::{
     FORMAT_VERSION, MIN_POOL_BYTES, Pool, PoolError, ROOT_CAPACITY, ROOT_NAME_BYTES, RootError,
     Usage,
 };
+pub use pool_device::{PoolDevice, PoolDeviceError, PoolDeviceRoot};
 pub use reachable::{
     AuditReport, BlockVisitor, ReachabilityProblem, ReachableBlocks, ReachablePart, ReclaimReport,
 };

@@ -5,19 +5,20 @@ use lapis_pmem::BlockBuffer;
 use super::record::{
     Form, RECORD_HEADER_BYTES, RecordHeader, WITNESS_RECORD_BYTES, payload_checksum, record_bytes,
 };
-use super::ring::{BLOCK, Ring};
+use super::ring::Ring;
 
-/// A part of the stream, from the beginning of a block on. What lies behind its end is anything.
+/// A part of the stream, from the beginning of a unit on. What lies behind its end is anything.
 pub(super) struct Batch {
-    blocks: BlockBuffer,
+    buffer: BlockBuffer,
+    unit_bytes: u64,
     first: u64,
     end: u64,
 }
 
 impl Batch {
-    /// An empty one at `end`, if `blocks` begins with the bytes before that in its block.
-    pub(super) fn at(end: u64, blocks: BlockBuffer) -> Self {
-        Self { blocks, first: end - end % BLOCK, end }
+    /// An empty one at `end`, if `buffer` begins with the bytes before that in its unit.
+    pub(super) fn at(end: u64, unit_bytes: u64, buffer: BlockBuffer) -> Self {
+        Self { buffer, unit_bytes, first: end - end % unit_bytes, end }
     }
 
     pub(super) fn first(&self) -> u64 {
@@ -30,16 +31,16 @@ impl Batch {
 
     /// Whether the buffer reaches that far.
     pub(super) fn has_room_until(&self, end: u64) -> bool {
-        end - self.first <= self.blocks.len() as u64
+        end - self.first <= self.buffer.len() as u64
     }
 
-    /// The blocks that hold records.
-    pub(super) fn blocks(&self) -> &[u8] {
-        &self.blocks[..self.offset(self.end.next_multiple_of(BLOCK))]
+    /// The units that hold records.
+    pub(super) fn units(&self) -> &[u8] {
+        &self.buffer[..self.offset(self.end.next_multiple_of(self.unit_bytes))]
     }
 
     pub(super) fn into_buffer(self) -> BlockBuffer {
-        self.blocks
+        self.buffer
     }
 
     fn offset(&self, at: u64) -> usize {
@@ -48,7 +49,7 @@ impl Batch {
 
     fn zero_until(&mut self, until: u64) {
         let (from, until) = (self.offset(self.end), self.offset(until));
-        self.blocks[from..until].fill(0);
+        self.buffer[from..until].fill(0);
     }
 
     /// Appends a user's record, for which there is room. `checksum` is the [`payload_checksum`].
@@ -86,7 +87,7 @@ impl Batch {
                 RecordHeader { lsn: self.end, form: Form::Pad, kind: 0, length: length as u32 };
             let header = pad.encode(payload_checksum(ring.identity(), &[]));
             let offset = self.offset(self.end);
-            self.blocks[offset..][..header.len()].copy_from_slice(&header);
+            self.buffer[offset..][..header.len()].copy_from_slice(&header);
             self.end = at;
         }
         self.put_witness(ring, at, Form::Segment, witness);
@@ -103,7 +104,7 @@ impl Batch {
         self.zero_until(at);
         let mut offset = self.offset(at);
         let mut copy = |bytes: &[u8]| {
-            self.blocks[offset..][..bytes.len()].copy_from_slice(bytes);
+            self.buffer[offset..][..bytes.len()].copy_from_slice(bytes);
             offset += bytes.len();
         };
         let length = parts.iter().map(|part| part.len()).sum::<usize>();
@@ -111,19 +112,19 @@ impl Batch {
         parts.iter().for_each(|part| copy(part));
         self.end = at + record_bytes(length);
         let until = self.offset(self.end);
-        self.blocks[offset..until].fill(0);
+        self.buffer[offset..until].fill(0);
     }
 
-    /// Takes the batch to write it, and goes on in another buffer, with what the last block holds (B2).
-    pub(super) fn close(&mut self, next: BlockBuffer, drops_last_block: bool) -> Self {
-        let mut next = Self::at(self.end, next);
+    /// Takes the batch to write it, and goes on in another buffer, with what the last unit holds (B2).
+    pub(super) fn close(&mut self, next: BlockBuffer, drops_last_unit: bool) -> Self {
+        let mut next = Self::at(self.end, self.unit_bytes, next);
         let kept = self.offset(next.first)..self.offset(self.end);
-        if drops_last_block {
-            next.blocks[..kept.len()].fill(0);
+        if drops_last_unit {
+            next.buffer[..kept.len()].fill(0);
         } else {
-            next.blocks[..kept.len()].copy_from_slice(&self.blocks[kept]);
+            next.buffer[..kept.len()].copy_from_slice(&self.buffer[kept]);
         }
-        self.zero_until(self.end.next_multiple_of(BLOCK));
+        self.zero_until(self.end.next_multiple_of(self.unit_bytes));
         std::mem::replace(self, next)
     }
 }

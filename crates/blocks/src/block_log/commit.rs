@@ -119,8 +119,8 @@ impl<D: Domain> BlockLog<D> {
         };
         let durable = self.durable.load(&self.domain);
         state.batch.mark(self.ring, durable);
-        let drops_last_block = self.domain.commits(mutants::LAST_BLOCK_DROPPED);
-        let batch = state.batch.close(spare, drops_last_block);
+        let drops_last_unit = self.domain.commits(mutants::LAST_BLOCK_DROPPED);
+        let batch = state.batch.close(spare, drops_last_unit);
         drop(state);
         let outcome = self.write(&batch);
         let mut state = self.lock();
@@ -130,14 +130,14 @@ impl<D: Domain> BlockLog<D> {
             Err(error) => _ = state.failure.get_or_insert_with(|| Arc::new(error)),
         }
         state.statistics.syncs += 1;
-        state.statistics.written_bytes += batch.blocks().len() as u64;
+        state.statistics.written_bytes += batch.units().len() as u64;
         state.spare = Some(batch.into_buffer());
         self.written.notify_all();
         state
     }
 
     fn write(&self, batch: &Batch) -> Result<(), BlockError> {
-        let written = self.ring.write(&*self.device, batch.first(), batch.blocks());
+        let written = self.ring.write(&*self.device, batch.first(), batch.units());
         if !self.domain.commits(mutants::IGNORED_WRITE_ERROR) {
             written?;
         }

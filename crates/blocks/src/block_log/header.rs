@@ -79,16 +79,24 @@ impl Header {
 /// The header that is on the device, and memory to write it with.
 pub(super) struct HeaderCopies {
     header: Header,
+    /// The copy that the header was read from.
+    whole: usize,
     blocks: BlockBuffer,
 }
 
 impl HeaderCopies {
     pub(super) fn of(header: Header) -> Self {
-        Self { header, blocks: BlockBuffer::zeroed(HEADER_BLOCKS as usize) }
+        Self { header, whole: 1, blocks: BlockBuffer::zeroed(HEADER_BLOCKS as usize) }
     }
 
     pub(super) fn header(&self) -> Header {
         self.header
+    }
+
+    /// Takes note of the unit that the device writes in.
+    fn on(mut self, device: &dyn BlockDevice) -> Self {
+        self.header.ring = self.header.ring.in_units_of(device.unit_bytes());
+        self
     }
 
     /// The newest header on a device.
@@ -105,25 +113,29 @@ impl HeaderCopies {
                 unreadable = Some(error);
             }
         }
-        let (mut found, mut newer, mut damaged) = (None::<Header>, None, false);
-        for block in blocks.chunks_exact(BLOCK_BYTES) {
+        let (mut found, mut newer, mut damaged) = (None::<(Header, usize)>, None, false);
+        for (copy, block) in blocks.chunks_exact(BLOCK_BYTES).enumerate() {
             match Header::decode(block, device.capacity_blocks())? {
                 Copy::Header(header) => {
-                    let newest = found.filter(|other| other.sequence >= header.sequence);
-                    found = newest.or(Some(header));
+                    let newest = found.filter(|(other, _)| other.sequence >= header.sequence);
+                    found = newest.or(Some((header, copy)));
                 }
                 Copy::Newer(version) => newer = Some(version),
                 Copy::Damaged => damaged = true,
                 Copy::NoLog => {}
             }
         }
+        // Where sectors are torn, the first copy ever is alone.
+        let first_may_be_torn = device.unit_bytes() < SECTOR_BYTES;
+        let was_interrupted =
+            first_may_be_torn && blocks[BLOCK_BYTES..].iter().all(|&byte| byte == 0);
         match (found, newer, unreadable) {
-            (Some(header), ..) => Ok(Self { header, blocks }),
+            (Some((header, whole)), ..) => Ok(Self { header, whole, blocks }.on(device)),
             (None, Some(found), _) => {
                 Err(BlockLogError::NewerVersion { found, supported: VERSION })
             }
             (None, None, Some(error)) => Err(error.into()),
-            (None, None, None) if damaged => Err(BlockLogError::DamagedHeader),
+            (None, None, None) if damaged && !was_interrupted => Err(BlockLogError::DamagedHeader),
             (None, None, None) => Err(BlockLogError::NotALog),
         }
     }
@@ -135,7 +147,18 @@ impl HeaderCopies {
         header: Header,
     ) -> Result<(), BlockError> {
         self.blocks.chunks_exact_mut(BLOCK_BYTES).for_each(|block| header.encode(block));
-        device.write_blocks(0, &self.blocks)?;
+        if device.unit_bytes() >= SECTOR_BYTES {
+            device.write_blocks(0, &self.blocks)?;
+        } else {
+            // The copy that is written may be torn, so the other one is whole: last comes the one that
+            // may be the only one.
+            let bytes = HEADER_BYTES.next_multiple_of(device.unit_bytes());
+            for copy in [1 - self.whole, self.whole] {
+                let at = copy * BLOCK_BYTES;
+                device.write_units(at as u64, &self.blocks[at..][..bytes])?;
+                device.flush()?;
+            }
+        }
         self.header = header;
         Ok(())
     }

@@ -3,8 +3,8 @@
 //! Group commit is DeWitt, Katz, Olken, Shapiro, Stonebraker, Wood, *Implementation Techniques for Main
 //! Memory Database Systems*, SIGMOD 1984; what a log sequence number is, Mohan, Haderle, Lindsay,
 //! Pirahesh, Schwarz, *ARIES*, TODS 1992. There is no timer: a batch is what was appended while the
-//! last sync ran. On persistent memory, where a commit is one fence, [`PopLog`](crate::pop_log::PopLog)
-//! is the log to use.
+//! last sync ran. The device may lie in persistent memory ([`PoolDevice`](lapis_pmem::PoolDevice)): then a
+//! batch is the lines of its records and one fence.
 //!
 //! # Layout
 //!
@@ -33,11 +33,11 @@
 //! # Invariants
 //!
 //! * B1. Between `start` and the position before which all is durable, there is record after record.
-//! * B2. A byte of a record is written with one value only, however often its block is written: the
-//!   last block of a batch, not full, is written again with the next batch, and has the records of the
-//!   first one where it had them.
+//! * B2. A byte of a record is written with one value only, however often its unit is written: the
+//!   last unit of a batch, not full, is written again with the next batch, and has the records of the
+//!   first one where it had them. A unit is what the device takes for one: a block, or a line.
 //! * B3. Batches are written one after the other: none before the one before it is durable. So what was
-//!   written and may be missing lies in `batch bytes` from the first block on that is not durable whole.
+//!   written and may be missing lies in `batch bytes` from the first unit on that is not durable whole.
 //! * B4. A witness is true whenever it can be read.
 //! * B5. Nothing is written to the ring where a byte at or behind the `start` of a durable header lies.
 //! * B6. Before the first append after an opening there is no record behind the end.
@@ -117,7 +117,7 @@ pub struct BlockLogStatistics {
     pub records: u64,
     /// Bytes of their payloads.
     pub payload_bytes: u64,
-    /// Bytes of the batches, in whole blocks.
+    /// Bytes of the batches, in whole units of the device.
     pub written_bytes: u64,
 }
 
@@ -190,11 +190,11 @@ impl<D: Domain> BlockLog<D> {
         device: Arc<dyn BlockDevice>,
         options: BlockLogOptions,
     ) -> Result<Self, BlockLogError> {
-        let ring = Ring::new(options, device.capacity_blocks())?;
+        let ring = Ring::new(options, device.capacity_blocks())?.in_units_of(device.unit_bytes());
         let header = Header { ring, sequence: 1, start: 0, durable: 0 };
         let mut copies = HeaderCopies::of(header);
         copies.write(&*device, header)?;
-        let batch = Batch::at(0, BlockBuffer::zeroed(ring.batch_blocks()));
+        let batch = Batch::at(0, ring.unit_bytes(), BlockBuffer::zeroed(ring.batch_blocks()));
         Ok(Self::over(domain, device, copies, batch))
     }
 

@@ -102,7 +102,7 @@ impl<D: Domain> Recovery<D> {
         }
         // B3: up to here records may be there although this one is not. Behind it a record would begin
         // within another batch, if there is any.
-        let excused = self.position - self.position % BLOCK + ring.batch_bytes();
+        let excused = self.position - self.position % ring.unit_bytes() + ring.batch_bytes();
         let last = limit.min(excused + ring.batch_bytes());
         let (mut at, mut tail) = (end, Tail::Clean);
         while at < last {
@@ -144,13 +144,13 @@ impl<D: Domain> Recovery<D> {
         let ring = self.window.ring();
         let header = self.header.header();
         let end = self.position;
-        let first = end - end % BLOCK;
+        let first = end - end % ring.unit_bytes();
         // What nobody vouches for is written as it is read.
         let mut at = self.vouched - self.vouched % BLOCK;
         while at < first {
             let bytes = (first - at).min(ring.segment_end(at) - at).min(ring.batch_bytes());
             let read = self.window.bytes(at, bytes)?;
-            self.device.write_blocks(ring.block_of(at), read)?;
+            ring.write(&*self.device, at, read)?;
             at += bytes;
         }
         let mut blocks = BlockBuffer::zeroed(ring.batch_blocks());
@@ -163,10 +163,15 @@ impl<D: Domain> Recovery<D> {
             let until = (ring.limit(header.start) - first).min(ring.batch_bytes());
             ring.write(&*self.device, first, &blocks[..until as usize])?;
         } else if self.vouched < end && first < end {
-            ring.write(&*self.device, first, &blocks[..BLOCK as usize])?;
+            ring.write(&*self.device, first, &blocks[..ring.unit_bytes() as usize])?;
         }
         let next = Header { durable: self.vouched, sequence: header.sequence + 1, ..header };
         self.header.write(&*self.device, next)?;
-        Ok(BlockLog::over(self.domain, self.device, self.header, Batch::at(end, blocks)))
+        Ok(BlockLog::over(
+            self.domain,
+            self.device,
+            self.header,
+            Batch::at(end, ring.unit_bytes(), blocks),
+        ))
     }
 }

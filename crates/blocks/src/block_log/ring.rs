@@ -45,6 +45,8 @@ pub(super) struct Ring {
     segment_bytes: u64,
     segments: u64,
     batch_bytes: u64,
+    /// Of the device that it lies on, and of no header.
+    unit_bytes: u64,
 }
 
 impl Ring {
@@ -53,7 +55,7 @@ impl Ring {
         let BlockLogOptions { identity, segment_bytes, batch_bytes } = options;
         let segment_blocks = (segment_bytes / BLOCK).max(1);
         let segments = blocks.saturating_sub(HEADER_BLOCKS) / segment_blocks;
-        Self { identity, segment_bytes, segments, batch_bytes }.checked(blocks)
+        Self::of_fields([identity, segment_bytes, segments, batch_bytes], blocks)
     }
 
     /// The ring that a header describes.
@@ -61,7 +63,17 @@ impl Ring {
         [identity, segment_bytes, segments, batch_bytes]: [u64; 4],
         blocks: u64,
     ) -> Result<Self, BlockLogError> {
-        Self { identity, segment_bytes, segments, batch_bytes }.checked(blocks)
+        let unit_bytes = BLOCK;
+        Self { identity, segment_bytes, segments, batch_bytes, unit_bytes }.checked(blocks)
+    }
+
+    /// The same ring, written in units of so many bytes.
+    pub(super) fn in_units_of(self, bytes: usize) -> Self {
+        Self { unit_bytes: bytes as u64, ..self }
+    }
+
+    pub(super) fn unit_bytes(self) -> u64 {
+        self.unit_bytes
     }
 
     pub(super) fn fields(self) -> [u64; 4] {
@@ -174,21 +186,21 @@ impl Ring {
         HEADER_BLOCKS + at % self.bytes() / BLOCK
     }
 
-    /// Writes whole blocks to the stream from `first` on, which begins a block. Not durable before a
-    /// flush.
+    /// Writes whole units to the stream from `first` on, which begins one. Not durable before a flush.
     pub(super) fn write(
         self,
         device: &dyn BlockDevice,
         first: u64,
-        blocks: &[u8],
+        units: &[u8],
     ) -> Result<(), BlockError> {
         let before_the_end = (self.bytes() - first % self.bytes()) as usize;
-        let (one, other) = blocks.split_at(blocks.len().min(before_the_end));
-        device.write_blocks(self.block_of(first), one)?;
+        let (one, other) = units.split_at(units.len().min(before_the_end));
+        let start = HEADER_BLOCKS * BLOCK;
+        device.write_units(start + first % self.bytes(), one)?;
         if other.is_empty() {
             return Ok(());
         }
-        device.write_blocks(self.block_of(first + one.len() as u64), other)
+        device.write_units(start, other)
     }
 }
 

@@ -55,7 +55,10 @@ pub fn explore_structure_concurrently(
                 }
             }
         }
-        Structure::BlockLog => explorer.explore(&ConcurrentBlockLog)?,
+        Structure::BlockLog => {
+            explorer.explore(&ConcurrentBlockLog::default())?;
+            explorer.explore(&ConcurrentBlockLog::in_pool())?;
+        }
         Structure::Store => explorer.explore(&ConcurrentStore)?,
         Structure::Allocator => explorer.explore(&ConcurrentAllocator::default())?,
         _ => return Err(CrashError::OneWorkerOnly { structure: structure.name() }),

@@ -37,6 +37,7 @@ pub(super) fn all_subjects(structure: Structure) -> Subjects {
         Structure::BlockLog => vec![
             Box::new(BlockLogSubject::new("block-log:ring")),
             Box::new(BlockLogSubject::new("block-log:failing-writes").failing()),
+            Box::new(BlockLogSubject::new("block-log:pm").in_pool()),
         ],
         Structure::FpLeaves => vec![Box::new(FpLeavesSubject)],
         Structure::Allocator => vec![

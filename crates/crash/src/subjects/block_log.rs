@@ -1,10 +1,10 @@
-//! The log on a block device, used as a transactional engine would.
+//! The log on a block device, on an SSD or in persistent memory, used as a transactional engine would.
 
 use std::sync::Arc;
 
 use lapis_blocks::block_log::{BlockLog, BlockLogError, BlockLogOptions, Durability, Lsn};
-use lapis_device::{Modelled, ModelledSsd};
-use lapis_pmem::{AuditReport, BLOCK_BYTES, BlockOperation, Pool};
+use lapis_device::Modelled;
+use lapis_pmem::{AuditReport, BlockDevice, BlockOperation, Pool, PoolDevice};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -16,6 +16,7 @@ use crate::subject::{Live, Subject, text};
 pub(crate) const OPTIONS: BlockLogOptions =
     BlockLogOptions { identity: 0x10C, segment_bytes: 8192, batch_bytes: 16384 };
 const BLOCKS: u64 = 10;
+const ROOT: &str = "log";
 /// Payload bytes that are retained, at most: the rest is for marks and what stays free.
 const RETAINED_BYTES: usize = 8192;
 
@@ -35,7 +36,7 @@ pub enum BlockLogOperation {
     /// Appends a change of so many bytes, made from the number, for each of these, and a record that
     /// commits them.
     Transact(Vec<(usize, u8)>),
-    /// A transaction with which the log ends where a block does: a record that a crash has left there
+    /// A transaction with which the log ends where a unit of the device does: a record that a crash has left there
     /// would come next.
     FillBlock,
     /// Drops all but so many of the newest transactions.
@@ -54,12 +55,19 @@ type Transactions = Vec<Changes>;
 pub struct BlockLogSubject {
     name: &'static str,
     fails: bool,
+    in_pool: bool,
 }
 
 impl BlockLogSubject {
-    /// On a device without faults.
+    /// On an SSD without faults.
     pub fn new(name: &'static str) -> Self {
-        Self { name, fails: false }
+        Self { name, fails: false, in_pool: false }
+    }
+
+    /// In persistent memory.
+    #[must_use]
+    pub fn in_pool(self) -> Self {
+        Self { in_pool: true, ..self }
     }
 
     /// On a device that fails to write now and then, after which the log is opened again.
@@ -73,14 +81,51 @@ impl BlockLogSubject {
 #[derive(Debug)]
 pub struct LiveBlockLog {
     log: Option<BlockLog<Modelled>>,
-    device: ModelledSsd,
-    machine: Modelled,
+    medium: Medium,
 }
 
-/// The one device of a log, and the machine.
-pub(crate) fn device_of(storage: Storage) -> Result<(ModelledSsd, Modelled), String> {
-    let Storage { mut devices, machine, .. } = storage;
-    Ok((devices.pop().ok_or("there is no SSD")?, machine))
+/// What a log lies on.
+#[derive(Debug)]
+pub(crate) struct Medium {
+    pub(crate) machine: Modelled,
+    pub(crate) device: Arc<dyn BlockDevice>,
+    in_pool: Option<PoolDevice<Modelled>>,
+}
+
+impl Medium {
+    /// The SSD that there is, or a device of so many blocks that is made in the pool.
+    pub(crate) fn create(storage: Storage, blocks: u64) -> Result<Self, String> {
+        let Some(pool) = storage.pool else { return Self::ssd(storage) };
+        let device = PoolDevice::create_named(&Arc::new(pool), ROOT, blocks).map_err(text)?;
+        Ok(Self::pool_device(storage.machine, device))
+    }
+
+    /// The same as it was made; none if it never was.
+    pub(crate) fn open(storage: Storage) -> Result<Option<Self>, String> {
+        let Some(pool) = storage.pool else { return Self::ssd(storage).map(Some) };
+        let device = PoolDevice::open_named(&Arc::new(pool), ROOT).map_err(text)?;
+        Ok(device.map(|device| Self::pool_device(storage.machine, device)))
+    }
+
+    fn ssd(storage: Storage) -> Result<Self, String> {
+        let Storage { mut devices, machine, .. } = storage;
+        let device = Arc::new(devices.pop().ok_or("there is no SSD")?);
+        Ok(Self { machine, device, in_pool: None })
+    }
+
+    fn pool_device(machine: Modelled, device: PoolDevice<Modelled>) -> Self {
+        Self { machine, device: Arc::new(device.clone()), in_pool: Some(device) }
+    }
+
+    pub(crate) fn reclaim_and_audit(&self) -> AuditReport {
+        let Some(device) = &self.in_pool else { return AuditReport::default() };
+        let pool = device.pool();
+        pool.reclaim_and_audit(&pool.reachable(|visitor| device.visit_blocks(visitor)))
+    }
+
+    pub(crate) fn pool(&self) -> Option<&Pool<Modelled>> {
+        self.in_pool.as_ref().map(|device| &**device.pool())
+    }
 }
 
 /// Sizes such that records often begin where a block does.
@@ -99,11 +144,11 @@ impl Subject for BlockLogSubject {
     }
 
     fn pool_bytes(&self) -> usize {
-        0
+        if self.in_pool { 1 << 20 } else { 0 }
     }
 
     fn device_blocks(&self) -> Vec<u64> {
-        vec![BLOCKS]
+        if self.in_pool { Vec::new() } else { vec![BLOCKS] }
     }
 
     fn device_faults(&self, seed: u64) -> Vec<DeviceFault> {
@@ -176,14 +221,14 @@ impl Subject for BlockLogSubject {
     }
 
     fn create(&self, storage: Storage) -> Result<LiveBlockLog, String> {
-        let (device, machine) = device_of(storage)?;
-        let log = BlockLog::create(machine.clone(), Arc::new(device.clone()), OPTIONS);
-        Ok(LiveBlockLog { log: Some(log.map_err(text)?), device, machine })
+        let medium = Medium::create(storage, BLOCKS)?;
+        let log = BlockLog::create(medium.machine.clone(), Arc::clone(&medium.device), OPTIONS);
+        Ok(LiveBlockLog { log: Some(log.map_err(text)?), medium })
     }
 
     fn open(&self, storage: Storage) -> Result<Option<LiveBlockLog>, String> {
-        let (device, machine) = device_of(storage)?;
-        let mut live = LiveBlockLog { log: None, device, machine };
+        let Some(medium) = Medium::open(storage)? else { return Ok(None) };
+        let mut live = LiveBlockLog { log: None, medium };
         match live.open() {
             Ok(()) => Ok(Some(live)),
             Err(BlockLogError::NotALog) => Ok(None),
@@ -211,15 +256,15 @@ impl Subject for BlockLogSubject {
     }
 
     fn owns_source(&self, file: &str) -> bool {
-        file.contains("blocks/src/block_log")
+        file.contains("blocks/src/block_log") || file.contains("pmem/src/pool_device")
     }
 }
 
 impl LiveBlockLog {
     fn open(&mut self) -> Result<(), BlockLogError> {
         self.log = None;
-        let device = Arc::new(self.device.clone());
-        self.log = Some(BlockLog::open(self.machine.clone(), device)?);
+        let device = Arc::clone(&self.medium.device);
+        self.log = Some(BlockLog::open(self.medium.machine.clone(), device)?);
         Ok(())
     }
 
@@ -248,7 +293,8 @@ impl LiveBlockLog {
         let Some(log) = &self.log else { return Ok(()) };
         let others = RECORD_HEADER_BYTES + 2 * POSITION_RECORD_BYTES;
         let end = log.end().number() + others;
-        let filling = vec![0; (end.next_multiple_of(BLOCK_BYTES as u64) - end) as usize];
+        let filling =
+            vec![0; (end.next_multiple_of(self.medium.device.unit_bytes() as u64) - end) as usize];
         let lsn = log.append(FILLING, &[&filling])?;
         let lsn = log.append(COMMIT, &[&lsn.number().to_le_bytes()])?;
         log.commit(lsn, Durability::Immediate).map(|_| ())
@@ -336,10 +382,10 @@ impl Live<BlockLogOperation, Transactions> for LiveBlockLog {
     }
 
     fn reclaim_and_audit(&self) -> AuditReport {
-        AuditReport::default()
+        self.medium.reclaim_and_audit()
     }
 
     fn pool(&self) -> Option<&Pool<Modelled>> {
-        None
+        self.medium.pool()
     }
 }

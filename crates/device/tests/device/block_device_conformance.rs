@@ -1,11 +1,12 @@
-//! One suite over every back end of `BlockDevice`: file, `io_uring`, modelled SSD.
+//! One suite over every back end of `BlockDevice`: file, `io_uring`, a pool, modelled SSD.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use lapis_device::{ModelledSsd, SsdConfig, SsdProfile};
 use lapis_pmem::{
     BLOCK_BYTES, BlockBuffer, BlockDevice, BlockError, BlockOperation, Completion, DirectTransfers,
-    FileDevice, Request,
+    FileDevice, Pool, PoolDevice, Request,
 };
 #[cfg(target_os = "linux")]
 use lapis_pmem::{BlockOpenError, IoUringDevice};
@@ -15,6 +16,12 @@ const BLOCKS: u64 = 64;
 
 /// Runs a test on every back end that there is here.
 fn on_every_device(test: impl Fn(&dyn BlockDevice)) {
+    let pool = Arc::new(Pool::create_anonymous(1 << 20).unwrap());
+    test(&PoolDevice::create_named(&pool, "device", BLOCKS).unwrap());
+    on_every_device_that_grows(test);
+}
+
+fn on_every_device_that_grows(test: impl Fn(&dyn BlockDevice)) {
     let directory = tempfile::tempdir().unwrap();
     for (name, direct) in
         [("cached", DirectTransfers::Never), ("direct", DirectTransfers::IfPossible)]
@@ -136,7 +143,7 @@ fn discarded_blocks_are_zero_and_can_be_written_again() {
 
 #[test]
 fn a_device_grows_by_zeroed_blocks_and_never_shrinks() {
-    on_every_device(|device| {
+    on_every_device_that_grows(|device| {
         device.write_blocks(BLOCKS - 1, &filled(5, 1)).unwrap();
         device.grow_to(BLOCKS + 3).unwrap();
         device.grow_to(BLOCKS).unwrap();
@@ -348,4 +355,27 @@ proptest! {
             }
         });
     }
+}
+
+#[test]
+fn units_are_written_where_they_lie_and_others_are_refused() {
+    on_every_device(|device| {
+        let unit = device.unit_bytes();
+        assert!(BLOCK_BYTES.is_multiple_of(unit) && unit.is_multiple_of(8));
+        device.write_blocks(2, &filled(1, 2)).unwrap();
+        let at = 3 * BLOCK_BYTES - unit;
+        device.write_units(at as u64, &vec![2; 2 * unit]).unwrap();
+        let mut expected = filled(1, 2);
+        expected[BLOCK_BYTES - unit..BLOCK_BYTES + unit].fill(2);
+        assert_eq!(read(device, 2, 2), expected);
+        for (at, bytes) in [(unit as u64 / 2, unit), (0, unit / 2)] {
+            let error = device.write_units(at, &vec![3; bytes]).unwrap_err();
+            assert!(matches!(error, BlockError::NotWholeUnits { .. }), "{error}");
+        }
+        let end = BLOCKS * BLOCK_BYTES as u64;
+        for at in [end, end - unit as u64, u64::MAX - u64::MAX % unit as u64] {
+            let error = device.write_units(at, &vec![3; 2 * unit]).unwrap_err();
+            assert!(matches!(error, BlockError::OutOfRange { .. }), "{error}");
+        }
+    });
 }

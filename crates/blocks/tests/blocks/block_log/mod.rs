@@ -5,6 +5,7 @@ mod faults;
 mod format;
 mod group_commit;
 mod model;
+mod persistent_memory;
 mod room;
 mod wild;
 

@@ -14,13 +14,29 @@ use crate::concurrent::linearizability::Specification;
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan};
 use crate::storage::Storage;
 use crate::subject::text;
-use crate::subjects::block_log::{OPTIONS, device_of};
+use crate::subjects::block_log::{Medium, OPTIONS};
 
 const BLOCKS: u64 = 6;
 
-/// A log that several workers use.
+/// A log that several workers use, on an SSD or in persistent memory.
+#[derive(Debug, Default)]
+pub struct ConcurrentBlockLog {
+    in_pool: bool,
+}
+
+impl ConcurrentBlockLog {
+    /// In persistent memory.
+    pub fn in_pool() -> Self {
+        Self { in_pool: true }
+    }
+}
+
+/// An open log.
 #[derive(Debug)]
-pub struct ConcurrentBlockLog;
+pub struct SharedBlockLog {
+    log: BlockLog<Modelled>,
+    medium: Medium,
+}
 
 /// An operation on a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,18 +109,18 @@ impl ConcurrentSubject for ConcurrentBlockLog {
     type Operation = BlockLogAction;
     type Returned = BlockLogAnswer;
     type State = Vec<u8>;
-    type Live = BlockLog<Modelled>;
+    type Live = SharedBlockLog;
 
     fn name(&self) -> &'static str {
-        "block-log"
+        if self.in_pool { "block-log:pm" } else { "block-log" }
     }
 
     fn pool_bytes(&self) -> usize {
-        0
+        if self.in_pool { 1 << 20 } else { 0 }
     }
 
     fn device_blocks(&self) -> Vec<u64> {
-        vec![BLOCKS]
+        if self.in_pool { Vec::new() } else { vec![BLOCKS] }
     }
 
     fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<BlockLogAction> {
@@ -131,16 +147,23 @@ impl ConcurrentSubject for ConcurrentBlockLog {
     }
 
     fn create(&self, storage: Storage) -> Result<Self::Live, String> {
-        let (device, machine) = device_of(storage)?;
-        BlockLog::create(machine, Arc::new(device), OPTIONS).map_err(text)
+        let medium = Medium::create(storage, BLOCKS)?;
+        let log = BlockLog::create(medium.machine.clone(), Arc::clone(&medium.device), OPTIONS);
+        Ok(SharedBlockLog { log: log.map_err(text)?, medium })
     }
 
     fn open(&self, storage: Storage) -> Result<Self::Live, String> {
-        let (device, machine) = device_of(storage)?;
-        BlockLog::open(machine, Arc::new(device)).map_err(text)
+        let medium = Medium::open(storage)?.ok_or("there is no log")?;
+        let log = BlockLog::open(medium.machine.clone(), Arc::clone(&medium.device));
+        Ok(SharedBlockLog { log: log.map_err(text)?, medium })
     }
 
-    fn perform(&self, log: &Self::Live, action: &BlockLogAction) -> Result<BlockLogAnswer, String> {
+    fn perform(
+        &self,
+        live: &Self::Live,
+        action: &BlockLogAction,
+    ) -> Result<BlockLogAnswer, String> {
+        let log = &live.log;
         let append = |bytes, value: u8| log.append(value, &[&vec![value; bytes]]).map_err(text);
         match *action {
             BlockLogAction::Append(bytes, value) => {
@@ -167,12 +190,12 @@ impl ConcurrentSubject for ConcurrentBlockLog {
         Ok(BlockLogAnswer::Done)
     }
 
-    fn observe(&self, log: &Self::Live) -> Result<Vec<u8>, String> {
-        Ok(records(log).map_err(text)?.into_iter().map(|(_, value)| value).collect())
+    fn observe(&self, live: &Self::Live) -> Result<Vec<u8>, String> {
+        Ok(records(&live.log).map_err(text)?.into_iter().map(|(_, value)| value).collect())
     }
 
-    fn audit(&self, _: &Self::Live) -> AuditReport {
-        AuditReport::default()
+    fn audit(&self, live: &Self::Live) -> AuditReport {
+        live.medium.reclaim_and_audit()
     }
 
     fn judge(
