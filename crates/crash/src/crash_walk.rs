@@ -64,6 +64,7 @@ pub(crate) fn explore_once(
         strategy: options.strategy,
         ops: options.ops,
         one_crash_point_in: spread.stride,
+        events: run.events.clone(),
         ..Default::default()
     };
     let mut states = HashSet::new();

@@ -152,6 +152,7 @@ pub(crate) trait AnySubject: Sync {
     fn open(&self, storage: Storage) -> Result<Option<AnyLive>, String>;
     fn initial(&self) -> AnyState;
     fn apply(&self, state: &mut AnyState, operation: &AnyValue);
+    fn all_events_within(&self) -> usize;
     fn owns_source(&self, file: &str) -> bool;
     fn walk_memory(&self) -> Option<Rc<dyn WalkMemory>>;
 }
@@ -196,6 +197,9 @@ impl<S: Subject> AnySubject for S {
     fn apply(&self, state: &mut AnyState, operation: &AnyValue) {
         Subject::apply(self, state.get_mut(), operation.get());
     }
+    fn all_events_within(&self) -> usize {
+        Subject::all_events_within(self)
+    }
     fn owns_source(&self, file: &str) -> bool {
         Subject::owns_source(self, file)
     }
@@ -225,6 +229,9 @@ impl<S: Subject> Live<AnyValue, AnyState> for OpenOf<S> {
     }
     fn audit_checks(&self) -> bool {
         self.0.audit_checks()
+    }
+    fn events(&self) -> Vec<(&'static str, u64)> {
+        self.0.events()
     }
     fn reclaim_and_audit(&self) -> AuditReport {
         self.0.reclaim_and_audit()

@@ -53,6 +53,9 @@ pub struct ExploreReport {
     pub images_covered: u64,
     /// Different contents that were recovered to.
     pub distinct_states: u64,
+    /// How often what happened in the run, of what the subject counts.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub events: BTreeMap<&'static str, u64>,
     /// What came of each crash point, by subject and position.
     #[serde(skip)]
     pub outcomes: BTreeMap<(String, usize), PointOutcomes>,
@@ -210,6 +213,9 @@ impl ExploreReport {
         self.parts_passed += other.parts_passed;
         self.images_covered = self.images_covered.saturating_add(other.images_covered);
         self.distinct_states += other.distinct_states;
+        for (event, count) in other.events {
+            *self.events.entry(event).or_default() += count;
+        }
         self.outcomes.extend(other.outcomes);
         self.seconds += other.seconds;
         self.images_per_s = self.images as f64 / self.seconds.max(1e-9);

@@ -1,9 +1,11 @@
 //! Running a subject's operations once on the modelled machine, and recording what they did.
 
+use std::collections::BTreeMap;
+
 use lapis_device::{Config, Marker, Modelled, PersistPoint, Trace};
 use lapis_pmem::{Pool, PoolError, Region};
 
-use crate::erased::{AnyState, AnySubject, AnyValue};
+use crate::erased::{AnyLive, AnyState, AnySubject, AnyValue};
 use crate::image_check::Known;
 use crate::options::ExploreOptions;
 use crate::storage::{Storage, attach, plan_faults};
@@ -31,7 +33,12 @@ pub(crate) struct Run {
     phases: Vec<(usize, Phase)>,
     /// From which event on the pool's storage may have been so long.
     growths: Vec<(usize, usize)>,
+    /// How often what happened.
+    pub(crate) events: Events,
 }
+
+/// How often what happened, by name.
+pub(crate) type Events = BTreeMap<&'static str, u64>;
 
 /// What a run is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -52,6 +59,12 @@ pub enum Phase {
 /// After this many operations the pool is closed and opened again, so that crashes in shutdown and
 /// in open are among the crash points.
 const REOPEN_EVERY: usize = 61;
+
+fn add_events(happened: &mut Events, live: &AnyLive) {
+    live.events()
+        .into_iter()
+        .for_each(|(event, count)| *happened.entry(event).or_default() += count);
+}
 
 impl Run {
     /// The number that an operation of the trace has in the sequence that the seed gives: 0 for the
@@ -110,7 +123,7 @@ impl Run {
             Ok::<_, String>(Storage { pool, devices, machine: domain.clone() })
         };
         let mut phases = vec![(0, Phase::Creation)];
-        let mut growths = Vec::new();
+        let (mut growths, mut happened) = (Vec::new(), Events::new());
         let mut mapped = region.mapped_bytes();
 
         domain.mark(Marker::Begin(0));
@@ -123,6 +136,7 @@ impl Run {
             domain.mark(Marker::Begin(number));
             if numbers[index].is_multiple_of(REOPEN_EVERY) {
                 phases.push((domain.traced_events(), Phase::Close));
+                add_events(&mut happened, &live);
                 drop(live);
                 phases.push((domain.traced_events(), Phase::Open));
                 let reopened = subject.open(storage(Pool::open, mapped)?)?;
@@ -151,8 +165,14 @@ impl Run {
         let shutdown = operations.len() as u32 + 1;
         domain.mark(Marker::Begin(shutdown));
         phases.push((domain.traced_events(), Phase::Close));
+        add_events(&mut happened, &live);
         drop(live);
         domain.mark(Marker::End(shutdown));
+        let is_long = options.keep.is_none() && planned >= subject.all_events_within();
+        let missing = happened.iter().find(|(_, count)| is_long && **count == 0);
+        if let Some((event, _)) = missing.filter(|_| options.mutant.is_none()) {
+            return Err(format!("in {planned} operations there is nothing of this: {event}"));
+        }
         states.extend(states.last().cloned());
         let points = domain.persist_points().iter().map(|found| found.point).collect();
         let trace = domain.take_trace();
@@ -168,6 +188,7 @@ impl Run {
             base,
             phases,
             growths,
+            events: happened,
         })
     }
 

@@ -84,6 +84,12 @@ pub trait Subject: Sync + 'static {
     /// The state after `operation`.
     fn apply(&self, state: &mut Self::State, operation: &Self::Operation);
 
+    /// In so many operations each of the events that [`Live::events`] counts happens: a run of as many in which
+    /// one does not has not tried what it was made for, and fails.
+    fn all_events_within(&self) -> usize {
+        usize::MAX
+    }
+
     /// Whether the files that make up the structure include this source file: whose persist points
     /// are to be shown necessary.
     fn owns_source(&self, file: &str) -> bool;
@@ -147,6 +153,11 @@ pub trait Live<Operation, State: Eq> {
     /// Whether [`Live::reclaim_and_audit`] finds everything that [`Live::check`] does.
     fn audit_checks(&self) -> bool {
         false
+    }
+
+    /// How often what has happened since it was created or opened, by name.
+    fn events(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 
     /// Finds free space again if the pool was not closed cleanly, and compares allocated with

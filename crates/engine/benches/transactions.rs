@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lapis_engine::{Durability, Engine, EngineOptions, KeyRange};
+use lapis_engine::{Durability, Engine, EngineOptions, KeyRange, Storage};
 use lapis_pmem::{BLOCK_BYTES, BlockDevice, DirectTransfers, FileDevice, Hardware};
 
 /// What `cargo bench` adds to the arguments.
@@ -61,7 +61,7 @@ fn engine_in(directory: &Path, name: &str) -> Result<Engine<Hardware>, Box<dyn E
     options.buffer.frames = 16_384;
     options.buffer.most_changed_frames = 8_192;
     let (pages, log) = (create("pages", 1)?, create("log", LOG_BLOCKS)?);
-    Ok(Engine::create(Hardware::detect(), pages, log, &options)?)
+    Ok(Engine::create(Hardware::detect(), Storage::ssd(pages, log), &options)?)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

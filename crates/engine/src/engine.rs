@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_blocks::block_log::{BlockLog, BlockLogError, BlockLogOptions, Durability};
-use lapis_buffer::{BufferManager, BufferOptions, PageNumber};
+use lapis_buffer::{BufferManager, BufferOptions, PageNumber, Placement};
 use lapis_pmem::host_lock::{self, HostGuard};
-use lapis_pmem::{BlockDevice, Domain};
-use lapis_tree::Tree;
+use lapis_pmem::{AuditReport, Domain, Pool};
+use lapis_tree::{Tree, TreeStatistics};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::commit::Write;
@@ -21,6 +21,7 @@ use crate::order::Order;
 use crate::recovery::{self, RecoveryReport};
 use crate::scan::{KeyRange, Scan};
 use crate::snapshot::Snapshot;
+use crate::storage::{PersistentMemory, PersistentMemoryOptions, Storage};
 use crate::stripes::{Stripes, hash_of};
 use crate::tables::{
     CATALOG, CHUNKS, CHUNKS_ROOT_KEY, FIRST_TABLE, NEXT_KEY, Table, TableId, dropped_key, name_key,
@@ -36,8 +37,13 @@ const CONFLICTS_BEFORE_TURNS: u32 = 4;
 /// How an engine is to be.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// The pages.
+    /// The pages in DRAM.
     pub buffer: BufferOptions,
+    /// Where pages are besides. An engine that has some in persistent memory has them there for good;
+    /// whether they come to DRAM whole or by lines may be another at each opening.
+    pub placement: Placement,
+    /// Persistent memory.
+    pub memory: PersistentMemoryOptions,
     /// The log, of an engine that is created.
     pub log: BlockLogOptions,
     /// Locks that commits share the keys among.
@@ -45,10 +51,16 @@ pub struct EngineOptions {
 }
 
 impl EngineOptions {
-    /// The defaults, with a log of its own identity.
+    /// The defaults, with a log of its own identity, which is not 0.
     pub fn new(log_identity: u64) -> Self {
         let log = BlockLogOptions::new(log_identity);
-        Self { buffer: BufferOptions::default(), log, stripes: 1024 }
+        Self {
+            buffer: BufferOptions::default(),
+            placement: Placement::Ssd,
+            memory: PersistentMemoryOptions::default(),
+            log,
+            stripes: 1024,
+        }
     }
 }
 
@@ -57,6 +69,8 @@ impl EngineOptions {
 pub struct Statistics {
     /// The pages.
     pub buffer: lapis_buffer::Statistics,
+    /// The structure of the trees that there are.
+    pub trees: TreeStatistics,
     /// The log.
     pub log: lapis_blocks::block_log::BlockLogStatistics,
     /// Times that the log was cut.
@@ -71,6 +85,7 @@ pub(crate) struct Shared<D: Domain> {
     pub(crate) domain: D,
     pub(crate) manager: Arc<BufferManager<D>>,
     pub(crate) log: Arc<EngineLog<D>>,
+    pub(crate) memory: PersistentMemory<D>,
     pub(crate) order: Order<D>,
     pub(crate) stripes: Stripes<D>,
     pub(crate) versions: VersionQueue<D>,
@@ -107,20 +122,19 @@ impl<D: Domain> Clone for Engine<D> {
 }
 
 impl<D: Domain> Engine<D> {
-    /// Makes an empty engine on two devices, whatever they hold: one for pages, one for the log. Durable
-    /// when this returns: it is made when the first transaction is in the log.
+    /// Makes an empty engine, whatever the devices hold. Durable when this returns: it is made when the first
+    /// transaction is in the log.
     ///
     /// # Errors
     /// [`EngineError`].
     pub fn create(
         domain: D,
-        pages: Arc<dyn BlockDevice>,
-        log: Arc<dyn BlockDevice>,
+        storage: Storage<D>,
         options: &EngineOptions,
     ) -> Result<Self, EngineError> {
-        let log = EngineLog::new(BlockLog::create(domain.clone(), log, options.log)?);
-        let manager =
-            BufferManager::create(domain.clone(), pages, Arc::clone(&log) as _, &options.buffer)?;
+        let (log, memory) = storage.create_log(&domain, options)?;
+        let log = EngineLog::new(log);
+        let manager = storage.create_pages(&domain, Arc::clone(&log) as _, options)?;
         let manager = Arc::new(manager);
         let tree = Tree::create(Arc::clone(&manager), Arc::clone(&log))?;
         debug_assert_eq!(tree.root(), PageNumber::FIRST);
@@ -129,37 +143,37 @@ impl<D: Domain> Engine<D> {
         let chunks = Tree::create(Arc::clone(&manager), Arc::clone(&log))?;
         let root = page_value(chunks.root());
         let chunks = Table::new(CHUNKS, "", chunks, false);
-        let engine = Self::over(domain, manager, log, [catalog, chunks], options, report);
+        let parts = (manager, log, memory);
+        let engine = Self::over(domain, parts, [catalog, chunks], options, report);
         let table = &engine.shared().catalog;
         let write = Write { table, key: CHUNKS_ROOT_KEY, value: Some(&root) };
         engine.shared().commit(&[write], None, Durability::Immediate)?;
         Ok(engine)
     }
 
-    /// Opens the engine on two devices, after a crash or not, and brings it to the state of the end of its log.
+    /// Opens an engine, after a crash or not, and brings it to the state of the end of its log.
     ///
     /// # Errors
     /// [`EngineError::NotCreated`] and others.
     pub fn open(
         domain: D,
-        pages: Arc<dyn BlockDevice>,
-        log: Arc<dyn BlockDevice>,
+        storage: Storage<D>,
         options: &EngineOptions,
     ) -> Result<Self, EngineError> {
-        let log = match BlockLog::open(domain.clone(), log) {
+        let (device, memory) = storage.find_log()?.ok_or(EngineError::NotCreated)?;
+        let log = match BlockLog::open(domain.clone(), device) {
             Err(BlockLogError::NotALog) => return Err(EngineError::NotCreated),
             opened => EngineLog::new(opened?),
         };
         if !log.has_transactions()? {
             return Err(EngineError::NotCreated);
         }
-        let manager =
-            BufferManager::open(domain.clone(), pages, Arc::clone(&log) as _, &options.buffer)?;
+        let manager = storage.open_pages(&domain, Arc::clone(&log) as _, options)?;
         let manager = Arc::new(manager);
         let recovered = recovery::recover(&domain, &manager, &log)?;
         let recovery::Recovered { system, tables, dropped, unwanted, next_table, report } =
             recovered;
-        let engine = Self::over(domain, manager, log, system, options, report);
+        let engine = Self::over(domain, (manager, log, memory), system, options, report);
         let shared = engine.shared();
         shared.next_table.store(u64::from(next_table), Ordering::Relaxed);
         let tables = tables.into_iter().map(|table| (table.name().to_owned(), table));
@@ -172,8 +186,7 @@ impl<D: Domain> Engine<D> {
 
     fn over(
         domain: D,
-        manager: Arc<BufferManager<D>>,
-        log: Arc<EngineLog<D>>,
+        (manager, log, memory): (Arc<BufferManager<D>>, Arc<EngineLog<D>>, PersistentMemory<D>),
         [catalog, chunks]: [Arc<Table<D>>; 2],
         options: &EngineOptions,
         recovery: RecoveryReport,
@@ -200,6 +213,7 @@ impl<D: Domain> Engine<D> {
             domain,
             manager,
             log,
+            memory,
         };
         Self(Arc::new(shared))
     }
@@ -218,6 +232,21 @@ impl<D: Domain> Engine<D> {
         &self.0.recovery
     }
 
+    /// The persistent memory.
+    pub fn pool(&self) -> Option<&Arc<Pool<D>>> {
+        self.0.memory.pool.as_ref()
+    }
+
+    /// Compares what is allocated in persistent memory with what belongs to the engine, after a crash when
+    /// what nobody has is free again. Nobody uses the engine meanwhile.
+    pub fn reclaim_and_audit(&self) -> AuditReport {
+        let shared = self.shared();
+        let Some(pool) = self.pool() else { return AuditReport::default() };
+        let reachable =
+            pool.reachable(|visitor| shared.memory.visit_blocks(&shared.manager, visitor));
+        pool.reclaim_and_audit(&reachable)
+    }
+
     /// The pages.
     pub fn buffer_manager(&self) -> &BufferManager<D> {
         &self.0.manager
@@ -231,8 +260,13 @@ impl<D: Domain> Engine<D> {
     /// What has happened since the engine was opened.
     pub fn statistics(&self) -> Statistics {
         let shared = self.shared();
+        let mut trees = TreeStatistics::default();
+        for table in self.tables().iter().chain([&shared.catalog, &shared.chunks]) {
+            trees += table.tree().statistics();
+        }
         Statistics {
             buffer: shared.manager.statistics(),
+            trees,
             log: shared.log.block_log().statistics(),
             checkpoints: shared.checkpoints.load(Ordering::Relaxed),
             kept_versions: shared.versions.len(&shared.domain),

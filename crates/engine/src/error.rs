@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use lapis_blocks::block_log::BlockLogError;
-use lapis_buffer::BufferError;
+use lapis_buffer::{BufferError, TierError};
+use lapis_pmem::{PoolDeviceError, RootError};
 use lapis_tree::TreeError;
 
 /// Why the engine refused. Unless the variant says otherwise, everything is as it was.
@@ -16,6 +17,12 @@ pub enum EngineError {
     /// The devices hold no engine, or one whose creation was cut short.
     #[error("there is no store here, or its creation was cut short")]
     NotCreated,
+    /// The parts of the storage do not make an engine of this placement.
+    #[error("{what}")]
+    Storage {
+        /// What is missing.
+        what: &'static str,
+    },
     /// There is no such table.
     #[error("there is no table {name:?}")]
     NoSuchTable {
@@ -82,4 +89,13 @@ pub enum EngineError {
     /// The log refused.
     #[error(transparent)]
     Log(#[from] BlockLogError),
+    /// The log's place in persistent memory cannot be had.
+    #[error(transparent)]
+    PoolDevice(#[from] PoolDeviceError),
+    /// The place of pages in persistent memory cannot be had.
+    #[error(transparent)]
+    Tier(#[from] TierError),
+    /// A name in the pool is taken.
+    #[error(transparent)]
+    Root(#[from] RootError),
 }

@@ -1,6 +1,6 @@
 //! The engine: serializable transactions over trees on pages, with one log.
 //!
-//! Pages are kept by [`lapis_buffer`], trees by [`lapis_tree`], the log by [`lapis_blocks::block_log`]. What is here
+//! It lies on what its [`Storage`] says: an SSD, persistent memory, DRAM, with the same code. Pages are kept by [`lapis_buffer`], trees by [`lapis_tree`], the log by [`lapis_blocks::block_log`]. What is here
 //! makes transactions of them.
 //!
 //! # Protocol
@@ -63,6 +63,7 @@ mod record;
 mod recovery;
 mod scan;
 mod snapshot;
+mod storage;
 mod stripes;
 mod tables;
 mod transaction;
@@ -73,11 +74,13 @@ mod write_set;
 pub use engine::{Engine, EngineOptions, Retries, Statistics};
 pub use error::EngineError;
 pub use lapis_blocks::block_log::Durability;
+pub use lapis_buffer::Placement;
 #[doc(hidden)]
 pub use record::is_record;
 pub use recovery::RecoveryReport;
 pub use scan::{Direction, KeyRange, Scan};
 pub use snapshot::Snapshot;
+pub use storage::{PersistentMemoryOptions, Storage};
 pub use tables::Table;
 pub use transaction::Transaction;
 pub use value::MAX_VALUE_BYTES;

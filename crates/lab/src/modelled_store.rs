@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use lapis_device::{Modelled, ModelledSsd, Profile, ProfileError, SsdConfig, SsdProfileError};
-use lapis_engine::{Engine, EngineError, EngineOptions};
+use lapis_engine::{Engine, EngineError, EngineOptions, Storage};
 use lapis_pmem::{BLOCK_BYTES, BlockCounts, BlockDevice, Region};
 
 use crate::block_trace::Request;
@@ -80,7 +80,7 @@ impl ModelledStore {
         let ssd = |blocks| ModelledSsd::attached_to(machine, blocks, SsdConfig::default());
         let (pages, log) = (ssd(1)?, ssd(LOG_BLOCKS)?);
         let (on, to) = (Arc::new(pages.clone()), Arc::new(log.clone()));
-        let engine = Engine::create(machine.clone(), on, to, &EngineOptions::new(1))?;
+        let engine = Engine::create(machine.clone(), Storage::ssd(on, to), &EngineOptions::new(1))?;
         let table = engine.create_table("counted")?;
         let target = ModelledTable { engine, table };
         let ssds = [pages, log];

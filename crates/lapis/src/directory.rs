@@ -13,8 +13,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lapis_engine::{Engine, EngineError};
-use lapis_pmem::{BlockDevice, BlockOpenError, DirectTransfers, FileDevice, Guarantee, Hardware};
+use lapis_engine::{Engine, EngineError, Storage};
+use lapis_pmem::{BlockOpenError, DirectTransfers, FileDevice, Guarantee, Hardware};
 
 use crate::config::Config;
 use crate::error::Error;
@@ -39,16 +39,15 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    fn devices(&self) -> (Arc<dyn BlockDevice>, Arc<dyn BlockDevice>) {
-        (Arc::clone(&self.pages) as _, Arc::clone(&self.log) as _)
+    fn storage(&self) -> Storage<Hardware> {
+        Storage::ssd(Arc::clone(&self.pages) as _, Arc::clone(&self.log) as _)
     }
 
     /// Makes an engine on the files.
     fn engine(&self, config: &Config) -> Result<Engine<Hardware>, Error> {
-        let (pages, log) = self.devices();
         let identity = uuid::Uuid::new_v4().as_u64_pair().0;
         let options = config.engine_options(identity);
-        Ok(Engine::create(Hardware::detect(), pages, log, &options)?)
+        Ok(Engine::create(Hardware::detect(), self.storage(), &options)?)
     }
 
     /// What survives what, once a sync has returned.
@@ -89,9 +88,9 @@ fn find(config: &Config) -> Result<Option<(Files, Engine<Hardware>)>, Error> {
         opened => opened?,
     };
     let files = Files { pages, log: open(LOG_FILE)?, directory: Some(directory.clone()) };
-    let (pages, log) = files.devices();
     // The identity is that of the log that is there.
-    let engine = match Engine::open(Hardware::detect(), pages, log, &config.engine_options(0)) {
+    let options = config.engine_options(0);
+    let engine = match Engine::open(Hardware::detect(), files.storage(), &options) {
         // F1: it was whole once.
         Err(EngineError::NotCreated) => {
             let what = format!("{LOG_FILE} holds no log of it");

@@ -102,7 +102,9 @@ impl<D: Domain> BufferManager<D> {
     /// are nobody's here: a checkpoint notes the end of the log first, and then asks. What a page that was freed
     /// had is not asked for: before the log is cut, it is durable up to where it ended afterwards. Waits for
     /// pages that are latched, for their change may be in the log already; so nobody calls this who has one.
+    /// Where there is no device, nothing is missing on it.
     pub fn oldest_change(&self) -> Option<u64> {
+        let Storage::Space(space) = &self.storage else { return None };
         let domain = &self.domain;
         let changed = self.frames.iter().filter_map(|frame| {
             let mut patience = Patience::default();
@@ -111,7 +113,7 @@ impl<D: Domain> BufferManager<D> {
             }
             frame.changed_since(domain)
         });
-        changed.chain(self.space().and_then(Space::oldest_freed)).min()
+        changed.chain(space.oldest_freed()).min()
     }
 
     /// Writes the changed pages of frames from `first` on, counted round, as many as a batch takes.

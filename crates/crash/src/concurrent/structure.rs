@@ -1,7 +1,8 @@
 //! Structures with several workers, by the names they have on the command line.
 
 use lapis_blocks::LogKind;
-use lapis_blocks::log::Placement;
+use lapis_blocks::log::Placement as EntryPlacement;
+use lapis_engine::Placement;
 use lapis_index::IndexKind;
 
 use super::explore::explore_any;
@@ -49,7 +50,7 @@ pub fn explore_structure_concurrently(
         Structure::Log(LogKind::PopLog) => {
             for run in LogKind::PopLog.declaration().runs {
                 // Dense entries are left to one worker.
-                if run.placement != Placement::Dense {
+                if run.placement != EntryPlacement::Dense {
                     let alone = log_subject(LogKind::PopLog, run);
                     explorer.explore(&ConcurrentPopLog { alone })?;
                 }
@@ -59,7 +60,11 @@ pub fn explore_structure_concurrently(
             explorer.explore(&ConcurrentBlockLog::default())?;
             explorer.explore(&ConcurrentBlockLog::in_pool())?;
         }
-        Structure::Store => explorer.explore(&ConcurrentStore)?,
+        Structure::Store => {
+            explorer.explore(&ConcurrentStore::on_ssd("store:ssd"))?;
+            let three_tier = ConcurrentStore::in_pool("store:three-tier", Placement::ThreeTier);
+            explorer.explore(&three_tier)?;
+        }
         Structure::Allocator => explorer.explore(&ConcurrentAllocator::default())?,
         _ => return Err(CrashError::OneWorkerOnly { structure: structure.name() }),
     }

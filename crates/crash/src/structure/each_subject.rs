@@ -1,5 +1,6 @@
 //! The subjects that a structure is checked by.
 
+use lapis_engine::Placement;
 use lapis_index::{IndexKind, IndexOptions};
 
 use super::{CrashError, Structure, cells, indexes, logs, pages};
@@ -39,6 +40,11 @@ pub(super) fn all_subjects(structure: Structure) -> Subjects {
             Box::new(BlockLogSubject::new("block-log:failing-writes").failing()),
             Box::new(BlockLogSubject::new("block-log:pm").in_pool()),
         ],
+        Structure::Store => vec![
+            Box::new(StoreSubject::on_ssd("store:ssd")),
+            Box::new(StoreSubject::in_pool("store:basic-nvm", Placement::BasicNvm)),
+            Box::new(StoreSubject::in_pool("store:three-tier", Placement::ThreeTier)),
+        ],
         Structure::FpLeaves => vec![Box::new(FpLeavesSubject)],
         Structure::Allocator => vec![
             Box::new(AllocatorSubject::new("allocator:device", 0xA5)),
@@ -53,6 +59,5 @@ pub(super) fn all_subjects(structure: Structure) -> Subjects {
                 640,
             )),
         ],
-        Structure::Store => vec![Box::new(StoreSubject)],
     }
 }

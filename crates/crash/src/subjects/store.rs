@@ -1,13 +1,15 @@
-//! The store: transactions over trees on pages, with a log and pages on modelled SSDs.
+//! The store: transactions over trees, with pages on a modelled SSD and in modelled persistent memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lapis_blocks::block_log::{BlockLogOptions, Durability};
 use lapis_buffer::{BufferOptions, SpaceOptions};
-use lapis_device::{Modelled, ModelledSsd};
-use lapis_engine::{Engine, EngineError, EngineOptions, KeyRange};
-use lapis_pmem::{AuditReport, Pool};
+use lapis_device::Modelled;
+use lapis_engine::{
+    Engine, EngineError, EngineOptions, KeyRange, PersistentMemoryOptions, Placement,
+};
+use lapis_pmem::{AuditReport, BlockDevice, Pool};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -17,42 +19,79 @@ use crate::subject::{Live, Subject, text};
 const TABLES: [&str; 2] = ["left", "right"];
 const KEYS: u8 = 60;
 /// A ring of 128 KiB, which comes round, and its headers.
-pub(crate) const DEVICE_BLOCKS: [u64; 2] = [1, 2 + 32];
+const LOG_BLOCKS: u64 = 2 + 32;
 
-/// Pages of 4 KiB in as few frames as do, and a short log.
-pub(crate) fn options() -> EngineOptions {
-    let mut options = EngineOptions::new(0xE4);
-    options.buffer = BufferOptions {
-        frames: 16,
-        most_changed_frames: 8,
-        swizzling: true,
-        space: SpaceOptions { page_bytes: 4096, batch_pages: 8 },
-    };
-    let (segment_bytes, batch_bytes) = (32 << 10, 32 << 10);
-    options.log = BlockLogOptions { identity: 0xE4, segment_bytes, batch_bytes };
-    options.stripes = 16;
-    options
+/// What an engine that is checked lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tiers {
+    pub(crate) placement: Placement,
+    /// The log is in persistent memory.
+    pub(crate) log_in_pool: bool,
 }
 
-/// The devices of an engine, in order, and the machine.
-pub(crate) fn devices_of(storage: Storage) -> Result<(ModelledSsd, ModelledSsd, Modelled), String> {
-    let Storage { devices, machine, .. } = storage;
-    let devices: Result<[_; 2], _> = devices.try_into();
-    let [pages, log] = devices.map_err(|_| "there are not two SSDs".to_owned())?;
-    Ok((pages, log, machine))
+impl Tiers {
+    /// Pages and log on SSDs.
+    pub(crate) const SSD: Self = Self { placement: Placement::Ssd, log_in_pool: false };
+
+    /// Log, and pages, in persistent memory.
+    pub(crate) const fn in_pool(placement: Placement) -> Self {
+        Self { placement, log_in_pool: true }
+    }
+
+    pub(crate) fn pool_bytes(self) -> usize {
+        if self.log_in_pool { 2 << 20 } else { 0 }
+    }
+
+    pub(crate) fn device_blocks(self) -> Vec<u64> {
+        if self.log_in_pool { vec![1] } else { vec![1, LOG_BLOCKS] }
+    }
+
+    /// Pages of 4 KiB in as few frames as do, and a short log.
+    fn options(self) -> EngineOptions {
+        let mut options = EngineOptions { placement: self.placement, ..EngineOptions::new(0xE4) };
+        options.buffer = BufferOptions {
+            frames: 16,
+            most_changed_frames: 8,
+            swizzling: true,
+            space: SpaceOptions { page_bytes: 4096, batch_pages: 8 },
+        };
+        let (segment_bytes, batch_bytes) = (32 << 10, 32 << 10);
+        options.log = BlockLogOptions { identity: 0xE4, segment_bytes, batch_bytes };
+        options.memory = PersistentMemoryOptions { log_blocks: LOG_BLOCKS, frames: 12, lanes: 2 };
+        options.stripes = 16;
+        options
+    }
 }
 
-/// Opens the engine on its devices; none if it was never created.
-pub(crate) fn open_engine(
-    pages: &ModelledSsd,
-    log: &ModelledSsd,
-    machine: &Modelled,
-) -> Result<Option<Engine<Modelled>>, String> {
-    let (on, to) = (Arc::new(pages.clone()), Arc::new(log.clone()));
-    match Engine::open(machine.clone(), on, to, &options()) {
-        Ok(engine) => Ok(Some(engine)),
-        Err(EngineError::NotCreated) => Ok(None),
-        Err(error) => Err(error.to_string()),
+/// Where an engine is to be found.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    machine: Modelled,
+    storage: lapis_engine::Storage<Modelled>,
+    options: EngineOptions,
+}
+
+impl Site {
+    pub(crate) fn new(storage: Storage, tiers: Tiers) -> Result<Self, String> {
+        let Storage { devices, machine, pool } = storage;
+        let mut devices = devices.into_iter().map(|it| Arc::new(it) as Arc<dyn BlockDevice>);
+        let pages = Some(devices.next().ok_or("there is no SSD")?);
+        let storage =
+            lapis_engine::Storage { pages, log: devices.next(), pool: pool.map(Arc::new) };
+        Ok(Self { machine, storage, options: tiers.options() })
+    }
+
+    pub(crate) fn create(&self) -> Result<Engine<Modelled>, String> {
+        Engine::create(self.machine.clone(), self.storage.clone(), &self.options).map_err(text)
+    }
+
+    /// None if it was never created.
+    pub(crate) fn open(&self) -> Result<Option<Engine<Modelled>>, String> {
+        match Engine::open(self.machine.clone(), self.storage.clone(), &self.options) {
+            Ok(engine) => Ok(Some(engine)),
+            Err(EngineError::NotCreated) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 
@@ -82,16 +121,31 @@ pub enum StoreOperation {
 pub type StoreState = BTreeMap<String, BTreeMap<Vec<u8>, (usize, u8)>>;
 
 /// The store, to check.
-#[derive(Debug, Default)]
-pub struct StoreSubject;
+#[derive(Debug)]
+pub struct StoreSubject {
+    name: &'static str,
+    tiers: Tiers,
+}
+
+impl StoreSubject {
+    /// With pages and log on SSDs.
+    pub fn on_ssd(name: &'static str) -> Self {
+        Self { name, tiers: Tiers::SSD }
+    }
+
+    /// With the log, and pages if the placement says so, in persistent memory.
+    pub fn in_pool(name: &'static str, placement: Placement) -> Self {
+        Self { name, tiers: Tiers::in_pool(placement) }
+    }
+}
 
 /// An open store.
 #[derive(Debug)]
 pub struct LiveStore {
     engine: Option<Engine<Modelled>>,
-    pages: ModelledSsd,
-    log: ModelledSsd,
-    machine: Modelled,
+    site: Site,
+    /// What has happened before it was opened again.
+    before: Vec<(&'static str, u64)>,
 }
 
 fn key(number: u8) -> Vec<u8> {
@@ -136,15 +190,19 @@ impl Subject for StoreSubject {
     type Live = LiveStore;
 
     fn name(&self) -> &'static str {
-        "store:ssd"
+        self.name
     }
 
     fn pool_bytes(&self) -> usize {
-        0
+        self.tiers.pool_bytes()
     }
 
     fn device_blocks(&self) -> Vec<u64> {
-        DEVICE_BLOCKS.to_vec()
+        self.tiers.device_blocks()
+    }
+
+    fn all_events_within(&self) -> usize {
+        400
     }
 
     fn operations(&self, count: usize, seed: u64) -> Vec<StoreOperation> {
@@ -182,21 +240,21 @@ impl Subject for StoreSubject {
     }
 
     fn create(&self, storage: Storage) -> Result<LiveStore, String> {
-        let (pages, log, machine) = devices_of(storage)?;
-        let (on, to) = (Arc::new(pages.clone()), Arc::new(log.clone()));
-        let engine = Engine::create(machine.clone(), on, to, &options()).map_err(text)?;
+        let site = Site::new(storage, self.tiers)?;
+        let engine = site.create()?;
         for name in TABLES {
             engine.create_table(name).map_err(text)?;
         }
-        Ok(LiveStore { engine: Some(engine), pages, log, machine })
+        Ok(LiveStore { engine: Some(engine), site, before: Vec::new() })
     }
 
     fn open(&self, storage: Storage) -> Result<Option<LiveStore>, String> {
-        let (pages, log, machine) = devices_of(storage)?;
-        let Some(engine) = open_engine(&pages, &log, &machine)? else { return Ok(None) };
+        let site = Site::new(storage, self.tiers)?;
+        let Some(engine) = site.open()? else { return Ok(None) };
         // Creation ends with the last of the tables.
         let whole = TABLES.iter().all(|name| engine.table(name).is_ok());
-        Ok(whole.then_some(LiveStore { engine: Some(engine), pages, log, machine }))
+        let live = LiveStore { engine: Some(engine), site, before: Vec::new() };
+        Ok(whole.then_some(live))
     }
 
     fn initial(&self) -> StoreState {
@@ -310,8 +368,9 @@ impl Live<StoreOperation, StoreState> for LiveStore {
     fn perform(&mut self, operation: &StoreOperation) -> Result<(), String> {
         self.attempt(operation).map_err(text)?;
         if matches!(operation, StoreOperation::Reopen) {
+            self.before = self.events();
             self.engine = None;
-            self.engine = open_engine(&self.pages, &self.log, &self.machine)?;
+            self.engine = self.site.open()?;
         }
         Ok(())
     }
@@ -327,11 +386,48 @@ impl Live<StoreOperation, StoreState> for LiveStore {
         }
     }
 
+    fn events(&self) -> Vec<(&'static str, u64)> {
+        let Some(engine) = &self.engine else { return self.before.clone() };
+        let lapis_engine::Statistics { buffer, trees, log, checkpoints, .. } = engine.statistics();
+        let (tier, mut events) = (buffer.tier, Vec::new());
+        let rounds = engine.log().end().number() / engine.log().capacity_bytes();
+        events.extend([
+            ("splits", trees.splits),
+            ("merges", trees.merges),
+            ("evictions", buffer.evictions),
+            ("batches of pages", buffer.batches),
+            ("checkpoints", checkpoints),
+            ("syncs of the log", log.syncs),
+        ]);
+        if self.site.options.placement.has_persistent_memory() {
+            events.extend([
+                ("admissions to persistent memory", tier.admissions),
+                ("denials by persistent memory", tier.denials),
+                ("loads from persistent memory", tier.loads),
+                ("evictions from persistent memory", tier.evictions),
+                ("pages from persistent memory to the SSD", tier.pages_to_ssd),
+            ]);
+        }
+        if self.site.options.placement == Placement::ThreeTier {
+            events.push(("lines loaded", tier.lines_loaded));
+            events.push(("lines written", tier.lines_written));
+        }
+        for (event, before) in &self.before {
+            let counted = events.iter_mut().find(|(name, _)| name == event);
+            if let Some((_, count)) = counted {
+                *count += before;
+            }
+        }
+        // The log's positions go on when it is opened again.
+        events.push(("rounds of the log", rounds));
+        events
+    }
+
     fn reclaim_and_audit(&self) -> AuditReport {
-        AuditReport::default()
+        self.engine.as_ref().map_or_else(AuditReport::default, Engine::reclaim_and_audit)
     }
 
     fn pool(&self) -> Option<&Pool<Modelled>> {
-        None
+        self.site.storage.pool.as_deref()
     }
 }

@@ -9,7 +9,9 @@ use lapis_engine::mutants::{
 };
 use lapis_pmem::Mutant;
 
-fn alone(ops: usize, seed: u64, mutant: Option<Mutant>) -> usize {
+const SSD: &str = "store:ssd";
+
+fn alone(only: &str, ops: usize, seed: u64, mutant: Option<Mutant>) -> usize {
     let options = ExploreOptions {
         ops,
         seed,
@@ -22,14 +24,17 @@ fn alone(ops: usize, seed: u64, mutant: Option<Mutant>) -> usize {
         violation_limit: 1,
         ..ExploreOptions::default()
     };
-    let report = explore_structure(Structure::Store, None, &options, &|_| {}).unwrap();
+    let report = explore_structure(Structure::Store, Some(only), &options, &|_| {}).unwrap();
     let first = report.violations.first().map(|it| format!("{}\n  {}", it.what, it.replay));
-    println!("{mutant:?}: {} points, {} images, {first:?}", report.crash_points, report.images);
+    println!(
+        "{only}, {mutant:?}: {} points, {} images, {first:?}",
+        report.crash_points, report.images
+    );
     assert!(mutant.is_some() || report.images > 300, "only {} images", report.images);
     report.violations.len()
 }
 
-fn together(schedules: u64, mutant: Option<Mutant>) -> usize {
+fn together(only: &str, schedules: u64, mutant: Option<Mutant>) -> usize {
     let options = ConcurrentOptions {
         schedules,
         mutant,
@@ -38,7 +43,8 @@ fn together(schedules: u64, mutant: Option<Mutant>) -> usize {
         violation_limit: 1,
         ..ConcurrentOptions::default()
     };
-    let report = explore_structure_concurrently(Structure::Store, None, &options, &|_| ()).unwrap();
+    let report =
+        explore_structure_concurrently(Structure::Store, Some(only), &options, &|_| ()).unwrap();
     let first = report.violations.first().map(|it| format!("{}\n  {}", it.what, it.replay));
     println!("{mutant:?}: {} schedules, {} images, {first:?}", report.schedules, report.images);
     report.violations.len()
@@ -46,45 +52,56 @@ fn together(schedules: u64, mutant: Option<Mutant>) -> usize {
 
 #[test]
 fn transactions_survive_power_cuts() {
-    assert_eq!(alone(22, 18, None), 0);
+    assert_eq!(alone(SSD, 22, 18, None), 0);
+}
+
+#[test]
+fn transactions_over_persistent_memory_survive_power_cuts() {
+    assert_eq!(alone("store:basic-nvm", 14, 18, None), 0);
+    assert_eq!(alone("store:three-tier", 14, 19, None), 0);
+}
+
+#[test]
+fn transactions_of_several_workers_over_persistent_memory_are_durably_linearizable() {
+    assert_eq!(together("store:three-tier", 10, None), 0);
 }
 
 #[test]
 fn transactions_of_several_workers_are_durably_linearizable() {
-    assert_eq!(together(25, None), 0);
+    assert_eq!(together(SSD, 25, None), 0);
 }
 
 #[test]
 fn a_commit_that_does_not_wait_for_the_log_is_found() {
-    assert_eq!(alone(40, 18, Some(ACKNOWLEDGED_BEFORE_SYNC)), 1);
+    assert_eq!(alone(SSD, 40, 18, Some(ACKNOWLEDGED_BEFORE_SYNC)), 1);
 }
 
 #[test]
 fn a_checkpoint_that_cuts_the_log_too_early_is_found() {
-    assert_eq!(alone(40, 18, Some(CHECKPOINT_TOO_EARLY)), 1);
+    assert_eq!(alone(SSD, 40, 18, Some(CHECKPOINT_TOO_EARLY)), 1);
 }
 
 #[test]
 fn chunks_that_are_not_listed_are_found() {
-    assert_eq!(alone(60, 18, Some(CHUNKS_NOT_LISTED)), 1);
+    assert_eq!(alone(SSD, 60, 18, Some(CHUNKS_NOT_LISTED)), 1);
 }
 
 #[test]
 fn a_recovery_that_leaves_out_parts_of_a_transaction_is_found() {
-    assert_eq!(alone(60, 18, Some(PARTS_LOST)), 1);
+    assert_eq!(alone(SSD, 60, 18, Some(PARTS_LOST)), 1);
 }
 
 #[test]
 fn transactions_that_are_not_validated_are_found() {
-    assert_eq!(together(400, Some(READS_NOT_VALIDATED)), 1);
+    assert_eq!(together(SSD, 400, Some(READS_NOT_VALIDATED)), 1);
 }
 
 #[test]
 fn readers_for_whom_nothing_is_kept_are_found() {
-    assert_eq!(together(400, Some(VERSIONS_NOT_KEPT)), 1);
+    assert_eq!(together(SSD, 400, Some(VERSIONS_NOT_KEPT)), 1);
 }
 
 #[test]
 fn a_checkpoint_that_forgets_who_is_changing_trees_is_found() {
-    assert_eq!(together(400, Some(CHECKPOINT_FORGETS_TRANSACTIONS)), 1);
+    assert_eq!(together(SSD, 400, Some(CHECKPOINT_FORGETS_TRANSACTIONS)), 1);
 }

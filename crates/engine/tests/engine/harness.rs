@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lapis_blocks::block_log::BlockLogOptions;
 use lapis_buffer::{BufferOptions, SpaceOptions};
 use lapis_device::{ModelledSsd, SsdConfig};
-use lapis_engine::{Engine, EngineError, EngineOptions};
+use lapis_engine::{Engine, EngineError, EngineOptions, Storage};
 use lapis_pmem::{BlockDevice, FlushMethod, Hardware};
 
 /// This machine, of which pages in DRAM need no flush: a domain that an interpreter can be, too.
@@ -42,7 +42,7 @@ impl Rig {
         let pages = Arc::new(ModelledSsd::new(1, SsdConfig::default()).unwrap());
         let log = Arc::new(ModelledSsd::new(LOG_BLOCKS, SsdConfig::default()).unwrap());
         let (on, to) = (Arc::clone(&pages) as Arc<dyn BlockDevice>, Arc::clone(&log) as _);
-        let engine = Engine::create(hardware(), on, to, &options).unwrap();
+        let engine = Engine::create(hardware(), Storage::ssd(on, to), &options).unwrap();
         Self { engine, pages, log, options }
     }
 
@@ -73,7 +73,7 @@ pub fn open(
     options: &EngineOptions,
 ) -> Result<Engine<Hardware>, EngineError> {
     let (on, to) = (Arc::clone(pages) as Arc<dyn BlockDevice>, Arc::clone(log) as _);
-    Engine::open(hardware(), on, to, options)
+    Engine::open(hardware(), Storage::ssd(on, to), options)
 }
 
 /// All entries of a table.

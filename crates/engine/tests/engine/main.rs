@@ -7,6 +7,7 @@ mod harness;
 mod history;
 mod long_values;
 mod model;
+mod placements;
 mod recovery;
 mod scans;
 mod serializability;

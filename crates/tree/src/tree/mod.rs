@@ -65,6 +65,15 @@ pub struct TreeStatistics {
     pub shrinkages: u64,
 }
 
+impl std::ops::AddAssign for TreeStatistics {
+    fn add_assign(&mut self, other: Self) {
+        self.splits += other.splits;
+        self.growths += other.growths;
+        self.merges += other.merges;
+        self.shrinkages += other.shrinkages;
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     splits: AtomicU64,

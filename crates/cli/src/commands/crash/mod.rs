@@ -404,6 +404,11 @@ fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verd
         report.seconds,
         grouped(report.images_per_s as u64)
     ))?;
+    if !report.events.is_empty() {
+        let events =
+            report.events.iter().map(|(event, count)| format!("{event} {}", grouped(*count)));
+        output.line(events.collect::<Vec<_>>().join(", "))?;
+    }
     for violation in &report.violations {
         // The operation is a number and, for those who read the source, its contents: see --json.
         let number = violation.operation.as_deref().and_then(|name| name.split(':').next());

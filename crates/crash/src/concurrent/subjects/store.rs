@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lapis_device::Modelled;
-use lapis_engine::{Durability, Engine, EngineError, KeyRange, Table, Transaction};
+use lapis_engine::{Durability, Engine, EngineError, KeyRange, Placement, Table, Transaction};
 use lapis_pmem::{AuditReport, Observed};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -15,14 +15,29 @@ use crate::concurrent::linearizability::Specification;
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan, Stop};
 use crate::storage::Storage;
 use crate::subject::text;
-use crate::subjects::store::{DEVICE_BLOCKS, devices_of, open_engine, options};
+use crate::subjects::store::{Site, Tiers};
 
 const TABLES: [&str; 2] = ["left", "right"];
 const KEYS: u8 = 4;
 
 /// A store that several workers use.
 #[derive(Debug)]
-pub struct ConcurrentStore;
+pub struct ConcurrentStore {
+    name: &'static str,
+    tiers: Tiers,
+}
+
+impl ConcurrentStore {
+    /// With pages and log on SSDs.
+    pub fn on_ssd(name: &'static str) -> Self {
+        Self { name, tiers: Tiers::SSD }
+    }
+
+    /// With the log, and pages if the placement says so, in persistent memory.
+    pub fn in_pool(name: &'static str, placement: Placement) -> Self {
+        Self { name, tiers: Tiers::in_pool(placement) }
+    }
+}
 
 /// A key of a table.
 type Place = (usize, u8);
@@ -146,15 +161,15 @@ impl ConcurrentSubject for ConcurrentStore {
     type Live = Engine<Modelled>;
 
     fn name(&self) -> &'static str {
-        "store"
+        self.name
     }
 
     fn pool_bytes(&self) -> usize {
-        0
+        self.tiers.pool_bytes()
     }
 
     fn device_blocks(&self) -> Vec<u64> {
-        DEVICE_BLOCKS.to_vec()
+        self.tiers.device_blocks()
     }
 
     fn plan(&self, workers: usize, operations: usize, seed: u64) -> Plan<StoreAction> {
@@ -179,9 +194,7 @@ impl ConcurrentSubject for ConcurrentStore {
     }
 
     fn create(&self, storage: Storage) -> Result<Self::Live, String> {
-        let (pages, log, machine) = devices_of(storage)?;
-        let engine = Engine::create(machine, Arc::new(pages), Arc::new(log), &options());
-        let engine = engine.map_err(text)?;
+        let engine = Site::new(storage, self.tiers)?.create()?;
         for name in TABLES {
             engine.create_table(name).map_err(text)?;
         }
@@ -189,8 +202,7 @@ impl ConcurrentSubject for ConcurrentStore {
     }
 
     fn open(&self, storage: Storage) -> Result<Self::Live, String> {
-        let (pages, log, machine) = devices_of(storage)?;
-        open_engine(&pages, &log, &machine)?.ok_or_else(|| "there is no engine".to_owned())
+        Site::new(storage, self.tiers)?.open()?.ok_or_else(|| "there is no engine".to_owned())
     }
 
     fn perform(&self, engine: &Self::Live, action: &StoreAction) -> Result<StoreAnswer, String> {
@@ -273,8 +285,8 @@ impl ConcurrentSubject for ConcurrentStore {
         engine.check()
     }
 
-    fn audit(&self, _: &Self::Live) -> AuditReport {
-        AuditReport::default()
+    fn audit(&self, engine: &Self::Live) -> AuditReport {
+        engine.reclaim_and_audit()
     }
 
     fn judge(
