@@ -8,11 +8,11 @@ use lapis_blocks::block_log::{
     BlockLog, BlockLogError, BlockLogOptions, Durability, Lsn, Recovery,
 };
 use lapis_buffer::{
-    BufferError, BufferManager, BufferOptions, LogError, PageNumber, SpaceError, SpaceOptions,
-    WriteAheadLog,
+    BufferError, BufferManager, BufferOptions, LogError, PageNumber, PersistentTier, Placement,
+    SpaceError, SpaceOptions, TierOptions, TierRoot, WriteAheadLog,
 };
 use lapis_crash::{Modelled, Storage};
-use lapis_pmem::host_lock;
+use lapis_pmem::{AuditReport, Committed, host_lock};
 use lapis_tree::{Finding, StructureLog, Tree, redo};
 use parking_lot::Mutex;
 
@@ -28,6 +28,9 @@ const ROOT: PageNumber = PageNumber::FIRST;
 const SPACE: SpaceOptions = SpaceOptions { page_bytes: 4096, batch_pages: 6 };
 const LOG: BlockLogOptions =
     BlockLogOptions { identity: 0x7EE, segment_bytes: 32_768, batch_bytes: 32_768 };
+/// Where there is a pool, it has some of the pages.
+const TIER: TierOptions = TierOptions { frames: 5, page_bytes: 4096, lanes: 2, identity: 0x7EE };
+const TIER_ROOT: &str = "tier";
 /// Of the log and of the pages.
 pub(super) const BLOCKS: [u64; 2] = [2 + 4 * 8, 1];
 /// The log is cut before it is so full.
@@ -82,7 +85,17 @@ impl LiveTree {
         let log = BlockLog::create(storage.machine.clone(), log, LOG).map_err(text)?;
         let (machine, log) = (storage.machine, Arc::new(Wal(log)));
         let hook = Arc::clone(&log) as Arc<dyn WriteAheadLog>;
-        let made = BufferManager::create(machine.clone(), pages, hook, &options(frames));
+        let made = match storage.pool.map(Arc::new) {
+            None => BufferManager::create(machine.clone(), pages, hook, &options(frames)),
+            Some(pool) => {
+                let tier = pool.fence(PersistentTier::create(&pool, &TIER).map_err(text)?);
+                let root = tier.link();
+                let _: Committed = pool.publish_root(TIER_ROOT, 0, tier).map_err(text)?.persist();
+                let tier = PersistentTier::open(Arc::clone(&pool), root).map_err(text)?;
+                let (options, placement) = (options(frames), Placement::ThreeTier);
+                BufferManager::create_with_tier(tier, pages, hook, &options, placement)
+            }
+        };
         let manager = Arc::new(made.map_err(text)?);
         let tree = Tree::create(Arc::clone(&manager), Arc::clone(&log)).map_err(text)?;
         log.0.sync().map_err(text)?;
@@ -104,7 +117,16 @@ impl LiveTree {
         }
         let log = Arc::new(Wal(recovery.finish().map_err(text)?));
         let hook = Arc::clone(&log) as Arc<dyn WriteAheadLog>;
-        let manager = match BufferManager::open(machine.clone(), pages, hook, &options(frames)) {
+        let opened = match storage.pool {
+            None => BufferManager::open(machine.clone(), pages, hook, &options(frames)),
+            Some(pool) => {
+                let Some(root) = pool.root::<TierRoot>(TIER_ROOT) else { return Ok(None) };
+                let tier = PersistentTier::open(Arc::new(pool), root).map_err(text)?;
+                let (options, placement) = (options(frames), Placement::ThreeTier);
+                BufferManager::open_with_tier(tier, pages, hook, &options, placement)
+            }
+        };
+        let manager = match opened {
             Ok(manager) => Arc::new(manager),
             Err(BufferError::Space(SpaceError::NotASpace { .. })) => return Ok(None),
             Err(error) => return Err(error.to_string()),
@@ -135,6 +157,15 @@ impl LiveTree {
             }
         }
         Ok(Some(live))
+    }
+
+    pub(super) fn audit(&self) -> AuditReport {
+        let Some(tier) = self.manager.tier() else { return AuditReport::default() };
+        let reachable = tier.pool().reachable(|visitor| tier.visit_blocks(visitor));
+        if tier.pool().needs_reclaim() {
+            tier.pool().reclaim(&reachable);
+        }
+        tier.pool().audit(&reachable)
     }
 
     pub(super) fn machine(&self) -> &Modelled {

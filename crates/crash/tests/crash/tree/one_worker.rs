@@ -1,5 +1,6 @@
 //! One worker, cut at every point.
 
+use lapis_buffer::TierStatistics;
 use lapis_crash::{
     ExploreOptions, ExploreReport, Live, Modelled, Storage, Strategy, Subject, explore,
 };
@@ -25,7 +26,10 @@ enum Operation {
     Close,
 }
 
-struct Logged;
+/// Over an SSD, or with persistent memory between.
+struct Logged {
+    tiered: bool,
+}
 
 impl Subject for Logged {
     type Operation = Operation;
@@ -33,10 +37,10 @@ impl Subject for Logged {
     type Live = LiveTree;
 
     fn name(&self) -> &'static str {
-        "tree:ssd"
+        if self.tiered { "tree:three-tier" } else { "tree:ssd" }
     }
     fn pool_bytes(&self) -> usize {
-        0
+        if self.tiered { 2 << 20 } else { 0 }
     }
     fn device_blocks(&self) -> Vec<u64> {
         BLOCKS.to_vec()
@@ -108,39 +112,42 @@ impl Live<Operation, State> for LiveTree {
         self.problems()
     }
     fn reclaim_and_audit(&self) -> AuditReport {
-        AuditReport::default()
+        self.audit()
     }
     fn pool(&self) -> Option<&Pool<Modelled>> {
-        None
+        self.manager.tier().map(|tier| &**tier.pool())
     }
 }
 
-fn explored(seed: u64, mutant: Option<Mutant>) -> Result<ExploreReport, String> {
+fn explored(subject: &Logged, seed: u64, mutant: Option<Mutant>) -> Result<ExploreReport, String> {
     let options = ExploreOptions {
         ops: OPS,
         seed,
         mutant,
         strategy: Strategy::Sampled,
-        samples: 3,
+        samples: if subject.tiered { 1 } else { 3 },
+        // A page that is written to persistent memory is many points to cut at.
+        spread_images: if subject.tiered { 12_000 } else { 0 },
         crash_in_recovery_every: 1000,
         whole_check_every: 4,
         violation_limit: 1,
         ..ExploreOptions::default()
     };
-    explore(&Logged, &options, &|_| {}).map_err(text)
+    explore(subject, &options, &|_| {}).map_err(text)
 }
 
 /// What happens in a run of the same operations from beginning to end.
-fn happened(seed: u64) -> [u64; 8] {
-    let region = Region::anonymous(1 << 16, 1 << 16).unwrap();
+fn happened(subject: &Logged, seed: u64) -> ([u64; 8], TierStatistics) {
+    let bytes = subject.pool_bytes().max(1 << 16);
+    let region = Region::anonymous(bytes, bytes).unwrap();
     let machine = Modelled::over(&region, Config::default());
+    let pool = subject.tiered.then(|| Pool::create(region, machine.clone()).unwrap());
     let device = |blocks| ModelledSsd::attached_to(&machine, blocks, SsdConfig::default()).unwrap();
-    let storage =
-        Storage { pool: None, devices: BLOCKS.map(device).to_vec(), machine: machine.clone() };
-    let mut live = Logged.create(storage).unwrap();
+    let storage = Storage { pool, devices: BLOCKS.map(device).to_vec(), machine: machine.clone() };
+    let mut live = subject.create(storage).unwrap();
     // A page that is given out although there are higher numbers was somebody's.
     let (mut highest, mut reused, mut cuts) = (0, 0, 0);
-    for operation in Logged.operations(OPS, seed) {
+    for operation in subject.operations(OPS, seed) {
         let before = live.manager.space().unwrap().numbers();
         live.perform(&operation).unwrap();
         let after = live.manager.space().unwrap().numbers();
@@ -150,7 +157,7 @@ fn happened(seed: u64) -> [u64; 8] {
         cuts += u64::from(matches!(operation, Operation::CutLog));
     }
     let (of_tree, of_manager) = (live.tree.statistics(), live.manager.statistics());
-    [
+    let counts = [
         of_tree.splits,
         of_tree.growths,
         of_tree.merges,
@@ -159,14 +166,17 @@ fn happened(seed: u64) -> [u64; 8] {
         of_manager.batches,
         reused,
         cuts,
-    ]
+    ];
+    (counts, of_manager.tier)
 }
 
 #[test]
 fn a_tree_on_pages_survives_every_power_cut() {
     let mut total = [0; 8];
     for seed in 1..=2 {
-        let (report, happened) = (explored(seed, None).unwrap(), happened(seed));
+        let subject = Logged { tiered: false };
+        let report = explored(&subject, seed, None).unwrap();
+        let (happened, _) = happened(&subject, seed);
         println!("seed {seed}: {} images, {happened:?}", report.images);
         assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
         assert!(report.images > 5000 && report.images_in_recovery > 1000, "{report:?}");
@@ -178,12 +188,27 @@ fn a_tree_on_pages_survives_every_power_cut() {
 }
 
 #[test]
+fn a_tree_with_pages_in_persistent_memory_survives_every_power_cut() {
+    let subject = Logged { tiered: true };
+    let report = explored(&subject, 1, None).unwrap();
+    let (_, tier) = happened(&subject, 1);
+    println!("{} images, {tier:?}", report.images);
+    assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
+    assert!(report.images > 5000 && report.images_in_recovery > 1000, "{report:?}");
+    for often in [tier.loads, tier.admissions, tier.evictions, tier.lines_written] {
+        assert!(often >= 5, "{tier:?}");
+    }
+}
+
+#[test]
 fn every_mutant_of_the_tree_that_a_power_cut_shows_is_killed() {
     for mutant in [MOVED_RECORDS_NOT_LOGGED, CUT_NOT_LOGGED, REDO_WITHOUT_LSN_TEST] {
-        let found = (1..=4).find_map(|seed| match explored(seed, Some(mutant)) {
-            Ok(report) => report.violations.first().map(|it| it.what.clone()),
-            // It does not even survive an orderly end.
-            Err(what) => Some(what),
+        let found = (1..=4).find_map(|seed| {
+            match explored(&Logged { tiered: false }, seed, Some(mutant)) {
+                Ok(report) => report.violations.first().map(|it| it.what.clone()),
+                // It does not even survive an orderly end.
+                Err(what) => Some(what),
+            }
         });
         let found = found.unwrap_or_else(|| panic!("{} survived", mutant.0));
         println!("{}: {found}", mutant.0);
