@@ -1,13 +1,13 @@
 //! Looking for what is wrong.
 
 use std::collections::{BTreeSet, HashSet};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use lapis_buffer::{PageNumber, SpaceProblem};
 use lapis_pmem::Domain;
 use lapis_tree::Finding;
 
+use crate::contents::Contents;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::tables::{CatalogEntry, Table};
@@ -27,6 +27,7 @@ impl<D: Domain> Engine<D> {
         if let Err(error) = self.check_values(&tables, &mut problems) {
             problems.push(error.to_string());
         }
+        problems.extend(self.check_pool());
         problems
     }
 
@@ -34,16 +35,25 @@ impl<D: Domain> Engine<D> {
         let (mut problems, mut owned) = (Vec::new(), HashSet::<PageNumber>::new());
         for table in tables {
             let name = table.name();
-            table.tree().check(&mut |finding| match finding {
-                Finding::Page(page) => {
-                    if !owned.insert(page) {
-                        problems.push(format!("table {name:?}: page {page} is another tree's too"));
-                    }
+            match table.contents() {
+                Contents::Tree(tree) => {
+                    _ = tree.check(&mut |finding| match finding {
+                        Finding::Page(page) => {
+                            if !owned.insert(page) {
+                                let what = "is another tree's too";
+                                problems.push(format!("table {name:?}: page {page} {what}"));
+                            }
+                        }
+                        Finding::Problem { page, what } => {
+                            problems.push(format!("table {name:?}, page {page}: {what}"));
+                        }
+                    })
                 }
-                Finding::Problem { page, what } => {
-                    problems.push(format!("table {name:?}, page {page}: {what}"));
+                Contents::Index(index) => {
+                    let found = index.problems().into_iter();
+                    problems.extend(found.map(|what| format!("table {name:?}: {what}")));
                 }
-            });
+            }
         }
         let Some(space) = self.shared().manager.space() else { return problems };
         problems.extend(space.check().into_iter().map(|problem| match problem {
@@ -59,6 +69,13 @@ impl<D: Domain> Engine<D> {
         problems
     }
 
+    /// Blocks that nobody reaches. After a power cut there may be some, until they are looked for.
+    fn check_pool(&self) -> Option<String> {
+        let pool = self.pool().filter(|pool| !pool.needs_reclaim())?;
+        let audit = pool.audit(&self.shared().reachable(pool));
+        (!audit.is_clean()).then(|| format!("persistent memory: {audit:?}"))
+    }
+
     /// V1, V2.
     fn check_values(
         &self,
@@ -68,33 +85,31 @@ impl<D: Domain> Engine<D> {
         let shared = self.shared();
         let mut known: BTreeSet<u64> = BTreeSet::new();
         for table in tables {
-            let mut cursor = table.tree().cursor();
-            cursor.seek(Bound::Unbounded)?;
-            while let Some((key, record)) = cursor.next()? {
-                match value::parse(record) {
-                    Some(Stored::Short(_)) => {}
-                    Some(Stored::Long(long)) => {
-                        known.insert(long.number);
-                        problems.extend(shared.read_long(long).err().map(|error| {
-                            format!("table {:?}, {}: {error}", table.name(), key.escape_ascii())
-                        }));
-                    }
-                    None => problems.push(value::damaged(table, key, "is no value").to_string()),
+            table.contents().visit_all(|key, record| match record.map(value::parse) {
+                Ok(Some(Stored::Short(_))) => {}
+                Ok(Some(Stored::Long(long))) => {
+                    known.insert(long.number);
+                    problems.extend(shared.read_long(long).err().map(|error| {
+                        format!("table {:?}, {}: {error}", table.name(), key.escape_ascii())
+                    }));
                 }
-            }
+                Ok(None) => problems.push(value::damaged(table, key, "is no value").to_string()),
+                Err(error) => problems.push(format!("table {:?}: {error}", table.name())),
+            })?;
         }
-        let mut cursor = shared.catalog.tree().cursor();
-        cursor.seek(Bound::Unbounded)?;
-        while let Some((key, value)) = cursor.next()? {
-            if let CatalogEntry::Unwanted { number } = CatalogEntry::parse(key, value)? {
-                known.insert(number);
+        let mut damaged = Vec::new();
+        shared.catalog.contents().visit_all(|key, value| {
+            match value.and_then(|value| CatalogEntry::parse(key, value)) {
+                Ok(CatalogEntry::Unwanted { number }) => _ = known.insert(number),
+                Ok(_) => {}
+                Err(error) => damaged.push(error.to_string()),
             }
-        }
-        let (mut cursor, mut strangers) = (shared.chunks.tree().cursor(), BTreeSet::new());
-        cursor.seek(Bound::Unbounded)?;
-        while let Some((key, _)) = cursor.next()? {
+        })?;
+        problems.extend(damaged);
+        let mut strangers = BTreeSet::new();
+        shared.chunks.contents().visit_all(|key, _| {
             strangers.extend(value::number_of(key).filter(|number| !known.contains(number)));
-        }
+        })?;
         if !strangers.is_empty() {
             problems.push(format!("{} values have parts, and no record", strangers.len()));
         }

@@ -8,6 +8,7 @@ use lapis_tree::ShowOld;
 
 use crate::engine::Shared;
 use crate::error::EngineError;
+use crate::index_table::room_for;
 use crate::log::kind;
 use crate::mutants;
 use crate::reads::{ReadSet, WrittenKeys};
@@ -42,6 +43,10 @@ impl<D: Domain> Write<'_, D> {
         self.table.id()
     }
 
+    fn is_to_index(&self) -> bool {
+        self.table.index_kind().is_some()
+    }
+
     fn hash(&self) -> u64 {
         hash_of(self.id(), self.key)
     }
@@ -63,6 +68,12 @@ pub(crate) fn writes_of<D: Domain>(set: &WriteSet<D>) -> Vec<Write<'_, D>> {
         }));
     }
     writes
+}
+
+/// Bytes of persistent memory that the writes to indexes may take; none if there are none.
+fn room_in_pool<D: Domain>(writes: &[Write<'_, D>]) -> Option<usize> {
+    let to_indexes = writes.iter().filter(|write| write.is_to_index());
+    to_indexes.map(|write| room_for(write.key, write.value)).reduce(usize::saturating_add)
 }
 
 /// Writes as they go to the log: a record that commits, and the parts before it.
@@ -101,8 +112,11 @@ impl<D: Domain> Shared<D> {
     ) -> Result<u64, EngineError> {
         let stripes = self.stripes.of(writes.iter().map(Write::hash));
         let bytes: u64 = writes.iter().map(Write::bytes).sum();
+        let room_in_pool = room_in_pool(writes);
         for _ in 0..MOST_CHECKPOINTS {
             self.make_room(bytes)?;
+            // X4
+            let _change = room_in_pool.map(|room| self.change_indexes(room)).transpose()?;
             let held = self.stripes.hold(&self.domain, &stripes);
             let committed = match self.replaced_long_values(writes)? {
                 none if none.is_empty() => self.commit_held(writes, reads, &stripes, durability),
@@ -151,6 +165,12 @@ impl<D: Domain> Shared<D> {
         let (lsn, keep) = self.append(writes, reads)?;
         if durability != Durability::Eventual {
             self.stripes.note(&self.domain, stripes, lsn);
+        }
+        // X1
+        if writes.iter().any(Write::is_to_index) && !self.domain.commits(mutants::INDEX_BEFORE_LOG)
+        {
+            let durable = self.log.wait_for(lsn);
+            durable.map_err(|error| self.order.stop(&error.to_string()))?;
         }
         self.apply(writes, lsn, keep).map_err(|error| {
             self.order.stop(&format!("a committed transaction could not be applied: {error}"))
@@ -238,7 +258,7 @@ impl<D: Domain> Shared<D> {
         keep: bool,
     ) -> Result<(), EngineError> {
         let Some(first) = writes.first() else { return Ok(()) };
-        let (tree, versions) = (first.table.tree(), first.table.versions());
+        let (contents, versions) = (first.table.contents(), first.table.versions());
         let keep = keep && !self.domain.commits(mutants::VERSIONS_NOT_KEPT);
         let mut kept = Vec::new();
         for write in writes {
@@ -247,10 +267,7 @@ impl<D: Domain> Shared<D> {
                 kept.push(Box::from(write.key));
             };
             let old: Option<ShowOld<'_>> = if keep { Some(&mut keep_old) } else { None };
-            match write.value {
-                Some(value) => tree.put(write.key, value, lsn, old)?,
-                None => _ = tree.remove(write.key, lsn, old)?,
-            }
+            contents.write(write.key, write.value, lsn, old)?;
         }
         if !kept.is_empty() {
             self.versions.push(&self.domain, lsn, versions, kept);

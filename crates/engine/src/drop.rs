@@ -5,7 +5,6 @@
 //! replayed: a root that is in use with an LSN below `c` is still that of the dropped table; one that has become another's
 //! page since has a higher one. So is a root freed that was made and that the catalog never came to know.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use lapis_blocks::block_log::Durability;
@@ -14,6 +13,7 @@ use lapis_pmem::{Domain, host_lock};
 use lapis_tree::Tree;
 
 use crate::commit::Write;
+use crate::contents::Contents;
 use crate::engine::Shared;
 use crate::error::EngineError;
 use crate::log::EngineLog;
@@ -33,6 +33,8 @@ pub(crate) struct Dropped<D: Domain> {
 impl<D: Domain> Shared<D> {
     /// Frees some pages of the table that was dropped first. Returns whether there was one.
     pub(crate) fn free_dropped(&self) -> Result<bool, EngineError> {
+        // X4, before the list is looked at: whoever looks for lost blocks looks there too.
+        let _held = self.hold_indexes();
         // Who frees has the turn; the table stays listed meanwhile.
         let mut dropped = host_lock::lock(&self.domain, &self.dropped);
         let Some(first) = dropped.front_mut() else { return Ok(false) };
@@ -45,49 +47,48 @@ impl<D: Domain> Shared<D> {
             self.list_long_values(table)?;
             table.forget_long_values();
         }
-        if table.tree().free_pages(PAGES_AT_ONCE)? {
-            let key = dropped_key(table.id(), table.tree().root());
-            let unlisted = Write { table: &self.catalog, key: &key, value: None };
-            // No checkpoint cuts the end of the listing off before the root is free: replaying it frees the root.
-            let kept = self.order.keep_log();
-            let ended = self.commit(&[unlisted], None, Durability::Eventual);
-            let freed = ended.and_then(|_| Ok(table.tree().free_rest()?));
-            self.order.let_go_of_log(kept);
-            freed?;
-            dropped.pop_front();
+        let key = dropped_key(table.id(), table.contents().place());
+        let unlisted = Write { table: &self.catalog, key: &key, value: None };
+        match table.contents() {
+            Contents::Tree(tree) => {
+                if !tree.free_pages(PAGES_AT_ONCE)? {
+                    return Ok(true);
+                }
+                // No checkpoint cuts the end of the listing off before the root is free: replaying it frees the root.
+                let kept = self.order.keep_log();
+                let ended = self.commit(&[unlisted], None, Durability::Eventual);
+                let freed = ended.and_then(|_| Ok(tree.free_rest()?));
+                self.order.let_go_of_log(kept);
+                freed?;
+            }
+            Contents::Index(index) => {
+                let reachable = index.reachable();
+                // X3
+                self.commit(&[unlisted], None, Durability::Immediate)?;
+                index.retire_all(&reachable);
+            }
         }
+        dropped.pop_front();
         Ok(true)
     }
 
     /// Lists the chunks of all long values of a table as such that are to go.
     fn list_long_values(&self, table: &Table<D>) -> Result<(), EngineError> {
-        let mut after = Bound::Unbounded;
-        loop {
-            let (mut numbers, mut last) = (Vec::new(), None);
-            let mut cursor = table.tree().cursor();
-            cursor.seek(after.as_ref().map(Vec::as_slice))?;
-            while let Some((key, record)) = cursor.next()?
-                && numbers.len() < PAGES_AT_ONCE
-            {
-                if let Some(Stored::Long(long)) = value::parse(record) {
-                    numbers.push(long.number);
-                }
-                last = Some(key.to_vec());
+        let mut numbers = Vec::new();
+        table.contents().visit_all(|_, record| {
+            if let Ok(Some(Stored::Long(long))) = record.map(value::parse) {
+                numbers.push(long.number);
             }
+        })?;
+        for numbers in numbers.chunks(PAGES_AT_ONCE) {
             let listings: Vec<_> = numbers.iter().copied().map(chunks_key).collect();
             let listings =
                 listings.iter().map(|key| Write { table: &self.catalog, key, value: Some(&[]) });
-            let listings: Vec<_> = listings.collect();
-            if !listings.is_empty() {
-                self.commit(&listings, None, Durability::Eventual)?;
-            }
-            let numbers = numbers.into_iter().map(|number| (0, number));
+            self.commit(&listings.collect::<Vec<_>>(), None, Durability::Eventual)?;
+            let numbers = numbers.iter().map(|&number| (0, number));
             host_lock::lock(&self.domain, &self.unwanted).extend(numbers);
-            match last {
-                Some(last) => after = Bound::Excluded(last),
-                None => return Ok(()),
-            }
         }
+        Ok(())
     }
 }
 

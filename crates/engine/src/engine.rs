@@ -7,21 +7,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_blocks::block_log::{BlockLog, BlockLogError, BlockLogOptions, Durability};
 use lapis_buffer::{BufferManager, BufferOptions, PageNumber, Placement};
+use lapis_index::{IndexKind, IndexOptions};
 use lapis_pmem::host_lock::{self, HostGuard};
-use lapis_pmem::{AuditReport, Domain, Pool};
+use lapis_pmem::{AuditReport, Domain, Pool, ReachableBlocks};
 use lapis_tree::{Tree, TreeStatistics};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::commit::Write;
+use crate::contents::Contents;
 use crate::drop::Dropped;
 use crate::error::EngineError;
+use crate::index_table::IndexTable;
 use crate::log::EngineLog;
 use crate::mutants;
 use crate::order::Order;
+use crate::persistent_memory::PersistentMemory;
 use crate::recovery::{self, RecoveryReport};
 use crate::scan::{KeyRange, Scan};
 use crate::snapshot::Snapshot;
-use crate::storage::{PersistentMemory, PersistentMemoryOptions, Storage};
+use crate::storage::{PersistentMemoryOptions, Storage};
 use crate::stripes::{Stripes, hash_of};
 use crate::tables::{
     CATALOG, CHUNKS, CHUNKS_ROOT_KEY, FIRST_TABLE, NEXT_KEY, Table, TableId, dropped_key, name_key,
@@ -170,7 +174,7 @@ impl<D: Domain> Engine<D> {
         }
         let manager = storage.open_pages(&domain, Arc::clone(&log) as _, options)?;
         let manager = Arc::new(manager);
-        let recovered = recovery::recover(&domain, &manager, &log)?;
+        let recovered = recovery::recover(&domain, &manager, &log, &memory)?;
         let recovery::Recovered { system, tables, dropped, unwanted, next_table, report } =
             recovered;
         let engine = Self::over(domain, (manager, log, memory), system, options, report);
@@ -242,9 +246,7 @@ impl<D: Domain> Engine<D> {
     pub fn reclaim_and_audit(&self) -> AuditReport {
         let shared = self.shared();
         let Some(pool) = self.pool() else { return AuditReport::default() };
-        let reachable =
-            pool.reachable(|visitor| shared.memory.visit_blocks(&shared.manager, visitor));
-        pool.reclaim_and_audit(&reachable)
+        pool.reclaim_and_audit(&shared.reachable(pool))
     }
 
     /// The pages.
@@ -262,7 +264,7 @@ impl<D: Domain> Engine<D> {
         let shared = self.shared();
         let mut trees = TreeStatistics::default();
         for table in self.tables().iter().chain([&shared.catalog, &shared.chunks]) {
-            trees += table.tree().statistics();
+            trees += table.contents().as_tree().map(Tree::statistics).unwrap_or_default();
         }
         Statistics {
             buffer: shared.manager.statistics(),
@@ -293,6 +295,28 @@ impl<D: Domain> Engine<D> {
     /// # Errors
     /// [`EngineError::TableExists`] and others.
     pub fn create_table(&self, name: &str) -> Result<Arc<Table<D>>, EngineError> {
+        self.make_table(name, None)
+    }
+
+    /// Makes a table in an index of this kind, in persistent memory. Durable on return. What is committed to it is
+    /// durable at once, whatever `Durability` says: see `index_table.rs`.
+    ///
+    /// # Errors
+    /// [`EngineError::NoPersistentMemory`], [`EngineError::TableExists`] and others.
+    pub fn create_index_table(
+        &self,
+        name: &str,
+        kind: IndexKind,
+        options: &IndexOptions,
+    ) -> Result<Arc<Table<D>>, EngineError> {
+        self.make_table(name, Some((kind, options)))
+    }
+
+    fn make_table(
+        &self,
+        name: &str,
+        index: Option<(IndexKind, &IndexOptions)>,
+    ) -> Result<Arc<Table<D>>, EngineError> {
         let shared = self.shared();
         let _making = host_lock::lock(&shared.domain, &shared.making);
         if self.table(name).is_ok() {
@@ -302,12 +326,18 @@ impl<D: Domain> Engine<D> {
         shared.check_write(&shared.catalog, &key, None)?;
         shared.order.check_running()?;
         let id = shared.next_table.load(Ordering::Relaxed) as TableId;
+        // X4, until the catalog leads to it.
+        let room = index.map(|(_, options)| options.expected_entries.saturating_mul(64));
+        let _change = room.map(|bytes| shared.change_indexes(bytes)).transpose()?;
         shared.make_room(0)?;
-        // If the catalog does not come to know the root, recovery frees it: by the record that made it.
+        // If the catalog does not come to know the root of a tree, recovery frees it: by the record that made it.
         let kept = shared.order.keep_log();
-        let tree = Tree::create(Arc::clone(&shared.manager), Arc::clone(&shared.log));
-        let tree = tree.inspect_err(|_| shared.order.let_go_of_log(kept))?;
-        let (next, value) = ((id + 1).to_le_bytes(), table_value(id, tree.root(), false));
+        let contents = match index {
+            None => shared.create_tree(),
+            Some((kind, options)) => shared.create_index(kind, options),
+        };
+        let contents = contents.inspect_err(|_| shared.order.let_go_of_log(kept))?;
+        let (next, value) = ((id + 1).to_le_bytes(), table_value(id, contents.place(), false));
         let table = &shared.catalog;
         let writes = [
             Write { table, key: NEXT_KEY, value: Some(&next) },
@@ -315,9 +345,14 @@ impl<D: Domain> Engine<D> {
         ];
         let committed = shared.commit(&writes, None, Durability::Immediate);
         shared.order.let_go_of_log(kept);
+        if let (Err(_), Some(index), Ok(())) =
+            (&committed, contents.as_index(), shared.order.check_running())
+        {
+            index.retire_all(&index.reachable());
+        }
         committed?;
         shared.next_table.store(u64::from(id + 1), Ordering::Relaxed);
-        let table = Table::new(id, name, tree, false);
+        let table = Table::new(id, name, contents, false);
         let mut tables = host_lock::write(&shared.domain, &shared.tables);
         tables.insert(name.to_owned(), Arc::clone(&table));
         Ok(table)
@@ -332,10 +367,12 @@ impl<D: Domain> Engine<D> {
         let shared = self.shared();
         let _making = host_lock::lock(&shared.domain, &shared.making);
         let dropped = self.table(name)?;
+        // X4: it is in one list or the other.
+        let _held = shared.hold_indexes();
         // Who commits later finds it so in its turn; who had its turn before is in the log before.
         dropped.set_dropped(true);
         let (name_key, dropped_key) =
-            (name_key(name), dropped_key(dropped.id(), dropped.tree().root()));
+            (name_key(name), dropped_key(dropped.id(), dropped.contents().place()));
         let long_values = [u8::from(dropped.has_long_values())];
         let table = &shared.catalog;
         let writes = [
@@ -371,9 +408,10 @@ impl<D: Domain> Engine<D> {
     /// # Errors
     /// [`EngineError`].
     pub fn get(&self, table: &Arc<Table<D>>, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        let _pinned = table.contents().pin();
         table.check_not_dropped()?;
         let mut value = Vec::new();
-        let found = table.tree().get(key, &mut value)?;
+        let found = table.contents().get(key, &mut value)?;
         if found && value::is_long(&value) {
             // Its chunks stay as long as somebody reads this state.
             return self.snapshot()?.get(table, key);
@@ -505,6 +543,31 @@ impl<D: Domain> Retries<'_, D> {
 }
 
 impl<D: Domain> Shared<D> {
+    fn create_tree(&self) -> Result<Contents<D>, EngineError> {
+        let tree = Tree::create(Arc::clone(&self.manager), Arc::clone(&self.log))?;
+        Ok(Contents::Tree(tree))
+    }
+
+    fn create_index(
+        &self,
+        kind: IndexKind,
+        options: &IndexOptions,
+    ) -> Result<Contents<D>, EngineError> {
+        let largest = self.log.block_log().largest_payload_bytes();
+        let index = IndexTable::create(self.memory.pool()?, kind, options, largest)?;
+        Ok(Contents::Index(index))
+    }
+
+    /// The blocks of the pool that are the engine's. Nobody changes indexes.
+    pub(crate) fn reachable(&self, pool: &Pool<D>) -> ReachableBlocks {
+        let tables = host_lock::read(&self.domain, &self.tables);
+        let mut tables: Vec<_> = tables.values().cloned().collect();
+        let dropped = host_lock::lock(&self.domain, &self.dropped);
+        tables.extend(dropped.iter().map(|dropped| Arc::clone(&dropped.table)));
+        drop(dropped);
+        pool.reachable(|visitor| self.memory.visit_blocks(&self.manager, &tables, visitor))
+    }
+
     pub(crate) fn next_token(&self) -> u64 {
         self.next_token.fetch_add(1, Ordering::Relaxed)
     }
@@ -526,6 +589,9 @@ impl<D: Domain> Shared<D> {
         value: Option<&[u8]>,
     ) -> Result<(), EngineError> {
         table.check_not_dropped()?;
+        if key.is_empty() && table.index_kind().is_some() {
+            return Err(EngineError::EmptyKey);
+        }
         let most = table.largest_key_bytes();
         if key.len() > most {
             return Err(EngineError::KeyTooLong { bytes: key.len(), most });

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use lapis_blocks::block_log::BlockLogError;
 use lapis_buffer::{BufferError, TierError};
-use lapis_pmem::{PoolDeviceError, RootError};
+use lapis_index::{IndexError, IndexKind};
+use lapis_pmem::{AllocError, PoolDeviceError, RootError};
 use lapis_tree::TreeError;
 
 /// Why the engine refused. Unless the variant says otherwise, everything is as it was.
@@ -23,6 +24,20 @@ pub enum EngineError {
         /// What is missing.
         what: &'static str,
     },
+    /// The engine has no persistent memory, which the table would be in.
+    #[error("there is no persistent memory here for a table in an index")]
+    NoPersistentMemory,
+    /// The table's index has no order.
+    #[error("the table {name:?} is a {kind} index, whose keys have no order")]
+    Unordered {
+        /// The name.
+        name: String,
+        /// The index.
+        kind: IndexKind,
+    },
+    /// Keys of tables in indexes have at least one byte.
+    #[error("a key of a table in an index has at least one byte")]
+    EmptyKey,
     /// There is no such table.
     #[error("there is no table {name:?}")]
     NoSuchTable {
@@ -95,6 +110,12 @@ pub enum EngineError {
     /// The place of pages in persistent memory cannot be had.
     #[error(transparent)]
     Tier(#[from] TierError),
+    /// An index refused.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// Persistent memory is full.
+    #[error(transparent)]
+    Pool(#[from] AllocError),
     /// A name in the pool is taken.
     #[error(transparent)]
     Root(#[from] RootError),

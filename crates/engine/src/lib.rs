@@ -43,6 +43,8 @@
 //!   are applied in order, whatever a page has of them already; a key's last one wins.
 //!   Records of tables that are gone at the end of the log are left out: their pages may be others by now.
 //!
+//! Tables in persistent indexes have invariants of their own, X1 to X4 in `index_table.rs`.
+//!
 //! # Order of writes
 //!
 //! * Commit: all parts of the record, its last one in the turn (E2); trees (E1); flush of the log; acknowledge.
@@ -52,12 +54,15 @@
 mod check;
 mod checkpoint;
 mod commit;
+mod contents;
 mod drop;
 mod engine;
 mod error;
+mod index_table;
 mod log;
 pub mod mutants;
 mod order;
+mod persistent_memory;
 mod reads;
 mod record;
 mod recovery;
@@ -75,6 +80,7 @@ pub use engine::{Engine, EngineOptions, Retries, Statistics};
 pub use error::EngineError;
 pub use lapis_blocks::block_log::Durability;
 pub use lapis_buffer::Placement;
+pub use lapis_index::{IndexKind, IndexOptions};
 #[doc(hidden)]
 pub use record::is_record;
 pub use recovery::RecoveryReport;

@@ -36,4 +36,9 @@ mutants! {
     VERSIONS_NOT_KEPT = "engine/versions-not-kept" =>
         at("engine/src/commit.rs, apply_to_table")
         .among_workers();
+
+    /// An index is changed before the transaction's record is durable.
+    INDEX_BEFORE_LOG = "engine/index-before-log" =>
+        at("engine/src/commit.rs, commit_held")
+        .in_runs(&["store:nvm-direct"]);
 }

@@ -8,19 +8,22 @@
 //! is cut only behind what pages have.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use lapis_blocks::block_log::Lsn;
 use lapis_buffer::{BufferError, BufferManager, PageNumber, WriteAheadLog};
+use lapis_index::IndexError;
 use lapis_pmem::Domain;
 use lapis_tree::Tree;
 
+use crate::contents::{Contents, Place};
 use crate::drop::free_unlisted_root;
 use crate::error::EngineError;
+use crate::index_table::IndexTable;
 use crate::log::{EngineLog, kind};
 use crate::mutants::PARTS_LOST;
-use crate::record::{self, Entries};
+use crate::persistent_memory::PersistentMemory;
+use crate::record::{self, Entries, Entry};
 use crate::tables::{CATALOG, CHUNKS, CatalogEntry, FIRST_TABLE, Table, TableId, dropped_of};
 
 /// After so many records it is looked whether the log has room for what trees log.
@@ -59,6 +62,9 @@ struct Recovery<'r, D: Domain> {
     domain: &'r D,
     manager: &'r Arc<BufferManager<D>>,
     log: &'r Arc<EngineLog<D>>,
+    memory: &'r PersistentMemory<D>,
+    /// Once it is known which tables there are.
+    all_tables: Vec<Arc<Table<D>>>,
     report: RecoveryReport,
     /// Roots that were made, and by which record.
     made: Vec<(PageNumber, u64)>,
@@ -70,11 +76,14 @@ pub(crate) fn recover<D: Domain>(
     domain: &D,
     manager: &Arc<BufferManager<D>>,
     log: &Arc<EngineLog<D>>,
+    memory: &PersistentMemory<D>,
 ) -> Result<Recovered<D>, EngineError> {
     let mut recovery = Recovery {
         domain,
         manager,
         log,
+        memory,
+        all_tables: Vec::new(),
         report: RecoveryReport::default(),
         made: Vec::new(),
         unlisted: Vec::new(),
@@ -87,18 +96,27 @@ pub(crate) fn recover<D: Domain>(
     for &(root, lsn) in &recovery.unlisted {
         free_unlisted_root(manager, log, root, lsn)?;
     }
+    let largest = log.block_log().largest_payload_bytes();
+    let contents = |place| match place {
+        Place::Tree(root) => Ok(Contents::Tree(open(root))),
+        Place::Index(kind, root) => {
+            IndexTable::open(memory.pool()?, kind, root, largest).map(Contents::Index)
+        }
+    };
     let (mut tables, mut dropped, mut unwanted) = (Vec::new(), Vec::new(), Vec::new());
     let (mut next_table, mut chunks) = (FIRST_TABLE, None);
-    let mut cursor = catalog.tree().cursor();
-    cursor.seek(Bound::Unbounded)?;
-    while let Some((key, value)) = cursor.next()? {
-        match CatalogEntry::parse(key, value)? {
+    let mut entries = Vec::new();
+    catalog.contents().visit_all(|key, value| {
+        entries.push(value.and_then(|value| CatalogEntry::parse(key, value)));
+    })?;
+    for entry in entries {
+        match entry? {
             CatalogEntry::Next(next) => next_table = next_table.max(next),
-            CatalogEntry::Table { name, id, root, long_values } => {
-                tables.push(Table::new(id, &name, open(root), long_values));
+            CatalogEntry::Table { name, id, place, long_values } => {
+                tables.push(Table::new(id, &name, contents(place)?, long_values));
             }
-            CatalogEntry::Dropped { id, root, long_values } => {
-                dropped.push(Table::new(id, "", open(root), long_values));
+            CatalogEntry::Dropped { id, place, long_values } => {
+                dropped.push(Table::new(id, "", contents(place)?, long_values));
             }
             CatalogEntry::Chunks { root } => {
                 chunks = Some(Table::new(CHUNKS, "", open(root), false));
@@ -109,13 +127,11 @@ pub(crate) fn recover<D: Domain>(
     let chunks = chunks.ok_or_else(|| EngineError::Damaged {
         what: "the catalog does not say where the chunks of long values are".to_owned(),
     })?;
-    let known: Vec<_> = tables
-        .iter()
-        .chain(&dropped)
-        .chain([&chunks, &catalog])
-        .map(|it| it.tree().root())
-        .collect();
-    for &(root, lsn) in recovery.made.iter().filter(|(root, _)| !known.contains(root)) {
+    recovery.all_tables = tables.iter().chain(&dropped).cloned().collect();
+    let known = recovery.all_tables.iter().chain([&chunks, &catalog]);
+    let known: Vec<_> = known.map(|table| table.contents().place()).collect();
+    let is_unknown = |(root, _): &&(PageNumber, u64)| !known.contains(&Place::Tree(*root));
+    for &(root, lsn) in recovery.made.iter().filter(is_unknown) {
         // Nobody came to note it, so nobody has changed it since.
         free_unlisted_root(manager, log, root, lsn + 1)?;
     }
@@ -196,15 +212,33 @@ impl<D: Domain> Recovery<'_, D> {
             let Some(table) = tables.get(&entry.table) else { continue };
             self.report.writes += 1;
             if table.id() == CATALOG && entry.value.is_none() {
-                let unlisted = dropped_of(entry.key).map(|(_, root)| (root, lsn));
-                self.unlisted.extend(unlisted);
+                // The blocks of an index that nobody has are found when room is looked for.
+                if let Some((_, Place::Tree(root))) = dropped_of(entry.key) {
+                    self.unlisted.push((root, lsn));
+                }
             }
-            match entry.value {
-                Some(value) => table.tree().put(entry.key, value, lsn, None)?,
-                None => _ = table.tree().remove(entry.key, lsn, None)?,
+            let index = table.contents().as_index();
+            if index.is_none_or(|index| !index.has(entry.key, entry.value)) {
+                self.write(table, &entry, lsn)?;
             }
         }
         Ok(())
+    }
+
+    fn write(&self, table: &Table<D>, entry: &Entry<'_>, lsn: u64) -> Result<(), EngineError> {
+        let written = table.contents().write(entry.key, entry.value, lsn, None);
+        let Some(pool) = self.memory.pool.as_ref().filter(|pool| pool.needs_reclaim()) else {
+            return written;
+        };
+        if !matches!(written, Err(EngineError::Index(IndexError::Alloc(_)))) {
+            return written;
+        }
+        // It was full when it was cut off: the room is there, among the blocks that are not known to be free.
+        let reachable = pool.reachable(|visitor| {
+            self.memory.visit_blocks(self.manager, &self.all_tables, visitor);
+        });
+        pool.reclaim(&reachable);
+        table.contents().write(entry.key, entry.value, lsn, None)
     }
 
     /// Cuts the log at a transaction of which, and of those before it, trees have everything.

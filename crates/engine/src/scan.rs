@@ -1,7 +1,7 @@
 //! Ranges of keys, and what lies in them at one state.
 
 use std::collections::VecDeque;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::sync::Arc;
 
 use lapis_pmem::Domain;
@@ -234,30 +234,16 @@ fn fetch<D: Domain>(
     let direction = end.direction;
     let mut found: Vec<Entry> = Vec::with_capacity(end.batch);
     let mut bytes = 0;
-    let mut cursor = table.tree().cursor();
-    match direction {
-        Direction::Forward => cursor.seek(end.rest.lower())?,
-        // Behind the last key that may be wanted.
-        Direction::Backward => match end.rest.upper() {
-            Bound::Included(upper) => cursor.seek(Bound::Excluded(upper))?,
-            Bound::Excluded(upper) => cursor.seek(Bound::Included(upper))?,
-            Bound::Unbounded => cursor.seek_end()?,
-        },
-    }
-    let exhausted = loop {
-        let entry = match direction {
-            Direction::Forward => cursor.next()?,
-            Direction::Backward => cursor.prev()?,
-        };
-        let Some((key, value)) = entry.filter(|(key, _)| end.rest.contains(key)) else {
-            break true;
-        };
+    let mut exhausted = true;
+    table.contents().visit(&end.rest, direction, |key, value| {
         bytes += key.len() + value.len();
         found.push((key.to_vec(), value.to_vec()));
         if found.len() >= end.batch || bytes >= BATCH_BYTES {
-            break false;
+            exhausted = false;
+            return ControlFlow::Break(());
         }
-    };
+        ControlFlow::Continue(())
+    })?;
     end.batch = (end.batch * 2).min(LARGEST_BATCH_ENTRIES);
     // What this batch tells all about.
     let covered = match found.last() {

@@ -53,7 +53,7 @@ impl<D: Domain> Reader<D> {
         value: &mut Vec<u8>,
     ) -> Result<bool, EngineError> {
         value.clear();
-        let mut found = table.tree().get(key, value)?;
+        let mut found = table.contents().get(key, value)?;
         // Only now: what is in the tree may be newer, and then what it replaced is here (E3).
         let replaced = table.versions().find(self.domain(), key, self.since, |old| {
             value.clear();
@@ -106,7 +106,7 @@ impl<D: Domain> Snapshot<D> {
     /// The entries of a range, from both ends.
     ///
     /// # Errors
-    /// [`EngineError::Dropped`].
+    /// [`EngineError::Dropped`], [`EngineError::Unordered`].
     pub fn range<K: AsRef<[u8]>>(
         &self,
         table: &Arc<Table<D>>,
@@ -118,13 +118,14 @@ impl<D: Domain> Snapshot<D> {
     /// The entries of a range, from both ends.
     ///
     /// # Errors
-    /// [`EngineError::Dropped`].
+    /// [`EngineError::Dropped`], [`EngineError::Unordered`].
     pub fn scan(
         &self,
         table: &Arc<Table<D>>,
         range: KeyRange,
     ) -> Result<Scan<'static, D>, EngineError> {
         table.check_not_dropped()?;
+        table.check_ordered()?;
         Ok(Scan::new(Arc::clone(&self.reader), Arc::clone(table), None, range))
     }
 }

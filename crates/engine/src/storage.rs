@@ -6,10 +6,11 @@ use lapis_blocks::block_log::BlockLog;
 use lapis_buffer::{
     BufferManager, PersistentTier, Placement, TierOptions, TierRoot, WriteAheadLog,
 };
-use lapis_pmem::{BlockDevice, BlockVisitor, Committed, Domain, Pool, PoolDevice};
+use lapis_pmem::{BlockDevice, Committed, Domain, Pool, PoolDevice};
 
 use crate::engine::EngineOptions;
 use crate::error::EngineError;
+use crate::persistent_memory::PersistentMemory;
 
 /// The roots of what an engine keeps in its pool.
 const LOG_ROOT: &str = "log";
@@ -72,18 +73,18 @@ impl<D: Domain> Storage<D> {
             }
         };
         let log = BlockLog::create(domain.clone(), device, options.log)?;
-        Ok((log, PersistentMemory { pool: self.pool.clone(), log: in_pool }))
+        Ok((log, PersistentMemory::new(self.pool.clone(), in_pool)))
     }
 
     /// The device of the log as it is; none if it was never made.
     pub(crate) fn find_log(&self) -> Result<Option<FoundLog<D>>, EngineError> {
         if let Some(device) = &self.log {
-            let memory = PersistentMemory { pool: self.pool.clone(), log: None };
+            let memory = PersistentMemory::new(self.pool.clone(), None);
             return Ok(Some((Arc::clone(device), memory)));
         }
         let found = PoolDevice::open_named(self.pool()?, LOG_ROOT)?;
         Ok(found.map(|device| {
-            let memory = PersistentMemory { pool: self.pool.clone(), log: Some(device.clone()) };
+            let memory = PersistentMemory::new(self.pool.clone(), Some(device.clone()));
             (Arc::new(device) as Arc<dyn BlockDevice>, memory)
         }))
     }
@@ -155,28 +156,5 @@ impl Default for PersistentMemoryOptions {
     /// A log of 64 MiB, and four times as many pages as are in DRAM.
     fn default() -> Self {
         Self { log_blocks: 16 << 10, frames: 16 << 10, lanes: 16 }
-    }
-}
-
-/// The persistent memory of an open engine.
-#[derive(Debug)]
-pub(crate) struct PersistentMemory<D: Domain> {
-    pub(crate) pool: Option<Arc<Pool<D>>>,
-    log: Option<PoolDevice<D>>,
-}
-
-impl<D: Domain> PersistentMemory<D> {
-    /// Tells of the blocks of the log and of the pages.
-    pub(crate) fn visit_blocks(
-        &self,
-        manager: &BufferManager<D>,
-        visitor: &mut BlockVisitor<'_, D>,
-    ) {
-        if let Some(log) = &self.log {
-            log.visit_blocks(visitor);
-        }
-        if let Some(tier) = manager.tier() {
-            tier.visit_blocks(visitor);
-        }
     }
 }

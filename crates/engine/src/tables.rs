@@ -5,11 +5,13 @@
 //! ```text
 //!  key                value
 //!  0                  number of the next table (4)
-//!  1, name            number (4) │ root page (8) │ whether it has, or had, long values (1)
-//!  2, number (4), root page (8)
-//!                     whether it had long values (1): a table that was dropped and whose pages are still in use
+//!  1, name            number (4) │ place (12) │ whether it has, or had, long values (1)
+//!  2, number (4), place (12)
+//!                     whether it had long values (1): a table that was dropped and whose room is still in use
 //!  3                  root page (8) of the chunks of long values, table 1
 //!  4, number (8)      chunks that are to go (`value.rs`)
+//!
+//!  place              kind (4): 0 a tree, else the number of an index's kind │ root page, or offset in the pool (8)
 //! ```
 //!
 //! Numbers are big-endian in keys and little-endian in values. No number is used twice, so records of the log that
@@ -19,11 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lapis_buffer::PageNumber;
+use lapis_index::IndexKind;
 use lapis_pmem::Domain;
-use lapis_tree::Tree;
 
+use crate::contents::{Contents, Place};
 use crate::error::EngineError;
-use crate::log::EngineLog;
+use crate::index_table::IndexTable;
 use crate::versions::Versions;
 
 /// The number of a table.
@@ -43,6 +46,7 @@ const DROPPED: u8 = 2;
 /// The key of the root of the chunks.
 pub(crate) const CHUNKS_ROOT_KEY: &[u8] = &[3];
 const UNWANTED: u8 = 4;
+const PLACE_BYTES: usize = 12;
 
 /// The key of a table's entry.
 pub(crate) fn name_key(name: &str) -> Vec<u8> {
@@ -50,16 +54,35 @@ pub(crate) fn name_key(name: &str) -> Vec<u8> {
 }
 
 /// The key of what is left of a dropped table.
-pub(crate) fn dropped_key(id: TableId, root: PageNumber) -> Vec<u8> {
-    [&[DROPPED][..], &id.to_be_bytes(), &root.get().to_be_bytes()].concat()
+pub(crate) fn dropped_key(id: TableId, place: Place) -> Vec<u8> {
+    [&[DROPPED][..], &id.to_be_bytes(), &encode_place(place)].concat()
 }
 
-/// Number and root of the dropped table whose key this is.
-pub(crate) fn dropped_of(key: &[u8]) -> Option<(TableId, PageNumber)> {
+/// Number and place of the dropped table whose key this is.
+pub(crate) fn dropped_of(key: &[u8]) -> Option<(TableId, Place)> {
     let (&DROPPED, id) = key.split_first()? else { return None };
-    let (id, root) = id.split_first_chunk()?;
-    let root = PageNumber::new(u64::from_be_bytes(root.try_into().ok()?))?;
-    Some((TableId::from_be_bytes(*id), root))
+    let (id, place) = id.split_first_chunk()?;
+    Some((TableId::from_be_bytes(*id), parse_place(place)?))
+}
+
+fn encode_place(place: Place) -> [u8; PLACE_BYTES] {
+    let (kind, at) = match place {
+        Place::Tree(root) => (0, root.get()),
+        Place::Index(kind, root) => (kind as u32, root),
+    };
+    let mut bytes = [0; PLACE_BYTES];
+    bytes[..4].copy_from_slice(&kind.to_le_bytes());
+    bytes[4..].copy_from_slice(&at.to_le_bytes());
+    bytes
+}
+
+fn parse_place(bytes: &[u8]) -> Option<Place> {
+    let (kind, at) = bytes.split_first_chunk()?;
+    let at = u64::from_le_bytes(at.try_into().ok()?);
+    match u32::from_le_bytes(*kind) {
+        0 => PageNumber::new(at).map(Place::Tree),
+        kind => IndexKind::from_number(kind).map(|kind| Place::Index(kind, at)),
+    }
 }
 
 /// The key of chunks that are to go.
@@ -71,10 +94,10 @@ pub(crate) fn chunks_key(number: u64) -> Vec<u8> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CatalogEntry {
     Next(TableId),
-    Table { name: String, id: TableId, root: PageNumber, long_values: bool },
+    Table { name: String, id: TableId, place: Place, long_values: bool },
     Chunks { root: PageNumber },
     Unwanted { number: u64 },
-    Dropped { id: TableId, root: PageNumber, long_values: bool },
+    Dropped { id: TableId, place: Place, long_values: bool },
 }
 
 impl CatalogEntry {
@@ -84,7 +107,7 @@ impl CatalogEntry {
             Some((&NAME, name)) => parse_table(name, value),
             Some((&DROPPED, _)) => dropped_of(key)
                 .zip(value.first())
-                .map(|((id, root), long)| Self::Dropped { id, root, long_values: *long != 0 }),
+                .map(|((id, place), long)| Self::Dropped { id, place, long_values: *long != 0 }),
             Some((3, [])) => page(value).map(|root| Self::Chunks { root }),
             Some((&UNWANTED, number)) => {
                 let number = number.try_into().ok().map(u64::from_be_bytes);
@@ -101,11 +124,11 @@ impl CatalogEntry {
 fn parse_table(name: &[u8], value: &[u8]) -> Option<CatalogEntry> {
     let name = std::str::from_utf8(name).ok()?.to_owned();
     let (id, rest) = value.split_at_checked(4)?;
-    let (&long_values, root) = rest.split_last()?;
+    let (&long_values, place) = rest.split_last()?;
     Some(CatalogEntry::Table {
         name,
         id: number(id)?,
-        root: page(root)?,
+        place: parse_place(place)?,
         long_values: long_values != 0,
     })
 }
@@ -119,8 +142,8 @@ fn page(value: &[u8]) -> Option<PageNumber> {
 }
 
 /// The value of a table's entry.
-pub(crate) fn table_value(id: TableId, root: PageNumber, long_values: bool) -> Vec<u8> {
-    [&id.to_le_bytes()[..], &root.get().to_le_bytes(), &[u8::from(long_values)]].concat()
+pub(crate) fn table_value(id: TableId, place: Place, long_values: bool) -> Vec<u8> {
+    [&id.to_le_bytes()[..], &encode_place(place), &[u8::from(long_values)]].concat()
 }
 
 /// The value of an entry that is a page.
@@ -133,7 +156,7 @@ pub(crate) fn page_value(root: PageNumber) -> Vec<u8> {
 pub struct Table<D: Domain> {
     id: TableId,
     name: String,
-    tree: Tree<D, Arc<EngineLog<D>>>,
+    contents: Contents<D>,
     versions: Arc<Versions<D>>,
     dropped: AtomicBool,
     long_values: AtomicBool,
@@ -143,13 +166,13 @@ impl<D: Domain> Table<D> {
     pub(crate) fn new(
         id: TableId,
         name: &str,
-        tree: Tree<D, Arc<EngineLog<D>>>,
+        contents: impl Into<Contents<D>>,
         long_values: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             id,
             name: name.to_owned(),
-            tree,
+            contents: contents.into(),
             versions: Arc::new(Versions::new()),
             dropped: AtomicBool::new(false),
             long_values: AtomicBool::new(long_values),
@@ -165,8 +188,25 @@ impl<D: Domain> Table<D> {
         self.id
     }
 
-    pub(crate) fn tree(&self) -> &Tree<D, Arc<EngineLog<D>>> {
-        &self.tree
+    pub(crate) fn contents(&self) -> &Contents<D> {
+        &self.contents
+    }
+
+    /// The index that it is in; none if it is in a tree.
+    pub fn index_kind(&self) -> Option<IndexKind> {
+        self.contents.as_index().map(IndexTable::kind)
+    }
+
+    /// Whether it can be scanned.
+    pub fn is_ordered(&self) -> bool {
+        self.index_kind().is_none_or(IndexKind::is_ordered)
+    }
+
+    pub(crate) fn check_ordered(&self) -> Result<(), EngineError> {
+        match self.index_kind().filter(|kind| !kind.is_ordered()) {
+            Some(kind) => Err(EngineError::Unordered { name: self.name.clone(), kind }),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn versions(&self) -> &Arc<Versions<D>> {
@@ -175,12 +215,12 @@ impl<D: Domain> Table<D> {
 
     /// The longest key: half of the longest record, so that the record of a long value fits too.
     pub fn largest_key_bytes(&self) -> usize {
-        self.tree.largest_record() / 2
+        self.contents.largest_record() / 2
     }
 
-    /// The longest record that a tree has beside such a key.
+    /// The longest record that it has beside such a key.
     pub(crate) fn largest_record_bytes(&self, key: &[u8]) -> usize {
-        self.tree.largest_record().saturating_sub(key.len())
+        self.contents.largest_record().saturating_sub(key.len())
     }
 
     /// Whether a record of it may be that of a long value.
@@ -215,11 +255,14 @@ mod tests {
     #[test]
     fn entries_are_read_as_they_are_written() {
         let root = PageNumber::new(77).unwrap();
-        let parsed = CatalogEntry::parse(&name_key("people"), &table_value(3, root, true)).unwrap();
-        let name = "people".to_owned();
-        assert_eq!(parsed, CatalogEntry::Table { name, id: 3, root, long_values: true });
-        let parsed = CatalogEntry::parse(&dropped_key(3, root), &[1]).unwrap();
-        assert_eq!(parsed, CatalogEntry::Dropped { id: 3, root, long_values: true });
+        for place in [Place::Tree(root), Place::Index(IndexKind::Wort, 4096)] {
+            let value = table_value(3, place, true);
+            let parsed = CatalogEntry::parse(&name_key("people"), &value).unwrap();
+            let name = "people".to_owned();
+            assert_eq!(parsed, CatalogEntry::Table { name, id: 3, place, long_values: true });
+            let parsed = CatalogEntry::parse(&dropped_key(3, place), &[1]).unwrap();
+            assert_eq!(parsed, CatalogEntry::Dropped { id: 3, place, long_values: true });
+        }
         assert_eq!(CatalogEntry::parse(NEXT_KEY, &[9, 0, 0, 0]).unwrap(), CatalogEntry::Next(9));
     }
 
@@ -228,6 +271,6 @@ mod tests {
         for (key, value) in [(&b""[..], &b""[..]), (b"\x01a", b"1234"), (b"\x02", b"12345678")] {
             assert!(CatalogEntry::parse(key, value).is_err());
         }
-        assert!(CatalogEntry::parse(&name_key("a"), &[0; 13]).is_err(), "page 0 is none");
+        assert!(CatalogEntry::parse(&name_key("a"), &[0; 17]).is_err(), "page 0 is none");
     }
 }

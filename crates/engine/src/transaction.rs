@@ -101,7 +101,7 @@ impl<D: Domain> Transaction<D> {
         self.long_values.push(long.number);
         self.write(table, key, Some(&long.record()))?;
         self.writes.write(&shared.catalog, &chunks_key(long.number), None);
-        let entry = table_value(table.id(), table.tree().root(), true);
+        let entry = table_value(table.id(), table.contents().place(), true);
         self.writes.write(&shared.catalog, &name_key(table.name()), Some(&entry));
         // Before anybody can replace the record.
         table.set_has_long_values();
@@ -146,7 +146,7 @@ impl<D: Domain> Transaction<D> {
     /// The entries of a range, as this transaction sees them, from both ends.
     ///
     /// # Errors
-    /// [`EngineError::Dropped`].
+    /// [`EngineError::Dropped`], [`EngineError::Unordered`].
     pub fn range<K: AsRef<[u8]>>(
         &self,
         table: &Arc<Table<D>>,
@@ -158,9 +158,10 @@ impl<D: Domain> Transaction<D> {
     /// The entries of a range, as this transaction sees them, from both ends.
     ///
     /// # Errors
-    /// [`EngineError::Dropped`].
+    /// [`EngineError::Dropped`], [`EngineError::Unordered`].
     pub fn scan(&self, table: &Arc<Table<D>>, range: KeyRange) -> Result<Scan<'_, D>, EngineError> {
         table.check_not_dropped()?;
+        table.check_ordered()?;
         let reading = Reading { reads: &self.reads, writes: &self.writes };
         Ok(Scan::new(Arc::clone(&self.reader), Arc::clone(table), Some(reading), range))
     }

@@ -24,7 +24,7 @@
 //! A long value so needs no room in the log but for a few chunks at a time. It is written twice, as every value
 //! is: to the log, and to a page.
 
-use std::ops::Bound;
+use std::ops::ControlFlow;
 
 use lapis_blocks::block_log::Durability;
 use lapis_pmem::{Domain, host_lock};
@@ -33,6 +33,7 @@ use crate::commit::Write;
 use crate::engine::Shared;
 use crate::error::EngineError;
 use crate::mutants::CHUNKS_NOT_LISTED;
+use crate::scan::{Direction, KeyRange};
 use crate::tables::{Table, chunks_key};
 
 const SHORT: u8 = 0;
@@ -148,14 +149,14 @@ impl<D: Domain> Shared<D> {
         let bytes = bytes.ok_or_else(|| wrong("is longer than a value can be"))?;
         let mut value = Vec::with_capacity(bytes);
         let (first, last) = (chunk_key(long.number, 0), chunk_key(long.number, u32::MAX));
-        let mut cursor = self.chunks.tree().cursor();
-        cursor.seek(Bound::Included(&first[..]))?;
-        while let Some((key, chunk)) = cursor.next()? {
-            if *key > last[..] || value.len() + chunk.len() > bytes {
-                break;
+        let range = KeyRange::new(&(first..=last));
+        self.chunks.contents().visit(&range, Direction::Forward, |_, chunk| {
+            if value.len() + chunk.len() > bytes {
+                return ControlFlow::Break(());
             }
             value.extend_from_slice(chunk);
-        }
+            ControlFlow::Continue(())
+        })?;
         match value.len() == bytes && crc32c::crc32c(&value) == long.checksum {
             true => Ok(value),
             false => Err(wrong("lacks a part, or has another's")),
@@ -214,8 +215,14 @@ impl<D: Domain> Shared<D> {
     ) -> Result<Vec<u64>, EngineError> {
         let (mut numbers, mut record) = (Vec::new(), Vec::new());
         for write in writes.iter().filter(|write| write.table.has_long_values()) {
+            let contents = write.table.contents();
+            let _pinned = contents.pin();
+            // It is dropped: the transaction is refused in its turn.
+            if write.table.check_not_dropped().is_err() {
+                continue;
+            }
             record.clear();
-            if write.table.tree().get(write.key, &mut record)?
+            if contents.get(write.key, &mut record)?
                 && let Some(Stored::Long(long)) = parse(&record)
             {
                 numbers.push(long.number);
@@ -238,14 +245,11 @@ impl<D: Domain> Shared<D> {
         let (first, last) = (chunk_key(number, 0), chunk_key(number, u32::MAX));
         loop {
             let mut keys = Vec::new();
-            let mut cursor = self.chunks.tree().cursor();
-            cursor.seek(Bound::Included(&first[..]))?;
-            while let Some((key, _)) = cursor.next()?
-                && *key <= last[..]
-                && keys.len() < 16
-            {
+            let range = KeyRange::new(&(first..=last));
+            self.chunks.contents().visit(&range, Direction::Forward, |key, _| {
                 keys.push(key.to_vec());
-            }
+                if keys.len() < 16 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
             if keys.is_empty() {
                 break;
             }

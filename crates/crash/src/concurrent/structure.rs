@@ -64,6 +64,7 @@ pub fn explore_structure_concurrently(
             explorer.explore(&ConcurrentStore::on_ssd("store:ssd"))?;
             let three_tier = ConcurrentStore::in_pool("store:three-tier", Placement::ThreeTier);
             explorer.explore(&three_tier)?;
+            explorer.explore(&ConcurrentStore::nvm_direct("store:nvm-direct"))?;
         }
         Structure::Allocator => explorer.explore(&ConcurrentAllocator::default())?,
         _ => return Err(CrashError::OneWorkerOnly { structure: structure.name() }),

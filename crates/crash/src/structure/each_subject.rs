@@ -44,6 +44,7 @@ pub(super) fn all_subjects(structure: Structure) -> Subjects {
             Box::new(StoreSubject::on_ssd("store:ssd")),
             Box::new(StoreSubject::in_pool("store:basic-nvm", Placement::BasicNvm)),
             Box::new(StoreSubject::in_pool("store:three-tier", Placement::ThreeTier)),
+            Box::new(StoreSubject::nvm_direct("store:nvm-direct")),
         ],
         Structure::FpLeaves => vec![Box::new(FpLeavesSubject)],
         Structure::Allocator => vec![

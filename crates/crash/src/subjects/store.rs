@@ -7,7 +7,8 @@ use lapis_blocks::block_log::{BlockLogOptions, Durability};
 use lapis_buffer::{BufferOptions, SpaceOptions};
 use lapis_device::Modelled;
 use lapis_engine::{
-    Engine, EngineError, EngineOptions, KeyRange, PersistentMemoryOptions, Placement,
+    Engine, EngineError, EngineOptions, IndexKind, IndexOptions, KeyRange, PersistentMemoryOptions,
+    Placement, Table,
 };
 use lapis_pmem::{AuditReport, BlockDevice, Pool};
 use rand::rngs::SmallRng;
@@ -17,6 +18,10 @@ use crate::storage::Storage;
 use crate::subject::{Live, Subject, text};
 
 const TABLES: [&str; 2] = ["left", "right"];
+/// What they are in, if they are in indexes: one that orders what was flushed before, and one that does not.
+const KINDS: [IndexKind; 2] = [IndexKind::Wort, IndexKind::FastFair];
+/// The same of further tables, of which one has no order.
+const EXTRA_KINDS: [IndexKind; 3] = [IndexKind::WbTree, IndexKind::PClht, IndexKind::FpTree];
 const KEYS: u8 = 60;
 /// A ring of 128 KiB, which comes round, and its headers.
 const LOG_BLOCKS: u64 = 2 + 32;
@@ -27,19 +32,43 @@ pub(crate) struct Tiers {
     pub(crate) placement: Placement,
     /// The log is in persistent memory.
     pub(crate) log_in_pool: bool,
+    /// Tables are in persistent indexes.
+    pub(crate) index_tables: bool,
 }
 
 impl Tiers {
     /// Pages and log on SSDs.
-    pub(crate) const SSD: Self = Self { placement: Placement::Ssd, log_in_pool: false };
+    pub(crate) const SSD: Self =
+        Self { placement: Placement::Ssd, log_in_pool: false, index_tables: false };
 
     /// Log, and pages, in persistent memory.
     pub(crate) const fn in_pool(placement: Placement) -> Self {
-        Self { placement, log_in_pool: true }
+        Self { placement, log_in_pool: true, index_tables: false }
     }
 
+    /// The log and tables in persistent memory, what is left of pages on an SSD.
+    pub(crate) const NVM_DIRECT: Self =
+        Self { placement: Placement::Ssd, log_in_pool: true, index_tables: true };
+
     pub(crate) fn pool_bytes(self) -> usize {
-        if self.log_in_pool { 2 << 20 } else { 0 }
+        match (self.log_in_pool, self.index_tables) {
+            (_, true) => 4 << 20,
+            (true, false) => 2 << 20,
+            (false, false) => 0,
+        }
+    }
+
+    /// Makes a table: of those in indexes each in another kind.
+    pub(crate) fn create_table(
+        self,
+        engine: &Engine<Modelled>,
+        name: &str,
+        kind: IndexKind,
+    ) -> Result<Arc<Table<Modelled>>, EngineError> {
+        match self.index_tables {
+            true => engine.create_index_table(name, kind, &IndexOptions::DEFAULT),
+            false => engine.create_table(name),
+        }
     }
 
     pub(crate) fn device_blocks(self) -> Vec<u64> {
@@ -137,6 +166,11 @@ impl StoreSubject {
     pub fn in_pool(name: &'static str, placement: Placement) -> Self {
         Self { name, tiers: Tiers::in_pool(placement) }
     }
+
+    /// With the log and tables in persistent memory.
+    pub fn nvm_direct(name: &'static str) -> Self {
+        Self { name, tiers: Tiers::NVM_DIRECT }
+    }
 }
 
 /// An open store.
@@ -144,6 +178,7 @@ impl StoreSubject {
 pub struct LiveStore {
     engine: Option<Engine<Modelled>>,
     site: Site,
+    tiers: Tiers,
     /// What has happened before it was opened again.
     before: Vec<(&'static str, u64)>,
 }
@@ -242,10 +277,10 @@ impl Subject for StoreSubject {
     fn create(&self, storage: Storage) -> Result<LiveStore, String> {
         let site = Site::new(storage, self.tiers)?;
         let engine = site.create()?;
-        for name in TABLES {
-            engine.create_table(name).map_err(text)?;
+        for (name, kind) in TABLES.into_iter().zip(KINDS) {
+            self.tiers.create_table(&engine, name, kind).map_err(text)?;
         }
-        Ok(LiveStore { engine: Some(engine), site, before: Vec::new() })
+        Ok(LiveStore { engine: Some(engine), site, tiers: self.tiers, before: Vec::new() })
     }
 
     fn open(&self, storage: Storage) -> Result<Option<LiveStore>, String> {
@@ -253,7 +288,8 @@ impl Subject for StoreSubject {
         let Some(engine) = site.open()? else { return Ok(None) };
         // Creation ends with the last of the tables.
         let whole = TABLES.iter().all(|name| engine.table(name).is_ok());
-        let live = LiveStore { engine: Some(engine), site, before: Vec::new() };
+        let tiers = self.tiers;
+        let live = LiveStore { engine: Some(engine), site, tiers, before: Vec::new() };
         Ok(whole.then_some(live))
     }
 
@@ -326,7 +362,9 @@ impl LiveStore {
             StoreOperation::Abort(writes) => self.transact(writes, false),
             StoreOperation::CreateTable(number) => {
                 let name = extra_table(*number);
-                let table = engine.table(&name).or_else(|_| engine.create_table(&name))?;
+                let kind = EXTRA_KINDS[usize::from(*number)];
+                let made = || self.tiers.create_table(&engine, &name, kind);
+                let table = engine.table(&name).or_else(|_| made())?;
                 if engine.get(&table, b"first")?.is_none() {
                     engine.put(&table, b"first", &[1], Durability::Immediate)?;
                 }
@@ -348,8 +386,15 @@ pub(crate) fn contents(engine: &Engine<Modelled>) -> Result<StoreState, String> 
     let (mut state, snapshot) = (StoreState::new(), engine.snapshot().map_err(text)?);
     for table in engine.tables() {
         let mut contents = BTreeMap::new();
-        for entry in snapshot.scan(&table, KeyRange::all()).map_err(text)? {
-            let (key, bytes) = entry.map_err(text)?;
+        let entries: Result<Vec<_>, _> = match table.is_ordered() {
+            true => snapshot.scan(&table, KeyRange::all()).map_err(text)?.collect(),
+            // Only a further table has no order.
+            false => {
+                let first = snapshot.get(&table, b"first").map_err(text)?;
+                Ok(first.map(|value| (b"first".to_vec(), value)).into_iter().collect())
+            }
+        };
+        for (key, bytes) in entries.map_err(text)? {
             let number = bytes.first().copied().unwrap_or(0);
             if bytes.iter().any(|&byte| byte != number) {
                 return Err(format!("a torn value for {}", key.escape_ascii()));
@@ -391,14 +436,15 @@ impl Live<StoreOperation, StoreState> for LiveStore {
         let lapis_engine::Statistics { buffer, trees, log, checkpoints, .. } = engine.statistics();
         let (tier, mut events) = (buffer.tier, Vec::new());
         let rounds = engine.log().end().number() / engine.log().capacity_bytes();
-        events.extend([
-            ("splits", trees.splits),
-            ("merges", trees.merges),
-            ("evictions", buffer.evictions),
-            ("batches of pages", buffer.batches),
-            ("checkpoints", checkpoints),
-            ("syncs of the log", log.syncs),
-        ]);
+        events.extend([("checkpoints", checkpoints), ("syncs of the log", log.syncs)]);
+        if !self.tiers.index_tables {
+            events.extend([
+                ("splits", trees.splits),
+                ("merges", trees.merges),
+                ("evictions", buffer.evictions),
+                ("batches of pages", buffer.batches),
+            ]);
+        }
         if self.site.options.placement.has_persistent_memory() {
             events.extend([
                 ("admissions to persistent memory", tier.admissions),

@@ -5,7 +5,7 @@ use lapis_crash::concurrent::{ConcurrentOptions, explore_structure_concurrently}
 use lapis_crash::{ExploreOptions, Strategy, Structure, explore_structure};
 use lapis_engine::mutants::{
     ACKNOWLEDGED_BEFORE_SYNC, CHECKPOINT_FORGETS_TRANSACTIONS, CHECKPOINT_TOO_EARLY,
-    CHUNKS_NOT_LISTED, PARTS_LOST, READS_NOT_VALIDATED, VERSIONS_NOT_KEPT,
+    CHUNKS_NOT_LISTED, INDEX_BEFORE_LOG, PARTS_LOST, READS_NOT_VALIDATED, VERSIONS_NOT_KEPT,
 };
 use lapis_pmem::Mutant;
 
@@ -62,8 +62,29 @@ fn transactions_over_persistent_memory_survive_power_cuts() {
 }
 
 #[test]
+fn transactions_over_persistent_indexes_survive_power_cuts() {
+    assert_eq!(alone("store:nvm-direct", 22, 18, None), 0);
+}
+
+#[test]
+fn an_index_that_is_changed_before_the_log_is_durable_is_found() {
+    assert_eq!(alone("store:nvm-direct", 60, 18, Some(INDEX_BEFORE_LOG)), 1);
+}
+
+#[test]
+fn every_event_happens_in_a_run_of_400_operations() {
+    for run in Structure::Store.subjects() {
+        let options = ExploreOptions { ops: 400, spread_images: 20, ..ExploreOptions::default() };
+        let report = explore_structure(Structure::Store, Some(run), &options, &|_| {}).unwrap();
+        println!("{run}: {:?}", report.events);
+        assert!(report.events.len() >= 3 && report.events.values().all(|count| *count > 0));
+    }
+}
+
+#[test]
 fn transactions_of_several_workers_over_persistent_memory_are_durably_linearizable() {
     assert_eq!(together("store:three-tier", 10, None), 0);
+    assert_eq!(together("store:nvm-direct", 10, None), 0);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod damage;
 mod failures;
 mod harness;
 mod history;
+mod index_tables;
 mod long_values;
 mod model;
 mod placements;

@@ -12,7 +12,7 @@ use crate::harness::{Random, contents, hardware, small};
 /// More pages than DRAM and persistent memory have together.
 const KEYS: u64 = 3000;
 
-fn options(placement: Placement) -> EngineOptions {
+pub fn options(placement: Placement) -> EngineOptions {
     let mut options = EngineOptions { placement, ..small() };
     options.memory.log_blocks = 2 + 512;
     options.memory.frames = 96;
@@ -32,7 +32,7 @@ fn ssd() -> Arc<dyn BlockDevice> {
     Arc::new(ModelledSsd::new(1, SsdConfig::default()).unwrap())
 }
 
-fn storage(placement: Placement) -> Storage<Hardware> {
+pub fn storage(placement: Placement) -> Storage<Hardware> {
     match placement {
         Placement::MainMemory => Storage::main_memory(pool()),
         _ => Storage::with_pool(ssd(), pool()),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lapis_device::Modelled;
-use lapis_engine::{Durability, Engine, EngineError, KeyRange, Placement, Table, Transaction};
+use lapis_engine::{
+    Durability, Engine, EngineError, IndexKind, KeyRange, Placement, Table, Transaction,
+};
 use lapis_pmem::{AuditReport, Observed};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -19,6 +21,8 @@ use crate::subjects::store::{Site, Tiers};
 
 const TABLES: [&str; 2] = ["left", "right"];
 const KEYS: u8 = 4;
+/// What the tables are in, if they are in indexes.
+const KINDS: [IndexKind; 2] = [IndexKind::Wort, IndexKind::FastFair];
 
 /// A store that several workers use.
 #[derive(Debug)]
@@ -31,6 +35,11 @@ impl ConcurrentStore {
     /// With pages and log on SSDs.
     pub fn on_ssd(name: &'static str) -> Self {
         Self { name, tiers: Tiers::SSD }
+    }
+
+    /// With the log and tables in persistent memory.
+    pub fn nvm_direct(name: &'static str) -> Self {
+        Self { name, tiers: Tiers::NVM_DIRECT }
     }
 
     /// With the log, and pages if the placement says so, in persistent memory.
@@ -195,8 +204,8 @@ impl ConcurrentSubject for ConcurrentStore {
 
     fn create(&self, storage: Storage) -> Result<Self::Live, String> {
         let engine = Site::new(storage, self.tiers)?.create()?;
-        for name in TABLES {
-            engine.create_table(name).map_err(text)?;
+        for (name, kind) in TABLES.into_iter().zip(KINDS) {
+            self.tiers.create_table(&engine, name, kind).map_err(text)?;
         }
         Ok(engine)
     }

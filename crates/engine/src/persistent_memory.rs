@@ -1,0 +1,121 @@
+//! The persistent memory of an open engine: what lies in it, and who changes indexes there (X4).
+
+use std::sync::Arc;
+
+use lapis_buffer::BufferManager;
+use lapis_pmem::host_lock::{self, HostGuard};
+use lapis_pmem::{BlockVisitor, Domain, EXTENT_BYTES, Pool, PoolDevice};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+
+use crate::engine::Shared;
+use crate::error::EngineError;
+use crate::tables::Table;
+
+/// Kept free besides: a change may need the first block of several sizes.
+const SLABS_BYTES: usize = 12 * EXTENT_BYTES;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct PersistentMemory<D: Domain> {
+    pub(crate) pool: Option<Arc<Pool<D>>>,
+    log: Option<PoolDevice<D>>,
+    changing: RwLock<()>,
+    /// Bytes that those who change indexes may still need.
+    promised: Mutex<usize>,
+}
+
+/// Nobody looks for lost blocks.
+pub(crate) type Held<'m, D> = HostGuard<'m, D, RwLockReadGuard<'m, ()>>;
+
+/// Somebody changes indexes, and has room for it.
+pub(crate) struct Change<'m, D: Domain> {
+    shared: &'m Shared<D>,
+    bytes: usize,
+    _held: Held<'m, D>,
+}
+
+impl<D: Domain> Drop for Change<'_, D> {
+    fn drop(&mut self) {
+        *host_lock::lock(&self.shared.domain, &self.shared.memory.promised) -= self.bytes;
+    }
+}
+
+impl<D: Domain> PersistentMemory<D> {
+    pub(crate) fn new(pool: Option<Arc<Pool<D>>>, log: Option<PoolDevice<D>>) -> Self {
+        Self { pool, log, changing: RwLock::default(), promised: Mutex::default() }
+    }
+
+    pub(crate) fn pool(&self) -> Result<&Arc<Pool<D>>, EngineError> {
+        self.pool.as_ref().ok_or(EngineError::NoPersistentMemory)
+    }
+
+    /// Tells of every block of the engine, of whose tables these are in indexes, or may be.
+    pub(crate) fn visit_blocks(
+        &self,
+        manager: &BufferManager<D>,
+        tables: &[Arc<Table<D>>],
+        visitor: &mut BlockVisitor<'_, D>,
+    ) {
+        if let Some(log) = &self.log {
+            log.visit_blocks(visitor);
+        }
+        if let Some(tier) = manager.tier() {
+            tier.visit_blocks(visitor);
+        }
+        for index in tables.iter().filter_map(|table| table.contents().as_index()) {
+            index.visit_blocks(visitor);
+        }
+    }
+}
+
+impl<D: Domain> Shared<D> {
+    /// Keeps others from looking for lost blocks (X4).
+    pub(crate) fn hold_indexes(&self) -> Held<'_, D> {
+        host_lock::read(&self.domain, &self.memory.changing)
+    }
+
+    /// Begins to change indexes, which may take so many bytes; none if it only removes. What a power cut has leaked
+    /// is looked for before the pool grows, and before it is said to be full.
+    pub(crate) fn change_indexes(&self, bytes: usize) -> Result<Change<'_, D>, EngineError> {
+        let pool = self.memory.pool()?;
+        loop {
+            let held = self.hold_indexes();
+            let mut promised = host_lock::lock(&self.domain, &self.memory.promised);
+            let wanted = *promised + bytes + SLABS_BYTES;
+            let may_leak = pool.needs_reclaim();
+            let has_room = match may_leak && bytes > 0 && !fits_without_growth(pool, wanted) {
+                true => None,
+                false => Some(pool.ensure_headroom(wanted)),
+            };
+            match has_room {
+                Some(Ok(())) => {}
+                _ if may_leak => {
+                    drop((promised, held));
+                    self.reclaim(pool);
+                    continue;
+                }
+                // Removals make room, and go on where there is none.
+                Some(Err(full)) if bytes > 0 => return Err(full.into()),
+                _ => {}
+            }
+            *promised += bytes;
+            drop(promised);
+            return Ok(Change { shared: self, bytes, _held: held });
+        }
+    }
+
+    /// Finds the blocks that nobody reaches.
+    fn reclaim(&self, pool: &Pool<D>) {
+        let _alone = host_lock::write(&self.domain, &self.memory.changing);
+        // Somebody else may have done it meanwhile.
+        if pool.needs_reclaim() {
+            let found = pool.reclaim(&self.reachable(pool));
+            tracing::debug!(?found, "found free persistent memory again");
+        }
+    }
+}
+
+fn fits_without_growth<D: Domain>(pool: &Pool<D>, bytes: usize) -> bool {
+    let usage = pool.usage();
+    usage.storage_bytes - usage.touched_bytes >= bytes as u64
+}
