@@ -125,6 +125,12 @@ pub enum Error {
         /// What is wrong, and where.
         what: String,
     },
+    /// An entry of a [`crate::TypedTable`] is none of its types.
+    #[error("{what} is not of the type that was asked for")]
+    WrongType {
+        /// Which.
+        what: String,
+    },
     /// Anything else.
     #[error(transparent)]
     Engine(EngineError),

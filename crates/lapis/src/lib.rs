@@ -36,6 +36,7 @@ mod snapshot;
 mod store;
 mod table;
 mod transaction;
+mod typed;
 
 pub use config::Config;
 pub use directory::{LOG_FILE, PAGES_FILE};
@@ -47,6 +48,7 @@ pub use snapshot::Snapshot;
 pub use store::Store;
 pub use table::Table;
 pub use transaction::{Commit, Transaction};
+pub use typed::{Encoding, Key, TypedTable};
 
 /// The longest name of a table.
 pub const MAX_TABLE_NAME_BYTES: usize = 255;

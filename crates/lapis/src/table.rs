@@ -9,6 +9,7 @@ use lapis_pmem::Hardware;
 use crate::entries::Entries;
 use crate::error::Error;
 use crate::store::{Inner, retry};
+use crate::typed::{Encoding, Key, TypedTable};
 
 type EngineTable = Arc<lapis_engine::Table<Hardware>>;
 
@@ -34,6 +35,11 @@ impl Table {
             return Ok(&self.table);
         }
         Err(Error::ForeignTable { name: self.name().to_owned() })
+    }
+
+    /// The table, seen as one of typed keys and values.
+    pub fn typed<K: Key, V: Encoding>(&self) -> TypedTable<K, V> {
+        TypedTable::new(self.clone())
     }
 
     /// The table's name.
