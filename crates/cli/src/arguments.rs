@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    check, crash, delete, demo, export, get, import, info, lab, put, replay, scan, ycsb,
+    check, crash, delete, demo, export, get, import, info, lab, manual, put, replay, scan, ycsb,
 };
 use crate::failure::Failure;
 use crate::output::closed;
@@ -57,6 +57,9 @@ pub enum Command {
     Replay(replay::Arguments),
     Crash(Box<crash::Arguments>),
     Lab(lab::Arguments),
+    Help(manual::HelpArguments),
+    Completions(manual::CompletionArguments),
+    Man(manual::ManArguments),
     #[command(hide = true, name = "demo-worker")]
     DemoWorker(demo::WorkerArguments),
 }
@@ -166,10 +169,10 @@ mod tests {
 
     #[test]
     fn wrong_values_say_what_would_be_right() {
-        let sentence = refusal(&["lapis", "put", "--dir", "d", "k", "v", "--index", "btree"]);
+        let sentence = refusal(&["lapis", "lab", "index", "--index", "btree"]);
         assert_eq!(
             sentence,
-            "`btree` is not a value of --index <KIND>; use one of wort, fast-fair, p-clht, \
+            "`btree` is not a value of --index <LIST>; use one of wort, fast-fair, p-clht, \
              woart, art-cow, wb-tree, wb-tree-slot, nv-tree, fptree"
         );
         let sentence = refusal(&["lapis", "scan", "--dir", "d", "--limit", "x"]);

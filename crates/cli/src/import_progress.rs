@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::Failure;
-use crate::formats::Position;
+use crate::formats::{KeyColumns, KeyPart, Position};
 
 /// The table that holds the entries.
 pub const TABLE: &str = ".imports";
@@ -70,10 +70,11 @@ impl FileIdentity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     pub format: String,
-    pub key_column: Option<usize>,
-    pub key_field: Option<String>,
+    pub key: Vec<KeyPart>,
     pub value_field: Option<String>,
+    /// Whether the first line may have names.
     pub header: bool,
+    pub delimiter: u8,
 }
 
 /// An entry of the table.
@@ -81,8 +82,8 @@ pub struct Reading {
 pub struct Progress {
     pub file: FileIdentity,
     pub reading: Reading,
-    /// The key's column as found in the header.
-    pub found_key_column: Option<usize>,
+    /// The key's columns as found in the first line.
+    pub found_key: Option<KeyColumns>,
     pub byte_offset: u64,
     pub lines: u64,
     pub records: u64,
@@ -95,7 +96,7 @@ impl Progress {
         Self {
             file,
             reading,
-            found_key_column: None,
+            found_key: None,
             byte_offset: 0,
             lines: 0,
             records: 0,
@@ -154,10 +155,10 @@ mod tests {
     fn reading() -> Reading {
         Reading {
             format: "tsv".into(),
-            key_column: None,
-            key_field: None,
+            key: Vec::new(),
             value_field: None,
             header: false,
+            delimiter: b',',
         }
     }
 
@@ -179,7 +180,7 @@ mod tests {
         let file = FileIdentity::of(Path::new("Cargo.toml")).unwrap();
         let progress = Progress::start(file.clone(), reading());
         assert!(progress.continues(&file, &reading()));
-        let other = Reading { key_column: Some(2), ..reading() };
+        let other = Reading { key: vec![KeyPart::Number(2)], ..reading() };
         assert!(!progress.continues(&file, &other));
     }
 

@@ -1,7 +1,7 @@
 //! The `lapis` command line: a front door to the store, the laboratory and the crash checker.
 //!
 //! Standard output carries results (one JSON object with `--json`), standard error one sentence
-//! per failure and, if asked for, the log. Exit codes: 0 done, 1 a check failed or something asked
+//! per failure and, if asked for, the log; with `--json` the failure is on standard output, too. Exit codes: 0 done, 1 a check failed or something asked
 //! for is not there, 2 the request could not be carried out.
 
 mod arguments;
@@ -16,6 +16,7 @@ mod progress;
 mod store_arguments;
 mod workload_arguments;
 
+use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
@@ -47,12 +48,19 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<Verdict, Failure> {
-    let Some(arguments) = arguments::parse(std::env::args_os())? else {
-        return Ok(Verdict::Good);
-    };
-    logging::start(arguments.verbose)?;
-    let mut output = Output::stdout(arguments.json);
-    let verdict = commands::run(arguments.command, &mut output)?;
+    let words: Vec<_> = std::env::args_os().collect();
+    // Wrong arguments are answered as they ask for, too.
+    let mut output = Output::stdout(words.iter().any(|word| word == "--json"));
+    let done = parse_and_run(words, &mut output);
+    if let Err(failure) = &done {
+        output.failure(failure)?;
+    }
     output.finish()?;
-    Ok(verdict)
+    done
+}
+
+fn parse_and_run(words: Vec<OsString>, output: &mut Output) -> Result<Verdict, Failure> {
+    let Some(arguments) = arguments::parse(words)? else { return Ok(Verdict::Good) };
+    logging::start(arguments.verbose)?;
+    commands::run(arguments.command, output)
 }

@@ -15,12 +15,14 @@ use crate::failure::{Failure, reason};
 pub struct Output {
     sink: BufWriter<Stdout>,
     json: bool,
+    /// Something was written.
+    used: bool,
 }
 
 impl Output {
     /// Standard output.
     pub fn stdout(json: bool) -> Self {
-        Self { sink: BufWriter::with_capacity(1 << 16, io::stdout()), json }
+        Self { sink: BufWriter::with_capacity(1 << 16, io::stdout()), json, used: false }
     }
 
     /// Whether the one JSON object was asked for.
@@ -68,6 +70,17 @@ impl Output {
         found.notes().iter().try_for_each(|note| self.line(note))
     }
 
+    /// With `--json`, says why the command ended early, unless it has written something already.
+    pub fn failure(&mut self, failure: &Failure) -> Result<(), Failure> {
+        match failure.sentence() {
+            Some(error) if !self.used => {
+                self.json(&serde_json::json!({ "error": error, "code": failure.exit_code() }))?;
+                self.flush()
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes the JSON object; nothing without `--json`.
     pub fn json(&mut self, object: &impl Serialize) -> Result<(), Failure> {
         if !self.json {
@@ -81,6 +94,7 @@ impl Output {
 
     /// Writes bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.used = true;
         self.sink.write_all(bytes).map_err(|error| closed(&error))
     }
 

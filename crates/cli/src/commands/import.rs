@@ -5,14 +5,17 @@ use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use lapis::{Store, Table};
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
-use crate::formats::{Format, Layout, Position, ReadError, Record, RecordReader};
+use crate::formats::{
+    Format, KeyColumns, KeyPart, Layout, Position, ReadError, Record, RecordReader, guess,
+};
 use crate::import_progress::{FileIdentity, Journal, Progress, Reading};
+use crate::json_bytes::shown;
 use crate::output::{Output, grouped, human_bytes};
 use crate::progress;
 use crate::store_arguments::{NewTableArguments, StoreArguments};
@@ -25,16 +28,22 @@ const BATCH_BYTES: usize = 256 * 1024;
 #[command(after_long_help = "\
 Examples:
   lapis import --dir /tmp/store packages.tsv
-  lapis import --dir /tmp/store people.csv --key-field email --table people
-  lapis import --dir /tmp/store events.jsonl --key-field id --value-field body
+  lapis import --dir /tmp/store people.csv --key email --table people
+  lapis import --dir /tmp/store trace.csv --key time_us,lbn --on-duplicate error
+  lapis import --dir /tmp/store events.jsonl --key id --value-field body
   zcat big.tsv.gz | lapis import --dir /tmp/store - --format tsv
 
 How a line becomes a record:
-  tsv    key TAB value; the value is the rest of the line, tabs kept
-  csv    RFC 4180; the key is the first field, or --key-column N, or the column that the first line
-         calls --key-field; a single other field is the value, several stay one CSV record
-  jsonl  an object per line; the key is the field `key` or --key-field, the value is the whole line
-         or --value-field; what `lapis export` wrote is taken back exactly (FIELD_base64 is base64)
+  tsv    the key is the first field, the value is the rest of the line, tabs kept
+  csv    RFC 4180; the key is the first field; a single other field is the value, several stay one
+         CSV record
+  jsonl  an object per line; the key is the field `key`, the value is the whole line or
+         --value-field; what `lapis export` wrote is taken back exactly (FIELD_base64 is base64)
+
+--key names other columns or fields; several are one key, with colons between them. A first line without
+numbers above columns of numbers is taken for the names of the columns (--header=no: it is a record). Keys
+that are there already, from this file or before, are replaced and counted, unless --on-duplicate says
+otherwise.
 
 A batch is one transaction: all of it is stored or nothing. How far the import has come is stored in
 the same transaction, so that after a crash the same command goes on where it stopped, and once it
@@ -53,18 +62,21 @@ pub struct Arguments {
     /// How the file is written [default: by its extension]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
-    /// The column of the key, counted from 1 (tsv, csv)
-    #[arg(long, value_name = "N", conflicts_with = "key_field", value_parser = clap::value_parser!(u32).range(1..))]
-    key_column: Option<u32>,
-    /// The field of the key (jsonl), or the name of its column in the first line (csv)
-    #[arg(long, value_name = "NAME")]
-    key_field: Option<String>,
+    /// The columns or fields of the key, by number or name, separated by commas
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    key: Vec<KeyPart>,
     /// The field of the value (jsonl) [default: the whole line]
     #[arg(long, value_name = "NAME")]
     value_field: Option<String>,
-    /// The first line is no record but the names of the columns (csv, tsv)
-    #[arg(long)]
-    header: bool,
+    /// Whether the first line is no record but the names of the columns (csv, tsv)
+    #[arg(long, value_name = "WHETHER", value_enum, default_value_t, num_args = 0..=1, require_equals = true, default_missing_value = "yes")]
+    header: Header,
+    /// What separates fields (csv)
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    delimiter: Delimiter,
+    /// What becomes of a record whose key is there already
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    on_duplicate: OnDuplicate,
     /// Records per transaction
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     batch: u32,
@@ -76,12 +88,66 @@ pub struct Arguments {
     acknowledge: bool,
 }
 
+/// Whether the first line has names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Header {
+    /// As it looks
+    #[default]
+    Auto,
+    /// It has
+    Yes,
+    /// It has not
+    No,
+}
+
+/// What separates the fields of CSV.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Delimiter {
+    #[default]
+    Comma,
+    Semicolon,
+    Tab,
+    Pipe,
+    Space,
+}
+
+impl Delimiter {
+    fn byte(self) -> u8 {
+        match self {
+            Self::Comma => b',',
+            Self::Semicolon => b';',
+            Self::Tab => b'\t',
+            Self::Pipe => b'|',
+            Self::Space => b' ',
+        }
+    }
+}
+
+/// What becomes of a record whose key is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum OnDuplicate {
+    /// The import ends; the records before are stored
+    Error,
+    /// The record that is there stays
+    Keep,
+    /// It is replaced
+    #[default]
+    Replace,
+}
+
 #[derive(Serialize)]
 struct Report {
     file: String,
     table: String,
     format: &'static str,
+    /// Columns or fields of the key.
+    key: Vec<String>,
+    /// Whether the first line was taken for the names of the columns.
+    header: bool,
     records: u64,
+    /// Records whose key was there already: replaced, or left out.
+    duplicates: u64,
+    warnings: Vec<String>,
     bytes: u64,
     seconds: f64,
     records_per_s: f64,
@@ -102,10 +168,10 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     let table = arguments.table.open(&store)?;
     let reading = Reading {
         format: format.name().to_owned(),
-        key_column: arguments.key_column.map(|column| column as usize),
-        key_field: arguments.key_field.clone(),
+        key: arguments.key.clone(),
         value_field: arguments.value_field.clone(),
-        header: arguments.header,
+        header: arguments.header != Header::No,
+        delimiter: arguments.delimiter.byte(),
     };
     let (journal, progress) = match identity {
         None => (None, None),
@@ -120,7 +186,18 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     };
     let resumed_from = progress.as_ref().map_or(0, |progress| progress.records);
     let already_imported = progress.as_ref().is_some_and(|progress| progress.finished);
-    let mut import = Import { arguments, store, table, journal, progress, records: resumed_from };
+    let mut import = Import {
+        arguments,
+        store,
+        table,
+        journal,
+        progress,
+        records: resumed_from,
+        duplicates: 0,
+        header: false,
+        key: KeyColumns::default(),
+        warnings: Vec::new(),
+    };
     let bytes = if already_imported { 0 } else { import.run(format, output)? };
     let seconds = started.elapsed().as_secs_f64();
     let records = import.records - resumed_from;
@@ -128,7 +205,11 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         file: arguments.file.display().to_string(),
         table: import.table.name().to_owned(),
         format: format.name(),
+        key: import.key.names,
+        header: import.header,
         records,
+        duplicates: import.duplicates,
+        warnings: import.warnings,
         bytes,
         seconds,
         records_per_s: if seconds > 0.0 { records as f64 / seconds } else { 0.0 },
@@ -136,12 +217,12 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         already_imported,
         total_records: import.records,
     };
-    say(&report, output)?;
+    say(&report, arguments.on_duplicate, output)?;
     output.json(&report)?;
     Ok(Verdict::Good)
 }
 
-fn say(report: &Report, output: &mut Output) -> Result<(), Failure> {
+fn say(report: &Report, on_duplicate: OnDuplicate, output: &mut Output) -> Result<(), Failure> {
     let Report { file, table, .. } = report;
     if report.already_imported {
         return output.line(format_args!(
@@ -161,7 +242,23 @@ fn say(report: &Report, output: &mut Output) -> Result<(), Failure> {
         human_bytes(report.bytes),
         report.seconds,
         grouped(report.records_per_s as u64)
-    ))
+    ))?;
+    output.line(format_args!(
+        "the key is {}{}",
+        report.key.join(", "),
+        if report.header { "; the first line was taken for names" } else { "" }
+    ))?;
+    if report.duplicates > 0 {
+        output.line(format_args!(
+            "WARNING: {} of these records had keys that were there already, and {}",
+            grouped(report.duplicates),
+            match on_duplicate {
+                OnDuplicate::Keep => "were left out",
+                _ => "replaced what they had; is the key another column? (--key)",
+            }
+        ))?;
+    }
+    report.warnings.iter().try_for_each(|warning| output.line(format_args!("WARNING: {warning}")))
 }
 
 /// Whether the input can be read once only: standard input, a pipe, a device.
@@ -188,12 +285,11 @@ fn format_of(arguments: &Arguments, from_pipe: bool) -> Result<Format, Failure> 
 
 fn check_layout(arguments: &Arguments, format: Format) -> Result<(), Failure> {
     let wrong = match format {
-        Format::Jsonl if arguments.key_column.is_some() => {
-            "--key-column is for tsv and csv; use --key-field"
+        Format::Jsonl if arguments.header == Header::Yes => {
+            "--header is for tsv and csv; leave it out"
         }
-        Format::Jsonl if arguments.header => "--header is for tsv and csv; leave it out",
-        Format::Tsv if arguments.key_field.is_some() => {
-            "--key-field is for csv and jsonl; use --key-column"
+        Format::Jsonl | Format::Tsv if arguments.delimiter != Delimiter::Comma => {
+            "--delimiter is for csv; add --format csv"
         }
         Format::Tsv | Format::Csv if arguments.value_field.is_some() => {
             "--value-field is for jsonl; leave it out"
@@ -212,19 +308,40 @@ struct Import<'a> {
     progress: Option<Progress>,
     /// Records of the file that are durable.
     records: u64,
+    /// Records whose key was there.
+    duplicates: u64,
+    header: bool,
+    key: KeyColumns,
+    warnings: Vec<String>,
 }
 
 impl Import<'_> {
     /// Imports what is left of the file. Returns the bytes read.
     fn run(&mut self, format: Format, output: &mut Output) -> Result<u64, Failure> {
         let start = self.progress.as_ref().map_or_else(Position::default, Progress::position);
-        let input = open(&self.arguments.file, start)?;
-        let found = self.progress.as_ref().and_then(|progress| progress.found_key_column);
+        let mut input = open(&self.arguments.file, start)?;
+        let found = self.progress.as_ref().and_then(|progress| progress.found_key.clone());
+        if found.is_none() && format != Format::Jsonl {
+            let failed = |error| Failure::file("read", &self.arguments.file, &error);
+            let beginning = input.fill_buf().map_err(failed)?;
+            let delimiter = match format {
+                Format::Csv => self.arguments.delimiter.byte(),
+                _ => b'\t',
+            };
+            let guess = guess(beginning, delimiter);
+            let named = self.arguments.key.iter().any(|part| matches!(part, KeyPart::Name(_)));
+            self.header = match self.arguments.header {
+                Header::Auto => named || guess.has_header,
+                asked => asked == Header::Yes,
+            };
+            self.warnings = guess.warnings;
+        }
         let layout = Layout {
-            key_column: found.or(self.arguments.key_column.map(|column| column as usize)),
-            key_field: self.arguments.key_field.clone(),
+            key: self.arguments.key.clone(),
+            found,
             value_field: self.arguments.value_field.clone(),
-            header: self.arguments.header,
+            header: self.header,
+            delimiter: self.arguments.delimiter.byte(),
             longest_key_bytes: Some(self.table.largest_key_bytes()),
         };
         let bar = match &self.progress {
@@ -233,8 +350,9 @@ impl Import<'_> {
         };
         let mut reader =
             RecordReader::new(format, &layout, input, start).map_err(|error| self.wrong(error))?;
-        if let Some(progress) = &mut self.progress {
-            progress.found_key_column = reader.key_column();
+        self.key = reader.key();
+        if let Some(progress) = self.progress.as_mut().filter(|_| format != Format::Jsonl) {
+            progress.found_key = Some(self.key.clone());
         }
         loop {
             let (batch, ended) = self.read_batch(&mut reader)?;
@@ -255,15 +373,15 @@ impl Import<'_> {
     }
 
     /// The next batch, and whether the file ends with it.
-    fn read_batch(&self, reader: &mut RecordReader) -> Result<(Vec<Record>, bool), Failure> {
+    fn read_batch(&self, reader: &mut RecordReader) -> Result<(Vec<(Record, u64)>, bool), Failure> {
         let mut batch = Vec::new();
         let mut bytes = 0;
         while batch.len() < self.arguments.batch as usize && bytes < BATCH_BYTES {
             match reader.next().map_err(|error| self.wrong(error))? {
                 None => return Ok((batch, true)),
-                Some((record, _)) => {
+                Some((record, line)) => {
                     bytes += record.key.len() + record.value.len();
-                    batch.push(record);
+                    batch.push((record, line));
                 }
             }
         }
@@ -271,9 +389,23 @@ impl Import<'_> {
     }
 
     /// Stores a batch and how far it brings the import, in one transaction.
-    fn store(&mut self, batch: &[Record], end: Position, ended: bool) -> Result<(), Failure> {
+    fn store(
+        &mut self,
+        batch: &[(Record, u64)],
+        end: Position,
+        ended: bool,
+    ) -> Result<(), Failure> {
         let mut transaction = self.store.transaction()?;
-        for record in batch {
+        let mut duplicates = 0;
+        for (record, line) in batch {
+            if transaction.get(&self.table, &record.key)?.is_some() {
+                duplicates += 1;
+                match self.arguments.on_duplicate {
+                    OnDuplicate::Replace => {}
+                    OnDuplicate::Keep => continue,
+                    OnDuplicate::Error => return Err(self.duplicate(record, *line)),
+                }
+            }
             transaction.put(&self.table, &record.key, &record.value)?;
         }
         let records = self.records + batch.len() as u64;
@@ -286,7 +418,18 @@ impl Import<'_> {
         }
         transaction.commit()?;
         self.records = records;
+        self.duplicates += duplicates;
         Ok(())
+    }
+
+    fn duplicate(&self, record: &Record, line: u64) -> Failure {
+        Failure::refused(format!(
+            "{}:{line}: the key `{}` is there already; its batch is not stored, the {} records before are \
+             (--on-duplicate keep or replace goes on)",
+            self.arguments.file.display(),
+            shown(&record.key),
+            grouped(self.records)
+        ))
     }
 
     /// The sentence for a record that cannot be read.

@@ -9,6 +9,7 @@ pub mod get;
 pub mod import;
 pub mod info;
 pub mod lab;
+pub mod manual;
 pub mod put;
 pub mod replay;
 pub mod scan;
@@ -34,6 +35,9 @@ pub fn run(command: Command, output: &mut Output) -> Result<Verdict, Failure> {
         Command::Replay(arguments) => replay::run(&arguments, output),
         Command::Crash(arguments) => crash::run(&arguments, output),
         Command::Lab(arguments) => lab::run(&arguments, output),
+        Command::Help(arguments) => arguments.run(output),
+        Command::Completions(arguments) => arguments.run(output),
+        Command::Man(arguments) => arguments.run(output),
         Command::DemoWorker(arguments) => demo::run_worker(&arguments),
     }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder, WriterBuilder};
 use lapis::MAX_VALUE_BYTES;
 
-use super::{Layout, Position, ReadError, Record};
+use super::{KeyColumns, Layout, Position, ReadError, Record};
 
 /// More than this much text for one record is refused instead of filling the memory.
 const MAX_RECORD_BYTES: usize = 2 * MAX_VALUE_BYTES + (1 << 20);
@@ -19,7 +19,7 @@ pub struct CsvRecords {
     start_offset: u64,
     /// Line feeds up to the end of the last record.
     lines: u64,
-    key_column: usize,
+    key: KeyColumns,
     record: ByteRecord,
 }
 
@@ -70,23 +70,24 @@ impl CsvRecords {
         let unread = Rc::new(RefCell::new(Unread::default()));
         let watched = Watched { input, unread: unread.clone() };
         let mut records = Self {
-            reader: ReaderBuilder::new().has_headers(false).from_reader(watched),
+            reader: ReaderBuilder::new()
+                .has_headers(false)
+                .delimiter(layout.delimiter)
+                .from_reader(watched),
             unread,
             start_offset: start.byte_offset,
             lines: start.lines,
-            key_column: layout.key_column.unwrap_or(1),
+            key: KeyColumns::default(),
             record: ByteRecord::new(),
         };
-        let named = layout.key_column.is_none().then_some(layout.key_field.as_deref()).flatten();
-        if start == Position::default() && (layout.header || named.is_some()) {
-            let line = records.read()?;
-            if let Some(name) = named {
-                let found = records.record.iter().position(|field| field == name.as_bytes());
-                records.key_column = 1 + found.ok_or_else(|| {
-                    ReadError::bad(line.unwrap_or(1), format!("no column is named `{name}`"))
-                })?;
-            }
+        if let Some(found) = &layout.found {
+            records.key = found.clone();
+            return Ok(records);
         }
+        let line = if layout.header { records.read()? } else { None };
+        let header = layout.header.then(|| records.record.iter());
+        records.key = KeyColumns::find(&layout.key, header)
+            .map_err(|what| ReadError::bad(line.unwrap_or(1), what))?;
         Ok(records)
     }
 
@@ -97,30 +98,19 @@ impl CsvRecords {
         }
     }
 
-    pub fn key_column(&self) -> usize {
-        self.key_column
+    pub fn key(&self) -> &KeyColumns {
+        &self.key
     }
 
     pub fn next(&mut self) -> Result<Option<(Record, u64)>, ReadError> {
         let Some(line) = self.read()? else { return Ok(None) };
-        let fields = self.record.len();
-        let column = self.key_column;
-        let Some(key) = self.record.get(column - 1) else {
-            let what = format!("there are {fields} fields, and the key is to be field {column}");
-            return Err(ReadError::bad(line, what));
-        };
-        let key = key.to_vec();
-        let others = || {
-            self.record
-                .iter()
-                .enumerate()
-                .filter(|(at, _)| at + 1 != column)
-                .map(|(_, field)| field)
-        };
-        let value = match fields {
-            1 => Vec::new(),
-            2 => others().next().unwrap_or_default().to_vec(),
-            _ => encode(others()).map_err(|error| ReadError::bad(line, error.to_string()))?,
+        let fields: Vec<&[u8]> = self.record.iter().collect();
+        let (key, others) = self.key.split(&fields).map_err(|what| ReadError::bad(line, what))?;
+        let value = match &others[..] {
+            [] => Vec::new(),
+            [other] => other.to_vec(),
+            _ => encode(others.into_iter())
+                .map_err(|error| ReadError::bad(line, error.to_string()))?,
         };
         Ok(Some((Record { key, value }, line)))
     }
@@ -186,6 +176,7 @@ impl Read for Watched {
 
 #[cfg(test)]
 mod tests {
+    use super::super::KeyPart;
     use super::*;
 
     fn read(text: &str, layout: &Layout) -> Result<Vec<(String, String, u64)>, ReadError> {
@@ -217,7 +208,8 @@ mod tests {
 
     #[test]
     fn a_column_can_be_chosen_by_its_name() {
-        let layout = Layout { key_field: Some("id".into()), ..Layout::default() };
+        let key = vec![KeyPart::Name("id".into())];
+        let layout = Layout { key, header: true, ..Layout::default() };
         let all = read("n,id\n1,x\n", &layout).unwrap();
         assert_eq!(all, [entry("x", "1", 2)]);
         let error = read("n,key\n1,x\n", &layout).unwrap_err();
@@ -251,7 +243,7 @@ mod tests {
         assert_eq!(error, "line 2: there are 1 fields where the lines before have 2");
         let error = read("a,1\nb,\"2\n", &Layout::default()).unwrap_err().to_string();
         assert!(error.starts_with("line 2: a quotation mark is missing"), "{error}");
-        let layout = Layout { key_column: Some(3), ..Layout::default() };
+        let layout = Layout { key: vec![KeyPart::Number(3)], ..Layout::default() };
         let error = read("a,1\n", &layout).unwrap_err().to_string();
         assert_eq!(error, "line 1: there are 2 fields, and the key is to be field 3");
     }

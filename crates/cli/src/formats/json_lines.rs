@@ -6,13 +6,13 @@ use std::io::BufRead;
 use serde_json::value::RawValue;
 
 use super::lines::Lines;
-use super::{Layout, Position, ReadError, Record};
+use super::{KEY_SEPARATOR, KeyPart, Layout, Position, ReadError, Record};
 use crate::json_bytes;
 
 /// Reads one JSON object per line.
 pub struct JsonLines {
     lines: Lines,
-    key_field: String,
+    key_fields: Vec<String>,
     value_field: Option<String>,
 }
 
@@ -20,11 +20,23 @@ type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
 impl JsonLines {
     pub fn new(input: Box<dyn BufRead>, start: Position, layout: &Layout) -> Self {
+        let name = |part: &KeyPart| match part {
+            KeyPart::Name(name) => name.clone(),
+            KeyPart::Number(number) => number.to_string(),
+        };
+        let mut key_fields: Vec<_> = layout.key.iter().map(name).collect();
+        if key_fields.is_empty() {
+            key_fields.push("key".to_owned());
+        }
         Self {
             lines: Lines::new(input, start),
-            key_field: layout.key_field.clone().unwrap_or_else(|| "key".to_owned()),
+            key_fields,
             value_field: layout.value_field.clone(),
         }
+    }
+
+    pub fn key_fields(&self) -> &[String] {
+        &self.key_fields
     }
 
     pub fn position(&self) -> Position {
@@ -32,23 +44,27 @@ impl JsonLines {
     }
 
     pub fn next(&mut self) -> Result<Option<(Record, u64)>, ReadError> {
-        let (key_field, value_field) = (&self.key_field, self.value_field.as_deref());
+        let (key_fields, value_field) = (&self.key_fields, self.value_field.as_deref());
         let Some((line, number)) = self.lines.next()? else { return Ok(None) };
-        match parse(line, key_field, value_field) {
+        match parse(line, key_fields, value_field) {
             Ok(record) => Ok(Some((record, number))),
             Err(what) => Err(ReadError::bad(number, what)),
         }
     }
 }
 
-fn parse(line: &[u8], key_field: &str, value_field: Option<&str>) -> Result<Record, String> {
+fn parse(line: &[u8], key_fields: &[String], value_field: Option<&str>) -> Result<Record, String> {
     let text = std::str::from_utf8(line).map_err(|_| "the line is not UTF-8".to_owned())?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim();
     let fields: Fields<'_> = serde_json::from_str(text).map_err(|error| {
         format!("this is not a JSON object, as column {} shows", error.column().max(1))
     })?;
-    let key = bytes_of(&fields, key_field)?
-        .ok_or_else(|| format!("the object has no field `{key_field}`"))?;
+    let mut parts = Vec::new();
+    for field in key_fields {
+        let part = bytes_of(&fields, field)?;
+        parts.push(part.ok_or_else(|| format!("the object has no field `{field}`"))?);
+    }
+    let key = parts.join(&KEY_SEPARATOR);
     let value = match value_field {
         Some(field) => {
             bytes_of(&fields, field)?.ok_or_else(|| format!("the object has no field `{field}`"))?
@@ -94,7 +110,7 @@ mod tests {
     use super::*;
 
     fn key_value(line: &str, key: &str, value: Option<&str>) -> Result<(String, String), String> {
-        let record = parse(line.as_bytes(), key, value)?;
+        let record = parse(line.as_bytes(), &[key.to_owned()], value)?;
         Ok((String::from_utf8(record.key).unwrap(), String::from_utf8(record.value).unwrap()))
     }
 
@@ -110,7 +126,9 @@ mod tests {
     fn exported_objects_give_back_key_and_value() {
         let (key, value) = key_value(r#"{"key":"k","value":"a\nb"}"#, "key", None).unwrap();
         assert_eq!((key.as_str(), value.as_str()), ("k", "a\nb"));
-        let record = parse(br#"{"key_base64":"/w==","value_base64":"AP8="}"#, "key", None).unwrap();
+        let record =
+            parse(br#"{"key_base64":"/w==","value_base64":"AP8="}"#, &["key".into()], None)
+                .unwrap();
         assert_eq!(record, Record { key: vec![0xff], value: vec![0, 0xff] });
     }
 
@@ -128,6 +146,6 @@ mod tests {
         assert_eq!(what(r#"{"k":1}"#), "the object has no field `key`");
         assert_eq!(what(r#"{"key":"\ud800"}"#), "the field `key` is not a valid string");
         assert_eq!(what(r#"{"key_base64":"%"}"#), "the field `key_base64` is not base64");
-        assert_eq!(parse(b"\xff", "key", None).unwrap_err(), "the line is not UTF-8");
+        assert_eq!(parse(b"\xff", &["key".into()], None).unwrap_err(), "the line is not UTF-8");
     }
 }

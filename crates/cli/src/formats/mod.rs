@@ -2,16 +2,18 @@
 //!
 //! | format  | a record | key | value |
 //! |---------|----------|-----|-------|
-//! | `tsv`   | a line   | the first field (or `--key-column`) | the rest of the line, tabs and carriage returns kept |
-//! | `csv`   | an RFC 4180 record | the first field, `--key-column`, or the column named `--key-field` | the other field; if there are several, they are written as one CSV record |
-//! | `jsonl` | a line with a JSON object | the field `key` or `--key-field` | the field `--value-field`, or the whole line |
+//! | `tsv`   | a line   | the first field, or those of `--key` | the rest of the line, tabs and carriage returns kept |
+//! | `csv`   | an RFC 4180 record | the first field, or those of `--key` | the other field; if there are several, they are written as one CSV record |
+//! | `jsonl` | a line with a JSON object | the field `key`, or those of `--key` | the field `--value-field`, or the whole line |
 //!
-//! Blank lines are skipped. A `jsonl` object with no fields but `key` and `value` (either may be
+//! The parts of a key of several fields have a colon between them. Blank lines are skipped. A `jsonl` object with no fields but `key` and `value` (either may be
 //! base64 under the names `key_base64`, `value_base64`) is what `lapis export` writes: without
 //! `--value-field` its value is that field and not the line.
 
 mod csv_records;
+mod guess;
 mod json_lines;
+mod key_columns;
 mod lines;
 mod tsv_records;
 mod writer;
@@ -22,6 +24,8 @@ use std::path::Path;
 use clap::ValueEnum;
 use lapis::MAX_VALUE_BYTES;
 
+pub use guess::guess;
+pub use key_columns::{KEY_SEPARATOR, KeyColumns, KeyPart};
 pub use writer::{RecordWriter, WriteError};
 
 /// A text format of records.
@@ -57,18 +61,28 @@ impl Format {
 }
 
 /// Which parts of a record are key and value.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Layout {
-    /// The column of the key, counted from 1 (`tsv`, `csv`).
-    pub key_column: Option<usize>,
-    /// The field of the key (`jsonl`), or the name of its column in the first line (`csv`).
-    pub key_field: Option<String>,
+    /// The columns or fields of the key; none for the first (`tsv`, `csv`) or `key` (`jsonl`).
+    pub key: Vec<KeyPart>,
+    /// The same as an earlier reading of the file's beginning found it.
+    pub found: Option<KeyColumns>,
     /// The field of the value (`jsonl`).
     pub value_field: Option<String>,
     /// The first line holds the names of the columns and is no record (`csv`, `tsv`).
     pub header: bool,
+    /// What separates fields (`csv`).
+    pub delimiter: u8,
     /// The longest key that the table takes, if it is known.
     pub longest_key_bytes: Option<usize>,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        let (key, found, value_field) = (Vec::new(), None, None);
+        let (header, delimiter, longest_key_bytes) = (false, b',', None);
+        Self { key, found, value_field, header, delimiter, longest_key_bytes }
+    }
 }
 
 /// A place between two records of a file.
@@ -163,12 +177,12 @@ impl RecordReader {
         }
     }
 
-    /// The column of the key once it is known, counted from 1.
-    pub fn key_column(&self) -> Option<usize> {
+    /// Where the key is.
+    pub fn key(&self) -> KeyColumns {
         match &self.source {
-            Source::Tsv(records) => Some(records.key_column()),
-            Source::Csv(records) => Some(records.key_column()),
-            Source::JsonLines(_) => None,
+            Source::Tsv(records) => records.key().clone(),
+            Source::Csv(records) => records.key().clone(),
+            Source::JsonLines(records) => KeyColumns::fields(records.key_fields()),
         }
     }
 }

@@ -3,12 +3,12 @@
 use std::io::BufRead;
 
 use super::lines::Lines;
-use super::{Layout, Position, ReadError, Record};
+use super::{KeyColumns, Layout, Position, ReadError, Record};
 
 /// Reads tab-separated records.
 pub struct TsvRecords {
     lines: Lines,
-    key_column: usize,
+    key: KeyColumns,
 }
 
 impl TsvRecords {
@@ -18,60 +18,52 @@ impl TsvRecords {
         layout: &Layout,
     ) -> Result<Self, ReadError> {
         let mut lines = Lines::new(input, start);
-        if layout.header && start == Position::default() {
-            lines.next()?;
+        if let Some(found) = &layout.found {
+            return Ok(Self { lines, key: found.clone() });
         }
-        Ok(Self { lines, key_column: layout.key_column.unwrap_or(1) })
+        let (mut header, mut line) = (None, 1);
+        if layout.header
+            && let Some((first, number)) = lines.next()?
+        {
+            let first = first.strip_suffix(b"\r").unwrap_or(first);
+            (header, line) = (Some(first.to_vec()), number);
+        }
+        let names = header.as_deref().map(|line| line.split(|&byte| byte == b'\t'));
+        let key =
+            KeyColumns::find(&layout.key, names).map_err(|what| ReadError::bad(line, what))?;
+        Ok(Self { lines, key })
     }
 
     pub fn position(&self) -> Position {
         self.lines.position()
     }
 
-    pub fn key_column(&self) -> usize {
-        self.key_column
+    pub fn key(&self) -> &KeyColumns {
+        &self.key
     }
 
     pub fn next(&mut self) -> Result<Option<(Record, u64)>, ReadError> {
-        let column = self.key_column;
         let Some((line, number)) = self.lines.next()? else { return Ok(None) };
-        match split(line, column) {
+        match split(line, &self.key) {
             Ok(record) => Ok(Some((record, number))),
             Err(what) => Err(ReadError::bad(number, what)),
         }
     }
 }
 
-/// Takes field `column` (from 1) as the key and the rest, tabs kept, as the value.
-fn split(line: &[u8], column: usize) -> Result<Record, String> {
+/// Takes the key's fields as the key and the rest, tabs kept, as the value.
+fn split(line: &[u8], key: &KeyColumns) -> Result<Record, String> {
     if !line.contains(&b'\t') {
         return Err("there is no tab between key and value".into());
     }
-    let mut start = 0;
-    for _ in 1..column {
-        match line[start..].iter().position(|byte| *byte == b'\t') {
-            Some(tab) => start += tab + 1,
-            None => {
-                let fields = line.split(|byte| *byte == b'\t').count();
-                return Err(format!(
-                    "there are {fields} fields, and the key is to be field {column}"
-                ));
-            }
-        }
-    }
-    let end = line[start..].iter().position(|byte| *byte == b'\t').map(|tab| start + tab);
-    let key = line[start..end.unwrap_or(line.len())].to_vec();
-    let (before, after) = (&line[..start], end.map_or(&[][..], |end| &line[end + 1..]));
-    let value = match end {
-        Some(_) => [before, after].concat(),
-        // The key was the last field: what is before it ends with a tab that separated the two.
-        None => before[..before.len() - 1].to_vec(),
-    };
-    Ok(Record { key, value })
+    let fields: Vec<&[u8]> = line.split(|&byte| byte == b'\t').collect();
+    let (key, others) = key.split(&fields)?;
+    Ok(Record { key, value: others.join(&b'\t') })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::KeyPart;
     use super::*;
 
     fn read(text: &[u8], layout: &Layout) -> Result<Vec<(Record, u64)>, ReadError> {
@@ -103,7 +95,8 @@ mod tests {
 
     #[test]
     fn another_column_can_be_the_key() {
-        let layout = Layout { key_column: Some(2), header: true, ..Layout::default() };
+        let key = vec![KeyPart::Number(2)];
+        let layout = Layout { key, header: true, ..Layout::default() };
         let all = read(b"x\ty\nv\tk\tw\nv\tk\n", &layout).unwrap();
         assert_eq!(all, [(record(b"k", b"v\tw"), 2), (record(b"k", b"v"), 3)]);
     }
@@ -116,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_line_with_too_few_fields_is_named() {
-        let layout = Layout { key_column: Some(3), ..Layout::default() };
+        let layout = Layout { key: vec![KeyPart::Number(3)], ..Layout::default() };
         let error = read(b"a\tb\n", &layout).unwrap_err();
         assert_eq!(error.to_string(), "line 1: there are 2 fields, and the key is to be field 3");
     }

@@ -92,12 +92,27 @@ fn options_of_another_format_are_refused() {
     let scene = Scene::new();
     let tsv = scene.file("f.tsv", "a\tb\n");
     let jsonl = scene.file("f.jsonl", "{}\n");
-    let outcome = scene.run(["import", text(&tsv), "--key-field", "x"]);
-    assert!(outcome.sentence(2).contains("use --key-column"));
-    let outcome = scene.run(["import", text(&jsonl), "--key-column", "1"]);
-    assert!(outcome.sentence(2).contains("use --key-field"));
+    let outcome = scene.run(["import", text(&tsv), "--delimiter", "pipe"]);
+    assert!(outcome.sentence(2).contains("add --format csv"));
+    let outcome = scene.run(["import", text(&jsonl), "--header"]);
+    assert!(outcome.sentence(2).contains("leave it out"));
+    let outcome = scene.run(["import", text(&tsv), "--key", "0"]);
+    assert!(outcome.sentence(2).contains("counted from 1"));
     let outcome = scene.run(["import", text(&tsv), "--value-field", "x"]);
     assert!(outcome.sentence(2).contains("leave it out"));
+}
+
+#[test]
+fn with_json_a_failure_is_on_standard_output_too() {
+    let scene = Scene::new();
+    for (arguments, code) in [(&["get", "k"][..], 2), (&["scan", "--limit", "many"], 2)] {
+        let outcome = scene.run(arguments.iter().chain(&["--json"]));
+        let failure = outcome.json();
+        assert_eq!(failure["error"], outcome.sentence(code));
+        assert_eq!(failure["code"], code);
+    }
+    let outcome = run(["frobnicate", "--json"]);
+    assert_eq!(outcome.json()["error"], outcome.sentence(2));
 }
 
 #[test]

@@ -95,19 +95,14 @@ fn what_tsv_cannot_carry_is_refused_and_leaves_no_file() {
 #[test]
 fn each_format_has_its_way_to_name_the_key() {
     let cases: [(&str, &str, &[&str], &str); 5] = [
-        ("f.tsv", "x\tk\ty\n", &["--key-column", "2"], "k\tx\ty\n"),
-        ("f.csv", "x,k,\"y,z\"\n", &["--key-column", "2"], "k\tx,\"y,z\"\n"),
-        ("g.csv", "n,id\n1,k\n", &["--key-field", "id"], "k\t1\n"),
-        (
-            "f.jsonl",
-            "{\"id\":\"k\",\"n\":1}\n",
-            &["--key-field", "id"],
-            "k\t{\"id\":\"k\",\"n\":1}\n",
-        ),
+        ("f.tsv", "x\tk\ty\n", &["--key", "2"], "k\tx\ty\n"),
+        ("f.csv", "x,k,\"y,z\"\n", &["--key", "2"], "k\tx,\"y,z\"\n"),
+        ("g.csv", "n,id\n1,k\n", &["--key", "id"], "k\t1\n"),
+        ("f.jsonl", "{\"id\":\"k\",\"n\":1}\n", &["--key", "id"], "k\t{\"id\":\"k\",\"n\":1}\n"),
         (
             "g.jsonl",
             "{\"id\":\"k\",\"body\":\"b\"}\n",
-            &["--key-field", "id", "--value-field", "body"],
+            &["--key", "id", "--value-field", "body"],
             "k\tb\n",
         ),
     ];
@@ -117,6 +112,55 @@ fn each_format_has_its_way_to_name_the_key() {
         import(&scene, &file, arguments).good();
         assert_eq!(scene.run(["scan"]).good_text(), expected, "{name}");
     }
+}
+
+#[test]
+fn names_above_numbers_are_no_record_unless_that_is_asked_for() {
+    let trace = "version,time_us,op\n1,10,2a\n1,11,28\n";
+    let scene = Scene::new();
+    let file = scene.file("trace.csv", trace);
+    let report = import(&scene, &file, &["--json"]).json();
+    assert_eq!((&report["records"], &report["duplicates"]), (&2.into(), &1.into()));
+    assert_eq!((&report["header"], &report["key"][0]), (&true.into(), &"version".into()));
+    let text = import(&scene, &file, &["--again"]).good_text();
+    assert!(text.contains("WARNING: 2 of these records") && text.contains("--key"), "{text}");
+    let scene = Scene::new();
+    let file = scene.file("trace.csv", trace);
+    let report = import(&scene, &file, &["--key", "time_us,op", "--json"]).json();
+    assert_eq!((&report["records"], &report["duplicates"]), (&2.into(), &0.into()));
+    assert_eq!(records(&scene)[0], (b"10:2a".to_vec(), b"1".to_vec()));
+    let report = import(&scene, &file, &["--header=no", "--table", "all", "--json"]).json();
+    assert_eq!((&report["records"], &report["key"][0]), (&3.into(), &"column 1".into()));
+}
+
+#[test]
+fn records_whose_key_is_there_are_replaced_kept_or_refused() {
+    let scene = Scene::new();
+    let file = scene.file("f.tsv", "a\t1\nb\t2\na\t3\n");
+    let values = |scene: &Scene| records(scene).into_iter().map(|it| it.1).collect::<Vec<_>>();
+    import(&scene, &file, &["--on-duplicate", "keep"]).good();
+    assert_eq!(values(&scene), [b"1", b"2"]);
+    import(&scene, &file, &["--again"]).good();
+    assert_eq!(values(&scene), [b"3", b"2"]);
+    let scene = Scene::new();
+    let file = scene.file("f.tsv", "a\t1\nb\t2\na\t3\n");
+    let outcome = import(&scene, &file, &["--on-duplicate", "error", "--batch", "2"]);
+    assert!(outcome.sentence(2).contains("f.tsv:3: the key `a` is there already"), "{outcome:?}");
+    assert_eq!(values(&scene), [b"1", b"2"]);
+}
+
+#[test]
+fn what_looks_wrong_in_a_file_is_said() {
+    let scene = Scene::new();
+    let file = scene.file("f.csv", "a;1\nb;2\n");
+    let report = import(&scene, &file, &["--json"]).json();
+    assert!(report["warnings"][0].as_str().unwrap().contains("--delimiter semicolon"), "{report}");
+    let report =
+        import(&scene, &file, &["--delimiter", "semicolon", "--table", "t", "--json"]).json();
+    assert!(report["warnings"].as_array().unwrap().is_empty(), "{report}");
+    let file = scene.file("f.tsv", "a\t1\r\nb\t2\r\n");
+    let text = import(&scene, &file, &["--table", "u"]).good_text();
+    assert!(text.contains("WARNING: lines end in carriage returns"), "{text}");
 }
 
 #[test]

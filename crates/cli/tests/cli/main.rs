@@ -7,6 +7,7 @@ mod demo;
 mod documented_json;
 mod import_export;
 mod kills;
+mod manual;
 mod runner;
 mod store_commands;
 mod this_machine;

@@ -6,8 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::operations::SplitMix;
+
 /// The crates that `lapis` was built from, with their versions.
 const LOCK_FILE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock"));
+
+/// What lines are made of where there is no text.
+const WORDS: [&str; 16] = [
+    "page", "log", "flush", "fence", "line", "key", "value", "table", "frame", "batch", "commit",
+    "split", "merge", "crash", "redo", "check",
+];
+const GENERATED_SEED: u64 = 0x1A;
 
 /// Lines longer than this are data that happens to have no line feeds.
 const LONGEST_LINE_BYTES: usize = 16 * 1024;
@@ -25,7 +34,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Collects up to `wanted` lines; fewer only if the machine has no more in the places searched.
+    /// Collects `wanted` lines; what the machine does not have in the places searched is made up.
     pub fn collect(wanted: usize) -> Self {
         let registries = registries();
         let locked = locked_crates();
@@ -53,7 +62,24 @@ impl Records {
                 ));
             }
         }
+        records.add_generated(wanted);
         records
+    }
+
+    /// Makes up what the machine does not have.
+    fn add_generated(&mut self, wanted: usize) {
+        let missing = wanted.saturating_sub(self.entries.len());
+        if missing == 0 {
+            return;
+        }
+        let mut random = SplitMix(GENERATED_SEED);
+        for number in 0..missing {
+            let words =
+                (0..3 + random.below(9)).map(|_| WORDS[random.below(WORDS.len() as u64) as usize]);
+            let line = words.collect::<Vec<_>>().join(" ");
+            self.entries.insert(format!("generated:{number:07}").into_bytes(), line.into_bytes());
+        }
+        self.sources.push(format!("{missing} lines that were made up, for want of text"));
     }
 
     /// Adds the lines of those crates whose `name-version` is `chosen`.
@@ -197,6 +223,14 @@ mod tests {
         assert_eq!(files, 1);
         let expected = [entry("x-1.0/src/b.rs:1", "one"), entry("x-1.0/src/b.rs:3", "  three")];
         assert_eq!(records.entries, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn where_there_is_no_text_it_is_made_up() {
+        let mut records = Records::default();
+        records.add_generated(1000);
+        assert_eq!(records.entries.len(), 1000);
+        assert!(records.sources[0].contains("1000 lines"));
     }
 
     #[test]
