@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use lapis_engine::{Engine, EngineOptions, KeyRange};
+use lapis_engine::{Engine, EngineOptions, KeyRange, Storage};
 use lapis_pmem::{BLOCK_BYTES, BlockDevice, FileDevice, Hardware};
 use libfuzzer_sys::fuzz_target;
 
@@ -62,7 +62,8 @@ fn read_everything([pages, log]: [&[u8]; 2]) {
     let mut options = EngineOptions::new(0);
     options.buffer.frames = 64;
     options.buffer.most_changed_frames = 32;
-    let opened = Engine::open(Hardware::detect(), device(pages), device(log), &options);
+    let storage = Storage::ssd(device(pages), device(log));
+    let opened = Engine::open(Hardware::detect(), storage, &options);
     let Ok(engine) = opened else { return };
     let _ = engine.check();
     let Ok(snapshot) = engine.snapshot() else { return };
