@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use lapis::{Config, Store, Table};
+use lapis::{Config, IndexKind, Store, Table, TableOptions};
 
 use crate::failure::Failure;
 
@@ -38,6 +39,12 @@ pub struct StoreOptions {
     /// DRAM for pages, in MiB
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub cache_mib: u32,
+    /// Persistent memory of a store that is created: a directory, a file to make, or a device
+    #[arg(long, value_name = "PATH")]
+    pub pmem: Option<PathBuf>,
+    /// How much of it, in MiB
+    #[arg(long, value_name = "N", default_value_t = 256, requires = "pmem", value_parser = clap::value_parser!(u32).range(16..=1 << 24))]
+    pub pmem_mib: u32,
 }
 
 impl StoreArguments {
@@ -59,7 +66,10 @@ impl StoreArguments {
             Durability::Eventual => lapis::Durability::Eventual,
         };
         let cache_bytes = (self.options.cache_mib as usize) << 20;
-        let config = Config::new(&self.dir).cache_bytes(cache_bytes);
+        let mut config = Config::new(&self.dir).cache_bytes(cache_bytes);
+        if let Some(path) = &self.options.pmem {
+            config = config.persistent_memory(path, (self.options.pmem_mib as usize) << 20);
+        }
         Store::open(config.durability(durability).create(create))
     }
 }
@@ -103,6 +113,9 @@ pub struct NewTableArguments {
     /// The table; created if it is not there
     #[arg(long, value_name = "NAME", default_value = "main")]
     pub table: String,
+    /// The persistent index of a table that has to be created, in persistent memory [default: a B+-tree]
+    #[arg(long, value_name = "KIND", value_parser = index_kinds())]
+    pub index: Option<IndexKind>,
 }
 
 impl NewTableArguments {
@@ -114,8 +127,26 @@ impl NewTableArguments {
                 self.table
             )));
         }
-        Ok(store.table_or_create(&self.table)?)
+        let Some(asked) = self.index else { return Ok(store.table_or_create(&self.table)?) };
+        let table = match store.create_table_with(&self.table, &TableOptions::with_index(asked)) {
+            Err(lapis::Error::TableExists { .. }) => store.table(&self.table)?,
+            made => made?,
+        };
+        match table.index_kind() {
+            Some(kind) if kind == asked => Ok(table),
+            other => Err(Failure::refused(format!(
+                "the table `{}` exists and is held by {}; leave --index out or name another table",
+                self.table,
+                other.map_or("a B+-tree", IndexKind::name)
+            ))),
+        }
     }
+}
+
+/// Parses the name of an index structure.
+pub fn index_kinds() -> impl TypedValueParser<Value = IndexKind> {
+    PossibleValuesParser::new(IndexKind::ALL.map(IndexKind::name))
+        .map(|name| IndexKind::from_name(&name).unwrap_or(IndexKind::Wort))
 }
 
 /// Whether a table is Lapis' own.

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use lapis_device::{Modelled, ModelledSsd, Profile, ProfileError, SsdConfig, SsdProfileError};
-use lapis_engine::{Engine, EngineError, EngineOptions, Storage};
-use lapis_pmem::{BLOCK_BYTES, BlockCounts, BlockDevice, Region};
+use lapis_engine::{Engine, EngineError, EngineOptions, Placement, Storage};
+use lapis_pmem::{BLOCK_BYTES, BlockCounts, BlockDevice};
 
 use crate::block_trace::Request;
 use crate::experiment::ExperimentError;
@@ -20,10 +20,13 @@ use crate::ycsb::{Driver, Options, Workload, WorkloadError};
 /// Most records, and most operations, of a counted run: ten seconds' worth at the very most.
 pub const COUNTED_RECORDS: u64 = 10_000;
 
-/// The modelled machine has some persistent memory.
-const PERSISTENT_BYTES: usize = 1 << 20;
-/// The log: a ring of 64 MiB, and its headers.
-const LOG_BLOCKS: u64 = (64 << 20) / BLOCK_BYTES as u64 + 2;
+/// Persistent memory to begin with, and at most.
+const INITIAL_BYTES: usize = 64 << 20;
+const CAPACITY_BYTES: usize = 16 << 30;
+/// The log: a ring of 16 MiB, and its headers.
+const LOG_BLOCKS: u64 = (16 << 20) / BLOCK_BYTES as u64 + 2;
+/// Pages in persistent memory.
+const FRAMES: usize = 1024;
 
 /// Why nothing could be counted.
 #[derive(Debug, thiserror::Error)]
@@ -57,34 +60,46 @@ pub enum CountError {
     },
 }
 
-/// A store with one table on the modelled machine, and its counters: pages in DRAM over an SSD, the log on another.
+/// A store with one table on the modelled machine, and its counters: pages in DRAM over an SSD, the log on
+/// another SSD; or the log and a tier of pages in persistent memory.
 #[derive(Debug)]
 pub struct ModelledStore {
     profile: String,
     meter: ModelMeter,
     target: ModelledTable,
-    ssds: [ModelledSsd; 2],
-    _persistent: Region,
+    ssds: Vec<ModelledSsd>,
 }
 
 impl ModelledStore {
-    /// An empty store on the machine of `profile_name` (a built-in profile or a file), with a table.
+    /// An empty store on the machine of `profile_name` (a built-in profile or a file), with a table: on SSDs
+    /// (`ssd`), or with persistent memory, whole pages at a time or lines.
     ///
     /// # Errors
     /// [`CountError`].
-    pub fn create(profile_name: &str) -> Result<Self, CountError> {
+    pub fn create(profile_name: &str, placement: Placement) -> Result<Self, CountError> {
         let profile = Profile::find(profile_name)?;
-        let (meter, persistent) =
-            ModelMeter::with_region(profile.machine(), PERSISTENT_BYTES, PERSISTENT_BYTES)?;
+        let (meter, pool) =
+            ModelMeter::with_pool(profile.machine(), INITIAL_BYTES, CAPACITY_BYTES)?;
         let machine = meter.machine();
         let ssd = |blocks| ModelledSsd::attached_to(machine, blocks, SsdConfig::default());
-        let (pages, log) = (ssd(1)?, ssd(LOG_BLOCKS)?);
-        let (on, to) = (Arc::new(pages.clone()), Arc::new(log.clone()));
-        let engine = Engine::create(machine.clone(), Storage::ssd(on, to), &EngineOptions::new(1))?;
+        let mut ssds = vec![ssd(1)?];
+        let pages = Some(Arc::new(ssds[0].clone()) as Arc<dyn BlockDevice>);
+        let (mut log, mut in_memory) = (None, None);
+        if placement.has_persistent_memory() {
+            in_memory = Some(Arc::new(pool));
+        } else {
+            let device = ssd(LOG_BLOCKS)?;
+            ssds.push(device.clone());
+            log = Some(Arc::new(device) as Arc<dyn BlockDevice>);
+        }
+        let mut options = EngineOptions { placement, ..EngineOptions::new(1) };
+        options.memory.log_blocks = LOG_BLOCKS;
+        options.memory.frames = FRAMES;
+        let storage = Storage { pages, log, pool: in_memory };
+        let engine = Engine::create(machine.clone(), storage, &options)?;
         let table = engine.create_table("counted")?;
         let target = ModelledTable { engine, table };
-        let ssds = [pages, log];
-        Ok(Self { profile: profile.name, meter, target, ssds, _persistent: persistent })
+        Ok(Self { profile: profile.name, meter, target, ssds })
     }
 
     /// The machine.
@@ -98,8 +113,8 @@ impl ModelledStore {
     }
 
     /// What the SSDs have done so far.
-    fn ssd_counts(&self) -> [BlockCounts; 2] {
-        self.ssds.each_ref().map(|ssd| ssd.counts())
+    fn ssd_counts(&self) -> Vec<BlockCounts> {
+        self.ssds.iter().map(BlockDevice::counts).collect()
     }
 
     /// Counts what `run` does, which returns how many operations that were, per operation. `records`
@@ -130,7 +145,7 @@ impl ModelledStore {
     }
 }
 
-/// Counts a workload of YCSB per operation, with at most [`COUNTED_RECORDS`] records and operations
+/// Counts a workload of YCSB per operation on a store with persistent memory, with at most [`COUNTED_RECORDS`] records and operations
 /// and one thread.
 ///
 /// # Errors
@@ -140,7 +155,7 @@ pub fn count_ycsb(
     workload: Workload,
     options: &Options,
 ) -> Result<PerOperation, CountError> {
-    let modelled = ModelledStore::create(profile_name)?;
+    let modelled = ModelledStore::create(profile_name, Placement::ThreeTier)?;
     let options = Options {
         records: options.records.min(COUNTED_RECORDS),
         operations: options.operations.min(COUNTED_RECORDS),
@@ -157,12 +172,12 @@ pub fn count_ycsb(
     modelled.count(records, |_| driver.run(workload, &|_| ()).map(|report| report.operations))
 }
 
-/// Counts the beginning of a trace per request, at most [`COUNTED_RECORDS`] of them.
+/// Counts the beginning of a trace per request on a store with persistent memory, at most [`COUNTED_RECORDS`] of them.
 ///
 /// # Errors
 /// [`CountError`].
 pub fn count_replay(profile_name: &str, requests: &[Request]) -> Result<PerOperation, CountError> {
-    let modelled = ModelledStore::create(profile_name)?;
+    let modelled = ModelledStore::create(profile_name, Placement::ThreeTier)?;
     let beginning = &requests[..requests.len().min(COUNTED_RECORDS as usize)];
     let mut replay = Replay::new(modelled.target())?;
     // The comparison in the end is no part of the workload.

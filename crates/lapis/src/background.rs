@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lapis_engine::{Engine, EngineError};
 use lapis_pmem::Hardware;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// It looks so often whether there is something to do. What was committed with
 /// [`Durability::Eventual`](crate::Durability::Eventual) is durable about that long after.
@@ -16,6 +16,8 @@ const INTERVAL: Duration = Duration::from_millis(50);
 struct Signal {
     state: Mutex<State>,
     changed: Condvar,
+    /// Held during a round.
+    round: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +51,11 @@ impl Background {
         self.signal.changed.notify_one();
     }
 
+    /// Keeps it from working meanwhile.
+    pub(crate) fn pause(&self) -> MutexGuard<'_, ()> {
+        self.signal.round.lock()
+    }
+
     /// Ends it, and waits until it has.
     pub(crate) fn end(&mut self) {
         self.signal.state.lock().ends = true;
@@ -67,7 +74,10 @@ fn work(engine: &Engine<Hardware>, signal: &Signal) {
         engine.maintain()
     };
     loop {
-        let busy = match round() {
+        let working = signal.round.lock();
+        let done = round();
+        drop(working);
+        let busy = match done {
             Ok(busy) => busy,
             Err(error) => {
                 // Whoever writes next is told by the engine itself.

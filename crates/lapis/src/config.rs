@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 
 use lapis_blocks::block_log::BlockLogOptions;
 use lapis_buffer::BufferOptions;
-use lapis_engine::{Durability, EngineOptions};
-use lapis_pmem::BLOCK_BYTES;
+use lapis_engine::{Durability, EngineOptions, IndexKind, Placement};
+use lapis_pmem::{BLOCK_BYTES, EXTENT_BYTES};
 
 /// The log is not shorter.
 const SHORTEST_LOG_BYTES: u64 = 1 << 20;
 /// Segments of a log, where they are not longer than their default.
 const SEGMENTS: u64 = 16;
+/// Persistent memory at least.
+const LEAST_MEMORY_BYTES: usize = 16 << 20;
 /// Pages in DRAM at least.
 const FEWEST_FRAMES: usize = 16;
 
@@ -31,6 +33,14 @@ pub struct Config {
     cache_bytes: usize,
     page_bytes: usize,
     log_bytes: u64,
+    pub(crate) memory: Option<Memory>,
+}
+
+/// Persistent memory of a store that is created.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: usize,
 }
 
 impl Config {
@@ -43,6 +53,7 @@ impl Config {
             cache_bytes: 256 << 20,
             page_bytes: 16 << 10,
             log_bytes: 64 << 20,
+            memory: None,
         }
     }
 
@@ -83,6 +94,19 @@ impl Config {
         self
     }
 
+    /// Gives a store that is created `bytes` of persistent memory, 16 MiB at least: a directory for a file,
+    /// a file that is not there yet, or a device-DAX device. It holds the log, so that a commit waits for a fence
+    /// and no disk; pages that have no room in DRAM; and tables in persistent indexes, for which it grows
+    /// ([`TableOptions::index`]). An ordinary file is persistent memory to try things with: it survives the
+    /// process, not a power cut, and neither does the store then, as [`crate::Store::info`] says. The store
+    /// remembers where it is.
+    #[must_use]
+    pub fn persistent_memory(mut self, path: impl Into<PathBuf>, bytes: usize) -> Self {
+        let bytes = bytes.max(LEAST_MEMORY_BYTES).next_multiple_of(EXTENT_BYTES);
+        self.memory = Some(Memory { path: path.into(), bytes });
+        self
+    }
+
     /// The directory.
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -98,18 +122,44 @@ impl Config {
         self.log_bytes.div_ceil(BLOCK_BYTES as u64) + 2
     }
 
-    /// The engine's options, with a log of this identity.
-    pub(crate) fn engine_options(&self, identity: u64) -> EngineOptions {
-        let mut options = EngineOptions::new(identity);
+    /// The engine's options, with a log of this identity, where there is persistent memory or not.
+    pub(crate) fn engine_options(&self, identity: u64, has_memory: bool) -> EngineOptions {
+        let mut options = EngineOptions::new(identity.max(1));
+        let mut log_bytes = self.log_bytes;
+        if has_memory {
+            options.placement = Placement::ThreeTier;
+        }
+        if let Some(memory) = &self.memory {
+            log_bytes = log_bytes.min(memory.bytes as u64 / 4);
+            options.memory.log_blocks = log_bytes.div_ceil(BLOCK_BYTES as u64) + 2;
+            options.memory.frames = memory.bytes / 2 / self.page_bytes.max(1);
+        }
         let frames = (self.cache_bytes / self.page_bytes.max(1)).max(FEWEST_FRAMES);
         options.buffer =
             BufferOptions { frames, most_changed_frames: frames / 2, ..BufferOptions::default() };
         options.buffer.space.page_bytes = self.page_bytes;
-        let default = BlockLogOptions::new(identity);
+        let default = options.log;
         let block = BLOCK_BYTES as u64;
-        let segment_bytes = (self.log_bytes / SEGMENTS / block * block).min(default.segment_bytes);
+        let segment_bytes = (log_bytes / SEGMENTS / block * block).min(default.segment_bytes);
         let batch_bytes = default.batch_bytes.min(segment_bytes);
         options.log = BlockLogOptions { segment_bytes, batch_bytes, ..default };
         options
+    }
+}
+
+/// What can be chosen when a table is created.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableOptions {
+    /// The persistent index that holds the table, in persistent memory; none for a B+-tree on pages, which
+    /// may lie in DRAM, persistent memory and on the SSD.
+    pub index: Option<IndexKind>,
+    /// Entries to make room for at once (hash tables); 0 starts small.
+    pub expected_entries: usize,
+}
+
+impl TableOptions {
+    /// A table held by `index`.
+    pub fn with_index(index: IndexKind) -> Self {
+        Self { index: Some(index), ..Self::default() }
     }
 }

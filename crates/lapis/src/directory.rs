@@ -2,27 +2,34 @@
 //!
 //! ```text
 //!  pages.lapis    the pages of all tables
-//!  log.lapis      the log
+//!  log.lapis      the log, if it does not lie in persistent memory
+//!  memory.lapis   the pool in persistent memory, if there is any, or a link to it
 //!  *.lapis.new    of a creation under way, or one that was cut short
 //! ```
 //!
 //! F1. Where `pages.lapis` is, there is a store: it gets its name last, and durably, when the engine on
-//! both files is whole. What bears another name is nobody's and made anew.
+//! all files is whole. What bears another name is nobody's and made anew.
 
 use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lapis_engine::{Engine, EngineError, Storage};
-use lapis_pmem::{BlockOpenError, DirectTransfers, FileDevice, Guarantee, Hardware};
+use lapis_pmem::{
+    BlockDevice, BlockOpenError, DirectTransfers, FileDevice, Guarantee, Hardware, Pool, PoolError,
+    RegionError, RegionOptions,
+};
 
-use crate::config::Config;
+use crate::config::{Config, Memory};
 use crate::error::Error;
 
 /// The file of the pages in a store's directory.
 pub const PAGES_FILE: &str = "pages.lapis";
 /// The file of the log in a store's directory.
 pub const LOG_FILE: &str = "log.lapis";
+/// The file of persistent memory, or a link to it.
+pub const MEMORY_FILE: &str = "memory.lapis";
 /// The file of a store of the format that was never released.
 const UNRELEASED_FILE: &str = "store.lapis";
 
@@ -33,26 +40,53 @@ const FIRST_BLOCKS: u64 = 1;
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) pages: Arc<FileDevice>,
-    pub(crate) log: Arc<FileDevice>,
+    /// None if the log lies in persistent memory.
+    pub(crate) log: Option<Arc<FileDevice>>,
+    pub(crate) memory: Option<Arc<Pool<Hardware>>>,
     /// None if they have no names.
     pub(crate) directory: Option<PathBuf>,
 }
 
 impl Files {
     fn storage(&self) -> Storage<Hardware> {
-        Storage::ssd(Arc::clone(&self.pages) as _, Arc::clone(&self.log) as _)
+        Storage {
+            pages: Some(Arc::clone(&self.pages) as Arc<dyn BlockDevice>),
+            log: self.log.clone().map(|log| log as Arc<dyn BlockDevice>),
+            pool: self.memory.clone(),
+        }
+    }
+
+    fn domain(&self) -> Hardware {
+        let memory = self.memory.as_ref();
+        memory.map_or_else(Hardware::detect, |pool| pool.domain().clone())
     }
 
     /// Makes an engine on the files.
-    fn engine(&self, config: &Config) -> Result<Engine<Hardware>, Error> {
+    fn create(&self, config: &Config) -> Result<Engine<Hardware>, Error> {
         let identity = uuid::Uuid::new_v4().as_u64_pair().0;
-        let options = config.engine_options(identity);
-        Ok(Engine::create(Hardware::detect(), self.storage(), &options)?)
+        let options = config.engine_options(identity, self.memory.is_some());
+        Ok(Engine::create(self.domain(), self.storage(), &options)?)
     }
 
-    /// What survives what, once a sync has returned.
+    /// Opens the engine on the files.
+    fn open(&self, config: &Config) -> Result<Engine<Hardware>, Error> {
+        // The identity is that of the log that is there.
+        let options = config.engine_options(0, self.memory.is_some());
+        match Engine::open(self.domain(), self.storage(), &options) {
+            // F1: it was whole once.
+            Err(EngineError::NotCreated) => {
+                Err(Error::Damaged { what: "there is no log of it any more".to_owned() })
+            }
+            opened => Ok(opened?),
+        }
+    }
+
+    /// What survives what, once a commit has been acknowledged: what the worst of the media gives.
     pub(crate) fn guarantee(&self) -> Guarantee {
-        self.pages.guarantee().min(self.log.guarantee())
+        let log = self.log.as_ref().map(|log| log.guarantee());
+        let memory = self.memory.as_ref().map(|pool| pool.region().guarantee());
+        let others = log.into_iter().chain(memory);
+        others.fold(self.pages.guarantee(), Guarantee::min)
     }
 }
 
@@ -82,22 +116,21 @@ pub(crate) fn open(config: &Config) -> Result<(Files, Engine<Hardware>), Error> 
 /// Opens what is in the directory; none if nothing is.
 fn find(config: &Config) -> Result<Option<(Files, Engine<Hardware>)>, Error> {
     let directory = &config.directory;
-    let open = |name| open_file(&directory.join(name));
-    let pages = match open(PAGES_FILE) {
+    let pages = match open_file(&directory.join(PAGES_FILE)) {
         Err(Error::File { source: BlockOpenError::NotFound, .. }) => return Ok(None),
         opened => opened?,
     };
-    let files = Files { pages, log: open(LOG_FILE)?, directory: Some(directory.clone()) };
-    // The identity is that of the log that is there.
-    let options = config.engine_options(0);
-    let engine = match Engine::open(Hardware::detect(), files.storage(), &options) {
-        // F1: it was whole once.
-        Err(EngineError::NotCreated) => {
-            let what = format!("{LOG_FILE} holds no log of it");
-            return Err(Error::Damaged { what });
-        }
-        opened => opened?,
+    let path = directory.join(MEMORY_FILE);
+    let memory = match Pool::open_file(&path, &RegionOptions::default()) {
+        Err(PoolError::Region(RegionError::NotFound)) if path.symlink_metadata().is_err() => None,
+        opened => Some(Arc::new(opened.map_err(|source| Error::Memory { path, source })?)),
     };
+    let log = match memory {
+        Some(_) => None,
+        None => Some(open_file(&directory.join(LOG_FILE))?),
+    };
+    let files = Files { pages, log, memory, directory: Some(directory.clone()) };
+    let engine = files.open(config)?;
     Ok(Some((files, engine)))
 }
 
@@ -106,32 +139,102 @@ fn open_file(path: &Path) -> Result<Arc<FileDevice>, Error> {
     device.map(Arc::new).map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
+/// A name that a file bears until the store is whole.
+fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
+}
+
 /// Makes a store. Durable when it returns (F1).
 fn create(config: &Config, turn: &File) -> Result<(Files, Engine<Hardware>), Error> {
     let directory = &config.directory;
-    let temporary = |name: &str| directory.join(format!("{name}.new"));
+    let failed = |source| Error::Directory { path: directory.clone(), source };
     let make = |name, blocks| {
-        let path = temporary(name);
+        let path = unfinished(&directory.join(name));
         let _ = std::fs::remove_file(&path);
         let device = FileDevice::create(&path, blocks, DirectTransfers::IfPossible);
         device.map(Arc::new).map_err(|source| Error::File { path, source })
     };
+    let rename = |from: &Path, to: &Path| {
+        std::fs::rename(from, to).and_then(|()| turn.sync_all()).map_err(failed)
+    };
     let whole = || {
-        let (pages, log) = (make(PAGES_FILE, FIRST_BLOCKS)?, make(LOG_FILE, config.log_blocks())?);
-        let files = Files { pages, log, directory: Some(directory.clone()) };
-        let engine = files.engine(config)?;
-        for name in [LOG_FILE, PAGES_FILE] {
-            std::fs::rename(temporary(name), directory.join(name))
-                .and_then(|()| turn.sync_all())
-                .map_err(|source| Error::Directory { path: directory.clone(), source })?;
+        let memory = config.memory.as_ref().map(|memory| NewMemory::make(memory, directory));
+        let memory = memory.transpose()?;
+        let log = match memory {
+            Some(_) => None,
+            None => Some(make(LOG_FILE, config.log_blocks())?),
+        };
+        let pool = memory.as_ref().map(|memory| Arc::clone(&memory.pool));
+        let pages = make(PAGES_FILE, FIRST_BLOCKS)?;
+        let files = Files { pages, log, memory: pool, directory: Some(directory.clone()) };
+        let engine = files.create(config)?;
+        match memory {
+            Some(memory) => memory.name(&directory.join(MEMORY_FILE)).map_err(failed)?,
+            None => {
+                // Of a store that was made with it before, and lost its pages.
+                let _ = std::fs::remove_file(directory.join(MEMORY_FILE));
+                let log = directory.join(LOG_FILE);
+                rename(&unfinished(&log), &log)?;
+            }
         }
+        let pages = directory.join(PAGES_FILE);
+        rename(&unfinished(&pages), &pages)?;
         Ok((files, engine))
     };
     whole().inspect_err(|_| {
         for name in [PAGES_FILE, LOG_FILE] {
-            let _ = std::fs::remove_file(temporary(name));
+            let _ = std::fs::remove_file(unfinished(&directory.join(name)));
         }
     })
+}
+
+/// Persistent memory of a store under creation.
+struct NewMemory {
+    pool: Arc<Pool<Hardware>>,
+    /// Its file as it is to be called; a device is.
+    path: PathBuf,
+    is_device: bool,
+}
+
+impl NewMemory {
+    fn make(memory: &Memory, directory: &Path) -> Result<Self, Error> {
+        let mut path = memory.path.clone();
+        let about = path.metadata();
+        if about.as_ref().is_ok_and(std::fs::Metadata::is_dir) {
+            path.push(MEMORY_FILE);
+        }
+        let is_device = about.is_ok_and(|about| about.file_type().is_char_device());
+        // Remains of a creation of this store are nobody's.
+        let is_own = path.parent().is_some_and(|parent| parent == directory);
+        if !is_device && !is_own && path.symlink_metadata().is_ok() {
+            return Err(Error::MemoryInUse { path });
+        }
+        let file = if is_device { path.clone() } else { unfinished(&path) };
+        if !is_device {
+            let _ = std::fs::remove_file(&file);
+        }
+        let options = RegionOptions::default();
+        let pool = Pool::create_file(&file, memory.bytes, &options);
+        let pool = pool.map_err(|source| Error::Memory { path: file, source })?;
+        Ok(Self { pool: Arc::new(pool), path, is_device })
+    }
+
+    /// Gives the file its name, and the store a link to it, durably but for the directory of the store.
+    fn name(self, link: &Path) -> std::io::Result<()> {
+        if !self.is_device {
+            std::fs::rename(unfinished(&self.path), &self.path)?;
+            let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+        }
+        let path = self.path.canonicalize()?;
+        if link.canonicalize().is_ok_and(|link| link == path) {
+            return Ok(());
+        }
+        let _ = std::fs::remove_file(link);
+        std::os::unix::fs::symlink(path, link)
+    }
 }
 
 /// Makes a store in memory, which ends with the process.
@@ -140,8 +243,8 @@ pub(crate) fn in_memory(config: &Config) -> Result<(Files, Engine<Hardware>), Er
         let device = FileDevice::in_memory(blocks);
         device.map(Arc::new).map_err(|source| Error::File { path: "memory".into(), source })
     };
-    let (pages, log) = (make(FIRST_BLOCKS)?, make(config.log_blocks())?);
-    let files = Files { pages, log, directory: None };
-    let engine = files.engine(config)?;
+    let (pages, log) = (make(FIRST_BLOCKS)?, Some(make(config.log_blocks())?));
+    let files = Files { pages, log, memory: None, directory: None };
+    let engine = files.create(config)?;
     Ok((files, engine))
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use lapis_blocks::block_log::BlockLogError;
 use lapis_buffer::{BufferError, SpaceError};
-use lapis_engine::EngineError;
-use lapis_pmem::{BlockError, BlockOpenError};
+use lapis_engine::{EngineError, IndexKind};
+use lapis_index::IndexError;
+use lapis_pmem::{BlockError, BlockOpenError, PoolError, RegionError};
 use lapis_tree::TreeError;
 
 use crate::MAX_TABLE_NAME_BYTES;
@@ -45,6 +46,31 @@ pub enum Error {
         path: PathBuf,
         /// Why.
         source: BlockOpenError,
+    },
+    /// Persistent memory could not be had.
+    #[error("{}: {source}", path.display())]
+    Memory {
+        /// The file or device.
+        path: PathBuf,
+        /// Why.
+        source: PoolError,
+    },
+    /// A store that is to be made would lie on what is there.
+    #[error("{} is there already; name a file that is not, for the store's persistent memory", path.display())]
+    MemoryInUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The store has no persistent memory, which a table in a persistent index needs.
+    #[error("the store was made without persistent memory, which a table in an index lies in")]
+    NoPersistentMemory,
+    /// The table's index does not keep keys in order.
+    #[error("the table {name:?} is a {kind} hash table and has no ranges; use an ordered index")]
+    Unordered {
+        /// The table.
+        name: String,
+        /// Its index.
+        kind: IndexKind,
     },
     /// Another transaction has written what this one read. Begun again, it may succeed ([`crate::Store::retry`]).
     #[error("another transaction changed what this one has read; begin it again")]
@@ -106,7 +132,7 @@ pub enum Error {
         most: u64,
     },
     /// No room. Deleting makes room.
-    #[error("the disk is full: {0}")]
+    #[error("there is no room: {0}")]
     Full(String),
     /// The medium failed. What the failed call asked for may or may not be durable; everything
     /// acknowledged before is, as far as the medium kept its promise. Reopen the store.
@@ -140,6 +166,14 @@ impl From<EngineError> for Error {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Conflict => Self::Conflict,
+            EngineError::NoPersistentMemory => Self::NoPersistentMemory,
+            EngineError::Unordered { name, kind } => Self::Unordered { name, kind },
+            EngineError::EmptyKey => Self::EmptyKey,
+            EngineError::Pool(error) => Self::Full(error.to_string()),
+            EngineError::Index(IndexError::Alloc(error)) => Self::Full(error.to_string()),
+            EngineError::Index(error @ IndexError::Damaged { .. }) => {
+                Self::Damaged { what: error.to_string() }
+            }
             EngineError::NoSuchTable { name } => Self::NoSuchTable { name },
             EngineError::TableExists { name } => Self::TableExists { name },
             EngineError::Dropped { name } => Self::Dropped { name },
@@ -202,7 +236,11 @@ fn of_log(error: BlockLogError) -> Error {
 impl Error {
     /// Whether somebody else has the store open.
     pub fn is_already_open(&self) -> bool {
-        matches!(self, Self::File { source: BlockOpenError::AlreadyOpen, .. })
+        matches!(
+            self,
+            Self::File { source: BlockOpenError::AlreadyOpen, .. }
+                | Self::Memory { source: PoolError::Region(RegionError::AlreadyOpen), .. }
+        )
     }
 
     /// Whether it is refused because of what the files hold.
@@ -210,6 +248,14 @@ impl Error {
         use BlockOpenError as Open;
         match self {
             Self::Damaged { .. } => true,
+            Self::Memory { source, .. } => matches!(
+                source,
+                PoolError::NotAPool
+                    | PoolError::Truncated { .. }
+                    | PoolError::WrongChecksum
+                    | PoolError::Damaged { .. }
+                    | PoolError::Region(RegionError::NotFound)
+            ),
             Self::File { source, .. } => matches!(
                 source,
                 Open::NotFound | Open::TooSmall { .. } | Open::NotWholeBlocks { .. }

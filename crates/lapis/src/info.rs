@@ -28,7 +28,7 @@ pub struct Info {
 /// What holds bytes of a store.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Tier {
-    /// What it is for: `cache`, `pages` or `log`.
+    /// What it is for: `cache`, `pages`, `log`, or `log, pages, tables` in persistent memory.
     pub holds: &'static str,
     /// What it lies on.
     pub medium: &'static str,
@@ -56,6 +56,8 @@ pub struct Bytes {
 pub struct TableInfo {
     /// Its name.
     pub name: String,
+    /// What holds it: `b+tree`, or the name of a persistent index.
+    pub index: &'static str,
     /// Its number of entries; only where it was asked for, because finding it visits all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entries: Option<u64>,
@@ -86,8 +88,12 @@ impl CheckReport {
     }
 }
 
-fn why(guarantee: Guarantee) -> &'static str {
+fn why(guarantee: Guarantee, memory: Option<&'static str>) -> &'static str {
     match guarantee {
+        Guarantee::PowerFail if memory.is_some() => {
+            "a commit waits until persistent memory has what the log says"
+        }
+        Guarantee::ProcessCrash if let Some(why) = memory => why,
         Guarantee::PowerFail => "a commit waits until the device has what the log says",
         Guarantee::ProcessCrash => "the files lie in memory (tmpfs), which a power cut empties",
         Guarantee::Nothing => "the store is in this process's memory and ends with it",
@@ -116,30 +122,40 @@ pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
         bytes: inner.cache_bytes as u64,
         survives: Guarantee::Nothing.name(),
     };
-    let tiers =
-        vec![cache, tier("pages", &files.pages, PAGES_FILE), tier("log", &files.log, LOG_FILE)];
+    let mut tiers = vec![cache, tier("pages", &files.pages, PAGES_FILE)];
+    tiers.extend(files.log.as_ref().map(|log| tier("log", log, LOG_FILE)));
+    tiers.extend(files.memory.as_ref().map(|pool| Tier {
+        holds: "log, pages, tables",
+        medium: pool.region().medium().name(),
+        path: pool.region().path().map(|path| path.display().to_string()),
+        bytes: pool.usage().storage_bytes,
+        survives: pool.region().guarantee().name(),
+    }));
     let snapshot = engine.snapshot()?;
     let mut tables = Vec::new();
     for table in engine.tables() {
         let mut entries = None;
         if count {
             let mut found = 0;
-            for entry in snapshot.scan(&table, lapis_engine::KeyRange::all())? {
-                entry?;
-                found += 1;
+            if table.is_ordered() {
+                for entry in snapshot.scan(&table, lapis_engine::KeyRange::all())? {
+                    entry?;
+                    found += 1;
+                }
+                entries = Some(found);
             }
-            entries = Some(found);
         }
-        tables.push(TableInfo { name: table.name().to_owned(), entries });
+        let index = table.index_kind().map_or("b+tree", |kind| kind.name());
+        tables.push(TableInfo { name: table.name().to_owned(), index, entries });
     }
     let page_bytes = manager.page_bytes();
     let pages = manager.space().map_or(0, |space| space.numbers().len());
     let log = engine.log();
     Ok(Info {
         durability: guarantee.name(),
-        why: why(guarantee),
+        why: why(guarantee, files.memory.as_ref().map(|pool| pool.region().why())),
         bytes: Bytes {
-            storage: bytes_of(&files.pages) + bytes_of(&files.log),
+            storage: tiers.iter().skip(1).map(|tier| tier.bytes).sum(),
             allocated: (pages * page_bytes) as u64,
             log: log.end().number() - log.start().number(),
         },

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use lapis_engine::{Durability, Engine, EngineError, RecoveryReport, Statistics};
+use lapis_engine::{Durability, Engine, EngineError, IndexOptions, RecoveryReport, Statistics};
 use lapis_pmem::Hardware;
 
 use crate::MAX_TABLE_NAME_BYTES;
 use crate::background::Background;
-use crate::config::Config;
+use crate::config::{Config, TableOptions};
 use crate::directory::{self, Files};
 use crate::error::Error;
 use crate::info::{self, CheckReport, Info};
@@ -110,10 +110,27 @@ impl Store {
     /// # Errors
     /// [`Error::TableExists`], [`Error::BadTableName`], [`Error::Full`] and others.
     pub fn create_table(&self, name: &str) -> Result<Table, Error> {
+        self.create_table_with(name, &TableOptions::default())
+    }
+
+    /// Makes a table as `options` say. Durable on return.
+    ///
+    /// # Errors
+    /// As for [`Store::create_table`]; [`Error::NoPersistentMemory`].
+    pub fn create_table_with(&self, name: &str, options: &TableOptions) -> Result<Table, Error> {
         if name.is_empty() || name.len() > MAX_TABLE_NAME_BYTES || name.contains('\0') {
             return Err(Error::BadTableName);
         }
-        Ok(Table::new(&self.inner, self.inner.engine.create_table(name)?))
+        let engine = &self.inner.engine;
+        let table = match options.index {
+            None => engine.create_table(name)?,
+            Some(kind) => {
+                let expected_entries = options.expected_entries;
+                let options = IndexOptions { expected_entries, ..IndexOptions::default() };
+                engine.create_index_table(name, kind, &options)?
+            }
+        };
+        Ok(Table::new(&self.inner, table))
     }
 
     /// A handle of the table called `name`.
@@ -237,6 +254,7 @@ impl Store {
     /// changed under it may be reported as wrong. It never fails itself.
     pub fn check(&self) -> CheckReport {
         let engine = &self.inner.engine;
+        let _alone = self.inner.background.pause();
         CheckReport::of(engine.tables().len(), engine.check())
     }
 }

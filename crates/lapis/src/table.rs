@@ -3,7 +3,7 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use lapis_engine::KeyRange;
+use lapis_engine::{IndexKind, KeyRange};
 use lapis_pmem::Hardware;
 
 use crate::entries::Entries;
@@ -45,6 +45,16 @@ impl Table {
     /// The table's name.
     pub fn name(&self) -> &str {
         self.table.name()
+    }
+
+    /// The persistent index that holds it; none for a B+-tree on pages.
+    pub fn index_kind(&self) -> Option<IndexKind> {
+        self.table.index_kind()
+    }
+
+    /// Whether it has ranges: all but hash tables have.
+    pub fn is_ordered(&self) -> bool {
+        self.table.is_ordered()
     }
 
     /// The longest key.

@@ -57,9 +57,13 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         ]);
     }
     output.table(&tiers)?;
-    let mut tables = Table::new(1, "table | entries");
+    let mut tables = Table::new(2, "table | held by | entries");
     for table in &info.tables {
-        tables.push([table.name.clone(), table.entries.map_or("-".to_owned(), grouped)]);
+        tables.push([
+            table.name.clone(),
+            table.index.to_owned(),
+            table.entries.map_or("-".to_owned(), grouped),
+        ]);
     }
     output.table(&tables)?;
     Ok(Verdict::Good)

@@ -64,6 +64,31 @@ fn tables_are_separate() {
     assert!(outcome.sentence(2).contains("no table `main`; it has first, second"));
 }
 
+#[test]
+fn tables_in_persistent_indexes_lie_in_persistent_memory() {
+    let scene = Scene::new();
+    let outcome = scene.run(["put", "key", "a", "--index", "wort"]);
+    assert!(outcome.sentence(2).contains("without persistent memory"), "{outcome:?}");
+    let scene = Scene::new();
+    let memory = scene.path("memory");
+    let memory = ["--pmem", crate::runner::text(&memory), "--pmem-mib", "16"];
+    scene.run(["put", "key", "a", "--index", "p-clht"].iter().chain(&memory)).good();
+    scene.run(["put", "key", "b", "--table", "tree"]).good();
+    assert_eq!(scene.run(["get", "key"]).good(), b"a");
+    let outcome = scene.run(["put", "key", "c", "--index", "wort"]);
+    assert!(outcome.sentence(2).contains("is held by p-clht"), "{outcome:?}");
+    let outcome = scene.run(["put", "key", "c", "--table", "tree", "--index", "wort"]);
+    assert!(outcome.sentence(2).contains("is held by a B+-tree"), "{outcome:?}");
+    assert!(scene.run(["scan", "--from", "a"]).sentence(2).contains("no ranges"));
+    let info = scene.run(["info", "--json"]).json();
+    assert_eq!(
+        (&info["tables"][0]["index"], &info["tables"][1]["index"]),
+        (&"p-clht".into(), &"b+tree".into())
+    );
+    assert_eq!(info["durability"], "process-crash");
+    assert_eq!(scene.run(["check"]).good_text(), "the store is in order\n");
+}
+
 fn alphabet() -> Scene {
     let scene = Scene::new();
     let lines: String = ('a'..='z').map(|c| format!("{c}\tvalue of {c}\n")).collect();

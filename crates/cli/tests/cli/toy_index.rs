@@ -153,6 +153,18 @@ fn is_an_index(sources: &Path) {
     let mutants = json(sources, "crash --mutants --structure toy");
     assert!(rows(&mutants, "mutants").iter().all(|row| row["name"] == "toy/unflushed-node"));
 
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let store = store.to_str().unwrap();
+    for number in 0..20 {
+        let put = format!("put --dir {store} key{number:02} value{number} --index toy");
+        lapis(sources, &format!("{put} --pmem {store} --pmem-mib 16"));
+    }
+    assert_eq!(lapis(sources, &format!("get --dir {store} key07")), "value7");
+    assert_eq!(lapis(sources, &format!("scan --dir {store}")).lines().count(), 20);
+    assert_eq!(json(sources, &format!("info --dir {store}"))["tables"][0]["index"], "toy");
+    assert_eq!(json(sources, &format!("check --dir {store}"))["ok"], true);
+
     let found = json(sources, "lab index --index toy --keys 200 --operation insert,get,range");
     assert_eq!(rows(&found, "rows").len(), 3);
     assert!(rows(&found, "rows").iter().all(|row| row["index"] == "toy"));

@@ -36,7 +36,15 @@ fn kill_while(work: &str, directory: &std::path::Path, after: Duration) -> Store
 fn the_child() {
     let (Ok(directory), Ok(work)) = (std::env::var(DIRECTORY), std::env::var(WORK)) else { return };
     let durability = if work == "eventual" { Durability::Eventual } else { Durability::Immediate };
-    let store = Store::open(config(directory.as_ref()).durability(durability)).unwrap();
+    let mut config = config(directory.as_ref()).durability(durability);
+    if work == "memory" {
+        config = config.persistent_memory(&directory, 16 << 20);
+    }
+    let store = Store::open(config).unwrap();
+    if work == "memory" && store.tables().is_empty() {
+        let options = lapis::TableOptions::with_index(lapis::IndexKind::FastFair);
+        store.create_table_with("left", &options).unwrap();
+    }
     let [left, right] = ["left", "right"].map(|name| store.table_or_create(name).unwrap());
     println!("ready");
     thread::scope(|scope| {
@@ -104,4 +112,9 @@ fn a_killed_process_leaves_whole_transactions() {
 #[test]
 fn a_killed_process_leaves_the_beginning_of_what_did_not_wait() {
     kill_again_and_again("eventual");
+}
+
+#[test]
+fn so_it_does_with_its_log_and_a_table_in_persistent_memory() {
+    kill_again_and_again("memory");
 }

@@ -10,4 +10,5 @@ mod information;
 mod killed;
 mod opening;
 mod operations;
+mod persistent_memory;
 mod transactions;

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use lapis::{Config, Durability, Store};
+use lapis_engine::Placement;
 use tempfile::TempDir;
 
 use self::kills::Plan;
@@ -121,7 +122,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         .announce("4  transactions on the modelled machine, the power cut between any two steps")?;
     report.crash = modelled::explore(seed, arguments.images, output)?;
     output.announce("5  what a put costs on the modelled machine")?;
-    report.per_put = modelled::count_puts(&keys, loaded)?;
+    report.per_put = modelled::count_puts(&keys, loaded, Placement::ThreeTier)?;
+    report.per_put_on_ssd = modelled::count_puts(&keys, loaded, Placement::Ssd)?;
 
     {
         let info = open(&store_path)?.info(false)?;

@@ -2,6 +2,7 @@
 //! any two steps, and where everything that reaches the media is counted.
 
 use lapis_crash::{ExploreOptions, Structure, explore_structure};
+use lapis_engine::Placement;
 use lapis_lab::experiment::OPTANE_100;
 use lapis_lab::key_value::KeyValue;
 use lapis_lab::modelled_store::{CountError, ModelledStore};
@@ -67,8 +68,8 @@ pub fn explore(seed: u64, images: u64, output: &mut Output) -> Result<CrashSumma
 }
 
 /// Counts what the puts of the workload do, over a part of the demo's records.
-pub fn count_puts(keys: &Keys, loaded: usize) -> Result<PerPut, Failure> {
-    let modelled = ModelledStore::create(OPTANE_100).map_err(not_counted)?;
+pub fn count_puts(keys: &Keys, loaded: usize, placement: Placement) -> Result<PerPut, Failure> {
+    let modelled = ModelledStore::create(OPTANE_100, placement).map_err(not_counted)?;
     let target = modelled.target();
     let records = loaded.min(COUNTED_RECORDS);
     for index in 0..records {

@@ -1,7 +1,8 @@
 //! What the demo reports, as JSON and for people.
 
+use lapis_lab::experiment::meter::CountsPerOperation;
 use lapis_lab::experiment::table::Table;
-use lapis_lab::report::PerOperation;
+use lapis_lab::report::{PerOperation, SsdPerOperation};
 use serde::Serialize;
 
 use super::ledger::Verification;
@@ -44,8 +45,10 @@ pub struct Report {
     pub work_seconds: f64,
     /// What the crash checker found on the modelled machine.
     pub crash: CrashSummary,
-    /// What a put costs on the modelled machine.
+    /// What a put costs on the modelled machine with persistent memory.
     pub per_put: PerPut,
+    /// And without.
+    pub per_put_on_ssd: PerPut,
     /// What an acknowledged write survives on the medium of the demo's store, and why.
     pub durability: String,
     pub why: String,
@@ -100,6 +103,7 @@ impl Report {
             work_seconds: 0.0,
             crash: CrashSummary::default(),
             per_put: PerPut::default(),
+            per_put_on_ssd: PerPut::default(),
             durability: String::new(),
             why: String::new(),
             seed,
@@ -152,22 +156,27 @@ pub fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
         rows.push([what.to_owned(), figure]);
     }
     output.table(&rows)?;
-    let put = report.per_put.counts.counts.unwrap_or_default();
-    let ssd = report.per_put.counts.ssd.unwrap_or_default();
     let mut rows = Table::new(1, "on the modelled machine | ");
-    for (what, figure) in [
-        ("images after a power cut", grouped(report.crash.images)),
-        ("violations", grouped(report.crash.violations)),
-        ("flushes per put", format!("{:.2}", put.flushes)),
-        ("fences per put", format!("{:.2}", put.fences)),
-        ("WPQ inserts per put (64 B)", format!("{:.2}", put.wpq_inserts)),
-        ("media writes per put (64 B)", format!("{:.2}", put.media_writes)),
-        ("media reads per put (64 B)", format!("{:.2}", put.media_reads)),
-        ("SSD flushes per put", format!("{:.2}", ssd.ssd_flushes)),
-        ("SSD bytes written per put", grouped(ssd.ssd_written_bytes as u64)),
-    ] {
-        rows.push([what.to_owned(), figure]);
+    for (what, figure) in
+        [("images after a power cut", report.crash.images), ("violations", report.crash.violations)]
+    {
+        rows.push([what.to_owned(), grouped(figure)]);
     }
+    output.table(&rows)?;
+    let mut rows = Table::new(1, "modelled, per put | on an SSD | with persistent memory");
+    let cells = [&report.per_put_on_ssd, &report.per_put]
+        .map(|put| (put.counts.counts.unwrap_or_default(), put.counts.ssd.unwrap_or_default()));
+    let mut push = |what: &str, of: fn(&(CountsPerOperation, SsdPerOperation)) -> f64| {
+        let [ssd, memory] = cells.each_ref().map(|cell| format!("{:.2}", of(cell)));
+        rows.push([what.to_owned(), ssd, memory]);
+    };
+    push("flushes of the SSD", |it| it.1.ssd_flushes);
+    push("bytes to the SSD", |it| it.1.ssd_written_bytes);
+    push("flushes", |it| it.0.flushes);
+    push("fences", |it| it.0.fences);
+    push("WPQ inserts (64 B)", |it| it.0.wpq_inserts);
+    push("media writes (64 B)", |it| it.0.media_writes);
+    push("media reads (64 B)", |it| it.0.media_reads);
     output.table(&rows)?;
     output.line(format_args!(
         "durability of this store's medium: {}: {}",

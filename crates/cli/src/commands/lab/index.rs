@@ -1,7 +1,6 @@
 //! `lapis lab index`: index structures side by side.
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lapis_index::IndexKind;
 use lapis_lab::index_experiment::{Operation, Options, compare_with_peers, run as run_index};
 use lapis_lab::keys::Distribution;
@@ -9,6 +8,7 @@ use lapis_lab::keys::Distribution;
 use super::frame::{Destinations, Seed, Sides, one_of, or_default};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
+use crate::store_arguments::index_kinds;
 
 /// Compare index structures: speed measured here, traffic counted on the modelled machine
 #[derive(Debug, Args)]
@@ -67,12 +67,6 @@ fn parse_operation(name: &str) -> Result<Operation, String> {
 fn parse_distribution(name: &str) -> Result<Distribution, String> {
     one_of(&Distribution::ALL, Distribution::name, name)
         .map_err(|names| format!("there is no such distribution; {names}"))
-}
-
-/// Parses the name of an index structure.
-fn index_kinds() -> impl TypedValueParser<Value = IndexKind> {
-    PossibleValuesParser::new(IndexKind::ALL.map(IndexKind::name))
-        .map(|name| IndexKind::from_name(&name).unwrap_or(IndexKind::Wort))
 }
 
 /// Runs `lapis lab index`.

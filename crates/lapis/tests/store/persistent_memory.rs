@@ -1,0 +1,117 @@
+//! Stores with persistent memory: here an ordinary file that stands for it.
+
+use lapis::{Error, IndexKind, LOG_FILE, MEMORY_FILE, Store, TableOptions};
+
+use crate::harness::*;
+
+const BYTES: usize = 16 << 20;
+
+#[test]
+fn tables_in_trees_and_in_every_index_share_transactions_and_are_there_again() {
+    let (directory, memory) = (directory(), directory());
+    let config = config(directory.path()).persistent_memory(memory.path(), BYTES);
+    let store = Store::open(config).unwrap();
+    let tree = store.create_table("tree").unwrap();
+    let mut tables = vec![tree];
+    for kind in IndexKind::ALL {
+        let table = store.create_table_with(kind.name(), &TableOptions::with_index(kind)).unwrap();
+        assert_eq!(table.index_kind(), Some(kind));
+        tables.push(table);
+    }
+    for round in 0..30_u8 {
+        let mut transaction = store.transaction().unwrap();
+        for table in &tables {
+            transaction
+                .put(table, &[round % 20, 7], &vec![round; 1 + usize::from(round) * 40])
+                .unwrap();
+            if round % 5 == 4 {
+                assert!(transaction.delete(table, &[round % 20 - 1, 7]).unwrap());
+            }
+        }
+        transaction.commit().unwrap();
+    }
+    tables[1].put(b"long", &[5; 100_000]).unwrap();
+    let expected = contents(&tables[0]);
+    drop((tables, store));
+    assert!(memory.path().join(MEMORY_FILE).is_file());
+    assert!(!directory.path().join(LOG_FILE).exists());
+
+    // Where persistent memory is, the store knows.
+    let store = open(directory.path());
+    for table in store.tables() {
+        for (key, value) in &expected {
+            assert_eq!(table.get(key).unwrap().as_ref(), Some(value), "{}", table.name());
+        }
+        if table.is_ordered() {
+            let found = table.iter().unwrap().filter(|it| it.as_ref().unwrap().0 != b"long");
+            assert_eq!(found.count(), expected.len(), "{}", table.name());
+        }
+    }
+    assert_eq!(store.table("wort").unwrap().get(b"long").unwrap().unwrap(), [5; 100_000]);
+    assert_sound(&store);
+}
+
+#[test]
+fn what_an_ordinary_file_keeps_is_claimed_and_no_more() {
+    let directory = directory();
+    let config = config(directory.path()).persistent_memory(directory.path(), BYTES);
+    let store = Store::open(config).unwrap();
+    let info = store.info(false).unwrap();
+    assert_eq!(info.durability, "process-crash");
+    assert!(info.why.contains("power"), "{}", info.why);
+    let holds: Vec<_> = info.tiers.iter().map(|tier| tier.holds).collect();
+    assert_eq!(holds, ["cache", "pages", "log, pages, tables"]);
+    assert!(directory.path().join(MEMORY_FILE).is_file());
+}
+
+#[test]
+fn hash_tables_have_no_ranges_and_say_so() {
+    let directory = directory();
+    let config = config(directory.path()).persistent_memory(directory.path(), BYTES);
+    let store = Store::open(config).unwrap();
+    let options = TableOptions { index: Some(IndexKind::PClht), expected_entries: 100 };
+    let table = store.create_table_with("t", &options).unwrap();
+    table.put(b"k", b"v").unwrap();
+    assert!(!table.is_ordered());
+    assert!(matches!(table.iter(), Err(Error::Unordered { .. })));
+    assert!(matches!(table.prefix(b"k"), Err(Error::Unordered { .. })));
+    assert_eq!(table.get(b"k").unwrap().unwrap(), b"v");
+}
+
+#[test]
+fn without_persistent_memory_a_table_in_an_index_is_refused() {
+    let store = Store::in_memory().unwrap();
+    let options = TableOptions::with_index(IndexKind::Wort);
+    let error = store.create_table_with("t", &options).unwrap_err();
+    assert!(matches!(error, Error::NoPersistentMemory), "{error}");
+    assert!(store.tables().is_empty());
+}
+
+#[test]
+fn what_is_there_already_is_not_taken_for_persistent_memory() {
+    let (directory, other) = (directory(), directory());
+    let path = other.path().join("precious");
+    std::fs::write(&path, b"precious").unwrap();
+    let config = config(directory.path()).persistent_memory(&path, BYTES);
+    let error = Store::open(config).unwrap_err();
+    assert!(matches!(error, Error::MemoryInUse { .. }), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    assert!(matches!(
+        Store::open(crate::harness::config(directory.path()).create(false)),
+        Err(Error::NoStore { .. })
+    ));
+}
+
+#[test]
+fn a_store_whose_persistent_memory_is_gone_is_refused() {
+    let (directory, memory) = (directory(), directory());
+    let config = config(directory.path()).persistent_memory(memory.path(), BYTES);
+    Store::open(config).unwrap().create_table("t").unwrap().put(b"k", b"v").unwrap();
+    let (file, away) = (memory.path().join(MEMORY_FILE), memory.path().join("away"));
+    std::fs::rename(&file, &away).unwrap();
+    let error = Store::open(crate::harness::config(directory.path())).unwrap_err();
+    assert!(error.is_damage() && error.to_string().contains(MEMORY_FILE), "{error}");
+    std::fs::rename(&away, &file).unwrap();
+    let store = open(directory.path());
+    assert_eq!(store.table("t").unwrap().get(b"k").unwrap().unwrap(), b"v");
+}
