@@ -124,7 +124,7 @@ fn all_are_killed(report: &Value, list: &str, least: usize) {
 
 /// Not the toys by themselves only: each is to stand beside all others, which takes one build.
 #[test]
-#[ignore = "builds the workspace once more; .ci/run has it"]
+#[ignore = "builds the workspace once more: `cargo test -p lapis-cli --test cli -- --ignored toy_index`"]
 fn an_index_a_log_cells_and_a_page_scheme_are_a_module_and_one_line() {
     let sources = &sources_with_the_toys();
     cargo(sources, &["build", "-p", "lapis-cli"]);
