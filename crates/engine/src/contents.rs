@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lapis_buffer::PageNumber;
 use lapis_index::IndexKind;
 use lapis_pmem::{Domain, Guard};
-use lapis_tree::{ShowOld, Tree};
+use lapis_tree::{Position, ShowOld, Tree};
 
 use crate::error::EngineError;
 use crate::index_table::IndexTable;
@@ -102,10 +102,12 @@ impl<D: Domain> Contents<D> {
     }
 
     /// Calls `visit` for the records of a range, in order, until it breaks. In an index without order there are none.
+    /// Who goes on later with the rest of the range keeps `position`, by which a tree finds its place again.
     pub(crate) fn visit(
         &self,
         range: &KeyRange,
         direction: Direction,
+        position: &mut Option<Position>,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
         let tree = match self {
@@ -115,8 +117,11 @@ impl<D: Domain> Contents<D> {
                 return Ok(());
             }
         };
-        let mut cursor = tree.cursor();
+        let placed = position.take();
+        let is_placed = placed.is_some();
+        let mut cursor = tree.cursor_at(placed.unwrap_or_default());
         match direction {
+            _ if is_placed => {}
             Direction::Forward => cursor.seek(range.lower())?,
             // Behind the last key that may be wanted.
             Direction::Backward => match range.upper() {
@@ -130,13 +135,13 @@ impl<D: Domain> Contents<D> {
                 Direction::Forward => cursor.next()?,
                 Direction::Backward => cursor.prev()?,
             };
-            let Some((key, record)) = entry.filter(|(key, _)| range.contains(key)) else {
-                return Ok(());
-            };
-            if visit(key, record).is_break() {
-                return Ok(());
+            let entry = entry.filter(|(key, _)| range.contains(key));
+            if entry.is_none_or(|(key, record)| visit(key, record).is_break()) {
+                break;
             }
         }
+        *position = Some(cursor.into_position());
+        Ok(())
     }
 
     /// Calls `visit` with each key and its record, or what is wrong with it, in any order.
@@ -145,10 +150,12 @@ impl<D: Domain> Contents<D> {
         mut visit: impl FnMut(&[u8], Result<&[u8], EngineError>),
     ) -> Result<(), EngineError> {
         match self {
-            Self::Tree(_) => self.visit(&KeyRange::all(), Direction::Forward, |key, record| {
-                visit(key, Ok(record));
-                ControlFlow::Continue(())
-            }),
+            Self::Tree(_) => {
+                self.visit(&KeyRange::all(), Direction::Forward, &mut None, |key, record| {
+                    visit(key, Ok(record));
+                    ControlFlow::Continue(())
+                })
+            }
             Self::Index(index) => {
                 index.visit_all(visit);
                 Ok(())

@@ -84,7 +84,7 @@ pub use lapis_index::{IndexKind, IndexOptions};
 #[doc(hidden)]
 pub use record::is_record;
 pub use recovery::RecoveryReport;
-pub use scan::{Direction, KeyRange, Scan};
+pub use scan::{Direction, Entry, KeyRange, Scan};
 pub use snapshot::Snapshot;
 pub use storage::{PersistentMemoryOptions, Storage};
 pub use tables::Table;

@@ -1,15 +1,16 @@
 //! Ranges of keys, and what lies in them at one state.
 
-use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::sync::Arc;
 
 use lapis_pmem::Domain;
+use lapis_tree::Position;
 
 use crate::error::EngineError;
 use crate::snapshot::Reader;
 use crate::tables::Table;
 use crate::transaction::Reading;
+use crate::value::{self, Stored};
 use crate::versions::Replaced;
 
 /// Entries fetched at once: few at first, because many scans are short, then twice as many each time.
@@ -109,14 +110,6 @@ impl KeyRange {
         lower >= upper
     }
 
-    /// The part that lies beyond `key`.
-    fn beyond(&mut self, key: &[u8], direction: Direction) {
-        match direction {
-            Direction::Forward => self.lower = Bound::Excluded(key.into()),
-            Direction::Backward => self.upper = Bound::Excluded(key.into()),
-        }
-    }
-
     /// The part up to `key`, that included.
     fn up_to(&self, key: &[u8], direction: Direction) -> Self {
         match direction {
@@ -131,18 +124,59 @@ impl KeyRange {
 }
 
 /// A key and its value.
-pub(crate) type Entry = (Vec<u8>, Vec<u8>);
+pub type Entry<'e> = (&'e [u8], &'e [u8]);
+
+/// Entries in one piece of memory, given one after the other.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    /// Where each begins, where its value does, and where it ends.
+    entries: Vec<[usize; 3]>,
+    next: usize,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+        self.next = 0;
+    }
+
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.entries.push([begin, begin + key.len(), self.bytes.len()]);
+    }
+
+    fn get(&self, at: usize) -> Option<Entry<'_>> {
+        let &[begin, value, end] = self.entries.get(at)?;
+        Some((&self.bytes[begin..value], &self.bytes[value..end]))
+    }
+
+    fn last_key(&self) -> Option<&[u8]> {
+        self.get(self.entries.len().checked_sub(1)?).map(|(key, _)| key)
+    }
+
+    fn is_spent(&self) -> bool {
+        self.next == self.entries.len()
+    }
+}
 
 /// One end of a scan.
 #[derive(Debug)]
 struct End {
     direction: Direction,
-    fetched: VecDeque<Entry>,
+    fetched: Batch,
     /// What is still to be fetched, seen from this end alone.
     rest: KeyRange,
-    batch: usize,
+    /// Where the tree was read up to; none before it was read.
+    position: Option<Position>,
+    batch_entries: usize,
     /// There is nothing more.
     exhausted: bool,
+    /// The last key that it gave, if it gave any.
+    last: Option<Vec<u8>>,
     /// Its place among the ranges that the transaction has read.
     noted: Option<usize>,
 }
@@ -151,12 +185,29 @@ impl End {
     fn new(range: &KeyRange, direction: Direction) -> Self {
         Self {
             direction,
-            fetched: VecDeque::new(),
+            fetched: Batch::default(),
             rest: range.clone(),
-            batch: FIRST_BATCH_ENTRIES,
+            position: None,
+            batch_entries: FIRST_BATCH_ENTRIES,
             exhausted: range.is_empty(),
+            last: None,
             noted: None,
         }
+    }
+
+    /// Whether this end has given the key already, which the other one comes to.
+    fn has_given(&self, key: &[u8]) -> bool {
+        self.last.as_deref().is_some_and(|last| match self.direction {
+            Direction::Forward => key <= last,
+            Direction::Backward => key >= last,
+        })
+    }
+
+    fn note_given(&mut self, at: usize) {
+        let Some((key, _)) = self.fetched.get(at) else { return };
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
     }
 }
 
@@ -167,11 +218,11 @@ pub struct Scan<'t, D: Domain> {
     /// Of a transaction that sees its own writes.
     reading: Option<Reading<'t, D>>,
     range: KeyRange,
-    /// What has not been returned from either end.
-    rest: KeyRange,
     front: End,
     back: End,
     failed: bool,
+    /// The last value that was not given from where it was fetched.
+    resolved: Vec<u8>,
 }
 
 impl<D: Domain> std::fmt::Debug for Scan<'_, D> {
@@ -189,37 +240,57 @@ impl<'t, D: Domain> Scan<'t, D> {
     ) -> Self {
         let front = End::new(&range, Direction::Forward);
         let back = End::new(&range, Direction::Backward);
-        Self { reader, table, reading, rest: range.clone(), range, front, back, failed: false }
+        let (failed, resolved) = (false, Vec::new());
+        Self { reader, table, reading, range, front, back, failed, resolved }
     }
 
-    fn step(&mut self, direction: Direction) -> Option<Result<Entry, EngineError>> {
-        loop {
-            if self.failed {
-                return None;
-            }
-            let end = match direction {
-                Direction::Forward => &mut self.front,
-                Direction::Backward => &mut self.back,
-            };
-            if let Some((key, mut value)) = end.fetched.pop_front() {
-                // The other end may have been here.
-                if !self.rest.contains(&key) {
-                    return None;
-                }
-                self.rest.beyond(&key, direction);
-                let shared = self.reader.engine().shared();
-                let resolved = shared.resolve(&self.table, &key, &mut value);
-                return Some(resolved.map(|()| (key, value)));
-            }
-            if end.exhausted {
-                return None;
+    /// The next entry, in memory that is the scan's own: the iterator copies it, and this does not.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, EngineError> {
+        self.step(Direction::Forward)
+    }
+
+    /// The next entry from the back, as [`Scan::next_entry`] gives it from the front.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn next_entry_back(&mut self) -> Result<Option<Entry<'_>>, EngineError> {
+        self.step(Direction::Backward)
+    }
+
+    fn step(&mut self, direction: Direction) -> Result<Option<Entry<'_>>, EngineError> {
+        let (end, other) = match direction {
+            Direction::Forward => (&mut self.front, &self.back),
+            Direction::Backward => (&mut self.back, &self.front),
+        };
+        while end.fetched.is_spent() {
+            if end.exhausted || self.failed {
+                return Ok(None);
             }
             let fetched = fetch(end, &self.reader, &self.table, self.reading.as_ref(), &self.range);
-            if let Err(error) = fetched {
-                self.failed = true;
-                return Some(Err(error));
-            }
+            fetched.inspect_err(|_| self.failed = true)?;
         }
+        let at = end.fetched.next;
+        let met = end.fetched.get(at).is_none_or(|(key, _)| other.has_given(key));
+        if met || self.failed {
+            return Ok(None);
+        }
+        end.fetched.next = at + 1;
+        end.note_given(at);
+        let Some((key, record)) = end.fetched.get(at) else { return Ok(None) };
+        let value = match value::parse(record) {
+            Some(Stored::Short(value)) => value,
+            _ => {
+                self.resolved.clear();
+                self.resolved.extend_from_slice(record);
+                let shared = self.reader.engine().shared();
+                shared.resolve(&self.table, key, &mut self.resolved)?;
+                &self.resolved
+            }
+        };
+        Ok(Some((key, value)))
     }
 }
 
@@ -232,29 +303,25 @@ fn fetch<D: Domain>(
     range: &KeyRange,
 ) -> Result<(), EngineError> {
     let direction = end.direction;
-    let mut found: Vec<Entry> = Vec::with_capacity(end.batch);
-    let mut bytes = 0;
-    let mut exhausted = true;
-    table.contents().visit(&end.rest, direction, |key, value| {
-        bytes += key.len() + value.len();
-        found.push((key.to_vec(), value.to_vec()));
-        if found.len() >= end.batch || bytes >= BATCH_BYTES {
+    let mut found = std::mem::take(&mut end.fetched);
+    found.clear();
+    let (most, mut exhausted) = (end.batch_entries, true);
+    // What was read before this is old by now, but not older than this reader: what has changed since is among
+    // the versions, which are asked afterwards (E3).
+    table.contents().visit(&end.rest, direction, &mut end.position, |key, value| {
+        found.push(key, value);
+        if found.entries.len() >= most || found.bytes.len() >= BATCH_BYTES {
             exhausted = false;
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
     })?;
-    end.batch = (end.batch * 2).min(LARGEST_BATCH_ENTRIES);
+    end.batch_entries = (most * 2).min(LARGEST_BATCH_ENTRIES);
     // What this batch tells all about.
-    let covered = match found.last() {
-        Some((last, _)) if !exhausted => end.rest.up_to(last, direction),
-        _ => end.rest.clone(),
-    };
+    let last = found.last_key().filter(|_| !exhausted);
+    let covered = last.map_or_else(|| end.rest.clone(), |last| end.rest.up_to(last, direction));
     if let Some(reading) = reading {
-        let read = match (found.last(), direction) {
-            (Some((last, _)), _) if !exhausted => range.up_to(last, direction),
-            _ => range.clone(),
-        };
+        let read = last.map_or_else(|| range.clone(), |last| range.up_to(last, direction));
         reading.note_range(table.id(), &mut end.noted, read);
     }
     let replaced = table.versions().find_range(reader.domain(), &covered, reader.since());
@@ -269,7 +336,7 @@ fn fetch<D: Domain>(
         (false, Direction::Forward) => end.rest.lower = excluded(covered.upper),
         (false, Direction::Backward) => end.rest.upper = excluded(covered.lower),
     }
-    end.fetched.extend(found);
+    end.fetched = found;
     Ok(())
 }
 
@@ -280,39 +347,54 @@ fn excluded(bound: Bound<Box<[u8]>>) -> Bound<Box<[u8]>> {
     }
 }
 
-/// Lays ascending entries, of which some are removals, over those that were found.
-fn overlay(found: &mut Vec<Entry>, over: Vec<Replaced>, direction: Direction) {
+/// Lays ascending entries, of which some are removals, over those that were found, which come in `direction`.
+fn overlay(found: &mut Batch, mut over: Vec<Replaced>, direction: Direction) {
     if over.is_empty() {
         return;
     }
     if direction == Direction::Backward {
-        found.reverse();
+        over.reverse();
     }
-    let mut below = std::mem::take(found).into_iter().peekable();
+    let is_before = |one: &[u8], other: &[u8]| match direction {
+        Direction::Forward => one < other,
+        Direction::Backward => one > other,
+    };
+    let (below, mut at) = (std::mem::take(found), 0);
     for (key, value) in over {
-        while let Some(entry) = below.next_if(|(lower, _)| **lower < *key) {
-            found.push(entry);
+        while let Some((lower, record)) = below.get(at).filter(|(lower, _)| is_before(lower, &key))
+        {
+            found.push(lower, record);
+            at += 1;
         }
-        below.next_if(|(same, _)| **same == *key);
-        found.extend(value.map(|value| (key.into_vec(), value.into_vec())));
+        at += usize::from(below.get(at).is_some_and(|(same, _)| *same == *key));
+        if let Some(value) = value {
+            found.push(&key, &value);
+        }
     }
-    found.extend(below);
-    if direction == Direction::Backward {
-        found.reverse();
+    while let Some((key, record)) = below.get(at) {
+        found.push(key, record);
+        at += 1;
     }
 }
 
+type Copied = (Vec<u8>, Vec<u8>);
+
+fn copied(entry: Result<Option<Entry<'_>>, EngineError>) -> Option<Result<Copied, EngineError>> {
+    let copy = |(key, value): Entry<'_>| (key.to_vec(), value.to_vec());
+    entry.map(|entry| entry.map(copy)).transpose()
+}
+
 impl<D: Domain> Iterator for Scan<'_, D> {
-    type Item = Result<(Vec<u8>, Vec<u8>), EngineError>;
+    type Item = Result<Copied, EngineError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step(Direction::Forward)
+        copied(self.next_entry())
     }
 }
 
 impl<D: Domain> DoubleEndedIterator for Scan<'_, D> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.step(Direction::Backward)
+        copied(self.next_entry_back())
     }
 }
 
@@ -333,7 +415,11 @@ mod tests {
 
     #[test]
     fn what_is_laid_over_replaces_adds_and_removes_in_both_directions() {
-        let entry = |key: &str, value: &str| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
+        let batch = |entries: &[[&str; 2]]| {
+            let mut batch = Batch::default();
+            entries.iter().for_each(|[key, value]| batch.push(key.as_bytes(), value.as_bytes()));
+            batch
+        };
         let over = || {
             let some = |value: &str| Some(Box::from(value.as_bytes()));
             vec![
@@ -343,13 +429,15 @@ mod tests {
                 (Box::from(*b"e"), None),
             ]
         };
-        let mut found = vec![entry("b", "1"), entry("c", "1"), entry("d", "1")];
-        let expected = vec![entry("a", "0"), entry("c", "1"), entry("d", "2")];
-        let mut backward: Vec<_> = found.iter().cloned().rev().collect();
-        overlay(&mut found, over(), Direction::Forward);
-        assert_eq!(found, expected);
-        overlay(&mut backward, over(), Direction::Backward);
-        backward.reverse();
-        assert_eq!(backward, expected);
+        let (mut entries, mut expected) =
+            ([["b", "1"], ["c", "1"], ["d", "1"]], [["a", "0"], ["c", "1"], ["d", "2"]]);
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut found = batch(&entries);
+            overlay(&mut found, over(), direction);
+            let expected_batch = batch(&expected);
+            (0..4).for_each(|at| assert_eq!(found.get(at), expected_batch.get(at)));
+            entries.reverse();
+            expected.reverse();
+        }
     }
 }

@@ -150,7 +150,7 @@ impl<D: Domain> Shared<D> {
         let mut value = Vec::with_capacity(bytes);
         let (first, last) = (chunk_key(long.number, 0), chunk_key(long.number, u32::MAX));
         let range = KeyRange::new(&(first..=last));
-        self.chunks.contents().visit(&range, Direction::Forward, |_, chunk| {
+        self.chunks.contents().visit(&range, Direction::Forward, &mut None, |_, chunk| {
             if value.len() + chunk.len() > bytes {
                 return ControlFlow::Break(());
             }
@@ -246,7 +246,7 @@ impl<D: Domain> Shared<D> {
         loop {
             let mut keys = Vec::new();
             let range = KeyRange::new(&(first..=last));
-            self.chunks.contents().visit(&range, Direction::Forward, |key, _| {
+            self.chunks.contents().visit(&range, Direction::Forward, &mut None, |key, _| {
                 keys.push(key.to_vec());
                 if keys.len() < 16 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;

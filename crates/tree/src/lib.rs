@@ -104,7 +104,7 @@ mod redo;
 mod tree;
 
 pub use check::{Finding, TreeReport};
-pub use cursor::{Cursor, Entry};
+pub use cursor::{Cursor, Entry, Position};
 pub use error::TreeError;
 pub use log::{NoStructureLog, StructureLog};
 pub use node::largest_record;

@@ -290,8 +290,13 @@ impl<S: Source> Node<S> {
     /// Whether a key is one that the node has or may get (N1).
     pub(crate) fn is_within_fences(&self, key: &[u8]) -> bool {
         self.source.compare(self.lower_range(), key) != Ordering::Greater
-            && (!self.has_upper()
-                || self.source.compare(self.upper_range(), key) == Ordering::Greater)
+            && self.is_before_upper(key)
+    }
+
+    /// Whether a key comes before the upper fence, if there is one.
+    #[inline]
+    pub(crate) fn is_before_upper(&self, key: &[u8]) -> bool {
+        !self.has_upper() || self.source.compare(self.upper_range(), key) == Ordering::Greater
     }
 
     fn lower_range(&self) -> Range<usize> {
@@ -323,6 +328,16 @@ impl<'a> Node<&'a [u8]> {
     /// A key without its prefix; none if it is not within the page.
     pub(crate) fn suffix(&self, at: usize) -> Option<&'a [u8]> {
         self.source.get(self.suffix_range(self.slot(at)))
+    }
+
+    /// Key without its prefix, and value, of a leaf's record; none if it is not within the page.
+    #[inline]
+    pub(crate) fn record(&self, at: usize) -> Option<(&'a [u8], &'a [u8])> {
+        let slot = self.slot(at);
+        let record = self.source.get((slot & 0xffff) as usize..)?;
+        let (value_bytes, record) = record.split_first_chunk()?;
+        let (suffix, rest) = record.split_at_checked((slot >> 16 & 0xffff) as usize)?;
+        Some((suffix, rest.get(..usize::from(u16::from_le_bytes(*value_bytes)))?))
     }
 
     /// Makes `key` the key of a slot.
