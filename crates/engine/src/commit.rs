@@ -261,13 +261,19 @@ impl<D: Domain> Shared<D> {
         let (contents, versions) = (first.table.contents(), first.table.versions());
         let keep = keep && !self.domain.commits(mutants::VERSIONS_NOT_KEPT);
         let mut kept = Vec::new();
-        for write in writes {
-            let mut keep_old = |old: Option<&[u8]>| {
-                versions.keep(&self.domain, write.key, lsn, old);
-                kept.push(Box::from(write.key));
-            };
+        let mut keep_old = |key: &[u8], old: Option<&[u8]>| {
+            versions.keep(&self.domain, key, lsn, old);
+            kept.push(Box::from(key));
+        };
+        for run in writes.chunk_by(|one, next| one.value.is_some() && next.value.is_some()) {
             let old: Option<ShowOld<'_>> = if keep { Some(&mut keep_old) } else { None };
-            contents.write(write.key, write.value, lsn, old)?;
+            match run {
+                [write] => contents.write(write.key, write.value, lsn, old)?,
+                puts => {
+                    let records = puts.iter().filter_map(|put| Some((put.key, put.value?)));
+                    contents.put_all(records, lsn, old)?;
+                }
+            }
         }
         if !kept.is_empty() {
             self.versions.push(&self.domain, lsn, versions, kept);

@@ -101,6 +101,25 @@ impl<D: Domain> Contents<D> {
         Ok(())
     }
 
+    /// Gives keys records, by the transaction `lsn`. Their stripes are held.
+    pub(crate) fn put_all<'r>(
+        &self,
+        mut records: impl Iterator<Item = (&'r [u8], &'r [u8])>,
+        lsn: u64,
+        mut old: Option<ShowOld<'_>>,
+    ) -> Result<(), EngineError> {
+        match self {
+            Self::Tree(tree) => Ok(tree.put_all(records, lsn, old)?),
+            Self::Index(index) => records.try_for_each(|(key, record)| {
+                let old: Option<ShowOld<'_>> = match &mut old {
+                    Some(old) => Some(&mut **old),
+                    None => None,
+                };
+                index.put(key, record, old)
+            }),
+        }
+    }
+
     /// Calls `visit` for the records of a range, in order, until it breaks. In an index without order there are none.
     /// Who goes on later with the rest of the range keeps `position`, by which a tree finds its place again.
     pub(crate) fn visit(

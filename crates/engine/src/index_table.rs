@@ -154,7 +154,7 @@ impl<D: Domain> IndexTable<D> {
     fn show(&self, key: &[u8], pinned: &Guard<'_, D>, show: Option<ShowOld<'_>>) {
         let Some(show) = show else { return };
         let link = self.index.get_pinned(key, pinned);
-        show(link.map(|link| self.read(key, link).unwrap_or_default()));
+        show(key, link.map(|link| self.read(key, link).unwrap_or_default()));
     }
 
     /// Gives a key a record, durably.

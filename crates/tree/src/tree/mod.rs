@@ -5,6 +5,7 @@ mod merge;
 mod split;
 
 use core::cell::Cell;
+use core::iter::Peekable;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -30,8 +31,8 @@ thread_local! {
     static SHOWN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Who is shown the value that a change replaces: none if there was no such key.
-pub type ShowOld<'f> = &'f mut dyn FnMut(Option<&[u8]>);
+/// Who is shown a key and the value that a change replaces: none if there was no such key.
+pub type ShowOld<'f> = &'f mut dyn FnMut(&[u8], Option<&[u8]>);
 
 /// Where a descent goes.
 #[derive(Clone, Copy, Debug)]
@@ -190,59 +191,60 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         key: &[u8],
         value: &[u8],
         lsn: u64,
+        old: Option<ShowOld<'_>>,
+    ) -> Result<(), TreeError> {
+        self.put_all(core::iter::once((key, value)), lsn, old)
+    }
+
+    /// Gives keys their values, as [`Tree::put`] does: those by one descent that ascend and belong to one leaf. Nobody else
+    /// can see it meanwhile, so they are to be few. After an error some keys have theirs.
+    ///
+    /// # Errors
+    /// [`TreeError`].
+    pub fn put_all<'r>(
+        &self,
+        records: impl Iterator<Item = (&'r [u8], &'r [u8])>,
+        lsn: u64,
         mut old: Option<ShowOld<'_>>,
     ) -> Result<(), TreeError> {
-        let (bytes, most) = (key.len() + value.len(), self.largest_record());
-        if bytes > most {
-            return Err(TreeError::RecordTooLong { bytes, most });
-        }
-        self.manager.relieve()?;
-        while !self.retry(|| self.try_put(key, value, lsn, &mut old))? {
-            self.make_room(0, &Wanted::Key { key, value_bytes: value.len() })?;
+        let most = self.largest_record();
+        let mut records = records.peekable();
+        while let Some(&(key, value)) = records.peek() {
+            let bytes = key.len() + value.len();
+            if bytes > most {
+                return Err(TreeError::RecordTooLong { bytes, most });
+            }
+            self.manager.relieve()?;
+            if !self.retry(|| self.try_put(&mut records, lsn, &mut old))? {
+                self.make_room(0, &Wanted::Key { key, value_bytes: value.len() })?;
+            }
         }
         Ok(())
     }
 
-    /// False if the leaf has no room.
-    fn try_put(
+    /// Puts records, from the next one on, that belong to its leaf and have room there. False if it has none itself.
+    fn try_put<'r>(
         &self,
-        key: &[u8],
-        value: &[u8],
+        records: &mut Peekable<impl Iterator<Item = (&'r [u8], &'r [u8])>>,
         lsn: u64,
         old: &mut Option<ShowOld<'_>>,
     ) -> Result<bool, Stop> {
+        let Some(&(mut key, value)) = records.peek() else { return Ok(true) };
         let mut page = self.leaf(Target::Key(key))?.exclusive()?;
-        let node = sound(&page)?;
-        let suffix = node.suffix_of(key).ok_or_else(|| damaged(&page, BELONGS))?;
-        let (at, found) = node.search(suffix);
-        let record = VALUE_BYTES + suffix.len() + value.len();
-        if !found {
-            let needed = WORD + record;
-            if node.free() < needed {
-                return Ok(false);
-            }
-            show::<&[u8]>(old, || None);
-            make_room(&mut page, needed, lsn)?;
-            insert_record(&mut page.write(lsn), at, suffix, value);
-            return Ok(true);
-        }
-        let range = node.value_range(at).ok_or_else(|| damaged(&page, OUTSIDE))?;
-        let bytes = node.record_bytes(at).ok_or_else(|| damaged(&page, OUTSIDE))?;
-        let in_place = range.len() == value.len();
-        if !in_place && node.free() + bytes < record {
+        if !put_in(&mut page, key, value, lsn, old)? {
             return Ok(false);
         }
-        show(old, || Some((page.read(), range.clone())));
-        if in_place {
-            page.write(lsn).copy_from(range.start, value);
-        } else if node.gap() >= record {
-            replace_record(&mut page.write(lsn), at, bytes, suffix, value);
-        } else {
-            remove_record(&mut page.write(lsn), at, bytes);
-            make_room(&mut page, WORD + record, lsn)?;
-            insert_record(&mut page.write(lsn), at, suffix, value);
+        // The latch is held, so the leaf's fences are what they were (C2).
+        loop {
+            records.next();
+            let Some(&(next, its_value)) = records.peek() else { return Ok(true) };
+            let belongs = next > key && Node::new(page.read()).is_before_upper(next);
+            let fits = next.len() + its_value.len() <= self.largest_record();
+            if !belongs || !fits || !put_in(&mut page, next, its_value, lsn, old)? {
+                return Ok(true);
+            }
+            key = next;
         }
-        Ok(true)
     }
 
     /// Removes a key, by the change `lsn` of the log (0 if there is none). `old` is shown what was there. False
@@ -277,14 +279,14 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         let (at, found) = node.search(suffix);
         if !found {
             page.validate()?;
-            show::<&[u8]>(old, || None);
+            show::<&[u8]>(old, key, || None);
             return Ok((false, false));
         }
         let mut page = page.exclusive()?;
         let node = sound(&page)?;
         let range = node.value_range(at).ok_or_else(|| damaged(&page, OUTSIDE))?;
         let bytes = node.record_bytes(at).ok_or_else(|| damaged(&page, OUTSIDE))?;
-        show(old, || Some((page.read(), range.clone())));
+        show(old, key, || Some((page.read(), range.clone())));
         let before = node.entry_bytes();
         remove_record(&mut page.write(lsn), at, bytes);
         let after = Node::new(page.read()).entry_bytes();
@@ -448,17 +450,59 @@ fn sound<'m, D: Domain>(
     }
 }
 
+/// Puts a record into its leaf. False if that has no room.
+fn put_in<D: Domain>(
+    page: &mut ExclusivePage<'_, D>,
+    key: &[u8],
+    value: &[u8],
+    lsn: u64,
+    old: &mut Option<ShowOld<'_>>,
+) -> Result<bool, Stop> {
+    let node = sound(page)?;
+    let suffix = node.suffix_of(key).ok_or_else(|| damaged(page, BELONGS))?;
+    let (at, found) = node.search(suffix);
+    let record = VALUE_BYTES + suffix.len() + value.len();
+    if !found {
+        let needed = WORD + record;
+        if node.free() < needed {
+            return Ok(false);
+        }
+        show::<&[u8]>(old, key, || None);
+        make_room(page, needed, lsn)?;
+        insert_record(&mut page.write(lsn), at, suffix, value);
+        return Ok(true);
+    }
+    let range = node.value_range(at).ok_or_else(|| damaged(page, OUTSIDE))?;
+    let bytes = node.record_bytes(at).ok_or_else(|| damaged(page, OUTSIDE))?;
+    let in_place = range.len() == value.len();
+    if !in_place && node.free() + bytes < record {
+        return Ok(false);
+    }
+    show(old, key, || Some((page.read(), range.clone())));
+    if in_place {
+        page.write(lsn).copy_from(range.start, value);
+    } else if node.gap() >= record {
+        replace_record(&mut page.write(lsn), at, bytes, suffix, value);
+    } else {
+        remove_record(&mut page.write(lsn), at, bytes);
+        make_room(page, WORD + record, lsn)?;
+        insert_record(&mut page.write(lsn), at, suffix, value);
+    }
+    Ok(true)
+}
+
 /// Shows the value that is about to be replaced.
 #[inline]
 fn show<S: Source>(
     old: &mut Option<ShowOld<'_>>,
+    key: &[u8],
     value: impl FnOnce() -> Option<(S, core::ops::Range<usize>)>,
 ) {
     let Some(old) = old else { return };
-    let Some((page, range)) = value() else { return old(None) };
+    let Some((page, range)) = value() else { return old(key, None) };
     let mut shown = SHOWN.take();
     shown.resize(range.len(), 0);
     page.copy_to(range.start, &mut shown);
-    old(Some(&shown));
+    old(key, Some(&shown));
     SHOWN.set(shown);
 }

@@ -57,7 +57,10 @@ fn assert_same(tree: &Tree<Hardware, NoStructureLog>, model: &Model) {
 
 fn put(tree: &Tree<Hardware, NoStructureLog>, model: &mut Model, key: Vec<u8>, value: Vec<u8>) {
     let mut shown = None;
-    let mut show = |old: Option<&[u8]>| shown = Some(old.map(<[u8]>::to_vec));
+    let mut show = |of: &[u8], old: Option<&[u8]>| {
+        assert_eq!(of, key);
+        shown = Some(old.map(<[u8]>::to_vec));
+    };
     tree.put(&key, &value, 0, Some(&mut show)).unwrap();
     let old = model.insert(key, value);
     assert_eq!(shown, Some(old));
@@ -65,7 +68,10 @@ fn put(tree: &Tree<Hardware, NoStructureLog>, model: &mut Model, key: Vec<u8>, v
 
 fn remove(tree: &Tree<Hardware, NoStructureLog>, model: &mut Model, key: &[u8]) {
     let mut shown = None;
-    let mut show = |old: Option<&[u8]>| shown = Some(old.map(<[u8]>::to_vec));
+    let mut show = |of: &[u8], old: Option<&[u8]>| {
+        assert_eq!(of, key);
+        shown = Some(old.map(<[u8]>::to_vec));
+    };
     let removed = tree.remove(key, 0, Some(&mut show)).unwrap();
     let old = model.remove(key);
     assert_eq!(removed, old.is_some());
