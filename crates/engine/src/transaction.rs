@@ -16,7 +16,7 @@ use crate::snapshot::Reader;
 use crate::stripes::hash_of;
 use crate::tables::{Table, TableId, chunks_key, name_key, table_value};
 use crate::value::{self, Stored};
-use crate::write_set::WriteSet;
+use crate::write_set::{NewValue, WriteSet};
 
 /// A serializable transaction over any tables of one engine.
 ///
@@ -91,18 +91,18 @@ impl<D: Domain> Transaction<D> {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), EngineError> {
-        let reader = Arc::clone(&self.reader);
-        let shared = reader.engine().shared();
+        let shared = self.engine().shared();
         shared.check_write(table, key, Some(value))?;
         if shared.is_short(table, key, value) {
-            return self.write(table, key, Some(&value::short_record(value)));
+            return self.write(table, key, Some(value::short_record(value)));
         }
         let long = shared.write_long(value)?;
         self.long_values.push(long.number);
-        self.write(table, key, Some(&long.record()))?;
-        self.writes.write(&shared.catalog, &chunks_key(long.number), None);
+        self.write(table, key, Some(Box::from(long.record())))?;
+        let catalog = Arc::clone(&self.engine().shared().catalog);
+        self.writes.write(&catalog, &chunks_key(long.number), None);
         let entry = table_value(table.id(), table.contents().place(), true);
-        self.writes.write(&shared.catalog, &name_key(table.name()), Some(&entry));
+        self.writes.write(&catalog, &name_key(table.name()), Some(entry.into()));
         // Before anybody can replace the record.
         table.set_has_long_values();
         Ok(())
@@ -123,23 +123,22 @@ impl<D: Domain> Transaction<D> {
         &mut self,
         table: &Arc<Table<D>>,
         key: &[u8],
-        value: Option<&[u8]>,
+        value: NewValue,
     ) -> Result<(), EngineError> {
         let shared = self.reader.engine().shared();
         let most = shared.most_transaction_bytes();
-        let bytes = self.writes.bytes() + crate::record::entry_bytes(key, value);
+        let bytes = self.writes.bytes() + crate::record::entry_bytes(key, value.as_deref());
         if bytes > most {
             return Err(EngineError::TransactionTooLong { bytes, most });
         }
-        let replaced = self.writes.get(table.id(), key).flatten();
-        let replaced = replaced.filter(|record| value::is_long(record)).and_then(value::parse);
-        if let Some(Stored::Long(long)) = replaced {
+        let replaced = self.writes.write(table, key, value).flatten();
+        let replaced = replaced.as_deref().filter(|record| value::is_long(record));
+        if let Some(Stored::Long(long)) = replaced.and_then(value::parse) {
             // Its listing stays (V2).
             self.writes.cancel(shared.catalog.id(), &chunks_key(long.number));
             self.long_values.retain(|&number| number != long.number);
             shared.long_value_is_decided(long.number, false);
         }
-        self.writes.write(table, key, value);
         Ok(())
     }
 

@@ -62,11 +62,11 @@ pub(crate) struct LongValue {
 }
 
 /// The record of a short value.
-pub(crate) fn short_record(value: &[u8]) -> Vec<u8> {
+pub(crate) fn short_record(value: &[u8]) -> Box<[u8]> {
     let mut record = Vec::with_capacity(value.len() + 1);
     record.extend_from_slice(value);
     record.push(SHORT);
-    record
+    record.into_boxed_slice()
 }
 
 impl LongValue {

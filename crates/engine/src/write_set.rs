@@ -51,22 +51,20 @@ impl<D: Domain> WriteSet<D> {
         Some(self.tables.get(&table)?.keys.get(key)?.as_deref())
     }
 
-    pub(crate) fn write(&mut self, table: &Arc<Table<D>>, key: &[u8], value: Option<&[u8]>) {
+    /// Returns what was to be written to the key before, if anything was.
+    pub(crate) fn write(
+        &mut self,
+        table: &Arc<Table<D>>,
+        key: &[u8],
+        value: NewValue,
+    ) -> Option<NewValue> {
         let writes = self.tables.entry(table.id());
         let writes = writes
             .or_insert_with(|| TableWrites { table: Arc::clone(table), keys: BTreeMap::new() });
-        let before = match writes.keys.get_mut(key) {
-            Some(known) => {
-                let before = record::entry_bytes(key, known.as_deref());
-                *known = value.map(Box::from);
-                before
-            }
-            None => {
-                writes.keys.insert(key.into(), value.map(Box::from));
-                0
-            }
-        };
-        self.bytes = self.bytes + record::entry_bytes(key, value) - before;
+        self.bytes += record::entry_bytes(key, value.as_deref());
+        let before = writes.keys.insert(key.into(), value)?;
+        self.bytes -= record::entry_bytes(key, before.as_deref());
+        Some(before)
     }
 
     /// Writes nothing to the key after all.
