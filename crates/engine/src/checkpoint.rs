@@ -19,15 +19,16 @@ impl<D: Domain> Engine<D> {
         self.shared().checkpoint()
     }
 
-    /// What a thread in the background does again and again: writes pages that others would soon have to write,
-    /// cuts the log when half of it is used, takes away
+    /// What a thread in the background does again and again: writes what others would soon have to write, of the log
+    /// and of pages, cuts the log when half of it is used, takes away
     /// what nobody can read any more: chunks of long values, pages of dropped tables. Returns whether there was something to do.
     ///
     /// # Errors
     /// [`EngineError`].
     pub fn maintain(&self) -> Result<bool, EngineError> {
         let shared = self.shared();
-        let mut busy = shared.manager.write_back_early()?;
+        let mut busy = shared.log.block_log().write_early()?;
+        busy |= shared.manager.write_back_early()?;
         if shared.log.free_bytes() < shared.log.block_log().capacity_bytes() / 2 {
             shared.checkpoint()?;
             busy = true;

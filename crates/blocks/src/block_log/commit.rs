@@ -80,6 +80,22 @@ impl<D: Domain> BlockLog<D> {
         }
     }
 
+    /// What a thread in the background does again and again: makes durable what was appended if that fills half of a batch,
+    /// so that who appends the other half need not wait. Returns whether it did.
+    ///
+    /// # Errors
+    /// [`BlockLogError::Failed`].
+    pub fn write_early(&self) -> Result<bool, BlockLogError> {
+        let mut state = self.lock();
+        state.check_health()?;
+        let is_due = state.batch.end() - state.batch.first() > self.ring.batch_bytes() / 2;
+        if !is_due || state.spare.is_none() {
+            return Ok(false);
+        }
+        state = self.write_batch_or_wait(state);
+        state.check_health().map(|()| true)
+    }
+
     fn check_appended(&self, state: &Held<'_, D>, asked: Lsn) -> Result<(), BlockLogError> {
         let end = Lsn::from_number(state.batch.end());
         if asked < end { Ok(()) } else { Err(BlockLogError::BeyondEnd { asked, end }) }

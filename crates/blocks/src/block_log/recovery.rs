@@ -124,10 +124,11 @@ impl<D: Domain> Recovery<D> {
             tail = Tail::Records;
             at += header.record_bytes();
         }
-        // What is lost may be more than a batch: every segment says that it was begun.
+        // What is lost may be more than a batch: every segment says that it was begun, in its first block.
+        let mut begun = Window::new(self.domain.clone(), Arc::clone(&self.device), ring, 1);
         let mut at = ring.next_segment(last);
         while at < limit {
-            if self.window.entry_at(at)?.is_some() {
+            if begun.entry_at(at)?.is_some() {
                 return damage(at);
             }
             at = ring.segment_end(at);
