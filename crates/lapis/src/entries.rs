@@ -1,6 +1,6 @@
 //! Iterating over entries.
 
-use lapis_engine::Scan;
+use lapis_engine::{Entry, Scan};
 use lapis_pmem::Hardware;
 
 use crate::error::Error;
@@ -9,6 +9,35 @@ use crate::error::Error;
 /// asked for.
 #[derive(Debug)]
 pub struct Entries<'t>(pub(crate) Scan<'t, Hardware>);
+
+impl Entries<'_> {
+    /// The next entry, in memory that these entries own: nothing is allocated for it.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Medium`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), lapis::Error> {
+    /// let table = lapis::Store::in_memory()?.create_table("t")?;
+    /// table.put(b"key", b"value")?;
+    /// let mut entries = table.iter()?;
+    /// while let Some((key, value)) = entries.next_entry()? {
+    ///     assert_eq!((key, value), (&b"key"[..], &b"value"[..]));
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, Error> {
+        Ok(self.0.next_entry()?)
+    }
+
+    /// The next entry from the back, as [`Entries::next_entry`] gives it from the front.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Medium`].
+    pub fn next_entry_back(&mut self) -> Result<Option<Entry<'_>>, Error> {
+        Ok(self.0.next_entry_back()?)
+    }
+}
 
 impl Iterator for Entries<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>), Error>;

@@ -43,7 +43,7 @@ pub use directory::{LOG_FILE, MEMORY_FILE, PAGES_FILE};
 pub use entries::Entries;
 pub use error::Error;
 pub use info::{Bytes, CheckReport, Info, TableInfo, Tier};
-pub use lapis_engine::{Durability, IndexKind, MAX_VALUE_BYTES, RecoveryReport, Statistics};
+pub use lapis_engine::{Durability, Entry, IndexKind, MAX_VALUE_BYTES, RecoveryReport, Statistics};
 pub use snapshot::Snapshot;
 pub use store::Store;
 pub use table::Table;
