@@ -2,6 +2,7 @@
 
 pub mod block_trace;
 pub mod capability_table;
+pub mod compare;
 pub mod coroutine_experiment;
 pub mod device_experiment;
 pub mod document;

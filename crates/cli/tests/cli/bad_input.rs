@@ -36,6 +36,13 @@ fn wrong_command_lines_are_refused() {
     }
 }
 
+#[cfg(not(feature = "peers"))]
+#[test]
+fn a_build_without_other_stores_says_how_to_get_one_that_compares() {
+    let outcome = run(["lab", "compare", "--records", "1000"]);
+    assert!(outcome.sentence(2).contains("cargo run --release --features peers -- lab compare"));
+}
+
 #[test]
 fn the_wort_study_refuses_what_it_cannot_run() {
     let cases: [(&[&str], &str); 10] = [

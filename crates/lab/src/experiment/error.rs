@@ -24,6 +24,12 @@ pub enum ExperimentError {
         /// Which structure gave how many, and to what.
         what: String,
     },
+    /// A store failed, or gave a wrong answer.
+    #[error("{what}")]
+    Store {
+        /// Which, and how.
+        what: String,
+    },
     /// So many keys do not fit into the memory that is free.
     #[error(
         "{keys} keys need about {} MB and {} MB are available; {}",

@@ -1,6 +1,7 @@
 //! `lapis lab`: the experiments, one file each.
 
 mod capabilities;
+mod compare;
 mod coroutine;
 mod device;
 mod frame;
@@ -25,6 +26,7 @@ Examples:
   lapis lab log --plot logs.svg
   lapis lab page --plot page.svg
   lapis lab wort --write docs/wort-study.md
+  lapis lab compare
   lapis lab capabilities")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -39,6 +41,7 @@ enum Experiment {
     Device(device::Arguments),
     Page(page::Arguments),
     Capabilities(capabilities::Arguments),
+    Compare(compare::Arguments),
     Log(log::Arguments),
     Wort(wort::Arguments),
 }
@@ -52,6 +55,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         Experiment::Device(arguments) => device::run(arguments, output),
         Experiment::Page(arguments) => page::run(arguments, output),
         Experiment::Capabilities(arguments) => capabilities::run(arguments, output),
+        Experiment::Compare(arguments) => compare::run(arguments, output),
         Experiment::Log(arguments) => log::run(arguments, output),
         Experiment::Wort(arguments) => wort::run(arguments, output),
     }

@@ -1,0 +1,65 @@
+//! Lapis, as its users have it.
+
+use lapis::{Config, Durability, Store, Table};
+
+use super::peer::{OnEntry, OpenOptions, Peer, PeerError, Reads, Record};
+
+struct Lapis {
+    store: Store,
+    table: Table,
+}
+
+pub(super) fn open(options: &OpenOptions<'_>) -> Result<Box<dyn Peer>, PeerError> {
+    let OpenOptions { directory, cache_bytes, durable } = *options;
+    let durability = if durable { Durability::Immediate } else { Durability::Eventual };
+    let config = Config::new(directory).cache_bytes(cache_bytes as usize).durability(durability);
+    let store = Store::open(config)?;
+    let table = store.table_or_create("t")?;
+    Ok(Box::new(Lapis { store, table }))
+}
+
+impl Peer for Lapis {
+    fn read(
+        &self,
+        with: &mut dyn FnMut(&mut dyn Reads) -> Result<(), PeerError>,
+    ) -> Result<(), PeerError> {
+        with(&mut &*self)
+    }
+
+    fn put(&self, records: &mut dyn Iterator<Item = Record<'_>>) -> Result<(), PeerError> {
+        let Some((key, value)) = records.next() else { return Ok(()) };
+        let Some(second) = records.next() else { return Ok(self.table.put(key, value)?) };
+        let mut transaction = self.store.transaction()?;
+        for (key, value) in [(key, value), second].into_iter().chain(records) {
+            transaction.put(&self.table, key, value)?;
+        }
+        Ok(transaction.commit()?)
+    }
+
+    fn sync(&self) -> Result<(), PeerError> {
+        Ok(self.store.sync()?)
+    }
+
+    fn close(self: Box<Self>) -> Result<(), PeerError> {
+        drop(self.table);
+        Ok(self.store.close()?)
+    }
+}
+
+impl Reads for &Lapis {
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, PeerError> {
+        let found = self.table.get(key)?;
+        let is_there = found.is_some();
+        *value = found.unwrap_or_default();
+        Ok(is_there)
+    }
+
+    fn scan(&mut self, from: &[u8], count: usize, show: OnEntry<'_>) -> Result<(), PeerError> {
+        let mut entries = self.table.range(from..)?;
+        for _ in 0..count {
+            let Some((key, value)) = entries.next_entry()? else { break };
+            show(key, value);
+        }
+        Ok(())
+    }
+}
