@@ -14,7 +14,7 @@ use lapis_tree::{Tree, TreeStatistics};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::commit::Write;
-use crate::contents::Contents;
+use crate::contents::{Contents, EngineTree};
 use crate::drop::Dropped;
 use crate::error::EngineError;
 use crate::index_table::IndexTable;
@@ -99,13 +99,13 @@ pub(crate) struct Shared<D: Domain> {
     pub(crate) undecided: Mutex<HashSet<u64>>,
     /// Long values that are to go when nobody reads an older state than this, in order.
     pub(crate) unwanted: Mutex<VecDeque<(u64, u64)>>,
-    tables: RwLock<BTreeMap<String, Arc<Table<D>>>>,
+    pub(crate) tables: RwLock<BTreeMap<String, Arc<Table<D>>>>,
     /// Dropped tables whose pages are still in use.
     pub(crate) dropped: Mutex<VecDeque<Dropped<D>>>,
     next_table: AtomicU64,
     next_token: AtomicU64,
     /// Tables are made and dropped one at a time.
-    making: Mutex<()>,
+    pub(crate) making: Mutex<()>,
     /// Transactions that conflicted often take turns with each other.
     unlucky: Mutex<()>,
     /// Checkpoints take turns.
@@ -175,7 +175,7 @@ impl<D: Domain> Engine<D> {
         let manager = storage.open_pages(&domain, Arc::clone(&log) as _, options)?;
         let manager = Arc::new(manager);
         let recovered = recovery::recover(&domain, &manager, &log, &memory)?;
-        let recovery::Recovered { system, tables, dropped, unwanted, next_table, report } =
+        let recovery::Recovered { system, tables, dropped, loading, unwanted, next_table, report } =
             recovered;
         let engine = Self::over(domain, (manager, log, memory), system, options, report);
         let shared = engine.shared();
@@ -185,6 +185,7 @@ impl<D: Domain> Engine<D> {
         let dropped = dropped.into_iter().map(|table| Dropped { table, lsn: 0 });
         shared.dropped.lock().extend(dropped);
         shared.unwanted.lock().extend(unwanted.into_iter().map(|number| (0, number)));
+        loading.iter().try_for_each(|(table, root)| shared.drop_loading(table, *root))?;
         Ok(engine)
     }
 
@@ -319,43 +320,32 @@ impl<D: Domain> Engine<D> {
     ) -> Result<Arc<Table<D>>, EngineError> {
         let shared = self.shared();
         let _making = host_lock::lock(&shared.domain, &shared.making);
-        if self.table(name).is_ok() {
-            return Err(EngineError::TableExists { name: name.to_owned() });
-        }
-        let key = name_key(name);
-        shared.check_write(&shared.catalog, &key, None)?;
-        shared.order.check_running()?;
-        let id = shared.next_table.load(Ordering::Relaxed) as TableId;
+        self.check_name_is_free(name)?;
         // X4, until the catalog leads to it.
         let room = index.map(|(_, options)| options.expected_entries.saturating_mul(64));
         let _change = room.map(|bytes| shared.change_indexes(bytes)).transpose()?;
-        shared.make_room(0)?;
-        // If the catalog does not come to know the root of a tree, recovery frees it: by the record that made it.
-        let kept = shared.order.keep_log();
-        let contents = match index {
-            None => shared.create_tree(),
+        let create = || match index {
+            None => shared.create_tree().map(Contents::Tree),
             Some((kind, options)) => shared.create_index(kind, options),
         };
-        let contents = contents.inspect_err(|_| shared.order.let_go_of_log(kept))?;
-        let (next, value) = ((id + 1).to_le_bytes(), table_value(id, contents.place(), false));
-        let table = &shared.catalog;
-        let writes = [
-            Write { table, key: NEXT_KEY, value: Some(&next) },
-            Write { table, key: &key, value: Some(&value) },
-        ];
-        let committed = shared.commit(&writes, None, Durability::Immediate);
-        shared.order.let_go_of_log(kept);
-        if let (Err(_), Some(index), Ok(())) =
-            (&committed, contents.as_index(), shared.order.check_running())
-        {
-            index.retire_all(&index.reachable());
-        }
-        committed?;
-        shared.next_table.store(u64::from(id + 1), Ordering::Relaxed);
+        let entry =
+            |id, contents: &Contents<D>| (name_key(name), table_value(id, contents.place(), false));
+        let (id, contents) = shared.make(create, entry, |contents| {
+            if let (Some(index), Ok(())) = (contents.as_index(), shared.order.check_running()) {
+                index.retire_all(&index.reachable());
+            }
+        })?;
         let table = Table::new(id, name, contents, false);
         let mut tables = host_lock::write(&shared.domain, &shared.tables);
         tables.insert(name.to_owned(), Arc::clone(&table));
         Ok(table)
+    }
+
+    pub(crate) fn check_name_is_free(&self, name: &str) -> Result<(), EngineError> {
+        match self.table(name) {
+            Ok(_) => Err(EngineError::TableExists { name: name.to_owned() }),
+            Err(_) => self.0.check_write(&self.0.catalog, &name_key(name), None),
+        }
     }
 
     /// Drops a table and everything in it. Durable on return; its pages are freed by
@@ -543,9 +533,35 @@ impl<D: Domain> Retries<'_, D> {
 }
 
 impl<D: Domain> Shared<D> {
-    fn create_tree(&self) -> Result<Contents<D>, EngineError> {
-        let tree = Tree::create(Arc::clone(&self.manager), Arc::clone(&self.log))?;
-        Ok(Contents::Tree(tree))
+    /// Makes what the records of a table are in, with an entry of the catalog that says so; without the entry, `give_back` has
+    /// it back. Who does has the turn to make tables. Durable on return.
+    pub(crate) fn make<C>(
+        &self,
+        create: impl FnOnce() -> Result<C, EngineError>,
+        entry: impl FnOnce(TableId, &C) -> (Vec<u8>, Vec<u8>),
+        give_back: impl FnOnce(&C),
+    ) -> Result<(TableId, C), EngineError> {
+        self.order.check_running()?;
+        let id = self.next_table.load(Ordering::Relaxed) as TableId;
+        self.make_room(0)?;
+        // If the catalog does not come to know the root of a tree, recovery frees it: by the record that made it.
+        let kept = self.order.keep_log();
+        let contents = create().inspect_err(|_| self.order.let_go_of_log(kept))?;
+        let (next, (key, value)) = ((id + 1).to_le_bytes(), entry(id, &contents));
+        let table = &self.catalog;
+        let writes = [
+            Write { table, key: NEXT_KEY, value: Some(&next) },
+            Write { table, key: &key, value: Some(&value) },
+        ];
+        let committed = self.commit(&writes, None, Durability::Immediate);
+        self.order.let_go_of_log(kept);
+        committed.inspect_err(|_| give_back(&contents))?;
+        self.next_table.store(u64::from(id + 1), Ordering::Relaxed);
+        Ok((id, contents))
+    }
+
+    pub(crate) fn create_tree(&self) -> Result<EngineTree<D>, EngineError> {
+        Ok(Tree::create(Arc::clone(&self.manager), Arc::clone(&self.log))?)
     }
 
     fn create_index(

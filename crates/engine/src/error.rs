@@ -18,6 +18,9 @@ pub enum EngineError {
     /// The devices hold no engine, or one whose creation was cut short.
     #[error("there is no store here, or its creation was cut short")]
     NotCreated,
+    /// A backup was being restored, and did not come to its end.
+    #[error("a restore into this store was cut short; restore the backup into a new one")]
+    RestoreCutShort,
     /// The parts of the storage do not make an engine of this placement.
     #[error("{what}")]
     Storage {

@@ -51,6 +51,7 @@
 //! * Checkpoint: note where the log must be kept from (E5); write pages (the log first, the buffer's B3); make
 //!   the freed pages durable; cut the log.
 
+mod backup;
 mod check;
 mod checkpoint;
 mod commit;
@@ -59,6 +60,7 @@ mod drop;
 mod engine;
 mod error;
 mod index_table;
+mod load;
 mod log;
 pub mod mutants;
 mod order;
@@ -76,6 +78,7 @@ mod value;
 mod versions;
 mod write_set;
 
+pub use backup::{BackupError, BackupReport, verify_backup};
 pub use engine::{Engine, EngineOptions, Retries, Statistics};
 pub use error::EngineError;
 pub use lapis_blocks::block_log::Durability;

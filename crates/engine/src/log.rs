@@ -30,6 +30,11 @@ impl<D: Domain> EngineLog<D> {
         &self.0
     }
 
+    /// The number that no other log has.
+    pub(crate) fn identity(&self) -> u64 {
+        self.0.identity()
+    }
+
     /// Whether there is a transaction in it, or was.
     pub(crate) fn has_transactions(&self) -> Result<bool, BlockLogError> {
         let start = self.0.start();

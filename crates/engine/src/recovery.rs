@@ -51,6 +51,8 @@ pub(crate) struct Recovered<D: Domain> {
     pub(crate) system: [Arc<Table<D>>; 2],
     pub(crate) tables: Vec<Arc<Table<D>>>,
     pub(crate) dropped: Vec<Arc<Table<D>>>,
+    /// Of which no load came to its end, and their roots.
+    pub(crate) loading: Vec<(Arc<Table<D>>, PageNumber)>,
     /// Long values that are to go.
     pub(crate) unwanted: Vec<u64>,
     pub(crate) next_table: TableId,
@@ -103,7 +105,8 @@ pub(crate) fn recover<D: Domain>(
             IndexTable::open(memory.pool()?, kind, root, largest).map(Contents::Index)
         }
     };
-    let (mut tables, mut dropped, mut unwanted) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut tables, mut dropped) = (Vec::new(), Vec::new());
+    let (mut loading, mut unwanted) = (Vec::new(), Vec::new());
     let (mut next_table, mut chunks) = (FIRST_TABLE, None);
     let mut entries = Vec::new();
     catalog.contents().visit_all(|key, value| {
@@ -118,6 +121,10 @@ pub(crate) fn recover<D: Domain>(
             CatalogEntry::Dropped { id, place, long_values } => {
                 dropped.push(Table::new(id, "", contents(place)?, long_values));
             }
+            CatalogEntry::Loading { id, root } => {
+                loading.push((Table::new(id, "", open(root), true), root));
+            }
+            CatalogEntry::Restoring => return Err(EngineError::RestoreCutShort),
             CatalogEntry::Chunks { root } => {
                 chunks = Some(Table::new(CHUNKS, "", open(root), false));
             }
@@ -129,7 +136,8 @@ pub(crate) fn recover<D: Domain>(
     })?;
     recovery.all_tables = tables.iter().chain(&dropped).cloned().collect();
     let known = recovery.all_tables.iter().chain([&chunks, &catalog]);
-    let known: Vec<_> = known.map(|table| table.contents().place()).collect();
+    let loaded = loading.iter().map(|(_, root)| Place::Tree(*root));
+    let known: Vec<_> = known.map(|table| table.contents().place()).chain(loaded).collect();
     let is_unknown = |(root, _): &&(PageNumber, u64)| !known.contains(&Place::Tree(*root));
     for &(root, lsn) in recovery.made.iter().filter(is_unknown) {
         // Nobody came to note it, so nobody has changed it since.
@@ -138,7 +146,7 @@ pub(crate) fn recover<D: Domain>(
     let by_id = tables.iter().chain([&chunks]).map(|table| (table.id(), Arc::clone(table)));
     recovery.replay(&by_id.collect(), true)?;
     let (system, report) = ([catalog, chunks], recovery.report);
-    Ok(Recovered { system, tables, dropped, unwanted, next_table, report })
+    Ok(Recovered { system, tables, dropped, loading, unwanted, next_table, report })
 }
 
 /// A transaction of which not all parts have come.

@@ -10,6 +10,9 @@
 //!                     whether it had long values (1): a table that was dropped and whose room is still in use
 //!  3                  root page (8) of the chunks of long values, table 1
 //!  4, number (8)      chunks that are to go (`value.rs`)
+//!  5, number (4), root page (8)
+//!                     nothing: a table that is being loaded (`load.rs`)
+//!  6                  nothing: a backup is being restored (`backup/`)
 //!
 //!  place              kind (4): 0 a tree, else the number of an index's kind │ root page, or offset in the pool (8)
 //! ```
@@ -46,6 +49,9 @@ const DROPPED: u8 = 2;
 /// The key of the root of the chunks.
 pub(crate) const CHUNKS_ROOT_KEY: &[u8] = &[3];
 const UNWANTED: u8 = 4;
+const LOADING: u8 = 5;
+/// The key that is there while a backup is restored.
+pub(crate) const RESTORING_KEY: &[u8] = &[6];
 const PLACE_BYTES: usize = 12;
 
 /// The key of a table's entry.
@@ -56,6 +62,18 @@ pub(crate) fn name_key(name: &str) -> Vec<u8> {
 /// The key of what is left of a dropped table.
 pub(crate) fn dropped_key(id: TableId, place: Place) -> Vec<u8> {
     [&[DROPPED][..], &id.to_be_bytes(), &encode_place(place)].concat()
+}
+
+/// The key of a table that is being loaded.
+pub(crate) fn loading_key(id: TableId, root: PageNumber) -> Vec<u8> {
+    [&[LOADING][..], &id.to_be_bytes(), &root.get().to_be_bytes()].concat()
+}
+
+/// Number and root of the table that is being loaded, by what comes behind the first byte of its key.
+fn loading_of(id: &[u8]) -> Option<(TableId, PageNumber)> {
+    let (id, root) = id.split_first_chunk()?;
+    let root = PageNumber::new(u64::from_be_bytes(root.try_into().ok()?))?;
+    Some((TableId::from_be_bytes(*id), root))
 }
 
 /// Number and place of the dropped table whose key this is.
@@ -98,6 +116,8 @@ pub(crate) enum CatalogEntry {
     Chunks { root: PageNumber },
     Unwanted { number: u64 },
     Dropped { id: TableId, place: Place, long_values: bool },
+    Loading { id: TableId, root: PageNumber },
+    Restoring,
 }
 
 impl CatalogEntry {
@@ -108,6 +128,8 @@ impl CatalogEntry {
             Some((&DROPPED, _)) => dropped_of(key)
                 .zip(value.first())
                 .map(|((id, place), long)| Self::Dropped { id, place, long_values: *long != 0 }),
+            Some((&LOADING, id)) => loading_of(id).map(|(id, root)| Self::Loading { id, root }),
+            Some((6, [])) => Some(Self::Restoring),
             Some((3, [])) => page(value).map(|root| Self::Chunks { root }),
             Some((&UNWANTED, number)) => {
                 let number = number.try_into().ok().map(u64::from_be_bytes);
@@ -263,6 +285,9 @@ mod tests {
             let parsed = CatalogEntry::parse(&dropped_key(3, place), &[1]).unwrap();
             assert_eq!(parsed, CatalogEntry::Dropped { id: 3, place, long_values: true });
         }
+        let parsed = CatalogEntry::parse(&loading_key(3, root), &[]).unwrap();
+        assert_eq!(parsed, CatalogEntry::Loading { id: 3, root });
+        assert_eq!(CatalogEntry::parse(RESTORING_KEY, &[]).unwrap(), CatalogEntry::Restoring);
         assert_eq!(CatalogEntry::parse(NEXT_KEY, &[9, 0, 0, 0]).unwrap(), CatalogEntry::Next(9));
     }
 

@@ -235,6 +235,11 @@ impl<D: Domain> BlockLog<D> {
         host_lock::lock(&self.domain, &self.state)
     }
 
+    /// The number that no other log has.
+    pub fn identity(&self) -> u64 {
+        self.ring.identity()
+    }
+
     /// The longest payload of a record.
     pub fn largest_payload_bytes(&self) -> usize {
         self.ring.largest_payload_bytes()

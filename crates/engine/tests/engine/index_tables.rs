@@ -14,7 +14,7 @@ use crate::placements::{options, storage};
 const NOW: Durability = Durability::Immediate;
 const KEYS: u64 = 150;
 
-fn engine() -> Engine<Hardware> {
+pub fn engine() -> Engine<Hardware> {
     Engine::create(hardware(), storage(Placement::Ssd), &options(Placement::Ssd)).unwrap()
 }
 

@@ -1,11 +1,13 @@
 //! What the engine promises, on this machine.
 
+mod backup;
 mod concurrency;
 mod damage;
 mod failures;
 mod harness;
 mod history;
 mod index_tables;
+mod loading;
 mod long_values;
 mod model;
 mod placements;

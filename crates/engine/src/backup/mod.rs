@@ -1,0 +1,268 @@
+//! Backups: one state of all tables as a stream of bytes, which is written while others go on, and read into
+//! a new engine.
+//!
+//! # Layout
+//!
+//! ```text
+//!  stream   header │ block │ block │ … │ last block          nothing comes behind it
+//!  header    0  8  magic "LAPISBAK"
+//!            8  4  version, 1
+//!           12  4  zero
+//!           16  8  identity of the log
+//!           24  8  state: LSN of its last transaction
+//!           32  4  CRC-32C of the bytes before
+//!           36  4  zero
+//!  block     0  4  CRC-32C of identity (8), state (8), number of the block (8), and all that follows here
+//!            4  4  bytes of the payload; bit 31: it is the last block
+//!            8  …  payload
+//!
+//!  payloads, end to end
+//!           table  1 (1) │ number of its index's kind, 0: a tree (4) │ bytes of the name (4) │ name
+//!           entry  2 (1) │ bytes of the key (4) │ of the value (8) │ key │ value         in order of the keys
+//!           end    3 (1) │ tables (8) │ entries (8)
+//! ```
+//!
+//! All numbers are little-endian. Records and blocks do not know of each other, so an entry may be of any length.
+//!
+//! # Invariants
+//!
+//! * K1. What is read is what was written: a block's checksum is over its place in its own backup, so one that is
+//!   rotten, missing, from another backup or in another place is refused.
+//! * K2. Only the last block says that it is, and only `end` ends it: a stream that was cut off is refused.
+//! * K3. A store that a restore did not fill to the end is refused by every opening (`RESTORING_KEY`).
+
+mod blocks;
+mod restore;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use lapis_index::IndexKind;
+use lapis_pmem::{Domain, host_lock};
+
+use blocks::{BlockReader, BlockWriter, Header};
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::scan::{KeyRange, Scan};
+use crate::snapshot::Reader;
+use crate::tables::Table;
+use crate::value::MAX_VALUE_BYTES;
+
+const TABLE: u8 = 1;
+const ENTRY: u8 = 2;
+const END: u8 = 3;
+
+/// No key is as long.
+const MOST_KEY_BYTES: usize = 1 << 16;
+
+/// What a backup holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackupReport {
+    /// Tables.
+    pub tables: u64,
+    /// Entries of them all.
+    pub entries: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    /// The state: the LSN of its last transaction.
+    pub state: u64,
+}
+
+/// Why there is no backup, or none that can be restored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// The stream failed.
+    #[error("the backup cannot be written or read: {0}")]
+    Stream(#[from] io::Error),
+    /// The stream is something else.
+    #[error("this is no backup of a store")]
+    NotABackup,
+    /// A newer Lapis wrote it.
+    #[error("the backup has format {found}; this build knows formats up to {supported}")]
+    NewerVersion {
+        /// Its version.
+        found: u32,
+        /// The newest that this build reads.
+        supported: u32,
+    },
+    /// The stream ends before the backup does.
+    #[error("the backup was cut off in block {block}")]
+    CutOff {
+        /// The block, from 0 on.
+        block: u64,
+    },
+    /// A block is not what was written.
+    #[error("block {block} of the backup {what}")]
+    Damaged {
+        /// The block, from 0 on.
+        block: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The store has tables already.
+    #[error("a backup is restored into a new store; this one has tables")]
+    NotEmpty,
+    /// The engine refused.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// What a backup consists of.
+#[derive(Debug, PartialEq, Eq)]
+enum Record {
+    Table { name: String, kind: Option<IndexKind> },
+    Entry(Vec<u8>, Vec<u8>),
+}
+
+impl<D: Domain> Engine<D> {
+    /// Writes one durable state of all tables, that of the moment of this call. It keeps nobody waiting, and nobody who
+    /// writes or drops tables meanwhile changes it. Flushing `into` is the caller's.
+    ///
+    /// # Errors
+    /// [`BackupError::Stream`], [`BackupError::Engine`]; what was written is then no backup.
+    pub fn backup(&self, into: impl Write) -> Result<BackupReport, BackupError> {
+        let shared = self.shared();
+        // Tables are made and dropped before the state begins, or behind it.
+        let making = host_lock::lock(&shared.domain, &shared.making);
+        let tables = self.tables();
+        let reader = Arc::new(Reader::new(self)?);
+        drop(making);
+        // E4.
+        shared.log.wait_for(reader.since()).map_err(EngineError::from)?;
+        let header = Header { identity: shared.log.identity(), state: reader.since() };
+        let mut blocks = BlockWriter::begin(into, header)?;
+        let mut report = BackupReport { state: header.state, ..BackupReport::default() };
+        for table in tables {
+            let (name, kind) = (table.name().as_bytes(), table.index_kind());
+            blocks.write_all(&[TABLE])?;
+            blocks.write_all(&kind.map_or(0, |kind| kind as u32).to_le_bytes())?;
+            blocks.write_all(&(name.len() as u32).to_le_bytes())?;
+            blocks.write_all(name)?;
+            report.tables += 1;
+            // Of a table that was dropped since, pages stay as long as somebody reads an older state.
+            let mut write = |key: &[u8], value: &[u8]| {
+                report.entries += 1;
+                report.bytes += (key.len() + value.len()) as u64;
+                blocks.write_all(&[ENTRY])?;
+                blocks.write_all(&(key.len() as u32).to_le_bytes())?;
+                blocks.write_all(&(value.len() as u64).to_le_bytes())?;
+                blocks.write_all(key)?;
+                blocks.write_all(value)
+            };
+            if table.is_ordered() {
+                for entry in Scan::new(Arc::clone(&reader), table, None, KeyRange::all()) {
+                    let (key, value) = entry?;
+                    write(&key, &value)?;
+                }
+                continue;
+            }
+            for key in keys_of(&table, &reader)? {
+                if let Some(value) = reader.get(&table, &key)? {
+                    write(&key, &value)?;
+                }
+            }
+        }
+        blocks.write_all(&[END])?;
+        blocks.write_all(&report.tables.to_le_bytes())?;
+        blocks.write_all(&report.entries.to_le_bytes())?;
+        blocks.finish()?;
+        Ok(report)
+    }
+}
+
+/// The keys that a table without order has, or had when the reader began, in order.
+fn keys_of<D: Domain>(
+    table: &Table<D>,
+    reader: &Reader<D>,
+) -> Result<BTreeSet<Box<[u8]>>, EngineError> {
+    let mut keys = BTreeSet::new();
+    table.contents().visit_all(|key, _| _ = keys.insert(Box::from(key)))?;
+    // Only now: what was there and is not visited has been replaced meanwhile (E3).
+    let replaced = table.versions().find_range(reader.domain(), &KeyRange::all(), reader.since());
+    keys.extend(replaced.into_iter().map(|(key, _)| key));
+    Ok(keys)
+}
+
+/// Reads a backup to its end and says what it holds, or what is wrong with it.
+///
+/// # Errors
+/// [`BackupError`].
+pub fn verify_backup(from: impl Read) -> Result<BackupReport, BackupError> {
+    let mut records = Records::begin(from)?;
+    while records.next_record()?.is_some() {}
+    Ok(records.report)
+}
+
+/// The records of a backup, one after the other.
+struct Records<R> {
+    blocks: BlockReader<R>,
+    report: BackupReport,
+    ended: bool,
+}
+
+impl<R: Read> Records<R> {
+    fn begin(from: R) -> Result<Self, BackupError> {
+        let blocks = BlockReader::begin(from)?;
+        let report = BackupReport { state: blocks.header().state, ..BackupReport::default() };
+        Ok(Self { blocks, report, ended: false })
+    }
+
+    fn number<const N: usize>(&mut self) -> Result<[u8; N], BackupError> {
+        let mut bytes = [0; N];
+        self.blocks.read_into(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn bytes(&mut self, length: u64, most: usize) -> Result<Vec<u8>, BackupError> {
+        match usize::try_from(length).ok().filter(|&length| length <= most) {
+            Some(length) => self.blocks.read_bytes(length),
+            None => Err(self.blocks.damaged("has a record that is longer than any")),
+        }
+    }
+
+    /// The next one; none at the end, after which there is nothing (K2).
+    fn next_record(&mut self) -> Result<Option<Record>, BackupError> {
+        if self.ended {
+            return Ok(None);
+        }
+        match self.number()? {
+            [TABLE] => {
+                let kind = match u32::from_le_bytes(self.number()?) {
+                    0 => None,
+                    number => Some(IndexKind::from_number(number).ok_or_else(|| {
+                        self.blocks.damaged("has a table in an index of no known kind")
+                    })?),
+                };
+                let length = u32::from_le_bytes(self.number()?);
+                let name = String::from_utf8(self.bytes(length.into(), MOST_KEY_BYTES)?);
+                let name = name.map_err(|_| self.blocks.damaged("has a table without a name"))?;
+                self.report.tables += 1;
+                Ok(Some(Record::Table { name, kind }))
+            }
+            [ENTRY] => {
+                let key_bytes = u32::from_le_bytes(self.number()?);
+                let value_bytes = u64::from_le_bytes(self.number()?);
+                let key = self.bytes(key_bytes.into(), MOST_KEY_BYTES)?;
+                let value = self.bytes(value_bytes, MAX_VALUE_BYTES)?;
+                self.report.entries += 1;
+                self.report.bytes += (key.len() + value.len()) as u64;
+                Ok(Some(Record::Entry(key, value)))
+            }
+            [END] => {
+                let counts = [self.number()?, self.number()?].map(u64::from_le_bytes);
+                if counts != [self.report.tables, self.report.entries] {
+                    return Err(self.blocks.damaged("counts what is not there"));
+                }
+                self.blocks.end()?;
+                self.ended = true;
+                Ok(None)
+            }
+            _ => Err(self.blocks.damaged("has a record of no known kind")),
+        }
+    }
+}

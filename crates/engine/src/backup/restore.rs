@@ -1,0 +1,89 @@
+//! Reading a backup into a new engine.
+
+use std::io::Read;
+
+use lapis_blocks::block_log::Durability;
+use lapis_index::{IndexKind, IndexOptions};
+use lapis_pmem::Domain;
+
+use super::{BackupError, BackupReport, Record, Records};
+use crate::commit::Write;
+use crate::engine::{Engine, Shared};
+use crate::error::EngineError;
+use crate::tables::RESTORING_KEY;
+
+/// Bytes that are put together into an index.
+const TOGETHER_BYTES: usize = 64 << 10;
+
+impl<D: Domain> Engine<D> {
+    /// Reads a backup into this engine, which is new and has no tables, and which nobody uses meanwhile. Durable on
+    /// return. A restore that fails, or is cut short, leaves an engine that cannot be opened again (K3).
+    ///
+    /// # Errors
+    /// [`BackupError::NotEmpty`]: nothing has changed. All others of [`BackupError`].
+    pub fn restore(&self, from: impl Read) -> Result<BackupReport, BackupError> {
+        if !self.tables().is_empty() {
+            return Err(BackupError::NotEmpty);
+        }
+        let mut records = Records::begin(from)?;
+        self.shared().mark_restore(Some(&[]))?;
+        let mut next = records.next_record()?;
+        while let Some(record) = next.take() {
+            let Record::Table { name, kind } = record else {
+                return Err(records.blocks.damaged("has entries before a table"));
+            };
+            let mut failed = None;
+            let entries = std::iter::from_fn(|| match records.next_record() {
+                Ok(Some(Record::Entry(key, value))) => Some((key, value)),
+                Ok(other) => {
+                    next = other;
+                    None
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    None
+                }
+            });
+            // A table in an index becomes a tree where there is no persistent memory.
+            let loaded = match kind.filter(|_| self.shared().memory.pool.is_some()) {
+                None => self.load_table(&name, entries).map(|_| ()),
+                Some(kind) => self.put_all(&name, kind, entries),
+            };
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            loaded?;
+        }
+        self.shared().mark_restore(None)?;
+        Ok(records.report)
+    }
+}
+
+impl<D: Domain> Engine<D> {
+    fn put_all(
+        &self,
+        name: &str,
+        kind: IndexKind,
+        entries: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+    ) -> Result<(), EngineError> {
+        let table = self.create_index_table(name, kind, &IndexOptions::DEFAULT)?;
+        let (mut transaction, mut bytes) = (self.begin()?, 0);
+        for (key, value) in entries {
+            transaction.put(&table, &key, &value)?;
+            bytes += key.len() + value.len();
+            if bytes >= TOGETHER_BYTES {
+                let whole = std::mem::replace(&mut transaction, self.begin()?);
+                whole.commit(Durability::Eventual)?;
+                bytes = 0;
+            }
+        }
+        transaction.commit(Durability::Eventual).map(|_| ())
+    }
+}
+
+impl<D: Domain> Shared<D> {
+    fn mark_restore(&self, value: Option<&[u8]>) -> Result<(), EngineError> {
+        let mark = Write { table: &self.catalog, key: RESTORING_KEY, value };
+        self.commit(&[mark], None, Durability::Immediate).map(|_| ())
+    }
+}
