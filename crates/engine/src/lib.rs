@@ -68,6 +68,7 @@ mod persistent_memory;
 mod reads;
 mod record;
 mod recovery;
+mod salvage;
 mod scan;
 mod snapshot;
 mod storage;
@@ -87,6 +88,7 @@ pub use lapis_index::{IndexKind, IndexOptions};
 #[doc(hidden)]
 pub use record::is_record;
 pub use recovery::RecoveryReport;
+pub use salvage::{Lost, SalvageReport, SalvagedTable, TellEntry, salvage};
 pub use scan::{Direction, Entry, KeyRange, Scan};
 pub use snapshot::Snapshot;
 pub use storage::{PersistentMemoryOptions, Storage};

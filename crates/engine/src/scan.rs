@@ -1,5 +1,6 @@
 //! Ranges of keys, and what lies in them at one state.
 
+use std::fmt;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::sync::Arc;
 
@@ -119,6 +120,28 @@ impl KeyRange {
             Direction::Backward => {
                 Self { lower: Bound::Included(key.into()), upper: self.upper.clone() }
             }
+        }
+    }
+}
+
+impl fmt::Display for KeyRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.lower(), self.upper()) {
+            (Bound::Unbounded, Bound::Unbounded) => return f.write_str("all keys"),
+            (Bound::Included(lower), Bound::Included(upper)) if lower == upper => {
+                return write!(f, "key {}", lower.escape_ascii());
+            }
+            _ => f.write_str("keys")?,
+        }
+        match self.lower() {
+            Bound::Included(key) => write!(f, " from {}", key.escape_ascii())?,
+            Bound::Excluded(key) => write!(f, " behind {}", key.escape_ascii())?,
+            Bound::Unbounded => {}
+        }
+        match self.upper() {
+            Bound::Included(key) => write!(f, " up to {}", key.escape_ascii()),
+            Bound::Excluded(key) => write!(f, " before {}", key.escape_ascii()),
+            Bound::Unbounded => Ok(()),
         }
     }
 }
@@ -411,6 +434,16 @@ mod tests {
         assert!(range.contains(b"a\xFF\xFFz") && !range.contains(b"b"));
         assert!(KeyRange::prefix(b"\xFF").contains(b"\xFF\xFF\xFF"));
         assert!(KeyRange::prefix(b"").contains(b"anything"));
+    }
+
+    #[test]
+    fn a_range_is_told_by_its_ends() {
+        let told = |range: KeyRange| range.to_string();
+        assert_eq!(told(KeyRange::all()), "all keys");
+        assert_eq!(told(KeyRange::new(&("a"..="a"))), "key a");
+        assert_eq!(told(KeyRange::new(&("a".."b"))), "keys from a before b");
+        assert_eq!(told(KeyRange::new(&(..="b"))), "keys up to b");
+        assert_eq!(told(KeyRange::new(&("\n"..))), "keys from \\n");
     }
 
     #[test]

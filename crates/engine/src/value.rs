@@ -70,6 +70,21 @@ pub(crate) fn short_record(value: &[u8]) -> Box<[u8]> {
 }
 
 impl LongValue {
+    /// The keys of its first chunk, and behind the last.
+    pub(crate) fn chunk_keys(self) -> ([u8; CHUNK_KEY_BYTES], [u8; CHUNK_KEY_BYTES]) {
+        (chunk_key(self.number, 0), chunk_key(self.number, u32::MAX))
+    }
+
+    /// Whether chunks may come behind what has come of it.
+    pub(crate) fn has_room_for(self, value: &[u8]) -> bool {
+        (value.len() as u64) < self.bytes
+    }
+
+    /// Whether this is all of it.
+    pub(crate) fn is_whole(self, value: &[u8]) -> bool {
+        value.len() as u64 == self.bytes && crc32c::crc32c(value) == self.checksum
+    }
+
     pub(crate) fn record(self) -> [u8; LONG_RECORD_BYTES] {
         let mut record = [LONG; LONG_RECORD_BYTES];
         record[..8].copy_from_slice(&self.number.to_le_bytes());
@@ -148,7 +163,7 @@ impl<D: Domain> Shared<D> {
         let bytes = usize::try_from(long.bytes).ok().filter(|&bytes| bytes <= MAX_VALUE_BYTES);
         let bytes = bytes.ok_or_else(|| wrong("is longer than a value can be"))?;
         let mut value = Vec::with_capacity(bytes);
-        let (first, last) = (chunk_key(long.number, 0), chunk_key(long.number, u32::MAX));
+        let (first, last) = long.chunk_keys();
         let range = KeyRange::new(&(first..=last));
         self.chunks.contents().visit(&range, Direction::Forward, &mut None, |_, chunk| {
             if value.len() + chunk.len() > bytes {
@@ -157,7 +172,7 @@ impl<D: Domain> Shared<D> {
             value.extend_from_slice(chunk);
             ControlFlow::Continue(())
         })?;
-        match value.len() == bytes && crc32c::crc32c(&value) == long.checksum {
+        match long.is_whole(&value) {
             true => Ok(value),
             false => Err(wrong("lacks a part, or has another's")),
         }

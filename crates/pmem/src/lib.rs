@@ -39,6 +39,7 @@ mod mutant;
 mod nontemporal;
 mod observed;
 mod omission;
+mod overlay_device;
 mod owned;
 mod page_frame;
 pub mod parts;
@@ -74,6 +75,7 @@ pub use lock_word::{LockGeneration, LockWord};
 pub use mutant::{MutantEntry, MutantList};
 pub use observed::{Mutant, Observed};
 pub use omission::Omission;
+pub use overlay_device::OverlayDevice;
 pub use owned::{Dirty, Durable, InFlight, Owned};
 pub use page_frame::{PAGE_FRAME_BYTES, PageFrame};
 pub use pool::{

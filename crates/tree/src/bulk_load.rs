@@ -11,7 +11,7 @@ use lapis_pmem::Domain;
 
 use crate::error::TreeError;
 use crate::log::StructureLog;
-use crate::node::{Builder, Contents, Node, SLOTS_AT, WORD, fence_reserve, separator};
+use crate::node::{Builder, Contents, Node, SLOTS_AT, WORD, fence_reserve, mark_of, separator};
 use crate::record::Change;
 use crate::tree::{Tree, Wanted};
 
@@ -31,7 +31,8 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         let (room, reserve) = (page_bytes - SLOTS_AT, fence_reserve(page_bytes));
         let most = room * usize::from(fill_factor.min(100)) / 100;
         self.begin_load()?;
-        let mut leaf = Builder::leaf(page_bytes, &[], None);
+        let leaf_from = |fence: &[u8]| Builder::leaf(page_bytes, mark_of(self.root), fence, None);
+        let mut leaf = leaf_from(&[]);
         let (mut fence, mut last, mut loaded) = (Vec::new(), Vec::<u8>::new(), 0);
         for (key, value) in records {
             let (key, value) = (key.as_ref(), value.as_ref());
@@ -47,7 +48,7 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             let is_full = leaf.entry_bytes() + 2 * WORD + bytes + fences > most;
             if is_full && leaf.entry_bytes() > 0 {
                 let next = separator(&last, key).to_vec();
-                let done = core::mem::replace(&mut leaf, Builder::leaf(page_bytes, &next, None));
+                let done = core::mem::replace(&mut leaf, leaf_from(&next));
                 self.append_leaf(&fence, &done.finish())?;
                 fence = next;
             }

@@ -6,7 +6,7 @@ use lapis_buffer::{ExclusivePage, PageNumber};
 use lapis_pmem::Domain;
 
 use crate::log::StructureLog;
-use crate::node::{INNER, LEAF, Node, WORD, common_bytes, slot_of};
+use crate::node::{INNER, LEAF, Node, WORD, common_bytes, mark_of, slot_of};
 use crate::record::copy_of;
 use crate::tree::Tree;
 
@@ -54,6 +54,8 @@ struct Expected {
 /// A walk under way.
 struct Walk<'w> {
     report: TreeReport,
+    /// The mark that all pages have.
+    tree: u16,
     seen: HashSet<PageNumber>,
     ahead: Vec<Expected>,
     tell: &'w mut dyn FnMut(Finding),
@@ -64,8 +66,8 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
     /// meanwhile. Goes on behind what is damaged, and never fails itself.
     pub fn check(&self, tell: &mut dyn FnMut(Finding)) -> TreeReport {
         let root = Expected { page: self.root, level: None, lower: Vec::new(), upper: None };
-        let report = TreeReport::default();
-        let mut walk = Walk { report, seen: HashSet::new(), ahead: vec![root], tell };
+        let (report, tree) = (TreeReport::default(), mark_of(self.root));
+        let mut walk = Walk { report, tree, seen: HashSet::new(), ahead: vec![root], tell };
         while let Some(expected) = walk.ahead.pop() {
             if !walk.seen.insert(expected.page) {
                 walk.problem(expected.page, "several pages refer to it".to_owned());
@@ -105,6 +107,9 @@ impl Walk<'_> {
             return;
         }
         self.report.height = self.report.height.max(node.level() + 1);
+        if node.tree() != self.tree {
+            self.problem(number, "it says that it is another tree's".to_owned());
+        }
         if node.lower() != expected.lower || node.upper() != expected.upper.as_deref() {
             self.problem(number, "its fences are not what the node above says".to_owned());
         }
@@ -153,7 +158,7 @@ impl Walk<'_> {
 }
 
 /// N1, N3, and the heads of slots.
-fn check_entries(node: &Node<&[u8]>) -> Result<(), &'static str> {
+pub(crate) fn check_entries(node: &Node<&[u8]>) -> Result<(), &'static str> {
     let page_bytes = node.source().len();
     let (mut before, mut records): (Option<Vec<u8>>, usize) = (None, 0);
     for at in 0..node.count() {

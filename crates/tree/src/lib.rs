@@ -101,6 +101,7 @@ pub mod mutants;
 mod node;
 mod record;
 mod redo;
+mod salvage;
 mod tree;
 
 pub use check::{Finding, TreeReport};
@@ -108,5 +109,6 @@ pub use cursor::{Cursor, Entry, Position};
 pub use error::TreeError;
 pub use log::{NoStructureLog, StructureLog};
 pub use node::largest_record;
-pub use redo::redo;
+pub use redo::{redo, redo_damaged};
+pub use salvage::{LonePage, mark_of_tree};
 pub use tree::{ShowOld, Tree, TreeStatistics};

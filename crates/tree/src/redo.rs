@@ -5,7 +5,7 @@ use lapis_pmem::Domain;
 
 use crate::error::TreeError;
 use crate::mutants::REDO_WITHOUT_LSN_TEST;
-use crate::node::{INNER, LEAF};
+use crate::node::{Contents, INNER, LEAF};
 use crate::record::{Change, Changes, apply};
 
 /// Redoes a record of a tree's structure, on each page that does not have it. Pages are as the device has
@@ -27,33 +27,71 @@ pub fn redo<D: Domain>(
             first = Some(number);
         }
         changes += 1;
-        let found = find(manager, number)?;
-        let has_it = |page: &ExclusivePage<'_, D>| page.read().lsn() >= lsn && tests_lsn;
-        match (change, found) {
-            (Change::Make(_), Some(page)) if has_it(&page) => {}
-            (Change::Make(contents), found) => {
-                drop(found);
-                let is_leaf = contents.slots.get(6) == Some(&0);
-                let kind = if is_leaf { LEAF } else { INNER };
-                let mut page = manager.allocate_page_again(number, kind, lsn)?;
-                apply(&mut page, change, lsn)?;
-            }
-            // Of a page that was freed later, what came before is nobody's concern.
-            (_, None) => {}
-            (Change::Free, Some(page)) => {
-                if page.read().lsn() <= lsn {
-                    manager.free_page(page, lsn)?;
-                }
-            }
-            (_, Some(page)) if has_it(&page) => {}
-            (_, Some(mut page)) => {
-                page.unswizzle_all();
-                apply(&mut page, change, lsn)?;
-            }
-        }
+        redo_change(manager, number, change, lsn, tests_lsn)?;
     }
     // Whatever else makes a page hangs it in.
     Ok(first.filter(|_| changes == 1))
+}
+
+/// Redoes what can be redone of a record, where pages are damaged or the log is not whole. A page of which the record has
+/// all contents is made anew.
+pub fn redo_damaged<D: Domain>(manager: &BufferManager<D>, record: &[u8], lsn: u64) {
+    let Ok(changes) = Changes::of(record, manager.page_bytes()) else { return };
+    for (number, change) in changes.filter_map(Result::ok) {
+        // What is still wrong with the page is found when it is read.
+        let _ = redo_change(manager, number, change, lsn, true);
+    }
+}
+
+fn redo_change<D: Domain>(
+    manager: &BufferManager<D>,
+    number: PageNumber,
+    change: Change<'_>,
+    lsn: u64,
+    tests_lsn: bool,
+) -> Result<(), TreeError> {
+    let has_it = |page: &ExclusivePage<'_, D>| page.read().lsn() >= lsn && tests_lsn;
+    let contents = match change {
+        Change::Make(contents) | Change::Replace(contents) => Some(contents),
+        _ => None,
+    };
+    let found = match (find(manager, number), contents) {
+        // The log has all of the page, and what came later comes later.
+        (Err(TreeError::Buffer(BufferError::Space(SpaceError::Page { .. }))), Some(contents)) => {
+            return make_again(manager, number, contents, lsn);
+        }
+        (found, _) => found?,
+    };
+    match (change, found) {
+        (_, Some(page)) if has_it(&page) && change != Change::Free => Ok(()),
+        (Change::Make(contents), found) => {
+            drop(found);
+            make_again(manager, number, contents, lsn)
+        }
+        // Of a page that was freed later, what came before is nobody's concern.
+        (_, None) => Ok(()),
+        (Change::Free, Some(page)) => match page.read().lsn() <= lsn {
+            true => Ok(manager.free_page(page, lsn)?),
+            false => Ok(()),
+        },
+        (_, Some(mut page)) => {
+            page.unswizzle_all();
+            apply(&mut page, change, lsn)
+        }
+    }
+}
+
+fn make_again<D: Domain>(
+    manager: &BufferManager<D>,
+    number: PageNumber,
+    contents: Contents<'_>,
+    lsn: u64,
+) -> Result<(), TreeError> {
+    let is_leaf = contents.slots.get(6) == Some(&0);
+    let kind = if is_leaf { LEAF } else { INNER };
+    let mut page = manager.allocate_page_again(number, kind, lsn)?;
+    contents.install(&mut page, lsn);
+    Ok(())
 }
 
 /// The page, if there is one.

@@ -199,11 +199,12 @@ pub(crate) fn number_of(page: &[u8]) -> u64 {
 }
 
 /// The LSN that a page carries.
-pub(crate) fn lsn_of(page: &[u8]) -> u64 {
+pub fn lsn_of(page: &[u8]) -> u64 {
     u64::from_le_bytes(bytes_at(page, LSN_AT))
 }
 
-pub(crate) fn kind_of(page: &[u8]) -> PageKind {
+/// What a page says that it is.
+pub fn kind_of(page: &[u8]) -> PageKind {
     PageKind(page[KIND_AT])
 }
 

@@ -132,6 +132,11 @@ impl SpaceMap {
         page.is_some_and(|page| matches!(page.state, State::Written | State::Unknown))
     }
 
+    /// Whether the map on the device says anything of the page.
+    pub(super) fn is_known(&self, index: u64) -> bool {
+        self.pages.get(index as usize).is_none_or(|page| page.state != State::Unknown)
+    }
+
     /// Whether a page may be given out.
     pub(super) fn is_free(&self, index: u64) -> bool {
         self.pages.get(index as usize).is_none_or(|page| page.state == State::Free)

@@ -52,6 +52,7 @@ mod batch;
 mod error;
 mod geometry;
 mod map;
+mod mend;
 mod redo;
 
 use std::sync::{Arc, OnceLock};
@@ -183,6 +184,11 @@ impl<D: Domain> Space<D> {
     /// Pages that are in use, or were and cannot be given out yet.
     pub fn used_pages(&self) -> u64 {
         self.map.lock().used()
+    }
+
+    /// Whether the map can be read that says whether there is such a page.
+    pub fn is_known(&self, number: PageNumber) -> bool {
+        self.map.lock().is_known(index_of(number))
     }
 
     /// Whether there is such a page on the device.

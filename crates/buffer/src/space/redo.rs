@@ -10,7 +10,7 @@ use crate::mutants::TORN_BATCH_REDONE;
 use crate::page::{self, PAGE_HEADER_BYTES, PageDamage, PageKind};
 
 /// The number of the first batch.
-const FIRST_SEQUENCE: u64 = 1;
+pub(super) const FIRST_SEQUENCE: u64 = 1;
 
 /// Lays out an empty space; durable when this returns. The superblock comes last, so that a space that
 /// was not laid out whole is none.
@@ -43,7 +43,7 @@ pub(super) fn lay_out(
     Ok(device.flush()?)
 }
 
-fn encode_superblock(geometry: Geometry, tier: u64, into: &mut [u8]) {
+pub(super) fn encode_superblock(geometry: Geometry, tier: u64, into: &mut [u8]) {
     page::begin_page(into, PageKind::SUPERBLOCK, 0, 0);
     let words = [geometry.page_bytes as u64, geometry.batch_pages as u64, tier];
     for (at, word) in words.iter().enumerate() {
@@ -67,13 +67,13 @@ pub(super) fn read_superblock(device: &dyn BlockDevice) -> Result<(Geometry, u64
 }
 
 /// A batch that is durable in the journal.
-struct Found {
+pub(super) struct Found {
     descriptor: Descriptor,
     pages: Vec<BlockBuffer>,
 }
 
 /// Reads an area of the journal; none unless all of a batch is there (J3).
-fn read_batch<D: Domain>(
+pub(super) fn read_batch<D: Domain>(
     domain: &D,
     device: &dyn BlockDevice,
     geometry: Geometry,

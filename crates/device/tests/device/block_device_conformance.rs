@@ -1,4 +1,4 @@
-//! One suite over every back end of `BlockDevice`: file, `io_uring`, a pool, modelled SSD.
+//! One suite over every back end of `BlockDevice`: file, `io_uring`, overlay, a pool, modelled SSD.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lapis_device::{ModelledSsd, SsdConfig, SsdProfile};
 use lapis_pmem::{
     BLOCK_BYTES, BlockBuffer, BlockDevice, BlockError, BlockOperation, Completion, DirectTransfers,
-    FileDevice, Pool, PoolDevice, Request,
+    FileDevice, OverlayDevice, Pool, PoolDevice, Request,
 };
 #[cfg(target_os = "linux")]
 use lapis_pmem::{BlockOpenError, IoUringDevice};
@@ -35,6 +35,10 @@ fn on_every_device_that_grows(test: impl Fn(&dyn BlockDevice)) {
             Err(error) => panic!("{error}"),
         }
     }
+    let base = FileDevice::create(&directory.path().join("base"), 3, DirectTransfers::Never);
+    let overlay = OverlayDevice::over(Arc::new(base.unwrap()));
+    overlay.grow_to(BLOCKS).unwrap();
+    test(&overlay);
     let timed = SsdProfile {
         read_latency_ns: 80_000,
         write_latency_ns: 20_000,

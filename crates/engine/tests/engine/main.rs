@@ -12,6 +12,7 @@ mod long_values;
 mod model;
 mod placements;
 mod recovery;
+mod salvage;
 mod scans;
 mod serializability;
 mod tables;

@@ -16,6 +16,7 @@ pub(crate) struct Overfull;
 #[derive(Debug)]
 pub(crate) struct Builder {
     page: Vec<u8>,
+    tree: u16,
     level: u8,
     has_upper: bool,
     lower: usize,
@@ -28,32 +29,38 @@ pub(crate) struct Builder {
 
 impl Builder {
     /// A leaf.
-    pub(crate) fn leaf(page_bytes: usize, lower: &[u8], upper: Option<&[u8]>) -> Self {
-        Self::new(page_bytes, 0, lower, upper)
+    pub(crate) fn leaf(page_bytes: usize, tree: u16, lower: &[u8], upper: Option<&[u8]>) -> Self {
+        Self::new(page_bytes, (tree, 0), lower, upper)
     }
 
     /// An inner node; its first child has the keys from the lower fence on.
     pub(crate) fn inner(
         page_bytes: usize,
-        level: u8,
+        (tree, level): (u16, u8),
         fences: (&[u8], Option<&[u8]>),
         first_child: u64,
     ) -> Self {
-        let mut made = Self::new(page_bytes, level, fences.0, fences.1);
+        let mut made = Self::new(page_bytes, (tree, level), fences.0, fences.1);
         made.children.push(first_child);
         made
     }
 
     /// An empty node like `node` in all but its upper fence.
     pub(crate) fn like(node: &Node<&[u8]>, upper: Option<&[u8]>) -> Self {
-        let mut made = Self::new(node.source().len(), node.level(), node.lower(), upper);
+        let of = (node.tree(), node.level());
+        let mut made = Self::new(node.source().len(), of, node.lower(), upper);
         if made.level > 0 {
             made.children.push(node.child(0));
         }
         made
     }
 
-    fn new(page_bytes: usize, level: u8, lower: &[u8], upper: Option<&[u8]>) -> Self {
+    fn new(
+        page_bytes: usize,
+        (tree, level): (u16, u8),
+        lower: &[u8],
+        upper: Option<&[u8]>,
+    ) -> Self {
         let mut page = vec![0; page_bytes];
         let end = upper.unwrap_or_default();
         // The callers' fences are keys, two of which leave half of a page.
@@ -63,6 +70,7 @@ impl Builder {
         fences.1.copy_from_slice(&end[..fences.1.len()]);
         Self {
             page,
+            tree,
             level,
             has_upper: upper.is_some(),
             lower: lower.len(),
@@ -142,6 +150,7 @@ impl Builder {
             counts |= HAS_UPPER;
         }
         let fences = self.lower as u64 | (self.upper as u64) << 16 | (self.prefix as u64) << 32;
+        let fences = fences | u64::from(self.tree) << 48;
         self.page[COUNTS_AT..FENCES_AT].copy_from_slice(&counts.to_le_bytes());
         self.page[FENCES_AT..SLOTS_AT].copy_from_slice(&fences.to_le_bytes());
         let first = SLOTS_AT + WORD * self.count;

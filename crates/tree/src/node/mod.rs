@@ -16,7 +16,7 @@
 //!  40  2  lower      bytes of the lower fence
 //!  42  2  upper      bytes of the upper fence
 //!  44  2  prefix     bytes that the fences, and so all keys, have in common
-//!  46  2  zero
+//!  46  2  tree       the last bits of its root's number: whose it is, should all above it be lost
 //!  48  …  a slot for each key, in ascending order
 //!      …  inner node: count + 1 references to children, which the page's header names (P2)
 //!      …  free
@@ -56,8 +56,8 @@ pub(crate) use source::Source;
 use core::cmp::Ordering;
 use core::ops::Range;
 
-use lapis_buffer::PageKind;
 use lapis_buffer::page::{PAGE_HEADER_BYTES, SMALLEST_PAGE_BYTES};
+use lapis_buffer::{PageKind, PageNumber};
 
 /// A leaf.
 pub(crate) const LEAF: PageKind = PageKind(16);
@@ -92,6 +92,11 @@ pub const fn largest_record(page_bytes: usize) -> usize {
 }
 
 const _: () = assert!(largest_record(SMALLEST_PAGE_BYTES) > 900);
+
+/// The mark that nodes of a tree have.
+pub(crate) fn mark_of(root: PageNumber) -> u16 {
+    root.get() as u16
+}
 
 /// What all slots of keys begin with.
 pub(crate) fn head_of(suffix: &[u8]) -> u32 {
@@ -167,6 +172,11 @@ impl<S: Source> Node<S> {
     #[inline]
     pub(crate) fn prefix_bytes(&self) -> usize {
         (self.fences >> 32 & 0xffff) as usize
+    }
+
+    /// The mark of its tree.
+    pub(crate) fn tree(&self) -> u16 {
+        (self.fences >> 48) as u16
     }
 
     pub(crate) fn source(&self) -> S {

@@ -20,7 +20,7 @@ use crate::log::StructureLog;
 use crate::mutants::{CUT_NOT_LOGGED, MOVED_RECORDS_NOT_LOGGED, UNVALIDATED_READ};
 use crate::node::{
     Builder, Contents, LEAF, Node, Source, VALUE_BYTES, WORD, insert_record, largest_record,
-    remove_record, replace_record,
+    mark_of, remove_record, replace_record,
 };
 use crate::record::{Change, Record, apply, make_room};
 
@@ -112,7 +112,7 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         manager.relieve()?;
         let mut page = manager.reserve_page(LEAF)?;
         let root = page.number();
-        let made = Builder::leaf(manager.page_bytes(), &[], None).finish();
+        let made = Builder::leaf(manager.page_bytes(), mark_of(root), &[], None).finish();
         let contents = contents_of(&made, root)?;
         let tree = Self::open(Arc::clone(&manager), log, root);
         match tree.modify(&mut [(&mut page, Change::Make(contents))], &[]) {

@@ -7,7 +7,9 @@ use super::{Target, Tree, contents_of, count, damaged, sound};
 use crate::error::{Stop, TreeError};
 use crate::log::StructureLog;
 use crate::mutants::LONG_FENCE_CUT;
-use crate::node::{Builder, LEAF, Node, Overfull, VALUE_BYTES, WORD, fence_reserve, separator};
+use crate::node::{
+    Builder, LEAF, Node, Overfull, VALUE_BYTES, WORD, fence_reserve, mark_of, separator,
+};
 use crate::record::{Change, copy_of, cut};
 
 /// No tree is as high.
@@ -117,13 +119,14 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         let made = match (wanted, level) {
             (Wanted::Leaf { leaf, .. }, _) => leaf.to_vec(),
             (_, 0) => {
-                let mut made = Builder::leaf(bytes, &separator, upper);
+                let mut made = Builder::leaf(bytes, node.tree(), &separator, upper);
                 made.push_all(&node, moved..node.count()).map_err(overfull)?;
                 made.finish()
             }
             _ => {
                 let fences = (&separator[..], upper);
-                let mut made = Builder::inner(bytes, level, fences, node.child(moved));
+                let mut made =
+                    Builder::inner(bytes, (node.tree(), level), fences, node.child(moved));
                 made.push_all(&node, moved..node.count()).map_err(overfull)?;
                 made.finish()
             }
@@ -162,8 +165,8 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         }
         root.unswizzle_all();
         let copy = copy_of(&root);
-        let above = Builder::inner(copy.len(), level + 1, (&[], None), child.number().get());
-        let above = above.finish();
+        let (of, fences) = ((mark_of(self.root), level + 1), (&[][..], None));
+        let above = Builder::inner(copy.len(), of, fences, child.number().get()).finish();
         let of_child = Change::Make(contents_of(&copy, root.number())?);
         let of_root = Change::Replace(contents_of(&above, root.number())?);
         self.modify(&mut [(&mut *child, of_child), (&mut root, of_root)], &[])?;

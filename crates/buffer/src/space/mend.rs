@@ -1,0 +1,264 @@
+//! Making a space that can be opened of what is left of a damaged one, for whoever salvages what is in it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lapis_pmem::{BLOCK_BYTES, BlockBuffer, BlockDevice, Domain};
+
+use super::batch::{Descriptor, page_buffer};
+use super::geometry::Geometry;
+use super::redo::{FIRST_SEQUENCE, encode_superblock, read_batch, read_superblock};
+use super::{Space, SpaceError};
+use crate::page::{self, LARGEST_PAGE_BYTES, PageKind, SMALLEST_PAGE_BYTES};
+
+/// Kinds below this are the space's own.
+const FIRST_KIND: u8 = 16;
+/// So many pages in their places say how large everything is.
+const ENOUGH_PAGES: u32 = 32;
+
+impl<D: Domain> Space<D> {
+    /// Opens a space of which anything may be damaged, and tells what was wrong besides single pages. What has to be found
+    /// out anew is written to the device, so it is a copy, or an overlay. A tier of persistent memory is left out.
+    ///
+    /// # Errors
+    /// [`SpaceError::NotASpace`] if there is no page of one, [`SpaceError::Device`] if the device cannot be written.
+    pub fn open_damaged(
+        domain: D,
+        device: Arc<dyn BlockDevice>,
+        tell: &mut dyn FnMut(String),
+    ) -> Result<Self, SpaceError> {
+        let geometry = mend_superblock(&*device, tell)?;
+        mend_journal(&domain, &*device, geometry, tell)?;
+        mend_maps(&*device, geometry)?;
+        Self::open(domain, device)
+    }
+}
+
+fn mend_superblock(
+    device: &dyn BlockDevice,
+    tell: &mut dyn FnMut(String),
+) -> Result<Geometry, SpaceError> {
+    let (geometry, tier) = match read_superblock(device) {
+        Ok((geometry, 0)) => return Ok(geometry),
+        Ok((geometry, tier)) => {
+            tell(format!(
+                "later versions of some pages were in persistent memory (tier {tier:#x})"
+            ));
+            (geometry, 0)
+        }
+        Err(error) => {
+            tell(format!("{error}; how large pages are was found out from them"));
+            (find_geometry(device).ok_or(error)?, 0)
+        }
+    };
+    let mut block = BlockBuffer::zeroed(1);
+    encode_superblock(geometry, tier, &mut block);
+    device.write_blocks(0, &block)?;
+    Ok(geometry)
+}
+
+/// How large pages and the journal are, by majority of the pages: each has its number, and so says where the first one
+/// lies. Copies in the journal say something else, each on its own.
+fn find_geometry(device: &dyn BlockDevice) -> Option<Geometry> {
+    let mut votes: HashMap<(usize, usize), u32> = HashMap::new();
+    let mut page_bytes = SMALLEST_PAGE_BYTES;
+    while page_bytes <= LARGEST_PAGE_BYTES {
+        let smallest = Geometry::new(page_bytes, super::geometry::FEWEST_BATCH_PAGES).ok()?;
+        let (blocks, mut buffer) = (smallest.page_blocks(), page_buffer(smallest));
+        let pages = device.capacity_blocks() / blocks;
+        for at in 1..pages {
+            let begins = device.read_blocks(at * blocks, &mut buffer[..BLOCK_BYTES]).is_ok()
+                && page::check_header(&buffer).is_ok()
+                && page::kind_of(&buffer).0 >= FIRST_KIND;
+            let number = page::number_of(&buffer);
+            if !begins
+                || device.read_blocks(at * blocks, &mut buffer).is_err()
+                || page::check(&buffer, number).is_err()
+            {
+                continue;
+            }
+            let Some(index) = number.checked_sub(1) else { continue };
+            // What its place would be if the journal had no pages.
+            let (region, within) =
+                (index / smallest.region_pages(), index % smallest.region_pages());
+            let place = region.checked_mul(1 + smallest.region_pages());
+            let Some(place) = place.and_then(|place| place.checked_add(2 + 2 + within)) else {
+                continue;
+            };
+            let journaled = at.checked_sub(place).filter(|twice| twice.is_multiple_of(2));
+            let Some(batch_pages) = journaled.map(|twice| (twice / 2) as usize) else { continue };
+            if Geometry::new(page_bytes, batch_pages).is_ok() {
+                let votes = votes.entry((page_bytes, batch_pages)).or_default();
+                *votes += 1;
+                if *votes >= ENOUGH_PAGES {
+                    return Geometry::new(page_bytes, batch_pages).ok();
+                }
+            }
+        }
+        page_bytes *= 2;
+    }
+    let (found, _) = votes.into_iter().max_by_key(|&(found, votes)| (votes, found))?;
+    Geometry::new(found.0, found.1).ok()
+}
+
+/// Without a batch that can be read, nothing says that the last one is in place.
+fn mend_journal<D: Domain>(
+    domain: &D,
+    device: &dyn BlockDevice,
+    geometry: Geometry,
+    tell: &mut dyn FnMut(String),
+) -> Result<(), SpaceError> {
+    let is_there = |area| matches!(read_batch(domain, device, geometry, area), Ok(Some(_)));
+    if (0..2).any(is_there) {
+        return Ok(());
+    }
+    tell("the journal is damaged; pages that were being written may be older".to_owned());
+    let mut buffer = page_buffer(geometry);
+    let sequence = FIRST_SEQUENCE;
+    Descriptor { sequence, settled: true, pages: Vec::new() }.encode(&mut buffer);
+    let first = geometry.journal(sequence);
+    device.grow_to(geometry.end(0))?;
+    device.write_blocks(first, &buffer)?;
+    buffer.fill(0);
+    Ok(device.write_blocks(geometry.journal(sequence + 1), &buffer)?)
+}
+
+/// A map that is zero ends the space, unless there are pages behind it. Such a one, and one that cannot be read, becomes one
+/// that is damaged.
+fn mend_maps(device: &dyn BlockDevice, geometry: Geometry) -> Result<(), SpaceError> {
+    let (blocks, end) = (geometry.page_blocks(), device.capacity_blocks());
+    let mut buffer = page_buffer(geometry);
+    let damaged = vec![0xFF; BLOCK_BYTES];
+    for region in 0.. {
+        let map = geometry.map(region);
+        if map + blocks > end {
+            break;
+        }
+        let is_read = device.read_blocks(map, &mut buffer).is_ok();
+        if is_read && buffer[..page::PAGE_HEADER_BYTES].iter().any(|&byte| byte != 0) {
+            continue;
+        }
+        let first = region * geometry.region_pages();
+        let has_pages = (first..first + geometry.region_pages())
+            .map(|index| (index, geometry.page(index)))
+            .take_while(|(_, block)| block + blocks <= end)
+            .any(|(index, block)| {
+                device.read_blocks(block, &mut buffer).is_ok()
+                    && page::check(&buffer, index + 1).is_ok()
+            });
+        if has_pages || !is_read {
+            device.write_blocks(map, &damaged)?;
+        }
+    }
+    Ok(())
+}
+
+const _: () = assert!(PageKind::SPACE_MAP.0 < FIRST_KIND);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::PageNumber;
+    use crate::space::{Added, SpaceOptions};
+    use lapis_pmem::{DirectTransfers, FileDevice, Hardware, OverlayDevice};
+    use std::sync::Arc;
+
+    type Device = Arc<dyn BlockDevice>;
+
+    const PAGES: u64 = 40;
+
+    fn device() -> (tempfile::TempDir, Device) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ssd");
+        let direct = DirectTransfers::Never;
+        let device: Device = Arc::new(FileDevice::create(&file, 2, direct).unwrap());
+        let options = SpaceOptions { page_bytes: 8192, batch_pages: 7 };
+        let space = Space::create(crate::test_domain(), Arc::clone(&device), &options).unwrap();
+        for _ in 0..PAGES {
+            let number = space.allocate().unwrap();
+            let mut batch = space.begin_batch();
+            let fill = |bytes: &mut [u8]| {
+                bytes.fill(number.get() as u8);
+                page::begin_page(bytes, PageKind(FIRST_KIND), number.get(), 0);
+            };
+            assert_eq!(batch.add(number, fill), Added::InBatch);
+            batch.write(0).unwrap();
+        }
+        space.settle(0).unwrap();
+        (directory, device)
+    }
+
+    fn overlay(device: &Device) -> Device {
+        Arc::new(OverlayDevice::over(Arc::clone(device)))
+    }
+
+    /// Opens it, and expects all pages but these.
+    fn opened(device: Device, lost: &[u64]) -> (Space<Hardware>, Vec<String>) {
+        let mut told = Vec::new();
+        let tell = &mut |what| told.push(what);
+        let space = Space::open_damaged(crate::test_domain(), device, tell).unwrap();
+        for number in 1..=PAGES {
+            let read = space.read(PageNumber::new(number).unwrap(), |bytes| bytes[5000]);
+            assert_eq!(read.ok(), (!lost.contains(&number)).then_some(number as u8), "{number}");
+        }
+        (space, told)
+    }
+
+    #[test]
+    fn a_whole_space_is_opened_as_it_is() {
+        let (_directory, device) = device();
+        let (_, told) = opened(overlay(&device), &[]);
+        assert_eq!(told, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_lost_superblock_is_found_out_from_the_pages() {
+        let (_directory, device) = device();
+        for byte in [0, 0xFF] {
+            let damaged = overlay(&device);
+            damaged.write_blocks(0, &[byte; BLOCK_BYTES]).unwrap();
+            assert_eq!(opened(damaged, &[]).1.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_journal_of_which_nothing_can_be_read_costs_no_page() {
+        let (_directory, device) = device();
+        let damaged = overlay(&device);
+        damaged.write_blocks(2, &vec![0xEE; 16 * 2 * BLOCK_BYTES]).unwrap();
+        let (space, told) = opened(damaged, &[]);
+        assert_eq!(told.len(), 1);
+        assert!(space.is_known(PageNumber::FIRST));
+    }
+
+    #[test]
+    fn without_a_map_pages_are_read_and_not_known() {
+        let (_directory, device) = device();
+        let map = Geometry::new(8192, 7).unwrap().map(0);
+        for byte in [0, 0xFF] {
+            let damaged = overlay(&device);
+            damaged.write_blocks(map, &[byte; 2 * BLOCK_BYTES]).unwrap();
+            let (space, _) = opened(damaged, &[]);
+            assert!(!space.is_known(PageNumber::FIRST), "filled with {byte}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_is_damaged_costs_itself() {
+        let (_directory, device) = device();
+        let place = Geometry::new(8192, 7).unwrap().page(9);
+        let damaged = overlay(&device);
+        damaged.write_blocks(place + 1, &[1; BLOCK_BYTES]).unwrap();
+        opened(damaged, &[10]);
+    }
+
+    #[test]
+    fn what_has_no_page_is_no_space() {
+        let (directory, _) = device();
+        let file = directory.path().join("other");
+        let direct = DirectTransfers::Never;
+        let device: Device = Arc::new(FileDevice::create(&file, 50, direct).unwrap());
+        let opened = Space::open_damaged(crate::test_domain(), overlay(&device), &mut |_| ());
+        assert!(matches!(opened, Err(SpaceError::NotASpace(_))));
+    }
+}
