@@ -1,6 +1,7 @@
 //! Committing: stripes, the turn, the record, the trees.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use lapis_blocks::block_log::{BlockLogError, Durability, Lsn};
 use lapis_pmem::{Domain, host_lock};
@@ -14,7 +15,7 @@ use crate::mutants;
 use crate::reads::{ReadSet, WrittenKeys};
 use crate::record;
 use crate::stripes::hash_of;
-use crate::tables::{Table, TableId, chunks_key};
+use crate::tables::{CATALOG, Table, TableId, chunks_key};
 use crate::write_set::WriteSet;
 
 /// After so many writes to trees it is looked again whether the log has room for what trees log.
@@ -110,6 +111,8 @@ impl<D: Domain> Shared<D> {
         reads: Option<(&ReadSet, u64)>,
         durability: Durability,
     ) -> Result<u64, EngineError> {
+        // Who does not wait is not asked how long it took.
+        let begun = (durability != Durability::Eventual).then(Instant::now);
         let stripes = self.stripes.of(writes.iter().map(Write::hash));
         let bytes: u64 = writes.iter().map(Write::bytes).sum();
         let room_in_pool = room_in_pool(writes);
@@ -149,9 +152,18 @@ impl<D: Domain> Shared<D> {
                 let waited = self.log.block_log().commit(Lsn::from_number(lsn), durability);
                 waited.map_err(|error| self.order.stop(&error.to_string()))?;
             }
+            self.count_commit(writes);
+            begun.into_iter().for_each(|begun| self.counters.commits.count(begun.elapsed()));
             return Ok(lsn);
         }
         Err(EngineError::TransactionTooLong { bytes, most: self.log.free_bytes() })
+    }
+
+    fn count_commit(&self, writes: &[Write<'_, D>]) {
+        self.counters.leaf_accesses.add(writes.len() as u64);
+        let users = writes.iter().filter(|write| write.id() != CATALOG);
+        let bytes = users.map(|write| write.key.len() + write.value.map_or(0, <[u8]>::len));
+        self.counters.written_bytes.add(bytes.sum::<usize>() as u64);
     }
 
     /// Orders writes and changes the trees. The stripes are held.

@@ -19,6 +19,7 @@ use crate::drop::Dropped;
 use crate::error::EngineError;
 use crate::index_table::IndexTable;
 use crate::log::EngineLog;
+use crate::metrics::Counters;
 use crate::mutants;
 use crate::order::Order;
 use crate::persistent_memory::PersistentMemory;
@@ -111,6 +112,7 @@ pub(crate) struct Shared<D: Domain> {
     /// Checkpoints take turns.
     pub(crate) checkpoint: Mutex<()>,
     pub(crate) checkpoints: AtomicU64,
+    pub(crate) counters: Counters,
     recovery: RecoveryReport,
 }
 
@@ -214,6 +216,7 @@ impl<D: Domain> Engine<D> {
             unlucky: Mutex::new(()),
             checkpoint: Mutex::new(()),
             checkpoints: AtomicU64::new(0),
+            counters: Counters::new(),
             recovery,
             domain,
             manager,
@@ -401,6 +404,7 @@ impl<D: Domain> Engine<D> {
         let _pinned = table.contents().pin();
         table.check_not_dropped()?;
         let mut value = Vec::new();
+        self.0.counters.leaf_accesses.add(1);
         let found = table.contents().get(key, &mut value)?;
         if found && value::is_long(&value) {
             // Its chunks stay as long as somebody reads this state.

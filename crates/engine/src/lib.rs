@@ -62,6 +62,7 @@ mod error;
 mod index_table;
 mod load;
 mod log;
+mod metrics;
 pub mod mutants;
 mod order;
 mod persistent_memory;
@@ -85,6 +86,7 @@ pub use error::EngineError;
 pub use lapis_blocks::block_log::Durability;
 pub use lapis_buffer::Placement;
 pub use lapis_index::{IndexKind, IndexOptions};
+pub use metrics::{Latencies, Metrics, TierBytes};
 #[doc(hidden)]
 pub use record::is_record;
 pub use recovery::RecoveryReport;

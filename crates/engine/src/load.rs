@@ -131,6 +131,7 @@ impl<D: Domain> Shared<D> {
     ) -> Result<Vec<u8>, EngineError> {
         self.check_write(table, key, Some(value))?;
         loading.bytes += (key.len() + value.len()) as u64;
+        self.counters.written_bytes.add((key.len() + value.len()) as u64);
         if loading.bytes > self.most_transaction_bytes() / 4 {
             self.let_log_be_cut()?;
             loading.bytes = 0;

@@ -339,6 +339,10 @@ fn fetch<D: Domain>(
         }
         ControlFlow::Continue(())
     })?;
+    let shared = reader.engine().shared();
+    // Of full leaves: at least so many.
+    let leaves = 1 + found.bytes.len() / shared.manager.page_bytes();
+    shared.counters.leaf_accesses.add(leaves as u64);
     end.batch_entries = (most * 2).min(LARGEST_BATCH_ENTRIES);
     // What this batch tells all about.
     let last = found.last_key().filter(|_| !exhausted);

@@ -53,6 +53,7 @@ impl<D: Domain> Reader<D> {
         value: &mut Vec<u8>,
     ) -> Result<bool, EngineError> {
         value.clear();
+        self.engine.shared().counters.leaf_accesses.add(1);
         let mut found = table.contents().get(key, value)?;
         // Only now: what is in the tree may be newer, and then what it replaced is here (E3).
         let replaced = table.versions().find(self.domain(), key, self.since, |old| {

@@ -93,6 +93,20 @@ pub(super) fn count(counter: &AtomicU64) {
 }
 
 impl<D: Domain> BufferManager<D> {
+    /// Pages in DRAM, and frames there are for them. Looks at every frame.
+    pub fn resident_pages(&self) -> (usize, usize) {
+        let pages = self.frames.iter().filter(|frame| frame.page(&self.domain).is_some());
+        (pages.count(), self.frames.len())
+    }
+
+    /// Pages in persistent memory, and frames there are for them. Looks at every frame.
+    pub fn resident_pages_in_tier(&self) -> (usize, usize) {
+        let Some(tier) = self.tier.as_deref() else { return (0, 0) };
+        let frames = 0..tier.frames.len();
+        let pages = frames.filter(|&frame| tier.frames[frame].page(&self.domain).is_some());
+        (pages.count(), tier.frames.len())
+    }
+
     /// What has happened so far.
     pub fn statistics(&self) -> Statistics {
         let counts = self.counters.counts();

@@ -57,7 +57,9 @@ mod redo;
 
 use std::sync::{Arc, OnceLock};
 
-use lapis_pmem::{BlockBuffer, BlockDevice, BlockError, Domain, host_lock};
+use lapis_pmem::{
+    BLOCK_BYTES, BlockBuffer, BlockCounts, BlockDevice, BlockError, Domain, host_lock,
+};
 use parking_lot::Mutex;
 
 use crate::mutants::FREED_PAGE_REUSED_EARLY;
@@ -174,6 +176,16 @@ impl<D: Domain> Space<D> {
     /// The identity of the tier of persistent memory that may have later versions of pages; 0 for none.
     pub(crate) fn tier(&self) -> u64 {
         self.tier
+    }
+
+    /// What was asked of the device since it was opened.
+    pub fn device_counts(&self) -> BlockCounts {
+        self.device.counts()
+    }
+
+    /// Bytes of the device.
+    pub fn device_bytes(&self) -> u64 {
+        self.device.capacity_blocks() * BLOCK_BYTES as u64
     }
 
     /// Pages of the last batches that opening wrote again.

@@ -9,6 +9,7 @@ mod history;
 mod index_tables;
 mod loading;
 mod long_values;
+mod metrics;
 mod model;
 mod placements;
 mod recovery;
