@@ -55,6 +55,7 @@ mod backup;
 mod check;
 mod checkpoint;
 mod commit;
+mod compact;
 mod contents;
 mod drop;
 mod engine;
@@ -81,6 +82,7 @@ mod versions;
 mod write_set;
 
 pub use backup::{BackupError, BackupReport, verify_backup};
+pub use compact::CompactionReport;
 pub use engine::{Engine, EngineOptions, Retries, Statistics};
 pub use error::EngineError;
 pub use lapis_blocks::block_log::Durability;

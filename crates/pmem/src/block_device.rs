@@ -254,7 +254,8 @@ impl BlockCounters {
 /// All methods take a shared reference: devices are used by several threads at a time. Two threads
 /// that write the same block at the same time get either order (rule D4).
 pub trait BlockDevice: Debug + Send + Sync {
-    /// Blocks that the device holds. Grows with [`BlockDevice::grow_to`], never shrinks.
+    /// Blocks that the device holds: grows with [`BlockDevice::grow_to`], and may shrink with
+    /// [`BlockDevice::shrink_to`] alone.
     fn capacity_blocks(&self) -> u64;
 
     /// Reads the blocks from `first_block` on into `into`, and waits. Blocks that were never
@@ -302,6 +303,16 @@ pub trait BlockDevice: Debug + Send + Sync {
     /// # Errors
     /// [`BlockError`]; each sector concerned is then old or zero.
     fn discard(&self, first_block: u64, blocks: u64) -> Result<(), BlockError>;
+
+    /// Makes everything behind the first `capacity_blocks` blocks zero and gives the storage beneath back; the device may
+    /// become as short as that. As durable as a discard. Nobody uses these blocks meanwhile.
+    ///
+    /// # Errors
+    /// [`BlockError`]; each sector concerned is then old or zero.
+    fn shrink_to(&self, capacity_blocks: u64) -> Result<(), BlockError> {
+        let behind = self.capacity_blocks().saturating_sub(capacity_blocks);
+        if behind > 0 { self.discard(capacity_blocks, behind) } else { Ok(()) }
+    }
 
     /// Enlarges the device to at least `capacity_blocks` blocks; the new ones are zero. The new
     /// capacity is durable when this returns; a power cut earlier leaves the old or the new one.

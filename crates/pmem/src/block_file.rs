@@ -369,6 +369,25 @@ impl BlockFile {
         Ok(())
     }
 
+    pub(crate) fn shrink_to(&self, capacity_blocks: u64) -> Result<(), BlockError> {
+        let _growing = self.growth.lock();
+        let current = self.capacity_blocks();
+        if capacity_blocks >= current {
+            return Ok(());
+        }
+        if self.special {
+            return self.discard(capacity_blocks, current - capacity_blocks);
+        }
+        self.check_not_lost()?;
+        self.counters.count(BlockOperation::Discard, 0);
+        self.capacity_blocks.store(capacity_blocks, Ordering::Release);
+        let end = capacity_blocks * BLOCK_BYTES as u64;
+        rustix::fs::ftruncate(&self.file, end).map_err(|errno| {
+            self.capacity_blocks.store(current, Ordering::Release);
+            self.failed(BlockOperation::Discard, capacity_blocks, errno.into())
+        })
+    }
+
     pub(crate) fn grow_to(&self, capacity_blocks: u64) -> Result<(), BlockError> {
         let _growing = self.growth.lock();
         let current = self.capacity_blocks();

@@ -39,6 +39,10 @@ impl<F: FileBacked> BlockDevice for F {
         self.file().discard(first_block, blocks)
     }
 
+    fn shrink_to(&self, capacity_blocks: u64) -> Result<(), BlockError> {
+        self.file().shrink_to(capacity_blocks)
+    }
+
     fn grow_to(&self, capacity_blocks: u64) -> Result<(), BlockError> {
         self.file().grow_to(capacity_blocks)
     }

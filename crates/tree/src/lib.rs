@@ -40,7 +40,7 @@
 //!   for, every descent by the level, which is one less each time, and reads beyond a page are zero. Nonsense
 //!   that is valid is [`TreeError::Damaged`].
 //!
-//! A split that finds no room in the parent lets go of everything, splits the parent, and begins again; in between
+//! A page that is moved (compaction) is a split that leaves nothing behind. A split that finds no room in the parent lets go of everything, splits the parent, and begins again; in between
 //! the tree is whole. Merges are lazy: a leaf that becomes sparse looks for a neighbour a few times.
 //!
 //! # The log
@@ -111,4 +111,4 @@ pub use log::{NoStructureLog, StructureLog};
 pub use node::largest_record;
 pub use redo::{redo, redo_damaged};
 pub use salvage::{LonePage, mark_of_tree};
-pub use tree::{ShowOld, Tree, TreeStatistics};
+pub use tree::{CompactionPlace, ShowOld, Tree, TreeStatistics};

@@ -285,7 +285,11 @@ impl<D: Domain> Space<D> {
         }
         let spare = self.read_buffers.lock().pop();
         let mut buffer = spare.unwrap_or_else(|| page_buffer(self.geometry));
-        let read = self.read_into(number, index, &mut buffer);
+        let read = match self.read_into(number, index, &mut buffer) {
+            // It was freed meanwhile, and its storage given back.
+            Err(_) if !self.map.lock().is_on_device(index) => Err(SpaceError::NotInUse { number }),
+            read => read,
+        };
         let outcome = read.map(|()| with(&buffer));
         self.read_buffers.lock().push(buffer);
         outcome
@@ -321,7 +325,8 @@ impl<D: Domain> Space<D> {
         }
     }
 
-    /// Gives the storage behind the last page that is in use back. Returns how many pages that were.
+    /// Gives the storage behind the last page that is in use back. Returns how many pages that were. The device becomes
+    /// shorter, but not so much as to lose the map of a region.
     ///
     /// # Errors
     /// [`SpaceError::Device`].
@@ -332,6 +337,9 @@ impl<D: Domain> Space<D> {
             let mut map = self.map.lock();
             (map.cut_end(), map.regions())
         };
+        if cut.is_empty() {
+            return Ok(0);
+        }
         // Maps of regions stay, and may lie in between.
         let mut at = self.geometry.end(cut.start);
         let last = self.geometry.end(cut.end).min(self.device.capacity_blocks());
@@ -342,7 +350,12 @@ impl<D: Domain> Space<D> {
                 at = self.geometry.page(region * self.geometry.region_pages());
             }
         }
-        if at < last {
+        let last_map = self.geometry.map(regions.saturating_sub(1)) + self.geometry.page_blocks();
+        let map = self.map.lock();
+        if map.end() <= cut.start {
+            // Nobody has been given a page there meanwhile, and nobody is while the lock is held.
+            self.device.shrink_to(at.max(last_map))?;
+        } else if at < last {
             self.device.discard(at, last - at)?;
         }
         Ok(cut.end - cut.start)

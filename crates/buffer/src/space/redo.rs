@@ -137,6 +137,11 @@ pub(super) fn redo<D: Domain>(
     if !last.descriptor.settled {
         for Found { descriptor, pages } in &found {
             for ((block, _), page) in descriptor.pages.iter().zip(pages) {
+                // It was free, and its place given back.
+                let is_beyond = *block + geometry.page_blocks() > device.capacity_blocks();
+                if is_beyond && page::kind_of(page) != PageKind::SPACE_MAP {
+                    continue;
+                }
                 device.read_blocks(*block, &mut buffer)?;
                 if !is_as_new(&buffer, page) {
                     device.write_blocks(*block, page)?;

@@ -9,7 +9,8 @@ use lapis_buffer::{
 };
 use lapis_device::{ImageBudget, ModelledSsd, SsdConfig};
 use lapis_pmem::{
-    BLOCK_BYTES, BlockCounts, BlockDevice, BlockError, BlockOperation, BlockQueue, Hardware,
+    BLOCK_BYTES, BlockCounts, BlockDevice, BlockError, BlockOperation, BlockQueue, DirectTransfers,
+    FileDevice, Hardware,
 };
 
 const BATCH_PAGES: usize = 8;
@@ -284,6 +285,27 @@ fn a_freed_page_is_given_out_when_its_free_is_durable_and_in_the_log() {
     assert_eq!(space.allocate().unwrap().get(), 5, "the log does not hold change 7");
     space.write_freed(7).unwrap();
     assert_eq!(space.allocate().unwrap(), numbers[0]);
+}
+
+#[test]
+fn a_file_whose_end_was_given_back_is_opened_though_the_journal_has_pages_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ssd");
+    let device = Arc::new(FileDevice::create(&file, 1, DirectTransfers::Never).unwrap());
+    let space = Space::create(crate::hardware(), Arc::clone(&device) as _, &OPTIONS).unwrap();
+    let numbers: Vec<_> = (0..30).map(|_| space.allocate().unwrap()).collect();
+    numbers.iter().for_each(|&number| write(&space, &[(number, number.get() as u8)]).unwrap());
+    numbers[10..].iter().for_each(|&number| space.free(number, 0).unwrap());
+    space.write_freed(u64::MAX).unwrap();
+    assert_eq!(space.trim().unwrap(), 20);
+    assert_eq!(device.capacity_blocks(), block_of(numbers[10]));
+    drop(space);
+    let space = Space::open(crate::hardware(), Arc::clone(&device) as _).unwrap();
+    assert_eq!(space.numbers(), numbers[..10]);
+    assert!(space.check().is_empty());
+    assert_eq!(space.allocate().unwrap(), numbers[10]);
+    write(&space, &[(numbers[10], 99)]).unwrap();
+    assert_eq!(value(&space, numbers[10]).unwrap(), 99);
 }
 
 #[test]

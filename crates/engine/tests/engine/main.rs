@@ -1,6 +1,7 @@
 //! What the engine promises, on this machine.
 
 mod backup;
+mod compaction;
 mod concurrency;
 mod damage;
 mod failures;

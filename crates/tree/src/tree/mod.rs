@@ -1,6 +1,7 @@
-//! The tree: descending, reading and changing leaves. Structure is changed in `split.rs` and `merge.rs`;
+//! The tree: descending, reading and changing leaves. Structure is changed in `split.rs`, `merge.rs` and `compact.rs`;
 //! the protocol is argued in the [crate](crate)'s header.
 
+mod compact;
 mod merge;
 mod split;
 
@@ -14,6 +15,8 @@ use lapis_buffer::{
     SpaceError,
 };
 use lapis_pmem::Domain;
+
+pub use compact::CompactionPlace;
 
 use crate::error::{Stop, TreeError};
 use crate::log::StructureLog;
@@ -64,6 +67,8 @@ pub struct TreeStatistics {
     pub merges: u64,
     /// Levels gone.
     pub shrinkages: u64,
+    /// Pages that went to another place.
+    pub moves: u64,
 }
 
 impl std::ops::AddAssign for TreeStatistics {
@@ -81,6 +86,7 @@ pub(crate) struct Counters {
     growths: AtomicU64,
     merges: AtomicU64,
     shrinkages: AtomicU64,
+    moves: AtomicU64,
 }
 
 fn count(counter: &AtomicU64) {
@@ -131,13 +137,14 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
 
     /// What was done to the tree's structure since it was opened, by this and all of its clones.
     pub fn statistics(&self) -> TreeStatistics {
-        let Counters { splits, growths, merges, shrinkages } = &*self.counters;
+        let Counters { splits, growths, merges, shrinkages, moves } = &*self.counters;
         let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         TreeStatistics {
             splits: now(splits),
             growths: now(growths),
             merges: now(merges),
             shrinkages: now(shrinkages),
+            moves: now(moves),
         }
     }
 

@@ -64,7 +64,7 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         outcome
     }
 
-    fn give_back(&self, spare: Option<ExclusivePage<'_, D>>) -> Result<(), TreeError> {
+    pub(super) fn give_back(&self, spare: Option<ExclusivePage<'_, D>>) -> Result<(), TreeError> {
         match spare {
             Some(spare) => Ok(self.manager.free_page(spare, 0)?),
             None => Ok(()),

@@ -13,7 +13,7 @@ use lapis_buffer::{
 };
 use lapis_crash::{Modelled, Storage};
 use lapis_pmem::{AuditReport, Committed, host_lock};
-use lapis_tree::{Finding, StructureLog, Tree, redo};
+use lapis_tree::{CompactionPlace, Finding, StructureLog, Tree, redo};
 use parking_lot::Mutex;
 
 use super::text;
@@ -35,6 +35,8 @@ const TIER_ROOT: &str = "tier";
 pub(super) const BLOCKS: [u64; 2] = [2 + 4 * 8, 1];
 /// The log is cut before it is so full.
 const MOST_LOG_BYTES: u64 = 40_000;
+/// Each has two pages in the log.
+const MOST_MOVES: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Wal(BlockLog<Modelled>);
@@ -223,6 +225,24 @@ impl LiveTree {
         self.sync()?;
         let start = ahead.unwrap_or(marker).min(oldest.unwrap_or(marker)).min(marker);
         self.log.0.truncate_before(Lsn::from_number(start)).map_err(text)
+    }
+
+    /// Moves some pages to the front, and gives the end back.
+    pub(super) fn compact(&self) -> Result<(), String> {
+        self.cut_log()?;
+        let space = self.manager.space().ok_or("there is no SSD")?;
+        // Where pages may go to.
+        space.write_freed(self.log.flushed_lsn()).map_err(text)?;
+        let highest = PageNumber::new(space.used_pages()).ok_or("there are no pages")?;
+        let mut place = CompactionPlace::default();
+        for _ in 0..MOST_MOVES {
+            if !self.tree.move_one_page(highest, &mut place).map_err(text)? {
+                break;
+            }
+        }
+        self.sync()?;
+        space.write_freed(self.log.flushed_lsn()).map_err(text)?;
+        space.trim().map(|_| ()).map_err(text)
     }
 
     pub(super) fn get(&self, number: u64) -> Result<Option<u64>, String> {

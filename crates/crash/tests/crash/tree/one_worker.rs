@@ -23,6 +23,7 @@ enum Operation {
     WriteBack,
     WriteAll,
     CutLog,
+    Compact,
     Close,
 }
 
@@ -61,7 +62,8 @@ impl Subject for Logged {
                 9..11 => Operation::Remove(number),
                 11 | 12 => Operation::WriteBack,
                 13 => Operation::WriteAll,
-                14 => Operation::CutLog,
+                14 if at.is_multiple_of(2) => Operation::CutLog,
+                14 => Operation::Compact,
                 _ => Operation::Close,
             }
         };
@@ -102,6 +104,7 @@ impl Live<Operation, State> for LiveTree {
             Operation::WriteBack => self.manager.write_back().map(|_| ()).map_err(text),
             Operation::WriteAll => self.manager.write_all().map_err(text),
             Operation::CutLog => self.cut_log(),
+            Operation::Compact => self.compact(),
             Operation::Close => self.manager.close().map_err(text),
         }
     }
@@ -125,7 +128,7 @@ fn explored(subject: &Logged, seed: u64, mutant: Option<Mutant>) -> Result<Explo
         seed,
         mutant,
         strategy: Strategy::Sampled,
-        samples: if subject.tiered { 1 } else { 3 },
+        samples: if subject.tiered { 1 } else { 2 },
         // A page that is written to persistent memory is many points to cut at.
         spread_images: if subject.tiered { 12_000 } else { 0 },
         crash_in_recovery_every: 1000,
@@ -137,7 +140,7 @@ fn explored(subject: &Logged, seed: u64, mutant: Option<Mutant>) -> Result<Explo
 }
 
 /// What happens in a run of the same operations from beginning to end.
-fn happened(subject: &Logged, seed: u64) -> ([u64; 8], TierStatistics) {
+fn happened(subject: &Logged, seed: u64) -> ([u64; 9], TierStatistics) {
     let bytes = subject.pool_bytes().max(1 << 16);
     let region = Region::anonymous(bytes, bytes).unwrap();
     let machine = Modelled::over(&region, Config::default());
@@ -166,13 +169,14 @@ fn happened(subject: &Logged, seed: u64) -> ([u64; 8], TierStatistics) {
         of_manager.batches,
         reused,
         cuts,
+        of_tree.moves,
     ];
     (counts, of_manager.tier)
 }
 
 #[test]
 fn a_tree_on_pages_survives_every_power_cut() {
-    let mut total = [0; 8];
+    let mut total = [0; 9];
     for seed in 1..=2 {
         let subject = Logged { tiered: false };
         let report = explored(&subject, seed, None).unwrap();
@@ -182,9 +186,9 @@ fn a_tree_on_pages_survives_every_power_cut() {
         assert!(report.images > 5000 && report.images_in_recovery > 1000, "{report:?}");
         total.iter_mut().zip(happened).for_each(|(total, of_seed)| *total += of_seed);
     }
-    let [splits, growths, merges, shrinkages, evictions, batches, reused, cuts] = total;
+    let [splits, growths, merges, shrinkages, evictions, batches, reused, cuts, moves] = total;
     assert!(splits > 10 && growths > 1 && merges > 4 && shrinkages > 0, "{total:?}");
-    assert!(evictions > 20 && batches > 20 && reused > 2 && cuts > 4, "{total:?}");
+    assert!(evictions > 20 && batches > 20 && reused > 2 && cuts > 4 && moves > 0, "{total:?}");
 }
 
 #[test]
