@@ -13,8 +13,9 @@ fn all_are_necessary_by(strategy: Strategy, structure: Structure, (ops, runs): (
     let options = ExploreOptions {
         ops,
         strategy,
-        exhaustive_limit: 256,
-        samples: 32,
+        // More points are reached with few images of each than with many.
+        exhaustive_limit: 64,
+        samples: 8,
         // Samples are few; so a larger share of them is cut again.
         crash_in_recovery_every: if strategy == Strategy::Sampled { 64 } else { 256 },
         ..ExploreOptions::default()

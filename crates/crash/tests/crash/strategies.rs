@@ -154,7 +154,7 @@ fn remembered_walks_change_nothing(
 }
 
 fn remembered_walks_change_nothing_on(structure: Structure) {
-    remembered_walks_change_nothing(120, |options| {
+    remembered_walks_change_nothing(80, |options| {
         let report = explore_structure(structure, None, options, &|_| {});
         report.map_err(|error| error.to_string())
     });

@@ -472,14 +472,31 @@ impl Paged {
     }
 }
 
+/// Images of a crash point, and of how many images one is cut again in its recovery.
+type Budget = (u32, u64);
+
 fn explored(subject: &Paged, seed: u64, mutant: Option<Mutant>) -> Result<ExploreReport, String> {
+    explored_by(
+        subject,
+        seed,
+        mutant,
+        if subject.0.has_persistent_memory() { (3, 128) } else { (12, 32) },
+    )
+}
+
+fn explored_by(
+    subject: &Paged,
+    seed: u64,
+    mutant: Option<Mutant>,
+    (samples, crash_in_recovery_every): Budget,
+) -> Result<ExploreReport, String> {
     let options = ExploreOptions {
         ops: subject.run_operations(),
         seed,
         mutant,
         strategy: Strategy::Sampled,
-        samples: if subject.0.has_persistent_memory() { 4 } else { 12 },
-        crash_in_recovery_every: 32,
+        samples,
+        crash_in_recovery_every,
         whole_check_every: 4,
         violation_limit: 1,
         ..ExploreOptions::default()
@@ -552,6 +569,18 @@ fn pages_over_persistent_memory_and_an_ssd_survive_every_power_cut() {
         for often in [tier.admissions, tier.denials, tier.evictions, tier.loads, tier.pages_to_ssd]
         {
             assert!(often > 3, "{happened:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn pages_survive_power_cuts_at_length() {
+    for placement in [Placement::Ssd, Placement::BasicNvm, Placement::ThreeTier] {
+        for seed in 3..=8 {
+            let report = explored_by(&Paged(placement), seed, None, (12, 32)).unwrap();
+            println!("{placement}, seed {seed}: {} images", report.images);
+            assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
         }
     }
 }
