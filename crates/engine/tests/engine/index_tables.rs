@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lapis_engine::{
-    Durability, Engine, EngineError, IndexKind, IndexOptions, KeyRange, Placement, Table,
+    Durability, Engine, EngineError, IndexKind, IndexOptions, KeyRange, Placement, Storage, Table,
 };
-use lapis_pmem::Hardware;
+use lapis_pmem::{Hardware, Pool, PoolError, Region};
 
 use crate::harness::{Random, hardware};
 use crate::placements::{options, storage};
@@ -261,4 +261,64 @@ fn a_record_that_rots_is_named_and_others_are_readable() {
     engine.put(&table, &key(7), b"new", NOW).unwrap();
     assert_eq!(engine.get(&table, &key(7)).unwrap(), Some(b"new".to_vec()));
     assert_sound(&engine);
+}
+
+type MakePool = fn(Region, Hardware) -> Result<Pool, PoolError>;
+
+/// A pool in so much of a region.
+fn pool_in(region: &Region, bytes: usize, make: MakePool) -> Arc<Pool> {
+    // SAFETY: the region outlives the pools that are made here one after the other, and has grown so far.
+    Arc::new(make(unsafe { region.alias_of(bytes) }, hardware()).unwrap())
+}
+
+#[test]
+fn what_a_crash_leaves_behind_is_found_before_the_pool_grows() {
+    const BYTES: usize = 23 << 18;
+    let region = Region::anonymous(BYTES, 64 << 20).unwrap();
+    let pool = pool_in(&region, BYTES, Pool::create);
+    let storage = Storage { pool: Some(pool), ..storage(Placement::Ssd) };
+    let engine = Engine::create(hardware(), storage.clone(), &options(Placement::Ssd)).unwrap();
+    let table = index_table(&engine, "index", IndexKind::Wort);
+    let fill = |engine: &Engine<Hardware>, table: &Arc<Table<Hardware>>| {
+        for number in 0..700 {
+            engine.put(table, &key(number), &[7; 2000], NOW).unwrap();
+        }
+    };
+    fill(&engine, &table);
+    for number in 0..700 {
+        engine.remove(&table, &key(number), NOW).unwrap();
+    }
+    engine.pool().unwrap().abandon();
+    let bytes = engine.pool().unwrap().region().mapped_bytes();
+    let Storage { pages, log, pool } = storage;
+    drop((engine, table, pool));
+    let pool = pool_in(&region, bytes, Pool::open);
+    assert!(pool.needs_reclaim());
+    let storage = Storage { pages, log, pool: Some(Arc::clone(&pool)) };
+    let engine = Engine::open(hardware(), storage, &options(Placement::Ssd)).unwrap();
+    fill(&engine, &engine.table("index").unwrap());
+    assert_eq!(pool.usage().storage_bytes, bytes as u64);
+    assert!(!pool.needs_reclaim());
+    assert_sound(&engine);
+}
+
+#[test]
+fn a_pool_that_is_full_refuses_and_goes_on_when_there_is_room_again() {
+    let region = Region::anonymous(4 << 20, 4 << 20).unwrap();
+    let pool = pool_in(&region, region.mapped_bytes(), Pool::create);
+    let storage = Storage { pool: Some(pool), ..storage(Placement::Ssd) };
+    let engine = Engine::create(hardware(), storage, &options(Placement::Ssd)).unwrap();
+    let table = index_table(&engine, "index", IndexKind::FastFair);
+    let put = |number| engine.put(&table, &key(number), &[7; 2000], NOW);
+    let full = (0..).find_map(|number| put(number).err().map(|error| (number, error)));
+    let (count, error) = full.unwrap();
+    assert!(matches!(error, EngineError::Pool(_)), "{error}");
+    assert!(count > 100, "{count}");
+    for number in 0..count {
+        assert_eq!(engine.get(&table, &key(number)).unwrap(), Some(vec![7; 2000]));
+        engine.remove(&table, &key(number), NOW).unwrap();
+    }
+    assert_sound(&engine);
+    // Room is kept in whole chunks, of which the nodes of the index hold some.
+    (0..count / 2).for_each(|number| _ = put(number).unwrap());
 }
