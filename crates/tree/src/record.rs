@@ -29,7 +29,15 @@ pub(crate) enum Change<'a> {
     Make(Contents<'a>),
     Replace(Contents<'a>),
     Cut(&'a [u8]),
-    Hang { key: &'a [u8], child: PageNumber },
+    /// The same by whoever knows what becomes of it.
+    CutTo {
+        key: &'a [u8],
+        contents: Contents<'a>,
+    },
+    Hang {
+        key: &'a [u8],
+        child: PageNumber,
+    },
     Unhang(&'a [u8]),
     Free,
 }
@@ -51,7 +59,7 @@ impl Record {
         let kind = match change {
             Change::Make(_) => 1,
             Change::Replace(_) => 2,
-            Change::Cut(_) => 3,
+            Change::Cut(_) | Change::CutTo { .. } => 3,
             Change::Hang { .. } => 4,
             Change::Unhang(_) => 5,
             Change::Free => 6,
@@ -65,7 +73,7 @@ impl Record {
                 self.0.extend_from_slice(contents.slots);
                 self.0.extend_from_slice(contents.heap);
             }
-            Change::Cut(key) | Change::Unhang(key) => self.add_key(key),
+            Change::Cut(key) | Change::CutTo { key, .. } | Change::Unhang(key) => self.add_key(key),
             Change::Hang { key, child } => {
                 self.add_key(key);
                 self.0.extend_from_slice(&child.get().to_le_bytes());
@@ -170,7 +178,9 @@ pub(crate) fn apply<D: Domain>(
     let number = page.number();
     let damaged = |what| TreeError::Damaged { page: number, what };
     match change {
-        Change::Make(contents) | Change::Replace(contents) => contents.install(page, lsn),
+        Change::Make(contents) | Change::Replace(contents) | Change::CutTo { contents, .. } => {
+            contents.install(page, lsn)
+        }
         Change::Cut(key) => {
             let copy = copy_of(page);
             let made = cut(&copy, key).map_err(|Overfull| damaged("it cannot be cut in two"))?;

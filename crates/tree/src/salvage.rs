@@ -54,7 +54,7 @@ impl<'p> LonePage<'p> {
     /// The entries of a leaf, in order of their keys.
     pub fn entries(&self) -> impl Iterator<Item = (Vec<u8>, &'p [u8])> + '_ {
         let count = if self.is_leaf() { self.node.count() } else { 0 };
-        (0..count).filter_map(|at| Some((self.node.key(at)?, self.node.value(at)?)))
+        (0..count).filter_map(|at| Some((self.node.key(at)?, self.node.record(at)?.1)))
     }
 
     /// The pages that it refers to, each with the first key that it may have, and the one before which those end.

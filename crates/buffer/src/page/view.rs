@@ -141,9 +141,13 @@ impl<'a, D: Domain> PageRead<'a, D> {
                 unequal => return unequal,
             }
         }
-        for theirs in chunks.remainder() {
-            match page.byte(at).cmp(theirs) {
-                Ordering::Equal => at += 1,
+        let rest = chunks.remainder();
+        if !rest.is_empty() {
+            // The bytes behind them go.
+            let mine = page.word(at).swap_bytes() >> (64 - 8 * rest.len());
+            let theirs = rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            match mine.cmp(&theirs) {
+                Ordering::Equal => {}
                 unequal => return unequal,
             }
         }

@@ -132,12 +132,16 @@ impl Builder {
         node: &Node<&[u8]>,
         entries: core::ops::Range<usize>,
     ) -> Result<(), Overfull> {
-        let mut key = Vec::new();
+        let mut key = node.prefix().to_vec();
         for at in entries {
-            node.key_into(at, &mut key).ok_or(Overfull)?;
-            match self.level {
-                0 => self.push(&key, node.value(at).ok_or(Overfull)?)?,
-                _ => self.push_child(&key, node.child(at + 1))?,
+            key.truncate(node.prefix_bytes());
+            if self.level == 0 {
+                let (suffix, value) = node.record(at).ok_or(Overfull)?;
+                key.extend_from_slice(suffix);
+                self.push(&key, value)?;
+            } else {
+                key.extend_from_slice(node.suffix(at).ok_or(Overfull)?);
+                self.push_child(&key, node.child(at + 1))?;
             }
         }
         Ok(())

@@ -247,6 +247,14 @@ impl<S: Source> Node<S> {
     pub(crate) fn search(&self, suffix: &[u8]) -> (usize, bool) {
         let head = u64::from(head_of(suffix));
         let count = self.count();
+        // The last leaf has no prefix, so heads may say little there; and it is where ascending keys go.
+        if self.level() == 0
+            && !self.has_upper()
+            && count > 0
+            && self.source.compare(self.suffix_range(self.slot(count - 1)), suffix).is_lt()
+        {
+            return (count, false);
+        }
         let first = self.partition(0..count, |slot| slot >> 32 < head);
         let is_tied = |at: usize| at < count && self.slot(at) >> 32 == head;
         if !is_tied(first) {
@@ -362,11 +370,6 @@ impl<'a> Node<&'a [u8]> {
     pub(crate) fn key(&self, at: usize) -> Option<Vec<u8>> {
         let mut key = Vec::new();
         self.key_into(at, &mut key).map(|()| key)
-    }
-
-    /// The value of a leaf's record; none if it is not within the page.
-    pub(crate) fn value(&self, at: usize) -> Option<&'a [u8]> {
-        self.source.get(self.value_range(at)?)
     }
 
     pub(crate) fn child(&self, at: usize) -> u64 {

@@ -14,7 +14,7 @@ fn keys_with_equal_heads_are_told_apart() {
     assert!(node.is_sound());
     for (at, key) in keys.iter().enumerate() {
         assert_eq!(node.search(key), (at, true));
-        assert_eq!(node.value(at), Some(&[key.len() as u8; 3][..]));
+        assert_eq!(node.record(at).map(|(_, value)| value), Some(&[key.len() as u8; 3][..]));
     }
     assert_eq!(node.search(b"abcd\0\0"), (3, false));
     assert_eq!(node.search(b"abcdc"), (5, false));
@@ -66,7 +66,7 @@ fn any_bytes_are_read_without_a_panic() {
         }
         let node = Node::new(&page[..]);
         let (at, _) = node.search(b"anything");
-        let _ = (node.is_sound(), node.entry_bytes(), node.free(), node.key(at), node.value(at));
+        let _ = (node.is_sound(), node.entry_bytes(), node.free(), node.key(at), node.record(at));
         let _ = (node.upper(), node.lower().len(), node.child(at), node.is_within_fences(b"x"));
     }
 }

@@ -408,7 +408,7 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         let mut record = Record::new();
         for (page, change) in changes.iter() {
             match change {
-                Change::Cut(_) if domain.commits(CUT_NOT_LOGGED) => {}
+                Change::CutTo { .. } if domain.commits(CUT_NOT_LOGGED) => {}
                 Change::Make(contents) if domain.commits(MOVED_RECORDS_NOT_LOGGED) => {
                     let made = without_entries(*contents, self.manager.page_bytes());
                     record.add(page.number(), Change::Make(contents_of(&made, page.number())?));

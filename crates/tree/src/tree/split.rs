@@ -111,8 +111,13 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             return Ok(Split::Above(separator));
         }
         let Some(right) = spare else { return Ok(Split::NeedsPage) };
-        left.unswizzle_all();
-        let copy = copy_of(&left);
+        let copy = match level {
+            0 => copy,
+            _ => {
+                left.unswizzle_all();
+                copy_of(&left)
+            }
+        };
         let node = Node::new(&copy[..]);
         let overfull = |Overfull| damaged(&left, CANNOT);
         let (bytes, upper) = (copy.len(), node.upper());
@@ -135,11 +140,11 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         let fits_always = level > 0
             || separator.len() <= node.upper_bytes() + fence_reserve(bytes)
             || self.manager.domain().commits(LONG_FENCE_CUT);
-        let kept =
-            if fits_always { Vec::new() } else { cut(&copy, &separator).map_err(overfull)? };
+        let kept = cut(&copy, &separator).map_err(overfull)?;
+        let contents = contents_of(&kept, left.number())?;
         let of_left = match fits_always {
-            true => Change::Cut(&separator),
-            false => Change::Replace(contents_of(&kept, left.number())?),
+            true => Change::CutTo { key: &separator, contents },
+            false => Change::Replace(contents),
         };
         let of_right = Change::Make(contents_of(&made, right.number())?);
         let of_parent = Change::Hang { key: &separator, child: right.number() };
@@ -218,15 +223,19 @@ fn cut_leaf(node: &Node<&[u8]>, key: &[u8], needed: usize) -> Option<Cut> {
             return Some(cut);
         }
     }
-    let mut total = 0;
-    for entry in 0..entries {
-        total += bytes(entry)?;
-    }
+    let replaced = if found { node.record_bytes(at)? + WORD } else { 0 };
+    let total = (node.entry_bytes() + needed).saturating_sub(replaced);
     let (mut left, mut best) = (0, (usize::MAX, 1));
     for entry in 0..entries - 1 {
         left += bytes(entry)?;
-        let (one, other) = (left + node.lower_bytes(), total - left + node.upper_bytes());
-        best = best.min((one.abs_diff(other), entry + 1));
+        let (one, other) =
+            (left + node.lower_bytes(), total.saturating_sub(left) + node.upper_bytes());
+        let distance = one.abs_diff(other);
+        // From here on it only grows.
+        if distance >= best.0 {
+            break;
+        }
+        best = (distance, entry + 1);
     }
     cut_before(best.1)
 }
