@@ -62,11 +62,7 @@ pub(crate) fn writes_of<D: Domain>(set: &WriteSet<D>) -> Vec<Write<'_, D>> {
     let mut writes = Vec::with_capacity(set.len());
     for table in set.tables() {
         let keys = table.keys.iter();
-        writes.extend(keys.map(|(key, value)| Write {
-            table: &table.table,
-            key,
-            value: value.as_deref(),
-        }));
+        writes.extend(keys.map(|(key, value)| Write { table: &table.table, key, value }));
     }
     writes
 }

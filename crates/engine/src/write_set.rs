@@ -15,7 +15,81 @@ pub(crate) type NewValue = Option<Box<[u8]>>;
 #[derive(Debug)]
 pub(crate) struct TableWrites<D: Domain> {
     pub(crate) table: Arc<Table<D>>,
-    pub(crate) keys: BTreeMap<Box<[u8]>, NewValue>,
+    pub(crate) keys: Keys,
+}
+
+/// Keys and their new values, in order. As long as keys come in order they are at one end after the other; from the
+/// first one on that does not, all are in a map. One of the two is empty.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    ascending: Vec<(Box<[u8]>, NewValue)>,
+    any: BTreeMap<Box<[u8]>, NewValue>,
+}
+
+impl Keys {
+    fn find(&self, key: &[u8]) -> Result<usize, usize> {
+        self.ascending.binary_search_by(|(known, _)| (**known).cmp(key))
+    }
+
+    fn get(&self, key: &[u8]) -> Option<&NewValue> {
+        match self.find(key) {
+            Ok(at) => Some(&self.ascending[at].1),
+            Err(_) => self.any.get(key),
+        }
+    }
+
+    /// Returns the new value that the key had, if it had one.
+    fn insert(&mut self, key: &[u8], value: NewValue) -> Option<NewValue> {
+        if self.any.is_empty() {
+            if self.ascending.last().is_none_or(|(last, _)| **last < *key) {
+                self.ascending.push((key.into(), value));
+                return None;
+            }
+            if let Ok(at) = self.find(key) {
+                return Some(std::mem::replace(&mut self.ascending[at].1, value));
+            }
+            self.any = std::mem::take(&mut self.ascending).into_iter().collect();
+        }
+        self.any.insert(key.into(), value)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Option<NewValue> {
+        match self.find(key) {
+            Ok(at) => Some(self.ascending.remove(at).1),
+            Err(_) => self.any.remove(key),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ascending.len() + self.any.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        self.range(Bound::Unbounded, Bound::Unbounded)
+    }
+
+    fn range(
+        &self,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+    ) -> impl DoubleEndedIterator<Item = (&[u8], Option<&[u8]>)> {
+        let is_before_lower = |key: &[u8]| match lower {
+            Bound::Included(lower) => key < lower,
+            Bound::Excluded(lower) => key <= lower,
+            Bound::Unbounded => false,
+        };
+        let is_before_end = |key: &[u8]| match upper {
+            Bound::Included(upper) => key <= upper,
+            Bound::Excluded(upper) => key < upper,
+            Bound::Unbounded => true,
+        };
+        let from = self.ascending.partition_point(|(key, _)| is_before_lower(key));
+        let until = self.ascending.partition_point(|(key, _)| is_before_end(key));
+        let ascending = self.ascending.get(from..until).unwrap_or_default();
+        let ascending = ascending.iter().map(|(key, value)| (key, value));
+        let found = ascending.chain(self.any.range::<[u8], _>((lower, upper)));
+        found.map(|(key, value)| (&**key, value.as_deref()))
+    }
 }
 
 /// The writes of a transaction, by table and key.
@@ -60,9 +134,9 @@ impl<D: Domain> WriteSet<D> {
     ) -> Option<NewValue> {
         let writes = self.tables.entry(table.id());
         let writes = writes
-            .or_insert_with(|| TableWrites { table: Arc::clone(table), keys: BTreeMap::new() });
+            .or_insert_with(|| TableWrites { table: Arc::clone(table), keys: Keys::default() });
         self.bytes += record::entry_bytes(key, value.as_deref());
-        let before = writes.keys.insert(key.into(), value)?;
+        let before = writes.keys.insert(key, value)?;
         self.bytes -= record::entry_bytes(key, before.as_deref());
         Some(before)
     }
@@ -87,7 +161,46 @@ impl<D: Domain> WriteSet<D> {
         upper: Bound<&[u8]>,
     ) -> impl DoubleEndedIterator<Item = (&'w [u8], Option<&'w [u8]>)> {
         let keys = self.tables.get(&table).map(|writes| &writes.keys);
-        let found = keys.into_iter().flat_map(move |keys| keys.range::<[u8], _>((lower, upper)));
-        found.map(|(key, value)| (&**key, value.as_deref()))
+        keys.into_iter().flat_map(move |keys| keys.range(lower, upper))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keys_are_kept_in_order_in_whatever_order_they_come(
+            ascending in 0..20u8,
+            steps in proptest::collection::vec((0..40u8, any::<Option<u8>>(), any::<bool>()), 0..40),
+            bounds in (0..40u8, 0..40u8),
+        ) {
+            let (mut keys, mut model) = (Keys::default(), BTreeMap::new());
+            let boxed = |byte: u8| Box::from([byte]);
+            let first = (0..ascending).map(|key| (key * 2, Some(key), true));
+            for (key, value, inserts) in first.chain(steps) {
+                let value: NewValue = value.map(boxed);
+                let (found, expected) = match inserts {
+                    true => (keys.insert(&[key], value.clone()), model.insert([key], value)),
+                    false => (keys.remove(&[key]), model.remove(&[key])),
+                };
+                prop_assert_eq!(found, expected);
+                prop_assert_eq!(keys.get(&[key]), model.get(&[key]));
+                prop_assert!(keys.ascending.is_empty() || keys.any.is_empty());
+            }
+            let all = |model: &BTreeMap<[u8; 1], NewValue>, from: u8, until: u8| -> Vec<_> {
+                let range = model.range([from]..[until]);
+                range.map(|(key, value)| (key.to_vec(), value.clone())).collect()
+            };
+            let owned = |(key, value): (&[u8], Option<&[u8]>)| (key.to_vec(), value.map(Box::from));
+            prop_assert_eq!(keys.iter().map(owned).collect::<Vec<_>>(), all(&model, 0, u8::MAX));
+            prop_assert_eq!(keys.len(), model.len());
+            let (from, until) = (bounds.0.min(bounds.1), bounds.0.max(bounds.1));
+            let (lower, upper) = ([from], [until]);
+            let found = keys.range(Bound::Included(&lower), Bound::Excluded(&upper));
+            prop_assert_eq!(found.map(owned).collect::<Vec<_>>(), all(&model, from, until));
+        }
     }
 }
