@@ -2,7 +2,9 @@
 //!
 //! 1. Structure records, in order: then every tree has the shape that it had.
 //! 2. Logical records of the catalog, in order: then it is known which tables there are.
-//! 3. Logical records of these tables, in order.
+//! 3. Logical records of these tables: so many at a time, the last write of each key, in the order of the keys. So a
+//!    leaf is loaded once for many writes, and not for each, as they come; blind as replay is, only the last one of a
+//!    key counts (E6).
 //!
 //! Nothing is undone, for pages hold nothing that the log does not commit (E1). A crash meanwhile changes nothing: the log
 //! is cut only behind what pages have.
@@ -26,8 +28,12 @@ use crate::persistent_memory::PersistentMemory;
 use crate::record::{self, Entries, Entry};
 use crate::tables::{CATALOG, CHUNKS, CatalogEntry, FIRST_TABLE, Table, TableId, dropped_of};
 
-/// After so many records it is looked whether the log has room for what trees log.
-const RECORDS_BETWEEN_LOOKS: u64 = 64;
+/// The part of the log whose writes are collected before they are applied. Trees log their structure meanwhile, and the
+/// log cannot be cut: it has a quarter of its length for that.
+const COLLECTED_PART: u64 = 32;
+
+/// The last write of each key in a part of the log: its place there and its value.
+type Collected = BTreeMap<(TableId, Box<[u8]>), (u64, Option<Box<[u8]>>)>;
 
 /// What opening did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -181,7 +187,7 @@ impl<D: Domain> Recovery<'_, D> {
         let log = self.log.block_log();
         let mut open: HashMap<u64, Open> = HashMap::new();
         let mut reader = log.read_from(log.start())?;
-        let mut count = 0_u64;
+        let (mut collected, mut bytes) = (Collected::new(), 0);
         while let Some(record) = reader.next_record()? {
             let lsn = record.lsn.number();
             if ![kind::PART, kind::COMMIT].contains(&record.kind) {
@@ -194,37 +200,60 @@ impl<D: Domain> Recovery<'_, D> {
                 open.entries.extend_from_slice(entries.0);
                 continue;
             }
+            bytes += record.payload.len() as u64;
             if let Some(parts) = open.remove(&token).filter(|_| !self.domain.commits(PARTS_LOST)) {
-                self.apply(tables, Entries(&parts.entries), lsn)?;
+                bytes += parts.entries.len() as u64;
+                self.collect(tables, Entries(&parts.entries), lsn, &mut collected)?;
             }
-            self.apply(tables, entries, lsn)?;
+            self.collect(tables, entries, lsn, &mut collected)?;
             self.report.transactions += u64::from(if_all);
             self.report.last_transaction = self.report.last_transaction.max(lsn);
-            count += 1;
-            if if_all && count.is_multiple_of(RECORDS_BETWEEN_LOOKS) {
-                let first = open.values().map(|open| open.first).min();
-                self.make_room(first.map_or(lsn, |first| first.min(lsn)))?;
+            if bytes >= log.capacity_bytes() / COLLECTED_PART {
+                self.apply(tables, &mut collected)?;
+                bytes = 0;
+                if if_all {
+                    let first = open.values().map(|open| open.first).min();
+                    self.make_room(first.map_or(lsn, |first| first.min(lsn)))?;
+                }
             }
         }
-        Ok(())
+        self.apply(tables, &mut collected)
     }
 
-    fn apply(
+    /// Puts writes to these tables with those that are applied next.
+    fn collect(
         &mut self,
         tables: &BTreeMap<TableId, Arc<Table<D>>>,
         entries: Entries<'_>,
         lsn: u64,
+        collected: &mut Collected,
     ) -> Result<(), EngineError> {
         for entry in entries {
             let entry = entry?;
-            let Some(table) = tables.get(&entry.table) else { continue };
+            if !tables.contains_key(&entry.table) {
+                continue;
+            }
             self.report.writes += 1;
-            if table.id() == CATALOG && entry.value.is_none() {
+            if entry.table == CATALOG && entry.value.is_none() {
                 // The blocks of an index that nobody has are found when room is looked for.
                 if let Some((_, Place::Tree(root))) = dropped_of(entry.key) {
                     self.unlisted.push((root, lsn));
                 }
             }
+            let value = entry.value.map(Box::from);
+            collected.insert((entry.table, entry.key.into()), (lsn, value));
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &self,
+        tables: &BTreeMap<TableId, Arc<Table<D>>>,
+        collected: &mut Collected,
+    ) -> Result<(), EngineError> {
+        for ((table, key), (lsn, value)) in std::mem::take(collected) {
+            let Some(table) = tables.get(&table) else { continue };
+            let entry = Entry { table: table.id(), key: &key, value: value.as_deref() };
             let index = table.contents().as_index();
             if index.is_none_or(|index| !index.has(entry.key, entry.value)) {
                 self.write(table, &entry, lsn)?;
