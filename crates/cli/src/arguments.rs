@@ -7,7 +7,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    check, crash, delete, demo, export, get, import, info, lab, manual, put, replay, scan, ycsb,
+    backup, check, compact, crash, delete, demo, export, get, import, info, lab, manual, put,
+    replay, scan, ycsb,
 };
 use crate::failure::Failure;
 use crate::output::closed;
@@ -53,6 +54,9 @@ pub enum Command {
     Scan(scan::Arguments),
     Info(info::Arguments),
     Check(check::Arguments),
+    Backup(backup::BackupArguments),
+    Restore(backup::RestoreArguments),
+    Compact(compact::Arguments),
     Ycsb(ycsb::Arguments),
     Replay(replay::Arguments),
     Crash(Box<crash::Arguments>),

@@ -60,6 +60,11 @@ impl StoreArguments {
 
     /// The same, for those who look at the error.
     pub fn try_open(&self, create: bool) -> Result<Store, lapis::Error> {
+        Store::open(self.config().create(create))
+    }
+
+    /// What the arguments say.
+    pub fn config(&self) -> Config {
         let durability = match self.options.durability {
             Durability::Immediate => lapis::Durability::Immediate,
             Durability::Group => lapis::Durability::Group,
@@ -70,7 +75,7 @@ impl StoreArguments {
         if let Some(path) = &self.options.pmem {
             config = config.persistent_memory(path, (self.options.pmem_mib as usize) << 20);
         }
-        Store::open(config.durability(durability).create(create))
+        config.durability(durability)
     }
 }
 

@@ -102,15 +102,36 @@ pub(crate) fn open(config: &Config) -> Result<(Files, Engine<Hardware>), Error> 
     if !config.create {
         return Err(Error::NoStore { path: directory.clone() });
     }
-    let failed = |source| Error::Directory { path: directory.clone(), source };
+    let turn = turn_of(directory)?;
+    match find(config)? {
+        Some(found) => Ok(found),
+        None => create(config, &turn, |_| Ok(())),
+    }
+}
+
+/// Makes the store that `config` describes, of which nobody knows before `fill` has filled it.
+pub(crate) fn make(
+    config: &Config,
+    fill: impl FnOnce(&Engine<Hardware>) -> Result<(), Error>,
+) -> Result<(Files, Engine<Hardware>), Error> {
+    let turn = turn_of(&config.directory)?;
+    for name in [PAGES_FILE, UNRELEASED_FILE] {
+        let path = config.directory.join(name);
+        if path.symlink_metadata().is_ok() {
+            return Err(Error::StoreExists { path });
+        }
+    }
+    create(config, &turn, fill)
+}
+
+/// The turn to make a store in a directory, which is made if it is not there.
+fn turn_of(directory: &Path) -> Result<File, Error> {
+    let failed = |source| Error::Directory { path: directory.to_owned(), source };
     std::fs::create_dir_all(directory).map_err(failed)?;
     // One creator at a time; whoever waited finds the store of the other one.
     let turn = File::open(directory).map_err(failed)?;
     turn.lock().map_err(failed)?;
-    match find(config)? {
-        Some(found) => Ok(found),
-        None => create(config, &turn),
-    }
+    Ok(turn)
 }
 
 /// Opens what is in the directory; none if nothing is.
@@ -147,7 +168,11 @@ fn unfinished(path: &Path) -> PathBuf {
 }
 
 /// Makes a store. Durable when it returns (F1).
-fn create(config: &Config, turn: &File) -> Result<(Files, Engine<Hardware>), Error> {
+fn create(
+    config: &Config,
+    turn: &File,
+    fill: impl FnOnce(&Engine<Hardware>) -> Result<(), Error>,
+) -> Result<(Files, Engine<Hardware>), Error> {
     let directory = &config.directory;
     let failed = |source| Error::Directory { path: directory.clone(), source };
     let make = |name, blocks| {
@@ -170,6 +195,7 @@ fn create(config: &Config, turn: &File) -> Result<(Files, Engine<Hardware>), Err
         let pages = make(PAGES_FILE, FIRST_BLOCKS)?;
         let files = Files { pages, log, memory: pool, directory: Some(directory.clone()) };
         let engine = files.create(config)?;
+        fill(&engine)?;
         match memory {
             Some(memory) => memory.name(&directory.join(MEMORY_FILE)).map_err(failed)?,
             None => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lapis_blocks::block_log::BlockLogError;
 use lapis_buffer::{BufferError, SpaceError};
-use lapis_engine::{EngineError, IndexKind};
+use lapis_engine::{BackupError, EngineError, IndexKind};
 use lapis_index::IndexError;
 use lapis_pmem::{BlockError, BlockOpenError, PoolError, RegionError};
 use lapis_tree::TreeError;
@@ -72,6 +72,15 @@ pub enum Error {
         /// Its index.
         kind: IndexKind,
     },
+    /// A backup was to be restored where a store is.
+    #[error("{} is there already; restore into another directory", path.display())]
+    StoreExists {
+        /// What is there.
+        path: PathBuf,
+    },
+    /// A backup could not be written, or not be read.
+    #[error(transparent)]
+    Backup(BackupError),
     /// Another transaction has written what this one read. Begun again, it may succeed ([`crate::Store::retry`]).
     #[error("another transaction changed what this one has read; begin it again")]
     Conflict,
@@ -160,6 +169,15 @@ pub enum Error {
     /// Anything else.
     #[error(transparent)]
     Engine(EngineError),
+}
+
+impl From<BackupError> for Error {
+    fn from(error: BackupError) -> Self {
+        match error {
+            BackupError::Engine(error) => error.into(),
+            error => Self::Backup(error),
+        }
+    }
 }
 
 impl From<EngineError> for Error {

@@ -27,11 +27,13 @@
 //! * One process has a store open at a time; the second one is refused.
 
 mod background;
+mod backup;
 mod config;
 mod directory;
 mod entries;
 mod error;
 mod info;
+mod salvage;
 mod snapshot;
 mod store;
 mod table;
@@ -43,7 +45,12 @@ pub use directory::{LOG_FILE, MEMORY_FILE, PAGES_FILE};
 pub use entries::Entries;
 pub use error::Error;
 pub use info::{Bytes, CheckReport, Info, TableInfo, Tier};
-pub use lapis_engine::{Durability, Entry, IndexKind, MAX_VALUE_BYTES, RecoveryReport, Statistics};
+pub use lapis_engine::{
+    BackupError, BackupReport, CompactionReport, Durability, Entry, IndexKind, Latencies, Lost,
+    MAX_VALUE_BYTES, Metrics, RecoveryReport, SalvageReport, SalvagedTable, Statistics, TierBytes,
+    verify_backup,
+};
+pub use salvage::salvage;
 pub use snapshot::Snapshot;
 pub use store::Store;
 pub use table::Table;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use lapis_engine::{Durability, Engine, EngineError, IndexOptions, RecoveryReport, Statistics};
+use lapis_engine::{
+    Durability, Engine, EngineError, IndexOptions, Metrics, RecoveryReport, Statistics,
+};
 use lapis_pmem::Hardware;
 
 use crate::MAX_TABLE_NAME_BYTES;
@@ -31,7 +33,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    fn over((files, engine): (Files, Engine<Hardware>), config: &Config) -> Arc<Self> {
+    pub(crate) fn over((files, engine): (Files, Engine<Hardware>), config: &Config) -> Arc<Self> {
         Arc::new(Self {
             background: Background::start(engine.clone()),
             engine,
@@ -82,7 +84,7 @@ impl Drop for Inner {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Store {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 impl Store {
@@ -118,9 +120,7 @@ impl Store {
     /// # Errors
     /// As for [`Store::create_table`]; [`Error::NoPersistentMemory`].
     pub fn create_table_with(&self, name: &str, options: &TableOptions) -> Result<Table, Error> {
-        if name.is_empty() || name.len() > MAX_TABLE_NAME_BYTES || name.contains('\0') {
-            return Err(Error::BadTableName);
-        }
+        Self::check_name(name)?;
         let engine = &self.inner.engine;
         let table = match options.index {
             None => engine.create_table(name)?,
@@ -131,6 +131,13 @@ impl Store {
             }
         };
         Ok(Table::new(&self.inner, table))
+    }
+
+    pub(crate) fn check_name(name: &str) -> Result<(), Error> {
+        if name.is_empty() || name.len() > MAX_TABLE_NAME_BYTES || name.contains('\0') {
+            return Err(Error::BadTableName);
+        }
+        Ok(())
     }
 
     /// A handle of the table called `name`.
@@ -243,6 +250,12 @@ impl Store {
     /// What has happened since the store was opened.
     pub fn statistics(&self) -> Statistics {
         self.inner.engine.statistics()
+    }
+
+    /// Hit ratios and bytes by tier, the log's rate, how long commits take, write amplification, since the store was
+    /// opened or between two moments ([`Metrics::since`]).
+    pub fn metrics(&self) -> Metrics {
+        self.inner.engine.metrics()
     }
 
     /// What opening did.

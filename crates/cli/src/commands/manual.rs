@@ -27,6 +27,9 @@ const TASKS: &[(&str, &[(&str, &str)])] = &[
             ("lapis export --dir DIR", "what import takes back exactly"),
             ("lapis info --dir DIR", "what survives what on this medium, and why"),
             ("lapis check --dir DIR", "is everything as it must be?"),
+            ("lapis backup --dir DIR FILE", "and restore: one state, while others go on"),
+            ("lapis export --dir DIR --salvage", "what can be read of a store that is damaged"),
+            ("lapis compact --dir DIR", "give the end of the file back"),
         ],
     ),
     (

@@ -1,6 +1,8 @@
 //! The commands, one file each.
 
+pub mod backup;
 pub mod check;
+pub mod compact;
 pub mod crash;
 pub mod delete;
 pub mod demo;
@@ -33,6 +35,9 @@ pub fn run(command: Command, output: &mut Output) -> Result<Verdict, Failure> {
         Command::Check(arguments) => check::run(&arguments, output),
         Command::Ycsb(arguments) => ycsb::run(&arguments, output),
         Command::Replay(arguments) => replay::run(&arguments, output),
+        Command::Backup(arguments) => arguments.run(output),
+        Command::Restore(arguments) => arguments.run(output),
+        Command::Compact(arguments) => compact::run(&arguments, output),
         Command::Crash(arguments) => crash::run(&arguments, output),
         Command::Lab(arguments) => lab::run(&arguments, output),
         Command::Help(arguments) => arguments.run(output),

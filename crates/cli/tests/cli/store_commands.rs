@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
-use crate::runner::{Scene, text};
+use crate::runner::{Scene, run, text};
 
 #[test]
 fn what_is_put_is_got_byte_for_byte() {
@@ -200,6 +200,50 @@ fn a_damaged_value_fails_the_check() {
     let report = outcome.json();
     assert_eq!(report["ok"], false);
     assert!(!report["problems"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn what_can_be_read_of_a_damaged_store_is_exported_and_the_rest_is_listed() {
+    let scene = Scene::new();
+    let lines: String = (0..2000).map(|i| format!("key{i:04}\tvalue{i}\n")).collect();
+    let file = scene.file("many.tsv", &lines);
+    scene.run(["import", text(&file)]).good();
+    assert_eq!(scene.run(["export", "--salvage"]).good_text(), lines);
+    let path = scene.store().join("pages.lapis");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(9).rposition(|window| window == b"value1000").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    assert_ne!(scene.run(["export"]).code, Some(0));
+    let outcome = scene.run(["export", "--salvage"]);
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(outcome.stderr.contains("lapis: lost: table \"main\", "), "{outcome:?}");
+    let found = String::from_utf8(outcome.stdout).unwrap();
+    let found: Vec<_> = found.lines().collect();
+    assert!((500..2000).contains(&found.len()) && found.iter().all(|line| lines.contains(line)));
+}
+
+#[test]
+fn a_backup_is_verified_and_restored_and_a_store_is_not_overwritten() {
+    let scene = alphabet();
+    let backup = scene.path("a.backup");
+    let report = scene.run(["backup", text(&backup), "--json"]).json();
+    // The alphabet, and how far its import came.
+    assert_eq!((&report["tables"], &report["entries"]), (&2.into(), &27.into()));
+    assert!(run(["restore", "--verify", text(&backup)]).good_text().contains("27 entries"));
+    let other = Scene::new();
+    other.run(["restore", text(&backup)]).good();
+    assert_eq!(other.run(["export"]).good(), scene.run(["export"]).good());
+    assert!(other.run(["restore", text(&backup)]).sentence(2).contains("is there already"));
+    assert!(run(["restore", text(&backup)]).sentence(2).contains("--verify"));
+    std::fs::write(&backup, &std::fs::read(&backup).unwrap()[..100]).unwrap();
+    assert!(run(["restore", "--verify", text(&backup)]).sentence(2).contains("cut off"));
+}
+
+#[test]
+fn compaction_says_what_it_gave_back() {
+    let report = alphabet().run(["compact", "--json"]).json();
+    assert!(report["bytes_after"].as_u64() <= report["bytes_before"].as_u64(), "{report}");
 }
 
 #[test]

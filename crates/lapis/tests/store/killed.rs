@@ -51,7 +51,9 @@ fn the_child() {
         for worker in 0..THREADS {
             let (store, left, right) = (&store, &left, &right);
             scope.spawn(move || {
-                for number in left.len().unwrap() as u32.. {
+                // Never the number after the last one of the round before.
+                let first = 2 * left.len().unwrap() as u32 + 1000;
+                for number in first.. {
                     let key = [worker.to_be_bytes(), number.to_be_bytes()].concat();
                     let value = vec![number as u8; 1 + number as usize % 300];
                     let put = |transaction: &mut lapis::Transaction| {
