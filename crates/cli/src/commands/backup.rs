@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, closed, grouped, human_bytes};
-use crate::store_arguments::StoreArguments;
+use crate::store_arguments::{StoreArguments, StoreOptions};
 
 /// Write one state of all tables to a file, while others go on
 #[derive(Debug, Args)]
@@ -38,8 +38,11 @@ Examples:
 There is no store before the whole backup has been read and is durable. A store that is there is not
 overwritten. Tables in persistent indexes become tables on pages where no --pmem is given.")]
 pub struct RestoreArguments {
+    /// The directory of the store that is made
+    #[arg(long, value_name = "DIR", required_unless_present = "verify")]
+    dir: Option<PathBuf>,
     #[command(flatten)]
-    store: Option<StoreArguments>,
+    options: StoreOptions,
     /// Read the backup and say what it holds; make nothing
     #[arg(long, conflicts_with = "dir")]
     verify: bool,
@@ -108,17 +111,17 @@ impl RestoreArguments {
             let failed = |error: io::Error| Failure::file("read", &self.file, &error);
             Box::new(BufReader::with_capacity(1 << 20, File::open(&self.file).map_err(failed)?))
         };
-        match &self.store {
-            Some(store) => {
+        match &self.dir {
+            Some(dir) => {
+                let store = StoreArguments { dir: dir.clone(), options: self.options.clone() };
                 let (restored, found) = Store::restore(store.config(), input)?;
                 restored.close()?;
                 say("restored", &self.file, found, output)
             }
-            None if self.verify => {
+            None => {
                 let found = verify_backup(input).map_err(lapis::Error::from)?;
                 say("read", &self.file, found, output)
             }
-            None => Err(Failure::refused("give --dir DIR to restore into, or --verify")),
         }
     }
 }

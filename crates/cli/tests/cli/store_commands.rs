@@ -235,7 +235,7 @@ fn a_backup_is_verified_and_restored_and_a_store_is_not_overwritten() {
     other.run(["restore", text(&backup)]).good();
     assert_eq!(other.run(["export"]).good(), scene.run(["export"]).good());
     assert!(other.run(["restore", text(&backup)]).sentence(2).contains("is there already"));
-    assert!(run(["restore", text(&backup)]).sentence(2).contains("--verify"));
+    assert!(run(["restore", text(&backup)]).sentence(2).contains("give --dir"));
     std::fs::write(&backup, &std::fs::read(&backup).unwrap()[..100]).unwrap();
     assert!(run(["restore", "--verify", text(&backup)]).sentence(2).contains("cut off"));
 }
