@@ -7,38 +7,38 @@ mutants! {
     ENGINE: 60 operations;
 
     /// A commit is acknowledged before its record is durable.
-    ACKNOWLEDGED_BEFORE_SYNC = "engine/acknowledged-before-sync" =>
+    ACKNOWLEDGED_BEFORE_SYNC = "store/acknowledged-before-sync" =>
         at("engine/src/commit.rs, commit");
 
     /// A transaction commits although what it read has been written since.
-    READS_NOT_VALIDATED = "engine/reads-not-validated" =>
+    READS_NOT_VALIDATED = "store/reads-not-validated" =>
         at("engine/src/commit.rs, append")
         .among_workers();
 
     /// A checkpoint cuts the log before pages are written.
-    CHECKPOINT_TOO_EARLY = "engine/checkpoint-too-early" =>
+    CHECKPOINT_TOO_EARLY = "store/checkpoint-too-early" =>
         at("engine/src/checkpoint.rs, checkpoint");
 
     /// A checkpoint does not look whether transactions are still changing trees.
-    CHECKPOINT_FORGETS_TRANSACTIONS = "engine/checkpoint-forgets-transactions" =>
+    CHECKPOINT_FORGETS_TRANSACTIONS = "store/checkpoint-forgets-transactions" =>
         at("engine/src/checkpoint.rs, cut")
         .among_workers();
 
     /// The chunks of a long value are not listed before they have a record.
-    CHUNKS_NOT_LISTED = "engine/chunks-not-listed" =>
+    CHUNKS_NOT_LISTED = "store/chunks-not-listed" =>
         at("engine/src/value.rs, write_chunks");
 
     /// Recovery leaves out the records of transactions that are in the log in parts.
-    PARTS_LOST = "engine/parts-lost" =>
+    PARTS_LOST = "store/parts-lost" =>
         at("engine/src/recovery.rs, replay");
 
     /// What a transaction replaces is not kept for those who read an older state.
-    VERSIONS_NOT_KEPT = "engine/versions-not-kept" =>
+    VERSIONS_NOT_KEPT = "store/versions-not-kept" =>
         at("engine/src/commit.rs, apply_to_table")
         .among_workers();
 
     /// An index is changed before the transaction's record is durable.
-    INDEX_BEFORE_LOG = "engine/index-before-log" =>
+    INDEX_BEFORE_LOG = "store/index-before-log" =>
         at("engine/src/commit.rs, commit_held")
         .in_runs(&["store:nvm-direct"]);
 }
