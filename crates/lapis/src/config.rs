@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use lapis_blocks::block_log::BlockLogOptions;
 use lapis_buffer::BufferOptions;
 use lapis_engine::{Durability, EngineOptions, IndexKind, Placement};
-use lapis_pmem::{BLOCK_BYTES, EXTENT_BYTES};
+use lapis_pmem::{BLOCK_BYTES, DirectTransfers, EXTENT_BYTES};
 
 /// The log is not shorter.
 const SHORTEST_LOG_BYTES: u64 = 1 << 20;
@@ -33,6 +33,7 @@ pub struct Config {
     cache_bytes: usize,
     page_bytes: usize,
     log_bytes: u64,
+    direct: bool,
     pub(crate) memory: Option<Memory>,
 }
 
@@ -53,6 +54,7 @@ impl Config {
             cache_bytes: 256 << 20,
             page_bytes: 16 << 10,
             log_bytes: 64 << 20,
+            direct: false,
             memory: None,
         }
     }
@@ -75,6 +77,15 @@ impl Config {
     #[must_use]
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;
+        self
+    }
+
+    /// Whether pages go past the kernel's page cache, where the file system lets them. By default they do not: what
+    /// has no room in [`Config::cache_bytes`] is then read from memory as long as the machine has some to spare.
+    /// With it, DRAM holds each page once, and no more than was asked for. Commits wait as long either way.
+    #[must_use]
+    pub fn direct_transfers(mut self, direct: bool) -> Self {
+        self.direct = direct;
         self
     }
 
@@ -110,6 +121,11 @@ impl Config {
     /// The directory.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// How the file of pages is read and written.
+    pub(crate) fn transfers_of_pages(&self) -> DirectTransfers {
+        if self.direct { DirectTransfers::IfPossible } else { DirectTransfers::Never }
     }
 
     /// Bytes of DRAM for pages.

@@ -33,6 +33,8 @@ pub const MEMORY_FILE: &str = "memory.lapis";
 /// The file of a store of the format that was never released.
 const UNRELEASED_FILE: &str = "store.lapis";
 
+/// The log is written once and read when the store is opened.
+const TRANSFERS_OF_LOG: DirectTransfers = DirectTransfers::IfPossible;
 /// Blocks of pages that a store begins with: its file grows.
 const FIRST_BLOCKS: u64 = 1;
 
@@ -137,7 +139,7 @@ fn turn_of(directory: &Path) -> Result<File, Error> {
 /// Opens what is in the directory; none if nothing is.
 fn find(config: &Config) -> Result<Option<(Files, Engine<Hardware>)>, Error> {
     let directory = &config.directory;
-    let pages = match open_file(&directory.join(PAGES_FILE)) {
+    let pages = match open_file(&directory.join(PAGES_FILE), config.transfers_of_pages()) {
         Err(Error::File { source: BlockOpenError::NotFound, .. }) => return Ok(None),
         opened => opened?,
     };
@@ -148,15 +150,15 @@ fn find(config: &Config) -> Result<Option<(Files, Engine<Hardware>)>, Error> {
     };
     let log = match memory {
         Some(_) => None,
-        None => Some(open_file(&directory.join(LOG_FILE))?),
+        None => Some(open_file(&directory.join(LOG_FILE), TRANSFERS_OF_LOG)?),
     };
     let files = Files { pages, log, memory, directory: Some(directory.clone()) };
     let engine = files.open(config)?;
     Ok(Some((files, engine)))
 }
 
-fn open_file(path: &Path) -> Result<Arc<FileDevice>, Error> {
-    let device = FileDevice::open(path, DirectTransfers::IfPossible);
+fn open_file(path: &Path, direct: DirectTransfers) -> Result<Arc<FileDevice>, Error> {
+    let device = FileDevice::open(path, direct);
     device.map(Arc::new).map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
@@ -175,10 +177,10 @@ fn create(
 ) -> Result<(Files, Engine<Hardware>), Error> {
     let directory = &config.directory;
     let failed = |source| Error::Directory { path: directory.clone(), source };
-    let make = |name, blocks| {
+    let make = |name, blocks, direct| {
         let path = unfinished(&directory.join(name));
         let _ = std::fs::remove_file(&path);
-        let device = FileDevice::create(&path, blocks, DirectTransfers::IfPossible);
+        let device = FileDevice::create(&path, blocks, direct);
         device.map(Arc::new).map_err(|source| Error::File { path, source })
     };
     let rename = |from: &Path, to: &Path| {
@@ -189,10 +191,10 @@ fn create(
         let memory = memory.transpose()?;
         let log = match memory {
             Some(_) => None,
-            None => Some(make(LOG_FILE, config.log_blocks())?),
+            None => Some(make(LOG_FILE, config.log_blocks(), TRANSFERS_OF_LOG)?),
         };
         let pool = memory.as_ref().map(|memory| Arc::clone(&memory.pool));
-        let pages = make(PAGES_FILE, FIRST_BLOCKS)?;
+        let pages = make(PAGES_FILE, FIRST_BLOCKS, config.transfers_of_pages())?;
         let files = Files { pages, log, memory: pool, directory: Some(directory.clone()) };
         let engine = files.create(config)?;
         fill(&engine)?;
