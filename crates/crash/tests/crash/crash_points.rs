@@ -53,7 +53,7 @@ fn the_power_is_cut_while_a_table_grows() {
 fn the_power_is_cut_again_in_recoveries() {
     let options = ExploreOptions { crash_in_recovery_every: 16, ..options(20) };
     for structure in
-        [Structure::Index(IndexKind::Wort), Structure::Log(LogKind::PopLog), Structure::Store]
+        [Structure::Index(IndexKind::Wort), Structure::Log(LogKind::PopLog), Structure::Allocator]
     {
         let report = explored(structure, None, &options);
         assert!(report.images_in_recovery > 50, "{structure}: {}", report.images_in_recovery);
