@@ -109,6 +109,11 @@ impl BlockDevice for OverlayDevice {
     }
 
     fn grow_to(&self, capacity_blocks: u64) -> Result<(), BlockError> {
+        // As no file can be larger.
+        let bytes = capacity_blocks.checked_mul(BLOCK_BYTES as u64);
+        if bytes.is_none_or(|bytes| i64::try_from(bytes).is_err()) {
+            return Err(BlockError::NoSpace { block: self.capacity_blocks() });
+        }
         self.0.capacity_blocks.fetch_max(capacity_blocks, Ordering::AcqRel);
         Ok(())
     }
