@@ -108,7 +108,7 @@ impl<D: Domain> Shared<D> {
         durability: Durability,
     ) -> Result<u64, EngineError> {
         // Who does not wait is not asked how long it took.
-        let begun = (durability != Durability::Eventual).then(Instant::now);
+        let begun = (durability == Durability::Immediate).then(Instant::now);
         let stripes = self.stripes.of(writes.iter().map(Write::hash));
         let bytes: u64 = writes.iter().map(Write::bytes).sum();
         let room_in_pool = room_in_pool(writes);

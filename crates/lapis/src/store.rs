@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use lapis_engine::{
-    Durability, Engine, EngineError, IndexOptions, Metrics, RecoveryReport, Statistics,
-};
+use lapis_engine::{Durability, Engine, EngineError, IndexOptions, Metrics, RecoveryReport};
 use lapis_pmem::Hardware;
 
 use crate::MAX_TABLE_NAME_BYTES;
@@ -245,11 +243,6 @@ impl Store {
     /// [`Error`].
     pub fn info(&self, count: bool) -> Result<Info, Error> {
         info::info(&self.inner, count)
-    }
-
-    /// What has happened since the store was opened.
-    pub fn statistics(&self) -> Statistics {
-        self.inner.engine.statistics()
     }
 
     /// Hit ratios and bytes by tier, the log's rate, how long commits take, write amplification, since the store was

@@ -103,10 +103,9 @@ pub fn write<'a, D: Domain, T>(
     HostGuard { domain, guard: wait_for(domain, || lock.try_write(), || lock.write()) }
 }
 
-/// Takes a lock of another kind: `acquire` waits for it, `try_acquire` does not. Whoever keeps what
-/// is returned calls [`Observed::synchronize`] before letting go of it.
+/// `acquire` waits for a lock, `try_acquire` does not.
 #[inline(always)]
-pub fn wait_for<D: Domain, G>(
+fn wait_for<D: Domain, G>(
     domain: &D,
     try_acquire: impl Fn() -> Option<G>,
     acquire: impl FnOnce() -> G,

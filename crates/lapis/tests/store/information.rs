@@ -37,7 +37,7 @@ fn entries_are_counted_when_that_is_asked_for() {
 }
 
 #[test]
-fn statistics_tell_evictions_once_dram_is_full() {
+fn metrics_tell_evictions_once_dram_is_full() {
     let directory = directory();
     let store = open(directory.path());
     let table = store.create_table("t").unwrap();
@@ -48,9 +48,9 @@ fn statistics_tell_evictions_once_dram_is_full() {
         }
         transaction.commit().unwrap();
     }
-    let statistics = store.statistics();
-    assert!(statistics.buffer.evictions > 50, "{statistics:?}");
-    assert!(statistics.checkpoints > 0 && statistics.log.syncs > 0, "{statistics:?}");
+    let metrics = store.metrics();
+    assert!(metrics.evictions_from_dram > 50, "{metrics:?}");
+    assert!(metrics.log_bytes > 0 && metrics.device_written_bytes > 0, "{metrics:?}");
     assert_eq!(table.len().unwrap(), 5000);
     assert_sound(&store);
 }

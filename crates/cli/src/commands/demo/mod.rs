@@ -197,7 +197,7 @@ fn load(path: &Path, keys: &Keys, loaded: usize) -> Result<u64, Failure> {
         bar.set_position(start as u64);
     }
     bar.finish_and_clear();
-    let evictions = store.statistics().buffer.evictions;
+    let evictions = store.metrics().evictions_from_dram;
     store.close()?;
     Ok(evictions)
 }
