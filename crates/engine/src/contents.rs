@@ -1,17 +1,18 @@
 //! What the records of a table are in: a tree on pages, or an index in persistent memory.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use lapis_buffer::PageNumber;
 use lapis_index::IndexKind;
 use lapis_pmem::{Domain, Guard};
-use lapis_tree::{Position, ShowOld, Tree};
+use lapis_tree::{ShowOld, Tree};
 
 use crate::error::EngineError;
 use crate::index_table::IndexTable;
+use crate::key_range::KeyRange;
 use crate::log::EngineLog;
-use crate::scan::{Direction, KeyRange};
+use crate::scan::Direction;
 
 /// A tree of the engine.
 pub(crate) type EngineTree<D> = Tree<D, Arc<EngineLog<D>>>;
@@ -120,46 +121,27 @@ impl<D: Domain> Contents<D> {
         }
     }
 
-    /// Calls `visit` for the records of a range, in order, until it breaks. In an index without order there are none.
-    /// Who goes on later with the rest of the range keeps `position`, by which a tree finds its place again.
+    /// Calls `visit` for the records of a range, in ascending order, until it breaks. In an index without order there are
+    /// none.
     pub(crate) fn visit(
         &self,
         range: &KeyRange,
-        direction: Direction,
-        position: &mut Option<Position>,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
         let tree = match self {
             Self::Tree(tree) => tree,
             Self::Index(index) => {
-                index.visit(range, direction, visit);
+                index.visit(range, Direction::Forward, visit);
                 return Ok(());
             }
         };
-        let placed = position.take();
-        let is_placed = placed.is_some();
-        let mut cursor = tree.cursor_at(placed.unwrap_or_default());
-        match direction {
-            _ if is_placed => {}
-            Direction::Forward => cursor.seek(range.lower())?,
-            // Behind the last key that may be wanted.
-            Direction::Backward => match range.upper() {
-                Bound::Included(upper) => cursor.seek(Bound::Excluded(upper))?,
-                Bound::Excluded(upper) => cursor.seek(Bound::Included(upper))?,
-                Bound::Unbounded => cursor.seek_end()?,
-            },
-        }
-        loop {
-            let entry = match direction {
-                Direction::Forward => cursor.next()?,
-                Direction::Backward => cursor.prev()?,
-            };
-            let entry = entry.filter(|(key, _)| range.contains(key));
-            if entry.is_none_or(|(key, record)| visit(key, record).is_break()) {
+        let mut cursor = tree.cursor();
+        cursor.seek(range.lower())?;
+        while let Some((key, record)) = cursor.next()? {
+            if !range.is_before_end(key) || visit(key, record).is_break() {
                 break;
             }
         }
-        *position = Some(cursor.into_position());
         Ok(())
     }
 
@@ -169,12 +151,10 @@ impl<D: Domain> Contents<D> {
         mut visit: impl FnMut(&[u8], Result<&[u8], EngineError>),
     ) -> Result<(), EngineError> {
         match self {
-            Self::Tree(_) => {
-                self.visit(&KeyRange::all(), Direction::Forward, &mut None, |key, record| {
-                    visit(key, Ok(record));
-                    ControlFlow::Continue(())
-                })
-            }
+            Self::Tree(_) => self.visit(&KeyRange::all(), |key, record| {
+                visit(key, Ok(record));
+                ControlFlow::Continue(())
+            }),
             Self::Index(index) => {
                 index.visit_all(visit);
                 Ok(())

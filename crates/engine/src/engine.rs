@@ -18,13 +18,14 @@ use crate::contents::{Contents, EngineTree};
 use crate::drop::Dropped;
 use crate::error::EngineError;
 use crate::index_table::IndexTable;
+use crate::key_range::KeyRange;
 use crate::log::EngineLog;
 use crate::metrics::Counters;
 use crate::mutants;
 use crate::order::Order;
 use crate::persistent_memory::PersistentMemory;
 use crate::recovery::{self, RecoveryReport};
-use crate::scan::{KeyRange, Scan};
+use crate::scan::Scan;
 use crate::snapshot::Snapshot;
 use crate::storage::{PersistentMemoryOptions, Storage};
 use crate::stripes::{Stripes, hash_of};
@@ -401,14 +402,30 @@ impl<D: Domain> Engine<D> {
     /// # Errors
     /// [`EngineError`].
     pub fn get(&self, table: &Arc<Table<D>>, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        let mut value = Vec::new();
+        Ok(self.get_into(table, key, &mut value)?.then_some(value))
+    }
+
+    /// Makes `value` the newest value of a key, durable. False if there is none; `value` then has nothing to say.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn get_into(
+        &self,
+        table: &Arc<Table<D>>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, EngineError> {
         let _pinned = table.contents().pin();
         table.check_not_dropped()?;
-        let mut value = Vec::new();
         self.0.counters.leaf_accesses.add(1);
-        let found = table.contents().get(key, &mut value)?;
-        if found && value::is_long(&value) {
+        let found = table.contents().get(key, value)?;
+        if found && value::is_long(value) {
             // Its chunks stay as long as somebody reads this state.
-            return self.snapshot()?.get(table, key);
+            let read = self.snapshot()?.get(table, key)?;
+            let found = read.is_some();
+            *value = read.unwrap_or_default();
+            return Ok(found);
         }
         // E4. Whoever wrote what was found has noted itself before.
         let shared = self.shared();
@@ -417,9 +434,9 @@ impl<D: Domain> Engine<D> {
             shared.log.wait_for(last)?;
         }
         if found {
-            shared.resolve(table, key, &mut value)?;
+            shared.resolve(table, key, value)?;
         }
-        Ok(found.then_some(value))
+        Ok(found)
     }
 
     /// The entries of a range at one durable state, from both ends.

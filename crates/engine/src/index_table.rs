@@ -44,7 +44,8 @@ use lapis_pmem::{
 use lapis_tree::ShowOld;
 
 use crate::error::EngineError;
-use crate::scan::{Direction, KeyRange};
+use crate::key_range::KeyRange;
+use crate::scan::Direction;
 
 persistent! {
     /// The head of a record's block.

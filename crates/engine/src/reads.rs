@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Bound;
 
-use crate::scan::KeyRange;
+use crate::key_range::KeyRange;
 use crate::tables::TableId;
 
 /// What a transaction has read of the committed state.

@@ -1,13 +1,17 @@
-//! Ranges of keys, and what lies in them at one state.
+//! What lies in a range of keys at one state.
+//!
+//! Most of the time nobody has replaced anything that a scan wants: then it gives entries out of its copy of a leaf, and
+//! copies nothing else.
 
-use std::fmt;
-use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 
 use lapis_pmem::Domain;
-use lapis_tree::Position;
+use lapis_tree::LeafCopy;
 
+use crate::contents::{Contents, EngineTree};
 use crate::error::EngineError;
+use crate::key_range::KeyRange;
 use crate::snapshot::Reader;
 use crate::tables::Table;
 use crate::transaction::Reading;
@@ -29,123 +33,6 @@ pub enum Direction {
     Backward,
 }
 
-/// Bounds on keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyRange {
-    lower: Bound<Box<[u8]>>,
-    upper: Bound<Box<[u8]>>,
-}
-
-fn borrowed(bound: &Bound<Box<[u8]>>) -> Bound<&[u8]> {
-    bound.as_ref().map(|key| &**key)
-}
-
-impl KeyRange {
-    /// All keys.
-    pub fn all() -> Self {
-        Self { lower: Bound::Unbounded, upper: Bound::Unbounded }
-    }
-
-    /// The keys in a range of anything that is bytes.
-    pub fn new<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Self {
-        let owned = |bound: Bound<&K>| bound.map(|key| Box::from(key.as_ref()));
-        Self { lower: owned(range.start_bound()), upper: owned(range.end_bound()) }
-    }
-
-    /// The keys that begin with `prefix`.
-    pub fn prefix(prefix: &[u8]) -> Self {
-        let mut end = prefix.to_vec();
-        // The next key of the same length or shorter: drop trailing 0xFF, add one to the last.
-        while end.pop_if(|last| *last == 0xFF).is_some() {}
-        let upper = match end.last_mut() {
-            Some(last) => {
-                *last += 1;
-                Bound::Excluded(end.into())
-            }
-            None => Bound::Unbounded,
-        };
-        Self { lower: Bound::Included(prefix.into()), upper }
-    }
-
-    /// The bound below.
-    pub fn lower(&self) -> Bound<&[u8]> {
-        borrowed(&self.lower)
-    }
-
-    /// The bound above.
-    pub fn upper(&self) -> Bound<&[u8]> {
-        borrowed(&self.upper)
-    }
-
-    pub(crate) fn is_after_start(&self, key: &[u8]) -> bool {
-        match &self.lower {
-            Bound::Included(lower) => key >= &**lower,
-            Bound::Excluded(lower) => key > &**lower,
-            Bound::Unbounded => true,
-        }
-    }
-
-    pub(crate) fn is_before_end(&self, key: &[u8]) -> bool {
-        match &self.upper {
-            Bound::Included(upper) => key <= &**upper,
-            Bound::Excluded(upper) => key < &**upper,
-            Bound::Unbounded => true,
-        }
-    }
-
-    /// Whether the key lies in it.
-    pub fn contains(&self, key: &[u8]) -> bool {
-        self.is_after_start(key) && self.is_before_end(key)
-    }
-
-    /// Whether no key can lie in it. Some bounds that leave none are not noticed, which does no harm.
-    pub(crate) fn is_empty(&self) -> bool {
-        let (lower, upper) = match (&self.lower, &self.upper) {
-            (Bound::Included(lower), Bound::Included(upper)) => return lower > upper,
-            (Bound::Unbounded, _) | (_, Bound::Unbounded) => return false,
-            (
-                Bound::Included(lower) | Bound::Excluded(lower),
-                Bound::Included(upper) | Bound::Excluded(upper),
-            ) => (lower, upper),
-        };
-        lower >= upper
-    }
-
-    /// The part up to `key`, that included.
-    fn up_to(&self, key: &[u8], direction: Direction) -> Self {
-        match direction {
-            Direction::Forward => {
-                Self { lower: self.lower.clone(), upper: Bound::Included(key.into()) }
-            }
-            Direction::Backward => {
-                Self { lower: Bound::Included(key.into()), upper: self.upper.clone() }
-            }
-        }
-    }
-}
-
-impl fmt::Display for KeyRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.lower(), self.upper()) {
-            (Bound::Unbounded, Bound::Unbounded) => return f.write_str("all keys"),
-            (Bound::Included(lower), Bound::Included(upper)) if lower == upper => {
-                return write!(f, "key {}", lower.escape_ascii());
-            }
-            _ => f.write_str("keys")?,
-        }
-        match self.lower() {
-            Bound::Included(key) => write!(f, " from {}", key.escape_ascii())?,
-            Bound::Excluded(key) => write!(f, " behind {}", key.escape_ascii())?,
-            Bound::Unbounded => {}
-        }
-        match self.upper() {
-            Bound::Included(key) => write!(f, " up to {}", key.escape_ascii()),
-            Bound::Excluded(key) => write!(f, " before {}", key.escape_ascii()),
-            Bound::Unbounded => Ok(()),
-        }
-    }
-}
-
 /// A key and its value.
 pub type Entry<'e> = (&'e [u8], &'e [u8]);
 
@@ -165,11 +52,13 @@ impl Batch {
         self.next = 0;
     }
 
-    fn push(&mut self, key: &[u8], value: &[u8]) {
+    /// The key comes in two parts.
+    fn push(&mut self, key: [&[u8]; 2], value: &[u8]) {
         let begin = self.bytes.len();
-        self.bytes.extend_from_slice(key);
+        key.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        let value_at = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        self.entries.push([begin, begin + key.len(), self.bytes.len()]);
+        self.entries.push([begin, value_at, self.bytes.len()]);
     }
 
     fn get(&self, at: usize) -> Option<Entry<'_>> {
@@ -190,16 +79,22 @@ impl Batch {
 #[derive(Debug)]
 struct End {
     direction: Direction,
-    fetched: Batch,
+    /// Of a tree: the leaf that was copied last.
+    leaf: LeafCopy,
+    /// Records of it before the place that this end has come to.
+    at: usize,
+    /// Records of it that are to be given as they are.
+    records: Range<usize>,
+    /// What is given otherwise.
+    batch: Batch,
     /// What is still to be fetched, seen from this end alone.
     rest: KeyRange,
-    /// Where the tree was read up to; none before it was read.
-    position: Option<Position>,
-    batch_entries: usize,
     /// There is nothing more.
     exhausted: bool,
+    batch_entries: usize,
     /// The last key that it gave, if it gave any.
-    last: Option<Vec<u8>>,
+    key: Vec<u8>,
+    has_given: bool,
     /// Its place among the ranges that the transaction has read.
     noted: Option<usize>,
 }
@@ -208,29 +103,125 @@ impl End {
     fn new(range: &KeyRange, direction: Direction) -> Self {
         Self {
             direction,
-            fetched: Batch::default(),
+            leaf: LeafCopy::default(),
+            at: 0,
+            records: 0..0,
+            batch: Batch::default(),
             rest: range.clone(),
-            position: None,
-            batch_entries: FIRST_BATCH_ENTRIES,
             exhausted: range.is_empty(),
-            last: None,
+            batch_entries: FIRST_BATCH_ENTRIES,
+            key: Vec::new(),
+            has_given: false,
             noted: None,
         }
     }
 
     /// Whether this end has given the key already, which the other one comes to.
     fn has_given(&self, key: &[u8]) -> bool {
-        self.last.as_deref().is_some_and(|last| match self.direction {
-            Direction::Forward => key <= last,
-            Direction::Backward => key >= last,
-        })
+        self.has_given
+            && match self.direction {
+                Direction::Forward => key <= &*self.key,
+                Direction::Backward => key >= &*self.key,
+            }
     }
 
-    fn note_given(&mut self, at: usize) {
-        let Some((key, _)) = self.fetched.get(at) else { return };
-        let last = self.last.get_or_insert_default();
-        last.clear();
-        last.extend_from_slice(key);
+    /// Goes on to a leaf that has records of the rest; returns which, and whether the rest ends with them.
+    fn next_records<D: Domain>(
+        &mut self,
+        tree: &EngineTree<D>,
+    ) -> Result<(Range<usize>, bool), EngineError> {
+        let Self { leaf, at, rest, .. } = self;
+        let is_new = leaf.is_empty();
+        match self.direction {
+            Direction::Forward => {
+                if is_new {
+                    *at = tree.copy_leaf(leaf, rest.lower())?;
+                }
+                loop {
+                    let (until, is_last) = match (behind(rest.upper()), leaf.upper()) {
+                        (Bound::Unbounded, upper) => (leaf.count(), upper.is_none()),
+                        (Bound::Included(end) | Bound::Excluded(end), Some(upper))
+                            if end >= upper =>
+                        {
+                            (leaf.count(), false)
+                        }
+                        (end, _) => (leaf.place_of(end)?, true),
+                    };
+                    if *at < until || is_last {
+                        return Ok((*at..until, is_last));
+                    }
+                    match tree.copy_next_leaf(leaf)? {
+                        Some(first) => *at = first,
+                        None => return Ok((0..0, true)),
+                    }
+                }
+            }
+            Direction::Backward => {
+                if is_new {
+                    *at = match behind(rest.upper()) {
+                        Bound::Unbounded => {
+                            tree.copy_last_leaf(leaf)?;
+                            leaf.count()
+                        }
+                        upper => tree.copy_leaf(leaf, upper)?,
+                    };
+                }
+                loop {
+                    let (from, is_last) = match rest.lower() {
+                        Bound::Unbounded => (0, leaf.lower().is_empty()),
+                        Bound::Included(begin) | Bound::Excluded(begin) if begin < leaf.lower() => {
+                            (0, false)
+                        }
+                        begin => (leaf.place_of(begin)?, true),
+                    };
+                    if from < *at || is_last {
+                        return Ok((from..*at, is_last));
+                    }
+                    match tree.copy_previous_leaf(leaf)? {
+                        Some(last) => *at = last,
+                        None => return Ok((0..0, true)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes at most so many of these records as the next ones to be given. Returns the last.
+    fn take_records(&mut self, found: Range<usize>, most: usize) -> Option<usize> {
+        let count = found.len().min(most);
+        (self.records, self.at) = match self.direction {
+            Direction::Forward => (found.start..found.start + count, found.start + count),
+            Direction::Backward => (found.end - count..found.end, found.end - count),
+        };
+        let last = match self.direction {
+            Direction::Forward => self.at.checked_sub(1),
+            Direction::Backward => Some(self.at),
+        };
+        last.filter(|_| count > 0)
+    }
+
+    /// Makes a batch of the records that were to be given as they are.
+    fn copy_records(&mut self) -> Result<(), EngineError> {
+        let Self { leaf, batch, .. } = self;
+        let records = std::mem::take(&mut self.records);
+        let mut copy = |at| -> Result<(), EngineError> {
+            let (suffix, record) = leaf.record(at)?;
+            batch.push([leaf.prefix(), suffix], record);
+            Ok(())
+        };
+        match self.direction {
+            Direction::Forward => records.into_iter().try_for_each(&mut copy),
+            Direction::Backward => records.rev().try_for_each(&mut copy),
+        }
+    }
+}
+
+/// The bound at the place behind all that another bound, from above, lets in.
+fn behind(upper: Bound<&[u8]>) -> Bound<&[u8]> {
+    match upper {
+        Bound::Included(key) => Bound::Excluded(key),
+        Bound::Excluded(key) => Bound::Included(key),
+        Bound::Unbounded => Bound::Unbounded,
     }
 }
 
@@ -243,7 +234,7 @@ pub struct Scan<'t, D: Domain> {
     range: KeyRange,
     front: End,
     back: End,
-    failed: bool,
+    ended: bool,
     /// The last value that was not given from where it was fetched.
     resolved: Vec<u8>,
 }
@@ -263,8 +254,8 @@ impl<'t, D: Domain> Scan<'t, D> {
     ) -> Self {
         let front = End::new(&range, Direction::Forward);
         let back = End::new(&range, Direction::Backward);
-        let (failed, resolved) = (false, Vec::new());
-        Self { reader, table, reading, range, front, back, failed, resolved }
+        let (ended, resolved) = (false, Vec::new());
+        Self { reader, table, reading, range, front, back, ended, resolved }
     }
 
     /// The next entry, in memory that is the scan's own: the iterator copies it, and this does not.
@@ -288,21 +279,39 @@ impl<'t, D: Domain> Scan<'t, D> {
             Direction::Forward => (&mut self.front, &self.back),
             Direction::Backward => (&mut self.back, &self.front),
         };
-        while end.fetched.is_spent() {
-            if end.exhausted || self.failed {
+        while end.records.is_empty() && end.batch.is_spent() {
+            if end.exhausted || self.ended {
                 return Ok(None);
             }
             let fetched = fetch(end, &self.reader, &self.table, self.reading.as_ref(), &self.range);
-            fetched.inspect_err(|_| self.failed = true)?;
+            fetched.inspect_err(|_| self.ended = true)?;
         }
-        let at = end.fetched.next;
-        let met = end.fetched.get(at).is_none_or(|(key, _)| other.has_given(key));
-        if met || self.failed {
+        let End { leaf, records, batch, key, has_given, .. } = end;
+        let next = match direction {
+            Direction::Forward => records.next(),
+            Direction::Backward => records.next_back(),
+        };
+        key.clear();
+        let record = match next {
+            Some(at) => {
+                let (suffix, record) = leaf.record(at).inspect_err(|_| self.ended = true)?;
+                key.extend_from_slice(leaf.prefix());
+                key.extend_from_slice(suffix);
+                record
+            }
+            None => {
+                let at = batch.next;
+                batch.next += 1;
+                let Some((next, record)) = batch.get(at) else { return Ok(None) };
+                key.extend_from_slice(next);
+                record
+            }
+        };
+        if self.ended || other.has_given(key) {
+            self.ended = true;
             return Ok(None);
         }
-        end.fetched.next = at + 1;
-        end.note_given(at);
-        let Some((key, record)) = end.fetched.get(at) else { return Ok(None) };
+        *has_given = true;
         let value = match value::parse(record) {
             Some(Stored::Short(value)) => value,
             _ => {
@@ -317,7 +326,7 @@ impl<'t, D: Domain> Scan<'t, D> {
     }
 }
 
-/// Fetches a batch: what the tree has, over that what was replaced since, over that what the transaction writes.
+/// Fetches what comes next: what the table has, over that what was replaced since, over that what the transaction writes.
 fn fetch<D: Domain>(
     end: &mut End,
     reader: &Reader<D>,
@@ -326,44 +335,64 @@ fn fetch<D: Domain>(
     range: &KeyRange,
 ) -> Result<(), EngineError> {
     let direction = end.direction;
-    let mut found = std::mem::take(&mut end.fetched);
-    found.clear();
-    let (most, mut exhausted) = (end.batch_entries, true);
+    end.batch.clear();
+    let most = end.batch_entries;
+    end.batch_entries = (most * 2).min(LARGEST_BATCH_ENTRIES);
     // What was read before this is old by now, but not older than this reader: what has changed since is among
     // the versions, which are asked afterwards (E3).
-    table.contents().visit(&end.rest, direction, &mut end.position, |key, value| {
-        found.push(key, value);
-        if found.entries.len() >= most || found.bytes.len() >= BATCH_BYTES {
-            exhausted = false;
-            return ControlFlow::Break(());
+    let last = match table.contents() {
+        Contents::Tree(tree) => {
+            // What a transaction has not asked for should not conflict.
+            let most = if reading.is_some() { most } else { usize::MAX };
+            let (found, is_last) = end.next_records(tree)?;
+            end.exhausted = is_last && found.len() <= most;
+            let last = end.take_records(found, most).map(|at| end.leaf.record(at)).transpose()?;
+            last.map(|(suffix, _)| [end.leaf.prefix(), suffix].concat())
         }
-        ControlFlow::Continue(())
-    })?;
+        Contents::Index(index) => {
+            let batch = &mut end.batch;
+            end.exhausted = true;
+            index.visit(&end.rest, direction, |key, value| {
+                batch.push([key, &[]], value);
+                if batch.entries.len() >= most || batch.bytes.len() >= BATCH_BYTES {
+                    end.exhausted = false;
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            });
+            batch.last_key().map(<[u8]>::to_vec)
+        }
+    };
     let shared = reader.engine().shared();
-    // Of full leaves: at least so many.
-    let leaves = 1 + found.bytes.len() / shared.manager.page_bytes();
-    shared.counters.leaf_accesses.add(leaves as u64);
-    end.batch_entries = (most * 2).min(LARGEST_BATCH_ENTRIES);
-    // What this batch tells all about.
-    let last = found.last_key().filter(|_| !exhausted);
-    let covered = last.map_or_else(|| end.rest.clone(), |last| end.rest.up_to(last, direction));
+    shared.counters.leaf_accesses.add(1);
+    // What this tells all about.
+    let last = last.filter(|_| !end.exhausted);
+    let covered = match &last {
+        Some(last) => end.rest.up_to(last, direction),
+        None => end.rest.clone(),
+    };
     if let Some(reading) = reading {
-        let read = last.map_or_else(|| range.clone(), |last| range.up_to(last, direction));
+        let read = last.map_or_else(|| range.clone(), |last| range.up_to(&last, direction));
         reading.note_range(table.id(), &mut end.noted, read);
     }
     let replaced = table.versions().find_range(reader.domain(), &covered, reader.since());
-    overlay(&mut found, replaced, direction);
-    if let Some(reading) = reading {
-        let mine = reading.writes.range(table.id(), covered.lower(), covered.upper());
-        let mine = mine.map(|(key, value)| (key.into(), value.map(Box::from))).collect();
-        overlay(&mut found, mine, direction);
+    let mine: Vec<_> = match reading {
+        None => Vec::new(),
+        Some(reading) => {
+            let mine = reading.writes.range(table.id(), covered.lower(), covered.upper());
+            mine.map(|(key, value)| (key.into(), value.map(Box::from))).collect()
+        }
+    };
+    if !(replaced.is_empty() && mine.is_empty()) {
+        end.copy_records()?;
+        overlay(&mut end.batch, replaced, direction);
+        overlay(&mut end.batch, mine, direction);
     }
-    match (exhausted, direction) {
-        (true, _) => end.exhausted = true,
-        (false, Direction::Forward) => end.rest.lower = excluded(covered.upper),
-        (false, Direction::Backward) => end.rest.upper = excluded(covered.lower),
+    match direction {
+        _ if end.exhausted => {}
+        Direction::Forward => end.rest.lower = excluded(covered.upper),
+        Direction::Backward => end.rest.upper = excluded(covered.lower),
     }
-    end.fetched = found;
     Ok(())
 }
 
@@ -390,16 +419,16 @@ fn overlay(found: &mut Batch, mut over: Vec<Replaced>, direction: Direction) {
     for (key, value) in over {
         while let Some((lower, record)) = below.get(at).filter(|(lower, _)| is_before(lower, &key))
         {
-            found.push(lower, record);
+            found.push([lower, &[]], record);
             at += 1;
         }
         at += usize::from(below.get(at).is_some_and(|(same, _)| *same == *key));
         if let Some(value) = value {
-            found.push(&key, &value);
+            found.push([&key, &[]], &value);
         }
     }
     while let Some((key, record)) = below.get(at) {
-        found.push(key, record);
+        found.push([key, &[]], record);
         at += 1;
     }
 }
@@ -430,31 +459,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_range_ends_before_the_next_prefix() {
-        let range = KeyRange::prefix(b"ab");
-        assert!(range.contains(b"ab") && range.contains(b"ab\xFF\xFF"));
-        assert!(!range.contains(b"aa\xFF") && !range.contains(b"ac"));
-        let range = KeyRange::prefix(b"a\xFF\xFF");
-        assert!(range.contains(b"a\xFF\xFFz") && !range.contains(b"b"));
-        assert!(KeyRange::prefix(b"\xFF").contains(b"\xFF\xFF\xFF"));
-        assert!(KeyRange::prefix(b"").contains(b"anything"));
-    }
-
-    #[test]
-    fn a_range_is_told_by_its_ends() {
-        let told = |range: KeyRange| range.to_string();
-        assert_eq!(told(KeyRange::all()), "all keys");
-        assert_eq!(told(KeyRange::new(&("a"..="a"))), "key a");
-        assert_eq!(told(KeyRange::new(&("a".."b"))), "keys from a before b");
-        assert_eq!(told(KeyRange::new(&(..="b"))), "keys up to b");
-        assert_eq!(told(KeyRange::new(&("\n"..))), "keys from \\n");
-    }
-
-    #[test]
     fn what_is_laid_over_replaces_adds_and_removes_in_both_directions() {
         let batch = |entries: &[[&str; 2]]| {
             let mut batch = Batch::default();
-            entries.iter().for_each(|[key, value]| batch.push(key.as_bytes(), value.as_bytes()));
+            entries
+                .iter()
+                .for_each(|[key, value]| batch.push([key.as_bytes(), &[]], value.as_bytes()));
             batch
         };
         let over = || {

@@ -7,7 +7,8 @@ use lapis_pmem::Domain;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::scan::{KeyRange, Scan};
+use crate::key_range::KeyRange;
+use crate::scan::Scan;
 use crate::tables::Table;
 
 /// Somebody who reads the state at an LSN. While it lives, what is replaced is kept.

@@ -32,8 +32,8 @@ use lapis_pmem::{Domain, host_lock};
 use crate::commit::Write;
 use crate::engine::Shared;
 use crate::error::EngineError;
+use crate::key_range::KeyRange;
 use crate::mutants::CHUNKS_NOT_LISTED;
-use crate::scan::{Direction, KeyRange};
 use crate::tables::{Table, chunks_key};
 
 const SHORT: u8 = 0;
@@ -165,7 +165,7 @@ impl<D: Domain> Shared<D> {
         let mut value = Vec::with_capacity(bytes);
         let (first, last) = long.chunk_keys();
         let range = KeyRange::new(&(first..=last));
-        self.chunks.contents().visit(&range, Direction::Forward, &mut None, |_, chunk| {
+        self.chunks.contents().visit(&range, |_, chunk| {
             if value.len() + chunk.len() > bytes {
                 return ControlFlow::Break(());
             }
@@ -261,7 +261,7 @@ impl<D: Domain> Shared<D> {
         loop {
             let mut keys = Vec::new();
             let range = KeyRange::new(&(first..=last));
-            self.chunks.contents().visit(&range, Direction::Forward, &mut None, |key, _| {
+            self.chunks.contents().visit(&range, |key, _| {
                 keys.push(key.to_vec());
                 if keys.len() < 16 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;

@@ -8,7 +8,7 @@ use lapis_pmem::host_lock;
 use lapis_pmem::{Domain, DramCell};
 use parking_lot::{Mutex, RwLock};
 
-use crate::scan::KeyRange;
+use crate::key_range::KeyRange;
 
 /// A value that readers see who began before `until`, and after what stands before it.
 #[derive(Debug)]

@@ -96,6 +96,7 @@ mod check;
 mod cursor;
 mod drop;
 mod error;
+mod leaf_copy;
 mod log;
 pub mod mutants;
 mod node;
@@ -105,8 +106,9 @@ mod salvage;
 mod tree;
 
 pub use check::{Finding, TreeReport};
-pub use cursor::{Cursor, Entry, Position};
+pub use cursor::{Cursor, Entry};
 pub use error::TreeError;
+pub use leaf_copy::LeafCopy;
 pub use log::{NoStructureLog, StructureLog};
 pub use node::largest_record;
 pub use redo::{redo, redo_damaged};

@@ -47,7 +47,8 @@ use blocks::{BlockReader, BlockWriter, Header};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::scan::{KeyRange, Scan};
+use crate::key_range::KeyRange;
+use crate::scan::Scan;
 use crate::snapshot::Reader;
 use crate::tables::Table;
 use crate::value::MAX_VALUE_BYTES;

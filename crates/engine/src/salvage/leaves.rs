@@ -9,7 +9,7 @@ use lapis_pmem::Domain;
 use lapis_tree::LonePage;
 
 use super::{Lost, mark};
-use crate::scan::KeyRange;
+use crate::key_range::KeyRange;
 
 /// No tree is as high.
 const MOST_LEVELS: usize = 64;

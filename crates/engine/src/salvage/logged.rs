@@ -9,9 +9,9 @@ use lapis_pmem::{BlockDevice, Domain};
 use lapis_tree::redo_damaged;
 
 use super::Lost;
+use crate::key_range::KeyRange;
 use crate::log::kind;
 use crate::record::{self, Entries};
-use crate::scan::KeyRange;
 use crate::tables::TableId;
 
 /// Where the last write of a key is in the log, and what it wrote.

@@ -34,7 +34,7 @@ use leaves::{DamagedPage, Pages, Segment, Tree};
 use logged::Logged;
 
 use crate::contents::Place;
-use crate::scan::KeyRange;
+use crate::key_range::KeyRange;
 use crate::tables::{CATALOG, CHUNKS, CatalogEntry, TableId};
 use crate::value::{self, LongValue, Stored};
 

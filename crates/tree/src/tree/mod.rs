@@ -77,6 +77,7 @@ impl std::ops::AddAssign for TreeStatistics {
         self.growths += other.growths;
         self.merges += other.merges;
         self.shrinkages += other.shrinkages;
+        self.moves += other.moves;
     }
 }
 
