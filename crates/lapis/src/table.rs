@@ -81,6 +81,16 @@ impl Table {
         Ok(self.inner.engine.get(&self.table, key)?)
     }
 
+    /// Makes `value` the value of `key`, without allocating if it has the room; whether there is one. If not, `value` has
+    /// nothing to say.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, Error> {
+        check_key(key)?;
+        Ok(self.inner.engine.get_into(&self.table, key, value)?)
+    }
+
     /// Adds or replaces `key`, in a transaction of its own, as durable as the store's configuration says.
     ///
     /// # Errors

@@ -48,10 +48,7 @@ impl Peer for Lapis {
 
 impl Reads for &Lapis {
     fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, PeerError> {
-        let found = self.table.get(key)?;
-        let is_there = found.is_some();
-        *value = found.unwrap_or_default();
-        Ok(is_there)
+        Ok(self.table.get_into(key, value)?)
     }
 
     fn scan(&mut self, from: &[u8], count: usize, show: OnEntry<'_>) -> Result<(), PeerError> {
