@@ -1,8 +1,8 @@
 //! Bringing pages to the state of the end of the log (E6).
 //!
-//! 1. Structure records, in order: then every tree has the shape that it had.
-//! 2. Logical records of the catalog, in order: then it is known which tables there are.
-//! 3. Logical records of these tables: so many at a time, the last write of each key, in the order of the keys. So a
+//! 1. Structure records, in order: then every tree has the shape that it had. What is found of the catalog on the way is
+//!    applied afterwards: then it is known which tables there are.
+//! 2. Logical records of these tables: so many at a time, the last write of each key, in the order of the keys. So a
 //!    leaf is loaded once for many writes, and not for each, as they come; blind as replay is, only the last one of a
 //!    key counts (E6).
 //!
@@ -96,11 +96,10 @@ pub(crate) fn recover<D: Domain>(
         made: Vec::new(),
         unlisted: Vec::new(),
     };
-    recovery.redo_structure()?;
     let open = |root| Tree::open(Arc::clone(manager), Arc::clone(log), root);
     let catalog = Table::new(CATALOG, "", open(PageNumber::FIRST), false);
     let only_catalog = BTreeMap::from([(CATALOG, Arc::clone(&catalog))]);
-    recovery.replay(&only_catalog, false)?;
+    recovery.replay(&only_catalog, Pass::StructureAndCatalog)?;
     for &(root, lsn) in &recovery.unlisted {
         free_unlisted_root(manager, log, root, lsn)?;
     }
@@ -150,9 +149,16 @@ pub(crate) fn recover<D: Domain>(
         free_unlisted_root(manager, log, root, lsn + 1)?;
     }
     let by_id = tables.iter().chain([&chunks]).map(|table| (table.id(), Arc::clone(table)));
-    recovery.replay(&by_id.collect(), true)?;
+    recovery.replay(&by_id.collect(), Pass::Tables)?;
     let (system, report) = ([catalog, chunks], recovery.report);
     Ok(Recovered { system, tables, dropped, loading, unwanted, next_table, report })
+}
+
+/// What a reading of the log is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    StructureAndCatalog,
+    Tables,
 }
 
 /// A transaction of which not all parts have come.
@@ -162,27 +168,20 @@ struct Open {
 }
 
 impl<D: Domain> Recovery<'_, D> {
-    fn redo_structure(&mut self) -> Result<(), EngineError> {
-        let log = self.log.block_log();
-        let mut reader = log.read_from(log.start())?;
-        while let Some(record) = reader.next_record()? {
-            self.report.records += 1;
-            self.report.bytes += record.payload.len() as u64;
-            if record.kind == kind::STRUCTURE {
-                self.report.structure_records += 1;
-                let lsn = record.lsn.number();
-                let made = lapis_tree::redo(self.manager, record.payload, lsn)?;
-                self.made.extend(made.map(|root| (root, lsn)));
-            }
-        }
+    /// Redoes a change to the structure of a tree.
+    fn redo_structure(&mut self, payload: &[u8], lsn: u64) -> Result<(), EngineError> {
+        self.report.structure_records += 1;
+        let made = lapis_tree::redo(self.manager, payload, lsn)?;
+        self.made.extend(made.map(|root| (root, lsn)));
         Ok(())
     }
 
-    /// Applies the logical records of these tables. The log may be cut on the way `if_all` are among them.
+    /// Reads the log once and applies the logical records of these tables, which are not applied before all structure is
+    /// there. The log may be cut on the way in the last pass.
     fn replay(
         &mut self,
         tables: &BTreeMap<TableId, Arc<Table<D>>>,
-        if_all: bool,
+        pass: Pass,
     ) -> Result<(), EngineError> {
         let log = self.log.block_log();
         let mut open: HashMap<u64, Open> = HashMap::new();
@@ -190,6 +189,13 @@ impl<D: Domain> Recovery<'_, D> {
         let (mut collected, mut bytes) = (Collected::new(), 0);
         while let Some(record) = reader.next_record()? {
             let lsn = record.lsn.number();
+            if pass == Pass::StructureAndCatalog {
+                self.report.records += 1;
+                self.report.bytes += record.payload.len() as u64;
+                if record.kind == kind::STRUCTURE {
+                    self.redo_structure(record.payload, lsn)?;
+                }
+            }
             if ![kind::PART, kind::COMMIT].contains(&record.kind) {
                 continue;
             }
@@ -206,15 +212,16 @@ impl<D: Domain> Recovery<'_, D> {
                 self.collect(tables, Entries(&parts.entries), lsn, &mut collected)?;
             }
             self.collect(tables, entries, lsn, &mut collected)?;
-            self.report.transactions += u64::from(if_all);
+            if pass == Pass::StructureAndCatalog {
+                continue;
+            }
+            self.report.transactions += 1;
             self.report.last_transaction = self.report.last_transaction.max(lsn);
             if bytes >= log.capacity_bytes() / COLLECTED_PART {
                 self.apply(tables, &mut collected)?;
                 bytes = 0;
-                if if_all {
-                    let first = open.values().map(|open| open.first).min();
-                    self.make_room(first.map_or(lsn, |first| first.min(lsn)))?;
-                }
+                let first = open.values().map(|open| open.first).min();
+                self.make_room(first.map_or(lsn, |first| first.min(lsn)))?;
             }
         }
         self.apply(tables, &mut collected)

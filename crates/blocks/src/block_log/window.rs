@@ -10,6 +10,10 @@ use super::record::{
 };
 use super::ring::{BLOCK, Ring};
 
+/// What the first read takes, if no record is longer; each next one takes twice as much. Most logs that are opened are
+/// empty.
+const FIRST_BYTES: u64 = 16 * BLOCK;
+
 /// Blocks of the stream in memory, in one segment.
 pub(super) struct Window<D> {
     domain: D,
@@ -19,12 +23,15 @@ pub(super) struct Window<D> {
     first: u64,
     /// Bytes that were read.
     bytes: u64,
+    /// Bytes to read next.
+    next_bytes: u64,
 }
 
 impl<D: Domain> Window<D> {
     /// One of at most so many blocks.
     pub(super) fn new(domain: D, device: Arc<dyn BlockDevice>, ring: Ring, blocks: usize) -> Self {
-        Self { domain, device, ring, blocks: BlockBuffer::zeroed(blocks), first: 0, bytes: 0 }
+        let blocks = BlockBuffer::zeroed(blocks);
+        Self { domain, device, ring, blocks, first: 0, bytes: 0, next_bytes: FIRST_BYTES }
     }
 
     pub(super) fn ring(&self) -> Ring {
@@ -36,7 +43,10 @@ impl<D: Domain> Window<D> {
         if at < self.first || at + bytes > self.first + self.bytes {
             self.bytes = 0;
             self.first = at - at % BLOCK;
-            let wanted = (self.ring.segment_end(at) - self.first).min(self.blocks.len() as u64);
+            let needed = (at + bytes - self.first).next_multiple_of(BLOCK);
+            let most = (self.ring.segment_end(at) - self.first).min(self.blocks.len() as u64);
+            let wanted = needed.max(self.next_bytes).min(most);
+            self.next_bytes = (self.next_bytes * 2).min(self.blocks.len() as u64);
             let into = &mut self.blocks[..wanted as usize];
             self.device.read_blocks(self.ring.block_of(at), into)?;
             self.bytes = wanted;
