@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
-use lapis::{Store, Table};
+use lapis::{Durability, Store, Table};
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
@@ -198,7 +198,10 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         key: KeyColumns::default(),
         warnings: Vec::new(),
     };
-    let bytes = if already_imported { 0 } else { import.run(format, output)? };
+    let run = if already_imported { Ok(0) } else { import.run(format, output) };
+    // Whatever has ended it: it is said how many records are stored.
+    import.store.sync()?;
+    let bytes = run?;
     let seconds = started.elapsed().as_secs_f64();
     let records = import.records - resumed_from;
     let report = Report {
@@ -306,7 +309,7 @@ struct Import<'a> {
     table: Table,
     journal: Option<Journal>,
     progress: Option<Progress>,
-    /// Records of the file that are durable.
+    /// Records of the file that are stored.
     records: u64,
     /// Records whose key was there.
     duplicates: u64,
@@ -416,7 +419,12 @@ impl Import<'_> {
             progress.finished = ended;
             journal.save(&mut transaction, progress)?;
         }
-        transaction.commit()?;
+        let durability = match self.arguments.acknowledge {
+            true => Durability::Immediate,
+            // It is at the end that the command says that all are.
+            false => Durability::Eventual,
+        };
+        transaction.commit_with(durability)?;
         self.records = records;
         self.duplicates += duplicates;
         Ok(())
