@@ -63,9 +63,9 @@ impl<D: Domain> Shared<D> {
     pub(crate) fn checkpoint(&self) -> Result<(), EngineError> {
         let _turn = host_lock::lock(&self.domain, &self.checkpoint);
         // Before pages are looked at: what is ordered later is behind it, in trees or not (E5).
-        let transactions = self.order.keep_from();
+        let transactions = self.order.keep_from(|| self.log.block_log().end().number());
         // Pages that were freed before that are to be free on the device too.
-        self.log.wait_for(transactions)?;
+        self.log.block_log().sync()?;
         if !self.domain.commits(CHECKPOINT_TOO_EARLY) {
             self.manager.write_all()?;
         }

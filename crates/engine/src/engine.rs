@@ -199,7 +199,9 @@ impl<D: Domain> Engine<D> {
         options: &EngineOptions,
         recovery: RecoveryReport,
     ) -> Self {
-        let last = recovery.last_transaction.max(log.block_log().start().number());
+        // Of what was cut off, the last place.
+        let before = log.block_log().start().number().saturating_sub(1);
+        let last = recovery.last_transaction.max(before);
         let shared = Shared {
             order: Order::new(domain.clone(), last),
             stripes: Stripes::new(options.stripes),

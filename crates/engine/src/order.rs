@@ -187,14 +187,14 @@ impl<D: Domain> Order<D> {
         self.lock().last
     }
 
-    /// Where a checkpoint may cut the log at most, as far as transactions are concerned (E5): the LSN of a
-    /// transaction, or 0. To be asked before pages are.
-    pub(crate) fn keep_from(&self) -> u64 {
+    /// Where a checkpoint may cut the log at most, as far as transactions are concerned (E5): at the LSN of one, or at
+    /// the end. To be asked before pages are.
+    pub(crate) fn keep_from(&self, end: impl FnOnce() -> u64) -> u64 {
         let state = self.lock();
         let applying = state.applying.iter().map(|applying| applying.keep_from).min();
         let unordered = state.unordered.keys().next().copied();
-        let least = [applying, unordered].into_iter().flatten().min();
-        least.map_or(state.last, |least| least.min(state.last))
+        // With the lock held, nobody is ordered meanwhile.
+        [applying, unordered].into_iter().flatten().min().unwrap_or_else(end)
     }
 
     /// The place to cut the log that is not in the middle of a transaction, at `from` or before it (E5).

@@ -140,6 +140,12 @@ impl HeaderCopies {
         }
     }
 
+    /// Whether both copies were read, and are alike.
+    pub(super) fn are_alike(&self) -> bool {
+        let (one, other) = self.blocks.split_at(BLOCK_BYTES);
+        one[..HEADER_BYTES] == other[..HEADER_BYTES]
+    }
+
     /// Writes both copies. Not durable before a flush.
     pub(super) fn write_unflushed(
         &mut self,

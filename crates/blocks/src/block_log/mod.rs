@@ -57,7 +57,8 @@
 //!   kernel tells one of two of what it failed to write, perhaps not the one that waits for it.
 //! * Opening: read up to the first place where no record is. What no witness vouches for is written
 //!   again as it is read, since a kernel that failed to write a page may go on showing it, and what lies
-//!   behind the end is zeroed (B6). Write the headers. Flush, and only then use what was read.
+//!   behind the end is zeroed (B6). Write the headers, unless they say all that already. Flush, and only then use what
+//!   was read.
 //!
 //! # End or damage
 //!

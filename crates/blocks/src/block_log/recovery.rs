@@ -166,8 +166,14 @@ impl<D: Domain> Recovery<D> {
         } else if self.vouched < end && first < end {
             ring.write(&*self.device, first, &blocks[..ring.unit_bytes() as usize])?;
         }
-        let next = Header { durable: self.vouched, sequence: header.sequence + 1, ..header };
-        self.header.write(&*self.device, next)?;
+        let is_told = header.durable == end && self.tail == Some(Tail::Clean);
+        if is_told && self.header.are_alike() {
+            // The header may have been written and not flushed; the space before its start is used from now on (B5).
+            self.device.flush()?;
+        } else {
+            let next = Header { durable: self.vouched, sequence: header.sequence + 1, ..header };
+            self.header.write(&*self.device, next)?;
+        }
         Ok(BlockLog::over(
             self.domain,
             self.device,
