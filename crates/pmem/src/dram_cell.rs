@@ -30,6 +30,19 @@ pub trait DramWord<W: Word, D>: Send + Sync {
 #[repr(transparent)]
 pub struct PlainWord<W: Word>(W::Atomic);
 
+impl PlainWord<u64> {
+    /// A word of a static.
+    pub(crate) const fn of(value: u64) -> Self {
+        Self(core::sync::atomic::AtomicU64::new(value))
+    }
+}
+
+impl<W: Word> Debug for PlainWord<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 impl<W: Word, D> DramWord<W, D> for PlainWord<W> {
     #[inline(always)]
     fn new(value: W) -> Self {

@@ -26,6 +26,7 @@ mod cell;
 mod commit;
 pub mod domain;
 mod dram_cell;
+pub mod epoch;
 mod file_backed;
 mod file_device;
 mod hardware;

@@ -69,6 +69,12 @@ pub trait Observed {
     #[inline(always)]
     fn synchronize(&self) {}
 
+    /// Says that every thread is about to pass a full barrier, before this returns. On hardware that is
+    /// done beside this; on a modelled machine with store buffers, the stores of all workers become
+    /// visible.
+    #[inline(always)]
+    fn synchronize_all(&self) {}
+
     /// Whether to commit a known error on purpose. Structures ask this where a published
     /// implementation went wrong, and so carry its mutant with them; the answer of hardware is a
     /// constant, which removes both the question and the mutant from the program.

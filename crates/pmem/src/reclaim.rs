@@ -1,49 +1,62 @@
-//! Epochs: a retired block is freed only when no reader can still see it.
+//! Limbo: a retired block is freed only when no reader can still see it.
 //!
 //! Readers pin ([`Pool::pin`]); a block that was unlinked, durably, is retired into limbo and comes
-//! out when every guard that was alive at its retirement has been dropped. The grace periods are
-//! crossbeam-epoch's. Limbo itself belongs to the pool, so that closing a pool can account for
-//! every block in it.
+//! out when every guard that was alive at its retirement has been dropped: see
+//! [`epoch`](crate::epoch). Limbo belongs to the pool, so that closing a pool can account for every
+//! block in it.
 
+use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use crate::allocator::{Block, bytes_of_size};
 use crate::domain::Domain;
+use crate::epoch::{PROCESS, ProcessReader};
 use crate::pool::Pool;
 
-/// Retired blocks are given to the collector in batches of this many.
+/// What is retired gets a stamp in batches of this many.
 const BATCH: usize = 64;
 /// A batch also ends when it holds this many bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Keeps every block that is reachable now readable. Not `Send`.
+///
+/// Pinning while another guard of the thread is alive costs next to nothing.
+///
+/// ```compile_fail
+/// # use lapis_pmem::*;
+/// fn is_send<T: Send>() {}
+/// is_send::<Guard<'_, Hardware>>();
+/// ```
 pub struct Guard<'p, D: Domain> {
     pool: &'p Pool<D>,
-    epoch: Option<crossbeam_epoch::Guard>,
+    /// Of the thread that pinned; none on a deterministic machine.
+    reader: Option<ProcessReader>,
+    thread: PhantomData<*const ()>,
 }
 
-impl<D: Domain> std::fmt::Debug for Guard<'_, D> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<D: Domain> fmt::Debug for Guard<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Guard")
     }
 }
 
 impl<'p, D: Domain> Guard<'p, D> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(pool: &'p Pool<D>) -> Self {
-        let epoch = if D::DETERMINISTIC {
+        let reader = if D::DETERMINISTIC {
             pool.domain().synchronize();
             pool.limbo().pins.fetch_add(1, Ordering::AcqRel);
             None
         } else {
-            Some(crossbeam_epoch::pin())
+            Some(PROCESS.pin(pool.domain()))
         };
-        Self { pool, epoch }
+        Self { pool, reader, thread: PhantomData }
     }
 
     /// The pool that is pinned.
@@ -53,10 +66,10 @@ impl<'p, D: Domain> Guard<'p, D> {
 }
 
 impl<D: Domain> Drop for Guard<'_, D> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        if !D::DETERMINISTIC {
-            return;
+        if let Some(reader) = self.reader {
+            return reader.unpin(self.pool.domain());
         }
         self.pool.domain().synchronize();
         // No event of the domain lies between the count and the taking of what is in limbo, so
@@ -69,74 +82,87 @@ impl<D: Domain> Drop for Guard<'_, D> {
     }
 }
 
+/// What was retired together.
 #[derive(Debug, Default)]
 struct Batch {
     blocks: Vec<Block>,
     bytes: usize,
-    /// Set by the collector when the grace period of the whole batch is over.
-    passed: Arc<AtomicBool>,
+    /// What lies in the host's memory: dropped where blocks are freed.
+    values: Vec<Box<dyn Any + Send>>,
+    /// The epoch in which all of it had been unlinked.
+    stamp: u64,
 }
 
 /// Blocks that are unreachable and may still be being read.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Limbo {
     open: Mutex<Batch>,
+    /// In the order of their stamps.
     sealed: Mutex<VecDeque<Batch>>,
     pins: AtomicUsize,
 }
 
 impl Limbo {
     pub(crate) fn retire<D: Domain>(&self, block: Block, guard: &Guard<'_, D>) {
+        self.add(guard, |open| {
+            open.blocks.push(block);
+            open.bytes += bytes_of_size(block.bytes);
+        });
+    }
+
+    pub(crate) fn retire_value<D: Domain>(&self, value: Box<dyn Any + Send>, guard: &Guard<'_, D>) {
+        self.add(guard, |open| open.values.push(value));
+    }
+
+    fn add<D: Domain>(&self, guard: &Guard<'_, D>, add: impl FnOnce(&mut Batch)) {
         // What was unlinked is visible to whoever pins from here on.
         guard.pool().domain().synchronize();
         let mut open = self.open.lock();
-        open.blocks.push(block);
-        open.bytes += bytes_of_size(block.bytes);
-        if D::DETERMINISTIC || (open.blocks.len() < BATCH && open.bytes < BATCH_BYTES) {
-            return;
+        add(&mut open);
+        let full = open.blocks.len() + open.values.len() >= BATCH || open.bytes >= BATCH_BYTES;
+        if full && !D::DETERMINISTIC {
+            self.seal(guard.pool().domain(), &mut open);
         }
-        drop(open);
-        self.seal(guard);
     }
 
-    /// Gives the open batch to the collector.
-    fn seal<D: Domain>(&self, guard: &Guard<'_, D>) {
-        let mut open = self.open.lock();
-        let batch = std::mem::take(&mut *open);
-        let passed = Arc::clone(&batch.passed);
-        self.sealed.lock().push_back(batch);
-        drop(open);
-        if let Some(epoch) = &guard.epoch {
-            epoch.defer(move || passed.store(true, Ordering::Release));
-            epoch.flush();
-        }
+    /// Stamps what is in the open batch.
+    fn seal<D: Domain>(&self, domain: &D, open: &mut Batch) {
+        let mut sealed = self.sealed.lock();
+        let mut batch = std::mem::take(open);
+        batch.stamp = PROCESS.stamp(domain);
+        sealed.push_back(batch);
     }
 
     /// Removes the blocks whose readers have gone.
-    pub(crate) fn take_passed(&self) -> Vec<Block> {
+    pub(crate) fn take_passed<D: Domain>(&self, domain: &D) -> Vec<Block> {
+        let first = self.sealed.lock().front().map(|batch| batch.stamp);
+        let Some(oldest) = first.and_then(|first| PROCESS.oldest_if_beyond(domain, first)) else {
+            return Vec::new();
+        };
         let mut sealed = self.sealed.lock();
-        let mut blocks = Vec::new();
-        while sealed.front().is_some_and(|batch| batch.passed.load(Ordering::Acquire)) {
-            blocks.extend(sealed.pop_front().map(|batch| batch.blocks).unwrap_or_default());
-        }
-        blocks
+        let passed = sealed.iter().take_while(|batch| batch.stamp < oldest).count();
+        let passed: Vec<Batch> = sealed.drain(..passed).collect();
+        drop(sealed);
+        passed.into_iter().flat_map(|batch| batch.blocks).collect()
     }
 
-    /// Removes the blocks whose readers have gone, after having done what there is to do that the
-    /// epoch shows it: for when memory is short. Waits a moment for readers that are about to
-    /// go; one that stays keeps what it may see.
-    pub(crate) fn hasten<D: Domain>(&self, guard: Guard<'_, D>) -> Vec<Block> {
+    /// Removes the blocks whose readers have gone, and waits a moment for readers that are about to
+    /// go: for when memory is short. One that stays keeps what it may see.
+    pub(crate) fn hasten<D: Domain>(&self, domain: &D) -> Vec<Block> {
         const PATIENCE: Duration = Duration::from_millis(250);
-        if !self.open.lock().blocks.is_empty() {
-            self.seal(&guard);
+        if D::DETERMINISTIC {
+            return Vec::new();
         }
-        drop(guard);
-        let mut blocks = self.take_passed();
+        let mut open = self.open.lock();
+        if !open.blocks.is_empty() {
+            self.seal(domain, &mut open);
+        }
+        drop(open);
+        let mut blocks = self.take_passed(domain);
         let began = Instant::now();
-        while !D::DETERMINISTIC && !self.sealed.lock().is_empty() && began.elapsed() < PATIENCE {
-            crossbeam_epoch::pin().flush();
-            blocks.extend(self.take_passed());
+        while !self.sealed.lock().is_empty() && began.elapsed() < PATIENCE {
             std::thread::yield_now();
+            blocks.extend(self.take_passed(domain));
         }
         blocks
     }
@@ -146,8 +172,10 @@ impl Limbo {
         // Every guard of a deterministic machine comes here, mostly in vain: that is to cost little.
         let mut open = self.open.lock();
         let mut blocks = std::mem::take(&mut open.blocks);
+        let values = std::mem::take(&mut open.values);
         open.bytes = 0;
         drop(open);
+        drop(values);
         for batch in self.sealed.lock().drain(..) {
             blocks.extend(batch.blocks);
         }

@@ -178,6 +178,12 @@ impl Observed for Modelled {
         self.empty_own_buffer();
     }
 
+    fn synchronize_all(&self) {
+        if let Some(interleaving) = self.interleaving() {
+            self.empty_all_buffers(interleaving);
+        }
+    }
+
     #[inline]
     fn prefetches(&self) -> bool {
         self.machine.counts_loads

@@ -237,6 +237,19 @@ impl Modelled {
         }
     }
 
+    /// A barrier in every worker: the buffers are empty one after the other, and others run in
+    /// between.
+    pub(super) fn empty_all_buffers(&self, interleaving: &Interleaving) {
+        self.empty_buffer(interleaving);
+        let workers = interleaving.shared.lock().workers.len() as u8;
+        for worker in 0..workers {
+            self.turn(interleaving, false);
+            if !interleaving.is_stopped() {
+                self.drain_buffer(interleaving, worker);
+            }
+        }
+    }
+
     /// The calling worker's locked instruction, or what orders like one: its buffer is empty then.
     pub(crate) fn empty_buffer(&self, interleaving: &Interleaving) {
         self.turn(interleaving, false);

@@ -4,6 +4,7 @@ mod block_device_conformance;
 mod bounded_search;
 mod c_header;
 mod dram_words;
+mod epochs;
 mod litmus;
 mod memory_and_block_devices;
 mod modelled;

@@ -74,9 +74,9 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         ends: &[Option<(u64, u64)>],
         problems: &mut Vec<String>,
     ) {
-        let epoch = crossbeam_epoch::pin();
+        let pinned = self.pool.pin();
         let entries =
-            self.directory(&epoch).map(|inner| inner.entries(&self.pool)).unwrap_or_default();
+            self.directory(&pinned).map(|inner| inner.entries(&self.pool)).unwrap_or_default();
         if !entries.iter().map(|entry| entry.link).eq(links.iter().copied()) {
             problems.push(format!(
                 "the inner nodes lead to {} leaves, of which {} are linked, or in another order",
@@ -102,7 +102,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         }
         for entry in separators {
             let found = self
-                .directory(&epoch)
+                .directory(&pinned)
                 .map(|inner| inner.find(&self.pool, Probe::up_to_separator(&entry.key)).link);
             if found != Some(entry.link) {
                 problems.push(format!("no way leads to the leaf @{:#x}", entry.link));
@@ -126,8 +126,8 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             }
             true
         });
-        let epoch = crossbeam_epoch::pin();
-        if let Some(directory) = self.directory(&epoch) {
+        let pinned = self.pool.pin();
+        if let Some(directory) = self.directory(&pinned) {
             directory.visit_blocks(visitor);
         }
         for what in problems {
@@ -139,8 +139,8 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         let domain = self.domain();
         let mut statistics =
             Statistics { blocks: 1, bytes: size_of::<IndexRoot>() as u64, ..Statistics::default() };
-        let epoch = crossbeam_epoch::pin();
-        let directory = self.directory(&epoch);
+        let pinned = self.pool.pin();
+        let directory = self.directory(&pinned);
         if let Some(directory) = directory {
             let sizes = directory.sizes();
             statistics.nodes = sizes.nodes;

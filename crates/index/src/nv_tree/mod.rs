@@ -82,7 +82,7 @@ mod write;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use lapis_pmem::{Domain, InFlight, LINE_BYTES, Link, Owned, Pool};
 use parking_lot::Mutex;
@@ -128,7 +128,7 @@ pub struct NvTree<D: Domain, K: IndexKey + ?Sized> {
     capacity: usize,
     shape: Shape,
     /// The inner nodes; null if the tree is empty.
-    directory: crossbeam_epoch::Atomic<Directory>,
+    directory: AtomicPtr<Directory>,
     /// Held by whoever changes links and inner nodes. Taken behind the lock of a leaf.
     structure: Mutex<()>,
     locks: Box<[LeafLock]>,
@@ -163,7 +163,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             leaf_bytes,
             capacity,
             shape: shape_of(leaf_bytes, !K::INLINE, inner_nodes),
-            directory: crossbeam_epoch::Atomic::null(),
+            directory: AtomicPtr::default(),
             structure: Mutex::new(()),
             locks: (0..LEAF_LOCKS).map(|_| LeafLock::default()).collect(),
             dram_used: AtomicUsize::new(0),
@@ -173,7 +173,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             pool,
         };
         if let Some(directory) = tree.build(&entries) {
-            tree.directory = crossbeam_epoch::Atomic::new(directory);
+            tree.directory = AtomicPtr::new(Box::into_raw(Box::new(directory)));
         }
         Ok(tree)
     }
@@ -226,10 +226,10 @@ fn shape_of(leaf_bytes: usize, has_keys: bool, inner_nodes: InnerNodes) -> Shape
 
 impl<D: Domain, K: IndexKey + ?Sized> Drop for NvTree<D, K> {
     fn drop(&mut self) {
-        let directory = std::mem::replace(&mut self.directory, crossbeam_epoch::Atomic::null());
-        // SAFETY: nobody else has the tree, so nobody reads what it refers to.
-        if let Some(directory) = unsafe { directory.try_into_owned() } {
-            directory.free(&self.pool);
+        let directory = std::mem::take(self.directory.get_mut());
+        if !directory.is_null() {
+            // SAFETY: it was a box, and nobody else has the tree, so nobody reads it.
+            unsafe { Box::from_raw(directory) }.free(&self.pool);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Changes of the structure: leaves that come, are replaced, merged, and go. They take turns.
 
-use crossbeam_epoch::Owned as HostOwned;
 use lapis_pmem::{
     Blocks, Committed, Domain, Durable, Guard, InFlight, Link, Owned, PCell, host_lock,
 };
@@ -71,10 +70,10 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         key: &K,
         value: u64,
         supplies: &mut Supplies<'p, D>,
-        epoch: &crossbeam_epoch::Guard,
+        pinned: &Guard<'_, D>,
     ) -> Result<Option<Committed>, IndexError> {
         let _turn = host_lock::lock(self.domain(), &self.structure);
-        if self.directory(epoch).is_some() {
+        if self.directory(pinned).is_some() {
             return Ok(None);
         }
         let word = self.key_word(key, supplies)?;
@@ -85,7 +84,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         let first = new.0.link();
         let committed = self.swing(None, new, first);
         self.domain().synchronize();
-        self.set_directory(self.build(&[entry]), epoch);
+        self.set_directory(self.build(&[entry]), pinned);
         Ok(Some(committed))
     }
 
@@ -118,7 +117,6 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         pinned: &Guard<'_, D>,
     ) -> Result<Committed, IndexError> {
         let domain = self.domain();
-        let epoch = crossbeam_epoch::pin();
         let word = key_word.bits();
         let mut records = self.newest_of_all(leaf, count);
         let added = Newest { slot: count, word, value, deleted: false };
@@ -138,7 +136,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         let dead = words_of(records.iter().filter(|record| record.deleted));
         records.retain(|record| !record.deleted);
         let _turn = host_lock::lock(domain, &self.structure);
-        let Some(directory) = self.directory(&epoch) else {
+        let Some(directory) = self.directory(pinned) else {
             return Err(damaged("a leaf is in no inner node"));
         };
         let found = self.place_of(directory, leaf, probe);
@@ -174,7 +172,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         // I1: all of both leaves is durable before the link to them can be.
         let new = self.pool.fence((left, right, key_word));
         let committed = self.swing(directory.before(&self.pool, &found), new, first);
-        self.settle(directory, &found, &edit, prepared, pinned, &epoch);
+        self.settle(directory, &found, &edit, prepared, pinned);
         if !freed_early {
             self.pool.retire(leaf.link, self.leaf_bytes, committed, pinned);
         }
@@ -193,10 +191,9 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         pinned: &Guard<'_, D>,
     ) -> Committed {
         let domain = self.domain();
-        let epoch = crossbeam_epoch::pin();
         let words = words_of(&self.newest_of_all(leaf, count));
         let _turn = host_lock::lock(domain, &self.structure);
-        let Some(directory) = self.directory(&epoch) else {
+        let Some(directory) = self.directory(pinned) else {
             panic!("the index is damaged: a leaf is in no inner node");
         };
         let found = self.place_of(directory, leaf, probe);
@@ -214,7 +211,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             let _mutant = domain.omitting(mutants::UNFLUSHED_UNLINK);
             self.swing(before, (), leaf.next(domain))
         };
-        self.settle(directory, &found, &edit, prepared, pinned, &epoch);
+        self.settle(directory, &found, &edit, prepared, pinned);
         self.pool.retire(leaf.link, self.leaf_bytes, committed, pinned);
         self.retire_words(&words, committed, pinned);
         committed
@@ -226,9 +223,8 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
     #[inline(never)]
     pub(super) fn merge(&self, leaf: Leaf<'_>, probe: Probe<'_>, pinned: &Guard<'_, D>) {
         let domain = self.domain();
-        let epoch = crossbeam_epoch::pin();
         let _turn = host_lock::lock(domain, &self.structure);
-        let Some(directory) = self.directory(&epoch) else { return };
+        let Some(directory) = self.directory(pinned) else { return };
         let found = self.place_of(directory, leaf, probe);
         let left = found.entry.checked_sub(1);
         let right = Some(found.entry + 1).filter(|&right| right < found.siblings());
@@ -239,7 +235,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             let Some(_other) = self.lock_of(link).try_lock() else { continue };
             let other = self.leaf(link);
             let pair = if neighbour < found.entry { (other, leaf) } else { (leaf, other) };
-            let done = self.merge_pair(directory, &found, entry, pair, pinned, &epoch);
+            let done = self.merge_pair(directory, &found, entry, pair, pinned);
             domain.synchronize();
             if done {
                 return;
@@ -254,7 +250,6 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         entry: usize,
         (left, right): (Leaf<'_>, Leaf<'_>),
         pinned: &Guard<'_, D>,
-        epoch: &crossbeam_epoch::Guard,
     ) -> bool {
         let domain = self.domain();
         let mut records = self.newest_of_all(left, left.count(domain));
@@ -275,7 +270,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         // I1.
         let fresh = self.pool.fence(fresh);
         let committed = self.swing(directory.before(&self.pool, &at), fresh, link);
-        self.settle(directory, &at, &edit, prepared, pinned, epoch);
+        self.settle(directory, &at, &edit, prepared, pinned);
         for leaf in [left, right] {
             self.pool.retire(leaf.link, self.leaf_bytes, committed, pinned);
         }
@@ -300,7 +295,6 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         edit: &Edit,
         prepared: Prepared,
         pinned: &Guard<'_, D>,
-        epoch: &crossbeam_epoch::Guard,
     ) {
         // Words of the host change at once: what they lead to is visible before.
         self.domain().synchronize();
@@ -308,23 +302,19 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             Prepared::InPlace => directory.edit(&self.pool, found, edit),
             Prepared::Rebuilt(mut rebuilt) => {
                 self.count_rebuild(rebuilt.entries);
-                self.set_directory(rebuilt.directory.take(), epoch);
+                self.set_directory(rebuilt.directory.take(), pinned);
                 directory.retire(&self.pool, &rebuilt, pinned);
             }
         }
     }
 
     /// Replaces the directory; the old one is dropped when its readers have gone.
-    fn set_directory(&self, directory: Option<Directory>, epoch: &crossbeam_epoch::Guard) {
-        let order = std::sync::atomic::Ordering::AcqRel;
-        let old = match directory {
-            Some(directory) => self.directory.swap(HostOwned::new(directory), order, epoch),
-            None => self.directory.swap(crossbeam_epoch::Shared::null(), order, epoch),
-        };
+    fn set_directory(&self, directory: Option<Directory>, pinned: &Guard<'_, D>) {
+        let new = directory.map_or(std::ptr::null_mut(), |it| Box::into_raw(Box::new(it)));
+        let old = self.directory.swap(new, std::sync::atomic::Ordering::AcqRel);
         if !old.is_null() {
-            // SAFETY: it was made by `Owned::new`, has just become unreachable for all who pin from
-            // here on, and is swapped out once.
-            unsafe { epoch.defer_destroy(old) };
+            // SAFETY: it was a box, and is swapped out once. Those who may still have it are pinned.
+            self.pool.retire_value(unsafe { Box::from_raw(old) }, pinned);
         }
     }
 

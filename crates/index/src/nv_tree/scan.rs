@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
-use lapis_pmem::{Domain, Link};
+use lapis_pmem::{Domain, Guard, Link};
 
 use super::NvTree;
 use super::inner::{Probe, Separator};
@@ -20,16 +20,16 @@ struct Collected {
 
 impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
     /// Reads the leaf to which `probe` leads at one moment. None if the tree is empty.
-    fn collect(&self, probe: Probe<'_>, epoch: &crossbeam_epoch::Guard) -> Option<Collected> {
+    fn collect(&self, probe: Probe<'_>, pinned: &Guard<'_, D>) -> Option<Collected> {
         loop {
-            let directory = self.directory(epoch)?;
+            let directory = self.directory(pinned)?;
             let found = directory.find(&self.pool, probe);
             let leaf = self.leaf(Link::from_bits(found.link));
             self.prefetch_leaf(leaf);
             let lower = directory.lower(&self.pool, &found);
             let upper = directory.upper(&self.pool, &found);
             let mut records = self.newest_of_all(leaf, leaf.count(self.domain()));
-            if self.is_current(directory, &found, epoch) {
+            if self.is_current(directory, &found, pinned) {
                 self.persist_before_return(leaf);
                 records.retain(|record| !record.deleted);
                 return Some(Collected { records, lower, upper });
@@ -50,7 +50,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         &self,
         from: Bound<&K>,
         direction: Direction,
-        epoch: &crossbeam_epoch::Guard,
+        pinned: &Guard<'_, D>,
         visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let mut space = [0; 8];
@@ -59,7 +59,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             (Bound::Unbounded, Direction::Forward) => Probe::Lowest,
             (Bound::Unbounded, Direction::Backward) => Probe::Highest,
         };
-        let Some(mut leaf) = self.collect(probe, epoch) else { return ControlFlow::Continue(()) };
+        let Some(mut leaf) = self.collect(probe, pinned) else { return ControlFlow::Continue(()) };
         leaf.records.retain(|record| begins_at(&self.pool, from, direction, record.word));
         loop {
             if direction == Direction::Backward {
@@ -77,7 +77,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
                 Direction::Forward => Probe::up_to_separator(&end),
                 Direction::Backward => Probe::below_separator(&end),
             };
-            let Some(next) = self.collect(beyond, epoch) else {
+            let Some(next) = self.collect(beyond, pinned) else {
                 return ControlFlow::Continue(());
             };
             leaf = next;
@@ -97,8 +97,7 @@ impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for NvTree<D, K> {
         direction: Direction,
         visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
     ) {
-        let _pinned = self.pool.pin();
-        let epoch = crossbeam_epoch::pin();
-        let _: ControlFlow<()> = self.scan_leaves(from, direction, &epoch, visit);
+        let pinned = self.pool.pin();
+        let _: ControlFlow<()> = self.scan_leaves(from, direction, &pinned, visit);
     }
 }

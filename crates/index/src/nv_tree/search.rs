@@ -1,6 +1,6 @@
 //! Look-ups. Readers take no lock and wait for nobody.
 
-use lapis_pmem::{Domain, Link, persist_before_answer};
+use lapis_pmem::{Domain, Guard, Link, persist_before_answer};
 
 use super::NvTree;
 use super::inner::{Directory, Found, Probe};
@@ -10,11 +10,11 @@ use crate::key::IndexKey;
 impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
     /// The directory, if the tree is not empty.
     #[inline(always)]
-    pub(super) fn directory<'g>(&self, epoch: &'g crossbeam_epoch::Guard) -> Option<&'g Directory> {
-        let shared = self.directory.load(std::sync::atomic::Ordering::Acquire, epoch);
-        // SAFETY: null or made by `Owned::new`, and dropped only when all guards that were pinned
-        // at its replacement are gone.
-        unsafe { shared.as_ref() }
+    pub(super) fn directory<'g>(&self, _pinned: &'g Guard<'_, D>) -> Option<&'g Directory> {
+        let directory = self.directory.load(std::sync::atomic::Ordering::Acquire);
+        // SAFETY: null or from a box, which is dropped only when all guards of the pool that were
+        // alive at its replacement are gone.
+        unsafe { directory.as_ref() }
     }
 
     /// Whether what was found in a directory is still there: then the leaf was the right one for
@@ -24,10 +24,10 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         &self,
         directory: &Directory,
         found: &Found,
-        epoch: &crossbeam_epoch::Guard,
+        pinned: &Guard<'_, D>,
     ) -> bool {
         directory.is_still(&self.pool, found)
-            && self.directory(epoch).is_some_and(|now| std::ptr::eq(now, directory))
+            && self.directory(pinned).is_some_and(|now| std::ptr::eq(now, directory))
     }
 
     /// Makes durable what a reader may have seen of a change that is under way in a leaf: the line
@@ -45,15 +45,14 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
     pub(super) fn lookup(&self, key: &K) -> Option<u64> {
         let mut space = [0; 8];
         let probe = Probe::up_to(key.bytes(&mut space));
-        let _pinned = self.pool.pin();
-        let epoch = crossbeam_epoch::pin();
+        let pinned = self.pool.pin();
         loop {
-            let directory = self.directory(&epoch)?;
+            let directory = self.directory(&pinned)?;
             let found = directory.find(&self.pool, probe);
             let leaf = self.leaf(Link::from_bits(found.link));
             self.prefetch_leaf(leaf);
             let newest = self.newest(leaf, leaf.count(self.domain()), key);
-            if self.is_current(directory, &found, &epoch) {
+            if self.is_current(directory, &found, &pinned) {
                 self.persist_before_return(leaf);
                 return newest.filter(|newest| !newest.deleted).map(|newest| newest.value);
             }

@@ -131,8 +131,8 @@ fn opening_by_one_thread_or_several_builds_the_same() {
     for threads in [1, 2, 5] {
         let tree = NvTree::<_, [u8]>::open_with_threads(Arc::clone(&pool), root, threads).unwrap();
         assert_eq!(audited_blocks(&tree), leaves);
-        let epoch = crossbeam_epoch::pin();
-        found.push(tree.directory(&epoch).unwrap().entries(&pool));
+        let pinned = pool.pin();
+        found.push(tree.directory(&pinned).unwrap().entries(&pool));
     }
     assert!(found[0].len() > 4096 && found.windows(2).all(|pair| pair[0] == pair[1]));
 }

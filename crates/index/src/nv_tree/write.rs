@@ -75,13 +75,12 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         let mut space = [0; 8];
         let probe = Probe::up_to(key.bytes(&mut space));
         let pinned = self.pool.pin();
-        let epoch = crossbeam_epoch::pin();
         loop {
-            let Some(directory) = self.directory(&epoch) else {
+            let Some(directory) = self.directory(&pinned) else {
                 let (Change::Insert(value) | Change::Put(value)) = change else {
                     return Ok(unchanged(None));
                 };
-                match self.plant(key, value, supplies, &epoch)? {
+                match self.plant(key, value, supplies, &pinned)? {
                     Some(committed) => return Ok(Outcome { previous: None, committed }),
                     None => continue,
                 }
@@ -91,7 +90,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             self.prefetch_leaf(leaf);
             let _turn = host_lock::lock(domain, self.lock_of(leaf.link));
             // What is current now stays so while the lock is held (I7).
-            if self.is_current(directory, &found, &epoch) {
+            if self.is_current(directory, &found, &pinned) {
                 return self.change_in(leaf, key, change, probe, supplies, &pinned);
             }
         }

@@ -179,7 +179,7 @@ impl Allocator {
         asked_bytes: usize,
     ) -> Result<u64, AllocError> {
         // Blocks whose readers have gone are the cheapest: look at them first.
-        let passed = pool.limbo().take_passed();
+        let passed = pool.limbo().take_passed(pool.domain());
         if !passed.is_empty() {
             for block in passed {
                 if let Some(class) = ClassId::for_bytes(block.bytes) {
@@ -212,7 +212,7 @@ impl Allocator {
                     // Retired blocks may only be waiting for somebody to ask whether their
                     // readers have gone.
                     drop(slabs);
-                    for block in pool.limbo().hasten(pool.pin()) {
+                    for block in pool.limbo().hasten(pool.domain()) {
                         match ClassId::for_bytes(block.bytes) {
                             Some(class) => cache.push(class, block.offset),
                             None => self.free_large(pool, block),
@@ -256,7 +256,7 @@ impl Allocator {
         if bytes > LARGEST_BLOCK_BYTES {
             return Err(AllocError::TooLarge { asked_bytes: bytes });
         }
-        for block in pool.limbo().take_passed() {
+        for block in pool.limbo().take_passed(pool.domain()) {
             self.free(pool, block);
         }
         let count = bytes.div_ceil(EXTENT_BYTES) as u32;
@@ -288,7 +288,7 @@ impl Allocator {
         if free(self) >= count {
             return Ok(());
         }
-        for block in pool.limbo().take_passed() {
+        for block in pool.limbo().take_passed(pool.domain()) {
             self.free(pool, block);
         }
         while self.discover(pool) {}
@@ -300,7 +300,7 @@ impl Allocator {
         };
         // What is free and not in a free chunk: blocks whose readers have gone although the epoch
         // does not show it yet, and blocks that threads keep at hand.
-        for block in pool.limbo().hasten(pool.pin()) {
+        for block in pool.limbo().hasten(pool.domain()) {
             self.free(pool, block);
         }
         for (class, offsets) in self.caches.drain(pool.domain()) {

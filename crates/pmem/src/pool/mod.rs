@@ -174,6 +174,12 @@ impl<D: Domain> Pool<D> {
         self.limbo.retire(Block { offset: link.offset(), bytes }, guard);
     }
 
+    /// Hands over a value in the host's memory that nobody who pins from now on can come by: it is
+    /// dropped when every reader that may still see it has gone.
+    pub fn retire_value<T: Send + 'static>(&self, value: Box<T>, guard: &Guard<'_, D>) {
+        self.limbo.retire_value(value, guard);
+    }
+
     /// Takes back a block that *was* published but that the calling thread alone can reach now and
     /// that no reader can have seen, of which `_unlinked` is the proof. For building and tearing
     /// down whole structures.
