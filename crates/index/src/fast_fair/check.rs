@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use lapis_pmem::{BlockVisitor, Domain, LINK_MASK, Link};
 
 use super::FastFair;
-use super::node::{HEADER_BYTES, Node, NodeHeader};
+use super::node::{Node, NodeHeader};
 use crate::index::{OnValue, Statistics};
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
@@ -25,9 +25,8 @@ struct Seen<'p> {
 
 impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     fn try_node(&self, link: Link<NodeHeader>) -> Option<Node<'_>> {
-        let header = self.pool.try_at(link)?;
-        let slots = Link::from_bits(link.offset() + HEADER_BYTES as u64);
-        Some(Node { link, header, slots: self.pool.try_slice(slots, self.capacity)? })
+        let (header, slots) = self.pool.try_at_with(link, self.capacity)?;
+        Some(Node { link, header, slots })
     }
 
     fn compare(&self, left: u64, right: u64) -> Option<Ordering> {

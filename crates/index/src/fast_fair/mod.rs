@@ -76,7 +76,7 @@ mod tests;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use lapis_pmem::{Domain, InFlight, Link, LockGeneration, Owned, Pool};
+use lapis_pmem::{Domain, InFlight, Link, LockGeneration, Owned, Pool, Resident};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, Run};
@@ -84,9 +84,7 @@ use crate::index::{Capabilities, Index, IndexError, IndexOptions, forward_to_fil
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
 
-use node::{
-    Entry, HEADER_BYTES, NODE_SIZES, Node, NodeHeader, RIGHTWARD, SiblingWord, capacity_of,
-};
+use node::{Entry, NODE_SIZES, Node, NodeHeader, RIGHTWARD, SiblingWord, capacity_of};
 
 const FORMAT_VERSION: u32 = 1;
 /// [`IndexRoot::words`]: bytes per node.
@@ -99,8 +97,9 @@ const WIDEST_TOP: usize = 8;
 pub struct FastFair<D: Domain, K: IndexKey + ?Sized> {
     pool: Arc<Pool<D>>,
     root: Link<IndexRoot>,
+    root_block: Resident<D, IndexRoot>,
     node_bytes: usize,
-    capacity: usize,
+    capacity: u16,
     generation: LockGeneration,
     _key: PhantomData<fn(&K)>,
 }
@@ -119,15 +118,13 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
 
     #[inline(always)]
     fn root(&self) -> &IndexRoot {
-        self.pool.at(self.root)
+        &self.root_block
     }
 
     #[inline(always)]
     fn node(&self, link: Link<NodeHeader>) -> Node<'_> {
-        let header = self.pool.at(link);
-        let slots = Link::from_bits(link.offset() + HEADER_BYTES as u64);
-        match self.pool.try_slice(slots, self.capacity) {
-            Some(slots) => Node { link, header, slots },
+        match self.pool.try_at_with(link, self.capacity) {
+            Some((header, slots)) => Node { link, header, slots },
             None => beyond_the_end(link),
         }
     }
@@ -190,13 +187,13 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FastFair<D, K> {
         let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
         let node_bytes = NODE_SIZES.found(found.words[NODE_BYTES_WORD].load(pool.domain()))?;
         let top: Link<NodeHeader> = found.top.load(pool.domain()).cast();
-        let slots = Link::from_bits(top.offset() + HEADER_BYTES as u64);
-        let capacity = capacity_of(node_bytes);
-        if pool.try_at(top).is_none() || pool.try_slice::<Entry>(slots, capacity).is_none() {
+        let capacity = capacity_of(node_bytes) as u16;
+        if pool.try_at_with::<_, Entry>(top, capacity).is_none() {
             return Err(IndexError::Damaged { what: "its top node is outside the pool".into() });
         }
         let generation = LockGeneration::of(pool.generation());
-        Ok(Self { pool, root, node_bytes, capacity, generation, _key: PhantomData })
+        let root_block = pool.resident(root);
+        Ok(Self { pool, root, root_block, node_bytes, capacity, generation, _key: PhantomData })
     }
 
     forward_to_files!(D, K);

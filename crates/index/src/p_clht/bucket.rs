@@ -196,7 +196,8 @@ impl Table {
     /// divided among neighbours in a larger one.
     #[inline(always)]
     pub(super) fn index_of(self, hash: u64) -> u64 {
-        hash.unbounded_shr(64u32.saturating_sub(self.log2()))
+        // A table has more buckets than one; a damaged word selects any chain.
+        hash.wrapping_shr(self.log2().wrapping_neg())
     }
 
     #[inline(always)]

@@ -75,7 +75,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use lapis_pmem::{
-    BlockVisitor, Domain, InFlight, Link, LockGeneration, Owned, Pool, persist_before_answer,
+    BlockVisitor, Domain, InFlight, Link, LockGeneration, Owned, Pool, Resident,
+    persist_before_answer,
 };
 
 use crate::IndexKind;
@@ -98,6 +99,7 @@ const FORMAT_VERSION: u32 = 1;
 pub struct PClht<D: Domain, K: IndexKey + ?Sized> {
     pool: Arc<Pool<D>>,
     root: Link<IndexRoot>,
+    root_block: Resident<D, IndexRoot>,
     generation: LockGeneration,
     /// After a growth that failed for want of room: not before there are so many overflow buckets.
     not_before: AtomicU64,
@@ -112,7 +114,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
 
     #[inline(always)]
     fn root(&self) -> &IndexRoot {
-        self.pool.at(self.root)
+        &self.root_block
     }
 
     #[inline(always)]
@@ -264,7 +266,8 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
             pool.domain().note_generation(generation);
         }
         let not_before = AtomicU64::new(0);
-        let index = Self { pool, root, generation, not_before, _keys: PhantomData };
+        let root_block = pool.resident(root);
+        let index = Self { pool, root, root_block, generation, not_before, _keys: PhantomData };
         index.begin_counting();
         Ok(index)
     }

@@ -87,7 +87,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_pmem::{
-    Blocks, Committed, Domain, Durable, InFlight, Link, Owned, Pool, persist_before_answer,
+    Blocks, Committed, Domain, Durable, InFlight, Link, Owned, Pool, Resident,
+    persist_before_answer,
 };
 use parking_lot::Mutex;
 
@@ -118,6 +119,7 @@ const LOG_WORD: usize = 2;
 pub struct WbTree<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind = BitmapAndSlots> {
     pool: Arc<Pool<D>>,
     root: Link<IndexRoot>,
+    root_block: Resident<D, IndexRoot>,
     log: Link<Log>,
     shape: Shape,
     /// Held by whoever changes the tree.
@@ -140,7 +142,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
 
     #[inline(always)]
     fn root(&self) -> &IndexRoot {
-        self.pool.at(self.root)
+        &self.root_block
     }
 
     /// Where the root's `top` is.
@@ -234,7 +236,8 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> Index<D, K> for WbTree<
         }
         let in_flight = InFlightPlace::default();
         let writer = Mutex::new(());
-        Ok(Self { pool, root, log, shape, writer, in_flight, _keys: PhantomData })
+        let root_block = pool.resident(root);
+        Ok(Self { pool, root, root_block, log, shape, writer, in_flight, _keys: PhantomData })
     }
 
     forward_to_files!(D, K);

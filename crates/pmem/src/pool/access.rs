@@ -21,24 +21,18 @@ impl<D: Domain> Pool<D> {
     /// survive damage uses [`Pool::try_at`].
     #[inline(always)]
     pub fn at<T: Persistent>(&self, link: Link<T>) -> &T {
-        match self.try_at(link) {
-            Some(value) => value,
-            None => damaged(link.offset()),
+        if !self.has(link, size_of::<T>()) {
+            damaged(link.offset());
         }
+        // SAFETY: as in `try_at`.
+        unsafe { self.found_at(link) }
     }
 
     /// The `T` at `link`, or `None` if the link is null, outside the pool or misaligned.
     #[inline(always)]
     pub fn try_at<T: Persistent>(&self, link: Link<T>) -> Option<&T> {
-        let offset = link.offset() as usize;
-        let room = self.region.mapped_bytes().wrapping_sub(size_of::<T>());
-        // Offset zero is the header, never a block; wrapped around it fails the comparison too.
-        if offset.wrapping_sub(1) >= room || !offset.is_multiple_of(align_of::<T>()) {
-            return None;
-        }
-        // SAFETY: in bounds and aligned (checked above; bases are page-aligned), valid for any bit
-        // pattern and only mutated through its cells (`Persistent`), mapped as long as `self`.
-        Some(unsafe { &*self.address_of(link.offset()).cast::<T>() })
+        // SAFETY: the bytes of a `T` are there.
+        self.has(link, size_of::<T>()).then(|| unsafe { self.found_at(link) })
     }
 
     /// The `count` values of type `T` that lie one after the other from `link` on, or `None` if
@@ -46,17 +40,57 @@ impl<D: Domain> Pool<D> {
     /// time.
     #[inline(always)]
     pub fn try_slice<T: Persistent>(&self, link: Link<T>, count: usize) -> Option<&[T]> {
-        let offset = link.offset() as usize;
         let bytes = size_of::<T>().checked_mul(count)?;
-        let room = self.region.mapped_bytes().checked_sub(bytes)?;
-        if offset.wrapping_sub(1) >= room || !offset.is_multiple_of(align_of::<T>()) {
-            return None;
+        // SAFETY: all of it is in bounds and aligned, each `T` is valid for any bit pattern and only
+        // mutated through its cells (`Persistent`), mapped as long as `self`.
+        self.has(link, bytes)
+            .then(|| unsafe { std::slice::from_raw_parts(self.found_at(link), count) })
+    }
+
+    /// The `T` at `link` and the `count` values of type `E` behind it: a node whose length is known
+    /// only at run time, for one look at where it lies. `None` as for [`Pool::try_slice`].
+    #[inline(always)]
+    pub fn try_at_with<T: Persistent, E: Persistent>(
+        &self,
+        link: Link<T>,
+        count: u16,
+    ) -> Option<(&T, &[E])> {
+        const {
+            assert!(align_of::<E>() <= align_of::<T>());
+            assert!(size_of::<T>().is_multiple_of(align_of::<E>()));
+            assert!(
+                size_of::<T>() <= 1 << 32 && size_of::<E>() <= 1 << 32,
+                "bytes do not overflow"
+            );
         }
-        // SAFETY: all of it is in bounds and aligned (checked above), each `T` is valid for any bit
-        // pattern and only mutated through its cells (`Persistent`), mapped as long as `self`.
-        Some(unsafe {
-            std::slice::from_raw_parts(self.address_of(link.offset()).cast::<T>(), count)
+        let count = usize::from(count);
+        // SAFETY: as in `try_slice`, for both; the second lies behind the first, and is aligned.
+        self.has(link, size_of::<T>() + count * size_of::<E>()).then(|| unsafe {
+            let first: &T = self.found_at(link);
+            let rest = (&raw const *first).add(1).cast();
+            (first, std::slice::from_raw_parts(rest, count))
         })
+    }
+
+    /// Whether `bytes` bytes from `link` on lie inside the pool, and are aligned for a `T`.
+    #[inline(always)]
+    fn has<T: Persistent>(&self, link: Link<T>, bytes: usize) -> bool {
+        const { assert!(align_of::<T>().is_power_of_two()) };
+        // Offset zero is the header, never a block; wrapped around it fails the comparison, and so
+        // does what is misaligned, whose lowest bits become the highest: one comparison for all.
+        let shift = align_of::<T>().trailing_zeros();
+        let room = self.region.mapped_bytes().saturating_sub(bytes);
+        link.offset().rotate_right(shift).wrapping_sub(1) < (room >> shift) as u64
+    }
+
+    /// # Safety
+    /// The pool [has](Self::has) as many bytes as the caller makes of it.
+    #[inline(always)]
+    unsafe fn found_at<T: Persistent>(&self, link: Link<T>) -> &T {
+        // SAFETY: in bounds, as the caller vouches, and aligned, since bases are page-aligned; valid
+        // for any bit pattern and only mutated through its cells (`Persistent`), mapped as long as
+        // `self`.
+        unsafe { &*self.region.base().add(link.offset() as usize).cast::<T>() }
     }
 
     /// The `bytes` bytes behind the `T` at `link`, which were written before it was published and

@@ -4,9 +4,11 @@ mod access;
 mod error;
 mod header;
 mod open;
+mod resident;
 mod roots;
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::allocator::{AllocError, Allocator, Block, size_of_block};
@@ -25,6 +27,7 @@ pub use error::{PoolError, RootError};
 use header::Header;
 pub use header::{FORMAT_VERSION, ROOT_CAPACITY, ROOT_NAME_BYTES};
 use open::header_of;
+pub use resident::Resident;
 
 /// The smallest pool: the first chunk (header and chunk table) and one chunk of data.
 pub const MIN_POOL_BYTES: usize = 2 * EXTENT_BYTES;
@@ -150,6 +153,14 @@ impl<D: Domain> Pool<D> {
     #[inline]
     pub fn pin(&self) -> Guard<'_, D> {
         Guard::new(self)
+    }
+
+    /// The `T` at `link`, for who follows it again and again.
+    ///
+    /// # Panics
+    /// As [`Pool::at`].
+    pub fn resident<T: Persistent>(self: &Arc<Self>, link: Link<T>) -> Resident<D, T> {
+        Resident::new(self, link)
     }
 
     pub(crate) fn allocator(&self) -> &Allocator {

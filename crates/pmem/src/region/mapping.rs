@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ptr::NonNull;
 
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
@@ -10,14 +11,17 @@ use super::EXTENT_BYTES;
 use super::error::{RegionError, os};
 
 /// Reserves inaccessible address space: `bytes`, or less if the system does not give as much.
-pub(super) fn reserve(bytes: usize) -> Result<(*mut u8, usize), RegionError> {
+pub(super) fn reserve(bytes: usize) -> Result<(NonNull<u8>, usize), RegionError> {
     let mut bytes = bytes.next_multiple_of(EXTENT_BYTES);
     loop {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
         match unsafe { mm::mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), flags) }
         {
-            Ok(base) => return Ok((base.cast(), bytes)),
+            Ok(base) => {
+                let base = NonNull::new(base.cast()).ok_or(Errno::FAULT);
+                return Ok((base.map_err(os("reserve address space"))?, bytes));
+            }
             Err(Errno::NOMEM) if bytes > (1 << 30) => {
                 bytes = (bytes / 2).next_multiple_of(EXTENT_BYTES);
             }
@@ -28,9 +32,9 @@ pub(super) fn reserve(bytes: usize) -> Result<(*mut u8, usize), RegionError> {
 
 /// # Safety
 /// `base` and `bytes` come from [`reserve`], and nothing refers into the range any more.
-pub(super) unsafe fn unreserve(base: *mut u8, bytes: usize) {
+pub(super) unsafe fn unreserve(base: NonNull<u8>, bytes: usize) {
     // SAFETY: as the caller vouches.
-    let _ = unsafe { mm::munmap(base.cast(), bytes) };
+    let _ = unsafe { mm::munmap(base.as_ptr().cast(), bytes) };
 }
 
 /// For file systems without `fallocate`: writes real zeroes, so that the blocks exist.

@@ -17,6 +17,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -61,7 +62,7 @@ impl Default for RegionOptions {
 /// A mapped byte range. See the module documentation in the source.
 #[derive(Debug)]
 pub struct Region {
-    base: *mut u8,
+    base: NonNull<u8>,
     reserved: usize,
     mapped: AtomicUsize,
     medium: Medium,
@@ -251,7 +252,7 @@ impl Region {
     /// The first byte.
     #[inline(always)]
     pub fn base(&self) -> *mut u8 {
-        self.base
+        self.base.as_ptr()
     }
 
     /// Bytes that are mapped now.
@@ -363,7 +364,7 @@ impl Region {
         // SAFETY: `[from, to)` lies within the reservation, beyond what is mapped; MAP_FIXED
         // replaces inaccessible reserved pages only.
         unsafe {
-            let at = self.base.add(from).cast();
+            let at = self.base().add(from).cast();
             match &self.file {
                 None => {
                     let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;

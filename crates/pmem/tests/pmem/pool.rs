@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lapis_pmem::{
-    Link, MIN_POOL_BYTES, PCell, Pool, PoolError, RegionError, RegionOptions, RootError,
+    Hardware, Link, MIN_POOL_BYTES, PCell, Pool, PoolError, RegionError, RegionOptions, RootError,
 };
 
 const OPTIONS: fn() -> RegionOptions =
@@ -218,6 +219,38 @@ fn links_outside_the_pool_are_never_followed() {
         assert!(pool.try_tail(Link::<PCell<u64>>::from_bits(offset), 1 << 21).is_none());
     }
     assert!(pool.try_at(Link::<PCell<u64>>::from_bits((1 << 20) - 8)).is_some());
+}
+
+#[test]
+fn a_node_is_found_with_all_that_is_behind_it_or_not_at_all() {
+    let pool = Pool::create_anonymous(1 << 20).unwrap();
+    let nodes = |offset: u64, count| {
+        let link = Link::<PCell<u64>>::from_bits(offset);
+        pool.try_at_with::<_, PCell<u32>>(link, count).map(|(_, rest)| rest.len())
+    };
+    let end = 1 << 20;
+    for (offset, count, found) in [
+        (end - 16, 2, Some(2)),
+        (end - 16, 3, None),
+        (end - 8, 0, Some(0)),
+        (end - 12, 0, None),
+        (end, 0, None),
+        (0, 0, None),
+        (8, u16::MAX, Some(u16::MAX.into())),
+        (u64::MAX >> 16 & !7, 1, None),
+    ] {
+        assert_eq!(nodes(offset, count), found, "{offset:#x}, {count}");
+    }
+}
+
+#[test]
+fn a_resident_block_outlives_other_handles_of_its_pool() {
+    let pool = Arc::new(Pool::create_anonymous(1 << 20).unwrap());
+    let block = pool.allocate::<PCell<u64>>().unwrap();
+    block.store(pool.domain(), 7);
+    let resident = pool.resident(block.flush().release());
+    drop(pool);
+    assert_eq!(resident.load(&Hardware::detect()), 7);
 }
 
 #[test]
