@@ -139,7 +139,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let Some(arrival) = arrival else { return ControlFlow::Continue(()) };
         let mut node = arrival.node;
         let mut started = false;
-        let mut entries = Entries::new();
+        let mut entries = Entries::with_capacity(node.slots.len());
         let mut nodes = 0usize;
         loop {
             nodes += 1;
@@ -148,10 +148,11 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             }
             // A deleted node is empty, and its sibling link still leads on.
             let sibling = self.collect(node, &mut entries);
-            let next = (!sibling.link().is_null()).then(|| self.node(sibling.link()));
-            if let Some(next) = next {
-                self.domain().prefetch((&raw const *next.header).cast());
-            }
+            // Its first line comes with the others: nothing of it is needed until this one is done.
+            let next = (!sibling.link().is_null()).then(|| {
+                self.pool.prefetch(sibling.link());
+                self.arrive(sibling.link())
+            });
             for &(word, value) in &entries {
                 started = started || begins_at(&self.pool, from, Direction::Forward, word);
                 if started {

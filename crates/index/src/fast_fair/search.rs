@@ -257,7 +257,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
 
     /// The node at `link`, with all of its lines on their way to the cache at once.
     #[inline(always)]
-    fn arrive(&self, link: Link<NodeHeader>) -> Node<'_> {
+    pub(super) fn arrive(&self, link: Link<NodeHeader>) -> Node<'_> {
         let node = self.node(link);
         for line in node.slots[2..].chunks(4) {
             self.domain().prefetch(line.as_ptr().cast());
