@@ -1,23 +1,26 @@
 //! Measures indexes with random integer keys: inserts and searches in millions per second of
 //! wall-clock time and of the threads' processor time (on a machine that others share, the one that
 //! says more; that of all threads together, as if each had a processor), flushes and fences being
-//! this machine's.
+//! this machine's. A range is 100 entries.
 //!
 //! `cargo bench -p lapis-index --bench index_speed -- [INDEX ...] [KEYS ...] [threads=N ...]`
 //!
 //! Each thread has its own share of the keys.
 
 use std::error::Error;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lapis_index::{Index, IndexKind, IndexOf, IndexOptions, with_index};
+use lapis_index::{Direction, Index, IndexFamily, IndexKind, IndexOf, IndexOptions, with_index};
 use lapis_pmem::{Hardware, Pool};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rustix::time::{ClockId, clock_gettime};
 
+/// Entries of a range.
+const RANGE_ENTRIES: usize = 100;
 /// What `cargo bench` adds to the arguments.
 const CARGOS: &str = "--bench";
 
@@ -46,30 +49,39 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (&count, &threads) in
             counts.iter().flat_map(|count| threads.iter().map(move |threads| (count, threads)))
         {
-            with_index!(kind, |F| measure::<IndexOf<F, Hardware, u64>>(count, threads))?;
+            with_index!(kind, |F| measure::<F>(count, threads))?;
         }
     }
     Ok(())
 }
 
-fn measure<I: Index<Hardware, u64>>(count: usize, threads: usize) -> Result<(), Box<dyn Error>> {
+fn measure<F: IndexFamily>(count: usize, threads: usize) -> Result<(), Box<dyn Error>> {
     let mut random = SmallRng::seed_from_u64(42);
     let mut keys: Vec<u64> = (0..count).map(|_| random.random()).collect();
 
     let pool = Arc::new(Pool::create_anonymous(64 * count + count * 192 + (16 << 20))?);
-    println!("{}, {count} keys, {threads} threads, {}", I::KIND, pool.domain().method());
-    let index = I::create_named(&pool, "index", &IndexOptions::default())?;
+    println!("{}, {count} keys, {threads} threads, {}", F::KIND, pool.domain().method());
+    let index =
+        IndexOf::<F, Hardware, u64>::create_named(&pool, "index", &IndexOptions::default())?;
 
     measure_phase("insert", threads, &keys, |key| index.insert(key, !key).is_ok());
     keys.shuffle(&mut random);
     measure_phase("get", threads, &keys, |key| index.get(key) == Some(!key));
-    measure_phase("update", threads, &keys, |key| index.update(key, *key).is_ok());
+    if F::scan(&index, Bound::Unbounded, Direction::Forward, &mut |_, _| ControlFlow::Break(())) {
+        measure_phase("range", threads, &keys[..count / RANGE_ENTRIES], |key| {
+            let mut rest = RANGE_ENTRIES;
+            F::scan(&index, Bound::Included(key), Direction::Forward, &mut |key, value| {
+                rest -= usize::from(value == !key);
+                if rest == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })
+        });
+    }
 
     let start = Start::now();
     let mut visited = 0;
     index.for_each(&mut |_, _| {
         visited += 1;
-        std::ops::ControlFlow::Continue(())
+        ControlFlow::Continue(())
     });
     report("scan", count, start.wall.elapsed(), processor_time() - start.processor);
     assert_eq!(visited, count);
@@ -82,6 +94,7 @@ fn measure<I: Index<Hardware, u64>>(count: usize, threads: usize) -> Result<(), 
         sizes.nodes,
         sizes.bytes as f64 / count as f64
     );
+    measure_phase("update", threads, &keys, |key| index.update(key, *key).is_ok());
     measure_phase("remove", threads, &keys, |key| index.remove(key).is_ok());
     Ok(())
 }
