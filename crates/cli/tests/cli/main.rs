@@ -6,6 +6,7 @@ mod crash_timeline;
 mod demo;
 mod documented_json;
 mod import_export;
+mod json_schema;
 mod kills;
 mod manual;
 mod runner;

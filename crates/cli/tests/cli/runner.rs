@@ -15,6 +15,8 @@ pub struct Scene {
 /// What came of a command.
 #[derive(Debug)]
 pub struct Outcome {
+    /// What was run, without the directory of the store.
+    words: Vec<String>,
     pub code: Option<i32>,
     pub stdout: Vec<u8>,
     pub stderr: String,
@@ -32,7 +34,7 @@ impl Outcome {
         String::from_utf8(self.good()).unwrap()
     }
 
-    /// The one JSON object on standard output, whatever the exit code.
+    /// The one JSON object on standard output, whatever the exit code; all of it is documented.
     pub fn json(&self) -> serde_json::Value {
         let value: serde_json::Value = serde_json::from_slice(&self.stdout).unwrap_or_else(|_| {
             panic!(
@@ -42,6 +44,7 @@ impl Outcome {
             )
         });
         assert!(value.is_object(), "{value}");
+        crate::json_schema::check(&self.words, &value);
         value
     }
 
@@ -119,12 +122,18 @@ pub fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Outcome {
 }
 
 fn finish(mut command: Command, input: &[u8]) -> Outcome {
+    let mut words: Vec<_> =
+        command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(at) = words.iter().position(|word| word == "--dir") {
+        words.drain(at..words.len().min(at + 2));
+    }
     let piped = (Stdio::piped(), Stdio::piped(), Stdio::piped());
     let mut child = command.stdin(piped.0).stdout(piped.1).stderr(piped.2).spawn().unwrap();
     // The command may end without reading it all.
     let _ = child.stdin.take().unwrap().write_all(input);
     let output = child.wait_with_output().unwrap();
     Outcome {
+        words,
         code: output.status.code(),
         stdout: output.stdout,
         stderr: String::from_utf8(output.stderr).unwrap(),
