@@ -19,6 +19,7 @@ registry! { ($)
     9 wb_tree_slot::WbTreeSlot [ordered];
     7 nv_tree::NvTree [ordered rebuilt];
     8 fptree::FpTree [ordered rebuilt];
+    12 p_art::PArt [ordered];
 }
 
 mod any_index;

@@ -39,6 +39,13 @@ impl LockWord {
         Self(u64::from(payload & 0x7F) << 1)
     }
 
+    /// A word that is locked in this generation, with version zero and no payload: for nodes that their
+    /// makers keep to themselves when others can see them already.
+    #[inline(always)]
+    pub fn held(generation: LockGeneration) -> Self {
+        Self(generation.0 | LOCKED)
+    }
+
     /// Whether somebody holds the lock.
     #[inline(always)]
     pub fn is_locked(self, generation: LockGeneration) -> bool {

@@ -73,6 +73,7 @@ fn four_workers_are_durably_linearizable_too() {
         Structure::Index(IndexKind::Wort),
         Structure::Index(IndexKind::Woart),
         Structure::Index(IndexKind::ArtCow),
+        Structure::Index(IndexKind::PArt),
         Structure::Index(IndexKind::FastFair),
         Structure::Index(IndexKind::PClht),
         Structure::Index(IndexKind::FpTree),

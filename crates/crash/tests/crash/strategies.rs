@@ -175,6 +175,12 @@ fn remembered_walks_change_nothing_on_art_with_copies() {
     remembered_walks_change_nothing_on(Structure::Index(IndexKind::ArtCow));
 }
 
+/// Its nodes have locks, which walks do not look at.
+#[test]
+fn remembered_walks_change_nothing_on_p_art() {
+    remembered_walks_change_nothing_on(Structure::Index(IndexKind::PArt));
+}
+
 /// An index with 400 keys; crashes are in the operations after these.
 fn on_a_filled_index(kind: IndexKind, ops: usize, mutant: Option<Mutant>) {
     const KEYS: u64 = 500;

@@ -1,4 +1,4 @@
-//! What WOART and ART+CoW have in common: adaptive radix trees for persistent memory (Lee, Lim, Song,
+//! What WOART, ART+CoW and P-ART have in common: adaptive radix trees for persistent memory (Lee, Lim, Song,
 //! Nam and Noh, FAST 2017, after the adaptive radix tree of Leis, Kemper and Neumann, ICDE 2013).
 //!
 //! A key is a string of bytes. As in [`Wort`](crate::Wort), a node branches at a position, by which
@@ -33,7 +33,8 @@
 //!  leaf: 16 bytes and the key's: value, key (integers) or its length, then its bytes
 //! ```
 //!
-//! Blocks of these sizes start on a line. The header is WORT's with bytes for digits: depth 16 bits,
+//! Blocks of these sizes start on a line. Nodes of P-ART have a lock at 16, and all that is behind the
+//! first two words comes eight bytes later. The header is WORT's with bytes for digits: depth 16 bits,
 //! prefix length 16 bits, the first four bytes of the prefix (hybrid path compression); it is read by
 //! inserts only. A node keeps its kind for life and its branch position with it; one of another kind
 //! is another node. It grows when it is full and shrinks at 3, 12 and 37 bytes, so that no node is
@@ -73,7 +74,7 @@
 //!
 //! # Concurrency
 //!
-//! That of [`Wort`](crate::Wort): readers take no lock, pin the pool, and persist before they answer
+//! That of [`Wort`](crate::Wort), but for the locks of P-ART, which are in its nodes: readers take no lock, pin the pool, and persist before they answer
 //! the words that writers have in flight; writers lock the nodes they change by stripes, which a node
 //! has in common with its copies, whatever their kind. So the copy of a full node, and that of a node
 //! which moves up or sinks, is locked before it can be found. Who copies a node that sinks or moves up
@@ -89,7 +90,7 @@
 //! without the stripe of the node above starts again with both.
 
 mod entries;
-mod node;
+pub(crate) mod node;
 pub(crate) mod policy;
 mod read;
 mod remove;
@@ -102,10 +103,10 @@ use std::marker::PhantomData;
 use lapis_pmem::{Committed, Domain, Link};
 
 use crate::IndexKind;
-use crate::index::Direction;
+use crate::index::{Change, Direction, IndexError, Outcome};
 use crate::key::IndexKey;
 use crate::radix::{
-    Byte, Changing, Descending, Descent, Digits, Handle, Held, Leaf, Mutants, Obstacle, Parent,
+    Byte, Changing, Descending, Descent, Digits, Handle, Holding, Leaf, Mutants, Obstacle, Parent,
     Place, RadixTree, SlotWord, Span, Split,
 };
 use node::{Child, Kind};
@@ -141,6 +142,11 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
         &self.handle
     }
 
+    #[inline]
+    fn change_key(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
+        P::change(self, key, change)
+    }
+
     #[inline(always)]
     fn child_below(&self, node: Child, slot: usize) -> Child {
         if slot == Byte::END_SLOT {
@@ -155,14 +161,14 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
         if slot == Byte::END_SLOT {
             return Some(node.end_place());
         }
-        self.entry_of(node, slot as u8).map(|entry| node.child_place(entry))
+        self.entry_of(node, slot as u8).map(|entry| node.child_place::<P>(entry))
     }
 
     #[inline(always)]
     fn fixed_place_of(&self, node: Child, slot: usize) -> Option<Place> {
         match slot {
             Byte::END_SLOT => Some(node.end_place()),
-            _ => (node.kind() == Kind::Full).then(|| node.child_place(slot)),
+            _ => (node.kind() == Kind::Full).then(|| node.child_place::<P>(slot)),
         }
     }
 
@@ -198,28 +204,36 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
         self.prefetch_rest(node);
     }
 
+    /// It is on the line of the head, which wide nodes need not have been asked for.
+    #[inline(always)]
+    fn prefetch_lock(&self, node: Child) {
+        if P::LOCK_BYTES > 0 && node.kind() >= Kind::FortyEight {
+            self.handle.pool.prefetch(node.lock_place());
+        }
+    }
+
     #[inline]
     fn node_bytes(&self, node: Child) -> usize {
-        node.kind().node_bytes()
+        node.kind().node_bytes::<P>()
     }
 
     fn node_problems(&self, node: Child, report: &mut dyn FnMut(String)) {
         let (is_sound, has_all) = match node.kind() {
             Kind::Four => {
-                let entries = self.entries4(self.node(node));
+                let entries = self.entries4(self.body(node));
                 (entries.is_sound(), self.are_there(node, entries.iter()))
             }
             Kind::Sixteen => {
-                let entries = self.entries16(self.node(node));
+                let entries = self.entries16(self.body(node));
                 (entries.is_sound(), self.are_there(node, entries.iter()))
             }
             Kind::FortyEight => {
-                let index = self.child_index(self.node(node));
+                let index = self.child_index(self.body(node));
                 (index.is_sound(), self.are_there(node, index.iter()))
             }
             Kind::Full => (true, true),
         };
-        let link: Place = node.as_node();
+        let link = node.head();
         if !is_sound {
             report(format!("I9: the entries of the node at {link:?} are not those of a node"));
         }
@@ -255,7 +269,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
         key: &Digits<'_, K, Byte>,
         value: u64,
         descent: &Descent<Self>,
-        held: &Held<'_, D>,
+        held: &impl Holding,
     ) -> Result<Committed, Obstacle> {
         match &descent.parent {
             Some(parent) if descent.place.is_null() => self.add_to_node(key, value, parent, held),
@@ -269,7 +283,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
         key: &Digits<'_, K, Byte>,
         value: u64,
         split: Split<Self>,
-        held: &Held<'_, D>,
+        held: &impl Holding,
     ) -> Result<Committed, Obstacle> {
         self.split_prefix(key, value, split, held)
     }
@@ -280,7 +294,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
         key: &Digits<'_, K, Byte>,
         leaf: Link<Leaf>,
         descent: &Descent<Self>,
-        held: &Held<'_, D>,
+        held: &impl Holding,
     ) -> Result<Committed, Obstacle> {
         self.unlink_leaf(key, leaf, descent, held)
     }
@@ -289,6 +303,6 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> RadixTree for Art<D, K, P> {
 impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     /// Whether the children are there that count.
     fn are_there(&self, node: Child, mut entries: impl Iterator<Item = (u8, usize)>) -> bool {
-        entries.all(|(_, entry)| !self.child_at(node.child_place(entry)).is_none())
+        entries.all(|(_, entry)| !self.child_at(node.child_place::<P>(entry)).is_none())
     }
 }

@@ -4,30 +4,32 @@ use std::mem::offset_of;
 
 use lapis_pmem::{Link, PCell, persistent};
 
+use super::policy::Policy;
 use crate::key::IndexKey;
 use crate::radix::{LEAF_BIT, LOW_BITS, Place, SlotWord};
 
 persistent! {
     /// What every node begins with.
-    pub(super) struct Head: 16 {
+    pub struct Head: 16 {
         pub(super) header: PCell<u64>,
         pub(super) end: PCell<u64>,
     }
 }
 
+/// Bytes of what every node begins with.
+const HEAD_BYTES: usize = size_of::<Head>();
+
 persistent! {
-    /// A node of up to 4 bytes: with a byte more it still fits one line.
-    pub(super) struct Node4: 56 {
-        pub(super) head: Head,
+    /// What a node of up to 4 bytes has behind its head, and its lock if it has one: all is one line.
+    pub(super) struct Body4: 40 {
         pub(super) entries: PCell<u64>,
         pub(super) children: [PCell<u64>; 4],
     }
 }
 
 persistent! {
-    /// A node of up to 16 bytes.
-    pub(super) struct Node16: 168 {
-        pub(super) head: Head,
+    /// The same of a node of up to 16 bytes.
+    pub(super) struct Body16: 152 {
         pub(super) bitmap: PCell<u64>,
         pub(super) keys: [PCell<u64>; 2],
         pub(super) children: [PCell<u64>; 16],
@@ -35,21 +37,25 @@ persistent! {
 }
 
 persistent! {
-    /// A node of up to 48 bytes.
-    pub(super) struct Node48: 656 {
-        pub(super) head: Head,
+    /// The same of a node of up to 48 bytes.
+    pub(super) struct Body48: 640 {
         pub(super) index: [PCell<u64>; 32],
         pub(super) children: [PCell<u64>; 48],
     }
 }
 
 persistent! {
-    /// A node of up to 256 bytes.
-    pub(super) struct Node256: 2064 {
-        pub(super) head: Head,
+    /// The same of a node of up to 256 bytes.
+    pub(super) struct Body256: 2048 {
         pub(super) children: [PCell<u64>; 256],
     }
 }
+
+// I9: the keys of a node of 16 are on the line of its bitmap, with a lock and without.
+const _: () = {
+    assert!(HEAD_BYTES + size_of::<Body4>() + 8 == lapis_pmem::LINE_BYTES);
+    assert!(HEAD_BYTES + offset_of!(Body16, children) + 8 <= lapis_pmem::LINE_BYTES);
+};
 
 /// A kind of node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -101,24 +107,26 @@ impl Kind {
         Self::ALL[number]
     }
 
-    /// Bytes of a node.
-    pub(super) const fn node_bytes(self) -> usize {
-        match self {
-            Self::Four => size_of::<Node4>(),
-            Self::Sixteen => size_of::<Node16>(),
-            Self::FortyEight => size_of::<Node48>(),
-            Self::Full => size_of::<Node256>(),
-        }
+    /// Bytes of a node of this tree.
+    pub(super) const fn node_bytes<P: Policy>(self) -> usize {
+        let body_bytes = match self {
+            Self::Four => size_of::<Body4>(),
+            Self::Sixteen => size_of::<Body16>(),
+            Self::FortyEight => size_of::<Body48>(),
+            Self::Full => size_of::<Body256>(),
+        };
+        HEAD_BYTES + P::LOCK_BYTES + body_bytes
     }
 
     /// Offset of the first child's word.
-    pub(super) const fn children_offset(self) -> usize {
-        match self {
-            Self::Four => offset_of!(Node4, children),
-            Self::Sixteen => offset_of!(Node16, children),
-            Self::FortyEight => offset_of!(Node48, children),
-            Self::Full => offset_of!(Node256, children),
-        }
+    pub(super) const fn children_offset<P: Policy>(self) -> usize {
+        let in_body = match self {
+            Self::Four => offset_of!(Body4, children),
+            Self::Sixteen => offset_of!(Body16, children),
+            Self::FortyEight => offset_of!(Body48, children),
+            Self::Full => offset_of!(Body256, children),
+        };
+        HEAD_BYTES + P::LOCK_BYTES + in_body
     }
 }
 
@@ -166,10 +174,28 @@ impl Child {
         Kind::ALL[(self.0 >> KIND_SHIFT & 3) as usize]
     }
 
-    /// The node as what it is.
+    /// The node's head.
     #[inline(always)]
-    pub(super) fn as_node<N>(self) -> Link<N> {
+    pub(super) fn head(self) -> Link<Head> {
         Link::from_bits(self.0 & !LOW_BITS)
+    }
+
+    /// Where the node's lock is, if nodes of its tree have one.
+    #[inline(always)]
+    pub(crate) fn lock_place(self) -> Place {
+        self.word_at(HEAD_BYTES)
+    }
+
+    /// What the node has behind that.
+    #[inline(always)]
+    pub(super) fn body<P: Policy, B>(self) -> Link<B> {
+        self.in_body::<P>(0).cast()
+    }
+
+    /// Where the word is that begins so many bytes after the beginning of the node's body.
+    #[inline(always)]
+    pub(super) fn in_body<P: Policy>(self, offset: usize) -> Place {
+        self.word_at(HEAD_BYTES + P::LOCK_BYTES + offset)
     }
 
     /// Where the word is that begins so many bytes after the node.
@@ -186,8 +212,8 @@ impl Child {
 
     /// Where the node's child number `entry` is.
     #[inline(always)]
-    pub(super) fn child_place(self, entry: usize) -> Place {
-        self.word_at(self.kind().children_offset() + 8 * entry)
+    pub(super) fn child_place<P: Policy>(self, entry: usize) -> Place {
+        self.word_at(self.kind().children_offset::<P>() + 8 * entry)
     }
 }
 
@@ -201,7 +227,7 @@ mod tests {
             for kind in Kind::ALL {
                 let link = Link::from_bits(0x7FFF_FFFF_FFF0);
                 let child = Child::node(link, kind, position);
-                assert_eq!(child.as_node(), link);
+                assert_eq!(child.head(), link);
                 assert_eq!((child.position::<[u8]>(), child.kind()), (position, kind));
                 assert!(!child.is_leaf() && !child.is_malformed::<[u8]>());
                 assert!(Child(child.0 | 8).is_malformed::<[u8]>());

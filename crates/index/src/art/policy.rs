@@ -1,10 +1,15 @@
-//! In what WOART and ART+CoW differ.
+//! In what WOART, ART+CoW and P-ART differ.
 
-use lapis_pmem::Mutant;
+use lapis_pmem::{Dirty, Domain, Mutant, Owned, Pool};
 
+use super::Art;
+use super::node::{Child, Head};
+use crate::index::{Change, IndexError, Outcome};
+use crate::key::IndexKey;
+use crate::radix::Changing;
 use crate::{IndexKind, radix};
 
-/// Which of the two trees it is.
+/// Which of the trees it is.
 pub trait Policy: std::fmt::Debug + Send + Sync + 'static {
     /// Its kind.
     const KIND: IndexKind;
@@ -14,6 +19,32 @@ pub trait Policy: std::fmt::Debug + Send + Sync + 'static {
     const COPIES: bool;
     /// Its mutants.
     const MUTANTS: Mutants;
+    /// Bytes of the lock that each node has; none where writers lock stripes.
+    const LOCK_BYTES: usize = 0;
+
+    /// Makes a change, durably.
+    ///
+    /// # Errors
+    /// [`IndexError`]; the tree is as it was.
+    #[inline(always)]
+    fn change<D: Domain, K: IndexKey + ?Sized>(
+        tree: &Art<D, K, Self>,
+        key: &K,
+        change: Change,
+    ) -> Result<Outcome, IndexError>
+    where
+        Self: Sized,
+    {
+        Changing::change(tree, key, change)
+    }
+
+    /// Writes the lock of a node that nobody can reach yet: held by the caller.
+    #[inline(always)]
+    fn lock_new<D: Domain>(_node: &mut Owned<'_, D, Head, Dirty>) {}
+
+    /// Gives it back: the word that refers to the node is durable.
+    #[inline(always)]
+    fn unlock_new<D: Domain>(_pool: &Pool<D>, _node: Child) {}
 }
 
 /// The errors that a tree can be told to commit. One that has no such error has the name of none.
@@ -23,6 +54,8 @@ pub struct Mutants {
     pub of_all: radix::Mutants,
     /// A copy of a node is not flushed.
     pub missing_copy_flush: Mutant,
+    /// The word above is not persisted where a node becomes smaller or goes.
+    pub unpersisted_word_above: Mutant,
     /// A split stores the shorter prefix of the node that sinks before the word above, and in a way
     /// that its depth does not tell.
     pub header_before_parent: Mutant,

@@ -11,7 +11,7 @@ use lapis_pmem::{Domain, LINE_BYTES, PCell};
 
 use super::Art;
 use super::entries::{ChildIndex, Entries4, Entries16, nearest};
-use super::node::{Child, Kind, Node4, Node16, Node48, Node256};
+use super::node::{Body4, Body16, Body48, Body256, Child, Kind};
 use super::policy::Policy;
 use crate::index::Direction;
 use crate::key::IndexKey;
@@ -32,23 +32,23 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     }
 
     #[inline(always)]
-    pub(super) fn node<N: lapis_pmem::Persistent>(&self, node: Child) -> &N {
-        self.handle.pool.at(node.as_node())
+    pub(super) fn body<N: lapis_pmem::Persistent>(&self, node: Child) -> &N {
+        self.handle.pool.at(node.body::<P, N>())
     }
 
     #[inline(always)]
-    pub(super) fn entries4(&self, node: &Node4) -> Entries4 {
+    pub(super) fn entries4(&self, node: &Body4) -> Entries4 {
         Entries4(self.load(&node.entries))
     }
 
     /// The bitmap first: the keys that it counts were written before it.
     #[inline(always)]
-    pub(super) fn entries16(&self, node: &Node16) -> Entries16 {
+    pub(super) fn entries16(&self, node: &Body16) -> Entries16 {
         let bitmap = self.load(&node.bitmap);
         Entries16 { bitmap, keys: [self.load(&node.keys[0]), self.load(&node.keys[1])] }
     }
 
-    pub(super) fn child_index(&self, node: &Node48) -> ChildIndex {
+    pub(super) fn child_index(&self, node: &Body48) -> ChildIndex {
         ChildIndex(std::array::from_fn(|at| self.load(&node.index[at])))
     }
 
@@ -56,11 +56,11 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     #[inline(always)]
     pub(super) fn entry_of(&self, node: Child, byte: u8) -> Option<usize> {
         match node.kind() {
-            Kind::Four => self.entries4(self.node(node)).find(byte),
-            Kind::Sixteen => self.entries16(self.node(node)).find(byte),
+            Kind::Four => self.entries4(self.body(node)).find(byte),
+            Kind::Sixteen => self.entries16(self.body(node)).find(byte),
             Kind::FortyEight => {
                 let (word, shift) = ChildIndex::place(byte);
-                ChildIndex::child_in(self.load(&self.node::<Node48>(node).index[word]), shift)
+                ChildIndex::child_in(self.load(&self.body::<Body48>(node).index[word]), shift)
             }
             Kind::Full => Some(usize::from(byte)),
         }
@@ -70,11 +70,11 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     #[inline(always)]
     pub(super) fn child_of_byte(&self, node: Child, byte: u8) -> Child {
         if node.kind() == Kind::Full {
-            return Child(self.load(&self.node::<Node256>(node).children[usize::from(byte)]));
+            return Child(self.load(&self.body::<Body256>(node).children[usize::from(byte)]));
         }
         loop {
             let Some(entry) = self.entry_of(node, byte) else { return Child::NONE };
-            let child = Child(self.load(self.handle.pool.at(node.child_place(entry))));
+            let child = Child(self.load(self.handle.pool.at(node.child_place::<P>(entry))));
             if self.entry_of(node, byte) == Some(entry) {
                 return child;
             }
@@ -86,8 +86,8 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     #[inline(always)]
     pub(super) fn prefetch_rest(&self, node: Child) {
         let bytes = match node.kind() {
-            Kind::Sixteen if P::COPIES => size_of::<Node16>(),
-            Kind::FortyEight => Kind::FortyEight.children_offset(),
+            Kind::Sixteen if P::COPIES => Kind::Sixteen.node_bytes::<P>(),
+            Kind::FortyEight => Kind::FortyEight.children_offset::<P>(),
             _ => return,
         };
         for offset in (0..bytes).step_by(LINE_BYTES) {
@@ -113,16 +113,16 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
             let (byte, child) = match node.kind() {
                 Kind::Four => {
                     let (byte, _) =
-                        nearest(self.entries4(self.node(node)).iter(), from, direction)?;
+                        nearest(self.entries4(self.body(node)).iter(), from, direction)?;
                     (byte, self.child_of_byte(node, byte))
                 }
                 Kind::Sixteen => {
                     let (byte, _) =
-                        nearest(self.entries16(self.node(node)).iter(), from, direction)?;
+                        nearest(self.entries16(self.body(node)).iter(), from, direction)?;
                     (byte, self.child_of_byte(node, byte))
                 }
                 Kind::FortyEight => {
-                    let byte = self.next_in_index(self.node(node), from, direction)?;
+                    let byte = self.next_in_index(self.body(node), from, direction)?;
                     (byte, self.child_of_byte(node, byte))
                 }
                 Kind::Full => (from, self.child_of_byte(node, from)),
@@ -139,7 +139,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     }
 
     /// The byte from `from` on to which the child index gives a child.
-    fn next_in_index(&self, node: &Node48, from: u8, direction: Direction) -> Option<u8> {
+    fn next_in_index(&self, node: &Body48, from: u8, direction: Direction) -> Option<u8> {
         let (word, shift) = ChildIndex::place(from);
         let load = |at: usize| self.load(&node.index[at]);
         let in_word = |at: usize, bits: u64| {
@@ -186,7 +186,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
             let byte = (from - 1) as u8;
             if node.kind() == Kind::FortyEight && byte.is_multiple_of(8) {
                 let (word, _) = ChildIndex::place(byte);
-                if self.load(&self.node::<Node48>(node).index[word]) == 0 {
+                if self.load(&self.body::<Body48>(node).index[word]) == 0 {
                     from += 8;
                     continue;
                 }
@@ -226,11 +226,11 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     /// How many bytes a node has children for, counted up to `most`.
     pub(super) fn count_bytes(&self, node: Child, most: usize) -> usize {
         match node.kind() {
-            Kind::Four => self.entries4(self.node(node)).count(),
-            Kind::Sixteen => self.entries16(self.node(node)).count(),
-            Kind::FortyEight => self.child_index(self.node(node)).count(),
+            Kind::Four => self.entries4(self.body(node)).count(),
+            Kind::Sixteen => self.entries16(self.body(node)).count(),
+            Kind::FortyEight => self.child_index(self.body(node)).count(),
             Kind::Full => {
-                let children = &self.node::<Node256>(node).children;
+                let children = &self.body::<Body256>(node).children;
                 children.iter().filter(|child| self.load(child) != 0).take(most).count()
             }
         }
@@ -244,7 +244,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         };
         for _ in 0..PREFETCHED {
             let Some((found, child)) = self.next_ranked(node, rank, direction) else { return };
-            self.handle.pool.prefetch::<super::node::Head>(child.as_node());
+            self.handle.pool.prefetch(child.head());
             rank = match direction {
                 Direction::Forward => found + 1,
                 Direction::Backward if found == 0 => return,

@@ -6,12 +6,12 @@ use lapis_pmem::{Committed, Domain, Link};
 
 use super::Art;
 use super::entries::ChildIndex;
-use super::node::{Child, Kind, Node4, Node16, Node48};
+use super::node::{Body4, Body16, Body48, Child, Kind};
 use super::policy::{Policy, Removal};
 use crate::index::IndexError;
 use crate::key::IndexKey;
 use crate::radix::{
-    Byte, Changing, Claims, Descending, Descent, Digits, Held, Leaf, Obstacle, Parent, Place,
+    Byte, Changing, Claims, Descending, Descent, Digits, Holding, Leaf, Obstacle, Parent, Place,
     SlotWord, Span, damaged,
 };
 
@@ -22,7 +22,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         key: &Digits<'_, K, Byte>,
         leaf: Link<Leaf>,
         descent: &Descent<Self>,
-        held: &Held<'_, D>,
+        held: &impl Holding,
     ) -> Result<Committed, Obstacle> {
         let Some(parent) = &descent.parent else {
             return Ok(self.replace_leaf(key, leaf, descent.place, Child::NONE.0));
@@ -71,7 +71,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         leaf: Link<Leaf>,
         parent: &Parent<Child>,
         slot: usize,
-        held: &Held<'_, D>,
+        held: &impl Holding,
     ) -> Result<Committed, Obstacle> {
         let contents = self.contents(parent.node);
         let mut others = contents.children.iter().filter(|(byte, _)| usize::from(*byte) != slot);
@@ -92,14 +92,15 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
             None
         };
         let Some((kind, copy)) = copy else {
+            let _mutant = self.domain().omitting(P::MUTANTS.unpersisted_word_above);
             let (nodes, gone) = ([parent.node], Some((key, leaf)));
             return Ok(self.replace_nodes(&nodes, gone, parent.place, (), |_| remaining.0, held));
         };
         // I1.
         let copy = self.handle.pool.fence(copy.flush());
-        let word = Self::word_of(kind, remaining);
-        let nodes = [parent.node, remaining];
-        Ok(self.replace_nodes(&nodes, Some((key, leaf)), parent.place, copy, word, held))
+        let (nodes, gone) = ([parent.node, remaining], Some((key, leaf)));
+        let word = Self::word_of(kind, remaining)(&copy).0;
+        Ok(self.replace_nodes(&nodes, gone, parent.place, copy, |_| word, held))
     }
 
     /// Replaces the node by a copy without the leaf, of a smaller kind if it is enough. None if there
@@ -110,7 +111,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         leaf: Link<Leaf>,
         parent: &Parent<Child>,
         slot: usize,
-        held: &Held<'_, D>,
+        held: &impl Holding,
     ) -> Option<Committed> {
         let node = parent.node;
         let mut contents = self.contents(node);
@@ -119,8 +120,14 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         let copy = self.make_node(kind, self.header_bits(node), &contents).ok()?;
         // I1.
         let copy = self.handle.pool.fence(copy.flush());
-        let word = Self::word_of(kind, node);
-        Some(self.replace_nodes(&[node], Some((key, leaf)), parent.place, copy, word, held))
+        let copy_word = Self::word_of(kind, node)(&copy);
+        let committed = {
+            let _mutant = self.domain().omitting(P::MUTANTS.unpersisted_word_above);
+            let gone = Some((key, leaf));
+            self.replace_nodes(&[node], gone, parent.place, copy, |_| copy_word.0, held)
+        };
+        P::unlock_new(&self.handle.pool, copy_word);
+        Some(committed)
     }
 
     /// The store that takes the child of `slot` out of `node`.
@@ -131,22 +138,22 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         let byte = slot as u8;
         Ok(match node.kind() {
             Kind::Four => {
-                let entries = self.entries4(self.node(node));
-                (node.word_at(offset_of!(Node4, entries)), entries.without(byte).0)
+                let entries = self.entries4(self.body(node));
+                (node.in_body::<P>(offset_of!(Body4, entries)), entries.without(byte).0)
             }
             Kind::Sixteen => {
-                let entries = self.entries16(self.node(node));
+                let entries = self.entries16(self.body(node));
                 let entry =
                     entries.find(byte).ok_or_else(|| damaged("a key is in the wrong place"))?;
-                (node.word_at(offset_of!(Node16, bitmap)), entries.bitmap & !(1 << entry))
+                (node.in_body::<P>(offset_of!(Body16, bitmap)), entries.bitmap & !(1 << entry))
             }
             Kind::FortyEight => {
                 let (word, shift) = ChildIndex::place(byte);
-                let place = node.word_at(offset_of!(Node48, index) + 8 * word);
+                let place = node.in_body::<P>(offset_of!(Body48, index) + 8 * word);
                 let numbers = self.handle.pool.at(place).load(self.domain());
                 (place, ChildIndex::word_with(numbers, shift, None))
             }
-            Kind::Full => (node.child_place(slot), Child::NONE.0),
+            Kind::Full => (node.child_place::<P>(slot), Child::NONE.0),
         })
     }
 }

@@ -3,7 +3,7 @@
 use lapis_pmem::Hardware;
 
 use super::Art;
-use super::node::{Child, Kind, Node16, Node48};
+use super::node::{Body16, Body48, Child, Kind};
 use super::policy::Policy;
 use crate::art_cow::CopyOnWrite;
 use crate::index::Index;
@@ -78,7 +78,7 @@ fn a_node_of_art_cow_grows_and_shrinks_through_all_kinds() {
 fn children_that_no_number_leads_to_do_not_keep_a_node_from_being_filled() {
     let keys: Vec<u64> = (0..20).collect();
     let index: Numbers<WriteOptimal> = sample(&keys.iter().collect::<Vec<_>>());
-    let node: &Node48 = index.node(top(&index));
+    let node: &Body48 = index.body(top(&index));
     for child in &node.children[20..] {
         child.store(index.domain(), 0xDEAD_0001);
     }
@@ -92,7 +92,7 @@ fn children_that_no_number_leads_to_do_not_keep_a_node_from_being_filled() {
 #[test]
 fn keys_whose_bit_is_not_set_do_not_count() {
     let index: Numbers<WriteOptimal> = sample(&[&0, &1, &2, &3, &4]);
-    let node: &Node16 = index.node(top(&index));
+    let node: &Body16 = index.body(top(&index));
     // Entry 5 got a key and a child, but a power cut came before its bit.
     node.keys[0].store(index.domain(), node.keys[0].load(index.domain()) | 9 << 40);
     node.children[5].store(index.domain(), node.children[0].load(index.domain()));
@@ -104,7 +104,7 @@ fn keys_whose_bit_is_not_set_do_not_count() {
 #[test]
 fn a_key_that_counts_twice_is_reported() {
     let index: Numbers<WriteOptimal> = sample(&[&0, &1, &2, &3, &4]);
-    let node: &Node16 = index.node(top(&index));
+    let node: &Body16 = index.body(top(&index));
     node.keys[0].store(index.domain(), node.keys[0].load(index.domain()) & !0xFF);
     node.keys[0].store(index.domain(), node.keys[0].load(index.domain()) | 1);
     assert!(index.check().iter().any(|problem| problem.starts_with("I9")), "{:?}", index.check());

@@ -6,12 +6,12 @@ use lapis_pmem::{AllocError, Committed, Dirty, Domain, Durable, Owned};
 
 use super::Art;
 use super::entries::{ChildIndex, Entries4, Entries16};
-use super::node::{Child, Head, Kind, Node4, Node16, Node48, Node256};
+use super::node::{Body4, Body16, Body48, Body256, Child, Head, Kind};
 use super::policy::Policy;
 use crate::index::IndexError;
 use crate::key::IndexKey;
 use crate::radix::{
-    Byte, Changing, Claims, Descending, Digits, Header, Held, Obstacle, Parent, Place, SlotWord,
+    Byte, Changing, Claims, Descending, Digits, Header, Holding, Obstacle, Parent, Place, SlotWord,
     Span, Split, damaged,
 };
 
@@ -63,33 +63,39 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         match node.kind() {
             Kind::Four | Kind::Sixteen if P::COPIES => None,
             Kind::Four => {
-                let entries = self.entries4(self.node(node));
+                let entries = self.entries4(self.body(node));
                 let child = entries.free_child()?;
                 Some(Room {
-                    child: node.child_place(child),
+                    child: node.child_place::<P>(child),
                     keys: None,
-                    counts: (node.word_at(offset_of!(Node4, entries)), entries.with(byte, child).0),
+                    counts: (
+                        node.in_body::<P>(offset_of!(Body4, entries)),
+                        entries.with(byte, child).0,
+                    ),
                 })
             }
             Kind::Sixteen => {
-                let entries = self.entries16(self.node(node));
+                let entries = self.entries16(self.body(node));
                 let entry = entries.free_entry()?;
-                let keys = node.word_at(offset_of!(Node16, keys) + 8 * (entry / 8));
+                let keys = node.in_body::<P>(offset_of!(Body16, keys) + 8 * (entry / 8));
                 Some(Room {
-                    child: node.child_place(entry),
+                    child: node.child_place::<P>(entry),
                     keys: Some((keys, entries.keys_with(entry, byte))),
-                    counts: (node.word_at(offset_of!(Node16, bitmap)), entries.bitmap | 1 << entry),
+                    counts: (
+                        node.in_body::<P>(offset_of!(Body16, bitmap)),
+                        entries.bitmap | 1 << entry,
+                    ),
                 })
             }
             Kind::FortyEight => {
-                let index = self.child_index(self.node(node));
+                let index = self.child_index(self.body(node));
                 let child = index.free_child()?;
                 let (word, shift) = ChildIndex::place(byte);
                 Some(Room {
-                    child: node.child_place(child),
+                    child: node.child_place::<P>(child),
                     keys: None,
                     counts: (
-                        node.word_at(offset_of!(Node48, index) + 8 * word),
+                        node.in_body::<P>(offset_of!(Body48, index) + 8 * word),
                         ChildIndex::word_with(index.0[word], shift, Some(child)),
                     ),
                 })
@@ -105,7 +111,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         key: &Digits<'_, K, Byte>,
         value: u64,
         parent: &Parent<Child>,
-        held: &Held<'_, D>,
+        held: &impl Holding,
     ) -> Result<Committed, Obstacle> {
         let (handle, node) = (&self.handle, parent.node);
         let slot = self.slot_in(key, node)?;
@@ -147,7 +153,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         value: u64,
         parent: &Parent<Child>,
         slot: usize,
-        held: &Held<'_, D>,
+        held: &impl Holding,
     ) -> Result<Committed, Obstacle> {
         let (pool, node) = (&self.handle.pool, parent.node);
         let leaf = self.make_leaf(key, value)?;
@@ -161,8 +167,10 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         };
         // I1: leaf and copy are durable before the word above refers to the copy.
         let new = pool.fence((leaf, copy));
-        let word = |(_, copy): &(_, _)| Self::word_of(kind, node)(copy);
-        Ok(self.replace_nodes(&[node], None, parent.place, new, word, held))
+        let copy = Self::word_of(kind, node)(&new.1);
+        let committed = self.replace_nodes(&[node], None, parent.place, new, |_| copy.0, held);
+        P::unlock_new(pool, copy);
+        Ok(committed)
     }
 
     /// Puts a node with a new leaf and what is there between that and the word that refers to it.
@@ -172,7 +180,7 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         key: &Digits<'_, K, Byte>,
         value: u64,
         split: Split<Self>,
-        held: &Held<'_, D>,
+        held: &impl Holding,
     ) -> Result<Committed, Obstacle> {
         let Split { place, child, position, slot: old_slot, depth, header, .. } = split;
         let pool = &self.handle.pool;
@@ -207,11 +215,12 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         if in_place && let Some(header) = header {
             self.set_header(child, header.claiming(depth));
         }
-        let word = Child::node(new.1.link(), Kind::Four, position).0;
+        let node = Child::node(new.1.link(), Kind::Four, position);
         if new.2.is_some() {
-            return Ok(self.replace_nodes(&[child], None, place, new, |_| word, held));
+            return Ok(self.replace_nodes(&[child], None, place, new, |_| node.0, held));
         }
-        let committed = self.handle.publish(place, new, |_| word);
+        let committed = self.handle.publish(place, new, |_| node.0);
+        P::unlock_new(pool, node);
         // I8: a header that was right has become stale with the store, for `depth` is at most
         // `position`. It is rewritten now that the store is durable; the child is the same node
         // with the same keys, so whichever of the two a power cut leaves is true.
@@ -222,8 +231,11 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     }
 
     /// The word of a copy of `node`, which is of this kind.
-    pub(super) fn word_of(kind: Kind, node: Child) -> impl Fn(&Owned<'_, D, Head, Durable>) -> u64 {
-        move |copy| Child::node(copy.link(), kind, node.position::<K>()).0
+    pub(super) fn word_of(
+        kind: Kind,
+        node: Child,
+    ) -> impl Fn(&Owned<'_, D, Head, Durable>) -> Child {
+        move |copy| Child::node(copy.link(), kind, node.position::<K>())
     }
 
     /// The slot that `key` takes in `node`.
@@ -254,20 +266,20 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
 
     /// All that a node refers to, for writers.
     pub(super) fn contents(&self, node: Child) -> Contents {
-        let child_of = |entry| self.child_at(node.child_place(entry));
+        let child_of = |entry| self.child_at(node.child_place::<P>(entry));
         let mut children = Vec::with_capacity(node.kind().capacity());
         match node.kind() {
             Kind::Four => {
-                let entries: Entries4 = self.entries4(self.node(node));
+                let entries: Entries4 = self.entries4(self.body(node));
                 children.extend(entries.iter().map(|(byte, entry)| (byte, child_of(entry))));
             }
             Kind::Sixteen => {
-                let entries: Entries16 = self.entries16(self.node(node));
+                let entries: Entries16 = self.entries16(self.body(node));
                 children.extend(entries.iter().map(|(byte, entry)| (byte, child_of(entry))));
                 children.sort_unstable_by_key(|&(byte, _)| byte);
             }
             Kind::FortyEight => {
-                let index = self.child_index(self.node(node));
+                let index = self.child_index(self.body(node));
                 children.extend(index.iter().map(|(byte, entry)| (byte, child_of(entry))));
             }
             Kind::Full => children.extend((0..=u8::MAX).filter_map(|byte| {
@@ -292,32 +304,37 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         let fill = |room: &mut [u64]| {
             room.iter_mut().zip(words()).for_each(|(word, child)| *word = child);
         };
-        let tail_bytes = kind.node_bytes() - size_of::<Head>();
+        let tail_bytes = kind.node_bytes::<P>() - size_of::<Head>();
         let mut node = self.handle.pool.allocate_with_tail::<Head>(tail_bytes)?;
         node.header.store(self.domain(), header);
         node.end.store(self.domain(), contents.end.0);
+        P::lock_new(&mut node);
         match kind {
-            Kind::Four => write(&mut node, |tail: &mut [u64; words_behind::<Node4>()]| {
-                tail[0] = Entries4::of(bytes()).0;
-                fill(&mut tail[1..]);
+            Kind::Four => write::<P, _, _>(&mut node, |body: &mut [u64; words_of::<Body4>()]| {
+                body[0] = Entries4::of(bytes()).0;
+                fill(&mut body[1..]);
             }),
-            Kind::Sixteen => write(&mut node, |tail: &mut [u64; words_behind::<Node16>()]| {
-                tail[0] = (1 << children.len()) - 1;
-                for (byte, entry) in bytes() {
-                    tail[1 + entry / 8] |= u64::from(byte) << (8 * (entry % 8));
-                }
-                fill(&mut tail[3..]);
-            }),
-            Kind::FortyEight => write(&mut node, |tail: &mut [u64; words_behind::<Node48>()]| {
-                for (byte, entry) in bytes() {
-                    let (word, shift) = ChildIndex::place(byte);
-                    tail[word] |= (entry as u64 + 1) << shift;
-                }
-                fill(&mut tail[32..]);
-            }),
-            Kind::Full => write(&mut node, |tail: &mut [u64; words_behind::<Node256>()]| {
+            Kind::Sixteen => {
+                write::<P, _, _>(&mut node, |body: &mut [u64; words_of::<Body16>()]| {
+                    body[0] = (1 << children.len()) - 1;
+                    for (byte, entry) in bytes() {
+                        body[1 + entry / 8] |= u64::from(byte) << (8 * (entry % 8));
+                    }
+                    fill(&mut body[3..]);
+                })
+            }
+            Kind::FortyEight => {
+                write::<P, _, _>(&mut node, |body: &mut [u64; words_of::<Body48>()]| {
+                    for (byte, entry) in bytes() {
+                        let (word, shift) = ChildIndex::place(byte);
+                        body[word] |= (entry as u64 + 1) << shift;
+                    }
+                    fill(&mut body[32..]);
+                });
+            }
+            Kind::Full => write::<P, _, _>(&mut node, |body: &mut [u64; words_of::<Body256>()]| {
                 for &(byte, child) in children {
-                    tail[usize::from(byte)] = child.0;
+                    body[usize::from(byte)] = child.0;
                 }
             }),
         }
@@ -325,17 +342,17 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     }
 }
 
-/// Words of a node behind its head.
-const fn words_behind<N>() -> usize {
-    (size_of::<N>() - size_of::<Head>()) / 8
+/// Words of a node's body.
+const fn words_of<B>() -> usize {
+    size_of::<B>() / 8
 }
 
-/// Writes what is behind a node's head; words that `fill` leaves are zero.
-fn write<D: Domain, const WORDS: usize>(
+/// Writes a node's body; words that `fill` leaves are zero.
+fn write<P: Policy, D: Domain, const WORDS: usize>(
     node: &mut Owned<'_, D, Head, Dirty>,
     fill: impl FnOnce(&mut [u64; WORDS]),
 ) {
     let mut words = [0; WORDS];
     fill(&mut words);
-    node.write_tail(0, words.map(u64::to_le_bytes).as_flattened());
+    node.write_tail(P::LOCK_BYTES, words.map(u64::to_le_bytes).as_flattened());
 }

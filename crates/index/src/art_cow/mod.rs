@@ -61,6 +61,7 @@ impl Policy for CopyOnWrite {
     const MUTANTS: Mutants = Mutants {
         of_all: radix::mutants_of!(mutants),
         missing_copy_flush: mutants::MISSING_COPY_FLUSH,
+        unpersisted_word_above: mutants::UNPERSISTED_WORD_ABOVE,
         header_before_parent: mutants::HEADER_IN_PLACE,
         // Nodes of 4 and 16 take no entries here.
         entry_before_child: [mutants::INDEX_BEFORE_CHILD; 3],

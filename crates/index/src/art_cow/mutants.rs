@@ -23,6 +23,10 @@ mutants! {
     // I1.
     MISSING_COPY_FLUSH = "art-cow/missing-copy-flush" => at("index/src/art/write.rs, add_to_copy");
 
+    UNPERSISTED_WORD_ABOVE = "art-cow/unpersisted-word-above" =>
+        like(woart::CATALOGUE.entry(woart::UNPERSISTED_WORD_ABOVE))
+        .in_runs(&["art-cow:wide"]);
+
     INDEX_BEFORE_CHILD = "art-cow/index-before-child" =>
         like(woart::CATALOGUE.entry(woart::INDEX_BEFORE_CHILD));
 

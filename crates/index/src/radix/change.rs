@@ -26,7 +26,7 @@ use lapis_pmem::{AllocError, Blocks, Committed, Durable, Guard, InFlight, Link, 
 use super::descent::{Descending, Located};
 use super::digits::Digits;
 use super::leaf::{Leaf, leaf_bytes, write_leaf};
-use super::stripes::{Claims, Held, Obstacle};
+use super::stripes::{Claims, Held, Holding, Obstacle};
 use super::tree::{Descent, KeyOf, RadixTree};
 use super::word::{Place, SlotWord};
 pub use crate::index::Change;
@@ -35,7 +35,7 @@ use crate::key::IndexKey;
 
 /// Whether a change looks for the place of a key that is absent.
 #[inline(always)]
-fn adds(change: Change) -> bool {
+pub fn adds(change: Change) -> bool {
     matches!(change, Change::Insert(_) | Change::Put(_))
 }
 
@@ -95,7 +95,7 @@ pub trait Changing: RadixTree {
         match handle.stripes.try_take(handle.pool.domain(), claims) {
             Some(held) if self.still_holds(key, &descent, &located, unlinkings, &held) => {
                 drop(pinned);
-                self.carry_out(key, change, &descent, located, &held)
+                self.carry_out(key, change, &descent, &located, &held)
             }
             _ => Err(again()),
         }
@@ -137,7 +137,7 @@ pub trait Changing: RadixTree {
                 held = stripes.take(domain, claims);
                 continue;
             }
-            match self.carry_out(key, change, &descent, located, &held) {
+            match self.carry_out(key, change, &descent, &located, &held) {
                 Ok(outcome) => return Ok(outcome),
                 Err(Obstacle::Failed(error)) => return Err(error),
                 Err(Obstacle::Needs(more)) => needed |= more,
@@ -248,25 +248,25 @@ pub trait Changing: RadixTree {
         key: &KeyOf<'_, Self>,
         change: Change,
         descent: &Descent<Self>,
-        located: Located<Self>,
-        held: &Held<'_, Self::Domain>,
+        located: &Located<Self>,
+        held: &impl Holding,
     ) -> Result<Outcome, Obstacle> {
         let pool = &self.handle().pool;
         let previous = match located {
-            Located::Present(leaf) => Some(pool.at(leaf).value.load(pool.domain())),
+            &Located::Present(leaf) => Some(pool.at(leaf).value.load(pool.domain())),
             _ => None,
         };
         let committed = match (change, located) {
             (Change::Insert(value) | Change::Put(value), Located::Vacant) => {
                 self.add(key, value, descent, held)?
             }
-            (Change::Insert(value) | Change::Put(value), Located::Differs(split)) => {
+            (Change::Insert(value) | Change::Put(value), &Located::Differs(split)) => {
                 self.split(key, value, split, held)?
             }
-            (Change::Update(value) | Change::Put(value), Located::Present(leaf)) => {
+            (Change::Update(value) | Change::Put(value), &Located::Present(leaf)) => {
                 self.set_value(key, value, leaf, descent.place)?
             }
-            (Change::Remove, Located::Present(leaf)) => self.unlink(key, leaf, descent, held)?,
+            (Change::Remove, &Located::Present(leaf)) => self.unlink(key, leaf, descent, held)?,
             _ => Committed::nothing_to_do(),
         };
         Ok(Outcome { previous, committed })
@@ -343,7 +343,7 @@ pub trait Changing: RadixTree {
     }
 
     /// Takes `nodes`, and perhaps a leaf, out by the store that leaves no reference to them and makes
-    /// `new` reachable. Held are their stripes. W2: it is counted when it has been made.
+    /// `new` reachable. Held are their stripes or locks. W2: it is noted when it has been made.
     #[inline]
     #[track_caller]
     fn replace_nodes<B: Blocks<Durable>>(
@@ -353,12 +353,12 @@ pub trait Changing: RadixTree {
         place: Place,
         new: B,
         word: impl FnOnce(&B) -> u64,
-        held: &Held<'_, Self::Domain>,
+        held: &impl Holding,
     ) -> Committed {
         let handle = self.handle();
         let committed = handle.publish(place, new, word);
-        if !handle.pool.domain().commits(Self::MUTANTS.uncounted_unlinking) {
-            held.count_unlinking();
+        if !handle.pool.domain().commits(Self::MUTANTS.unnoted_unlinking) {
+            held.note_unlinking();
         }
         self.retire(nodes, leaf, committed);
         committed

@@ -135,6 +135,7 @@ pub trait Descending: RadixTree {
     ) -> Result<(), IndexError> {
         while !descent.child.is_none() && !descent.child.is_leaf() {
             let (node, depth) = (descent.child, descent.depth);
+            self.prefetch_lock(node);
             let position = self.position_from(node, depth);
             if position > depth && descent.exact && adds {
                 let header = self.header_of(node, depth)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lapis_pmem::{BlockVisitor, Guard, InFlight, Link, Owned, Pool};
 
-use super::change::{Change, Changing};
+use super::change::Change;
 use super::check::Walking;
 use super::descent::Descending;
 use super::handle::Handle;
@@ -49,7 +49,7 @@ impl<T: RadixTree> Index<T::Domain, T::Key> for T {
 
     #[inline]
     fn change(&self, key: &T::Key, change: Change) -> Result<Outcome, IndexError> {
-        Changing::change(self, key, change)
+        self.change_key(key, change)
     }
 
     #[inline]

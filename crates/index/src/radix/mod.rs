@@ -1,6 +1,6 @@
 //! What the radix trees have in common, whatever their nodes look like: keys as digits, leaves,
 //! headers, the way down, the locks of writers and the words they have in flight, ordered scans, and
-//! walks over everything.
+//! walks over everything. P-ART has locks of its own, in its nodes.
 //!
 //! A tree says what its nodes are ([`RadixTree`]) and how it adds, splits and removes; the rest is
 //! here. The invariants I1 to I8 that the code cites are those of every tree, word for word in the
@@ -24,15 +24,15 @@ mod thread_number;
 mod tree;
 mod word;
 
-pub use change::Changing;
-pub use descent::Descending;
+pub use change::{Changing, adds};
+pub use descent::{Descending, Located};
 pub use digits::{Byte, Digits, Nibble, Span};
 pub use handle::Handle;
 pub use header::Header;
 pub use leaf::Leaf;
-pub use stripes::{Claims, Held, Obstacle};
+pub use stripes::{Claims, Holding, Obstacle};
 pub(crate) use tree::mutants_of;
-pub use tree::{Descent, Mutants, Parent, RadixTree, Split};
+pub use tree::{Descent, KeyOf, Mutants, Parent, RadixTree, Split};
 pub use word::{LEAF_BIT, LOW_BITS, Place, SlotWord};
 
 use crate::index::IndexError;

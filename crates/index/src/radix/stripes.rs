@@ -134,6 +134,18 @@ impl BitOrAssign for Claims {
     }
 }
 
+/// What a writer holds while it makes a change: stripes, or locks of nodes.
+pub trait Holding {
+    /// Says what is missing if this does not cover `claims`.
+    ///
+    /// # Errors
+    /// [`Obstacle::Needs`].
+    fn require(&self, claims: Claims) -> Result<(), Obstacle>;
+
+    /// Nodes that are held have been unlinked. The store that did it has been made, and is durable.
+    fn note_unlinking(&self);
+}
+
 /// Stripes that a writer has taken; it lets go of them when this is dropped.
 #[derive(Debug)]
 pub struct Held<'s, D: Domain> {
@@ -165,26 +177,26 @@ impl<D: Domain> Held<'_, D> {
         self.last_unlinking <= unlinkings
     }
 
-    /// Counts an unlinking of nodes whose stripes are among these. The store that unlinked them has
-    /// been made: who sees the count sees that store.
-    #[inline]
-    pub fn count_unlinking(&self) {
-        let number = self.stripes.unlinkings.0.fetch_add(1, Ordering::Release) + 1;
-        for stripe in self.claims.iter().map(|stripe| &self.stripes.all[stripe]) {
-            stripe.last_unlinking.store(number, Ordering::Relaxed);
-        }
-    }
-
     /// Whether these are all of `claims`, and perhaps more.
     #[inline(always)]
     pub fn covers(&self, claims: Claims) -> bool {
         self.claims | claims == self.claims
     }
+}
 
-    /// Says what is missing if they are not.
+impl<D: Domain> Holding for Held<'_, D> {
     #[inline(always)]
-    pub fn require(&self, claims: Claims) -> Result<(), Obstacle> {
+    fn require(&self, claims: Claims) -> Result<(), Obstacle> {
         if self.covers(claims) { Ok(()) } else { Err(Obstacle::Needs(claims)) }
+    }
+
+    /// Counts them: who sees the count sees the store.
+    #[inline]
+    fn note_unlinking(&self) {
+        let number = self.stripes.unlinkings.0.fetch_add(1, Ordering::Release) + 1;
+        for stripe in self.claims.iter().map(|stripe| &self.stripes.all[stripe]) {
+            stripe.last_unlinking.store(number, Ordering::Relaxed);
+        }
     }
 }
 
@@ -275,7 +287,7 @@ mod tests {
     fn an_unlinking_shows_under_the_stripes_that_were_held_and_no_others() {
         let (domain, stripes) = (Hardware::detect(), Stripes::default());
         let before = stripes.unlinkings();
-        stripes.take(&domain, claims(&[7, 9])).count_unlinking();
+        stripes.take(&domain, claims(&[7, 9])).note_unlinking();
         let after = stripes.unlinkings();
         let since = |numbers: &[u32], unlinkings| {
             stripes.take(&domain, claims(numbers)).none_unlinked_since(unlinkings)

@@ -7,7 +7,7 @@ use lapis_pmem::{Hardware, Link, Pool};
 use super::tree::{HeaderOf, KeyOf};
 use super::{Descending, Leaf, Place, RadixTree, SlotWord, Span};
 use crate::index::{Index, IndexOptions, Statistics};
-use crate::{ArtCow, Woart, Wort};
+use crate::{ArtCow, PArt, Woart, Wort};
 
 /// A tree on this machine.
 pub trait Tree: RadixTree<Domain = Hardware> + Index<Hardware, <Self as RadixTree>::Key> {}
@@ -237,3 +237,4 @@ macro_rules! tests_of {
 tests_of!(wort: Wort);
 tests_of!(woart: Woart);
 tests_of!(art_cow: ArtCow);
+tests_of!(p_art: PArt);

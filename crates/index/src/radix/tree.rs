@@ -2,14 +2,15 @@
 
 use lapis_pmem::{Committed, Domain, Link, Mutant};
 
+use super::change::{Change, Changing};
 use super::digits::{Digits, Span};
 use super::handle::Handle;
 use super::header::Header;
 use super::leaf::Leaf;
-use super::stripes::{Held, Obstacle};
+use super::stripes::{Holding, Obstacle};
 use super::word::{Place, SlotWord};
 use crate::IndexKind;
-use crate::index::Direction;
+use crate::index::{Direction, IndexError, Outcome};
 use crate::key::IndexKey;
 
 /// A key as the digits of a tree.
@@ -26,9 +27,9 @@ pub struct Mutants {
     pub link_before_fence: Mutant,
     /// What was found without stripes is not looked at again with them.
     pub stale_decision: Mutant,
-    /// An unlinking of nodes is not counted.
-    pub uncounted_unlinking: Mutant,
-    /// The stripe of a node that a split makes is not held.
+    /// An unlinking of nodes is not noted.
+    pub unnoted_unlinking: Mutant,
+    /// A node that a split makes is not locked.
     pub new_node_unlocked: Mutant,
     /// A change that finds nothing to do does not persist what it may have seen.
     pub unpersisted_answer: Mutant,
@@ -41,7 +42,7 @@ macro_rules! mutants_of {
             missing_leaf_flush: $module::MISSING_LEAF_FLUSH,
             link_before_fence: $module::LINK_BEFORE_FENCE,
             stale_decision: $module::STALE_DECISION,
-            uncounted_unlinking: $module::UNCOUNTED_UNLINKING,
+            unnoted_unlinking: $module::UNCOUNTED_UNLINKING,
             new_node_unlocked: $module::NEW_NODE_UNLOCKED,
             unpersisted_answer: $module::UNPERSISTED_ANSWER,
         }
@@ -107,6 +108,15 @@ pub struct Split<T: RadixTree> {
     pub header: Option<HeaderOf<T>>,
 }
 
+impl<T: RadixTree> Clone for Split<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: RadixTree> Copy for Split<T> {}
+
 /// A radix tree: what its nodes are and how they change. All methods that take a node take one that
 /// lies inside the pool.
 pub trait RadixTree: Send + Sync + Sized {
@@ -134,6 +144,15 @@ pub trait RadixTree: Send + Sync + Sized {
 
     /// The pool, the root and the locks.
     fn handle(&self) -> &Handle<Self::Domain>;
+
+    /// Makes `change`, durably: by locking stripes, unless the tree has locks of its own.
+    ///
+    /// # Errors
+    /// [`IndexError`]; the tree is as it was.
+    #[inline]
+    fn change_key(&self, key: &Self::Key, change: Change) -> Result<Outcome, IndexError> {
+        Changing::change(self, key, change)
+    }
 
     /// The child that `node` has for `slot`, or nothing.
     fn child_below(&self, node: Self::Word, slot: usize) -> Self::Word;
@@ -176,6 +195,10 @@ pub trait RadixTree: Send + Sync + Sized {
     /// Hints that a child is about to be added to `node`, which has no place for it yet.
     fn prefetch_for_adding(&self, node: Self::Word);
 
+    /// Hints that `node` may be locked soon, if it has a lock of its own.
+    #[inline(always)]
+    fn prefetch_lock(&self, _node: Self::Word) {}
+
     /// Bytes of the node's block.
     fn node_bytes(&self, node: Self::Word) -> usize;
 
@@ -201,7 +224,7 @@ pub trait RadixTree: Send + Sync + Sized {
         key: &KeyOf<'_, Self>,
         value: u64,
         descent: &Descent<Self>,
-        held: &Held<'_, Self::Domain>,
+        held: &impl Holding,
     ) -> Result<Committed, Obstacle>;
 
     /// Puts a node with a new leaf and what is there between that and the word that refers to it.
@@ -215,7 +238,7 @@ pub trait RadixTree: Send + Sync + Sized {
         key: &KeyOf<'_, Self>,
         value: u64,
         split: Split<Self>,
-        held: &Held<'_, Self::Domain>,
+        held: &impl Holding,
     ) -> Result<Committed, Obstacle>;
 
     /// Takes `leaf` out, to which the descent has led. Held is the stripe of the node that it is in.
@@ -227,6 +250,6 @@ pub trait RadixTree: Send + Sync + Sized {
         key: &KeyOf<'_, Self>,
         leaf: Link<Leaf>,
         descent: &Descent<Self>,
-        held: &Held<'_, Self::Domain>,
+        held: &impl Holding,
     ) -> Result<Committed, Obstacle>;
 }

@@ -73,6 +73,7 @@ impl Policy for WriteOptimal {
     const MUTANTS: Mutants = Mutants {
         of_all: radix::mutants_of!(mutants),
         missing_copy_flush: mutants::MISSING_COPY_FLUSH,
+        unpersisted_word_above: mutants::UNPERSISTED_WORD_ABOVE,
         header_before_parent: mutants::HEADER_BEFORE_PARENT,
         entry_before_child: [
             mutants::SLOTS_BEFORE_CHILD,

@@ -27,6 +27,13 @@ mutants! {
     // I1.
     MISSING_COPY_FLUSH = "woart/missing-copy-flush" => at("index/src/art/write.rs, add_to_copy");
 
+    /// A node that has become too large for what is left in it, or has one child left, is freed though
+    /// the word above that no longer refers to it is not durable.
+    // I7.
+    UNPERSISTED_WORD_ABOVE = "woart/unpersisted-word-above" =>
+        at("index/src/art/remove.rs")
+        .in_runs(&["woart:wide"]);
+
     /// A Node4's keys and slots are stored before the child they lead to.
     // I9.
     SLOTS_BEFORE_CHILD = "woart/slots-before-child" => at("index/src/art/write.rs, add_to_node");

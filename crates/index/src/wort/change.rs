@@ -6,7 +6,7 @@ use super::node::{Child, END_SLOT, NIBBLE_SLOTS, has_end_slot, make_node};
 use super::{Header, Nibbles, Wort, mutants};
 use crate::key::IndexKey;
 use crate::radix::{
-    Changing, Claims, Descending, Descent, Held, Leaf, Obstacle, Parent, Place, SlotWord, Split,
+    Changing, Claims, Descending, Descent, Holding, Leaf, Obstacle, Parent, Place, SlotWord, Split,
     damaged,
 };
 
@@ -56,7 +56,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         key: &Nibbles<'_, K>,
         leaf: Link<Leaf>,
         descent: &Descent<Self>,
-        held: &Held<'_, D>,
+        held: &impl Holding,
     ) -> Result<Committed, Obstacle> {
         let Some(Parent { node, place, depth }) = descent.parent else {
             return Ok(self.replace_leaf(key, leaf, descent.place, Child::NONE.0));

@@ -77,8 +77,8 @@ use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
 use crate::index::{Direction, IndexOptions};
 use crate::key::IndexKey;
 use crate::radix::{
-    Changing, Descending, Descent, Digits, Handle, Held, Leaf, Mutants, Nibble, Obstacle, Parent,
-    Place, RadixTree, SlotWord, Span, Split, mutants_of,
+    Changing, Descending, Descent, Digits, Handle, Holding, Leaf, Mutants, Nibble, Obstacle,
+    Parent, Place, RadixTree, SlotWord, Span, Split, mutants_of,
 };
 use node::{Child, Header, has_end_slot, node_bytes};
 
@@ -199,7 +199,7 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
         key: &Nibbles<'_, K>,
         value: u64,
         descent: &Descent<Self>,
-        _held: &Held<'_, D>,
+        _held: &impl Holding,
     ) -> Result<Committed, Obstacle> {
         self.link_leaf(key, value, descent.place)
     }
@@ -210,7 +210,7 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
         key: &Nibbles<'_, K>,
         value: u64,
         split: Split<Self>,
-        _held: &Held<'_, D>,
+        _held: &impl Holding,
     ) -> Result<Committed, Obstacle> {
         self.split_prefix(key, value, split)
     }
@@ -221,7 +221,7 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
         key: &Nibbles<'_, K>,
         leaf: Link<Leaf>,
         descent: &Descent<Self>,
-        held: &Held<'_, D>,
+        held: &impl Holding,
     ) -> Result<Committed, Obstacle> {
         self.unlink_leaf(key, leaf, descent, held)
     }

@@ -136,6 +136,8 @@ tests_of! {
         writers_of_strings_in_wort_have_one_history;
     Woart: writers_of_integers_in_woart_have_one_history,
         writers_of_strings_in_woart_have_one_history;
+    PArt: writers_of_integers_in_p_art_have_one_history,
+        writers_of_strings_in_p_art_have_one_history;
     ArtCow: writers_of_integers_in_art_cow_have_one_history,
         writers_of_strings_in_art_cow_have_one_history;
 }

@@ -78,8 +78,8 @@ pub const PEERS: [Peer; 19] = [
     presized(peer(IndexKind::PClht, "P-CLHT (RECIPE), pre-sized", 2, 3.75, 13.7, "")),
     peer(IndexKind::Woart, "WOART (authors)", 1, 1.07, 2.58, WOART),
     nobody(IndexKind::Woart, "WOART (authors)", 2),
-    peer(IndexKind::ArtCow, "P-ART (RECIPE)", 1, 1.06, 1.40, FROM_NEW),
-    peer(IndexKind::ArtCow, "P-ART (RECIPE)", 2, 1.92, 2.75, FROM_NEW),
+    peer(IndexKind::PArt, "P-ART (RECIPE)", 1, 1.06, 1.40, FROM_NEW),
+    peer(IndexKind::PArt, "P-ART (RECIPE)", 2, 1.92, 2.75, FROM_NEW),
     peer(IndexKind::FpTree, "FPTree (public reimplementation)", 1, 0.54, 1.09, FROM_PMDK),
     peer(IndexKind::FpTree, "FPTree (public reimplementation)", 2, 1.11, 2.22, FROM_PMDK),
     peer(IndexKind::FpTree, "LB+-Tree (authors)", 1, 1.27, 1.57, LB_TREE),
@@ -282,7 +282,7 @@ mod tests {
     fn in_short_are_those_of_the_same_design_that_were_run() {
         let [_, table] = sections();
         assert_eq!(table.lines().count(), 2 + PEERS.len() - 2 - 4);
-        assert!(table.contains("| P-ART (RECIPE) | 2 | 1.92 / 2.75 | `art-cow` 2.54 / 3.18 |"));
+        assert!(table.contains("| P-ART (RECIPE) | 2 | 1.92 / 2.75 | `p-art` 2.54 / 3.18 |"));
         assert!(!table.contains("LB+-Tree") && !table.contains("–"));
     }
 }

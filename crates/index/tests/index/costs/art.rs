@@ -1,6 +1,6 @@
-//! WOART and ART+CoW.
+//! WOART, ART+CoW and P-ART.
 
-use lapis_index::IndexKind::{self, ArtCow, Woart};
+use lapis_index::IndexKind::{self, ArtCow, PArt, Woart};
 
 use crate::watched::Counted;
 
@@ -22,13 +22,15 @@ fn remove_cost(kind: IndexKind, count: u64) -> (u64, u64) {
 }
 
 #[test]
-fn inserts_into_woart_flush_the_leaf_the_entry_and_a_child_on_another_line() {
-    // Node4: all on one line. Node16: the first three children are on the bitmap's line.
-    assert_eq!(insert_cost(Woart, 3), (2, 2));
-    assert_eq!(insert_cost(Woart, 5), (3, 2));
-    // Node48: the child's line and that of its number. Node256: the child's.
-    assert_eq!(insert_cost(Woart, 20), (3, 2));
-    assert_eq!(insert_cost(Woart, 100), (2, 2));
+fn inserts_into_woart_and_p_art_flush_the_leaf_the_entry_and_a_child_on_another_line() {
+    for kind in [Woart, PArt] {
+        // Node4: all on one line. Node16: the first children are on the bitmap's line.
+        assert_eq!(insert_cost(kind, 3), (2, 2));
+        assert_eq!(insert_cost(kind, 5), (3, 2));
+        // Node48: the child's line and that of its number. Node256: the child's.
+        assert_eq!(insert_cost(kind, 20), (3, 2));
+        assert_eq!(insert_cost(kind, 100), (2, 2));
+    }
 }
 
 #[test]
@@ -40,8 +42,8 @@ fn inserts_into_small_nodes_of_art_cow_flush_the_leaf_a_copy_and_the_word_above(
 }
 
 #[test]
-fn growing_flushes_a_copy_of_the_next_kind_in_both() {
-    for kind in [Woart, ArtCow] {
+fn growing_flushes_a_copy_of_the_next_kind_in_all() {
+    for kind in [Woart, ArtCow, PArt] {
         // Leaf, word above, and 3, 11 or 33 lines of a copy.
         assert_eq!(insert_cost(kind, 4), (5, 2));
         assert_eq!(insert_cost(kind, 16), (13, 2));
@@ -53,6 +55,7 @@ fn growing_flushes_a_copy_of_the_next_kind_in_both() {
 fn a_removal_is_one_flush_and_one_fence_where_nothing_is_copied() {
     for count in [4, 10, 30, 100] {
         assert_eq!(remove_cost(Woart, count), (1, 1), "{count} keys");
+        assert_eq!(remove_cost(PArt, count), (1, 1), "{count} keys");
     }
     for count in [30, 100] {
         assert_eq!(remove_cost(ArtCow, count), (1, 1), "{count} keys");
@@ -65,6 +68,7 @@ fn a_removal_is_one_flush_and_one_fence_where_nothing_is_copied() {
 #[test]
 fn removing_the_last_but_one_redirects_the_word_above() {
     assert_eq!(remove_cost(Woart, 2), (1, 1));
+    assert_eq!(remove_cost(PArt, 2), (1, 1));
     assert_eq!(remove_cost(ArtCow, 2), (1, 1));
 }
 
@@ -73,10 +77,12 @@ fn removing_the_last_but_one_redirects_the_word_above() {
 fn a_split_copies_what_sinks_in_art_cow_only() {
     // Leaf, node, word above; and the copy.
     assert_eq!(holding(Woart, 2).insert(&0x1_0000), (3, 2));
+    assert_eq!(holding(PArt, 2).insert(&0x1_0000), (3, 2));
     assert_eq!(holding(ArtCow, 2).insert(&0x1_0000), (4, 2));
 }
 
 #[test]
 fn an_update_is_one_flush_and_one_fence() {
     assert_eq!(holding(Woart, 9).update(&3), (1, 1));
+    assert_eq!(holding(PArt, 9).update(&3), (1, 1));
 }
