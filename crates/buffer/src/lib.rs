@@ -74,7 +74,7 @@ pub use manager::{
 pub use page::view::{PageRead, PageWrite};
 pub use page::{PageDamage, PageKind, PageNumber};
 pub use placement::{Placement, UnknownPlacement};
-pub use space::{Space, SpaceError, SpaceOptions, SpaceProblem};
+pub use space::{Promise, RoomFor, Space, SpaceError, SpaceOptions, SpaceProblem};
 pub use tier::{PersistentTier, TierError, TierOptions, TierRoot};
 
 /// This machine, of which pages in DRAM need no flush: a domain that an interpreter can be, too.

@@ -44,7 +44,7 @@ impl<D: Domain> Write<'_, D> {
         self.table.id()
     }
 
-    fn is_to_index(&self) -> bool {
+    pub(crate) fn is_to_index(&self) -> bool {
         self.table.index_kind().is_some()
     }
 
@@ -114,7 +114,8 @@ impl<D: Domain> Shared<D> {
         let room_in_pool = room_in_pool(writes);
         for _ in 0..MOST_CHECKPOINTS {
             self.make_room(bytes)?;
-            // X4
+            // For what the trees may take, and the indexes (X4).
+            let _room = self.promise_room_for(writes)?;
             let _change = room_in_pool.map(|room| self.change_indexes(room)).transpose()?;
             let held = self.stripes.hold(&self.domain, &stripes);
             let committed = match self.replaced_long_values(writes)? {

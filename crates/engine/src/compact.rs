@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use lapis_buffer::{BufferError, PageNumber, Space};
+use lapis_buffer::{BufferError, PageNumber, RoomFor, Space};
 use lapis_pmem::{Domain, host_lock};
-use lapis_tree::CompactionPlace;
+use lapis_tree::{CompactionPlace, Puts};
 
 use crate::engine::{Engine, Shared};
 use crate::error::EngineError;
@@ -12,6 +12,9 @@ use crate::tables::Table;
 
 /// Pages that move for pages that moved before them.
 const MOST_ROUNDS: usize = 4;
+
+/// A page that moves, to a level that has room for it.
+const ONE_PAGE: Puts = Puts { trees: 0, records: 1, bytes: 0 };
 
 /// What a compaction did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,12 +73,16 @@ impl<D: Domain> Shared<D> {
         let between_cuts = (self.most_transaction_bytes() / 4 / of_record).max(1);
         let (mut moved, mut place) = (0, CompactionPlace::default());
         let Some(tree) = table.contents().as_tree() else { return Ok(0) };
-        while tree.move_one_page(highest, &mut place)? {
+        loop {
+            // Its old place is free later than the new one is taken.
+            let _room = self.promise_room(ONE_PAGE, RoomFor::MakingRoom)?;
+            if !tree.move_one_page(highest, &mut place)? {
+                return Ok(moved);
+            }
             moved += 1;
             if moved % between_cuts == 0 {
                 self.let_log_be_cut()?;
             }
         }
-        Ok(moved)
     }
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_blocks::block_log::{BlockLog, BlockLogError, BlockLogOptions, Durability};
-use lapis_buffer::{BufferManager, BufferOptions, PageNumber, Placement};
+use lapis_buffer::{BufferManager, BufferOptions, PageNumber, Placement, RoomFor};
 use lapis_index::{IndexKind, IndexOptions};
 use lapis_pmem::host_lock::{self, HostGuard};
 use lapis_pmem::{AuditReport, Domain, Pool, ReachableBlocks};
-use lapis_tree::{Tree, TreeStatistics};
+use lapis_tree::{Puts, Tree, TreeStatistics};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::commit::Write;
@@ -567,6 +567,8 @@ impl<D: Domain> Shared<D> {
         self.order.check_running()?;
         let id = self.next_table.load(Ordering::Relaxed) as TableId;
         self.make_room(0)?;
+        let root = Puts { trees: 1, records: 1, bytes: 0 };
+        let _room = self.promise_room(root, RoomFor::Growth)?;
         // If the catalog does not come to know the root of a tree, recovery frees it: by the record that made it.
         let kept = self.order.keep_log();
         let contents = create().inspect_err(|_| self.order.let_go_of_log(kept))?;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use lapis_blocks::block_log::BlockLogError;
-use lapis_buffer::{BufferError, TierError};
+use lapis_buffer::{BufferError, SpaceError, TierError};
 use lapis_index::{IndexError, IndexKind};
-use lapis_pmem::{AllocError, PoolDeviceError, RootError};
+use lapis_pmem::{AllocError, BlockError, PoolDeviceError, RootError};
 use lapis_tree::TreeError;
 
 /// Why the engine refused. Unless the variant says otherwise, everything is as it was.
@@ -122,4 +122,21 @@ pub enum EngineError {
     /// A name in the pool is taken.
     #[error(transparent)]
     Root(#[from] RootError),
+}
+
+impl EngineError {
+    /// Whether there was no room on the device of the pages, or in persistent memory. Removals and compaction make
+    /// some; what was refused may succeed then.
+    pub fn is_no_room(&self) -> bool {
+        match self {
+            Self::Buffer(error) | Self::Tree(TreeError::Buffer(error)) => matches!(
+                error,
+                BufferError::Space(
+                    SpaceError::NoRoom { .. } | SpaceError::Device(BlockError::NoSpace { .. })
+                )
+            ),
+            Self::Pool(_) | Self::Index(IndexError::Alloc(_)) => true,
+            _ => false,
+        }
+    }
 }

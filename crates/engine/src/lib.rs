@@ -71,6 +71,7 @@ mod persistent_memory;
 mod reads;
 mod record;
 mod recovery;
+mod room;
 mod salvage;
 mod scan;
 mod snapshot;

@@ -15,8 +15,9 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use lapis_blocks::block_log::Durability;
-use lapis_buffer::PageNumber;
+use lapis_buffer::{PageNumber, Promise, RoomFor};
 use lapis_pmem::{Domain, host_lock};
+use lapis_tree::Puts;
 
 use crate::commit::Write;
 use crate::contents::EngineTree;
@@ -28,18 +29,29 @@ use crate::value::short_record;
 
 /// How full leaves are made, in percent: a leaf that is full splits at the first put.
 const FILL_FACTOR: u8 = 90;
+/// Leaves that room is made for at a time.
+const LEAVES_AHEAD: u64 = 64;
 /// Listings of chunks that end together.
 const LISTINGS_TOGETHER: usize = 64;
 
 /// A load under way.
-#[derive(Default)]
-struct Loading {
+struct Loading<'s, D: Domain> {
     /// Long values that are listed.
     long_values: Vec<u64>,
     /// Bytes since the log could last be cut.
     bytes: u64,
+    /// Pages for the records to come, and how many bytes of these there may still be.
+    room: Option<Promise<'s, D>>,
+    bytes_with_room: u64,
     /// Why no more records come.
     failed: Option<EngineError>,
+}
+
+impl<D: Domain> Default for Loading<'_, D> {
+    fn default() -> Self {
+        let long_values = Vec::new();
+        Self { long_values, bytes: 0, room: None, bytes_with_room: 0, failed: None }
+    }
 }
 
 impl<D: Domain> Engine<D> {
@@ -122,14 +134,15 @@ impl<D: Domain> Shared<D> {
     }
 
     /// The record of an entry that is loaded.
-    fn record_of(
-        &self,
+    fn record_of<'s>(
+        &'s self,
         table: &Arc<Table<D>>,
         key: &[u8],
         value: &[u8],
-        loading: &mut Loading,
+        loading: &mut Loading<'s, D>,
     ) -> Result<Vec<u8>, EngineError> {
         self.check_write(table, key, Some(value))?;
+        self.promise_room_to_load(key.len() + value.len(), loading)?;
         loading.bytes += (key.len() + value.len()) as u64;
         self.counters.written_bytes.add((key.len() + value.len()) as u64);
         if loading.bytes > self.most_transaction_bytes() / 4 {
@@ -143,6 +156,25 @@ impl<D: Domain> Shared<D> {
         let long = self.write_long(value)?;
         loading.long_values.push(long.number);
         Ok(long.record().to_vec())
+    }
+
+    /// Sees to it that there is room for the leaf that a record completes, and for those of the next ones.
+    fn promise_room_to_load<'s>(
+        &'s self,
+        bytes: usize,
+        loading: &mut Loading<'s, D>,
+    ) -> Result<(), EngineError> {
+        let bytes = bytes as u64;
+        if loading.room.is_none() || bytes > loading.bytes_with_room {
+            loading.room = None;
+            let ahead = LEAVES_AHEAD * self.manager.page_bytes() as u64;
+            let puts = Puts { trees: 1, records: LEAVES_AHEAD, bytes: ahead };
+            loading.room = self.promise_room(puts, RoomFor::Growth)?;
+            // A leaf is half full at least.
+            loading.bytes_with_room = ahead / 4;
+        }
+        loading.bytes_with_room = loading.bytes_with_room.saturating_sub(bytes);
+        Ok(())
     }
 
     /// A transaction without writes, so that the log can be cut behind changes of structure that are no transaction's

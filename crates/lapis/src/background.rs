@@ -79,6 +79,11 @@ fn work(engine: &Engine<Hardware>, signal: &Signal) {
         drop(working);
         let busy = match done {
             Ok(busy) => busy,
+            Err(error) if error.is_no_room() => {
+                // Who needs the room is told. What is left to do waits for it.
+                tracing::warn!(%error, "work in the background waits for room");
+                false
+            }
             Err(error) => {
                 // Whoever writes next is told by the engine itself.
                 tracing::error!(%error, "work in the background failed and has ended");

@@ -226,6 +226,7 @@ fn of_device(error: &BlockError) -> Error {
 fn of_pages(error: BufferError) -> Error {
     match error {
         BufferError::Space(SpaceError::Device(error)) => of_device(&error),
+        BufferError::Space(error @ SpaceError::NoRoom { .. }) => Error::Full(error.to_string()),
         BufferError::Space(error @ SpaceError::WritesLost { .. }) => {
             Error::Medium(error.to_string())
         }

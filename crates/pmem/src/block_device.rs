@@ -321,6 +321,15 @@ pub trait BlockDevice: Debug + Send + Sync {
     /// [`BlockError`]; the device keeps its size.
     fn grow_to(&self, capacity_blocks: u64) -> Result<(), BlockError>;
 
+    /// Puts storage beneath blocks of the device that a discard may have taken it from, so that writing to them finds
+    /// room. What is in them stays.
+    ///
+    /// # Errors
+    /// [`BlockError::NoSpace`] and others; some of the blocks may have storage then.
+    fn reserve(&self, first_block: u64, blocks: u64) -> Result<(), BlockError> {
+        BlockError::check_blocks(self.capacity_blocks(), first_block, blocks)
+    }
+
     /// Opens a queue for requests that are answered later, of which `depth` can be in flight at a
     /// time. A queue belongs to one thread at a time; each thread opens its own. It keeps the
     /// device open as long as it lives.

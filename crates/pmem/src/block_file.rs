@@ -388,6 +388,19 @@ impl BlockFile {
         })
     }
 
+    pub(crate) fn reserve(&self, first_block: u64, blocks: u64) -> Result<(), BlockError> {
+        BlockError::check_blocks(self.capacity_blocks(), first_block, blocks)?;
+        if self.special || blocks == 0 {
+            return Ok(());
+        }
+        let (offset, bytes) = (first_block * BLOCK_BYTES as u64, blocks * BLOCK_BYTES as u64);
+        match fallocate(&self.file, FallocateFlags::empty(), offset, bytes) {
+            // Where storage cannot be asked for, none was given back but by zeroes.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(errno) => Err(self.failed(BlockOperation::Write, first_block, errno.into())),
+        }
+    }
+
     pub(crate) fn grow_to(&self, capacity_blocks: u64) -> Result<(), BlockError> {
         let _growing = self.growth.lock();
         let current = self.capacity_blocks();

@@ -47,6 +47,10 @@ impl<F: FileBacked> BlockDevice for F {
         self.file().grow_to(capacity_blocks)
     }
 
+    fn reserve(&self, first_block: u64, blocks: u64) -> Result<(), BlockError> {
+        self.file().reserve(first_block, blocks)
+    }
+
     fn queue(&self, depth: u32) -> Result<Box<dyn BlockQueue>, BlockError> {
         self.queue_of(check_queue_depth(depth)?)
     }

@@ -102,6 +102,7 @@ pub mod mutants;
 mod node;
 mod record;
 mod redo;
+mod room;
 mod salvage;
 mod tree;
 
@@ -112,5 +113,6 @@ pub use leaf_copy::LeafCopy;
 pub use log::{NoStructureLog, StructureLog};
 pub use node::largest_record;
 pub use redo::{redo, redo_damaged};
+pub use room::{Puts, most_new_pages};
 pub use salvage::{LonePage, mark_of_tree};
 pub use tree::{CompactionPlace, ShowOld, Tree, TreeStatistics};

@@ -85,7 +85,7 @@ impl<D: Domain> BufferManager<D> {
             Storage::Space(space) => {
                 let number = space.allocate()?;
                 if let Err(error) = self.forget_in_tier(number) {
-                    space.free(number, 0)?;
+                    space.unreserve(number);
                     return Err(error);
                 }
                 number
@@ -101,7 +101,7 @@ impl<D: Domain> BufferManager<D> {
         let mut page = match self.take_frame() {
             Ok(page) => page,
             Err(error) => {
-                self.give_back(number, 0)?;
+                self.unreserve(number)?;
                 return Err(error);
             }
         };
@@ -166,14 +166,31 @@ impl<D: Domain> BufferManager<D> {
     ///
     /// # Errors
     /// [`BufferError::StillReferredTo`], [`SpaceError::NotInUse`].
-    pub fn free_page(&self, mut page: ExclusivePage<'_, D>, lsn: u64) -> Result<(), BufferError> {
+    pub fn free_page(&self, page: ExclusivePage<'_, D>, lsn: u64) -> Result<(), BufferError> {
+        self.free_by(page, |number| self.give_back(number, lsn))
+    }
+
+    /// Takes back a page of [`BufferManager::reserve_page`] that nobody came to know of: neither the log nor the
+    /// device has anything of it, so it may be given out again at once.
+    ///
+    /// # Errors
+    /// [`BufferError::StillReferredTo`].
+    pub fn unreserve_page(&self, page: ExclusivePage<'_, D>) -> Result<(), BufferError> {
+        self.free_by(page, |number| self.unreserve(number))
+    }
+
+    fn free_by(
+        &self,
+        mut page: ExclusivePage<'_, D>,
+        give_back: impl FnOnce(PageNumber) -> Result<(), BufferError>,
+    ) -> Result<(), BufferError> {
         let (domain, frame, number) = (&self.domain, page.frame(), page.number());
         if frame.parent(domain).is_some() {
             return Err(BufferError::StillReferredTo { number });
         }
         page.unswizzle_all();
         // First, so that nobody loads it who does not find it in the table.
-        self.give_back(number, lsn)?;
+        give_back(number)?;
         (page.changed, page.partial) = (true, false);
         self.free_in_tier(page.frame, number);
         frame.set_page(domain, None);
@@ -193,6 +210,16 @@ impl<D: Domain> BufferManager<D> {
         match found? {
             Some(page) => self.free_page(page, lsn),
             None => self.give_back(number, lsn),
+        }
+    }
+
+    fn unreserve(&self, number: PageNumber) -> Result<(), BufferError> {
+        match &self.storage {
+            Storage::Space(space) => {
+                space.unreserve(number);
+                Ok(())
+            }
+            Storage::None(_) => self.give_back(number, 0),
         }
     }
 

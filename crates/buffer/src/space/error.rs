@@ -46,6 +46,14 @@ pub enum SpaceError {
         /// The page.
         number: PageNumber,
     },
+    /// The device cannot be made large enough for what is to be written.
+    #[error("no room for {pages} pages that the change may take: {source}")]
+    NoRoom {
+        /// Pages that it may take.
+        pages: u64,
+        /// What the device answered.
+        source: BlockError,
+    },
     /// There are no more page numbers.
     #[error("all page numbers are in use")]
     Full,

@@ -72,6 +72,14 @@ impl Geometry {
         self.region(region) + (1 + at) * self.page_blocks()
     }
 
+    /// As many pages as end within so many blocks.
+    pub(super) fn pages_within(self, blocks: u64) -> u64 {
+        let Some(behind) = blocks.checked_sub(self.region(0)) else { return 0 };
+        let pages = behind / self.page_blocks();
+        let (region, at) = (pages / (1 + self.region_pages()), pages % (1 + self.region_pages()));
+        region * self.region_pages() + at.saturating_sub(1)
+    }
+
     /// Whether a page or map may begin at a block.
     pub(super) fn is_page(self, block: u64) -> bool {
         block.checked_sub(self.map(0)).is_some_and(|at| at.is_multiple_of(self.page_blocks()))
@@ -109,6 +117,11 @@ mod tests {
         assert_eq!(geometry.map(1), geometry.page(last) + 2);
         assert_eq!(geometry.page(last + 1), geometry.map(1) + 2);
         assert_eq!(geometry.end(last + 1), geometry.map(1));
+        for pages in [0, 1, 2, last, last + 1, last + 2, 2 * last + 2, 2 * last + 3] {
+            let end = geometry.end(pages);
+            assert_eq!(geometry.pages_within(end), pages);
+            assert_eq!(geometry.pages_within(end - 1), pages.saturating_sub(1));
+        }
     }
 
     #[test]

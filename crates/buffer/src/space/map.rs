@@ -58,6 +58,14 @@ pub(super) struct SpaceMap {
     freed: Vec<(u64, u64)>,
     /// No page before this is free.
     lowest_free: usize,
+    /// Pages that are not free.
+    in_use: u64,
+    /// Pages that are kept free for those who may not be refused one (`promise.rs`).
+    pub(super) promised: u64,
+    /// Pages that stay besides, once something has grown.
+    pub(super) reserved: u64,
+    /// So many pages, the first, have storage for certain.
+    pub(super) backed: u64,
     /// No page from here on has storage.
     stored_end: u64,
 }
@@ -80,6 +88,10 @@ impl SpaceMap {
             damaged: BTreeSet::new(),
             freed: Vec::new(),
             lowest_free: 0,
+            in_use: 0,
+            promised: 0,
+            reserved: 0,
+            backed: 0,
             stored_end: 0,
         }
     }
@@ -102,9 +114,12 @@ impl SpaceMap {
             })),
         }
         self.regions += 1;
+        let added = &self.pages[first..];
+        self.in_use += added.iter().filter(|page| page.state != State::Free).count() as u64;
         let stored = |page: &Page| page.durable != 0 || page.state == State::Unknown;
         let last = self.pages.iter().rposition(stored);
         self.stored_end = last.map_or(0, |last| last as u64 + 1);
+        self.backed = self.end();
     }
 
     /// Pages up to the last that is not free.
@@ -123,7 +138,7 @@ impl SpaceMap {
 
     /// Pages that are in use or cannot be given out yet.
     pub(super) fn used(&self) -> u64 {
-        self.pages.iter().filter(|page| page.state != State::Free).count() as u64
+        self.in_use
     }
 
     /// Whether the device has the page, as far as is known.
@@ -158,6 +173,7 @@ impl SpaceMap {
             self.pages.resize(index + 1, never);
         }
         self.pages[index].state = State::Reserved;
+        self.in_use += 1;
         self.stored_end = self.stored_end.max(index as u64 + 1);
     }
 
@@ -200,6 +216,7 @@ impl SpaceMap {
 
     fn make_free(&mut self, index: u64) {
         self.pages[index as usize].state = State::Free;
+        self.in_use -= 1;
         self.lowest_free = self.lowest_free.min(index as usize);
     }
 
@@ -341,9 +358,10 @@ impl SpaceMap {
         freed.map(|(_, lsn)| *lsn).min()
     }
 
-    /// The pages at the end that are free and have storage: it is about to be given back.
+    /// The pages at the end that are free, not promised (S2), and have storage: it is about to be given back.
     pub(super) fn cut_end(&mut self) -> core::ops::Range<u64> {
-        let end = self.end();
+        let end = self.end().max(self.in_use + self.promised + self.reserved);
+        self.backed = self.backed.min(end);
         end..core::mem::replace(&mut self.stored_end, end).max(end)
     }
 }

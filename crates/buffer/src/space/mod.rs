@@ -53,6 +53,7 @@ mod error;
 mod geometry;
 mod map;
 mod mend;
+mod promise;
 mod redo;
 
 use std::sync::{Arc, OnceLock};
@@ -68,6 +69,7 @@ use batch::{Writer, page_buffer};
 pub use error::SpaceError;
 use geometry::{Geometry, index_of};
 use map::SpaceMap;
+pub use promise::{Promise, RESERVED_PAGES, RoomFor};
 
 use crate::page::{self, DEFAULT_PAGE_BYTES, PageDamage, PageNumber};
 
@@ -213,7 +215,8 @@ impl<D: Domain> Space<D> {
         self.map.lock().is_free(index_of(number))
     }
 
-    /// Gives out the lowest page that is free. Nothing is durable before it is written.
+    /// Gives out the lowest page that is free. Nothing is durable before it is written. Who may not be refused has a
+    /// [`Space::promise`].
     ///
     /// # Errors
     /// [`SpaceError::Device`] if the device cannot grow, [`SpaceError::Full`].
@@ -221,11 +224,16 @@ impl<D: Domain> Space<D> {
         let mut map = self.map.lock();
         let index = map.reserve();
         let number = PageNumber::new(index + 1).ok_or(SpaceError::Full);
-        let grown = number.and_then(|number| self.grow_to_hold(index).map(|()| number));
+        let grown = number.and_then(|number| Ok(self.grow_to_hold(index).map(|()| number)?));
         if grown.is_err() {
             map.unreserve(index);
         }
         grown
+    }
+
+    /// Takes a number back that [`Space::allocate`] gave out and nobody came to know of.
+    pub(crate) fn unreserve(&self, number: PageNumber) {
+        self.map.lock().unreserve(index_of(number));
     }
 
     /// Takes a number into use again that an earlier [`Space::allocate`] gave out: to redo that.
@@ -245,15 +253,15 @@ impl<D: Domain> Space<D> {
         on_device.filter_map(|index| PageNumber::new(index + 1)).collect()
     }
 
-    fn grow_to_hold(&self, index: u64) -> Result<(), SpaceError> {
+    fn grow_to_hold(&self, index: u64) -> Result<(), BlockError> {
         let (needed, capacity) = (self.geometry.end(index + 1), self.device.capacity_blocks());
         if needed <= capacity {
             return Ok(());
         }
         let more = (capacity / 8).clamp(GROWTH_BLOCKS.0, GROWTH_BLOCKS.1);
         match self.device.grow_to(needed.max(capacity + more)) {
-            Err(BlockError::NoSpace { .. }) => Ok(self.device.grow_to(needed)?),
-            grown => Ok(grown?),
+            Err(BlockError::NoSpace { .. }) => self.device.grow_to(needed),
+            grown => grown,
         }
     }
 
@@ -331,7 +339,7 @@ impl<D: Domain> Space<D> {
     /// # Errors
     /// [`SpaceError::Device`].
     pub fn trim(&self) -> Result<u64, SpaceError> {
-        // No batch is under way that could write there.
+        // No batch is under way that could write there, and nobody is promised a page there meanwhile (S1).
         let _turn = host_lock::lock(&self.domain, &self.writer);
         let (cut, regions) = {
             let mut map = self.map.lock();
@@ -351,13 +359,7 @@ impl<D: Domain> Space<D> {
             }
         }
         let last_map = self.geometry.map(regions.saturating_sub(1)) + self.geometry.page_blocks();
-        let map = self.map.lock();
-        if map.end() <= cut.start {
-            // Nobody has been given a page there meanwhile, and nobody is while the lock is held.
-            self.device.shrink_to(at.max(last_map))?;
-        } else if at < last {
-            self.device.discard(at, last - at)?;
-        }
+        self.device.shrink_to(at.max(last_map))?;
         Ok(cut.end - cut.start)
     }
 

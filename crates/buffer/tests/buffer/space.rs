@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lapis_buffer::page::SMALLEST_PAGE_BYTES;
 use lapis_buffer::space::Added;
 use lapis_buffer::{
-    PageDamage, PageKind, PageNumber, Space, SpaceError, SpaceOptions, SpaceProblem,
+    PageDamage, PageKind, PageNumber, RoomFor, Space, SpaceError, SpaceOptions, SpaceProblem,
 };
 use lapis_device::{ImageBudget, ModelledSsd, SsdConfig};
 use lapis_pmem::{
@@ -572,4 +572,36 @@ fn a_full_batch_says_so() {
     assert_eq!(batch.add(number, fill(number, 1)), Added::Full, "the map has the last place");
     batch.write(0).unwrap();
     assert_eq!(batch.add(number, fill(number, 1)), Added::InBatch);
+}
+
+#[test]
+fn what_is_promised_can_be_allocated_on_a_device_that_grows_no_more() {
+    let device = device();
+    let space = create(&device);
+    device.limit_to(device.capacity_blocks() + 100);
+    let promised = space.promise(60, RoomFor::Growth).unwrap();
+    let refused = space.promise(60, RoomFor::Growth).unwrap_err();
+    assert!(matches!(refused, SpaceError::NoRoom { pages: 60, .. }), "{refused}");
+    let numbers: Vec<_> = (0..60).map(|_| space.allocate().unwrap()).collect();
+    drop(promised);
+    assert!(matches!(space.promise(10, RoomFor::Growth), Err(SpaceError::NoRoom { .. })));
+    drop(space.promise(10, RoomFor::MakingRoom).unwrap());
+    write(&space, &[(numbers[0], 1)]).unwrap();
+    numbers.iter().for_each(|&number| space.free(number, 0).unwrap());
+    space.write_freed(0).unwrap();
+    drop(space.promise(60, RoomFor::Growth).unwrap());
+}
+
+#[test]
+fn trimming_leaves_what_is_promised_and_the_reserve() {
+    let device = device();
+    let space = create(&device);
+    let promised = space.promise(100, RoomFor::Growth).unwrap();
+    let last = (0..100).map(|_| space.allocate().unwrap()).last().unwrap();
+    write(&space, &[(last, 1)]).unwrap();
+    (1..=100).for_each(|number| space.free(PageNumber::new(number).unwrap(), 0).unwrap());
+    space.write_freed(0).unwrap();
+    assert_eq!(space.trim().unwrap(), 0, "132 pages are promised or kept");
+    drop(promised);
+    assert_eq!(space.trim().unwrap(), 100 - 32);
 }

@@ -82,6 +82,9 @@ impl Default for SsdConfig {
     }
 }
 
+/// More than an address can count to is more than any disk.
+const MOST_BLOCKS: u64 = u64::MAX / 2 / BLOCK_BYTES as u64;
+
 /// A modelled SSD. Clones are handles of one device. See the [module documentation](self).
 #[derive(Clone, Debug)]
 pub struct ModelledSsd {
@@ -99,6 +102,8 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     capacity_blocks: u64,
+    /// Blocks that the disk beneath has room for.
+    most_blocks: u64,
     /// Capacity to go back to, of a copy for trying images.
     capacity_before: u64,
     contents: Contents,
@@ -184,6 +189,7 @@ impl ModelledSsd {
         let state = State {
             capacity_blocks,
             capacity_before: capacity_blocks,
+            most_blocks: MOST_BLOCKS,
             contents,
             timing: Timing::new(config.profile),
             faults: FaultState::new(config.faults),
@@ -248,6 +254,11 @@ impl ModelledSsd {
     /// Damages a block.
     pub fn damage_block(&self, block: u64, damage: BlockDamage) {
         self.shared.state.lock().faults.damage(block, damage);
+    }
+
+    /// From here on the device grows to so many blocks at most: the disk beneath has no more.
+    pub fn limit_to(&self, most_blocks: u64) {
+        self.shared.state.lock().most_blocks = most_blocks.min(MOST_BLOCKS);
     }
 
     /// Flips `bits` bits of a block, chosen by `seed`, in the cache and on the media. Reads return
@@ -554,10 +565,8 @@ impl BlockDevice for ModelledSsd {
     }
 
     fn grow_to(&self, capacity_blocks: u64) -> Result<(), BlockError> {
-        // More than an address can count to is more than any disk.
-        const MOST_BLOCKS: u64 = u64::MAX / 2 / BLOCK_BYTES as u64;
         let mut state = self.shared.state.lock();
-        if capacity_blocks > MOST_BLOCKS {
+        if capacity_blocks > state.most_blocks.max(state.capacity_blocks) {
             return Err(BlockError::NoSpace { block: state.capacity_blocks });
         }
         if capacity_blocks > state.capacity_blocks {

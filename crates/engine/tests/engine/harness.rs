@@ -48,19 +48,26 @@ impl Rig {
 
     /// Cuts the power and opens what is left. The old engine may be in use; nobody learns of what it does.
     pub fn after_power_cut(&self) -> Self {
+        self.after_power_cut_limited_to(u64::MAX)
+    }
+
+    /// The same, on a disk that has room for so many blocks of pages.
+    pub fn after_power_cut_limited_to(&self, blocks: u64) -> Self {
         let pages = Arc::new(self.pages.after_power_cut());
+        pages.limit_to(blocks);
         let log = Arc::new(self.log.after_power_cut());
-        Self::open(pages, log, self.options)
+        Self::over(pages, log, self.options)
     }
 
     /// Opens it again as it is, after an end without a close.
     pub fn opened_again(self) -> Self {
         let Self { engine, pages, log, options } = self;
         drop(engine);
-        Self::open(pages, log, options)
+        Self::over(pages, log, options)
     }
 
-    fn open(pages: Arc<ModelledSsd>, log: Arc<ModelledSsd>, options: EngineOptions) -> Self {
+    /// What is on two devices, opened.
+    pub fn over(pages: Arc<ModelledSsd>, log: Arc<ModelledSsd>, options: EngineOptions) -> Self {
         let engine = open(&pages, &log, &options).unwrap();
         Self { engine, pages, log, options }
     }

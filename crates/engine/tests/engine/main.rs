@@ -5,6 +5,7 @@ mod compaction;
 mod concurrency;
 mod damage;
 mod failures;
+mod full_disk;
 mod harness;
 mod history;
 mod index_tables;

@@ -6,6 +6,7 @@ mod concurrency;
 mod damage;
 mod durability;
 mod fixture;
+mod full_disk;
 mod harness;
 mod information;
 mod killed;

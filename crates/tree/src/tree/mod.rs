@@ -125,7 +125,7 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         match tree.modify(&mut [(&mut page, Change::Make(contents))], &[]) {
             Ok(_) => Ok(tree),
             Err(error) => {
-                manager.free_page(page, 0)?;
+                manager.unreserve_page(page)?;
                 Err(error)
             }
         }

@@ -66,7 +66,7 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
 
     pub(super) fn give_back(&self, spare: Option<ExclusivePage<'_, D>>) -> Result<(), TreeError> {
         match spare {
-            Some(spare) => Ok(self.manager.free_page(spare, 0)?),
+            Some(spare) => Ok(self.manager.unreserve_page(spare)?),
             None => Ok(()),
         }
     }
