@@ -59,6 +59,9 @@ pub enum EngineError {
         /// The name.
         name: String,
     },
+    /// The savepoint is another transaction's, or one before it was gone back to.
+    #[error("the transaction has no such savepoint any more")]
+    NoSuchSavepoint,
     /// The key is too long.
     #[error("a key of {bytes} bytes is longer than the longest, {most}")]
     KeyTooLong {

@@ -100,5 +100,5 @@ pub use scan::{Direction, Entry, Scan};
 pub use snapshot::Snapshot;
 pub use storage::{PersistentMemoryOptions, Storage};
 pub use tables::Table;
-pub use transaction::Transaction;
+pub use transaction::{Savepoint, Transaction};
 pub use value::MAX_VALUE_BYTES;

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_blocks::block_log::Durability;
 use lapis_pmem::Domain;
@@ -32,6 +33,13 @@ pub struct Transaction<D: Domain> {
     /// Long values that it has written, and that have no record yet.
     long_values: Vec<u64>,
 }
+
+/// A state of a transaction that it can be taken back to.
+#[derive(Debug)]
+pub struct Savepoint(u64);
+
+/// No two savepoints are one.
+static SAVEPOINTS: AtomicU64 = AtomicU64::new(0);
 
 /// What a scan needs of its transaction.
 #[derive(Debug)]
@@ -132,15 +140,34 @@ impl<D: Domain> Transaction<D> {
         if bytes > most {
             return Err(EngineError::TransactionTooLong { bytes, most });
         }
-        let replaced = self.writes.write(table, key, value).flatten();
-        let replaced = replaced.as_deref().filter(|record| value::is_long(record));
-        if let Some(Stored::Long(long)) = replaced.and_then(value::parse) {
+        let replaced = self.writes.get(table.id(), key).flatten();
+        let replaced = replaced.filter(|record| value::is_long(record)).and_then(value::parse);
+        if let Some(Stored::Long(long)) = replaced {
             // Its listing stays (V2).
-            self.writes.cancel(shared.catalog.id(), &chunks_key(long.number));
-            self.long_values.retain(|&number| number != long.number);
-            shared.long_value_is_decided(long.number, false);
+            self.writes.cancel(&shared.catalog, &chunks_key(long.number));
         }
+        self.writes.write(table, key, value);
         Ok(())
+    }
+
+    /// Notes the state of its writes, to come back to it later. From here on each write takes memory of its own, until the
+    /// transaction ends.
+    pub fn savepoint(&mut self) -> Savepoint {
+        let number = SAVEPOINTS.fetch_add(1, Ordering::Relaxed);
+        self.writes.note_savepoint(number);
+        Savepoint(number)
+    }
+
+    /// Takes back what was written since a savepoint; to that it can come back again, to later ones no more.
+    /// What was read stays read.
+    ///
+    /// # Errors
+    /// [`EngineError::NoSuchSavepoint`].
+    pub fn roll_back_to(&mut self, savepoint: &Savepoint) -> Result<(), EngineError> {
+        match self.writes.roll_back_to(savepoint.0) {
+            true => Ok(()),
+            false => Err(EngineError::NoSuchSavepoint),
+        }
     }
 
     /// The entries of a range, as this transaction sees them, from both ends.
@@ -193,11 +220,16 @@ impl<D: Domain> Transaction<D> {
         let reads = self.reads.borrow();
         let shared = self.reader.engine().shared();
         let committed = shared.commit(&writes, Some((&reads, self.reader.since())), durability);
-        let has_records = committed.is_ok();
         drop((writes, reads));
-        for number in self.long_values.drain(..).collect::<Vec<_>>() {
-            shared.long_value_is_decided(number, has_records);
+        // Who replaced one, or took it back, has not ended its listing.
+        let has_record = |number| {
+            let ended = self.writes.get(shared.catalog.id(), &chunks_key(number));
+            committed.is_ok() && ended.is_some()
+        };
+        for &number in &self.long_values {
+            shared.long_value_is_decided(number, has_record(number));
         }
+        self.long_values.clear();
         committed
     }
 }

@@ -92,23 +92,36 @@ impl Keys {
     }
 }
 
+/// What was to be written to a key before it was to be something else.
+#[derive(Debug)]
+struct Before<D: Domain> {
+    table: Arc<Table<D>>,
+    key: Box<[u8]>,
+    /// Outer none: nothing.
+    value: Option<NewValue>,
+}
+
 /// The writes of a transaction, by table and key.
 #[derive(Debug)]
 pub(crate) struct WriteSet<D: Domain> {
     tables: BTreeMap<TableId, TableWrites<D>>,
     /// Of the record that commits them.
     bytes: u64,
+    /// What has changed since the first savepoint, in order; nothing before there is one.
+    undo: Vec<Before<D>>,
+    /// Savepoints, and how much had changed by then.
+    savepoints: Vec<(u64, usize)>,
 }
 
 impl<D: Domain> Default for WriteSet<D> {
     fn default() -> Self {
-        Self { tables: BTreeMap::new(), bytes: 0 }
+        Self { tables: BTreeMap::new(), bytes: 0, undo: Vec::new(), savepoints: Vec::new() }
     }
 }
 
 impl<D: Domain> WriteSet<D> {
     pub(crate) fn is_empty(&self) -> bool {
-        self.tables.is_empty()
+        self.tables.values().all(|table| table.keys.len() == 0)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -125,28 +138,62 @@ impl<D: Domain> WriteSet<D> {
         Some(self.tables.get(&table)?.keys.get(key)?.as_deref())
     }
 
-    /// Returns what was to be written to the key before, if anything was.
-    pub(crate) fn write(
+    /// Writes to the key.
+    pub(crate) fn write(&mut self, table: &Arc<Table<D>>, key: &[u8], value: NewValue) {
+        self.change(table, key, Some(value));
+    }
+
+    /// Writes nothing to the key after all.
+    pub(crate) fn cancel(&mut self, table: &Arc<Table<D>>, key: &[u8]) {
+        self.change(table, key, None);
+    }
+
+    fn change(&mut self, table: &Arc<Table<D>>, key: &[u8], value: Option<NewValue>) {
+        let before = self.set(table, key, value);
+        if !self.savepoints.is_empty() {
+            self.undo.push(Before { table: Arc::clone(table), key: key.into(), value: before });
+        }
+    }
+
+    /// Returns what was to be written to the key before.
+    fn set(
         &mut self,
         table: &Arc<Table<D>>,
         key: &[u8],
-        value: NewValue,
+        value: Option<NewValue>,
     ) -> Option<NewValue> {
         let writes = self.tables.entry(table.id());
         let writes = writes
             .or_insert_with(|| TableWrites { table: Arc::clone(table), keys: Keys::default() });
-        self.bytes += record::entry_bytes(key, value.as_deref());
-        let before = writes.keys.insert(key, value)?;
-        self.bytes -= record::entry_bytes(key, before.as_deref());
-        Some(before)
+        let before = match value {
+            Some(value) => {
+                self.bytes += record::entry_bytes(key, value.as_deref());
+                writes.keys.insert(key, value)
+            }
+            None => writes.keys.remove(key),
+        };
+        let replaced = before.as_ref();
+        self.bytes -= replaced.map_or(0, |before| record::entry_bytes(key, before.as_deref()));
+        before
     }
 
-    /// Writes nothing to the key after all.
-    pub(crate) fn cancel(&mut self, table: TableId, key: &[u8]) {
-        let Some(writes) = self.tables.get_mut(&table) else { return };
-        if let Some(value) = writes.keys.remove(key) {
-            self.bytes -= record::entry_bytes(key, value.as_deref());
+    /// Notes that all may become again what it is now; `number` is no other savepoint's.
+    pub(crate) fn note_savepoint(&mut self, number: u64) {
+        self.savepoints.push((number, self.undo.len()));
+    }
+
+    /// Everything becomes what it was at a savepoint, which stays; later ones go. False if there is none of this number.
+    pub(crate) fn roll_back_to(&mut self, number: u64) -> bool {
+        let Some(at) = self.savepoints.iter().position(|(known, _)| *known == number) else {
+            return false;
+        };
+        self.savepoints.truncate(at + 1);
+        for Before { table, key, value } in
+            self.undo.split_off(self.savepoints[at].1).into_iter().rev()
+        {
+            self.set(&table, &key, value);
         }
+        true
     }
 
     pub(crate) fn tables(&self) -> impl Iterator<Item = &TableWrites<D>> {

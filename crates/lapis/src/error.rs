@@ -84,6 +84,9 @@ pub enum Error {
     /// Another transaction has written what this one read. Begun again, it may succeed ([`crate::Store::retry`]).
     #[error("another transaction changed what this one has read; begin it again")]
     Conflict,
+    /// The savepoint is another transaction's, or one before it was gone back to.
+    #[error("the transaction has no such savepoint any more")]
+    NoSuchSavepoint,
     /// No table of that name.
     #[error("there is no table {name:?}")]
     NoSuchTable {
@@ -184,6 +187,7 @@ impl From<EngineError> for Error {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Conflict => Self::Conflict,
+            EngineError::NoSuchSavepoint => Self::NoSuchSavepoint,
             EngineError::NoPersistentMemory => Self::NoPersistentMemory,
             EngineError::Unordered { name, kind } => Self::Unordered { name, kind },
             EngineError::EmptyKey => Self::EmptyKey,

@@ -47,7 +47,7 @@ pub use error::Error;
 pub use info::{Bytes, CheckReport, Info, TableInfo, Tier};
 pub use lapis_engine::{
     BackupError, BackupReport, CompactionReport, Durability, Entry, IndexKind, Latencies, Lost,
-    MAX_VALUE_BYTES, Metrics, RecoveryReport, SalvageReport, SalvagedTable, TierBytes,
+    MAX_VALUE_BYTES, Metrics, RecoveryReport, SalvageReport, SalvagedTable, Savepoint, TierBytes,
     verify_backup,
 };
 pub use salvage::salvage;

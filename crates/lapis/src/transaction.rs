@@ -3,7 +3,7 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use lapis_engine::{Durability, KeyRange};
+use lapis_engine::{Durability, KeyRange, Savepoint};
 use lapis_pmem::Hardware;
 
 use crate::entries::Entries;
@@ -75,6 +75,34 @@ impl Transaction {
     pub fn delete(&mut self, table: &Table, key: &[u8]) -> Result<bool, Error> {
         check_key(key)?;
         Ok(self.transaction.remove(table.of(&self.inner)?, key)?)
+    }
+
+    /// Notes the state of its writes, to come back to it later.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), lapis::Error> {
+    /// let store = lapis::Store::in_memory()?;
+    /// let table = store.create_table("t")?;
+    /// let mut transaction = store.transaction()?;
+    /// transaction.put(&table, b"kept", b"1")?;
+    /// let savepoint = transaction.savepoint();
+    /// transaction.put(&table, b"tried", b"2")?;
+    /// transaction.roll_back_to(&savepoint)?;
+    /// transaction.commit()?;
+    /// assert_eq!(table.len()?, 1);
+    /// # Ok(()) }
+    /// ```
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.transaction.savepoint()
+    }
+
+    /// Takes back what was written since a savepoint; to that it can come back again, to later ones no more.
+    /// What was read stays read.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSavepoint`].
+    pub fn roll_back_to(&mut self, savepoint: &Savepoint) -> Result<(), Error> {
+        Ok(self.transaction.roll_back_to(savepoint)?)
     }
 
     /// The entries whose keys lie in `range`, as this transaction sees them.

@@ -173,3 +173,48 @@ fn a_put_takes_its_key_its_value_and_little_else_of_the_log() {
     let second = rig.engine.put(&table, &2_u64.to_be_bytes(), &[2; 100], later).unwrap();
     assert_eq!(second - first, 152);
 }
+
+#[test]
+fn a_transaction_goes_back_to_a_savepoint_and_not_to_one_behind_it() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    rig.engine.put(&table, b"a", b"old", NOW).unwrap();
+    let mut transaction = rig.engine.begin().unwrap();
+    let first = transaction.savepoint();
+    transaction.put(&table, b"b", b"1").unwrap();
+    let second = transaction.savepoint();
+    transaction.remove(&table, b"a").unwrap();
+    transaction.put(&table, b"b", &[2; 20_000]).unwrap();
+    transaction.roll_back_to(&second).unwrap();
+    assert_eq!(transaction.get(&table, b"a").unwrap().unwrap(), b"old");
+    assert_eq!(transaction.get(&table, b"b").unwrap().unwrap(), b"1");
+    transaction.put(&table, b"c", b"3").unwrap();
+    transaction.roll_back_to(&first).unwrap();
+    assert!(transaction.is_empty());
+    assert!(matches!(transaction.roll_back_to(&second), Err(EngineError::NoSuchSavepoint)));
+    transaction.put(&table, b"d", b"4").unwrap();
+    transaction.roll_back_to(&first).unwrap();
+    transaction.put(&table, b"e", b"5").unwrap();
+    transaction.commit(NOW).unwrap();
+    let keys: Vec<_> = contents(&rig.engine, "t").into_iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, [b"a", b"e"]);
+}
+
+#[test]
+fn a_long_value_that_a_savepoint_brings_back_is_whole_and_others_go() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    let mut transaction = rig.engine.begin().unwrap();
+    transaction.put(&table, b"k", &[1; 20_000]).unwrap();
+    let savepoint = transaction.savepoint();
+    transaction.put(&table, b"k", &[2; 30_000]).unwrap();
+    transaction.put(&table, b"k", b"short").unwrap();
+    transaction.roll_back_to(&savepoint).unwrap();
+    while rig.engine.maintain().unwrap() {}
+    transaction.commit(NOW).unwrap();
+    while rig.engine.maintain().unwrap() {}
+    assert_eq!(contents(&rig.engine, "t"), [(b"k".to_vec(), vec![1; 20_000])]);
+    assert!(rig.engine.check().is_empty(), "{:?}", rig.engine.check());
+    let opened = rig.after_power_cut();
+    assert_eq!(contents(&opened.engine, "t"), [(b"k".to_vec(), vec![1; 20_000])]);
+}
