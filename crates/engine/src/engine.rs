@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use lapis_blocks::block_log::{BlockLog, BlockLogError, BlockLogOptions, Durability};
 use lapis_buffer::{BufferManager, BufferOptions, PageNumber, Placement, RoomFor};
@@ -177,7 +178,9 @@ impl<D: Domain> Engine<D> {
         }
         let manager = storage.open_pages(&domain, Arc::clone(&log) as _, options)?;
         let manager = Arc::new(manager);
-        let recovered = recovery::recover(&domain, &manager, &log, &memory)?;
+        let begun = Instant::now();
+        let mut recovered = recovery::recover(&domain, &manager, &log, &memory)?;
+        recovered.report.elapsed = begun.elapsed();
         let recovery::Recovered { system, tables, dropped, loading, unwanted, next_table, report } =
             recovered;
         let engine = Self::over(domain, (manager, log, memory), system, options, report);

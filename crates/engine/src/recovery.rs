@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use lapis_blocks::block_log::Lsn;
 use lapis_buffer::{BufferError, BufferManager, PageNumber, WriteAheadLog};
@@ -48,6 +49,8 @@ pub struct RecoveryReport {
     pub transactions: u64,
     /// Writes of those.
     pub writes: u64,
+    /// How long all of that took.
+    pub elapsed: Duration,
     pub(crate) last_transaction: u64,
 }
 

@@ -21,6 +21,9 @@ pub struct Info {
     pub bytes: Bytes,
     /// Bytes of a page.
     pub page_bytes: usize,
+    /// Seconds that this would take, if it went as fast as at the last opening; only if that had enough to read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds_to_redo: Option<f64>,
     /// Records of the log that opening found to do again; none after the store was closed.
     pub redone_records: u64,
 }
@@ -162,6 +165,7 @@ pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
         tiers,
         tables,
         page_bytes,
+        seconds_to_redo: engine.metrics().time_to_redo.map(|time| time.as_secs_f64()),
         // The last one always stays.
         redone_records: engine.recovery().records.saturating_sub(1),
     })

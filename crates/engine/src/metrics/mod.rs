@@ -14,6 +14,7 @@ pub use latencies::Latencies;
 pub(crate) use latencies::LatencyCounters;
 
 use crate::engine::Engine;
+use crate::recovery::RecoveryReport;
 
 /// What is counted while an engine is in use. Who counts writes to memory that few others write to, and takes no
 /// lock.
@@ -75,6 +76,10 @@ pub struct Metrics {
     pub denials: u64,
     /// Bytes of the log's records.
     pub log_bytes: u64,
+    /// Bytes of the log that an opening after a crash would read, now.
+    pub bytes_to_redo: u64,
+    /// How long that would take, if it went as fast as at the last opening; none if that had too little to read.
+    pub time_to_redo: Option<Duration>,
     /// Commits that waited for the log, and how long they took.
     pub commits: Latencies,
     /// Bytes of the keys and values that were committed or loaded.
@@ -128,6 +133,8 @@ impl Metrics {
             admissions: less(|it| it.admissions),
             denials: less(|it| it.denials),
             log_bytes: less(|it| it.log_bytes),
+            bytes_to_redo: self.bytes_to_redo,
+            time_to_redo: self.time_to_redo,
             commits: self.commits.since(&earlier.commits),
             written_bytes: less(|it| it.written_bytes),
             device_written_bytes: less(|it| it.device_written_bytes),
@@ -144,6 +151,8 @@ impl<D: Domain> Engine<D> {
         let BlockLogStatistics { payload_bytes, written_bytes, .. } =
             shared.log.block_log().statistics();
         let space = manager.space();
+        let log = shared.log.block_log();
+        let bytes_to_redo = log.end().number() - log.start().number();
         let pages_written = space.map_or(0, |space| space.device_counts().written_bytes);
         Metrics {
             elapsed: counters.opened.elapsed(),
@@ -158,11 +167,21 @@ impl<D: Domain> Engine<D> {
             admissions: tier.admissions,
             denials: tier.denials,
             log_bytes: payload_bytes,
+            bytes_to_redo,
+            time_to_redo: time_to_redo(bytes_to_redo, self.recovery()),
             commits: counters.commits.latencies(),
             written_bytes: counters.written_bytes.sum(),
             device_written_bytes: pages_written + written_bytes,
         }
     }
+}
+
+/// A recovery of less says nothing of longer ones.
+const LEAST_MEASURED_BYTES: u64 = 1 << 20;
+
+fn time_to_redo(bytes: u64, last: &RecoveryReport) -> Option<Duration> {
+    let is_measured = last.bytes >= LEAST_MEASURED_BYTES;
+    is_measured.then(|| last.elapsed.mul_f64(bytes as f64 / last.bytes as f64))
 }
 
 fn dram_bytes<D: Domain>(manager: &BufferManager<D>) -> TierBytes {
@@ -223,5 +242,14 @@ mod tests {
         assert_eq!(nothing.dram_hit_ratio(), None);
         assert_eq!(nothing.persistent_memory_hit_ratio(), None);
         assert_eq!(nothing.write_amplification(), None);
+    }
+
+    #[test]
+    fn a_restart_is_estimated_by_the_last_one_unless_that_was_short() {
+        let elapsed = Duration::from_secs(1);
+        let last = RecoveryReport { bytes: 2 << 20, elapsed, ..RecoveryReport::default() };
+        assert_eq!(time_to_redo(3 << 20, &last), Some(Duration::from_millis(1500)));
+        let short = RecoveryReport { bytes: 1000, elapsed, ..RecoveryReport::default() };
+        assert_eq!(time_to_redo(3 << 20, &short), None);
     }
 }
