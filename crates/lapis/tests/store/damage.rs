@@ -39,24 +39,43 @@ fn read_all(directory: &std::path::Path, right: &[(Vec<u8>, Vec<u8>)]) -> (bool,
     (whole, !problems.is_empty())
 }
 
-#[test]
-fn a_flipped_bit_anywhere_is_no_wrong_data_and_no_panic() {
+/// Damages a copy of a store so many times; returns how often that was named, and how often all could be read.
+fn damage(turns: u64, damage: impl Fn(&mut [u8], u64)) -> (u32, u32) {
     let made = directory();
     let right = filled(made.path());
-    let (mut named, mut random) = (0, 0x9E37_79B9_u64);
-    for turn in 0..120 {
+    let (mut named, mut read, mut random) = (0, 0, 0x9E37_79B9_u64);
+    for turn in 0..turns {
         let copy = copy_of(made.path());
         let name = if turn % 4 == 0 { LOG_FILE } else { PAGES_FILE };
         let path = copy.path().join(name);
         let mut bytes = std::fs::read(&path).unwrap();
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(turn);
-        let at = (random >> 20) as usize % bytes.len();
-        bytes[at] ^= 1 << (turn % 8);
+        damage(&mut bytes, random >> 20);
         std::fs::write(&path, bytes).unwrap();
-        let (_, problem) = read_all(copy.path(), &right);
-        named += u32::from(problem);
+        let (whole, problem) = read_all(copy.path(), &right);
+        (named, read) = (named + u32::from(problem), read + u32::from(whole));
     }
+    (named, read)
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_no_wrong_data_and_no_panic() {
+    let (named, _) = damage(120, |bytes, random| {
+        let at = random as usize % bytes.len();
+        bytes[at] ^= 1 << (random % 8);
+    });
     assert!(named > 10, "only {named} of 120 were named");
+}
+
+#[test]
+#[ignore = "some minutes"]
+fn of_a_thousand_flipped_pages_none_is_wrong_data() {
+    let (named, read) = damage(1000, |bytes, random| {
+        let page = random as usize % (bytes.len() / 4096) * 4096;
+        bytes[page..page + 4096].iter_mut().for_each(|byte| *byte = !*byte);
+    });
+    println!("1000 flipped pages: {named} named, {read} stores read whole");
+    assert!(named > 100, "only {named} of 1000 were named");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What a process leaves that is killed while its threads write.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -14,8 +15,17 @@ const DIRECTORY: &str = "LAPIS_TEST_KILLED_DIRECTORY";
 const WORK: &str = "LAPIS_TEST_KILLED_WORK";
 const THREADS: u32 = 4;
 
+/// The last number of each thread that was acknowledged.
+type Acknowledged = BTreeMap<u32, u32>;
+
+/// What is put for a number.
+fn value_of(number: u32) -> Vec<u8> {
+    let bytes = if number.is_multiple_of(97) { 9000 } else { 1 + number as usize % 300 };
+    vec![number as u8; bytes]
+}
+
 /// Runs this test's executable as a child that does `work`, kills it, and opens what it left.
-fn kill_while(work: &str, directory: &std::path::Path, after: Duration) -> Store {
+fn kill_while(work: &str, directory: &std::path::Path, after: Duration) -> (Store, Acknowledged) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "killed::the_child", "--ignored", "--nocapture"])
         .env(DIRECTORY, directory)
@@ -25,10 +35,20 @@ fn kill_while(work: &str, directory: &std::path::Path, after: Duration) -> Store
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("ready")), "the child ended early");
+    let told = thread::spawn(move || {
+        let mut acknowledged = Acknowledged::new();
+        let lines = lines.map_while(Result::ok);
+        // The last line may lack its end.
+        for line in lines.filter_map(|line| Some(line.strip_suffix(" done")?.to_owned())) {
+            let (worker, number) = line.split_once(' ').unwrap();
+            acknowledged.insert(worker.parse().unwrap(), number.parse().unwrap());
+        }
+        acknowledged
+    });
     thread::sleep(after);
     child.kill().unwrap();
     child.wait().unwrap();
-    open(directory)
+    (open(directory), told.join().unwrap())
 }
 
 #[test]
@@ -55,7 +75,7 @@ fn the_child() {
                 let first = 2 * left.len().unwrap() as u32 + 1000;
                 for number in first.. {
                     let key = [worker.to_be_bytes(), number.to_be_bytes()].concat();
-                    let value = vec![number as u8; 1 + number as usize % 300];
+                    let value = value_of(number);
                     let put = |transaction: &mut lapis::Transaction| {
                         transaction.put(left, &key, &value)?;
                         transaction.put(right, &key, &value)
@@ -64,17 +84,21 @@ fn the_child() {
                     if number % 5 == 4 {
                         left.compare_and_swap(&key, Some(&value), None).unwrap();
                     }
+                    if durability == Durability::Immediate {
+                        println!("{worker} {number} done");
+                    }
                 }
             });
         }
     });
 }
 
-/// Each thread's keys are there up to some number, in both tables, but for those of `left` that were taken away.
-fn assert_is_a_beginning(store: &Store) -> usize {
+/// Each thread's keys are there up to some number, which is not before what was acknowledged, in both tables, but for those
+/// of `left` that were taken away.
+fn assert_is_a_beginning(store: &Store, acknowledged: &Acknowledged) -> usize {
     let [left, right] = ["left", "right"].map(|name| contents(&store.table(name).unwrap()));
-    let mut left: std::collections::BTreeMap<_, _> = left.into_iter().collect();
-    let mut last = std::collections::BTreeMap::new();
+    let mut left: BTreeMap<_, _> = left.into_iter().collect();
+    let mut last = BTreeMap::new();
     for (key, value) in &right {
         let [worker, number] =
             [0, 4].map(|at| u32::from_be_bytes(key[at..at + 4].try_into().unwrap()));
@@ -88,22 +112,47 @@ fn assert_is_a_beginning(store: &Store) -> usize {
             Some(in_left) => assert_eq!(in_left, *value),
             None => assert_eq!(number % 5, 4, "one of two tables has it"),
         }
-        assert_eq!(*value, vec![number as u8; 1 + number as usize % 300]);
+        assert_eq!(*value, value_of(number));
+    }
+    for (worker, number) in acknowledged {
+        let there = last.get(worker).map(|(number, _)| *number);
+        assert!(there >= Some(*number), "{worker}: {number} was acknowledged, {there:?} is there");
     }
     assert!(left.is_empty(), "one of two tables has it");
     right.len()
 }
 
-fn kill_again_and_again(work: &str) {
+/// Kills a child after each of these times, all in one directory. Returns what was put, and what was acknowledged last.
+fn kill_after(work: &str, milliseconds: impl Iterator<Item = u64>) -> (usize, usize) {
     let directory = directory();
-    let mut found = 0;
-    for round in 0..4 {
-        let store = kill_while(work, directory.path(), Duration::from_millis(40 + 60 * round));
-        let now = assert_is_a_beginning(&store);
-        assert!(now > found, "round {round}: {now} after {found}");
-        found = now;
+    let (mut found, mut told) = (0, 0);
+    for (round, after) in milliseconds.enumerate() {
+        let (store, acknowledged) =
+            kill_while(work, directory.path(), Duration::from_millis(after));
+        let now = assert_is_a_beginning(&store, &acknowledged);
+        assert!(now >= found, "round {round}: {now} after {found}");
+        (found, told) = (now, told + acknowledged.len());
         assert_sound(&store);
     }
+    (found, told)
+}
+
+fn kill_again_and_again(work: &str) {
+    let (transactions, _) = kill_after(work, (0..4).map(|round| 40 + 60 * round));
+    assert!(transactions > 0);
+}
+
+#[test]
+#[ignore = "some minutes"]
+fn of_two_hundred_kills_none_loses_what_was_acknowledged() {
+    let mut random = 0x9E37_79B9_u64;
+    let times = std::iter::repeat_with(|| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        10 + (random >> 40) % 250
+    });
+    let (transactions, acknowledged) = kill_after("immediate", times.take(200));
+    println!("200 kills: {transactions} transactions found, {acknowledged} last ones acknowledged");
+    assert!(acknowledged > 400, "{acknowledged}");
 }
 
 #[test]
