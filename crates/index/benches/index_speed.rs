@@ -1,7 +1,8 @@
 //! Measures indexes with random integer keys: inserts and searches in millions per second of
 //! wall-clock time and of the threads' processor time (on a machine that others share, the one that
 //! says more; that of all threads together, as if each had a processor), flushes and fences being
-//! this machine's. A range is 100 entries.
+//! this machine's. A range is 100 entries,
+//! and many keys are 128.
 //!
 //! `cargo bench -p lapis-index --bench index_speed -- [INDEX ...] [KEYS ...] [threads=N ...]`
 //!
@@ -19,6 +20,8 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rustix::time::{ClockId, clock_gettime};
 
+/// Keys that are looked up together.
+const MANY: usize = 128;
 /// Entries of a range.
 const RANGE_ENTRIES: usize = 100;
 /// What `cargo bench` adds to the arguments.
@@ -67,6 +70,15 @@ fn measure<F: IndexFamily>(count: usize, threads: usize) -> Result<(), Box<dyn E
     measure_phase("insert", threads, &keys, |key| index.insert(key, !key).is_ok());
     keys.shuffle(&mut random);
     measure_phase("get", threads, &keys, |key| index.get(key) == Some(!key));
+    let many: Vec<&[u64]> = keys.chunks(MANY).collect();
+    measure_phase("get many", threads, &many, |group| {
+        let keys: Vec<&u64> = group.iter().collect();
+        let mut right = 0;
+        index.get_many(&keys, &mut |place, value| {
+            right += usize::from(value == Some(!group[place]));
+        });
+        right == group.len()
+    });
     if F::scan(&index, Bound::Unbounded, Direction::Forward, &mut |_, _| ControlFlow::Break(())) {
         measure_phase("range", threads, &keys[..count / RANGE_ENTRIES], |key| {
             let mut rest = RANGE_ENTRIES;
@@ -100,14 +112,14 @@ fn measure<F: IndexFamily>(count: usize, threads: usize) -> Result<(), Box<dyn E
 }
 
 /// Has each thread do `operation` with its share of the keys, all of which must succeed.
-fn measure_phase(
+fn measure_phase<K: Sync>(
     what: &str,
     threads: usize,
-    keys: &[u64],
-    operation: impl Fn(&u64) -> bool + Sync,
+    keys: &[K],
+    operation: impl Fn(&K) -> bool + Sync,
 ) {
     let start = Instant::now();
-    let each = &|share: &[u64]| {
+    let each = &|share: &[K]| {
         let start = Start::now();
         assert_eq!(share.iter().filter(|key| operation(key)).count(), share.len());
         processor_time() - start.processor

@@ -73,6 +73,11 @@ impl<D: Domain, K: IndexKey + ?Sized> AnyIndex<D, K> {
         each_index!(self, |F, index| index.get_pinned(key, pinned))
     }
 
+    /// [`Index::get_many`].
+    pub fn get_many(&self, keys: &[&K], answer: &mut dyn FnMut(usize, Option<u64>)) {
+        each_index!(self, |F, index| index.get_many(keys, answer));
+    }
+
     /// [`Index::change`].
     ///
     /// # Errors

@@ -110,6 +110,10 @@ pub struct Statistics {
 /// Is told of each value while blocks are visited: values may refer to blocks of their own.
 pub type OnValue<'v, D> = &'v mut dyn FnMut(&mut BlockVisitor<'_, D>, u64);
 
+/// Look-ups of [`Index::get_many`] that are under way at the same time: about what a core can have
+/// in cache misses.
+pub(crate) const LOOK_UPS_AT_ONCE: usize = 16;
+
 /// A map from keys to 8-byte values in persistent memory.
 ///
 /// All methods may be called from many threads. A change is durable when the call returns, and no
@@ -218,6 +222,16 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
     /// [`Index::get`] for whoever has pinned the index's pool already, for many look-ups.
     fn get_pinned(&self, key: &K, _pinned: &Guard<'_, D>) -> Option<u64> {
         self.get(key)
+    }
+
+    /// [`Index::get`] of many keys: `answer` is called with the place of each in `keys` and its value,
+    /// in any order. Pins once. Structures that know early what they will read have the cache misses
+    /// of several look-ups under way at the same time.
+    fn get_many(&self, keys: &[&K], answer: &mut dyn FnMut(usize, Option<u64>)) {
+        let pinned = self.pool().pin();
+        for (place, key) in keys.iter().enumerate() {
+            answer(place, self.get_pinned(key, &pinned));
+        }
     }
 
     /// Calls `visit` for each entry, in key order if the structure is ordered, until it breaks.

@@ -82,7 +82,8 @@ use lapis_pmem::{
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
 use crate::index::{
-    Capabilities, Change, Index, IndexError, IndexOptions, OnValue, Outcome, Statistics,
+    Capabilities, Change, Index, IndexError, IndexOptions, LOOK_UPS_AT_ONCE, OnValue, Outcome,
+    Statistics,
 };
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
@@ -291,6 +292,24 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
         loop {
             if let Some(found) = self.try_get(hash, key, tag) {
                 return found;
+            }
+        }
+    }
+
+    /// # Panics
+    /// As [`Index::get`].
+    fn get_many(&self, keys: &[&K], answer: &mut dyn FnMut(usize, Option<u64>)) {
+        let _guard = (!K::INLINE).then(|| self.pool.pin());
+        let mut place = 0;
+        for group in keys.chunks(LOOK_UPS_AT_ONCE) {
+            // If the table is replaced meanwhile, this was in vain and no more.
+            let table = self.table();
+            for key in group {
+                self.pool.prefetch(table.head_link(table.index_of(chain_hash(*key))));
+            }
+            for key in group {
+                answer(place, self.get(key));
+                place += 1;
             }
         }
     }

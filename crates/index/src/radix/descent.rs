@@ -1,5 +1,6 @@
 //! The way of a key down a tree: to its leaf, or to where it belongs.
 
+use lapis_blocks::interleave::{Interleaver, Turn};
 use lapis_pmem::{Guard, Link};
 
 use super::digits::{Digits, Span};
@@ -9,7 +10,7 @@ use super::stripes::Claims;
 use super::tree::{Descent, HeaderOf, KeyOf, Parent, RadixTree, Split};
 use super::word::{Place, SlotWord};
 use super::{damaged, damaged_word};
-use crate::index::{Direction, IndexError};
+use crate::index::{Direction, IndexError, LOOK_UPS_AT_ONCE};
 
 impl<T: RadixTree> Descent<T> {
     /// The beginning of every descent.
@@ -95,16 +96,72 @@ pub trait Descending: RadixTree {
         let mut child = self.child_at(handle.top);
         let mut floor = 0;
         while !child.is_leaf() {
-            if child.is_none() {
-                return None;
-            }
-            let position = self.position_from(child, floor);
-            child = self.child_below(child, key.slot_at(position)?);
-            floor = position + 1;
+            let slot = self.slot_on_way(key, child, &mut floor)?;
+            child = self.child_below(child, slot);
         }
-        let link = child.as_leaf();
+        self.value_at(key, child.as_leaf())
+    }
+
+    /// The slot of `key` in `node`, whose branch position is at least `floor`; none if there is
+    /// neither.
+    #[inline(always)]
+    fn slot_on_way(
+        &self,
+        key: &KeyOf<'_, Self>,
+        node: Self::Word,
+        floor: &mut usize,
+    ) -> Option<usize> {
+        if node.is_none() {
+            return None;
+        }
+        let position = self.position_from(node, *floor);
+        *floor = position + 1;
+        key.slot_at(position)
+    }
+
+    /// The value of the leaf at `link` if it is that of `key`.
+    #[inline(always)]
+    fn value_at(&self, key: &KeyOf<'_, Self>, link: Link<Leaf>) -> Option<u64> {
+        let pool = &self.handle().pool;
         let found = self.key_of_leaf(link)?;
-        key.is(&found).then(|| handle.pool.at(link).value.load_acquire(handle.pool.domain()))
+        key.is(&found).then(|| pool.at(link).value.load_acquire(pool.domain()))
+    }
+
+    /// As [`Descending::find`], in turns with others: each step has its line on its way before
+    /// another's goes on.
+    async fn find_in_turns(
+        &self,
+        key: &KeyOf<'_, Self>,
+        turn: Turn<'_, Self::Domain>,
+    ) -> Option<u64> {
+        let pool = &self.handle().pool;
+        let mut child = self.child_at(self.handle().top);
+        let mut floor = 0;
+        while !child.is_leaf() {
+            let slot = self.slot_on_way(key, child, &mut floor)?;
+            pool.prefetch(self.fixed_place_of(child, slot).unwrap_or(child.header_place()));
+            turn.give_way().await;
+            child = self.child_below(child, slot);
+        }
+        pool.prefetch(child.as_leaf());
+        turn.give_way().await;
+        self.value_at(key, child.as_leaf())
+    }
+
+    /// See [`crate::Index::get_many`].
+    fn get_values(&self, keys: &[&Self::Key], answer: &mut dyn FnMut(usize, Option<u64>)) {
+        let handle = self.handle();
+        let _pinned = handle.pool.pin();
+        Interleaver::new(handle.pool.domain(), LOOK_UPS_AT_ONCE).run(
+            keys.iter().enumerate(),
+            |turn, (place, &key)| async move {
+                let mut space = [0; 8];
+                let value = self.find_in_turns(&Digits::of(key, &mut space), turn).await;
+                handle.persist_before_return();
+                (place, value)
+            },
+            |(place, value)| answer(place, value),
+        );
     }
 
     /// See [`crate::Index::get`].

@@ -62,6 +62,10 @@ impl<T: RadixTree> Index<T::Domain, T::Key> for T {
         self.get_value_pinned(key, pinned)
     }
 
+    fn get_many(&self, keys: &[&T::Key], answer: &mut dyn FnMut(usize, Option<u64>)) {
+        self.get_values(keys, answer);
+    }
+
     fn for_each(&self, visit: &mut dyn FnMut(&T::Key, u64) -> ControlFlow<()>) {
         self.scan(Bound::Unbounded, Direction::Forward, visit);
     }

@@ -205,6 +205,10 @@ pub fn assert_sound<D: Domain, K: IndexKey + ?Sized>(
     for (key, value) in expected {
         assert_eq!(index.get(K::borrow(key)), Some(*value), "{key:?}");
     }
+    let keys: Vec<&K> = expected.keys().map(K::borrow).collect();
+    let mut values = vec![None; keys.len()];
+    index.get_many(&keys, &mut |place, value| values[place] = value);
+    assert!(values.into_iter().eq(expected.values().copied().map(Some)));
     let mut found = entries(index);
     if !index.kind().1.ordered {
         found.sort();

@@ -36,6 +36,10 @@ fn through_its_life<K: Keys + ?Sized>(tested: Tested, numbers: impl IntoIterator
             assert_eq!(index.remove(K::borrow(key)).unwrap().previous, expected.remove(key));
             assert_eq!(index.get(K::borrow(key)), None);
         }
+        let removed: Vec<&K> = half.iter().map(K::borrow).collect();
+        let mut answers = 0;
+        index.get_many(&removed, &mut |_, value| answers += usize::from(value.is_none()));
+        assert_eq!(answers, half.len());
         assert_sound(&index, &expected);
     }
     for key in &keys[..100] {
