@@ -57,7 +57,7 @@ const PATTERNS: [Pattern; 9] = [
         access: store,
     },
     Pattern {
-        name: "store, flush and fence, in L2",
+        name: "store, flush and fence",
         word: |step| scattered(step, 64 << 10),
         access: store_and_persist,
     },

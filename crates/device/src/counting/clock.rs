@@ -73,7 +73,7 @@ impl Modelled {
     /// latest of them, and for everything that is on its way to be accepted: the beginning or end
     /// of a measurement. Returns that time.
     pub fn align_clocks(&self, workers: usize) -> Picoseconds {
-        self.with_counters(|counters| counters.timing().align(workers));
+        self.with_counters(|counters| counters.align(workers));
         self.now(0)
     }
 

@@ -15,6 +15,7 @@ pub(crate) mod counters;
 pub(crate) mod divider;
 pub(crate) mod hierarchy;
 pub(crate) mod host_processor;
+pub(crate) mod in_flight;
 pub(crate) mod timing;
 pub(crate) mod timings;
 pub(crate) mod waiting_events;

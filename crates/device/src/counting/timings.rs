@@ -7,7 +7,7 @@
 
 use crate::counting::hierarchy::Level;
 use crate::counting::timing::{Picoseconds, Timing, TimingShape, Way};
-use crate::counting::xp_buffer::{Fetched, Place, Written};
+use crate::counting::xp_buffer::{Fetched, Place};
 
 /// A clock beside the first one.
 #[derive(Clone, Debug)]
@@ -112,6 +112,11 @@ impl Timings {
         self.each_ready(move |timing| timing.begin_missing(worker, place, fetched))
     }
 
+    #[inline]
+    pub(crate) fn store_missing(&mut self, worker: u8, place: Place, fetched: Fetched) -> u64 {
+        self.each_ready(move |timing| timing.store_missing(worker, place, fetched))
+    }
+
     pub(crate) fn begin_dram(&mut self, worker: u8, line: u32) -> u64 {
         self.each_ready(move |timing| timing.begin_dram(worker, line))
     }
@@ -160,7 +165,12 @@ impl Timings {
     }
 
     #[inline]
-    pub(crate) fn send(&mut self, worker: u8, place: Place, written: Written, way: Way) {
-        self.each(move |timing| timing.send(worker, place, written, way));
+    pub(crate) fn send(&mut self, worker: u8, place: Place, way: Way) {
+        self.each(move |timing| timing.send(worker, place, way));
+    }
+
+    #[inline]
+    pub(crate) fn arrive(&mut self, worker: u8, place: Place, media_writes: u32) {
+        self.each(move |timing| timing.arrive(worker, place, media_writes));
     }
 }

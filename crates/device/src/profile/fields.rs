@@ -71,13 +71,13 @@ section! {
 section! {
     /// What a core does by itself.
     Core "core" {
-        /// Lines that one core can have on the way from memory at a time.
+        /// Lines that one core can have on the way from memory at a time, and as many written ones on
+        /// the way to it.
         line_fill_buffers: u64 = 1 ..= 256,
-        /// Written lines that one core can have on the way to modules at a time, beyond those in the
-        /// modules' queues.
-        lines_on_their_way: u64 = 1 ..= 1024,
         /// A store, which waits for nothing but room.
         store_ns: f64 = 0.0 ..= 1e4,
+        /// Time between two stores of one core to lines that no cache held.
+        store_miss_interval_ns: f64 = 0.0 ..= 1e4,
         /// A locked instruction once it has the line.
         locked_ns: f64 = 0.0 ..= 1e4,
         /// Issuing a flush.
@@ -148,18 +148,12 @@ section! {
         flush_line_interval_ns: f64 = 0.0 ..= 1e6,
         /// The same for a line stored non-temporally.
         nontemporal_line_interval_ns: f64 = 0.0 ..= 1e6,
-        /// Time for which it takes nothing more when a unit has become complete.
-        unit_complete_ns: f64 = 0.0 ..= 1e6,
-        /// Stripes between which a module goes back and forth without losing time.
-        open_streams: u64 = 1 ..= 8,
-        /// Time it loses when a line belongs to a stripe that is not open.
-        stream_switch_ns: f64 = 0.0 ..= 1e6,
+        /// How much later a line comes that belongs to another stripe than the module's last.
+        other_stripe_ns: f64 = 0.0 ..= 1e6,
         /// Media writes that a module may be behind before it takes no more lines.
         write_backlog_units: u64 = 1 ..= 4096,
-        /// Time after which a written-back line can be written back once more.
-        same_line_flush_ns: f64 = 0.0 ..= 1e6,
-        /// The same for a line stored non-temporally.
-        same_line_nontemporal_ns: f64 = 0.0 ..= 1e6,
+        /// Time after which a line that a module has taken can be taken once more.
+        same_line_ns: f64 = 0.0 ..= 1e6,
         /// Time after which a line written to the module can be read from it.
         read_after_persist_ns: f64 = 0.0 ..= 1e6,
         /// Bytes of a module within which it counts writes, to move what is written much elsewhere.

@@ -30,6 +30,7 @@ impl Profile {
             own_writes_permille: memory.own_writes_per_1000.value as u32,
             modules: memory.modules.value as usize,
             lines_per_stripe: (memory.interleave_bytes.value / 64) as u32,
+            lines_in_flight: core.line_fill_buffers.value as usize,
             seed: 0,
         };
         let time = Picoseconds::from_ns;
@@ -40,8 +41,8 @@ impl Profile {
             other_core_load: time(caches.other_core_latency_ns.value),
             dram_read: time(self.dram.read_random_ns.value),
             line_fill_buffers: core.line_fill_buffers.value as usize,
-            lines_on_their_way: core.lines_on_their_way.value,
             store: time(core.store_ns.value),
+            store_miss_interval: time(core.store_miss_interval_ns.value),
             locked: time(core.locked_ns.value),
             flush_issue: time(core.flush_issue_ns.value),
             write_back_interval: time(core.write_back_interval_ns.value),
@@ -60,12 +61,9 @@ impl Profile {
             nontemporal_accept: time(memory.nontemporal_accept_ns.value),
             flush_line_interval: time(memory.flush_line_interval_ns.value),
             nontemporal_line_interval: time(memory.nontemporal_line_interval_ns.value),
-            open_streams: memory.open_streams.value as usize,
-            unit_complete: time(memory.unit_complete_ns.value),
-            stream_switch: time(memory.stream_switch_ns.value),
+            other_stripe: time(memory.other_stripe_ns.value),
             write_backlog_units: memory.write_backlog_units.value,
-            same_line_flush: time(memory.same_line_flush_ns.value),
-            same_line_nontemporal: time(memory.same_line_nontemporal_ns.value),
+            same_line: time(memory.same_line_ns.value),
             read_after_persist: time(memory.read_after_persist_ns.value),
             wear_block_stripes: (memory.wear_block_bytes.value / memory.interleave_bytes.value)
                 as u32,

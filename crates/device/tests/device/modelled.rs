@@ -140,6 +140,8 @@ fn persisting_one_word_counts_one_flush_one_fence_and_one_insert() {
     let cell = word(&region, 0);
     domain.store::<u64>(cell, 1, Ordering::Release);
     domain.persist(cell);
+    // The flush has taken the line out of the caches.
+    domain.load::<u64>(cell, Ordering::Acquire);
     let before = domain.counts();
     domain.store::<u64>(cell, 2, Ordering::Release);
     domain.persist(cell);

@@ -4,10 +4,10 @@ use lapis_device::Profile;
 use lapis_device::profile::Trust;
 use serde::Serialize;
 
-use super::published::{Published, published};
-use super::{experiments, hot_spots, index_writes, mixed};
+use super::published::{Published, Role, figures_of, published};
+use super::{experiments, hot_spots, independent, index_writes, mixed, raw_runs};
 use crate::experiment::table::Table;
-use crate::experiment::{ExperimentError, Findings, section_of_tables};
+use crate::experiment::{ExperimentError, Findings, OPTANE_100, section_of_tables};
 use crate::progress::{OnProgress, Progress};
 
 /// The command whose section of `docs/calibration.md` the table is (module [`crate::document`]).
@@ -30,6 +30,8 @@ pub struct Row {
     pub error_percent: Option<f64>,
     /// How far the published figure is to be trusted; null if there is none.
     pub trust: Option<Trust>,
+    /// What the published figure is to the model; null if there is none.
+    pub role: Option<Role>,
     /// Who published it.
     pub source: Option<&'static str>,
     /// What was done on the model.
@@ -61,17 +63,22 @@ pub fn calibrate(
         experiments::read_latency,
         experiments::persist_latency,
         hot_spots::slowest_persists,
-        experiments::module_bandwidth,
         experiments::peak_bandwidth,
         mixed::mixed_bandwidth,
         experiments::amplification,
         index_writes::index_writes,
+        runs,
     ];
+    let independent: Vec<_> = independent_figures(profile).collect();
+    let real = |name: &str| {
+        let kept_aside = || independent.iter().find(|(figure, _)| *figure == name);
+        published(&profile.name, name).or_else(|| kept_aside().map(|(_, figure)| *figure))
+    };
     let mut rows = Vec::new();
     for (done, experiment) in all.iter().enumerate() {
         progress(Progress { done: done as u64, total: all.len() as u64 });
         for figure in experiment(profile)? {
-            let real = published(&profile.name, &figure.id);
+            let real = real(&figure.id);
             let error = |real: Published| {
                 let [least, most] = real.range.unwrap_or([real.value; 2]);
                 let nearest = figure.value.clamp(least, most);
@@ -87,6 +94,7 @@ pub fn calibrate(
                 published_range: real.and_then(|real| real.range),
                 error_percent: real.map(error),
                 trust: real.map(|real| real.trust),
+                role: real.map(|real| real.role),
                 source: real.map(|real| real.source),
                 pattern: figure.how,
                 id: figure.id,
@@ -95,6 +103,19 @@ pub fn calibrate(
     }
     let (profile, description) = (profile.name.clone(), profile.description.clone());
     Ok(DeviceResults { profile, description, rows })
+}
+
+/// Figures that were kept out of the profile.
+fn independent_figures(profile: &Profile) -> impl Iterator<Item = (&'static str, Published)> {
+    let known = profile.name == OPTANE_100;
+    independent::figures().filter(move |_| known)
+}
+
+/// The runs of which something was published.
+fn runs(profile: &Profile) -> experiments::Figures {
+    let kept_aside = independent_figures(profile).map(|(name, _)| name);
+    let names: Vec<_> = kept_aside.chain(figures_of(&profile.name)).collect();
+    raw_runs::figures(profile, &names)
 }
 
 impl Row {
@@ -123,15 +144,17 @@ fn shown(value: f64) -> String {
 }
 
 impl DeviceResults {
-    /// The rows as a table; with who published a figure and what was done on the model, if asked for.
-    fn table(&self, with_sources: bool) -> Table {
+    /// Rows as a table; with who published a figure and what was done on the model, if asked for.
+    fn table<'a>(&self, rows: impl Iterator<Item = &'a Row>, with_sources: bool) -> Table {
         let (words, sources) =
-            if with_sources { (5, " | source | pattern on the model") } else { (3, "") };
-        let headings = format!("quantity | unit | trust{sources} | published | modelled | error");
+            if with_sources { (6, " | source | pattern on the model") } else { (4, "") };
+        let headings =
+            format!("quantity | unit | trust | role{sources} | published | modelled | error");
         let mut table = Table::new(words, &headings);
-        for row in &self.rows {
+        for row in rows {
             let trust = row.trust.map(|trust| trust.to_string()).unwrap_or_default();
-            let mut cells = vec![row.quantity.clone(), row.unit.to_owned(), trust];
+            let role = row.role.map(|role| role.to_string()).unwrap_or_default();
+            let mut cells = vec![row.quantity.clone(), row.unit.to_owned(), trust, role];
             if with_sources {
                 cells.push(row.source.unwrap_or_default().to_owned());
                 cells.push(row.pattern.to_owned());
@@ -141,11 +164,45 @@ impl DeviceResults {
         }
         table
     }
+
+    /// The rows whose figures are of a role.
+    pub fn of_role(&self, role: Role) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |row| row.role == Some(role))
+    }
+
+    /// How far the model is off, by role.
+    fn errors(&self) -> Table {
+        let headings = "figures | how many | median error | nine in ten within | within 15 % | \
+                        within 30 % | worst";
+        let mut table = Table::new(1, headings);
+        for role in [Role::Independent, Role::Derived, Role::Fitted] {
+            let errors = sorted_errors(self.of_role(role));
+            let Some(worst) = errors.last() else { continue };
+            let within = |percent: f64| errors.partition_point(|error| *error <= percent);
+            table.push([
+                role.to_string(),
+                errors.len().to_string(),
+                format!("{:.1} %", errors[errors.len() / 2]),
+                format!("{:.1} %", errors[errors.len() * 9 / 10]),
+                within(15.0).to_string(),
+                within(30.0).to_string(),
+                format!("{worst:.1} %"),
+            ]);
+        }
+        table
+    }
+}
+
+/// How far rows are off, the least first.
+pub fn sorted_errors<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<f64> {
+    let mut errors: Vec<f64> = rows.filter_map(|row| row.error_percent).map(f64::abs).collect();
+    errors.sort_by(f64::total_cmp);
+    errors
 }
 
 impl Findings for DeviceResults {
     fn tables(&self) -> Vec<Table> {
-        vec![self.table(false)]
+        vec![self.table(self.rows.iter(), false), self.errors()]
     }
 
     fn notes(&self) -> Vec<String> {
@@ -154,6 +211,17 @@ impl Findings for DeviceResults {
     }
 
     fn sections(&self) -> Vec<(String, String)> {
-        section_of_tables(COMMAND, &[self.table(true)])
+        let independent = || self.of_role(Role::Independent);
+        let far = independent().filter(|row| row.error_percent.is_some_and(|e| e.abs() > 30.0));
+        let far =
+            self.table(far, false).after("Independent figures that are off by more than 30 %:");
+        let others = self.rows.iter().filter(|row| row.role != Some(Role::Independent));
+        let tables = [
+            self.table(independent(), true).titled("Independent figures"),
+            self.table(others, true).titled("Derived and fitted figures"),
+        ];
+        let mut sections = section_of_tables(&format!("{COMMAND} (errors)"), &[self.errors(), far]);
+        sections.extend(section_of_tables(COMMAND, &tables));
+        sections
     }
 }

@@ -11,8 +11,6 @@ const MIB: usize = 1 << 20;
 
 /// Sizes at which write latency was published.
 const LATENCY_SIZES: [usize; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
-/// Access sizes at which the bandwidth of one module was published; the last stands for all larger.
-const BANDWIDTH_SIZES: [usize; 4] = [64, 128, 256, 512];
 /// Regions whose write amplification was published, in bytes.
 pub(super) const REGIONS: [usize; 19] = [
     256, 512, 1024, 2048, 4096, 8192, 16384, 18432, 20480, 22528, 24576, 26624, 28672, 30720,
@@ -119,12 +117,14 @@ pub(super) fn persist_latency(profile: &Profile) -> Figures {
         let bench = Bench::new(profile.machine(), 16 * MIB)?;
         let resident = 16 * KIB / LINE;
         let value = match persist {
-            // Lines that the first-level cache holds.
+            // Lines that the first-level cache holds, whether or not a flush takes them out of it.
             Persist::StoreAndFlush => {
-                (0..resident).for_each(|line| bench.read(line * LINE, 8));
-                bench.latency_ns(STEPS, |step| {
-                    bench.persist(step % resident * LINE, LINE, persist);
-                })
+                let rounds = STEPS / resident;
+                let round = |_| {
+                    (0..resident).for_each(|line| bench.read(line * LINE, 8));
+                    bench.latency_ns(resident, |line| bench.persist(line * LINE, LINE, persist))
+                };
+                (0..rounds).map(round).sum::<f64>() / rounds as f64
             }
             Persist::NonTemporal => {
                 bench.latency_ns(STEPS, |step| bench.persist(step * LINE, LINE, persist))
@@ -171,62 +171,6 @@ pub(super) fn persist_latency(profile: &Profile) -> Figures {
 const PERSISTS: [(&str, &str, Persist); 2] =
     [("ntstore", "ntstore", Persist::NonTemporal), ("clwb", "store+clwb", Persist::StoreAndFlush)];
 
-/// Bandwidth of one module by access size.
-pub(super) fn module_bandwidth(profile: &Profile) -> Figures {
-    const BYTES: usize = 64 * MIB;
-    const READERS: usize = 16;
-    const WRITERS: usize = 4;
-    let mut figures = Vec::new();
-    for bytes in BANDWIDTH_SIZES {
-        let slots = BYTES / bytes;
-        let bench = Bench::new(profile.machine_of_one_module(), BYTES)?;
-        let steps = 1024;
-        let value = bench.bandwidth_gb_s(READERS, steps, bytes, |worker, step| {
-            bench.read(scattered(worker * steps + step, slots) * bytes, bytes);
-        });
-        figures.push(figure(
-            format!("module/read/{bytes}"),
-            format!("one module, read, {bytes} B"),
-            "GB/s",
-            value,
-            "16 workers, random places in 64 MiB",
-        ));
-    }
-    let mut busiest = 0.0;
-    for (name, title, persist) in PERSISTS {
-        for bytes in BANDWIDTH_SIZES {
-            let slots = BYTES / bytes;
-            let bench = Bench::new(profile.machine_of_one_module(), BYTES)?;
-            let steps = 2048;
-            let mut value = 0.0;
-            let counts = bench.counts(|| {
-                value = bench.bandwidth_gb_s(WRITERS, steps, bytes, |worker, step| {
-                    bench.persist(scattered(worker * steps + step, slots) * bytes, bytes, persist);
-                });
-            });
-            // Media writes are counted in lines, and of them in a nanosecond:
-            let lines = counts.media_writes as f64 * value / (WRITERS * steps * bytes) as f64;
-            busiest = f64::max(busiest, lines);
-            figures.push(figure(
-                format!("module/{name}/{bytes}"),
-                format!("one module, {title}, {bytes} B"),
-                "GB/s",
-                value,
-                "4 workers, random places in 64 MiB, a fence after each",
-            ));
-        }
-    }
-    let lines_per_unit = f64::from(profile.machine().xp_buffer.lines_per_unit);
-    figures.push(figure(
-        "service/write",
-        "media write, time for each, the module's own too",
-        "ns",
-        lines_per_unit / busiest,
-        "the most media writes in the rows of one module above",
-    ));
-    Ok(figures)
-}
-
 /// Bandwidth of all modules together.
 pub(super) fn peak_bandwidth(profile: &Profile) -> Figures {
     // A whole number of rounds over the modules, so that streams begin on modules in turn.
@@ -248,33 +192,18 @@ pub(super) fn peak_bandwidth(profile: &Profile) -> Figures {
             "each reads its own stretch in order, loads not waiting for one another",
         ));
     }
-    for (name, title, persist, workers) in [
-        ("ntstore", "ntstore", Persist::NonTemporal, 8),
-        ("clwb", "store+clwb", Persist::StoreAndFlush, 3),
-        ("clwb", "store+clwb", Persist::StoreAndFlush, 4),
-        ("clwb", "store+clwb", Persist::StoreAndFlush, 24),
-    ] {
-        let bench = Bench::new(profile.machine(), (workers + 1) * stream)?;
-        let fenced = persist == Persist::NonTemporal;
-        let value = bench.bandwidth_gb_s(workers, 16_384, LINE, |worker, step| {
-            bench.write(start(worker) + step * LINE, LINE, persist);
-            if fenced && step % 4 == 3 {
-                bench.fence();
-            }
-        });
-        let how = if fenced {
-            "each writes its own stretch in order, a fence after every 256 B"
-        } else {
-            "each writes its own stretch in order, no fence until the end"
-        };
-        figures.push(figure(
-            format!("peak/{name}/{workers}"),
-            format!("all modules, {title}, {workers} workers"),
-            "GB/s",
-            value,
-            how,
-        ));
-    }
+    let workers = 3;
+    let bench = Bench::new(profile.machine(), (workers + 1) * stream)?;
+    let value = bench.bandwidth_gb_s(workers, 16_384, LINE, |worker, step| {
+        bench.write(start(worker) + step * LINE, LINE, Persist::NonTemporal);
+    });
+    figures.push(figure(
+        format!("peak/ntstore/{workers}"),
+        format!("all modules, ntstore, {workers} workers"),
+        "GB/s",
+        value,
+        "each writes its own stretch in order, no fence until the end",
+    ));
     Ok(figures)
 }
 
@@ -304,48 +233,6 @@ pub(super) fn amplification(profile: &Profile) -> Figures {
             "media/written",
             counts.media_writes as f64 / counts.wpq_inserts() as f64,
             "one module, half of every XPLine of the region, then the other, ntstore",
-        ));
-    }
-    for bytes in [64, 128, 256, 1024] {
-        let bench = Bench::new(profile.machine_of_one_module(), 64 * MIB)?;
-        let slots = 64 * MIB / bytes;
-        let counts = bench.counts(|| {
-            for step in 0..8192 {
-                bench.persist(scattered(step, slots) * bytes, bytes, Persist::NonTemporal);
-            }
-            bench.machine.drain();
-        });
-        figures.push(figure(
-            format!("random/{bytes}"),
-            format!("write amplification, random ntstores of {bytes} B"),
-            "media/written",
-            counts.media_writes as f64 / counts.wpq_inserts() as f64,
-            "one module, random places in 64 MiB",
-        ));
-    }
-    for bytes in [64, 256, 1024] {
-        // Smaller caches of the same shape, so that they overflow soon.
-        let machine = profile.machine_of_one_module();
-        let level = |capacity_bytes, ways| CacheShape { capacity_bytes, ways };
-        let caches = HierarchyShape {
-            l1: level(8 * KIB, 8),
-            l2: level(128 * KIB, 16),
-            l3: level(5632 * KIB, 11),
-            ..machine.caches
-        };
-        let bench = Bench::new(MachineShape { caches, ..machine }, 64 * MIB)?;
-        let slots = 64 * MIB / bytes;
-        let steps = 16 * MIB / bytes;
-        (0..steps / 2).for_each(|step| bench.store(scattered(step, slots) * bytes, bytes));
-        let counts = bench.counts(|| {
-            (steps / 2..steps).for_each(|step| bench.store(scattered(step, slots) * bytes, bytes));
-        });
-        figures.push(figure(
-            format!("evicted/{bytes}"),
-            format!("write amplification, stores of {bytes} B evicted"),
-            "media/written",
-            counts.media_writes as f64 / counts.wpq_inserts() as f64,
-            "random places in 64 MiB, never flushed, caches of 5.6 MiB in all",
         ));
     }
     Ok(figures)

@@ -1,14 +1,16 @@
 //! What was published about real machines, by profile and figure.
 
+use std::fmt;
+
 use lapis_device::profile::Trust;
+use serde::Serialize;
 
 /// Where figures come from.
 const FAST: &str = "FAST 2020";
 const THESIS: &str = "HyMem thesis, chapter 3";
-/// Figure 6 of the same study, whose data are published with it (`graphs/06-bandwidth_thmix.csv` of
-/// github.com/NVSL/OptaneStudy, column PM-Optane). That the accesses are of 64 bytes at random is
-/// inferred from its ends.
-const FAST_MIX: &str = "FAST 2020, data of Fig. 6";
+/// Medians over the runs that the study published, by pattern, modules, operation, access size and
+/// threads: the programs are in `src/kernel/memaccess.c` of github.com/NVSL/OptaneStudy.
+const RUNS: &str = "FAST 2020, raw runs";
 const CHASE: &str = "microarchitectural study of the DIMM";
 /// The same authors' data, published with their simulator (`tests/precision` of
 /// github.com/TheNetAdmin/VANS): `overwrite/LPMEM-Overwrite-256.csv`, of 262,144 persists of the same
@@ -17,10 +19,31 @@ const CHASE: &str = "microarchitectural study of the DIMM";
 const CHASE_DATA: &str = "microarchitectural study of the DIMM, data of its simulator";
 /// Figure 3 of the first study (`graphs/03-tail_latency.csv` of its repository).
 const FAST_TAIL: &str = "FAST 2020, data of Fig. 3";
-const WRITES: &str = "paper 004";
 const VENDOR: &str = "vendor and secondary figures";
 const DRAM_LIKE: &str = "DRAM latencies, as vendors state; those of FAST 2020";
 const EMULATOR: &str = "HyMem, software emulation platform";
+
+/// What a published figure is to the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Nothing was made from it.
+    Independent,
+    /// A field of the profile was computed from it.
+    Derived,
+    /// A field of the profile was chosen so that the model comes near it.
+    Fitted,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Independent => "independent",
+            Self::Derived => "derived",
+            Self::Fitted => "fitted",
+        })
+    }
+}
 
 /// A published figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,20 +53,31 @@ pub(super) struct Published {
     pub(super) range: Option<[f64; 2]>,
     pub(super) trust: Trust,
     pub(super) source: &'static str,
+    pub(super) role: Role,
 }
 
 type Entry = (&'static str, f64, Trust, &'static str);
 /// The least and the most.
 type RangeEntry = (&'static str, [f64; 2], Trust, &'static str);
 
-const OPTANE_100: &[Entry] = &[
+/// What fields of the profile were computed from.
+const OPTANE_100_DERIVED: &[Entry] = &[
     ("read/sequential", 169.0, Trust::M, FAST),
     ("read/random", 305.0, Trust::M, FAST),
-    ("read/far", 403.0, Trust::M, THESIS),
     ("chase/16K", 181.0, Trust::M, CHASE),
     ("chase/4M", 311.0, Trust::M, CHASE),
-    ("chase/32M", 344.0, Trust::M, CHASE),
     ("chase/256M", 377.0, Trust::M, CHASE),
+    ("same/ntstore", 192.7, Trust::M, CHASE_DATA),
+    ("delays/256", 62.4, Trust::M, CHASE_DATA),
+    ("tail/256", 52_738.0, Trust::M, FAST_TAIL),
+    ("tail/32K", 48_436.0, Trust::M, FAST_TAIL),
+    ("runs/random/1/load/256/4/gb_s", 6.63, Trust::M, RUNS),
+    ("runs/random/1/ntstore/256/1/gb_s", 2.26, Trust::M, RUNS),
+    ("runs/random/1/ntstore/256/1/ratio", 0.98, Trust::M, RUNS),
+];
+
+/// What fields of the profile were fitted to.
+const OPTANE_100_FITTED: &[Entry] = &[
     ("best/ntstore", 90.0, Trust::M, FAST),
     ("best/clwb", 62.0, Trust::M, FAST),
     ("size/ntstore/64", 125.0, Trust::M, FAST),
@@ -60,38 +94,13 @@ const OPTANE_100: &[Entry] = &[
     ("size/clwb/1024", 601.0, Trust::M, FAST),
     ("size/clwb/2048", 1015.0, Trust::M, FAST),
     ("size/clwb/4096", 1774.0, Trust::M, FAST),
-    ("same/ntstore", 192.7, Trust::M, CHASE_DATA),
-    ("delays/256", 62.4, Trust::M, CHASE_DATA),
-    ("tail/256", 52_738.0, Trust::M, FAST_TAIL),
-    ("tail/32K", 48_436.0, Trust::M, FAST_TAIL),
-    ("module/read/64", 1.68, Trust::M, FAST),
-    ("module/read/128", 3.34, Trust::M, FAST),
-    ("module/read/256", 6.50, Trust::M, FAST),
-    ("module/read/512", 6.5, Trust::M, FAST),
-    ("module/ntstore/64", 0.55, Trust::M, FAST),
-    ("module/ntstore/128", 1.10, Trust::M, FAST),
-    ("module/ntstore/256", 2.21, Trust::M, FAST),
-    ("module/ntstore/512", 2.2, Trust::M, FAST),
-    ("module/clwb/64", 0.51, Trust::M, FAST),
-    ("module/clwb/128", 0.93, Trust::M, FAST),
-    ("module/clwb/256", 1.75, Trust::M, FAST),
-    ("module/clwb/512", 1.77, Trust::M, FAST),
-    ("service/write", 110.0, Trust::D, FAST),
-    ("peak/read/17", 39.1, Trust::M, THESIS),
-    ("peak/read/22", 37.6, Trust::M, FAST),
-    ("peak/ntstore/8", 10.0, Trust::M, FAST),
-    ("peak/clwb/3", 12.5, Trust::M, THESIS),
-    ("peak/clwb/4", 12.5, Trust::M, FAST),
-    ("peak/clwb/24", 7.5, Trust::M, FAST),
-    ("mixed/0-16", 3.89, Trust::M, FAST_MIX),
-    ("mixed/2-14", 4.70, Trust::M, FAST_MIX),
-    ("mixed/4-12", 5.71, Trust::M, FAST_MIX),
-    ("mixed/6-10", 7.01, Trust::M, FAST_MIX),
-    ("mixed/8-8", 7.74, Trust::M, FAST_MIX),
-    ("mixed/10-6", 7.86, Trust::M, FAST_MIX),
-    ("mixed/12-4", 8.30, Trust::M, FAST_MIX),
-    ("mixed/14-2", 8.33, Trust::M, FAST_MIX),
-    ("mixed/16-0", 10.71, Trust::M, FAST_MIX),
+    ("runs/random/1/store+clwb/256/2/gb_s", 1.79, Trust::M, RUNS),
+    ("runs/random/1/store+clwb/256/2/ratio", 0.97, Trust::M, RUNS),
+    ("runs/random/6/ntstore/256/1/gb_s", 4.29, Trust::M, RUNS),
+    ("runs/random/6/ntstore/256/1/ratio", 0.99, Trust::M, RUNS),
+    ("runs/random/6/ntstore/256/4/gb_s", 12.47, Trust::M, RUNS),
+    ("runs/random/6/ntstore/256/4/ratio", 0.99, Trust::M, RUNS),
+    ("runs/random/6/store+clwb/256/1/gb_s", 1.12, Trust::M, RUNS),
     ("halves/256", 0.80, Trust::M, FAST),
     ("halves/512", 0.91, Trust::M, FAST),
     ("halves/1024", 0.97, Trust::M, FAST),
@@ -112,16 +121,6 @@ const OPTANE_100: &[Entry] = &[
     ("halves/40960", 1.92, Trust::M, FAST),
     ("halves/65536", 2.04, Trust::M, FAST),
     ("halves/4194304", 2.08, Trust::M, FAST),
-    ("random/64", 4.0, Trust::D, FAST),
-    ("random/128", 2.0, Trust::D, FAST),
-    ("random/256", 1.0, Trust::D, FAST),
-    ("random/1024", 1.0, Trust::D, FAST),
-    ("evicted/64", 4.0, Trust::D, FAST),
-    ("evicted/256", 4.0, Trust::D, FAST),
-    ("evicted/1024", 4.0, Trust::D, FAST),
-    // Three, for value, key and lock, less the 30.8 % that go with the flush of the value.
-    ("p-clht/wpq", 2.08, Trust::D, WRITES),
-    ("p-clht/eviction", 1.0, Trust::D, WRITES),
 ];
 
 const DRAM: &[Entry] = &[
@@ -156,33 +155,50 @@ const OPTANE_100_RANGES: &[RangeEntry] = &[
 
 /// Nobody says how the written bytes were stored; by ntstore a module takes most.
 const OPTANE_200_RANGES: &[RangeEntry] = &[
-    ("module/read/64", [1.86, 2.03], Trust::A, VENDOR),
-    ("module/read/256", [7.45, 8.10], Trust::A, VENDOR),
-    ("module/ntstore/64", [0.56, 0.79], Trust::A, VENDOR),
-    ("module/ntstore/256", [2.25, 3.15], Trust::A, VENDOR),
+    ("runs/random/1/load/64/4/gb_s", [1.86, 2.03], Trust::A, VENDOR),
+    ("runs/random/1/load/256/4/gb_s", [7.45, 8.10], Trust::A, VENDOR),
+    ("runs/random/1/ntstore/64/1/gb_s", [0.56, 0.79], Trust::A, VENDOR),
+    ("runs/random/1/ntstore/256/1/gb_s", [2.25, 3.15], Trust::A, VENDOR),
 ];
 
-/// What was published of `figure` on the machine that `profile` stands for.
+/// What was published of `figure` on the machine that `profile` stands for, and the profile was made
+/// from.
 pub(super) fn published(profile: &str, figure: &str) -> Option<Published> {
-    let (values, ranges): (&[Entry], &[RangeEntry]) = match profile {
-        "optane-100" => (OPTANE_100, OPTANE_100_RANGES),
+    use Role::{Derived, Fitted};
+    let (values, ranges): (&[(Role, &[Entry])], &[RangeEntry]) = match profile {
+        "optane-100" => {
+            (&[(Derived, OPTANE_100_DERIVED), (Fitted, OPTANE_100_FITTED)], OPTANE_100_RANGES)
+        }
         "optane-200" => (&[], OPTANE_200_RANGES),
-        "dram" => (DRAM, &[]),
-        "nvdimm-n" => (NVDIMM_N, &[]),
-        "cxl-nvdimm" => (CXL_NVDIMM, &[]),
-        "hymem-sep" => (HYMEM_SEP, &[]),
+        "dram" => (&[(Fitted, DRAM)], &[]),
+        "nvdimm-n" => (&[(Fitted, NVDIMM_N)], &[]),
+        "cxl-nvdimm" => (&[(Fitted, CXL_NVDIMM)], &[]),
+        "hymem-sep" => (&[(Fitted, HYMEM_SEP)], &[]),
         _ => return None,
     };
-    let value = values.iter().find(|entry| entry.0 == figure);
+    let value = values.iter().find_map(|&(role, entries)| {
+        let &(_, value, trust, source) = entries.iter().find(|entry| entry.0 == figure)?;
+        Some(Published { value, range: None, trust, source, role })
+    });
     let range = ranges.iter().find(|entry| entry.0 == figure);
-    let value =
-        value.map(|&(_, value, trust, source)| Published { value, range: None, trust, source });
     value.or(range.map(|&(_, range, trust, source)| Published {
         value: range[0].midpoint(range[1]),
         range: Some(range),
         trust,
         source,
+        role: Fitted,
     }))
+}
+
+/// The names of the figures that a profile of the machine with a name was made from.
+pub(super) fn figures_of(profile: &str) -> Vec<&'static str> {
+    match profile {
+        "optane-100" => {
+            let values = OPTANE_100_DERIVED.iter().chain(OPTANE_100_FITTED);
+            values.map(|entry| entry.0).collect()
+        }
+        _ => OPTANE_200_RANGES.iter().map(|entry| entry.0).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -191,7 +207,9 @@ mod tests {
 
     #[test]
     fn no_figure_is_published_twice_and_none_is_zero() {
-        for entries in [OPTANE_100, DRAM, NVDIMM_N, CXL_NVDIMM, HYMEM_SEP] {
+        for entries in
+            [OPTANE_100_DERIVED, OPTANE_100_FITTED, DRAM, NVDIMM_N, CXL_NVDIMM, HYMEM_SEP]
+        {
             for (at, entry) in entries.iter().enumerate() {
                 assert!(entry.1 > 0.0, "{}", entry.0);
                 assert!(entries[at + 1..].iter().all(|other| other.0 != entry.0), "{}", entry.0);
@@ -201,15 +219,16 @@ mod tests {
 
     #[test]
     fn no_figure_is_published_as_a_value_and_as_a_range() {
-        let of_100 = |figure: &str| OPTANE_100.iter().any(|entry| entry.0 == figure);
+        let of_100 = |figure: &str| figures_of("optane-100").contains(&figure);
         assert!(OPTANE_100_RANGES.iter().all(|range| !of_100(range.0)));
     }
 
     #[test]
     fn a_range_is_published_with_its_ends_and_its_middle() {
-        let read = published("optane-200", "module/read/256").unwrap();
+        let figure = "runs/random/1/load/256/4/gb_s";
+        let read = published("optane-200", figure).unwrap();
         assert_eq!((read.value, read.range), (7.775, Some([7.45, 8.10])));
-        assert_eq!(published("optane-100", "module/read/256").unwrap().range, None);
+        assert_eq!(published("optane-100", figure).unwrap().range, None);
         assert_eq!(published("optane-200", "read/random"), None);
     }
 }

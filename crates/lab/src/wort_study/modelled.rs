@@ -45,7 +45,6 @@ fn machine_with(profile: &Profile, latency: Latency) -> MachineShape {
     profile.memory.flush_accept_ns.value = write;
     // Every flushed line is delayed, one after another, as the paper's emulation does it.
     profile.core.write_back_interval_ns.value = write;
-    profile.core.lines_on_their_way.value = 1;
     profile.machine()
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use lapis_device::Profile;
-use lapis_lab::device_experiment::calibrate;
+use lapis_lab::device_experiment::{calibrate, fit};
 use lapis_lab::experiment::OPTANE_100;
 use lapis_lab::experiment::table::Table;
 use lapis_lab::progress::OnProgress;
@@ -22,6 +22,7 @@ Examples:
   lapis lab device --profile dram --json
   lapis lab device --profile ./my-machine.toml
   lapis lab device --fields
+  lapis lab device --fit
   lapis lab device --write docs/calibration.md
   lapis lab device --this-machine
   lapis lab device --this-machine --experiment read-latency,persist-latency --profile dram
@@ -31,7 +32,8 @@ Every modelled figure comes out of running the access pattern of the published m
 the model, in virtual time, the same on every run and every machine; nothing here is measured on
 this machine unless --this-machine is given, which prints what is measured and what is modelled in
 separate columns. Trust: M measured on hardware and published, D derived from such data, A stated by a
-vendor or a secondary source. Figures that nobody published say so. A profile is a file; `--fields`
+vendor or a secondary source. Role: figures that a field was computed from (derived) or fitted to
+(fitted), and those that the model was not made from (independent). Figures that nobody published say so. A profile is a file; `--fields`
 prints where each of its figures comes from.")]
 pub struct Arguments {
     /// The device profile: a built-in one, or the path of a file
@@ -40,6 +42,10 @@ pub struct Arguments {
     /// Print the fields of the profile with their trust and source instead
     #[arg(long, conflicts_with_all = ["write", "csv", "plot", "this_machine"])]
     fields: bool,
+    /// Show what the fitted fields of the profile are fitted to, and the error with less and with more of
+    /// each, instead
+    #[arg(long, conflicts_with_all = ["fields", "write", "plot", "this_machine"])]
+    fit: bool,
     #[command(flatten)]
     destinations: Destinations,
     #[command(flatten)]
@@ -59,6 +65,10 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             &arguments.destinations,
             output,
         );
+    }
+    if arguments.fit {
+        let run = |progress: OnProgress<'_>| fit(&profile, progress);
+        return arguments.destinations.run("fields", None, output, run);
     }
     let run = |progress: OnProgress<'_>| calibrate(&profile, progress);
     arguments.destinations.run("experiments", None, output, run)

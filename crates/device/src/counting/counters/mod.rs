@@ -25,10 +25,11 @@ use crate::counting::cache::Tag;
 use crate::counting::hierarchy::{
     DRAM_FIRST_LINE, Evicted, Hierarchy, HierarchyShape, Level, Reach, Shared,
 };
+use crate::counting::in_flight::InFlight;
 use crate::counting::timing::{TimingShape, Way};
 use crate::counting::timings::Timings;
 use crate::counting::waiting_events::{self, Waiting, WaitingEvents, What};
-use crate::counting::xp_buffer::{XpBuffer, XpBufferShape};
+use crate::counting::xp_buffer::{Place, XpBuffer, XpBufferShape};
 use crate::profile::Profile;
 
 /// The machine whose traffic is counted. [`Profile::machine`] makes one; the default is that of
@@ -59,6 +60,8 @@ pub(crate) struct Counters {
     /// For each worker the line whose non-temporal stores are still being combined.
     combining: Vec<Option<u32>>,
     caches: Hierarchy,
+    /// Lines that have left the caches and are not at their modules yet.
+    in_flight: InFlight,
     buffer: XpBuffer,
     timing: Timings,
     /// Events that have come and are still to be done.
@@ -90,6 +93,7 @@ impl Counters {
             counts: Counts::default(),
             combining: vec![None; 256],
             caches: Hierarchy::new(shape.caches),
+            in_flight: InFlight::new(shape.xp_buffer.lines_in_flight, shape.xp_buffer.seed),
             buffer,
             timing: Timings::new(shape.timing, others, modules, lines_per_unit),
             waiting: WaitingEvents::new(),
@@ -109,9 +113,39 @@ impl Counters {
         &mut self.timing
     }
 
+    /// Lets workers wait for one another, and for all that is on its way.
+    pub(crate) fn align(&mut self, workers: usize) {
+        self.arrive_all();
+        self.timing.align(workers);
+    }
+
     pub(crate) fn drain(&mut self) {
-        self.settle();
+        self.arrive_all();
         self.buffer.drain();
+    }
+
+    /// All that is on its way arrives.
+    fn arrive_all(&mut self) {
+        self.settle();
+        for worker in 0..self.in_flight.workers() {
+            self.arrive_all_of(worker as u8);
+        }
+    }
+
+    #[inline]
+    fn arrive_all_of(&mut self, worker: u8) {
+        let lines = self.in_flight.take(worker);
+        for &place in &lines {
+            self.arrive(worker, place);
+        }
+        self.in_flight.give_back(worker, lines);
+    }
+
+    /// A line that a worker wrote comes to its module.
+    #[inline(always)]
+    fn arrive(&mut self, worker: u8, place: Place) {
+        let media_writes = self.buffer.write(place);
+        self.timing.arrive(worker, place, media_writes);
     }
 
     /// Does what waits.
@@ -223,7 +257,7 @@ impl Counters {
             self.caches.soil_private(worker, line);
         }
         if level == Level::Memory {
-            self.miss(worker, line, access.waits());
+            self.miss(worker, line, access);
         } else {
             self.answer(worker, line, access, level);
         }
@@ -242,8 +276,15 @@ impl Counters {
             Way::Eviction => self.counts.wpq_eviction += 1,
         }
         let place = self.buffer.place(line);
-        let written = self.buffer.write(place);
-        self.timing.send(worker, place, written, way);
+        self.timing.send(worker, place, way);
+        let arrives = match way {
+            // It was in no buffer of the core.
+            Way::Eviction => Some(place),
+            Way::Flush | Way::NonTemporal => self.in_flight.push(worker, place),
+        };
+        if let Some(place) = arrives {
+            self.arrive(worker, place);
+        }
     }
 
     /// An access; when the line will be there, if the worker does not wait for it.
@@ -261,7 +302,7 @@ impl Counters {
         let mut evicted = Evicted::default();
         let level = self.caches.access_far(worker, line, access.writes(), &mut evicted);
         let ready = if level == Level::Memory {
-            self.miss(worker, line, access.waits())
+            self.miss(worker, line, access)
         } else {
             self.answer(worker, line, access, level)
         };
@@ -303,13 +344,18 @@ impl Counters {
 
     /// The line comes from a module.
     #[inline(always)]
-    fn miss(&mut self, worker: u8, line: u32, waits: bool) -> u64 {
+    fn miss(&mut self, worker: u8, line: u32, access: Access) -> u64 {
         self.counts.llc_misses += 1;
+        if self.in_flight.holds(worker, line) {
+            self.arrive_all_of(worker);
+        }
         let place = self.buffer.place(line);
         let fetched = self.buffer.read(place);
-        if waits {
+        if access.waits() {
             self.timing.load_missing(worker, place, fetched);
             0
+        } else if access.writes() {
+            self.timing.store_missing(worker, place, fetched)
         } else {
             self.timing.begin_missing(worker, place, fetched)
         }
@@ -439,6 +485,7 @@ impl Counters {
     fn fence_now(&mut self, worker: u8) {
         self.counts.fences += 1;
         self.combining[usize::from(worker)] = None;
+        self.arrive_all_of(worker);
         self.timing.fence(worker);
     }
 

@@ -142,9 +142,52 @@ fn sequential_nontemporal_lines_are_written_to_the_media_without_amplification()
     let mut counters = counters();
     for line in 0..64 {
         counters.nontemporal(0, line * 64, 64);
+        if line % 4 == 3 {
+            counters.fence(0);
+        }
     }
     let counts = counters.counts();
     assert_eq!((counts.wpq_nontemporal, counts.media_writes, counts.media_reads), (64, 64, 0));
+}
+
+/// Media writes of workers that each write units of their own in order, in turn, a fence after each
+/// `fenced` lines.
+fn media_writes_of_workers(workers: u8, units: usize, fenced: usize) -> u64 {
+    let machine = MachineShape::default();
+    let xp_buffer = XpBufferShape { modules: 1, own_writes_permille: 0, ..machine.xp_buffer };
+    let mut counters = Counters::new(MachineShape { xp_buffer, ..machine });
+    for line in 0..units * 4 {
+        for worker in 0..workers {
+            counters.nontemporal(worker, (usize::from(worker) << 24) + line * 64, 64);
+            if line % fenced == fenced - 1 {
+                counters.fence(worker);
+            }
+        }
+    }
+    counters.drain();
+    counters.counts().media_writes / 4
+}
+
+#[test]
+fn many_workers_that_do_not_fence_write_units_in_parts() {
+    let (one, twelve) =
+        (media_writes_of_workers(1, 1200, 4800), media_writes_of_workers(12, 100, 400));
+    assert!((1200..1230).contains(&one), "{one}");
+    assert!(twelve > 1700, "{twelve}");
+}
+
+#[test]
+fn units_that_are_fenced_are_written_whole_by_however_many_workers() {
+    let writes = media_writes_of_workers(12, 100, 4);
+    assert!((1200..1215).contains(&writes), "{writes}");
+}
+
+#[test]
+fn a_line_on_its_way_is_read_from_its_module() {
+    let mut counters = counters();
+    counters.nontemporal(0, 0, 64);
+    counters.load(0, 0);
+    assert_eq!((counters.counts().llc_misses, counters.counts().media_reads), (1, 0));
 }
 
 #[test]

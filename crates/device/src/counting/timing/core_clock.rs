@@ -54,6 +54,8 @@ pub(super) struct Clock {
     /// When the next line can leave the core.
     pub(super) writes_back_at: u64,
     pub(super) streams_at: u64,
+    /// When the next store to a line that no cache held can be carried out.
+    pub(super) stores_at: u64,
     /// When all that was sent will have been accepted.
     pub(super) accepted_at: u64,
 }

@@ -4,18 +4,18 @@
 //! will have written all that they were given. An event moves them by the delays of the profile:
 //!
 //! ```text
-//!            core                     module takes the line              media
-//!  store ─▶ flush ──every 12 ns──▶ 19.5 ns a line, +38 ns for a  ─▶ 116 ns a unit, at most
-//!            │                     stripe that is not open,         16 units behind
-//!            │                     +36 ns at a complete unit
-//!            ▼                        │ accepted, 32 ns later
-//!          fence waits ◀──────────────┘
+//!            core                    module takes the line         media
+//!  store ─▶ flush ──every 12 ns──▶ one after another         ─▶ 116 ns a unit, at most
+//!            │                        │                         16 units behind
+//!            ▼                        │ accepted, 32 ns later,
+//!          fence waits ◀──────────────┘ more if of another stripe than the last
 //! ```
 //!
 //! (The figures are those of `optane-100`.)
 //!
 //! * A load waits for its line. A store, a prefetch and each line of a range read only occupy one
 //!   of the core's line fill buffers until the line is there; when all are taken the core waits.
+//! * Stores to lines that no cache held are carried out at a certain rate, in order.
 //! * A flush of a dirty line leaves the core when the line is there, at a certain rate; a fence
 //!   waits until every line that the worker sent has been accepted.
 //! * Lines wait at a module while it is busy, and so does a core whose lines are too many.
@@ -36,7 +36,7 @@ use self::module::{Module, Services};
 use crate::counting::cache::{Cache, CacheShape};
 use crate::counting::divider::Divider;
 use crate::counting::hierarchy::Level;
-use crate::counting::xp_buffer::{Fetched, Place, Written};
+use crate::counting::xp_buffer::{Fetched, Place};
 
 /// A time or a span of virtual time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -62,8 +62,8 @@ pub struct TimingShape {
     pub other_core_load: Picoseconds,
     pub dram_read: Picoseconds,
     pub line_fill_buffers: usize,
-    pub lines_on_their_way: u64,
     pub store: Picoseconds,
+    pub store_miss_interval: Picoseconds,
     pub locked: Picoseconds,
     pub flush_issue: Picoseconds,
     pub write_back_interval: Picoseconds,
@@ -82,12 +82,9 @@ pub struct TimingShape {
     pub nontemporal_accept: Picoseconds,
     pub flush_line_interval: Picoseconds,
     pub nontemporal_line_interval: Picoseconds,
-    pub open_streams: usize,
-    pub unit_complete: Picoseconds,
-    pub stream_switch: Picoseconds,
+    pub other_stripe: Picoseconds,
     pub write_backlog_units: u64,
-    pub same_line_flush: Picoseconds,
-    pub same_line_nontemporal: Picoseconds,
+    pub same_line: Picoseconds,
     pub read_after_persist: Picoseconds,
     pub wear_block_stripes: u32,
     pub wear_stall_writes: u32,
@@ -110,8 +107,6 @@ pub(crate) struct Timing {
     /// A power of two.
     lines_per_unit: u32,
     by_wear_block: Divider,
-    /// What the lines of a unit bear each of its completion.
-    unit_complete_of_a_line: u64,
     modules: Vec<Module>,
     clocks: Vec<Clock>,
 }
@@ -128,7 +123,6 @@ impl Timing {
             shape,
             lines_per_unit: lines_per_unit.next_power_of_two(),
             by_wear_block: Divider::new(shape.wear_block_stripes.max(1)),
-            unit_complete_of_a_line: shape.unit_complete.0 / u64::from(lines_per_unit),
             modules: vec![module; modules.max(1)],
             clocks: vec![Clock::default()],
         }
@@ -223,6 +217,24 @@ impl Timing {
         ready
     }
 
+    /// A core stores to a line from memory and goes on. When the line will be there.
+    ///
+    /// Lines are asked for at once; the stores to them are carried out in order.
+    #[inline]
+    pub(crate) fn store_missing(&mut self, worker: u8, place: Place, fetched: Fetched) -> u64 {
+        self.clock(worker);
+        let lines_per_unit = self.lines_per_unit;
+        let clock = &mut self.clocks[usize::from(worker)];
+        let now = clock.free_buffer(self.shape.line_fill_buffers);
+        let ready =
+            Self::fetch(&self.shape, lines_per_unit, &mut self.modules, now, place, fetched);
+        let stored = clock.stores_at.max(now) + self.shape.store_miss_interval.0;
+        clock.stores_at = stored;
+        let ready = ready.max(stored);
+        clock.expect(place.line, ready);
+        ready
+    }
+
     /// A core wants a line of ordinary memory and goes on. When it will be there.
     pub(crate) fn begin_dram(&mut self, worker: u8, line: u32) -> u64 {
         let (time, buffers) = (self.shape.dram_read.0, self.shape.line_fill_buffers);
@@ -294,8 +306,11 @@ impl Timing {
         let open_row = lines_per_unit == 1 && place.line == module.last_read.wrapping_add(1);
         module.last_read = place.line;
         let of_last_unit = (place.line ^ module.last_from_media) < lines_per_unit;
-        if open_row || (!fetched.from_media && of_last_unit) {
+        if open_row {
             return now + shape.read_buffer.0;
+        }
+        if !fetched.from_media && of_last_unit {
+            return (now + shape.read_buffer.0).max(module.unit_there);
         }
         if !fetched.from_media {
             return now + shape.read_buffer_other_unit.0;
@@ -313,25 +328,22 @@ impl Timing {
         {
             ready += shape.translation_miss.0;
         }
+        module.unit_there = ready;
         ready
     }
 
     /// A line goes to its module.
-    pub(crate) fn send(&mut self, worker: u8, place: Place, written: Written, way: Way) {
+    pub(crate) fn send(&mut self, worker: u8, place: Place, way: Way) {
         self.clock(worker);
         let shape = &self.shape;
         let clock = &mut self.clocks[usize::from(worker)];
-        let (interval, accept, same_line, line) = match way {
-            Way::Flush | Way::Eviction => (
-                shape.write_back_interval.0,
-                shape.flush_accept.0,
-                shape.same_line_flush.0,
-                shape.flush_line_interval.0,
-            ),
+        let (interval, accept, line) = match way {
+            Way::Flush | Way::Eviction => {
+                (shape.write_back_interval.0, shape.flush_accept.0, shape.flush_line_interval.0)
+            }
             Way::NonTemporal => (
                 shape.nontemporal_interval.0,
                 shape.nontemporal_accept.0,
-                shape.same_line_nontemporal.0,
                 shape.nontemporal_line_interval.0,
             ),
         };
@@ -340,34 +352,25 @@ impl Timing {
             Way::NonTemporal => (clock.now, clock.streams_at),
             Way::Eviction => (clock.now, 0),
         };
-        // So many lines wait to leave the core; then the core waits.
-        let waiting = shape.lines_on_their_way * interval;
+        // Lines wait in the core's fill buffers; when all are taken the core waits.
+        let buffers = shape.line_fill_buffers as u64;
+        let waiting = buffers * interval;
         clock.now += free.saturating_sub(there).saturating_sub(waiting);
         let leaves = there.max(free);
 
         let module = &mut self.modules[place.module as usize];
-        let switched = module.switch(place.stripe, shape.open_streams);
-        let switching = if switched { shape.stream_switch.0 } else { 0 };
-        let completing = if written.completed { shape.unit_complete.0 } else { 0 };
-        let takes = switching + line + completing;
         let backlog = shape.write_backlog_units * shape.write_service.0;
-        let earliest = leaves.max(module.media_written_at.saturating_sub(backlog));
-        let begins = module.begin(earliest, takes);
-        let taken = begins + takes;
-        module.media_wrote(taken, written.media_writes, shape.write_service.0);
-        let mut taken = taken;
-        if written.media_writes > 0 && shape.wear_stall.0 > 0 {
-            let block = self.by_wear_block.divide(place.row).0;
-            if module.wears(block, written.media_writes, shape.wear_stall_writes) {
-                taken += module.stall(shape.wear_stall.0);
-            }
-        }
-        let (taken, again) = module.take(place.line, taken, same_line);
+        // Meanwhile the module takes lines of others.
+        let comes = module.comes_at(place.stripe, leaves, shape.other_stripe.0);
+        let earliest = comes.max(module.media_written_at.saturating_sub(backlog));
+        let begins = module.begin(earliest, line);
+        let (taken, again) = module.take(place.line, begins + line, shape.same_line.0);
+        // Lines wait in the queue of the module, then in the core's fill buffers, then the core waits.
+        let waiting = (shape.wpq_lines + buffers) * line;
+        clock.now += begins.saturating_sub(comes).saturating_sub(waiting);
         if way == Way::Eviction {
             return;
         }
-
-        let each = line + self.unit_complete_of_a_line;
         // A line that waits for its predecessor holds up this core and nobody else.
         clock.accepted_at = clock.accepted_at.max(taken + accept);
         let next = (leaves + interval).max(again);
@@ -375,8 +378,22 @@ impl Timing {
             Way::NonTemporal => clock.streams_at = next,
             Way::Flush | Way::Eviction => clock.writes_back_at = next,
         }
-        // Lines wait in the queue of the module, then on their way to it, then the core waits.
-        let waiting = (shape.wpq_lines + shape.lines_on_their_way) * each;
-        clock.now += begins.saturating_sub(leaves).saturating_sub(waiting);
+    }
+
+    /// A line of a worker has come to the module's buffer, which gave the media so many writes.
+    #[inline]
+    pub(crate) fn arrive(&mut self, worker: u8, place: Place, media_writes: u32) {
+        self.clock(worker);
+        let shape = &self.shape;
+        let module = &mut self.modules[place.module as usize];
+        module.media_wrote(module.takes_at(), media_writes, shape.write_service.0);
+        if media_writes > 0 && shape.wear_stall.0 > 0 {
+            let block = self.by_wear_block.divide(place.row).0;
+            if module.wears(block, media_writes, shape.wear_stall_writes) {
+                module.stall(shape.wear_stall.0);
+                let clock = &mut self.clocks[usize::from(worker)];
+                clock.accepted_at = clock.accepted_at.max(module.takes_at());
+            }
+        }
     }
 }

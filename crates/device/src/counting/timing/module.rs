@@ -13,8 +13,6 @@ use crate::counting::host_processor::equal_among_eight;
 /// Lines of which a module remembers when it took them, and idle spans.
 const REMEMBERED: usize = 8;
 const NO_LINE: u32 = u32::MAX;
-/// Most stripes that a module keeps open.
-const MOST_OPEN: usize = 8;
 
 /// For how long the media are busy with a unit.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +31,14 @@ pub(super) struct Module {
     /// leave earlier.
     idle: [(u64, u64); REMEMBERED],
     next_idle: usize,
-    /// The stripes of the last lines, the latest first.
-    open: [u32; MOST_OPEN],
+    /// The stripe of the line that it was sent last, and from when on it takes lines of it.
+    stripe: u32,
+    stripe_from: u64,
     pub(super) last_read: u32,
     /// The last line that the media were read for; with it came its unit.
     pub(super) last_from_media: u32,
+    /// When that unit is there.
+    pub(super) unit_there: u64,
     /// When the media can begin the next read.
     reads_at: u64,
     /// When the media began the writes that they are at, and when they will have done them all.
@@ -60,9 +61,11 @@ impl Module {
             takes_at: 0,
             idle: [(0, 0); REMEMBERED],
             next_idle: 0,
-            open: [NO_LINE; MOST_OPEN],
+            stripe: NO_LINE,
+            stripe_from: 0,
             last_read: NO_LINE - 1,
             last_from_media: NO_LINE,
+            unit_there: 0,
             reads_at: 0,
             writes_from: 0,
             media_written_at: 0,
@@ -83,6 +86,8 @@ impl Module {
         self.reads_at = 0;
         self.writes_from = 0;
         self.media_written_at = 0;
+        self.stripe_from = 0;
+        self.unit_there = 0;
         self.taken_lines = [NO_LINE; REMEMBERED];
     }
 
@@ -107,17 +112,20 @@ impl Module {
         start
     }
 
-    /// Goes to a stripe. Whether it was not among the open ones.
-    pub(super) fn switch(&mut self, stripe: u32, streams: usize) -> bool {
-        // Each makes room for the one before it, up to the place where this one was.
-        let mut moved = stripe;
-        for open in &mut self.open[..streams.clamp(1, MOST_OPEN)] {
-            std::mem::swap(open, &mut moved);
-            if moved == stripe {
-                return false;
-            }
-        }
-        true
+    /// When a line of a stripe comes that leaves its core at a time: later if the last one was of
+    /// another, and not before those of its own that waited for that.
+    #[inline]
+    pub(super) fn comes_at(&mut self, stripe: u32, leaves: u64, other_stripe: u64) -> u64 {
+        let other = std::mem::replace(&mut self.stripe, stripe) != stripe;
+        self.stripe_from =
+            select_unpredictable(other, leaves + other_stripe, self.stripe_from.max(leaves));
+        self.stripe_from
+    }
+
+    /// When it will have taken all that it was sent.
+    #[inline]
+    pub(super) fn takes_at(&self) -> u64 {
+        self.takes_at
     }
 
     /// When the module begins to take a line that could be taken at `earliest`.
@@ -174,10 +182,9 @@ impl Module {
         moves
     }
 
-    /// Takes nothing for a span, which is returned.
-    pub(super) fn stall(&mut self, span: u64) -> u64 {
+    /// Takes nothing for a span.
+    pub(super) fn stall(&mut self, span: u64) {
         self.takes_at += span;
-        span
     }
 
     #[inline]
@@ -229,13 +236,11 @@ mod tests {
     }
 
     #[test]
-    fn the_stripes_of_the_last_lines_are_open() {
+    fn a_line_of_another_stripe_than_the_last_comes_later_and_those_after_it_no_sooner() {
         let mut module = Module::new(None);
-        let mut switched = |stripes: &[u32]| -> Vec<bool> {
-            stripes.iter().map(|&stripe| module.switch(stripe, 3)).collect()
-        };
-        assert_eq!(switched(&[1, 2, 3, 2, 1, 3]), [true, true, true, false, false, false]);
-        assert_eq!(switched(&[4, 2, 4, 3, 1]), [true, true, false, false, true]);
+        let sent = [(1, 100), (1, 110), (1, 200), (2, 210), (1, 220)];
+        let came = sent.map(|(stripe, leaves)| module.comes_at(stripe, leaves, 40));
+        assert_eq!(came, [140, 140, 200, 250, 260]);
     }
 
     #[test]
@@ -293,7 +298,7 @@ mod tests {
     fn a_module_that_stalls_takes_lines_later_and_reads_as_before() {
         let mut module = Module::new(None);
         assert_eq!(module.begin(0, 10), 0);
-        assert_eq!(module.stall(500), 500);
+        module.stall(500);
         assert_eq!(module.begin(20, 10), 510);
         assert_eq!(read(&mut module, 20), 20);
     }

@@ -50,6 +50,8 @@ pub struct XpBufferShape {
     pub modules: usize,
     /// Lines that lie on one module before the next one's turn comes.
     pub lines_per_stripe: u32,
+    /// Written lines of a core that are on their way to modules at a time; they arrive in any order.
+    pub lines_in_flight: usize,
     /// Determines the random choices.
     pub seed: u64,
 }
@@ -59,15 +61,6 @@ pub struct XpBufferShape {
 pub(crate) struct MediaTraffic {
     pub(crate) reads: u64,
     pub(crate) writes: u64,
-}
-
-/// What the write of a line did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
-    /// Media writes that it led to.
-    pub(crate) media_writes: u32,
-    /// Whether its unit is completely written now and was not before.
-    pub(crate) completed: bool,
 }
 
 /// What the read of a line did.
@@ -159,9 +152,9 @@ impl XpBuffer {
         self.own_writes %= PERMILLE;
     }
 
-    /// The memory controller writes a line.
+    /// A line comes to its module. Media writes that it led to.
     #[inline]
-    pub(crate) fn write(&mut self, place: Place) -> Written {
+    pub(crate) fn write(&mut self, place: Place) -> u32 {
         let (unit, line_of_unit) = self.by_unit.divide(place.line);
         let (all, bit) = (self.all, 1 << line_of_unit);
         let (at, mut media_writes) = self.entry(place.module, unit);
@@ -183,7 +176,7 @@ impl XpBuffer {
             media_writes += 1;
         }
         self.count_writes(media_writes);
-        Written { media_writes, completed }
+        media_writes
     }
 
     /// The memory controller reads a line.
@@ -270,6 +263,7 @@ mod tests {
             own_writes_permille: 0,
             modules: 1,
             lines_per_stripe: 64,
+            lines_in_flight: 1,
             seed: 0,
         }
     }
@@ -278,7 +272,7 @@ mod tests {
         XpBuffer::new(plain())
     }
 
-    fn write(buffer: &mut XpBuffer, line: u32) -> Written {
+    fn write(buffer: &mut XpBuffer, line: u32) -> u32 {
         buffer.write(buffer.place(line))
     }
 
@@ -412,10 +406,9 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_completed_by_its_last_line_only() {
+    fn a_unit_is_written_when_its_last_line_comes() {
         let mut buffer = buffer();
-        let completed: Vec<bool> = (0..4).map(|line| write(&mut buffer, line).completed).collect();
-        assert_eq!(completed, [false, false, false, true]);
+        assert_eq!([0, 1, 2, 3].map(|line| write(&mut buffer, line)), [0, 0, 0, 1]);
     }
 
     #[test]
