@@ -4,14 +4,16 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
+use lapis_device::{CacheShape, HierarchyShape, MachineShape};
 use lapis_index::{
     Direction, Index, IndexError, IndexFamily, IndexKey, IndexKind, IndexOf, IndexOptions,
     Statistics, with_index,
 };
-use lapis_pmem::{Domain, Pool};
+use lapis_pmem::{Domain, LINE_BYTES, Pool};
 
 use super::plan::Step;
 use super::{ExperimentError, Measured};
+use crate::experiment::meter::{Meter, ModelMeter, Section};
 use crate::keys::scatter;
 use crate::report::Latencies;
 
@@ -126,6 +128,48 @@ impl<D: Domain, F: IndexFamily> AnyIndex for Typed<D, F> {
     fn statistics(&self) -> Statistics {
         self.0.statistics()
     }
+}
+
+/// Does the steps of each logical worker, interleaved by their clocks, each with what it costs beyond
+/// its accesses, and counts. The number of wrong answers comes with the section.
+pub(crate) fn count(
+    meter: &ModelMeter,
+    index: &dyn AnyIndex,
+    plans: &[Vec<Step>],
+    operation_ns: u64,
+) -> Result<(u64, Section), ExperimentError> {
+    let mut done = vec![0; plans.len()];
+    meter.section(plans.len(), || {
+        let mut wrong = 0;
+        meter.interleave(plans.len(), |worker| {
+            let at = usize::from(worker);
+            let Some(&step) = plans[at].get(done[at]) else {
+                return Ok(ControlFlow::Break(()));
+            };
+            done[at] += 1;
+            meter.machine().spend_ns(worker, operation_ns);
+            wrong += u64::from(!index.perform(step)?);
+            Ok::<_, ExperimentError>(ControlFlow::Continue(()))
+        })?;
+        Ok(wrong)
+    })
+}
+
+/// Caches of the same ways with a share of the lines, at least one set of each.
+pub(crate) fn with_smaller_caches(machine: MachineShape, share: f64) -> MachineShape {
+    let level = |cache: CacheShape| {
+        let set_bytes = cache.ways * LINE_BYTES;
+        let sets = (cache.capacity_bytes as f64 * share / set_bytes as f64).round() as usize;
+        CacheShape { capacity_bytes: sets.max(1) * set_bytes, ..cache }
+    };
+    let caches = machine.caches;
+    let caches = HierarchyShape {
+        l1: level(caches.l1),
+        l2: level(caches.l2),
+        l3: level(caches.l3),
+        ..caches
+    };
+    MachineShape { caches, ..machine }
 }
 
 struct Thread {

@@ -13,14 +13,19 @@ pub const TRAFFIC_SECTION: &str = "lapis lab index: traffic";
 impl Findings for IndexResults {
     fn tables(&self) -> Vec<Table> {
         let headings = "index | operation | keys | Mop/s | p50 ns | p99 ns | Mop/s* | flushes | \
-             fences | WPQ | media w | media r | misses | depth | B/key";
+             fences | WPQ | media w | media w/WPQ | media r | misses | depth | B/key";
         let mut table = Table::new(3, headings);
         for Row { case, measured, modelled } in &self.rows {
             let counts = modelled.as_ref().map(|found| found.counts);
             table.push([
                 case.index.to_string(),
                 case.operation.to_string(),
-                format!("{} {}", case.keys, case.distribution),
+                match modelled.as_ref().map(|found| found.figures.keys) {
+                    Some(keys) if keys != case.keys => {
+                        format!("{} {}, modelled {keys}", case.keys, case.distribution)
+                    }
+                    _ => format!("{} {}", case.keys, case.distribution),
+                },
                 decimals(measured.map(|found| found.mops), 3),
                 decimals(measured.map(|found| found.p50_ns as f64), 0),
                 decimals(measured.map(|found| found.p99_ns as f64), 0),
@@ -29,6 +34,7 @@ impl Findings for IndexResults {
                 decimals(counts.map(|of| of.fences), 2),
                 decimals(counts.map(|of| of.wpq_inserts), 2),
                 decimals(counts.map(|of| of.media_writes), 2),
+                decimals(modelled.as_ref().and_then(|found| found.figures.media_per_wpq), 2),
                 decimals(counts.map(|of| of.media_reads), 2),
                 decimals(counts.map(|of| of.llc_misses), 2),
                 format!("{:.2}", case.depth),
@@ -48,7 +54,22 @@ impl Findings for IndexResults {
                  media in units of 64 bytes."
             )
         });
-        std::iter::once(measured.to_owned()).chain(modelled).collect()
+        let found = || self.rows.iter().filter_map(|row| Some((row, row.modelled.as_ref()?)));
+        let fewer =
+            found().find(|(row, found)| found.figures.keys < row.case.keys).map(|(_, found)| {
+                format!(
+                    "Modelled with {} keys; --modelled-keys asks for more, \
+                 --modelled-repetitions for more operations.",
+                    found.figures.keys
+                )
+            });
+        let fits = found().any(|(_, found)| found.figures.cached_share > 0.5).then(|| {
+            "Of some indexes the modelled caches hold half and more, so little is evicted and misses are \
+             few; more keys, or --caches-for-keys, count what larger ones do."
+                .to_owned()
+        });
+        let notes = std::iter::once(measured.to_owned()).chain(modelled);
+        notes.chain(fewer).chain(fits).collect()
     }
 
     /// What was modelled. Of measured times it says nothing, so it is the same on every run and

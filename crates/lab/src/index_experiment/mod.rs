@@ -130,6 +130,9 @@ pub struct Options {
     pub modelled_keys: usize,
     /// Most repetitions on a modelled index.
     pub modelled_repetitions: usize,
+    /// Keys that the caches of the modelled machine are to be in proportion to: they are smaller by as
+    /// much as the modelled index has fewer. If none, they are those of the profile.
+    pub caches_for_keys: Option<usize>,
     /// What the random numbers start from.
     pub seed: u64,
 }
@@ -150,6 +153,7 @@ impl Default for Options {
             sides: Sides::default(),
             modelled_keys: 1_000_000,
             modelled_repetitions: 50_000,
+            caches_for_keys: None,
             seed: 42,
         }
     }
@@ -178,6 +182,10 @@ pub struct Modelled {
     pub keys: usize,
     /// Operations that were counted.
     pub operations: u64,
+    /// Media writes, in units of 64 bytes, for each line that entered the write pending queue.
+    pub media_per_wpq: Option<f64>,
+    /// Bytes of the modelled caches for each byte of the index, once loaded.
+    pub cached_share: f64,
 }
 
 /// What was run: one operation on one index.
@@ -212,7 +220,7 @@ pub struct IndexResults {
 impl Options {
     fn check(&self) -> Result<Profile, ExperimentError> {
         let bad = |what: &str| Err(ExperimentError::bad_option(what));
-        if self.keys == 0 || self.modelled_keys == 0 {
+        if [self.keys, self.modelled_keys, self.caches_for_keys.unwrap_or(1)].contains(&0) {
             return bad("an index experiment takes at least one key");
         }
         if self.repetitions == 0 || self.modelled_repetitions == 0 {

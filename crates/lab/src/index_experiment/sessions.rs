@@ -1,16 +1,14 @@
 //! One session: an index is loaded and the operations are run on it, in an order that leaves each
 //! the index it expects.
 
-use std::ops::ControlFlow;
-
 use lapis_device::Profile;
 use lapis_index::{IndexKind, IndexOptions};
 use lapis_pmem::{Hardware, Pool, Region};
 
-use super::engine::{AnyIndex, any_index, measure};
+use super::engine::{AnyIndex, any_index, count, measure, with_smaller_caches};
 use super::plan::{Fresh, Step, fresh_keys, plan};
 use super::{Case, IndexResults, Measured, Modelled, Operation, Options, Row};
-use crate::experiment::meter::{Meter, ModelMeter};
+use crate::experiment::meter::ModelMeter;
 use crate::experiment::{ExperimentError, Found, OnModel};
 use crate::keys::{Distribution, KeySet, scatter};
 use crate::progress::OnProgress;
@@ -112,37 +110,34 @@ fn modelled_session(
         repetitions: options.repetitions.min(options.modelled_repetitions),
         ..options.clone()
     };
-    let (meter, pool) =
-        ModelMeter::with_pool(profile.machine(), INITIAL_BYTES, room_bytes(options.keys))?;
+    let machine = match options.caches_for_keys {
+        Some(keys) => with_smaller_caches(profile.machine(), options.keys as f64 / keys as f64),
+        None => profile.machine(),
+    };
+    let caches = machine.caches;
+    let cache_bytes = caches.l3.capacity_bytes + options.threads * caches.l2.capacity_bytes;
+    let (meter, pool) = ModelMeter::with_pool(machine, INITIAL_BYTES, room_bytes(options.keys))?;
     let operation_ns = profile.core.operation_ns.value.round() as u64;
     let index = any_index(session.index, pool, &index_options(options))?;
     session.run(&*index, options, |plans| {
-        let mut done = vec![0; plans.len()];
-        let (wrong, section) = meter.section(plans.len(), || {
-            let mut wrong = 0;
-            meter.interleave(plans.len(), |worker| {
-                let at = usize::from(worker);
-                let Some(&step) = plans[at].get(done[at]) else {
-                    return Ok(ControlFlow::Break(()));
-                };
-                done[at] += 1;
-                meter.machine().spend_ns(worker, operation_ns);
-                wrong += u64::from(!index.perform(step)?);
-                Ok::<_, ExperimentError>(ControlFlow::Continue(()))
-            })?;
-            Ok::<_, ExperimentError>(wrong)
-        })?;
-        let operations = done.iter().sum::<usize>();
+        let (wrong, section) = count(&meter, &*index, plans, operation_ns)?;
+        let operations = plans.iter().map(Vec::len).sum::<usize>();
         let picoseconds = section.picoseconds();
+        let counts = section.counts();
+        let wpq_inserts = counts.wpq_inserts();
         let modelled = Modelled {
             mops: (picoseconds > 0).then(|| operations as f64 * 1e6 / picoseconds as f64),
             keys: options.keys,
             operations: operations as u64,
+            media_per_wpq: (wpq_inserts > 0)
+                .then(|| counts.media_writes as f64 / wpq_inserts as f64),
+            cached_share: cache_bytes as f64 / index.statistics().bytes.max(1) as f64,
         };
         Ok((OnModel::new(profile, modelled, &section, operations), wrong))
     })
 }
 
+/// Address space for an index of so many keys.
 fn room_bytes(keys: usize) -> usize {
     LEAST_ROOM_BYTES.max(keys.saturating_mul(ROOM_BYTES_PER_KEY))
 }

@@ -20,6 +20,7 @@ Examples:
   lapis lab index --index wort,fast-fair --operation insert,get --distribution dense,zipf
   lapis lab index --keys 10000 --operation ycsb-a,ycsb-e --json
   lapis lab index --operation insert --modelled-only --write README.md
+  lapis lab index --index p-clht --operation insert --modelled-only --keys 2000000 --caches-for-keys 64000000
   lapis lab index --peers --keys 4000000
   lapis lab index --peers --keys 4000000 --write docs/wort-study.md --write README.md
 
@@ -42,6 +43,15 @@ pub struct Arguments {
     /// How often each operation is done [default: once per key, at most 250,000 times]
     #[arg(long, value_name = "N")]
     repetitions: Option<usize>,
+    /// Keys of the modelled index, at most
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    modelled_keys: usize,
+    /// How often each operation is done on it, at most
+    #[arg(long, value_name = "N", default_value_t = 50_000)]
+    modelled_repetitions: usize,
+    /// Give the modelled machine caches that are to its keys what those of the profile are to so many
+    #[arg(long, value_name = "N")]
+    caches_for_keys: Option<usize>,
     /// Threads of the measured runs, logical workers of the modelled ones
     #[arg(long, value_name = "T", default_value_t = 1)]
     threads: usize,
@@ -87,8 +97,10 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         threads: arguments.threads,
         presized: arguments.presized,
         sides: arguments.sides.wanted(),
+        modelled_keys: arguments.modelled_keys,
+        modelled_repetitions: arguments.modelled_repetitions,
+        caches_for_keys: arguments.caches_for_keys,
         seed,
-        ..default
     };
     destinations.run("operations", Some(seed), output, |progress| run_index(&options, progress))
 }
