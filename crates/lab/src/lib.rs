@@ -1,5 +1,6 @@
 //! Workloads and experiments over the indexes and the store.
 
+pub mod amplification;
 pub mod block_trace;
 pub mod capability_table;
 pub mod compare;

@@ -178,8 +178,16 @@ pub enum ProfileError {
 
 impl Profile {
     /// Names of the profiles that are built in.
-    pub const NAMES: [&'static str; 7] =
-        ["dram", "nvdimm-n", "optane-100", "optane-200", "cxl-nvdimm", "hymem-sep", "wort-study"];
+    pub const NAMES: [&'static str; 8] = [
+        "dram",
+        "nvdimm-n",
+        "optane-100",
+        "optane-200",
+        "cxl-nvdimm",
+        "hymem-sep",
+        "wort-study",
+        "amplification-study",
+    ];
 
     /// Larger files are not read.
     pub const FILE_BYTES_LIMIT: usize = 1 << 18;
@@ -187,6 +195,7 @@ impl Profile {
     /// The text of a built-in profile, to start one's own from.
     pub fn text_of(name: &str) -> Option<&'static str> {
         Some(match name {
+            "amplification-study" => include_str!("../../profiles/amplification-study.toml"),
             "dram" => include_str!("../../profiles/dram.toml"),
             "nvdimm-n" => include_str!("../../profiles/nvdimm-n.toml"),
             "optane-100" => include_str!("../../profiles/optane-100.toml"),

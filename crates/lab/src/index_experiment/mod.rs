@@ -14,7 +14,7 @@
 pub(crate) mod engine;
 mod findings;
 mod peers;
-mod plan;
+pub(crate) mod plan;
 mod sessions;
 
 use lapis_device::Profile;
@@ -26,7 +26,7 @@ use crate::keys::Distribution;
 use crate::progress::OnProgress;
 use crate::ycsb::Workload;
 
-pub(crate) use sessions::wrong_answers;
+pub(crate) use sessions::{INITIAL_BYTES, room_bytes, wrong_answers};
 
 pub use findings::TRAFFIC_SECTION;
 pub use peers::{PEERS, PEERS_KEYS, PEERS_NOTE, Peer, PeerComparison, PeerRow, compare_with_peers};

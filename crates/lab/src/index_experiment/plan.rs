@@ -34,7 +34,7 @@ impl<'k> Fresh<'k> {
         Self { keys: keys.fresh() }
     }
 
-    fn take(&mut self, count: usize) -> &'k [u64] {
+    pub(crate) fn take(&mut self, count: usize) -> &'k [u64] {
         let (taken, rest) = self.keys.split_at(count.min(self.keys.len()));
         self.keys = rest;
         taken

@@ -17,7 +17,7 @@ use crate::progress::OnProgress;
 const ROOM_BYTES_PER_KEY: usize = 1024;
 const LEAST_ROOM_BYTES: usize = 1 << 28;
 /// What a region starts with; it grows by itself.
-const INITIAL_BYTES: usize = 16 << 20;
+pub(crate) const INITIAL_BYTES: usize = 16 << 20;
 
 /// What a session found about one operation.
 struct Finding<F> {
@@ -138,7 +138,7 @@ fn modelled_session(
 }
 
 /// Address space for an index of so many keys.
-fn room_bytes(keys: usize) -> usize {
+pub(crate) fn room_bytes(keys: usize) -> usize {
     LEAST_ROOM_BYTES.max(keys.saturating_mul(ROOM_BYTES_PER_KEY))
 }
 

@@ -1,5 +1,6 @@
 //! `lapis lab`: the experiments, one file each.
 
+mod amplification;
 mod capabilities;
 mod compare;
 mod coroutine;
@@ -26,6 +27,7 @@ Examples:
   lapis lab log --plot logs.svg
   lapis lab page --plot page.svg
   lapis lab wort --write docs/wort-study.md
+  lapis lab amplification
   lapis lab compare
   lapis lab capabilities")]
 pub struct Arguments {
@@ -36,6 +38,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Experiment {
     Index(index::Arguments),
+    Amplification(amplification::Arguments),
     Inplace(inplace::Arguments),
     Coroutine(coroutine::Arguments),
     Device(device::Arguments),
@@ -50,6 +53,7 @@ enum Experiment {
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     match &arguments.experiment {
         Experiment::Index(arguments) => index::run(arguments, output),
+        Experiment::Amplification(arguments) => amplification::run(arguments, output),
         Experiment::Inplace(arguments) => inplace::run(arguments, output),
         Experiment::Coroutine(arguments) => coroutine::run(arguments, output),
         Experiment::Device(arguments) => device::run(arguments, output),
