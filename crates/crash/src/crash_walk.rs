@@ -230,6 +230,14 @@ fn walk(
             outcomes.images += 1;
             outcomes.hashes.insert(hash);
             let mut failure = outcome.map(|_| states.insert(hash)).err();
+            if failure.is_none()
+                && let Some(bytes) = run.durable_storage_bytes(point.position)
+            {
+                found.images += 1;
+                let shorter = checker.check_shortened(subject, bytes, expectation, check_seed);
+                failure = shorter.err();
+                checker.take_reads(&mut reuse.taken);
+            }
             let every = options.crash_in_recovery_every;
             let chosen = || hash_of(&(seed, image.choices())).is_multiple_of(every);
             let again = every > 0 && (options.replay.is_some() || chosen());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lapis_device::{Config, Marker, Modelled, PersistPoint, Trace};
+use lapis_device::{Config, Marker, Modelled, PersistPoint, StorageGrowth, Trace};
 use lapis_pmem::{Pool, PoolError, Region};
 
 use crate::erased::{AnyLive, AnyState, AnySubject, AnyValue};
@@ -31,8 +31,6 @@ pub(crate) struct Run {
     pub(crate) base: Vec<u8>,
     /// What the run was at from which event on.
     phases: Vec<(usize, Phase)>,
-    /// From which event on the pool's storage may have been so long.
-    growths: Vec<(usize, usize)>,
     /// How often what happened.
     pub(crate) events: Events,
 }
@@ -90,8 +88,19 @@ impl Run {
 
     /// How long the pool's storage may be after so many events.
     pub(crate) fn storage_bytes(&self, position: usize) -> usize {
-        let grown = self.growths.iter().rfind(|(from, _)| *from <= position);
-        grown.map_or(self.base.len(), |(_, bytes)| *bytes)
+        self.grown(position, |_| true)
+    }
+
+    /// How long a power cut after so many events may leave it, if that is shorter.
+    pub(crate) fn durable_storage_bytes(&self, position: usize) -> Option<usize> {
+        let durable = self.grown(position, |growth| growth.is_durable);
+        (durable < self.storage_bytes(position)).then_some(durable)
+    }
+
+    fn grown(&self, position: usize, counts: impl Fn(&StorageGrowth) -> bool) -> usize {
+        let mut growths = self.trace.growths.iter();
+        let last = growths.rfind(|growth| growth.position <= position && counts(growth));
+        last.map_or(self.base.len(), |growth| growth.bytes)
     }
 
     /// Runs the operations that `options` name.
@@ -123,7 +132,7 @@ impl Run {
             Ok::<_, String>(Storage { pool, devices, machine: domain.clone() })
         };
         let mut phases = vec![(0, Phase::Creation)];
-        let (mut growths, mut happened) = (Vec::new(), Events::new());
+        let mut happened = Events::new();
         let mut mapped = region.mapped_bytes();
 
         domain.mark(Marker::Begin(0));
@@ -151,7 +160,6 @@ impl Run {
             if grown > mapped {
                 phases.push((begun, Phase::Growth));
                 phases.push((domain.traced_events(), Phase::Operation));
-                growths.push((begun, grown));
                 mapped = grown;
             }
             let mut state = states[index].clone();
@@ -187,7 +195,6 @@ impl Run {
             points,
             base,
             phases,
-            growths,
             events: happened,
         })
     }

@@ -41,7 +41,9 @@ pub enum BlockOpenError {
         bytes: u64,
     },
     /// Its size is not a multiple of a block.
-    #[error("{bytes} bytes are not a whole number of {BLOCK_BYTES}-byte blocks")]
+    #[error(
+        "{bytes} bytes are not a whole number of {BLOCK_BYTES}-byte blocks: its end is missing, or it is something else; restore it from a copy, or cut it to whole blocks (truncate -s) to save what is left"
+    )]
     NotWholeBlocks {
         /// Its size.
         bytes: u64,

@@ -33,6 +33,10 @@ pub trait Observed {
     #[inline(always)]
     fn note_generation(&self, _generation: LockGeneration) {}
 
+    /// Notes that the region's storage has grown to `bytes`, and whether a power cut leaves it so long.
+    #[inline(always)]
+    fn note_storage(&self, _bytes: usize, _is_durable: bool) {}
+
     /// Says that `bytes` of a structure's volatile part are read, from `offset_bytes` on in an arena
     /// that the structure numbers for itself, the same on every run. A modelled machine sends it
     /// through its caches as a read of ordinary memory, so that volatile inner nodes have their

@@ -187,6 +187,33 @@ impl ImageChecker {
         }
     }
 
+    /// [`ImageChecker::check`], where the pool's storage is only `storage_bytes` long.
+    pub(crate) fn check_shortened<'r>(
+        &mut self,
+        subject: &dyn AnySubject,
+        storage_bytes: usize,
+        expectation: Expectation<'r>,
+        seed: u64,
+    ) -> Recovered<'r> {
+        let lost = self.region.mapped_bytes() - storage_bytes;
+        // SAFETY: mapped, and nobody else uses the region.
+        let tail = unsafe { self.region.base().add(storage_bytes) };
+        // SAFETY: as above; it is copied at once.
+        let held = unsafe { std::slice::from_raw_parts(tail, lost) }.to_vec();
+        let scratch = Scratch::of(&self.region, &self.devices);
+        scratch.mapped.set(storage_bytes);
+        // SAFETY: the pools made from the alias are dropped within the call.
+        let result = guarded(|| unsafe {
+            let extent = Extent::Check { whole_check_every: 1 };
+            recover(subject, &scratch, &self.light, expectation, seed, extent)
+        });
+        self.light.revert(&mut self.region);
+        self.devices.iter().for_each(ModelledSsd::revert);
+        // SAFETY: the region has that much mapped, whatever a recovery has mapped there since.
+        unsafe { tail.copy_from_nonoverlapping(held.as_ptr(), lost) };
+        result
+    }
+
     fn check_to<'r>(
         &mut self,
         subject: &dyn AnySubject,

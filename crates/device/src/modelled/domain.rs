@@ -10,7 +10,7 @@ use super::{Modelled, ModelledWord};
 use crate::counting::counters::Counters;
 use crate::modelled::persist_points::PersistKind;
 use crate::scheduler::worker::current_worker;
-use crate::trace::Source;
+use crate::trace::{Source, StorageGrowth};
 
 impl Domain for Modelled {
     #[inline(always)]
@@ -209,6 +209,13 @@ impl Observed for Modelled {
         if let Some(watch) = &self.machine.watch {
             watch.lock_access(at.addr().wrapping_sub(self.machine.base));
         }
+    }
+
+    fn note_storage(&self, bytes: usize, is_durable: bool) {
+        self.record(|trace, _| {
+            let position = trace.events.len();
+            trace.growths.push(StorageGrowth { position, bytes, is_durable });
+        });
     }
 
     fn note_generation(&self, generation: LockGeneration) {

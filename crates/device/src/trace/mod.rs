@@ -209,6 +209,17 @@ impl Event {
     }
 }
 
+/// The storage of the region has grown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StorageGrowth {
+    /// How many events came before.
+    pub position: usize,
+    /// How long it is.
+    pub bytes: usize,
+    /// Whether a power cut leaves it so long.
+    pub is_durable: bool,
+}
+
 /// A sequence of events in the order of their visibility.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
@@ -218,6 +229,8 @@ pub struct Trace {
     pub points: Vec<PersistPoint>,
     /// The writes to block devices that events refer to.
     pub block_writes: Vec<BlockWrite>,
+    /// How the storage of the region has grown.
+    pub growths: Vec<StorageGrowth>,
     /// What copies copied and block devices were given, each at a multiple of eight bytes.
     payload: Vec<u8>,
 }
@@ -334,6 +347,10 @@ impl Trace {
         let writes = self.block_writes.len() as u32;
         let mut continued = self.clone();
         continued.events.truncate(position);
+        continued.growths.retain(|growth| growth.position <= position);
+        continued.growths.extend(
+            more.growths.iter().map(|it| StorageGrowth { position: position + it.position, ..*it }),
+        );
         continued.points.extend_from_slice(&more.points);
         continued.payload.extend_from_slice(&more.payload);
         let block_writes = more.block_writes.iter();
@@ -371,6 +388,7 @@ impl Trace {
     pub(crate) fn clear_events(&mut self) {
         self.events.clear();
         self.block_writes.clear();
+        self.growths.clear();
         self.payload.clear();
     }
 }

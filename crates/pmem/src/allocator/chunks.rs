@@ -94,6 +94,36 @@ pub(super) fn format<D: Domain>(region: &Region, domain: &D) {
     }
 }
 
+/// Whether no chunk from `end` on belongs to a block or a table, of those below `high_water`; the chunks before
+/// `end` are mapped. What was never used, and what was freed, has descriptors of zero (A2, A3).
+pub(crate) fn is_unused_from<D: Domain>(
+    region: &Region,
+    domain: &D,
+    end: u32,
+    high_water: u32,
+) -> bool {
+    let mut at = 0;
+    while at < high_water {
+        let tables = table_chunks_at(at);
+        let mut last = at.saturating_add(tables);
+        let mut used = tables > 0;
+        if !used {
+            let offset = descriptor_offset(at) as usize;
+            // SAFETY: its table lies before `end` (checked when the segment began, below), so it is mapped; any bits
+            // are a word.
+            let cell = unsafe { &*region.base().add(offset).cast::<PCell<u64>>() };
+            let descriptor = Descriptor(cell.load(domain));
+            used = descriptor != Descriptor::FREE;
+            last = at.saturating_add(descriptor.chunks().max(1));
+        }
+        if used && last > end {
+            return false;
+        }
+        at = last;
+    }
+    true
+}
+
 /// Which chunks are free, as far as known.
 #[derive(Debug)]
 pub(super) struct ChunkMap {
@@ -302,7 +332,7 @@ impl ChunkMap {
     }
 }
 
-/// Grows the region to hold `end_bytes`: by a quarter of what there is, at least 1 MiB and at most
+/// Grows the region to hold `end_bytes`, which is durable before anybody claims it (H5): by a quarter of what there is, at least 1 MiB and at most
 /// 1 GiB, or by exactly what is needed if there is no room for more.
 fn grow<D: Domain>(pool: &Pool<D>, end_bytes: usize) -> Result<(), RegionError> {
     let mapped = pool.region().mapped_bytes();
@@ -313,5 +343,8 @@ fn grow<D: Domain>(pool: &Pool<D>, end_bytes: usize) -> Result<(), RegionError> 
             pool.region().grow_to(end_bytes)
         }
         other => other,
-    }
+    }?;
+    let is_durable = !pool.domain().commits(mutants::SIZE_CLAIMED_EARLY);
+    pool.domain().note_storage(pool.region().mapped_bytes(), is_durable);
+    Ok(())
 }

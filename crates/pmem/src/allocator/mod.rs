@@ -74,7 +74,7 @@ pub use classes::{LARGEST_SLAB_BLOCK_BYTES, block_bytes_for};
 pub(crate) use classes::{bytes_of_size, size_of_block};
 use slabs::ClassSlabs;
 
-pub(crate) use chunks::Descriptor;
+pub(crate) use chunks::{Descriptor, is_unused_from};
 pub(crate) use locate::BlockMap;
 
 /// The largest block, in bytes: a segment without its chunk table.

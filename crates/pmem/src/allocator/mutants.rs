@@ -18,6 +18,13 @@ mutants! {
         at("pmem/src/allocator/chunks.rs, take_fresh")
         .published("Witcher (Fu et al., SOSP 2021), bug 28, of P-BwTree");
 
+    /// A file that has grown is claimed by the header before its size is durable: after a power cut it ends before
+    /// what lies in it.
+    // H5.
+    SIZE_CLAIMED_EARLY = "allocator/size-claimed-early" =>
+        at("pmem/src/allocator/chunks.rs, grow")
+        .in_runs(&["allocator:growing"]);
+
     /// The bitmaps of the last clean shutdown are believed after a crash that came later.
     // A4.
     STALE_BITMAPS_BELIEVED = "allocator/stale-bitmaps-believed" =>

@@ -12,7 +12,9 @@ pub enum PoolError {
     #[error("this is not a Lapis pool")]
     NotAPool,
     /// The file ends before the pool does.
-    #[error("the pool is truncated: {found_bytes} of {expected_bytes} bytes are there")]
+    #[error(
+        "the pool is truncated: {found_bytes} of {expected_bytes} bytes are there, and blocks lie in what is missing; restore the file from a copy, or, to save the rest, make it as long again (truncate -s {expected_bytes} FILE), open it and export what can be read"
+    )]
     Truncated {
         /// Bytes the header says the file has.
         expected_bytes: u64,

@@ -33,8 +33,9 @@
 //! * H6. What a process stored and did not persist before it died, while the machine ran on, is made
 //!   durable by the next open, before anybody acts on it. `boot` tells such an end from a power
 //!   cut, which leaves nothing that is visible and not durable.
-//! * H5. `high_water` and `storage_bytes` only grow, and are durable before a chunk beneath them is
-//!   used.
+//! * H5. `high_water` and `storage_bytes` are durable before a chunk beneath them is used, and the size
+//!   of the storage is durable before they claim it. They only grow, but for one case: a file that is
+//!   shorter all the same, and lacks nothing but chunks that are free, is claimed as it is when it is opened.
 
 use crate::cell::{PCell, Slot};
 use crate::domain::Domain;

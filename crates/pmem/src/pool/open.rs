@@ -8,7 +8,7 @@ use super::header::{
     STATE_BITMAPS_VALID, STATE_CLEAN,
 };
 use super::{MIN_POOL_BYTES, Pool, PoolError};
-use crate::allocator::{Allocator, mutants};
+use crate::allocator::{Allocator, is_unused_from, mutants};
 use crate::commit::Committed;
 use crate::domain::Domain;
 use crate::hardware::Hardware;
@@ -148,12 +148,19 @@ impl<D: Domain> Pool<D> {
         }
         let found_bytes = region.mapped_bytes() as u64;
         let expected_bytes = header.storage_bytes.load(&domain);
-        if expected_bytes > found_bytes {
-            return Err(PoolError::Truncated { expected_bytes, found_bytes });
-        }
-        let high_water = header.high_water.load(&domain);
+        let mut high_water = header.high_water.load(&domain);
         if high_water == 0 || high_water > expected_bytes / EXTENT_BYTES as u64 {
             return Err(PoolError::Damaged { what: "its high-water mark is beyond its end" });
+        }
+        if expected_bytes > found_bytes {
+            let end = u32::try_from(found_bytes / EXTENT_BYTES as u64).unwrap_or(u32::MAX);
+            let mark = u32::try_from(high_water).unwrap_or(u32::MAX);
+            if !is_unused_from(&region, &domain, end, mark) {
+                return Err(PoolError::Truncated { expected_bytes, found_bytes });
+            }
+            // H5
+            tracing::warn!(expected_bytes, found_bytes, "the pool is shorter by what was free");
+            high_water = u64::from(mark.min(end));
         }
         let state = header.state.load(&domain);
         let generation = header.generation.load(&domain).wrapping_add(1);
@@ -172,7 +179,11 @@ impl<D: Domain> Pool<D> {
         }
         last_high.store_ordered(&domain, (boot >> 64) as u64);
         last_low.store_ordered(&domain, boot as u64);
-        // H2, H3: all in one line, durable before anything can be locked or allocated.
+        if expected_bytes > found_bytes {
+            header.high_water.store_ordered(&domain, high_water);
+            header.storage_bytes.store_ordered(&domain, found_bytes);
+        }
+        // H2, H3, H5: all in one line, durable before anything can be locked or allocated.
         let stays = domain.commits(mutants::STALE_BITMAPS_BELIEVED);
         header.state.store_ordered(&domain, if stays { state & STATE_BITMAPS_VALID } else { 0 });
         header.generation.store_ordered(&domain, generation);

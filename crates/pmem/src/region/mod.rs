@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
@@ -30,7 +30,7 @@ pub(crate) use self::detection::is_in_memory;
 use self::detection::{detect_medium, device_dax_bytes};
 pub use self::error::RegionError;
 use self::error::{open_error, os};
-use self::mapping::{reserve, unreserve, write_zeroes};
+use self::mapping::{allocate, reserve, unreserve, write_zeroes};
 pub use self::medium::{Durability, Guarantee, Medium};
 use crate::hardware::{FlushMethod, Hardware};
 use crate::sync_file::SyncFile;
@@ -242,7 +242,7 @@ impl Region {
         }
         if create_bytes > whole {
             region.grow_to(create_bytes)?;
-            if power_fail {
+            if guarantee == Guarantee::PowerFail {
                 region.sync_directory_entry()?;
             }
         }
@@ -317,8 +317,8 @@ impl Region {
         Hardware::with_method(method).unwrap_or_else(|_| Hardware::detect())
     }
 
-    /// Grows the mapping to at least `bytes`. New bytes are zero. Nothing moves; other threads may
-    /// go on using what is mapped.
+    /// Grows the mapping to at least `bytes`, durably: the size that this returns with is there after a
+    /// power cut. New bytes are zero. Nothing moves; other threads may go on using what is mapped.
     ///
     /// # Errors
     /// [`RegionError::Full`] beyond the reservation, [`RegionError::NoSpace`] when the disk is
@@ -336,27 +336,28 @@ impl Region {
             return Err(RegionError::Full { capacity_bytes: self.reserved.min(mapped) });
         }
         if let Some(file) = &self.file {
-            // Real blocks, not a hole: a full disk must be an error here and not SIGBUS later.
-            let extent = (mapped as u64, (target - mapped) as u64);
-            match fallocate(file.as_fd(), FallocateFlags::empty(), extent.0, extent.1) {
-                Ok(()) => {}
-                Err(Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => {
-                    // fallocate may leave part of the extent behind.
-                    let _ = file.set_len(mapped as u64);
-                    return Err(RegionError::NoSpace { needed_bytes: target - mapped });
-                }
-                Err(Errno::OPNOTSUPP) => {
-                    write_zeroes(file, extent.0, extent.1).inspect_err(|_| {
-                        let _ = file.set_len(mapped as u64);
-                    })?
-                }
-                Err(errno) => return Err(os("allocate disk space")(errno)),
-            }
-            if self.sync.is_some() {
-                rustix::fs::fsync(file.as_fd()).map_err(os("write the file's size"))?;
-            }
+            let grown = self.grow_file(file, mapped as u64, target as u64);
+            grown.inspect_err(|_| {
+                // Part of it may be there.
+                let _ = file.set_len(mapped as u64);
+            })?;
         }
         self.map_extent(mapped, target)
+    }
+
+    /// Lengthens the file, durably: whoever claims the new size later finds it after a power cut.
+    fn grow_file(&self, file: &File, from: u64, to: u64) -> Result<(), RegionError> {
+        let has_blocks = allocate(file, from, to - from)?;
+        // Where persists are of memory, the first store to a page that was never written would wait for the
+        // file system's journal.
+        if !has_blocks || self.guarantee == Guarantee::PowerFail {
+            write_zeroes(file, from, to - from)?;
+        }
+        match self.medium {
+            // A power cut leaves nothing of it.
+            Medium::MemoryFile => Ok(()),
+            _ => rustix::fs::fsync(file.as_fd()).map_err(os("write the file's size")),
+        }
     }
 
     fn map_extent(&self, from: usize, to: usize) -> Result<(), RegionError> {

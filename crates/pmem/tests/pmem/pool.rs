@@ -103,15 +103,52 @@ fn a_short_text_file_is_not_a_pool() {
     assert_eq!(fs::read(&scratch.path).unwrap(), b"hello");
 }
 
+/// A pool in a file with a block of so many bytes behind a root, closed.
+fn with_long_block(path: &Path, tail_bytes: usize) {
+    let pool = created(path);
+    let mut node = pool.allocate_with_tail::<PCell<u64>>(tail_bytes).unwrap();
+    node.store(pool.domain(), 7);
+    node.write_tail(0, &vec![7; tail_bytes]);
+    let node = pool.fence(node.flush());
+    let _ = pool.publish_root("seven", 1, node).unwrap().persist();
+}
+
+fn shorten(path: &Path, bytes: u64) {
+    fs::OpenOptions::new().write(true).open(path).unwrap().set_len(bytes).unwrap();
+}
+
 #[test]
-fn a_truncated_pool_says_how_much_is_missing() {
-    let error = open_damaged(|bytes| bytes.truncate(512 * 1024));
+fn a_truncated_pool_says_how_much_is_missing_and_what_to_do() {
+    let scratch = scratch();
+    with_long_block(&scratch.path, 600_000);
+    shorten(&scratch.path, 512 * 1024);
+    let error = Pool::open_file(&scratch.path, &OPTIONS()).unwrap_err();
+    assert!(error.to_string().contains("truncate -s 1048576"), "{error}");
     let PoolError::Truncated { expected_bytes, found_bytes } = error else {
         panic!("{error}");
     };
     assert_eq!((expected_bytes, found_bytes), (1 << 20, 512 * 1024));
     let error = open_damaged(|bytes| bytes.truncate(100));
     assert!(matches!(error, PoolError::Truncated { .. }), "{error}");
+}
+
+#[test]
+fn a_pool_that_lacks_nothing_but_free_chunks_is_opened_and_grows_again() {
+    let scratch = scratch();
+    with_long_block(&scratch.path, 100_000);
+    // In the middle of an extent, behind the block.
+    shorten(&scratch.path, 600_000);
+    let pool = Pool::open_file(&scratch.path, &OPTIONS()).unwrap();
+    assert_eq!(pool.usage().storage_bytes, 589_824);
+    let seven: Link<PCell<u64>> = pool.root("seven").unwrap();
+    assert_eq!(pool.tail(seven, 100_000), [7; 100_000]);
+    let more = pool.allocate_with_tail::<PCell<u64>>(1 << 20).unwrap();
+    assert!(pool.usage().storage_bytes > 1 << 20);
+    drop(more);
+    drop(pool);
+    let length = fs::metadata(&scratch.path).unwrap().len();
+    let pool = Pool::open_file(&scratch.path, &OPTIONS()).unwrap();
+    assert_eq!(pool.usage().storage_bytes, length);
 }
 
 #[test]
