@@ -18,6 +18,11 @@ impl<D: Domain> Engine<D> {
     /// read, trees that are none, values that lack a part, pages and parts of values that nobody has. Nobody
     /// writes meanwhile. It never fails itself.
     pub fn check(&self) -> Vec<String> {
+        let found = self.shared().guarded(|| Ok(self.problems()));
+        found.unwrap_or_else(|error| vec![error.to_string()])
+    }
+
+    fn problems(&self) -> Vec<String> {
         let shared = self.shared();
         let dropped: Vec<_> =
             shared.dropped.lock().iter().map(|dropped| Arc::clone(&dropped.table)).collect();

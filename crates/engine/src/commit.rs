@@ -181,8 +181,11 @@ impl<D: Domain> Shared<D> {
             let durable = self.log.wait_for(lsn);
             durable.map_err(|error| self.order.stop(&error.to_string()))?;
         }
-        self.apply(writes, lsn, keep).map_err(|error| {
-            self.order.stop(&format!("a committed transaction could not be applied: {error}"))
+        self.guarded(|| self.apply(writes, lsn, keep)).map_err(|error| match error {
+            EngineError::Memory(_) => error,
+            error => {
+                self.order.stop(&format!("a committed transaction could not be applied: {error}"))
+            }
         })?;
         self.order.has_applied(lsn);
         Ok(lsn)

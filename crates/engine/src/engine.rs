@@ -424,7 +424,7 @@ impl<D: Domain> Engine<D> {
         let _pinned = table.contents().pin();
         table.check_not_dropped()?;
         self.0.counters.leaf_accesses.add(1);
-        let found = table.contents().get(key, value)?;
+        let found = self.0.guarded(|| table.contents().get(key, value))?;
         if found && value::is_long(value) {
             // Its chunks stay as long as somebody reads this state.
             let read = self.snapshot()?.get(table, key)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lapis_blocks::block_log::BlockLogError;
 use lapis_buffer::{BufferError, SpaceError, TierError};
 use lapis_index::{IndexError, IndexKind};
-use lapis_pmem::{AllocError, BlockError, PoolDeviceError, RootError};
+use lapis_pmem::{AllocError, BlockError, DomainFault, PoolDeviceError, RootError};
 use lapis_tree::TreeError;
 
 /// Why the engine refused. Unless the variant says otherwise, everything is as it was.
@@ -101,6 +101,9 @@ pub enum EngineError {
         /// What is wrong, and where.
         what: String,
     },
+    /// Persistent memory has failed. Nothing is read from it or written any more.
+    #[error(transparent)]
+    Memory(#[from] DomainFault),
     /// A tree refused.
     #[error(transparent)]
     Tree(#[from] TreeError),

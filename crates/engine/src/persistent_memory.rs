@@ -1,5 +1,6 @@
 //! The persistent memory of an open engine: what lies in it, and who changes indexes there (X4).
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use lapis_buffer::BufferManager;
@@ -102,6 +103,24 @@ impl<D: Domain> Shared<D> {
             drop(promised);
             return Ok(Change { shared: self, bytes, _held: held });
         }
+    }
+
+    /// Does what reads or changes persistent memory. If that failed meanwhile, nobody is told what came of it, and
+    /// nothing is written any more. What cannot be read looks like zeroes, of which no index is made: `work` may panic.
+    #[inline]
+    pub(crate) fn guarded<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        if self.memory.pool.is_none() {
+            return work();
+        }
+        let done = panic::catch_unwind(AssertUnwindSafe(work));
+        if let Err(fault) = self.domain.health() {
+            self.order.stop(&fault.to_string());
+            return Err(fault.into());
+        }
+        done.unwrap_or_else(|panic| panic::resume_unwind(panic))
     }
 
     /// Finds the blocks that nobody reaches.

@@ -340,30 +340,33 @@ fn fetch<D: Domain>(
     end.batch_entries = (most * 2).min(LARGEST_BATCH_ENTRIES);
     // What was read before this is old by now, but not older than this reader: what has changed since is among
     // the versions, which are asked afterwards (E3).
-    let last = match table.contents() {
-        Contents::Tree(tree) => {
-            // What a transaction has not asked for should not conflict.
-            let most = if reading.is_some() { most } else { usize::MAX };
-            let (found, is_last) = end.next_records(tree)?;
-            end.exhausted = is_last && found.len() <= most;
-            let last = end.take_records(found, most).map(|at| end.leaf.record(at)).transpose()?;
-            last.map(|(suffix, _)| [end.leaf.prefix(), suffix].concat())
-        }
-        Contents::Index(index) => {
-            let batch = &mut end.batch;
-            end.exhausted = true;
-            index.visit(&end.rest, direction, |key, value| {
-                batch.push([key, &[]], value);
-                if batch.entries.len() >= most || batch.bytes.len() >= BATCH_BYTES {
-                    end.exhausted = false;
-                    return ControlFlow::Break(());
-                }
-                ControlFlow::Continue(())
-            });
-            batch.last_key().map(<[u8]>::to_vec)
-        }
-    };
     let shared = reader.engine().shared();
+    let last = shared.guarded(|| {
+        Ok(match table.contents() {
+            Contents::Tree(tree) => {
+                // What a transaction has not asked for should not conflict.
+                let most = if reading.is_some() { most } else { usize::MAX };
+                let (found, is_last) = end.next_records(tree)?;
+                end.exhausted = is_last && found.len() <= most;
+                let last =
+                    end.take_records(found, most).map(|at| end.leaf.record(at)).transpose()?;
+                last.map(|(suffix, _)| [end.leaf.prefix(), suffix].concat())
+            }
+            Contents::Index(index) => {
+                let batch = &mut end.batch;
+                end.exhausted = true;
+                index.visit(&end.rest, direction, |key, value| {
+                    batch.push([key, &[]], value);
+                    if batch.entries.len() >= most || batch.bytes.len() >= BATCH_BYTES {
+                        end.exhausted = false;
+                        return ControlFlow::Break(());
+                    }
+                    ControlFlow::Continue(())
+                });
+                batch.last_key().map(<[u8]>::to_vec)
+            }
+        })
+    })?;
     shared.counters.leaf_accesses.add(1);
     // What this tells all about.
     let last = last.filter(|_| !end.exhausted);

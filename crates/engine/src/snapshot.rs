@@ -39,10 +39,11 @@ impl<D: Domain> Reader<D> {
     /// The value of a key.
     pub(crate) fn get(&self, table: &Table<D>, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
         let mut value = Vec::new();
-        if !self.get_record(table, key, &mut value)? {
+        let shared = self.engine.shared();
+        if !shared.guarded(|| self.get_record(table, key, &mut value))? {
             return Ok(None);
         }
-        self.engine.shared().resolve(table, key, &mut value)?;
+        shared.resolve(table, key, &mut value)?;
         Ok(Some(value))
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use lapis_blocks::block_log::BlockLogOptions;
 use lapis_buffer::BufferOptions;
 use lapis_engine::{Durability, EngineOptions, IndexKind, Placement};
-use lapis_pmem::{BLOCK_BYTES, DirectTransfers, EXTENT_BYTES};
+use lapis_pmem::{BLOCK_BYTES, DirectTransfers, EXTENT_BYTES, RegionOptions};
 
 /// The log is not shorter.
 const SHORTEST_LOG_BYTES: u64 = 1 << 20;
@@ -34,6 +34,7 @@ pub struct Config {
     page_bytes: usize,
     log_bytes: u64,
     direct: bool,
+    contain_faults: bool,
     pub(crate) memory: Option<Memory>,
 }
 
@@ -55,6 +56,7 @@ impl Config {
             page_bytes: 16 << 10,
             log_bytes: 64 << 20,
             direct: false,
+            contain_faults: true,
             memory: None,
         }
     }
@@ -118,6 +120,16 @@ impl Config {
         self
     }
 
+    /// Whether persistent memory that cannot be read (a bad block of the medium, a file that somebody made shorter) is
+    /// an error of the store, [`Error::BadMemory`](crate::Error::BadMemory), after which it answers and accepts nothing more. By default it
+    /// is. For that, a store with persistent memory installs a handler of the signal `SIGBUS` in the process, once; whatever does not
+    /// concern such memory is passed on to whoever handled it before. Without it the process ends by that signal.
+    #[must_use]
+    pub fn contain_memory_faults(mut self, contain: bool) -> Self {
+        self.contain_faults = contain;
+        self
+    }
+
     /// The directory.
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -126,6 +138,11 @@ impl Config {
     /// How the file of pages is read and written.
     pub(crate) fn transfers_of_pages(&self) -> DirectTransfers {
         if self.direct { DirectTransfers::IfPossible } else { DirectTransfers::Never }
+    }
+
+    /// How persistent memory is mapped.
+    pub(crate) fn region_options(&self) -> RegionOptions {
+        RegionOptions { contain_faults: self.contain_faults, ..RegionOptions::default() }
     }
 
     /// Bytes of DRAM for pages.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use lapis_engine::{Engine, EngineError, Storage};
 use lapis_pmem::{
     BlockDevice, BlockOpenError, DirectTransfers, FileDevice, Guarantee, Hardware, Pool, PoolError,
-    RegionError, RegionOptions,
+    RegionError,
 };
 
 use crate::config::{Config, Memory};
@@ -144,7 +144,7 @@ fn find(config: &Config) -> Result<Option<(Files, Engine<Hardware>)>, Error> {
         opened => opened?,
     };
     let path = directory.join(MEMORY_FILE);
-    let memory = match Pool::open_file(&path, &RegionOptions::default()) {
+    let memory = match Pool::open_file(&path, &config.region_options()) {
         Err(PoolError::Region(RegionError::NotFound)) if path.symlink_metadata().is_err() => None,
         opened => Some(Arc::new(opened.map_err(|source| Error::Memory { path, source })?)),
     };
@@ -187,7 +187,7 @@ fn create(
         std::fs::rename(from, to).and_then(|()| turn.sync_all()).map_err(failed)
     };
     let whole = || {
-        let memory = config.memory.as_ref().map(|memory| NewMemory::make(memory, directory));
+        let memory = config.memory.as_ref().map(|memory| NewMemory::make(memory, config));
         let memory = memory.transpose()?;
         let log = match memory {
             Some(_) => None,
@@ -227,7 +227,7 @@ struct NewMemory {
 }
 
 impl NewMemory {
-    fn make(memory: &Memory, directory: &Path) -> Result<Self, Error> {
+    fn make(memory: &Memory, config: &Config) -> Result<Self, Error> {
         let mut path = memory.path.clone();
         let about = path.metadata();
         if about.as_ref().is_ok_and(std::fs::Metadata::is_dir) {
@@ -235,7 +235,7 @@ impl NewMemory {
         }
         let is_device = about.is_ok_and(|about| about.file_type().is_char_device());
         // Remains of a creation of this store are nobody's.
-        let is_own = path.parent().is_some_and(|parent| parent == directory);
+        let is_own = path.parent().is_some_and(|parent| parent == config.directory);
         if !is_device && !is_own && path.symlink_metadata().is_ok() {
             return Err(Error::MemoryInUse { path });
         }
@@ -243,8 +243,7 @@ impl NewMemory {
         if !is_device {
             let _ = std::fs::remove_file(&file);
         }
-        let options = RegionOptions::default();
-        let pool = Pool::create_file(&file, memory.bytes, &options);
+        let pool = Pool::create_file(&file, memory.bytes, &config.region_options());
         let pool = pool.map_err(|source| Error::Memory { path: file, source })?;
         Ok(Self { pool: Arc::new(pool), path, is_device })
     }

@@ -7,7 +7,7 @@ use lapis_blocks::block_log::BlockLogError;
 use lapis_buffer::{BufferError, SpaceError};
 use lapis_engine::{BackupError, EngineError, IndexKind};
 use lapis_index::IndexError;
-use lapis_pmem::{BlockError, BlockOpenError, PoolError, RegionError};
+use lapis_pmem::{BlockError, BlockOpenError, DomainFault, PoolError, RegionError};
 use lapis_tree::TreeError;
 
 use crate::MAX_TABLE_NAME_BYTES;
@@ -157,6 +157,17 @@ pub enum Error {
         /// What went wrong.
         why: Arc<str>,
     },
+    /// Persistent memory cannot be read: the medium is damaged there, or its file was made shorter. The store answers
+    /// nothing more that may be wrong, and accepts no writes.
+    #[error(
+        "persistent memory cannot be read at offset {offset:#x} of {}: the medium is damaged there, or the file was made shorter; close the store, and restore a backup, or save what is left with export --salvage", path.display()
+    )]
+    BadMemory {
+        /// The file or device.
+        path: PathBuf,
+        /// The first offset that could not be read.
+        offset: u64,
+    },
     /// The bytes of the store cannot be right. What lies elsewhere can still be read.
     #[error("the store is damaged: {what}; run check")]
     Damaged {
@@ -213,13 +224,24 @@ impl From<EngineError> for Error {
                 error @ (TreeError::Damaged { .. } | TreeError::BadRecord { .. }),
             ) => Self::Damaged { what: error.to_string() },
             EngineError::Log(error) => of_log(error),
+            EngineError::Memory(fault) => of_memory(&fault),
             error => Self::Engine(error),
         }
     }
 }
 
+fn of_memory(fault: &DomainFault) -> Error {
+    match fault {
+        DomainFault::BadMemory { path, offset } => {
+            Error::BadMemory { path: path.clone(), offset: *offset }
+        }
+        fault => Error::Medium(fault.to_string()),
+    }
+}
+
 fn of_device(error: &BlockError) -> Error {
     match error {
+        BlockError::Memory(fault) => of_memory(fault),
         BlockError::NoSpace { .. } => Error::Full(error.to_string()),
         // The file is shorter than what is in it.
         BlockError::OutOfRange { .. } => Error::Damaged { what: error.to_string() },

@@ -29,6 +29,7 @@ use std::io;
 
 pub use crate::block_buffer::BLOCK_BYTES;
 use crate::block_buffer::BlockBuffer;
+use crate::domain::DomainFault;
 
 /// Bytes in a sector: what a power cut leaves whole (rule D3).
 pub const SECTOR_BYTES: usize = 512;
@@ -112,6 +113,9 @@ pub enum BlockError {
         /// What the operating system answered to that flush.
         reason: String,
     },
+    /// The memory beneath the device has failed.
+    #[error(transparent)]
+    Memory(#[from] DomainFault),
     /// No queue can be that deep, or as shallow as zero.
     #[error("a queue depth of {asked} is not between 1 and {most}")]
     QueueDepth {

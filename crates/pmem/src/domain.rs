@@ -37,6 +37,7 @@
 
 use core::fmt::Debug;
 use core::sync::atomic::Ordering;
+use std::path::PathBuf;
 
 use crate::observed::Observed;
 use crate::word::Word;
@@ -46,12 +47,28 @@ pub const LINE_BYTES: usize = 64;
 /// Bytes in an XPLine: the unit in which Optane media are written.
 pub const XPLINE_BYTES: usize = 256;
 
-/// Why a domain can no longer keep its promise of durability.
+/// Why a domain can no longer keep its promises.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("the medium refused to persist earlier writes ({reason}); reopen the pool and check it")]
-pub struct DomainFault {
-    /// What the operating system answered.
-    pub reason: String,
+#[non_exhaustive]
+pub enum DomainFault {
+    /// What was persisted may not be durable.
+    #[error(
+        "the medium refused to persist earlier writes ({reason}); reopen the pool and check it"
+    )]
+    WritesLost {
+        /// What the operating system answered.
+        reason: String,
+    },
+    /// What was read may not be what was written.
+    #[error(
+        "the memory at offset {offset:#x} of {} cannot be read: the medium is damaged there, or the file was made shorter; close it, and restore it from a backup or export what can be read", path.display()
+    )]
+    BadMemory {
+        /// The file or device.
+        path: PathBuf,
+        /// The first offset that could not be read.
+        offset: u64,
+    },
 }
 
 /// The machine a persistent structure runs on. See the [module documentation](self).
@@ -113,11 +130,13 @@ pub trait Domain: Observed + Clone + Debug + Send + Sync + 'static {
         0
     }
 
-    /// Says whether every fence so far kept its promise. Whoever acknowledges a write to a user
-    /// asks this after the fence that the acknowledgement rests on.
+    /// Says whether every fence so far kept its promise, and every load found what was there. Whoever
+    /// acknowledges a write to a user asks this after the fence that the acknowledgement rests on, and whoever answers
+    /// with what was read asks it after reading.
     ///
     /// # Errors
-    /// [`DomainFault`] once the operating system has refused to persist a page.
+    /// [`DomainFault`], for good: once the operating system has refused to persist a page, or, where that is
+    /// contained ([`RegionOptions::contain_faults`](crate::RegionOptions::contain_faults)), memory could not be read.
     fn health(&self) -> Result<(), DomainFault>;
 
     /// Writes back the line that `at` lies in (rule R4): what flushing a word is.

@@ -9,6 +9,7 @@ use crate::dram_cell::PlainWord;
 use crate::instructions;
 use crate::nontemporal::{self, CopyMethod};
 use crate::observed::Observed;
+use crate::region::MemoryFault;
 use crate::sync_file::SyncFile;
 use crate::word::Word;
 
@@ -75,6 +76,7 @@ pub struct Hardware {
     method: FlushMethod,
     copy: CopyMethod,
     sync: Option<Arc<SyncFile>>,
+    memory: Option<Arc<MemoryFault>>,
 }
 
 impl fmt::Debug for Hardware {
@@ -91,7 +93,7 @@ pub struct UnavailableFlush(pub FlushMethod);
 impl Hardware {
     /// The machine with its best flush instruction.
     pub fn detect() -> Self {
-        Self { method: FlushMethod::detect(), copy: CopyMethod::detect(), sync: None }
+        Self { method: FlushMethod::detect(), copy: CopyMethod::detect(), sync: None, memory: None }
     }
 
     /// The machine with a flush method of the caller's choice.
@@ -104,11 +106,16 @@ impl Hardware {
         if method == FlushMethod::FileSync || !method.is_available() {
             return Err(UnavailableFlush(method));
         }
-        Ok(Self { method, copy: CopyMethod::detect(), sync: None })
+        Ok(Self { method, copy: CopyMethod::detect(), sync: None, memory: None })
     }
 
     pub(crate) fn with_sync(sync: Arc<SyncFile>) -> Self {
-        Self { method: FlushMethod::FileSync, copy: CopyMethod::detect(), sync: Some(sync) }
+        let copy = CopyMethod::detect();
+        Self { method: FlushMethod::FileSync, copy, sync: Some(sync), memory: None }
+    }
+
+    pub(crate) fn with_memory(self, memory: Option<Arc<MemoryFault>>) -> Self {
+        Self { memory, ..self }
     }
 
     /// How this domain writes lines back.
@@ -334,8 +341,11 @@ impl Domain for Hardware {
     }
 
     fn health(&self) -> Result<(), DomainFault> {
-        match &self.sync {
-            Some(sync) => sync.health(),
+        if let Some(sync) = &self.sync {
+            sync.health()?;
+        }
+        match &self.memory {
+            Some(memory) => memory.health(),
             None => Ok(()),
         }
     }

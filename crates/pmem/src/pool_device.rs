@@ -226,8 +226,7 @@ impl<D: Domain> PoolDevice<D> {
     }
 
     fn check_health(&self) -> Result<(), BlockError> {
-        let health = self.pool.domain().health();
-        health.map_err(|fault| BlockError::WritesLost { reason: fault.reason })
+        Ok(self.pool.domain().health()?)
     }
 
     fn write(&self, at: u64, from: &[u8]) -> Result<(), BlockError> {
@@ -257,7 +256,7 @@ impl<D: Domain> BlockDevice for PoolDevice<D> {
         self.pool.domain().note_read(place, into.len());
         // SAFETY: the range lies within the device, as in `write`; nobody writes while the lock is held.
         into.copy_from_slice(unsafe { std::slice::from_raw_parts(place, into.len()) });
-        Ok(())
+        self.check_health()
     }
 
     fn write_blocks(&self, first_block: u64, from: &[u8]) -> Result<(), BlockError> {

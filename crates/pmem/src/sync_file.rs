@@ -68,7 +68,7 @@ impl SyncFile {
         state.pending.clear();
         if let Err(error) = outcome {
             tracing::error!(%error, "the medium refused to persist a write");
-            state.fault = Some(DomainFault { reason: error.to_string() });
+            state.fault = Some(DomainFault::WritesLost { reason: error.to_string() });
         }
     }
 

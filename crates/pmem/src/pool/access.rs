@@ -22,7 +22,7 @@ impl<D: Domain> Pool<D> {
     #[inline(always)]
     pub fn at<T: Persistent>(&self, link: Link<T>) -> &T {
         if !self.has(link, size_of::<T>()) {
-            damaged(link.offset());
+            damaged(&self.domain, link.offset());
         }
         // SAFETY: as in `try_at`.
         unsafe { self.found_at(link) }
@@ -117,7 +117,7 @@ impl<D: Domain> Pool<D> {
     pub fn tail<T: Persistent>(&self, link: Link<T>, bytes: usize) -> &[u8] {
         match self.try_tail(link, bytes) {
             Some(tail) => tail,
-            None => damaged(link.offset()),
+            None => damaged(&self.domain, link.offset()),
         }
     }
 
@@ -130,6 +130,10 @@ impl<D: Domain> Pool<D> {
 
 #[cold]
 #[inline(never)]
-fn damaged(offset: u64) -> ! {
+fn damaged<D: Domain>(domain: &D, offset: u64) -> ! {
+    if let Err(fault) = domain.health() {
+        // Zeroes stand where memory could not be read: who asked for that catches this, and no message is printed.
+        std::panic::resume_unwind(Box::new(fault));
+    }
     panic!("the pool is damaged: a link refers to offset {offset:#x}, where no block can be")
 }

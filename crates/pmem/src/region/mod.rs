@@ -12,6 +12,7 @@ mod detection;
 mod error;
 mod mapping;
 mod medium;
+mod memory_fault;
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
@@ -32,6 +33,8 @@ pub use self::error::RegionError;
 use self::error::{open_error, os};
 use self::mapping::{allocate, reserve, unreserve, write_zeroes};
 pub use self::medium::{Durability, Guarantee, Medium};
+use self::memory_fault::FaultGuard;
+pub(crate) use self::memory_fault::MemoryFault;
 use crate::hardware::{FlushMethod, Hardware};
 use crate::sync_file::SyncFile;
 
@@ -51,11 +54,20 @@ pub struct RegionOptions {
     /// The machine's caches are inside the power-fail domain, so that no flush is needed on DAX.
     /// The processor cannot be asked; the user must know.
     pub eadr: bool,
+    /// Memory of a file or device that cannot be read is an error of [`Domain::health`](crate::Domain::health), for
+    /// good, and reads as zeroes, instead of ending the process by `SIGBUS`. For that a handler of that signal is
+    /// installed in the process, once, which passes on what does not concern such a region.
+    pub contain_faults: bool,
 }
 
 impl Default for RegionOptions {
     fn default() -> Self {
-        Self { reserve_bytes: DEFAULT_RESERVE_BYTES, durability: Durability::Medium, eadr: false }
+        Self {
+            reserve_bytes: DEFAULT_RESERVE_BYTES,
+            durability: Durability::Medium,
+            eadr: false,
+            contain_faults: false,
+        }
     }
 }
 
@@ -72,6 +84,8 @@ pub struct Region {
     path: Option<PathBuf>,
     sync: Option<Arc<SyncFile>>,
     growth: Mutex<()>,
+    /// Notes what cannot be read.
+    faults: Option<FaultGuard>,
     /// Whether dropping this gives the address space back. An alias does not.
     owner: bool,
 }
@@ -102,6 +116,7 @@ impl Region {
             path: None,
             sync: None,
             growth: Mutex::new(()),
+            faults: None,
             owner: true,
         };
         region.map_extent(0, bytes)?;
@@ -147,6 +162,7 @@ impl Region {
             path: None,
             sync: None,
             growth: Mutex::new(()),
+            faults: None,
             owner: false,
         }
     }
@@ -221,7 +237,7 @@ impl Region {
             Medium::File | Medium::MemoryFile => (Guarantee::ProcessCrash, None),
             Medium::Anonymous => (Guarantee::Nothing, None),
         };
-        let region = Self {
+        let mut region = Self {
             base,
             reserved,
             mapped: AtomicUsize::new(0),
@@ -232,8 +248,16 @@ impl Region {
             path: Some(path.to_owned()),
             sync,
             growth: Mutex::new(()),
+            faults: None,
             owner: true,
         };
+        if options.contain_faults {
+            let page_bytes = rustix::param::page_size();
+            region.faults = FaultGuard::over(base.addr(), reserved, page_bytes, path.to_owned());
+            if region.faults.is_none() {
+                tracing::warn!(?path, "memory that cannot be read will end the process");
+            }
+        }
         // A trailing partial extent is not mapped: touching a page past the end of a file is
         // SIGBUS. The pool header says how long the file must be.
         let whole = length / EXTENT_BYTES * EXTENT_BYTES;
@@ -308,13 +332,15 @@ impl Region {
 
     /// The hardware domain that makes persists true on this medium.
     pub fn domain(&self) -> Hardware {
+        let memory = self.faults.as_ref().map(|guard| Arc::clone(guard.fault()));
         let method = match (self.medium, &self.sync) {
-            (_, Some(sync)) => return Hardware::with_sync(Arc::clone(sync)),
+            (_, Some(sync)) => return Hardware::with_sync(Arc::clone(sync)).with_memory(memory),
             (Medium::Dax | Medium::DeviceDax, None) if self.eadr => FlushMethod::EadrNone,
             (Medium::Dax | Medium::DeviceDax, None) => FlushMethod::detect(),
             _ => FlushMethod::PageCacheNone,
         };
-        Hardware::with_method(method).unwrap_or_else(|_| Hardware::detect())
+        let hardware = Hardware::with_method(method).unwrap_or_else(|_| Hardware::detect());
+        hardware.with_memory(memory)
     }
 
     /// Grows the mapping to at least `bytes`, durably: the size that this returns with is there after a
@@ -412,6 +438,7 @@ impl Drop for Region {
         if !self.owner {
             return;
         }
+        self.faults = None;
         // SAFETY: the reservation was made by `reserve` and everything in it belongs to the region.
         unsafe { unreserve(self.base, self.reserved) };
     }

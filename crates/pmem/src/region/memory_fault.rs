@@ -1,0 +1,225 @@
+//! Memory that cannot be read: a signal that would end the process becomes an error of one region.
+//!
+//! A load from a mapped page that the medium cannot give (a bad block, a file that was made shorter) raises `SIGBUS`.
+//! Where a region asks for it, a handler takes the signal. It looks whether the address lies in a region that asked. If so,
+//! it puts a page of zeroes there, notes the fault with the region, for good, and returns: the load goes on and
+//! finds zeroes. Whoever answers or acknowledges asks [`Domain::health`](crate::Domain::health) first, so that
+//! nothing that was read so is told to anybody.
+//!
+//! Everybody else's faults, and signals that a process sent, go to whoever handled them before; so the process ends as
+//! it did. The handler is installed once, with the first region that asks, and stays. It takes no lock and
+//! allocates nothing: it reads atomics and makes one system call.
+
+use std::mem;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use crate::domain::DomainFault;
+
+/// The first fault of a region.
+#[derive(Debug)]
+pub(crate) struct MemoryFault {
+    path: PathBuf,
+    /// Its offset and one; 0 for none.
+    first: AtomicU64,
+}
+
+impl MemoryFault {
+    pub(crate) fn health(&self) -> Result<(), DomainFault> {
+        match self.first.load(Ordering::Acquire).checked_sub(1) {
+            None => Ok(()),
+            Some(offset) => Err(DomainFault::BadMemory { path: self.path.clone(), offset }),
+        }
+    }
+}
+
+/// Regions that ask at the same time; others are not guarded.
+const SLOTS: usize = 64;
+
+/// Where a region is. `fault` is written last and cleared first: null while the slot is nobody's.
+struct Slot {
+    taken: AtomicUsize,
+    start: AtomicUsize,
+    end: AtomicUsize,
+    page_bytes: AtomicUsize,
+    fault: AtomicPtr<MemoryFault>,
+}
+
+static GUARDED: [Slot; SLOTS] = [const {
+    Slot {
+        taken: AtomicUsize::new(0),
+        start: AtomicUsize::new(0),
+        end: AtomicUsize::new(0),
+        page_bytes: AtomicUsize::new(0),
+        fault: AtomicPtr::new(std::ptr::null_mut()),
+    }
+}; SLOTS];
+
+/// Who handled the signal before; leaked, since the handler may run at any time.
+static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
+static INSTALL: Once = Once::new();
+
+/// Faults in a range of addresses are noted as long as this lives.
+#[derive(Debug)]
+pub(super) struct FaultGuard {
+    slot: usize,
+    fault: Arc<MemoryFault>,
+}
+
+impl FaultGuard {
+    /// Guards a range of addresses that lies on a file, in whose mapping pages of so many bytes can be replaced. None
+    /// if too many are guarded already, or the handler cannot be installed.
+    pub(super) fn over(
+        start: usize,
+        bytes: usize,
+        page_bytes: usize,
+        path: PathBuf,
+    ) -> Option<Self> {
+        INSTALL.call_once(install);
+        if PREVIOUS.load(Ordering::Acquire).is_null() {
+            return None;
+        }
+        let free = |slot: &Slot| {
+            slot.taken.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let slot = GUARDED.iter().position(free)?;
+        let fault = Arc::new(MemoryFault { path, first: AtomicU64::new(0) });
+        let place = &GUARDED[slot];
+        place.start.store(start, Ordering::Relaxed);
+        place.end.store(start + bytes, Ordering::Relaxed);
+        place.page_bytes.store(page_bytes, Ordering::Relaxed);
+        place.fault.store(Arc::as_ptr(&fault).cast_mut(), Ordering::Release);
+        Some(Self { slot, fault })
+    }
+
+    pub(super) fn fault(&self) -> &Arc<MemoryFault> {
+        &self.fault
+    }
+}
+
+impl Drop for FaultGuard {
+    fn drop(&mut self) {
+        let slot = &GUARDED[self.slot];
+        // A fault in the range would be an access to a region that is being dropped: there is none.
+        slot.fault.store(std::ptr::null_mut(), Ordering::Release);
+        slot.taken.store(0, Ordering::Release);
+    }
+}
+
+fn install() {
+    // SAFETY: an all-zero sigaction is a value of it; the old one is written by the call. `on_bus_error` has the signature
+    // that SA_SIGINFO asks for and does only what a signal handler may.
+    unsafe {
+        let mut previous: libc::sigaction = mem::zeroed();
+        if libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut previous) != 0 {
+            return;
+        }
+        // Before the handler can run.
+        let kept = Box::into_raw(Box::new(previous));
+        PREVIOUS.store(kept, Ordering::Release);
+        let mut ours: libc::sigaction = mem::zeroed();
+        ours.sa_sigaction = on_bus_error as *const () as usize;
+        ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigemptyset(&mut ours.sa_mask);
+        if libc::sigaction(libc::SIGBUS, &ours, std::ptr::null_mut()) != 0 {
+            PREVIOUS.store(std::ptr::null_mut(), Ordering::Release);
+            drop(Box::from_raw(kept));
+        }
+    }
+}
+
+extern "C" fn on_bus_error(
+    signal: libc::c_int,
+    information: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the kernel passes what SA_SIGINFO promises.
+    let (code, address) = unsafe { ((*information).si_code, (*information).si_addr().addr()) };
+    // What a process sent has no address.
+    let is_fault = code > 0;
+    if !(is_fault && contain(address)) {
+        // SAFETY: the arguments are those of this call.
+        unsafe { pass_on(signal, is_fault, information, context) };
+    }
+}
+
+/// Whether the address lay in a guarded region, and can be read now.
+fn contain(address: usize) -> bool {
+    for slot in &GUARDED {
+        let fault = slot.fault.load(Ordering::Acquire);
+        let (start, end) = (slot.start.load(Ordering::Relaxed), slot.end.load(Ordering::Relaxed));
+        if fault.is_null() || address < start || address >= end {
+            continue;
+        }
+        let page_bytes = slot.page_bytes.load(Ordering::Relaxed);
+        let page = address - (address - start) % page_bytes;
+        // SAFETY: the page lies in a region that is mapped as long as its slot is taken, whoever else reads there finds
+        // zeroes too, and errno is put back for whoever was interrupted.
+        let mapped = unsafe {
+            let errno = libc::__errno_location();
+            let before = *errno;
+            let mapped = libc::mmap(
+                std::ptr::without_provenance_mut(page),
+                page_bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                -1,
+                0,
+            );
+            *errno = before;
+            mapped
+        };
+        if mapped == libc::MAP_FAILED {
+            return false;
+        }
+        let noted = (address - start) as u64 + 1;
+        // SAFETY: the guard, and with it the fault, lives as long as the region, of which this is a load.
+        let first = unsafe { &(*fault).first };
+        // The first one is told of.
+        let _ = first.compare_exchange(0, noted, Ordering::AcqRel, Ordering::Relaxed);
+        return true;
+    }
+    false
+}
+
+/// Does what would have been done without us.
+///
+/// # Safety
+/// The arguments are those of a signal handler.
+unsafe fn pass_on(
+    signal: libc::c_int,
+    is_fault: bool,
+    information: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: it was stored before the handler was installed, is never freed after that, and never changes.
+    let previous = unsafe { &*PREVIOUS.load(Ordering::Acquire) };
+    match previous.sa_sigaction {
+        libc::SIG_IGN if !is_fault => {}
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // SAFETY: plain system calls. The signal is raised again, or the instruction repeated, when this returns,
+            // and ends the process.
+            unsafe {
+                let mut default: libc::sigaction = mem::zeroed();
+                default.sa_sigaction = libc::SIG_DFL;
+                libc::sigaction(signal, &default, std::ptr::null_mut());
+                if !is_fault {
+                    libc::raise(signal);
+                }
+            }
+        }
+        handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: whoever installed it said that it has this signature.
+            let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+                unsafe { mem::transmute(handler) };
+            handler(signal, information, context);
+        }
+        handler => {
+            // SAFETY: as above.
+            let handler: extern "C" fn(libc::c_int) = unsafe { mem::transmute(handler) };
+            handler(signal);
+        }
+    }
+}
