@@ -43,11 +43,11 @@ fn what_is_modelled_is_the_same_on_every_run() {
 fn a_memory_file_is_worked_on_and_removed_and_never_one_that_exists() {
     let scene = Scene::new();
     let path = scene.path("memory");
-    let file = ["--memory-file", text(&path), "--measured-only", "--experiment", "read-latency"];
+    let file = ["--pmem", text(&path), "--measured-only", "--experiment", "read-latency"];
     run(QUICK.iter().chain(&file)).good();
     assert!(!path.exists());
     let path = scene.file("taken", "somebody's");
-    let file = ["--memory-file", text(&path), "--measured-only", "--experiment", "read-latency"];
+    let file = ["--pmem", text(&path), "--measured-only", "--experiment", "read-latency"];
     let outcome = run(QUICK.iter().chain(&file));
     assert!(outcome.sentence(2).contains("exists already"), "{outcome:?}");
     assert_eq!(std::fs::read(&path).unwrap(), b"somebody's");

@@ -3,10 +3,11 @@
 use core::marker::PhantomData;
 use std::path::Path;
 
-use lapis_pmem::{LINE_BYTES, Medium, Region, RegionError, RegionOptions};
+use lapis_pmem::{LINE_BYTES, Medium, Region, RegionError};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::experiment::memory::region_at;
 use crate::named::named;
 
 /// Bytes that partitions begin at multiples of: what DIMMs are interleaved by.
@@ -28,14 +29,13 @@ impl Arena {
         Ok(Self::over(Region::anonymous(bytes, bytes)?, bytes))
     }
 
-    /// A new file of `bytes` bytes, mapped; on a DAX file system that is persistent memory. The
-    /// file stays and is the caller's to remove.
+    /// A new file of `bytes` bytes, mapped, which goes with the arena; on a DAX file system that is persistent
+    /// memory. Or a device-DAX device, which is overwritten.
     ///
     /// # Errors
     /// [`RegionError`].
     pub fn file(path: &Path, bytes: usize) -> Result<Self, RegionError> {
-        let options = RegionOptions { reserve_bytes: bytes, ..RegionOptions::default() };
-        Ok(Self::over(Region::create_file(path, bytes, &options)?, bytes))
+        Ok(Self::over(region_at(path, bytes, bytes)?, bytes))
     }
 
     fn over(region: Region, bytes: usize) -> Self {

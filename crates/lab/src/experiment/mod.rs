@@ -9,6 +9,7 @@
 mod csv;
 mod error;
 mod machine;
+pub(crate) mod memory;
 pub mod meter;
 pub mod table;
 

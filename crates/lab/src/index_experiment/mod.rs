@@ -17,6 +17,8 @@ mod peers;
 pub(crate) mod plan;
 mod sessions;
 
+use std::path::PathBuf;
+
 use lapis_device::Profile;
 use lapis_index::IndexKind;
 use serde::{Serialize, Serializer};
@@ -122,6 +124,9 @@ pub struct Options {
     pub repetitions: usize,
     /// Threads of the measured runs, logical workers of the modelled ones.
     pub threads: usize,
+    /// Persistent memory to measure on: a file to be made, which goes with the run, a directory for it, or a device, which is
+    /// overwritten. Anonymous memory otherwise.
+    pub memory: Option<PathBuf>,
     /// Whether hash tables are given room for all keys when they are created.
     pub presized: bool,
     /// Where it is run.
@@ -149,6 +154,7 @@ impl Default for Options {
             keys: 1_000_000,
             repetitions: 250_000,
             threads: 1,
+            memory: None,
             presized: false,
             sides: Sides::default(),
             modelled_keys: 1_000_000,

@@ -8,6 +8,7 @@ use lapis_pmem::{Hardware, Pool, Region};
 use super::engine::{AnyIndex, any_index, count, measure, with_smaller_caches};
 use super::plan::{Fresh, Step, fresh_keys, plan};
 use super::{Case, IndexResults, Measured, Modelled, Operation, Options, Row};
+use crate::experiment::memory::region_at;
 use crate::experiment::meter::ModelMeter;
 use crate::experiment::{ExperimentError, Found, OnModel};
 use crate::keys::{Distribution, KeySet, scatter};
@@ -94,8 +95,16 @@ fn measured_session(
     session: &Session,
     options: &Options,
 ) -> Result<Findings<Measured>, ExperimentError> {
-    let region = Region::anonymous(INITIAL_BYTES, room_bytes(options.keys))?;
-    let pool = Pool::create(region, Hardware::detect())?;
+    let room_bytes = room_bytes(options.keys);
+    let (region, hardware) = match &options.memory {
+        None => (Region::anonymous(INITIAL_BYTES, room_bytes)?, Hardware::detect()),
+        Some(path) => {
+            let region = region_at(path, INITIAL_BYTES, room_bytes)?;
+            let hardware = region.domain();
+            (region, hardware)
+        }
+    };
+    let pool = Pool::create(region, hardware)?;
     let index = any_index(session.index, pool, &index_options(options))?;
     session.run(&*index, options, |plans| Ok(measure(&*index, plans)?))
 }

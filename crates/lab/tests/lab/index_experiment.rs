@@ -21,6 +21,24 @@ fn rows(options: &Options) -> Vec<Row> {
 }
 
 #[test]
+fn a_structure_is_measured_in_a_file_that_is_gone_afterwards() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options {
+        indexes: vec![IndexKind::FastFair],
+        operations: vec![Operation::Get],
+        memory: Some(directory.path().to_owned()),
+        sides: Sides { model: false, ..Sides::default() },
+        ..tiny()
+    };
+    assert!(rows(&options).iter().all(|row| row.measured.unwrap().mops > 0.0));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    let taken = directory.path().join("taken");
+    std::fs::write(&taken, b"precious").unwrap();
+    assert!(run(&Options { memory: Some(taken.clone()), ..options }, &|_| ()).is_err());
+    assert_eq!(std::fs::read(&taken).unwrap(), b"precious");
+}
+
+#[test]
 fn every_structure_does_every_operation_it_can() {
     let rows = rows(&tiny());
     for &index in &tiny().indexes {

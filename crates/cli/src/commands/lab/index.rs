@@ -1,5 +1,7 @@
 //! `lapis lab index`: index structures side by side.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use lapis_index::IndexKind;
 use lapis_lab::index_experiment::{Operation, Options, compare_with_peers, run as run_index};
@@ -21,11 +23,12 @@ Examples:
   lapis lab index --keys 10000 --operation ycsb-a,ycsb-e --json
   lapis lab index --operation insert --modelled-only --write README.md
   lapis lab index --index p-clht --operation insert --modelled-only --keys 2000000 --caches-for-keys 64000000
+  lapis lab index --measured-only --pmem /mnt/dax
   lapis lab index --peers --keys 4000000
   lapis lab index --peers --keys 4000000 --write docs/wort-study.md --write README.md
 
 Measured and modelled are separate columns and never mixed: measured is this machine's time, in
-anonymous memory; modelled are counts per operation and virtual time on the machine of the profile,
+anonymous memory or that of --pmem; modelled are counts per operation and virtual time on the machine of the profile,
 the same on every run and every machine; --threads are its logical workers. Operations that need order are left out for hash tables.")]
 pub struct Arguments {
     /// The structures, separated by commas [default: all]
@@ -55,6 +58,10 @@ pub struct Arguments {
     /// Threads of the measured runs, logical workers of the modelled ones
     #[arg(long, value_name = "T", default_value_t = 1)]
     threads: usize,
+    /// Measure on persistent memory: a file to make, or a directory for it, which is removed; or a device-DAX
+    /// device, which is overwritten [default: anonymous memory]
+    #[arg(long, value_name = "PATH", conflicts_with = "peers")]
+    pmem: Option<PathBuf>,
     /// Give hash tables room for all keys at once
     #[arg(long)]
     presized: bool,
@@ -95,6 +102,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         keys: arguments.keys,
         repetitions: arguments.repetitions.unwrap_or(default.repetitions),
         threads: arguments.threads,
+        memory: arguments.pmem.clone(),
         presized: arguments.presized,
         sides: arguments.sides.wanted(),
         modelled_keys: arguments.modelled_keys,

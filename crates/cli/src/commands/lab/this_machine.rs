@@ -32,9 +32,10 @@ pub struct Arguments {
         help_heading = "This machine"
     )]
     mebibytes: usize,
-    /// Work on a new file at this path, on a DAX file system for instance; it is removed afterwards
+    /// Work on persistent memory: a file to make, or a directory for it, on a DAX file system for instance, which is removed
+    /// afterwards; or a device-DAX device, which is overwritten
     #[arg(long, value_name = "PATH", requires = "this_machine", help_heading = "This machine")]
-    memory_file: Option<PathBuf>,
+    pmem: Option<PathBuf>,
     /// How long each point is measured
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=60_000), requires = "this_machine", help_heading = "This machine")]
     milliseconds: u64,
@@ -73,7 +74,7 @@ pub fn run(
 ) -> Result<Verdict, Failure> {
     let options = Options {
         bytes: arguments.mebibytes.saturating_mul(1 << 20),
-        file: arguments.memory_file.clone(),
+        file: arguments.pmem.clone(),
         measured_ns: arguments.milliseconds * 1_000_000,
         experiments: match arguments.experiment.as_slice() {
             [] => Experiment::ALL.to_vec(),
@@ -83,11 +84,7 @@ pub fn run(
         model: (!arguments.measured_only).then(|| profile.clone()),
         seed: arguments.seed,
     };
-    let found = with_progress("points", |progress| characterise(&options, progress));
-    if let (Ok(_), Some(path)) = (&found, &options.file) {
-        std::fs::remove_file(path).map_err(|error| Failure::file("remove", path, &error))?;
-    }
-    let found = found?;
+    let found = with_progress("points", |progress| characterise(&options, progress))?;
     let result = ThisMachine { profile: &profile.name, this_machine: &found };
     destinations.put(&found, &result, Some(options.seed), output)
 }
