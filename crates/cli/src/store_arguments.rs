@@ -45,6 +45,24 @@ pub struct StoreOptions {
     /// How much of it, in MiB
     #[arg(long, value_name = "N", default_value_t = 256, requires = "pmem", value_parser = clap::value_parser!(u32).range(16..=1 << 24))]
     pub pmem_mib: u32,
+    /// Take a device for it that holds another store's, which is lost
+    #[arg(long, requires = "pmem")]
+    pub pmem_overwrite: bool,
+    /// Whether commits write back the processor's caches to persistent memory
+    #[arg(long, value_name = "WHETHER", value_enum, default_value_t)]
+    pub pmem_caches: Caches,
+}
+
+/// What the processor's caches are worth when the power fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Caches {
+    /// As the platform says
+    #[default]
+    Detect,
+    /// They are lost: always write back
+    Volatile,
+    /// They are kept: never write back
+    PowerFailSafe,
 }
 
 impl StoreArguments {
@@ -75,6 +93,12 @@ impl StoreArguments {
         if let Some(path) = &self.options.pmem {
             config = config.persistent_memory(path, (self.options.pmem_mib as usize) << 20);
         }
+        let caches = match self.options.pmem_caches {
+            Caches::Detect => lapis::Caches::Detect,
+            Caches::Volatile => lapis::Caches::Volatile,
+            Caches::PowerFailSafe => lapis::Caches::PowerFailSafe,
+        };
+        config = config.caches(caches).overwrite_device(self.options.pmem_overwrite);
         config.durability(durability)
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use lapis_blocks::block_log::BlockLogOptions;
 use lapis_buffer::BufferOptions;
 use lapis_engine::{Durability, EngineOptions, IndexKind, Placement};
-use lapis_pmem::{BLOCK_BYTES, DirectTransfers, EXTENT_BYTES, RegionOptions};
+use lapis_pmem::{BLOCK_BYTES, Caches, DirectTransfers, EXTENT_BYTES, RegionOptions};
 
 /// The log is not shorter.
 const SHORTEST_LOG_BYTES: u64 = 1 << 20;
@@ -35,6 +35,8 @@ pub struct Config {
     log_bytes: u64,
     direct: bool,
     contain_faults: bool,
+    caches: Caches,
+    overwrite: bool,
     pub(crate) memory: Option<Memory>,
 }
 
@@ -57,6 +59,8 @@ impl Config {
             log_bytes: 64 << 20,
             direct: false,
             contain_faults: true,
+            caches: Caches::Detect,
+            overwrite: false,
             memory: None,
         }
     }
@@ -130,6 +134,21 @@ impl Config {
         self
     }
 
+    /// Whether commits write back the processor's caches to persistent memory: as the platform says, by default.
+    #[must_use]
+    pub fn caches(mut self, caches: Caches) -> Self {
+        self.caches = caches;
+        self
+    }
+
+    /// Whether a store that is created may overwrite what a device named by [`Config::persistent_memory`] holds of
+    /// another one. By default it is refused. Files are never overwritten.
+    #[must_use]
+    pub fn overwrite_device(mut self, overwrite: bool) -> Self {
+        self.overwrite = overwrite;
+        self
+    }
+
     /// The directory.
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -142,7 +161,9 @@ impl Config {
 
     /// How persistent memory is mapped.
     pub(crate) fn region_options(&self) -> RegionOptions {
-        RegionOptions { contain_faults: self.contain_faults, ..RegionOptions::default() }
+        let (contain_faults, caches, overwrite) =
+            (self.contain_faults, self.caches, self.overwrite);
+        RegionOptions { contain_faults, caches, overwrite, ..RegionOptions::default() }
     }
 
     /// Bytes of DRAM for pages.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use lapis_engine::{Engine, EngineError, Storage};
 use lapis_pmem::{
     BlockDevice, BlockOpenError, DirectTransfers, FileDevice, Guarantee, Hardware, Pool, PoolError,
-    RegionError,
+    RegionError, RegionOptions,
 };
 
 use crate::config::{Config, Memory};
@@ -243,7 +243,8 @@ impl NewMemory {
         if !is_device {
             let _ = std::fs::remove_file(&file);
         }
-        let pool = Pool::create_file(&file, memory.bytes, &config.region_options());
+        let options = RegionOptions { known_as: Some(path.clone()), ..config.region_options() };
+        let pool = Pool::create_file(&file, memory.bytes, &options);
         let pool = pool.map_err(|source| Error::Memory { path: file, source })?;
         Ok(Self { pool: Arc::new(pool), path, is_device })
     }

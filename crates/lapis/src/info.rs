@@ -1,6 +1,6 @@
 //! What a store says about itself.
 
-use lapis_pmem::{BLOCK_BYTES, BlockDevice, FileDevice, Guarantee};
+use lapis_pmem::{BLOCK_BYTES, BlockDevice, FileDevice, Guarantee, Hardware, MemoryModule, Pool};
 
 use crate::directory::{LOG_FILE, PAGES_FILE};
 use crate::error::Error;
@@ -41,6 +41,41 @@ pub struct Tier {
     pub bytes: u64,
     /// What its contents survive by themselves.
     pub survives: &'static str,
+    /// What is known of persistent memory.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryInfo>,
+}
+
+/// What persistent memory is.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct MemoryInfo {
+    /// The largest pages in which it can be mapped.
+    pub mapped_page_bytes: usize,
+    /// How lines are written back: an instruction, or why there is none.
+    pub flush: &'static str,
+    /// Who tells the kernel of the module that it lies on, if it lies on one.
+    pub provider: Option<String>,
+    /// Whether that module is DRAM that poses as persistent memory.
+    pub emulated: bool,
+    /// What of the machine survives a power cut, as the platform says.
+    pub persistence_domain: Option<&'static str>,
+    /// How often the module lost power without keeping all that it should have, if it counts that.
+    pub unsafe_shutdowns: Option<u64>,
+    /// How many of them came while the store was open last: what was acknowledged may be gone.
+    pub unsafe_shutdowns_while_open: u64,
+}
+
+fn memory_info(pool: &Pool<Hardware>) -> MemoryInfo {
+    let (region, module) = (pool.region(), pool.region().module());
+    MemoryInfo {
+        mapped_page_bytes: region.page_bytes(),
+        flush: pool.domain().method().name(),
+        provider: module.map(|module| module.provider.clone()),
+        emulated: module.is_some_and(MemoryModule::is_emulated),
+        persistence_domain: module.map(|module| module.persistence_domain.name()),
+        unsafe_shutdowns: module.and_then(|module| module.unsafe_shutdowns),
+        unsafe_shutdowns_while_open: pool.lost_power_unsafely(),
+    }
 }
 
 /// How the bytes are used.
@@ -117,6 +152,7 @@ pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
         path: files.directory.as_ref().map(|directory| directory.join(name).display().to_string()),
         bytes: bytes_of(device),
         survives: device.guarantee().name(),
+        memory: None,
     };
     let cache = Tier {
         holds: "cache",
@@ -124,6 +160,7 @@ pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
         path: None,
         bytes: inner.cache_bytes as u64,
         survives: Guarantee::Nothing.name(),
+        memory: None,
     };
     let mut tiers = vec![cache, tier("pages", &files.pages, PAGES_FILE)];
     tiers.extend(files.log.as_ref().map(|log| tier("log", log, LOG_FILE)));
@@ -133,6 +170,7 @@ pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
         path: pool.region().path().map(|path| path.display().to_string()),
         bytes: pool.usage().storage_bytes,
         survives: pool.region().guarantee().name(),
+        memory: Some(memory_info(pool)),
     }));
     let snapshot = engine.snapshot()?;
     let mut tables = Vec::new();

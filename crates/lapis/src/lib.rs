@@ -44,12 +44,13 @@ pub use config::{Config, TableOptions};
 pub use directory::{LOG_FILE, MEMORY_FILE, PAGES_FILE};
 pub use entries::Entries;
 pub use error::Error;
-pub use info::{Bytes, CheckReport, Info, TableInfo, Tier};
+pub use info::{Bytes, CheckReport, Info, MemoryInfo, TableInfo, Tier};
 pub use lapis_engine::{
     BackupError, BackupReport, CompactionReport, Durability, Entry, IndexKind, Latencies, Lost,
     MAX_VALUE_BYTES, Metrics, RecoveryReport, SalvageReport, SalvagedTable, Savepoint, TierBytes,
     verify_backup,
 };
+pub use lapis_pmem::Caches;
 pub use salvage::salvage;
 pub use snapshot::Snapshot;
 pub use store::Store;

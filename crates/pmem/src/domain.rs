@@ -125,9 +125,10 @@ pub trait Domain: Observed + Clone + Debug + Send + Sync + 'static {
     /// Hints that the line at `at` will be read soon. Never faults, never counts as a load.
     fn prefetch(&self, at: *const u8);
 
-    /// The boot of the machine that this is, or 0 if that is unknown or means nothing here.
-    fn boot(&self) -> u128 {
-        0
+    /// The boot of the machine that this is, 0 if that cannot be found out. None where no process leaves
+    /// anything in the caches for another.
+    fn boot(&self) -> Option<u128> {
+        None
     }
 
     /// Says whether every fence so far kept its promise, and every load found what was there. Whoever

@@ -335,9 +335,9 @@ impl Domain for Hardware {
         instructions::prefetch(at);
     }
 
-    fn boot(&self) -> u128 {
+    fn boot(&self) -> Option<u128> {
         let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        uuid::Uuid::parse_str(text.trim()).map_or(0, |id| id.as_u128())
+        Some(uuid::Uuid::parse_str(text.trim()).map_or(0, |id| id.as_u128()))
     }
 
     fn health(&self) -> Result<(), DomainFault> {

@@ -89,8 +89,8 @@ pub use reachable::{
 };
 pub use reclaim::Guard;
 pub use region::{
-    DEFAULT_RESERVE_BYTES, Durability, EXTENT_BYTES, Guarantee, Medium, Region, RegionError,
-    RegionOptions,
+    Caches, DEFAULT_RESERVE_BYTES, Durability, EXTENT_BYTES, Guarantee, Medium, MemoryModule,
+    PersistenceDomain, Region, RegionError, RegionOptions,
 };
 pub use watched::{PersistCounts, Watched, Watcher};
 pub use word::Word;

@@ -1,6 +1,7 @@
 //! `lapis info`: what a store is, and what it promises on the medium it lies on.
 
 use clap::Args;
+use lapis::MemoryInfo;
 use lapis_lab::experiment::table::Table;
 
 use crate::failure::{Failure, Verdict};
@@ -61,6 +62,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         ]);
     }
     output.table(&tiers)?;
+    for memory in info.tiers.iter().filter_map(|tier| tier.memory.as_ref()) {
+        output.line(format_args!("{}", describe(memory)))?;
+    }
     let mut tables = Table::new(2, "table | held by | entries");
     for table in &info.tables {
         tables.push([
@@ -71,4 +75,20 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     }
     output.table(&tables)?;
     Ok(Verdict::Good)
+}
+
+fn describe(memory: &MemoryInfo) -> String {
+    let pages = human_bytes(memory.mapped_page_bytes as u64);
+    let mut text = format!("memory      pages of {pages}, flush: {}", memory.flush);
+    if let (Some(provider), Some(domain)) = (&memory.provider, memory.persistence_domain) {
+        let emulated = if memory.emulated { ", emulated in DRAM" } else { "" };
+        text.push_str(&format!("; module: {provider}{emulated}, survives a power cut: {domain}"));
+    }
+    if let Some(count) = memory.unsafe_shutdowns {
+        text.push_str(&format!("; unsafe shutdowns: {count}"));
+    }
+    match memory.unsafe_shutdowns_while_open {
+        0 => text,
+        count => format!("{text}, {count} of them while the store was open: run check"),
+    }
 }

@@ -62,6 +62,9 @@ fn what_an_ordinary_file_keeps_is_claimed_and_no_more() {
     let holds: Vec<_> = info.tiers.iter().map(|tier| tier.holds).collect();
     assert_eq!(holds, ["cache", "pages", "log, pages, tables"]);
     assert!(directory.path().join(MEMORY_FILE).is_file());
+    let memory = info.tiers[2].memory.as_ref().unwrap();
+    assert_eq!((memory.mapped_page_bytes, memory.provider.as_ref()), (4096, None));
+    assert_eq!((memory.emulated, memory.flush), (false, "none (page cache)"));
 }
 
 #[test]

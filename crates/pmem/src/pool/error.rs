@@ -11,6 +11,11 @@ pub enum PoolError {
     /// The bytes are something else.
     #[error("this is not a Lapis pool")]
     NotAPool,
+    /// A device that was to be made a pool is one.
+    #[error(
+        "the device holds a Lapis pool already; to give up what is in it, say that it may be overwritten"
+    )]
+    HoldsAPool,
     /// The file ends before the pool does.
     #[error(
         "the pool is truncated: {found_bytes} of {expected_bytes} bytes are there, and blocks lie in what is missing; restore the file from a copy, or, to save the rest, make it as long again (truncate -s {expected_bytes} FILE), open it and export what can be read"

@@ -15,7 +15,8 @@
 //!      80      8  high_water       chunks from here on were never used
 //!      88      8  storage_bytes    the file is at least this long
 //!      96     16  boot             the boot of the machine on which it was opened last, or 0
-//!     112    400  reserved, zero
+//!     112      8  unsafe_shutdowns one more than the memory module had counted at the last open; 0 if it does not
+//!     120    392  reserved, zero
 //!     512   3584  roots            56 of 64 bytes: name (40), kind (8), reserved (8), link (8)
 //! ```
 //!
@@ -75,7 +76,8 @@ persistent! {
         pub(crate) high_water: PCell<u64>,
         pub(crate) storage_bytes: PCell<u64>,
         pub(crate) boot: [PCell<u64>; 2],
-        pub(crate) reserved: [PCell<u64>; 50],
+        pub(crate) unsafe_shutdowns: PCell<u64>,
+        pub(crate) reserved: [PCell<u64>; 49],
         pub(crate) roots: [RootEntry; 56],
     }
 }

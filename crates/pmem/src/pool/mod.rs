@@ -43,6 +43,7 @@ pub struct Pool<D: Domain = Hardware> {
     domain: D,
     generation: u64,
     opened_clean: bool,
+    lost_power_unsafely: u64,
     abandoned: AtomicBool,
     region: Region,
 }
@@ -83,6 +84,12 @@ impl<D: Domain> Pool<D> {
     /// Whether the last user shut the pool down cleanly.
     pub fn opened_clean(&self) -> bool {
         self.opened_clean
+    }
+
+    /// How often the memory module lost power without keeping all that it should have, while the pool was open, since it
+    /// was opened before: what was acknowledged may be gone. 0 where modules do not count that.
+    pub fn lost_power_unsafely(&self) -> u64 {
+        self.lost_power_unsafely
     }
 
     pub(crate) fn header(&self) -> &Header {

@@ -14,7 +14,7 @@ use crate::domain::Domain;
 use crate::hardware::Hardware;
 use crate::lock_word::LockGeneration;
 use crate::reclaim::Limbo;
-use crate::region::{EXTENT_BYTES, Region, RegionOptions};
+use crate::region::{EXTENT_BYTES, Medium, Region, RegionOptions};
 
 impl Pool<Hardware> {
     /// A pool in anonymous memory that uses this machine's flush instruction although nothing
@@ -27,7 +27,7 @@ impl Pool<Hardware> {
         Self::create(region, Hardware::detect())
     }
 
-    /// Creates a pool in a new file of `bytes`.
+    /// Creates a pool in a new file of `bytes`, or on a device-DAX device that is at least so large.
     ///
     /// # Errors
     /// [`PoolError`]; no file is left behind.
@@ -39,8 +39,14 @@ impl Pool<Hardware> {
         check_size(bytes)?;
         let region = Region::create_file(path, bytes, options)?;
         let domain = region.domain();
+        let is_device = region.medium() == Medium::DeviceDax;
+        if is_device && !options.overwrite && header_of(&region).magic.load(&domain) == MAGIC {
+            return Err(PoolError::HoldsAPool);
+        }
         Self::create(region, domain).inspect_err(|_| {
-            let _ = std::fs::remove_file(path);
+            if !is_device {
+                let _ = std::fs::remove_file(path);
+            }
         })
     }
 
@@ -94,6 +100,7 @@ impl<D: Domain> Pool<D> {
         header.state.store(&domain, STATE_CLEAN | STATE_BITMAPS_VALID);
         header.high_water.store(&domain, 1);
         header.storage_bytes.store(&domain, region.mapped_bytes() as u64);
+        header.unsafe_shutdowns.store(&domain, 0);
         for word in header.boot.iter().chain(&header.reserved) {
             word.store(&domain, 0);
         }
@@ -169,7 +176,9 @@ impl<D: Domain> Pool<D> {
         let [last_high, last_low] = &header.boot;
         let last_boot =
             u128::from(last_high.load(&domain)) << 64 | u128::from(last_low.load(&domain));
-        if state & STATE_CLEAN == 0 && boot != 0 && boot == last_boot {
+        // Whose boot it was is not known: then it may have been this one.
+        let is_same = |boot: u128| boot == 0 || last_boot == 0 || boot == last_boot;
+        if state & STATE_CLEAN == 0 && boot.is_some_and(is_same) {
             // H6: the caches still hold what a dead process left there.
             tracing::info!("writing back what a process that died has stored");
             let touched = (high_water as usize * EXTENT_BYTES).min(region.mapped_bytes());
@@ -177,8 +186,24 @@ impl<D: Domain> Pool<D> {
             unsafe { domain.flush_range(region.base(), touched) };
             domain.fence();
         }
+        let boot = boot.unwrap_or(0);
         last_high.store_ordered(&domain, (boot >> 64) as u64);
         last_low.store_ordered(&domain, boot as u64);
+        let unsafe_shutdowns = region.module().and_then(|module| module.unsafe_shutdowns);
+        let lost_power_unsafely = unsafe_shutdowns.map_or(0, |now| {
+            let noted = header.unsafe_shutdowns.load(&domain).checked_sub(1);
+            header.unsafe_shutdowns.store_ordered(&domain, now.saturating_add(1));
+            match noted {
+                Some(noted) if state & STATE_CLEAN == 0 => now.saturating_sub(noted),
+                _ => 0,
+            }
+        });
+        if lost_power_unsafely > 0 {
+            tracing::warn!(
+                lost_power_unsafely,
+                "the memory lost power without keeping all that it should have; check the pool"
+            );
+        }
         if expected_bytes > found_bytes {
             header.high_water.store_ordered(&domain, high_water);
             header.storage_bytes.store_ordered(&domain, found_bytes);
@@ -199,6 +224,7 @@ impl<D: Domain> Pool<D> {
             domain,
             generation,
             opened_clean: state & STATE_CLEAN != 0,
+            lost_power_unsafely,
             abandoned: AtomicBool::new(false),
             region,
         })

@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::Path;
 
 use rustix::mm::{self, MapFlags, ProtFlags};
 
 use super::error::{RegionError, os};
+use super::mapping::HUGE_PAGE_BYTES;
 use super::medium::Medium;
+use super::memory_module;
 
 /// Finds out whether a file is DAX by asking for `MAP_SYNC`, which only DAX file systems grant.
 pub(super) fn detect_medium(file: &File) -> Result<Medium, RegionError> {
@@ -32,17 +33,18 @@ pub(crate) fn is_in_memory(file: &File) -> rustix::io::Result<bool> {
     Ok(matches!(system.f_type as u64, TMPFS_MAGIC | RAMFS_MAGIC))
 }
 
-/// The size of a device-DAX device, which `stat` does not tell.
-pub(super) fn device_dax_bytes(metadata: &std::fs::Metadata) -> Result<usize, RegionError> {
-    let device = metadata.rdev();
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let directory = PathBuf::from(format!("/sys/dev/char/{major}:{minor}"));
+/// The size of a device-DAX device of this directory, which `stat` does not tell, and the size of its pages.
+pub(super) fn device_dax_shape(directory: Option<&Path>) -> Result<(usize, usize), RegionError> {
+    let directory = directory.ok_or(RegionError::NotAFile)?;
     let is_dax = std::fs::read_link(directory.join("subsystem"))
         .is_ok_and(|target| target.file_name().is_some_and(|name| name == "dax"));
     if !is_dax {
         return Err(RegionError::NotAFile);
     }
-    let text = std::fs::read_to_string(directory.join("size"))
-        .map_err(|source| RegionError::Os { doing: "read the size of the device", source })?;
-    text.trim().parse().map_err(|_| RegionError::NotAFile)
+    let bytes = memory_module::number(&directory.join("size")).ok_or(RegionError::NotAFile)?;
+    let align = ["align", "../dax_region/align"];
+    let page_bytes = align.iter().find_map(|name| memory_module::number(&directory.join(name)));
+    let page_bytes = page_bytes.filter(|bytes| bytes.is_power_of_two());
+    let page_bytes = page_bytes.map_or(HUGE_PAGE_BYTES, |bytes| bytes as usize);
+    Ok((bytes as usize / page_bytes.max(1) * page_bytes, page_bytes))
 }

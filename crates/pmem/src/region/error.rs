@@ -1,6 +1,7 @@
 //! Why a region could not be had.
 
 use std::io;
+use std::path::PathBuf;
 
 use rustix::io::Errno;
 
@@ -33,6 +34,18 @@ pub enum RegionError {
     DurabilityUnavailable {
         /// The medium in question.
         medium: Medium,
+    },
+    /// The medium knows that bytes of it are lost.
+    #[error(
+        "{bad_bytes} bytes of {} cannot be read, at offset {offset:#x} first: the medium has bad blocks there; restore a backup, and clear the blocks before they are used again (ndctl clear-errors)", path.display()
+    )]
+    BadBlocks {
+        /// The file or device.
+        path: PathBuf,
+        /// Where the first are.
+        offset: u64,
+        /// How many bytes there are.
+        bad_bytes: u64,
     },
     /// Neither a regular file nor a device-DAX device.
     #[error("not a regular file or device-DAX device")]

@@ -12,17 +12,32 @@ use rustix::mm::{self, MapFlags, ProtFlags};
 use super::EXTENT_BYTES;
 use super::error::{RegionError, os};
 
-/// Reserves inaccessible address space: `bytes`, or less if the system does not give as much.
-pub(super) fn reserve(bytes: usize) -> Result<(NonNull<u8>, usize), RegionError> {
+/// Pages that the processor maps in one piece where address and storage begin at multiples of this.
+pub(super) const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Reserves inaccessible address space: `bytes`, or less if the system does not give as much. It begins at a multiple of
+/// `align_bytes`, which is one of [`HUGE_PAGE_BYTES`].
+pub(super) fn reserve(
+    bytes: usize,
+    align_bytes: usize,
+) -> Result<(NonNull<u8>, usize), RegionError> {
     let mut bytes = bytes.next_multiple_of(EXTENT_BYTES);
     loop {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let more = bytes.saturating_add(align_bytes);
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
-        match unsafe { mm::mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), flags) }
-        {
-            Ok(base) => {
-                let base = NonNull::new(base.cast()).ok_or(Errno::FAULT);
-                return Ok((base.map_err(os("reserve address space"))?, bytes));
+        match unsafe { mm::mmap_anonymous(std::ptr::null_mut(), more, ProtFlags::empty(), flags) } {
+            Ok(start) => {
+                let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::FAULT);
+                let start = start.map_err(os("reserve address space"))?;
+                let before = start.as_ptr().align_offset(align_bytes);
+                // SAFETY: both lie within what was just mapped, before and behind what is kept, and nobody uses them.
+                unsafe {
+                    let base = start.add(before);
+                    unreserve(start, before);
+                    unreserve(base.add(bytes), align_bytes - before);
+                    return Ok((base, bytes));
+                }
             }
             Err(Errno::NOMEM) if bytes > (1 << 30) => {
                 bytes = (bytes / 2).next_multiple_of(EXTENT_BYTES);
@@ -35,6 +50,9 @@ pub(super) fn reserve(bytes: usize) -> Result<(NonNull<u8>, usize), RegionError>
 /// # Safety
 /// `base` and `bytes` come from [`reserve`], and nothing refers into the range any more.
 pub(super) unsafe fn unreserve(base: NonNull<u8>, bytes: usize) {
+    if bytes == 0 {
+        return;
+    }
     // SAFETY: as the caller vouches.
     let _ = unsafe { mm::munmap(base.as_ptr().cast(), bytes) };
 }

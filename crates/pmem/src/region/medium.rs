@@ -41,6 +41,18 @@ pub enum Durability {
     PowerFail,
 }
 
+/// Whether a persist on DAX writes back the processor's caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Caches {
+    /// As the platform says: not where it keeps them when the power fails (eADR).
+    #[default]
+    Detect,
+    /// It does, whatever the platform says.
+    Volatile,
+    /// It does not: whoever says so knows that they are kept.
+    PowerFailSafe,
+}
+
 /// What survives what, once a persist has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Guarantee {

@@ -1,7 +1,8 @@
 //! Regions: byte ranges that a pool lies in, and what each medium promises.
 //!
 //! A region reserves address space once and maps storage into it from the front, extent by extent:
-//! it grows while it is in use and nothing ever moves.
+//! it grows while it is in use and nothing ever moves. It begins at a multiple of 2 MiB, so that huge pages
+//! are possible.
 //!
 //! ```text
 //!  base                        base + mapped              base + reserved
@@ -10,13 +11,15 @@
 
 mod detection;
 mod error;
+mod extents;
 mod mapping;
 mod medium;
 mod memory_fault;
+mod memory_module;
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -28,13 +31,15 @@ use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
 pub(crate) use self::detection::is_in_memory;
-use self::detection::{detect_medium, device_dax_bytes};
+use self::detection::{detect_medium, device_dax_shape};
 pub use self::error::RegionError;
 use self::error::{open_error, os};
-use self::mapping::{allocate, reserve, unreserve, write_zeroes};
-pub use self::medium::{Durability, Guarantee, Medium};
+use self::mapping::{HUGE_PAGE_BYTES, allocate, reserve, unreserve, write_zeroes};
+pub use self::medium::{Caches, Durability, Guarantee, Medium};
 use self::memory_fault::FaultGuard;
 pub(crate) use self::memory_fault::MemoryFault;
+use self::memory_module::DeviceKind;
+pub use self::memory_module::{MemoryModule, PersistenceDomain};
 use crate::hardware::{FlushMethod, Hardware};
 use crate::sync_file::SyncFile;
 
@@ -51,9 +56,14 @@ pub struct RegionOptions {
     pub reserve_bytes: usize,
     /// What a persist must survive.
     pub durability: Durability,
-    /// The machine's caches are inside the power-fail domain, so that no flush is needed on DAX.
-    /// The processor cannot be asked; the user must know.
-    pub eadr: bool,
+    /// Whether a persist on DAX writes back the processor's caches.
+    pub caches: Caches,
+    /// A device that holds a pool may be made one anew. A file is never overwritten.
+    pub overwrite: bool,
+    /// The name that a file will have for which this one stands until it is whole: the one that users are told.
+    pub known_as: Option<PathBuf>,
+    /// Where the kernel tells of devices: `/sys`.
+    pub sysfs: PathBuf,
     /// Memory of a file or device that cannot be read is an error of [`Domain::health`](crate::Domain::health), for
     /// good, and reads as zeroes, instead of ending the process by `SIGBUS`. For that a handler of that signal is
     /// installed in the process, once, which passes on what does not concern such a region.
@@ -65,7 +75,10 @@ impl Default for RegionOptions {
         Self {
             reserve_bytes: DEFAULT_RESERVE_BYTES,
             durability: Durability::Medium,
-            eadr: false,
+            caches: Caches::Detect,
+            overwrite: false,
+            known_as: None,
+            sysfs: PathBuf::from("/sys"),
             contain_faults: false,
         }
     }
@@ -79,7 +92,9 @@ pub struct Region {
     mapped: AtomicUsize,
     medium: Medium,
     guarantee: Guarantee,
-    eadr: bool,
+    module: Option<MemoryModule>,
+    caches_survive: bool,
+    page_bytes: usize,
     file: Option<Arc<File>>,
     path: Option<PathBuf>,
     sync: Option<Arc<SyncFile>>,
@@ -104,14 +119,16 @@ impl Region {
     /// [`RegionError::Os`] if the memory cannot be had.
     pub fn anonymous(bytes: usize, reserve_bytes: usize) -> Result<Self, RegionError> {
         let bytes = bytes.max(1).next_multiple_of(EXTENT_BYTES);
-        let (base, reserved) = reserve(reserve_bytes.max(bytes))?;
+        let (base, reserved) = reserve(reserve_bytes.max(bytes), HUGE_PAGE_BYTES)?;
         let region = Self {
             base,
             reserved,
             mapped: AtomicUsize::new(0),
             medium: Medium::Anonymous,
             guarantee: Guarantee::Nothing,
-            eadr: false,
+            module: None,
+            caches_survive: false,
+            page_bytes: rustix::param::page_size(),
             file: None,
             path: None,
             sync: None,
@@ -157,7 +174,9 @@ impl Region {
             mapped: AtomicUsize::new(mapped_bytes),
             medium: self.medium,
             guarantee: self.guarantee,
-            eadr: self.eadr,
+            module: None,
+            caches_survive: false,
+            page_bytes: self.page_bytes,
             file: None,
             path: None,
             sync: None,
@@ -168,7 +187,7 @@ impl Region {
     }
 
     /// Creates a file of `bytes` (rounded up to [`EXTENT_BYTES`]), zeroed and with its disk space
-    /// allocated, and maps it.
+    /// allocated, and maps it. A device-DAX device is there already: it is mapped whole, and holds what it holds.
     ///
     /// # Errors
     /// [`RegionError`]; a file that could not be completed is removed again.
@@ -177,6 +196,10 @@ impl Region {
         bytes: usize,
         options: &RegionOptions,
     ) -> Result<Self, RegionError> {
+        if path.metadata().is_ok_and(|about| about.file_type().is_char_device()) {
+            let file = OpenOptions::new().read(true).write(true).open(path).map_err(open_error)?;
+            return Self::over_file(path, file, bytes, options);
+        }
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -215,45 +238,64 @@ impl Region {
             Err(Errno::WOULDBLOCK) => return Err(RegionError::AlreadyOpen),
             Err(errno) => return Err(os("lock the file")(errno)),
         }
-        let length = if device {
-            device_dax_bytes(&metadata)?
+        let (kind, number) = match device {
+            true => (DeviceKind::Character, metadata.rdev()),
+            false => (DeviceKind::Block, metadata.dev()),
+        };
+        let place = memory_module::directory_of(&options.sysfs, kind, number);
+        let (medium, length, page_bytes) = if device {
+            let (length, page_bytes) = device_dax_shape(place.as_deref())?;
+            (Medium::DeviceDax, length, page_bytes)
         } else {
-            usize::try_from(metadata.len()).unwrap_or(usize::MAX)
+            let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+            (detect_medium(&file)?, length, rustix::param::page_size())
         };
-        let medium = if device { Medium::DeviceDax } else { detect_medium(&file)? };
-        let (base, reserved) = reserve(options.reserve_bytes.max(length).max(create_bytes))?;
-        let file = Arc::new(file);
+        let is_dax = matches!(medium, Medium::Dax | Medium::DeviceDax);
+        let place = place.filter(|_| is_dax);
+        let module = place.as_deref().and_then(MemoryModule::beneath);
+        check_bad_blocks(path, &file, place.as_deref(), module.as_ref().filter(|_| device))?;
+        let is_emulated = module.as_ref().is_some_and(MemoryModule::is_emulated);
+        let caches_survive = match options.caches {
+            Caches::Detect => module
+                .as_ref()
+                .is_some_and(|module| module.persistence_domain == PersistenceDomain::Caches),
+            Caches::Volatile => false,
+            Caches::PowerFailSafe => true,
+        };
         let power_fail = options.durability == Durability::PowerFail;
-        let (guarantee, sync) = match medium {
-            Medium::Dax | Medium::DeviceDax => (Guarantee::PowerFail, None),
-            Medium::File if power_fail => {
-                (Guarantee::PowerFail, Some(Arc::new(SyncFile::new(Arc::clone(&file)))))
-            }
-            Medium::MemoryFile | Medium::Anonymous if power_fail => {
-                // SAFETY: reserved just above and nothing mapped into it yet.
-                unsafe { unreserve(base, reserved) };
-                return Err(RegionError::DurabilityUnavailable { medium });
-            }
-            Medium::File | Medium::MemoryFile => (Guarantee::ProcessCrash, None),
-            Medium::Anonymous => (Guarantee::Nothing, None),
+        let file = Arc::new(file);
+        let sync = (medium == Medium::File && power_fail)
+            .then(|| Arc::new(SyncFile::new(Arc::clone(&file))));
+        let guarantee = match medium {
+            Medium::Dax | Medium::DeviceDax if !is_emulated => Guarantee::PowerFail,
+            Medium::File if sync.is_some() => Guarantee::PowerFail,
+            Medium::Anonymous => Guarantee::Nothing,
+            _ => Guarantee::ProcessCrash,
         };
+        if power_fail && guarantee < Guarantee::PowerFail {
+            return Err(RegionError::DurabilityUnavailable { medium });
+        }
+        let reserve_bytes = options.reserve_bytes.max(length).max(create_bytes);
+        let (base, reserved) = reserve(reserve_bytes, page_bytes.max(HUGE_PAGE_BYTES))?;
+        let name = options.known_as.clone().unwrap_or_else(|| path.to_owned());
         let mut region = Self {
             base,
             reserved,
             mapped: AtomicUsize::new(0),
             medium,
             guarantee,
-            eadr: options.eadr,
+            module,
+            caches_survive,
+            page_bytes,
             file: Some(file),
-            path: Some(path.to_owned()),
+            path: Some(name.clone()),
             sync,
             growth: Mutex::new(()),
             faults: None,
             owner: true,
         };
         if options.contain_faults {
-            let page_bytes = rustix::param::page_size();
-            region.faults = FaultGuard::over(base.addr(), reserved, page_bytes, path.to_owned());
+            region.faults = FaultGuard::over(base.addr().get(), reserved, page_bytes, name.clone());
             if region.faults.is_none() {
                 tracing::warn!(?path, "memory that cannot be read will end the process");
             }
@@ -261,6 +303,9 @@ impl Region {
         // A trailing partial extent is not mapped: touching a page past the end of a file is
         // SIGBUS. The pool header says how long the file must be.
         let whole = length / EXTENT_BYTES * EXTENT_BYTES;
+        if device && create_bytes > whole {
+            return Err(RegionError::NoSpace { needed_bytes: create_bytes - whole });
+        }
         if whole > 0 {
             region.map_extent(0, whole)?;
         }
@@ -295,6 +340,25 @@ impl Region {
         self.medium
     }
 
+    /// The memory module that it lies on, where the kernel tells of one.
+    pub fn module(&self) -> Option<&MemoryModule> {
+        self.module.as_ref()
+    }
+
+    /// The largest pages in which it can be mapped, as far as that can be told.
+    pub fn page_bytes(&self) -> usize {
+        let huge = HUGE_PAGE_BYTES as u64;
+        let allows_huge = |file: &File| {
+            extents::of(file).iter().any(|extent| {
+                extent.bytes >= huge && extent.physical.wrapping_sub(extent.logical) % huge == 0
+            })
+        };
+        match (self.medium, &self.file) {
+            (Medium::Dax, Some(file)) if allows_huge(file) => HUGE_PAGE_BYTES,
+            _ => self.page_bytes,
+        }
+    }
+
     /// What survives what, once a persist has returned.
     pub fn guarantee(&self) -> Guarantee {
         self.guarantee
@@ -321,6 +385,14 @@ impl Region {
                 "a file in a memory file system: acknowledged writes survive a crash of the \
                  process, and are gone when the machine restarts"
             }
+            (Medium::Dax | Medium::DeviceDax, Guarantee::ProcessCrash) => {
+                "emulated: DRAM that the kernel was told to take for persistent memory (memmap=): \
+                 acknowledged writes survive a crash of the process, and are gone with the power"
+            }
+            (Medium::Dax | Medium::DeviceDax, _) if self.caches_survive => {
+                "persistent memory of a platform that keeps its caches when the power fails \
+                 (eADR): a fence reaches the persistence domain"
+            }
             (Medium::Dax, _) => {
                 "a DAX file mapped with MAP_SYNC: flush and fence reach the persistence domain"
             }
@@ -335,7 +407,7 @@ impl Region {
         let memory = self.faults.as_ref().map(|guard| Arc::clone(guard.fault()));
         let method = match (self.medium, &self.sync) {
             (_, Some(sync)) => return Hardware::with_sync(Arc::clone(sync)).with_memory(memory),
-            (Medium::Dax | Medium::DeviceDax, None) if self.eadr => FlushMethod::EadrNone,
+            (Medium::Dax | Medium::DeviceDax, None) if self.caches_survive => FlushMethod::EadrNone,
             (Medium::Dax | Medium::DeviceDax, None) => FlushMethod::detect(),
             _ => FlushMethod::PageCacheNone,
         };
@@ -352,7 +424,8 @@ impl Region {
     pub fn grow_to(&self, bytes: usize) -> Result<(), RegionError> {
         let _growing = self.growth.lock();
         let mapped = self.mapped_bytes();
-        let Some(target) = bytes.checked_next_multiple_of(EXTENT_BYTES) else {
+        let unit = if self.medium == Medium::Dax { HUGE_PAGE_BYTES } else { EXTENT_BYTES };
+        let Some(target) = bytes.checked_next_multiple_of(unit) else {
             return Err(RegionError::Full { capacity_bytes: self.reserved });
         };
         if target <= mapped {
@@ -433,6 +506,23 @@ impl Region {
     }
 }
 
+/// Refuses what the medium says it has lost. `device` is the module, if it is a device-DAX device.
+fn check_bad_blocks(
+    path: &Path,
+    file: &File,
+    place: Option<&Path>,
+    device: Option<&MemoryModule>,
+) -> Result<(), RegionError> {
+    let Some(place) = place else { return Ok(()) };
+    let bad = match device {
+        Some(module) => module.bad_bytes_of_device(place),
+        None => memory_module::bad_bytes_of_file(place, file),
+    };
+    let Some(first) = bad.first() else { return Ok(()) };
+    let bad_bytes = bad.iter().map(|bad| bad.end - bad.start).sum();
+    Err(RegionError::BadBlocks { path: path.to_owned(), offset: first.start, bad_bytes })
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
         if !self.owner {
@@ -453,6 +543,7 @@ mod tests {
         let region = Region::anonymous(1, 1 << 24).unwrap();
         assert_eq!(region.mapped_bytes(), EXTENT_BYTES);
         let base = region.base();
+        assert!(base.addr().is_multiple_of(HUGE_PAGE_BYTES));
         // SAFETY: the first byte is mapped and nobody else uses it.
         unsafe { base.write(9) };
         region.grow_to(3 * EXTENT_BYTES + 1).unwrap();
