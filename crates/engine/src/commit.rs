@@ -118,7 +118,7 @@ impl<D: Domain> Shared<D> {
             let _room = self.promise_room_for(writes)?;
             let _change = room_in_pool.map(|room| self.change_indexes(room)).transpose()?;
             let held = self.stripes.hold(&self.domain, &stripes);
-            let committed = match self.replaced_long_values(writes)? {
+            let committed = match self.guarded(|| self.replaced_long_values(writes))? {
                 none if none.is_empty() => self.commit_held(writes, reads, &stripes, durability),
                 replaced => {
                     let listings: Vec<_> = replaced.iter().copied().map(chunks_key).collect();

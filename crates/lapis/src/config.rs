@@ -58,7 +58,7 @@ impl Config {
             page_bytes: 16 << 10,
             log_bytes: 64 << 20,
             direct: false,
-            contain_faults: true,
+            contain_faults: false,
             caches: Caches::Detect,
             overwrite: false,
             memory: None,
@@ -125,9 +125,9 @@ impl Config {
     }
 
     /// Whether persistent memory that cannot be read (a bad block of the medium, a file that somebody made shorter) is
-    /// an error of the store, [`Error::BadMemory`](crate::Error::BadMemory), after which it answers and accepts nothing more. By default it
-    /// is. For that, a store with persistent memory installs a handler of the signal `SIGBUS` in the process, once; whatever does not
-    /// concern such memory is passed on to whoever handled it before. Without it the process ends by that signal.
+    /// an error of the store, [`Error::BadMemory`](crate::Error::BadMemory), after which it answers and accepts nothing more. For that, a
+    /// store with persistent memory installs a handler of the signal `SIGBUS` in the process, once; whatever does not concern such
+    /// memory is passed on to whoever handled it before. By default it does not, and the process ends by that signal.
     #[must_use]
     pub fn contain_memory_faults(mut self, contain: bool) -> Self {
         self.contain_faults = contain;

@@ -132,8 +132,8 @@ impl<D: Domain> Pool<D> {
 #[inline(never)]
 fn damaged<D: Domain>(domain: &D, offset: u64) -> ! {
     if let Err(fault) = domain.health() {
-        // Zeroes stand where memory could not be read: who asked for that catches this, and no message is printed.
-        std::panic::resume_unwind(Box::new(fault));
+        // Zeroes stand where memory could not be read.
+        panic!("{fault}");
     }
     panic!("the pool is damaged: a link refers to offset {offset:#x}, where no block can be")
 }
