@@ -89,7 +89,8 @@ impl StoreArguments {
             Durability::Eventual => lapis::Durability::Eventual,
         };
         let cache_bytes = (self.options.cache_mib as usize) << 20;
-        let mut config = Config::new(&self.dir).cache_bytes(cache_bytes);
+        let mut config =
+            Config::new(&self.dir).cache_bytes(cache_bytes).contain_memory_faults(true);
         if let Some(path) = &self.options.pmem {
             config = config.persistent_memory(path, (self.options.pmem_mib as usize) << 20);
         }
