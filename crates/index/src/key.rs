@@ -261,6 +261,14 @@ impl IndexKey for u64 {
     }
 }
 
+/// The hash that decides about a key's place in a hash table. Rotated, because the words of byte-string
+/// keys carry the upper bits of the hash as their tag: taken from elsewhere, the tag tells apart the
+/// keys of one place.
+#[inline(always)]
+pub(crate) fn place_hash<K: IndexKey + ?Sized>(key: &K) -> u64 {
+    key.hash64().rotate_left(16)
+}
+
 const TAG_SHIFT: u32 = 48;
 
 fn blob_link(word: u64) -> Link<KeyBlob> {

@@ -20,6 +20,7 @@ registry! { ($)
     7 nv_tree::NvTree [ordered rebuilt];
     8 fptree::FpTree [ordered rebuilt];
     12 p_art::PArt [ordered];
+    10 cceh::Cceh [];
 }
 
 mod any_index;
@@ -32,6 +33,7 @@ mod index;
 mod key;
 mod leaf_list;
 mod node_size;
+mod problems;
 mod radix;
 mod range;
 mod root;

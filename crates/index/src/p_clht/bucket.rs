@@ -215,11 +215,3 @@ impl Table {
             && pool.try_at(Link::<Bucket>::from_bits(last)).is_some()
     }
 }
-
-/// The hash that decides about the chain. Rotated, because the words of byte-string keys carry the
-/// upper bits of the hash as their tag: taken from elsewhere, the tag tells apart the keys of one
-/// chain.
-#[inline(always)]
-pub(super) fn chain_hash<K: IndexKey + ?Sized>(key: &K) -> u64 {
-    key.hash64().rotate_left(16)
-}

@@ -4,33 +4,16 @@ use std::collections::HashSet;
 
 use lapis_pmem::{BlockVisitor, Domain, Link};
 
-use super::bucket::{BUCKET_BYTES, Bucket, FROZEN, FULL, MAX_LOG2, Table, chain_hash};
+use super::bucket::{BUCKET_BYTES, Bucket, FROZEN, FULL, MAX_LOG2, Table};
 use super::{FORMAT_VERSION, PClht};
 use crate::IndexKind;
 use crate::index::{OnValue, Statistics};
-use crate::key::IndexKey;
+use crate::key::{IndexKey, place_hash};
+use crate::problems::Problems;
 use crate::root::IndexRoot;
 
-/// Problems listed before the rest is only counted.
-const LISTED: usize = 100;
-
-struct Problems {
-    listed: Vec<String>,
-    unlisted: u64,
-}
-
-impl Problems {
-    fn push(&mut self, what: String) {
-        if self.listed.len() < LISTED {
-            self.listed.push(what);
-        } else {
-            self.unlisted += 1;
-        }
-    }
-}
-
 pub(super) fn problems<D: Domain, K: IndexKey + ?Sized>(index: &PClht<D, K>) -> Vec<String> {
-    let mut problems = Problems { listed: Vec::new(), unlisted: 0 };
+    let mut problems = Problems::default();
     if let Err(error) =
         IndexRoot::open(&index.pool, index.root, IndexKind::PClht, K::KIND, FORMAT_VERSION)
     {
@@ -51,10 +34,7 @@ pub(super) fn problems<D: Domain, K: IndexKey + ?Sized>(index: &PClht<D, K>) -> 
     for chain in 0..table.buckets() {
         check_chain(index, table, chain, &mut linked, &mut problems);
     }
-    if problems.unlisted > 0 {
-        problems.listed.push(format!("and {} more problems", problems.unlisted));
-    }
-    problems.listed
+    problems.finish()
 }
 
 fn check_chain<D: Domain, K: IndexKey + ?Sized>(
@@ -87,7 +67,7 @@ fn check_chain<D: Domain, K: IndexKey + ?Sized>(
             problems.push(format!("I5: the overflow bucket at {link:?} is empty"));
         }
         for (word, _) in bucket.occupied(domain) {
-            let key = K::with_word(pool, word, |key| (chain_hash(key), key.to_buf()));
+            let key = K::with_word(pool, word, |key| (place_hash(key), key.to_buf()));
             let Some((hash, key)) = key else {
                 problems.push(format!("I2: the key word {word:#x} in chain {chain} has no key"));
                 continue;

@@ -85,10 +85,10 @@ use crate::index::{
     Capabilities, Change, Index, IndexError, IndexOptions, LOOK_UPS_AT_ONCE, OnValue, Outcome,
     Statistics,
 };
-use crate::key::IndexKey;
+use crate::key::{IndexKey, place_hash};
 use crate::root::IndexRoot;
 
-use bucket::{BUCKET_BYTES, Bucket, Table, chain_hash, is_changing};
+use bucket::{BUCKET_BYTES, Bucket, Table, is_changing};
 
 /// The layout this code writes and the newest it reads.
 const FORMAT_VERSION: u32 = 1;
@@ -288,7 +288,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
     fn get(&self, key: &K) -> Option<u64> {
         // Keys out of line are read as slices, which must not be freed meanwhile.
         let _guard = (!K::INLINE).then(|| self.pool.pin());
-        let (hash, tag) = (chain_hash(key), key.tag());
+        let (hash, tag) = (place_hash(key), key.tag());
         loop {
             if let Some(found) = self.try_get(hash, key, tag) {
                 return found;
@@ -305,7 +305,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
             // If the table is replaced meanwhile, this was in vain and no more.
             let table = self.table();
             for key in group {
-                self.pool.prefetch(table.head_link(table.index_of(chain_hash(*key))));
+                self.pool.prefetch(table.head_link(table.index_of(place_hash(*key))));
             }
             for key in group {
                 answer(place, self.get(key));

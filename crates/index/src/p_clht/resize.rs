@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use lapis_pmem::{Dirty, Domain, Durable, InFlight, Link, Owned, PCell, Pool};
 
 use super::PClht;
-use super::bucket::{BUCKET_BYTES, Bucket, BucketImage, MAX_LOG2, SLOTS, Table, chain_hash};
+use super::bucket::{BUCKET_BYTES, Bucket, BucketImage, MAX_LOG2, SLOTS, Table};
 use super::locks::{Frozen, PUBLISHING};
 use super::mutants;
 use crate::index::IndexError;
-use crate::key::IndexKey;
+use crate::key::{IndexKey, place_hash};
 
 /// 64 buckets, 4 KiB.
 const DEFAULT_LOG2: u32 = 6;
@@ -260,7 +260,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             loop {
                 for entry in bucket.occupied(self.domain()) {
                     let chain =
-                        K::with_word(&self.pool, entry.0, |key| new.index_of(chain_hash(key)));
+                        K::with_word(&self.pool, entry.0, |key| new.index_of(place_hash(key)));
                     entries.push((chain.ok_or(Refused::Damaged)?, entry));
                 }
                 let next = bucket.next.load(self.domain());

@@ -71,7 +71,7 @@ fn an_emptied_overflow_bucket_is_unlinked_at_once() {
     // Five keys of one chain, in a table too small to count two overflow buckets as too many.
     let table = index.table();
     index.not_before.store(u64::MAX, Ordering::Relaxed);
-    let keys: Vec<u64> = (0..).filter(|key| table.index_of(chain_hash(key)) == 1).take(8).collect();
+    let keys: Vec<u64> = (0..).filter(|key| table.index_of(place_hash(key)) == 1).take(8).collect();
     for key in &keys {
         let _ = index.insert(key, *key).unwrap();
     }
@@ -93,7 +93,7 @@ fn keys_of_one_chain_have_different_tags() {
     let mut chains: HashMap<u64, Vec<u64>> = HashMap::new();
     for number in 0..200_000u64 {
         let key = number.to_be_bytes();
-        chains.entry(table.index_of(chain_hash(&key[..]))).or_default().push(key[..].tag());
+        chains.entry(table.index_of(place_hash(&key[..]))).or_default().push(key[..].tag());
     }
     let (mut pairs, mut equal) = (0u64, 0u64);
     for tags in chains.values() {
@@ -109,7 +109,7 @@ fn check_finds_a_key_that_is_twice_in_its_chain_and_one_in_a_wrong_chain() {
     let index = made::<u64>(&pool, 0);
     let table = index.table();
     let _ = index.insert(&1, 1).unwrap();
-    let chain = table.index_of(chain_hash(&1u64));
+    let chain = table.index_of(place_hash(&1u64));
     let copy = |to: u64, slot: usize| {
         let bucket = pool.at(table.head_link(to));
         bucket.entries[slot].key.store(pool.domain(), 1);
@@ -128,7 +128,7 @@ fn check_finds_a_cycle_and_get_refuses_to_follow_it_for_ever() {
     let index = made::<u64>(&pool, 0);
     let table = index.table();
     let absent = 77u64;
-    let link = table.head_link(table.index_of(chain_hash(&absent)));
+    let link = table.head_link(table.index_of(place_hash(&absent)));
     pool.at(link).next.word().store(pool.domain(), link.bits());
     assert_eq!(index.check(), [format!("I4: the bucket at {link:?} has two predecessors")]);
     assert!(matches!(index.insert(&absent, 0), Err(IndexError::Damaged { .. })));
@@ -202,7 +202,7 @@ fn a_lock_left_by_an_earlier_generation_is_free_and_keeps_its_entries() {
     let index = made::<u64>(&pool, 0);
     let _ = index.insert(&1, 10).unwrap();
     let earlier = LockGeneration::of(pool.generation() + 1);
-    let head = pool.at(index.table().head_link(index.table().index_of(chain_hash(&1u64))));
+    let head = pool.at(index.table().head_link(index.table().index_of(place_hash(&1u64))));
     // As a growth that was cut short would leave them.
     for lock in [&head.lock, index.growing()] {
         lock.lock(pool.domain(), earlier);

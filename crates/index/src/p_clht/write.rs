@@ -2,10 +2,10 @@
 
 use lapis_pmem::{Committed, Domain, Link};
 
-use super::bucket::{BUCKET_BYTES, Bucket, BucketImage, FULL, SLOTS, chain_hash};
+use super::bucket::{BUCKET_BYTES, Bucket, BucketImage, FULL, SLOTS};
 use super::{PClht, damaged_chain, mutants};
 use crate::index::{Change, IndexError, Outcome};
-use crate::key::IndexKey;
+use crate::key::{IndexKey, place_hash};
 
 /// Where a key is, in a chain that is locked.
 enum Located<'a> {
@@ -91,7 +91,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     #[inline(always)]
     fn upsert(&self, key: &K, value: u64, replace: bool) -> Result<Outcome, IndexError> {
         key.validate()?;
-        let held = self.lock(chain_hash(key))?;
+        let held = self.lock(place_hash(key))?;
         match self.locate(held.head, key)? {
             Located::Present { bucket, slot, .. } => {
                 let previous = Some(self.value_at(bucket, slot));
@@ -120,7 +120,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     #[inline]
     fn update_key(&self, key: &K, value: u64) -> Result<Outcome, IndexError> {
         key.validate()?;
-        let held = self.lock(chain_hash(key))?;
+        let held = self.lock(place_hash(key))?;
         let Located::Present { bucket, slot, .. } = self.locate(held.head, key)? else {
             held.leave_unchanged();
             return Ok(Outcome { previous: None, committed: Committed::nothing_to_do() });
@@ -135,7 +135,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     fn remove_key(&self, key: &K) -> Result<Outcome, IndexError> {
         key.validate()?;
         let domain = self.domain();
-        let held = self.lock(chain_hash(key))?;
+        let held = self.lock(place_hash(key))?;
         let Located::Present { before, bucket, slot } = self.locate(held.head, key)? else {
             held.leave_unchanged();
             return Ok(Outcome { previous: None, committed: Committed::nothing_to_do() });

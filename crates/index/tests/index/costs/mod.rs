@@ -1,6 +1,7 @@
 //! What each operation of each structure flushes and fences, and refuses.
 
 mod art;
+mod cceh;
 mod fast_fair;
 mod fptree;
 mod nv_tree;
@@ -13,7 +14,8 @@ use lapis_pmem::{Hardware, Pool};
 
 #[test]
 fn impossible_node_sizes_are_refused() {
-    let sizes: [(IndexKind, &[usize]); 5] = [
+    let sizes: [(IndexKind, &[usize]); 6] = [
+        (IndexKind::Cceh, &[1, 256, 400, 16 << 10 | 64]),
         (IndexKind::FastFair, &[1, 64, 192, 300, 4160]),
         (IndexKind::FpTree, &[1, 64, 192, 257, 1088]),
         (IndexKind::NvTree, &[64, 200, 2112]),

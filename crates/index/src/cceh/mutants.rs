@@ -1,0 +1,42 @@
+//! Errors that CCEH can be told to commit.
+
+use lapis_pmem::mutants;
+
+mutants! {
+    /// The mutants of CCEH, and operations in which all show.
+    CATALOGUE: 60 operations;
+
+    /// A change of the directory that a crash has cut short is left as it is.
+    // I5.
+    HALF_DONE_CHANGE = "cceh/half-done-change" =>
+        at("index/src/cceh/directory.rs, complete_change")
+        .published("Nam et al., FAST 2019, whose recovery goes by the depths of neighbours");
+
+    /// Entries of the directory are replaced while the record of that is not durable.
+    // I5.
+    UNRECORDED_CHANGE = "cceh/unrecorded-change" => at("index/src/cceh/directory.rs, record");
+
+    /// The entries of the directory that a split or merge has replaced are not flushed.
+    // I5.
+    UNFLUSHED_ENTRIES = "cceh/unflushed-entries" => at("index/src/cceh/directory.rs, carry_out");
+
+    /// A directory of another size takes the place of the old one before it is durable.
+    // I1.
+    UNFLUSHED_DIRECTORY = "cceh/unflushed-directory" =>
+        at("index/src/cceh/directory.rs, resize_directory");
+
+    /// A new segment is written and never flushed.
+    // I2.
+    UNFLUSHED_SEGMENT = "cceh/unflushed-segment" => at("index/src/cceh/segment.rs, build");
+
+    /// An insertion stores the key before the value.
+    // I3.
+    KEY_BEFORE_VALUE = "cceh/key-before-value" => at("index/src/cceh/write.rs, add");
+
+    /// A removal does not flush the slot that it empties.
+    UNFLUSHED_REMOVE = "cceh/unflushed-remove" => at("index/src/cceh/write.rs, remove_key");
+
+    /// A segment's lock that a crash has left locked stays locked.
+    // I6.
+    PERSISTED_LOCK = "cceh/persisted-lock" => at("index/src/cceh/mod.rs, open");
+}

@@ -1,0 +1,168 @@
+//! Splitting and merging segments, and with them the directory.
+
+use lapis_pmem::{AllocError, Committed, Domain, Link};
+
+use super::directory::{Change, Reference};
+use super::segment::{Header, Image, MAX_DEPTH, NoKey, Segment, few_entries, until_counted};
+use super::write::{Held, Locked};
+use super::{Cceh, Prefix, SLOTS};
+use crate::index::IndexError;
+use crate::key::IndexKey;
+
+impl From<NoKey> for IndexError {
+    fn from(_: NoKey) -> Self {
+        Self::Damaged { what: "I3: a key word has no key".into() }
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
+    /// Gives the upper half of a segment's hashes a segment of its own.
+    #[cold]
+    pub(super) fn split(&self, locked: Locked<'_, D>) -> Result<(), IndexError> {
+        let Locked { segment, prefix, held } = locked;
+        match self.divide(segment, prefix) {
+            Ok(replaced) => {
+                drop(held);
+                if let Some(committed) = replaced {
+                    self.retire_segment(segment.link, committed);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                held.leave_unchanged();
+                Err(error)
+            }
+        }
+    }
+
+    /// [`Cceh::split`] of a segment that the caller holds. Returns the proof that it is out of reach, if it
+    /// is.
+    fn divide(
+        &self,
+        segment: Segment<'_>,
+        prefix: Prefix,
+    ) -> Result<Option<Committed>, IndexError> {
+        let (pool, domain) = (&*self.pool, self.domain());
+        if prefix.depth() >= MAX_DEPTH {
+            return Err(AllocError::TooLarge { asked_bytes: usize::MAX }.into());
+        }
+        let [lower, upper] = prefix.halves();
+        let build = |half| -> Result<_, IndexError> {
+            let image = segment.part::<D, K>(pool, prefix, half)?;
+            Ok(image.build(pool, image.until_counted())?)
+        };
+        let upper = build(upper)?;
+        // Lazy deletion: the segment keeps what it has, if it can be told what of it counts.
+        let lower = match K::INLINE {
+            true => None,
+            false => Some(build(lower)?),
+        };
+        let segments = pool.fence((upper, lower));
+
+        let _structure = self.lock_structure();
+        let depth = self.directory().depth();
+        if prefix.depth() >= depth {
+            self.resize_directory(depth + 1)?;
+        }
+        let (upper, lower) = &segments;
+        let lower = lower.as_ref().map(|lower| lower.link());
+        let change = Change {
+            part: prefix,
+            lower: lower.unwrap_or(segment.link),
+            upper: Some(upper.link()),
+        };
+        self.record(&change, segments);
+        let committed = self.carry_out(&change)?;
+        if lower.is_some() {
+            return Ok(Some(committed));
+        }
+        let half = segment.lines.len() * SLOTS / 2;
+        segment.header.until_counted.store(domain, until_counted(half, segment.lines.len()));
+        Ok(None)
+    }
+
+    /// Makes one segment of this and its buddy if both have few entries.
+    #[cold]
+    pub(super) fn merge_if_sparse(&self, locked: Locked<'_, D>) {
+        let Locked { segment, prefix, held } = locked;
+        let domain = self.domain();
+        let entries = segment.entries::<D, K>(&self.pool, prefix).count();
+        let until = until_counted(entries, segment.lines.len());
+        segment.header.until_counted.store(domain, until);
+        if entries > few_entries(segment.lines.len()) {
+            return;
+        }
+        // Whoever has either of these locks may be waiting for the one that is held here.
+        let structure = self.structure_lock();
+        if structure.try_lock(domain, self.generation).is_none() {
+            return;
+        }
+        let structure = Held::new(structure, domain);
+        let Some(buddy) = self.reference_of(prefix.buddy()) else { return };
+        if buddy.depth() != prefix.depth() {
+            return;
+        }
+        let Some(buddy) = self.segment(buddy.link()) else { return };
+        if buddy.header.lock.try_lock(domain, self.generation).is_none() {
+            return;
+        }
+        let held_buddy = Held::new(&buddy.header.lock, domain);
+        let merged = self.unite([(segment, prefix), (buddy, prefix.buddy())]);
+        let Ok(Some(committed)) = merged else {
+            held_buddy.leave_unchanged();
+            return;
+        };
+        drop((held, held_buddy));
+        self.retire_segment(segment.link, committed);
+        self.retire_segment(buddy.link, committed);
+        // What became shallower may have been the last of the deepest.
+        if prefix.depth() == self.directory().depth() {
+            self.halve_directory();
+        }
+        drop(structure);
+    }
+
+    /// Replaces two segments, which the caller holds, by one; none if they have too many entries.
+    fn unite(&self, both: [(Segment<'_>, Prefix); 2]) -> Result<Option<Committed>, IndexError> {
+        let pool = &*self.pool;
+        let Some(parent) = both[0].1.parent() else { return Ok(None) };
+        let mut image = Image::vacant::<K>(parent, self.lines);
+        for (segment, prefix) in both {
+            if segment.entries::<D, K>(pool, prefix).count() > few_entries(self.lines) {
+                return Ok(None);
+            }
+            for entry in segment.entries::<D, K>(pool, prefix) {
+                let (hash, word, value) = entry?;
+                if !image.add(hash, word, value) {
+                    return Ok(None);
+                }
+            }
+        }
+        let merged = pool.fence(image.build(pool, image.until_counted())?);
+        let change = Change { part: parent, lower: merged.link(), upper: None };
+        self.record(&change, merged);
+        self.carry_out(&change).map(Some)
+    }
+
+    /// Halves the directory while no segment is as deep, if there is room for the smaller one.
+    fn halve_directory(&self) {
+        loop {
+            let directory = self.directory();
+            let Some(entries) = directory.entries(&self.pool) else { return };
+            let is_as_deep = |entry: &lapis_pmem::PCell<u64>| {
+                Reference(entry.load(self.domain())).depth() >= directory.depth()
+            };
+            if directory.depth() == 1
+                || entries.iter().any(is_as_deep)
+                || self.resize_directory(directory.depth() - 1).is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    /// Retires a segment that the directory no longer leads to.
+    fn retire_segment(&self, link: Link<Header>, committed: Committed) {
+        self.pool.retire(link, self.segment_bytes(), committed, &self.pool.pin());
+    }
+}

@@ -1,0 +1,198 @@
+//! What can only be seen from inside: splits, merges, the directory, damage.
+
+use lapis_pmem::{Hardware, PCell, Region};
+
+use super::*;
+
+type Numbers = Cceh<Hardware, u64>;
+
+const SMALL: IndexOptions = IndexOptions { node_bytes: 384, ..IndexOptions::DEFAULT };
+
+fn pool() -> Arc<Pool> {
+    let region = Region::anonymous(1 << 20, 1 << 30).unwrap();
+    Arc::new(Pool::create(region, Hardware::detect()).unwrap())
+}
+
+fn made<K: IndexKey + ?Sized>(options: &IndexOptions) -> Cceh<Hardware, K> {
+    Cceh::create_named(&pool(), "index", options).unwrap()
+}
+
+fn assert_sound<K: IndexKey + ?Sized>(index: &Cceh<Hardware, K>) {
+    assert_eq!(index.check(), Vec::<String>::new());
+    let reachable = index.pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| {}));
+    let audit = index.pool.audit(&reachable);
+    assert!(audit.is_clean(), "{audit:?}");
+}
+
+#[test]
+fn a_table_grows_by_segments_and_shrinks_to_the_first_two() {
+    let index = made::<u64>(&SMALL);
+    let empty = index.statistics().bytes;
+    for round in 0..2 {
+        for key in 0..5000u64 {
+            assert!(index.insert(&key, key ^ 5).unwrap().previous.is_none());
+        }
+        assert!(index.directory().depth() >= 9, "2^{}", index.directory().depth());
+        assert!((0..5000).all(|key| index.get(&key) == Some(key ^ 5)), "round {round}");
+        assert_sound(&index);
+        for key in 0..5000u64 {
+            assert_eq!(index.remove(&key).unwrap().previous, Some(key ^ 5));
+        }
+        assert_sound(&index);
+        assert_eq!((index.directory().depth(), index.statistics().bytes), (1, empty));
+    }
+}
+
+#[test]
+fn a_split_leaves_the_upper_half_where_it_was_and_it_does_not_count() {
+    let index = made::<u64>(&IndexOptions::DEFAULT);
+    let before = index.reference(0).unwrap();
+    let mut key = 0;
+    while index.reference(0).unwrap().depth() == 1 {
+        let _ = index.insert(&key, key).unwrap();
+        key += 1;
+    }
+    let after = index.reference(0).unwrap();
+    assert_eq!((before.link(), after.depth()), (after.link(), 2));
+    let segment = index.segment(after.link()).unwrap();
+    let count = |prefix| segment.entries::<_, u64>(&index.pool, prefix).count();
+    assert!(count(Prefix::of(0, 1)) > count(Prefix::of(0, 2)) + 100);
+    assert_eq!(index.statistics().entries, key);
+}
+
+#[test]
+fn a_table_made_for_so_many_entries_hardly_grows_on_the_way() {
+    for expected_entries in [1usize, 5000, 100_000] {
+        let options = IndexOptions { expected_entries, ..IndexOptions::DEFAULT };
+        let index = made::<u64>(&options);
+        let before = index.statistics().blocks;
+        for key in 0..expected_entries as u64 {
+            let _ = index.insert(&key, 0).unwrap();
+        }
+        let after = index.statistics().blocks;
+        assert!(after <= before + before / 64, "{expected_entries}: {before}, {after}");
+    }
+}
+
+#[test]
+fn a_change_that_a_crash_cut_short_is_completed_by_opening() {
+    let index = made::<u64>(&SMALL);
+    for key in 0..300u64 {
+        let _ = index.insert(&key, key).unwrap();
+    }
+    let change = index.recorded().unwrap().expect("there were splits");
+    assert!(index.agrees(&change).unwrap());
+    // As it was before the change: the segment of the lower half for both halves.
+    let directory = index.directory();
+    let entries = directory.range(&index.pool, change.part).unwrap();
+    let old = Reference::new(change.lower, change.part.depth());
+    entries[entries.len() / 2..].iter().for_each(|entry| entry.store(index.domain(), old.0));
+    assert!(index.check().contains(&"I5: the change that is recorded is not complete".to_owned()));
+    let again = Numbers::open(Arc::clone(&index.pool), index.root).unwrap();
+    assert_sound(&again);
+    assert!((0..300).all(|key| again.get(&key) == Some(key)));
+}
+
+#[test]
+fn handles_of_one_index_share_locks_and_growth() {
+    const KEYS: u64 = 6000;
+    let first = made::<u64>(&SMALL);
+    let second = Numbers::open(Arc::clone(&first.pool), first.root).unwrap();
+    std::thread::scope(|scope| {
+        for (part, index) in [&first, &second, &first, &second].into_iter().enumerate() {
+            scope.spawn(move || {
+                for key in (part as u64..KEYS).step_by(4) {
+                    assert!(index.insert(&key, key).unwrap().previous.is_none());
+                    let _ = index.put(&(KEYS + key % 3), key).unwrap();
+                    if key % 2 == 0 {
+                        let _ = index.remove(&key).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    for index in [&second, &first] {
+        assert!((0..KEYS).all(|key| index.get(&key) == (key % 2 == 1).then_some(key)));
+    }
+    assert_eq!(first.statistics().entries, KEYS / 2 + 3);
+    assert_sound(&first);
+}
+
+#[test]
+fn check_finds_a_key_that_is_twice_in_its_segment_and_one_out_of_its_window() {
+    let index = made::<u64>(&IndexOptions::DEFAULT);
+    let _ = index.insert(&1, 1).unwrap();
+    let hash = place_hash(&1u64);
+    let segment = index.segment(index.reference(hash).unwrap().link()).unwrap();
+    let home = segment.home(hash);
+    let copy = |line: usize| {
+        segment.lines[line % segment.lines.len()].entries[3].key.store(index.domain(), 1);
+    };
+    copy(home);
+    assert_eq!(index.check(), [format!("I4: 1 is twice in the segment at {:?}", segment.link)]);
+    copy(home + 4);
+    assert!(index.check().iter().any(|problem| problem.ends_with("out of its window")));
+}
+
+#[test]
+fn check_finds_a_lock_that_nobody_holds_and_a_segment_in_two_places() {
+    let index = made::<u64>(&IndexOptions::DEFAULT);
+    let segment = index.segment(index.reference(0).unwrap().link()).unwrap();
+    segment.header.lock.lock(index.domain(), index.generation);
+    index.structure_lock().lock(index.domain(), index.generation);
+    assert_eq!(index.check().iter().filter(|problem| problem.starts_with("I6")).count(), 2);
+    let second: &PCell<u64> = index.pool.at(index.directory().link_of(u64::MAX));
+    second.store(index.domain(), index.reference(0).unwrap().0);
+    let problems = index.check();
+    assert!(problems.iter().any(|problem| problem.ends_with("is in two places")), "{problems:?}");
+}
+
+#[test]
+fn an_index_whose_directory_or_record_cannot_be_is_not_opened() {
+    let index = made::<u64>(&SMALL);
+    for key in 0..300u64 {
+        let _ = index.insert(&key, key).unwrap();
+    }
+    let refuses = |word: &PCell<u64>, damage: u64| {
+        let intact = word.load(index.domain());
+        word.store(index.domain(), damage);
+        let opened = Numbers::open(Arc::clone(&index.pool), index.root);
+        assert!(matches!(opened, Err(IndexError::Damaged { .. })), "{damage:#x}");
+        assert!(!index.check().is_empty());
+        word.store(index.domain(), intact);
+    };
+    let root = index.root();
+    for damage in [0, u64::MAX, 33 << 48 | 4096, 30 << 48 | 4096] {
+        refuses(root.top.word(), damage);
+    }
+    for damage in [u64::MAX, 1 << 48, 3 << 48] {
+        refuses(&root.words[3], damage);
+    }
+    refuses(&root.words[1], 1);
+    assert_sound(&index);
+}
+
+#[test]
+fn a_lock_left_by_an_earlier_generation_is_free() {
+    let index = made::<u64>(&IndexOptions::DEFAULT);
+    let _ = index.insert(&1, 10).unwrap();
+    let earlier = LockGeneration::of(index.pool.generation() + 1);
+    let segment = index.segment(index.reference(place_hash(&1u64)).unwrap().link()).unwrap();
+    for lock in [&segment.header.lock, index.structure_lock()] {
+        lock.lock(index.domain(), earlier);
+    }
+    assert_eq!(index.check(), Vec::<String>::new());
+    assert_eq!(index.update(&1, 11).unwrap().previous, Some(10));
+    for key in 2..2000 {
+        let _ = index.insert(&key, key).unwrap();
+    }
+    assert!(index.directory().depth() > 1);
+}
+
+#[test]
+fn more_entries_than_any_table_holds_are_a_bad_option() {
+    for expected_entries in [1 << 50, usize::MAX] {
+        let refused = initial_depth(expected_entries, 255);
+        assert!(matches!(refused, Err(IndexError::BadOption { .. })), "{refused:?}");
+    }
+}
