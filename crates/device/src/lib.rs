@@ -44,7 +44,7 @@ pub use crash_states::persistence::PowerFailDomain;
 pub use crash_states::pruned_images::PrunedImages;
 pub use modelled::persist_points::{PersistKind, PersistPoint, PersistPointCount};
 pub use modelled::read_watch::LineRead;
-pub use modelled::{Config, MODELLED_BYTES_LIMIT, Modelled, ModelledWord};
+pub use modelled::{Config, MODELLED_BYTES_LIMIT, Modelled, ModelledWord, StructuralEvent};
 pub use profile::{Profile, ProfileError};
 pub use scheduler::bounded_search::BoundedSearch;
 pub use scheduler::schedule::{BadSchedule, Deviation, Schedule, SchedulePolicy};

@@ -79,6 +79,13 @@ pub trait Observed {
     #[inline(always)]
     fn synchronize_all(&self) {}
 
+    /// Says that something has happened that does not happen in every run: a node was split, a table grew, a
+    /// recovery has found something to repair. The same words wherever it is the same. A modelled machine
+    /// counts it, and whoever explores crashes knows what has never happened: the words are found in the
+    /// source, so they stand in the call.
+    #[inline(always)]
+    fn happens(&self, _event: &'static str) {}
+
     /// Whether to commit a known error on purpose. Structures ask this where a published
     /// implementation went wrong, and so carry its mutant with them; the answer of hardware is a
     /// constant, which removes both the question and the mutant from the program.

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lapis_pmem::{LINE_BYTES, Word};
 
 use crate::modelled::Modelled;
-use crate::scheduler::Interleaving;
 use crate::scheduler::effect::{Effect, OwnedSource};
 use crate::scheduler::store_buffer::{Entry, EntryKind};
 use crate::scheduler::worker::current_worker;
+use crate::scheduler::{Interleaving, Turn};
 use crate::trace::{Marker, Source};
 
 /// Where the store buffers place a word of ordinary memory: beyond every region.
@@ -41,7 +41,7 @@ impl Modelled {
         at: &W::Atomic,
         order: Ordering,
     ) -> W {
-        self.turn(interleaving, false);
+        self.turn(interleaving, Turn::Event);
         let mut value = W::load(at, order).widen().to_le_bytes();
         let shared = interleaving.shared.lock();
         let Some(worker) = shared.workers.get(usize::from(current_worker())) else {
@@ -81,7 +81,7 @@ impl Modelled {
         interleaving: &Interleaving,
         word: &Arc<AtomicU64>,
     ) -> u64 {
-        self.turn(interleaving, false);
+        self.turn(interleaving, Turn::Event);
         let shared = interleaving.shared.lock();
         let own = shared.workers.get(usize::from(current_worker()));
         let mut entries = own.into_iter().flat_map(|worker| worker.buffer.entries().rev());
@@ -95,7 +95,7 @@ impl Modelled {
     /// Plain loads follow, which the model does not see: what the worker's buffer holds for them
     /// becomes visible first, and in order.
     pub(crate) fn read_buffered(&self, interleaving: &Interleaving, start: usize, bytes: usize) {
-        self.turn(interleaving, false);
+        self.turn(interleaving, Turn::Event);
         if interleaving.is_stopped() {
             return;
         }
@@ -171,7 +171,7 @@ impl Modelled {
             let effect = Effect::Mark(marker);
             return self.buffer(interleaving, Entry { kind, start: 0, bytes: 0, effect });
         }
-        self.turn(interleaving, false);
+        self.turn(interleaving, Turn::Event);
         self.mark_now(marker);
     }
 }

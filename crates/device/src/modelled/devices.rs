@@ -2,6 +2,7 @@
 
 use super::Modelled;
 use crate::counting::timing::Picoseconds;
+use crate::scheduler::Turn;
 use crate::scheduler::worker::current_worker;
 use crate::trace::Trace;
 
@@ -31,7 +32,7 @@ impl Modelled {
     /// The calling worker waits for answers: others may come first.
     pub(crate) fn answer_point(&self) {
         if let Some(interleaving) = self.interleaving() {
-            self.turn(interleaving, false);
+            self.turn(interleaving, Turn::Persists);
         }
     }
 

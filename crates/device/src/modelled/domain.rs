@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use lapis_pmem::{Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Observed, Word};
 
 use super::state::WordEvent;
-use super::{Modelled, ModelledWord};
+use super::{Modelled, ModelledWord, StructuralEvent};
 use crate::counting::counters::Counters;
 use crate::modelled::persist_points::PersistKind;
+use crate::scheduler::Turn;
 use crate::scheduler::worker::current_worker;
 use crate::trace::{Source, StorageGrowth};
 
@@ -168,7 +169,7 @@ impl Observed for Modelled {
 
     fn pause(&self) {
         match self.interleaving() {
-            Some(interleaving) => self.turn(interleaving, true),
+            Some(interleaving) => self.turn(interleaving, Turn::Waits),
             None => std::hint::spin_loop(),
         }
     }
@@ -222,6 +223,12 @@ impl Observed for Modelled {
         if let Some(watch) = &self.machine.watch {
             watch.generation(generation);
         }
+    }
+
+    fn happens(&self, event: &'static str) {
+        let first = self.traced_events();
+        let fresh = StructuralEvent { count: 0, first };
+        self.machine.happened.lock().entry(event).or_insert(fresh).count += 1;
     }
 
     #[inline]

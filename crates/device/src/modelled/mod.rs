@@ -19,11 +19,13 @@ pub(crate) mod read_watch;
 mod state;
 mod workers;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lapis_pmem::{LINE_BYTES, Mutant, Region, Word};
+use parking_lot::Mutex;
 
 pub use self::config::Config;
 pub use self::dram::ModelledWord;
@@ -49,6 +51,15 @@ pub struct Modelled {
     machine: Arc<Machine>,
 }
 
+/// How often something has happened that a structure tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StructuralEvent {
+    /// How often.
+    pub count: u64,
+    /// After how many events of the trace for the first time.
+    pub first: usize,
+}
+
 struct Machine {
     base: usize,
     /// Length that is modelled.
@@ -65,6 +76,8 @@ struct Machine {
     watch: Option<ReadWatch>,
     interleaving: Option<Box<Interleaving>>,
     mutant: Option<Mutant>,
+    /// How often what happened that structures tell of.
+    happened: Mutex<BTreeMap<&'static str, StructuralEvent>>,
     state: OwnerLock<State>,
 }
 
@@ -97,6 +110,7 @@ impl Modelled {
                 watch: config.watching.then(|| ReadWatch::over(reserved_bytes)),
                 interleaving: config.concurrent.then(Box::default),
                 mutant: config.mutant,
+                happened: Mutex::default(),
                 state: OwnerLock::new(State {
                     base,
                     tracking: config.tracking.then(DirtiedLines::default),
@@ -172,6 +186,12 @@ impl Modelled {
     /// Every persist point passed so far, in the order of their first passing.
     pub fn persist_points(&self) -> Vec<PersistPointCount> {
         self.machine.state.lock().points.counts()
+    }
+
+    /// What has happened that structures tell of ([`Observed::happens`](
+    /// lapis_pmem::Observed::happens)), by name.
+    pub fn events(&self) -> BTreeMap<&'static str, StructuralEvent> {
+        self.machine.happened.lock().clone()
     }
 
     /// Lines dirtied since the last [`Modelled::revert`], with what they held before; none unless

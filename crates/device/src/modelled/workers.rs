@@ -9,10 +9,10 @@ use lapis_pmem::Word;
 use crate::modelled::Modelled;
 use crate::scheduler::effect::Effect;
 use crate::scheduler::schedule::{Schedule, SchedulePolicy, Step};
-use crate::scheduler::store_buffer::Entry;
+use crate::scheduler::store_buffer::{Entry, EntryKind};
 use crate::scheduler::worker::{current_worker, set_current_worker};
 use crate::scheduler::{
-    InterleavedRun, Interleaving, RunEnd, SCHEDULED, Shared, Stopped, WorkerProgram, unwind,
+    InterleavedRun, Interleaving, RunEnd, SCHEDULED, Shared, Stopped, Turn, WorkerProgram, unwind,
 };
 
 /// Entries in a store buffer; when it is full the oldest leaves.
@@ -109,7 +109,7 @@ impl Modelled {
                 drop(shared);
                 return (0..workers).for_each(|worker| self.drain_buffer(interleaving, worker));
             }
-            match shared.choose(me, true) {
+            match shared.choose(me, Turn::Waits) {
                 Step::Run(next) => {
                     let thread = shared.workers[usize::from(next)].thread.clone();
                     drop(shared);
@@ -125,7 +125,8 @@ impl Modelled {
 
     /// The point before an event: entries leave store buffers, and others run, until it is the
     /// calling worker's turn. A worker that `waits` lets another go first.
-    pub(crate) fn turn(&self, interleaving: &Interleaving, waits: bool) {
+    pub(crate) fn turn(&self, interleaving: &Interleaving, turn: Turn) {
+        let waits = turn == Turn::Waits;
         let me = current_worker();
         loop {
             let mut shared = interleaving.shared.lock();
@@ -144,7 +145,7 @@ impl Modelled {
                 interleaving.stop(if deadlock { RunEnd::Deadlock } else { RunEnd::TooLong });
                 return unwind();
             }
-            match shared.choose(me, waits) {
+            match shared.choose(me, turn) {
                 Step::Run(next) if next == me => return,
                 Step::Run(next) => {
                     let thread = shared.workers[usize::from(next)].thread.clone();
@@ -222,7 +223,8 @@ impl Modelled {
 
     /// Puts an entry into the calling worker's store buffer.
     pub(super) fn buffer(&self, interleaving: &Interleaving, entry: Entry<Effect>) {
-        self.turn(interleaving, false);
+        let persists = matches!(entry.kind, EntryKind::Flush | EntryKind::Fence);
+        self.turn(interleaving, if persists { Turn::Persists } else { Turn::Event });
         if interleaving.is_stopped() {
             return self.take_effect(entry);
         }
@@ -243,7 +245,7 @@ impl Modelled {
         self.empty_buffer(interleaving);
         let workers = interleaving.shared.lock().workers.len() as u8;
         for worker in 0..workers {
-            self.turn(interleaving, false);
+            self.turn(interleaving, Turn::Persists);
             if !interleaving.is_stopped() {
                 self.drain_buffer(interleaving, worker);
             }
@@ -252,7 +254,7 @@ impl Modelled {
 
     /// The calling worker's locked instruction, or what orders like one: its buffer is empty then.
     pub(crate) fn empty_buffer(&self, interleaving: &Interleaving) {
-        self.turn(interleaving, false);
+        self.turn(interleaving, Turn::Persists);
         if !interleaving.is_stopped() {
             interleaving.shared.lock().idle = 0;
             self.drain_buffer(interleaving, current_worker());

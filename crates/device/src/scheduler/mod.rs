@@ -66,6 +66,17 @@ pub struct InterleavedRun {
     pub(crate) options: Vec<u32>,
 }
 
+/// Why the scheduler is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// An event is about to happen.
+    Event,
+    /// One that makes something durable, or waits for what does, or is a locked instruction.
+    Persists,
+    /// The worker waits for another.
+    Waits,
+}
+
 #[derive(Default)]
 pub(crate) struct Worker {
     pub(crate) buffer: StoreBuffer<Effect>,
@@ -120,13 +131,14 @@ impl Shared {
         numbered.filter(|(worker, _)| !worker.done).map(|(_, number)| number).collect()
     }
 
-    pub(crate) fn choose(&mut self, current: u8, waits: bool) -> Step {
+    pub(crate) fn choose(&mut self, current: u8, turn: Turn) -> Step {
         let ready = self.ready();
         let mut leavable = Vec::new();
         for (worker, number) in self.workers.iter().zip(0u8..) {
             leavable.extend(worker.buffer.leavable().map(|place| (number, place as u8)));
         }
-        let view = View { current, waits, ready: &ready, leavable: &leavable };
+        let (waits, persists) = (turn == Turn::Waits, turn == Turn::Persists);
+        let view = View { current, waits, persists, ready: &ready, leavable: &leavable };
         let step = self.chooser.choose(&view);
         self.record.push(step);
         step

@@ -180,6 +180,13 @@ pub enum SchedulePolicy {
         /// About how many events the run has.
         events: u32,
     },
+    /// Workers are interrupted where one has stored what others may see and has not made it durable: before a
+    /// flush, a fence, a locked instruction, the answer of a device. Who is interrupted stays so for long, and
+    /// elsewhere hardly anybody is. The seed also chooses how often.
+    AtPersists {
+        /// Determines everything.
+        seed: u64,
+    },
     /// Worker after worker with buffers that drain at once, except at some events: see
     /// [`BoundedSearch`](crate::BoundedSearch).
     Deviations(Vec<Deviation>),
@@ -203,6 +210,8 @@ pub(crate) struct View<'v> {
     pub(crate) current: u8,
     /// It waits for another, or has ended.
     pub(crate) waits: bool,
+    /// The next event makes something durable, or waits for what does, or is a locked instruction.
+    pub(crate) persists: bool,
     /// Workers that have not ended.
     pub(crate) ready: &'v [u8],
     /// Entries that may leave: worker and place.
@@ -246,6 +255,10 @@ impl View<'_> {
 /// Steps for which an interrupted worker may be left alone.
 const LONGEST_SLEEP: u32 = 400;
 
+/// One event in so many at which nothing is made durable is one at which [`SchedulePolicy::AtPersists`]
+/// interrupts a worker all the same.
+const ELSEWHERE_ONE_IN: usize = 200;
+
 /// Chooses the steps of one run.
 #[derive(Debug)]
 pub(crate) enum Chooser {
@@ -255,6 +268,12 @@ pub(crate) enum Chooser {
         drain_of_eight: usize,
         /// A worker that has been interrupted and is left so, for a number of steps: the others get
         /// far enough to see what it has half done, and to act on it.
+        asleep: Option<(u8, u32)>,
+    },
+    AtPersists {
+        random: Random,
+        /// One such event in so many interrupts.
+        one_in: usize,
         asleep: Option<(u8, u32)>,
     },
     Priorities {
@@ -294,6 +313,11 @@ impl Chooser {
                 let switch_one_in = [3, 8, 20, 50][random.below(4)];
                 let drain_of_eight = [1, 4, 7][random.below(3)];
                 Self::Random { random, switch_one_in, drain_of_eight, asleep: None }
+            }
+            SchedulePolicy::AtPersists { seed } => {
+                let mut random = Random::new(*seed);
+                let one_in = [2, 3, 5, 8][random.below(4)];
+                Self::AtPersists { random, one_in, asleep: None }
             }
             SchedulePolicy::Priorities { seed, changes, events } => {
                 let mut random = Random::new(*seed);
@@ -344,6 +368,38 @@ impl Chooser {
                 };
                 if chosen.is_some() && random.below(2) == 0 {
                     *asleep = Some((view.current, LONGEST_SLEEP / 8 * random.below(9) as u32));
+                }
+                Step::Run(chosen.unwrap_or(view.current))
+            }
+            Self::AtPersists { random, one_in, asleep } => {
+                // What was stored is visible, seven times of eight, before others look.
+                if (view.persists || view.waits)
+                    && let Some((worker, entry)) = view.own_leavable()
+                    && random.below(8) > 0
+                {
+                    return Step::Drain(worker, entry);
+                }
+                // Who waits may wait for what another has stored and left in its buffer.
+                if view.waits && !view.leavable.is_empty() && random.below(2) == 0 {
+                    let (worker, entry) = view.leavable[random.below(view.leavable.len())];
+                    return Step::Drain(worker, entry);
+                }
+                *asleep =
+                    asleep.and_then(|(worker, events)| Some((worker, events.checked_sub(1)?)));
+                let one_in = if view.persists { *one_in } else { ELSEWHERE_ONE_IN };
+                if !view.waits && random.below(one_in) > 0 {
+                    return Step::Run(view.current);
+                }
+                let awake = |worker: &u8| asleep.is_none_or(|(sleeper, _)| sleeper != *worker);
+                let count = view.others().filter(awake).count();
+                if count == 0 {
+                    let other = view.others().next().filter(|_| view.waits);
+                    return Step::Run(other.unwrap_or(view.current));
+                }
+                let chosen = view.others().filter(awake).nth(random.below(count));
+                if !view.waits {
+                    *asleep =
+                        Some((view.current, LONGEST_SLEEP / 4 * (1 + random.below(4) as u32)));
                 }
                 Step::Run(chosen.unwrap_or(view.current))
             }
@@ -468,11 +524,27 @@ mod tests {
     fn a_guide_passes_over_what_cannot_be_done_and_then_goes_on_plainly() {
         let guide = SchedulePolicy::Guided("d1.0,2x1,1x1,0x1".parse().unwrap());
         let mut chooser = Chooser::new(&guide, 2);
-        let view = |leavable| View { current: 0, waits: false, ready: &[0, 1], leavable };
+        let view =
+            |leavable| View { current: 0, waits: false, persists: false, ready: &[0, 1], leavable };
         assert_eq!(chooser.choose(&view(&[])), Step::Run(1));
         assert_eq!(chooser.choose(&view(&[])), Step::Run(0));
         assert_eq!(chooser.choose(&view(&[(0, 3)])), Step::Drain(0, 3));
         assert_eq!(chooser.choose(&view(&[(1, 0)])), Step::Run(0));
+    }
+
+    #[test]
+    fn who_is_about_to_persist_is_interrupted_when_what_it_stored_is_visible() {
+        let mut chooser = Chooser::new(&SchedulePolicy::AtPersists { seed: 1 }, 2);
+        let mut steps = |persists, leavable: &[(u8, u8)]| {
+            let view = View { current: 0, waits: false, persists, ready: &[0, 1], leavable };
+            let steps: Vec<_> = (0..400).map(|_| chooser.choose(&view)).collect();
+            let count = |step| steps.iter().filter(|it| **it == step).count();
+            (count(Step::Drain(0, 3)), count(Step::Run(1)))
+        };
+        let (drained, _) = steps(true, &[(0, 3)]);
+        assert!((300..400).contains(&drained), "{drained}");
+        let ((_, interrupted), (_, elsewhere)) = (steps(true, &[]), steps(false, &[]));
+        assert!(interrupted > 5 * elsewhere.max(2), "{interrupted}, elsewhere {elsewhere}");
     }
 
     #[test]

@@ -185,6 +185,16 @@ impl Event {
         }
     }
 
+    /// The persist point of a flush or a fence: an index into [`Trace::points`].
+    pub fn point(&self) -> Option<u16> {
+        match *self {
+            Self::FlushLines { point, .. }
+            | Self::Flush { point, .. }
+            | Self::Fence { point, .. } => Some(point),
+            _ => None,
+        }
+    }
+
     /// The lines that it stores to.
     pub fn stored_lines(&self) -> Range<u32> {
         match *self {
