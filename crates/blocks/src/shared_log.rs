@@ -150,7 +150,7 @@ impl<D: Domain, K: RingKind> SharedLog<D, K> {
         // SAFETY: reserved for this thread alone, before the limit, by whole lines.
         let mut sink = unsafe { Sink::<D, K>::new(&ring, tail, None) };
         Append { position, joined, more: false, length, parts }.write(&mut sink, Spacing::Lines);
-        sink.flush();
+        sink.write_back();
         // G2, where something follows; else G1.
         domain.fence();
         if K::FOOTER {

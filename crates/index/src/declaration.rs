@@ -77,17 +77,40 @@ pub struct Run {
     pub filled: u64,
     /// Whether removals go through the keys in order, so that nodes become empty.
     pub drains: bool,
+    /// Whether the power is cut only when the first keys are there.
+    pub is_large: bool,
+    /// Whether nodes have the size that they have in use.
+    pub as_in_use: bool,
 }
 
 impl Run {
     /// A run with integer keys.
     pub const fn integers(name: &'static str) -> Self {
-        Self { name, byte_strings: false, keys: 160, filled: 0, drains: false }
+        Self {
+            name,
+            byte_strings: false,
+            keys: 160,
+            filled: 0,
+            drains: false,
+            is_large: false,
+            as_in_use: false,
+        }
     }
 
     /// A run with byte strings.
     pub const fn byte_strings(name: &'static str) -> Self {
         Self { byte_strings: true, ..Self::integers(name) }
+    }
+
+    /// A run with so many integers, of which half are there beforehand; removals go through them in order. The power
+    /// is cut in what comes then. It is long, and not among those of every test.
+    pub const fn large(name: &'static str, keys: u64) -> Self {
+        Self { filled: keys / 2, drains: true, is_large: true, ..Self::integers(name).of(keys) }
+    }
+
+    /// The same with nodes of the size that they have in use.
+    pub const fn as_in_use(self) -> Self {
+        Self { as_in_use: true, ..self }
     }
 
     /// A run with integers that are removed in order.

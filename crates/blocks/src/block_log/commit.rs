@@ -135,6 +135,10 @@ impl<D: Domain> BlockLog<D> {
         };
         let durable = self.durable.load(&self.domain);
         state.batch.mark(self.ring, durable);
+        let rounds = |position| position / self.ring.bytes();
+        if rounds(state.batch.first()) < rounds(state.batch.end()) {
+            self.domain.happens("the ring comes round");
+        }
         let drops_last_unit = self.domain.commits(mutants::LAST_BLOCK_DROPPED);
         let batch = state.batch.close(spare, drops_last_unit);
         drop(state);

@@ -339,6 +339,7 @@ impl<D: Domain> BlockLog<D> {
         if start < durable && !self.is_record_at(lsn)? {
             return Err(BlockLogError::NotARecord { asked: lsn });
         }
+        self.domain.happens("records are dropped");
         let turn = self.wait_to_write()?;
         let next = Header { start, durable, sequence: header.sequence + 1, ..header };
         let outcome = if self.domain.commits(mutants::REUSED_BEFORE_TRUNCATION) {

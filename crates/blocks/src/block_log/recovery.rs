@@ -149,6 +149,7 @@ impl<D: Domain> Recovery<D> {
         // What nobody vouches for is written as it is read.
         let mut at = self.vouched - self.vouched % BLOCK;
         while at < first {
+            self.domain.happens("what nobody vouches for is written again");
             let bytes = (first - at).min(ring.segment_end(at) - at).min(ring.batch_bytes());
             let read = self.window.bytes(at, bytes)?;
             ring.write(&*self.device, at, read)?;
@@ -161,6 +162,7 @@ impl<D: Domain> Recovery<D> {
         }
         // B6
         if self.tail == Some(Tail::Records) && !self.domain.commits(mutants::TAIL_LEFT) {
+            self.domain.happens("records behind the end are zeroed");
             let until = (ring.limit(header.start) - first).min(ring.batch_bytes());
             ring.write(&*self.device, first, &blocks[..until as usize])?;
         } else if self.vouched < end && first < end {

@@ -27,6 +27,10 @@ impl<D: Domain> PageStore<D> {
         let Some(spare) = spare else {
             return Err(PageError::Full { capacity_pages: self.geometry.capacity_pages as usize });
         };
+        domain.happens(match current {
+            Some(_) => "a page is copied",
+            None => "a page is new",
+        });
         let slot = spare.slot;
         let version = current.map_or(0, |current| current.version) + 1;
         let scheme = self.geometry.scheme;

@@ -25,6 +25,7 @@ impl<D: Domain> PageStore<D> {
             && spare.names == Some(number)
             && !domain.commits(mutants::SPARE_SURVIVES_DELETION)
         {
+            domain.happens("an outdated copy goes with its page");
             // I3: before the current slot ceases to be, or the older version would be the latest.
             let _: Committed = self.header(spare.slot).page.publish(domain, 0).persist();
             spare.names = None;
@@ -32,6 +33,7 @@ impl<D: Domain> PageStore<D> {
         let cleared = self.header(current.slot).page.publish(domain, 0).flush();
         let committed =
             if lane.logged == Some(number) && !domain.commits(mutants::LOG_SURVIVES_DELETION) {
+                domain.happens("a log goes with its page");
                 // I6: in either order; without its page the log is not applied, and without the log
                 // the page is what it is.
                 let log = self.pool.at(self.geometry.log(self.root, self.geometry.lane_of(number)));

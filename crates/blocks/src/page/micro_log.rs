@@ -23,6 +23,7 @@ impl<D: Domain> PageStore<D> {
         let (domain, lines) = (self.pool.domain(), self.geometry.lines());
         let log_link = self.geometry.log(self.root, self.geometry.lane_of(id));
         let log = self.pool.at(log_link);
+        domain.happens("a page is written by way of its log");
         lane.logged = None;
         if !domain.commits(mutants::NO_INVALIDATION) {
             // I5: before anything of the log is written.

@@ -155,6 +155,7 @@ impl Scan {
     pub(super) fn repair<D: Domain>(&self, pool: &Pool<D>, root: Link<PageStoreRoot>) -> Recovered {
         let (geometry, domain) = (self.geometry, pool.domain());
         for redo in &self.redo {
+            domain.happens("a log is applied when the store is opened");
             let log = geometry.log(root, redo.lane);
             let mut rest = pool.tail(log, redo.lines.count() * LINE_BYTES);
             let slot = geometry.slot(root, redo.slot);
@@ -168,6 +169,7 @@ impl Scan {
             if domain.commits(mutants::TORN_SLOT_KEPT) {
                 continue;
             }
+            domain.happens("a torn page is given up");
             // I2: or the next page that is written here might bring what is missing.
             let header = pool.at(geometry.header(root, slot));
             let _shared_fence = header.page.publish(domain, 0).flush();

@@ -107,7 +107,7 @@ pub(super) fn stream_entry<D: Domain>(
     sink.skip(body_bytes(length) - at);
     pad_behind(sink, spacing, body_bytes(length) as u64);
     // I1: its last line.
-    sink.flush();
+    sink.write_back();
 }
 
 /// What stands where an entry may begin.

@@ -418,6 +418,11 @@ impl<D: Domain> PopLog<D> {
         writer.earlier.reserve(1);
         let ordinary_suffices = SEGMENT_HEADER_BYTES + bytes <= self.ordinary_bytes;
         let spare = if ordinary_suffices { writer.spares.pop() } else { None };
+        self.pool.domain().happens(match (ordinary_suffices, &spare) {
+            (true, Some(_)) => "a spare segment is taken",
+            (true, None) => "a segment is allocated",
+            (false, _) => "a segment for one long entry",
+        });
         let segment = match spare {
             Some(spare) => spare.segment,
             None => segment::allocate(&self.pool, self.ordinary_bytes, bytes)?,

@@ -174,6 +174,7 @@ impl Scan {
             }
         }
         if let Some(torn) = &self.torn {
+            domain.happens("a torn entry is zeroed");
             // Whole lines past the caches, but for the line that the last entry ends in.
             let from = (torn.start / LINE_BYTES * LINE_BYTES).max(self.current.used_bytes);
             let to = torn.end.next_multiple_of(LINE_BYTES);
@@ -183,6 +184,7 @@ impl Scan {
             unsafe { zero_data(pool, self.current.segment, from, to) };
         }
         if self.successor.is_some() {
+            domain.happens("a segment without a whole entry is taken out");
             // I5. The segment holds no whole entry, so that with or without this store the log has
             // the same entries.
             let _shared_fence =

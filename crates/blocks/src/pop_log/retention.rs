@@ -82,11 +82,13 @@ impl<D: Domain> PopLog<D> {
         let mut spares = Vec::new();
         for Held { segment, .. } in dropped {
             if segment.is_ordinary() && spares.len() < room {
+                self.pool.domain().happens("a segment becomes a spare one");
                 // SAFETY: behind the start, durably (`unlinked`); readers are locked out, and
                 // the writer knows it no more.
                 unsafe { segment::zero(&self.pool, segment, self.ordinary_bytes) };
                 spares.push(Spare { segment, unlinked });
             } else {
+                self.pool.domain().happens("a segment is freed");
                 segment::free(&self.pool, segment, self.ordinary_bytes, unlinked);
             }
         }

@@ -65,7 +65,7 @@ pub(crate) fn write_footer<D: Domain, K: RingKind>(
     // One word: a torn footer is no footer.
     sink.word(footer(position));
     pad_behind(sink, spacing, FOOTER_BYTES);
-    sink.flush();
+    sink.write_back();
     // G1.
     sink.domain().fence();
 }
@@ -113,6 +113,9 @@ impl<D: Domain, K: RingKind> RingLog<D, K> {
             return Ok(first..first);
         }
         Self::check_room(writer.tail, bytes, writer.start.limit)?;
+        if count > 1 {
+            domain.happens("a group of entries");
+        }
         let ring = self.ring();
         let line = (self.placement == Placement::Streamed).then_some(&mut writer.line);
         // SAFETY: free space (just checked), of which the lock keeps other writers away; readers
@@ -126,7 +129,7 @@ impl<D: Domain, K: RingKind> RingLog<D, K> {
             position = position.next();
         }
         let last = Position::from_number(position.number() - 1);
-        sink.flush();
+        sink.write_back();
         {
             let _footer = domain.omitting(CLASSIC_FOOTER_WITH_PAYLOAD);
             let _size = domain.omitting(HEADER_SIZE_WITH_PAYLOAD);
@@ -138,6 +141,9 @@ impl<D: Domain, K: RingKind> RingLog<D, K> {
         } else if K::SIZED {
             self.publish_size(writer.next_size, writer.tail + bytes);
             writer.next_size = (writer.next_size + 1) % self.size_fields;
+        }
+        if writer.tail / self.capacity < (writer.tail + bytes) / self.capacity {
+            domain.happens("the ring comes round");
         }
         writer.tail += bytes;
         writer.next = position;

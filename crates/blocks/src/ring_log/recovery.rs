@@ -176,6 +176,12 @@ impl<D: Domain, K: RingKind> RingLog<D, K> {
             // SAFETY: as above.
             unsafe { ring.zero(start.limit, limit) };
         }
+        if cleaned {
+            ring.pool.domain().happens("what a torn entry left is zeroed");
+        }
+        if widened {
+            ring.pool.domain().happens("a truncation is completed");
+        }
         if cleaned || widened {
             // G5; G3 before the limit says so.
             ring.pool.domain().fence();

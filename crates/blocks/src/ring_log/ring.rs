@@ -239,7 +239,7 @@ impl<'a, D: Domain, K: RingKind> Sink<'a, D, K> {
 
     /// Flushes what was stored; the caller's fence makes it durable.
     #[track_caller]
-    pub(crate) fn flush(&mut self) {
+    pub(crate) fn write_back(&mut self) {
         let pending = std::mem::take(&mut self.pending);
         let within = self.index % LINE;
         if let Some(line) = &mut self.line {

@@ -80,6 +80,10 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
             None if slot != Byte::END_SLOT && !contents.end.is_none() => contents.end,
             None => return Err(damaged("a node has one child").into()),
         };
+        self.domain().happens(match remaining.is_leaf() {
+            true => "a node gives way to its last leaf",
+            false => "a node gives way to a node",
+        });
         // A header that is right where the child moves up to is one of a copy. Where headers are
         // changed in place it stays stale (I8) until an insert comes by: writing it would touch a
         // line of a block that is not needed otherwise. So it does in a pool that has no room for
@@ -117,6 +121,13 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         let mut contents = self.contents(node);
         contents.children.retain(|(byte, _)| usize::from(*byte) != slot);
         let kind = node.kind().for_count(contents.children.len());
+        if kind < node.kind() {
+            self.domain().happens(match node.kind() {
+                Kind::Four | Kind::Sixteen => "a Node16 shrinks",
+                Kind::FortyEight => "a Node48 shrinks",
+                Kind::Full => "a Node256 shrinks",
+            });
+        }
         let copy = self.make_node(kind, self.header_bits(node), &contents).ok()?;
         // I1.
         let copy = self.handle.pool.fence(copy.flush());

@@ -160,6 +160,13 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         let mut contents = self.contents(node);
         contents.add(slot, Child::leaf(leaf.link()));
         let kind = node.kind().for_count(contents.children.len());
+        if kind > node.kind() {
+            self.domain().happens(match kind {
+                Kind::Four | Kind::Sixteen => "a Node4 grows",
+                Kind::FortyEight => "a Node16 grows",
+                Kind::Full => "a Node48 grows",
+            });
+        }
         let copy = self.make_node(kind, self.header_bits(node), &contents)?;
         let copy = {
             let _mutant = self.domain().omitting(P::MUTANTS.missing_copy_flush);
@@ -184,6 +191,10 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
     ) -> Result<Committed, Obstacle> {
         let Split { place, child, position, slot: old_slot, depth, header, .. } = split;
         let pool = &self.handle.pool;
+        pool.domain().happens(match child.is_leaf() {
+            true => "a node above two leaves",
+            false => "a node above a node",
+        });
         let slot = key
             .slot_at(position)
             .ok_or_else(|| damaged("two keys differ behind the end of both"))?;

@@ -83,7 +83,9 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::integers("art-cow:u64"),
             Run::byte_strings("art-cow:bytes"),
             // With nodes of the largest kind, that come and go.
-            Run::drained("art-cow:wide").of(160).filled(),
+            Run::drained("art-cow:wide").of(124).filled(),
+            // So few that nothing is left.
+            Run::drained("art-cow:drained").of(24),
         ],
         histories: &[
             ("art-cow:splitting", History::SplitNode),

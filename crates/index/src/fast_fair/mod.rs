@@ -214,6 +214,9 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::integers("fast-fair:u64"),
             Run::byte_strings("fast-fair:bytes"),
             Run::drained("fast-fair:drained"),
+            // With inner nodes that are split.
+            Run::large("fast-fair:deep", 280),
+            Run::large("fast-fair:in-use", 1200).as_in_use(),
         ],
         histories: &[],
         persist_points: (400, 3),

@@ -51,4 +51,9 @@ mutants! {
     INSERT_THROUGH_UNPERSISTED_POINTER = "fast-fair/insert-through-unpersisted-pointer" =>
         at("index/src/fast_fair/write.rs, split")
         .published("PMRace (Chen et al., ASPLOS 2022)");
+
+    /// The lock of a leaf is given back before a new value in it is persisted: another answers with it.
+    RELEASED_BEFORE_PERSIST = "fast-fair/released-before-persist" =>
+        at("index/src/fast_fair/write.rs, write_locked")
+        .among_workers();
 }

@@ -182,12 +182,14 @@ impl Node<'_> {
             count += 1;
         }
         if let Some(last) = (count..slots.len()).rev().find(|&slot| key(slot) != 0) {
+            domain.happens("repair of a node that a split had not emptied");
             self.clear(domain, count, last + 1);
             // Alone, this thread could leave the fence to its next operation; but another thread
             // may unlink the sibling before that, and then the stale entries would count again.
             domain.persist(&slots[count..=last]);
         }
         if self.sibling(domain).is_hidden() {
+            domain.happens("repair of a hidden first entry");
             if count == 1 {
                 slots[0].key.store_ordered(domain, 0);
                 return;
@@ -200,6 +202,7 @@ impl Node<'_> {
         let mut slot = 1;
         while slot < count {
             if key(slot) == key(slot - 1) {
+                domain.happens("repair of a duplicate");
                 let _: Committed = self.close_gap(domain, slot, count);
                 count -= 1;
             } else {

@@ -136,6 +136,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             remove_separator();
         }
         let sibling = node.sibling(domain);
+        let is_leaf = sibling.level() == 0;
+        domain.happens(if is_leaf { "an empty leaf leaves" } else { "a bare inner node leaves" });
         let around = left.sibling(domain).with_link(sibling.link());
         let unlinked = left.header.sibling.publish(domain, around.0).persist();
         if is_late {
@@ -215,6 +217,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             if top.count(domain) != 0 || !sibling.link().is_null() {
                 return self.release(top);
             }
+            domain.happens("the root gives way to its child");
             let child = top.leftmost(domain);
             let unlinked = self.root().top.redirect(domain, child.cast()).persist();
             top.header.sibling.store_ordered(domain, sibling.deleted().0);

@@ -131,7 +131,13 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             let committed = if matches!(change, Change::Insert(_)) {
                 Committed::nothing_to_do()
             } else {
-                node.slots[found.slot].value.publish(domain, value).persist()
+                let visible = node.slots[found.slot].value.publish(domain, value);
+                if domain.commits(mutants::RELEASED_BEFORE_PERSIST) {
+                    self.release(node);
+                    let committed = visible.persist();
+                    return Ok((Outcome { previous: Some(found.value), committed }, None));
+                }
+                visible.persist()
             };
             self.release(node);
             return Ok((Outcome { previous: Some(found.value), committed }, None));
@@ -180,6 +186,11 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             None if at_end => count - 1,
             None => count / 2,
         };
+        domain.happens(match (leaf_key, at_end) {
+            (Some(_), false) => "split of a leaf",
+            (Some(_), true) => "a new leaf behind a full one",
+            (None, _) => "split of an inner node",
+        });
         // I7: a leaf owns a copy of its low key; an inner node shares that of its leftmost leaf.
         let mut own_low = None;
         let low = match (key_alone, leaf_key) {
@@ -340,6 +351,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         let entry = (child.low(domain), child.link.bits());
         let root =
             self.build(top.link, word, 0, &[entry], false).inspect_err(|_| self.release(top))?;
+        domain.happens(if level == 0 { "a root above leaves" } else { "a root above inner nodes" });
         // I1.
         let root = self.pool.fence(root);
         // I12. Contents do not depend on it, the height of the tree after a crash does: so this

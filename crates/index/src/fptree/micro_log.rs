@@ -139,6 +139,7 @@ pub(super) fn replay<D: Domain>(
         .ok_or_else(|| damaged("its micro-logs are outside the pool"))?;
     let open: Vec<&MicroLog> = logs.iter().filter(|log| log.leaf.load(domain) != 0).collect();
     for log in &open {
+        domain.happens("a micro-log is carried out when the tree is opened");
         let leaf = Leaf::try_at(pool, Link::from_bits(log.leaf.load(domain)), slots)
             .ok_or_else(|| damaged("a micro-log names a leaf outside the pool"))?;
         leaf.header.line.bitmap.store_ordered(domain, log.bitmap.load(domain));

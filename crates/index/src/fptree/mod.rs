@@ -253,6 +253,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::integers("fptree:u64"),
             Run::byte_strings("fptree:bytes"),
             Run::drained("fptree:drained"),
+            Run::large("fptree:in-use", 1600).as_in_use(),
         ],
         histories: &[],
         persist_points: (300, 3),

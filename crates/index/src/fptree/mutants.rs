@@ -50,6 +50,11 @@ mutants! {
     /// replayed.
     // I5.
     MICRO_LOG_NOT_RESET = "fptree/micro-log-not-reset" => at("index/src/fptree/remove.rs, unlink");
+
+    /// The entries that a merge has moved are not durable before the record says that they count.
+    MERGED_BEFORE_DURABLE = "fptree/merged-before-durable" =>
+        at("index/src/fptree/remove.rs, merge_around")
+        .in_runs(&["fptree:drained"]);
 }
 
 /// Recovery does what the records say, does not persist that, and clears them durably (I5).

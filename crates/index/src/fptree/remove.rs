@@ -67,6 +67,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
     ) -> Result<Option<Committed>, IndexError> {
         let (pool, domain) = (&*self.pool, self.domain());
         if self.first_leaf() == leaf.link {
+            domain.happens("the first leaf leaves");
             // Only the holder of the first leaf's lock changes this word.
             let next = leaf.next(domain).cast();
             let committed = self.root().top.redirect(domain, next).persist();
@@ -101,6 +102,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             self.unlock_unchanged(leaf);
             return Err(IndexError::Damaged { what: "a leaf is missing from the list".into() });
         }
+        domain.happens("an empty leaf leaves");
         Ok(Some(self.unlink(left, leaf, key, left.bitmap(domain), has_own_lock)))
     }
 
@@ -145,6 +147,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             }
             return self.unlock_unchanged(leaf);
         }
+        domain.happens("merge of leaves");
         let mut added = 0u64;
         for slot in slots_in(moving) {
             let free = (!bitmap).trailing_zeros() as usize;
@@ -158,9 +161,11 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
             added |= 1 << free;
         }
         // I2: both before the record, which makes the bits true.
+        let not_yet_durable = domain.omitting(mutants::MERGED_BEFORE_DURABLE);
         left.flush_slots(domain, added);
         domain.flush(&left.header.line.bitmap);
         domain.fence();
+        drop(not_yet_durable);
         let _: Committed = self.unlink(left, right, key, bitmap, has_own_lock);
     }
 

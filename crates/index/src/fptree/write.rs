@@ -141,6 +141,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         let is_append = next.is_null()
             && entries.last().is_some_and(|&(last, _)| key.cmp_word(pool, last).is_gt());
         let moving = if is_append { entries.len() / 8 + 1 } else { entries.len() / 2 };
+        domain.happens(if is_append { "a new last leaf" } else { "split of a leaf" });
         let upper = entries.split_off(entries.len() - moving);
         let first = upper.first().map_or(0, |&(word, _)| word);
 

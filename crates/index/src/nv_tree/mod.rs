@@ -275,6 +275,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::integers("nv-tree:u64"),
             Run::byte_strings("nv-tree:bytes"),
             Run::drained("nv-tree:drained"),
+            Run::large("nv-tree:in-use", 1200).as_in_use(),
         ],
         histories: &[],
         persist_points: (300, 2),

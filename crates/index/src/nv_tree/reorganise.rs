@@ -76,6 +76,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         if self.directory(pinned).is_some() {
             return Ok(None);
         }
+        self.domain().happens("the first leaf");
         let word = self.key_word(key, supplies)?;
         let record = Newest { slot: 0, word: word.bits(), value, deleted: false };
         let leaf = self.make_leaf(supplies, &[record], Link::NULL)?;
@@ -146,6 +147,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             self.pool.free_unshared(leaf.link, self.leaf_bytes, Committed::nothing_to_do());
         }
         let split = records.len() > self.capacity * 3 / 4;
+        domain.happens(if split { "split of a leaf" } else { "a leaf without its dead records" });
         // Keys that come in order leave full leaves behind.
         let middle = match (split, is_last && next.is_null()) {
             (false, _) => records.len(),
@@ -197,6 +199,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             panic!("the index is damaged: a leaf is in no inner node");
         };
         let found = self.place_of(directory, leaf, probe);
+        domain.happens("a leaf leaves with its last key");
         // The leaf to the left takes over the range, or the leaf to the right if there is none in
         // the same PLN.
         let edit = if found.entry == 0 && found.siblings() > 1 {
@@ -259,6 +262,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         if records.len() > self.capacity / 2 {
             return false;
         }
+        domain.happens("merge of leaves");
         let next = right.next(domain);
         let Ok(fresh) = self.make_leaf(&mut Supplies::none(), &records, next) else {
             return false;
@@ -301,6 +305,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         match prepared {
             Prepared::InPlace => directory.edit(&self.pool, found, edit),
             Prepared::Rebuilt(mut rebuilt) => {
+                self.domain().happens("inner nodes are built anew");
                 self.count_rebuild(rebuilt.entries);
                 self.set_directory(rebuilt.directory.take(), pinned);
                 directory.retire(&self.pool, &rebuilt, pinned);

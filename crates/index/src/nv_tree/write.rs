@@ -193,6 +193,7 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
         let (committed, count) = if count < self.capacity {
             (self.append(leaf, count, KeyWord::again(newest.word), 0, true), count + 1)
         } else {
+            domain.happens("a removal from a full leaf");
             // A full leaf takes no record more, and a removal must not need room: the newest record
             // becomes the deletion itself, by one store.
             let flags = &leaf.header.deleted[newest.slot / 64];

@@ -361,7 +361,13 @@ pub(crate) const DECLARATION: Declaration = Declaration {
         sources: &["index/src/p_clht"],
         // Four buckets, so that the table grows more than once.
         options: IndexOptions { expected_entries: 1, ..IndexOptions::DEFAULT },
-        runs: &[Run::integers("p-clht:u64").of(640), Run::byte_strings("p-clht:bytes").of(640)],
+        runs: &[
+            Run::integers("p-clht:u64").of(640),
+            Run::byte_strings("p-clht:bytes").of(640),
+            // Chains whose buckets become empty.
+            Run::drained("p-clht:drained").of(160),
+            Run::large("p-clht:in-use", 800).as_in_use(),
+        ],
         histories: &[],
         persist_points: (300, 2),
         rate_operations: 60,

@@ -38,4 +38,9 @@ mutants! {
 
     /// A removal does not flush the slot that it empties.
     UNFLUSHED_REMOVE = "p-clht/unflushed-remove" => at("index/src/p_clht/write.rs, remove_key");
+
+    /// The word that no longer refers to an empty overflow bucket is not persisted before the bucket is freed.
+    UNFLUSHED_UNLINKING = "p-clht/unflushed-unlinking" =>
+        at("index/src/p_clht/write.rs, remove_key")
+        .in_runs(&["p-clht:drained"]);
 }

@@ -216,6 +216,13 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             let _mutant = self.domain().omitting(mutants::SWAP_BEFORE_FLUSH);
             self.pool.fence((head, overflow))
         };
+        self.domain().happens("a larger table");
+        if !outgrown.is_empty() {
+            self.domain().happens("a larger table in place of chains");
+        }
+        if !new.1.is_empty() {
+            self.domain().happens("a larger table with chains");
+        }
         self.overflow_word().store(self.domain(), self.counted(new.1.len() as u64));
         // I1: whoever sees the new table from here on sees this too, and puts nothing into it.
         self.growing().set_payload(self.domain(), PUBLISHING);

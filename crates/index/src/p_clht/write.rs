@@ -68,6 +68,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             let visible = bucket.publish_occupancy(domain, Some(word), occupancy | 1 << slot);
             return Ok((visible.persist(), false));
         }
+        domain.happens("a chain has one bucket more");
         let bucket = self.pool.allocate::<Bucket>()?;
         self.count_overflow(true);
         bucket.write(domain, &BucketImage::of(&[(word.bits(), value)], Link::NULL));
@@ -145,9 +146,11 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         let left = bucket.occupancy(domain) & !(1 << slot);
         let (committed, emptied) = match before {
             Some(before) if left == 0 => {
+                domain.happens("an empty bucket leaves its chain");
                 // I5: the bucket goes with its last entry, by one store.
                 let link = before.next.load(domain);
                 self.count_overflow(false);
+                let _mutant = domain.omitting(mutants::UNFLUSHED_UNLINKING);
                 (before.next.redirect(domain, bucket.next.load(domain)).persist(), Some(link))
             }
             _ => {

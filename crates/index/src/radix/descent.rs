@@ -1,7 +1,7 @@
 //! The way of a key down a tree: to its leaf, or to where it belongs.
 
 use lapis_blocks::interleave::{Interleaver, Turn};
-use lapis_pmem::{Guard, Link};
+use lapis_pmem::{Guard, Link, Observed};
 
 use super::digits::{Digits, Span};
 use super::header::Header;
@@ -339,6 +339,7 @@ pub trait Descending: RadixTree {
     #[cold]
     fn recover_header(&self, node: Self::Word, depth: usize) -> Result<HeaderOf<Self>, IndexError> {
         let header = self.true_header(node, depth)?;
+        self.handle().pool.domain().happens("a stale header is made right");
         self.set_header(node, header);
         Ok(header)
     }

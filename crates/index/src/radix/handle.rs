@@ -80,6 +80,6 @@ impl<D: Domain> Handle<D> {
     /// last load that it rests on, which was an acquire.
     #[inline(always)]
     pub fn persist_before_return(&self) {
-        self.in_flight.persist(&self.pool);
+        self.in_flight.make_durable(&self.pool);
     }
 }

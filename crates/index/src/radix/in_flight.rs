@@ -76,7 +76,7 @@ impl InFlightPlaces {
     /// Makes durable what the caller may have seen of changes that are under way. Called after the
     /// last load an answer rests on, which was an acquire.
     #[inline(always)]
-    pub fn persist<D: Domain>(&self, pool: &Pool<D>) {
+    pub fn make_durable<D: Domain>(&self, pool: &Pool<D>) {
         let places = self.0.each_ref().map(|lane| lane.0.load(Ordering::Acquire));
         if places.iter().fold(0, |any, place| any | place) != 0 {
             let named = places.into_iter().filter(|&place| place != 0);

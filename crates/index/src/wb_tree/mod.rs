@@ -258,6 +258,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::integers("wb-tree:u64"),
             Run::byte_strings("wb-tree:bytes"),
             Run::drained("wb-tree:drained"),
+            Run::large("wb-tree:in-use", 1200).as_in_use(),
         ],
         histories: &[("wb-tree:merging", History::MergedNode(8))],
         persist_points: (200, 2),

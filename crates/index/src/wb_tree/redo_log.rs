@@ -194,6 +194,7 @@ impl Log {
         if plan.commit_word() != commit {
             return Err(damaged());
         }
+        domain.happens("the redo log is carried out when the tree is opened");
         let _: Committed = if domain.commits(mutants::either(
             domain,
             mutants::LOG_NOT_REDONE,

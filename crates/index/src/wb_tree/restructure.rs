@@ -128,6 +128,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         let middle = if appends { count } else { count.div_ceil(2) };
         let word = key.make_word(&self.pool)?;
         let entry = [target.ordinal, value, word.bits()];
+        domain.happens(if appends { "a new leaf behind a full one" } else { "split of a leaf" });
         // The first `middle` of the old entries and the new one stay, if it is among them.
         let stays = position < middle;
         let kept = if stays { middle - 1 } else { middle };
@@ -191,6 +192,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         let order = self.order_of(node, node.control(domain));
         let count = order.len();
         let middle = if path.is_at_end(level) { count - 1 } else { count / 2 };
+        domain.happens("split of an inner node");
         // The entry in the middle goes up, with the key word that it owns (I3).
         let middle_entry = node.entry(domain, order.at(middle));
         let moved = self.entries(node, &order.as_slice()[middle + 1..]);
@@ -215,6 +217,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
     ) -> Result<Option<Fresh<'_, D>>, IndexError> {
         let domain = self.domain();
         let Some(level) = level.checked_sub(1) else {
+            domain.happens("a root above the root");
             let top = self.top();
             let root = self.build(top.link().bits(), std::slice::from_ref(entry))?;
             plan.store(self.top_place(), Top::new(root.link(), top.levels() + 1).0);
@@ -320,6 +323,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
             // The separator comes down, with the key word that it owns (I3).
             moved.insert(0, [separator[0], right.leftmost(domain), separator[2]]);
         }
+        domain.happens(if is_inner { "merge of inner nodes" } else { "merge of leaves" });
         let mut order = self.order_of(left, left.control(domain));
         // I1: durable when the log is.
         left.append_entries(domain, &mut order, &moved);
@@ -329,6 +333,7 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
         let levels = self.top().levels();
         let gives_way = parent_is_top && above.len() == 1;
         if gives_way {
+            domain.happens("the root gives way to its child");
             plan.store(self.top_place(), Top::new(left.link, levels - 1).0);
         } else {
             self.plan_entries(&mut plan, parent, &above.without(position), None);

@@ -22,7 +22,11 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     exploration: Exploration {
         sources: &["index/src/wb_tree"],
         options: IndexOptions::DEFAULT,
-        runs: &[Run::integers("wb-tree-slot:u64"), Run::byte_strings("wb-tree-slot:bytes")],
+        runs: &[
+            Run::integers("wb-tree-slot:u64"),
+            Run::byte_strings("wb-tree-slot:bytes"),
+            Run::drained("wb-tree-slot:drained"),
+        ],
         histories: &[("wb-tree-slot:merging", History::MergedNode(7))],
         persist_points: (200, 2),
         rate_operations: 200,

@@ -98,7 +98,9 @@ pub(crate) const DECLARATION: Declaration = Declaration {
             Run::integers("woart:u64"),
             Run::byte_strings("woart:bytes"),
             // With nodes of the largest kind, that come and go.
-            Run::drained("woart:wide").of(160).filled(),
+            Run::drained("woart:wide").of(124).filled(),
+            // So few that nothing is left.
+            Run::drained("woart:drained").of(24),
         ],
         histories: &[
             ("woart:splitting", History::SplitNode),

@@ -24,6 +24,10 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
         let slot = key
             .slot_at(position)
             .ok_or_else(|| damaged("two keys differ behind the end of both"))?;
+        pool.domain().happens(match child.is_leaf() {
+            true => "a node above two leaves",
+            false => "a node above a node",
+        });
         let leaf = self.make_leaf(key, value)?;
         let children = [(slot, Child::leaf(leaf.link())), (old_slot, child)];
         let prefix = Header::of(key, depth, position);
@@ -65,6 +69,10 @@ impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
             return Ok(self.replace_leaf(key, leaf, descent.place, Child::NONE.0));
         };
         held.require(Claims::above(key, depth))?;
+        self.handle.pool.domain().happens(match remaining.is_leaf() {
+            true => "a node gives way to its last leaf",
+            false => "a node gives way to a node",
+        });
         // I4: with the leaf goes the node. The remaining child branches behind the node and so
         // behind whatever is above (I2); its keys agree on all before that (I3). If it is a node,
         // its header is stale now (I8) and stays so until an insert comes by: writing it would

@@ -238,7 +238,12 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     exploration: Exploration {
         sources: &["index/src/wort", "index/src/radix"],
         options: IndexOptions::DEFAULT,
-        runs: &[Run::integers("wort:u64"), Run::byte_strings("wort:bytes")],
+        runs: &[
+            Run::integers("wort:u64"),
+            Run::byte_strings("wort:bytes"),
+            // So few that nothing is left.
+            Run::drained("wort:drained").of(24),
+        ],
         histories: &[
             ("wort:splitting", History::SplitNode),
             ("wort:unlinking", History::UnlinkedNode),

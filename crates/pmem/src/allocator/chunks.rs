@@ -199,6 +199,7 @@ impl ChunkMap {
         let fit = self.free.iter().find(|&(_, &length)| length >= count);
         let first = match fit.map(|(&first, &length)| (first, length)) {
             Some((first, length)) => {
+                pool.domain().happens("chunks are used again");
                 self.free.remove(&first);
                 if length > count {
                     self.free.insert(first + count, length - count);
@@ -230,6 +231,7 @@ impl ChunkMap {
         }
         let table_start = first - (first - self.next_fresh).min(SEGMENT_TABLE_CHUNKS);
         if table_chunks_at(table_start) > 0 {
+            pool.domain().happens("a further segment of the chunk table");
             // A device may hold anything here; a file holds zeroes and stays so.
             let table = Link::<PCell<u64>>::from_bits(descriptor_offset(table_start));
             let bytes = SEGMENT_TABLE_CHUNKS as usize * EXTENT_BYTES;
@@ -239,6 +241,7 @@ impl ChunkMap {
             pool.domain().fence();
         }
         if end > self.high_water {
+            pool.domain().happens("the high-water mark moves");
             let mapped = (pool.region().mapped_bytes() / EXTENT_BYTES) as u32;
             let mark = end.saturating_add(HIGH_WATER_STEP).min(mapped);
             let header = pool.header();
@@ -277,6 +280,8 @@ impl ChunkMap {
 
     /// Gives a run back. Its descriptor is zeroed and durable before the chunks can be used (A2).
     pub(super) fn free_run<D: Domain>(&mut self, pool: &Pool<D>, first: u32, count: u32) {
+        pool.domain().happens("a run of chunks is free");
+        let _mutant = pool.domain().omitting(mutants::FREED_DESCRIPTOR_NOT_FLUSHED);
         let cell = descriptor_cell(pool, first);
         let _covered = cell.publish(pool.domain(), Descriptor::FREE.0).flush();
         // A2: the run may be taken by another thread, whose fence does not cover this.
@@ -335,6 +340,7 @@ impl ChunkMap {
 /// Grows the region to hold `end_bytes`, which is durable before anybody claims it (H5): by a quarter of what there is, at least 1 MiB and at most
 /// 1 GiB, or by exactly what is needed if there is no room for more.
 fn grow<D: Domain>(pool: &Pool<D>, end_bytes: usize) -> Result<(), RegionError> {
+    pool.domain().happens("the storage grows");
     let mapped = pool.region().mapped_bytes();
     let step = (mapped / 4).clamp(1 << 20, 1 << 30);
     let generous = end_bytes.max(mapped + step);

@@ -246,6 +246,7 @@ impl Allocator {
         let mut slabs = self.slabs_of(pool, class);
         for &offset in offsets {
             if let Some(emptied) = slabs.give_back(class, offset) {
+                pool.domain().happens("an empty slab is freed");
                 lock(pool.domain(), &self.chunks).free_run(pool, emptied, class.slab_chunks());
             }
         }
@@ -259,6 +260,7 @@ impl Allocator {
         for block in pool.limbo().take_passed(pool.domain()) {
             self.free(pool, block);
         }
+        pool.domain().happens("a large block");
         let count = bytes.div_ceil(EXTENT_BYTES) as u32;
         while self.discover(pool) {}
         let first = lock(pool.domain(), &self.chunks)
@@ -360,6 +362,7 @@ impl Allocator {
         let any_loose = self.used_classes().any(|id| self.slabs_of(pool, id).has_loose());
         if any_loose {
             // Their slabs' saved bitmaps count them as in use: read those slabs now and correct it.
+            pool.domain().happens("blocks of slabs that were not read yet are freed");
             self.settle(pool);
         }
         for class in self.used_classes() {
@@ -424,6 +427,7 @@ impl Allocator {
                     }
                     report.reachable_blocks += reachable.slab_count(first);
                     if marks.iter().all(|&word| word == 0) {
+                        pool.domain().happens("an unreachable slab is reclaimed");
                         report.freed_chunks += u64::from(count);
                         chunks.free_run(pool, first, count);
                     } else {
@@ -435,6 +439,7 @@ impl Allocator {
                     if reachable.has_large(first) || in_limbo(first) || leaks {
                         report.reachable_blocks += u64::from(reachable.has_large(first));
                     } else {
+                        pool.domain().happens("an unreachable large block is reclaimed");
                         report.freed_chunks += u64::from(count);
                         chunks.free_run(pool, first, count);
                     }

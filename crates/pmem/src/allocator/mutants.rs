@@ -25,6 +25,13 @@ mutants! {
         at("pmem/src/allocator/chunks.rs, grow")
         .in_runs(&["allocator:growing"]);
 
+    /// The descriptor of a run that is freed is zeroed and not flushed. When the run has been part of a larger one
+    /// that was freed too, the old descriptor hides what follows.
+    // A2.
+    FREED_DESCRIPTOR_NOT_FLUSHED = "allocator/freed-descriptor-not-flushed" =>
+        at("pmem/src/allocator/chunks.rs, free_run")
+        .in_runs(&["allocator:runs"]);
+
     /// The bitmaps of the last clean shutdown are believed after a crash that came later.
     // A4.
     STALE_BITMAPS_BELIEVED = "allocator/stale-bitmaps-believed" =>

@@ -180,6 +180,7 @@ impl<D: Domain> Pool<D> {
         let is_same = |boot: u128| boot == 0 || last_boot == 0 || boot == last_boot;
         if state & STATE_CLEAN == 0 && boot.is_some_and(is_same) {
             // H6: the caches still hold what a dead process left there.
+            domain.happens("what a process that died has stored is written back");
             tracing::info!("writing back what a process that died has stored");
             let touched = (high_water as usize * EXTENT_BYTES).min(region.mapped_bytes());
             // SAFETY: mapped.
