@@ -8,6 +8,7 @@ use lapis_device::{
     CrashCause, CrashPoint, CrashPoints, CrashStates, Image, ImageBudget, PowerFailDomain,
 };
 
+use crate::coverage::Coverage;
 use crate::erased::{AnySubject, hash_of};
 use crate::first_violations::FirstViolations;
 use crate::image_check::{Expectation, FirstCrash, ImageChecker, SecondCrash};
@@ -40,7 +41,8 @@ pub(crate) fn explore_once(
 ) -> Result<ExploreReport, String> {
     let started = Instant::now();
     let run = Run::record(subject, options)?;
-    let spread = Spread::of(&run, options);
+    let first_operation = options.first_operation.max(subject.first_operation());
+    let spread = Spread::of(&run, first_operation, options);
     let options = &spread.within(options);
     let (images, points, stop) = Default::default();
     let violations = FirstViolations::new(options.violation_limit);
@@ -67,6 +69,9 @@ pub(crate) fn explore_once(
         events: run.events.clone(),
         ..Default::default()
     };
+    total.coverage = Coverage::none_of(|file| subject.owns_source(file));
+    let own = run.points.iter().filter(|point| subject.owns_source(point.file));
+    total.coverage.pass_run(own.copied(), &run.events);
     let mut states = HashSet::new();
     for share in shares {
         let (found, states_found) = share?;
@@ -91,7 +96,9 @@ fn walk(
     thread: usize,
     threads: usize,
 ) -> Result<(ExploreReport, HashSet<u64>), String> {
-    let (options, mut found) = (shared.options, ExploreReport::default());
+    let coverage = Coverage::none_of(|file| subject.owns_source(file));
+    let (options, mut found) =
+        (shared.options, ExploreReport { coverage, ..ExploreReport::default() });
     let mut checker = ImageChecker::new(subject, &run.base, options)?;
     let mut points = CrashPoints::new(&run.trace, &run.base, PowerFailDomain::AdrPortable);
     if options.every_store {
@@ -118,7 +125,7 @@ fn walk(
             continue;
         }
         let begun = markers.begun.map_or(0, |begun| run.number(begun));
-        if begun < options.first_operation {
+        if begun < options.first_operation.max(subject.first_operation()) {
             continue;
         }
         if shared.stop.load(Ordering::Relaxed)
@@ -276,6 +283,11 @@ fn walk(
         found.outcomes.insert((subject.name().to_owned(), point.position), outcomes);
         found.images_covered = found.images_covered.saturating_add(candidates.covered());
     }
+    checker.passed(|points, events| {
+        let own = points.iter().filter(|found| subject.owns_source(found.point.file));
+        let own: Vec<_> = own.copied().collect();
+        found.coverage.pass_after_crashes(&own, events);
+    });
     found.lines_copied = checker.lines_copied;
     found.parts_passed = reuse.parts_passed();
     Ok((found, states))

@@ -146,13 +146,13 @@ pub(crate) trait AnySubject: Sync {
     fn device_faults(&self, seed: u64) -> Vec<DeviceFault>;
     fn prior_contents(&self) -> u8;
     fn outlives_kills(&self) -> bool;
+    fn first_operation(&self) -> usize;
     fn operations(&self, count: usize, seed: u64) -> Vec<AnyValue>;
     fn probes(&self, state: &AnyState, interrupted: Option<&AnyValue>, seed: u64) -> Vec<AnyValue>;
     fn create(&self, storage: Storage) -> Result<AnyLive, String>;
     fn open(&self, storage: Storage) -> Result<Option<AnyLive>, String>;
     fn initial(&self) -> AnyState;
     fn apply(&self, state: &mut AnyState, operation: &AnyValue);
-    fn all_events_within(&self) -> usize;
     fn owns_source(&self, file: &str) -> bool;
     fn walk_memory(&self) -> Option<Rc<dyn WalkMemory>>;
 }
@@ -179,6 +179,9 @@ impl<S: Subject> AnySubject for S {
     fn outlives_kills(&self) -> bool {
         Subject::outlives_kills(self)
     }
+    fn first_operation(&self) -> usize {
+        Subject::first_operation(self)
+    }
     fn operations(&self, count: usize, seed: u64) -> Vec<AnyValue> {
         each(Subject::operations(self, count, seed))
     }
@@ -196,9 +199,6 @@ impl<S: Subject> AnySubject for S {
     }
     fn apply(&self, state: &mut AnyState, operation: &AnyValue) {
         Subject::apply(self, state.get_mut(), operation.get());
-    }
-    fn all_events_within(&self) -> usize {
-        Subject::all_events_within(self)
     }
     fn owns_source(&self, file: &str) -> bool {
         Subject::owns_source(self, file)
@@ -271,6 +271,7 @@ pub(crate) trait AnyConcurrentSubject: Sync {
         stop: &Stop,
     ) -> Result<(), String>;
     fn changes(&self, operation: &AnyValue) -> bool;
+    fn owns_source(&self, file: &str) -> bool;
 }
 
 impl<S: ConcurrentSubject> AnyConcurrentSubject for S {
@@ -330,6 +331,9 @@ impl<S: ConcurrentSubject> AnyConcurrentSubject for S {
     }
     fn changes(&self, operation: &AnyValue) -> bool {
         ConcurrentSubject::changes(self, operation.get())
+    }
+    fn owns_source(&self, file: &str) -> bool {
+        ConcurrentSubject::owns_source(self, file)
     }
 }
 

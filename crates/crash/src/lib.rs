@@ -101,6 +101,7 @@
 //! ```
 
 pub mod concurrent;
+mod coverage;
 mod crash_walk;
 mod erased;
 mod explore;
@@ -128,6 +129,7 @@ pub mod subjects;
 mod timed;
 mod timeline;
 
+pub use coverage::{Coverage, known_persist_points};
 pub use explore::explore;
 pub use lapis_device::{BytesOfLine, Modelled, PersistPoint};
 pub use options::{ExploreOptions, Replay};
@@ -147,7 +149,8 @@ pub use run::Phase;
 pub use storage::{DeviceFault, Storage};
 pub use strategy::{Strategy, UnknownStrategy};
 pub use structure::{
-    CrashError, Progress, Structure, explore_structure, structure_persist_points, structure_points,
+    CrashError, Progress, Structure, explore_further, explore_structure, structure_persist_points,
+    structure_points,
 };
 pub use subject::{Live, Subject, WalkMemory};
 pub use timed::{TimedExploration, explore_for};

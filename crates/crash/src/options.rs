@@ -18,6 +18,10 @@ pub struct ExploreOptions {
     pub keep: Option<Vec<usize>>,
     /// Cut the power only from this operation on; 0 is the creation.
     pub first_operation: usize,
+    /// Indexes have so many keys beforehand, and the power is cut in what comes after; 0 as each run says.
+    pub filled: u64,
+    /// Of a structure as a whole, runs that begin with much are among those explored.
+    pub long_runs: bool,
     /// How the images of a crash point are chosen.
     pub strategy: Strategy,
     /// Cut the power after every store and every flush, not only where something becomes durable.
@@ -75,6 +79,8 @@ impl Default for ExploreOptions {
             seed: 1,
             keep: None,
             first_operation: 0,
+            filled: 0,
+            long_runs: false,
             strategy: Strategy::default(),
             every_store: false,
             image_limit: 0,
@@ -125,10 +131,14 @@ impl ExploreOptions {
             format!(" --keep {}", if keep.is_empty() { "-" } else { &numbers })
         });
         let every_store = if self.every_store { " --every-store" } else { "" };
+        let filled = match self.filled {
+            0 => String::new(),
+            keys => format!(" --filled {keys}"),
+        };
         let without = self.suppress.map_or(String::new(), |point| format!(" --without '{point}'"));
         let mutant = self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.0));
         format!(
-            "lapis crash {subject} --ops {} --seed {}{keep}{without}{mutant}{every_store} --at {position} \
+            "lapis crash {subject} --ops {} --seed {}{filled}{keep}{without}{mutant}{every_store} --at {position} \
              --image {image}",
             self.ops, self.seed,
         )

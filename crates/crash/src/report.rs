@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lapis_device::PersistPoint;
 
+use crate::coverage::Coverage;
 use crate::oracle::Failure;
 use crate::run::Phase;
 use crate::strategy::Strategy;
@@ -48,14 +49,19 @@ pub struct ExploreReport {
     /// Parts of walks over the structure that were passed over, because nothing is read in them that
     /// was different the last time.
     pub parts_passed: u64,
-    /// Images of a first crash that were tried or are known to come out like one that was; 2⁶⁴ − 1
-    /// where that is too small a number to tell.
+    /// Images of a first crash that were tried or are known to come out like one that was. At 2⁶⁴ − 1
+    /// counting ends, and the report says that they are more.
+    #[serde(serialize_with = "in_words_if_too_many")]
     pub images_covered: u64,
     /// Different contents that were recovered to.
     pub distinct_states: u64,
-    /// How often what happened in the run, of what the subject counts.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    /// How often what happened in the run, of what the subject counts or the structure tells of.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", serialize_with = "as_list")]
     pub events: BTreeMap<&'static str, u64>,
+    /// Runs besides the first of each subject, for what that had not passed or for more images.
+    pub further_runs: u64,
+    /// What of the structure's sources was passed, and what never.
+    pub coverage: Coverage,
     /// What came of each crash point, by subject and position.
     #[serde(skip)]
     pub outcomes: BTreeMap<(String, usize), PointOutcomes>,
@@ -192,6 +198,31 @@ pub struct KeptOperation {
     pub what: String,
 }
 
+/// How often something happened.
+#[derive(serde::Serialize)]
+struct Counted<'a> {
+    event: &'a str,
+    count: u64,
+}
+
+fn as_list<S: serde::Serializer>(
+    events: &BTreeMap<&'static str, u64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(events.iter().map(|(&event, &count)| Counted { event, count }))
+}
+
+/// A count, or that it is too large for one.
+fn in_words_if_too_many<S: serde::Serializer>(
+    count: &u64,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match count {
+        &u64::MAX => serializer.serialize_str("more than 64 bits count"),
+        count => serializer.serialize_u64(*count),
+    }
+}
+
 impl ExploreReport {
     /// Adds the report of another part of the same structure.
     pub(crate) fn add(&mut self, other: Self) {
@@ -216,6 +247,8 @@ impl ExploreReport {
         for (event, count) in other.events {
             *self.events.entry(event).or_default() += count;
         }
+        self.further_runs += other.further_runs;
+        self.coverage.add(other.coverage);
         self.outcomes.extend(other.outcomes);
         self.seconds += other.seconds;
         self.images_per_s = self.images as f64 / self.seconds.max(1e-9);

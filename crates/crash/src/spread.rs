@@ -18,7 +18,8 @@ impl Spread {
     /// Fewer images of a crash point are hardly worth it: nothing and everything.
     const LEAST: u64 = 4;
 
-    pub(crate) fn of(run: &Run, options: &ExploreOptions) -> Self {
+    /// Over those from an operation on.
+    pub(crate) fn of(run: &Run, first_operation: usize, options: &ExploreOptions) -> Self {
         if options.spread_images == 0 || options.replay.is_some() {
             return Self { stride: 1, per_point: u64::MAX };
         }
@@ -26,7 +27,9 @@ impl Spread {
         if options.every_store {
             points = points.at_every_store();
         }
-        let count = std::iter::from_fn(|| points.advance()).count() as u64;
+        let begin = run.begin_of(first_operation);
+        let positions = std::iter::from_fn(|| points.advance()).map(|point| point.position);
+        let count = positions.filter(|position| *position > begin).count() as u64;
         Self::over(count, options.spread_images)
     }
 

@@ -53,6 +53,11 @@ pub trait Subject: Sync + 'static {
         false
     }
 
+    /// The power is cut from this operation on: those before make what there is beforehand.
+    fn first_operation(&self) -> usize {
+        0
+    }
+
     /// The operations of a run.
     fn operations(&self, count: usize, seed: u64) -> Vec<Self::Operation>;
 
@@ -83,12 +88,6 @@ pub trait Subject: Sync + 'static {
 
     /// The state after `operation`.
     fn apply(&self, state: &mut Self::State, operation: &Self::Operation);
-
-    /// In so many operations each of the events that [`Live::events`] counts happens: a run of as many in which
-    /// one does not has not tried what it was made for, and fails.
-    fn all_events_within(&self) -> usize {
-        usize::MAX
-    }
 
     /// Whether the files that make up the structure include this source file: whose persist points
     /// are to be shown necessary.
@@ -155,7 +154,8 @@ pub trait Live<Operation, State: Eq> {
         false
     }
 
-    /// How often what has happened since it was created or opened, by name.
+    /// How often what has happened since it was created or opened, by name: what the structure counts itself,
+    /// besides what it tells its machine ([`Observed::happens`](lapis_pmem::Observed::happens)).
     fn events(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

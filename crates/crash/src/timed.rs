@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::coverage::Coverage;
 use crate::options::ExploreOptions;
 use crate::report::Violation;
 use crate::structure::{CrashError, Progress, Structure, explore_structure};
@@ -13,7 +14,7 @@ pub struct TimedExploration {
     pub structure: &'static str,
     /// The first seed.
     pub first_seed: u64,
-    /// Seeds begun, the last of them perhaps not explored to its end.
+    /// Seeds explored to their end. The one after them is perhaps explored in part.
     pub seeds: u64,
     /// Instants at which the power was cut.
     pub crash_points: u64,
@@ -23,11 +24,28 @@ pub struct TimedExploration {
     pub images_per_s: f64,
     /// Seconds of this machine.
     pub seconds: f64,
+    /// What of the structure's sources was passed, and what never.
+    pub coverage: Coverage,
     /// What was not survived.
     pub violations: Vec<Violation>,
 }
 
+/// Images that are spread over a run at first; so many times as many next, until there are all.
+const FIRST_IMAGES: u64 = 100;
+const NEXT_TIMES: u64 = 6;
+
 impl TimedExploration {
+    /// With what more time has come to, from the seed on at which this ended.
+    pub fn add(&mut self, more: Self) {
+        self.seeds += more.seeds;
+        self.crash_points += more.crash_points;
+        self.images += more.images;
+        self.seconds += more.seconds;
+        self.images_per_s = self.images as f64 / self.seconds.max(1e-9);
+        self.coverage.add(more.coverage);
+        self.violations.extend(more.violations);
+    }
+
     /// Of a structure for which no time was left.
     pub fn not_begun(structure: Structure, first_seed: u64) -> Self {
         Self {
@@ -38,14 +56,15 @@ impl TimedExploration {
             images: 0,
             images_per_s: 0.0,
             seconds: 0.0,
+            coverage: Coverage::default(),
             violations: Vec::new(),
         }
     }
 }
 
 /// Explores `structure` with one seed after the other, from that of `options` on, until `time` is
-/// used up or there are as many violations as `options` asks for. However little time there is, the
-/// operations of one seed are run and one image is tried.
+/// used up or there are as many violations as `options` asks for. Of each seed a few images all over its run
+/// come first, and then more. However little time there is, the operations of one seed are run and one image is tried.
 ///
 /// # Errors
 /// [`CrashError::Failed`].
@@ -58,22 +77,33 @@ pub fn explore_for(
     let started = Instant::now();
     let deadline = started + time;
     let mut found = TimedExploration::not_begun(structure, options.seed);
+    let mut spread_images = FIRST_IMAGES;
     'time: loop {
         let seed = options.seed.wrapping_add(found.seeds);
-        found.seeds += 1;
+        let mut is_whole = true;
         for subject in structure.subjects() {
-            let options = ExploreOptions { seed, deadline: Some(deadline), ..options.clone() };
+            let options =
+                ExploreOptions { seed, spread_images, deadline: Some(deadline), ..options.clone() };
             let base = found.images;
             let report = explore_structure(structure, Some(subject), &options, &|images| {
                 progress(base + images);
             })?;
             found.crash_points += report.crash_points;
             found.images += report.images;
+            is_whole &= report.one_crash_point_in <= 1;
+            found.coverage.add(report.coverage);
             found.violations.extend(report.violations);
             let enough = found.violations.len() >= options.violation_limit;
             if enough || Instant::now() >= deadline {
                 break 'time;
             }
+        }
+        // First all over the run, however long it is, and then ever closer.
+        if is_whole {
+            found.seeds += 1;
+            spread_images = FIRST_IMAGES;
+        } else {
+            spread_images *= NEXT_TIMES;
         }
     }
     found.seconds = started.elapsed().as_secs_f64();
@@ -115,7 +145,7 @@ mod tests {
         };
         let found = explore_for(Structure::Log(LogKind::PopLog), Duration::ZERO, &options, &|_| {})
             .unwrap();
-        assert_eq!((found.seeds, found.crash_points), (1, 1), "{found:?}");
+        assert_eq!((found.seeds, found.crash_points), (0, 1), "{found:?}");
         assert_eq!(found.images, 2, "one, and one of a second crash: {found:?}");
     }
 
@@ -125,6 +155,6 @@ mod tests {
         let found =
             explore_for(Structure::Index(IndexKind::Wort), Duration::ZERO, &options, &|_| {})
                 .unwrap();
-        assert_eq!((found.seeds, found.images), (1, 1));
+        assert_eq!((found.seeds, found.images), (0, 1));
     }
 }

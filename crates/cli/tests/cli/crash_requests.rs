@@ -67,6 +67,19 @@ fn a_page_that_cannot_be_written_is_refused_before_anything_is_explored() {
 }
 
 #[test]
+fn hardly_any_images_are_not_said_to_show_that_there_is_no_violation() {
+    let said = run(["crash", "wort:u64", "--images", "1"]).good_text();
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("nothing found in ") && !said.contains("no violation"), "{said}");
+    assert!(said.contains("never passed: crates/index/src/"), "{said}");
+}
+
+#[test]
+fn keys_beforehand_are_of_indexes() {
+    refused(&["rawl", "--filled", "10"], "--filled is of indexes");
+}
+
+#[test]
 fn structures_that_there_was_no_time_for_are_no_success_in_the_last_line() {
     let said = run(["crash", "--all", "--budget", "1ms"]).good_text();
     let last = said.lines().last().unwrap();

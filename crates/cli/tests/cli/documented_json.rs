@@ -102,6 +102,13 @@ fn crash() {
     assert_eq!((&report["structure"], &report["ops"]), (&json!("wort"), &json!(10)));
     assert_eq!(report["violations"], json!([]));
     assert!(report["images"].as_u64().unwrap() > 0);
+    let coverage = &report["coverage"];
+    let fields = ["persist_points_passed_only_after_crashes", "persist_points_missed"];
+    assert_fields(coverage, &fields);
+    assert_fields(coverage, &["events_only_after_crashes", "events_missed"]);
+    let count = |field: &str| coverage[field].as_u64().unwrap();
+    assert!(count("persist_points_passed") > 5 && count("events_passed") > 0, "{coverage}");
+    assert!(count("persist_points_passed") <= count("persist_points"), "{coverage}");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Running histories and cutting the power in the middle of them.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
-use lapis_device::{BoundedSearch, InterleavedRun, SchedulePolicy};
+use lapis_device::{BoundedSearch, Event, InterleavedRun, PersistPoint, SchedulePolicy, Trace};
 use parking_lot::Mutex;
 
 use super::case::Case;
@@ -12,6 +13,7 @@ use super::report::{ConcurrentReport, ConcurrentViolation};
 use super::shrink::shrink;
 use super::subject::ConcurrentSubject;
 use super::timeline::draw;
+use crate::coverage::Coverage;
 use crate::erased::AnyConcurrentSubject;
 use crate::first_violations::FirstViolations;
 use crate::report::Shrunk;
@@ -42,6 +44,7 @@ pub(super) fn explore_any(
         workers: options.workers,
         seed: options.seed,
         ops: options.ops,
+        coverage: Coverage::none_of(|file| subject.owns_source(file)),
         ..ConcurrentReport::default()
     });
     let first_violations = FirstViolations::new(options.violation_limit);
@@ -141,6 +144,10 @@ fn try_schedule(
     report.crash_points += tally.crash_points;
     report.images += tally.images;
     report.distinct_states += tally.distinct_states;
+    let owns = |file: &str| machines.subject.owns_source(file);
+    let own = ran.passed.iter().filter(|point| owns(point.file));
+    report.coverage.pass_run(own.copied(), &ran.events);
+    report.interrupted.extend(interrupted(&ran.trace).filter(|point| owns(point.file)));
     report.persist_points.extend(ran.passed);
     if let Some(violation) = violation {
         let violation = describe(machines, violation, &ran.run);
@@ -148,6 +155,31 @@ fn try_schedule(
         report.violations.push(violation);
     }
     Ok(ran.run)
+}
+
+/// The flushes and fences before which, since their worker had stored something, another did something.
+fn interrupted(trace: &Trace) -> impl Iterator<Item = PersistPoint> {
+    // By worker: whether others have done something since it last stored.
+    let (mut seen, mut found) = (Vec::new(), BTreeSet::new());
+    for event in &trace.events {
+        let me = usize::from(event.worker());
+        if seen.len() <= me {
+            seen.resize(me + 1, false);
+        }
+        match event {
+            Event::Flush { point, .. }
+            | Event::FlushLines { point, .. }
+            | Event::Fence { point, .. } => {
+                if seen[me] {
+                    found.insert(trace.points[usize::from(*point)]);
+                }
+            }
+            _ => seen[me] = false,
+        }
+        let others = seen.iter_mut().enumerate().filter(|(worker, _)| *worker != me);
+        others.for_each(|(_, seen)| *seen = true);
+    }
+    found.into_iter()
 }
 
 /// The violation in as little as it takes; one that was asked for by its image as it is.

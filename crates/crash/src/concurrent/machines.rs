@@ -16,9 +16,11 @@ use super::history::History;
 use super::options::{ConcurrentOptions, Selection};
 use super::rule::BrokenRule;
 use super::subject::Stop;
+use crate::coverage::Coverage;
 use crate::erased::{AnyConcurrentSubject, AnyShared, AnyState, AnyValue};
 use crate::image_check::guarded;
 use crate::oracle::{Failure, difference};
+use crate::run::Events;
 use crate::storage::{Storage, attach, plan_faults};
 use crate::subject::text;
 use crate::timeline::clause;
@@ -52,6 +54,8 @@ pub(super) struct Ran {
     devices: Vec<SsdContents>,
     pub(super) history: History<AnyValue, AnyValue>,
     pub(super) passed: Vec<PersistPoint>,
+    /// What happened in it, of what the structure's sources name.
+    pub(super) events: Events,
     /// What was wrong without a crash.
     pub(super) wrong: Option<Found>,
     /// For each call that ended its number, its worker and the steps of the schedule in between.
@@ -265,6 +269,9 @@ impl<'b> Machines<'b> {
         let trace = domain.take_trace();
         domain.set_tracing(false);
         let passed: Vec<_> = domain.persist_points().iter().map(|it| it.point).collect();
+        let (own, mut events) =
+            (Coverage::none_of(|file| subject.owns_source(file)), Events::default());
+        own.count_events(&mut events, domain.events());
         let returned: Vec<Vec<AnyValue>> = returned.into_iter().map(Mutex::into_inner).collect();
         let history = History::of(&trace, &self.calls, &returned);
         let wrong = match &run.end {
@@ -282,7 +289,7 @@ impl<'b> Machines<'b> {
         drop(live);
         let wrong = wrong.map(|(rule, call, what)| Found::without_crash(rule, call, what));
         let (spans, devices) = (spans.into_inner(), devices_before);
-        Ok(Ran { run, trace, base, devices, history, passed, wrong, spans })
+        Ok(Ran { run, trace, base, devices, history, passed, events, wrong, spans })
     }
 
     /// The structure's own workers.

@@ -94,12 +94,14 @@ impl Selection {
     }
 }
 
-/// Most histories run on random schedules, every fourth by priorities.
+/// A quarter of the histories has workers with priorities; of the others, which run on random schedules, every other
+/// one has interruptions where something is made durable.
 pub(super) fn policy_of(seed: u64) -> SchedulePolicy {
-    if seed % 4 == 3 {
-        SchedulePolicy::Priorities { seed, changes: 1 + (seed / 4 % 4) as u32, events: 300 }
-    } else {
-        SchedulePolicy::Random { seed }
+    match seed % 4 {
+        1 => SchedulePolicy::AtPersists { seed },
+        2 if (seed / 4).is_multiple_of(2) => SchedulePolicy::AtPersists { seed },
+        3 => SchedulePolicy::Priorities { seed, changes: 1 + (seed / 4 % 4) as u32, events: 300 },
+        _ => SchedulePolicy::Random { seed },
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use lapis_device::PersistPoint;
 
 use super::rule::BrokenRule;
+use crate::coverage::Coverage;
 use crate::report::Shrunk;
 
 /// The result of an exploration with several workers.
@@ -40,6 +41,27 @@ pub struct ConcurrentReport {
     /// Every flush and fence that was passed in a history.
     #[serde(skip)]
     pub persist_points: BTreeSet<PersistPoint>,
+    /// What of the structure's sources was passed, and what never.
+    pub coverage: Coverage,
+    /// Of its flushes and fences, those before which another worker did something when what they persist had
+    /// been stored. What the others make of what is visible and not durable is tried with these alone.
+    #[serde(serialize_with = "names")]
+    pub interrupted: BTreeSet<PersistPoint>,
+}
+
+fn names<S: serde::Serializer>(
+    points: &BTreeSet<PersistPoint>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(points.iter().map(ToString::to_string))
+}
+
+impl ConcurrentReport {
+    /// The structure's flushes and fences that were passed and never interrupted.
+    pub fn never_interrupted(&self) -> impl Iterator<Item = PersistPoint> {
+        let passed = self.coverage.points_in_runs();
+        passed.filter(|point| !self.interrupted.contains(point))
+    }
 }
 
 /// A history that is not durably linearizable, or that went wrong otherwise.

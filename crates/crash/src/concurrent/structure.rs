@@ -119,6 +119,10 @@ impl Explorer<'_> {
             self.passed_over.push(name);
             return Ok(());
         }
+        if self.total.violations.len() >= self.options.violation_limit {
+            self.explored = true;
+            return Ok(());
+        }
         let plan = subject.plan(self.options.workers, self.options.ops, self.options.seed);
         let calls = plan.workers.iter().map(Vec::len).sum();
         let check = |numbers: &Option<Vec<u32>>, count| {
@@ -144,6 +148,8 @@ impl Explorer<'_> {
         total.complete = total.complete.map(|all| all && report.complete == Some(true));
         total.violations.extend(report.violations);
         total.persist_points.extend(report.persist_points);
+        total.coverage.add(report.coverage);
+        total.interrupted.extend(report.interrupted);
         Ok(())
     }
 }

@@ -5,11 +5,12 @@ mod guarded;
 mod recovery;
 mod second_crash;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use lapis_device::{
     Config, CrashPoints, CrashStates, Image, LineBytes, LineRead, Modelled, ModelledSsd,
-    PersistPointCount,
+    PersistPointCount, StructuralEvent,
 };
 use lapis_pmem::{LINE_BYTES, Region, RegionError};
 
@@ -142,6 +143,16 @@ impl ImageChecker {
                 let place = place.map(|place| (lines + place) as u32);
                 reads.extend(place.map(|place| LineRead { place, bytes: u64::MAX, by_lock: None }));
             }
+        }
+    }
+
+    /// Tells of the persist points that checks and second crashes have passed, and of the events in them.
+    pub(crate) fn passed(
+        &self,
+        mut tell: impl FnMut(&[PersistPointCount], &BTreeMap<&'static str, StructuralEvent>),
+    ) {
+        for machine in [&self.light, &self.recording] {
+            tell(&machine.persist_points(), &machine.events());
         }
     }
 

@@ -9,7 +9,8 @@ use crate::subjects::{
     AllocatorSubject, BlockLogSubject, FpLeavesSubject, IndexSubject, StoreSubject,
 };
 
-/// The subjects of a structure, or the one that `only` names.
+/// The subjects of a structure, or the one that `only` names; without a name those that are long only if
+/// `with_long` says so. Indexes have so many keys beforehand, if it is not 0.
 ///
 /// # Errors
 /// [`CrashError::UnknownSubject`], [`CrashError::SeveralWorkersOnly`] if there is none of that name:
@@ -17,8 +18,13 @@ use crate::subjects::{
 pub(super) fn subjects_of(
     structure: Structure,
     only: Option<&str>,
+    filled: u64,
+    with_long: bool,
 ) -> Result<Subjects, CrashError> {
-    let mut subjects = all_subjects(structure);
+    let mut subjects = all_subjects(structure, filled);
+    if only.is_none_or(|only| only == structure.name()) && !with_long && filled == 0 {
+        subjects.retain(|subject| subject.first_operation() == 0);
+    }
     if let Some(only) = only.filter(|only| *only != structure.name()) {
         let known = subjects.iter().map(|subject| subject.name()).collect();
         subjects.retain(|subject| subject.name() == only);
@@ -29,9 +35,9 @@ pub(super) fn subjects_of(
     Ok(subjects)
 }
 
-pub(super) fn all_subjects(structure: Structure) -> Subjects {
+pub(super) fn all_subjects(structure: Structure, filled: u64) -> Subjects {
     match structure {
-        Structure::Index(kind) => indexes::subjects(kind),
+        Structure::Index(kind) => indexes::subjects(kind, filled),
         Structure::Log(kind) => logs::subjects(kind),
         Structure::Cell(kind) => cells::subjects(kind),
         Structure::Page(kind) => pages::subjects(kind),
@@ -51,6 +57,7 @@ pub(super) fn all_subjects(structure: Structure) -> Subjects {
             Box::new(AllocatorSubject::new("allocator:device", 0xA5)),
             Box::new(AllocatorSubject::new("allocator:file", 0)),
             Box::new(AllocatorSubject::new("allocator:growing", 0).growing()),
+            Box::new(AllocatorSubject::new("allocator:runs", 0).of_runs()),
             // A user with locks in its blocks, for the promise about generations.
             Box::new(IndexSubject::<u64>::new(
                 IndexKind::PClht,

@@ -11,11 +11,13 @@ use crate::concurrent::PLANNED_WORKERS;
 
 mod cells;
 mod each_subject;
+mod further;
 mod indexes;
 mod logs;
 mod pages;
 mod runs;
 
+pub use further::explore_further;
 pub(crate) use logs::subject as log_subject;
 pub(crate) use runs::each_run;
 pub use runs::{explore_structure, structure_persist_points, structure_points};
@@ -221,7 +223,7 @@ impl FromStr for Structure {
         let structure = Self::all()
             .find(|structure| structure.name() == base)
             .ok_or_else(|| CrashError::UnknownStructure { name: name.to_owned() })?;
-        let known = structure.subjects();
+        let known = [structure.subjects(), structure.long_runs()].concat();
         if base == name || known.contains(&name) || is_history(name) {
             return Ok(structure);
         }

@@ -12,7 +12,7 @@ use crate::persist_points::try_points;
 use crate::report::{ExploreReport, PersistPointRow};
 use crate::run::Run;
 
-fn failed(subject: &dyn AnySubject) -> impl FnOnce(String) -> CrashError {
+pub(super) fn failed(subject: &dyn AnySubject) -> impl FnOnce(String) -> CrashError {
     let structure = subject.name();
     move |what| CrashError::Failed { structure, what }
 }
@@ -21,7 +21,18 @@ impl Structure {
     /// The names of the runs that exploring it consists of: for an index, one or more per kind of
     /// keys.
     pub fn subjects(self) -> Vec<&'static str> {
-        all_subjects(self).iter().map(|subject| subject.name()).collect()
+        self.named(|subject| subject.first_operation() == 0)
+    }
+
+    /// The names of runs that begin with much, and are explored where there is time.
+    pub fn long_runs(self) -> Vec<&'static str> {
+        self.named(|subject| subject.first_operation() > 0)
+    }
+
+    fn named(self, is_meant: impl Fn(&dyn AnySubject) -> bool) -> Vec<&'static str> {
+        let subjects = all_subjects(self, 0);
+        let meant = subjects.iter().filter(|subject| is_meant(&***subject));
+        meant.map(|subject| subject.name()).collect()
     }
 }
 
@@ -43,7 +54,7 @@ pub fn explore_structure(
         ops: options.ops,
         ..Default::default()
     };
-    for subject in subjects_of(structure, only)? {
+    for subject in subjects_of(structure, only, options.filled, options.long_runs)? {
         if let Some(keep) = &options.keep {
             let planned = subject.operations(options.ops, options.seed).len();
             CrashError::check_kept(keep, planned)?;
@@ -71,7 +82,7 @@ pub fn structure_points(
     options: &ExploreOptions,
 ) -> Result<Vec<PersistPoint>, CrashError> {
     let mut found = Vec::new();
-    for subject in subjects_of(structure, only)? {
+    for subject in subjects_of(structure, only, options.filled, options.long_runs)? {
         found.extend(Run::record(&*subject, options).map_err(failed(&*subject))?.points);
     }
     found.sort_unstable();
@@ -93,7 +104,7 @@ pub fn structure_persist_points(
     progress: &Progress<'_>,
 ) -> Result<Vec<PersistPointRow>, CrashError> {
     let mut rows = Vec::new();
-    let subjects = subjects_of(structure, only)?;
+    let subjects = subjects_of(structure, only, 0, false)?;
     // What one seed kills with any kind of keys need not be tried with the next.
     for &seed in seeds {
         let options = ExploreOptions { seed, ..options.clone() };
@@ -122,7 +133,7 @@ pub(crate) fn each_run(
     visit: &mut dyn FnMut(SubjectRun),
 ) -> Result<(), CrashError> {
     let options = ExploreOptions { ops, seed, ..ExploreOptions::default() };
-    for subject in subjects_of(structure, only)? {
+    for subject in subjects_of(structure, only, 0, false)? {
         let run = Run::record(&*subject, &options).map_err(failed(&*subject))?;
         let kinds = run.operation_kinds();
         let recorded = RecordedTrace::of_run(run.trace, &run.base);

@@ -56,18 +56,43 @@ pub struct AllocatorSubject {
     name: &'static str,
     prior_contents: u8,
     created_bytes: usize,
+    runs: bool,
 }
+
+/// Slots that runs of chunks are drawn for: so few that runs are freed and divided anew all the time.
+const RUN_SLOTS: usize = 10;
+/// Runs are of so many chunks at most: more than the descriptors of a line.
+const LONGEST_RUN: usize = 14;
 
 impl AllocatorSubject {
     /// On a device that holds something, or in a file of zeroes.
     pub fn new(name: &'static str, prior_contents: u8) -> Self {
-        Self { name, prior_contents, created_bytes: POOL_BYTES }
+        Self { name, prior_contents, created_bytes: POOL_BYTES, runs: false }
     }
 
     /// In a file that is small at first and grows, during operations and after recoveries.
     #[must_use]
     pub fn growing(self) -> Self {
         Self { created_bytes: 8 * EXTENT_BYTES, ..self }
+    }
+}
+
+impl AllocatorSubject {
+    /// With large blocks and large slabs alone: descriptors lie where runs were divided otherwise before.
+    #[must_use]
+    pub fn of_runs(self) -> Self {
+        Self { runs: true, ..self }
+    }
+
+    fn run_operation(random: &mut SmallRng) -> AllocatorOperation {
+        let slot = random.random_range(0..RUN_SLOTS);
+        let tail_bytes = match random.random_range(0..10) {
+            0..=2 => return AllocatorOperation::Free { slot },
+            // A slab of several chunks for one block.
+            3..=5 => random.random_range(28_000..32_000),
+            _ => random.random_range(1..=LONGEST_RUN) * EXTENT_BYTES - 100,
+        };
+        AllocatorOperation::Replace { slot, tail_bytes, number: random.random() }
     }
 }
 
@@ -104,6 +129,9 @@ impl Subject for AllocatorSubject {
         let mut random = SmallRng::seed_from_u64(seed);
         (0..count)
             .map(|_| {
+                if self.runs {
+                    return Self::run_operation(&mut random);
+                }
                 let slot = random.random_range(0..SLOTS);
                 match random.random_range(0..10) {
                     0..=2 => AllocatorOperation::Free { slot },
@@ -137,6 +165,10 @@ impl Subject for AllocatorSubject {
         let mut random = SmallRng::seed_from_u64(seed);
         let mut probes: Vec<_> = interrupted.cloned().into_iter().collect();
         for _ in 0..3 {
+            if self.runs {
+                probes.push(Self::run_operation(&mut random));
+                continue;
+            }
             let slot = random.random_range(0..SLOTS);
             let tail_bytes = [100, 4000, 20_000, 70_000][random.random_range(0..4)];
             probes.push(AllocatorOperation::Replace { slot, tail_bytes, number: random.random() });

@@ -24,6 +24,10 @@ use crate::subject::{Live, Subject, WalkMemory, text};
 const ROOT: &str = "index";
 /// So many entries, or all if they are fewer, are looked up one by one after iterating.
 const LOOK_UPS: usize = 64;
+/// What a key may take with all around it.
+const BYTES_PER_KEY: usize = 1024;
+/// A run of so many operations has at least one key for so many of them.
+const OPERATIONS_PER_KEY: u64 = 3;
 /// An index with more entries than any run inserts goes round in a circle.
 const MOST_ENTRIES: usize = 1 << 16;
 
@@ -39,6 +43,9 @@ pub enum IndexOperation<B> {
     /// Removes if present.
     Remove(B),
 }
+
+/// Keys that are prefixes of each other are not longer: there are so many of them.
+const LONGEST_KEY_BYTES: usize = 500;
 
 /// Keys to draw from: few, so that they meet, and of the shapes that hurt.
 pub trait KeySpace: IndexKey {
@@ -60,17 +67,18 @@ impl KeySpace for u64 {
 
 impl KeySpace for [u8] {
     fn key(number: u64) -> Vec<u8> {
-        let small = (number / 4) as u8;
+        let number_bytes = (number / 4).to_be_bytes();
+        // One byte as long as that is enough.
+        let small = &number_bytes[if number / 4 < 256 { 7 } else { 4 }..];
         match number % 4 {
             // Prefixes of each other, zero bytes, long common prefixes, short keys.
-            0 => vec![b'a'; 1 + number as usize / 4],
-            1 => [&[0; 3][..], &[small], &[0; 2]].concat(),
-            2 => [
-                &b"a common prefix that is longer than a line of sixty-four bytes is: "[..],
-                &[small],
-            ]
-            .concat(),
-            _ => vec![small, 0xFF],
+            0 => vec![b'a'; 1 + number as usize / 4 % LONGEST_KEY_BYTES],
+            1 => [&[0; 3][..], small, &[0; 2]].concat(),
+            2 => {
+                [&b"a common prefix that is longer than a line of sixty-four bytes is: "[..], small]
+                    .concat()
+            }
+            _ => [small, &[0xFF]].concat(),
         }
     }
 }
@@ -118,6 +126,7 @@ pub struct IndexSubject<K: IndexKey + ?Sized> {
     filled: u64,
     pool_bytes: usize,
     drains: bool,
+    begins_filled: bool,
     _keys: PhantomData<fn(&K)>,
 }
 
@@ -140,6 +149,7 @@ impl<K: IndexKey + ?Sized> IndexSubject<K> {
             filled: 0,
             pool_bytes: 4 << 20,
             drains: false,
+            begins_filled: false,
             _keys: PhantomData,
         }
     }
@@ -154,6 +164,14 @@ impl<K: IndexKey + ?Sized> IndexSubject<K> {
     #[must_use]
     pub fn filled(self, filled: u64) -> Self {
         Self { filled, ..self }
+    }
+
+    /// The same, and the power is cut in what comes after that. The pool has room for so many.
+    #[must_use]
+    pub fn filled_beforehand(self, filled: u64) -> Self {
+        let pool_bytes =
+            self.pool_bytes.max((filled as usize * BYTES_PER_KEY).next_multiple_of(1 << 20));
+        Self { filled, pool_bytes, begins_filled: true, keys: self.keys.max(filled), ..self }
     }
 
     /// The same, with removals that go through the keys in order, so that nodes become empty.
@@ -195,9 +213,15 @@ where
         0xC3
     }
 
+    fn first_operation(&self) -> usize {
+        if self.begins_filled { self.filled as usize + 1 } else { 0 }
+    }
+
     fn operations(&self, count: usize, seed: u64) -> Vec<Self::Operation> {
         let mut random = SmallRng::seed_from_u64(seed);
-        let mut in_order: Vec<_> = (0..self.keys).map(K::key).collect();
+        // So many operations on few keys meet the same ones again and build nothing larger.
+        let keys = self.keys.max(count as u64 / OPERATIONS_PER_KEY);
+        let mut in_order: Vec<_> = (0..keys).map(K::key).collect();
         in_order.sort();
         let mut drained = in_order.into_iter().cycle();
         let filling = (0..self.filled).map(|number| IndexOperation::Insert(K::key(number), 1));
@@ -207,7 +231,7 @@ where
             if let (true, false, Some(next)) = (self.drains, growing, drained.next()) {
                 return IndexOperation::Remove(next);
             }
-            let key = K::key(random.random_range(0..self.keys));
+            let key = K::key(random.random_range(0..keys));
             let value = random.random_range(0..8);
             match random.random_range(0..10) {
                 0 => IndexOperation::Update(key, value),

@@ -236,10 +236,6 @@ impl Subject for StoreSubject {
         self.tiers.device_blocks()
     }
 
-    fn all_events_within(&self) -> usize {
-        400
-    }
-
     fn operations(&self, count: usize, seed: u64) -> Vec<StoreOperation> {
         let mut random = SmallRng::seed_from_u64(seed);
         (0..count)

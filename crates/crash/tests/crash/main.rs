@@ -40,6 +40,7 @@ macro_rules! for_each_structure {
 
 mod buffer;
 mod concurrent;
+mod coverage;
 mod crash_points;
 mod fptree;
 mod inner_nodes_in_pool;

@@ -76,7 +76,8 @@ fn every_event_happens_in_a_run_of_400_operations() {
         let options = ExploreOptions { ops: 400, spread_images: 20, ..ExploreOptions::default() };
         let report = explore_structure(Structure::Store, Some(run), &options, &|_| {}).unwrap();
         println!("{run}: {:?}", report.events);
-        assert!(report.events.len() >= 3 && report.events.values().all(|count| *count > 0));
+        assert!(report.events.len() >= 3);
+        assert_eq!(report.coverage.missed_events().collect::<Vec<_>>(), [""; 0], "{run}");
     }
 }
 

@@ -90,11 +90,29 @@ pub fn run(
             structures.push(TimedExploration::not_begun(structure, seed));
             continue;
         }
-        let share = left / (Structure::all().count() - index) as u32;
+        // One half in equal shares, the other where most was never passed.
+        let half = left.saturating_sub(budget / 2);
+        let share = half / (Structure::all().count() - index) as u32;
         let base: u64 = structures.iter().map(|found| found.images).sum();
         let found =
             explore_for(structure, share, &options, &|images| bar.set_position(base + images))?;
         structures.push(found);
+    }
+    for (index, structure) in Structure::all().enumerate() {
+        let left = budget.saturating_sub(started.elapsed());
+        let weight = |found: &TimedExploration| 1 + found.coverage.missed() as u32;
+        let weights: u32 = structures[index..].iter().map(weight).sum();
+        let found = &structures[index];
+        if left.is_zero() || found.crash_points == 0 || !found.violations.is_empty() {
+            continue;
+        }
+        let share = left * weight(found) / weights;
+        let options =
+            ExploreOptions { seed: seed.wrapping_add(found.seeds.max(1)), ..options.clone() };
+        let base: u64 = structures.iter().map(|found| found.images).sum();
+        let more =
+            explore_for(structure, share, &options, &|images| bar.set_position(base + images))?;
+        structures[index].add(more);
     }
     bar.finish_and_clear();
     let violations = structures.iter().map(|found| found.violations.len()).sum();
@@ -104,9 +122,16 @@ pub fn run(
     Ok(if violations == 0 { Verdict::Good } else { Verdict::Bad })
 }
 
+/// So many of so many.
+fn share(all: usize, missed: usize) -> String {
+    format!("{}/{all}", all - missed)
+}
+
 fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
-    let mut rows =
-        Table::new(1, "structure | seeds | crash points | images | images/s | violations");
+    let mut rows = Table::new(
+        1,
+        "structure | seeds | crash points | images | images/s | passed | events | violations",
+    );
     for found in &report.structures {
         rows.push([
             found.structure.to_owned(),
@@ -114,6 +139,8 @@ fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
             grouped(found.crash_points),
             grouped(found.images),
             grouped(found.images_per_s as u64),
+            share(found.coverage.persist_points(), found.coverage.missed_points().count()),
+            share(found.coverage.events(), found.coverage.missed_events().count()),
             grouped(found.violations.len() as u64),
         ]);
     }
@@ -127,7 +154,7 @@ fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
             violation.replay
         ))?;
     }
-    let missed: Vec<_> = report.structures.iter().filter(|found| found.seeds == 0).collect();
+    let missed: Vec<_> = report.structures.iter().filter(|found| found.crash_points == 0).collect();
     if !missed.is_empty() {
         let names: Vec<_> = missed.iter().map(|found| found.structure).collect();
         output.line(format_args!("no time was left for {}", names.join(", ")))?;

@@ -1,6 +1,7 @@
 //! `lapis crash`: explores the states that a power cut may leave of a structure.
 
 mod all;
+mod coverage;
 mod mutants;
 mod performance;
 mod rates;
@@ -16,7 +17,7 @@ use indicatif::ProgressBar;
 use lapis_crash::{
     CrashError, ExploreOptions, ExploreReport, PersistPoint, Replay, Shrunk, Strategy, Structure,
 };
-use lapis_crash::{explore_structure, structure_persist_points, structure_points};
+use lapis_crash::{explore_further, explore_structure, structure_persist_points, structure_points};
 use lapis_lab::experiment::table::Table;
 
 use crate::failure::{Failure, Verdict};
@@ -28,6 +29,14 @@ const PERSIST_POINT_SEEDS: u64 = 3;
 
 /// Operations at most: more would fill the memory with their states.
 const MOST_OPERATIONS: i64 = 1_000_000;
+
+/// Images of a structure at most, and at least, unless it is said how many: some have a thousand times as many
+/// in a run as others.
+const MOST_IMAGES: u64 = 150_000;
+const LEAST_IMAGES: u64 = 15_000;
+
+/// Keys beforehand at most.
+const MOST_KEYS: u64 = 50_000;
 
 /// Most characters of what found out a flush or fence, in the table.
 const COLUMN_CHARACTERS: usize = 100;
@@ -46,6 +55,7 @@ Examples:
   lapis crash --all --budget 60s
   lapis crash --mutants --structure wort
   lapis crash --rates --row WORT
+  lapis crash --coverage
   lapis crash wort --performance
   lapis crash --trace ring.trace --recover './ring check'
   lapis crash wort:u64 --record wort.trace
@@ -68,6 +78,8 @@ the same budget and must be silent. Exit code 1 if a mutant survives every strat
 --rates measures how many images per second of one core get their verdict, and how many are run, for
 each structure (docs/crash-checker.md has the table).
 
+--coverage explores every structure with few images and lists what of its flushes, fences and events is never passed.
+
 --trace checks what another program recorded, in C or C++ with the macros of include/lapis_trace.h:
 that operations are durable when they end, that what the program asserts holds, and, with --recover,
 that the program's own check takes the images that a power cut may leave (1,000 unless --images says
@@ -82,12 +94,14 @@ to few calls and a schedule with few deviations, as far as there is one.")]
 pub struct Arguments {
     /// What to explore
     #[arg(value_name = "STRUCTURE", value_parser = StructureNames,
-          required_unless_present_any = ["mutants", "all", "trace", "rates"])]
+          required_unless_present_any = ["mutants", "all", "trace", "rates", "coverage"])]
     structure: Option<String>,
     #[command(flatten)]
     mutants: mutants::Arguments,
     #[command(flatten)]
     rates: rates::Arguments,
+    #[command(flatten)]
+    coverage: coverage::Arguments,
     #[command(flatten)]
     all: all::Arguments,
     /// Operations to run; with --workers, calls of one history [default: 300, or 12]
@@ -96,10 +110,15 @@ pub struct Arguments {
     /// What the random numbers start from
     #[arg(long, value_name = "S", default_value_t = ExploreOptions::default().seed)]
     seed: u64,
-    /// Spread about so many images over all crash points, of which one in so many is tried then;
-    /// second crashes come besides. 0: no limit
-    #[arg(long, value_name = "N", default_value_t = ExploreOptions::default().spread_images)]
-    images: u64,
+    /// Run one seed, and spread about so many images over all crash points, of which one in so many is tried then;
+    /// second crashes come besides. 0: no limit [default: 15000 to 150000 of a structure, with further
+    /// seeds for what the first has not passed]
+    #[arg(long, value_name = "N")]
+    images: Option<u64>,
+    /// Insert so many keys into an index first, and cut the power in what comes after
+    #[arg(long, value_name = "KEYS", conflicts_with_all = ["workers", "persist_points"],
+          value_parser = clap::value_parser!(u64).range(1..=MOST_KEYS))]
+    filled: Option<u64>,
     /// How images are chosen: `pruned` to those that recovery can tell apart by what it reads,
     /// `exhaustive` (up to 4096 at each crash point), or `sampled`
     #[arg(long, value_name = "STRATEGY", default_value = Strategy::default().name(),
@@ -216,7 +235,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     if let Some(file) = &arguments.recorded.trace {
         let image = arguments.image.clone().map(|Image(choices)| choices.unwrap_or_default());
         let request = trace::Request {
-            images: arguments.images,
+            images: arguments.images.unwrap_or(0),
             seed: arguments.seed,
             replay: arguments.at.zip(image),
             shrink: !arguments.no_shrink,
@@ -230,6 +249,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     if arguments.rates.rates {
         return rates::run(&arguments.rates, arguments.mutants.write.as_deref(), output);
     }
+    if arguments.coverage.coverage {
+        return coverage::run(arguments.threads, arguments.mutants.write.as_deref(), output);
+    }
     let Some(name) = arguments.structure.as_deref().filter(|_| !arguments.all.all) else {
         return all::run(&arguments.all, arguments.seed, arguments.threads, output);
     };
@@ -240,7 +262,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             subject: name,
             ops: arguments.ops.map(|ops| ops as usize),
             seed: arguments.seed,
-            images: arguments.images,
+            images: arguments.images.unwrap_or(0),
             threads: arguments.threads,
             keep: arguments.keep.as_ref().map(|numbers| numbers.0.as_slice()),
             shrink: !arguments.no_shrink,
@@ -252,6 +274,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         };
         return workers::run(count, &arguments.several, common, output);
     }
+    if arguments.filled.is_some() && !matches!(structure, Structure::Index(_)) {
+        return Err(Failure::refused(format!("--filled is of indexes, and {structure} is none")));
+    }
     let ops = arguments.ops.map_or(ExploreOptions::default().ops, |ops| ops as usize);
     if arguments.recorded.performance {
         return performance::run(structure, name, ops, arguments.seed, output);
@@ -262,12 +287,14 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     let mut options = ExploreOptions {
         ops,
         seed: arguments.seed,
-        spread_images: arguments.images,
+        spread_images: arguments.images.unwrap_or(0),
         strategy: arguments.strategy,
         every_store: arguments.every_store,
         whole_check_every: arguments.whole_check_every,
         mutant: arguments.mutants.mutant,
         keep: arguments.keep.clone().map(|numbers| numbers.0),
+        filled: arguments.filled.unwrap_or(0),
+        long_runs: !arguments.persist_points,
         ..ExploreOptions::default()
     };
     if let Some(threads) = arguments.threads {
@@ -303,9 +330,14 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         return print_persist_points(&report, output);
     }
     let bar: ProgressBar = progress::spinner("images");
-    let report = explore_structure(structure, Some(name), &options, &|images| {
-        bar.set_position(images);
-    })?;
+    let progress = |images| bar.set_position(images);
+    let report = if is_asked_for_exactly(arguments) {
+        explore_structure(structure, Some(name), &options, &progress)?
+    } else {
+        let subjects = structure.subjects().len() as u64;
+        options.spread_images = MOST_IMAGES / subjects.max(1);
+        explore_further(structure, Some(name), &options, LEAST_IMAGES, &progress)?
+    };
     bar.finish_and_clear();
     if report.images == 0 && report.violations.is_empty() {
         return Err(nothing_explored());
@@ -317,6 +349,15 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         write_page(path, shrunk.next(), output)?;
     }
     Ok(verdict)
+}
+
+/// Whether this run and no other is meant.
+fn is_asked_for_exactly(arguments: &Arguments) -> bool {
+    arguments.images.is_some()
+        || arguments.keep.is_some()
+        || arguments.without.is_some()
+        || arguments.at.is_some()
+        || arguments.every_store
 }
 
 /// What is said instead of "no violation" where nothing was tried.
@@ -387,7 +428,7 @@ fn write_page(path: &Path, shrunk: Option<&Shrunk>, output: &mut Output) -> Resu
 fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verdict, Failure> {
     output.line(format_args!(
         "{}: {} operations from seed {}, {} crash points{} ({} of them with every image), {} images \
-         ({} by proof, {} of a second crash), {} distinct states, {:.1} s, {} images/s",
+         ({} by proof, {} of a second crash), {} distinct states{}, {:.1} s, {} images/s",
         report.structure,
         grouped(report.ops as u64),
         report.seed,
@@ -401,14 +442,14 @@ fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verd
         grouped(report.images_by_proof),
         grouped(report.images_in_recovery),
         grouped(report.distinct_states),
+        match report.further_runs {
+            0 => String::new(),
+            runs => format!(", {} further runs", grouped(runs)),
+        },
         report.seconds,
         grouped(report.images_per_s as u64)
     ))?;
-    if !report.events.is_empty() {
-        let events =
-            report.events.iter().map(|(event, count)| format!("{event} {}", grouped(*count)));
-        output.line(events.collect::<Vec<_>>().join(", "))?;
-    }
+    coverage::print(report, output)?;
     for violation in &report.violations {
         // The operation is a number and, for those who read the source, its contents: see --json.
         let number = violation.operation.as_deref().and_then(|name| name.split(':').next());
@@ -422,7 +463,7 @@ fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verd
         ))?;
     }
     let violations = report.violations.iter().map(|found| found.shrunk.as_ref());
-    conclude(violations, "no violation", output)
+    conclude(violations, &coverage::nothing_found(report), output)
 }
 
 /// The violations step by step, as far as they were shrunk, and the last line: how many there are, or what

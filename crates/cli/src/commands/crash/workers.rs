@@ -190,6 +190,17 @@ fn print(report: &ConcurrentReport, output: &mut Output) -> Result<Verdict, Fail
             "not every schedule within the bound: raise --schedules"
         })?;
     }
+    let uninterrupted: Vec<_> = report.never_interrupted().collect();
+    for point in &uninterrupted {
+        output.line(format_args!("no other worker came before this: {point}"))?;
+    }
+    let passed = report.interrupted.len() + uninterrupted.len();
+    output.line(format_args!(
+        "{} of {} flushes and fences passed, {} of them interrupted by another worker",
+        passed,
+        report.coverage.persist_points(),
+        report.interrupted.len(),
+    ))?;
     for violation in &report.violations {
         output.line(format_args!(
             "! {}, {}: {}\n  again: {}",

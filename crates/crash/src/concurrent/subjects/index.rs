@@ -112,7 +112,9 @@ where
             } else {
                 match random.random_range(0..10) {
                     0 => MapAction::Update(value),
+                    // What others read is to be replaced more often than anything else.
                     1 => MapAction::Put(value),
+                    2 | 3 if contended => MapAction::Put(value),
                     kind if kind < 2 + grows => MapAction::Insert(value),
                     _ => MapAction::Remove,
                 }

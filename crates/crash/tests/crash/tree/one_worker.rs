@@ -129,8 +129,12 @@ fn explored(subject: &Logged, seed: u64, mutant: Option<Mutant>) -> Result<Explo
         mutant,
         strategy: Strategy::Sampled,
         samples: if subject.tiered { 1 } else { 2 },
-        // A page that is written to persistent memory is many points to cut at.
-        spread_images: if subject.tiered { 12_000 } else { 0 },
+        // Each error is at few of the points. A page that is written to persistent memory is many.
+        spread_images: match (mutant, subject.tiered) {
+            (Some(_), _) => 0,
+            (None, false) => 8_000,
+            (None, true) => 6_000,
+        },
         crash_in_recovery_every: 1000,
         whole_check_every: 4,
         violation_limit: 1,
@@ -183,7 +187,7 @@ fn a_tree_on_pages_survives_every_power_cut() {
         let (happened, _) = happened(&subject, seed);
         println!("seed {seed}: {} images, {happened:?}", report.images);
         assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
-        assert!(report.images > 5000 && report.images_in_recovery > 1000, "{report:?}");
+        assert!(report.images > 5000 && report.images_in_recovery > 500, "{report:?}");
         total.iter_mut().zip(happened).for_each(|(total, of_seed)| *total += of_seed);
     }
     let [splits, growths, merges, shrinkages, evictions, batches, reused, cuts, moves] = total;
@@ -198,7 +202,7 @@ fn a_tree_with_pages_in_persistent_memory_survives_every_power_cut() {
     let (_, tier) = happened(&subject, 1);
     println!("{} images, {tier:?}", report.images);
     assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
-    assert!(report.images > 5000 && report.images_in_recovery > 1000, "{report:?}");
+    assert!(report.images > 5000 && report.images_in_recovery > 500, "{report:?}");
     for often in [tier.loads, tier.admissions, tier.evictions, tier.lines_written] {
         assert!(often >= 5, "{tier:?}");
     }

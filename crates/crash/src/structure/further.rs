@@ -1,0 +1,137 @@
+//! Further runs of a structure: for what one run has never passed, and until it has had its share of images.
+
+use std::collections::BTreeSet;
+
+use super::each_subject::subjects_of;
+use super::runs::{explore_structure, failed};
+use super::{CrashError, Progress, Structure};
+use crate::coverage::Coverage;
+use crate::erased::AnySubject;
+use crate::explore::explore_and_tell;
+use crate::options::ExploreOptions;
+use crate::report::ExploreReport;
+use crate::run::Run;
+
+/// Seeds that are looked at for what is missed. Their operations run without crashes, which is cheap.
+const CANDIDATES: u64 = 16;
+/// After so many in which nothing was found no more are looked at: some of what is missed belongs to others that share
+/// the source.
+const MOST_FRUITLESS: u32 = 4;
+/// Every other one has so many times the operations.
+const LONGER: usize = 4;
+
+/// [`explore_structure`], and then what it has missed. Operations of further seeds are run without crashes;
+/// where one passes a flush or fence, or leads to an event, that was never passed, the power is cut in that
+/// operation. After this come whole runs of further seeds until there are `least_images`. Ends with the first violation.
+///
+/// # Errors
+/// As for [`explore_structure`].
+pub fn explore_further(
+    structure: Structure,
+    only: Option<&str>,
+    options: &ExploreOptions,
+    least_images: u64,
+    progress: &Progress<'_>,
+) -> Result<ExploreReport, CrashError> {
+    let mut total = explore_structure(structure, only, options, progress)?;
+    let subjects = subjects_of(structure, only, options.filled, options.long_runs)?;
+    let mut fruitless = 0;
+    'seeds: for number in 1..=CANDIDATES {
+        let missed = total.coverage.missed();
+        let ops = options.ops * if number.is_multiple_of(2) { LONGER } else { 1 };
+        let seed = options.seed.wrapping_add(number);
+        let candidate = ExploreOptions { seed, ops, ..options.clone() };
+        for subject in &subjects {
+            if !total.violations.is_empty() || total.coverage.missed() == 0 {
+                break 'seeds;
+            }
+            explore_what_is_missed(&**subject, &candidate, &mut total, progress)
+                .map_err(failed(&**subject))?;
+        }
+        fruitless = if total.coverage.missed() < missed { 0 } else { fruitless + 1 };
+        if fruitless == MOST_FRUITLESS {
+            break;
+        }
+    }
+    let mut seed = options.seed.wrapping_add(CANDIDATES);
+    while total.violations.is_empty() && total.images < least_images {
+        seed = seed.wrapping_add(1);
+        let before = total.images;
+        let next = ExploreOptions { seed, ..options.clone() };
+        let progress = |images| progress(before + images);
+        total.add(explore_structure(structure, only, &next, &progress)?);
+        total.further_runs += 1;
+        if total.images == before {
+            break;
+        }
+    }
+    Ok(total)
+}
+
+/// Cuts the power in the first operations of a run that pass what `total` has never passed.
+fn explore_what_is_missed(
+    subject: &dyn AnySubject,
+    candidate: &ExploreOptions,
+    total: &mut ExploreReport,
+    progress: &Progress<'_>,
+) -> Result<(), String> {
+    let run = Run::record(subject, candidate)?;
+    for number in first_operations(&run, &total.coverage) {
+        let before = total.images;
+        let options = ExploreOptions {
+            keep: Some((1..=number).collect()),
+            first_operation: number,
+            spread_images: 0,
+            ..candidate.clone()
+        };
+        let report = explore_and_tell(subject, &options, &|images| progress(before + images))?;
+        total.add(report);
+        total.further_runs += 1;
+    }
+    Ok(())
+}
+
+/// The operations in which something is passed for the first time that never was before.
+fn first_operations(run: &Run, coverage: &Coverage) -> BTreeSet<usize> {
+    let mut positions: Vec<usize> =
+        coverage.missed_events().filter_map(|event| run.first_events.get(event).copied()).collect();
+    let points = &run.trace.points;
+    let mut missed: BTreeSet<_> = coverage.missed_points().collect();
+    missed.retain(|point| run.points.contains(point));
+    for (position, event) in run.trace.events.iter().enumerate() {
+        if missed.is_empty() {
+            break;
+        }
+        let point = event.point().and_then(|point| points.get(usize::from(point)));
+        positions.extend(point.filter(|point| missed.remove(point)).map(|_| position));
+    }
+    let last = run.numbers.last().copied().unwrap_or(0);
+    let numbers = positions.into_iter().map(|position| run.operation_at(position));
+    numbers.filter(|number| (1..=last).contains(number)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use lapis_index::IndexKind;
+
+    use super::*;
+
+    #[test]
+    fn what_a_short_run_misses_is_found_in_others() {
+        let options = ExploreOptions { ops: 60, threads: 1, ..ExploreOptions::default() };
+        let structure = Structure::Index(IndexKind::Wort);
+        let alone = explore_structure(structure, None, &options, &|_| {}).unwrap();
+        let further = explore_further(structure, None, &options, 0, &|_| {}).unwrap();
+        assert!(alone.coverage.missed() > 0, "{:?}", alone.coverage);
+        assert!(further.coverage.missed() < alone.coverage.missed());
+        assert!(further.further_runs > 0 && further.violations.is_empty());
+    }
+
+    #[test]
+    fn seeds_follow_until_there_are_images_enough() {
+        let options = ExploreOptions { ops: 5, threads: 1, ..ExploreOptions::default() };
+        let structure = Structure::Index(IndexKind::Wort);
+        let report = explore_further(structure, Some("wort:u64"), &options, 2000, &|_| {}).unwrap();
+        assert!(report.images >= 2000 && report.further_runs > 1, "{}", report.images);
+    }
+}
