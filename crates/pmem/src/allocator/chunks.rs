@@ -286,7 +286,12 @@ impl ChunkMap {
         let _covered = cell.publish(pool.domain(), Descriptor::FREE.0).flush();
         // A2: the run may be taken by another thread, whose fence does not cover this.
         domain::fence_for_other_threads(pool.domain());
-        self.add_free(first, count);
+        // What has not been discovered will be, and is found free then: it must not be so twice, or what
+        // lies before it and is free too makes two runs of it.
+        let (undiscovered, end) = self.undiscovered;
+        if !(undiscovered..end).contains(&first) {
+            self.add_free(first, count);
+        }
     }
 
     /// Notes that a run is free whose descriptors are zero and durable.

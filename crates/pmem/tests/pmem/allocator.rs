@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lapis_pmem::{
     AllocError, BlockVisitor, Committed, Domain, Link, Owned, PAGE_FRAME_BYTES, PCell, PageFrame,
-    PersistCounts, Pool, Region, Watched,
+    PersistCounts, Pool, PoolError, Region, Watched,
 };
 use proptest::prelude::*;
 
@@ -92,6 +92,34 @@ fn large_blocks_come_back_and_neighbours_merge() {
         drop(block);
     }
     assert!(pool.usage().storage_bytes < 60_000_000, "{:?}", pool.usage());
+}
+
+#[test]
+fn a_large_block_that_is_freed_before_its_descriptor_is_read_again_is_free_once() {
+    const CHUNK: usize = 1 << 16;
+    type MakePool = fn(Region, Watched<PersistCounts>) -> Result<Pool<Counting>, PoolError>;
+    let region = Region::anonymous(4 << 20, 4 << 20).unwrap();
+    let pool = |make: MakePool| {
+        // SAFETY: `region` outlives the pools, which use the memory one after the other.
+        let alias = unsafe { region.alias_of(4 << 20) };
+        make(alias, Watched::new(PersistCounts::default())).unwrap()
+    };
+    let large = |pool: &Pool<Counting>, chunks: usize| {
+        keep(pool.allocate_with_tail::<PCell<u64>>(chunks * CHUNK - 8).unwrap())
+    };
+    let free = |pool: &Pool<Counting>, block: Link<PCell<u64>>, chunks: usize| {
+        pool.free_unshared(block, chunks * CHUNK, Committed::nothing_to_do());
+    };
+    let created = pool(Pool::create);
+    let (first, second) = (large(&created, 1), large(&created, 3));
+    large(&created, 1);
+    free(&created, first, 1);
+    drop(created);
+    let opened = pool(Pool::open);
+    free(&opened, second, 3);
+    let (four, three) = (large(&opened, 4).offset(), large(&opened, 3).offset());
+    assert_eq!(four, first.offset(), "the room of both");
+    assert!(three >= four + 4 * CHUNK as u64, "{three:#x} is in the block at {four:#x}");
 }
 
 #[test]
