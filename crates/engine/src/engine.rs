@@ -402,6 +402,12 @@ impl<D: Domain> Engine<D> {
         Snapshot::new(self)
     }
 
+    /// Finds what a crash has leaked of persistent memory, before it is needed: who changes tables in indexes waits
+    /// meanwhile. Nothing if there is nothing to find.
+    pub fn find_leaked_memory(&self) {
+        self.0.find_leaked();
+    }
+
     /// The newest value of a key, durable.
     ///
     /// # Errors

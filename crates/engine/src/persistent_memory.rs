@@ -123,6 +123,14 @@ impl<D: Domain> Shared<D> {
         done.unwrap_or_else(|panic| panic::resume_unwind(panic))
     }
 
+    /// Finds what a crash has leaked, if nobody has yet. Until then blocks are taken from storage that was never
+    /// used, so that what is live spreads over all of it.
+    pub(crate) fn find_leaked(&self) {
+        if let Some(pool) = self.memory.pool.as_ref().filter(|pool| pool.needs_reclaim()) {
+            self.reclaim(pool);
+        }
+    }
+
     /// Finds the blocks that nobody reaches.
     fn reclaim(&self, pool: &Pool<D>) {
         let _alone = host_lock::write(&self.domain, &self.memory.changing);

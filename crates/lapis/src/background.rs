@@ -69,6 +69,7 @@ impl Background {
 }
 
 fn work(engine: &Engine<Hardware>, signal: &Signal) {
+    engine.find_leaked_memory();
     let round = || -> Result<bool, EngineError> {
         engine.sync()?;
         engine.maintain()

@@ -13,5 +13,4 @@ mod killed;
 mod opening;
 mod operations;
 mod persistent_memory;
-mod space;
 mod transactions;

@@ -106,6 +106,30 @@ fn what_is_there_already_is_not_taken_for_persistent_memory() {
 }
 
 #[test]
+fn memory_that_cannot_be_read_stops_the_store_and_not_the_process() {
+    let directory = directory();
+    let config = config(directory.path()).persistent_memory(directory.path(), BYTES);
+    let store = Store::open(config.contain_memory_faults(true)).unwrap();
+    let options = TableOptions::with_index(IndexKind::FastFair);
+    let table = store.create_table_with("t", &options).unwrap();
+    for it in 0..20_u8 {
+        table.put(&[it + 1], &vec![it; 30_000]).unwrap();
+    }
+    let path = directory.path().join(MEMORY_FILE);
+    let memory = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    memory.set_len(1 << 20).unwrap();
+
+    let mut failures = (1..=20_u8).filter_map(|it| table.get(&[it]).err());
+    let first = failures.next().expect("what is behind the first MiB cannot be read");
+    let Error::BadMemory { path: named, offset } = &first else { panic!("{first}") };
+    assert_eq!(named, &path);
+    assert!((1 << 20..BYTES as u64).contains(offset), "{offset:#x}");
+    assert!(table.put(b"k", b"v").is_err() && table.get(&[1]).is_err());
+    assert!(table.iter().is_err());
+    assert!(!store.check().ok);
+}
+
+#[test]
 fn a_store_whose_persistent_memory_is_gone_is_refused() {
     let (directory, memory) = (directory(), directory());
     let config = config(directory.path()).persistent_memory(memory.path(), BYTES);
