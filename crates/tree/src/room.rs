@@ -71,7 +71,7 @@ mod tests {
 
     /// Numbers, lengths of keys, lengths of values.
     fn records(most: usize) -> impl Strategy<Value = Vec<(u32, usize, usize)>> {
-        let lengths = || prop_oneof![3 => 4..20_usize, 1 => 4..500_usize, 1 => Just(465_usize)];
+        let lengths = || prop_oneof![3 => 4..20_usize, 1 => 4..480_usize, 1 => Just(465_usize)];
         proptest::collection::vec((0..4000_u32, lengths(), lengths()), 1..most)
     }
 
