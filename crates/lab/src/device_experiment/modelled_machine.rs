@@ -195,13 +195,13 @@ mod tests {
     }
 
     #[test]
-    fn page_propagation_costs_scans_and_lookups_a_third_and_more_and_gets_its_share() {
+    fn page_propagation_costs_scans_and_lookups_a_quarter_and_more_and_gets_its_share() {
         for task in ["scan", "lookup"] {
             let alone = beside(task, None).gb_s.unwrap();
             for writers in [5, 10] {
                 let figures = beside(task, Some(("page", writers)));
                 let lost = 1.0 - figures.gb_s.unwrap() / alone;
-                assert!((0.3..0.7).contains(&lost), "{task} beside {writers}: {lost}");
+                assert!((0.25..0.75).contains(&lost), "{task} beside {writers}: {lost}");
                 let written = figures.beside_gb_s.unwrap();
                 assert!(written > 3.0, "{task} beside {writers}: {written} GB/s");
             }
