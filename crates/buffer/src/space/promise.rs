@@ -59,23 +59,29 @@ impl<D: Domain> Space<D> {
     /// [`SpaceError::NoRoom`], [`SpaceError::Device`].
     pub fn promise(&self, pages: u64, room_for: RoomFor) -> Result<Promise<'_, D>, SpaceError> {
         let needed = |map: &SpaceMap| map.used() + map.promised + pages + room_for.reserved();
-        let mut map = self.map.lock();
-        if needed(&map) > map.backed {
-            drop(map);
-            // Nobody trims meanwhile.
+        loop {
+            {
+                let mut map = self.map.lock();
+                if needed(&map) <= map.backed {
+                    map.promised += pages;
+                    map.reserved = map.reserved.max(room_for.reserved());
+                    return Ok(Promise { space: self, pages });
+                }
+            }
+            // Nobody trims meanwhile. The map is not held: others look into it while the device works.
             let _turn = host_lock::lock(&self.domain, &self.writer);
-            map = self.map.lock();
-            let needed = needed(&map);
-            if needed > map.backed {
-                map.backed = self.back(map.backed, needed).map_err(|error| match error {
+            let (backed, needed) = {
+                let map = self.map.lock();
+                (map.backed, needed(&map))
+            };
+            if needed > backed {
+                let backed = self.back(backed, needed).map_err(|error| match error {
                     source @ BlockError::NoSpace { .. } => SpaceError::NoRoom { pages, source },
                     error => error.into(),
                 })?;
+                self.map.lock().backed = backed;
             }
         }
-        map.promised += pages;
-        map.reserved = map.reserved.max(room_for.reserved());
-        Ok(Promise { space: self, pages })
     }
 
     /// Puts storage beneath the first `needed` pages, of which the first `backed` have some, and beneath more for those
