@@ -52,10 +52,17 @@ impl<D: Domain> Engine<D> {
 }
 
 impl<D: Domain> Shared<D> {
-    /// Makes sure that the log has room for a record of so many bytes, and for what trees log.
+    /// Makes sure that the log has room for a record of so many bytes, and for what trees log. Where the log is kept for a
+    /// transaction that is still changing trees, that one comes first: what it logs must find the room.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<(), EngineError> {
-        if self.log.free_bytes() < bytes + self.room_for_structure() {
+        let needed = bytes + self.room_for_structure();
+        while self.log.free_bytes() < needed {
+            let kept = self.order.kept_from();
             self.checkpoint()?;
+            match kept {
+                Some(kept) if self.log.free_bytes() < needed => self.order.wait_beyond(kept)?,
+                _ => break,
+            }
         }
         Ok(())
     }

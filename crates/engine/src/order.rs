@@ -44,6 +44,12 @@ impl State {
         }
     }
 
+    fn kept_from(&self) -> Option<u64> {
+        let applying = self.applying.iter().map(|applying| applying.keep_from).min();
+        let unordered = self.unordered.keys().next().copied();
+        [applying, unordered].into_iter().flatten().min()
+    }
+
     fn oldest_reader(&self) -> Option<u64> {
         self.readers.first_key_value().map(|(&since, _)| since)
     }
@@ -72,7 +78,7 @@ impl State {
 pub(crate) struct Order<D: Domain> {
     domain: D,
     state: Mutex<State>,
-    /// Notified when a transaction has changed its trees, or nothing will any more.
+    /// Notified when a transaction has changed its trees, or nothing will any more, or the log is kept for fewer.
     applied: Condvar,
 }
 
@@ -153,6 +159,8 @@ impl<D: Domain> Order<D> {
                 state.unordered.remove(&from);
             }
         }
+        drop(state);
+        self.applied.notify_all();
     }
 
     /// The transaction `lsn` has changed all of its trees.
@@ -190,11 +198,23 @@ impl<D: Domain> Order<D> {
     /// Where a checkpoint may cut the log at most, as far as transactions are concerned (E5): at the LSN of one, or at
     /// the end. To be asked before pages are.
     pub(crate) fn keep_from(&self, end: impl FnOnce() -> u64) -> u64 {
-        let state = self.lock();
-        let applying = state.applying.iter().map(|applying| applying.keep_from).min();
-        let unordered = state.unordered.keys().next().copied();
         // With the lock held, nobody is ordered meanwhile.
-        [applying, unordered].into_iter().flatten().min().unwrap_or_else(end)
+        self.lock().kept_from().unwrap_or_else(end)
+    }
+
+    /// Where the log is kept from for transactions that are under way; none if it is for nobody.
+    pub(crate) fn kept_from(&self) -> Option<u64> {
+        self.lock().kept_from()
+    }
+
+    /// Waits until the log is not kept from `from` on any more. For who is not under way.
+    pub(crate) fn wait_beyond(&self, from: u64) -> Result<(), EngineError> {
+        let mut state = self.lock();
+        while state.kept_from().is_some_and(|kept| kept <= from) {
+            state.check_running()?;
+            state = host_lock::wait(&self.state, state, &self.applied);
+        }
+        Ok(())
     }
 
     /// The place to cut the log that is not in the middle of a transaction, at `from` or before it (E5).
@@ -256,5 +276,45 @@ impl<D: Domain> Turn<'_, D> {
         }
         state.last = again;
         state.long.extend(first_part.map(|first| (again, first)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lapis_pmem::Hardware;
+    use std::time::Duration;
+
+    #[test]
+    fn who_waits_for_the_log_goes_on_when_it_is_kept_for_nobody_before() {
+        let order = Order::new(Hardware::detect(), 0);
+        let take = |lsn| order.turn().unwrap().take(lsn, None, None);
+        take(10);
+        take(20);
+        order.has_applied(20);
+        assert_eq!(order.kept_from(), Some(10));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| order.wait_beyond(10));
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(!waiting.is_finished());
+            order.has_applied(10);
+            waiting.join().unwrap().unwrap();
+        });
+        assert_eq!(order.kept_from(), None);
+        let first_part = order.keep_log();
+        assert_eq!(order.kept_from(), Some(first_part));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| order.wait_beyond(first_part));
+            order.let_go_of_log(first_part);
+            waiting.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn nobody_waits_for_the_log_of_an_engine_that_has_stopped() {
+        let order = Order::new(Hardware::detect(), 0);
+        order.turn().unwrap().take(10, None, None);
+        order.stop("the disk is gone");
+        assert!(matches!(order.wait_beyond(10), Err(EngineError::Stopped { .. })));
     }
 }
