@@ -118,10 +118,10 @@ mod tests {
 
     #[test]
     fn what_a_short_run_misses_is_found_in_others() {
-        let options = ExploreOptions { ops: 60, threads: 1, ..ExploreOptions::default() };
-        let structure = Structure::Index(IndexKind::Wort);
-        let alone = explore_structure(structure, None, &options, &|_| {}).unwrap();
-        let further = explore_further(structure, None, &options, 0, &|_| {}).unwrap();
+        let options = ExploreOptions { ops: 5, threads: 1, ..ExploreOptions::default() };
+        let (structure, run) = (Structure::Index(IndexKind::Wort), Some("wort:u64"));
+        let alone = explore_structure(structure, run, &options, &|_| {}).unwrap();
+        let further = explore_further(structure, run, &options, 0, &|_| {}).unwrap();
         assert!(alone.coverage.missed() > 0, "{:?}", alone.coverage);
         assert!(further.coverage.missed() < alone.coverage.missed());
         assert!(further.further_runs > 0 && further.violations.is_empty());
