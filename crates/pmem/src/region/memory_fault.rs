@@ -2,7 +2,7 @@
 //!
 //! A load from a mapped page that the medium cannot give (a bad block, a file that was made shorter) raises `SIGBUS`.
 //! Where a region asks for it, a handler takes the signal. It looks whether the address lies in a region that asked. If so,
-//! it puts a page of zeroes there, notes the fault with the region, for good, and returns: the load goes on and
+//! it notes the fault with the region, for good, puts a page of zeroes there and returns: the load goes on and
 //! finds zeroes. Whoever answers or acknowledges asks [`Domain::health`](crate::Domain::health) first, so that
 //! nothing that was read so is told to anybody.
 //!
@@ -153,6 +153,11 @@ fn contain(address: usize) -> bool {
         if fault.is_null() || address < start || address >= end {
             continue;
         }
+        let noted = (address - start) as u64 + 1;
+        // SAFETY: the guard, and with it the fault, lives as long as the region, of which this is a load.
+        let first = unsafe { &(*fault).first };
+        // The first one is told of. Noted before zeroes can be read: another thread that finds them raises no signal.
+        let _ = first.compare_exchange(0, noted, Ordering::AcqRel, Ordering::Relaxed);
         let page_bytes = slot.page_bytes.load(Ordering::Relaxed);
         let page = address - (address - start) % page_bytes;
         // SAFETY: the page lies in a region that is mapped as long as its slot is taken, whoever else reads there finds
@@ -174,11 +179,6 @@ fn contain(address: usize) -> bool {
         if mapped == libc::MAP_FAILED {
             return false;
         }
-        let noted = (address - start) as u64 + 1;
-        // SAFETY: the guard, and with it the fault, lives as long as the region, of which this is a load.
-        let first = unsafe { &(*fault).first };
-        // The first one is told of.
-        let _ = first.compare_exchange(0, noted, Ordering::AcqRel, Ordering::Relaxed);
         return true;
     }
     false
