@@ -47,7 +47,8 @@
 //!
 //! # Order of writes
 //!
-//! * Commit: all parts of the record, its last one in the turn (E2); trees (E1); flush of the log; acknowledge.
+//! * Commit: room in the log, behind whoever it is kept for; pages promised for what the trees may take; all parts of the
+//!   record, its last one in the turn (E2); trees (E1); flush of the log; acknowledge.
 //! * Checkpoint: note where the log must be kept from (E5); write pages (the log first, the buffer's B3); make
 //!   the freed pages durable; cut the log.
 
