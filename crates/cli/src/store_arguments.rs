@@ -71,14 +71,23 @@ impl StoreArguments {
         self.open_or_create(false)
     }
 
-    /// Opens the store; creates it if asked to.
-    pub fn open_or_create(&self, create: bool) -> Result<Store, Failure> {
-        Ok(self.try_open(create)?)
+    /// Opens the store to read it: beside others who do, and without writing to it.
+    pub fn open_to_read(&self) -> Result<Store, Failure> {
+        Ok(self.try_open_to_read()?)
     }
 
     /// The same, for those who look at the error.
-    pub fn try_open(&self, create: bool) -> Result<Store, lapis::Error> {
-        Store::open(self.config().create(create))
+    pub fn try_open_to_read(&self) -> Result<Store, lapis::Error> {
+        match Store::open(self.config().read_only(true)) {
+            // A device cannot be mapped so; and what else is wrong with memory is wrong again.
+            Err(lapis::Error::Memory { .. }) => Store::open(self.config().create(false)),
+            opened => opened,
+        }
+    }
+
+    /// Opens the store; creates it if asked to.
+    pub fn open_or_create(&self, create: bool) -> Result<Store, Failure> {
+        Ok(Store::open(self.config().create(create))?)
     }
 
     /// What the arguments say.

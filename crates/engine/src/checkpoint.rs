@@ -27,6 +27,9 @@ impl<D: Domain> Engine<D> {
     /// [`EngineError`].
     pub fn maintain(&self) -> Result<bool, EngineError> {
         let shared = self.shared();
+        if shared.is_read_only() {
+            return Ok(false);
+        }
         let mut busy = shared.log.block_log().write_early()?;
         busy |= shared.manager.write_back_early()?;
         if shared.log.free_bytes() < shared.log.block_log().capacity_bytes() / 2 {
@@ -38,12 +41,16 @@ impl<D: Domain> Engine<D> {
         Ok(busy)
     }
 
-    /// Makes everything durable, writes every page and ends an orderly use: the next opening has nothing to redo.
+    /// Makes everything durable, writes every page and ends an orderly use: the next opening has nothing to redo. One that
+    /// is read only has nothing to write.
     ///
     /// # Errors
     /// [`EngineError`].
     pub fn close(&self) -> Result<(), EngineError> {
         let shared = self.shared();
+        if shared.is_read_only() {
+            return Ok(());
+        }
         shared.order.check_running()?;
         self.sync()?;
         shared.checkpoint()?;

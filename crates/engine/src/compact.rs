@@ -34,6 +34,7 @@ impl<D: Domain> Engine<D> {
     /// [`EngineError`]; pages that have moved stay where they are.
     pub fn compact(&self) -> Result<CompactionReport, EngineError> {
         let shared = self.shared();
+        shared.check_writable()?;
         let mut report = CompactionReport::default();
         let Some(space) = shared.manager.space() else { return Ok(report) };
         let _making = host_lock::lock(&shared.domain, &shared.making);

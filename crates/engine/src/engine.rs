@@ -55,6 +55,9 @@ pub struct EngineOptions {
     pub log: BlockLogOptions,
     /// Locks that commits share the keys among.
     pub stripes: usize,
+    /// Whether an engine is opened to be read: nothing is written to devices, recovery included, and every write is
+    /// refused. Its pool, if it has one, lies in a region that was opened to read ([`lapis_pmem::Access::Read`]).
+    pub read_only: bool,
 }
 
 impl EngineOptions {
@@ -67,6 +70,7 @@ impl EngineOptions {
             memory: PersistentMemoryOptions::default(),
             log,
             stripes: 1024,
+            read_only: false,
         }
     }
 }
@@ -116,6 +120,7 @@ pub(crate) struct Shared<D: Domain> {
     pub(crate) checkpoints: AtomicU64,
     pub(crate) counters: Counters,
     recovery: RecoveryReport,
+    read_only: bool,
 }
 
 /// Transactions over trees on pages. Cheap to clone: all clones are handles of one engine. See the
@@ -168,6 +173,7 @@ impl<D: Domain> Engine<D> {
         storage: Storage<D>,
         options: &EngineOptions,
     ) -> Result<Self, EngineError> {
+        let storage = if options.read_only { storage.overlaid() } else { storage };
         let (device, memory) = storage.find_log()?.ok_or(EngineError::NotCreated)?;
         let log = match BlockLog::open(domain.clone(), device) {
             Err(BlockLogError::NotALog) => return Err(EngineError::NotCreated),
@@ -224,6 +230,7 @@ impl<D: Domain> Engine<D> {
             checkpoints: AtomicU64::new(0),
             counters: Counters::new(),
             recovery,
+            read_only: options.read_only,
             domain,
             manager,
             log,
@@ -364,6 +371,7 @@ impl<D: Domain> Engine<D> {
     /// [`EngineError::NoSuchTable`] and others.
     pub fn drop_table(&self, name: &str) -> Result<(), EngineError> {
         let shared = self.shared();
+        shared.check_writable()?;
         let _making = host_lock::lock(&shared.domain, &shared.making);
         let dropped = self.table(name)?;
         // X4: it is in one list or the other.
@@ -632,12 +640,21 @@ impl<D: Domain> Shared<D> {
         self.log.block_log().capacity_bytes() / 4
     }
 
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<(), EngineError> {
+        if self.read_only { Err(EngineError::ReadOnly) } else { Ok(()) }
+    }
+
     pub(crate) fn check_write(
         &self,
         table: &Table<D>,
         key: &[u8],
         value: Option<&[u8]>,
     ) -> Result<(), EngineError> {
+        self.check_writable()?;
         table.check_not_dropped()?;
         if key.is_empty() && table.index_kind().is_some() {
             return Err(EngineError::EmptyKey);

@@ -21,6 +21,9 @@ pub enum EngineError {
     /// A backup was being restored, and did not come to its end.
     #[error("a restore into this store was cut short; restore the backup into a new one")]
     RestoreCutShort,
+    /// It was opened to be read.
+    #[error("the store was opened to read only")]
+    ReadOnly,
     /// The parts of the storage do not make an engine of this placement.
     #[error("{what}")]
     Storage {

@@ -6,7 +6,7 @@ use lapis_blocks::block_log::BlockLog;
 use lapis_buffer::{
     BufferManager, PersistentTier, Placement, TierOptions, TierRoot, WriteAheadLog,
 };
-use lapis_pmem::{BlockDevice, Committed, Domain, Pool, PoolDevice};
+use lapis_pmem::{BlockDevice, Committed, Domain, OverlayDevice, Pool, PoolDevice};
 
 use crate::engine::EngineOptions;
 use crate::error::EngineError;
@@ -48,6 +48,12 @@ impl<D: Domain> Storage<D> {
     /// Nothing but DRAM, and a log in this pool.
     pub fn main_memory(pool: Arc<Pool<D>>) -> Self {
         Self { pages: None, log: None, pool: Some(pool) }
+    }
+
+    /// The same devices, of which nothing is changed: what is written stays in memory. Of the pool, its region sees to that.
+    pub(crate) fn overlaid(self) -> Self {
+        let over = |device| Arc::new(OverlayDevice::over(device)) as Arc<dyn BlockDevice>;
+        Self { pages: self.pages.map(over), log: self.log.map(over), pool: self.pool }
     }
 
     fn missing(what: &'static str) -> EngineError {

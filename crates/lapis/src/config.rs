@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use lapis_blocks::block_log::BlockLogOptions;
 use lapis_buffer::BufferOptions;
 use lapis_engine::{Durability, EngineOptions, IndexKind, Placement};
-use lapis_pmem::{BLOCK_BYTES, Caches, DirectTransfers, EXTENT_BYTES, RegionOptions};
+use lapis_pmem::{Access, BLOCK_BYTES, Caches, DirectTransfers, EXTENT_BYTES, RegionOptions};
 
 /// The log is not shorter.
 const SHORTEST_LOG_BYTES: u64 = 1 << 20;
@@ -29,6 +29,7 @@ const FEWEST_FRAMES: usize = 16;
 pub struct Config {
     pub(crate) directory: PathBuf,
     pub(crate) create: bool,
+    pub(crate) read_only: bool,
     pub(crate) durability: Durability,
     cache_bytes: usize,
     page_bytes: usize,
@@ -53,6 +54,7 @@ impl Config {
         Self {
             directory: directory.into(),
             create: true,
+            read_only: false,
             durability: Durability::Immediate,
             cache_bytes: 256 << 20,
             page_bytes: 16 << 10,
@@ -69,6 +71,30 @@ impl Config {
     #[must_use]
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
+        self
+    }
+
+    /// Whether to open a store that is there to be read, without writing one byte: by any number of processes at a time, on
+    /// a medium that is read-only too, and while nobody has it open to write (what a writer has committed is in its
+    /// memory and in the log before it is in the files' pages, so a reader beside it would see neither). A store whose
+    /// last user crashed is recovered in memory, each time, which takes as much of it as pages were written since the
+    /// last checkpoint. Writes fail with [`Error::ReadOnly`](crate::Error::ReadOnly). A store whose persistent memory is a device-DAX
+    /// device cannot be opened so.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), lapis::Error> {
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// use lapis::{Config, Store};
+    ///
+    /// Store::open(Config::new(directory.path()))?.create_table("t")?.put(b"key", b"value")?;
+    /// let store = Store::open(Config::new(directory.path()).read_only(true))?;
+    /// assert_eq!(store.table("t")?.get(b"key")?.unwrap(), b"value");
+    /// assert!(store.table("t")?.put(b"key", b"other").is_err());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
         self
     }
 
@@ -163,7 +189,8 @@ impl Config {
     pub(crate) fn region_options(&self) -> RegionOptions {
         let (contain_faults, caches, overwrite) =
             (self.contain_faults, self.caches, self.overwrite);
-        RegionOptions { contain_faults, caches, overwrite, ..RegionOptions::default() }
+        let access = if self.read_only { Access::Read } else { Access::Write };
+        RegionOptions { contain_faults, caches, overwrite, access, ..RegionOptions::default() }
     }
 
     /// Bytes of DRAM for pages.

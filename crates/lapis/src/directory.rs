@@ -73,7 +73,8 @@ impl Files {
     /// Opens the engine on the files.
     fn open(&self, config: &Config) -> Result<Engine<Hardware>, Error> {
         // The identity is that of the log that is there.
-        let options = config.engine_options(0, self.memory.is_some());
+        let mut options = config.engine_options(0, self.memory.is_some());
+        options.read_only = config.read_only;
         match Engine::open(self.domain(), self.storage(), &options) {
             // F1: it was whole once.
             Err(EngineError::NotCreated) => {
@@ -101,7 +102,7 @@ pub(crate) fn open(config: &Config) -> Result<(Files, Engine<Hardware>), Error> 
     if directory.join(UNRELEASED_FILE).exists() {
         return Err(Error::UnreleasedFormat { path: directory.join(UNRELEASED_FILE) });
     }
-    if !config.create {
+    if !config.create || config.read_only {
         return Err(Error::NoStore { path: directory.clone() });
     }
     let turn = turn_of(directory)?;
@@ -116,6 +117,9 @@ pub(crate) fn make(
     config: &Config,
     fill: impl FnOnce(&Engine<Hardware>) -> Result<(), Error>,
 ) -> Result<(Files, Engine<Hardware>), Error> {
+    if config.read_only {
+        return Err(Error::ReadOnly);
+    }
     let turn = turn_of(&config.directory)?;
     for name in [PAGES_FILE, UNRELEASED_FILE] {
         let path = config.directory.join(name);
@@ -139,7 +143,8 @@ fn turn_of(directory: &Path) -> Result<File, Error> {
 /// Opens what is in the directory; none if nothing is.
 fn find(config: &Config) -> Result<Option<(Files, Engine<Hardware>)>, Error> {
     let directory = &config.directory;
-    let pages = match open_file(&directory.join(PAGES_FILE), config.transfers_of_pages()) {
+    let open_file = |name, direct| open_file(&directory.join(name), direct, config.read_only);
+    let pages = match open_file(PAGES_FILE, config.transfers_of_pages()) {
         Err(Error::File { source: BlockOpenError::NotFound, .. }) => return Ok(None),
         opened => opened?,
     };
@@ -150,15 +155,22 @@ fn find(config: &Config) -> Result<Option<(Files, Engine<Hardware>)>, Error> {
     };
     let log = match memory {
         Some(_) => None,
-        None => Some(open_file(&directory.join(LOG_FILE), TRANSFERS_OF_LOG)?),
+        None => Some(open_file(LOG_FILE, TRANSFERS_OF_LOG)?),
     };
     let files = Files { pages, log, memory, directory: Some(directory.clone()) };
     let engine = files.open(config)?;
     Ok(Some((files, engine)))
 }
 
-fn open_file(path: &Path, direct: DirectTransfers) -> Result<Arc<FileDevice>, Error> {
-    let device = FileDevice::open(path, direct);
+fn open_file(
+    path: &Path,
+    direct: DirectTransfers,
+    read_only: bool,
+) -> Result<Arc<FileDevice>, Error> {
+    let device = match read_only {
+        true => FileDevice::open_to_read(path, direct),
+        false => FileDevice::open(path, direct),
+    };
     device.map(Arc::new).map_err(|source| Error::File { path: path.to_owned(), source })
 }
 

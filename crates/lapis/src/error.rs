@@ -31,6 +31,9 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// The store was opened to be read ([`crate::Config::read_only`]).
+    #[error("the store was opened to read only; open it to write")]
+    ReadOnly,
     /// The directory could not be made or read.
     #[error("cannot use the directory {}: {source}", path.display())]
     Directory {
@@ -198,6 +201,7 @@ impl From<EngineError> for Error {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Conflict => Self::Conflict,
+            EngineError::ReadOnly => Self::ReadOnly,
             EngineError::NoSuchSavepoint => Self::NoSuchSavepoint,
             EngineError::NoPersistentMemory => Self::NoPersistentMemory,
             EngineError::Unordered { name, kind } => Self::Unordered { name, kind },
@@ -283,8 +287,8 @@ impl Error {
     pub fn is_already_open(&self) -> bool {
         matches!(
             self,
-            Self::File { source: BlockOpenError::AlreadyOpen, .. }
-                | Self::Memory { source: PoolError::Region(RegionError::AlreadyOpen), .. }
+            Self::File { source: BlockOpenError::AlreadyOpen(_), .. }
+                | Self::Memory { source: PoolError::Region(RegionError::AlreadyOpen(_)), .. }
         )
     }
 

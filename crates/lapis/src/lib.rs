@@ -24,7 +24,8 @@
 //! * Keys have 1 to [`Table::largest_key_bytes`] bytes: 1,970 with pages of 16 KiB. Values have up to 1 GiB.
 //! * A transaction's writes have up to a quarter of the log ([`Config::log_bytes`]); long values, which
 //!   are written before it commits, count little.
-//! * One process has a store open at a time; the second one is refused.
+//! * One process has a store open to write, and nobody else beside it; or any number have it open to read
+//!   ([`Config::read_only`]). Who is refused is told by whom.
 
 mod background;
 mod backup;

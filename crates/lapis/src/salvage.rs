@@ -14,7 +14,7 @@ fn of_store(why: String) -> Lost {
 }
 
 /// Reads everything that can be read of the store in a directory, whatever is wrong with it, table by table and keys in
-/// order, and lists what cannot be read. It writes nothing. `tell` is given table, key and value, and says whether
+/// order, and lists what cannot be read. It writes nothing, and may not be able to. `tell` is given table, key and value, and says whether
 /// to go on. What lies in persistent memory is not looked at, which is listed.
 ///
 /// # Errors
@@ -23,9 +23,9 @@ pub fn salvage(directory: &Path, tell: TellEntry<'_>) -> Result<SalvageReport, E
     let mut lost = Vec::new();
     let mut open = |name| -> Result<Option<Arc<dyn BlockDevice>>, Error> {
         let path = directory.join(name);
-        match FileDevice::open(&path, DirectTransfers::Never) {
+        match FileDevice::open_to_read(&path, DirectTransfers::Never) {
             Ok(device) => Ok(Some(Arc::new(device))),
-            Err(source @ (BlockOpenError::AlreadyOpen | BlockOpenError::Os { .. })) => {
+            Err(source @ (BlockOpenError::AlreadyOpen(_) | BlockOpenError::Os { .. })) => {
                 Err(Error::File { path, source })
             }
             Err(error) => {

@@ -27,13 +27,14 @@ pub(crate) struct Inner {
     pub(crate) files: Files,
     pub(crate) durability: Durability,
     pub(crate) cache_bytes: usize,
-    background: Background,
+    background: Option<Background>,
 }
 
 impl Inner {
     pub(crate) fn over((files, engine): (Files, Engine<Hardware>), config: &Config) -> Arc<Self> {
         Arc::new(Self {
-            background: Background::start(engine.clone()),
+            // Who reads only has nothing to be done later.
+            background: (!config.read_only).then(|| Background::start(engine.clone())),
             engine,
             files,
             durability: config.durability,
@@ -43,15 +44,19 @@ impl Inner {
 
     /// A commit does not wait and wants to be durable soon all the same.
     pub(crate) fn has_committed(&self, durability: Durability) {
-        if durability == Durability::Group {
-            self.background.wake();
+        if durability == Durability::Group
+            && let Some(background) = &self.background
+        {
+            background.wake();
         }
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.background.end();
+        if let Some(mut background) = self.background.take() {
+            background.end();
+        }
         match self.engine.close() {
             Ok(()) | Err(EngineError::Stopped { .. }) => {}
             Err(error) => tracing::warn!(%error, "the store was not closed in order"),
@@ -260,7 +265,7 @@ impl Store {
     /// changed under it may be reported as wrong. It never fails itself.
     pub fn check(&self) -> CheckReport {
         let engine = &self.inner.engine;
-        let _alone = self.inner.background.pause();
+        let _alone = self.inner.background.as_ref().map(Background::pause);
         CheckReport::of(engine.tables().len(), engine.check())
     }
 }

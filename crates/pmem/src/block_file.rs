@@ -3,19 +3,17 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::{
-    FallocateFlags, FlockOperation, OFlags, fallocate, fcntl_getfl, fcntl_setfl, flock,
-};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
 use crate::block_buffer::BlockBuffer;
 use crate::block_device::{BLOCK_BYTES, BlockCounters, BlockError, BlockOperation};
+use crate::file_lock::{self, Access, LockError, LockHolder};
 use crate::region::{Medium, is_in_memory};
 
 /// Why a block device could not be opened or created.
@@ -23,10 +21,10 @@ use crate::region::{Medium, is_in_memory};
 #[non_exhaustive]
 pub enum BlockOpenError {
     /// Somebody else has it open.
-    #[error("the file is open in another process or elsewhere in this one; close it there first")]
-    AlreadyOpen,
+    #[error("{0}")]
+    AlreadyOpen(LockHolder),
     /// The file may not be written.
-    #[error("the file is read-only; a device must be writable to be opened")]
+    #[error("the file may not be written; open it to read only, or make it writable")]
     ReadOnly,
     /// The disk is full.
     #[error("no space left for {needed_bytes} bytes")]
@@ -145,7 +143,7 @@ impl BlockFile {
             .open(path)
             .map_err(open_error)?;
         let created = || {
-            lock(&file)?;
+            lock(&file, Access::Write)?;
             allocate(&file, 0, needed_bytes).map_err(|source| match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge => {
                     BlockOpenError::NoSpace { needed_bytes }
@@ -194,14 +192,25 @@ impl BlockFile {
         self.medium
     }
 
-    pub(crate) fn open(path: &Path, direct: DirectTransfers) -> Result<Self, BlockOpenError> {
-        let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(open_error)?;
+    pub(crate) fn open(
+        path: &Path,
+        direct: DirectTransfers,
+        access: Access,
+    ) -> Result<Self, BlockOpenError> {
+        let writes = access == Access::Write;
+        let opened = OpenOptions::new().read(true).write(writes).open(path);
+        let mut file = opened.map_err(|source| match open_error(source) {
+            BlockOpenError::ReadOnly if !writes => {
+                os("open the file")(io::ErrorKind::PermissionDenied.into())
+            }
+            error => error,
+        })?;
         let kind = file.metadata().map_err(os("stat the file"))?.file_type();
         let special = kind.is_block_device();
         if !special && !kind.is_file() {
             return Err(BlockOpenError::NotAFile);
         }
-        lock(&file)?;
+        lock(&file, access)?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(os("find out the size"))?;
         if !bytes.is_multiple_of(BLOCK_BYTES as u64) {
             return Err(BlockOpenError::NotWholeBlocks { bytes });
@@ -446,12 +455,11 @@ fn is_aligned(buffer: &[u8]) -> bool {
     buffer.as_ptr().addr().is_multiple_of(BLOCK_BYTES)
 }
 
-fn lock(file: &File) -> Result<(), BlockOpenError> {
-    match flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(BlockOpenError::AlreadyOpen),
-        Err(errno) => Err(os("lock the file")(errno.into())),
-    }
+fn lock(file: &File, access: Access) -> Result<(), BlockOpenError> {
+    file_lock::lock(file, access).map_err(|error| match error {
+        LockError::Held(holder) => BlockOpenError::AlreadyOpen(holder),
+        LockError::Os(errno) => os("lock the file")(errno.into()),
+    })
 }
 
 /// Gives the file real blocks rather than a hole, so that a full disk is an error here and not at

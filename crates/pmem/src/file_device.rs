@@ -6,13 +6,15 @@ use std::sync::Arc;
 use crate::block_device::{BlockError, BlockQueue};
 use crate::block_file::{BlockFile, BlockOpenError, DirectTransfers};
 use crate::file_backed::FileBacked;
+use crate::file_lock::Access;
 use crate::region::{Guarantee, Medium};
 use crate::serial_queue::SerialQueue;
 
 /// A [`BlockDevice`](crate::BlockDevice) over a file (`pread`, `pwrite`, `fdatasync`). Its queues do each request when
 /// it is submitted; `IoUringDevice` keeps several in flight.
 ///
-/// The file is locked: a second opener, here or in another process, is refused.
+/// The file is locked: a second opener, here or in another process, is refused, but for one who reads beside others
+/// who read.
 #[derive(Debug)]
 pub struct FileDevice {
     file: Arc<BlockFile>,
@@ -37,7 +39,15 @@ impl FileDevice {
     /// # Errors
     /// [`BlockOpenError`].
     pub fn open(path: &Path, direct: DirectTransfers) -> Result<Self, BlockOpenError> {
-        Ok(Self { file: Arc::new(BlockFile::open(path, direct)?) })
+        Ok(Self { file: Arc::new(BlockFile::open(path, direct, Access::Write)?) })
+    }
+
+    /// The same, to read only, beside others who do. The system refuses whatever would change the file.
+    ///
+    /// # Errors
+    /// [`BlockOpenError`].
+    pub fn open_to_read(path: &Path, direct: DirectTransfers) -> Result<Self, BlockOpenError> {
+        Ok(Self { file: Arc::new(BlockFile::open(path, direct, Access::Read)?) })
     }
 
     /// A device of zeroed blocks in memory, without a name: it goes when it is dropped.
@@ -91,12 +101,31 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ssd");
         let device = FileDevice::create(&path, 4, NEVER).unwrap();
-        assert!(matches!(FileDevice::open(&path, NEVER), Err(BlockOpenError::AlreadyOpen)));
+        assert!(matches!(FileDevice::open(&path, NEVER), Err(BlockOpenError::AlreadyOpen(_))));
         let queue = device.queue(1).unwrap();
         drop(device);
-        assert!(matches!(FileDevice::open(&path, NEVER), Err(BlockOpenError::AlreadyOpen)));
+        assert!(matches!(FileDevice::open(&path, NEVER), Err(BlockOpenError::AlreadyOpen(_))));
         drop(queue);
         assert_eq!(FileDevice::open(&path, NEVER).unwrap().capacity_blocks(), 4);
+    }
+
+    #[test]
+    fn who_reads_shares_the_file_with_others_and_cannot_change_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ssd");
+        FileDevice::create(&path, 2, NEVER).unwrap().write_blocks(0, &[7; BLOCK_BYTES]).unwrap();
+        let mut permissions = std::fs::metadata(&path).unwrap().permissions();
+        permissions.set_mode(0o444);
+        std::fs::set_permissions(&path, permissions).unwrap();
+        let [one, other] = [(); 2].map(|()| FileDevice::open_to_read(&path, NEVER).unwrap());
+        for device in [&one, &other] {
+            let mut block = [0; BLOCK_BYTES];
+            device.read_blocks(0, &mut block).unwrap();
+            assert_eq!(block, [7; BLOCK_BYTES]);
+            assert!(device.write_blocks(0, &[8; BLOCK_BYTES]).is_err());
+            assert!(device.grow_to(4).is_err());
+        }
+        assert_eq!(std::fs::read(&path).unwrap().len(), 2 * BLOCK_BYTES);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::block_device::{
 };
 use crate::block_file::{BlockFile, BlockOpenError, DirectTransfers, block_of, shortened};
 use crate::file_backed::FileBacked;
+use crate::file_lock::Access;
 
 /// A [`BlockDevice`](crate::BlockDevice) over a file, whose queues hand a whole batch to the kernel in one system call
 /// and keep it in flight. Each queue has a ring of its own, so that threads share nothing.
@@ -61,7 +62,7 @@ impl IoUringDevice {
     /// As [`IoUringDevice::create`].
     pub fn open(path: &Path, direct: DirectTransfers) -> Result<Self, BlockOpenError> {
         Self::check_available()?;
-        Ok(Self { file: Arc::new(BlockFile::open(path, direct)?) })
+        Ok(Self { file: Arc::new(BlockFile::open(path, direct, Access::Write)?) })
     }
 
     /// Whether transfers bypass the page cache. Only then does a queue of reads wait for the disk

@@ -29,6 +29,7 @@ mod dram_cell;
 pub mod epoch;
 mod file_backed;
 mod file_device;
+mod file_lock;
 mod hardware;
 pub mod host_lock;
 mod instructions;
@@ -68,6 +69,7 @@ pub use commit::{Committed, Flushed, Visible};
 pub use domain::{Domain, DomainFault, LINE_BYTES, XPLINE_BYTES};
 pub use dram_cell::{DramCell, DramWord, PlainWord};
 pub use file_device::FileDevice;
+pub use file_lock::{Access, LockHolder};
 pub use hardware::{FlushMethod, Hardware, UnavailableFlush};
 #[cfg(all(feature = "io-uring", target_os = "linux"))]
 pub use io_uring_device::IoUringDevice;

@@ -79,7 +79,7 @@ fn say(
 impl BackupArguments {
     /// Runs `lapis backup`.
     pub fn run(&self, output: &mut Output) -> Result<Verdict, Failure> {
-        let store = self.store.open()?;
+        let store = self.store.open_to_read()?;
         let path = &self.file;
         if path == Path::new("-") {
             let mut sink = BufWriter::new(io::stdout().lock());

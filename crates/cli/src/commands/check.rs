@@ -14,8 +14,8 @@ Examples:
   lapis check --dir /tmp/store
   lapis check --dir /tmp/store --json
 
-Opening the store recovers it first if it was not closed in order. The check reads everything and
-changes nothing. A store that is too damaged to be opened fails the check.")]
+A store that was not closed in order is recovered first, in memory. The check reads everything and
+changes nothing, so it does for a read-only file system. A store that is too damaged to be opened fails the check.")]
 pub struct Arguments {
     #[command(flatten)]
     store: StoreArguments,
@@ -23,7 +23,7 @@ pub struct Arguments {
 
 /// Runs `lapis check`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    let report = match arguments.store.try_open(false) {
+    let report = match arguments.store.try_open_to_read() {
         Ok(store) => store.check(),
         Err(error) if error.is_damage() => {
             CheckReport { problems: vec![error.to_string()], ..CheckReport::default() }

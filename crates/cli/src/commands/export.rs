@@ -77,7 +77,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         let name = arguments.table.table.clone();
         (name, Source::Damaged { directory: &arguments.store.dir, lost: Vec::new() })
     } else {
-        let table = arguments.table.open(&arguments.store.open()?)?;
+        let table = arguments.table.open(&arguments.store.open_to_read()?)?;
         (table.name().to_owned(), Source::Table(table))
     };
     let Some(path) = &arguments.output else {

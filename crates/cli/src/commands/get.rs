@@ -32,7 +32,7 @@ pub struct Arguments {
 /// Runs `lapis get`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
     let key = arguments.key.as_bytes();
-    let store = arguments.store.open()?;
+    let store = arguments.store.open_to_read()?;
     let table = arguments.table.open(&store)?;
     let value = table.get(key)?;
     let mut object = Map::new();

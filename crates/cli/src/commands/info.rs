@@ -26,7 +26,7 @@ pub struct Arguments {
 
 /// Runs `lapis info`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    let store = arguments.store.open()?;
+    let store = arguments.store.open_to_read()?;
     let info = store.info(arguments.statistics)?;
     output.json(&info)?;
     output.line(format_args!("durability  {}: {}", info.durability, info.why))?;

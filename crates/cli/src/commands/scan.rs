@@ -50,7 +50,7 @@ pub struct Arguments {
 
 /// Runs `lapis scan`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    let store = arguments.store.open()?;
+    let store = arguments.store.open_to_read()?;
     let table = arguments.table.open(&store)?;
     if let (Some(from), Some(to)) = (&arguments.from, &arguments.to)
         && from.as_bytes() > to.as_bytes()

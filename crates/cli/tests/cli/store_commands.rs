@@ -1,6 +1,7 @@
 //! put, get, delete, scan, info and check.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use crate::runner::{Scene, run, text};
@@ -167,10 +168,29 @@ fn a_store_that_is_open_elsewhere_is_refused() {
     BufReader::new(other.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "acknowledged 1\n");
     let refused = scene.run(["get", "key"]);
-    assert!(refused.sentence(2).contains("open in another process"), "{refused:?}");
+    let by_whom = format!("open in another process, {} (lapis), to write", other.id());
+    assert!(refused.sentence(2).contains(&by_whom), "{refused:?}");
     drop(input);
     assert!(other.wait().unwrap().success());
     assert_eq!(scene.run(["get", "key"]).good(), b"value");
+}
+
+#[test]
+fn commands_that_read_change_no_file_and_need_no_permission_to() {
+    let scene = alphabet();
+    let files = || {
+        let names = ["pages.lapis", "log.lapis"].map(|name| scene.store().join(name));
+        names.map(|name| (std::fs::read(&name).unwrap(), name))
+    };
+    let before = files();
+    for (_, name) in &before {
+        std::fs::set_permissions(name, std::fs::Permissions::from_mode(0o444)).unwrap();
+    }
+    for command in [&["get", "a"][..], &["scan"], &["info"], &["check"], &["export"]] {
+        scene.run(command).good();
+    }
+    scene.run(["backup", text(&scene.path("backup"))]).good();
+    assert!(files() == before);
 }
 
 #[test]

@@ -13,4 +13,5 @@ mod killed;
 mod opening;
 mod operations;
 mod persistent_memory;
+mod read_only;
 mod transactions;

@@ -85,7 +85,9 @@ fn a_second_opener_is_refused_in_a_clear_sentence() {
     let store = open(directory.path());
     let error = Store::open(config(directory.path())).unwrap_err();
     assert!(error.is_already_open(), "{error}");
-    assert!(error.to_string().contains("open in another process"), "{error}");
+    let sentence = error.to_string();
+    assert!(sentence.contains("this process has it open elsewhere, to write"), "{error}");
+    assert!(sentence.contains("close it there first"), "{error}");
     drop(store);
     open(directory.path());
 }

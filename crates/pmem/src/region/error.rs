@@ -6,17 +6,23 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 
 use super::medium::Medium;
+use crate::file_lock::LockHolder;
 
 /// Why a region could not be opened, created or grown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegionError {
     /// Somebody else has it open.
-    #[error("the file is open in another process or elsewhere in this one; close it there first")]
-    AlreadyOpen,
+    #[error("{0}")]
+    AlreadyOpen(LockHolder),
     /// The file may not be written.
-    #[error("the file is read-only; a pool must be writable to be opened")]
+    #[error("the file may not be written; open it to read only, or make it writable")]
     ReadOnly,
+    /// It was to be opened to read only.
+    #[error(
+        "a device-DAX device cannot be opened to read only: the kernel maps it shared or not at all"
+    )]
+    AlwaysShared,
     /// The disk is full.
     #[error("no space left on the device for {needed_bytes} more bytes")]
     NoSpace {

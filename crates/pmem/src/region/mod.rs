@@ -26,8 +26,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
 pub(crate) use self::detection::is_in_memory;
@@ -40,6 +38,7 @@ use self::memory_fault::FaultGuard;
 pub(crate) use self::memory_fault::MemoryFault;
 use self::memory_module::DeviceKind;
 pub use self::memory_module::{MemoryModule, PersistenceDomain};
+use crate::file_lock::{self, Access, LockError};
 use crate::hardware::{FlushMethod, Hardware};
 use crate::sync_file::SyncFile;
 
@@ -58,6 +57,9 @@ pub struct RegionOptions {
     pub durability: Durability,
     /// Whether a persist on DAX writes back the processor's caches.
     pub caches: Caches,
+    /// To read, a file is mapped copy on write: what is stored stays in memory and ends with the region, and the file
+    /// is shared with others who read it. A device-DAX device cannot be mapped so.
+    pub access: Access,
     /// A device that holds a pool may be made one anew. A file is never overwritten.
     pub overwrite: bool,
     /// The name that a file will have for which this one stands until it is whole: the one that users are told.
@@ -76,6 +78,7 @@ impl Default for RegionOptions {
             reserve_bytes: DEFAULT_RESERVE_BYTES,
             durability: Durability::Medium,
             caches: Caches::Detect,
+            access: Access::Write,
             overwrite: false,
             known_as: None,
             sysfs: PathBuf::from("/sys"),
@@ -98,6 +101,7 @@ pub struct Region {
     file: Option<Arc<File>>,
     path: Option<PathBuf>,
     sync: Option<Arc<SyncFile>>,
+    access: Access,
     growth: Mutex<()>,
     /// Notes what cannot be read.
     faults: Option<FaultGuard>,
@@ -132,6 +136,7 @@ impl Region {
             file: None,
             path: None,
             sync: None,
+            access: Access::Write,
             growth: Mutex::new(()),
             faults: None,
             owner: true,
@@ -180,6 +185,7 @@ impl Region {
             file: None,
             path: None,
             sync: None,
+            access: Access::Write,
             growth: Mutex::new(()),
             faults: None,
             owner: false,
@@ -212,12 +218,21 @@ impl Region {
         })
     }
 
-    /// Maps an existing file, or a device-DAX device, whole. Does not change it.
+    /// Maps an existing file, or a device-DAX device, whole. Does not change it; to read ([`RegionOptions::access`]), nor
+    /// does anything that is done to the region.
     ///
     /// # Errors
     /// [`RegionError`].
     pub fn open_file(path: &Path, options: &RegionOptions) -> Result<Self, RegionError> {
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(open_error)?;
+        let writes = options.access == Access::Write;
+        let opened = OpenOptions::new().read(true).write(writes).open(path);
+        let file = opened.map_err(|source| match open_error(source) {
+            RegionError::ReadOnly if !writes => RegionError::Os {
+                doing: "open the file",
+                source: std::io::ErrorKind::PermissionDenied.into(),
+            },
+            error => error,
+        })?;
         Self::over_file(path, file, 0, options)
     }
 
@@ -233,10 +248,12 @@ impl Region {
         if !device && !metadata.file_type().is_file() {
             return Err(RegionError::NotAFile);
         }
-        match flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(RegionError::AlreadyOpen),
-            Err(errno) => return Err(os("lock the file")(errno)),
+        file_lock::lock(&file, options.access).map_err(|error| match error {
+            LockError::Held(holder) => RegionError::AlreadyOpen(holder),
+            LockError::Os(errno) => os("lock the file")(errno),
+        })?;
+        if device && options.access == Access::Read {
+            return Err(RegionError::AlwaysShared);
         }
         let (kind, number) = match device {
             true => (DeviceKind::Character, metadata.rdev()),
@@ -290,6 +307,7 @@ impl Region {
             file: Some(file),
             path: Some(name.clone()),
             sync,
+            access: options.access,
             growth: Mutex::new(()),
             faults: None,
             owner: true,
@@ -434,7 +452,7 @@ impl Region {
         if target > self.reserved || self.medium == Medium::DeviceDax {
             return Err(RegionError::Full { capacity_bytes: self.reserved.min(mapped) });
         }
-        if let Some(file) = &self.file {
+        if let Some(file) = self.file.as_ref().filter(|_| self.access == Access::Write) {
             let grown = self.grow_file(file, mapped as u64, target as u64);
             grown.inspect_err(|_| {
                 // Part of it may be there.
@@ -465,7 +483,9 @@ impl Region {
         // replaces inaccessible reserved pages only.
         unsafe {
             let at = self.base().add(from).cast();
-            match &self.file {
+            // A region that is not to change its file grows beside it.
+            let grows_beside = self.access == Access::Read && from > 0;
+            match self.file.as_ref().filter(|_| !grows_beside) {
                 None => {
                     let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
                     mm::mmap_anonymous(at, length, protection, flags).map_err(os("map memory"))?;
@@ -473,9 +493,10 @@ impl Region {
                     let _ = mm::madvise(at, length, mm::Advice::LinuxHugepage);
                 }
                 Some(file) => {
-                    let flags = match self.medium {
-                        Medium::Dax => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
-                        _ => MapFlags::SHARED,
+                    let flags = match (self.access, self.medium) {
+                        (Access::Read, _) => MapFlags::PRIVATE | MapFlags::NORESERVE,
+                        (Access::Write, Medium::Dax) => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+                        (Access::Write, _) => MapFlags::SHARED,
                     };
                     mm::mmap(at, length, protection, flags | MapFlags::FIXED, file, from as u64)
                         .map_err(os("map the file"))?;
@@ -579,12 +600,34 @@ mod tests {
         let region = Region::create_file(&path, 1, &options).unwrap();
         // SAFETY: mapped, and this test alone uses it.
         unsafe { region.base().add(100).write(42) };
-        assert!(matches!(Region::open_file(&path, &options), Err(RegionError::AlreadyOpen)));
+        assert!(matches!(Region::open_file(&path, &options), Err(RegionError::AlreadyOpen(_))));
         drop(region);
         let region = Region::open_file(&path, &options).unwrap();
         // SAFETY: mapped.
         assert_eq!(unsafe { region.base().add(100).read() }, 42);
         assert!(matches!(region.medium(), Medium::File | Medium::MemoryFile | Medium::Dax));
+    }
+
+    #[test]
+    fn what_is_stored_in_a_region_to_read_stays_in_memory_and_so_does_its_growth() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("r");
+        let options = RegionOptions::default();
+        drop(Region::create_file(&path, EXTENT_BYTES, &options).unwrap());
+        let to_read = RegionOptions { access: Access::Read, ..options.clone() };
+        let [region, other] = [(); 2].map(|()| Region::open_file(&path, &to_read).unwrap());
+        region.grow_to(2 * EXTENT_BYTES).unwrap();
+        // SAFETY: mapped, and this test alone uses it.
+        unsafe {
+            region.base().add(100).write(42);
+            region.base().add(EXTENT_BYTES).write(43);
+            assert_eq!((region.base().add(100).read(), other.base().add(100).read()), (42, 0));
+        }
+        assert!(matches!(Region::open_file(&path, &options), Err(RegionError::AlreadyOpen(_))));
+        drop((region, other));
+        let file = std::fs::read(&path).unwrap();
+        assert!(file.len() == EXTENT_BYTES && file.iter().all(|byte| *byte == 0));
+        Region::open_file(&path, &options).unwrap();
     }
 
     #[test]

@@ -451,7 +451,7 @@ proptest! {
                     pool = loop {
                         match Pool::open_file(&path, &options) {
                             // A process that another test starts has the lock too, until it executes.
-                            Err(PoolError::Region(RegionError::AlreadyOpen)) => {
+                            Err(PoolError::Region(RegionError::AlreadyOpen(_))) => {
                                 std::thread::yield_now();
                             }
                             opened => break opened.unwrap(),

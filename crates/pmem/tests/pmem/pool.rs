@@ -86,7 +86,7 @@ fn a_second_opener_is_refused() {
     let scratch = scratch();
     let _pool = created(&scratch.path);
     let error = Pool::open_file(&scratch.path, &OPTIONS()).unwrap_err();
-    assert!(matches!(error, PoolError::Region(RegionError::AlreadyOpen)), "{error}");
+    assert!(matches!(error, PoolError::Region(RegionError::AlreadyOpen(_))), "{error}");
 }
 
 #[test]
