@@ -14,6 +14,7 @@ mod logging;
 mod output;
 mod progress;
 mod store_arguments;
+mod time_argument;
 mod workload_arguments;
 
 use std::ffi::OsString;

@@ -1,12 +1,14 @@
 //! The arguments that name a store and a table, and opening them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use lapis::{Config, IndexKind, Store, Table, TableOptions};
 
 use crate::failure::Failure;
+use crate::time_argument;
 
 /// How long a commit waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -155,6 +157,10 @@ pub struct NewTableArguments {
     /// The persistent index of a table that has to be created, in persistent memory [default: a B+-tree]
     #[arg(long, value_name = "KIND", value_parser = index_kinds())]
     pub index: Option<IndexKind>,
+    /// How long entries live of a table that has to be created, if they are not given a time: as in 90s, 5m, 2h, 30d
+    /// [default: for ever]
+    #[arg(long, value_name = "TIME", value_parser = time_argument::parse)]
+    pub table_ttl: Option<Duration>,
 }
 
 impl NewTableArguments {
@@ -166,19 +172,33 @@ impl NewTableArguments {
                 self.table
             )));
         }
-        let Some(asked) = self.index else { return Ok(store.table_or_create(&self.table)?) };
-        let table = match store.create_table_with(&self.table, &TableOptions::with_index(asked)) {
-            Err(lapis::Error::TableExists { .. }) => store.table(&self.table)?,
-            made => made?,
+        let options = TableOptions {
+            index: self.index,
+            time_to_live: self.table_ttl,
+            ..TableOptions::default()
         };
-        match table.index_kind() {
-            Some(kind) if kind == asked => Ok(table),
-            other => Err(Failure::refused(format!(
+        let table = match store.table(&self.table) {
+            Err(lapis::Error::NoSuchTable { .. }) => {
+                return Ok(store.create_table_with(&self.table, &options)?);
+            }
+            found => found?,
+        };
+        let (held_by, lives) = (table.index_kind(), table.time_to_live());
+        if self.index.is_some() && self.index != held_by {
+            return Err(Failure::refused(format!(
                 "the table `{}` exists and is held by {}; leave --index out or name another table",
                 self.table,
-                other.map_or("a B+-tree", IndexKind::name)
-            ))),
+                held_by.map_or("a B+-tree", IndexKind::name)
+            )));
         }
+        if self.table_ttl.is_some() && self.table_ttl != lives {
+            return Err(Failure::refused(format!(
+                "the table `{}` exists and its entries live {}; leave --table-ttl out or name another table",
+                self.table,
+                lives.map_or("for ever".to_owned(), |time| format!("{} s", time.as_secs_f64()))
+            )));
+        }
+        Ok(table)
     }
 }
 

@@ -21,7 +21,7 @@ impl<D: Domain> Engine<D> {
 
     /// What a thread in the background does again and again: writes what others would soon have to write, of the log
     /// and of pages, cuts the log when half of it is used, takes away
-    /// what nobody can read any more: chunks of long values, pages of dropped tables. Returns whether there was something to do.
+    /// what nobody can read any more: chunks of long values, pages of dropped tables, entries that have expired. Returns whether there was something to do.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -38,6 +38,7 @@ impl<D: Domain> Engine<D> {
         }
         busy |= shared.remove_unwanted_chunks()?;
         busy |= shared.free_dropped()?;
+        busy |= self.walk_expiring()?;
         Ok(busy)
     }
 

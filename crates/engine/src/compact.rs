@@ -37,6 +37,7 @@ impl<D: Domain> Engine<D> {
         shared.check_writable()?;
         let mut report = CompactionReport::default();
         let Some(space) = shared.manager.space() else { return Ok(report) };
+        self.remove_expired()?;
         let _making = host_lock::lock(&shared.domain, &shared.making);
         while shared.remove_unwanted_chunks()? || shared.free_dropped()? {}
         // What was freed is free on the device, too.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lapis_blocks::block_log::{BlockLog, BlockLogError, BlockLogOptions, Durability};
 use lapis_buffer::{BufferManager, BufferOptions, PageNumber, Placement, RoomFor};
@@ -18,6 +18,7 @@ use crate::commit::Write;
 use crate::contents::{Contents, EngineTree};
 use crate::drop::Dropped;
 use crate::error::EngineError;
+use crate::expiry::{Clock, Expiry, TimeToLive, milliseconds};
 use crate::index_table::IndexTable;
 use crate::key_range::KeyRange;
 use crate::log::EngineLog;
@@ -31,8 +32,8 @@ use crate::snapshot::Snapshot;
 use crate::storage::{PersistentMemoryOptions, Storage};
 use crate::stripes::{Stripes, hash_of};
 use crate::tables::{
-    CATALOG, CHUNKS, CHUNKS_ROOT_KEY, FIRST_TABLE, NEXT_KEY, Table, TableId, dropped_key, name_key,
-    page_value, table_value,
+    CATALOG, CHUNKS, CHUNKS_ROOT_KEY, FIRST_TABLE, NEXT_KEY, Properties, Table, TableId,
+    dropped_key, name_key, page_value, table_value,
 };
 use crate::transaction::Transaction;
 use crate::value::{self, MAX_VALUE_BYTES};
@@ -55,6 +56,8 @@ pub struct EngineOptions {
     pub log: BlockLogOptions,
     /// Locks that commits share the keys among.
     pub stripes: usize,
+    /// What time it is for entries that expire.
+    pub clock: Clock,
     /// Whether an engine is opened to be read: nothing is written to devices, recovery included, and every write is
     /// refused. Its pool, if it has one, lies in a region that was opened to read ([`lapis_pmem::Access::Read`]).
     pub read_only: bool,
@@ -70,6 +73,7 @@ impl EngineOptions {
             memory: PersistentMemoryOptions::default(),
             log,
             stripes: 1024,
+            clock: Clock::default(),
             read_only: false,
         }
     }
@@ -119,6 +123,7 @@ pub(crate) struct Shared<D: Domain> {
     pub(crate) checkpoint: Mutex<()>,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) counters: Counters,
+    pub(crate) expiry: Expiry,
     recovery: RecoveryReport,
     read_only: bool,
 }
@@ -152,10 +157,10 @@ impl<D: Domain> Engine<D> {
         let tree = Tree::create(Arc::clone(&manager), Arc::clone(&log))?;
         debug_assert_eq!(tree.root(), PageNumber::FIRST);
         let report = RecoveryReport::default();
-        let catalog = Table::new(CATALOG, "", tree, false);
+        let catalog = Table::new(CATALOG, "", tree, Properties::default());
         let chunks = Tree::create(Arc::clone(&manager), Arc::clone(&log))?;
         let root = page_value(chunks.root());
-        let chunks = Table::new(CHUNKS, "", chunks, false);
+        let chunks = Table::new(CHUNKS, "", chunks, Properties::default());
         let parts = (manager, log, memory);
         let engine = Self::over(domain, parts, [catalog, chunks], options, report);
         let table = &engine.shared().catalog;
@@ -192,6 +197,7 @@ impl<D: Domain> Engine<D> {
         let engine = Self::over(domain, (manager, log, memory), system, options, report);
         let shared = engine.shared();
         shared.next_table.store(u64::from(next_table), Ordering::Relaxed);
+        tables.iter().for_each(|table| shared.expiry.note(table));
         let tables = tables.into_iter().map(|table| (table.name().to_owned(), table));
         shared.tables.write().extend(tables);
         let dropped = dropped.into_iter().map(|table| Dropped { table, lsn: 0 });
@@ -230,6 +236,7 @@ impl<D: Domain> Engine<D> {
             checkpoints: AtomicU64::new(0),
             counters: Counters::new(),
             recovery,
+            expiry: Expiry::new(options.clock),
             read_only: options.read_only,
             domain,
             manager,
@@ -312,7 +319,7 @@ impl<D: Domain> Engine<D> {
     /// # Errors
     /// [`EngineError::TableExists`] and others.
     pub fn create_table(&self, name: &str) -> Result<Arc<Table<D>>, EngineError> {
-        self.make_table(name, None)
+        self.create_table_with(name, None, None)
     }
 
     /// Makes a table in an index of this kind, in persistent memory. Durable on return. What is committed to it is
@@ -326,15 +333,26 @@ impl<D: Domain> Engine<D> {
         kind: IndexKind,
         options: &IndexOptions,
     ) -> Result<Arc<Table<D>>, EngineError> {
-        self.make_table(name, Some((kind, options)))
+        self.create_table_with(name, Some((kind, options)), None)
     }
 
-    fn make_table(
+    /// Makes a table in a tree or in an index, whose entries live so long if they are not given another time. Durable on
+    /// return.
+    ///
+    /// # Errors
+    /// As for [`Engine::create_index_table`].
+    pub fn create_table_with(
         &self,
         name: &str,
         index: Option<(IndexKind, &IndexOptions)>,
+        time_to_live: Option<Duration>,
     ) -> Result<Arc<Table<D>>, EngineError> {
         let shared = self.shared();
+        let properties = Properties {
+            has_expiring: time_to_live.is_some(),
+            time_to_live_ms: time_to_live.map(milliseconds),
+            ..Properties::default()
+        };
         let _making = host_lock::lock(&shared.domain, &shared.making);
         self.check_name_is_free(name)?;
         // X4, until the catalog leads to it.
@@ -344,14 +362,16 @@ impl<D: Domain> Engine<D> {
             None => shared.create_tree().map(Contents::Tree),
             Some((kind, options)) => shared.create_index(kind, options),
         };
-        let entry =
-            |id, contents: &Contents<D>| (name_key(name), table_value(id, contents.place(), false));
+        let entry = |id, contents: &Contents<D>| {
+            (name_key(name), table_value(id, contents.place(), properties))
+        };
         let (id, contents) = shared.make(create, entry, |contents| {
             if let (Some(index), Ok(())) = (contents.as_index(), shared.order.check_running()) {
                 index.retire_all(&index.reachable());
             }
         })?;
-        let table = Table::new(id, name, contents, false);
+        let table = Table::new(id, name, contents, properties);
+        shared.expiry.note(&table);
         let mut tables = host_lock::write(&shared.domain, &shared.tables);
         tables.insert(name.to_owned(), Arc::clone(&table));
         Ok(table)
@@ -452,10 +472,11 @@ impl<D: Domain> Engine<D> {
         if !shared.domain.commits(mutants::ACKNOWLEDGED_BEFORE_SYNC) {
             shared.log.wait_for(last)?;
         }
-        if found {
-            shared.resolve(table, key, value)?;
+        if !found || value::expiry_of(value).is_some_and(|at| shared.expiry.is_past(at)) {
+            return Ok(false);
         }
-        Ok(found)
+        shared.resolve(table, key, value)?;
+        Ok(true)
     }
 
     /// The entries of a range at one durable state, from both ends.
@@ -481,14 +502,33 @@ impl<D: Domain> Engine<D> {
         value: &[u8],
         durability: Durability,
     ) -> Result<u64, EngineError> {
+        self.put_with(table, key, value, TimeToLive::OfTable, durability)
+    }
+
+    /// The same, with a time to live.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn put_with(
+        &self,
+        table: &Arc<Table<D>>,
+        key: &[u8],
+        value: &[u8],
+        time_to_live: TimeToLive,
+        durability: Durability,
+    ) -> Result<u64, EngineError> {
         let shared = self.shared();
         shared.check_write(table, key, Some(value))?;
-        if !shared.is_short(table, key, value) {
+        let expires = shared.expiry.of(time_to_live, table);
+        if !shared.is_short(table, key, value, expires) {
             let mut transaction = self.begin()?;
-            transaction.put(table, key, value)?;
+            transaction.put_until(table, key, value, expires)?;
             return transaction.commit(durability);
         }
-        let record = value::short_record(value);
+        if expires.is_some() {
+            self.note_expiring(table)?;
+        }
+        let record = value::short_record(value, expires);
         shared.commit(&[Write { table, key, value: Some(&record) }], None, durability)
     }
 
@@ -671,7 +711,13 @@ impl<D: Domain> Shared<D> {
     }
 
     /// Whether a record of the table has room for the value.
-    pub(crate) fn is_short(&self, table: &Table<D>, key: &[u8], value: &[u8]) -> bool {
-        value.len() < table.largest_record_bytes(key)
+    pub(crate) fn is_short(
+        &self,
+        table: &Table<D>,
+        key: &[u8],
+        value: &[u8],
+        expires: Option<u64>,
+    ) -> bool {
+        value.len() + value::overhead_bytes(expires) <= table.largest_record_bytes(key)
     }
 }

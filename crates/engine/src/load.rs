@@ -24,7 +24,9 @@ use crate::contents::EngineTree;
 use crate::drop::Dropped;
 use crate::engine::{Engine, Shared};
 use crate::error::EngineError;
-use crate::tables::{Table, chunks_key, dropped_key, loading_key, name_key, table_value};
+use crate::tables::{
+    Properties, Table, chunks_key, dropped_key, loading_key, name_key, table_value,
+};
 use crate::value::short_record;
 
 /// How full leaves are made, in percent: a leaf that is full splits at the first put.
@@ -66,6 +68,17 @@ impl<D: Domain> Engine<D> {
         name: &str,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Arc<Table<D>>, EngineError> {
+        let entries = entries.into_iter().map(|(key, value)| (key, value, None));
+        self.load_with(name, Properties::default(), entries)
+    }
+
+    /// The same, of entries of which each may say since when it counts no more.
+    pub(crate) fn load_with<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        name: &str,
+        properties: Properties,
+        entries: impl Iterator<Item = (K, V, Option<u64>)>,
+    ) -> Result<Arc<Table<D>>, EngineError> {
         let shared = self.shared();
         let making = host_lock::lock(&shared.domain, &shared.making);
         self.check_name_is_free(name)?;
@@ -73,11 +86,11 @@ impl<D: Domain> Engine<D> {
         // Without its entry, recovery frees the root.
         let (id, tree) = shared.make(|| shared.create_tree(), entry, |_| ())?;
         drop(making);
-        let (root, table) = (tree.root(), Table::new(id, name, tree.clone(), false));
+        let (root, table) = (tree.root(), Table::new(id, name, tree.clone(), properties));
         let loaded = shared.fill(&table, &tree, entries);
         let loaded = loaded.and_then(|()| self.enter_loaded(&table, root));
         if loaded.is_err() {
-            shared.drop_loading(&Table::new(id, "", tree, true), root)?;
+            shared.drop_loading(&Table::new(id, "", tree, Properties::WITH_LONG_VALUES), root)?;
         }
         loaded.map(|()| table)
     }
@@ -87,14 +100,15 @@ impl<D: Domain> Engine<D> {
         let shared = self.shared();
         let _making = host_lock::lock(&shared.domain, &shared.making);
         self.check_name_is_free(table.name())?;
-        let (id, catalog, has_long) = (table.id(), &shared.catalog, table.has_long_values());
+        let (id, catalog) = (table.id(), &shared.catalog);
         let key = name_key(table.name());
-        let value = table_value(id, table.contents().place(), has_long);
+        let value = table_value(id, table.contents().place(), table.properties());
         let writes = [
             Write { table: catalog, key: &key, value: Some(&value) },
             Write { table: catalog, key: &loading_key(id, root), value: None },
         ];
         shared.commit(&writes, None, Durability::Immediate)?;
+        shared.expiry.note(table);
         let mut tables = host_lock::write(&shared.domain, &shared.tables);
         tables.insert(table.name().to_owned(), Arc::clone(table));
         Ok(())
@@ -107,15 +121,14 @@ impl<D: Domain> Shared<D> {
         &self,
         table: &Arc<Table<D>>,
         tree: &EngineTree<D>,
-        entries: impl IntoIterator<Item = (K, V)>,
+        mut entries: impl Iterator<Item = (K, V, Option<u64>)>,
     ) -> Result<(), EngineError> {
         let loading = RefCell::new(Loading::default());
-        let mut entries = entries.into_iter();
         // Nothing is latched while the tree asks for the next one.
         let records = std::iter::from_fn(|| {
-            let (key, value) = entries.next()?;
+            let (key, value, expires) = entries.next()?;
             let mut loading = loading.borrow_mut();
-            match self.record_of(table, key.as_ref(), value.as_ref(), &mut loading) {
+            match self.record_of(table, key.as_ref(), value.as_ref(), expires, &mut loading) {
                 Ok(record) => Some((key, record)),
                 Err(error) => {
                     loading.failed = Some(error);
@@ -139,6 +152,7 @@ impl<D: Domain> Shared<D> {
         table: &Arc<Table<D>>,
         key: &[u8],
         value: &[u8],
+        expires: Option<u64>,
         loading: &mut Loading<'s, D>,
     ) -> Result<Vec<u8>, EngineError> {
         self.check_write(table, key, Some(value))?;
@@ -149,13 +163,16 @@ impl<D: Domain> Shared<D> {
             self.let_log_be_cut()?;
             loading.bytes = 0;
         }
-        if self.is_short(table, key, value) {
-            return Ok(short_record(value).into_vec());
+        if expires.is_some() {
+            table.set_has_expiring();
+        }
+        if self.is_short(table, key, value, expires) {
+            return Ok(short_record(value, expires).into_vec());
         }
         table.set_has_long_values();
         let long = self.write_long(value)?;
         loading.long_values.push(long.number);
-        Ok(long.record().to_vec())
+        Ok(long.record(expires).into_vec())
     }
 
     /// Sees to it that there is room for the leaf that a record completes, and for those of the next ones.

@@ -27,7 +27,9 @@ use crate::log::{EngineLog, kind};
 use crate::mutants::PARTS_LOST;
 use crate::persistent_memory::PersistentMemory;
 use crate::record::{self, Entries, Entry};
-use crate::tables::{CATALOG, CHUNKS, CatalogEntry, FIRST_TABLE, Table, TableId, dropped_of};
+use crate::tables::{
+    CATALOG, CHUNKS, CatalogEntry, FIRST_TABLE, Properties, Table, TableId, dropped_of,
+};
 
 /// The part of the log whose writes are collected before they are applied. Trees log their structure meanwhile, and the
 /// log cannot be cut: it has a quarter of its length for that.
@@ -100,7 +102,7 @@ pub(crate) fn recover<D: Domain>(
         unlisted: Vec::new(),
     };
     let open = |root| Tree::open(Arc::clone(manager), Arc::clone(log), root);
-    let catalog = Table::new(CATALOG, "", open(PageNumber::FIRST), false);
+    let catalog = Table::new(CATALOG, "", open(PageNumber::FIRST), Properties::default());
     let only_catalog = BTreeMap::from([(CATALOG, Arc::clone(&catalog))]);
     recovery.replay(&only_catalog, Pass::StructureAndCatalog)?;
     for &(root, lsn) in &recovery.unlisted {
@@ -123,18 +125,21 @@ pub(crate) fn recover<D: Domain>(
     for entry in entries {
         match entry? {
             CatalogEntry::Next(next) => next_table = next_table.max(next),
-            CatalogEntry::Table { name, id, place, long_values } => {
-                tables.push(Table::new(id, &name, contents(place)?, long_values));
+            CatalogEntry::Table { name, id, place, properties } => {
+                tables.push(Table::new(id, &name, contents(place)?, properties));
             }
             CatalogEntry::Dropped { id, place, long_values } => {
-                dropped.push(Table::new(id, "", contents(place)?, long_values));
+                let properties =
+                    Properties { has_long_values: long_values, ..Properties::default() };
+                dropped.push(Table::new(id, "", contents(place)?, properties));
             }
             CatalogEntry::Loading { id, root } => {
-                loading.push((Table::new(id, "", open(root), true), root));
+                let table = Table::new(id, "", open(root), Properties::WITH_LONG_VALUES);
+                loading.push((table, root));
             }
             CatalogEntry::Restoring => return Err(EngineError::RestoreCutShort),
             CatalogEntry::Chunks { root } => {
-                chunks = Some(Table::new(CHUNKS, "", open(root), false));
+                chunks = Some(Table::new(CHUNKS, "", open(root), Properties::default()));
             }
             CatalogEntry::Unwanted { number } => unwanted.push(number),
         }

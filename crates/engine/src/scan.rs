@@ -36,6 +36,9 @@ pub enum Direction {
 /// A key and its value.
 pub type Entry<'e> = (&'e [u8], &'e [u8]);
 
+/// An entry, and since when it counts no more.
+pub(crate) type Expiring<'e> = (Entry<'e>, Option<u64>);
+
 /// Entries in one piece of memory, given one after the other.
 #[derive(Debug, Default)]
 struct Batch {
@@ -200,6 +203,25 @@ impl End {
         last.filter(|_| count > 0)
     }
 
+    /// The record that is given next, of which there is one.
+    fn next_record(&self) -> Result<&[u8], EngineError> {
+        let (records, forward) = (&self.records, self.direction == Direction::Forward);
+        if records.is_empty() {
+            return Ok(self.batch.get(self.batch.next).map_or(&[], |(_, record)| record));
+        }
+        let at = if forward { records.start } else { records.end - 1 };
+        Ok(self.leaf.record(at)?.1)
+    }
+
+    /// Does not give it.
+    fn skip(&mut self) {
+        let skipped = match self.direction {
+            Direction::Forward => self.records.next(),
+            Direction::Backward => self.records.next_back(),
+        };
+        self.batch.next += usize::from(skipped.is_none());
+    }
+
     /// Makes a batch of the records that were to be given as they are.
     fn copy_records(&mut self) -> Result<(), EngineError> {
         let Self { leaf, batch, .. } = self;
@@ -263,6 +285,11 @@ impl<'t, D: Domain> Scan<'t, D> {
     /// # Errors
     /// [`EngineError`].
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, EngineError> {
+        Ok(self.next_with_expiry()?.map(|(entry, _)| entry))
+    }
+
+    /// The same, and since when it counts no more.
+    pub(crate) fn next_with_expiry(&mut self) -> Result<Option<Expiring<'_>>, EngineError> {
         self.step(Direction::Forward)
     }
 
@@ -271,21 +298,52 @@ impl<'t, D: Domain> Scan<'t, D> {
     /// # Errors
     /// [`EngineError`].
     pub fn next_entry_back(&mut self) -> Result<Option<Entry<'_>>, EngineError> {
-        self.step(Direction::Backward)
+        Ok(self.step(Direction::Backward)?.map(|(entry, _)| entry))
     }
 
-    fn step(&mut self, direction: Direction) -> Result<Option<Entry<'_>>, EngineError> {
-        let (end, other) = match direction {
-            Direction::Forward => (&mut self.front, &self.back),
-            Direction::Backward => (&mut self.back, &self.front),
+    /// Sees to it that an end has records to give; false if there are no more.
+    fn fill(&mut self, direction: Direction) -> Result<bool, EngineError> {
+        let end = match direction {
+            Direction::Forward => &mut self.front,
+            Direction::Backward => &mut self.back,
         };
         while end.records.is_empty() && end.batch.is_spent() {
             if end.exhausted || self.ended {
-                return Ok(None);
+                return Ok(false);
             }
             let fetched = fetch(end, &self.reader, &self.table, self.reading.as_ref(), &self.range);
             fetched.inspect_err(|_| self.ended = true)?;
         }
+        Ok(true)
+    }
+
+    /// The same, and of the first of them, that it has not expired.
+    fn fill_with_living(&mut self, direction: Direction) -> Result<bool, EngineError> {
+        while self.fill(direction)? {
+            let end = match direction {
+                Direction::Forward => &mut self.front,
+                Direction::Backward => &mut self.back,
+            };
+            if self.reader.sees(end.next_record().inspect_err(|_| self.ended = true)?) {
+                return Ok(true);
+            }
+            end.skip();
+        }
+        Ok(false)
+    }
+
+    fn step(&mut self, direction: Direction) -> Result<Option<Expiring<'_>>, EngineError> {
+        let filled = match self.table.has_expiring() {
+            false => self.fill(direction)?,
+            true => self.fill_with_living(direction)?,
+        };
+        if !filled {
+            return Ok(None);
+        }
+        let (end, other) = match direction {
+            Direction::Forward => (&mut self.front, &self.back),
+            Direction::Backward => (&mut self.back, &self.front),
+        };
         let End { leaf, records, batch, key, has_given, .. } = end;
         let next = match direction {
             Direction::Forward => records.next(),
@@ -312,6 +370,7 @@ impl<'t, D: Domain> Scan<'t, D> {
             return Ok(None);
         }
         *has_given = true;
+        let expires = value::expiry_of(record);
         let value = match value::parse(record) {
             Some(Stored::Short(value)) => value,
             _ => {
@@ -322,7 +381,7 @@ impl<'t, D: Domain> Scan<'t, D> {
                 &self.resolved
             }
         };
-        Ok(Some((key, value)))
+        Ok(Some(((key, value), expires)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reading one state.
 
 use std::ops::RangeBounds;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lapis_pmem::Domain;
 
@@ -10,18 +10,21 @@ use crate::error::EngineError;
 use crate::key_range::KeyRange;
 use crate::scan::Scan;
 use crate::tables::Table;
+use crate::value;
 
 /// Somebody who reads the state at an LSN. While it lives, what is replaced is kept.
 #[derive(Debug)]
 pub(crate) struct Reader<D: Domain> {
     engine: Engine<D>,
     since: u64,
+    /// What time it is for it (T1).
+    now_ms: OnceLock<u64>,
 }
 
 impl<D: Domain> Reader<D> {
     pub(crate) fn new(engine: &Engine<D>) -> Result<Self, EngineError> {
         let since = engine.shared().order.enter()?;
-        Ok(Self { engine: engine.clone(), since })
+        Ok(Self { engine: engine.clone(), since, now_ms: OnceLock::new() })
     }
 
     pub(crate) fn engine(&self) -> &Engine<D> {
@@ -36,19 +39,51 @@ impl<D: Domain> Reader<D> {
         self.since
     }
 
+    /// What time it is for it, which does not change.
+    pub(crate) fn now_ms(&self) -> u64 {
+        *self.now_ms.get_or_init(|| self.engine.shared().expiry.now_ms())
+    }
+
+    /// Whether it sees a record of its state.
+    #[inline]
+    pub(crate) fn sees(&self, record: &[u8]) -> bool {
+        value::expiry_of(record).is_none_or(|at| at > self.now_ms())
+    }
+
     /// The value of a key.
     pub(crate) fn get(&self, table: &Table<D>, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
-        let mut value = Vec::new();
-        let shared = self.engine.shared();
-        if !shared.guarded(|| self.get_record(table, key, &mut value))? {
+        let record = self.get_record(table, key)?;
+        record.map_or(Ok(None), |record| self.value_of(table, key, record))
+    }
+
+    /// The value of a record, if it has not expired.
+    pub(crate) fn value_of(
+        &self,
+        table: &Table<D>,
+        key: &[u8],
+        mut record: Vec<u8>,
+    ) -> Result<Option<Vec<u8>>, EngineError> {
+        if !self.sees(&record) {
             return Ok(None);
         }
-        shared.resolve(table, key, &mut value)?;
-        Ok(Some(value))
+        self.engine.shared().resolve(table, key, &mut record)?;
+        Ok(Some(record))
+    }
+
+    /// The record of a key, expired or not.
+    pub(crate) fn get_record(
+        &self,
+        table: &Table<D>,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, EngineError> {
+        let mut record = Vec::new();
+        let shared = self.engine.shared();
+        let found = shared.guarded(|| self.find_record(table, key, &mut record))?;
+        Ok(found.then_some(record))
     }
 
     /// The record of a key, into `value`; whether there is one.
-    fn get_record(
+    fn find_record(
         &self,
         table: &Table<D>,
         key: &[u8],

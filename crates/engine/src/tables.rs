@@ -5,7 +5,7 @@
 //! ```text
 //!  key                value
 //!  0                  number of the next table (4)
-//!  1, name            number (4) │ place (12) │ whether it has, or had, long values (1)
+//!  1, name            number (4) │ place (12) │ what it has, or had (1) │ time to live of its entries (8), or nothing
 //!  2, number (4), place (12)
 //!                     whether it had long values (1): a table that was dropped and whose room is still in use
 //!  3                  root page (8) of the chunks of long values, table 1
@@ -14,6 +14,8 @@
 //!                     nothing: a table that is being loaded (`load.rs`)
 //!  6                  nothing: a backup is being restored (`backup/`)
 //!
+//!  what it has        bit 0: long values, bit 1: entries that expire; from before the first of them on
+//!  time to live       in milliseconds, of entries that are not given one
 //!  place              kind (4): 0 a tree, else the number of an index's kind │ root page, or offset in the pool (8)
 //! ```
 //!
@@ -22,6 +24,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use lapis_buffer::PageNumber;
 use lapis_index::IndexKind;
@@ -53,6 +56,43 @@ const LOADING: u8 = 5;
 /// The key that is there while a backup is restored.
 pub(crate) const RESTORING_KEY: &[u8] = &[6];
 const PLACE_BYTES: usize = 12;
+const HAS_LONG_VALUES: u8 = 1;
+const HAS_EXPIRING: u8 = 2;
+
+/// What the catalog says of a table besides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Properties {
+    /// Whether it has, or had, long values.
+    pub(crate) has_long_values: bool,
+    /// Whether it has, or had, entries that expire.
+    pub(crate) has_expiring: bool,
+    /// How long entries live that are not given a time, in milliseconds.
+    pub(crate) time_to_live_ms: Option<u64>,
+}
+
+impl Properties {
+    /// Of a table that may have long values.
+    pub(crate) const WITH_LONG_VALUES: Self =
+        Self { has_long_values: true, has_expiring: false, time_to_live_ms: None };
+
+    fn bits(self) -> u8 {
+        let bit = |has, bit| if has { bit } else { 0 };
+        bit(self.has_long_values, HAS_LONG_VALUES) | bit(self.has_expiring, HAS_EXPIRING)
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (&bits, time_to_live) = bytes.split_first()?;
+        let time_to_live_ms = match time_to_live {
+            [] => None,
+            bytes => Some(u64::from_le_bytes(bytes.try_into().ok()?)),
+        };
+        Some(Self {
+            has_long_values: bits & HAS_LONG_VALUES != 0,
+            has_expiring: bits & HAS_EXPIRING != 0,
+            time_to_live_ms,
+        })
+    }
+}
 
 /// The key of a table's entry.
 pub(crate) fn name_key(name: &str) -> Vec<u8> {
@@ -112,7 +152,7 @@ pub(crate) fn chunks_key(number: u64) -> Vec<u8> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CatalogEntry {
     Next(TableId),
-    Table { name: String, id: TableId, place: Place, long_values: bool },
+    Table { name: String, id: TableId, place: Place, properties: Properties },
     Chunks { root: PageNumber },
     Unwanted { number: u64 },
     Dropped { id: TableId, place: Place, long_values: bool },
@@ -146,12 +186,12 @@ impl CatalogEntry {
 fn parse_table(name: &[u8], value: &[u8]) -> Option<CatalogEntry> {
     let name = std::str::from_utf8(name).ok()?.to_owned();
     let (id, rest) = value.split_at_checked(4)?;
-    let (&long_values, place) = rest.split_last()?;
+    let (place, properties) = rest.split_at_checked(PLACE_BYTES)?;
     Some(CatalogEntry::Table {
         name,
         id: number(id)?,
         place: parse_place(place)?,
-        long_values: long_values != 0,
+        properties: Properties::parse(properties)?,
     })
 }
 
@@ -164,8 +204,10 @@ fn page(value: &[u8]) -> Option<PageNumber> {
 }
 
 /// The value of a table's entry.
-pub(crate) fn table_value(id: TableId, place: Place, long_values: bool) -> Vec<u8> {
-    [&id.to_le_bytes()[..], &encode_place(place), &[u8::from(long_values)]].concat()
+pub(crate) fn table_value(id: TableId, place: Place, properties: Properties) -> Vec<u8> {
+    let time_to_live = properties.time_to_live_ms.map(u64::to_le_bytes);
+    let time_to_live: &[u8] = time_to_live.as_ref().map_or(&[], |bytes| bytes);
+    [&id.to_le_bytes()[..], &encode_place(place), &[properties.bits()], time_to_live].concat()
 }
 
 /// The value of an entry that is a page.
@@ -182,6 +224,8 @@ pub struct Table<D: Domain> {
     versions: Arc<Versions<D>>,
     dropped: AtomicBool,
     long_values: AtomicBool,
+    expiring: AtomicBool,
+    time_to_live_ms: Option<u64>,
 }
 
 impl<D: Domain> Table<D> {
@@ -189,7 +233,7 @@ impl<D: Domain> Table<D> {
         id: TableId,
         name: &str,
         contents: impl Into<Contents<D>>,
-        long_values: bool,
+        properties: Properties,
     ) -> Arc<Self> {
         Arc::new(Self {
             id,
@@ -197,7 +241,9 @@ impl<D: Domain> Table<D> {
             contents: contents.into(),
             versions: Arc::new(Versions::new()),
             dropped: AtomicBool::new(false),
-            long_values: AtomicBool::new(long_values),
+            long_values: AtomicBool::new(properties.has_long_values),
+            expiring: AtomicBool::new(properties.has_expiring),
+            time_to_live_ms: properties.time_to_live_ms,
         })
     }
 
@@ -254,6 +300,28 @@ impl<D: Domain> Table<D> {
         self.long_values.store(true, Ordering::Release);
     }
 
+    /// Whether a record of it may be one that expires.
+    pub(crate) fn has_expiring(&self) -> bool {
+        self.expiring.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_has_expiring(&self) {
+        self.expiring.store(true, Ordering::Release);
+    }
+
+    /// How long its entries live that are not given a time; none: for ever.
+    pub fn time_to_live(&self) -> Option<Duration> {
+        self.time_to_live_ms.map(Duration::from_millis)
+    }
+
+    pub(crate) fn properties(&self) -> Properties {
+        Properties {
+            has_long_values: self.has_long_values(),
+            has_expiring: self.has_expiring(),
+            time_to_live_ms: self.time_to_live_ms,
+        }
+    }
+
     pub(crate) fn forget_long_values(&self) {
         self.long_values.store(false, Ordering::Release);
     }
@@ -278,10 +346,14 @@ mod tests {
     fn entries_are_read_as_they_are_written() {
         let root = PageNumber::new(77).unwrap();
         for place in [Place::Tree(root), Place::Index(IndexKind::Wort, 4096)] {
-            let value = table_value(3, place, true);
-            let parsed = CatalogEntry::parse(&name_key("people"), &value).unwrap();
-            let name = "people".to_owned();
-            assert_eq!(parsed, CatalogEntry::Table { name, id: 3, place, long_values: true });
+            for (has_expiring, time_to_live_ms) in [(false, None), (true, Some(7))] {
+                let properties =
+                    Properties { has_long_values: true, has_expiring, time_to_live_ms };
+                let value = table_value(3, place, properties);
+                let parsed = CatalogEntry::parse(&name_key("people"), &value).unwrap();
+                let name = "people".to_owned();
+                assert_eq!(parsed, CatalogEntry::Table { name, id: 3, place, properties });
+            }
             let parsed = CatalogEntry::parse(&dropped_key(3, place), &[1]).unwrap();
             assert_eq!(parsed, CatalogEntry::Dropped { id: 3, place, long_values: true });
         }
@@ -297,5 +369,8 @@ mod tests {
             assert!(CatalogEntry::parse(key, value).is_err());
         }
         assert!(CatalogEntry::parse(&name_key("a"), &[0; 17]).is_err(), "page 0 is none");
+        let root = Place::Tree(PageNumber::FIRST);
+        let value = table_value(3, root, Properties::default());
+        assert!(CatalogEntry::parse(&name_key("a"), &[&value[..], &[1]].concat()).is_err());
     }
 }

@@ -11,12 +11,13 @@ use lapis_pmem::Domain;
 use crate::commit::{Write, writes_of};
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::expiry::TimeToLive;
 use crate::key_range::KeyRange;
 use crate::reads::ReadSet;
 use crate::scan::Scan;
 use crate::snapshot::Reader;
 use crate::stripes::hash_of;
-use crate::tables::{Table, TableId, chunks_key, name_key, table_value};
+use crate::tables::{Table, TableId, chunks_key};
 use crate::value::{self, Stored};
 use crate::write_set::{NewValue, WriteSet};
 
@@ -80,14 +81,26 @@ impl<D: Domain> Transaction<D> {
     /// [`EngineError`].
     pub fn get(&self, table: &Arc<Table<D>>, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
         table.check_not_dropped()?;
+        let record = self.get_record(table, key)?;
+        record.map_or(Ok(None), |record| self.reader.value_of(table, key, record))
+    }
+
+    /// The record of a key as this transaction sees it, expired or not.
+    pub(crate) fn get_record(
+        &self,
+        table: &Arc<Table<D>>,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, EngineError> {
         if let Some(mine) = self.writes.get(table.id(), key) {
-            let Some(record) = mine else { return Ok(None) };
-            let mut value = record.to_vec();
-            self.engine().shared().resolve(table, key, &mut value)?;
-            return Ok(Some(value));
+            return Ok(mine.map(<[u8]>::to_vec));
         }
         self.reads.borrow_mut().add_key(hash_of(table.id(), key));
-        self.reader.get(table, key)
+        self.reader.get_record(table, key)
+    }
+
+    /// What time it is for it.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.reader.now_ms()
     }
 
     /// Adds or replaces a key. It reads nothing, so it conflicts with nobody.
@@ -100,21 +113,62 @@ impl<D: Domain> Transaction<D> {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), EngineError> {
+        self.put_with(table, key, value, TimeToLive::OfTable)
+    }
+
+    /// The same, with a time to live, which begins now.
+    ///
+    /// # Errors
+    /// [`EngineError`]; the transaction goes on as it was.
+    pub fn put_with(
+        &mut self,
+        table: &Arc<Table<D>>,
+        key: &[u8],
+        value: &[u8],
+        time_to_live: TimeToLive,
+    ) -> Result<(), EngineError> {
+        let expires = self.engine().shared().expiry.of(time_to_live, table);
+        self.put_until(table, key, value, expires)
+    }
+
+    /// The same, with the moment since when it counts no more.
+    pub(crate) fn put_until(
+        &mut self,
+        table: &Arc<Table<D>>,
+        key: &[u8],
+        value: &[u8],
+        expires: Option<u64>,
+    ) -> Result<(), EngineError> {
         let shared = self.engine().shared();
         shared.check_write(table, key, Some(value))?;
-        if shared.is_short(table, key, value) {
-            return self.write(table, key, Some(value::short_record(value)));
+        if expires.is_some() {
+            self.engine().note_expiring(table)?;
         }
+        if shared.is_short(table, key, value, expires) {
+            return self.write(table, key, Some(value::short_record(value, expires)));
+        }
+        self.engine().note_long_values(table)?;
         let long = shared.write_long(value)?;
         self.long_values.push(long.number);
-        self.write(table, key, Some(Box::from(long.record())))?;
+        self.write(table, key, Some(long.record(expires)))?;
         let catalog = Arc::clone(&self.engine().shared().catalog);
         self.writes.write(&catalog, &chunks_key(long.number), None);
-        let entry = table_value(table.id(), table.contents().place(), true);
-        self.writes.write(&catalog, &name_key(table.name()), Some(entry.into()));
-        // Before anybody can replace the record.
-        table.set_has_long_values();
         Ok(())
+    }
+
+    /// Removes a key if its entry has expired; whether it had.
+    pub(crate) fn remove_if_expired(
+        &mut self,
+        table: &Arc<Table<D>>,
+        key: &[u8],
+    ) -> Result<bool, EngineError> {
+        let record = self.get_record(table, key)?;
+        let expires = record.as_deref().and_then(value::expiry_of);
+        let has_expired = expires.is_some_and(|at| at <= self.now_ms());
+        if has_expired {
+            self.write(table, key, None)?;
+        }
+        Ok(has_expired)
     }
 
     /// Removes a key; returns whether it was there.
@@ -128,7 +182,7 @@ impl<D: Domain> Transaction<D> {
         Ok(present)
     }
 
-    fn write(
+    pub(crate) fn write(
         &mut self,
         table: &Arc<Table<D>>,
         key: &[u8],

@@ -3,6 +3,7 @@
 //! ```text
 //!  record of a short value    value │ 0 (1)
 //!  record of a long value     number (8) │ bytes (8) │ CRC-32C of the value (4) │ 1 (1)
+//!  one that expires           the same before its last byte │ milliseconds since 1970 (8) │ 2 or 3 (1)
 //!
 //!  tree of chunks             key: number (8), place (4), both big-endian; value: the bytes there
 //!  catalog                    key: 4, number (8); value: nothing: these chunks are to go
@@ -13,6 +14,7 @@
 //! * V1. The chunks of a number that a record names are all there, and never change.
 //! * V2. The chunks of a number that no record names are listed in the catalog from before the first of them is
 //!   written until after the last is gone. So no crash leaves chunks behind that nobody knows of.
+//! * V3. The catalog says of a table that it has long values before the record of the first one is in the log.
 //!
 //! # Order
 //!
@@ -38,7 +40,9 @@ use crate::tables::{Table, chunks_key};
 
 const SHORT: u8 = 0;
 const LONG: u8 = 1;
-const LONG_RECORD_BYTES: usize = 8 + 8 + 4 + 1;
+/// With one of the two.
+const EXPIRES: u8 = 2;
+const EXPIRY_BYTES: usize = 8;
 /// Bytes of chunks that are committed together.
 const TOGETHER_BYTES: usize = 64 << 10;
 const CHUNK_KEY_BYTES: usize = 12;
@@ -61,11 +65,27 @@ pub(crate) struct LongValue {
     checksum: u32,
 }
 
+/// Bytes of a record besides a short value.
+pub(crate) fn overhead_bytes(expires: Option<u64>) -> usize {
+    1 + expires.map_or(0, |_| EXPIRY_BYTES)
+}
+
 /// The record of a short value.
-pub(crate) fn short_record(value: &[u8]) -> Box<[u8]> {
-    let mut record = Vec::with_capacity(value.len() + 1);
-    record.extend_from_slice(value);
-    record.push(SHORT);
+pub(crate) fn short_record(value: &[u8], expires: Option<u64>) -> Box<[u8]> {
+    record(&[value], SHORT, expires)
+}
+
+fn record(parts: &[&[u8]], tag: u8, expires: Option<u64>) -> Box<[u8]> {
+    let bytes: usize = parts.iter().map(|part| part.len()).sum();
+    let mut record = Vec::with_capacity(bytes + overhead_bytes(expires));
+    parts.iter().for_each(|part| record.extend_from_slice(part));
+    match expires {
+        None => record.push(tag),
+        Some(at) => {
+            record.extend_from_slice(&at.to_le_bytes());
+            record.push(tag | EXPIRES);
+        }
+    }
     record.into_boxed_slice()
 }
 
@@ -85,19 +105,19 @@ impl LongValue {
         value.len() as u64 == self.bytes && crc32c::crc32c(value) == self.checksum
     }
 
-    pub(crate) fn record(self) -> [u8; LONG_RECORD_BYTES] {
-        let mut record = [LONG; LONG_RECORD_BYTES];
-        record[..8].copy_from_slice(&self.number.to_le_bytes());
-        record[8..16].copy_from_slice(&self.bytes.to_le_bytes());
-        record[16..20].copy_from_slice(&self.checksum.to_le_bytes());
-        record
+    pub(crate) fn record(self, expires: Option<u64>) -> Box<[u8]> {
+        let (number, bytes) = (self.number.to_le_bytes(), self.bytes.to_le_bytes());
+        record(&[&number, &bytes, &self.checksum.to_le_bytes()], LONG, expires)
     }
 }
 
 /// Reads a record; none if it says nothing.
 pub(crate) fn parse(record: &[u8]) -> Option<Stored<'_>> {
     let (tag, rest) = record.split_last()?;
-    match *tag {
+    let expires = tag & EXPIRES != 0;
+    let bytes = rest.len().checked_sub(if expires { EXPIRY_BYTES } else { 0 })?;
+    let rest = &rest[..bytes];
+    match tag & !EXPIRES {
         SHORT => Some(Stored::Short(rest)),
         LONG => {
             let (number, rest) = rest.split_first_chunk()?;
@@ -112,7 +132,17 @@ pub(crate) fn parse(record: &[u8]) -> Option<Stored<'_>> {
 
 /// Whether a record is that of a long value.
 pub(crate) fn is_long(record: &[u8]) -> bool {
-    record.last() == Some(&LONG)
+    record.last().is_some_and(|tag| tag & !EXPIRES == LONG)
+}
+
+/// Since when a record counts no more, in milliseconds since 1970; none if it stays.
+#[inline]
+pub(crate) fn expiry_of(record: &[u8]) -> Option<u64> {
+    let (tag, rest) = record.split_last()?;
+    match tag & EXPIRES {
+        0 => None,
+        _ => Some(u64::from_le_bytes(*rest.last_chunk()?)),
+    }
 }
 
 /// The number that a chunk's key begins with.
@@ -143,8 +173,8 @@ impl<D: Domain> Shared<D> {
         record: &mut Vec<u8>,
     ) -> Result<(), EngineError> {
         match parse(record) {
-            Some(Stored::Short(_)) => {
-                record.pop();
+            Some(Stored::Short(value)) => {
+                record.truncate(value.len());
                 Ok(())
             }
             Some(Stored::Long(long)) => {
@@ -284,16 +314,26 @@ mod tests {
 
     #[test]
     fn records_are_read_as_they_were_written() {
-        assert_eq!(parse(&short_record(b"abc")), Some(Stored::Short(b"abc")));
-        assert_eq!(parse(&short_record(b"")), Some(Stored::Short(b"")));
         let long = LongValue { number: 7, bytes: 1 << 20, checksum: 9 };
-        assert_eq!(parse(&long.record()), Some(Stored::Long(long)));
+        for expires in [None, Some(0), Some(u64::MAX)] {
+            for value in [&b"abc"[..], b""] {
+                let record = short_record(value, expires);
+                assert_eq!(record.len(), value.len() + overhead_bytes(expires));
+                assert_eq!(parse(&record), Some(Stored::Short(value)));
+                assert_eq!((expiry_of(&record), is_long(&record)), (expires, false));
+            }
+            let record = long.record(expires);
+            assert_eq!(parse(&record), Some(Stored::Long(long)));
+            assert_eq!((expiry_of(&record), is_long(&record)), (expires, true));
+        }
     }
 
     #[test]
     fn a_record_that_says_nothing_is_none() {
         assert_eq!(parse(b""), None);
         assert_eq!(parse(b"abc\x01"), None);
-        assert_eq!(parse(b"abc\x02"), None);
+        assert_eq!(parse(b"1234567\x02"), None);
+        assert_eq!(parse(b"12345678\x03"), None);
+        assert_eq!(parse(b"abc\x04"), None);
     }
 }

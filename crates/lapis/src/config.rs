@@ -1,10 +1,11 @@
 //! How to open a store.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use lapis_blocks::block_log::BlockLogOptions;
 use lapis_buffer::BufferOptions;
-use lapis_engine::{Durability, EngineOptions, IndexKind, Placement};
+use lapis_engine::{Clock, Durability, EngineOptions, IndexKind, Placement};
 use lapis_pmem::{Access, BLOCK_BYTES, Caches, DirectTransfers, EXTENT_BYTES, RegionOptions};
 
 /// The log is not shorter.
@@ -38,6 +39,7 @@ pub struct Config {
     contain_faults: bool,
     caches: Caches,
     overwrite: bool,
+    clock: Clock,
     pub(crate) memory: Option<Memory>,
 }
 
@@ -63,6 +65,7 @@ impl Config {
             contain_faults: false,
             caches: Caches::Detect,
             overwrite: false,
+            clock: Clock::System,
             memory: None,
         }
     }
@@ -175,6 +178,13 @@ impl Config {
         self
     }
 
+    /// What tells the time for entries that expire: the clock of the wall, by default.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// The directory.
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -206,6 +216,7 @@ impl Config {
     /// The engine's options, with a log of this identity, where there is persistent memory or not.
     pub(crate) fn engine_options(&self, identity: u64, has_memory: bool) -> EngineOptions {
         let mut options = EngineOptions::new(identity.max(1));
+        options.clock = self.clock;
         let mut log_bytes = self.log_bytes;
         if has_memory {
             options.placement = Placement::ThreeTier;
@@ -236,6 +247,8 @@ pub struct TableOptions {
     pub index: Option<IndexKind>,
     /// Entries to make room for at once (hash tables); 0 starts small.
     pub expected_entries: usize,
+    /// How long an entry lives that is not given a time ([`TimeToLive`](crate::TimeToLive)), to the millisecond; none: for ever.
+    pub time_to_live: Option<Duration>,
 }
 
 impl TableOptions {

@@ -99,6 +99,9 @@ pub struct TableInfo {
     /// Its number of entries; only where it was asked for, because finding it visits all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entries: Option<u64>,
+    /// How long an entry lives that is not given a time, in seconds; only where that is not for ever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_to_live_s: Option<f64>,
 }
 
 /// What a check found.
@@ -187,7 +190,8 @@ pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
             }
         }
         let index = table.index_kind().map_or("b+tree", |kind| kind.name());
-        tables.push(TableInfo { name: table.name().to_owned(), index, entries });
+        let time_to_live_s = table.time_to_live().map(|time| time.as_secs_f64());
+        tables.push(TableInfo { name: table.name().to_owned(), index, entries, time_to_live_s });
     }
     let page_bytes = manager.page_bytes();
     let pages = manager.space().map_or(0, |space| space.numbers().len());

@@ -47,8 +47,8 @@ pub use entries::Entries;
 pub use error::Error;
 pub use info::{Bytes, CheckReport, Info, MemoryInfo, TableInfo, Tier};
 pub use lapis_engine::{
-    BackupError, BackupReport, CompactionReport, Durability, Entry, IndexKind, Latencies, Lost,
-    MAX_VALUE_BYTES, Metrics, RecoveryReport, SalvageReport, SalvagedTable, Savepoint, TierBytes,
+    BackupError, BackupReport, Clock, CompactionReport, Durability, Entry, IndexKind, Latencies, Lost,
+    MAX_VALUE_BYTES, Metrics, RecoveryReport, SalvageReport, SalvagedTable, Savepoint, TierBytes, TimeToLive,
     verify_backup,
 };
 pub use lapis_pmem::Caches;

@@ -125,14 +125,10 @@ impl Store {
     pub fn create_table_with(&self, name: &str, options: &TableOptions) -> Result<Table, Error> {
         Self::check_name(name)?;
         let engine = &self.inner.engine;
-        let table = match options.index {
-            None => engine.create_table(name)?,
-            Some(kind) => {
-                let expected_entries = options.expected_entries;
-                let options = IndexOptions { expected_entries, ..IndexOptions::default() };
-                engine.create_index_table(name, kind, &options)?
-            }
-        };
+        let expected_entries = options.expected_entries;
+        let of_index = IndexOptions { expected_entries, ..IndexOptions::default() };
+        let index = options.index.map(|kind| (kind, &of_index));
+        let table = engine.create_table_with(name, index, options.time_to_live)?;
         Ok(Table::new(&self.inner, table))
     }
 
@@ -222,6 +218,15 @@ impl Store {
     /// [`Error::Stopped`], [`Error::Medium`].
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         Snapshot::new(&self.inner)
+    }
+
+    /// Takes away every entry that has expired, which happens some time by itself, and returns how many there were. Visits
+    /// all entries of tables that have such.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn remove_expired(&self) -> Result<u64, Error> {
+        Ok(self.inner.engine.remove_expired()?)
     }
 
     /// Makes everything durable that was committed.

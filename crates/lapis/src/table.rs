@@ -2,8 +2,9 @@
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::time::Duration;
 
-use lapis_engine::{IndexKind, KeyRange};
+use lapis_engine::{IndexKind, KeyRange, TimeToLive};
 use lapis_pmem::Hardware;
 
 use crate::entries::Entries;
@@ -57,6 +58,11 @@ impl Table {
         self.table.is_ordered()
     }
 
+    /// How long an entry lives that is not given a time; none: for ever.
+    pub fn time_to_live(&self) -> Option<Duration> {
+        self.table.time_to_live()
+    }
+
     /// The longest key.
     pub fn largest_key_bytes(&self) -> usize {
         self.table.largest_key_bytes()
@@ -96,9 +102,42 @@ impl Table {
     /// # Errors
     /// [`Error`]; see [`crate::Transaction::commit`].
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.put_with(key, value, TimeToLive::OfTable)
+    }
+
+    /// The same, with a time after which the entry is gone: it is not read, not scanned, not counted, and its room comes
+    /// back some time later. It costs 8 bytes for each such entry. A put without a time, [`Table::update`] and
+    /// [`Table::compare_and_swap`] give an entry the time of its table ([`TableOptions::time_to_live`](crate::TableOptions)),
+    /// which is none by default.
+    ///
+    /// The time is that of the wall clock. Where that is set back, what had expired and was not taken away yet is there
+    /// again until it expires again; where it is set forward, entries go too early. A transaction and a snapshot
+    /// have one time: what they have seen does not expire for them. `lapis export` writes no times; a backup keeps them.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), lapis::Error> {
+    /// use std::time::Duration;
+    /// use lapis::TimeToLive;
+    ///
+    /// let sessions = lapis::Store::in_memory()?.create_table("sessions")?;
+    /// sessions.put_with(b"ada", b"token", TimeToLive::For(Duration::from_secs(3600)))?;
+    /// sessions.put_with(b"bob", b"token", TimeToLive::For(Duration::ZERO))?;
+    /// assert!(sessions.get(b"ada")?.is_some() && sessions.get(b"bob")?.is_none());
+    /// assert_eq!(sessions.len()?, 1);
+    /// # Ok(()) }
+    /// ```
+    pub fn put_with(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        time_to_live: TimeToLive,
+    ) -> Result<(), Error> {
         check_key(key)?;
         let durability = self.inner.durability;
-        self.inner.engine.put(&self.table, key, value, durability)?;
+        self.inner.engine.put_with(&self.table, key, value, time_to_live, durability)?;
         self.inner.has_committed(durability);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use lapis_engine::{Durability, KeyRange, Savepoint};
+use lapis_engine::{Durability, KeyRange, Savepoint, TimeToLive};
 use lapis_pmem::Hardware;
 
 use crate::entries::Entries;
@@ -66,6 +66,21 @@ impl Transaction {
     pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<(), Error> {
         check_key(key)?;
         Ok(self.transaction.put(table.of(&self.inner)?, key, value)?)
+    }
+
+    /// The same, with a time after which the entry is gone, from now on ([`Table::put_with`]).
+    ///
+    /// # Errors
+    /// [`Error`]; the transaction goes on as it was.
+    pub fn put_with(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        value: &[u8],
+        time_to_live: TimeToLive,
+    ) -> Result<(), Error> {
+        check_key(key)?;
+        Ok(self.transaction.put_with(table.of(&self.inner)?, key, value, time_to_live)?)
     }
 
     /// Removes a key; returns whether it was there.

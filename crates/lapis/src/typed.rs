@@ -3,6 +3,8 @@
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
+use lapis_engine::TimeToLive;
+
 use crate::entries::Entries;
 use crate::error::Error;
 use crate::snapshot::Snapshot;
@@ -270,6 +272,14 @@ impl<K: Key, V: Encoding> TypedTable<K, V> {
     /// As there.
     pub fn put(&self, key: &K, value: &V) -> Result<(), Error> {
         self.table.put(&key.to_bytes(), &value.to_bytes())
+    }
+
+    /// [`Table::put_with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn put_with(&self, key: &K, value: &V, time_to_live: TimeToLive) -> Result<(), Error> {
+        self.table.put_with(&key.to_bytes(), &value.to_bytes(), time_to_live)
     }
 
     /// [`Table::delete`].

@@ -5,15 +5,17 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use lapis::MAX_VALUE_BYTES;
+use lapis::{MAX_VALUE_BYTES, TimeToLive};
 use serde_json::{Map, Value};
 
 use crate::failure::{Failure, Verdict};
 use crate::json_bytes;
 use crate::output::Output;
 use crate::store_arguments::{NewTableArguments, StoreArguments};
+use crate::time_argument;
 
 /// Store a value under a key; durable when the command ends
 #[derive(Debug, Args)]
@@ -22,6 +24,7 @@ Examples:
   lapis put --dir /tmp/store bash \"GNU Bourne Again SHell\"
   lapis put --dir /tmp/store picture.png --file picture.png
   date | lapis put --dir /tmp/store now -
+  lapis put --dir /tmp/store --ttl 30m session-17 ada
 
 The store and the table are created if they are not there. The value `-` is read from standard
 input; values that are not text come from a file or from there.")]
@@ -38,6 +41,9 @@ pub struct Arguments {
     /// A file that holds the value (- for standard input)
     #[arg(long, value_name = "F")]
     file: Option<PathBuf>,
+    /// How long the entry lives: as in 90s, 5m, 2h, 30d [default: as the table says, or for ever]
+    #[arg(long, value_name = "TIME", value_parser = time_argument::parse)]
+    ttl: Option<Duration>,
 }
 
 /// Runs `lapis put`.
@@ -55,7 +61,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     }
     let store = arguments.store.open_or_create(true)?;
     let table = arguments.table.open(&store)?;
-    table.put(key, &value)?;
+    let time_to_live = arguments.ttl.map_or(TimeToLive::OfTable, TimeToLive::For);
+    table.put_with(key, &value, time_to_live)?;
     let mut object = Map::new();
     object.insert("table".into(), Value::from(table.name()));
     json_bytes::insert(&mut object, "key", key);

@@ -194,6 +194,26 @@ fn commands_that_read_change_no_file_and_need_no_permission_to() {
 }
 
 #[test]
+fn what_lives_for_a_time_is_gone_afterwards() {
+    let scene = Scene::new();
+    scene.run(["put", "short", "1", "--ttl", "1ms"]).good();
+    scene.run(["put", "long", "2", "--ttl", "30d"]).good();
+    scene.run(["put", "of-table", "3", "--table", "brief", "--table-ttl", "1ms"]).good();
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    scene.run(["get", "short"]).sentence(1);
+    scene.run(["get", "of-table", "--table", "brief"]).sentence(1);
+    assert_eq!(scene.run(["get", "long"]).good(), b"2");
+    let info = scene.run(["info", "--statistics", "--json"]).json();
+    assert_eq!((&info["tables"][0]["name"], &info["tables"][0]["entries"]), (&"brief".into(), &0.into()));
+    assert_eq!(info["tables"][0]["time_to_live_s"], 0.001);
+    assert_eq!(info["tables"][1]["entries"], 1);
+    let refused = scene.run(["put", "key", "4", "--table", "brief", "--table-ttl", "5s"]);
+    assert!(refused.sentence(2).contains("its entries live 0.001 s"), "{refused:?}");
+    let refused = scene.run(["put", "key", "4", "--ttl", "soon"]);
+    assert!(refused.sentence(2).contains("give a number"), "{refused:?}");
+}
+
+#[test]
 fn a_good_store_passes_its_check() {
     let scene = alphabet();
     assert_eq!(scene.run(["check"]).good_text(), "the store is in order\n");

@@ -88,6 +88,12 @@ impl<W: Write> BlockWriter<W> {
         Ok(())
     }
 
+    /// A byte that says what comes, and a number.
+    pub(super) fn write_tagged(&mut self, tag: u8, number: u64) -> io::Result<()> {
+        self.write_all(&[tag])?;
+        self.write_all(&number.to_le_bytes())
+    }
+
     fn write_block(&mut self, last: u32) -> io::Result<()> {
         let length = self.payload.len() as u32 | last;
         let sum = self.header.checksum(self.block, length, &self.payload);

@@ -18,7 +18,9 @@
 //!
 //!  payloads, end to end
 //!           table  1 (1) │ number of its index's kind, 0: a tree (4) │ bytes of the name (4) │ name
+//!                  or 4 (1) │ time to live of its entries in milliseconds (8) │ the same behind the 1
 //!           entry  2 (1) │ bytes of the key (4) │ of the value (8) │ key │ value         in order of the keys
+//!                  or 5 (1) │ since when it counts no more, in milliseconds since 1970 (8) │ the same behind the 2
 //!           end    3 (1) │ tables (8) │ entries (8)
 //! ```
 //!
@@ -51,11 +53,13 @@ use crate::key_range::KeyRange;
 use crate::scan::Scan;
 use crate::snapshot::Reader;
 use crate::tables::Table;
-use crate::value::MAX_VALUE_BYTES;
+use crate::value::{self, MAX_VALUE_BYTES};
 
 const TABLE: u8 = 1;
 const ENTRY: u8 = 2;
 const END: u8 = 3;
+const TABLE_THAT_EXPIRES: u8 = 4;
+const ENTRY_THAT_EXPIRES: u8 = 5;
 
 /// No key is as long.
 const MOST_KEY_BYTES: usize = 1 << 16;
@@ -116,8 +120,8 @@ pub enum BackupError {
 /// What a backup consists of.
 #[derive(Debug, PartialEq, Eq)]
 enum Record {
-    Table { name: String, kind: Option<IndexKind> },
-    Entry(Vec<u8>, Vec<u8>),
+    Table { name: String, kind: Option<IndexKind>, time_to_live_ms: Option<u64> },
+    Entry(Vec<u8>, Vec<u8>, Option<u64>),
 }
 
 impl<D: Domain> Engine<D> {
@@ -140,31 +144,39 @@ impl<D: Domain> Engine<D> {
         let mut report = BackupReport { state: header.state, ..BackupReport::default() };
         for table in tables {
             let (name, kind) = (table.name().as_bytes(), table.index_kind());
-            blocks.write_all(&[TABLE])?;
+            match table.properties().time_to_live_ms {
+                None => blocks.write_all(&[TABLE])?,
+                Some(time) => blocks.write_tagged(TABLE_THAT_EXPIRES, time)?,
+            }
             blocks.write_all(&kind.map_or(0, |kind| kind as u32).to_le_bytes())?;
             blocks.write_all(&(name.len() as u32).to_le_bytes())?;
             blocks.write_all(name)?;
             report.tables += 1;
             // Of a table that was dropped since, pages stay as long as somebody reads an older state.
-            let mut write = |key: &[u8], value: &[u8]| {
+            let mut write = |key: &[u8], value: &[u8], expires: Option<u64>| {
                 report.entries += 1;
                 report.bytes += (key.len() + value.len()) as u64;
-                blocks.write_all(&[ENTRY])?;
+                match expires {
+                    None => blocks.write_all(&[ENTRY])?,
+                    Some(at) => blocks.write_tagged(ENTRY_THAT_EXPIRES, at)?,
+                }
                 blocks.write_all(&(key.len() as u32).to_le_bytes())?;
                 blocks.write_all(&(value.len() as u64).to_le_bytes())?;
                 blocks.write_all(key)?;
                 blocks.write_all(value)
             };
             if table.is_ordered() {
-                for entry in Scan::new(Arc::clone(&reader), table, None, KeyRange::all()) {
-                    let (key, value) = entry?;
-                    write(&key, &value)?;
+                let mut scan = Scan::new(Arc::clone(&reader), table, None, KeyRange::all());
+                while let Some(((key, value), expires)) = scan.next_with_expiry()? {
+                    write(key, value, expires)?;
                 }
                 continue;
             }
             for key in keys_of(&table, &reader)? {
-                if let Some(value) = reader.get(&table, &key)? {
-                    write(&key, &value)?;
+                let Some(record) = reader.get_record(&table, &key)? else { continue };
+                let expires = value::expiry_of(&record);
+                if let Some(value) = reader.value_of(&table, &key, record)? {
+                    write(&key, &value, expires)?;
                 }
             }
         }
@@ -231,8 +243,13 @@ impl<R: Read> Records<R> {
         if self.ended {
             return Ok(None);
         }
-        match self.number()? {
-            [TABLE] => {
+        let [tag] = self.number()?;
+        let time = match tag {
+            TABLE_THAT_EXPIRES | ENTRY_THAT_EXPIRES => Some(u64::from_le_bytes(self.number()?)),
+            _ => None,
+        };
+        match tag {
+            TABLE | TABLE_THAT_EXPIRES => {
                 let kind = match u32::from_le_bytes(self.number()?) {
                     0 => None,
                     number => Some(IndexKind::from_number(number).ok_or_else(|| {
@@ -243,18 +260,18 @@ impl<R: Read> Records<R> {
                 let name = String::from_utf8(self.bytes(length.into(), MOST_KEY_BYTES)?);
                 let name = name.map_err(|_| self.blocks.damaged("has a table without a name"))?;
                 self.report.tables += 1;
-                Ok(Some(Record::Table { name, kind }))
+                Ok(Some(Record::Table { name, kind, time_to_live_ms: time }))
             }
-            [ENTRY] => {
+            ENTRY | ENTRY_THAT_EXPIRES => {
                 let key_bytes = u32::from_le_bytes(self.number()?);
                 let value_bytes = u64::from_le_bytes(self.number()?);
                 let key = self.bytes(key_bytes.into(), MOST_KEY_BYTES)?;
                 let value = self.bytes(value_bytes, MAX_VALUE_BYTES)?;
                 self.report.entries += 1;
                 self.report.bytes += (key.len() + value.len()) as u64;
-                Ok(Some(Record::Entry(key, value)))
+                Ok(Some(Record::Entry(key, value, time)))
             }
-            [END] => {
+            END => {
                 let counts = [self.number()?, self.number()?].map(u64::from_le_bytes);
                 if counts != [self.report.tables, self.report.entries] {
                     return Err(self.blocks.damaged("counts what is not there"));

@@ -1,16 +1,18 @@
 //! Reading a backup into a new engine.
 
 use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
 
 use lapis_blocks::block_log::Durability;
-use lapis_index::{IndexKind, IndexOptions};
+use lapis_index::IndexOptions;
 use lapis_pmem::Domain;
 
 use super::{BackupError, BackupReport, Record, Records};
 use crate::commit::Write;
 use crate::engine::{Engine, Shared};
 use crate::error::EngineError;
-use crate::tables::RESTORING_KEY;
+use crate::tables::{Properties, RESTORING_KEY, Table};
 
 /// Bytes that are put together into an index.
 const TOGETHER_BYTES: usize = 64 << 10;
@@ -29,12 +31,12 @@ impl<D: Domain> Engine<D> {
         self.shared().mark_restore(Some(&[]))?;
         let mut next = records.next_record()?;
         while let Some(record) = next.take() {
-            let Record::Table { name, kind } = record else {
+            let Record::Table { name, kind, time_to_live_ms } = record else {
                 return Err(records.blocks.damaged("has entries before a table"));
             };
             let mut failed = None;
             let entries = std::iter::from_fn(|| match records.next_record() {
-                Ok(Some(Record::Entry(key, value))) => Some((key, value)),
+                Ok(Some(Record::Entry(key, value, expires))) => Some((key, value, expires)),
                 Ok(other) => {
                     next = other;
                     None
@@ -46,8 +48,18 @@ impl<D: Domain> Engine<D> {
             });
             // A table in an index becomes a tree where there is no persistent memory.
             let loaded = match kind.filter(|_| self.shared().memory.pool.is_some()) {
-                None => self.load_table(&name, entries).map(|_| ()),
-                Some(kind) => self.put_all(&name, kind, entries),
+                None => {
+                    let has_expiring = time_to_live_ms.is_some();
+                    let properties =
+                        Properties { has_expiring, time_to_live_ms, ..Properties::default() };
+                    self.load_with(&name, properties, entries).map(|_| ())
+                }
+                Some(kind) => {
+                    let time_to_live = time_to_live_ms.map(Duration::from_millis);
+                    let index = Some((kind, &IndexOptions::DEFAULT));
+                    let table = self.create_table_with(&name, index, time_to_live);
+                    table.and_then(|table| self.put_all(&table, entries))
+                }
             };
             if let Some(error) = failed {
                 return Err(error);
@@ -62,14 +74,12 @@ impl<D: Domain> Engine<D> {
 impl<D: Domain> Engine<D> {
     fn put_all(
         &self,
-        name: &str,
-        kind: IndexKind,
-        entries: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+        table: &Arc<Table<D>>,
+        entries: impl Iterator<Item = (Vec<u8>, Vec<u8>, Option<u64>)>,
     ) -> Result<(), EngineError> {
-        let table = self.create_index_table(name, kind, &IndexOptions::DEFAULT)?;
         let (mut transaction, mut bytes) = (self.begin()?, 0);
-        for (key, value) in entries {
-            transaction.put(&table, &key, &value)?;
+        for (key, value, expires) in entries {
+            transaction.put_until(table, &key, &value, expires)?;
             bytes += key.len() + value.len();
             if bytes >= TOGETHER_BYTES {
                 let whole = std::mem::replace(&mut transaction, self.begin()?);

@@ -31,9 +31,10 @@ fn records_are_read_as_they_were_written_across_blocks() {
     let stream = stream(HEADER);
     let mut records = Records::begin(&stream[..]).unwrap();
     let mut next = || records.next_record().unwrap();
-    assert_eq!(next(), Some(Record::Table { name: "t".to_owned(), kind: None }));
-    assert_eq!(next(), Some(Record::Entry(b"a".to_vec(), b"short".to_vec())));
-    assert_eq!(next(), Some(Record::Entry(b"b".to_vec(), vec![7; PAYLOAD_BYTES])));
+    let table = Record::Table { name: "t".to_owned(), kind: None, time_to_live_ms: None };
+    assert_eq!(next(), Some(table));
+    assert_eq!(next(), Some(Record::Entry(b"a".to_vec(), b"short".to_vec(), None)));
+    assert_eq!(next(), Some(Record::Entry(b"b".to_vec(), vec![7; PAYLOAD_BYTES], None)));
     assert_eq!(next(), None);
     let bytes = (1 + 5 + 1 + PAYLOAD_BYTES) as u64;
     assert_eq!(records.report, BackupReport { tables: 1, entries: 2, bytes, state: 900 });

@@ -14,7 +14,8 @@
 //!
 //! # What comes out
 //!
-//! * G1. A value that a key had at some moment: pages hold nothing uncommitted (E1), and all of them have checksums.
+//! * G1. A value that a key had at some moment: pages hold nothing uncommitted (E1), and all of them have checksums. What
+//!   has expired by now is left out.
 //! * G2. If the log is whole and so are the maps, it is the last one, and a key that is missing lies in a range that is
 //!   listed as lost.
 
@@ -34,6 +35,7 @@ use leaves::{DamagedPage, Pages, Segment, Tree};
 use logged::Logged;
 
 use crate::contents::Place;
+use crate::expiry::Clock;
 use crate::key_range::KeyRange;
 use crate::tables::{CATALOG, CHUNKS, CatalogEntry, TableId};
 use crate::value::{self, LongValue, Stored};
@@ -279,7 +281,7 @@ impl<D: Domain> Salvage<'_, D> {
         id: Option<TableId>,
         chunks: &Tree,
     ) -> ControlFlow<()> {
-        let (mut entries, mut lost) = (0, Vec::new());
+        let (mut entries, mut lost, now) = (0, Vec::new(), Clock::System.now_ms());
         let mut told: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         // Of a leaf at a time, for telling takes what walking looks at.
         let mut going_on = ControlFlow::Continue(());
@@ -289,6 +291,9 @@ impl<D: Domain> Salvage<'_, D> {
                 ControlFlow::Continue(())
             });
             for (key, record) in told.drain(..) {
+                if value::expiry_of(&record).is_some_and(|at| at <= now) {
+                    continue;
+                }
                 let value = match value::parse(&record) {
                     Some(Stored::Short(value)) => Ok(value.to_vec()),
                     Some(Stored::Long(long)) => {

@@ -4,6 +4,7 @@ mod backup;
 mod compaction;
 mod concurrency;
 mod damage;
+mod expiry;
 mod failures;
 mod full_disk;
 mod harness;

@@ -1,6 +1,11 @@
 //! Stores with persistent memory: here an ordinary file that stands for it.
 
-use lapis::{Error, IndexKind, LOG_FILE, MEMORY_FILE, Store, TableOptions};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lapis::{
+    Clock, Error, IndexKind, LOG_FILE, MEMORY_FILE, Store, TableOptions, TimeToLive,
+};
 
 use crate::harness::*;
 
@@ -72,13 +77,47 @@ fn hash_tables_have_no_ranges_and_say_so() {
     let directory = directory();
     let config = config(directory.path()).persistent_memory(directory.path(), BYTES);
     let store = Store::open(config).unwrap();
-    let options = TableOptions { index: Some(IndexKind::PClht), expected_entries: 100 };
+    let options = TableOptions {
+        expected_entries: 100,
+        ..TableOptions::with_index(IndexKind::PClht)
+    };
     let table = store.create_table_with("t", &options).unwrap();
     table.put(b"k", b"v").unwrap();
     assert!(!table.is_ordered());
     assert!(matches!(table.iter(), Err(Error::Unordered { .. })));
     assert!(matches!(table.prefix(b"k"), Err(Error::Unordered { .. })));
     assert_eq!(table.get(b"k").unwrap().unwrap(), b"v");
+}
+
+#[test]
+fn entries_of_indexes_expire_too() {
+    static NOW: AtomicU64 = AtomicU64::new(0);
+    let directory = directory();
+    let config = config(directory.path()).persistent_memory(directory.path(), BYTES);
+    let store = Store::open(config.clock(Clock::Set(&NOW))).unwrap();
+    for kind in [IndexKind::Wort, IndexKind::PClht] {
+        let table = store.create_table_with(kind.name(), &TableOptions::with_index(kind)).unwrap();
+        for key in 1..=100_u8 {
+            let lives = TimeToLive::For(Duration::from_millis(u64::from(key % 2) * 1000 + 5));
+            table.put_with(&[key], &[key; 300], lives).unwrap();
+        }
+    }
+    NOW.store(5, Ordering::Relaxed);
+    for table in store.tables() {
+        assert_eq!(table.get(&[2]).unwrap(), None);
+        assert_eq!(table.get(&[3]).unwrap().unwrap(), [3; 300]);
+        if table.is_ordered() {
+            assert_eq!(table.len().unwrap(), 50);
+        }
+    }
+    assert!(store.remove_expired().unwrap() <= 100, "some may be gone already");
+    assert_eq!(store.remove_expired().unwrap(), 0);
+    NOW.store(0, Ordering::Relaxed);
+    for table in store.tables() {
+        let left = (1..=100_u8).filter(|&key| table.get(&[key]).unwrap().is_some());
+        assert_eq!(left.count(), 50);
+    }
+    assert_sound(&store);
 }
 
 #[test]

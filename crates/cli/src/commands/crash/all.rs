@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped};
 use crate::progress;
+use crate::time_argument;
 
 /// Operations from each seed: so few that many seeds have their turn.
 const OPERATIONS: usize = 120;
@@ -30,30 +31,12 @@ pub struct Arguments {
     /// How long, all structures together: a number and ms, s, m or h. Exceeded at most by what one
     /// structure needs for its operations and one image; what there was no time for is named
     /// [default: 60s]
-    #[arg(long, value_name = "TIME", requires = "all", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", requires = "all", value_parser = time_argument::parse)]
     pub budget: Option<Duration>,
 }
 
 /// What all structures together have unless it is said otherwise.
 const BUDGET: Duration = Duration::from_secs(60);
-
-fn parse_time(text: &str) -> Result<Duration, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let milliseconds = match unit {
-        "ms" => 1,
-        "s" => 1000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => 0,
-    };
-    let product = number.parse().ok().and_then(|number: u64| number.checked_mul(milliseconds));
-    match product {
-        // A year and more is more than a clock is sure to take.
-        Some(1..=31_536_000_000) => Ok(Duration::from_millis(product.unwrap_or_default())),
-        _ => Err("give a number and ms, s, m or h, as in 500ms, 60s or 5m".to_owned()),
-    }
-}
 
 /// What was found, as JSON.
 #[derive(Debug, Serialize)]
@@ -168,24 +151,4 @@ fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
         ),
         count => format!("{count} violations"),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_a_number_and_a_unit() {
-        assert_eq!(parse_time("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse_time("60s"), Ok(Duration::from_secs(60)));
-        assert_eq!(parse_time("5m"), Ok(Duration::from_secs(300)));
-        assert_eq!(parse_time("2h"), Ok(Duration::from_secs(7200)));
-    }
-
-    #[test]
-    fn anything_else_is_no_time() {
-        for text in ["", "s", "60", "0s", "-5s", "1.5m", "5 m", "1d", "99999999999999999999s"] {
-            assert!(parse_time(text).unwrap_err().starts_with("give a number"), "{text}");
-        }
-    }
 }
