@@ -36,6 +36,14 @@ impl Failure {
         Self::Refused(format!("cannot {doing} {}: {}", path.display(), reason(error)))
     }
 
+    /// An error of a stream of a store's value.
+    pub fn of_value(error: io::Error) -> Self {
+        match lapis::Error::from_io(error) {
+            Ok(error) => error.into(),
+            Err(error) => Self::Refused(error.to_string()),
+        }
+    }
+
     /// The sentence for standard error, on one line.
     pub fn sentence(&self) -> Option<String> {
         match self {

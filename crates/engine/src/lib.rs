@@ -82,6 +82,8 @@ mod stripes;
 mod tables;
 mod transaction;
 mod value;
+mod value_reader;
+mod value_writer;
 mod versions;
 mod write_set;
 
@@ -105,3 +107,5 @@ pub use storage::{PersistentMemoryOptions, Storage};
 pub use tables::Table;
 pub use transaction::{Savepoint, Transaction};
 pub use value::MAX_VALUE_BYTES;
+pub use value_reader::ValueReader;
+pub use value_writer::ValueWriter;

@@ -132,6 +132,10 @@ impl<D: Domain> Snapshot<D> {
         Ok(Self { reader })
     }
 
+    pub(crate) fn reader(&self) -> &Arc<Reader<D>> {
+        &self.reader
+    }
+
     /// The value of a key.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use crate::scan::Scan;
 use crate::snapshot::Reader;
 use crate::stripes::hash_of;
 use crate::tables::{Table, TableId, chunks_key};
-use crate::value::{self, Stored};
+use crate::value::{self, LongValue, Stored};
 use crate::write_set::{NewValue, WriteSet};
 
 /// A serializable transaction over any tables of one engine.
@@ -149,7 +149,21 @@ impl<D: Domain> Transaction<D> {
         }
         self.engine().note_long_values(table)?;
         let long = shared.write_long(value)?;
+        self.put_long(table, key, long, expires)
+    }
+
+    /// Gives a key a long value whose chunks are there and listed.
+    pub(crate) fn put_long(
+        &mut self,
+        table: &Arc<Table<D>>,
+        key: &[u8],
+        long: LongValue,
+        expires: Option<u64>,
+    ) -> Result<(), EngineError> {
         self.long_values.push(long.number);
+        if expires.is_some() {
+            self.engine().note_expiring(table)?;
+        }
         self.write(table, key, Some(long.record(expires)))?;
         let catalog = Arc::clone(&self.engine().shared().catalog);
         self.writes.write(&catalog, &chunks_key(long.number), None);

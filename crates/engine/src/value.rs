@@ -35,7 +35,6 @@ use crate::commit::Write;
 use crate::engine::Shared;
 use crate::error::EngineError;
 use crate::key_range::KeyRange;
-use crate::mutants::CHUNKS_NOT_LISTED;
 use crate::tables::{Table, chunks_key};
 
 const SHORT: u8 = 0;
@@ -43,9 +42,7 @@ const LONG: u8 = 1;
 /// With one of the two.
 const EXPIRES: u8 = 2;
 const EXPIRY_BYTES: usize = 8;
-/// Bytes of chunks that are committed together.
-const TOGETHER_BYTES: usize = 64 << 10;
-const CHUNK_KEY_BYTES: usize = 12;
+pub(crate) const CHUNK_KEY_BYTES: usize = 12;
 
 /// The longest value.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
@@ -61,8 +58,8 @@ pub(crate) enum Stored<'r> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LongValue {
     pub(crate) number: u64,
-    bytes: u64,
-    checksum: u32,
+    pub(crate) bytes: u64,
+    pub(crate) checksum: u32,
 }
 
 /// Bytes of a record besides a short value.
@@ -150,7 +147,7 @@ pub(crate) fn number_of(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*key.first_chunk()?))
 }
 
-fn chunk_key(number: u64, place: u32) -> [u8; CHUNK_KEY_BYTES] {
+pub(crate) fn chunk_key(number: u64, place: u32) -> [u8; CHUNK_KEY_BYTES] {
     let mut key = [0; CHUNK_KEY_BYTES];
     key[..8].copy_from_slice(&number.to_be_bytes());
     key[8..].copy_from_slice(&place.to_be_bytes());
@@ -206,42 +203,6 @@ impl<D: Domain> Shared<D> {
             true => Ok(value),
             false => Err(wrong("lacks a part, or has another's")),
         }
-    }
-
-    /// Writes a long value in chunks (V2). What comes back is to become a record, in a transaction that ends the listing
-    /// too; until [`Shared::long_value_is_decided`] nobody takes the chunks away.
-    pub(crate) fn write_long(&self, value: &[u8]) -> Result<LongValue, EngineError> {
-        let number = self.next_token();
-        let (bytes, checksum) = (value.len() as u64, crc32c::crc32c(value));
-        host_lock::lock(&self.domain, &self.undecided).insert(number);
-        let written = self.write_chunks(number, value);
-        if let Err(error) = written {
-            self.long_value_is_decided(number, false);
-            return Err(error);
-        }
-        Ok(LongValue { number, bytes, checksum })
-    }
-
-    fn write_chunks(&self, number: u64, value: &[u8]) -> Result<(), EngineError> {
-        let (listing, later) = (chunks_key(number), Durability::Eventual);
-        let listed = Write { table: &self.catalog, key: &listing, value: Some(&[]) };
-        if !self.domain.commits(CHUNKS_NOT_LISTED) {
-            self.commit(&[listed], None, later)?;
-        }
-        let chunk_bytes = self.chunks.largest_record_bytes(&[0; CHUNK_KEY_BYTES]);
-        let chunks: Vec<_> = (0..).zip(value.chunks(chunk_bytes)).collect();
-        for together in chunks.chunks((TOGETHER_BYTES / chunk_bytes).max(1)) {
-            let keys: Vec<_> =
-                together.iter().map(|(place, _)| chunk_key(number, *place)).collect();
-            let writes = keys.iter().zip(together);
-            let writes = writes.map(|(key, (_, chunk))| Write {
-                table: &self.chunks,
-                key,
-                value: Some(chunk),
-            });
-            self.commit(&writes.collect::<Vec<_>>(), None, later)?;
-        }
-        Ok(())
     }
 
     /// A long value that was written has a record, or never will.

@@ -40,6 +40,7 @@ mod store;
 mod table;
 mod transaction;
 mod typed;
+mod value_stream;
 
 pub use config::{Config, TableOptions};
 pub use directory::{LOG_FILE, MEMORY_FILE, PAGES_FILE};
@@ -47,9 +48,9 @@ pub use entries::Entries;
 pub use error::Error;
 pub use info::{Bytes, CheckReport, Info, MemoryInfo, TableInfo, Tier};
 pub use lapis_engine::{
-    BackupError, BackupReport, Clock, CompactionReport, Durability, Entry, IndexKind, Latencies, Lost,
-    MAX_VALUE_BYTES, Metrics, RecoveryReport, SalvageReport, SalvagedTable, Savepoint, TierBytes, TimeToLive,
-    verify_backup,
+    BackupError, BackupReport, Clock, CompactionReport, Durability, Entry, IndexKind, Latencies,
+    Lost, MAX_VALUE_BYTES, Metrics, RecoveryReport, SalvageReport, SalvagedTable, Savepoint,
+    TierBytes, TimeToLive, verify_backup,
 };
 pub use lapis_pmem::Caches;
 pub use salvage::salvage;
@@ -58,6 +59,7 @@ pub use store::Store;
 pub use table::Table;
 pub use transaction::{Commit, Transaction};
 pub use typed::{Encoding, Key, TypedTable};
+pub use value_stream::{ValueReader, ValueWriter};
 
 /// The longest name of a table.
 pub const MAX_TABLE_NAME_BYTES: usize = 255;

@@ -10,6 +10,7 @@ use crate::entries::Entries;
 use crate::error::Error;
 use crate::store::Inner;
 use crate::table::{Table, check_key};
+use crate::value_stream::ValueReader;
 
 /// One committed and durable state of the store. It keeps nobody waiting; while it lives, what is
 /// replaced is kept in DRAM beside it. Cheap to clone.
@@ -31,6 +32,16 @@ impl Snapshot {
     pub fn get(&self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         check_key(key)?;
         Ok(self.snapshot.get(table.of(&self.inner)?, key)?)
+    }
+
+    /// Reads the value of a key in this state, or none, without having all of it in memory.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn reader(&self, table: &Table, key: &[u8]) -> Result<Option<ValueReader>, Error> {
+        check_key(key)?;
+        let reader = self.snapshot.value_reader(table.of(&self.inner)?, key)?;
+        Ok(reader.map(|reader| ValueReader::new(&self.inner, reader)))
     }
 
     /// The entries whose keys lie in `range`, in this state.

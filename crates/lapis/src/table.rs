@@ -11,6 +11,7 @@ use crate::entries::Entries;
 use crate::error::Error;
 use crate::store::{Inner, retry};
 use crate::typed::{Encoding, Key, TypedTable};
+use crate::value_stream::{ValueReader, ValueWriter};
 
 type EngineTable = Arc<lapis_engine::Table<Hardware>>;
 
@@ -140,6 +141,52 @@ impl Table {
         self.inner.engine.put_with(&self.table, key, value, time_to_live, durability)?;
         self.inner.has_committed(durability);
         Ok(())
+    }
+
+    /// Reads the value of `key`, or none, without having all of it in memory.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::io::{Read, Seek, SeekFrom};
+    ///
+    /// let files = lapis::Store::in_memory()?.create_table("files")?;
+    /// let mut writer = files.writer(b"zeroes")?;
+    /// std::io::copy(&mut std::io::repeat(0).take(1 << 20), &mut writer)?;
+    /// writer.finish()?;
+    ///
+    /// let mut reader = files.reader(b"zeroes")?.unwrap();
+    /// assert_eq!(reader.len(), 1 << 20);
+    /// reader.seek(SeekFrom::End(-100))?;
+    /// assert_eq!(std::io::copy(&mut reader, &mut std::io::sink())?, 100);
+    /// # Ok(()) }
+    /// ```
+    pub fn reader(&self, key: &[u8]) -> Result<Option<ValueReader>, Error> {
+        check_key(key)?;
+        let reader = self.inner.engine.value_reader(&self.table, key)?;
+        Ok(reader.map(|reader| ValueReader::new(&self.inner, reader)))
+    }
+
+    /// Begins a value of `key`, which is written piece by piece and there when it is finished. What is longer than an
+    /// eighth of a page or so goes to its pages by the way, in transactions of their own, so that it counts little
+    /// in the log; a crash before the end leaves nothing of it.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn writer(&self, key: &[u8]) -> Result<ValueWriter, Error> {
+        self.writer_with(key, TimeToLive::OfTable)
+    }
+
+    /// The same, with a time to live, which begins when it is finished ([`Table::put_with`]).
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn writer_with(&self, key: &[u8], time_to_live: TimeToLive) -> Result<ValueWriter, Error> {
+        check_key(key)?;
+        let writer = self.inner.engine.value_writer(&self.table, key, time_to_live)?;
+        Ok(ValueWriter::new(&self.inner, writer))
     }
 
     /// Removes `key`, in a transaction of its own; returns whether it was there.

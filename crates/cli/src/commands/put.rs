@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use lapis::{MAX_VALUE_BYTES, TimeToLive};
+use lapis::TimeToLive;
 use serde_json::{Map, Value};
 
 use crate::failure::{Failure, Verdict};
@@ -16,6 +16,9 @@ use crate::json_bytes;
 use crate::output::Output;
 use crate::store_arguments::{NewTableArguments, StoreArguments};
 use crate::time_argument;
+
+/// Bytes that are read at a time.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Store a value under a key; durable when the command ends
 #[derive(Debug, Args)]
@@ -27,7 +30,8 @@ Examples:
   lapis put --dir /tmp/store --ttl 30m session-17 ada
 
 The store and the table are created if they are not there. The value `-` is read from standard
-input; values that are not text come from a file or from there.")]
+input; values that are not text come from a file or from there. A value may have up to 1 GiB and is never
+in memory whole.")]
 pub struct Arguments {
     #[command(flatten)]
     store: StoreArguments,
@@ -48,12 +52,17 @@ pub struct Arguments {
 
 /// Runs `lapis put`.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failure> {
-    let value = match (&arguments.value, &arguments.file) {
-        (Some(value), _) if value == "-" => read_standard_input()?,
-        (Some(value), _) => value.as_bytes().to_vec(),
-        (None, Some(file)) if file == Path::new("-") => read_standard_input()?,
-        (None, Some(file)) => read_file(file)?,
+    let (name, mut from): (&Path, Box<dyn Read>) = match (&arguments.value, &arguments.file) {
+        (Some(value), _) if value != "-" => (Path::new("the value"), Box::new(value.as_bytes())),
+        (None, Some(path)) if path != Path::new("-") => {
+            let file = File::open(path).map_err(|error| Failure::file("read", path, &error))?;
+            // A directory opens, and is found out by reading.
+            let mut file = BufReader::with_capacity(PIECE_BYTES, file);
+            file.fill_buf().map_err(|error| Failure::file("read", path, &error))?;
+            (path, Box::new(file))
+        }
         (None, None) => return Err(Failure::refused("give a value or --file")),
+        _ => (Path::new("standard input"), Box::new(io::stdin().lock())),
     };
     let key = arguments.key.as_bytes();
     if key.is_empty() {
@@ -62,29 +71,23 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     let store = arguments.store.open_or_create(true)?;
     let table = arguments.table.open(&store)?;
     let time_to_live = arguments.ttl.map_or(TimeToLive::OfTable, TimeToLive::For);
-    table.put_with(key, &value, time_to_live)?;
+    let mut writer = table.writer_with(key, time_to_live)?;
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let count = match from.read(&mut piece) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Failure::file("read", name, &error)),
+        };
+        writer.write_all(&piece[..count]).map_err(Failure::of_value)?;
+    }
+    let bytes = writer.len();
+    writer.finish()?;
     let mut object = Map::new();
     object.insert("table".into(), Value::from(table.name()));
     json_bytes::insert(&mut object, "key", key);
-    object.insert("bytes".into(), Value::from(value.len()));
+    object.insert("bytes".into(), Value::from(bytes));
     output.json(&object)?;
     Ok(Verdict::Good)
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
-    let failed = |error: io::Error| Failure::file("read", path, &error);
-    let file = File::open(path).map_err(failed)?;
-    read_value(file).map_err(failed)
-}
-
-fn read_standard_input() -> Result<Vec<u8>, Failure> {
-    read_value(io::stdin())
-        .map_err(|error| Failure::file("read", Path::new("standard input"), &error))
-}
-
-/// Reads to the end, but no more than shows that a value is too long.
-fn read_value(input: impl Read) -> io::Result<Vec<u8>> {
-    let mut value = Vec::new();
-    input.take(MAX_VALUE_BYTES as u64 + 1).read_to_end(&mut value)?;
-    Ok(value)
 }

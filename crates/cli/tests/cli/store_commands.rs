@@ -27,6 +27,25 @@ fn a_value_can_come_from_standard_input() {
 }
 
 #[test]
+fn a_value_can_go_to_a_file_and_a_file_that_cannot_be_read_is_named() {
+    let scene = Scene::new();
+    let value: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+    let put = scene.run(["put", "key", "--file", text(&scene.file("in", &value)), "--json"]);
+    assert_eq!(put.json()["bytes"], value.len());
+    let out = scene.path("out");
+    let got = scene.run(["get", "key", "--output", text(&out), "--json"]);
+    assert_eq!(got.json()["bytes"], value.len());
+    assert!(std::fs::read(&out).unwrap() == value);
+    let got = scene.run(["get", "other", "--output", text(&out), "--json"]);
+    assert_eq!((got.code, &got.json()["found"]), (Some(1), &false.into()));
+    assert!(std::fs::read(&out).unwrap() == value);
+    let refused = scene.run(["put", "key", "--file", text(&scene.path("missing"))]);
+    assert!(refused.sentence(2).contains("missing: no such file"), "{refused:?}");
+    let refused = scene.run(["put", "key", "--file", "/"]);
+    assert!(refused.sentence(2).contains("is a directory"), "{refused:?}");
+}
+
+#[test]
 fn putting_again_replaces() {
     let scene = Scene::new();
     scene.run(["put", "key", "first"]).good();
@@ -204,7 +223,10 @@ fn what_lives_for_a_time_is_gone_afterwards() {
     scene.run(["get", "of-table", "--table", "brief"]).sentence(1);
     assert_eq!(scene.run(["get", "long"]).good(), b"2");
     let info = scene.run(["info", "--statistics", "--json"]).json();
-    assert_eq!((&info["tables"][0]["name"], &info["tables"][0]["entries"]), (&"brief".into(), &0.into()));
+    assert_eq!(
+        (&info["tables"][0]["name"], &info["tables"][0]["entries"]),
+        (&"brief".into(), &0.into())
+    );
     assert_eq!(info["tables"][0]["time_to_live_s"], 0.001);
     assert_eq!(info["tables"][1]["entries"], 1);
     let refused = scene.run(["put", "key", "4", "--table", "brief", "--table-ttl", "5s"]);

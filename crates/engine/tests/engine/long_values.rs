@@ -1,6 +1,6 @@
 //! Values that are longer than a record can be.
 
-use lapis_engine::{Durability, Engine};
+use lapis_engine::{Durability, Engine, EngineError, MAX_VALUE_BYTES, TimeToLive, ValueReader};
 use lapis_pmem::Hardware;
 
 use crate::harness::{Rig, contents, small};
@@ -102,4 +102,98 @@ fn what_a_power_cut_leaves_of_long_values_without_a_record_is_taken_away() {
     settle(&rig.engine);
     assert!(used_pages(&rig.engine) <= before + 1);
     assert!(rig.engine.check().is_empty(), "{:?}", rig.engine.check());
+}
+
+/// Reads the rest, so much at a time.
+fn read_rest(reader: &mut ValueReader<Hardware>, step: usize) -> Vec<u8> {
+    let (mut value, mut buffer) = (Vec::new(), vec![0; step]);
+    loop {
+        match reader.read(&mut buffer).unwrap() {
+            0 => return value,
+            count => value.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+#[test]
+fn values_are_written_and_read_piece_by_piece() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    // Short; around one chunk, and what is committed together; far more than the log takes.
+    for (key, bytes) in (0_u8..).zip([0, 5, 1100, 64_000, 65_535, 65_536, 65_537, 200_000, 3 << 20])
+    {
+        let right = value(bytes, key);
+        for step in [777, 1 << 20] {
+            let mut writer = rig.engine.value_writer(&table, &[key], TimeToLive::OfTable).unwrap();
+            for piece in right.chunks(step) {
+                writer.append(piece).unwrap();
+            }
+            assert_eq!(writer.bytes(), bytes as u64);
+            writer.finish(NOW).unwrap();
+            let mut reader = rig.engine.value_reader(&table, &[key]).unwrap().unwrap();
+            assert_eq!(reader.bytes(), bytes as u64);
+            assert!(read_rest(&mut reader, step) == right, "{bytes}");
+            for at in [bytes / 2, bytes.saturating_sub(3), bytes + 9, 0] {
+                reader.set_position(at as u64);
+                assert!(read_rest(&mut reader, step) == right.get(at..).unwrap_or_default());
+            }
+        }
+        assert!(rig.engine.get(&table, &[key]).unwrap().unwrap() == right);
+    }
+    settle(&rig.engine);
+    assert!(rig.engine.check().is_empty(), "{:?}", rig.engine.check());
+}
+
+#[test]
+fn a_value_that_is_not_finished_leaves_nothing_after_a_power_cut_either() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    rig.engine.put(&table, b"a", b"old", NOW).unwrap();
+    settle(&rig.engine);
+    let before = used_pages(&rig.engine);
+    let write = |engine: &Engine<Hardware>| {
+        let table = engine.table("t").unwrap();
+        let mut writer = engine.value_writer(&table, b"a", TimeToLive::OfTable).unwrap();
+        writer.append(&value(500_000, 1)).unwrap();
+        engine.sync().unwrap();
+        writer
+    };
+    let under_way = write(&rig.engine);
+    let after = rig.after_power_cut();
+    drop(under_way);
+    drop(write(&after.engine));
+    for engine in [&rig.engine, &after.engine] {
+        settle(engine);
+        assert!(used_pages(engine) <= before + 1, "{} {before}", used_pages(engine));
+        assert_eq!(engine.get(&engine.table("t").unwrap(), b"a").unwrap().unwrap(), b"old");
+        assert!(engine.check().is_empty(), "{:?}", engine.check());
+    }
+}
+
+#[test]
+fn a_reader_keeps_the_value_that_it_reads() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    rig.engine.put(&table, b"a", &value(90_000, 1), NOW).unwrap();
+    let mut reader = rig.engine.value_reader(&table, b"a").unwrap().unwrap();
+    reader.read(&mut [0; 10]).unwrap();
+    rig.engine.put(&table, b"a", b"short", NOW).unwrap();
+    settle(&rig.engine);
+    assert!(read_rest(&mut reader, 4096) == value(90_000, 1)[10..]);
+    assert!(rig.engine.value_reader(&table, b"b").unwrap().is_none());
+}
+
+#[test]
+fn the_piece_that_makes_a_value_too_long_is_refused() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    let mut writer = rig.engine.value_writer(&table, b"a", TimeToLive::OfTable).unwrap();
+    writer.append(b"12345").unwrap();
+    let long = vec![0; MAX_VALUE_BYTES - 4];
+    let error = writer.append(&long).unwrap_err();
+    assert!(
+        matches!(error, EngineError::ValueTooLong { bytes, .. } if bytes == MAX_VALUE_BYTES + 1)
+    );
+    writer.finish(NOW).unwrap();
+    assert_eq!(rig.engine.get(&table, b"a").unwrap().unwrap(), b"12345");
 }

@@ -1,0 +1,194 @@
+//! Writing a value of which not all is in memory at a time.
+
+use std::sync::Arc;
+
+use lapis_blocks::block_log::Durability;
+use lapis_pmem::{Domain, host_lock};
+
+use crate::commit::Write;
+use crate::engine::{Engine, Shared};
+use crate::error::EngineError;
+use crate::expiry::TimeToLive;
+use crate::mutants::CHUNKS_NOT_LISTED;
+use crate::tables::{Table, chunks_key};
+use crate::value::{CHUNK_KEY_BYTES, LongValue, MAX_VALUE_BYTES, chunk_key};
+
+/// Bytes of chunks that are committed together.
+const TOGETHER_BYTES: usize = 64 << 10;
+
+/// The chunks of a long value that are written so far (V2).
+#[derive(Debug)]
+pub(crate) struct Chunks {
+    number: u64,
+    count: u32,
+    bytes: u64,
+    checksum: u32,
+}
+
+impl Chunks {
+    /// The value that they are.
+    pub(crate) fn value(&self) -> LongValue {
+        LongValue { number: self.number, bytes: self.bytes, checksum: self.checksum }
+    }
+}
+
+impl<D: Domain> Shared<D> {
+    /// Bytes of every chunk but the last of a value.
+    pub(crate) fn chunk_bytes(&self) -> usize {
+        self.chunks.largest_record_bytes(&[0; CHUNK_KEY_BYTES])
+    }
+
+    /// Lists the number of a long value (V2). What is written is to become a record, in a transaction that ends the listing
+    /// too; until [`Shared::long_value_is_decided`] nobody takes the chunks away.
+    fn begin_chunks(&self) -> Result<Chunks, EngineError> {
+        let number = self.next_token();
+        host_lock::lock(&self.domain, &self.undecided).insert(number);
+        let listing = chunks_key(number);
+        let listed = Write { table: &self.catalog, key: &listing, value: Some(&[]) };
+        if !self.domain.commits(CHUNKS_NOT_LISTED) {
+            let listed = self.commit(&[listed], None, Durability::Eventual);
+            listed.inspect_err(|_| self.long_value_is_decided(number, false))?;
+        }
+        Ok(Chunks { number, count: 0, bytes: 0, checksum: 0 })
+    }
+
+    /// Writes what comes next: whole chunks, but at the end.
+    fn append_chunks(&self, chunks: &mut Chunks, bytes: &[u8]) -> Result<(), EngineError> {
+        let chunk_bytes = self.chunk_bytes();
+        for together in bytes.chunks(together_bytes(chunk_bytes)) {
+            let parts: Vec<_> = (chunks.count..).zip(together.chunks(chunk_bytes)).collect();
+            let keys: Vec<_> =
+                parts.iter().map(|(place, _)| chunk_key(chunks.number, *place)).collect();
+            let writes = keys.iter().zip(&parts);
+            let writes = writes.map(|(key, (_, chunk))| Write {
+                table: &self.chunks,
+                key,
+                value: Some(chunk),
+            });
+            self.commit(&writes.collect::<Vec<_>>(), None, Durability::Eventual)?;
+            chunks.count += parts.len() as u32;
+            chunks.bytes += together.len() as u64;
+            chunks.checksum = crc32c::crc32c_append(chunks.checksum, together);
+        }
+        Ok(())
+    }
+
+    /// Writes a long value that is in memory.
+    pub(crate) fn write_long(&self, value: &[u8]) -> Result<LongValue, EngineError> {
+        let mut chunks = self.begin_chunks()?;
+        let written = self.append_chunks(&mut chunks, value);
+        written.inspect_err(|_| self.long_value_is_decided(chunks.number, false))?;
+        Ok(chunks.value())
+    }
+}
+
+/// Of a whole number of chunks.
+fn together_bytes(chunk_bytes: usize) -> usize {
+    (TOGETHER_BYTES / chunk_bytes).max(1) * chunk_bytes
+}
+
+/// A value under way, from its first byte on. Nobody sees anything of it before [`ValueWriter::finish`]; dropping it
+/// leaves no trace.
+#[derive(Debug)]
+pub struct ValueWriter<D: Domain> {
+    engine: Engine<D>,
+    table: Arc<Table<D>>,
+    key: Box<[u8]>,
+    time_to_live: TimeToLive,
+    /// What is not in chunks yet.
+    buffer: Vec<u8>,
+    chunks: Option<Chunks>,
+}
+
+impl<D: Domain> Engine<D> {
+    /// Begins a value of a key.
+    ///
+    /// # Errors
+    /// [`EngineError`].
+    pub fn value_writer(
+        &self,
+        table: &Arc<Table<D>>,
+        key: &[u8],
+        time_to_live: TimeToLive,
+    ) -> Result<ValueWriter<D>, EngineError> {
+        self.shared().check_write(table, key, None)?;
+        Ok(ValueWriter {
+            engine: self.clone(),
+            table: Arc::clone(table),
+            key: key.into(),
+            time_to_live,
+            buffer: Vec::new(),
+            chunks: None,
+        })
+    }
+}
+
+impl<D: Domain> ValueWriter<D> {
+    /// Bytes of the value so far.
+    pub fn bytes(&self) -> u64 {
+        self.chunks.as_ref().map_or(0, |chunks| chunks.bytes) + self.buffer.len() as u64
+    }
+
+    /// Adds bytes at its end.
+    ///
+    /// # Errors
+    /// [`EngineError::ValueTooLong`], and what committing does; the value has then none of these bytes, or some.
+    pub fn append(&mut self, mut bytes: &[u8]) -> Result<(), EngineError> {
+        let all = self.bytes().saturating_add(bytes.len() as u64);
+        if all > MAX_VALUE_BYTES as u64 {
+            let bytes = usize::try_from(all).unwrap_or(usize::MAX);
+            return Err(EngineError::ValueTooLong { bytes, most: MAX_VALUE_BYTES });
+        }
+        let together = together_bytes(self.engine.shared().chunk_bytes());
+        while !bytes.is_empty() {
+            // A buffer that is full waits for more: it may be the end of the value.
+            if self.buffer.len() == together {
+                self.write_buffer()?;
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(together - self.buffer.len()));
+            self.buffer.extend_from_slice(now);
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    fn write_buffer(&mut self) -> Result<(), EngineError> {
+        let shared = self.engine.shared();
+        if self.chunks.is_none() {
+            self.engine.note_long_values(&self.table)?;
+            self.chunks = Some(shared.begin_chunks()?);
+        }
+        if let Some(chunks) = &mut self.chunks {
+            shared.append_chunks(chunks, &self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    /// Gives the key the value, in a transaction of its own. Returns its place in the log.
+    ///
+    /// # Errors
+    /// [`EngineError`]; the key is then as it was.
+    pub fn finish(mut self, durability: Durability) -> Result<u64, EngineError> {
+        if self.chunks.is_none() {
+            let (engine, table, key) = (&self.engine, &self.table, &self.key);
+            return engine.put_with(table, key, &self.buffer, self.time_to_live, durability);
+        }
+        self.write_buffer()?;
+        let mut transaction = self.engine.begin()?;
+        let expires = self.engine.shared().expiry.of(self.time_to_live, &self.table);
+        if let Some(chunks) = self.chunks.take() {
+            // From here on the transaction sees to what becomes of the chunks.
+            transaction.put_long(&self.table, &self.key, chunks.value(), expires)?;
+        }
+        transaction.commit(durability)
+    }
+}
+
+impl<D: Domain> Drop for ValueWriter<D> {
+    fn drop(&mut self) {
+        if let Some(chunks) = &self.chunks {
+            self.engine.shared().long_value_is_decided(chunks.number, false);
+        }
+    }
+}
