@@ -37,7 +37,7 @@ const LEAVES_AHEAD: u64 = 64;
 const LISTINGS_TOGETHER: usize = 64;
 
 /// A load under way.
-struct Loading<'s, D: Domain> {
+struct Loading<'s, D: Domain, E> {
     /// Long values that are listed.
     long_values: Vec<u64>,
     /// Bytes since the log could last be cut.
@@ -46,10 +46,10 @@ struct Loading<'s, D: Domain> {
     room: Option<Promise<'s, D>>,
     bytes_with_room: u64,
     /// Why no more records come.
-    failed: Option<EngineError>,
+    failed: Option<E>,
 }
 
-impl<D: Domain> Default for Loading<'_, D> {
+impl<D: Domain, E> Default for Loading<'_, D, E> {
     fn default() -> Self {
         let long_values = Vec::new();
         Self { long_values, bytes: 0, room: None, bytes_with_room: 0, failed: None }
@@ -68,17 +68,29 @@ impl<D: Domain> Engine<D> {
         name: &str,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Arc<Table<D>>, EngineError> {
-        let entries = entries.into_iter().map(|(key, value)| (key, value, None));
+        self.try_load_table(name, entries.into_iter().map(Ok::<_, EngineError>))
+    }
+
+    /// The same, of entries that may fail to come: with the first one that does, the load ends, and there is no table.
+    ///
+    /// # Errors
+    /// That of the entry; all others of [`Engine::load_table`].
+    pub fn try_load_table<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<EngineError>>(
+        &self,
+        name: &str,
+        entries: impl IntoIterator<Item = Result<(K, V), E>>,
+    ) -> Result<Arc<Table<D>>, E> {
+        let entries = entries.into_iter().map(|entry| entry.map(|(key, value)| (key, value, None)));
         self.load_with(name, Properties::default(), entries)
     }
 
     /// The same, of entries of which each may say since when it counts no more.
-    pub(crate) fn load_with<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    pub(crate) fn load_with<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<EngineError>>(
         &self,
         name: &str,
         properties: Properties,
-        entries: impl Iterator<Item = (K, V, Option<u64>)>,
-    ) -> Result<Arc<Table<D>>, EngineError> {
+        entries: impl Iterator<Item = Result<(K, V, Option<u64>), E>>,
+    ) -> Result<Arc<Table<D>>, E> {
         let shared = self.shared();
         let making = host_lock::lock(&shared.domain, &shared.making);
         self.check_name_is_free(name)?;
@@ -88,7 +100,7 @@ impl<D: Domain> Engine<D> {
         drop(making);
         let (root, table) = (tree.root(), Table::new(id, name, tree.clone(), properties));
         let loaded = shared.fill(&table, &tree, entries);
-        let loaded = loaded.and_then(|()| self.enter_loaded(&table, root));
+        let loaded = loaded.and_then(|()| Ok(self.enter_loaded(&table, root)?));
         if loaded.is_err() {
             shared.drop_loading(&Table::new(id, "", tree, Properties::WITH_LONG_VALUES), root)?;
         }
@@ -117,29 +129,29 @@ impl<D: Domain> Engine<D> {
 
 impl<D: Domain> Shared<D> {
     /// Loads a tree that nobody knows of. Afterwards no long value of it is listed.
-    fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<EngineError>>(
         &self,
         table: &Arc<Table<D>>,
         tree: &EngineTree<D>,
-        mut entries: impl Iterator<Item = (K, V, Option<u64>)>,
-    ) -> Result<(), EngineError> {
+        mut entries: impl Iterator<Item = Result<(K, V, Option<u64>), E>>,
+    ) -> Result<(), E> {
         let loading = RefCell::new(Loading::default());
         // Nothing is latched while the tree asks for the next one.
         let records = std::iter::from_fn(|| {
-            let (key, value, expires) = entries.next()?;
+            let entry = entries.next()?;
             let mut loading = loading.borrow_mut();
-            match self.record_of(table, key.as_ref(), value.as_ref(), expires, &mut loading) {
-                Ok(record) => Some((key, record)),
-                Err(error) => {
-                    loading.failed = Some(error);
-                    None
-                }
-            }
+            let record = entry.and_then(|(key, value, expires)| {
+                let (of, value) = (key.as_ref(), value.as_ref());
+                let record = self.record_of(table, of, value, expires, &mut loading)?;
+                Ok((key, record))
+            });
+            record.map_err(|error| loading.failed = Some(error)).ok()
         });
         let loaded = tree.bulk_load(records, FILL_FACTOR);
         let Loading { long_values, failed, .. } = loading.into_inner();
-        let loaded = failed.map_or(loaded.map(|_| ()).map_err(EngineError::from), Err);
-        let ended = loaded.and_then(|()| self.end_listings(&long_values));
+        let loaded = loaded.map(|_| ()).map_err(|error| EngineError::from(error).into());
+        let loaded = failed.map_or(loaded, Err);
+        let ended = loaded.and_then(|()| Ok(self.end_listings(&long_values)?));
         for number in long_values {
             self.long_value_is_decided(number, ended.is_ok());
         }
@@ -147,13 +159,13 @@ impl<D: Domain> Shared<D> {
     }
 
     /// The record of an entry that is loaded.
-    fn record_of<'s>(
+    fn record_of<'s, E>(
         &'s self,
         table: &Arc<Table<D>>,
         key: &[u8],
         value: &[u8],
         expires: Option<u64>,
-        loading: &mut Loading<'s, D>,
+        loading: &mut Loading<'s, D, E>,
     ) -> Result<Vec<u8>, EngineError> {
         self.check_write(table, key, Some(value))?;
         self.promise_room_to_load(key.len() + value.len(), loading)?;
@@ -176,10 +188,10 @@ impl<D: Domain> Shared<D> {
     }
 
     /// Sees to it that there is room for the leaf that a record completes, and for those of the next ones.
-    fn promise_room_to_load<'s>(
+    fn promise_room_to_load<'s, E>(
         &'s self,
         bytes: usize,
-        loading: &mut Loading<'s, D>,
+        loading: &mut Loading<'s, D, E>,
     ) -> Result<(), EngineError> {
         let bytes = bytes as u64;
         if loading.room.is_none() || bytes > loading.bytes_with_room {

@@ -2,13 +2,25 @@
 
 use std::io::{Read, Write};
 
-use lapis_engine::{BackupReport, CompactionReport};
+use lapis_engine::{BackupReport, CompactionReport, EngineError};
 
 use crate::config::Config;
 use crate::directory;
 use crate::error::Error;
 use crate::store::{Inner, Store};
 use crate::table::Table;
+
+/// What a load may end with.
+enum Loading<E> {
+    Entry(E),
+    Engine(EngineError),
+}
+
+impl<E> From<EngineError> for Loading<E> {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
 
 impl Store {
     /// Writes one durable state of all tables, that of the moment of this call, while others go on: a stream with
@@ -55,7 +67,25 @@ impl Store {
         name: &str,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Table, Error> {
+        self.try_load_table(name, entries.into_iter().map(Ok::<_, Error>))
+    }
+
+    /// The same, of entries that may fail to come, as those of a file do: with the first one that does, the load ends, and
+    /// there is no table.
+    ///
+    /// # Errors
+    /// That of the entry; all others of [`Store::load_table`].
+    pub fn try_load_table<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<Error>>(
+        &self,
+        name: &str,
+        entries: impl IntoIterator<Item = Result<(K, V), E>>,
+    ) -> Result<Table, E> {
         Self::check_name(name)?;
-        Ok(Table::new(&self.inner, self.inner.engine.load_table(name, entries)?))
+        let entries = entries.into_iter().map(|entry| entry.map_err(Loading::Entry));
+        match self.inner.engine.try_load_table(name, entries) {
+            Ok(table) => Ok(Table::new(&self.inner, table)),
+            Err(Loading::Entry(error)) => Err(error),
+            Err(Loading::Engine(error)) => Err(Error::from(error).into()),
+        }
     }
 }

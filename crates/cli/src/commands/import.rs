@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
-use lapis::{Durability, Store, Table};
+use lapis::{Durability, Store, Table, Transaction};
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
@@ -31,6 +31,7 @@ Examples:
   lapis import --dir /tmp/store people.csv --key email --table people
   lapis import --dir /tmp/store trace.csv --key time_us,lbn --on-duplicate error
   lapis import --dir /tmp/store events.jsonl --key id --value-field body
+  LC_ALL=C sort people.tsv | lapis import --dir /tmp/store - --format tsv --sorted
   zcat big.tsv.gz | lapis import --dir /tmp/store - --format tsv
 
 How a line becomes a record:
@@ -49,6 +50,9 @@ A batch is one transaction: all of it is stored or nothing. How far the import h
 the same transaction, so that after a crash the same command goes on where it stopped, and once it
 is finished the same command does nothing (--again: import it again). A file counts as the same if
 its path, length, time of change and first 64 KiB are. Standard input and pipes have no such memory.
+
+With --sorted, records whose keys ascend become a new table (or an empty one's) leaf by leaf: each is written once, and
+nothing is searched for. It is there whole or not at all, so there is nothing to resume.
 
 With --acknowledge a line `acknowledged N` appears on standard output, even with --json, after each
 batch: the first N records of the file are durable at that moment.")]
@@ -80,6 +84,9 @@ pub struct Arguments {
     /// Records per transaction
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     batch: u32,
+    /// The keys ascend: make a new table of them at once, much faster. There is all of it at the end, or nothing
+    #[arg(long, conflicts_with_all = ["index", "table_ttl", "acknowledge", "on_duplicate", "batch"])]
+    sorted: bool,
     /// Import a file again that has been imported
     #[arg(long)]
     again: bool,
@@ -357,6 +364,11 @@ impl Import<'_> {
         if let Some(progress) = self.progress.as_mut().filter(|_| format != Format::Jsonl) {
             progress.found_key = Some(self.key.clone());
         }
+        if self.arguments.sorted {
+            self.load(&mut reader, &bar)?;
+            bar.finish_and_clear();
+            return Ok(reader.position().byte_offset - start.byte_offset);
+        }
         loop {
             let (batch, ended) = self.read_batch(&mut reader)?;
             if batch.is_empty() && !ended {
@@ -373,6 +385,62 @@ impl Import<'_> {
                 return Ok(reader.position().byte_offset - start.byte_offset);
             }
         }
+    }
+
+    /// Makes a table of all records, in place of one that is empty.
+    fn load(&mut self, reader: &mut RecordReader, bar: &ProgressBar) -> Result<(), Failure> {
+        let (name, table) = (self.table.name().to_owned(), &self.table);
+        let is_plain = table.index_kind().is_none() && table.time_to_live().is_none();
+        if !is_plain || !table.is_empty()? {
+            return Err(Failure::refused(format!(
+                "the table `{name}` {}; leave --sorted out or name a new table",
+                if is_plain { "has entries" } else { "is in an index or its entries expire" }
+            )));
+        }
+        self.store.drop_table(&name)?;
+        let (mut last, mut records) = (Vec::new(), 0);
+        let entries = std::iter::from_fn(|| match reader.next() {
+            Ok(None) => None,
+            Ok(Some((record, line))) => {
+                if record.key <= last {
+                    return Some(Err(Failure::refused(format!(
+                        "{}:{line}: the key `{}` does not come behind `{}`; nothing is stored: leave --sorted out",
+                        self.arguments.file.display(),
+                        shown(&record.key),
+                        shown(&last)
+                    ))));
+                }
+                last.clone_from(&record.key);
+                records += 1;
+                bar.set_position(reader.position().byte_offset);
+                Some(Ok((record.key, record.value)))
+            }
+            Err(error) => Some(Err(self.wrong(error))),
+        });
+        self.table = self.store.try_load_table(&name, entries)?;
+        self.records = records;
+        let mut transaction = self.store.transaction()?;
+        self.save(&mut transaction, records, reader.position(), true)?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// Notes how far the import has come.
+    fn save(
+        &mut self,
+        transaction: &mut Transaction,
+        records: u64,
+        end: Position,
+        ended: bool,
+    ) -> Result<(), Failure> {
+        if let (Some(journal), Some(progress)) = (&self.journal, &mut self.progress) {
+            progress.byte_offset = end.byte_offset;
+            progress.lines = end.lines;
+            progress.records = records;
+            progress.finished = ended;
+            journal.save(transaction, progress)?;
+        }
+        Ok(())
     }
 
     /// The next batch, and whether the file ends with it.
@@ -412,13 +480,7 @@ impl Import<'_> {
             transaction.put(&self.table, &record.key, &record.value)?;
         }
         let records = self.records + batch.len() as u64;
-        if let (Some(journal), Some(progress)) = (&self.journal, &mut self.progress) {
-            progress.byte_offset = end.byte_offset;
-            progress.lines = end.lines;
-            progress.records = records;
-            progress.finished = ended;
-            journal.save(&mut transaction, progress)?;
-        }
+        self.save(&mut transaction, records, end, ended)?;
         let durability = match self.arguments.acknowledge {
             true => Durability::Immediate,
             // It is at the end that the command says that all are.

@@ -177,6 +177,29 @@ fn standard_input_can_be_imported() {
 }
 
 #[test]
+fn sorted_records_become_a_table_at_once_or_not_at_all() {
+    let scene = Scene::new();
+    let lines: String = (0..3000).map(|number| format!("k{number:05}\tvalue {number}\n")).collect();
+    let unsorted = scene.file("unsorted.tsv", format!("{lines}k00007\tagain\n"));
+    let refused = scene.run(["import", text(&unsorted), "--sorted"]);
+    let sentence = refused.sentence(2);
+    assert!(
+        sentence.contains("unsorted.tsv:3001: the key `k00007` does not come behind"),
+        "{sentence}"
+    );
+    assert!(scene.run(["get", "k00007"]).sentence(2).contains("no table `main`"));
+    let sorted = scene.file("sorted.tsv", &lines);
+    let report = scene.run(["import", text(&sorted), "--sorted", "--json"]).json();
+    assert_eq!((&report["records"], &report["duplicates"]), (&3000.into(), &0.into()));
+    assert_eq!(scene.run(["export"]).good_text(), lines);
+    let report = scene.run(["import", text(&sorted), "--sorted", "--json"]).json();
+    assert_eq!(report["already_imported"], true);
+    let refused = scene.run(["import", text(&sorted), "--sorted", "--again"]);
+    assert!(refused.sentence(2).contains("the table `main` has entries"), "{refused:?}");
+    assert_eq!(scene.run(["check"]).good_text(), "the store is in order\n");
+}
+
+#[test]
 fn a_finished_import_is_not_repeated_unless_asked_for() {
     let scene = Scene::new();
     let file = scene.file("f.tsv", "a\t1\nb\t2\n");

@@ -34,37 +34,29 @@ impl<D: Domain> Engine<D> {
             let Record::Table { name, kind, time_to_live_ms } = record else {
                 return Err(records.blocks.damaged("has entries before a table"));
             };
-            let mut failed = None;
             let entries = std::iter::from_fn(|| match records.next_record() {
-                Ok(Some(Record::Entry(key, value, expires))) => Some((key, value, expires)),
+                Ok(Some(Record::Entry(key, value, expires))) => Some(Ok((key, value, expires))),
                 Ok(other) => {
                     next = other;
                     None
                 }
-                Err(error) => {
-                    failed = Some(error);
-                    None
-                }
+                Err(error) => Some(Err(error)),
             });
             // A table in an index becomes a tree where there is no persistent memory.
-            let loaded = match kind.filter(|_| self.shared().memory.pool.is_some()) {
+            match kind.filter(|_| self.shared().memory.pool.is_some()) {
                 None => {
                     let has_expiring = time_to_live_ms.is_some();
                     let properties =
                         Properties { has_expiring, time_to_live_ms, ..Properties::default() };
-                    self.load_with(&name, properties, entries).map(|_| ())
+                    self.load_with(&name, properties, entries)?;
                 }
                 Some(kind) => {
                     let time_to_live = time_to_live_ms.map(Duration::from_millis);
                     let index = Some((kind, &IndexOptions::DEFAULT));
-                    let table = self.create_table_with(&name, index, time_to_live);
-                    table.and_then(|table| self.put_all(&table, entries))
+                    let table = self.create_table_with(&name, index, time_to_live)?;
+                    self.put_all(&table, entries)?;
                 }
-            };
-            if let Some(error) = failed {
-                return Err(error);
             }
-            loaded?;
         }
         self.shared().mark_restore(None)?;
         Ok(records.report)
@@ -75,10 +67,11 @@ impl<D: Domain> Engine<D> {
     fn put_all(
         &self,
         table: &Arc<Table<D>>,
-        entries: impl Iterator<Item = (Vec<u8>, Vec<u8>, Option<u64>)>,
-    ) -> Result<(), EngineError> {
+        entries: impl Iterator<Item = Result<(Vec<u8>, Vec<u8>, Option<u64>), BackupError>>,
+    ) -> Result<(), BackupError> {
         let (mut transaction, mut bytes) = (self.begin()?, 0);
-        for (key, value, expires) in entries {
+        for entry in entries {
+            let (key, value, expires) = entry?;
             transaction.put_until(table, &key, &value, expires)?;
             bytes += key.len() + value.len();
             if bytes >= TOGETHER_BYTES {
@@ -87,7 +80,8 @@ impl<D: Domain> Engine<D> {
                 bytes = 0;
             }
         }
-        transaction.commit(Durability::Eventual).map(|_| ())
+        transaction.commit(Durability::Eventual)?;
+        Ok(())
     }
 }
 
