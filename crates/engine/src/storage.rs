@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lapis_blocks::block_log::BlockLog;
 use lapis_buffer::{
-    BufferManager, PersistentTier, Placement, TierOptions, TierRoot, WriteAheadLog,
+    BufferManager, PersistentTier, Placement, TierError, TierOptions, TierRoot, WriteAheadLog,
 };
 use lapis_pmem::{BlockDevice, Committed, Domain, OverlayDevice, Pool, PoolDevice};
 
@@ -54,6 +54,13 @@ impl<D: Domain> Storage<D> {
     pub(crate) fn overlaid(self) -> Self {
         let over = |device| Arc::new(OverlayDevice::over(device)) as Arc<dyn BlockDevice>;
         Self { pages: self.pages.map(over), log: self.log.map(over), pool: self.pool }
+    }
+
+    /// The tier of pages in the pool, if there is one.
+    pub(crate) fn tier(&self) -> Option<Result<PersistentTier<D>, TierError>> {
+        let pool = self.pool.as_ref()?;
+        let root = pool.root::<TierRoot>(TIER_ROOT)?;
+        Some(PersistentTier::open(Arc::clone(pool), root))
     }
 
     fn missing(what: &'static str) -> EngineError {
@@ -134,13 +141,10 @@ impl<D: Domain> Storage<D> {
     ) -> Result<BufferManager<D>, EngineError> {
         let (buffer, placement) = (&options.buffer, options.placement);
         let pages = self.pages.clone().ok_or(Self::missing("there is no device for pages"))?;
-        let root =
-            self.pool.as_ref().and_then(|pool| Some((pool, pool.root::<TierRoot>(TIER_ROOT)?)));
-        let Some((pool, root)) = root else {
-            return Ok(BufferManager::open(domain.clone(), pages, log, buffer)?);
-        };
-        let tier = PersistentTier::open(Arc::clone(pool), root)?;
-        Ok(BufferManager::open_with_tier(tier, pages, log, buffer, placement)?)
+        match self.tier() {
+            None => Ok(BufferManager::open(domain.clone(), pages, log, buffer)?),
+            Some(tier) => Ok(BufferManager::open_with_tier(tier?, pages, log, buffer, placement)?),
+        }
     }
 }
 

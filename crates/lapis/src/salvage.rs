@@ -3,8 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lapis_engine::{Lost, SalvageReport, TellEntry};
-use lapis_pmem::{BlockDevice, BlockOpenError, DirectTransfers, FileDevice, Hardware};
+use lapis_engine::{Lost, SalvageReport, Storage, TellEntry};
+use lapis_pmem::{
+    Access, BlockDevice, BlockOpenError, DirectTransfers, FileDevice, Hardware, Pool, PoolError,
+    RegionError, RegionOptions,
+};
 
 use crate::directory::{LOG_FILE, MEMORY_FILE, PAGES_FILE};
 use crate::error::Error;
@@ -14,11 +17,11 @@ fn of_store(why: String) -> Lost {
 }
 
 /// Reads everything that can be read of the store in a directory, whatever is wrong with it, table by table and keys in
-/// order, and lists what cannot be read. It writes nothing, and may not be able to. `tell` is given table, key and value, and says whether
-/// to go on. What lies in persistent memory is not looked at, which is listed.
+/// order, and lists what cannot be read. It writes nothing, and may not be able to. `tell` is given table, key and value, and
+/// says whether to go on. Persistent memory is mapped copy on write; what is lost of it is not taken for zeroes.
 ///
 /// # Errors
-/// [`Error::NoStore`], [`Error::File`] if its pages cannot be had at all or somebody has it open.
+/// [`Error::NoStore`], [`Error::File`], [`Error::Memory`] if there is nothing that could be read or somebody has it open.
 pub fn salvage(directory: &Path, tell: TellEntry<'_>) -> Result<SalvageReport, Error> {
     let mut lost = Vec::new();
     let mut open = |name| -> Result<Option<Arc<dyn BlockDevice>>, Error> {
@@ -34,20 +37,29 @@ pub fn salvage(directory: &Path, tell: TellEntry<'_>) -> Result<SalvageReport, E
             }
         }
     };
-    let (pages, log) = (open(PAGES_FILE)?, open(LOG_FILE)?);
-    if pages.is_none() && log.is_none() {
+    let path = directory.join(MEMORY_FILE);
+    let has_memory = path.symlink_metadata().is_ok();
+    let pages = open(PAGES_FILE)?;
+    // Where there is persistent memory, it has the log.
+    let log = if has_memory { None } else { open(LOG_FILE)? };
+    if pages.is_none() && log.is_none() && !has_memory {
         return Err(Error::NoStore { path: directory.to_owned() });
     }
-    if directory.join(MEMORY_FILE).symlink_metadata().is_ok() {
-        lost.push(of_store("what lies in persistent memory is not looked at".to_owned()));
-    }
-    let nothing = || -> Result<Arc<dyn BlockDevice>, Error> {
-        let device = FileDevice::in_memory(1);
-        let device = device.map_err(|source| Error::File { path: "memory".into(), source })?;
-        Ok(Arc::new(device))
+    let options =
+        RegionOptions { access: Access::Read, contain_faults: true, ..RegionOptions::default() };
+    let pool = match has_memory.then(|| Pool::open_file(&path, &options)).transpose() {
+        Ok(pool) => pool.map(Arc::new),
+        Err(source @ PoolError::Region(RegionError::AlreadyOpen(_))) => {
+            return Err(Error::Memory { path, source });
+        }
+        Err(error) => {
+            lost.push(of_store(format!("{MEMORY_FILE}: {error}")));
+            None
+        }
     };
-    let [pages, log] = [pages, log].map(|device| device.map_or_else(nothing, Ok));
-    let mut report = lapis_engine::salvage(Hardware::detect(), pages?, log?, tell);
+    let domain = pool.as_ref().map_or_else(Hardware::detect, |pool| pool.domain().clone());
+    let storage = Storage { pages, log, pool };
+    let mut report = lapis_engine::salvage(domain, &storage, tell);
     report.lost.splice(0..0, lost);
     Ok(report)
 }

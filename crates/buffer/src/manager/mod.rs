@@ -150,6 +150,22 @@ impl<D: Domain> BufferManager<D> {
         Self::over(domain, space, log, options)
     }
 
+    /// The same, whether or not the newest pages are in persistent memory, which cannot be had any more. What comes back is
+    /// to be read, by who knows that it may be old.
+    ///
+    /// # Errors
+    /// [`BufferError`].
+    pub fn open_without_tier(
+        domain: D,
+        device: Arc<dyn BlockDevice>,
+        log: Arc<dyn WriteAheadLog>,
+        options: &BufferOptions,
+    ) -> Result<Self, BufferError> {
+        let space = Space::open(domain.clone(), device)?;
+        let (page_bytes, storage) = (space.page_bytes(), Storage::Space(Box::new(space)));
+        Self::new(domain, options, page_bytes, Placement::Ssd, storage, None, log)
+    }
+
     fn over(
         domain: D,
         space: Space<D>,

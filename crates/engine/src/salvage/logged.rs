@@ -28,11 +28,15 @@ pub(super) struct Logged {
 /// Reads the log, and redoes what it has of the structure of trees.
 pub(super) fn read<D: Domain>(
     domain: &D,
-    device: Arc<dyn BlockDevice>,
+    device: Option<Arc<dyn BlockDevice>>,
     manager: Option<&BufferManager<D>>,
     lost: &mut Vec<Lost>,
 ) -> Logged {
     let (mut logged, mut open) = (Logged::default(), HashMap::<u64, Vec<u8>>::new());
+    let Some(device) = device else {
+        lost.push(Lost::of_store("there is no log; values may be older"));
+        return logged;
+    };
     let mut recovery = match Recovery::begin(domain.clone(), device) {
         Ok(recovery) => recovery,
         Err(error) => {

@@ -10,7 +10,10 @@
 //!    key is kept in memory, which is less than the log is long.
 //! 3. All pages are read: which leaf has which keys (`leaves.rs`). Where several leaves have the same, because the
 //!    map that tells free pages from others is lost, or the end of the log, the newest counts.
-//! 4. The catalog is read from its leaves, and then each table from its own.
+//! 4. The catalog is read from its leaves, and then each table from its own, or from its index (`indexes.rs`).
+//!
+//! Persistent memory is looked at where its pool can be opened: the log and the newest pages may be there, and indexes
+//! are. Its region was opened to read, so that it stays as it is.
 //!
 //! # What comes out
 //!
@@ -19,6 +22,7 @@
 //! * G2. If the log is whole and so are the maps, it is the last one, and a key that is missing lies in a range that is
 //!   listed as lost.
 
+mod indexes;
 mod leaves;
 mod logged;
 
@@ -27,8 +31,8 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lapis_buffer::{BufferManager, BufferOptions, NoLog, PageNumber, Space};
-use lapis_pmem::{BlockDevice, Domain, OverlayDevice};
+use lapis_buffer::{BufferManager, BufferOptions, NoLog, PageNumber, Placement, Space};
+use lapis_pmem::{BlockDevice, Domain, OverlayDevice, Pool};
 use lapis_tree::mark_of_tree;
 
 use leaves::{DamagedPage, Pages, Segment, Tree};
@@ -37,6 +41,7 @@ use logged::Logged;
 use crate::contents::Place;
 use crate::expiry::Clock;
 use crate::key_range::KeyRange;
+use crate::storage::Storage;
 use crate::tables::{CATALOG, CHUNKS, CatalogEntry, TableId};
 use crate::value::{self, LongValue, Stored};
 
@@ -116,42 +121,64 @@ type Each<'e> = &'e mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 /// What is told of an entry: its table, key, and value.
 pub type TellEntry<'t> = &'t mut dyn FnMut(&SalvagedTable, &[u8], &[u8]) -> ControlFlow<()>;
 
-/// Reads everything that can be read of the store on two devices, whatever is wrong with them: table by table, keys in
-/// order. It writes nothing, and never fails itself. Nobody has the store open.
-pub fn salvage<D: Domain>(
-    domain: D,
-    pages: Arc<dyn BlockDevice>,
-    log: Arc<dyn BlockDevice>,
-    tell: TellEntry<'_>,
-) -> SalvageReport {
+/// Reads everything that can be read of the store on what is left of its storage, whatever is wrong with that: table by
+/// table, keys in order. It writes nothing to devices, and never fails itself. Nobody has the store open; the pool, if
+/// there is one, lies in a region that was opened to read.
+pub fn salvage<D: Domain>(domain: D, storage: &Storage<D>, tell: TellEntry<'_>) -> SalvageReport {
     let mut report = SalvageReport::default();
-    let manager = open_pages(&domain, pages, &mut report.lost);
+    let manager = open_pages(&domain, storage, &mut report.lost);
+    let log = match storage.find_log() {
+        Ok(found) => found.map(|(device, _)| device),
+        Err(error) => {
+            report.lost.push(Lost::of_store(error.to_string()));
+            None
+        }
+    };
     let logged = logged::read(&domain, log, manager.as_ref(), &mut report.lost);
     let pages = match manager {
         Some(manager) => Pages::read(manager, &mut report.lost),
         None => Pages::none(),
     };
-    let salvage = Salvage { pages, logged, report, tell };
-    salvage.run()
+    let now_ms = Clock::System.now_ms();
+    let salvage = Salvage { pages, pool: storage.pool.as_ref(), logged, report, tell, now_ms };
+    let mut report = salvage.run();
+    report.lost.extend(domain.health().err().map(|fault| Lost::of_store(fault.to_string())));
+    report
 }
 
 fn open_pages<D: Domain>(
     domain: &D,
-    device: Arc<dyn BlockDevice>,
+    storage: &Storage<D>,
     lost: &mut Vec<Lost>,
 ) -> Option<BufferManager<D>> {
+    let device = Arc::clone(storage.pages.as_ref()?);
     let overlay: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::over(device));
     let mut told = |what: String| lost.push(Lost::of_store(what));
     let space = Space::open_damaged(domain.clone(), Arc::clone(&overlay), &mut told).map(drop);
+    if let Err(error) = space {
+        lost.push(Lost::of_store(error.to_string()));
+        return None;
+    }
     let options = BufferOptions {
         frames: FRAMES,
         most_changed_frames: FRAMES / 2,
         swizzling: false,
         ..BufferOptions::default()
     };
-    let opened = space
-        .map_err(Into::into)
-        .and_then(|()| BufferManager::open(domain.clone(), overlay, Arc::new(NoLog), &options));
+    let (device, log) = (|| Arc::clone(&overlay), || Arc::new(NoLog));
+    let with_tier = storage.tier().map(|tier| {
+        let placement = Placement::ThreeTier;
+        BufferManager::open_with_tier(tier?, device(), log(), &options, placement)
+    });
+    let opened = match with_tier {
+        Some(Ok(manager)) => return Some(manager),
+        Some(Err(error)) => Err(error),
+        None => BufferManager::open(domain.clone(), device(), log(), &options),
+    };
+    let opened = opened.or_else(|error| {
+        lost.push(Lost::of_store(format!("{error}; entries may be out of date")));
+        BufferManager::open_without_tier(domain.clone(), device(), log(), &options)
+    });
     opened.inspect_err(|error| lost.push(Lost::of_store(error.to_string()))).ok()
 }
 
@@ -166,9 +193,11 @@ struct Catalog {
 
 struct Salvage<'t, D: Domain> {
     pages: Pages<D>,
+    pool: Option<&'t Arc<Pool<D>>>,
     logged: Logged,
     report: SalvageReport,
     tell: TellEntry<'t>,
+    now_ms: u64,
 }
 
 impl<D: Domain> Salvage<'_, D> {
@@ -189,13 +218,11 @@ impl<D: Domain> Salvage<'_, D> {
             let table = SalvagedTable::Named(name);
             let tree = match place {
                 Place::Tree(root) => self.pages.take_tree(root),
-                Place::Index(kind, _) => {
-                    let why = format!(
-                        "a {kind} index in persistent memory, of which the log alone is read"
-                    );
-                    let (table, keys) = (Some(table.clone()), Some(KeyRange::all()));
-                    self.report.lost.push(Lost { table, keys, page: None, why });
-                    Tree::none()
+                Place::Index(kind, root) => {
+                    if going_on.is_continue() {
+                        going_on = self.tell_index(&table, id, (kind, root), &chunks);
+                    }
+                    continue;
                 }
             };
             self.note_gaps(&tree, &table);
@@ -281,7 +308,6 @@ impl<D: Domain> Salvage<'_, D> {
         id: Option<TableId>,
         chunks: &Tree,
     ) -> ControlFlow<()> {
-        let (mut entries, mut lost, now) = (0, Vec::new(), Clock::System.now_ms());
         let mut told: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         // Of a leaf at a time, for telling takes what walking looks at.
         let mut going_on = ControlFlow::Continue(());
@@ -291,37 +317,50 @@ impl<D: Domain> Salvage<'_, D> {
                 ControlFlow::Continue(())
             });
             for (key, record) in told.drain(..) {
-                if value::expiry_of(&record).is_some_and(|at| at <= now) {
-                    continue;
-                }
-                let value = match value::parse(&record) {
-                    Some(Stored::Short(value)) => Ok(value.to_vec()),
-                    Some(Stored::Long(long)) => {
-                        self.read_long(long, chunks).ok_or("its value lacks a part")
-                    }
-                    None => Err("its value makes no sense"),
-                };
-                match value {
-                    Ok(value) if going_on.is_continue() => {
-                        entries += 1;
-                        going_on = (self.tell)(table, &key, &value);
-                    }
-                    Ok(_) => {}
-                    Err(why) => lost.push(Lost {
-                        table: Some(table.clone()),
-                        keys: Some(KeyRange::new::<Vec<u8>>(&(&key..=&key))),
-                        page: None,
-                        why: why.to_owned(),
-                    }),
-                }
+                going_on = self.tell_record(table, &key, &record, chunks, going_on);
             }
             if going_on.is_break() {
                 break;
             }
         }
-        self.report.entries += entries;
-        self.report.lost.extend(lost);
         going_on
+    }
+
+    /// Tells a record, if there is somebody to go on telling, or lists it.
+    fn tell_record(
+        &mut self,
+        table: &SalvagedTable,
+        key: &[u8],
+        record: &[u8],
+        chunks: &Tree,
+        going_on: ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if value::expiry_of(record).is_some_and(|at| at <= self.now_ms) {
+            return going_on;
+        }
+        let value = match value::parse(record) {
+            Some(Stored::Short(value)) => Ok(value.to_vec()),
+            Some(Stored::Long(long)) => {
+                self.read_long(long, chunks).ok_or("its value lacks a part")
+            }
+            None => Err("its value makes no sense"),
+        };
+        match value {
+            Ok(value) if going_on.is_continue() => {
+                self.report.entries += 1;
+                (self.tell)(table, key, &value)
+            }
+            Ok(_) => going_on,
+            Err(why) => {
+                self.report.lost.push(Lost {
+                    table: Some(table.clone()),
+                    keys: Some(KeyRange::new::<&[u8]>(&(key..=key))),
+                    page: None,
+                    why: why.to_owned(),
+                });
+                going_on
+            }
+        }
     }
 
     fn read_long(&self, long: LongValue, chunks: &Tree) -> Option<Vec<u8>> {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use lapis_device::ModelledSsd;
-use lapis_engine::{Durability, SalvageReport, SalvagedTable, salvage};
+use lapis_engine::{Durability, SalvageReport, SalvagedTable, Storage, salvage};
 use lapis_pmem::{BLOCK_BYTES, BlockDevice};
 
 use crate::harness::{Random, Rig, hardware, open, small};
@@ -63,7 +63,7 @@ fn salvaged(pages: &Arc<ModelledSsd>, log: &Arc<ModelledSsd>) -> (Found, Salvage
         ControlFlow::Continue(())
     };
     let (pages, log) = (Arc::clone(pages) as Arc<dyn BlockDevice>, Arc::clone(log) as _);
-    let report = salvage(hardware(), pages, log, &mut tell);
+    let report = salvage(hardware(), &Storage::ssd(pages, log), &mut tell);
     assert_eq!(report.entries, found.len() as u64);
     (found, report)
 }
@@ -113,7 +113,7 @@ fn it_stops_when_it_is_told_to() {
         told += 1;
         if told == 10 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let report = salvage(hardware(), rig.pages.clone(), rig.log.clone(), &mut tell);
+    let report = salvage(hardware(), &Storage::ssd(rig.pages.clone(), rig.log.clone()), &mut tell);
     assert_eq!((told, report.entries, report.stopped), (10, 10, true));
 }
 

@@ -1,10 +1,13 @@
 //! Stores with persistent memory: here an ordinary file that stands for it.
 
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lapis::{
-    Clock, Error, IndexKind, LOG_FILE, MEMORY_FILE, Store, TableOptions, TimeToLive,
+    Clock, Error, IndexKind, LOG_FILE, MEMORY_FILE, PAGES_FILE, SalvagedTable, Store, TableOptions,
+    TimeToLive, salvage,
 };
 
 use crate::harness::*;
@@ -77,10 +80,8 @@ fn hash_tables_have_no_ranges_and_say_so() {
     let directory = directory();
     let config = config(directory.path()).persistent_memory(directory.path(), BYTES);
     let store = Store::open(config).unwrap();
-    let options = TableOptions {
-        expected_entries: 100,
-        ..TableOptions::with_index(IndexKind::PClht)
-    };
+    let options =
+        TableOptions { expected_entries: 100, ..TableOptions::with_index(IndexKind::PClht) };
     let table = store.create_table_with("t", &options).unwrap();
     table.put(b"k", b"v").unwrap();
     assert!(!table.is_ordered());
@@ -166,6 +167,53 @@ fn memory_that_cannot_be_read_stops_the_store_and_not_the_process() {
     assert!(table.put(b"k", b"v").is_err() && table.get(&[1]).is_err());
     assert!(table.iter().is_err());
     assert!(!store.check().ok);
+}
+
+#[test]
+fn what_lies_in_persistent_memory_is_salvaged_too() {
+    let directory = directory();
+    let config = config(directory.path()).persistent_memory(directory.path(), BYTES);
+    let store = Store::open(config).unwrap();
+    let mut right = BTreeMap::new();
+    for (name, kind) in
+        [("tree", None), ("a", Some(IndexKind::Wort)), ("b", Some(IndexKind::PClht))]
+    {
+        let options = TableOptions { index: kind, ..TableOptions::default() };
+        let table = store.create_table_with(name, &options).unwrap();
+        for key in 1..=200_u8 {
+            let value = vec![key; if key % 50 == 0 { 30_000 } else { 300 }];
+            table.put(&[key], &value).unwrap();
+            right.insert((name.to_owned(), vec![key]), value);
+        }
+        assert!(table.delete(&[7]).unwrap());
+        right.remove(&(name.to_owned(), vec![7]));
+    }
+    drop(store);
+    let [pages, memory] = [PAGES_FILE, MEMORY_FILE].map(|name| directory.path().join(name));
+    // The superblock: nobody opens that any more.
+    let mut bytes = std::fs::read(&pages).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&pages, &bytes).unwrap();
+    let salvage = || {
+        let mut found = BTreeMap::new();
+        let report = salvage(directory.path(), &mut |table, key, value| {
+            let SalvagedTable::Named(name) = table else { panic!("{table}") };
+            let other = found.insert((name.clone(), key.to_vec()), value.to_vec());
+            assert!(other.is_none(), "a key comes twice");
+            ControlFlow::Continue(())
+        });
+        (found, report.unwrap())
+    };
+    let before = std::fs::read(&memory).unwrap();
+    let (found, report) = salvage();
+    assert!(found == right, "{} of {}: {:?}", found.len(), right.len(), report.lost);
+    assert!(std::fs::read(&memory).unwrap() == before, "nothing is written");
+
+    // Without a pool there is what the pages have.
+    std::fs::write(&memory, vec![0xEE; BYTES]).unwrap();
+    let (found, report) = salvage();
+    assert!(found.iter().all(|(key, value)| right.get(key) == Some(value)));
+    assert!(report.lost.iter().any(|lost| lost.to_string().contains(MEMORY_FILE)));
 }
 
 #[test]
