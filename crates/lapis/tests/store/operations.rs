@@ -81,6 +81,19 @@ fn keys_that_are_empty_or_too_long_are_refused_and_the_longest_is_not() {
 }
 
 #[test]
+fn larger_pages_take_longer_keys() {
+    let directory = directory();
+    let config = config(directory.path()).page_bytes(64 << 10).cache_bytes(2 << 20);
+    let table = Store::open(config).unwrap().create_table("t").unwrap();
+    assert_eq!(table.largest_key_bytes(), 7922);
+    for key in 0..20_u8 {
+        table.put(&[key; 7922], &[key; 7922]).unwrap();
+    }
+    assert_eq!(table.get(&[7; 7922]).unwrap().unwrap(), [7; 7922]);
+    assert_eq!(table.len().unwrap(), 20);
+}
+
+#[test]
 fn update_changes_adds_and_removes() {
     let table = table();
     table.update(b"k", |old| Some([old.unwrap_or(b"-"), b"+"].concat())).unwrap();
