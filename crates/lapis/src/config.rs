@@ -8,8 +8,8 @@ use lapis_buffer::BufferOptions;
 use lapis_engine::{Clock, Durability, EngineOptions, IndexKind, Placement};
 use lapis_pmem::{Access, BLOCK_BYTES, Caches, DirectTransfers, EXTENT_BYTES, RegionOptions};
 
-/// The log is not shorter.
-const SHORTEST_LOG_BYTES: u64 = 1 << 20;
+/// The log is not shorter: a segment has sixteen pages then, and a record that changes a tree's structure has a few.
+const SHORTEST_LOG_PAGES: u64 = 256;
 /// Segments of a log, where they are not longer than their default.
 const SEGMENTS: u64 = 16;
 /// Persistent memory at least.
@@ -132,11 +132,11 @@ impl Config {
         self
     }
 
-    /// The size of the log of a store that is created, 1 MiB at least: 64 MiB by default. A longer one takes
+    /// The size of the log of a store that is created, 256 pages at least: 64 MiB by default. A longer one takes
     /// longer transactions and fewer checkpoints, and opening after a crash has more to read.
     #[must_use]
     pub fn log_bytes(mut self, bytes: u64) -> Self {
-        self.log_bytes = bytes.max(SHORTEST_LOG_BYTES);
+        self.log_bytes = bytes;
         self
     }
 
@@ -208,16 +208,21 @@ impl Config {
         self.cache_bytes
     }
 
+    /// Bytes of the log, whatever was asked for.
+    fn log(&self) -> u64 {
+        self.log_bytes.max(SHORTEST_LOG_PAGES.saturating_mul(self.page_bytes as u64))
+    }
+
     /// Blocks of the log's device: the ring and its headers.
     pub(crate) fn log_blocks(&self) -> u64 {
-        self.log_bytes.div_ceil(BLOCK_BYTES as u64) + 2
+        self.log().div_ceil(BLOCK_BYTES as u64) + 2
     }
 
     /// The engine's options, with a log of this identity, where there is persistent memory or not.
     pub(crate) fn engine_options(&self, identity: u64, has_memory: bool) -> EngineOptions {
         let mut options = EngineOptions::new(identity.max(1));
         options.clock = self.clock;
-        let mut log_bytes = self.log_bytes;
+        let mut log_bytes = self.log();
         if has_memory {
             options.placement = Placement::ThreeTier;
         }
