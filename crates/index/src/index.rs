@@ -90,6 +90,14 @@ pub struct Outcome {
     pub committed: Committed,
 }
 
+impl Outcome {
+    /// Of a change that finds nothing to do.
+    #[inline(always)]
+    pub(crate) fn unchanged(previous: Option<u64>) -> Self {
+        Self { previous, committed: Committed::nothing_to_do() }
+    }
+}
+
 /// Sizes of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Statistics {
@@ -105,6 +113,40 @@ pub struct Statistics {
     pub max_depth: u64,
     /// Bytes of all blocks as asked of the allocator.
     pub bytes: u64,
+}
+
+/// [`Statistics`] of a hash table on their way: of its buckets and, one after the other, its entries.
+#[derive(Default)]
+pub(crate) struct Measuring {
+    pub(crate) sizes: Statistics,
+    depths: u64,
+}
+
+impl Measuring {
+    /// Counts so many blocks of so many bytes in all.
+    pub(crate) fn blocks(&mut self, blocks: u64, bytes: usize) {
+        self.sizes.blocks += blocks;
+        self.sizes.bytes += bytes as u64;
+    }
+
+    /// Counts the entry of a key word, for which so many nodes are visited.
+    pub(crate) fn entry<D: Domain, K: IndexKey + ?Sized>(
+        &mut self,
+        pool: &Pool<D>,
+        word: u64,
+        depth: u64,
+    ) {
+        let key_bytes = K::word_block_bytes(pool, word);
+        self.blocks(u64::from(key_bytes > 0), key_bytes);
+        self.sizes.entries += 1;
+        self.sizes.max_depth = self.sizes.max_depth.max(depth);
+        self.depths += depth;
+    }
+
+    pub(crate) fn finish(self) -> Statistics {
+        let mean_depth = self.depths as f64 / self.sizes.entries.max(1) as f64;
+        Statistics { mean_depth, ..self.sizes }
+    }
 }
 
 /// Is told of each value while blocks are visited: values may refer to blocks of their own.
@@ -224,13 +266,21 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
         self.get(key)
     }
 
+    /// Asks the caches for what looking up `key` reads first, if that is known without reading it.
+    fn prefetch(&self, _key: &K) {}
+
     /// [`Index::get`] of many keys: `answer` is called with the place of each in `keys` and its value,
     /// in any order. Pins once. Structures that know early what they will read have the cache misses
     /// of several look-ups under way at the same time.
     fn get_many(&self, keys: &[&K], answer: &mut dyn FnMut(usize, Option<u64>)) {
         let pinned = self.pool().pin();
-        for (place, key) in keys.iter().enumerate() {
-            answer(place, self.get_pinned(key, &pinned));
+        let mut place = 0;
+        for group in keys.chunks(LOOK_UPS_AT_ONCE) {
+            group.iter().for_each(|key| self.prefetch(key));
+            for key in group {
+                answer(place, self.get_pinned(key, &pinned));
+                place += 1;
+            }
         }
     }
 

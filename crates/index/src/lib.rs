@@ -29,6 +29,7 @@ mod capability;
 mod declaration;
 mod entries_by_part;
 mod error;
+mod hash_table;
 mod index;
 mod key;
 mod leaf_list;

@@ -56,13 +56,12 @@ impl GenerationLock {
         LockWord(self.0.load_acquire(domain))
     }
 
-    /// Reads the word again after everything an optimistic reader has read.
+    /// Reads the word again after everything an optimistic reader has read, and before what it reads later.
     #[inline(always)]
     pub fn reread<D: Domain>(&self, domain: &D) -> LockWord {
         // On x86-64 loads are not reordered with loads; elsewhere the fence orders them.
         core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
-        self.note(domain);
-        LockWord(self.0.load(domain))
+        self.read(domain)
     }
 
     /// Takes the lock if it is free. Returns the word as it was before.

@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashSet};
 
 use lapis_pmem::{BlockVisitor, Domain};
 
-use super::directory::Reference;
+use super::directory::{Reference, range};
 use super::segment::{Prefix, Segment, hash_of_word};
 use super::{Cceh, FORMAT_VERSION};
 use crate::IndexKind;
-use crate::index::{OnValue, Statistics};
+use crate::index::{Measuring, OnValue, Statistics};
 use crate::key::{IndexKey, place_hash};
 use crate::problems::Problems;
 use crate::root::IndexRoot;
@@ -19,14 +19,14 @@ fn for_each_reference<D: Domain, K: IndexKey + ?Sized>(
     mut visit: impl FnMut(Prefix, Reference),
 ) {
     let directory = index.directory();
-    let Some(entries) = directory.entries(&index.pool) else { return };
+    let Some(entries) = directory.elements(&index.pool) else { return };
     let mut at = 0;
     while let Some(entry) = entries.get(at) {
         let reference = Reference(entry.load(index.domain()));
-        let depth = reference.depth().clamp(1, directory.depth());
-        visit(Prefix::of((at as u64) << (64 - directory.depth()), depth), reference);
+        let depth = reference.depth().clamp(1, directory.log2());
+        visit(Prefix::of((at as u64) << (64 - directory.log2()), depth), reference);
         // To the end of what the reference is for, wherever in it this entry is.
-        at = (at | ((1 << (directory.depth() - depth)) - 1)) + 1;
+        at = (at | ((1 << (directory.log2() - depth)) - 1)) + 1;
     }
 }
 
@@ -38,12 +38,8 @@ pub(super) fn problems<D: Domain, K: IndexKey + ?Sized>(index: &Cceh<D, K>) -> V
         return vec![error.to_string()];
     }
     let directory = index.directory();
-    if directory.entries(&index.pool).is_none() {
-        return vec![format!(
-            "I1: the directory at {:?} with 2^{} entries is not inside the pool",
-            directory.link(),
-            directory.depth()
-        )];
+    if directory.elements(&index.pool).is_none() {
+        return vec![format!("I1: the directory of {directory:?} is not inside the pool")];
     }
     if index.structure_lock().read(index.domain()).is_locked(index.generation) {
         problems.push("I6: the lock for the directory is held and nobody is at work".to_owned());
@@ -56,8 +52,7 @@ pub(super) fn problems<D: Domain, K: IndexKey + ?Sized>(index: &Cceh<D, K>) -> V
     let mut seen = HashSet::new();
     for_each_reference(index, |prefix, reference| {
         let (domain, at) = (index.domain(), prefix.start());
-        let alike = directory
-            .range(&index.pool, prefix)
+        let alike = range(directory, &index.pool, prefix)
             .is_some_and(|range| range.iter().all(|entry| entry.load(domain) == reference.0));
         if !alike || reference.depth() != prefix.depth() {
             problems.push(format!("I2: not all entries from {at:#x} on are {:#x}", reference.0));
@@ -101,17 +96,10 @@ fn check_segment<D: Domain, K: IndexKey + ?Sized>(
                 Ok(Some(hash)) if !segment.window(hash).any(|of| std::ptr::eq(of, line)) => {
                     problems.push(format!("I3: {word:#x} is in line {number}, out of its window"));
                 }
-                Ok(Some(_)) => {}
-                Err(_) => {
-                    problems.push(format!("I3: the key word {word:#x} in {link:?} has no key"));
-                    continue;
-                }
+                Ok(Some(_)) | Err(_) => {}
             }
-            let key = K::with_word(pool, word, |key| (key.tag(), key.to_buf()));
-            let Some((tag, key)) = key else { continue };
-            if !K::INLINE && tag != word & !lapis_pmem::LINK_MASK {
-                problems.push(format!("I3: the key word {word:#x} has the tag of another key"));
-            }
+            let place = || format!("{link:?}");
+            let Some(key) = problems.key_of::<D, K>(pool, word, "I3", place) else { continue };
             if let Some(twice) = keys.replace(key) {
                 problems.push(format!("I4: {twice:?} is twice in the segment at {link:?}"));
             }
@@ -120,38 +108,23 @@ fn check_segment<D: Domain, K: IndexKey + ?Sized>(
 }
 
 pub(super) fn statistics<D: Domain, K: IndexKey + ?Sized>(index: &Cceh<D, K>) -> Statistics {
-    let domain = index.domain();
-    let mut statistics = Statistics {
-        blocks: 2,
-        bytes: (size_of::<IndexRoot>() + index.directory().bytes()) as u64,
-        ..Statistics::default()
-    };
-    let mut visited = 0u64;
+    let mut measuring = Measuring::default();
+    measuring.blocks(2, size_of::<IndexRoot>() + index.directory().bytes());
     for_each_reference(index, |prefix, reference| {
         let Some(segment) = index.segment(reference.link()) else { return };
-        statistics.blocks += 1;
-        statistics.bytes += index.segment_bytes() as u64;
-        statistics.nodes += segment.lines.len() as u64;
+        measuring.blocks(1, index.segment_bytes());
+        measuring.sizes.nodes += segment.lines.len() as u64;
         for line in segment.lines {
             for entry in &line.entries {
-                let word = entry.key.load(domain);
+                let word = entry.key.load(index.domain());
                 let Ok(Some(_)) = hash_of_word::<D, K>(&index.pool, prefix, word) else { continue };
                 let Some(hash) = K::with_word(&index.pool, word, place_hash::<K>) else { continue };
                 let lines = segment.window(hash).take_while(|of| !std::ptr::eq(*of, line)).count();
-                let depth = 1 + lines as u64;
-                let key_bytes = K::word_block_bytes(&index.pool, word) as u64;
-                statistics.entries += 1;
-                statistics.blocks += u64::from(key_bytes > 0);
-                statistics.bytes += key_bytes;
-                statistics.max_depth = statistics.max_depth.max(depth);
-                visited += depth;
+                measuring.entry::<D, K>(&index.pool, word, 1 + lines as u64);
             }
         }
     });
-    if statistics.entries > 0 {
-        statistics.mean_depth = visited as f64 / statistics.entries as f64;
-    }
-    statistics
+    measuring.finish()
 }
 
 pub(super) fn visit_blocks<D: Domain, K: IndexKey + ?Sized>(
@@ -163,9 +136,9 @@ pub(super) fn visit_blocks<D: Domain, K: IndexKey + ?Sized>(
         return;
     }
     let directory = index.directory();
-    if directory.entries(&index.pool).is_none() {
-        let link = directory.link();
-        return visitor.problem(format!("I1: the directory at {link:?} is not inside the pool"));
+    if directory.elements(&index.pool).is_none() {
+        return visitor
+            .problem(format!("I1: the directory of {directory:?} is not inside the pool"));
     }
     if !visitor.visit(directory.link(), directory.bytes()) {
         return;

@@ -6,18 +6,15 @@ use lapis_pmem::{
 
 use super::segment::{Header, MAX_DEPTH, Prefix};
 use super::{Cceh, damaged_directory, mutants};
+use crate::hash_table::table::Table;
 use crate::index::IndexError;
 use crate::key::IndexKey;
 
 /// Links have this number of bits; above them is a depth.
 const DEPTH_SHIFT: u32 = 48;
 
-/// The word in the index root that refers to the directory: its link, and above it the logarithm of
-/// the number of entries.
-///
-/// Any bits can be asked anything: a damaged word leads to links that the pool refuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Directory(u64);
+/// The directory, whose size is told as how many bits of a hash choose an entry: its depth.
+pub(super) type Directory = Table<PCell<u64>>;
 
 /// An entry of the directory: the link of a segment, and above it the segment's depth: how many bits
 /// the hashes of its keys have in common.
@@ -40,58 +37,15 @@ impl Reference {
     }
 }
 
-impl Directory {
-    pub(super) fn new(link: Link<PCell<u64>>, depth: u32) -> Self {
-        Self(link.bits() | u64::from(depth) << DEPTH_SHIFT)
-    }
-
-    #[inline(always)]
-    pub(super) fn from_bits(bits: u64) -> Self {
-        Self(bits)
-    }
-
-    pub(super) fn bits(self) -> u64 {
-        self.0
-    }
-
-    pub(super) fn link(self) -> Link<PCell<u64>> {
-        Link::from_bits(self.0)
-    }
-
-    /// How many bits of a hash choose an entry.
-    #[inline(always)]
-    pub(super) fn depth(self) -> u32 {
-        (self.0 >> DEPTH_SHIFT) as u32
-    }
-
-    pub(super) fn bytes(self) -> usize {
-        size_of::<u64>() << self.depth()
-    }
-
-    #[inline(always)]
-    pub(super) fn index_of(self, hash: u64) -> u64 {
-        hash.unbounded_shr(64u32.saturating_sub(self.depth()))
-    }
-
-    /// Where the entry for a hash lies.
-    #[inline(always)]
-    pub(super) fn link_of(self, hash: u64) -> Link<PCell<u64>> {
-        Link::from_bits(self.link().offset().wrapping_add(self.index_of(hash) << 3))
-    }
-
-    /// All its entries, if it can be a directory.
-    pub(super) fn entries<D: Domain>(self, pool: &Pool<D>) -> Option<&[PCell<u64>]> {
-        if !(1..=MAX_DEPTH).contains(&self.depth()) {
-            return None;
-        }
-        pool.try_slice(self.link(), 1 << self.depth())
-    }
-
-    /// The entries for a part of all hashes; none if there is no room for it.
-    pub(super) fn range<D: Domain>(self, pool: &Pool<D>, prefix: Prefix) -> Option<&[PCell<u64>]> {
-        let count = 1usize << self.depth().checked_sub(prefix.depth())?;
-        self.entries(pool)?.get(self.index_of(prefix.start()) as usize..)?.get(..count)
-    }
+/// The entries of a directory for a part of all hashes; none if there is no room for it.
+pub(super) fn range<D: Domain>(
+    directory: Directory,
+    pool: &Pool<D>,
+    prefix: Prefix,
+) -> Option<&[PCell<u64>]> {
+    let entries = directory.elements(pool)?;
+    let count = 1usize << directory.log2().checked_sub(prefix.depth())?;
+    entries.get(directory.index_of(prefix.start()) as usize..)?.get(..count)
 }
 
 /// A directory with these entries, as many as a power of two.
@@ -161,7 +115,7 @@ impl Change {
 
     /// The word for the entry so far behind the first of the part.
     fn word(&self, directory: Directory, index: usize) -> u64 {
-        let step = 1u64.unbounded_shl(64u32.saturating_sub(directory.depth()));
+        let step = 1u64.unbounded_shl(64u32.saturating_sub(directory.log2()));
         self.reference(self.part.start() + index as u64 * step).0
     }
 }
@@ -222,8 +176,8 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
         directory: Directory,
         change: &Change,
     ) -> Result<&[PCell<u64>], IndexError> {
-        let entries = directory.range(&self.pool, change.part);
-        entries.filter(|_| change.depth() <= directory.depth()).ok_or_else(|| IndexError::Damaged {
+        let entries = range(directory, &self.pool, change.part);
+        entries.filter(|_| change.depth() <= directory.log2()).ok_or_else(|| IndexError::Damaged {
             what: "I5: the record of a change has no place in the directory".into(),
         })
     }
@@ -257,6 +211,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
         // Another handle may be about to complete it, or may have made it.
         let _held = self.lock_structure();
         if let (false, Some(change)) = (is_complete()?, self.recorded()?) {
+            self.domain().happens("a change is carried out when the table is opened");
             let _: Committed = self.carry_out(&change)?;
         }
         Ok(())
@@ -266,10 +221,9 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
     /// changes of it.
     pub(super) fn resize_directory(&self, depth: u32) -> Result<(), IndexError> {
         let (pool, domain, old) = (&*self.pool, self.domain(), self.directory());
-        let entries = old.entries(pool).ok_or_else(damaged_directory)?;
-        let step = |index: usize| {
-            if depth > old.depth() { index >> 1 } else { index << 1 }
-        };
+        let is_larger = depth > old.log2();
+        let entries = old.elements(pool).ok_or_else(damaged_directory)?;
+        let step = |index: usize| if is_larger { index >> 1 } else { index << 1 };
         let references = (0..1usize << depth).map(|at| Reference(entries[step(at)].load(domain)));
         let directory = compose(pool, references)?;
         let new = {
@@ -282,6 +236,11 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
             |new: &Owned<'_, D, PCell<u64>, Durable>| Directory::new(new.link(), depth).bits();
         // Before the old one is used for something else, which this thread fences for.
         let committed = top.publish_word(domain, new, word).flush().fence_for_other_threads(domain);
+        domain.happens(if is_larger {
+            "a directory of twice the size"
+        } else {
+            "a directory of half the size"
+        });
         pool.retire(old.link(), old.bytes(), committed, &pool.pin());
         Ok(())
     }

@@ -106,6 +106,7 @@ use lapis_pmem::{
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
+use crate::hash_table::locks;
 use crate::index::{
     Capabilities, Change, Index, IndexError, IndexOptions, OnValue, Outcome, Statistics,
 };
@@ -153,13 +154,14 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
 
     #[inline(always)]
     fn directory(&self) -> Directory {
-        Directory::from_bits(self.root().top.word().load_acquire(self.domain()))
+        Directory::in_word(self.root().top.word(), self.domain())
     }
 
     /// The entry of the directory for a hash, if the directory is inside the pool.
     #[inline(always)]
     fn reference(&self, hash: u64) -> Option<Reference> {
-        let entry = self.pool.try_at(self.directory().link_of(hash))?;
+        let directory = self.directory();
+        let entry = self.pool.try_at(directory.at(directory.index_of(hash)))?;
         Some(Reference(entry.load_acquire(self.domain())))
     }
 
@@ -238,14 +240,9 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Cceh<D, K> {
     fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
         let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
         let bytes = SEGMENT_SIZES.found(found.words[SEGMENT_BYTES_WORD].load(pool.domain()))?;
-        let never_ends = pool.domain().commits(mutants::PERSISTED_LOCK);
-        let generation = LockGeneration::of(if never_ends { 1 } else { pool.generation() });
-        if never_ends {
-            // It is what the locks go by, and so what images differ in.
-            pool.domain().note_generation(generation);
-        }
+        let generation = locks::generation(&pool, mutants::PERSISTED_LOCK);
         let index = Self { pool, root, generation, lines: lines_of(bytes), _keys: PhantomData };
-        if index.directory().entries(&index.pool).is_none() {
+        if index.directory().elements(&index.pool).is_none() {
             return Err(damaged_directory());
         }
         index.complete_change()?;

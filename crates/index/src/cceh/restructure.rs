@@ -4,8 +4,9 @@ use lapis_pmem::{AllocError, Committed, Domain, Link};
 
 use super::directory::{Change, Reference};
 use super::segment::{Header, Image, MAX_DEPTH, NoKey, Segment, few_entries, until_counted};
-use super::write::{Held, Locked};
+use super::write::Locked;
 use super::{Cceh, Prefix, SLOTS};
+use crate::hash_table::locks::HeldLock;
 use crate::index::IndexError;
 use crate::key::IndexKey;
 
@@ -60,7 +61,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
         let segments = pool.fence((upper, lower));
 
         let _structure = self.lock_structure();
-        let depth = self.directory().depth();
+        let depth = self.directory().log2();
         if prefix.depth() >= depth {
             self.resize_directory(depth + 1)?;
         }
@@ -71,6 +72,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
             lower: lower.unwrap_or(segment.link),
             upper: Some(upper.link()),
         };
+        domain.happens("split of a segment");
         self.record(&change, segments);
         let committed = self.carry_out(&change)?;
         if lower.is_some() {
@@ -93,20 +95,14 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
             return;
         }
         // Whoever has either of these locks may be waiting for the one that is held here.
-        let structure = self.structure_lock();
-        if structure.try_lock(domain, self.generation).is_none() {
-            return;
-        }
-        let structure = Held::new(structure, domain);
+        let take = |lock| HeldLock::try_take(lock, domain, self.generation);
+        let Some(structure) = take(self.structure_lock()) else { return };
         let Some(buddy) = self.reference_of(prefix.buddy()) else { return };
         if buddy.depth() != prefix.depth() {
             return;
         }
         let Some(buddy) = self.segment(buddy.link()) else { return };
-        if buddy.header.lock.try_lock(domain, self.generation).is_none() {
-            return;
-        }
-        let held_buddy = Held::new(&buddy.header.lock, domain);
+        let Some(held_buddy) = take(&buddy.header.lock) else { return };
         let merged = self.unite([(segment, prefix), (buddy, prefix.buddy())]);
         let Ok(Some(committed)) = merged else {
             held_buddy.leave_unchanged();
@@ -116,7 +112,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
         self.retire_segment(segment.link, committed);
         self.retire_segment(buddy.link, committed);
         // What became shallower may have been the last of the deepest.
-        if prefix.depth() == self.directory().depth() {
+        if prefix.depth() == self.directory().log2() {
             self.halve_directory();
         }
         drop(structure);
@@ -140,6 +136,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
         }
         let merged = pool.fence(image.build(pool, image.until_counted())?);
         let change = Change { part: parent, lower: merged.link(), upper: None };
+        self.domain().happens("merge of segments");
         self.record(&change, merged);
         self.carry_out(&change).map(Some)
     }
@@ -148,13 +145,13 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
     fn halve_directory(&self) {
         loop {
             let directory = self.directory();
-            let Some(entries) = directory.entries(&self.pool) else { return };
+            let Some(entries) = directory.elements(&self.pool) else { return };
             let is_as_deep = |entry: &lapis_pmem::PCell<u64>| {
-                Reference(entry.load(self.domain())).depth() >= directory.depth()
+                Reference(entry.load(self.domain())).depth() >= directory.log2()
             };
-            if directory.depth() == 1
+            if directory.log2() == 1
                 || entries.iter().any(is_as_deep)
-                || self.resize_directory(directory.depth() - 1).is_err()
+                || self.resize_directory(directory.log2() - 1).is_err()
             {
                 return;
             }

@@ -32,14 +32,14 @@ fn a_table_grows_by_segments_and_shrinks_to_the_first_two() {
         for key in 0..5000u64 {
             assert!(index.insert(&key, key ^ 5).unwrap().previous.is_none());
         }
-        assert!(index.directory().depth() >= 9, "2^{}", index.directory().depth());
+        assert!(index.directory().log2() >= 9, "2^{}", index.directory().log2());
         assert!((0..5000).all(|key| index.get(&key) == Some(key ^ 5)), "round {round}");
         assert_sound(&index);
         for key in 0..5000u64 {
             assert_eq!(index.remove(&key).unwrap().previous, Some(key ^ 5));
         }
         assert_sound(&index);
-        assert_eq!((index.directory().depth(), index.statistics().bytes), (1, empty));
+        assert_eq!((index.directory().log2(), index.statistics().bytes), (1, empty));
     }
 }
 
@@ -84,7 +84,7 @@ fn a_change_that_a_crash_cut_short_is_completed_by_opening() {
     assert!(index.agrees(&change).unwrap());
     // As it was before the change: the segment of the lower half for both halves.
     let directory = index.directory();
-    let entries = directory.range(&index.pool, change.part).unwrap();
+    let entries = directory::range(directory, &index.pool, change.part).unwrap();
     let old = Reference::new(change.lower, change.part.depth());
     entries[entries.len() / 2..].iter().for_each(|entry| entry.store(index.domain(), old.0));
     assert!(index.check().contains(&"I5: the change that is recorded is not complete".to_owned()));
@@ -141,7 +141,7 @@ fn check_finds_a_lock_that_nobody_holds_and_a_segment_in_two_places() {
     segment.header.lock.lock(index.domain(), index.generation);
     index.structure_lock().lock(index.domain(), index.generation);
     assert_eq!(index.check().iter().filter(|problem| problem.starts_with("I6")).count(), 2);
-    let second: &PCell<u64> = index.pool.at(index.directory().link_of(u64::MAX));
+    let second: &PCell<u64> = index.pool.at(index.directory().at(1));
     second.store(index.domain(), index.reference(0).unwrap().0);
     let problems = index.check();
     assert!(problems.iter().any(|problem| problem.ends_with("is in two places")), "{problems:?}");
@@ -186,7 +186,7 @@ fn a_lock_left_by_an_earlier_generation_is_free() {
     for key in 2..2000 {
         let _ = index.insert(&key, key).unwrap();
     }
-    assert!(index.directory().depth() > 1);
+    assert!(index.directory().log2() > 1);
 }
 
 #[test]

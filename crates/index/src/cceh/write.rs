@@ -1,56 +1,25 @@
 //! Insert, update and remove, under the lock of the key's segment.
 
-use lapis_pmem::{Committed, Domain, GenerationLock, LockWait};
+use lapis_pmem::{Committed, Domain, LockWait};
 
 use super::directory::Reference;
 use super::segment::{Entry, Prefix, Segment};
 use super::{Cceh, damaged_directory, mutants};
+use crate::hash_table::locks::HeldLock;
 use crate::index::{Change, IndexError, Outcome};
 use crate::key::{IndexKey, place_hash};
-
-/// A lock, held. Dropping it counts one more section and lets go.
-#[must_use]
-pub(super) struct Held<'a, D: Domain> {
-    lock: &'a GenerationLock,
-    domain: &'a D,
-    changed: bool,
-}
-
-impl<'a, D: Domain> Held<'a, D> {
-    pub(super) fn new(lock: &'a GenerationLock, domain: &'a D) -> Self {
-        Self { lock, domain, changed: true }
-    }
-
-    /// Lets go without counting: nothing was changed.
-    #[inline(always)]
-    pub(super) fn leave_unchanged(mut self) {
-        self.changed = false;
-    }
-}
-
-impl<D: Domain> Drop for Held<'_, D> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if self.changed {
-            self.lock.unlock(self.domain);
-        } else {
-            self.lock.unlock_unchanged(self.domain);
-        }
-    }
-}
 
 /// A segment, locked, and the hashes that it is for.
 pub(super) struct Locked<'a, D: Domain> {
     pub(super) segment: Segment<'a>,
     pub(super) prefix: Prefix,
-    pub(super) held: Held<'a, D>,
+    pub(super) held: HeldLock<'a, D>,
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
     /// Waits for the lock for changes of the directory.
-    pub(super) fn lock_structure(&self) -> Held<'_, D> {
-        self.structure_lock().lock(self.domain(), self.generation);
-        Held::new(self.structure_lock(), self.domain())
+    pub(super) fn lock_structure(&self) -> HeldLock<'_, D> {
+        HeldLock::take(self.structure_lock(), self.domain(), self.generation)
     }
 
     /// Locks the segment of a hash. As long as it is locked the directory's entries for it stay.
@@ -66,15 +35,11 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
 
     #[inline(always)]
     fn try_lock(&self, hash: u64) -> Result<Option<Locked<'_, D>>, IndexError> {
-        let domain = self.domain();
         let reference = self.reference(hash).ok_or_else(damaged_directory)?;
         let segment = self.segment(reference.link()).ok_or_else(damaged_directory)?;
         self.prefetch_window(segment, hash);
-        let lock = &segment.header.lock;
-        if lock.try_lock(domain, self.generation).is_none() {
-            return Ok(None);
-        }
-        let held = Held::new(lock, domain);
+        let held = HeldLock::try_take(&segment.header.lock, self.domain(), self.generation);
+        let Some(held) = held else { return Ok(None) };
         if self.reference(hash) != Some(reference) {
             held.leave_unchanged();
             return Ok(None);
@@ -153,12 +118,12 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
 
     /// What comes of a change of a key that is there: another value, or nothing.
     #[inline(always)]
-    fn change_present(&self, entry: &Entry, held: Held<'_, D>, value: Option<u64>) -> Outcome {
+    fn change_present(&self, entry: &Entry, held: HeldLock<'_, D>, value: Option<u64>) -> Outcome {
         let domain = self.domain();
         let previous = Some(entry.value.load(domain));
         let Some(value) = value else {
             held.leave_unchanged();
-            return Outcome { previous, committed: Committed::nothing_to_do() };
+            return Outcome::unchanged(previous);
         };
         let committed = entry.value.publish(domain, value).persist();
         Outcome { previous, committed }
@@ -171,7 +136,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
         let Locked { segment, held, .. } = self.lock(hash)?;
         let Some(entry) = segment.find(&self.pool, hash, key, key.tag()) else {
             held.leave_unchanged();
-            return Ok(Outcome { previous: None, committed: Committed::nothing_to_do() });
+            return Ok(Outcome::unchanged(None));
         };
         Ok(self.change_present(entry, held, Some(value)))
     }
@@ -182,7 +147,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
         let Locked { segment, prefix, held } = self.lock(hash)?;
         let Some(entry) = segment.find(&self.pool, hash, key, key.tag()) else {
             held.leave_unchanged();
-            return Ok(Outcome { previous: None, committed: Committed::nothing_to_do() });
+            return Ok(Outcome::unchanged(None));
         };
         let previous = Some(entry.value.load(domain));
         let word = entry.key.load(domain);

@@ -6,19 +6,14 @@ use lapis_pmem::{Dirty, Domain, GenerationLock, LockGeneration, LockWord, Owned,
 
 use super::{PArt, mutants};
 use crate::art::node::{Child, Head};
+use crate::hash_table::locks;
 use crate::key::IndexKey;
 use crate::radix::{Claims, Holding, Obstacle, Place, RadixTree};
 
 /// The generation in which locks are taken.
 #[inline(always)]
 fn generation<D: Domain>(pool: &Pool<D>) -> LockGeneration {
-    if pool.domain().commits(mutants::PERSISTED_LOCK) {
-        let never_ends = LockGeneration::of(1);
-        // It is what the locks go by, and so what images differ in.
-        pool.domain().note_generation(never_ends);
-        return never_ends;
-    }
-    LockGeneration::of(pool.generation())
+    locks::generation(pool, mutants::PERSISTED_LOCK)
 }
 
 #[inline(always)]

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use lapis_pmem::{BlockVisitor, Domain, Link};
 
-use super::bucket::{BUCKET_BYTES, Bucket, FROZEN, FULL, MAX_LOG2, Table};
 use super::{FORMAT_VERSION, PClht};
 use crate::IndexKind;
-use crate::index::{OnValue, Statistics};
+use crate::hash_table::bucket::{BUCKET_BYTES, Bucket, FROZEN, FULL};
+use crate::hash_table::table::Table;
+use crate::index::{Measuring, OnValue, Statistics};
 use crate::key::{IndexKey, place_hash};
 use crate::problems::Problems;
 use crate::root::IndexRoot;
@@ -20,18 +21,14 @@ pub(super) fn problems<D: Domain, K: IndexKey + ?Sized>(index: &PClht<D, K>) -> 
         return vec![error.to_string()];
     }
     let table = index.table();
-    if !table.is_inside(&index.pool) {
-        return vec![format!(
-            "I1: the table at {:?} with 2^{} buckets (at most 2^{MAX_LOG2}) is not inside the pool",
-            table.link(),
-            table.log2()
-        )];
+    if table.elements(&index.pool).is_none() {
+        return vec![format!("I1: the table of {table:?} is not inside the pool")];
     }
     if index.growing().read(index.domain()).is_locked(index.generation) {
         problems.push("I6: the lock for growing is held and nobody is at work".to_owned());
     }
     let mut linked = HashSet::new();
-    for chain in 0..table.buckets() {
+    for chain in 0..table.len() {
         check_chain(index, table, chain, &mut linked, &mut problems);
     }
     problems.finish()
@@ -39,7 +36,7 @@ pub(super) fn problems<D: Domain, K: IndexKey + ?Sized>(index: &PClht<D, K>) -> 
 
 fn check_chain<D: Domain, K: IndexKey + ?Sized>(
     index: &PClht<D, K>,
-    table: Table,
+    table: Table<Bucket>,
     chain: u64,
     linked: &mut HashSet<u64>,
     problems: &mut Problems,
@@ -50,7 +47,7 @@ fn check_chain<D: Domain, K: IndexKey + ?Sized>(
         (start..start + table.bytes() as u64).contains(&link.offset())
     };
     let mut keys: Vec<K::Buf> = Vec::new();
-    let mut link = table.head_link(chain);
+    let mut link = table.at(chain);
     let mut is_head = true;
     loop {
         let Some(bucket) = pool.try_at(link) else {
@@ -67,14 +64,9 @@ fn check_chain<D: Domain, K: IndexKey + ?Sized>(
             problems.push(format!("I5: the overflow bucket at {link:?} is empty"));
         }
         for (word, _) in bucket.occupied(domain) {
-            let key = K::with_word(pool, word, |key| (place_hash(key), key.to_buf()));
-            let Some((hash, key)) = key else {
-                problems.push(format!("I2: the key word {word:#x} in chain {chain} has no key"));
-                continue;
-            };
-            if !K::INLINE && K::borrow(&key).tag() != word & !lapis_pmem::LINK_MASK {
-                problems.push(format!("I2: the key word {word:#x} has the tag of another key"));
-            }
+            let place = || format!("chain {chain}");
+            let Some(key) = problems.key_of::<D, K>(pool, word, "I2", place) else { continue };
+            let hash = place_hash(K::borrow(&key));
             if table.index_of(hash) != chain {
                 problems.push(format!("I3: {key:?} is in chain {chain}, not in its own"));
             }
@@ -98,37 +90,23 @@ fn check_chain<D: Domain, K: IndexKey + ?Sized>(
 }
 
 pub(super) fn statistics<D: Domain, K: IndexKey + ?Sized>(index: &PClht<D, K>) -> Statistics {
-    let domain = index.domain();
     let table = index.table();
-    let mut statistics = Statistics {
-        blocks: 2,
-        bytes: (size_of::<IndexRoot>() + table.bytes()) as u64,
-        nodes: table.buckets(),
-        ..Statistics::default()
-    };
-    let mut visited = 0u64;
-    for chain in 0..table.buckets() {
-        let mut bucket = index.pool.at(table.head_link(chain));
+    let mut measuring = Measuring::default();
+    measuring.blocks(2, size_of::<IndexRoot>() + table.bytes());
+    measuring.sizes.nodes = table.len();
+    for chain in 0..table.len() {
+        let mut bucket = index.pool.at(table.at(chain));
         for depth in 1..=index.hop_limit() as u64 {
-            for (word, _) in bucket.occupied(domain) {
-                let key_bytes = K::word_block_bytes(&index.pool, word) as u64;
-                statistics.entries += 1;
-                statistics.blocks += u64::from(key_bytes > 0);
-                statistics.bytes += key_bytes;
-                statistics.max_depth = statistics.max_depth.max(depth);
-                visited += depth;
+            for (word, _) in bucket.occupied(index.domain()) {
+                measuring.entry::<D, K>(&index.pool, word, depth);
             }
             let Ok(Some(next)) = index.after(bucket) else { break };
             bucket = next;
-            statistics.nodes += 1;
-            statistics.blocks += 1;
-            statistics.bytes += BUCKET_BYTES as u64;
+            measuring.sizes.nodes += 1;
+            measuring.blocks(1, BUCKET_BYTES);
         }
     }
-    if statistics.entries > 0 {
-        statistics.mean_depth = visited as f64 / statistics.entries as f64;
-    }
-    statistics
+    measuring.finish()
 }
 
 pub(super) fn visit_blocks<D: Domain, K: IndexKey + ?Sized>(
@@ -141,15 +119,14 @@ pub(super) fn visit_blocks<D: Domain, K: IndexKey + ?Sized>(
         return;
     }
     let table = index.table();
-    if !table.is_inside(&index.pool) {
-        return visitor
-            .problem(format!("I1: the table at {:?} is not inside the pool", table.link()));
+    if table.elements(&index.pool).is_none() {
+        return visitor.problem(format!("I1: the table of {table:?} is not inside the pool"));
     }
     if !visitor.visit(table.link(), table.bytes()) {
         return;
     }
-    for chain in 0..table.buckets() {
-        let mut link = table.head_link(chain);
+    for chain in 0..table.len() {
+        let mut link = table.at(chain);
         while let Some(bucket) = index.pool.try_at(link) {
             for (word, held) in bucket.occupied(domain) {
                 K::visit_blocks(visitor, word);

@@ -12,20 +12,12 @@
 //!  | top | n, link  |───▶| bucket 0 | bucket 1 | ... |──next──▶| bucket   |──next──▶ null
 //!  +-----+----------+    +----------+----------+-----+         +----------+
 //!
-//!  bucket (one line)
-//!  offset  bytes  field
-//!       0      8  lock         GenerationLock; bit s of its payload is set: slot s holds an entry
-//!       8     16  slot 0       key word, value
-//!      24     16  slot 1       key word, value
-//!      40     16  slot 2       key word, value
-//!      56      8  next         overflow bucket of the same chain, or null
+//!  bucket (one line): lock, three slots of key word and value, next (`hash_table/bucket.rs`)
 //! ```
 //!
 //! The lock of a chain is that of its first bucket; in the others the word only says which slots
 //! are occupied. `words[0]` of the root is the lock for growing, `words[1]` counts overflow buckets.
-//!
-//! A table has no header, so that tables have the sizes the allocator likes; `n` shares the
-//! 8-byte word that refers to the table. Chain `i` holds the keys the upper `n` bits of whose
+//! The word that refers to the table has `n` besides (`hash_table/table.rs`). Chain `i` holds the keys the upper `n` bits of whose
 //! (rotated) hash are `i`. Any key word and any value can be stored.
 //!
 //! # Invariants, at every instant a crash may come
@@ -62,10 +54,9 @@
 //! Readers take no lock and write nothing; `docs/p-clht.md` says why what they read is whole, not freed, and
 //! durable, and what the locks cost.
 
-mod bucket;
 mod check;
-mod locks;
 pub mod mutants;
+mod read;
 mod resize;
 mod write;
 
@@ -75,20 +66,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use lapis_pmem::{
-    BlockVisitor, Domain, InFlight, Link, LockGeneration, Owned, Pool, Resident,
-    persist_before_answer,
+    BlockVisitor, Domain, GenerationLock, Guard, InFlight, Link, LockGeneration, Owned, Pool,
+    Resident,
 };
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
+use crate::hash_table::bucket::{BUCKET_BYTES, Bucket};
+use crate::hash_table::table::Table;
+use crate::hash_table::{locks, writer};
 use crate::index::{
-    Capabilities, Change, Index, IndexError, IndexOptions, LOOK_UPS_AT_ONCE, OnValue, Outcome,
-    Statistics,
+    Capabilities, Change, Index, IndexError, IndexOptions, OnValue, Outcome, Statistics, visit_word,
 };
 use crate::key::{IndexKey, place_hash};
 use crate::root::IndexRoot;
-
-use bucket::{BUCKET_BYTES, Bucket, Table, is_changing};
 
 /// The layout this code writes and the newest it reads.
 const FORMAT_VERSION: u32 = 1;
@@ -119,8 +110,14 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     }
 
     #[inline(always)]
-    fn table(&self) -> Table {
-        Table::from_bits(self.root().top.word().load_acquire(self.domain()))
+    fn table(&self) -> Table<Bucket> {
+        Table::in_word(self.root().top.word(), self.domain())
+    }
+
+    /// The lock of whoever grows the table.
+    #[inline(always)]
+    fn growing(&self) -> &GenerationLock {
+        GenerationLock::in_word(&self.root().words[0])
     }
 
     /// The bucket after `bucket`, or none at the end of the chain.
@@ -136,90 +133,6 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     /// More buckets than the pool has room for: a chain that is followed so far has a cycle.
     fn hop_limit(&self) -> usize {
         self.pool.region().mapped_bytes() / BUCKET_BYTES
-    }
-
-    /// Makes durable what a reader has seen in a chain that a writer is changing: the buckets from
-    /// `head` to `last` (to the end if none), for a key may be visible, or gone, by a `next` before
-    /// its bucket.
-    #[cold]
-    #[inline(never)]
-    fn persist_before_return(&self, head: &Bucket, last: Option<&Bucket>) {
-        let mut at = None;
-        let chain = std::iter::from_fn(|| {
-            at = match at {
-                None => Some(head),
-                Some(bucket) if last.is_some_and(|last| std::ptr::eq(last, bucket)) => None,
-                // A link to nowhere is one that the writer has left behind for others: its change
-                // is complete, hence durable.
-                Some(bucket) => self.after(bucket).ok().flatten(),
-            };
-            at
-        });
-        persist_before_answer(self.domain(), chain.take(self.hop_limit()));
-    }
-
-    /// One attempt at reading a key: the outer option is none if a writer has completed meanwhile.
-    #[inline(always)]
-    fn try_get(&self, hash: u64, key: &K, tag: u64) -> Option<Option<u64>> {
-        let look = self.look(hash);
-        let mut bucket = look.head;
-        let mut hops = 0;
-        loop {
-            if let Some(slot) = bucket.find(&self.pool, key, tag) {
-                let value = bucket.entries[slot].value.load_acquire(self.domain());
-                let now = self.still(&look)?;
-                if is_changing(now, self.generation) {
-                    self.persist_before_return(look.head, Some(bucket));
-                }
-                return Some(Some(value));
-            }
-            let next = bucket.next.load(self.domain());
-            let now = self.still(&look)?;
-            if next.is_null() {
-                if is_changing(now, self.generation) {
-                    self.persist_before_return(look.head, None);
-                }
-                return Some(None);
-            }
-            bucket = self.pool.at(next);
-            hops += 1;
-            assert!(
-                hops <= self.hop_limit(),
-                "the pool is damaged: a chain of buckets has a cycle"
-            );
-        }
-    }
-
-    /// Copies the entries of chain `index` of a table, which the caller keeps from being freed, as
-    /// they are at one instant.
-    fn read_chain(&self, table: Table, index: u64, entries: &mut Vec<(u64, u64)>) {
-        let domain = self.domain();
-        let head = self.pool.at(table.head_link(index));
-        loop {
-            entries.clear();
-            let seen = head.lock.read(domain);
-            let (mut bucket, mut hops) = (head, 0);
-            loop {
-                entries.extend(bucket.occupied(domain));
-                let next = bucket.next.load(domain);
-                if next.is_null() || !head.lock.reread(domain).is_same_section(seen) {
-                    break;
-                }
-                bucket = self.pool.at(next);
-                hops += 1;
-                assert!(
-                    hops <= self.hop_limit(),
-                    "the pool is damaged: a chain of buckets has a cycle"
-                );
-            }
-            let now = head.lock.reread(domain);
-            if now.is_same_section(seen) {
-                if is_changing(now, self.generation) {
-                    self.persist_before_return(head, None);
-                }
-                return;
-            }
-        }
     }
 }
 
@@ -242,8 +155,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
     ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
         let log2 = resize::initial_log2(options.expected_entries)?;
         let mut root = pool.allocate::<IndexRoot>()?;
-        let tail_bytes = ((1usize << log2) - 1) * BUCKET_BYTES;
-        let table = pool.allocate_with_tail::<Bucket>(tail_bytes)?.zero_nontemporal();
+        let table = writer::empty(pool, log2)?;
         root.init(pool.domain(), Self::KIND, K::KIND, FORMAT_VERSION);
         // I1: nobody reaches the root before the fence that the caller still has to make.
         root.link_children(
@@ -256,16 +168,11 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
 
     fn open(pool: Arc<Pool<D>>, root: Link<IndexRoot>) -> Result<Self, IndexError> {
         let found = IndexRoot::open(&pool, root, Self::KIND, K::KIND, FORMAT_VERSION)?;
-        let table = Table::from_bits(found.top.word().load_acquire(pool.domain()));
-        if !table.is_inside(&pool) {
+        let table = Table::<Bucket>::in_word(found.top.word(), pool.domain());
+        if table.elements(&pool).is_none() {
             return Err(IndexError::Damaged { what: "its table is not inside the pool".into() });
         }
-        let never_ends = pool.domain().commits(mutants::PERSISTED_LOCK);
-        let generation = LockGeneration::of(if never_ends { 1 } else { pool.generation() });
-        if never_ends {
-            // It is what the locks go by, and so what images differ in.
-            pool.domain().note_generation(generation);
-        }
+        let generation = locks::generation(&pool, mutants::PERSISTED_LOCK);
         let not_before = AtomicU64::new(0);
         let root_block = pool.resident(root);
         let index = Self { pool, root, root_block, generation, not_before, _keys: PhantomData };
@@ -288,30 +195,20 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
     fn get(&self, key: &K) -> Option<u64> {
         // Keys out of line are read as slices, which must not be freed meanwhile.
         let _guard = (!K::INLINE).then(|| self.pool.pin());
-        let (hash, tag) = (place_hash(key), key.tag());
-        loop {
-            if let Some(found) = self.try_get(hash, key, tag) {
-                return found;
-            }
-        }
+        self.look_up(key)
     }
 
     /// # Panics
     /// As [`Index::get`].
-    fn get_many(&self, keys: &[&K], answer: &mut dyn FnMut(usize, Option<u64>)) {
-        let _guard = (!K::INLINE).then(|| self.pool.pin());
-        let mut place = 0;
-        for group in keys.chunks(LOOK_UPS_AT_ONCE) {
-            // If the table is replaced meanwhile, this was in vain and no more.
-            let table = self.table();
-            for key in group {
-                self.pool.prefetch(table.head_link(table.index_of(place_hash(*key))));
-            }
-            for key in group {
-                answer(place, self.get(key));
-                place += 1;
-            }
-        }
+    #[inline]
+    fn get_pinned(&self, key: &K, _pinned: &Guard<'_, D>) -> Option<u64> {
+        self.look_up(key)
+    }
+
+    fn prefetch(&self, key: &K) {
+        // If the table is replaced meanwhile, this was in vain and no more.
+        let table = self.table();
+        self.pool.prefetch(table.at(table.index_of(place_hash(key))));
     }
 
     /// # Panics
@@ -321,12 +218,10 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
         // If the table is replaced meanwhile, it stays as it was at that moment.
         let table = self.table();
         let mut entries = Vec::new();
-        for index in 0..table.buckets() {
+        for index in 0..table.len() {
             self.read_chain(table, index, &mut entries);
             for &(word, value) in &entries {
-                if K::with_word(&self.pool, word, |key| visit(key, value))
-                    .is_some_and(|flow| flow.is_break())
-                {
+                if visit_word::<D, K>(&self.pool, word, value, visit).is_break() {
                     return;
                 }
             }
@@ -358,7 +253,7 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     in_a_store: [(3, 3), (4, 4), (2, 2)],
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
-        sources: &["index/src/p_clht"],
+        sources: &["index/src/p_clht", "index/src/hash_table"],
         // Four buckets, so that the table grows more than once.
         options: IndexOptions { expected_entries: 1, ..IndexOptions::DEFAULT },
         runs: &[

@@ -20,7 +20,7 @@ mutants! {
     /// The buckets of a larger table are written and never flushed.
     // I1.
     UNFLUSHED_NEW_TABLE = "p-clht/unflushed-new-table" =>
-        at("index/src/p_clht/resize.rs, write_out");
+        at("index/src/hash_table/writer.rs, write_out");
 
     /// A bucket's lock that a crash has left locked stays locked.
     // I6.

@@ -2,15 +2,20 @@
 
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Dirty, Domain, Durable, InFlight, Link, Owned, PCell, Pool};
+use lapis_pmem::{Domain, Durable, InFlight, Link, Owned, Pool};
 
 use super::PClht;
-use super::bucket::{BUCKET_BYTES, Bucket, BucketImage, MAX_LOG2, SLOTS, Table};
-use super::locks::{Frozen, PUBLISHING};
 use super::mutants;
+use crate::hash_table::bucket::{BUCKET_BYTES, Bucket, BucketImage, SLOTS};
+use crate::hash_table::counter::Counter;
+use crate::hash_table::locks::{Frozen, HeldLock, PUBLISHING};
+use crate::hash_table::table::Table;
+use crate::hash_table::writer::TableWriter;
 use crate::index::IndexError;
 use crate::key::{IndexKey, place_hash};
 
+/// Tables have at most two to the power of this many buckets (32 GiB).
+const MAX_LOG2: u32 = 29;
 /// 64 buckets, 4 KiB.
 const DEFAULT_LOG2: u32 = 6;
 /// 1024 buckets, 64 KiB: one chunk. The sizes between share slabs of eight chunks each and are
@@ -22,11 +27,6 @@ const BUCKETS_PER_OVERFLOW: u64 = 8;
 const ENTRIES_PER_BUCKET: f64 = 1.75;
 /// Buckets looked at when the index is opened.
 const SAMPLE: u64 = 64;
-/// The count of overflow buckets lies below the generation in which it is true.
-const COUNT_BITS: u32 = 40;
-const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
-/// Bytes of the new table that are composed at a time.
-const COMPOSED_BYTES: usize = 4096;
 
 /// The size of a new table that is to take `expected_entries` without growing.
 pub(super) fn initial_log2(expected_entries: usize) -> Result<u32, IndexError> {
@@ -55,30 +55,23 @@ fn grown(log2: u32) -> u32 {
 }
 
 /// About how many overflow buckets a table has, from a few of its chains.
-fn estimate_overflow<D: Domain>(pool: &Pool<D>, table: Table) -> u64 {
-    let sampled = table.buckets().min(SAMPLE);
+fn estimate_overflow<D: Domain>(pool: &Pool<D>, table: Table<Bucket>) -> u64 {
+    let sampled = table.len().min(SAMPLE);
     let mut found = 0;
     for index in 0..sampled {
-        let mut next =
-            pool.try_at(table.head_link(index)).map(|head| head.next.load(pool.domain()));
+        let mut next = pool.try_at(table.at(index)).map(|head| head.next.load(pool.domain()));
         for _ in 0..SAMPLE {
             let Some(bucket) = next.and_then(|link| pool.try_at(link)) else { break };
             found += 1;
             next = Some(bucket.next.load(pool.domain()));
         }
     }
-    found * (table.buckets() / sampled.max(1))
+    found * (table.len() / sampled.max(1))
 }
 
-/// A table on its way.
+/// A table on its way, and its overflow buckets.
 struct Building<'p, D: Domain> {
-    table: Owned<'p, D, Bucket, Dirty>,
-    /// Bucket 0 is the block's head, the others are its tail.
-    head_written: bool,
-    /// Bytes of the tail that have been written.
-    written: usize,
-    /// Bytes of the tail that come next.
-    composed: Vec<u8>,
+    table: TableWriter<'p, D>,
     overflow: Vec<Owned<'p, D, Bucket, InFlight>>,
 }
 
@@ -100,74 +93,38 @@ impl<'p, D: Domain> Building<'p, D> {
             next = bucket.link();
             self.overflow.push(bucket.flush());
         }
-        let image = BucketImage::of(first, next);
-        if !self.head_written {
-            self.table.write(self.table.domain(), &image);
-            self.head_written = true;
-            return Ok(());
-        }
-        image.append_to(&mut self.composed);
-        if self.composed.len() == COMPOSED_BYTES {
-            self.write_out();
-        }
+        self.table.push(&BucketImage::of(first, next));
         Ok(())
-    }
-
-    fn write_out(&mut self) {
-        let _mutant = self.table.domain().omitting(mutants::UNFLUSHED_NEW_TABLE);
-        self.table.write_tail_nontemporal(self.written, &self.composed);
-        self.written += self.composed.len();
-        self.composed.clear();
     }
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
-    /// The word that counts overflow buckets, for all handles together: a growth that one of them
-    /// decides on rests on what the others have added and removed. A hint, never flushed; true in
-    /// the generation of the pool that it names.
-    fn overflow_word(&self) -> &PCell<u64> {
-        &self.root().words[1]
-    }
-
-    fn counted(&self, overflow_buckets: u64) -> u64 {
-        (self.pool.generation() << COUNT_BITS) | overflow_buckets.min(COUNT_MASK)
+    /// Counts overflow buckets, for all handles together: a growth that one of them decides on rests on
+    /// what the others have added and removed. A hint.
+    fn overflow(&self) -> Counter<'_, D> {
+        Counter::new(&self.root().words[1], self.domain(), self.pool.generation())
     }
 
     /// Makes the count true for this generation, if no other handle has.
     pub(super) fn begin_counting(&self) {
-        let (word, domain) = (self.overflow_word(), self.domain());
-        let found = word.load(domain);
-        if found >> COUNT_BITS != self.counted(0) >> COUNT_BITS {
-            let estimate = self.counted(estimate_overflow(&self.pool, self.table()));
-            // If another handle is faster, its estimate does.
-            let _ = word.compare_exchange(domain, found, estimate);
-        }
+        self.overflow().begin(|| estimate_overflow(&self.pool, self.table()));
     }
 
     /// Overflow buckets, as far as is known.
     pub(super) fn overflow_buckets(&self) -> u64 {
-        self.overflow_word().load(self.domain()) & COUNT_MASK
+        self.overflow().get()
     }
 
     /// Counts an overflow bucket that comes or goes, under the lock of its chain and before
     /// anything of the change is flushed: a locked instruction completes flushes (rule R5), and no
     /// order may rest on that.
     pub(super) fn count_overflow(&self, comes: bool) {
-        let (word, domain) = (self.overflow_word(), self.domain());
-        let mut found = word.load(domain);
-        loop {
-            let count = found & COUNT_MASK;
-            let count = if comes { count + 1 } else { count.saturating_sub(1) };
-            match word.compare_exchange(domain, found, self.counted(count)) {
-                Ok(_) => return,
-                Err(other) => found = other,
-            }
-        }
+        self.overflow().count(comes);
     }
 
-    fn is_growth_due(&self, table: Table) -> bool {
+    fn is_growth_due(&self, table: Table<Bucket>) -> bool {
         let overflow_buckets = self.overflow_buckets();
-        overflow_buckets > table.buckets() / BUCKETS_PER_OVERFLOW
+        overflow_buckets > table.len() / BUCKETS_PER_OVERFLOW
             && overflow_buckets >= self.not_before.load(Ordering::Relaxed)
             && grown(table.log2()) <= MAX_LOG2
     }
@@ -181,8 +138,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             return;
         }
         // Whoever has the lock grows it for all.
-        let Some(before) = growing.try_lock(domain, self.generation) else { return };
-        if before.payload() != 0 {
+        let Some(held) = HeldLock::try_take(growing, domain, self.generation) else { return };
+        if held.before.payload() != 0 {
             // Left behind by a growth that was cut short.
             growing.set_payload(domain, 0);
         }
@@ -191,30 +148,21 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             let not_before = overflow_buckets + overflow_buckets / 4 + 1;
             self.not_before.store(not_before, Ordering::Relaxed);
         }
-        growing.unlock_unchanged(domain);
+        held.leave_unchanged();
     }
 
-    fn grow(&self, old: Table) -> Result<(), Refused> {
+    fn grow(&self, old: Table<Bucket>) -> Result<(), Refused> {
         let log2 = grown(old.log2());
-        let tail_bytes = ((1usize << log2) - 1) * BUCKET_BYTES;
-        let table = self.pool.allocate_with_tail(tail_bytes).map_err(|_| Refused::NoRoom)?;
-        let mut building = Building {
-            table,
-            head_written: false,
-            written: 0,
-            composed: Vec::with_capacity(COMPOSED_BYTES),
-            overflow: Vec::new(),
-        };
-        let mut frozen = Frozen::none_of(self, old);
+        let table = TableWriter::new(&self.pool, log2, mutants::UNFLUSHED_NEW_TABLE);
+        let table = table.map_err(|_| Refused::NoRoom)?;
+        let mut building = Building { table, overflow: Vec::new() };
+        let mut frozen = Frozen::none_of(&self.pool, self.generation, old, 1);
         let outgrown = self.divide(old, log2, &mut building, &mut frozen)?;
-        building.write_out();
-
-        let Building { table, overflow, .. } = building;
         // I1: one fence for the whole table.
-        let head = table.flush_head();
+        let written = (building.table.into_written(), building.overflow);
         let new = {
             let _mutant = self.domain().omitting(mutants::SWAP_BEFORE_FLUSH);
-            self.pool.fence((head, overflow))
+            self.pool.fence(written)
         };
         self.domain().happens("a larger table");
         if !outgrown.is_empty() {
@@ -223,7 +171,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         if !new.1.is_empty() {
             self.domain().happens("a larger table with chains");
         }
-        self.overflow_word().store(self.domain(), self.counted(new.1.len() as u64));
+        self.overflow().set(new.1.len() as u64);
         // I1: whoever sees the new table from here on sees this too, and puts nothing into it.
         self.growing().set_payload(self.domain(), PUBLISHING);
         let top = self.root().top.word();
@@ -251,17 +199,17 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
     /// into. Returns the overflow buckets of the old table.
     fn divide(
         &self,
-        old: Table,
+        old: Table<Bucket>,
         log2: u32,
         building: &mut Building<'_, D>,
-        frozen: &mut Frozen<'_, D, K>,
+        frozen: &mut Frozen<'_, D>,
     ) -> Result<Vec<Link<Bucket>>, Refused> {
-        let new = Table::new(Link::NULL, log2);
+        let new = Table::<Bucket>::new(Link::NULL, log2);
         let parts = 1u64 << (log2 - old.log2());
         let mut outgrown = Vec::new();
         let mut entries: Vec<(u64, (u64, u64))> = Vec::new();
         let mut part = Vec::new();
-        for index in 0..old.buckets() {
+        for index in 0..old.len() {
             entries.clear();
             let mut bucket = frozen.freeze_next().ok_or(Refused::Damaged)?;
             loop {

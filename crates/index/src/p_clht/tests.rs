@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use lapis_pmem::{Hardware, MIN_POOL_BYTES, Region};
 
 use super::*;
+use crate::hash_table::bucket::{FROZEN, is_changing};
 
 type Numbers = PClht<Hardware, u64>;
 
@@ -80,7 +81,7 @@ fn an_emptied_overflow_bucket_is_unlinked_at_once() {
     for key in &keys[3..6] {
         assert_eq!(index.remove(key).unwrap().previous, Some(*key));
     }
-    assert_eq!(index.statistics().nodes, table.buckets() + 1);
+    assert_eq!(index.statistics().nodes, table.len() + 1);
     assert_eq!(index.get(&keys[7]), Some(keys[7]));
     assert_eq!(index.overflow_buckets(), 1);
     assert_eq!(index.check(), Vec::<String>::new());
@@ -89,7 +90,7 @@ fn an_emptied_overflow_bucket_is_unlinked_at_once() {
 
 #[test]
 fn keys_of_one_chain_have_different_tags() {
-    let table = Table::new(Link::NULL, 16);
+    let table = Table::<Bucket>::new(Link::NULL, 16);
     let mut chains: HashMap<u64, Vec<u64>> = HashMap::new();
     for number in 0..200_000u64 {
         let key = number.to_be_bytes();
@@ -111,7 +112,7 @@ fn check_finds_a_key_that_is_twice_in_its_chain_and_one_in_a_wrong_chain() {
     let _ = index.insert(&1, 1).unwrap();
     let chain = table.index_of(place_hash(&1u64));
     let copy = |to: u64, slot: usize| {
-        let bucket = pool.at(table.head_link(to));
+        let bucket = pool.at(table.at(to));
         bucket.entries[slot].key.store(pool.domain(), 1);
         let occupancy = bucket.occupancy(pool.domain());
         let _ = bucket.publish_occupancy(pool.domain(), None, occupancy | 1 << slot).persist();
@@ -128,7 +129,7 @@ fn check_finds_a_cycle_and_get_refuses_to_follow_it_for_ever() {
     let index = made::<u64>(&pool, 0);
     let table = index.table();
     let absent = 77u64;
-    let link = table.head_link(table.index_of(place_hash(&absent)));
+    let link = table.at(table.index_of(place_hash(&absent)));
     pool.at(link).next.word().store(pool.domain(), link.bits());
     assert_eq!(index.check(), [format!("I4: the bucket at {link:?} has two predecessors")]);
     assert!(matches!(index.insert(&absent, 0), Err(IndexError::Damaged { .. })));
@@ -175,7 +176,7 @@ fn handles_of_one_index_share_locks_growth_and_counts() {
     }
     let statistics = first.statistics();
     assert_eq!(statistics.entries, KEYS + 3);
-    assert_eq!(first.overflow_buckets(), statistics.nodes - first.table().buckets());
+    assert_eq!(first.overflow_buckets(), statistics.nodes - first.table().len());
     assert_eq!(first.check(), Vec::<String>::new());
     assert!(audit(&first).is_clean());
 }
@@ -202,17 +203,17 @@ fn a_lock_left_by_an_earlier_generation_is_free_and_keeps_its_entries() {
     let index = made::<u64>(&pool, 0);
     let _ = index.insert(&1, 10).unwrap();
     let earlier = LockGeneration::of(pool.generation() + 1);
-    let head = pool.at(index.table().head_link(index.table().index_of(place_hash(&1u64))));
+    let head = pool.at(index.table().at(index.table().index_of(place_hash(&1u64))));
     // As a growth that was cut short would leave them.
     for lock in [&head.lock, index.growing()] {
         lock.lock(pool.domain(), earlier);
-        lock.set_payload(pool.domain(), lock.read(pool.domain()).payload() | bucket::FROZEN | 1);
+        lock.set_payload(pool.domain(), lock.read(pool.domain()).payload() | FROZEN | 1);
     }
     assert_eq!(index.get(&1), Some(10));
     assert_eq!(index.check(), Vec::<String>::new());
     assert_eq!(index.update(&1, 11).unwrap().previous, Some(10));
     assert!(!is_changing(head.lock.read(pool.domain()), index.generation));
-    assert_eq!(head.lock.read(pool.domain()).payload() & bucket::FROZEN, 0);
+    assert_eq!(head.lock.read(pool.domain()).payload() & FROZEN, 0);
     for key in 2..500 {
         let _ = index.insert(&key, key).unwrap();
     }
@@ -224,7 +225,7 @@ fn a_lock_left_by_an_earlier_generation_is_free_and_keeps_its_entries() {
 fn check_finds_a_lock_that_nobody_holds() {
     let pool = pool(1 << 20, 1 << 20);
     let index = made::<u64>(&pool, 0);
-    pool.at(index.table().head_link(3)).lock.lock(pool.domain(), index.generation);
+    pool.at(index.table().at(3)).lock.lock(pool.domain(), index.generation);
     index.growing().lock(pool.domain(), index.generation);
     let problems = index.check();
     assert_eq!(problems.len(), 2, "{problems:?}");
@@ -237,16 +238,16 @@ fn a_refused_growth_gives_every_chain_back_as_it_was() {
     let index = made::<u64>(&pool, 0);
     let table = index.table();
     let _ = index.insert(&1, 1).unwrap();
-    let word = |chain| pool.at(table.head_link(chain)).lock.read(pool.domain());
-    let mut frozen = locks::Frozen::none_of(&index, table);
-    while word(63).payload() & bucket::FROZEN == 0 {
+    let word = |chain| pool.at(table.at(chain)).lock.read(pool.domain());
+    let mut frozen = locks::Frozen::none_of(&pool, index.generation, table, 1);
+    while word(63).payload() & FROZEN == 0 {
         assert!(frozen.freeze_next().is_some());
     }
     assert!((0..64).all(|chain| word(chain).is_locked(index.generation)));
     assert!((0..64).all(|chain| !is_changing(word(chain), index.generation)));
     assert_eq!(index.get(&1), Some(1));
     drop(frozen);
-    assert!((0..64).all(|chain| word(chain).payload() & bucket::FROZEN == 0));
+    assert!((0..64).all(|chain| word(chain).payload() & FROZEN == 0));
     assert_eq!(index.check(), Vec::<String>::new());
     assert_eq!(index.remove(&1).unwrap().previous, Some(1));
 }

@@ -1,19 +1,66 @@
 //! Insert, update and remove, under the lock of the key's chain.
 
-use lapis_pmem::{Committed, Domain, Link};
+use lapis_pmem::{Committed, Domain, Link, LockWait};
 
-use super::bucket::{BUCKET_BYTES, Bucket, BucketImage, FULL, SLOTS};
 use super::{PClht, damaged_chain, mutants};
+use crate::hash_table::bucket::{BUCKET_BYTES, Bucket, BucketImage};
+use crate::hash_table::locks::{HeldLock, is_publishing};
 use crate::index::{Change, IndexError, Outcome};
 use crate::key::{IndexKey, place_hash};
 
 /// Where a key is, in a chain that is locked.
 enum Located<'a> {
     Present { before: Option<&'a Bucket>, bucket: &'a Bucket, slot: usize },
-    Absent { free: Option<&'a Bucket>, last: &'a Bucket },
+    Absent { free: Option<(&'a Bucket, usize)>, last: &'a Bucket },
+}
+
+/// A chain, locked.
+struct Held<'a, D: Domain> {
+    head: &'a Bucket,
+    lock: HeldLock<'a, D>,
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
+    /// Locks the chain of a hash.
+    #[inline(always)]
+    fn lock(&self, hash: u64) -> Result<Held<'_, D>, IndexError> {
+        // A word in a table that has been freed must not be written to, not even to be locked.
+        let _guard = self.pool.pin();
+        match self.try_lock(hash)? {
+            Some(held) => Ok(held),
+            None => self.lock_contended(hash),
+        }
+    }
+
+    /// Locks the chain of a hash in the current table, if it is free.
+    #[inline(always)]
+    fn try_lock(&self, hash: u64) -> Result<Option<Held<'_, D>>, IndexError> {
+        let (domain, generation) = (self.domain(), self.generation);
+        let table = self.table();
+        // I1: nothing is put into a table that a power cut could take away again. This is read
+        // after `top`, and `PUBLISHING` was stored before it.
+        if is_publishing(self.growing(), domain, generation) {
+            return Ok(None);
+        }
+        let head = self.pool.try_at(table.at(table.index_of(hash)));
+        let head = head.ok_or_else(damaged_chain)?;
+        let lock = HeldLock::try_take(&head.lock, domain, generation);
+        Ok(lock.map(|lock| Held { head, lock: lock.thawed() }))
+    }
+
+    /// Looks at the table anew each time: another may have taken its place, and the lock that was
+    /// waited for will never be free.
+    #[cold]
+    fn lock_contended(&self, hash: u64) -> Result<Held<'_, D>, IndexError> {
+        let mut wait = LockWait::default();
+        loop {
+            wait.once(self.domain());
+            if let Some(held) = self.try_lock(hash)? {
+                return Ok(held);
+            }
+        }
+    }
+
     /// Makes `change`, durably.
     #[inline]
     pub(super) fn change_key(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
@@ -34,8 +81,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
             if let Some(slot) = bucket.find(&self.pool, key, tag) {
                 return Ok(Located::Present { before, bucket, slot });
             }
-            if free.is_none() && bucket.occupancy(self.domain()) != FULL {
-                free = Some(bucket);
+            if free.is_none() {
+                free = bucket.free_slot(self.domain()).map(|slot| (bucket, slot));
             }
             match self.after(bucket)? {
                 Some(next) => (before, bucket) = (Some(bucket), next),
@@ -50,23 +97,17 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         &self,
         key: &K,
         value: u64,
-        free: Option<&Bucket>,
+        free: Option<(&Bucket, usize)>,
         last: &Bucket,
     ) -> Result<(Committed, bool), IndexError> {
         let domain = self.domain();
         let word = key.make_word(&self.pool)?;
-        if let Some(bucket) = free {
+        if let Some((bucket, slot)) = free {
             // I2: the key is durable before its bit can be.
             let word = word.fence_if(&self.pool, false);
-            let occupancy = bucket.occupancy(domain);
-            let slot = (!occupancy).trailing_zeros() as usize % SLOTS;
-            let entry = &bucket.entries[slot];
-            // I2: within the line these persist in this order (R2), so that with the bit there are
-            // the key and its value.
-            entry.value.store_ordered(domain, value);
-            entry.key.store_ordered(domain, word.bits());
-            let visible = bucket.publish_occupancy(domain, Some(word), occupancy | 1 << slot);
-            return Ok((visible.persist(), false));
+            bucket.fill(domain, slot, word.bits(), value);
+            let occupancy = bucket.occupancy(domain) | 1 << slot;
+            return Ok((bucket.publish_occupancy(domain, Some(word), occupancy).persist(), false));
         }
         domain.happens("a chain has one bucket more");
         let bucket = self.pool.allocate::<Bucket>()?;
@@ -96,15 +137,11 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         match self.locate(held.head, key)? {
             Located::Present { bucket, slot, .. } => {
                 let previous = Some(self.value_at(bucket, slot));
-                let committed = if replace {
-                    let committed = self.replace(bucket, slot, value);
-                    drop(held);
-                    committed
-                } else {
-                    held.leave_unchanged();
-                    Committed::nothing_to_do()
-                };
-                Ok(Outcome { previous, committed })
+                if !replace {
+                    held.lock.leave_unchanged();
+                    return Ok(Outcome::unchanged(previous));
+                }
+                Ok(Outcome { previous, committed: self.replace(bucket, slot, value) })
             }
             Located::Absent { free, last } => {
                 let (committed, longer) = self.add(key, value, free, last)?;
@@ -123,13 +160,11 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         key.validate()?;
         let held = self.lock(place_hash(key))?;
         let Located::Present { bucket, slot, .. } = self.locate(held.head, key)? else {
-            held.leave_unchanged();
-            return Ok(Outcome { previous: None, committed: Committed::nothing_to_do() });
+            held.lock.leave_unchanged();
+            return Ok(Outcome::unchanged(None));
         };
         let previous = Some(self.value_at(bucket, slot));
-        let committed = self.replace(bucket, slot, value);
-        drop(held);
-        Ok(Outcome { previous, committed })
+        Ok(Outcome { previous, committed: self.replace(bucket, slot, value) })
     }
 
     /// Takes a key away; an overflow bucket goes with its last entry.
@@ -138,8 +173,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         let domain = self.domain();
         let held = self.lock(place_hash(key))?;
         let Located::Present { before, bucket, slot } = self.locate(held.head, key)? else {
-            held.leave_unchanged();
-            return Ok(Outcome { previous: None, committed: Committed::nothing_to_do() });
+            held.lock.leave_unchanged();
+            return Ok(Outcome::unchanged(None));
         };
         let previous = Some(self.value_at(bucket, slot));
         let word = bucket.entries[slot].key.load(domain);

@@ -1,0 +1,99 @@
+//! The word in an index root that refers to a table.
+//!
+//! ```text
+//!  63      48 47                                              0
+//! +----------+------------------------------------------------+
+//! | log2 of  |  offset of element 0 from the start of the pool |
+//! | elements |                                                |
+//! +----------+------------------------------------------------+
+//! ```
+//!
+//! A table has no header, so that tables have the sizes the allocator likes, and one store replaces one
+//! by another.
+
+use std::marker::PhantomData;
+
+use lapis_pmem::{Domain, Link, PCell, Persistent, Pool};
+
+const LOG2_SHIFT: u32 = 48;
+/// Words that say more are damaged.
+pub(crate) const MAX_LOG2: u32 = 32;
+
+/// A table of two to the power of one or more elements. Any bits can be asked anything: a damaged word
+/// leads to links that the pool refuses.
+pub(crate) struct Table<T>(u64, PhantomData<fn() -> T>);
+
+impl<T> Clone for Table<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Table<T> {}
+
+impl<T> PartialEq for Table<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<T> std::fmt::Debug for Table<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let offset = self.0 & lapis_pmem::LINK_MASK;
+        write!(f, "2^{} elements at {offset:#x}", self.0 >> LOG2_SHIFT)
+    }
+}
+
+impl<T: Persistent> Table<T> {
+    pub(crate) fn new(link: Link<T>, log2: u32) -> Self {
+        Self(link.bits() | u64::from(log2) << LOG2_SHIFT, PhantomData)
+    }
+
+    /// What a cell says.
+    #[inline(always)]
+    pub(crate) fn in_word<D: Domain>(word: &PCell<u64>, domain: &D) -> Self {
+        Self(word.load_acquire(domain), PhantomData)
+    }
+
+    #[inline(always)]
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn link(self) -> Link<T> {
+        Link::from_bits(self.0)
+    }
+
+    #[inline(always)]
+    pub(crate) fn log2(self) -> u32 {
+        (self.0 >> LOG2_SHIFT) as u32
+    }
+
+    /// Number of elements; 0 if there cannot be as many as the word says.
+    pub(crate) fn len(self) -> u64 {
+        if (1..=MAX_LOG2).contains(&self.log2()) { 1 << self.log2() } else { 0 }
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        self.len() as usize * size_of::<T>()
+    }
+
+    /// The element that a hash belongs to. The upper bits decide, so that one element of a table is
+    /// divided among neighbours in a larger one.
+    #[inline(always)]
+    pub(crate) fn index_of(self, hash: u64) -> u64 {
+        // There are more elements than one; a damaged word selects any.
+        hash.wrapping_shr(self.log2().wrapping_neg())
+    }
+
+    #[inline(always)]
+    pub(crate) fn at(self, index: u64) -> Link<T> {
+        let start = self.0 & lapis_pmem::LINK_MASK;
+        Link::from_bits(start.wrapping_add(index.wrapping_mul(size_of::<T>() as u64)))
+    }
+
+    /// All elements, if they are inside the pool.
+    pub(crate) fn elements<D: Domain>(self, pool: &Pool<D>) -> Option<&[T]> {
+        (self.len() > 0).then(|| pool.try_slice(self.link(), self.len() as usize))?
+    }
+}
