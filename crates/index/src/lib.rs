@@ -21,6 +21,7 @@ registry! { ($)
     8 fptree::FpTree [ordered rebuilt];
     12 p_art::PArt [ordered];
     10 cceh::Cceh [];
+    11 level_hash::LevelHash [];
 }
 
 mod any_index;

@@ -122,13 +122,25 @@ impl GenerationLock {
         self.0.publish_word(domain, blocks, |_| word)
     }
 
+    /// Counts one more completed critical section and begins another.
+    #[inline(always)]
+    pub fn count_section<D: Domain>(&self, domain: &D) {
+        self.0.store_ordered(domain, self.counted(domain));
+    }
+
     /// Gives the lock back and counts one more completed critical section.
     #[inline(always)]
     pub fn unlock<D: Domain>(&self, domain: &D) {
+        self.0.store_ordered(domain, self.counted(domain) & !LOCKED);
+    }
+
+    /// The word with one more section.
+    #[inline(always)]
+    fn counted<D: Domain>(&self, domain: &D) -> u64 {
         let held = self.0.load(domain);
         debug_assert!(held & LOCKED != 0, "unlocked a lock that is not held");
         let version = held.wrapping_add(VERSION_ONE) & VERSION_MASK;
-        self.0.store_ordered(domain, (held & !(VERSION_MASK | LOCKED)) | version);
+        (held & !VERSION_MASK) | version
     }
 
     /// Gives the lock back without counting: nothing that readers look at has changed.
@@ -233,8 +245,11 @@ mod tests {
         lock.set_payload(&domain, 1);
         let held = lock.read(&domain);
         assert!(!free.is_same_section(held));
+        lock.count_section(&domain);
+        let held = [held, lock.read(&domain)];
+        assert!(!held[0].is_same_section(held[1]) && held[1].is_locked(generation));
         lock.unlock(&domain);
-        assert!(!held.is_same_section(lock.read(&domain)));
+        assert!(!held[1].is_same_section(lock.read(&domain)));
     }
 
     #[test]

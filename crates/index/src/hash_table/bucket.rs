@@ -82,6 +82,14 @@ impl Bucket {
         self.lock.publish_payload(domain, word, occupancy)
     }
 
+    /// Replaces the occupancy by one ordered store, of a line that is flushed later.
+    #[inline(always)]
+    pub(crate) fn set_occupancy<D: Domain>(&self, domain: &D, occupancy: u8) {
+        let word = self.lock.word();
+        let kept = word.load(domain) & !LockWord::free(u8::MAX).bits();
+        word.store_ordered(domain, kept | LockWord::free(occupancy).bits());
+    }
+
     /// A slot that is free, if there is one.
     #[inline(always)]
     pub(crate) fn free_slot<D: Domain>(&self, domain: &D) -> Option<usize> {

@@ -72,6 +72,11 @@ impl<'a, D: Domain> HeldLock<'a, D> {
         self
     }
 
+    /// Counts a section and goes on: readers that have seen what was before begin anew.
+    pub(crate) fn count_section(&self) {
+        self.lock.count_section(self.domain);
+    }
+
     /// Lets go without counting: nothing was changed.
     #[inline(always)]
     pub(crate) fn leave_unchanged(mut self) {

@@ -1,0 +1,245 @@
+//! What can only be seen from inside: movements, growth, damage.
+
+use lapis_pmem::{Committed, Hardware, Region};
+
+use super::movement::Room;
+use super::*;
+
+type Numbers = LevelHash<Hardware, u64>;
+
+fn made<K: IndexKey + ?Sized>(expected_entries: usize) -> LevelHash<Hardware, K> {
+    let region = Region::anonymous(1 << 20, 1 << 30).unwrap();
+    let pool = Arc::new(Pool::create(region, Hardware::detect()).unwrap());
+    let options = IndexOptions { expected_entries, ..IndexOptions::DEFAULT };
+    LevelHash::create_named(&pool, "index", &options).unwrap()
+}
+
+fn assert_sound<K: IndexKey + ?Sized>(index: &LevelHash<Hardware, K>) {
+    assert_eq!(index.check(), Vec::<String>::new());
+    let reachable = index.pool.reachable(|visitor| index.visit_blocks(visitor, &mut |_, _| {}));
+    let audit = index.pool.audit(&reachable);
+    assert!(audit.is_clean(), "{audit:?}");
+}
+
+fn word(index: &Numbers, at: usize) -> u64 {
+    index.root().words[at].load(index.domain())
+}
+
+/// The lock of the first group of a key.
+fn lock_of(index: &Numbers, key: u64) -> &GenerationLock {
+    let levels = index.levels();
+    &index.bucket(levels.leader(levels.group_of(Hashes::of(&key).0[0]))).lock
+}
+
+/// Puts a key into a slot, whoever's it is.
+fn put_into(index: &Numbers, link: Link<Bucket>, slot: usize, key: u64) {
+    let bucket = index.bucket(link);
+    bucket.fill(index.domain(), slot, key, key);
+    let _: Committed = bucket.publish_occupancy(index.domain(), None, 1 << slot).persist();
+}
+
+#[test]
+fn a_table_doubles_when_it_is_full_and_keeps_every_entry() {
+    let index = made::<u64>(1);
+    let mut loads = Vec::new();
+    let mut before = index.levels();
+    for key in 0..20_000u64 {
+        let _ = index.insert(&key, key ^ 5).unwrap();
+        let levels = index.levels();
+        if levels != before {
+            assert_eq!((levels.top.log2(), levels.bottom), (before.top.log2() + 1, before.top));
+            loads.push(key as f64 / (9 * before.bottom.len()) as f64);
+            before = levels;
+        }
+    }
+    assert!(loads.len() >= 10 && loads[6..].iter().all(|load| *load > 0.7), "{loads:?}");
+    assert!((0..20_000).all(|key| index.get(&key) == Some(key ^ 5)));
+    assert_sound(&index);
+}
+
+#[test]
+fn a_table_made_for_so_many_entries_does_not_grow_on_the_way() {
+    for expected_entries in [100usize, 5000, 100_000] {
+        let index = made::<u64>(expected_entries);
+        let before = index.levels();
+        for key in 0..expected_entries as u64 {
+            let _ = index.insert(&key, 0).unwrap();
+        }
+        assert_eq!(index.levels(), before, "{expected_entries}");
+    }
+}
+
+#[test]
+fn entries_are_moved_but_not_while_somebody_iterates() {
+    let index = made::<u64>(1000);
+    let levels = index.levels();
+    let mut key = 0;
+    while word(&index, MOVED_WORD) == 0 {
+        let _ = index.insert(&key, key).unwrap();
+        key += 1;
+    }
+    assert_eq!(index.levels(), levels);
+    assert!((0..key).all(|key| index.get(&key) == Some(key)));
+    assert_sound(&index);
+    let moved = word(&index, MOVED_WORD);
+    let mut found = 0;
+    index.for_each(&mut |_, _| {
+        if found == 0 {
+            // What takes a movement otherwise makes the table grow.
+            for another in key..key + 2000 {
+                let _ = index.insert(&another, another).unwrap();
+            }
+        }
+        found += 1;
+        ControlFlow::Continue(())
+    });
+    assert!(found >= key && index.levels() != levels, "{found} of {key}");
+    assert_ne!(word(&index, MOVED_WORD), moved, "a movement was tried");
+    assert_eq!(index.iterations().get(), 0);
+    assert_sound(&index);
+}
+
+/// Whoever has looked into the one bucket before, and looks into the other now, would find the entry in
+/// neither.
+#[test]
+fn readers_learn_of_a_movement_before_it_has_ended() {
+    let index = made::<u64>(1000);
+    let levels = index.levels();
+    for key in 0u64.. {
+        let hashes = Hashes::of(&key);
+        if index.free_slot(levels, hashes).is_some() {
+            let _ = index.insert(&key, key).unwrap();
+            continue;
+        }
+        let held = index.lock(hashes, true);
+        let Room::By(movement) = index.find_movable(hashes, &held) else { unreachable!() };
+        let moved =
+            index.bucket(movement.source.0).entries[movement.source.1].key.load(index.domain());
+        let lock = lock_of(&index, moved);
+        let before = lock.read(index.domain());
+        let (source, _) = index.make_room(&movement, &held).unwrap();
+        let found = index.find(levels, Hashes::of(&moved), &moved, 0).unwrap().bucket;
+        assert!(!std::ptr::eq(found, source));
+        let now = lock.read(index.domain());
+        assert!(now.is_locked(index.generation) && !before.is_same_section(now));
+        // A change of a bucket's occupancy shows in its own word: it has to be another's.
+        if ![source, found].iter().any(|bucket| std::ptr::eq(lock, &raw const bucket.lock)) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn an_entry_that_a_crash_has_left_twice_is_there_once_when_the_table_is_opened() {
+    let index = made::<u64>(100);
+    let levels = index.levels();
+    let places = |key: u64| levels.candidates(Hashes::of(&key));
+    // A key whose two buckets of the top level differ.
+    let key = (0..).find(|key| places(*key)[0] != places(*key)[1]).unwrap();
+    put_into(&index, places(key)[0], 0, key);
+    put_into(&index, places(key)[1], 1, key);
+    assert_eq!(index.check().len(), 2);
+    index.root().words[MOVED_WORD].store(index.domain(), places(key)[1].bits() | 1);
+    let opened = Numbers::open(Arc::clone(&index.pool), index.root).unwrap();
+    assert_sound(&opened);
+    assert_eq!(opened.remove(&key).unwrap().previous, Some(key));
+    assert_eq!(opened.get(&key), None);
+}
+
+#[test]
+fn handles_of_one_index_share_locks_growth_and_movements() {
+    const KEYS: u64 = 6000;
+    let first = made::<u64>(1);
+    let second = Numbers::open(Arc::clone(&first.pool), first.root).unwrap();
+    std::thread::scope(|scope| {
+        for (part, index) in [&first, &second, &first, &second].into_iter().enumerate() {
+            scope.spawn(move || {
+                for key in (part as u64..KEYS).step_by(4) {
+                    assert!(index.insert(&key, key).unwrap().previous.is_none());
+                    assert_eq!(
+                        index.get(&(key / 8 * 4 + part as u64)),
+                        Some(key / 8 * 4 + part as u64)
+                    );
+                    let _ = index.put(&(KEYS + key % 3), key).unwrap();
+                }
+            });
+        }
+    });
+    for index in [&second, &first] {
+        assert!((0..KEYS).all(|key| index.get(&key) == Some(key)));
+    }
+    assert_eq!(first.statistics().entries, KEYS + 3);
+    assert_sound(&first);
+}
+
+#[test]
+fn a_reader_waits_for_no_lock_and_writes_none() {
+    let index = made::<u64>(100);
+    let _ = index.insert(&1, 10).unwrap();
+    let (group, structure) = (lock_of(&index, 1), index.structure());
+    for lock in [group, structure] {
+        lock.lock(index.domain(), index.generation);
+    }
+    let words = || [group, structure].map(|lock| lock.read(index.domain()));
+    let before = words();
+    assert_eq!((index.get(&1), words()), (Some(10), before));
+}
+
+#[test]
+fn check_finds_a_key_in_a_bucket_that_is_not_its_own_and_locks_that_nobody_holds() {
+    let index = made::<u64>(1000);
+    let levels = index.levels();
+    let not_its_own = |link: &Link<Bucket>| !levels.candidates(Hashes::of(&1u64)).contains(link);
+    put_into(&index, (0..).map(|at| levels.top.at(at)).find(not_its_own).unwrap(), 2, 1);
+    assert!(index.check()[0].starts_with("I3: 1 is in the bucket at"));
+    index.bucket(levels.leader(3)).lock.lock(index.domain(), index.generation);
+    index.structure().lock(index.domain(), index.generation);
+    assert_eq!(index.check().iter().filter(|problem| problem.starts_with("I4")).count(), 2);
+}
+
+#[test]
+fn an_index_whose_levels_are_not_in_the_pool_is_not_opened() {
+    let index = made::<u64>(0);
+    let root = index.root();
+    for damaged in [root.top.word(), index.bottom_word(DEFAULT_LOG2)] {
+        let intact = damaged.load(index.domain());
+        for damage in [0, u64::MAX, 29 << 48 | 4096, 24 << 48 | 4096] {
+            damaged.store(index.domain(), damage);
+            let opened = Numbers::open(Arc::clone(&index.pool), index.root);
+            assert!(matches!(opened, Err(IndexError::Damaged { .. })));
+            assert_eq!(index.check().len(), 1);
+        }
+        damaged.store(index.domain(), intact);
+    }
+    // A movement that cannot be is none.
+    root.words[MOVED_WORD].store(index.domain(), u64::MAX);
+    assert!(Numbers::open(Arc::clone(&index.pool), index.root).is_ok());
+}
+
+#[test]
+fn what_an_earlier_generation_left_locked_is_free() {
+    let index = made::<u64>(1);
+    let _ = index.insert(&1, 10).unwrap();
+    let earlier = LockGeneration::of(index.pool.generation() + 1);
+    for lock in [lock_of(&index, 1), index.structure()] {
+        lock.lock(index.domain(), earlier);
+    }
+    // As in the middle of a growth, and of an iteration.
+    index.structure().set_payload(index.domain(), table_locks::PUBLISHING);
+    let earlier_generation = index.pool.generation() + 1;
+    Counter::new(&index.root().words[ITERATIONS_WORD], index.domain(), earlier_generation).set(7);
+    assert_eq!(index.check(), Vec::<String>::new());
+    assert_eq!(index.update(&1, 11).unwrap().previous, Some(10));
+    for key in 2..500 {
+        let _ = index.insert(&key, key).unwrap();
+    }
+    assert_eq!((index.statistics().entries, index.iterations().get()), (499, 0));
+}
+
+#[test]
+fn more_entries_than_any_table_holds_are_a_bad_option() {
+    for expected_entries in [1 << 50, usize::MAX] {
+        let refused = initial_log2(expected_entries);
+        assert!(matches!(refused, Err(IndexError::BadOption { .. })), "{refused:?}");
+    }
+}
