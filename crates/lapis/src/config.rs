@@ -12,7 +12,8 @@ use lapis_pmem::{Access, BLOCK_BYTES, Caches, DirectTransfers, EXTENT_BYTES, Reg
 const SHORTEST_LOG_PAGES: u64 = 256;
 /// Segments of a log, where they are not longer than their default.
 const SEGMENTS: u64 = 16;
-/// Persistent memory at least.
+const LARGEST_PAGE_BYTES: usize = 64 << 10;
+/// Persistent memory at least: four times the shortest log, and with small pages as much as with those of 16 KiB.
 const LEAST_MEMORY_BYTES: usize = 16 << 20;
 /// Pages in DRAM at least.
 const FEWEST_FRAMES: usize = 16;
@@ -40,7 +41,7 @@ pub struct Config {
     caches: Caches,
     overwrite: bool,
     clock: Clock,
-    pub(crate) memory: Option<Memory>,
+    memory: Option<Memory>,
 }
 
 /// Persistent memory of a store that is created.
@@ -140,7 +141,7 @@ impl Config {
         self
     }
 
-    /// Gives a store that is created `bytes` of persistent memory, 16 MiB at least: a directory for a file,
+    /// Gives a store that is created `bytes` of persistent memory, 16 MiB and 1,024 pages at least: a directory for a file,
     /// a file that is not there yet, or a device-DAX device. It holds the log, so that a commit waits for a fence
     /// and no disk; pages that have no room in DRAM; and tables in persistent indexes, for which it grows
     /// ([`TableOptions::index`]). An ordinary file is persistent memory to try things with: it survives the
@@ -148,9 +149,17 @@ impl Config {
     /// remembers where it is.
     #[must_use]
     pub fn persistent_memory(mut self, path: impl Into<PathBuf>, bytes: usize) -> Self {
-        let bytes = bytes.max(LEAST_MEMORY_BYTES).next_multiple_of(EXTENT_BYTES);
         self.memory = Some(Memory { path: path.into(), bytes });
         self
+    }
+
+    /// Persistent memory of a store that is created, whatever was asked for.
+    pub(crate) fn memory(&self) -> Option<Memory> {
+        let least = 4 * self.shortest_log() as usize;
+        self.memory.as_ref().map(|Memory { path, bytes }| {
+            let bytes = (*bytes).max(LEAST_MEMORY_BYTES).max(least);
+            Memory { path: path.clone(), bytes: bytes.next_multiple_of(EXTENT_BYTES) }
+        })
     }
 
     /// Whether persistent memory that cannot be read (a bad block of the medium, a file that somebody made shorter) is
@@ -210,7 +219,12 @@ impl Config {
 
     /// Bytes of the log, whatever was asked for.
     fn log(&self) -> u64 {
-        self.log_bytes.max(SHORTEST_LOG_PAGES.saturating_mul(self.page_bytes as u64))
+        self.log_bytes.max(self.shortest_log())
+    }
+
+    /// Of pages that are larger than any, the engine will not hear.
+    fn shortest_log(&self) -> u64 {
+        SHORTEST_LOG_PAGES * self.page_bytes.min(LARGEST_PAGE_BYTES) as u64
     }
 
     /// Blocks of the log's device: the ring and its headers.
@@ -226,7 +240,7 @@ impl Config {
         if has_memory {
             options.placement = Placement::ThreeTier;
         }
-        if let Some(memory) = &self.memory {
+        if let Some(memory) = self.memory() {
             log_bytes = log_bytes.min(memory.bytes as u64 / 4);
             options.memory.log_blocks = log_bytes.div_ceil(BLOCK_BYTES as u64) + 2;
             options.memory.frames = memory.bytes / 2 / self.page_bytes.max(1);

@@ -199,7 +199,7 @@ fn create(
         std::fs::rename(from, to).and_then(|()| turn.sync_all()).map_err(failed)
     };
     let whole = || {
-        let memory = config.memory.as_ref().map(|memory| NewMemory::make(memory, config));
+        let memory = config.memory().map(|memory| NewMemory::make(&memory, config));
         let memory = memory.transpose()?;
         let log = match memory {
             Some(_) => None,

@@ -21,7 +21,8 @@
 //! * A commit that waits for the disk takes as long as the disk does, whatever it holds: put more into
 //!   a transaction, commit from several threads (they share the disk's syncs), or wait less
 //!   ([`Durability`]).
-//! * Keys have 1 to [`Table::largest_key_bytes`] bytes: 1,970 with pages of 16 KiB. Values have up to 1 GiB.
+//! * Keys have 1 to [`Table::largest_key_bytes`] bytes: 1,970 with pages of 16 KiB. Values have up to 1 GiB;
+//!   [`Table::reader`] and [`Table::writer`] do not have them in memory.
 //! * A transaction's writes have up to a quarter of the log ([`Config::log_bytes`]); long values, which
 //!   are written before it commits, count little.
 //! * One process has a store open to write, and nobody else beside it; or any number have it open to read

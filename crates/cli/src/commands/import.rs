@@ -84,7 +84,7 @@ pub struct Arguments {
     /// Records per transaction
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     batch: u32,
-    /// The keys ascend: make a new table of them at once, much faster. There is all of it at the end, or nothing
+    /// The keys ascend: make a new table of them at once, in about half the time. There is all of it at the end, or nothing
     #[arg(long, conflicts_with_all = ["index", "table_ttl", "acknowledge", "on_duplicate", "batch"])]
     sorted: bool,
     /// Import a file again that has been imported

@@ -122,6 +122,18 @@ fn entries_of_indexes_expire_too() {
 }
 
 #[test]
+fn however_little_was_asked_for_is_enough_for_large_pages() {
+    let directory = directory();
+    let config = config(directory.path()).page_bytes(64 << 10).cache_bytes(2 << 20);
+    let store = Store::open(config.persistent_memory(directory.path(), 1)).unwrap();
+    let table = store.create_table("t").unwrap();
+    for key in 0..20_u8 {
+        table.put(&[key; 7922], &[key; 7922]).unwrap();
+    }
+    assert_eq!(table.len().unwrap(), 20);
+}
+
+#[test]
 fn without_persistent_memory_a_table_in_an_index_is_refused() {
     let store = Store::in_memory().unwrap();
     let options = TableOptions::with_index(IndexKind::Wort);
