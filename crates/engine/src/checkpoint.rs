@@ -20,7 +20,7 @@ impl<D: Domain> Engine<D> {
     }
 
     /// What a thread in the background does again and again: writes what others would soon have to write, of the log
-    /// and of pages, cuts the log when half of it is used, takes away
+    /// and of pages, makes the log longer or cuts it when half of it is used, takes away
     /// what nobody can read any more: chunks of long values, pages of dropped tables, entries that have expired. Returns whether there was something to do.
     ///
     /// # Errors
@@ -32,8 +32,12 @@ impl<D: Domain> Engine<D> {
         }
         let mut busy = shared.log.block_log().write_early()?;
         busy |= shared.manager.write_back_early()?;
-        if shared.log.free_bytes() < shared.log.block_log().capacity_bytes() / 2 {
-            shared.checkpoint()?;
+        let log = shared.log.block_log();
+        let capacity = log.capacity_bytes();
+        if shared.log.free_bytes() < capacity / 2 {
+            if !log.grow_beyond(capacity)? {
+                shared.checkpoint()?;
+            }
             busy = true;
         }
         busy |= shared.remove_unwanted_chunks()?;
@@ -42,8 +46,8 @@ impl<D: Domain> Engine<D> {
         Ok(busy)
     }
 
-    /// Makes everything durable, writes every page and ends an orderly use: the next opening has nothing to redo. One that
-    /// is read only has nothing to write.
+    /// Makes everything durable, writes every page and ends an orderly use: the next opening has nothing to redo. What the
+    /// log took of its device and does not need is given back. One that is read only has nothing to write.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -55,20 +59,28 @@ impl<D: Domain> Engine<D> {
         shared.order.check_running()?;
         self.sync()?;
         shared.checkpoint()?;
+        shared.log.block_log().close()?;
         Ok(shared.manager.close()?)
     }
 }
 
 impl<D: Domain> Shared<D> {
-    /// Makes sure that the log has room for a record of so many bytes, and for what trees log. Where the log is kept for a
-    /// transaction that is still changing trees, that one comes first: what it logs must find the room.
+    /// Makes sure that the log has room for a record of so many bytes, and for what trees log. It grows as long as it may
+    /// before it is cut. Where it is kept for a transaction that is still changing trees, that one comes first: what it logs must
+    /// find the room.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<(), EngineError> {
-        let needed = bytes + self.room_for_structure();
-        while self.log.free_bytes() < needed {
+        let has_room = || self.log.free_bytes() >= bytes + self.room_for_structure();
+        let grow = || self.log.block_log().grow_beyond(self.log.block_log().capacity_bytes());
+        while !has_room() {
+            if grow()? {
+                continue;
+            }
             let kept = self.order.kept_from();
             self.checkpoint()?;
             match kept {
-                Some(kept) if self.log.free_bytes() < needed => self.order.wait_beyond(kept)?,
+                Some(kept) if !has_room() => self.order.wait_beyond(kept)?,
+                // What is retained now may lie so that it can grow.
+                _ if !has_room() && grow()? => {}
                 _ => break,
             }
         }

@@ -72,7 +72,7 @@ impl<D: Domain> Shared<D> {
     fn move_pages_of(&self, table: &Table<D>, highest: PageNumber) -> Result<u64, EngineError> {
         // A record has the page that moves, and the one above it.
         let of_record = 2 * self.manager.page_bytes() as u64;
-        let between_cuts = (self.most_transaction_bytes() / 4 / of_record).max(1);
+        let between_cuts = (self.room_for_structure() / 4 / of_record).max(1);
         let (mut moved, mut place) = (0, CompactionPlace::default());
         let Some(tree) = table.contents().as_tree() else { return Ok(0) };
         loop {

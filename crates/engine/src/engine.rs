@@ -672,10 +672,10 @@ impl<D: Domain> Shared<D> {
 
     /// The most bytes that the writes of a transaction may have.
     pub(crate) fn most_transaction_bytes(&self) -> u64 {
-        self.log.block_log().capacity_bytes() / 4
+        self.log.block_log().most_capacity_bytes() / 4
     }
 
-    /// Room in the log that commits leave for what trees log.
+    /// Room in the log, as long as it is, that commits leave for what trees log.
     pub(crate) fn room_for_structure(&self) -> u64 {
         self.log.block_log().capacity_bytes() / 4
     }

@@ -171,7 +171,7 @@ impl<D: Domain> Shared<D> {
         self.promise_room_to_load(key.len() + value.len(), loading)?;
         loading.bytes += (key.len() + value.len()) as u64;
         self.counters.written_bytes.add((key.len() + value.len()) as u64);
-        if loading.bytes > self.most_transaction_bytes() / 4 {
+        if loading.bytes > self.room_for_structure() / 4 {
             self.let_log_be_cut()?;
             loading.bytes = 0;
         }

@@ -8,9 +8,10 @@ use lapis_buffer::BufferOptions;
 use lapis_engine::{Clock, Durability, EngineOptions, IndexKind, Placement};
 use lapis_pmem::{Access, BLOCK_BYTES, Caches, DirectTransfers, EXTENT_BYTES, RegionOptions};
 
-/// The log is not shorter: a segment has sixteen pages then, and a record that changes a tree's structure has a few.
+/// The log is not shorter, however long it may grow: a segment has sixteen pages then, and a record that changes a tree's
+/// structure has a few.
 const SHORTEST_LOG_PAGES: u64 = 256;
-/// Segments of a log, where they are not longer than their default.
+/// Segments of a log that is as long as it may be, where they are not longer than their default.
 const SEGMENTS: u64 = 16;
 const LARGEST_PAGE_BYTES: usize = 64 << 10;
 /// Persistent memory at least: four times the shortest log, and with small pages as much as with those of 16 KiB.
@@ -133,7 +134,8 @@ impl Config {
         self
     }
 
-    /// The size of the log of a store that is created, 256 pages at least: 64 MiB by default. A longer one takes
+    /// The most that the log of a store that is created may grow to, 256 pages at least: 64 MiB by default. It begins
+    /// with a segment (4 MiB or a sixteenth of that) or 256 pages, and is as short again when the store is closed. A longer one takes
     /// longer transactions and fewer checkpoints, and opening after a crash has more to read.
     #[must_use]
     pub fn log_bytes(mut self, bytes: u64) -> Self {
@@ -217,7 +219,7 @@ impl Config {
         self.cache_bytes
     }
 
-    /// Bytes of the log, whatever was asked for.
+    /// Bytes that the log may grow to, whatever was asked for.
     fn log(&self) -> u64 {
         self.log_bytes.max(self.shortest_log())
     }
@@ -227,9 +229,16 @@ impl Config {
         SHORTEST_LOG_PAGES * self.page_bytes.min(LARGEST_PAGE_BYTES) as u64
     }
 
-    /// Blocks of the log's device: the ring and its headers.
-    pub(crate) fn log_blocks(&self) -> u64 {
-        self.log().div_ceil(BLOCK_BYTES as u64) + 2
+    /// Bytes of a segment of a log that may have so many.
+    fn segment_bytes(log_bytes: u64) -> u64 {
+        let (block, most) = (BLOCK_BYTES as u64, BlockLogOptions::new(0).segment_bytes);
+        (log_bytes / SEGMENTS / block * block).clamp(block, most)
+    }
+
+    /// Blocks that the log's device begins with: so many segments, and the headers.
+    pub(crate) fn first_log_blocks(&self) -> u64 {
+        let bytes = self.shortest_log().max(1).next_multiple_of(Self::segment_bytes(self.log()));
+        bytes / BLOCK_BYTES as u64 + 2
     }
 
     /// The engine's options, with a log of this identity, where there is persistent memory or not.
@@ -250,10 +259,10 @@ impl Config {
             BufferOptions { frames, most_changed_frames: frames / 2, ..BufferOptions::default() };
         options.buffer.space.page_bytes = self.page_bytes;
         let default = options.log;
-        let block = BLOCK_BYTES as u64;
-        let segment_bytes = (log_bytes / SEGMENTS / block * block).min(default.segment_bytes);
+        let segment_bytes = Self::segment_bytes(log_bytes);
         let batch_bytes = default.batch_bytes.min(segment_bytes);
-        options.log = BlockLogOptions { segment_bytes, batch_bytes, ..default };
+        let most_bytes = if has_memory { 0 } else { log_bytes };
+        options.log = BlockLogOptions { segment_bytes, batch_bytes, most_bytes, ..default };
         options
     }
 }

@@ -203,7 +203,7 @@ fn create(
         let memory = memory.transpose()?;
         let log = match memory {
             Some(_) => None,
-            None => Some(make(LOG_FILE, config.log_blocks(), TRANSFERS_OF_LOG)?),
+            None => Some(make(LOG_FILE, config.first_log_blocks(), TRANSFERS_OF_LOG)?),
         };
         let pool = memory.as_ref().map(|memory| Arc::clone(&memory.pool));
         let pages = make(PAGES_FILE, FIRST_BLOCKS, config.transfers_of_pages())?;
@@ -283,7 +283,7 @@ pub(crate) fn in_memory(config: &Config) -> Result<(Files, Engine<Hardware>), Er
         let device = FileDevice::in_memory(blocks);
         device.map(Arc::new).map_err(|source| Error::File { path: "memory".into(), source })
     };
-    let (pages, log) = (make(FIRST_BLOCKS)?, Some(make(config.log_blocks())?));
+    let (pages, log) = (make(FIRST_BLOCKS)?, Some(make(config.first_log_blocks())?));
     let files = Files { pages, log, memory: None, directory: None };
     let engine = files.create(config)?;
     Ok((files, engine))

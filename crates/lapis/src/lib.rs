@@ -23,7 +23,7 @@
 //!   ([`Durability`]).
 //! * Keys have 1 to [`Table::largest_key_bytes`] bytes: 1,970 with pages of 16 KiB. Values have up to 1 GiB;
 //!   [`Table::reader`] and [`Table::writer`] do not have them in memory.
-//! * A transaction's writes have up to a quarter of the log ([`Config::log_bytes`]); long values, which
+//! * A transaction's writes have up to a quarter of what the log may grow to ([`Config::log_bytes`]); long values, which
 //!   are written before it commits, count little.
 //! * One process has a store open to write, and nobody else beside it; or any number have it open to read
 //!   ([`Config::read_only`]). Who is refused is told by whom.

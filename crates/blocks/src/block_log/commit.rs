@@ -9,6 +9,7 @@ use lapis_pmem::{BlockBuffer, BlockError, Domain, host_lock};
 use super::batch::Batch;
 use super::error::BlockLogError;
 use super::record::Lsn;
+use super::ring::Ring;
 use super::{BlockLog, Held, mutants};
 
 /// What a commit waits for.
@@ -88,7 +89,7 @@ impl<D: Domain> BlockLog<D> {
     pub fn write_early(&self) -> Result<bool, BlockLogError> {
         let mut state = self.lock();
         state.check_health()?;
-        let is_due = state.batch.end() - state.batch.first() > self.ring.batch_bytes() / 2;
+        let is_due = state.batch.end() - state.batch.first() > state.ring.batch_bytes() / 2;
         if !is_due || state.spare.is_none() {
             return Ok(false);
         }
@@ -127,6 +128,14 @@ impl<D: Domain> BlockLog<D> {
         }
     }
 
+    /// Gives back the turn to write.
+    pub(super) fn give_back(&self, turn: BlockBuffer) -> Held<'_, D> {
+        let mut state = self.lock();
+        state.spare = Some(turn);
+        self.written.notify_all();
+        state
+    }
+
     /// Writes what was appended and makes it durable, or waits for whoever is doing that. The caller
     /// then looks again for what it wants.
     pub(super) fn write_batch_or_wait<'l>(&'l self, mut state: Held<'l, D>) -> Held<'l, D> {
@@ -134,15 +143,15 @@ impl<D: Domain> BlockLog<D> {
             return host_lock::wait(&self.state, state, &self.written);
         };
         let durable = self.durable.load(&self.domain);
-        state.batch.mark(self.ring, durable);
-        let rounds = |position| position / self.ring.bytes();
-        if rounds(state.batch.first()) < rounds(state.batch.end()) {
+        let ring = state.ring;
+        state.batch.mark(ring, durable);
+        if ring.rounds_before(state.batch.first()) < ring.rounds_before(state.batch.end()) {
             self.domain.happens("the ring comes round");
         }
         let drops_last_unit = self.domain.commits(mutants::LAST_BLOCK_DROPPED);
         let batch = state.batch.close(spare, drops_last_unit);
         drop(state);
-        let outcome = self.write(&batch);
+        let outcome = self.write(ring, &batch);
         let mut state = self.lock();
         match outcome {
             Ok(()) => self.durable.store_release(&self.domain, batch.end()),
@@ -156,8 +165,8 @@ impl<D: Domain> BlockLog<D> {
         state
     }
 
-    fn write(&self, batch: &Batch) -> Result<(), BlockError> {
-        let written = self.ring.write(&*self.device, batch.first(), batch.units());
+    fn write(&self, ring: Ring, batch: &Batch) -> Result<(), BlockError> {
+        let written = ring.write(&*self.device, batch.first(), batch.units());
         if !self.domain.commits(mutants::IGNORED_WRITE_ERROR) {
             written?;
         }

@@ -4,19 +4,22 @@ use lapis_pmem::{BLOCK_BYTES, BlockBuffer, BlockDevice, BlockError, SECTOR_BYTES
 
 use super::error::BlockLogError;
 use super::record::ALIGNMENT;
-use super::ring::{HEADER_BLOCKS, Ring};
+use super::ring::{FIELDS, HEADER_BLOCKS, Ring};
 
 const MAGIC: [u8; 8] = *b"lapisWAL";
 /// The version that this code writes, and the newest that it reads.
 const VERSION: u32 = 1;
-const CHECKSUM_AT: usize = 72;
-const HEADER_BYTES: usize = 76;
+const CLOSED_AT: usize = 12;
+const RING_AT: usize = 16;
+const POSITIONS_AT: usize = RING_AT + 8 * FIELDS;
+const CHECKSUM_AT: usize = POSITIONS_AT + 3 * 8;
+const HEADER_BYTES: usize = CHECKSUM_AT + 4;
 
 /// Positions end here: at 10 GB a second that takes a decade.
 const MOST_POSITION: u64 = 1 << 62;
 
 // A power cut leaves a copy whole, old or new (rule D3).
-const _: () = assert!(HEADER_BYTES <= SECTOR_BYTES);
+const _: () = assert!(HEADER_BYTES == 100 && HEADER_BYTES <= SECTOR_BYTES);
 
 /// What a header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub(super) struct Header {
     pub(super) start: u64,
     /// A position before which all is durable.
     pub(super) durable: u64,
+    /// The log ends there, and nothing was written behind.
+    pub(super) closed: bool,
 }
 
 /// What one block in the place of a header is.
@@ -43,8 +48,9 @@ impl Header {
         block.fill(0);
         block[..8].copy_from_slice(&MAGIC);
         block[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        block[CLOSED_AT] = self.closed.into();
         let words = self.ring.fields().into_iter().chain([self.sequence, self.start, self.durable]);
-        for (word, field) in words.zip(block[16..CHECKSUM_AT].chunks_exact_mut(8)) {
+        for (word, field) in words.zip(block[RING_AT..CHECKSUM_AT].chunks_exact_mut(8)) {
             field.copy_from_slice(&word.to_le_bytes());
         }
         let checksum = crc32c::crc32c(&block[..CHECKSUM_AT]);
@@ -65,14 +71,20 @@ impl Header {
         if word(8) != VERSION {
             return Ok(Copy::Newer(word(8)));
         }
-        let ring = Ring::of_fields([16, 24, 32, 40].map(long), device_blocks)?;
-        let [sequence, start, durable] = [48, 56, 64].map(long);
-        let positions = [start, durable];
+        let fields = core::array::from_fn(|field| long(RING_AT + 8 * field));
+        let ring = Ring::of_fields(fields, device_blocks)?;
+        let [sequence, start, durable] = [0, 8, 16].map(|at| long(POSITIONS_AT + at));
+        let positions = [ring.base(), start, durable];
         let makes_sense = |at: &u64| at.is_multiple_of(ALIGNMENT) && *at < MOST_POSITION;
-        if !positions.iter().all(makes_sense) || start > durable || sequence == u64::MAX {
+        let closed = word(CLOSED_AT);
+        if !positions.iter().all(makes_sense)
+            || !positions.is_sorted()
+            || sequence == u64::MAX
+            || closed > 1
+        {
             return Ok(Copy::Damaged);
         }
-        Ok(Copy::Header(Self { ring, sequence, start, durable }))
+        Ok(Copy::Header(Self { ring, sequence, start, durable, closed: closed == 1 }))
     }
 }
 
@@ -105,12 +117,14 @@ impl HeaderCopies {
             return Err(BlockLogError::NotALog);
         }
         let mut blocks = BlockBuffer::zeroed(HEADER_BLOCKS as usize);
-        // Of a copy that cannot be read the other one may do.
         let mut unreadable = None;
-        for (number, block) in (0..).zip(blocks.chunks_exact_mut(BLOCK_BYTES)) {
-            if let Err(error) = device.read_blocks(number, block) {
-                block.fill(0);
-                unreadable = Some(error);
+        if device.read_blocks(0, &mut blocks).is_err() {
+            // Of a copy that cannot be read the other one may do.
+            for (number, block) in (0..).zip(blocks.chunks_exact_mut(BLOCK_BYTES)) {
+                if let Err(error) = device.read_blocks(number, block) {
+                    block.fill(0);
+                    unreadable = Some(error);
+                }
             }
         }
         let (mut found, mut newer, mut damaged) = (None::<(Header, usize)>, None, false);
@@ -186,8 +200,10 @@ mod tests {
     use super::*;
 
     fn header() -> Header {
-        let options = BlockLogOptions { identity: 5, segment_bytes: 8192, batch_bytes: 16384 };
-        Header { ring: Ring::new(options, 10).unwrap(), sequence: 3, start: 64, durable: 4096 }
+        let (segment_bytes, batch_bytes, most_bytes) = (8192, 16384, 65536);
+        let options = BlockLogOptions { identity: 5, segment_bytes, batch_bytes, most_bytes };
+        let ring = Ring::new(options, 10).unwrap();
+        Header { ring, sequence: 3, start: 64, durable: 4096, closed: true }
     }
 
     fn encoded() -> Vec<u8> {

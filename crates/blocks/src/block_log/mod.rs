@@ -9,7 +9,7 @@
 //! # Layout
 //!
 //! An [`Lsn`] is a byte position in a stream without end. The device has two copies of a header, then
-//! a ring, in which position `p` lies at byte `p` modulo the ring's length.
+//! a ring, in which position `p` lies at byte `p - base` modulo the ring's length.
 //!
 //! ```text
 //!  block 0   block 1   blocks 2 ..: the ring, segments of equal length
@@ -17,8 +17,9 @@
 //!  │ header │ header │ S record record mark … pad│ S record record mark …    │
 //!  └────────┴────────┴───────────────────────────┴───────────────────────────┴─ ─ ─
 //!
-//!  header   0 magic │ 8 version │ 12 zero │ 16 identity │ 24 segment bytes │ 32 segments
-//!           40 batch bytes │ 48 sequence │ 56 start │ 64 durable │ 72 CRC-32C of the bytes before │ 76
+//!  header   0 magic │ 8 version │ 12 closed │ 16 identity │ 24 segment bytes │ 32 segments
+//!           40 batch bytes │ 48 base │ 56 fewest segments │ 64 most segments
+//!           72 sequence │ 80 start │ 88 durable │ 96 CRC-32C of the bytes before │ 100
 //!
 //!  record   0 CRC-32C │ 4 payload bytes │ 8 LSN │ 16 form │ 17 kind │ 18 zero │ 24 payload … zero to 8 │
 //! ```
@@ -41,6 +42,9 @@
 //! * B4. A witness is true whenever it can be read.
 //! * B5. Nothing is written to the ring where a byte at or behind the `start` of a durable header lies.
 //! * B6. Before the first append after an opening there is no record behind the end.
+//! * B7. The device has all of the ring that a header describes, durably. What is retained lies at the same bytes of the
+//!   device by either of two headers of which a power cut may leave one.
+//! * B8. Nothing was written to the ring since a header was that says `closed`: the log ends at its `durable`.
 //!
 //! What B2 relies on: rule D3 of [`lapis_pmem::block_device`], of which it needs that each *byte* of a
 //! write which a power cut interrupts is one that was written there, no more. So a device whose unit of
@@ -55,6 +59,14 @@
 //! * Truncation: write both headers, flush, then let the space be used (B5). An interrupted one leaves
 //!   the old start or the new one. It takes turns with commits, so that no two flushes run at a time: a
 //!   kernel tells one of two of what it failed to write, perhaps not the one that waits for it.
+//! * Growth: make the device longer, durably; write both headers, flush; then let the space be used (B7). It takes turns as
+//!   truncation does, and is possible while all that is retained lies in one round: that goes on behind where the ring
+//!   ended, instead of coming round.
+//! * Closing: write both headers, flush; then make the device shorter, if nothing is retained and it may be: the
+//!   stream then goes on at the next segment, with which the ring begins. Before the next
+//!   batch is written, write both headers without `closed`, flush (B8).
+//! * Opening, if the log was closed: read what is retained, no further. Nothing is written, nor flushed: before anything
+//!   is, the headers are.
 //! * Opening: read up to the first place where no record is. What no witness vouches for is written
 //!   again as it is read, since a kernel that failed to write a page may go on showing it, and what lies
 //!   behind the end is zeroed (B6). Write the headers, unless they say all that already. Flush, and only then use what
@@ -69,16 +81,18 @@
 //!
 //! # Why a ring of segments
 //!
-//! A ring is as long as the setting that bounds recovery says, its storage is there before it is needed,
-//! so that a commit finds neither the disk full nor metadata to sync, and written over it costs a sync
-//! of data alone. A file that grows and shrinks would save space that the log needs again at once.
-//! Segments give records an end that they do not cross, so that each lies in one piece, and witnesses at
+//! The storage of a ring is there before it is needed, so that a commit finds neither the disk full nor metadata to sync, and
+//! written over it costs a sync of data alone. A ring that is as long as the setting that bounds recovery says, from
+//! the first record on, makes small stores large; a file that grows with each batch syncs metadata with each. So the ring
+//! grows by steps, while who would find it full may, and stays a whole ring when the disk is full: then it comes round at
+//! the length that it has. Segments give records an end that they do not cross, so that each lies in one piece, and witnesses at
 //! known places, so that an opening which looks for damage reads a block of each and not the whole ring.
 
 mod batch;
 mod commit;
 mod error;
 mod header;
+mod length;
 pub mod mutants;
 mod reader;
 mod record;
@@ -120,6 +134,8 @@ pub struct BlockLogStatistics {
     pub payload_bytes: u64,
     /// Bytes of the batches, in whole units of the device.
     pub written_bytes: u64,
+    /// Times that the ring became longer.
+    pub growths: u64,
 }
 
 impl BlockLogStatistics {
@@ -133,7 +149,11 @@ impl BlockLogStatistics {
 pub struct BlockLog<D: Domain> {
     domain: D,
     device: Arc<dyn BlockDevice>,
-    ring: Ring,
+    identity: u64,
+    largest_payload_bytes: usize,
+    most_capacity_bytes: u64,
+    /// Bytes of the ring. Stored with the lock on `header`.
+    capacity_bytes: AtomicU64,
     /// Where records that are not durable begin. Stored with the lock on `state`.
     durable: DramCell<u64, D>,
     /// Where the oldest retained record begins. Stored with the lock on `header`.
@@ -141,7 +161,7 @@ pub struct BlockLog<D: Domain> {
     state: Mutex<State>,
     /// Notified when a batch has been written, or could not be.
     written: Condvar,
-    /// Truncations take turns.
+    /// Who writes headers takes turns.
     header: Mutex<HeaderCopies>,
     commits: AtomicU64,
 }
@@ -155,6 +175,10 @@ struct State {
     /// The other buffer; none while somebody writes. Nobody else does then: of two flushes at a time,
     /// one may be told of the failure to write what the other one waits for.
     spare: Option<BlockBuffer>,
+    /// Changes in the turn to write.
+    ring: Ring,
+    /// The header says so, or is about to (B8).
+    closed: bool,
     /// Where the ring may be written up to.
     limit: u64,
     /// Bytes before `limit` that are promised to reservations.
@@ -192,7 +216,7 @@ impl<D: Domain> BlockLog<D> {
         options: BlockLogOptions,
     ) -> Result<Self, BlockLogError> {
         let ring = Ring::new(options, device.capacity_blocks())?.in_units_of(device.unit_bytes());
-        let header = Header { ring, sequence: 1, start: 0, durable: 0 };
+        let header = Header { ring, sequence: 1, start: 0, durable: 0, closed: false };
         let mut copies = HeaderCopies::of(header);
         copies.write(&*device, header)?;
         let batch = Batch::at(0, ring.unit_bytes(), BlockBuffer::zeroed(ring.batch_blocks()));
@@ -210,9 +234,11 @@ impl<D: Domain> BlockLog<D> {
 
     /// A log with durable contents up to the end of `batch`.
     fn over(domain: D, device: Arc<dyn BlockDevice>, header: HeaderCopies, batch: Batch) -> Self {
-        let Header { ring, start, .. } = header.header();
+        let Header { ring, start, closed, .. } = header.header();
         let state = State {
             spare: Some(BlockBuffer::zeroed(ring.batch_blocks())),
+            ring,
+            closed,
             limit: ring.limit(start),
             promised: 0,
             failure: None,
@@ -226,9 +252,12 @@ impl<D: Domain> BlockLog<D> {
             written: Condvar::new(),
             header: Mutex::new(header),
             commits: AtomicU64::new(0),
+            identity: ring.identity(),
+            largest_payload_bytes: ring.largest_payload_bytes(),
+            most_capacity_bytes: ring.most_bytes(),
+            capacity_bytes: AtomicU64::new(ring.bytes()),
             domain,
             device,
-            ring,
         }
     }
 
@@ -238,12 +267,12 @@ impl<D: Domain> BlockLog<D> {
 
     /// The number that no other log has.
     pub fn identity(&self) -> u64 {
-        self.ring.identity()
+        self.identity
     }
 
     /// The longest payload of a record.
     pub fn largest_payload_bytes(&self) -> usize {
-        self.ring.largest_payload_bytes()
+        self.largest_payload_bytes
     }
 
     /// The position before which all is durable.
@@ -263,7 +292,12 @@ impl<D: Domain> BlockLog<D> {
 
     /// Bytes of the ring.
     pub fn capacity_bytes(&self) -> u64 {
-        self.ring.bytes()
+        self.capacity_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that the ring may grow to.
+    pub fn most_capacity_bytes(&self) -> u64 {
+        self.most_capacity_bytes
     }
 
     /// What was done since the log was opened.
@@ -290,20 +324,32 @@ impl<D: Domain> BlockLog<D> {
         promise: &mut u64,
     ) -> Result<Lsn, BlockLogError> {
         let length = parts.iter().map(|part| part.len()).sum();
-        if length > self.ring.largest_payload_bytes() {
-            let largest = self.ring.largest_payload_bytes();
+        if length > self.largest_payload_bytes {
+            let largest = self.largest_payload_bytes;
             return Err(BlockLogError::RecordTooLarge { bytes: length, largest });
         }
-        let checksum = record::payload_checksum(self.ring.identity(), parts);
+        let checksum = record::payload_checksum(self.identity, parts);
         let mut state = self.lock();
         loop {
             state.check_health()?;
+            if state.closed {
+                drop(state);
+                self.reopen()?;
+                state = self.lock();
+                continue;
+            }
             // Whatever is appended, a mark fits behind it: a commit never finds the log full.
-            let end = self.ring.end_of(state.batch.end(), length) + ring::MARK_ROOM;
+            let end = state.ring.end_of(state.batch.end(), length) + ring::MARK_ROOM;
             let kept = Ring::room_for(1, length as u64).min(*promise);
             if end + state.promised - kept > state.limit {
                 let free = state.limit.saturating_sub(state.batch.end() + state.promised);
-                return Err(BlockLogError::Full { bytes: length, free });
+                let capacity = state.ring.bytes();
+                drop(state);
+                if !self.grow_beyond(capacity)? {
+                    return Err(BlockLogError::Full { bytes: length, free });
+                }
+                state = self.lock();
+                continue;
             }
             if state.batch.has_room_until(end) {
                 state.promised -= kept;
@@ -313,7 +359,8 @@ impl<D: Domain> BlockLog<D> {
             state = self.write_batch_or_wait(state);
         }
         let witness = self.durable.load(&self.domain);
-        let lsn = state.batch.append(self.ring, witness, kind, parts, checksum);
+        let ring = state.ring;
+        let lsn = state.batch.append(ring, witness, kind, parts, checksum);
         state.statistics.records += 1;
         state.statistics.payload_bytes += length as u64;
         Ok(Lsn::from_number(lsn))
@@ -341,36 +388,33 @@ impl<D: Domain> BlockLog<D> {
         }
         self.domain.happens("records are dropped");
         let turn = self.wait_to_write()?;
-        let next = Header { start, durable, sequence: header.sequence + 1, ..header };
-        let outcome = if self.domain.commits(mutants::REUSED_BEFORE_TRUNCATION) {
-            copies.write_unflushed(&*self.device, next)
-        } else {
-            copies.write(&*self.device, next)
+        let next = Header { start, durable, ..header };
+        let flushes = !self.domain.commits(mutants::REUSED_BEFORE_TRUNCATION);
+        let mut state = self.write_header(&mut copies, turn, next, flushes)?;
+        // Readers look at the start when they have read something (B5).
+        self.start.store_release(&self.domain, start);
+        state.limit = state.ring.limit(start);
+        Ok(())
+    }
+
+    /// Writes another header, durably, and gives back the turn to write.
+    fn write_header(
+        &self,
+        copies: &mut HeaderCopies,
+        turn: BlockBuffer,
+        header: Header,
+        flushes: bool,
+    ) -> Result<Held<'_, D>, BlockLogError> {
+        let next = Header { sequence: header.sequence + 1, ..header };
+        let outcome = match flushes {
+            true => copies.write(&*self.device, next),
+            false => copies.write_unflushed(&*self.device, next),
         };
-        let mut state = self.lock();
-        state.spare = Some(turn);
-        self.written.notify_all();
+        let mut state = self.give_back(turn);
         if let Err(error) = outcome {
             let failure = state.failure.get_or_insert_with(|| Arc::new(error));
             return Err(BlockLogError::Failed(Arc::clone(failure)));
         }
-        // Readers look at the start when they have read something (B5).
-        self.start.store_release(&self.domain, start);
-        state.limit = self.ring.limit(start);
-        Ok(())
-    }
-
-    /// Makes everything durable and says so in the header, for the next opening.
-    ///
-    /// # Errors
-    /// [`BlockLogError::Failed`].
-    pub fn close(self) -> Result<(), BlockLogError> {
-        self.sync()?;
-        let durable = self.durable.load(&self.domain);
-        let mut copies = self.header.into_inner();
-        let header = copies.header();
-        let next = Header { durable, sequence: header.sequence + 1, ..header };
-        let outcome = copies.write(&*self.device, next);
-        outcome.map_err(|error| BlockLogError::Failed(Arc::new(error)))
+        Ok(state)
     }
 }

@@ -36,6 +36,14 @@ mutants! {
     /// appended next, if that ends where they begin.
     TAIL_LEFT = "block-log/tail-left" => at("blocks/src/block_log/recovery.rs, finish");
 
+    /// The header says that the ring is longer before the device is.
+    LENGTH_BEFORE_STORAGE = "block-log/length-before-storage" =>
+        at("blocks/src/block_log/length.rs, grow_beyond")
+        .in_runs(&["block-log:growing"]);
+
+    /// The header goes on saying that the log is closed when there is more.
+    CLOSED_FOR_GOOD = "block-log/closed-for-good" => at("blocks/src/block_log/length.rs, reopen");
+
     /// The last block of a batch is not kept for the next one, which writes zeroes over its records.
     LAST_BLOCK_DROPPED = "block-log/last-block-dropped" => at("blocks/src/block_log/batch.rs, close");
 }

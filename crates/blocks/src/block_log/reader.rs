@@ -27,8 +27,11 @@ impl<D: Domain> fmt::Debug for Reader<'_, D> {
 }
 
 impl<D: Domain> BlockLog<D> {
-    fn window(&self, blocks: usize) -> Window<D> {
-        Window::new(self.domain.clone(), Arc::clone(&self.device), self.ring, blocks)
+    /// Where the ring grows meanwhile, what is retained stays where it is (B7).
+    fn window(&self, blocks: Option<usize>) -> Window<D> {
+        let ring = self.lock().ring;
+        let blocks = blocks.unwrap_or(ring.batch_blocks());
+        Window::new(self.domain.clone(), Arc::clone(&self.device), ring, blocks)
     }
 
     /// The durable records from the one at `from` on; from [`BlockLog::start`] on, all.
@@ -41,7 +44,7 @@ impl<D: Domain> BlockLog<D> {
             return Err(BlockLogError::NotDurable { asked: from, durable });
         }
         self.check_retained(from)?;
-        let window = self.window(self.ring.batch_blocks());
+        let window = self.window(None);
         Ok(Reader { log: self, window, position: from.number(), end: durable.number() })
     }
 
@@ -52,8 +55,8 @@ impl<D: Domain> BlockLog<D> {
 
     /// Whether a durable record begins at `lsn`.
     pub(super) fn is_record_at(&self, lsn: Lsn) -> Result<bool, BlockLogError> {
-        let at = self.ring.settle(lsn.number());
-        let (mut window, bytes) = (self.window(2), RECORD_HEADER_BYTES);
+        let (mut window, bytes) = (self.window(Some(2)), RECORD_HEADER_BYTES);
+        let at = window.ring().settle(lsn.number());
         let header = RecordHeader::decode(window.bytes(at, bytes)?);
         Ok(header.is_some_and(|(header, _)| header.lsn == at))
     }

@@ -70,8 +70,14 @@ impl<D: Domain> Recovery<D> {
     /// [`BlockLogError::Damaged`], [`BlockLogError::Device`].
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, BlockLogError> {
         let ring = self.window.ring();
+        let Header { closed, durable, .. } = self.header.header();
         let limit = ring.limit(self.start().number());
         while self.tail.is_none() {
+            // B8
+            if closed && self.position >= durable {
+                self.tail = Some(Tail::Clean);
+                break;
+            }
             let at = ring.settle(self.position);
             let entry = if at < limit { self.window.entry_at(at)? } else { None };
             let Some(header) = entry else {
@@ -156,7 +162,8 @@ impl<D: Domain> Recovery<D> {
             at += bytes;
         }
         let mut blocks = BlockBuffer::zeroed(ring.batch_blocks());
-        if first < end {
+        // Of a log that was closed with nothing retained, nobody reads what was there.
+        if first < end && !(header.closed && header.start == end) {
             let kept = end - first;
             blocks[..kept as usize].copy_from_slice(self.window.bytes(first, kept)?);
         }
@@ -171,7 +178,10 @@ impl<D: Domain> Recovery<D> {
         let is_told = header.durable == end && self.tail == Some(Tail::Clean);
         if is_told && self.header.are_alike() {
             // The header may have been written and not flushed; the space before its start is used from now on (B5).
-            self.device.flush()?;
+            // Of a log that was closed it is written again before.
+            if !header.closed {
+                self.device.flush()?;
+            }
         } else {
             let next = Header { durable: self.vouched, sequence: header.sequence + 1, ..header };
             self.header.write(&*self.device, next)?;

@@ -60,7 +60,20 @@ impl<D: Domain> Reservation<'_, D> {
     /// As [`BlockLog::reserve`]; what was reserved before stays.
     pub fn extend(&mut self, records: u64, payload_bytes: u64) -> Result<(), BlockLogError> {
         let bytes = Ring::room_for(records, payload_bytes);
-        self.log.lock().promise(bytes, payload_bytes)?;
+        loop {
+            let mut state = self.log.lock();
+            let capacity = state.ring.bytes();
+            match state.promise(bytes, payload_bytes) {
+                Ok(()) => break,
+                Err(BlockLogError::Full { bytes, free }) => {
+                    drop(state);
+                    if !self.log.grow_beyond(capacity)? {
+                        return Err(BlockLogError::Full { bytes, free });
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
         self.bytes += bytes;
         Ok(())
     }

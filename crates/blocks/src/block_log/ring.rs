@@ -13,12 +13,18 @@ pub(super) const HEADER_BLOCKS: u64 = 2;
 /// the next segment begins.
 pub(super) const MARK_ROOM: u64 = WITNESS_RECORD_BYTES - ALIGNMENT + WITNESS_RECORD_BYTES;
 
+/// A ring becomes so many times as long.
+const GROWTH: u64 = 4;
+
+/// What a header says of a ring.
+pub(super) const FIELDS: usize = 7;
+
 /// A log is not larger, nor are its parts, so that positions never overflow.
 const MOST_BYTES: u64 = 1 << 50;
 /// Two buffers of a batch are kept in memory.
 const MOST_BATCH_BYTES: u64 = 1 << 30;
 
-/// How to lay out a log. It fills its device.
+/// How to lay out a log. It fills its device, and grows with it if it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLogOptions {
     /// A number that no other log has whose records may lie on the device.
@@ -29,22 +35,29 @@ pub struct BlockLogOptions {
     /// Bytes that are collected before somebody has to wait for a sync, a multiple of
     /// [`lapis_pmem::BLOCK_BYTES`]. Two buffers of it are kept. A record has less than half of it.
     pub batch_bytes: u64,
+    /// Bytes that the ring may grow to, in whole segments; 0, or less than the device has: it stays as it is.
+    pub most_bytes: u64,
 }
 
 impl BlockLogOptions {
-    /// Segments of 4 MiB and batches of 1 MiB.
+    /// Segments of 4 MiB and batches of 1 MiB, in a ring that stays as it is.
     pub const fn new(identity: u64) -> Self {
-        Self { identity, segment_bytes: 4 << 20, batch_bytes: 1 << 20 }
+        Self { identity, segment_bytes: 4 << 20, batch_bytes: 1 << 20, most_bytes: 0 }
     }
 }
 
-/// The ring, whose shape never changes.
+/// The ring. All of its shape but its length, and with that `base`, stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ring {
     identity: u64,
     segment_bytes: u64,
     segments: u64,
     batch_bytes: u64,
+    /// Where the stream came to the beginning of the ring when that got its length.
+    base: u64,
+    /// Segments at least, and at most.
+    fewest_segments: u64,
+    most_segments: u64,
     /// Of the device that it lies on, and of no header.
     unit_bytes: u64,
 }
@@ -52,19 +65,31 @@ pub(super) struct Ring {
 impl Ring {
     /// As many segments as a device of so many blocks has room for.
     pub(super) fn new(options: BlockLogOptions, blocks: u64) -> Result<Self, BlockLogError> {
-        let BlockLogOptions { identity, segment_bytes, batch_bytes } = options;
+        let BlockLogOptions { identity, segment_bytes, batch_bytes, most_bytes } = options;
         let segment_blocks = (segment_bytes / BLOCK).max(1);
         let segments = blocks.saturating_sub(HEADER_BLOCKS) / segment_blocks;
-        Self::of_fields([identity, segment_bytes, segments, batch_bytes], blocks)
+        let most = (most_bytes / segment_bytes.max(1)).max(segments);
+        Self::of_fields([identity, segment_bytes, segments, batch_bytes, 0, segments, most], blocks)
     }
 
     /// The ring that a header describes.
     pub(super) fn of_fields(
-        [identity, segment_bytes, segments, batch_bytes]: [u64; 4],
+        [identity, segment_bytes, segments, batch_bytes, base, fewest_segments, most_segments]:
+            [u64; FIELDS],
         blocks: u64,
     ) -> Result<Self, BlockLogError> {
         let unit_bytes = BLOCK;
-        Self { identity, segment_bytes, segments, batch_bytes, unit_bytes }.checked(blocks)
+        let ring = Self {
+            identity,
+            segment_bytes,
+            segments,
+            batch_bytes,
+            base,
+            fewest_segments,
+            most_segments,
+            unit_bytes,
+        };
+        ring.checked(blocks)
     }
 
     /// The same ring, written in units of so many bytes.
@@ -76,8 +101,10 @@ impl Ring {
         self.unit_bytes
     }
 
-    pub(super) fn fields(self) -> [u64; 4] {
-        [self.identity, self.segment_bytes, self.segments, self.batch_bytes]
+    pub(super) fn fields(self) -> [u64; FIELDS] {
+        let Self { identity, segment_bytes, segments, batch_bytes, .. } = self;
+        let Self { base, fewest_segments: fewest, most_segments: most, .. } = self;
+        [identity, segment_bytes, segments, batch_bytes, base, fewest, most]
     }
 
     fn checked(self, blocks: u64) -> Result<Self, BlockLogError> {
@@ -91,6 +118,13 @@ impl Ring {
         }
         if self.batch_bytes < 4 * BLOCK {
             return wrong("the batches of a log are shorter than 16384 bytes");
+        }
+        let is_length = self.fewest_segments <= self.segments
+            && self.segments <= self.most_segments
+            && self.most_segments <= MOST_BYTES / self.segment_bytes
+            && self.base.is_multiple_of(self.segment_bytes);
+        if self.segments > 0 && !is_length {
+            return wrong("a log is to be shorter than it may be, or longer");
         }
         let segment_blocks = self.segment_bytes / BLOCK;
         let needed_blocks = self.segments.max(1).checked_mul(segment_blocks);
@@ -114,6 +148,47 @@ impl Ring {
 
     pub(super) fn bytes(self) -> u64 {
         self.segment_bytes * self.segments
+    }
+
+    pub(super) fn base(self) -> u64 {
+        self.base
+    }
+
+    /// Bytes that it may grow to.
+    pub(super) fn most_bytes(self) -> u64 {
+        self.segment_bytes * self.most_segments
+    }
+
+    /// Blocks of the device that it takes, and the header.
+    pub(super) fn device_blocks(self) -> u64 {
+        HEADER_BLOCKS + self.bytes() / BLOCK
+    }
+
+    /// Where the round began in which `at` lies.
+    fn round_start(self, at: u64) -> u64 {
+        at - (at - self.base) % self.bytes()
+    }
+
+    /// How often the stream came to the beginning of the ring before `at`.
+    pub(super) fn rounds_before(self, at: u64) -> u64 {
+        (at - self.base) / self.bytes()
+    }
+
+    /// Several times as long, or as long as it may be, what lies between `start` and `end` being where it is (B7); none if it cannot
+    /// be.
+    pub(super) fn longer(self, start: u64, end: u64) -> Option<Self> {
+        let base = self.round_start(start);
+        let segments = self.segments.saturating_mul(GROWTH).min(self.most_segments);
+        let is_one_round = end - base <= self.bytes();
+        let longer = Self { base, segments, ..self };
+        (is_one_round && segments > self.segments).then_some(longer)
+    }
+
+    /// As short as it may be, and where it begins, the log being empty and at its end at `at`; none if it stays as it is.
+    pub(super) fn shortest(self, at: u64) -> Option<(Self, u64)> {
+        let (segments, base) = (self.fewest_segments, self.next_segment(at));
+        let may_grow = segments < self.most_segments;
+        may_grow.then_some((Self { base, segments, ..self }, base))
     }
 
     pub(super) fn batch_bytes(self) -> u64 {
@@ -183,7 +258,12 @@ impl Ring {
 
     /// The block of the device in which `at` lies.
     pub(super) fn block_of(self, at: u64) -> u64 {
-        HEADER_BLOCKS + at % self.bytes() / BLOCK
+        HEADER_BLOCKS + self.place_of(at) / BLOCK
+    }
+
+    /// The byte of the ring in which `at` lies.
+    fn place_of(self, at: u64) -> u64 {
+        (at - self.base) % self.bytes()
     }
 
     /// Writes whole units to the stream from `first` on, which begins one. Not durable before a flush.
@@ -193,10 +273,11 @@ impl Ring {
         first: u64,
         units: &[u8],
     ) -> Result<(), BlockError> {
-        let before_the_end = (self.bytes() - first % self.bytes()) as usize;
+        let place = self.place_of(first);
+        let before_the_end = (self.bytes() - place) as usize;
         let (one, other) = units.split_at(units.len().min(before_the_end));
         let start = HEADER_BLOCKS * BLOCK;
-        device.write_units(start + first % self.bytes(), one)?;
+        device.write_units(start + place, one)?;
         if other.is_empty() {
             return Ok(());
         }
@@ -209,7 +290,29 @@ mod tests {
     use super::*;
 
     fn ring(segment_bytes: u64, blocks: u64) -> Result<Ring, BlockLogError> {
-        Ring::new(BlockLogOptions { identity: 1, segment_bytes, batch_bytes: 4 * BLOCK }, blocks)
+        let (batch_bytes, most_bytes) = (4 * BLOCK, 16 * BLOCK);
+        Ring::new(BlockLogOptions { identity: 1, segment_bytes, batch_bytes, most_bytes }, blocks)
+    }
+
+    #[test]
+    fn what_is_retained_stays_where_it_is_when_a_ring_grows() {
+        let mut ring = ring(2 * BLOCK, 4).unwrap();
+        // In its third round.
+        let (start, end) = (4 * BLOCK + 100, 6 * BLOCK);
+        assert_eq!(ring.longer(4 * BLOCK - 1, end), None, "that is two rounds");
+        for bytes in [8, 16] {
+            let longer = ring.longer(start, end).unwrap();
+            assert_eq!(longer.bytes(), bytes * BLOCK);
+            for at in start..end {
+                assert_eq!(longer.place_of(at), ring.place_of(at));
+            }
+            assert_eq!(longer.place_of(end), 2 * BLOCK, "it goes on behind");
+            ring = longer;
+        }
+        assert_eq!(ring.longer(start, end), None, "it is as long as it may be");
+        let (shortest, first) = ring.shortest(end + 5).unwrap();
+        assert_eq!((shortest.bytes(), first), (2 * BLOCK, end + 2 * BLOCK));
+        assert_eq!(shortest.place_of(first), 0);
     }
 
     #[test]
@@ -228,7 +331,14 @@ mod tests {
             ring(2 * BLOCK, 3),
             Err(BlockLogError::DeviceTooSmall { blocks: 3, needed_blocks: 4 })
         ));
-        for fields in [[1, BLOCK, u64::MAX, 4 * BLOCK], [1, BLOCK, 1, u64::MAX], [1, BLOCK, 1, 0]] {
+        for fields in [
+            [1, BLOCK, u64::MAX, 4 * BLOCK, 0, 1, u64::MAX],
+            [1, BLOCK, 1, u64::MAX, 0, 1, 1],
+            [1, BLOCK, 1, 0, 0, 1, 1],
+            [1, BLOCK, 2, 4 * BLOCK, 0, 3, 3],
+            [1, BLOCK, 2, 4 * BLOCK, 0, 1, 1],
+            [1, BLOCK, 2, 4 * BLOCK, 1, 1, 2],
+        ] {
             assert!(Ring::of_fields(fields, 100).is_err(), "{fields:?}");
         }
     }

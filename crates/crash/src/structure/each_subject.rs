@@ -43,6 +43,7 @@ pub(super) fn all_subjects(structure: Structure, filled: u64) -> Subjects {
         Structure::Page(kind) => pages::subjects(kind),
         Structure::BlockLog => vec![
             Box::new(BlockLogSubject::new("block-log:ring")),
+            Box::new(BlockLogSubject::new("block-log:growing").growing()),
             Box::new(BlockLogSubject::new("block-log:failing-writes").failing()),
             Box::new(BlockLogSubject::new("block-log:pm").in_pool()),
         ],

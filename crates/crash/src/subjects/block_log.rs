@@ -14,8 +14,10 @@ use crate::subject::{Live, Subject, text};
 
 /// Segments that are begun often, in a ring that comes round often.
 pub(crate) const OPTIONS: BlockLogOptions =
-    BlockLogOptions { identity: 0x10C, segment_bytes: 8192, batch_bytes: 16384 };
+    BlockLogOptions { identity: 0x10C, segment_bytes: 8192, batch_bytes: 16384, most_bytes: 0 };
 const BLOCKS: u64 = 10;
+/// What a log that grows may grow to. Before, it has room for what is retained however that lies, like all others.
+const MOST_BYTES: u64 = 16 * OPTIONS.segment_bytes;
 const ROOT: &str = "log";
 /// Payload bytes that are retained, at most: the rest is for marks and what stays free.
 const RETAINED_BYTES: usize = 8192;
@@ -43,6 +45,10 @@ pub enum BlockLogOperation {
     KeepNewest(usize),
     /// Closes the log and opens it.
     Reopen,
+    /// Opens the log as a process does that comes after one that was killed.
+    Abandon,
+    /// Makes the ring longer, if it can be.
+    Grow,
 }
 
 /// Length and hash of each change of a transaction.
@@ -56,12 +62,19 @@ pub struct BlockLogSubject {
     name: &'static str,
     fails: bool,
     in_pool: bool,
+    grows: bool,
 }
 
 impl BlockLogSubject {
     /// On an SSD without faults.
     pub fn new(name: &'static str) -> Self {
-        Self { name, fails: false, in_pool: false }
+        Self { name, fails: false, in_pool: false, grows: false }
+    }
+
+    /// That grows.
+    #[must_use]
+    pub fn growing(self) -> Self {
+        Self { grows: true, ..self }
     }
 
     /// In persistent memory.
@@ -175,13 +188,16 @@ impl Subject for BlockLogSubject {
             let bytes = changes.iter().map(|(bytes, _)| bytes + 64).sum::<usize>();
             let is_full = retained.iter().sum::<usize>() + bytes > RETAINED_BYTES;
             match random.random_range(0..12) {
+                0 if !self.grows && random.random() => BlockLogOperation::Abandon,
                 0 => BlockLogOperation::Reopen,
+                3 if self.grows => BlockLogOperation::Grow,
                 1 if !is_full => {
                     retained.push(2048);
                     BlockLogOperation::FillBlock
                 }
                 drops if drops == 2 || is_full => {
-                    let kept = random.random_range(0..3);
+                    // Only an empty ring becomes shorter.
+                    let kept = if self.grows { 0 } else { random.random_range(0..3) };
                     retained.drain(..retained.len().saturating_sub(kept));
                     BlockLogOperation::KeepNewest(kept)
                 }
@@ -212,17 +228,21 @@ impl Subject for BlockLogSubject {
             true => BlockLogOperation::FillBlock,
             false => BlockLogOperation::Transact(changes),
         };
-        let mut probes = vec![first, BlockLogOperation::Reopen];
+        // Of a log that was closed nobody looks at what is behind the end.
+        let mut probes = vec![first, BlockLogOperation::Abandon];
         if random.random() {
             probes.push(BlockLogOperation::KeepNewest(random.random_range(0..3)));
         }
+        probes.push(BlockLogOperation::Reopen);
         probes.push(BlockLogOperation::Transact(vec![change(&mut random)]));
         probes
     }
 
     fn create(&self, storage: Storage) -> Result<LiveBlockLog, String> {
         let medium = Medium::create(storage, BLOCKS)?;
-        let log = BlockLog::create(medium.machine.clone(), Arc::clone(&medium.device), OPTIONS);
+        let most_bytes = if self.grows { MOST_BYTES } else { 0 };
+        let options = BlockLogOptions { most_bytes, ..OPTIONS };
+        let log = BlockLog::create(medium.machine.clone(), Arc::clone(&medium.device), options);
         Ok(LiveBlockLog { log: Some(log.map_err(text)?), medium })
     }
 
@@ -251,7 +271,7 @@ impl Subject for BlockLogSubject {
             BlockLogOperation::KeepNewest(count) => {
                 state.drain(..state.len().saturating_sub(*count));
             }
-            BlockLogOperation::Reopen => {}
+            BlockLogOperation::Reopen | BlockLogOperation::Abandon | BlockLogOperation::Grow => {}
         }
     }
 
@@ -322,6 +342,11 @@ impl LiveBlockLog {
                     log.close()?;
                 }
                 self.open()
+            }
+            BlockLogOperation::Abandon => self.open(),
+            BlockLogOperation::Grow => {
+                let Some(log) = &self.log else { return Ok(()) };
+                log.grow_beyond(log.capacity_bytes()).map(|_| ())
             }
         }
     }

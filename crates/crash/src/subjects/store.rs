@@ -25,6 +25,8 @@ const EXTRA_KINDS: [IndexKind; 3] = [IndexKind::WbTree, IndexKind::PClht, IndexK
 const KEYS: u8 = 60;
 /// A ring of 128 KiB, which comes round, and its headers.
 const LOG_BLOCKS: u64 = 2 + 32;
+/// The same, before it has grown.
+const FIRST_LOG_BLOCKS: u64 = 2 + 16;
 
 /// What an engine that is checked lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +74,7 @@ impl Tiers {
     }
 
     pub(crate) fn device_blocks(self) -> Vec<u64> {
-        if self.log_in_pool { vec![1] } else { vec![1, LOG_BLOCKS] }
+        if self.log_in_pool { vec![1] } else { vec![1, FIRST_LOG_BLOCKS] }
     }
 
     /// Pages of 4 KiB in as few frames as do, and a short log.
@@ -85,7 +87,8 @@ impl Tiers {
             space: SpaceOptions { page_bytes: 4096, batch_pages: 8 },
         };
         let (segment_bytes, batch_bytes) = (32 << 10, 32 << 10);
-        options.log = BlockLogOptions { identity: 0xE4, segment_bytes, batch_bytes };
+        let most_bytes = if self.log_in_pool { 0 } else { 128 << 10 };
+        options.log = BlockLogOptions { identity: 0xE4, segment_bytes, batch_bytes, most_bytes };
         options.memory = PersistentMemoryOptions { log_blocks: LOG_BLOCKS, frames: 12, lanes: 2 };
         options.stripes = 16;
         options
@@ -431,8 +434,11 @@ impl Live<StoreOperation, StoreState> for LiveStore {
         let Some(engine) = &self.engine else { return self.before.clone() };
         let lapis_engine::Statistics { buffer, trees, log, checkpoints, .. } = engine.statistics();
         let (tier, mut events) = (buffer.tier, Vec::new());
-        let rounds = engine.log().end().number() / engine.log().capacity_bytes();
+        let rounds = engine.log().end().number() / engine.log().most_capacity_bytes();
         events.extend([("checkpoints", checkpoints), ("syncs of the log", log.syncs)]);
+        if !self.tiers.log_in_pool {
+            events.push(("growths of the log", log.growths));
+        }
         if !self.tiers.index_tables {
             events.extend([
                 ("splits", trees.splits),

@@ -30,7 +30,11 @@ pub fn small() -> EngineOptions {
         swizzling: true,
         space: SpaceOptions { page_bytes: 4096, batch_pages: 8 },
     };
-    options.log = BlockLogOptions { identity: 7, segment_bytes: 64 << 10, batch_bytes: 64 << 10 };
+    options.log = BlockLogOptions {
+        segment_bytes: 64 << 10,
+        batch_bytes: 64 << 10,
+        ..BlockLogOptions::new(7)
+    };
     options
 }
 

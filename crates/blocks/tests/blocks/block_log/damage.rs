@@ -152,7 +152,7 @@ fn a_write_that_the_device_has_lost_shows_the_round_before_and_is_damage() {
 fn one_copy_of_the_header_is_enough() {
     let (image, records) = rounds();
     for copy in 0..2 {
-        for bit in (0..76 * 8).step_by(7) {
+        for bit in (0..100 * 8).step_by(7) {
             let mut changed = image.clone();
             changed[copy * BLOCK_BYTES + bit / 8] ^= 1 << (bit % 8);
             assert!(!check(&changed, &records, "one copy"));

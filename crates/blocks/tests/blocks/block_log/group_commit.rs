@@ -206,7 +206,11 @@ fn threads_on_a_file_lose_nothing_and_keep_their_order() {
     const COMMITS: u32 = 150;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log");
-    let options = BlockLogOptions { identity: 3, segment_bytes: 64 << 10, batch_bytes: 32 << 10 };
+    let options = BlockLogOptions {
+        segment_bytes: 64 << 10,
+        batch_bytes: 32 << 10,
+        ..BlockLogOptions::new(3)
+    };
     let device = FileDevice::create(&path, 2 + 32, DirectTransfers::Never).unwrap();
     let log = BlockLog::create(Hardware::detect(), Arc::new(device), options).unwrap();
     thread::scope(|scope| {
@@ -232,6 +236,7 @@ fn threads_on_a_file_lose_nothing_and_keep_their_order() {
     assert_eq!(log.statistics().records, u64::from(THREADS) * u64::from(COMMITS));
     assert!(log.statistics().syncs <= log.statistics().commits);
     log.close().unwrap();
+    drop(log);
     let (found, log) = recovered(FileDevice::open(&path, DirectTransfers::Never).unwrap()).unwrap();
     for thread in 0..THREADS {
         let numbers = found.iter().filter(|(_, kind, _)| *kind == thread).map(|(.., payload)| {

@@ -4,6 +4,7 @@ mod damage;
 mod faults;
 mod format;
 mod group_commit;
+mod length;
 mod model;
 mod persistent_memory;
 mod room;
@@ -23,7 +24,7 @@ type Owned = (Lsn, u8, Vec<u8>);
 
 /// Segments and batches that come to their ends often.
 const SMALL: BlockLogOptions =
-    BlockLogOptions { identity: 7, segment_bytes: 8192, batch_bytes: 16384 };
+    BlockLogOptions { identity: 7, segment_bytes: 8192, batch_bytes: 16384, most_bytes: 0 };
 /// The header and four segments.
 const SMALL_BLOCKS: u64 = 10;
 

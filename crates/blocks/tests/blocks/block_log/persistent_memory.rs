@@ -14,7 +14,7 @@ use crate::{ROOT, modelled};
 const OWN_BYTES: u64 = 24 + 32;
 /// Segments that do not come to their end.
 const OPTIONS: BlockLogOptions =
-    BlockLogOptions { identity: 7, segment_bytes: 256 << 10, batch_bytes: 64 << 10 };
+    BlockLogOptions { segment_bytes: 256 << 10, batch_bytes: 64 << 10, ..BlockLogOptions::new(7) };
 
 fn log_in(pool: &Arc<Pool<Modelled>>) -> BlockLog<Modelled> {
     let device = PoolDevice::create_named(pool, ROOT, 2 + 64).unwrap();

@@ -131,7 +131,7 @@ fn more_than_a_batch_is_appended_without_a_commit() {
 fn a_device_that_is_too_small_is_refused_and_its_blocks_left_alone() {
     let device = ModelledSsd::new(3, SsdConfig::default()).unwrap();
     for (segment_bytes, batch_bytes) in [(8192, 16384), (5000, 16384), (4096, 4096)] {
-        let options = BlockLogOptions { identity: 1, segment_bytes, batch_bytes };
+        let options = BlockLogOptions { segment_bytes, batch_bytes, ..BlockLogOptions::new(1) };
         let domain = Hardware::detect();
         let refused = BlockLog::create(domain, std::sync::Arc::new(device.clone()), options);
         assert!(matches!(

@@ -27,7 +27,7 @@ const REMOVE: u8 = 3;
 const ROOT: PageNumber = PageNumber::FIRST;
 const SPACE: SpaceOptions = SpaceOptions { page_bytes: 4096, batch_pages: 6 };
 const LOG: BlockLogOptions =
-    BlockLogOptions { identity: 0x7EE, segment_bytes: 32_768, batch_bytes: 32_768 };
+    BlockLogOptions { segment_bytes: 32_768, batch_bytes: 32_768, ..BlockLogOptions::new(0x7EE) };
 /// Where there is a pool, it has some of the pages.
 const TIER: TierOptions = TierOptions { frames: 5, page_bytes: 4096, lanes: 2, identity: 0x7EE };
 const TIER_ROOT: &str = "tier";
