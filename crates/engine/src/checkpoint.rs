@@ -47,7 +47,8 @@ impl<D: Domain> Engine<D> {
     }
 
     /// Makes everything durable, writes every page and ends an orderly use: the next opening has nothing to redo. What the
-    /// log took of its device and does not need is given back. One that is read only has nothing to write.
+    /// log, and pages at the end, took of the devices and do not need is given back. One that is read only has nothing to
+    /// write.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -60,6 +61,9 @@ impl<D: Domain> Engine<D> {
         self.sync()?;
         shared.checkpoint()?;
         shared.log.block_log().close()?;
+        if let Some(space) = shared.manager.space() {
+            space.trim().map_err(lapis_buffer::BufferError::from)?;
+        }
         Ok(shared.manager.close()?)
     }
 }

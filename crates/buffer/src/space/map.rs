@@ -361,8 +361,9 @@ impl SpaceMap {
     /// The pages at the end that are free, not promised (S2), and have storage: it is about to be given back.
     pub(super) fn cut_end(&mut self) -> core::ops::Range<u64> {
         let end = self.end().max(self.in_use + self.promised + self.reserved);
-        self.backed = self.backed.min(end);
-        end..core::mem::replace(&mut self.stored_end, end).max(end)
+        let stored_end = self.stored_end.max(self.backed).max(end);
+        (self.stored_end, self.backed) = (end, self.backed.min(end));
+        end..stored_end
     }
 }
 
