@@ -72,6 +72,40 @@ pub(super) struct Found {
     pages: Vec<BlockBuffer>,
 }
 
+fn read_descriptor(
+    device: &dyn BlockDevice,
+    geometry: Geometry,
+    area: u64,
+) -> Result<Option<Descriptor>, SpaceError> {
+    let mut buffer = page_buffer(geometry);
+    device.read_blocks(geometry.journal(area), &mut buffer)?;
+    let descriptor = Descriptor::decode(&buffer, geometry);
+    Ok(descriptor.filter(|it| it.sequence % 2 == area))
+}
+
+/// The last batches that are whole, in order. After an orderly end there is nothing to redo, and their pages are not read.
+fn read_journal<D: Domain>(
+    domain: &D,
+    device: &dyn BlockDevice,
+    geometry: Geometry,
+) -> Result<Vec<Found>, SpaceError> {
+    let mut found = Vec::new();
+    for area in 0..2 {
+        found.extend(read_descriptor(device, geometry, area)?);
+    }
+    if let Some(last) = found.into_iter().max_by_key(|it| it.sequence)
+        && last.settled
+    {
+        return Ok(vec![Found { descriptor: last, pages: Vec::new() }]);
+    }
+    let mut found = Vec::new();
+    for area in 0..2 {
+        found.extend(read_batch(domain, device, geometry, area)?);
+    }
+    found.sort_by_key(|batch| batch.descriptor.sequence);
+    Ok(found)
+}
+
 /// Reads an area of the journal; none unless all of a batch is there (J3).
 pub(super) fn read_batch<D: Domain>(
     domain: &D,
@@ -79,10 +113,7 @@ pub(super) fn read_batch<D: Domain>(
     geometry: Geometry,
     area: u64,
 ) -> Result<Option<Found>, SpaceError> {
-    let mut buffer = page_buffer(geometry);
-    device.read_blocks(geometry.journal(area), &mut buffer)?;
-    let descriptor = Descriptor::decode(&buffer, geometry);
-    let Some(descriptor) = descriptor.filter(|it| it.sequence % 2 == area) else { return Ok(None) };
+    let Some(descriptor) = read_descriptor(device, geometry, area)? else { return Ok(None) };
     let mut pages = Vec::with_capacity(descriptor.pages.len());
     for (at, (_, checksum)) in descriptor.pages.iter().enumerate() {
         let mut page = page_buffer(geometry);
@@ -125,11 +156,7 @@ pub(super) fn redo<D: Domain>(
     device: &dyn BlockDevice,
     geometry: Geometry,
 ) -> Result<Opened, SpaceError> {
-    let mut found = Vec::new();
-    for area in 0..2 {
-        found.extend(read_batch(domain, device, geometry, area)?);
-    }
-    found.sort_by_key(|batch| batch.descriptor.sequence);
+    let found = read_journal(domain, device, geometry)?;
     let Some(last) = found.last() else { return Err(SpaceError::JournalDamaged) };
     let next_sequence = last.descriptor.sequence + 1;
     let mut buffer = page_buffer(geometry);
