@@ -8,8 +8,12 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 /// Bytes in a block: the unit of transfers and of capacity.
 pub const BLOCK_BYTES: usize = 4096;
 
+/// Of so many blocks and more, the operating system provides the memory as it is used.
+const BLOCKS_AS_USED: usize = 64;
+
 /// Memory for a number of blocks, aligned to [`BLOCK_BYTES`]. Its address stays while it is moved.
 pub struct BlockBuffer {
+    allocated: NonNull<u8>,
     start: NonNull<u8>,
     blocks: usize,
 }
@@ -26,12 +30,16 @@ impl BlockBuffer {
     /// If that is more than the address space holds.
     pub fn zeroed(blocks: usize) -> Self {
         let Some(layout) = Self::layout(blocks) else {
-            return Self { start: NonNull::<AlignedBlock>::dangling().cast(), blocks: 0 };
+            let start = NonNull::<AlignedBlock>::dangling().cast();
+            return Self { allocated: start, start, blocks: 0 };
         };
         // SAFETY: the layout is not of size zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        Self { start, blocks }
+        let allocated = unsafe { alloc_zeroed(layout) };
+        let Some(allocated) = NonNull::new(allocated) else { handle_alloc_error(layout) };
+        let skipped = allocated.addr().get().next_multiple_of(BLOCK_BYTES) - allocated.addr().get();
+        // SAFETY: nothing is skipped where the layout is aligned, and less than the one block more that there is otherwise.
+        let start = unsafe { allocated.add(skipped) };
+        Self { allocated, start, blocks }
     }
 
     /// A copy of `bytes`, followed by zeroes to the end of the last block.
@@ -46,12 +54,17 @@ impl BlockBuffer {
         self.blocks
     }
 
+    /// Memory that is asked for with such an alignment is zeroed here, word by word; so where it is much, the alignment is
+    /// looked for in one block more.
     fn layout(blocks: usize) -> Option<Layout> {
-        if blocks == 0 {
-            return None;
-        }
-        let bytes = blocks.checked_mul(BLOCK_BYTES).expect("more blocks than there are addresses");
-        let layout = Layout::from_size_align(bytes, BLOCK_BYTES);
+        let (more, alignment) = match blocks {
+            0 => return None,
+            BLOCKS_AS_USED.. => (1, 1),
+            _ => (0, BLOCK_BYTES),
+        };
+        let bytes = (blocks + more).checked_mul(BLOCK_BYTES);
+        let bytes = bytes.expect("more blocks than there are addresses");
+        let layout = Layout::from_size_align(bytes, alignment);
         Some(layout.expect("more blocks than there are addresses"))
     }
 }
@@ -64,7 +77,7 @@ impl Drop for BlockBuffer {
     fn drop(&mut self) {
         if let Some(layout) = Self::layout(self.blocks) {
             // SAFETY: allocated with this layout and never freed before.
-            unsafe { dealloc(self.start.as_ptr(), layout) };
+            unsafe { dealloc(self.allocated.as_ptr(), layout) };
         }
     }
 }
@@ -99,7 +112,7 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_to_a_block_and_zero() {
-        for blocks in [0, 1, 7] {
+        for blocks in [0, 1, 7, BLOCKS_AS_USED - 1, BLOCKS_AS_USED, 3 * BLOCKS_AS_USED] {
             let buffer = BlockBuffer::zeroed(blocks);
             assert_eq!(buffer.len(), blocks * BLOCK_BYTES);
             assert!(buffer.as_ptr().addr().is_multiple_of(BLOCK_BYTES));
