@@ -27,7 +27,14 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
+    fn comes_last(&self, key: &[u8]) -> bool {
+        self.ascending.last().is_none_or(|(last, _)| **last < *key)
+    }
+
     fn find(&self, key: &[u8]) -> Result<usize, usize> {
+        if self.comes_last(key) {
+            return Err(self.ascending.len());
+        }
         self.ascending.binary_search_by(|(known, _)| (**known).cmp(key))
     }
 
@@ -41,7 +48,7 @@ impl Keys {
     /// Returns the new value that the key had, if it had one.
     fn insert(&mut self, key: &[u8], value: NewValue) -> Option<NewValue> {
         if self.any.is_empty() {
-            if self.ascending.last().is_none_or(|(last, _)| **last < *key) {
+            if self.comes_last(key) {
                 self.ascending.push((key.into(), value));
                 return None;
             }
