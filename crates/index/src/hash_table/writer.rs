@@ -34,7 +34,7 @@ pub(crate) fn empty<D: Domain>(
     pool: &Pool<D>,
     log2: u32,
 ) -> Result<Owned<'_, D, Bucket, InFlight>, AllocError> {
-    allocate(pool, log2).map(Owned::zero_nontemporal)
+    Ok(allocate(pool, log2)?.zero_nontemporal())
 }
 
 impl<'p, D: Domain> TableWriter<'p, D> {

@@ -127,6 +127,9 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
             domain.happens("a movement is completed when the table is opened");
             let left = source.occupancy(domain) & !(1 << slot);
             let _: Committed = source.publish_occupancy(domain, None, left).persist();
+            // I3: once it is there once. Should this persist no sooner than another movement, it is true
+            // until then.
+            self.root().words[MOVED_WORD].store_ordered(domain, 0);
         }
     }
 
