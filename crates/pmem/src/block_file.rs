@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::block_buffer::BlockBuffer;
 use crate::block_device::{BLOCK_BYTES, BlockCounters, BlockError, BlockOperation};
-use crate::file_lock::{self, Access, LockError, LockHolder};
+use crate::file_lock::{Access, LockError, LockHolder, LockedFile};
 use crate::region::{Medium, is_in_memory};
 
 /// Why a block device could not be opened or created.
@@ -107,7 +107,7 @@ fn os(doing: &'static str) -> impl Fn(io::Error) -> BlockOpenError {
 /// The open file beneath a device and all of its queues.
 #[derive(Debug)]
 pub struct BlockFile {
-    file: File,
+    file: LockedFile,
     capacity_blocks: AtomicU64,
     direct: bool,
     special: bool,
@@ -142,8 +142,8 @@ impl BlockFile {
             .mode(0o644)
             .open(path)
             .map_err(open_error)?;
-        let created = || {
-            lock(&file, Access::Write)?;
+        let created = move || {
+            let file = lock(file, Access::Write)?;
             allocate(&file, 0, needed_bytes).map_err(|source| match source.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge => {
                     BlockOpenError::NoSpace { needed_bytes }
@@ -157,15 +157,11 @@ impl BlockFile {
                 .and_then(|directory| directory.sync_all())
                 .map_err(os("synchronise the directory"))?;
             let direct = bypass_page_cache(&file, direct)?;
-            Ok((capacity_blocks, direct))
+            Ok(Self::over(file, capacity_blocks, direct, false))
         };
-        match created() {
-            Ok((capacity_blocks, direct)) => Ok(Self::over(file, capacity_blocks, direct, false)),
-            Err(error) => {
-                let _ = std::fs::remove_file(path);
-                Err(error)
-            }
-        }
+        created().inspect_err(|_| {
+            let _ = std::fs::remove_file(path);
+        })
     }
 
     /// A file without a name, in memory: it goes when it is closed.
@@ -173,7 +169,7 @@ impl BlockFile {
     pub(crate) fn in_memory(capacity_blocks: u64) -> Result<Self, BlockOpenError> {
         let file = rustix::fs::memfd_create("lapis", rustix::fs::MemfdFlags::CLOEXEC)
             .map_err(|errno| os("make a file in memory")(errno.into()))?;
-        let file = File::from(file);
+        let file = lock(File::from(file), Access::Write)?;
         file.set_len(capacity_blocks * BLOCK_BYTES as u64).map_err(os("size the file"))?;
         let mut device = Self::over(file, capacity_blocks, false, false);
         device.medium = Medium::Anonymous;
@@ -199,7 +195,7 @@ impl BlockFile {
     ) -> Result<Self, BlockOpenError> {
         let writes = access == Access::Write;
         let opened = OpenOptions::new().read(true).write(writes).open(path);
-        let mut file = opened.map_err(|source| match open_error(source) {
+        let file = opened.map_err(|source| match open_error(source) {
             BlockOpenError::ReadOnly if !writes => {
                 os("open the file")(io::ErrorKind::PermissionDenied.into())
             }
@@ -210,8 +206,8 @@ impl BlockFile {
         if !special && !kind.is_file() {
             return Err(BlockOpenError::NotAFile);
         }
-        lock(&file, access)?;
-        let bytes = file.seek(SeekFrom::End(0)).map_err(os("find out the size"))?;
+        let file = lock(file, access)?;
+        let bytes = (&*file).seek(SeekFrom::End(0)).map_err(os("find out the size"))?;
         if !bytes.is_multiple_of(BLOCK_BYTES as u64) {
             return Err(BlockOpenError::NotWholeBlocks { bytes });
         }
@@ -222,7 +218,7 @@ impl BlockFile {
         Ok(Self::over(file, bytes / BLOCK_BYTES as u64, direct, special))
     }
 
-    fn over(file: File, capacity_blocks: u64, direct: bool, special: bool) -> Self {
+    fn over(file: LockedFile, capacity_blocks: u64, direct: bool, special: bool) -> Self {
         let in_memory = is_in_memory(&file).unwrap_or(false);
         Self {
             medium: if in_memory { Medium::MemoryFile } else { Medium::File },
@@ -342,7 +338,7 @@ impl BlockFile {
         let _alone = self.flushing.lock();
         self.admit(BlockOperation::Flush, 0, 0)?;
         loop {
-            match rustix::fs::fdatasync(&self.file) {
+            match rustix::fs::fdatasync(&*self.file) {
                 Ok(()) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.failed(BlockOperation::Flush, 0, errno.into())),
@@ -359,7 +355,7 @@ impl BlockFile {
         }
         let (offset, bytes) = (first_block * BLOCK_BYTES as u64, blocks * BLOCK_BYTES as u64);
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match fallocate(&self.file, hole, offset, bytes) {
+        match fallocate(&*self.file, hole, offset, bytes) {
             Ok(()) => Ok(()),
             // Storage that cannot be given back can still be zeroed.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeroes(first_block, blocks),
@@ -393,7 +389,7 @@ impl BlockFile {
         self.counters.count(BlockOperation::Discard, 0);
         self.capacity_blocks.store(capacity_blocks, Ordering::Release);
         let end = capacity_blocks * BLOCK_BYTES as u64;
-        rustix::fs::ftruncate(&self.file, end).map_err(|errno| {
+        rustix::fs::ftruncate(&*self.file, end).map_err(|errno| {
             self.capacity_blocks.store(current, Ordering::Release);
             self.failed(BlockOperation::Discard, capacity_blocks, errno.into())
         })
@@ -405,7 +401,7 @@ impl BlockFile {
             return Ok(());
         }
         let (offset, bytes) = (first_block * BLOCK_BYTES as u64, blocks * BLOCK_BYTES as u64);
-        match fallocate(&self.file, FallocateFlags::empty(), offset, bytes) {
+        match fallocate(&*self.file, FallocateFlags::empty(), offset, bytes) {
             // Where storage cannot be asked for, none was given back but by zeroes.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(errno) => Err(self.failed(BlockOperation::Write, first_block, errno.into())),
@@ -427,14 +423,14 @@ impl BlockFile {
         let start = current * BLOCK_BYTES as u64;
         if let Err(error) = allocate(&self.file, start, end - start) {
             // Whatever was allocated before it failed would make the file longer than the device.
-            let _ = rustix::fs::ftruncate(&self.file, start);
+            let _ = rustix::fs::ftruncate(&*self.file, start);
             return Err(match error.kind() {
                 io::ErrorKind::FileTooLarge => full(),
                 _ => self.failed(BlockOperation::Write, current, error),
             });
         }
         // Makes the new size durable, and incidentally whatever was written before.
-        rustix::fs::fdatasync(&self.file)
+        rustix::fs::fdatasync(&*self.file)
             .map_err(|errno| self.failed(BlockOperation::Flush, 0, errno.into()))?;
         self.capacity_blocks.store(capacity_blocks, Ordering::Release);
         Ok(())
@@ -455,8 +451,8 @@ fn is_aligned(buffer: &[u8]) -> bool {
     buffer.as_ptr().addr().is_multiple_of(BLOCK_BYTES)
 }
 
-fn lock(file: &File, access: Access) -> Result<(), BlockOpenError> {
-    file_lock::lock(file, access).map_err(|error| match error {
+fn lock(file: File, access: Access) -> Result<LockedFile, BlockOpenError> {
+    LockedFile::new(file, access).map_err(|error| match error {
         LockError::Held(holder) => BlockOpenError::AlreadyOpen(holder),
         LockError::Os(errno) => os("lock the file")(errno.into()),
     })

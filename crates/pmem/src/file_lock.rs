@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{FlockOperation, flock};
@@ -57,16 +57,46 @@ pub(crate) enum LockError {
     Os(Errno),
 }
 
-/// Locks a file until it is closed, or says who has it.
-pub(crate) fn lock(file: &File, access: Access) -> Result<(), LockError> {
-    let operation = match access {
-        Access::Write => FlockOperation::NonBlockingLockExclusive,
-        Access::Read => FlockOperation::NonBlockingLockShared,
-    };
-    match flock(file.as_fd(), operation) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(LockError::Held(holder(file))),
-        Err(errno) => Err(LockError::Os(errno)),
+/// An open file that is locked until this is dropped.
+///
+/// Closing the file is not enough to give the lock back: a process that this one has started holds the same
+/// open file until it executes its program, and with it the lock, so an opening right after could be refused.
+#[derive(Debug)]
+pub(crate) struct LockedFile {
+    file: File,
+    /// Who locked it. A copy of this that a forked process drops takes no lock from its parent.
+    process: u32,
+}
+
+impl LockedFile {
+    /// Locks the file, or says who has it.
+    pub(crate) fn new(file: File, access: Access) -> Result<Self, LockError> {
+        let operation = match access {
+            Access::Write => FlockOperation::NonBlockingLockExclusive,
+            Access::Read => FlockOperation::NonBlockingLockShared,
+        };
+        match flock(&file, operation) {
+            Ok(()) => Ok(Self { file, process: std::process::id() }),
+            Err(Errno::WOULDBLOCK) => Err(LockError::Held(holder(&file))),
+            Err(errno) => Err(LockError::Os(errno)),
+        }
+    }
+}
+
+impl Deref for LockedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            // Failing that, it goes when the last copy is closed.
+            let _ = flock(&self.file, FlockOperation::NonBlockingUnlock);
+        }
     }
 }
 
@@ -109,8 +139,12 @@ mod tests {
         File::open(path).unwrap()
     }
 
-    fn refused(file: &File, access: Access) -> LockHolder {
-        match lock(file, access) {
+    fn locked(path: &std::path::Path, access: Access) -> LockedFile {
+        LockedFile::new(open(path), access).unwrap()
+    }
+
+    fn refused(path: &std::path::Path, access: Access) -> LockHolder {
+        match LockedFile::new(open(path), access) {
             Err(LockError::Held(holder)) => holder,
             other => panic!("{other:?}"),
         }
@@ -119,14 +153,23 @@ mod tests {
     #[test]
     fn readers_share_a_file_and_a_writer_shares_it_with_nobody() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let [one, other, third] = [(); 3].map(|()| open(file.path()));
-        lock(&one, Access::Read).unwrap();
-        lock(&other, Access::Read).unwrap();
-        refused(&third, Access::Write);
-        drop((one, other));
-        lock(&third, Access::Write).unwrap();
-        refused(&open(file.path()), Access::Read);
-        refused(&open(file.path()), Access::Write);
+        let readers = [(); 2].map(|()| locked(file.path(), Access::Read));
+        refused(file.path(), Access::Write);
+        drop(readers);
+        let _writer = locked(file.path(), Access::Write);
+        refused(file.path(), Access::Read);
+        refused(file.path(), Access::Write);
+    }
+
+    #[test]
+    fn a_copy_of_the_open_file_does_not_keep_the_lock() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let writer = locked(file.path(), Access::Write);
+        // What a process has between fork and exec.
+        let _copy = writer.try_clone().unwrap();
+        refused(file.path(), Access::Write);
+        drop(writer);
+        locked(file.path(), Access::Write);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Durability across a power cut on an ordinary file: what flushes note, fences write out.
 
-use std::fs::File;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::domain::DomainFault;
+use crate::file_lock::LockedFile;
 
 /// The pages of a mapped file that must reach the disk at the next fence.
 ///
@@ -13,7 +13,7 @@ use crate::domain::DomainFault;
 /// the range that *it* flushed is still being written by the first.
 #[derive(Debug)]
 pub(crate) struct SyncFile {
-    file: Arc<File>,
+    file: Arc<LockedFile>,
     state: Mutex<State>,
 }
 
@@ -29,7 +29,7 @@ struct State {
 const PAGE_BYTES: usize = 4096;
 
 impl SyncFile {
-    pub(crate) fn new(file: Arc<File>) -> Self {
+    pub(crate) fn new(file: Arc<LockedFile>) -> Self {
         Self { file, state: Mutex::default() }
     }
 
@@ -63,7 +63,7 @@ impl SyncFile {
                 }
             }
             // Several ranges: one fdatasync of the file costs one device flush instead of many.
-            _ => rustix::fs::fdatasync(&self.file),
+            _ => rustix::fs::fdatasync(&**self.file),
         };
         state.pending.clear();
         if let Err(error) = outcome {

@@ -38,7 +38,7 @@ use self::memory_fault::FaultGuard;
 pub(crate) use self::memory_fault::MemoryFault;
 use self::memory_module::DeviceKind;
 pub use self::memory_module::{MemoryModule, PersistenceDomain};
-use crate::file_lock::{self, Access, LockError};
+use crate::file_lock::{Access, LockError, LockedFile};
 use crate::hardware::{FlushMethod, Hardware};
 use crate::sync_file::SyncFile;
 
@@ -98,7 +98,7 @@ pub struct Region {
     module: Option<MemoryModule>,
     caches_survive: bool,
     page_bytes: usize,
-    file: Option<Arc<File>>,
+    file: Option<Arc<LockedFile>>,
     path: Option<PathBuf>,
     sync: Option<Arc<SyncFile>>,
     access: Access,
@@ -248,7 +248,7 @@ impl Region {
         if !device && !metadata.file_type().is_file() {
             return Err(RegionError::NotAFile);
         }
-        file_lock::lock(&file, options.access).map_err(|error| match error {
+        let file = LockedFile::new(file, options.access).map_err(|error| match error {
             LockError::Held(holder) => RegionError::AlreadyOpen(holder),
             LockError::Os(errno) => os("lock the file")(errno),
         })?;
@@ -498,8 +498,15 @@ impl Region {
                         (Access::Write, Medium::Dax) => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
                         (Access::Write, _) => MapFlags::SHARED,
                     };
-                    mm::mmap(at, length, protection, flags | MapFlags::FIXED, file, from as u64)
-                        .map_err(os("map the file"))?;
+                    mm::mmap(
+                        at,
+                        length,
+                        protection,
+                        flags | MapFlags::FIXED,
+                        &***file,
+                        from as u64,
+                    )
+                    .map_err(os("map the file"))?;
                 }
             }
         }
