@@ -28,6 +28,7 @@
 
 mod core_clock;
 mod module;
+mod timeline;
 
 use serde::Serialize;
 

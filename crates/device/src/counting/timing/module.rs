@@ -7,11 +7,16 @@
 
 use std::hint::select_unpredictable;
 
+use super::timeline::Timeline;
 use crate::counting::cache::Cache;
 use crate::counting::host_processor::equal_among_eight;
 
-/// Lines of which a module remembers when it took them, and idle spans.
+/// Lines of which a module remembers when it took them.
 const REMEMBERED: usize = 8;
+/// Idle spans that it remembers between lines that it took, and between reads of its media: those of more
+/// workers than wait for one module at a time.
+const IDLE_SPANS: usize = 8;
+const IDLE_READ_SPANS: usize = 16;
 const NO_LINE: u32 = u32::MAX;
 
 /// For how long the media are busy with a unit.
@@ -26,11 +31,8 @@ pub(super) struct Services {
 /// A module.
 #[derive(Clone, Debug)]
 pub(super) struct Module {
-    takes_at: u64,
-    /// Spans before `takes_at` in which it had nothing to do, for lines that were sent later but
-    /// leave earlier.
-    idle: [(u64, u64); REMEMBERED],
-    next_idle: usize,
+    /// When it takes lines.
+    takes: Timeline<IDLE_SPANS>,
     /// The stripe of the line that it was sent last, and from when on it takes lines of it.
     stripe: u32,
     stripe_from: u64,
@@ -39,8 +41,8 @@ pub(super) struct Module {
     pub(super) last_from_media: u32,
     /// When that unit is there.
     pub(super) unit_there: u64,
-    /// When the media can begin the next read.
-    reads_at: u64,
+    /// When the media read.
+    reads: Timeline<IDLE_READ_SPANS>,
     /// When the media began the writes that they are at, and when they will have done them all.
     writes_from: u64,
     pub(super) media_written_at: u64,
@@ -58,15 +60,13 @@ pub(super) struct Module {
 impl Module {
     pub(super) fn new(translations: Option<Cache>) -> Self {
         Self {
-            takes_at: 0,
-            idle: [(0, 0); REMEMBERED],
-            next_idle: 0,
+            takes: Timeline::new(),
             stripe: NO_LINE,
             stripe_from: 0,
             last_read: NO_LINE - 1,
             last_from_media: NO_LINE,
             unit_there: 0,
-            reads_at: 0,
+            reads: Timeline::new(),
             writes_from: 0,
             media_written_at: 0,
             media_wrote_last: false,
@@ -81,9 +81,8 @@ impl Module {
 
     /// Time begins again, with nothing on its way.
     pub(super) fn reset(&mut self) {
-        self.takes_at = 0;
-        self.idle = [(0, 0); REMEMBERED];
-        self.reads_at = 0;
+        self.takes = Timeline::new();
+        self.reads = Timeline::new();
         self.writes_from = 0;
         self.media_written_at = 0;
         self.stripe_from = 0;
@@ -93,19 +92,18 @@ impl Module {
 
     /// When the media begin to read for a request of `now`.
     pub(super) fn read_media(&mut self, now: u64, services: Services, backlog_units: u64) -> u64 {
-        let mut start = now.max(self.reads_at);
-        // No room for another write: what waits there has waited long enough.
-        let most = backlog_units.saturating_sub(1) * services.write;
-        let waiting = self.media_written_at.saturating_sub(start);
-        if start >= self.writes_from && waiting > 0 && waiting >= most {
-            start += services.write.min(waiting);
-        }
         let service = if std::mem::take(&mut self.media_wrote_last) {
             services.read_beside_write
         } else {
             services.read
         };
-        self.reads_at = start + service;
+        let earliest = self.reads.could_begin(now, service);
+        // No room for another write: what waits there has waited long enough.
+        let most = backlog_units.saturating_sub(1) * services.write;
+        let waiting = self.media_written_at.saturating_sub(earliest);
+        let writes_first = earliest >= self.writes_from && waiting > 0 && waiting >= most;
+        let write = if writes_first { services.write.min(waiting) } else { 0 };
+        let start = self.reads.begin(earliest, write + service) + write;
         if self.media_written_at > start {
             self.media_written_at += service;
         }
@@ -125,28 +123,12 @@ impl Module {
     /// When it will have taken all that it was sent.
     #[inline]
     pub(super) fn takes_at(&self) -> u64 {
-        self.takes_at
+        self.takes.free_at()
     }
 
     /// When the module begins to take a line that could be taken at `earliest`.
     pub(super) fn begin(&mut self, earliest: u64, takes: u64) -> u64 {
-        // What was sent before it may have been on its way for longer, and left the module idle.
-        if earliest < self.takes_at {
-            for idle in &mut self.idle {
-                let begins = earliest.max(idle.0);
-                if begins + takes <= idle.1 {
-                    idle.0 = begins + takes;
-                    return begins;
-                }
-            }
-        }
-        let begins = earliest.max(self.takes_at);
-        if begins > self.takes_at {
-            self.idle[self.next_idle] = (self.takes_at, begins);
-            self.next_idle = (self.next_idle + 1) % REMEMBERED;
-        }
-        self.takes_at = begins + takes;
-        begins
+        self.takes.begin(earliest, takes)
     }
 
     /// The media are given so many writes.
@@ -184,7 +166,7 @@ impl Module {
 
     /// Takes nothing for a span.
     pub(super) fn stall(&mut self, span: u64) {
-        self.takes_at += span;
+        self.takes.stall(span);
     }
 
     #[inline]
@@ -247,6 +229,15 @@ mod tests {
     fn reads_follow_one_another() {
         let mut module = Module::new(None);
         assert_eq!([0, 0, 500].map(|now| read(&mut module, now)), [0, 40, 500]);
+    }
+
+    #[test]
+    fn a_read_that_another_worker_asked_for_earlier_does_not_wait_for_those_of_later() {
+        let mut module = Module::new(None);
+        assert_eq!(
+            [0, 300, 600, 10, 320].map(|now| read(&mut module, now)),
+            [0, 300, 600, 40, 340]
+        );
     }
 
     #[test]
