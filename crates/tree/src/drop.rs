@@ -38,6 +38,8 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             let at_once = most.saturating_sub(freed).clamp(1, MOST_IN_RECORD);
             let Step { mut above, kept, freed: pages } = self.retry(|| self.next_step(at_once))?;
             let Some(kept) = kept else { return Ok(true) };
+            // The log gets what refers to the children that stay.
+            above.unswizzle_all();
             let copy = copy_of(&above);
             let page = above.number();
             let damaged = || TreeError::Damaged { page, what: "it cannot lose its children" };

@@ -193,7 +193,7 @@ impl<'a> Contents<'a> {
         let node = Node::new(&page[..]);
         let is_whole = node.slots_end() == COUNTS_AT + self.slots.len()
             && node.heap_bytes() == self.heap.len();
-        (is_whole && node.is_sound()).then_some(self)
+        (is_whole && node.is_sound() && node.refers_to_pages()).then_some(self)
     }
 
     /// Makes a page these, by the change `lsn` of the log.

@@ -199,6 +199,12 @@ impl<S: Source> Node<S> {
             && (self.has_upper() || self.upper_bytes() == 0)
     }
 
+    /// Whether it refers to pages, and not to frames.
+    pub(crate) fn refers_to_pages(&self) -> bool {
+        let reference = |child| self.source.word(self.child_offset(child));
+        (0..self.references()).all(|child| PageNumber::new(reference(child)).is_some())
+    }
+
     /// Bytes of its entries: slots, references and records.
     pub(crate) fn entry_bytes(&self) -> usize {
         let nobodys = self.lower_bytes() + self.upper_bytes() + self.garbage();

@@ -367,3 +367,29 @@ fn a_change_out_of_order_that_does_not_hold_back_the_log_is_found() {
 fn a_freed_page_that_is_given_out_early_is_found() {
     killed(FREED_PAGE_REUSED_EARLY);
 }
+
+#[test]
+fn the_end_of_a_tree_that_was_read_is_redone_from_nothing() {
+    let bench = Bench::new(None);
+    for number in 0..300_u64 {
+        bench.tree.put(&number.to_be_bytes(), &[7; 100], 0, None).unwrap();
+    }
+    for number in 0..300_u64 {
+        assert!(bench.tree.get(&number.to_be_bytes(), &mut Vec::new()).unwrap());
+    }
+    assert!(bench.manager.statistics().swizzled > 0, "nodes refer to frames");
+    while !bench.tree.free_pages(1).unwrap() {}
+    bench.tree.free_rest().unwrap();
+    let medium = Arc::new(ModelledSsd::new(1, SsdConfig::default()).unwrap());
+    let log = Arc::clone(&bench.log) as Arc<dyn WriteAheadLog>;
+    let anew = BufferManager::create(bench.machine.clone(), medium, log, &options(FRAMES)).unwrap();
+    let records = bench.log.records.lock().clone();
+    for (record, lsn) in records.iter().zip(1..) {
+        let Record::Structure(bytes) = record else { continue };
+        redo(&anew, bytes, lsn).unwrap();
+    }
+    anew.close().unwrap();
+    let space = anew.space().unwrap();
+    space.write_freed(u64::MAX).unwrap();
+    assert_eq!(space.used_pages(), 0);
+}
