@@ -20,7 +20,8 @@ fn ssd() -> ModelledSsd {
 /// A log of a record of each length, committed by pairs.
 static IMAGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let device = ssd();
-    let options = BlockLogOptions { identity: 7, segment_bytes: 8192, batch_bytes: 16384 };
+    let options =
+        BlockLogOptions { identity: 7, segment_bytes: 8192, batch_bytes: 16384, most_bytes: 65536 };
     let log = BlockLog::create(Hardware::detect(), Arc::new(device.clone()), options).unwrap();
     for (kind, length) in (0u8..).zip(LENGTHS) {
         log.append(kind, &[&vec![kind; length]]).unwrap();
