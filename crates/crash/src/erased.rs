@@ -143,6 +143,7 @@ pub(crate) trait AnySubject: Sync {
     fn pool_bytes(&self) -> usize;
     fn created_bytes(&self) -> usize;
     fn device_blocks(&self) -> Vec<u64>;
+    fn most_blocks(&self, after_crash: bool) -> Vec<u64>;
     fn device_faults(&self, seed: u64) -> Vec<DeviceFault>;
     fn prior_contents(&self) -> u8;
     fn outlives_kills(&self) -> bool;
@@ -166,6 +167,9 @@ impl<S: Subject> AnySubject for S {
     }
     fn device_blocks(&self) -> Vec<u64> {
         Subject::device_blocks(self)
+    }
+    fn most_blocks(&self, after_crash: bool) -> Vec<u64> {
+        Subject::most_blocks(self, after_crash)
     }
     fn device_faults(&self, seed: u64) -> Vec<DeviceFault> {
         Subject::device_faults(self, seed)
@@ -213,6 +217,9 @@ struct OpenOf<S: Subject>(S::Live);
 impl<S: Subject> Live<AnyValue, AnyState> for OpenOf<S> {
     fn perform(&mut self, operation: &AnyValue) -> Result<(), String> {
         self.0.perform(operation.get())
+    }
+    fn was_refused(&self) -> bool {
+        self.0.was_refused()
     }
     fn observe(&self) -> Result<AnyState, String> {
         self.0.observe().map(AnyState::new)

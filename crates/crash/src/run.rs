@@ -9,7 +9,7 @@ use crate::coverage::Coverage;
 use crate::erased::{AnyLive, AnyState, AnySubject, AnyValue};
 use crate::image_check::Known;
 use crate::options::ExploreOptions;
-use crate::storage::{Storage, attach, plan_faults};
+use crate::storage::{Storage, attach, limit, plan_faults};
 
 /// A recorded run. Operation 0 is the creation, operations 1 to n are the subject's, and the last is
 /// the clean shutdown.
@@ -143,6 +143,7 @@ impl Run {
         unsafe { region.base().copy_from_nonoverlapping(base.as_ptr(), created_bytes) };
         let domain = Modelled::over(&region, options.on(Config::tracing()));
         let devices = attach(&domain, &subject.device_blocks())?;
+        limit(&devices, &subject.most_blocks(false));
         let faults = subject.device_faults(options.seed);
         type MakePool = fn(Region, Modelled) -> Result<Pool<Modelled>, PoolError>;
         let storage = |make: MakePool, mapped: usize| {
@@ -185,7 +186,9 @@ impl Run {
                 mapped = grown;
             }
             let mut state = states[index].clone();
-            subject.apply(&mut state, operation);
+            if !live.was_refused() {
+                subject.apply(&mut state, operation);
+            }
             states.push(state);
         }
         let observed = live.observe()?;

@@ -49,6 +49,11 @@ pub(crate) fn attach(machine: &Modelled, blocks: &[u64]) -> Result<Vec<ModelledS
     blocks.iter().map(device).collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
+/// From here on devices grow to so many blocks at most.
+pub(crate) fn limit(devices: &[ModelledSsd], most_blocks: &[u64]) {
+    devices.iter().zip(most_blocks).for_each(|(device, most)| device.limit_to(*most));
+}
+
 /// Lets happen what is planned for an operation.
 pub(crate) fn plan_faults(faults: &[DeviceFault], operation: usize, devices: &[ModelledSsd]) {
     for fault in faults.iter().filter(|fault| fault.operation == operation) {

@@ -30,6 +30,11 @@ pub trait Subject: Sync + 'static {
         Vec::new()
     }
 
+    /// Blocks that the disk beneath each device has room for, in the run or after a crash; none: more than any.
+    fn most_blocks(&self, _after_crash: bool) -> Vec<u64> {
+        Vec::new()
+    }
+
     /// Which requests to block devices fail.
     fn device_faults(&self, _seed: u64) -> Vec<DeviceFault> {
         Vec::new()
@@ -126,6 +131,11 @@ pub trait Live<Operation, State: Eq> {
     /// # Errors
     /// What went wrong, for a person.
     fn perform(&mut self, operation: &Operation) -> Result<(), String>;
+
+    /// Whether the last operation was refused, as it may be, and so has changed nothing.
+    fn was_refused(&self) -> bool {
+        false
+    }
 
     /// The meaning of what is there.
     ///

@@ -24,6 +24,7 @@ use crate::contents::EngineTree;
 use crate::drop::Dropped;
 use crate::engine::{Engine, Shared};
 use crate::error::EngineError;
+use crate::mutants::LOAD_UNLISTED_EARLY;
 use crate::tables::{
     Properties, Table, chunks_key, dropped_key, loading_key, name_key, table_value,
 };
@@ -119,6 +120,9 @@ impl<D: Domain> Engine<D> {
             Write { table: catalog, key: &key, value: Some(&value) },
             Write { table: catalog, key: &loading_key(id, root), value: None },
         ];
+        if shared.domain.commits(LOAD_UNLISTED_EARLY) {
+            shared.commit(&writes[1..], None, Durability::Immediate)?;
+        }
         shared.commit(&writes, None, Durability::Immediate)?;
         shared.expiry.note(table);
         let mut tables = host_lock::write(&shared.domain, &shared.tables);

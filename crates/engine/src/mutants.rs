@@ -37,6 +37,31 @@ mutants! {
         at("engine/src/commit.rs, apply_to_table")
         .among_workers();
 
+    /// A commit goes to the log though there may be no room for the pages that it takes.
+    ROOM_NOT_PROMISED = "store/room-not-promised" =>
+        at("engine/src/room.rs, promise_room")
+        .in_runs(&["store:full-disk"]);
+
+    /// What grows takes the room that is kept for what makes some.
+    RESERVE_GIVEN_AWAY = "store/reserve-given-away" =>
+        at("engine/src/room.rs, promise_room")
+        .in_runs(&["store:full-disk"]);
+
+    /// A table that was loaded is not listed as one that is being loaded any more before it has its entry.
+    LOAD_UNLISTED_EARLY = "store/load-unlisted-early" =>
+        at("engine/src/load.rs, enter_loaded")
+        .in_runs(&["store:bulk"]);
+
+    /// A backup does not wait until the state that it has is durable.
+    BACKUP_NOT_DURABLE = "store/backup-not-durable" =>
+        at("engine/src/backup/mod.rs, backup")
+        .in_runs(&["store:bulk"]);
+
+    /// What only an older state has is let go of although somebody reads that.
+    READERS_FORGOTTEN = "store/readers-forgotten" =>
+        at("engine/src/order.rs, oldest_state")
+        .among_workers();
+
     /// An index is changed before the transaction's record is durable.
     INDEX_BEFORE_LOG = "store/index-before-log" =>
         at("engine/src/commit.rs, commit_held")

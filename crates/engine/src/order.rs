@@ -8,6 +8,7 @@ use lapis_pmem::host_lock::{self, HostGuard};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::EngineError;
+use crate::mutants::READERS_FORGOTTEN;
 use crate::reads::{ReadSet, WrittenKeys};
 
 /// A transaction that is in the log and not yet in all trees.
@@ -52,11 +53,6 @@ impl State {
 
     fn oldest_reader(&self) -> Option<u64> {
         self.readers.first_key_value().map(|(&since, _)| since)
-    }
-
-    /// Nobody reads an older state, nor will: who begins later reads the last one or a later one.
-    fn oldest_state(&self) -> u64 {
-        self.oldest_reader().unwrap_or(self.last)
     }
 
     fn leave(&mut self, since: u64) {
@@ -117,12 +113,18 @@ impl<D: Domain> Order<D> {
     pub(crate) fn leave(&self, since: u64) -> u64 {
         let mut state = self.lock();
         state.leave(since);
-        state.oldest_state()
+        self.oldest_state(&state)
     }
 
     /// The oldest state that is read, or may be from now on.
     pub(crate) fn oldest_reader(&self) -> u64 {
-        self.lock().oldest_state()
+        self.oldest_state(&self.lock())
+    }
+
+    /// Nobody reads an older state, nor will: who begins later reads the last one or a later one.
+    fn oldest_state(&self, state: &State) -> u64 {
+        let reader = state.oldest_reader().filter(|_| !self.domain.commits(READERS_FORGOTTEN));
+        reader.unwrap_or(state.last)
     }
 
     /// Whether every transaction up to `lsn` has changed its trees.

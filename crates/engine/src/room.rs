@@ -10,6 +10,7 @@ use lapis_tree::{Puts, most_new_pages};
 use crate::commit::Write;
 use crate::engine::Shared;
 use crate::error::EngineError;
+use crate::mutants::{RESERVE_GIVEN_AWAY, ROOM_NOT_PROMISED};
 use crate::tables::CATALOG;
 
 /// Bytes of a listing of chunks that are to go.
@@ -53,6 +54,11 @@ impl<D: Domain> Shared<D> {
         room_for: RoomFor,
     ) -> Result<Option<Promise<'_, D>>, EngineError> {
         let Some(space) = self.manager.space() else { return Ok(None) };
+        if self.domain.commits(ROOM_NOT_PROMISED) {
+            return Ok(None);
+        }
+        let given_away = self.domain.commits(RESERVE_GIVEN_AWAY);
+        let room_for = if given_away { RoomFor::MakingRoom } else { room_for };
         let promise = || {
             let pages = most_new_pages(puts, space.used_pages(), space.page_bytes());
             space.promise(pages, room_for)

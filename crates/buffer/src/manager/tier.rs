@@ -182,14 +182,18 @@ impl<D: Domain> BufferManager<D> {
         let mut here = tier.buffer();
         self.copy_out(at, &mut here);
         let whole = 0..tier.page_bytes();
-        let marked = tier.store.with_bytes(frame as u64, whole, |there| {
-            let same = |line: usize| {
+        let unmarked = tier.store.with_bytes(frame as u64, whole, |there| {
+            let differs = |line: &usize| {
                 let bytes = line * LINE_BYTES..(line + 1) * LINE_BYTES;
-                here[bytes.clone()] == there[bytes]
+                here[bytes.clone()] != there[bytes]
             };
-            masks.clean().all(same)
+            masks.clean().find(differs)
         });
-        assert!(matches!(marked, Ok(true)), "a page in PM was changed where it was not marked");
+        let page = self.frames[at].page(&self.domain);
+        assert!(
+            matches!(unmarked, Ok(None)),
+            "page {page:?} in PM was changed where it was not marked: {unmarked:?}"
+        );
         tier.give_back(here);
     }
 

@@ -63,6 +63,9 @@ impl<D: Domain> Space<D> {
             {
                 let mut map = self.map.lock();
                 if needed(&map) <= map.backed {
+                    if map.used() + map.promised + pages + map.reserved > map.backed {
+                        self.domain.happens("room of the reserve is promised");
+                    }
                     map.promised += pages;
                     map.reserved = map.reserved.max(room_for.reserved());
                     return Ok(Promise { space: self, pages });
@@ -76,7 +79,10 @@ impl<D: Domain> Space<D> {
             };
             if needed > backed {
                 let backed = self.back(backed, needed).map_err(|error| match error {
-                    source @ BlockError::NoSpace { .. } => SpaceError::NoRoom { pages, source },
+                    source @ BlockError::NoSpace { .. } => {
+                        self.domain.happens("the disk has no room for a promise");
+                        SpaceError::NoRoom { pages, source }
+                    }
                     error => error.into(),
                 })?;
                 self.map.lock().backed = backed;

@@ -21,7 +21,7 @@ pub(crate) use self::recovery::{is_checked_whole, seed_after_recovery};
 pub(crate) use self::second_crash::{FirstCrash, SecondCrash};
 use crate::erased::AnySubject;
 use crate::options::ExploreOptions;
-use crate::storage::attach;
+use crate::storage::{attach, limit};
 use crate::strategy::Strategy;
 use crate::subject::WalkMemory;
 
@@ -58,6 +58,9 @@ impl ImageChecker {
         let recording = Modelled::over(&region, options.on(Config::tracking_and_tracing()));
         let blocks = subject.device_blocks();
         let (devices, recording_devices) = (attach(&light, &blocks)?, attach(&recording, &blocks)?);
+        for devices in [&devices, &recording_devices] {
+            limit(devices, &subject.most_blocks(true));
+        }
         // That the devices are there is nothing that a recovery does.
         recording.take_trace();
         Ok(Self {

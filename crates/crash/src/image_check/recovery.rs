@@ -1,6 +1,6 @@
 //! Recovering on the memory of one image, and asking what the oracle asks.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use lapis_device::{Marker, Modelled, ModelledSsd};
@@ -22,12 +22,16 @@ pub(super) struct Scratch<'r> {
     pub(super) mapped: Cell<usize>,
     /// Entries of the log of reads when operations were first tried.
     pub(super) reads_before_operations: Cell<Option<usize>>,
+    /// For [`Extent::Operations`]: the state after the recovery, and after each operation that was tried.
+    pub(super) states: RefCell<Vec<AnyState>>,
 }
 
 impl<'r> Scratch<'r> {
     pub(super) fn of(region: &'r Region, devices: &'r [ModelledSsd]) -> Self {
         let mapped = Cell::new(region.mapped_bytes());
-        Self { region, devices, walks: None, mapped, reads_before_operations: Cell::new(None) }
+        let reads_before_operations = Cell::new(None);
+        let states = RefCell::default();
+        Self { region, devices, walks: None, mapped, reads_before_operations, states }
     }
 
     /// The same, with walks over the structure that may leave out what is known.
@@ -131,6 +135,7 @@ pub(super) unsafe fn recover<'r>(
     }
     if extent == Extent::Operations {
         domain.mark(Marker::End(1));
+        scratch.states.borrow_mut().push(recovered.state.clone());
     } else {
         if extent != Extent::CheckOperations {
             // The other half goes on without having found its free space again.
@@ -157,9 +162,12 @@ pub(super) unsafe fn recover<'r>(
     for (index, probe) in probes.iter().enumerate() {
         live.perform(probe)
             .map_err(|what| Failure::Broken { what: format!("{probe:?}: {what}") })?;
-        subject.apply(&mut state, probe);
+        if !live.was_refused() {
+            subject.apply(&mut state, probe);
+        }
         if extent == Extent::Operations {
             domain.mark(Marker::End(index as u32 + 2));
+            scratch.states.borrow_mut().push(state.clone());
         }
     }
     scratch.note(&live);

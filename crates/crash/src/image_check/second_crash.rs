@@ -98,22 +98,15 @@ impl ImageChecker {
         let recovered = guarded(|| unsafe {
             recover(subject, &scratch, &self.recording, expectation, seed, Extent::Operations)
         });
-        let grown = scratch.mapped.get();
+        let (grown, states) = (scratch.mapped.get(), scratch.states.take());
         set_current_worker(0);
         let recovery = self.recording.take_trace();
         self.recording.revert(&mut self.region);
         self.recording_devices.iter().for_each(ModelledSsd::revert);
         let Some(recovered) = recovered? else { return Ok(SecondCrash::default()) };
 
-        // The states that the probes went through, from where recovery ended up.
         let seed_of_probes = seed_after_recovery(seed, recovered.hash);
         let probes = subject.probes(recovered.state, expectation.interrupted, seed_of_probes);
-        let mut states = vec![recovered.state.clone()];
-        for probe in &probes {
-            let mut state = states[states.len() - 1].clone();
-            subject.apply(&mut state, probe);
-            states.push(state);
-        }
         let course = Course { expectation, states, probes };
         let images = match first {
             FirstCrash::PowerCut => {

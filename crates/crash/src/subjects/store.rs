@@ -7,8 +7,8 @@ use lapis_blocks::block_log::{BlockLogOptions, Durability};
 use lapis_buffer::{BufferOptions, SpaceOptions};
 use lapis_device::Modelled;
 use lapis_engine::{
-    Engine, EngineError, EngineOptions, IndexKind, IndexOptions, KeyRange, PersistentMemoryOptions,
-    Placement, Table,
+    BackupError, Engine, EngineError, EngineOptions, IndexKind, IndexOptions, KeyRange,
+    PersistentMemoryOptions, Placement, Table, verify_backup,
 };
 use lapis_pmem::{AuditReport, BlockDevice, Pool};
 use rand::rngs::SmallRng;
@@ -27,6 +27,10 @@ const KEYS: u8 = 60;
 const LOG_BLOCKS: u64 = 2 + 32;
 /// The same, before it has grown.
 const FIRST_LOG_BLOCKS: u64 = 2 + 16;
+/// Blocks that a disk has which is often full: the journal of pages, the reserve, and not much more.
+const FULL_DISK_BLOCKS: u64 = 120;
+/// There, so many operations fill it, as many make room, and so on.
+const FILLING: usize = 20;
 
 /// What an engine that is checked lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +151,25 @@ pub enum StoreOperation {
     Checkpoint,
     /// Closes the engine and opens it.
     Reopen,
+    /// Moves pages to the front and gives the end of the device back.
+    Compact,
+    /// Loads a table, or drops it if there is one.
+    LoadOrDrop(u8),
+    /// A transaction that need not be durable, and a backup, which makes it so.
+    BackUp(Write),
+}
+
+impl StoreOperation {
+    /// Whether a full disk may refuse it.
+    fn takes_room(&self) -> bool {
+        match self {
+            Self::Commit(writes) | Self::Abort(writes) => {
+                writes.iter().any(|(_, _, value)| value.is_some())
+            }
+            Self::CreateTable(_) | Self::LoadOrDrop(_) => true,
+            _ => false,
+        }
+    }
 }
 
 /// The contents of a store: tables by name, keys to length and number.
@@ -157,22 +180,51 @@ pub type StoreState = BTreeMap<String, BTreeMap<Vec<u8>, (usize, u8)>>;
 pub struct StoreSubject {
     name: &'static str,
     tiers: Tiers,
+    course: Course,
+}
+
+/// What a run is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    /// Transactions.
+    Transactions,
+    /// The disk is filled again and again, and after a crash it has no room but what the store has.
+    FullDisk,
+    /// Loads, backups and compaction come between.
+    Bulk,
 }
 
 impl StoreSubject {
     /// With pages and log on SSDs.
     pub fn on_ssd(name: &'static str) -> Self {
-        Self { name, tiers: Tiers::SSD }
+        Self { name, tiers: Tiers::SSD, course: Course::Transactions }
     }
 
     /// With the log, and pages if the placement says so, in persistent memory.
     pub fn in_pool(name: &'static str, placement: Placement) -> Self {
-        Self { name, tiers: Tiers::in_pool(placement) }
+        Self { name, tiers: Tiers::in_pool(placement), course: Course::Transactions }
     }
 
     /// With the log and tables in persistent memory.
     pub fn nvm_direct(name: &'static str) -> Self {
-        Self { name, tiers: Tiers::NVM_DIRECT }
+        Self { name, tiers: Tiers::NVM_DIRECT, course: Course::Transactions }
+    }
+
+    /// The same on a disk that is filled again and again, and after a crash has no room but what the store has.
+    pub fn on_full_disk(self) -> Self {
+        Self { course: Course::FullDisk, ..self }
+    }
+
+    /// The same with loads, backups and compaction.
+    pub fn in_bulk(self) -> Self {
+        Self { course: Course::Bulk, ..self }
+    }
+
+    /// An open store, as nothing has happened to it.
+    fn live(&self, engine: Engine<Modelled>, site: Site) -> LiveStore {
+        let Self { tiers, course, .. } = *self;
+        let (before, refused, was_refused) = (Vec::new(), 0, false);
+        LiveStore { engine: Some(engine), site, tiers, course, before, refused, was_refused }
     }
 }
 
@@ -182,8 +234,12 @@ pub struct LiveStore {
     engine: Option<Engine<Modelled>>,
     site: Site,
     tiers: Tiers,
+    course: Course,
     /// What has happened before it was opened again.
     before: Vec<(&'static str, u64)>,
+    /// Operations for which the disk had no room.
+    refused: u64,
+    was_refused: bool,
 }
 
 fn key(number: u8) -> Vec<u8> {
@@ -218,8 +274,26 @@ fn writes(random: &mut SmallRng) -> Vec<Write> {
     if count == 40 { writes.map(fills).collect() } else { writes.collect() }
 }
 
+/// The same writes, all of which take room; or none of which does.
+fn filling(mut writes: Vec<Write>, fills: bool) -> Vec<Write> {
+    for (_, key, value) in &mut writes {
+        *value = fills.then(|| value.unwrap_or((900, *key)));
+    }
+    writes
+}
+
 fn extra_table(number: u8) -> String {
     format!("extra {number}")
+}
+
+fn loaded_table(number: u8) -> String {
+    format!("loaded {number}")
+}
+
+/// What is loaded into it: some leaves, and some long values.
+fn loaded(number: u8) -> BTreeMap<Vec<u8>, (usize, u8)> {
+    let value = |at: usize| if at.is_multiple_of(12) { (1500, number + 1) } else { (150, 7) };
+    (0..20 * (1 + usize::from(number))).map(|at| (vec![at as u8; 30], value(at))).collect()
 }
 
 impl Subject for StoreSubject {
@@ -239,16 +313,32 @@ impl Subject for StoreSubject {
         self.tiers.device_blocks()
     }
 
+    fn most_blocks(&self, after_crash: bool) -> Vec<u64> {
+        let of_pages = if after_crash { 0 } else { FULL_DISK_BLOCKS };
+        if self.course == Course::FullDisk { vec![of_pages] } else { Vec::new() }
+    }
+
     fn operations(&self, count: usize, seed: u64) -> Vec<StoreOperation> {
         let mut random = SmallRng::seed_from_u64(seed);
         (0..count)
-            .map(|_| match random.random_range(0..40) {
+            .map(|at| match random.random_range(0..40) {
                 0 => StoreOperation::CreateTable(random.random_range(0..3)),
                 1 => StoreOperation::DropTable(random.random_range(0..3)),
                 2 => StoreOperation::Abort(writes(&mut random)),
                 3..=6 => StoreOperation::Maintain,
                 7 | 8 => StoreOperation::Checkpoint,
                 9 => StoreOperation::Reopen,
+                10 if self.course != Course::Transactions => StoreOperation::Compact,
+                11..=15 if self.course == Course::Bulk => {
+                    StoreOperation::LoadOrDrop(random.random_range(0..3))
+                }
+                16..=18 if self.course == Course::Bulk => {
+                    StoreOperation::BackUp(write(&mut random))
+                }
+                _ if self.course == Course::FullDisk => {
+                    let fills = (at / FILLING).is_multiple_of(2);
+                    StoreOperation::Commit(filling(writes(&mut random), fills))
+                }
                 _ => StoreOperation::Commit(writes(&mut random)),
             })
             .collect()
@@ -270,6 +360,10 @@ impl Subject for StoreSubject {
             _ => StoreOperation::Maintain,
         });
         probes.push(StoreOperation::Commit(vec![write(&mut random)]));
+        if self.course == Course::FullDisk {
+            let removed = (0..4).map(|_| write(&mut random)).collect();
+            probes.push(StoreOperation::Commit(filling(removed, false)));
+        }
         probes
     }
 
@@ -279,7 +373,7 @@ impl Subject for StoreSubject {
         for (name, kind) in TABLES.into_iter().zip(KINDS) {
             self.tiers.create_table(&engine, name, kind).map_err(text)?;
         }
-        Ok(LiveStore { engine: Some(engine), site, tiers: self.tiers, before: Vec::new() })
+        Ok(self.live(engine, site))
     }
 
     fn open(&self, storage: Storage) -> Result<Option<LiveStore>, String> {
@@ -287,9 +381,7 @@ impl Subject for StoreSubject {
         let Some(engine) = site.open()? else { return Ok(None) };
         // Creation ends with the last of the tables.
         let whole = TABLES.iter().all(|name| engine.table(name).is_ok());
-        let tiers = self.tiers;
-        let live = LiveStore { engine: Some(engine), site, tiers, before: Vec::new() };
-        Ok(whole.then_some(live))
+        Ok(whole.then(|| self.live(engine, site)))
     }
 
     fn initial(&self) -> StoreState {
@@ -297,14 +389,20 @@ impl Subject for StoreSubject {
     }
 
     fn apply(&self, state: &mut StoreState, operation: &StoreOperation) {
+        let mut write = |(table, number, value): &Write| {
+            let table = state.entry(TABLES[*table].to_owned()).or_default();
+            match value {
+                Some(value) => table.insert(key(*number), canonical(*value)),
+                None => table.remove(&key(*number)),
+            };
+        };
         match operation {
-            StoreOperation::Commit(writes) => {
-                for (table, number, value) in writes {
-                    let table = state.entry(TABLES[*table].to_owned()).or_default();
-                    match value {
-                        Some(value) => table.insert(key(*number), canonical(*value)),
-                        None => table.remove(&key(*number)),
-                    };
+            StoreOperation::Commit(writes) => writes.iter().for_each(write),
+            StoreOperation::BackUp(one) => write(one),
+            StoreOperation::LoadOrDrop(number) => {
+                let name = loaded_table(*number);
+                if state.remove(&name).is_none() {
+                    state.insert(name, loaded(*number));
                 }
             }
             StoreOperation::CreateTable(number) => {
@@ -317,12 +415,15 @@ impl Subject for StoreSubject {
             StoreOperation::Abort(_)
             | StoreOperation::Maintain
             | StoreOperation::Checkpoint
-            | StoreOperation::Reopen => {}
+            | StoreOperation::Reopen
+            | StoreOperation::Compact => {}
         }
     }
 
     fn owns_source(&self, file: &str) -> bool {
-        file.contains("engine/src")
+        let full_disk = self.course == Course::FullDisk;
+        let promises = full_disk && file.contains("buffer/src/space/promise.rs");
+        promises || file.contains("engine/src")
     }
 }
 
@@ -335,7 +436,7 @@ impl LiveStore {
         self.engine.as_ref().ok_or_else(|| "the engine could not be opened again".to_owned())
     }
 
-    fn transact(&self, writes: &[Write], commit: bool) -> Result<(), EngineError> {
+    fn transact(&self, writes: &[Write], commit: Option<Durability>) -> Result<(), EngineError> {
         let Some(engine) = &self.engine else { return Ok(()) };
         let tables = TABLES.map(|name| engine.table(name));
         let mut transaction = engine.begin()?;
@@ -348,17 +449,14 @@ impl LiveStore {
                 None => _ = transaction.remove(table, &key(*number))?,
             }
         }
-        if commit {
-            transaction.commit(Durability::Immediate)?;
-        }
-        Ok(())
+        commit.map_or(Ok(()), |durability| transaction.commit(durability).map(|_| ()))
     }
 
     fn attempt(&mut self, operation: &StoreOperation) -> Result<(), EngineError> {
         let Some(engine) = self.engine.clone() else { return Ok(()) };
         match operation {
-            StoreOperation::Commit(writes) => self.transact(writes, true),
-            StoreOperation::Abort(writes) => self.transact(writes, false),
+            StoreOperation::Commit(writes) => self.transact(writes, Some(Durability::Immediate)),
+            StoreOperation::Abort(writes) => self.transact(writes, None),
             StoreOperation::CreateTable(number) => {
                 let name = extra_table(*number);
                 let kind = EXTRA_KINDS[usize::from(*number)];
@@ -376,6 +474,28 @@ impl LiveStore {
             StoreOperation::Maintain => engine.maintain().map(|_| ()),
             StoreOperation::Checkpoint => engine.checkpoint(),
             StoreOperation::Reopen => engine.close(),
+            StoreOperation::Compact => engine.compact().map(|_| ()),
+            StoreOperation::LoadOrDrop(number) => {
+                let name = loaded_table(*number);
+                match engine.drop_table(&name) {
+                    Err(EngineError::NoSuchTable { .. }) => {
+                        let entries = loaded(*number).into_iter();
+                        let entries = entries.map(|(key, (bytes, of))| (key, vec![of; bytes]));
+                        engine.load_table(&name, entries).map(|_| ())
+                    }
+                    outcome => outcome,
+                }
+            }
+            StoreOperation::BackUp(write) => {
+                self.transact(std::slice::from_ref(write), Some(Durability::Eventual))?;
+                let mut stream = Vec::new();
+                let backup = engine.backup(&mut stream);
+                let whole = backup.and_then(|_| verify_backup(&stream[..]));
+                whole.map(|_| ()).map_err(|error| match error {
+                    BackupError::Engine(error) => error,
+                    error => EngineError::Damaged { what: error.to_string() },
+                })
+            }
         }
     }
 }
@@ -410,13 +530,22 @@ pub(crate) fn contents(engine: &Engine<Modelled>) -> Result<StoreState, String> 
 
 impl Live<StoreOperation, StoreState> for LiveStore {
     fn perform(&mut self, operation: &StoreOperation) -> Result<(), String> {
-        self.attempt(operation).map_err(text)?;
+        let may_be_refused = self.course == Course::FullDisk && operation.takes_room();
+        self.was_refused = match self.attempt(operation) {
+            Err(error) if may_be_refused && error.is_no_room() => true,
+            outcome => outcome.map(|()| false).map_err(text)?,
+        };
+        self.refused += u64::from(self.was_refused);
         if matches!(operation, StoreOperation::Reopen) {
             self.before = self.events();
             self.engine = None;
             self.engine = self.site.open()?;
         }
         Ok(())
+    }
+
+    fn was_refused(&self) -> bool {
+        self.was_refused
     }
 
     fn observe(&self) -> Result<StoreState, String> {
@@ -447,6 +576,9 @@ impl Live<StoreOperation, StoreState> for LiveStore {
                 ("batches of pages", buffer.batches),
             ]);
         }
+        if self.course != Course::Transactions {
+            events.push(("pages that compaction moves", trees.moves));
+        }
         if self.site.options.placement.has_persistent_memory() {
             events.extend([
                 ("admissions to persistent memory", tier.admissions),
@@ -465,6 +597,9 @@ impl Live<StoreOperation, StoreState> for LiveStore {
             if let Some((_, count)) = counted {
                 *count += before;
             }
+        }
+        if self.course == Course::FullDisk {
+            events.push(("operations refused for want of room", self.refused));
         }
         // The log's positions go on when it is opened again.
         events.push(("rounds of the log", rounds));

@@ -3,15 +3,22 @@
 //! store`.
 
 use lapis_crash::concurrent::{ConcurrentOptions, explore_structure_concurrently};
-use lapis_crash::{ExploreOptions, Strategy, Structure, explore_structure};
+use lapis_crash::{CrashError, ExploreOptions, Strategy, Structure, explore_structure};
 use lapis_engine::mutants::{
-    ACKNOWLEDGED_BEFORE_SYNC, CHECKPOINT_TOO_EARLY, CHUNKS_NOT_LISTED, INDEX_BEFORE_LOG, PARTS_LOST,
+    ACKNOWLEDGED_BEFORE_SYNC, BACKUP_NOT_DURABLE, CHECKPOINT_TOO_EARLY, CHUNKS_NOT_LISTED,
+    INDEX_BEFORE_LOG, LOAD_UNLISTED_EARLY, PARTS_LOST, RESERVE_GIVEN_AWAY, ROOM_NOT_PROMISED,
 };
 use lapis_pmem::Mutant;
 
 const SSD: &str = "store:ssd";
+const FULL_DISK: &str = "store:full-disk";
 
 fn alone(only: &str, ops: usize, seed: u64, mutant: Option<Mutant>) -> usize {
+    some_of(only, ops, seed, mutant, 0)
+}
+
+/// With so many images, spread over the crash points; 0 for all.
+fn some_of(only: &str, ops: usize, seed: u64, mutant: Option<Mutant>, spread_images: u64) -> usize {
     let options = ExploreOptions {
         ops,
         seed,
@@ -19,12 +26,21 @@ fn alone(only: &str, ops: usize, seed: u64, mutant: Option<Mutant>) -> usize {
         strategy: Strategy::Sampled,
         exhaustive_limit: 8,
         samples: 4,
+        spread_images,
         // Recoveries are many events long.
         crash_in_recovery_every: if mutant.is_some() { 0 } else { 8192 },
         violation_limit: 1,
         ..ExploreOptions::default()
     };
-    let report = explore_structure(Structure::Store, Some(only), &options, &|_| {}).unwrap();
+    let report = match explore_structure(Structure::Store, Some(only), &options, &|_| {}) {
+        Ok(report) => report,
+        // It shows without a crash.
+        Err(CrashError::Failed { what, .. }) if mutant.is_some() => {
+            println!("{only}, {mutant:?}: {what}");
+            return 1;
+        }
+        Err(error) => panic!("{error}"),
+    };
     let first = report.violations.first().map(|it| format!("{}\n  {}", it.what, it.replay));
     println!(
         "{only}, {mutant:?}: {} points, {} images, {first:?}",
@@ -68,6 +84,36 @@ fn transactions_over_persistent_indexes_survive_power_cuts() {
 #[test]
 fn an_index_that_is_changed_before_the_log_is_durable_is_found() {
     assert_eq!(alone("store:nvm-direct", 60, 18, Some(INDEX_BEFORE_LOG)), 1);
+}
+
+#[test]
+fn transactions_on_a_full_disk_survive_power_cuts() {
+    assert_eq!(some_of(FULL_DISK, 60, 18, None, 600), 0);
+}
+
+#[test]
+fn a_commit_for_which_there_may_be_no_room_is_found() {
+    assert_eq!(alone(FULL_DISK, 60, 18, Some(ROOM_NOT_PROMISED)), 1);
+}
+
+#[test]
+fn a_reserve_that_others_use_is_found() {
+    assert_eq!(alone(FULL_DISK, 60, 18, Some(RESERVE_GIVEN_AWAY)), 1);
+}
+
+#[test]
+fn loads_backups_and_compaction_survive_power_cuts() {
+    assert_eq!(some_of("store:bulk", 40, 18, None, 500), 0);
+}
+
+#[test]
+fn a_load_that_is_nobodys_for_a_moment_is_found() {
+    assert_eq!(alone("store:bulk", 60, 18, Some(LOAD_UNLISTED_EARLY)), 1);
+}
+
+#[test]
+fn a_backup_of_what_may_be_lost_is_found() {
+    assert_eq!(alone("store:bulk", 60, 18, Some(BACKUP_NOT_DURABLE)), 1);
 }
 
 #[test]

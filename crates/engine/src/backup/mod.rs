@@ -50,6 +50,7 @@ use blocks::{BlockReader, BlockWriter, Header};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::key_range::KeyRange;
+use crate::mutants::BACKUP_NOT_DURABLE;
 use crate::scan::Scan;
 use crate::snapshot::Reader;
 use crate::tables::Table;
@@ -138,7 +139,9 @@ impl<D: Domain> Engine<D> {
         let reader = Arc::new(Reader::new(self)?);
         drop(making);
         // E4.
-        shared.log.wait_for(reader.since()).map_err(EngineError::from)?;
+        if !shared.domain.commits(BACKUP_NOT_DURABLE) {
+            shared.log.wait_for(reader.since()).map_err(EngineError::from)?;
+        }
         let header = Header { identity: shared.log.identity(), state: reader.since() };
         let mut blocks = BlockWriter::begin(into, header)?;
         let mut report = BackupReport { state: header.state, ..BackupReport::default() };
