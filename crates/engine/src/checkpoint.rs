@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use lapis_blocks::block_log::Lsn;
+use lapis_blocks::block_log::{BlockLogError, Lsn};
 use lapis_buffer::WriteAheadLog;
 use lapis_pmem::{Domain, host_lock};
 
@@ -32,10 +32,8 @@ impl<D: Domain> Engine<D> {
         }
         let mut busy = shared.log.block_log().write_early()?;
         busy |= shared.manager.write_back_early()?;
-        let log = shared.log.block_log();
-        let capacity = log.capacity_bytes();
-        if shared.log.free_bytes() < capacity / 2 {
-            if !log.grow_beyond(capacity)? {
+        if shared.log.free_bytes() < shared.log.block_log().capacity_bytes() / 2 {
+            if !shared.grow_log()? {
                 shared.checkpoint()?;
             }
             busy = true;
@@ -71,10 +69,12 @@ impl<D: Domain> Engine<D> {
 impl<D: Domain> Shared<D> {
     /// Makes sure that the log has room for a record of so many bytes, and for what trees log. It grows as long as it may
     /// before it is cut. Where it is kept for a transaction that is still changing trees, that one comes first: what it logs must
-    /// find the room.
+    /// find the room. The record may take no more than that room either: what is left of it is logged again where the
+    /// log is full before it is in the trees.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<(), EngineError> {
-        let has_room = || self.log.free_bytes() >= bytes + self.room_for_structure();
-        let grow = || self.log.block_log().grow_beyond(self.log.block_log().capacity_bytes());
+        let fits = || bytes <= self.room_for_structure();
+        let has_room = || fits() && self.log.free_bytes() >= bytes + self.room_for_structure();
+        let grow = || self.grow_log();
         while !has_room() {
             if grow()? {
                 continue;
@@ -88,7 +88,17 @@ impl<D: Domain> Shared<D> {
                 _ => break,
             }
         }
-        Ok(())
+        if fits() {
+            return Ok(());
+        }
+        let (bytes, free) = (usize::try_from(bytes).unwrap_or(usize::MAX), self.log.free_bytes());
+        Err(BlockLogError::Full { bytes, free }.into())
+    }
+
+    /// Makes the log longer, if it can be.
+    pub(crate) fn grow_log(&self) -> Result<bool, EngineError> {
+        let log = self.log.block_log();
+        Ok(log.grow_beyond(log.capacity_bytes())?)
     }
 
     pub(crate) fn checkpoint(&self) -> Result<(), EngineError> {

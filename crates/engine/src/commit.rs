@@ -255,7 +255,9 @@ impl<D: Domain> Shared<D> {
                 self.apply_to_table(same, lsn, keep)?;
             }
             rest = later;
-            if !rest.is_empty() && self.log.free_bytes() < self.room_for_structure() {
+            let has_room = || self.log.free_bytes() >= self.room_for_structure();
+            let goes_on = rest.is_empty() || has_room() || self.grow_log()? && has_room();
+            if !goes_on {
                 self.log_again(rest, lsn)?;
                 self.checkpoint()?;
             }
