@@ -49,7 +49,7 @@ pub enum BufferError {
         /// What is needed.
         fewest: usize,
     },
-    /// There is no such page in memory, and nothing but memory.
+    /// There is no such page in memory, and nothing but memory; or it was freed, and what PM has of it is nobody's.
     #[error("page {number} is not in use")]
     NotInUse {
         /// The page.
@@ -67,6 +67,13 @@ pub enum BufferError {
         /// The page.
         number: PageNumber,
     },
+}
+
+impl BufferError {
+    /// Whether there is no page of the number: it was freed, or never given out.
+    pub fn is_not_in_use(&self) -> bool {
+        matches!(self, Self::NotInUse { .. } | Self::Space(SpaceError::NotInUse { .. }))
+    }
 }
 
 /// Why an attempt came to nothing.

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use lapis_blocks::block_log::Durability;
-use lapis_buffer::{BufferError, BufferManager, PageNumber, SpaceError};
+use lapis_buffer::{BufferManager, PageNumber};
 use lapis_pmem::{Domain, host_lock};
 use lapis_tree::Tree;
 
@@ -109,7 +109,8 @@ pub(crate) fn free_unlisted_root<D: Domain>(
         Ok(found) if found < lsn => {
             Ok(Tree::open(Arc::clone(manager), Arc::clone(log), root).free_rest()?)
         }
-        Ok(_) | Err(BufferError::Space(SpaceError::NotInUse { .. })) => Ok(()),
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_in_use() => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

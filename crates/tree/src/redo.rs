@@ -101,9 +101,7 @@ fn find<D: Domain>(
 ) -> Result<Option<ExclusivePage<'_, D>>, TreeError> {
     match manager.fix_exclusive(number) {
         Ok(page) => Ok(Some(page)),
-        Err(BufferError::Space(SpaceError::NotInUse { .. }) | BufferError::NotInUse { .. }) => {
-            Ok(None)
-        }
+        Err(error) if error.is_not_in_use() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

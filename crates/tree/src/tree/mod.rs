@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use lapis_buffer::{
     BufferError, BufferManager, ExclusivePage, Interruption, OptimisticPage, PageNumber, Restart,
-    SpaceError,
 };
 use lapis_pmem::Domain;
 
@@ -378,11 +377,11 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         offset: usize,
     ) -> Result<OptimisticPage<'m, D>, Stop> {
         self.manager.fix_child(parent, offset).map_err(|interruption| match interruption {
-            Interruption::Failed(
-                BufferError::BadReference { .. }
-                | BufferError::NotInUse { .. }
-                | BufferError::Space(SpaceError::NotInUse { .. }),
-            ) => self.suspect(parent, "it refers to no page"),
+            Interruption::Failed(error)
+                if error.is_not_in_use() || matches!(error, BufferError::BadReference { .. }) =>
+            {
+                self.suspect(parent, "it refers to no page")
+            }
             other => other.into(),
         })
     }
