@@ -27,9 +27,9 @@ impl<D: Domain> Engine<D> {
         let dropped: Vec<_> =
             shared.dropped.lock().iter().map(|dropped| Arc::clone(&dropped.table)).collect();
         let system = [Arc::clone(&shared.catalog), Arc::clone(&shared.chunks)];
-        let tables: Vec<_> = self.tables().into_iter().chain(dropped).collect();
-        let mut problems = self.check_pages(system.iter().chain(&tables));
-        if let Err(error) = self.check_values(&tables, &mut problems) {
+        let tables = self.tables();
+        let mut problems = self.check_pages(system.iter().chain(&tables).chain(&dropped));
+        if let Err(error) = self.check_values(&tables, &dropped, &mut problems) {
             problems.push(error.to_string());
         }
         problems.extend(self.check_pool());
@@ -81,20 +81,23 @@ impl<D: Domain> Engine<D> {
         (!audit.is_clean()).then(|| format!("persistent memory: {audit:?}"))
     }
 
-    /// V1, V2.
+    /// V1, V2. Of tables that were dropped the parts of values go before the records do.
     fn check_values(
         &self,
         tables: &[Arc<Table<D>>],
+        dropped: &[Arc<Table<D>>],
         problems: &mut Vec<String>,
     ) -> Result<(), EngineError> {
         let shared = self.shared();
         let mut known: BTreeSet<u64> = BTreeSet::new();
-        for table in tables {
+        let tables = tables.iter().map(|table| (table, true));
+        for (table, has_parts) in tables.chain(dropped.iter().map(|table| (table, false))) {
             table.contents().visit_all(|key, record| match record.map(value::parse) {
                 Ok(Some(Stored::Short(_))) => {}
                 Ok(Some(Stored::Long(long))) => {
                     known.insert(long.number);
-                    problems.extend(shared.read_long(long).err().map(|error| {
+                    let read = if has_parts { shared.read_long(long).map(|_| ()) } else { Ok(()) };
+                    problems.extend(read.err().map(|error| {
                         format!("table {:?}, {}: {error}", table.name(), key.escape_ascii())
                     }));
                 }
