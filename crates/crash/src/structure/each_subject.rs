@@ -53,7 +53,7 @@ pub(super) fn all_subjects(structure: Structure, filled: u64) -> Subjects {
             Box::new(StoreSubject::in_pool("store:three-tier", Placement::ThreeTier)),
             Box::new(StoreSubject::nvm_direct("store:nvm-direct")),
             Box::new(StoreSubject::on_ssd("store:full-disk").on_full_disk()),
-            Box::new(StoreSubject::on_ssd("store:bulk").in_bulk()),
+            Box::new(StoreSubject::in_pool("store:bulk", Placement::ThreeTier).in_bulk()),
         ],
         Structure::FpLeaves => vec![Box::new(FpLeavesSubject)],
         Structure::Allocator => vec![

@@ -101,6 +101,8 @@ pub(crate) fn remove_child<D: Domain>(page: &mut PageWrite<'_, D>, at: usize, by
     let behind = first + WORD * (at + 1);
     page.move_within(slot + WORD, slot, behind - slot - WORD);
     page.move_within(behind + WORD, behind - WORD, WORD * (count - at - 1));
+    // What is no reference any more may name a frame, and would be written as it is: only references are translated.
+    page.copy_from(first + WORD * (count - 1), &[0; 2 * WORD]);
     set_counts(page, count - 1, node.heap_bytes(), node.garbage() + bytes);
     page.set_references(first - WORD, count);
 }

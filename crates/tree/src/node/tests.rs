@@ -1,3 +1,8 @@
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use lapis_buffer::PageWrite;
+use lapis_pmem::{FlushMethod, Hardware};
+
 use super::*;
 
 fn leaf(lower: &[u8], upper: Option<&[u8]>, keys: &[&[u8]]) -> Vec<u8> {
@@ -69,4 +74,22 @@ fn any_bytes_are_read_without_a_panic() {
         let _ = (node.is_sound(), node.entry_bytes(), node.free(), node.key(at), node.record(at));
         let _ = (node.upper(), node.lower().len(), node.child(at), node.is_within_fences(b"x"));
     }
+}
+
+#[test]
+fn where_a_child_went_nothing_is_left_that_names_a_frame() {
+    const FRAME: u64 = 1 << 63;
+    let mut made = Builder::inner(4096, (7, 1), (b"", None), FRAME);
+    for (child, key) in [b"a", b"b", b"c"].into_iter().enumerate() {
+        made.push_child(key, FRAME + child as u64).unwrap();
+    }
+    let page = made.finish();
+    let (words, _) = page.as_chunks();
+    let words: Vec<_> =
+        words.iter().map(|word| AtomicU64::new(u64::from_le_bytes(*word))).collect();
+    let domain = Hardware::with_method(FlushMethod::PageCacheNone).unwrap();
+    let mut page = PageWrite::new(&domain, &words);
+    remove_child(&mut page, 1, 1);
+    let left = words.iter().filter(|word| word.load(Relaxed) >= FRAME).count();
+    assert_eq!((left, Node::new(page.read()).references()), (3, 3));
 }
