@@ -46,6 +46,14 @@ pub enum SpaceError {
         /// The page.
         number: PageNumber,
     },
+    /// The log says that a page was made which nobody can have asked for: it is no record of this space.
+    #[error(
+        "page {number} lies far behind all others, so it was never given out: the log is damaged"
+    )]
+    NeverGivenOut {
+        /// The page.
+        number: PageNumber,
+    },
     /// The device cannot be made large enough for what is to be written.
     #[error("no room for {pages} pages that the change may take: {source}")]
     NoRoom {

@@ -20,6 +20,9 @@ pub(super) const STAMPS: u8 = 64;
 /// A durable stamp is never so far behind the page's own, so that it is known which of two is later.
 const MOST_BEHIND: u8 = 31;
 const WRITTEN: u8 = 0x80;
+/// Pages that may lie before one that the log says was given out, and are neither on the device nor in the log: what was
+/// freed before it was ever written, and what somebody held. Many more than fit into the frames of a large pool.
+pub(super) const MOST_UNKNOWN: u64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -68,6 +71,8 @@ pub(super) struct SpaceMap {
     pub(super) backed: u64,
     /// No page from here on has storage.
     stored_end: u64,
+    /// No page from here on can have been given out before the space was opened.
+    given_out_end: u64,
 }
 
 /// A page that is to be written.
@@ -93,6 +98,7 @@ impl SpaceMap {
             reserved: 0,
             backed: 0,
             stored_end: 0,
+            given_out_end: MOST_UNKNOWN,
         }
     }
 
@@ -120,6 +126,12 @@ impl SpaceMap {
         let last = self.pages.iter().rposition(stored);
         self.stored_end = last.map_or(0, |last| last as u64 + 1);
         self.backed = self.end();
+        self.note_storage(self.pages.len() as u64);
+    }
+
+    /// The device has storage for so many pages (M4).
+    pub(super) fn note_storage(&mut self, pages: u64) {
+        self.given_out_end = self.given_out_end.max(pages + MOST_UNKNOWN);
     }
 
     /// Pages up to the last that is not free.
@@ -177,8 +189,15 @@ impl SpaceMap {
         self.stored_end = self.stored_end.max(index as u64 + 1);
     }
 
-    /// Takes a page into use, whatever became of it.
+    /// Whether a page can have been given out before the space was opened (M4).
+    pub(super) fn may_be_given_out(&self, index: u64) -> bool {
+        index < self.given_out_end
+    }
+
+    /// Takes a page into use that may have been given out, whatever became of it.
     pub(super) fn reserve_again(&mut self, index: u64) {
+        // So the map is never longer than what the device and the log have to say.
+        self.given_out_end += 1;
         match self.pages.get(index as usize).map(|page| page.state) {
             None | Some(State::Free) => self.reserve_at(index as usize),
             Some(State::Freed) => {
@@ -480,6 +499,18 @@ mod tests {
         assert_eq!(reopened.reserve(), index);
         let stamp = reopened.stage(index).unwrap().stamp;
         assert_eq!(stamp.wrapping_sub(durable) % 64, 32);
+    }
+
+    #[test]
+    fn a_page_is_given_out_again_as_far_as_device_and_log_go() {
+        let mut map = map();
+        let end = 4064 + MOST_UNKNOWN;
+        assert!(map.may_be_given_out(end - 1) && !map.may_be_given_out(end));
+        map.reserve_again(9);
+        assert!(map.may_be_given_out(end) && !map.may_be_given_out(end + 1));
+        map.note_storage(100_000);
+        assert!(!map.may_be_given_out(100_000 + MOST_UNKNOWN));
+        assert!(map.may_be_given_out(100_000 + MOST_UNKNOWN - 1));
     }
 
     #[test]

@@ -41,6 +41,8 @@
 //! * M3. The stamp in the durable map is at most 31 writes behind that of the page. So a page that is
 //!   older than the map says is found out, and, as long as the space is open, one that is older
 //!   than its last write.
+//! * M4. What is given out is the lowest page that is free, and the device has storage for it first. So a page that lies far
+//!   behind all that the device has, and all that the log has made, was never given out.
 //!
 //! # Order
 //!
@@ -239,8 +241,11 @@ impl<D: Domain> Space<D> {
     /// Takes a number into use again that an earlier [`Space::allocate`] gave out: to redo that.
     ///
     /// # Errors
-    /// [`SpaceError::Device`] if the device cannot grow.
+    /// [`SpaceError::NeverGivenOut`] if there was none, [`SpaceError::Device`] if the device cannot grow.
     pub fn allocate_again(&self, number: PageNumber) -> Result<(), SpaceError> {
+        if !self.map.lock().may_be_given_out(index_of(number)) {
+            return Err(SpaceError::NeverGivenOut { number });
+        }
         self.grow_to_hold(index_of(number))?;
         self.map.lock().reserve_again(index_of(number));
         Ok(())

@@ -194,5 +194,6 @@ pub(super) fn redo<D: Domain>(
         };
         map.add_region(bytes);
     }
+    map.note_storage(geometry.pages_within(end));
     Ok(Opened { map, next_sequence, redone_pages })
 }

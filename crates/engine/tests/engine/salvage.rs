@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use lapis_blocks::block_log::Recovery;
 use lapis_device::ModelledSsd;
 use lapis_engine::{Durability, SalvageReport, SalvagedTable, Storage, salvage};
 use lapis_pmem::{BLOCK_BYTES, BlockDevice};
@@ -103,6 +104,32 @@ fn of_whole_devices_everything_is_read_and_nothing_is_written() {
         assert_eq!((pages.counts().writes, log.counts().writes), (0, 0));
         assert!(open(&pages, &log, &small()).is_ok());
     }
+}
+
+#[test]
+fn a_record_of_a_page_that_was_never_given_out_is_refused_and_costs_nothing() {
+    const STRUCTURE: u8 = 1;
+    const MAKE: u8 = 1;
+    let (rig, written) = filled(false);
+    let (pages, log) = devices(&rig);
+    let mut recovery = Recovery::begin(hardware(), Arc::clone(&log) as _).unwrap();
+    let mut made = Vec::new();
+    while let Some(record) = recovery.next_record().unwrap() {
+        // Behind the number of the format comes what becomes of a page, and which.
+        if record.kind == STRUCTURE && record.payload[1] == MAKE {
+            made = record.payload.to_vec();
+        }
+    }
+    made[2..10].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    let appended = recovery.finish().unwrap();
+    appended.append(STRUCTURE, &[&made]).unwrap();
+    appended.sync().unwrap();
+    drop(appended);
+    let (found, report) = salvaged(&pages, &log);
+    assert_eq!(report.lost, []);
+    assert_eq!(check_values(&found, &written), (0, 0));
+    let refused = open(&pages, &log, &small()).unwrap_err().to_string();
+    assert!(refused.contains(&format!("page {} lies far behind", 1_u64 << 40)), "{refused}");
 }
 
 #[test]
