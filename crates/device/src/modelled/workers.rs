@@ -8,6 +8,7 @@ use lapis_pmem::Word;
 
 use crate::modelled::Modelled;
 use crate::scheduler::effect::Effect;
+use crate::scheduler::processor::Processor;
 use crate::scheduler::schedule::{Schedule, SchedulePolicy, Step};
 use crate::scheduler::store_buffer::{Entry, EntryKind};
 use crate::scheduler::worker::{current_worker, set_current_worker};
@@ -43,12 +44,15 @@ impl Modelled {
         *interleaving.shared.lock() = Shared::new(policy, count);
         interleaving.stopped.store(false, Ordering::Release);
         interleaving.current.store(u8::MAX, Ordering::Release);
+        let processor = Processor::of_caller();
         std::thread::scope(|scope| {
-            let handles: Vec<_> = programs
-                .into_iter()
-                .zip(0u8..)
-                .map(|(program, me)| scope.spawn(move || self.work(interleaving, me, program)))
-                .collect();
+            let spawn = |(program, me)| {
+                scope.spawn(move || {
+                    processor.stay();
+                    self.work(interleaving, me, program);
+                })
+            };
+            let handles: Vec<_> = programs.into_iter().zip(0u8..).map(spawn).collect();
             let threads: Vec<Thread> = handles.iter().map(|it| it.thread().clone()).collect();
             let mut shared = interleaving.shared.lock();
             for (worker, thread) in shared.workers.iter_mut().zip(&threads) {

@@ -18,6 +18,7 @@
 pub(crate) mod bounded_search;
 pub(crate) mod effect;
 pub mod litmus;
+pub(crate) mod processor;
 pub(crate) mod schedule;
 pub(crate) mod store_buffer;
 pub(crate) mod worker;
