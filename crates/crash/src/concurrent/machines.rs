@@ -18,7 +18,7 @@ use super::rule::BrokenRule;
 use super::subject::Stop;
 use crate::coverage::Coverage;
 use crate::erased::{AnyConcurrentSubject, AnyShared, AnyState, AnyValue};
-use crate::image_check::guarded;
+use crate::image_check::{be_quiet, guarded};
 use crate::oracle::{Failure, difference};
 use crate::run::Events;
 use crate::storage::{Storage, attach, plan_faults};
@@ -250,6 +250,7 @@ impl<'b> Machines<'b> {
             let (live, domain, spans, stop) = (&live, &domain, &spans, &stop);
             let (faults, devices) = (&faults, &devices);
             programs.push(Box::new(move || {
+                be_quiet();
                 for (number, operation) in calls {
                     plan_faults(faults, *number as usize, devices);
                     let begin = domain.steps_taken();
@@ -296,6 +297,7 @@ impl<'b> Machines<'b> {
     fn background<'p>(&'p self, live: &'p AnyShared, stop: &'p Stop) -> Vec<WorkerProgram<'p>> {
         let program = |worker| -> WorkerProgram<'p> {
             Box::new(move || {
+                be_quiet();
                 let outcome = self.subject.work_in_background(live, worker, stop);
                 outcome.unwrap_or_else(|what| std::panic::resume_unwind(Box::new(what)));
             })

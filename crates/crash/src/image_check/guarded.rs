@@ -10,9 +10,9 @@ thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Turns a panic of `check` into a failure. The message is not printed: a checker that tries a
-/// million images on a faulty structure would print a million of them.
-pub(crate) fn guarded<T>(check: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+/// Panics of the calling thread print nothing from now on: a checker that tries a million images on a
+/// faulty structure would print a million messages.
+pub(crate) fn be_quiet() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let previous = std::panic::take_hook();
@@ -23,6 +23,11 @@ pub(crate) fn guarded<T>(check: impl FnOnce() -> Result<T, Failure>) -> Result<T
         }));
     });
     QUIET.set(true);
+}
+
+/// Turns a panic of `check` into a failure, quietly.
+pub(crate) fn guarded<T>(check: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    be_quiet();
     let result = catch_unwind(AssertUnwindSafe(check));
     QUIET.set(false);
     result.unwrap_or_else(|payload| {

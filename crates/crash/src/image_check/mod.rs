@@ -15,7 +15,7 @@ use lapis_device::{
 use lapis_pmem::{LINE_BYTES, Region, RegionError};
 
 pub(crate) use self::expectation::{Expectation, Known, Recovered};
-pub(crate) use self::guarded::guarded;
+pub(crate) use self::guarded::{be_quiet, guarded};
 use self::recovery::{Extent, Scratch, recover};
 pub(crate) use self::recovery::{is_checked_whole, seed_after_recovery};
 pub(crate) use self::second_crash::{FirstCrash, SecondCrash};
