@@ -27,6 +27,8 @@ pub struct MutantBudget {
     /// Histories of [`WORKERS`] workers, from seed 1 on; for a mutant, until it is killed. Twenty times
     /// as many for one that takes several workers to show.
     pub schedules: u64,
+    /// [`ExploreOptions::spread_images`] of a structure as it is.
+    pub unmutated_images: u64,
 }
 
 /// Workers of the histories that mutants are tried with besides the strategies.
@@ -45,6 +47,7 @@ impl Default for MutantBudget {
             samples: 16,
             crash_in_recovery_every: 256,
             schedules: 60,
+            unmutated_images: 0,
         }
     }
 }
@@ -58,6 +61,7 @@ impl MutantBudget {
             samples: 8,
             crash_in_recovery_every: 1024,
             schedules: 0,
+            unmutated_images: 2000,
         }
     }
 }
@@ -209,6 +213,7 @@ impl Job {
         let named = self.entry.map_or(&[][..], |entry| entry.subjects);
         let subjects = if named.is_empty() { self.structure.subjects() } else { named.to_vec() };
         let MutantBudget { exhaustive_limit, samples, crash_in_recovery_every, .. } = budget;
+        let unmutated_images = budget.unmutated_images;
         for seed in self.seeds.clone() {
             for subject in &subjects {
                 if is_history(subject) {
@@ -235,6 +240,7 @@ impl Job {
                         threads: 1,
                         violation_limit: 1,
                         mutant: self.entry.map(|entry| entry.mutant),
+                        spread_images: if self.entry.is_none() { unmutated_images } else { 0 },
                         ..ExploreOptions::default()
                     };
                     let found = explore_structure(self.structure, Some(subject), &options, &|_| {});

@@ -67,18 +67,18 @@ fn together(only: &str, schedules: u64) -> usize {
 
 #[test]
 fn transactions_survive_power_cuts() {
-    assert_eq!(alone(SSD, 22, 18, None), 0);
+    assert_eq!(some_of(SSD, 22, 18, None, 1200), 0);
 }
 
 #[test]
 fn transactions_over_persistent_memory_survive_power_cuts() {
-    assert_eq!(alone("store:basic-nvm", 14, 18, None), 0);
-    assert_eq!(alone("store:three-tier", 14, 19, None), 0);
+    assert_eq!(some_of("store:basic-nvm", 14, 18, None, 1200), 0);
+    assert_eq!(some_of("store:three-tier", 14, 19, None, 1200), 0);
 }
 
 #[test]
 fn transactions_over_persistent_indexes_survive_power_cuts() {
-    assert_eq!(alone("store:nvm-direct", 22, 18, None), 0);
+    assert_eq!(some_of("store:nvm-direct", 22, 18, None, 1200), 0);
 }
 
 #[test]
@@ -129,13 +129,13 @@ fn every_event_happens_in_a_run_of_400_operations() {
 
 #[test]
 fn transactions_of_several_workers_over_persistent_memory_are_durably_linearizable() {
-    assert_eq!(together("store:three-tier", 4), 0);
-    assert_eq!(together("store:nvm-direct", 4), 0);
+    assert_eq!(together("store:three-tier", 2), 0);
+    assert_eq!(together("store:nvm-direct", 2), 0);
 }
 
 #[test]
 fn transactions_of_several_workers_are_durably_linearizable() {
-    assert_eq!(together(SSD, 10), 0);
+    assert_eq!(together(SSD, 5), 0);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_commit_that_does_not_wait_for_the_log_is_found() {
 
 #[test]
 fn a_checkpoint_that_cuts_the_log_too_early_is_found() {
-    assert_eq!(alone(SSD, 40, 18, Some(CHECKPOINT_TOO_EARLY)), 1);
+    assert_eq!(some_of(SSD, 40, 18, Some(CHECKPOINT_TOO_EARLY), 1000), 1);
 }
 
 #[test]
