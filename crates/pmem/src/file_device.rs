@@ -88,7 +88,8 @@ impl FileBacked for FileDevice {
     }
 }
 
-#[cfg(test)]
+// Miri has no such files.
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
     use crate::block_device::{BLOCK_BYTES, BlockDevice};

@@ -313,7 +313,8 @@ impl fmt::Debug for RingQueue {
     }
 }
 
-#[cfg(test)]
+// Miri has no such files.
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
     use crate::block_device::BlockDevice;

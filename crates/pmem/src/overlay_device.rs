@@ -147,6 +147,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "files")]
     fn what_is_written_is_read_and_the_device_beneath_stays_as_it_is() {
         let directory = tempfile::tempdir().unwrap();
         let below = base(&directory);
@@ -159,6 +160,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "files")]
     fn it_grows_where_the_device_beneath_does_not() {
         let directory = tempfile::tempdir().unwrap();
         let below = base(&directory);

@@ -1,15 +1,17 @@
 //! x86-64: `clwb`, `clflushopt`, `clflush`, `sfence`, `prefetcht0`.
 //!
-//! Inline assembly without `nomem` also keeps the compiler from moving stores across it.
+//! Inline assembly without `nomem` also keeps the compiler from moving stores across it. Miri executes none: there a
+//! flush does nothing, and a fence is the compiler's.
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count};
+use core::sync::atomic::{Ordering::SeqCst, fence};
 
 use crate::hardware::FlushMethod;
 
 /// CPUID leaf 7, sub-leaf 0, EBX: bit 23 is CLFLUSHOPT, bit 24 CLWB.
 fn leaf7_ebx() -> u32 {
-    if __cpuid(0).eax < 7 { 0 } else { __cpuid_count(7, 0).ebx }
+    if cfg!(miri) || __cpuid(0).eax < 7 { 0 } else { __cpuid_count(7, 0).ebx }
 }
 
 pub(crate) fn is_available(method: FlushMethod) -> bool {
@@ -49,12 +51,18 @@ pub(crate) unsafe fn clflushopt(at: *const u8) {
 /// `at` must be mapped.
 #[inline(always)]
 pub(crate) unsafe fn clflush(at: *const u8) {
+    if cfg!(miri) {
+        return;
+    }
     // SAFETY: as for `clwb`.
     unsafe { asm!("clflush [{}]", in(reg) at, options(nostack, preserves_flags)) }
 }
 
 #[inline(always)]
 pub(crate) fn store_fence() {
+    if cfg!(miri) {
+        return fence(SeqCst);
+    }
     // SAFETY: `sfence` has no operands and is part of x86-64.
     unsafe { asm!("sfence", options(nostack, preserves_flags)) }
 }

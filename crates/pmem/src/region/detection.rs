@@ -6,8 +6,8 @@ use std::path::Path;
 
 use rustix::mm::{self, MapFlags, ProtFlags};
 
+use super::HUGE_PAGE_BYTES;
 use super::error::{RegionError, os};
-use super::mapping::HUGE_PAGE_BYTES;
 use super::medium::Medium;
 use super::memory_module;
 

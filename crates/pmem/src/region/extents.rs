@@ -104,7 +104,8 @@ pub(super) fn of(file: &File) -> Vec<Extent> {
     }
 }
 
-#[cfg(test)]
+// Miri has no such files.
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
 

@@ -268,6 +268,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "files")]
     fn bad_blocks_of_a_partition_are_told_by_their_offset_in_the_file() {
         let directory = tempfile::tempdir_in(".").unwrap();
         let path = directory.path().join("file");

@@ -9,10 +9,15 @@
 //!   | storage, readable, writable  |  reserved, inaccessible    |
 //! ```
 
+#[cfg(not(miri))]
+mod address_space;
+#[cfg(miri)]
+#[path = "heap_space.rs"]
+mod address_space;
 mod detection;
+mod disk_space;
 mod error;
 mod extents;
-mod mapping;
 mod medium;
 mod memory_fault;
 mod memory_module;
@@ -28,11 +33,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
+use self::address_space::{map_zeroed, reserve, unreserve};
 pub(crate) use self::detection::is_in_memory;
 use self::detection::{detect_medium, device_dax_shape};
+use self::disk_space::{allocate, write_zeroes};
 pub use self::error::RegionError;
 use self::error::{open_error, os};
-use self::mapping::{HUGE_PAGE_BYTES, allocate, reserve, unreserve, write_zeroes};
 pub use self::medium::{Caches, Durability, Guarantee, Medium};
 use self::memory_fault::FaultGuard;
 pub(crate) use self::memory_fault::MemoryFault;
@@ -44,6 +50,9 @@ use crate::sync_file::SyncFile;
 
 /// Regions are mapped, and grow, in multiples of this.
 pub const EXTENT_BYTES: usize = 64 * 1024;
+
+/// Pages that the processor maps in one piece where address and storage begin at multiples of this.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Address space reserved for a pool unless the caller says otherwise: 1 TiB.
 pub const DEFAULT_RESERVE_BYTES: usize = 1 << 40;
@@ -482,16 +491,11 @@ impl Region {
         // SAFETY: `[from, to)` lies within the reservation, beyond what is mapped; MAP_FIXED
         // replaces inaccessible reserved pages only.
         unsafe {
-            let at = self.base().add(from).cast();
+            let at = self.base().add(from);
             // A region that is not to change its file grows beside it.
             let grows_beside = self.access == Access::Read && from > 0;
             match self.file.as_ref().filter(|_| !grows_beside) {
-                None => {
-                    let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
-                    mm::mmap_anonymous(at, length, protection, flags).map_err(os("map memory"))?;
-                    // A hint only: fewer TLB misses where the kernel has huge pages to give.
-                    let _ = mm::madvise(at, length, mm::Advice::LinuxHugepage);
-                }
+                None => map_zeroed(at, length)?,
                 Some(file) => {
                     let flags = match (self.access, self.medium) {
                         (Access::Read, _) => MapFlags::PRIVATE | MapFlags::NORESERVE,
@@ -499,7 +503,7 @@ impl Region {
                         (Access::Write, _) => MapFlags::SHARED,
                     };
                     mm::mmap(
-                        at,
+                        at.cast(),
                         length,
                         protection,
                         flags | MapFlags::FIXED,
@@ -600,6 +604,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "files")]
     fn a_file_keeps_its_bytes_and_a_second_opener_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("r");
@@ -616,6 +621,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "files")]
     fn what_is_stored_in_a_region_to_read_stays_in_memory_and_so_does_its_growth() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("r");
@@ -638,6 +644,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "files")]
     fn power_fail_durability_on_a_file_writes_through_a_sync_domain() {
         let directory = tempfile::tempdir_in(".").unwrap();
         let path = directory.path().join("r");
@@ -661,6 +668,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "files")]
     fn a_directory_and_a_missing_file_are_clear_errors() {
         let directory = tempfile::tempdir().unwrap();
         let options = RegionOptions::default();
@@ -673,6 +681,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "files")]
     fn a_full_file_system_is_an_error_that_leaves_the_region_usable() {
         // /dev/full-like behaviour without a small file system: ask for more than any disk has.
         let directory = tempfile::tempdir().unwrap();

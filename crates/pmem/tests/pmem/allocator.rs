@@ -223,6 +223,7 @@ fn page_frames_are_used_again_and_never_as_blocks_of_another_alignment() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "files")]
 fn reclaim_keeps_reachable_page_frames_and_frees_the_others() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("p");
@@ -256,6 +257,7 @@ fn reclaim_keeps_reachable_page_frames_and_frees_the_others() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "files")]
 fn after_a_crash_unreachable_blocks_become_free_and_reachable_ones_stay() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("p");
@@ -360,6 +362,7 @@ fn threads_never_share_a_block() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "files")]
 fn damaged_saved_bitmaps_make_no_panic_and_no_count_wrong() {
     use std::os::unix::fs::FileExt;
     let directory = tempfile::tempdir().unwrap();
@@ -416,6 +419,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
+    #[cfg_attr(miri, ignore = "files")]
     fn blocks_never_overlap_and_survive_clean_and_unclean_reopening(
         steps in prop::collection::vec((any::<u8>(), 8usize..70_000), 1..300),
     ) {

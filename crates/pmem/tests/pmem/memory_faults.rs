@@ -23,6 +23,7 @@ fn byte_at(region: &Region, offset: usize) -> u8 {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "files")]
 fn a_fault_names_the_file_and_the_first_offset_and_stays() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pool");
@@ -41,6 +42,7 @@ fn a_fault_names_the_file_and_the_first_offset_and_stays() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "files")]
 fn regions_have_faults_of_their_own() {
     let directory = tempfile::tempdir().unwrap();
     let [first, second] = ["first", "second"].map(|name| {
@@ -58,6 +60,7 @@ fn regions_have_faults_of_their_own() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "files")]
 fn a_device_in_a_pool_answers_no_block_that_it_could_not_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pool");
@@ -73,6 +76,7 @@ fn a_device_in_a_pool_answers_no_block_that_it_could_not_read() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "files")]
 fn a_pool_that_has_failed_is_not_shut_down_cleanly() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pool");
@@ -107,6 +111,7 @@ fn a_fault_elsewhere_that_nobody_handles_ends_the_process_as_it_did() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "files")]
 #[ignore = "a part of the tests above, which ends its process"]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };

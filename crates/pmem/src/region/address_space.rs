@@ -1,22 +1,15 @@
-//! Address space and disk space for a region.
+//! Address space for a region, and anonymous memory in it.
 
-use std::fs::File;
-use std::io;
-use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
-use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
 use super::EXTENT_BYTES;
 use super::error::{RegionError, os};
 
-/// Pages that the processor maps in one piece where address and storage begin at multiples of this.
-pub(super) const HUGE_PAGE_BYTES: usize = 2 << 20;
-
 /// Reserves inaccessible address space: `bytes`, or less if the system does not give as much. It begins at a multiple of
-/// `align_bytes`, which is one of [`HUGE_PAGE_BYTES`].
+/// `align_bytes`, which is one of 2 MiB.
 pub(super) fn reserve(
     bytes: usize,
     align_bytes: usize,
@@ -57,35 +50,18 @@ pub(super) unsafe fn unreserve(base: NonNull<u8>, bytes: usize) {
     let _ = unsafe { mm::munmap(base.as_ptr().cast(), bytes) };
 }
 
-/// Gives the file blocks rather than a hole: a full disk is an error here and no SIGBUS later. False where the
-/// file system cannot do that and zeroes have to be written.
-pub(super) fn allocate(file: &File, from: u64, bytes: u64) -> Result<bool, RegionError> {
-    match fallocate(file.as_fd(), FallocateFlags::empty(), from, bytes) {
-        Ok(()) => Ok(true),
-        Err(Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => {
-            Err(RegionError::NoSpace { needed_bytes: bytes as usize })
-        }
-        Err(Errno::OPNOTSUPP) => Ok(false),
-        Err(errno) => Err(os("allocate disk space")(errno)),
-    }
-}
-
-/// Writes zeroes, so that the blocks exist and have been written.
-pub(super) fn write_zeroes(file: &File, from: u64, bytes: u64) -> Result<(), RegionError> {
-    use std::os::unix::fs::FileExt;
-    const STEP_BYTES: u64 = 1 << 20;
-    let zeroes = vec![0u8; STEP_BYTES.min(bytes) as usize];
-    let mut done = 0;
-    while done < bytes {
-        let step = STEP_BYTES.min(bytes - done);
-        file.write_all_at(&zeroes[..step as usize], from + done).map_err(|source| {
-            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
-                RegionError::NoSpace { needed_bytes: bytes as usize }
-            } else {
-                RegionError::Os { doing: "allocate disk space", source }
-            }
-        })?;
-        done += step;
+/// Maps zeroed memory.
+///
+/// # Safety
+/// The range lies within what [`reserve`] gave, and nobody uses it.
+pub(super) unsafe fn map_zeroed(at: *mut u8, bytes: usize) -> Result<(), RegionError> {
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
+    // SAFETY: as the caller vouches; MAP_FIXED replaces pages of the reservation only.
+    unsafe {
+        mm::mmap_anonymous(at.cast(), bytes, protection, flags).map_err(os("map memory"))?;
+        // A hint only: fewer TLB misses where the kernel has huge pages to give.
+        let _ = mm::madvise(at.cast(), bytes, mm::Advice::LinuxHugepage);
     }
     Ok(())
 }
