@@ -52,6 +52,8 @@ pub struct ExploreOptions {
     pub threads: usize,
     /// Stop at this many violations: those that come first, whatever the threads.
     pub violation_limit: usize,
+    /// Write a lock's line back when it is given back.
+    pub writes_back_locks: bool,
     /// A flush or fence to switch off.
     pub suppress: Option<PersistPoint>,
     /// An error to commit.
@@ -94,6 +96,7 @@ impl Default for ExploreOptions {
             remember_walks: true,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             violation_limit: 10,
+            writes_back_locks: false,
             suppress: None,
             mutant: None,
             shrink: false,
@@ -110,7 +113,8 @@ impl ExploreOptions {
 
     /// `config` with what is switched off or on.
     pub(crate) fn on(&self, config: Config) -> Config {
-        Config { suppress: self.suppress, mutant: self.mutant, ..config }
+        let writes_back_locks = self.writes_back_locks;
+        Config { suppress: self.suppress, mutant: self.mutant, writes_back_locks, ..config }
     }
 
     /// The command that shows an image of a subject again; none: the process is killed there.
@@ -130,6 +134,7 @@ impl ExploreOptions {
             let numbers = join(keep.iter().map(ToString::to_string).collect());
             format!(" --keep {}", if keep.is_empty() { "-" } else { &numbers })
         });
+        let locks = if self.writes_back_locks { " --write-back-locks" } else { "" };
         let every_store = if self.every_store { " --every-store" } else { "" };
         let filled = match self.filled {
             0 => String::new(),
@@ -138,7 +143,7 @@ impl ExploreOptions {
         let without = self.suppress.map_or(String::new(), |point| format!(" --without '{point}'"));
         let mutant = self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.0));
         format!(
-            "lapis crash {subject} --ops {} --seed {}{filled}{keep}{without}{mutant}{every_store} --at {position} \
+            "lapis crash {subject} --ops {} --seed {}{filled}{keep}{without}{mutant}{locks}{every_store} --at {position} \
              --image {image}",
             self.ops, self.seed,
         )

@@ -9,7 +9,7 @@
 //! A media write is counted in units of 64 bytes, as the study does. A lifetime is that of six modules of
 //! 313 PBW each, which the study extrapolated, if the workload went on at the modelled rate.
 
-use lapis_device::{CacheShape, MachineShape, Profile};
+use lapis_device::{CacheShape, Config, MachineShape, Profile};
 use lapis_index::{IndexKind, IndexOptions};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -64,6 +64,16 @@ impl Workload {
     }
 }
 
+named! {
+    /// Those of the study's optimisations that are not always there.
+    pub enum Optimisation {
+        /// None of them.
+        None = "none",
+        /// A lock's line is written back when it is given back.
+        EarlyEviction = "early-eviction",
+    }
+}
+
 /// What to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -75,6 +85,8 @@ pub struct Options {
     pub keys: usize,
     /// Operations of each other workload.
     pub operations: usize,
+    /// With which of the study's optimisations.
+    pub optimisations: Vec<Optimisation>,
     /// The device profile.
     pub profile: String,
     /// What the random numbers start from.
@@ -88,6 +100,7 @@ impl Default for Options {
             threads: vec![1, 8, 28],
             keys: 200_000,
             operations: 100_000,
+            optimisations: Optimisation::ALL.to_vec(),
             profile: PROFILE.to_owned(),
             seed: 42,
         }
@@ -103,8 +116,8 @@ pub struct Row {
     pub workload: Workload,
     /// Logical workers.
     pub threads: usize,
-    /// Which of the study's optimisations it has: none are switches here.
-    pub optimisation: &'static str,
+    /// Which of the study's optimisations it has.
+    pub optimisation: Optimisation,
     /// Million operations per second of virtual time.
     pub mops: f64,
     /// Lines that entered the write pending queue for each insert; null without inserts.
@@ -128,7 +141,7 @@ pub struct Amplification {
     pub keys: usize,
     /// Operations of each other workload.
     pub operations: usize,
-    /// A row for each index, number of workers and workload.
+    /// A row for each index, number of workers, optimisation and workload.
     pub rows: Vec<Row>,
 }
 
@@ -173,9 +186,12 @@ fn machine(profile: &Profile, keys: usize) -> MachineShape {
     MachineShape { caches, ..machine }
 }
 
-/// All workloads on one index by so many workers.
+/// An index, workers, and an optimisation.
+type Case = (IndexKind, usize, Optimisation);
+
+/// All workloads of a case.
 fn session(
-    &(index, threads): &(IndexKind, usize),
+    &(index, threads, optimisation): &Case,
     options: &Options,
     profile: &Profile,
 ) -> Result<Vec<Row>, ExperimentError> {
@@ -184,7 +200,9 @@ fn session(
     let keys = KeySet::generate(Distribution::Uniform, options.keys, fresh, options.seed);
     let shape = machine(profile, options.keys);
     let room = room_bytes(options.keys + fresh);
-    let (meter, pool) = ModelMeter::with_pool(shape, INITIAL_BYTES, room)?;
+    let writes_back_locks = optimisation == Optimisation::EarlyEviction;
+    let config = Config { writes_back_locks, ..Config::default() };
+    let (meter, pool) = ModelMeter::with_pool_on(shape, INITIAL_BYTES, room, config)?;
     let subject = any_index(index, pool, &IndexOptions::default())?;
     let operation_ns = profile.core.operation_ns.value.round() as u64;
     let modules = profile.memory.modules.value;
@@ -203,15 +221,15 @@ fn session(
         if wrong > 0 {
             return Err(wrong_answers(index, Operation::Load, wrong));
         }
-        rows.push(row(index, workload, threads, [operations, inserts], modules, &section));
+        let case = (index, threads, optimisation);
+        rows.push(row(case, workload, [operations, inserts], modules, &section));
     }
     Ok(rows)
 }
 
 fn row(
-    index: IndexKind,
+    (index, threads, optimisation): Case,
     workload: Workload,
-    threads: usize,
     [operations, inserts]: [usize; 2],
     modules: u64,
     section: &Section,
@@ -225,7 +243,7 @@ fn row(
         index,
         workload,
         threads,
-        optimisation: "none",
+        optimisation,
         mops: section.mops(operations),
         wpq_per_insert: each(wpq, inserts as f64),
         wpq_per_operation: wpq / operations.max(1) as f64,
@@ -244,17 +262,23 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<Amplification,
     if options.keys == 0 || options.operations == 0 {
         return bad("the amplification study takes at least one key and one operation");
     }
-    if options.indexes.is_empty() || options.threads.is_empty() {
-        return bad("the amplification study takes an index and a number of workers");
+    let lists = [options.indexes.len(), options.threads.len(), options.optimisations.len()];
+    if lists.contains(&0) {
+        return bad(
+            "the amplification study takes an index, a number of workers and an optimisation",
+        );
     }
     if options.threads.iter().any(|&threads| threads == 0 || threads > 256) {
         return bad("a modelled machine has 1 to 256 workers");
     }
     let sides = Sides { measure: false, model: true, profile: options.profile.clone() };
     let profile = sides.check()?;
-    let cases: Vec<_> = (options.indexes.iter())
-        .flat_map(|&index| options.threads.iter().map(move |&threads| (index, threads)))
-        .collect();
+    let mut cases: Vec<Case> = Vec::new();
+    for &index in &options.indexes {
+        for &threads in &options.threads {
+            cases.extend(options.optimisations.iter().map(|&of| (index, threads, of)));
+        }
+    }
     let found = sides.run_side_by_side(
         &cases,
         progress,
@@ -266,12 +290,30 @@ pub fn run(options: &Options, progress: OnProgress<'_>) -> Result<Amplification,
     Ok(Amplification { profile: profile.name, keys, operations, rows })
 }
 
+impl Amplification {
+    /// The rows of a run without and with early eviction, of indexes whose locks it concerns.
+    fn gains(&self) -> impl Iterator<Item = (&Row, &Row)> {
+        let of =
+            |optimisation| self.rows.iter().filter(move |row| row.optimisation == optimisation);
+        of(Optimisation::EarlyEviction).filter_map(move |with| {
+            let same = |row: &&Row| {
+                (row.index, row.workload, row.threads) == (with.index, with.workload, with.threads)
+            };
+            let without = of(Optimisation::None).find(same)?;
+            (with.wpq_per_operation != without.wpq_per_operation).then_some((without, with))
+        })
+    }
+}
+
 impl Findings for Amplification {
     fn tables(&self) -> Vec<Table> {
         let headings = "index | workload | workers | Mop/s | WPQ inserts per insert | media writes per \
                         insert | media writes per WPQ insert | years";
         let mut table = Table::new(2, headings);
-        for row in &self.rows {
+        let only = (!self.rows.iter().any(|row| row.optimisation == Optimisation::None))
+            .then_some(Optimisation::EarlyEviction);
+        let shown = only.unwrap_or(Optimisation::None);
+        for row in self.rows.iter().filter(|row| row.optimisation == shown) {
             table.push([
                 format!("`{}`", row.index),
                 row.workload.to_string(),
@@ -283,7 +325,27 @@ impl Findings for Amplification {
                 decimals(row.lifetime_years, 1),
             ]);
         }
-        vec![table]
+        let headings = "early eviction | workload | workers | WPQ inserts per insert | with it | media writes \
+                        per insert | with it | change % | Mop/s | with it | change %";
+        let mut gains = Table::new(2, headings);
+        for (without, with) in self.gains() {
+            let change = |from: f64, to: f64| format!("{:+.1}", (to / from - 1.0) * 100.0);
+            let media = without.media_per_insert.zip(with.media_per_insert);
+            gains.push([
+                format!("`{}`", with.index),
+                with.workload.to_string(),
+                with.threads.to_string(),
+                decimals(without.wpq_per_insert, 2),
+                decimals(with.wpq_per_insert, 2),
+                decimals(without.media_per_insert, 2),
+                decimals(with.media_per_insert, 2),
+                media.map_or("–".to_owned(), |(from, to)| change(from, to)),
+                format!("{:.2}", without.mops),
+                format!("{:.2}", with.mops),
+                change(without.mops, with.mops),
+            ]);
+        }
+        if self.gains().next().is_some() { vec![table, gains] } else { vec![table] }
     }
 
     fn notes(&self) -> Vec<String> {
@@ -299,8 +361,10 @@ impl Findings for Amplification {
     }
 
     fn sections(&self) -> Vec<(String, String)> {
-        let table = self.tables().remove(0).after(self.notes().join(" "));
-        section_of_tables(COMMAND, &[table])
+        let mut tables = self.tables();
+        let rows = tables.remove(0).after(self.notes().join(" "));
+        tables.insert(0, rows);
+        section_of_tables(COMMAND, &tables)
     }
 
     /// Media writes per insert by the number of workers.
@@ -338,7 +402,7 @@ mod tests {
     #[test]
     fn every_index_has_a_row_for_each_workload_and_number_of_workers() {
         let found = run(&options(), &|_| ()).unwrap();
-        assert_eq!(found.rows.len(), 2 * 2 * 4);
+        assert_eq!(found.rows.len(), 2 * 2 * 2 * 4);
         for row in &found.rows {
             let inserts = row.workload != Workload::C;
             assert_eq!(row.wpq_per_insert.is_some(), inserts, "{row:?}");
@@ -351,6 +415,17 @@ mod tests {
         }
         assert_eq!(found, run(&options(), &|_| ()).unwrap());
         assert!(found.figure().unwrap().svg().unwrap().contains("workload a"));
+    }
+
+    #[test]
+    fn locks_that_are_written_back_cost_p_clht_lines_and_spare_the_media_units() {
+        let [keys, operations] = [20_000, 10_000];
+        let only = Options { indexes: vec![IndexKind::PClht], threads: vec![1], ..options() };
+        let found = run(&Options { keys, operations, ..only }, &|_| ()).unwrap();
+        let (without, with) =
+            found.gains().find(|(row, _)| row.workload == Workload::A).expect("it has locks");
+        assert!(with.wpq_per_insert > without.wpq_per_insert);
+        assert!(with.media_per_insert.unwrap() < 0.7 * without.media_per_insert.unwrap());
     }
 
     #[test]

@@ -39,6 +39,7 @@ use core::fmt::Debug;
 use core::sync::atomic::Ordering;
 use std::path::PathBuf;
 
+use crate::cell::PCell;
 use crate::observed::Observed;
 use crate::word::Word;
 
@@ -121,6 +122,14 @@ pub trait Domain: Observed + Clone + Debug + Send + Sync + 'static {
     /// Orders and completes this thread's earlier flushes and non-temporal stores (rules R4, R6).
     #[track_caller]
     fn fence(&self);
+
+    /// Notes that a lock in persistent memory was given back. A machine that is told to writes its line back, without
+    /// waiting: nobody needs the word to be durable, but a line that is cast out later, when the media have
+    /// written what lies beside it, costs them a write of its own. That is the *early eviction* of section IV of the
+    /// amplification study (IEEE Access 2021); it adds no state that a power cut could not leave behind anyway.
+    #[inline(always)]
+    #[track_caller]
+    fn lock_released(&self, _lock: &PCell<u64>) {}
 
     /// Hints that the line at `at` will be read soon. Never faults, never counts as a load.
     fn prefetch(&self, at: *const u8);

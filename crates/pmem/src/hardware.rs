@@ -4,6 +4,7 @@ use core::fmt;
 use core::sync::atomic::{Ordering, compiler_fence};
 use std::sync::Arc;
 
+use crate::cell::PCell;
 use crate::domain::{Domain, DomainFault, LINE_BYTES};
 use crate::dram_cell::PlainWord;
 use crate::instructions;
@@ -75,6 +76,7 @@ impl fmt::Display for FlushMethod {
 pub struct Hardware {
     method: FlushMethod,
     copy: CopyMethod,
+    writes_back_locks: bool,
     sync: Option<Arc<SyncFile>>,
     memory: Option<Arc<MemoryFault>>,
 }
@@ -93,7 +95,7 @@ pub struct UnavailableFlush(pub FlushMethod);
 impl Hardware {
     /// The machine with its best flush instruction.
     pub fn detect() -> Self {
-        Self { method: FlushMethod::detect(), copy: CopyMethod::detect(), sync: None, memory: None }
+        Self::of(FlushMethod::detect(), None)
     }
 
     /// The machine with a flush method of the caller's choice.
@@ -106,12 +108,22 @@ impl Hardware {
         if method == FlushMethod::FileSync || !method.is_available() {
             return Err(UnavailableFlush(method));
         }
-        Ok(Self { method, copy: CopyMethod::detect(), sync: None, memory: None })
+        Ok(Self::of(method, None))
+    }
+
+    fn of(method: FlushMethod, sync: Option<Arc<SyncFile>>) -> Self {
+        let copy = CopyMethod::detect();
+        Self { method, copy, writes_back_locks: false, sync, memory: None }
+    }
+
+    /// The same machine, which writes a lock's line back when it is given back, or does not
+    /// ([`Domain::lock_released`]).
+    pub fn writing_back_locks(self, writes_back_locks: bool) -> Self {
+        Self { writes_back_locks, ..self }
     }
 
     pub(crate) fn with_sync(sync: Arc<SyncFile>) -> Self {
-        let copy = CopyMethod::detect();
-        Self { method: FlushMethod::FileSync, copy, sync: Some(sync), memory: None }
+        Self::of(FlushMethod::FileSync, Some(sync))
     }
 
     pub(crate) fn with_memory(self, memory: Option<Arc<MemoryFault>>) -> Self {
@@ -211,6 +223,13 @@ impl Observed for Hardware {
 }
 
 impl Domain for Hardware {
+    #[inline(always)]
+    fn lock_released(&self, lock: &PCell<u64>) {
+        if self.writes_back_locks {
+            self.flush(lock);
+        }
+    }
+
     #[inline(always)]
     fn load<W: Word>(&self, at: &W::Atomic, order: Ordering) -> W {
         W::load(at, order)

@@ -132,6 +132,7 @@ impl GenerationLock {
     #[inline(always)]
     pub fn unlock<D: Domain>(&self, domain: &D) {
         self.0.store_ordered(domain, self.counted(domain) & !LOCKED);
+        domain.lock_released(&self.0);
     }
 
     /// The word with one more section.
@@ -149,6 +150,7 @@ impl GenerationLock {
         let held = self.0.load(domain);
         debug_assert!(held & LOCKED != 0, "unlocked a lock that is not held");
         self.0.store_ordered(domain, held & !LOCKED);
+        domain.lock_released(&self.0);
     }
 }
 

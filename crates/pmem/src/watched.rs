@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::cell::PCell;
 use crate::domain::{Domain, DomainFault, LINE_BYTES};
 use crate::dram_cell::PlainWord;
 use crate::hardware::Hardware;
@@ -101,6 +102,11 @@ impl<T: Watcher> Domain for Watched<T> {
     unsafe fn copy(&self, destination: *mut u8, source: &[u8]) {
         // SAFETY: as the caller vouches.
         unsafe { self.hardware.copy(destination, source) };
+    }
+
+    #[track_caller]
+    fn lock_released(&self, lock: &PCell<u64>) {
+        self.hardware.lock_released(lock);
     }
 
     #[track_caller]

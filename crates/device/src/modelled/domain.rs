@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::sync::atomic::Ordering;
 
-use lapis_pmem::{Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Observed, Word};
+use lapis_pmem::{Domain, DomainFault, LINE_BYTES, LockGeneration, Mutant, Observed, PCell, Word};
 
 use super::state::WordEvent;
 use super::{Modelled, ModelledWord, StructuralEvent};
@@ -117,6 +117,13 @@ impl Domain for Modelled {
             None => self.flush_now(offset, bytes, caller),
             Some(_) if self.omits(caller, PersistKind::Flush) => {}
             Some(interleaving) => self.buffer_flush(interleaving, offset, bytes, caller),
+        }
+    }
+
+    #[track_caller]
+    fn lock_released(&self, lock: &PCell<u64>) {
+        if self.machine.writes_back_locks {
+            self.flush(lock);
         }
     }
 

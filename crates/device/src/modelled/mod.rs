@@ -66,6 +66,7 @@ struct Machine {
     bytes: usize,
     reserved_bytes: usize,
     counts_loads: bool,
+    writes_back_locks: bool,
     /// Whether the counters see nothing for now.
     rests: AtomicBool,
     /// Whether loads are anybody's business: they are counted or watched.
@@ -102,6 +103,7 @@ impl Modelled {
                 bytes: reserved_bytes.min(MODELLED_BYTES_LIMIT),
                 reserved_bytes,
                 counts_loads: config.counting.is_some(),
+                writes_back_locks: config.writes_back_locks,
                 rests: AtomicBool::new(false),
                 observes_loads: config.counting.is_some() || config.watching,
                 only_watches_loads: AtomicBool::new(

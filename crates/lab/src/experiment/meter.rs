@@ -141,7 +141,22 @@ impl ModelMeter {
         bytes: usize,
         reserved_bytes: usize,
     ) -> Result<(Self, Pool<Modelled>), ExperimentError> {
-        let (meter, region) = Self::with_region(shape, bytes, reserved_bytes)?;
+        Self::with_pool_on(shape, bytes, reserved_bytes, Config::default())
+    }
+
+    /// The same on a machine that is otherwise as `config` says.
+    ///
+    /// # Errors
+    /// As [`ModelMeter::with_pool`].
+    pub fn with_pool_on(
+        shape: MachineShape,
+        bytes: usize,
+        reserved_bytes: usize,
+        config: Config,
+    ) -> Result<(Self, Pool<Modelled>), ExperimentError> {
+        let region = Region::anonymous(bytes, reserved_bytes)?;
+        let config = Config { counting: Some(shape), ..config };
+        let meter = Self { machine: Modelled::over(&region, config) };
         let pool = Pool::create(region, meter.machine.clone())?;
         Ok((meter, pool))
     }

@@ -127,6 +127,9 @@ pub struct Arguments {
     /// Cut the power after every store and every flush, not only where something becomes durable
     #[arg(long)]
     every_store: bool,
+    /// Write a lock's line back when it is given back: the amplification study's early eviction
+    #[arg(long, conflicts_with = "workers")]
+    write_back_locks: bool,
     /// Check one image in so many whole, and the first of each crash point; of the others only that
     /// they open and hold what they should. Faster, and weaker: what shows only in the invariants,
     /// in allocated and unreachable space, at a second opening or in operations after it is then
@@ -290,6 +293,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         spread_images: arguments.images.unwrap_or(0),
         strategy: arguments.strategy,
         every_store: arguments.every_store,
+        writes_back_locks: arguments.write_back_locks,
         whole_check_every: arguments.whole_check_every,
         mutant: arguments.mutants.mutant,
         keep: arguments.keep.clone().map(|numbers| numbers.0),

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use lapis_index::IndexKind;
-use lapis_lab::amplification::{Options, run as run_all};
+use lapis_lab::amplification::{Optimisation, Options, run as run_all};
 
-use super::frame::{Destinations, Seed, or_default};
+use super::frame::{Destinations, Seed, named, or_default};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 use crate::store_arguments::index_kinds;
@@ -33,6 +33,10 @@ pub struct Arguments {
     /// Operations of each other workload
     #[arg(long, value_name = "N", default_value_t = Options::default().operations)]
     operations: usize,
+    /// With which of the study's optimisations: none, or a lock's line is written back when it is given back
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = Optimisation::ALL,
+          value_parser = named(Optimisation::ALL.to_vec(), Optimisation::name))]
+    optimisation: Vec<Optimisation>,
     /// The device profile: a built-in one, or the path of a file
     #[arg(long, value_name = "P", default_value_t = Options::default().profile)]
     profile: String,
@@ -50,6 +54,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         threads: arguments.threads.clone(),
         keys: arguments.keys,
         operations: arguments.operations,
+        optimisations: arguments.optimisation.clone(),
         profile: arguments.profile.clone(),
         seed,
     };
