@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ use crate::harness::*;
 const DIRECTORY: &str = "LAPIS_TEST_KILLED_DIRECTORY";
 const WORK: &str = "LAPIS_TEST_KILLED_WORK";
 const THREADS: u32 = 4;
+/// Where a child that changes says which change is next.
+const NEXT: &[u8] = b"next change";
 
 /// The last number of each thread that was acknowledged.
 type Acknowledged = BTreeMap<u32, u32>;
@@ -24,15 +26,20 @@ fn value_of(number: u32) -> Vec<u8> {
     vec![number as u8; bytes]
 }
 
-/// Runs this test's executable as a child that does `work`, kills it, and opens what it left.
-fn kill_while(work: &str, directory: &std::path::Path, after: Duration) -> (Store, Acknowledged) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+/// Runs this test's executable as a child that does `work`.
+fn child_that(work: &str, directory: &std::path::Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "killed::the_child", "--ignored", "--nocapture"])
         .env(DIRECTORY, directory)
         .env(WORK, work)
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+/// Kills a child that does `work`, and opens what it left.
+fn kill_while(work: &str, directory: &std::path::Path, after: Duration) -> (Store, Acknowledged) {
+    let mut child = child_that(work, directory);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("ready")), "the child ended early");
     let told = thread::spawn(move || {
@@ -55,18 +62,27 @@ fn kill_while(work: &str, directory: &std::path::Path, after: Duration) -> (Stor
 #[ignore = "a child of the other tests"]
 fn the_child() {
     let (Ok(directory), Ok(work)) = (std::env::var(DIRECTORY), std::env::var(WORK)) else { return };
-    let durability = if work == "eventual" { Durability::Eventual } else { Durability::Immediate };
+    let durability = if ["eventual", "changes"].contains(&work.as_str()) {
+        Durability::Eventual
+    } else {
+        Durability::Immediate
+    };
     let mut config = config(directory.as_ref()).durability(durability);
-    if work == "memory" {
-        config = config.persistent_memory(&directory, 16 << 20);
+    let has_memory = ["memory", "changes"].contains(&work.as_str());
+    if has_memory {
+        let bytes = if work == "changes" { 2 << 20 } else { 16 << 20 };
+        config = config.persistent_memory(&directory, bytes);
     }
     let store = Store::open(config).unwrap();
-    if work == "memory" && store.tables().is_empty() {
+    if has_memory && store.tables().is_empty() {
         let options = lapis::TableOptions::with_index(lapis::IndexKind::FastFair);
         store.create_table_with("left", &options).unwrap();
     }
     let [left, right] = ["left", "right"].map(|name| store.table_or_create(name).unwrap());
     println!("ready");
+    if work == "changes" {
+        return change_forever(&store, &[left, right]);
+    }
     thread::scope(|scope| {
         for worker in 0..THREADS {
             let (store, left, right) = (&store, &left, &right);
@@ -91,6 +107,24 @@ fn the_child() {
             });
         }
     });
+}
+
+/// Gives 6,000 keys values of other sizes again and again, from where the last one of these was killed.
+fn change_forever(store: &Store, tables: &[lapis::Table; 2]) {
+    let last =
+        tables[1].get(NEXT).unwrap().map_or(0, |at| u32::from_be_bytes(at.try_into().unwrap()));
+    for change in last.. {
+        let number = change * 7919 % 6000;
+        let value = vec![number as u8; 500 + (change + number) as usize % 2000];
+        let put = |transaction: &mut lapis::Transaction| {
+            transaction.put(&tables[1], NEXT, &(change + 1).to_be_bytes())?;
+            tables
+                .iter()
+                .try_for_each(|table| transaction.put(table, &number.to_be_bytes(), &value))
+        };
+        store.retry(put).unwrap();
+        println!("0 {change} done");
+    }
 }
 
 /// Each thread's keys are there up to some number, which is not before what was acknowledged, in both tables, but for those
@@ -135,6 +169,27 @@ fn kill_after(work: &str, milliseconds: impl Iterator<Item = u64>) -> (usize, us
         assert_sound(&store);
     }
     (found, told)
+}
+
+/// Bytes of a store in all three media whose child made so many changes, and was then killed, in each of so many rounds.
+fn bytes_after(rounds: usize, changes: usize) -> u64 {
+    let directory = directory();
+    for _ in 0..rounds {
+        let mut child = child_that("changes", directory.path());
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let changed = lines.map_while(Result::ok).filter(|line| line.ends_with(" done"));
+        assert_eq!(changed.take(changes).count(), changes, "the child ended early");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let files = std::fs::read_dir(directory.path()).unwrap();
+    files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
+}
+
+#[test]
+fn a_store_that_was_killed_a_hundred_times_is_hardly_larger_than_one_that_was_killed_once() {
+    let [often, once] = [bytes_after(100, 100), bytes_after(1, 10_000)];
+    assert!(often * 5 <= once * 6, "{often} bytes, {once} after one kill");
 }
 
 fn kill_again_and_again(work: &str) {
