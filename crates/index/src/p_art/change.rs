@@ -1,20 +1,15 @@
 //! Insert, update and remove under the locks of nodes.
 
-use lapis_pmem::{Committed, Domain, LockWait};
+use lapis_pmem::{Committed, Domain};
 
-use super::locks::HeldNodes;
 use super::{PArt, mutants};
 use crate::art::node::Child;
 use crate::index::{Change, IndexError, Outcome};
 use crate::key::IndexKey;
 use crate::radix::{
-    Changing, Descending, Descent, Digits, KeyOf, Located, Obstacle, Parent, RadixTree, SlotWord,
-    adds,
+    Changing, Descending, Descent, Digits, HeldNodes, KeyOf, Located, Obstacle, Parent, RadixTree,
+    SlotWord, adds, attempt_again,
 };
-
-/// What looks like damage to a walk may be the work of others, who would have to do so again in
-/// every attempt.
-const ATTEMPTS: u32 = 1000;
 
 impl<D: Domain, K: IndexKey + ?Sized> PArt<D, K> {
     /// Makes `change`, durably.
@@ -29,29 +24,9 @@ impl<D: Domain, K: IndexKey + ?Sized> PArt<D, K> {
         let key: KeyOf<'_, Self> = Digits::of(key, &mut space);
         match self.try_change(&key, change) {
             Ok(Some(outcome)) => Ok(outcome),
-            overtaken => self.change_again(&key, change, overtaken),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn change_again(
-        &self,
-        key: &KeyOf<'_, Self>,
-        change: Change,
-        first: Result<Option<Outcome>, IndexError>,
-    ) -> Result<Outcome, IndexError> {
-        let (mut found, mut damaged) = (first, 0);
-        let mut wait = LockWait::default();
-        loop {
-            match found {
-                Ok(Some(outcome)) => return Ok(outcome),
-                Ok(None) => {}
-                Err(IndexError::Damaged { .. }) if damaged < ATTEMPTS => damaged += 1,
-                Err(error) => return Err(error),
-            }
-            wait.once(self.handle().pool.domain());
-            found = self.try_change(key, change);
+            overtaken => attempt_again(self.handle().pool.domain(), overtaken, || {
+                self.try_change(&key, change)
+            }),
         }
     }
 
@@ -74,7 +49,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PArt<D, K> {
             Located::Differs(split) => (split.above, split.place, split.child),
             _ => (descent.parent.map(|parent| parent.node), descent.place, descent.child),
         };
-        let Some(mut held) = HeldNodes::try_take(self, node) else { return Ok(None) };
+        let Some(mut held) = self.try_lock(node) else { return Ok(None) };
         if !pool.domain().commits(mutants::STALE_DECISION)
             && !self.has_still(key, node, place, child)
         {
@@ -122,7 +97,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PArt<D, K> {
             (above, depth) = (Some(child), child.position::<K>() + 1);
             (place, child) = self.step(child, slot);
         }
-        let is_there = held.try_take_above(self, above) && self.has_still(key, above, place, node);
+        let is_there =
+            held.try_take_also(self.lock_of(above)) && self.has_still(key, above, place, node);
         is_there.then_some(Parent { node, place, depth })
     }
 }

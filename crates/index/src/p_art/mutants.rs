@@ -37,7 +37,7 @@ mutants! {
     /// A node's lock that a crash has left locked stays locked.
     // I10.
     PERSISTED_LOCK = "p-art/persisted-lock" =>
-        at("index/src/p_art/locks.rs, generation")
+        at("index/src/radix/node_locks.rs, generation")
         .published("PMRace (Chen et al., ASPLOS 2022), of P-CLHT");
 
     /// The lock of a node that has been unlinked is given back: a writer that found the node before
@@ -51,7 +51,7 @@ mutants! {
     /// what is in the node, and acknowledges.
     // I12.
     NEW_NODE_UNLOCKED = "p-art/new-node-unlocked" =>
-        at("index/src/p_art/locks.rs, lock_new")
+        at("index/src/radix/node_locks.rs, word_of_new")
         .published("PMRace (Chen et al., ASPLOS 2022)")
         .in_runs(&["p-art:splitting"]);
 

@@ -1,12 +1,11 @@
 //! Whose locks are held when nobody is at work.
 
-use lapis_pmem::{GenerationLock, Hardware, LockGeneration};
+use lapis_pmem::{Hardware, LockGeneration};
 
 use super::PArt;
-use super::locks::lock_at;
 use crate::index::Index;
 use crate::radix::tests::{sample, words};
-use crate::radix::{RadixTree, SlotWord};
+use crate::radix::{RadixTree, SlotWord, lock_at};
 
 /// Whether the lock of each node, and that of the root, is free.
 fn all_are_free(index: &PArt<Hardware, u64>) -> bool {
@@ -15,8 +14,7 @@ fn all_are_free(index: &PArt<Hardware, u64>) -> bool {
     let handle = index.handle();
     let nodes = words(index, handle.top).into_iter().filter(|(_, word)| !word.is_leaf());
     let of_nodes = nodes.map(|(_, node)| lock_at(pool, node.lock_place()));
-    let of_root = GenerationLock::in_word(&pool.at(handle.root).words[0]);
-    of_nodes.chain([of_root]).all(|lock| !lock.read(domain).is_locked(generation))
+    of_nodes.chain([handle.root_lock()]).all(|lock| !lock.read(domain).is_locked(generation))
 }
 
 #[test]

@@ -25,7 +25,7 @@ use lapis_pmem::{AllocError, Blocks, Committed, Durable, Guard, InFlight, Link, 
 
 use super::descent::{Descending, Located};
 use super::digits::Digits;
-use super::leaf::{Leaf, leaf_bytes, write_leaf};
+use super::leaf::Leaf;
 use super::stripes::{Claims, Held, Holding, Obstacle};
 use super::tree::{Descent, KeyOf, RadixTree};
 use super::word::{Place, SlotWord};
@@ -196,22 +196,14 @@ pub trait Changing: RadixTree {
         Ok(claims)
     }
 
-    /// The answer, if there is nothing to change: what was there before. As a reader's, it rests on
-    /// nothing that is not durable. The caller has pinned the pool.
+    /// The answer, if there is nothing to change. The caller has pinned the pool.
     #[inline(always)]
     fn answer(&self, change: Change, located: &Located<Self>) -> Option<Option<u64>> {
-        let handle = self.handle();
-        let domain = handle.pool.domain();
-        let previous = match (change, located) {
-            (Change::Insert(_), &Located::Present(leaf)) => {
-                Some(handle.pool.at(leaf).value.load_acquire(domain))
-            }
-            (_, Located::Present(_)) | (Change::Insert(_) | Change::Put(_), _) => return None,
-            (Change::Update(_) | Change::Remove, _) => None,
+        let present = match located {
+            &Located::Present(leaf) => Some(leaf),
+            _ => None,
         };
-        let _mutant = domain.omitting(Self::MUTANTS.unpersisted_answer);
-        handle.persist_before_return();
-        Some(previous)
+        self.handle().answer(change, present, Self::MUTANTS.unpersisted_answer)
     }
 
     /// Whether what a walk found without locks is still there: the nodes that take stripes, and the
@@ -264,7 +256,8 @@ pub trait Changing: RadixTree {
                 self.split(key, value, split, held)?
             }
             (Change::Update(value) | Change::Put(value), &Located::Present(leaf)) => {
-                self.set_value(key, value, leaf, descent.place)?
+                let missing_flush = Self::MUTANTS.missing_leaf_flush;
+                self.handle().set_value(key, value, leaf, descent.place, missing_flush)?
             }
             (Change::Remove, &Located::Present(leaf)) => self.unlink(key, leaf, descent, held)?,
             _ => Committed::nothing_to_do(),
@@ -280,10 +273,7 @@ pub trait Changing: RadixTree {
         key: &KeyOf<'_, Self>,
         value: u64,
     ) -> Result<Owned<'_, Self::Domain, Leaf, InFlight>, AllocError> {
-        let pool = &self.handle().pool;
-        let leaf = write_leaf(pool, key, value)?;
-        let _mutant = pool.domain().omitting(Self::MUTANTS.missing_leaf_flush);
-        Ok(leaf.flush())
+        self.handle().make_leaf(key, value, Self::MUTANTS.missing_leaf_flush)
     }
 
     /// Puts a new leaf into `place`, where there is nothing and the key belongs.
@@ -302,29 +292,6 @@ pub trait Changing: RadixTree {
             handle.pool.fence(leaf)
         };
         Ok(handle.publish(place, leaf, |leaf| Self::Word::leaf(leaf.link()).bits()))
-    }
-
-    /// Gives the key of `leaf`, to which the word at `place` refers, another value.
-    #[inline]
-    fn set_value(
-        &self,
-        key: &KeyOf<'_, Self>,
-        value: u64,
-        leaf: Link<Leaf>,
-        place: Place,
-    ) -> Result<Committed, Obstacle> {
-        let handle = self.handle();
-        if Self::Key::INLINE {
-            // I5: one store. The value is the first word of the leaf.
-            return Ok(handle.publish(leaf.cast(), (), |_| value));
-        }
-        let replacement = self.make_leaf(key, value)?;
-        // I1, and what the caller has flushed is durable before the value can be reached.
-        let replacement = handle.pool.fence(replacement);
-        let committed =
-            handle.publish(place, replacement, |leaf| Self::Word::leaf(leaf.link()).bits());
-        self.retire(&[], Some((key, leaf)), committed);
-        Ok(committed)
     }
 
     /// Takes a leaf out by the store that leaves no reference to it.
@@ -378,7 +345,7 @@ pub trait Changing: RadixTree {
             pool.retire(node.header_place(), self.node_bytes(node), committed, &pinned);
         }
         if let Some((key, leaf)) = leaf {
-            pool.retire(leaf, leaf_bytes(key), committed, &pinned);
+            self.handle().retire_leaf(key, leaf, committed);
         }
     }
 }

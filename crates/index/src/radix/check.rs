@@ -7,8 +7,8 @@
 //! the headers there are to be true: the first leaf will do, for leaves that follow each other below a
 //! node agree up to its position at least. The same goes for the stretches of a node's children.
 
-use lapis_pmem::parts::{PartEnds, PartName};
-use lapis_pmem::{BlockVisitor, Domain, Link, PCell};
+use lapis_pmem::parts::PartEnds;
+use lapis_pmem::{BlockVisitor, Link, PCell};
 
 use super::descent::Descending;
 use super::digits::{Digits, Span};
@@ -16,31 +16,9 @@ use super::header::Header;
 use super::leaf::{Leaf, leaf_bytes};
 use super::stretches::{Stretch, ends_of, leaves_at};
 use super::tree::{HeaderOf, KeyOf, RadixTree};
-use super::word::{Place, SlotWord};
+use super::visitor::{Visitor, measure, problems_of, visit_everything};
+use super::word::SlotWord;
 use crate::index::{Direction, OnValue, Statistics};
-use crate::root::IndexRoot;
-
-/// What a walk meets. The blocks it refuses are not looked into.
-trait Visitor {
-    /// A node; whether to go on below it.
-    fn node(&mut self, link: Place, block_bytes: usize) -> bool;
-    /// A leaf under `depth` nodes; whether to take it for one.
-    fn leaf(&mut self, link: Link<Leaf>, block_bytes: usize, depth: usize) -> bool;
-    /// The value of a leaf that was taken.
-    fn value(&mut self, value: u64);
-    /// Something that cannot be.
-    fn problem(&mut self, what: String);
-    /// A part: its ends if it is known and taken for visited; else [`Visitor::end_part`] follows.
-    fn begin_part(&mut self, _name: PartName) -> Option<PartEnds> {
-        None
-    }
-    /// Whether parts mean anything.
-    fn goes_by_parts(&self) -> bool {
-        false
-    }
-    /// The part begun last ends; without ends, nothing is known of it.
-    fn end_part(&mut self, _ends: Option<PartEnds>) {}
-}
 
 /// A node on the way down.
 struct Frame<T: RadixTree> {
@@ -81,10 +59,7 @@ impl<T: RadixTree> Frame<T> {
 pub trait Walking: RadixTree {
     /// See [`crate::Index::check`].
     fn problems(&self) -> Vec<String> {
-        let reachable =
-            self.handle().pool.reachable(|visitor| self.visit_everything(visitor, &mut |_, _| ()));
-        let found = reachable.problems().iter();
-        found.map(ToString::to_string).collect()
+        problems_of(&self.handle().pool, |visitor| self.visit_everything(visitor, &mut |_, _| ()))
     }
 
     /// See [`crate::Index::visit_blocks`].
@@ -93,22 +68,12 @@ pub trait Walking: RadixTree {
         visitor: &mut BlockVisitor<'_, Self::Domain>,
         value: OnValue<'_, Self::Domain>,
     ) {
-        if visitor.visit(self.handle().root, size_of::<IndexRoot>()) {
-            walk(self, &mut VisitingBlocks { blocks: visitor, value });
-        }
+        visit_everything(self.handle(), visitor, value, |visiting| walk(self, visiting));
     }
 
     /// See [`crate::Index::statistics`].
     fn measure(&self) -> Statistics {
-        let mut measuring = Measuring::default();
-        walk(self, &mut measuring);
-        let mut sizes = measuring.sizes;
-        sizes.blocks = sizes.entries + sizes.nodes + 1;
-        sizes.bytes += size_of::<IndexRoot>() as u64;
-        if sizes.entries > 0 {
-            sizes.mean_depth = measuring.depths as f64 / sizes.entries as f64;
-        }
-        sizes
+        measure(|measuring| walk(self, measuring))
     }
 }
 
@@ -386,58 +351,4 @@ fn compare<T: RadixTree>(
         )),
         None => visitor.problem("I3: a key is there twice".into()),
     }
-}
-
-/// Tells a visitor of every block.
-struct VisitingBlocks<'t, 'p, D: Domain> {
-    blocks: &'t mut BlockVisitor<'p, D>,
-    value: OnValue<'t, D>,
-}
-
-impl<D: Domain> Visitor for VisitingBlocks<'_, '_, D> {
-    fn node(&mut self, link: Place, block_bytes: usize) -> bool {
-        self.blocks.visit(link, block_bytes)
-    }
-    fn leaf(&mut self, link: Link<Leaf>, block_bytes: usize, _depth: usize) -> bool {
-        self.blocks.visit(link, block_bytes)
-    }
-    fn value(&mut self, value: u64) {
-        (self.value)(self.blocks, value);
-    }
-    fn problem(&mut self, what: String) {
-        self.blocks.problem(what);
-    }
-    fn goes_by_parts(&self) -> bool {
-        self.blocks.goes_by_parts()
-    }
-    fn begin_part(&mut self, name: PartName) -> Option<PartEnds> {
-        self.blocks.begin_part(name)
-    }
-    fn end_part(&mut self, ends: Option<PartEnds>) {
-        self.blocks.end_part(ends);
-    }
-}
-
-/// Adds up sizes.
-#[derive(Default)]
-struct Measuring {
-    sizes: Statistics,
-    depths: u64,
-}
-
-impl Visitor for Measuring {
-    fn node(&mut self, _link: Place, block_bytes: usize) -> bool {
-        self.sizes.nodes += 1;
-        self.sizes.bytes += block_bytes as u64;
-        true
-    }
-    fn leaf(&mut self, _link: Link<Leaf>, block_bytes: usize, depth: usize) -> bool {
-        self.sizes.entries += 1;
-        self.sizes.bytes += block_bytes as u64;
-        self.sizes.max_depth = self.sizes.max_depth.max(depth as u64);
-        self.depths += depth as u64;
-        true
-    }
-    fn value(&mut self, _value: u64) {}
-    fn problem(&mut self, _what: String) {}
 }

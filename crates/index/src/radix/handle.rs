@@ -1,17 +1,23 @@
-//! What an open radix tree keeps in the host's memory: the pool, the root, the writers' locks, and
-//! the names of the words that are visible and may not be durable.
+//! What an open tree keeps in the host's memory: the pool, the root, the writers' locks, and the names
+//! of the words that are visible and may not be durable. And its leaves, which are the same in all.
 
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use lapis_pmem::{Blocks, Committed, Domain, Durable, InFlight, Link, Owned, Pool};
+use lapis_pmem::{
+    AllocError, Blocks, Committed, Domain, Durable, GenerationLock, InFlight, Link, Mutant, Owned,
+    Pool,
+};
 
+use super::digits::{Digits, Span};
 use super::in_flight::InFlightPlaces;
+use super::leaf::{Leaf, leaf_bytes, write_leaf};
 use super::stripes::Stripes;
-use super::word::Place;
+use super::word::{LEAF_BIT, Place};
 use crate::IndexKind;
 use crate::error::IndexError;
-use crate::key::KeyKind;
+use crate::index::Change;
+use crate::key::{IndexKey, KeyKind};
 use crate::root::IndexRoot;
 
 /// The newest layout that this code reads, and the one it writes.
@@ -81,5 +87,78 @@ impl<D: Domain> Handle<D> {
     #[inline(always)]
     pub fn persist_before_return(&self) {
         self.in_flight.make_durable(&self.pool);
+    }
+
+    /// The lock under which `top` changes, where nodes have locks.
+    #[inline(always)]
+    pub fn root_lock(&self) -> &GenerationLock {
+        GenerationLock::in_word(&self.pool.at(self.root).words[0])
+    }
+
+    /// The answer, if there is nothing to change: what was there before. As a reader's, it rests on
+    /// nothing that is not durable, but by the mutant. The caller has pinned the pool.
+    #[inline(always)]
+    pub fn answer(
+        &self,
+        change: Change,
+        present: Option<Link<Leaf>>,
+        unpersisted: Mutant,
+    ) -> Option<Option<u64>> {
+        let domain = self.pool.domain();
+        let previous = match (change, present) {
+            (Change::Insert(_), Some(leaf)) => Some(self.pool.at(leaf).value.load_acquire(domain)),
+            (_, Some(_)) | (Change::Insert(_) | Change::Put(_), _) => return None,
+            (Change::Update(_) | Change::Remove, _) => None,
+        };
+        let _mutant = domain.omitting(unpersisted);
+        self.persist_before_return();
+        Some(previous)
+    }
+
+    /// Writes and flushes a leaf; it is durable after the caller's next fence.
+    #[inline(always)]
+    #[track_caller]
+    pub fn make_leaf<K: IndexKey + ?Sized, S: Span>(
+        &self,
+        key: &Digits<'_, K, S>,
+        value: u64,
+        missing_flush: Mutant,
+    ) -> Result<Owned<'_, D, Leaf, InFlight>, AllocError> {
+        let leaf = write_leaf(&self.pool, key, value)?;
+        let _mutant = self.pool.domain().omitting(missing_flush);
+        Ok(leaf.flush())
+    }
+
+    /// Gives the key of `leaf`, to which the word at `place` refers, another value.
+    #[inline]
+    pub fn set_value<K: IndexKey + ?Sized, S: Span>(
+        &self,
+        key: &Digits<'_, K, S>,
+        value: u64,
+        leaf: Link<Leaf>,
+        place: Place,
+        missing_flush: Mutant,
+    ) -> Result<Committed, AllocError> {
+        if K::INLINE {
+            // I5: one store. The value is the first word of the leaf.
+            return Ok(self.publish(leaf.cast(), (), |_| value));
+        }
+        let replacement = self.make_leaf(key, value, missing_flush)?;
+        // I1, and what the caller has flushed is durable before the value can be reached.
+        let replacement = self.pool.fence(replacement);
+        let committed = self.publish(place, replacement, |leaf| leaf.link().bits() | LEAF_BIT);
+        self.retire_leaf(key, leaf, committed);
+        Ok(committed)
+    }
+
+    /// Retires the leaf of `key`, which a store has unlinked that is durable (I7).
+    #[inline]
+    pub fn retire_leaf<K: IndexKey + ?Sized, S: Span>(
+        &self,
+        key: &Digits<'_, K, S>,
+        leaf: Link<Leaf>,
+        committed: Committed,
+    ) {
+        self.pool.retire(leaf, leaf_bytes(key), committed, &self.pool.pin());
     }
 }

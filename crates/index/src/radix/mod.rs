@@ -1,6 +1,7 @@
 //! What the radix trees have in common, whatever their nodes look like: keys as digits, leaves,
 //! headers, the way down, the locks of writers and the words they have in flight, ordered scans, and
-//! walks over everything. P-ART has locks of its own, in its nodes.
+//! walks over everything. P-ART has locks of its own, in its nodes
+//! (`node_locks.rs`).
 //!
 //! A tree says what its nodes are ([`RadixTree`]) and how it adds, splits and removes; the rest is
 //! here. The invariants I1 to I8 that the code cites are those of every tree, word for word in the
@@ -15,6 +16,7 @@ mod header;
 mod in_flight;
 mod index;
 mod leaf;
+mod node_locks;
 mod scan;
 mod stretches;
 mod stripes;
@@ -22,6 +24,7 @@ mod stripes;
 pub mod tests;
 mod thread_number;
 mod tree;
+mod visitor;
 mod word;
 
 pub use change::{Changing, adds};
@@ -30,6 +33,7 @@ pub use digits::{Byte, Digits, Nibble, Span};
 pub use handle::Handle;
 pub use header::Header;
 pub use leaf::Leaf;
+pub use node_locks::{HeldNodes, LockMutants, attempt_again, lock_at};
 pub use stripes::{Claims, Holding, Obstacle};
 pub(crate) use tree::mutants_of;
 pub use tree::{Descent, KeyOf, Mutants, Parent, RadixTree, Split};

@@ -17,7 +17,7 @@ mutants! {
 
     /// A new leaf is not flushed before a word refers to it.
     // I1.
-    MISSING_LEAF_FLUSH = "woart/missing-leaf-flush" => at("index/src/radix/change.rs, make_leaf");
+    MISSING_LEAF_FLUSH = "woart/missing-leaf-flush" => at("index/src/radix/handle.rs, make_leaf");
 
     /// A new leaf counts without a fence after its flush.
     // I1.

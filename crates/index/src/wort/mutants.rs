@@ -15,7 +15,7 @@ mutants! {
 
     /// A new leaf is not flushed before a slot refers to it.
     // I1.
-    MISSING_LEAF_FLUSH = "wort/missing-leaf-flush" => at("index/src/radix/change.rs, make_leaf");
+    MISSING_LEAF_FLUSH = "wort/missing-leaf-flush" => at("index/src/radix/handle.rs, make_leaf");
 
     /// The slot of a new leaf is stored without a fence after the leaf's flush.
     // I1.
@@ -46,6 +46,6 @@ mutants! {
     /// changes.
     // I6.
     UNPERSISTED_ANSWER = "wort/unpersisted-answer" =>
-        at("index/src/radix/change.rs")
+        at("index/src/radix/handle.rs, answer")
         .among_workers();
 }
