@@ -38,8 +38,6 @@ pub struct Declaration {
     /// Cost of inserting a byte-string key whose block fits a line; none if it depends on where
     /// the key falls.
     pub insert_bytes: Option<InsertCost>,
-    /// Lines flushed and fences in a store, if a transaction replaces, adds or deletes one small entry.
-    pub in_a_store: [(u64, u64); 3],
     /// Errors that it can be told to commit.
     pub mutants: MutantList,
     /// How the crash checker explores it.

@@ -254,7 +254,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Nobody, nowhere",
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: InsertCost::of(3, 2),
-    in_a_store: [(3, 3), (5, 3), (2, 2)],
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/toy"],

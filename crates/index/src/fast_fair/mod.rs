@@ -205,7 +205,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Hwang et al., FAST 2018",
     insert_u64: None,
     insert_bytes: None,
-    in_a_store: [(3, 3), (6, 5), (4, 4)],
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/fast_fair"],

@@ -244,7 +244,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Oukid et al., SIGMOD 2016",
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: InsertCost::of(3, 2),
-    in_a_store: [(4, 3), (5, 3), (2, 2)],
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/fptree"],

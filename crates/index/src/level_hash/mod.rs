@@ -299,7 +299,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Zuo et al., OSDI 2018",
     insert_u64: InsertCost::of(1, 1),
     insert_bytes: InsertCost::of(2, 2),
-    in_a_store: [(3, 3), (4, 4), (2, 2)],
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/level_hash", "index/src/hash_table"],

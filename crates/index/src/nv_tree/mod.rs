@@ -265,7 +265,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Yang et al., FAST 2015",
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: InsertCost::of(3, 2),
-    in_a_store: [(4, 3), (5, 3), (3, 3)],
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/nv_tree"],

@@ -167,7 +167,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Lee et al., SOSP 2019",
     insert_u64: InsertCost::of(3, 2),
     insert_bytes: InsertCost::of(3, 2),
-    in_a_store: [(4, 3), (7, 3), (2, 2)],
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/art", "index/src/radix", "index/src/p_art"],

@@ -250,7 +250,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Lee et al., SOSP 2019",
     insert_u64: InsertCost::of(1, 1),
     insert_bytes: InsertCost::of(2, 2),
-    in_a_store: [(3, 3), (4, 4), (2, 2)],
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/p_clht", "index/src/hash_table"],

@@ -249,7 +249,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Chen and Jin, PVLDB 2015",
     insert_u64: InsertCost::of(4, 3),
     insert_bytes: InsertCost::of(5, 3),
-    in_a_store: [(3, 3), (7, 5), (3, 3)],
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/wb_tree"],

@@ -17,7 +17,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Chen and Jin, PVLDB 2015",
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: None,
-    in_a_store: [(3, 3), (6, 4), (2, 2)],
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/wb_tree"],

@@ -233,7 +233,6 @@ pub(crate) const DECLARATION: Declaration = Declaration {
     paper: "Lee et al., FAST 2017",
     insert_u64: InsertCost::of(2, 2),
     insert_bytes: InsertCost::of(2, 2),
-    in_a_store: [(4, 3), (4, 3), (2, 2)],
     mutants: mutants::CATALOGUE,
     exploration: Exploration {
         sources: &["index/src/wort", "index/src/radix"],
