@@ -134,6 +134,8 @@ pub enum History {
     SplitNode,
     /// One takes out a node that the other changes.
     UnlinkedNode,
+    /// One takes out a node above the one that the other replaces, which has so many entries at most.
+    UnlinkedAbove(u64),
     /// One merges nodes of so many entries that the other reads.
     MergedNode(u64),
 }

@@ -307,8 +307,8 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
     fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>, value: OnValue<'_, D>);
 }
 
-/// What of [`Index`] is the same for every B+-tree: the methods of the same meaning are in the files of
-/// the structure. So is `open_by` of those that rebuild inner nodes, on so many threads.
+/// What of [`Index`] is the same for every B+-tree and P-HOT: the methods of the same meaning are in the files of
+/// the structure, and the pool is in the field that is named, or `pool`. So is `open_by` of those that rebuild inner nodes, on so many threads.
 macro_rules! forward_to_files {
     ($domain:ident, $key:ident, rebuilt) => {
         /// Builds the inner nodes: takes time in proportion to the number of leaves.
@@ -330,8 +330,11 @@ macro_rules! forward_to_files {
         $crate::index::forward_to_files!($domain, $key);
     };
     ($domain:ident, $key:ident) => {
+        $crate::index::forward_to_files!($domain, $key, pool);
+    };
+    ($domain:ident, $key:ident, $($pool:ident).+) => {
         fn pool(&self) -> &std::sync::Arc<lapis_pmem::Pool<$domain>> {
-            &self.pool
+            &self.$($pool).+
         }
 
         #[inline]

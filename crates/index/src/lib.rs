@@ -20,6 +20,7 @@ registry! { ($)
     7 nv_tree::NvTree [ordered rebuilt];
     8 fptree::FpTree [ordered rebuilt];
     12 p_art::PArt [ordered];
+    13 p_hot::PHot [ordered];
     10 cceh::Cceh [];
     11 level_hash::LevelHash [];
 }

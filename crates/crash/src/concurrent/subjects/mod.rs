@@ -25,6 +25,7 @@ pub(super) fn planned(history: History) -> Plan<(u64, MapAction)> {
     match history {
         History::SplitNode => split_node::split_node(),
         History::UnlinkedNode => unlinked_node::unlinked_node(),
+        History::UnlinkedAbove(entries) => unlinked_node::unlinked_above(entries),
         History::MergedNode(capacity) => merged_node::merged_node(capacity),
     }
 }

@@ -28,3 +28,16 @@ pub(super) fn unlinked_node() -> Plan<(u64, MapAction)> {
     let before = vec![(stays, MapAction::Insert(1)), (goes, MapAction::Insert(2))];
     Plan { before, workers: vec![first, second] }
 }
+
+/// The same with a node of at most so many `entries` below the one that is unlinked, for structures that
+/// change a node by putting another in its place: one writer adds a key there, the other takes out the only
+/// leaf beside it.
+pub(super) fn unlinked_above(entries: u64) -> Plan<(u64, MapAction)> {
+    let leaf = entries;
+    let mut before: Vec<_> =
+        (0..=leaf).map(|key| (PREFIX + 2 * key, MapAction::Insert(1))).collect();
+    before.push((PREFIX + 2, MapAction::Remove));
+    let first = vec![(PREFIX + 1, MapAction::Insert(3))];
+    let second = vec![(PREFIX + 2 * leaf, MapAction::Remove)];
+    Plan { before, workers: vec![first, second] }
+}

@@ -7,6 +7,7 @@ mod fptree;
 mod level_hash;
 mod nv_tree;
 mod p_clht;
+mod p_hot;
 mod wb_tree;
 mod wort;
 

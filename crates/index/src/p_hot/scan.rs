@@ -1,0 +1,172 @@
+//! Ordered scans.
+//!
+//! A scan holds the nodes on its way on a stack and takes their entries in order. It pins the pool all the
+//! while. A node that was replaced keeps its last entries, and so do those below it: what was there all
+//! the time is found in them, once.
+
+use std::ops::{Bound, ControlFlow};
+
+use lapis_pmem::{Domain, Link};
+
+use super::PHot;
+use super::bits::{Bits, bit_at, first_difference};
+use super::contents::{FANOUT, sharing};
+use super::entry::Entry;
+use super::node::Node;
+use crate::index::Direction;
+use crate::key::IndexKey;
+use crate::radix::{Digits, Leaf, damaged_word};
+
+/// A node on the way.
+struct Frame<'t> {
+    node: Node<'t>,
+    entry: Entry,
+    /// Entries in the direction of the scan that are done.
+    done: usize,
+}
+
+/// A position between two entries, and a direction.
+struct Cursor<'t, D: Domain, K: IndexKey + ?Sized> {
+    tree: &'t PHot<D, K>,
+    direction: Direction,
+    stack: Vec<Frame<'t>>,
+    /// A leaf that comes before everything on the stack.
+    pending: Option<Link<Leaf>>,
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> PHot<D, K> {
+    /// See [`crate::OrderedIndex::scan`].
+    pub(super) fn scan_entries(
+        &self,
+        from: Bound<&K>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) {
+        let handle = &self.handle;
+        let pool = &handle.pool;
+        let _pinned = pool.pin();
+        let mut cursor =
+            Cursor { tree: self, direction, stack: Vec::with_capacity(16), pending: None };
+        let top = self.entry_at(handle.top);
+        let mut is_sought = true;
+        if let Bound::Included(key) | Bound::Excluded(key) = from {
+            let mut space = [0; 8];
+            let inclusive = matches!(from, Bound::Included(_));
+            is_sought = cursor.seek(&Digits::of(key, &mut space), top, inclusive);
+        } else {
+            cursor.enter(top);
+        }
+        if !is_sought {
+            // Where the key belongs, an entry is nothing and tells of no other key.
+            cursor.stack.clear();
+            cursor.enter(top);
+        }
+        let begins = |key: &K| match (from, direction) {
+            (Bound::Unbounded, _) => true,
+            (Bound::Included(from), Direction::Forward) => key >= from,
+            (Bound::Excluded(from), Direction::Forward) => key > from,
+            (Bound::Included(from), Direction::Backward) => key <= from,
+            (Bound::Excluded(from), Direction::Backward) => key < from,
+        };
+        while let Some(link) = cursor.next_leaf() {
+            let value = pool.at(link).value.load_acquire(pool.domain());
+            let key = self.key_of_leaf(link);
+            handle.persist_before_return();
+            let flow = key.with_key(|key| {
+                if is_sought || begins(key) { visit(key, value) } else { ControlFlow::Continue(()) }
+            });
+            if flow.is_none_or(|flow| flow.is_break()) {
+                return;
+            }
+        }
+        handle.persist_before_return();
+    }
+}
+
+impl<'t, D: Domain, K: IndexKey + ?Sized> Cursor<'t, D, K> {
+    fn push(&mut self, entry: Entry, done: usize) {
+        let above = self.stack.last();
+        if above.is_some_and(|above| entry.height() >= above.entry.height()) {
+            damaged_word(entry.0);
+        }
+        self.stack.push(Frame { node: Node::at(&self.tree.handle.pool, entry), entry, done });
+    }
+
+    /// Goes before all that is below `entry`.
+    fn enter(&mut self, entry: Entry) {
+        if entry.is_leaf() {
+            self.pending = Some(entry.as_leaf());
+        } else if !entry.is_none() {
+            self.push(entry, 0);
+        }
+    }
+
+    /// The next leaf in order.
+    fn next_leaf(&mut self) -> Option<Link<Leaf>> {
+        loop {
+            if let Some(leaf) = self.pending.take() {
+                return Some(leaf);
+            }
+            let frame = self.stack.last_mut()?;
+            let count = frame.node.shape.count;
+            if frame.done == count {
+                self.stack.pop();
+                continue;
+            }
+            let index = match self.direction {
+                Direction::Forward => frame.done,
+                Direction::Backward => count - 1 - frame.done,
+            };
+            frame.done += 1;
+            let entry = frame.node.entry(&self.tree.handle.pool, index);
+            self.enter(entry);
+        }
+    }
+
+    /// Goes before the first entry that is not before `key` in this direction, or that is behind it.
+    /// False if that cannot be told.
+    fn seek(&mut self, key: &Bits<'_, K>, top: Entry, inclusive: bool) -> bool {
+        let forward = self.direction == Direction::Forward;
+        let mut entry = top;
+        while entry.is_node() {
+            self.push(entry, 0);
+            let Some(frame) = self.stack.last_mut() else { break };
+            let index = frame.node.index_of(key, self.tree.instructions);
+            let count = frame.node.shape.count;
+            frame.done = if forward { index + 1 } else { count - index };
+            entry = frame.node.entry(&self.tree.handle.pool, index);
+        }
+        if entry.is_none() {
+            return self.stack.is_empty();
+        }
+        let known = self.tree.key_of_leaf(entry.as_leaf());
+        let Some(position) = first_difference(key, &known) else {
+            self.pending = inclusive.then(|| entry.as_leaf());
+            return true;
+        };
+        // What shares the way of the known key up to there is on one side of `key`, all of it.
+        let is_behind = bit_at(key, position) != forward;
+        let mut whole = entry;
+        while let Some(frame) = self.stack.pop_if(|top| top.node.root_position() > position) {
+            whole = frame.entry;
+        }
+        let Some(frame) = self.stack.last_mut() else {
+            if is_behind {
+                self.enter(whole);
+            }
+            return true;
+        };
+        let mut gaps = [0; FANOUT];
+        let Some(gaps) = frame.node.gaps(&mut gaps) else { damaged_word(frame.entry.0) };
+        let count = frame.node.shape.count;
+        let index = if forward { frame.done - 1 } else { count - frame.done };
+        let same_side = sharing(gaps, index, position);
+        frame.done = match (forward, is_behind) {
+            (true, true) => same_side.start,
+            (true, false) => same_side.end,
+            (false, true) => count - same_side.end,
+            (false, false) => count - same_side.start,
+        };
+        true
+    }
+}
