@@ -22,6 +22,10 @@ mutants! {
     PAGE_BEFORE_LOG = "buffer/page-before-log" =>
         at("buffer/src/manager/write_back.rs, write_batch");
 
+    /// A page that is changed does not say by which change.
+    PAGE_LSN_NOT_RAISED = "buffer/page-lsn-not-raised" =>
+        at("buffer/src/page/mod.rs, set_lsn");
+
     /// A swizzled reference is written out as it is.
     SWIZZLED_REFERENCE_WRITTEN = "buffer/swizzled-reference-written" =>
         at("buffer/src/manager/write_back.rs, copy_out");

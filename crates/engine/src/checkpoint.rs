@@ -1,6 +1,6 @@
 //! Checkpoints: writing pages, so that the log can be cut.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_blocks::block_log::{BlockLogError, Lsn};
 use lapis_buffer::WriteAheadLog;
@@ -8,7 +8,19 @@ use lapis_pmem::{Domain, host_lock};
 
 use crate::engine::{Engine, Shared};
 use crate::error::EngineError;
-use crate::mutants::{CHECKPOINT_FORGETS_TRANSACTIONS, CHECKPOINT_TOO_EARLY};
+use crate::mutants::{CHECKPOINT_FORGETS_TRANSACTIONS, CHECKPOINT_TOO_EARLY, NO_ROOM_TO_LOG_AGAIN};
+
+/// Room in the log: see [`Shared::keep_room_to_log_again`].
+pub(crate) struct RoomToLogAgain<'l> {
+    kept: &'l AtomicU64,
+    bytes: u64,
+}
+
+impl Drop for RoomToLogAgain<'_> {
+    fn drop(&mut self) {
+        self.kept.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
 impl<D: Domain> Engine<D> {
     /// Writes every changed page and cuts the log, while others go on.
@@ -67,13 +79,24 @@ impl<D: Domain> Engine<D> {
 }
 
 impl<D: Domain> Shared<D> {
-    /// Makes sure that the log has room for a record of so many bytes, and for what trees log. It grows as long as it may
-    /// before it is cut. Where it is kept for a transaction that is still changing trees, that one comes first: what it logs must
-    /// find the room. The record may take no more than that room either: what is left of it is logged again where the
-    /// log is full before it is in the trees.
+    /// Keeps room in the log for logging again what is left of a transaction, of so many bytes at most, where the log is full
+    /// before all of it is in the trees; until the room is dropped.
+    pub(crate) fn keep_room_to_log_again(&self, bytes: u64) -> RoomToLogAgain<'_> {
+        let bytes = if self.domain.commits(NO_ROOM_TO_LOG_AGAIN) { 0 } else { bytes };
+        self.to_log_again.fetch_add(bytes, Ordering::Relaxed);
+        RoomToLogAgain { kept: &self.to_log_again, bytes }
+    }
+
+    /// Makes sure that the log has room for a record of so many bytes, for what is kept for others and oneself, and for what
+    /// trees log. It grows as long as it may before it is cut. Where it is kept for a transaction that is still changing
+    /// trees, that one comes first: what it logs must find the room. The record may take no more than what trees log may.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<(), EngineError> {
-        let fits = || bytes <= self.room_for_structure();
-        let has_room = || fits() && self.log.free_bytes() >= bytes + self.room_for_structure();
+        let is_asked = !self.domain.commits(NO_ROOM_TO_LOG_AGAIN);
+        let fits = || bytes <= self.room_for_structure() || !is_asked;
+        let has_room = || {
+            let kept = self.to_log_again.load(Ordering::Relaxed);
+            fits() && self.log.free_bytes() >= bytes + kept + self.room_for_structure()
+        };
         let grow = || self.grow_log();
         while !has_room() {
             if grow()? {

@@ -20,6 +20,8 @@ use crate::write_set::WriteSet;
 
 /// After so many writes to trees it is looked again whether the log has room for what trees log.
 const WRITES_BETWEEN_LOOKS: usize = 16;
+/// What is logged again goes into records of this part of the largest: where a segment of the log ends, less of it is left.
+const PIECES: usize = 8;
 /// How often a checkpoint makes room for one record before it is given up.
 const MOST_CHECKPOINTS: usize = 4;
 
@@ -80,8 +82,8 @@ struct Encoded {
 }
 
 impl<D: Domain> Shared<D> {
-    fn encode(&self, writes: &[Write<'_, D>]) -> Encoded {
-        let largest = self.log.block_log().largest_payload_bytes();
+    /// In records of so many bytes, if no write is longer.
+    fn encode(&self, writes: &[Write<'_, D>], largest: usize) -> Encoded {
         let bytes: u64 = writes.iter().map(Write::bytes).sum();
         let one = bytes as usize + record::HEADER_BYTES;
         let token = if one <= largest { 0 } else { self.next_token() };
@@ -89,7 +91,8 @@ impl<D: Domain> Shared<D> {
         let mut last = Vec::with_capacity(one.min(largest));
         record::begin(&mut last, token);
         for write in writes {
-            if last.len() + write.bytes() as usize > largest {
+            let has_writes = last.len() > record::HEADER_BYTES;
+            if has_writes && last.len() + write.bytes() as usize > largest {
                 let next = Vec::with_capacity(largest);
                 parts.push(std::mem::replace(&mut last, next));
                 record::begin(&mut last, token);
@@ -113,6 +116,8 @@ impl<D: Domain> Shared<D> {
         let bytes: u64 = writes.iter().map(Write::bytes).sum();
         let room_in_pool = room_in_pool(writes);
         for _ in 0..MOST_CHECKPOINTS {
+            let again = if writes.len() > WRITES_BETWEEN_LOOKS { bytes } else { 0 };
+            let room = self.keep_room_to_log_again(again);
             self.make_room(bytes)?;
             // For what the trees may take, and the indexes (X4).
             let _room = self.promise_room_for(writes)?;
@@ -136,7 +141,7 @@ impl<D: Domain> Shared<D> {
                     committed
                 }
             };
-            drop(held);
+            drop((held, room));
             let lsn = match committed {
                 Ok(lsn) => lsn,
                 Err(EngineError::Log(BlockLogError::Full { .. })) => {
@@ -197,7 +202,7 @@ impl<D: Domain> Shared<D> {
         writes: &[Write<'_, D>],
         reads: Option<(&ReadSet, u64)>,
     ) -> Result<(u64, bool), EngineError> {
-        let encoded = self.encode(writes);
+        let encoded = self.encode(writes, self.log.block_log().largest_payload_bytes());
         let own = reads.map(|(_, since)| since);
         let written = || {
             let mut written = WrittenKeys::default();
@@ -298,7 +303,9 @@ impl<D: Domain> Shared<D> {
     /// Puts what a committed transaction has not yet written to trees into the log again, so that it can be cut
     /// behind the transaction's record: nobody else writes these keys meanwhile.
     fn log_again(&self, rest: &[Write<'_, D>], lsn: u64) -> Result<(), EngineError> {
-        let encoded = self.encode(rest);
+        let pieces = if self.domain.commits(mutants::NO_ROOM_TO_LOG_AGAIN) { 1 } else { PIECES };
+        let largest = self.log.block_log().largest_payload_bytes() / pieces;
+        let encoded = self.encode(rest, largest);
         let first = self.append_parts(&encoded)?;
         let turn = self.order.turn();
         let again = turn.and_then(|turn| {

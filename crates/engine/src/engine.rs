@@ -122,6 +122,8 @@ pub(crate) struct Shared<D: Domain> {
     /// Checkpoints take turns.
     pub(crate) checkpoint: Mutex<()>,
     pub(crate) checkpoints: AtomicU64,
+    /// Bytes of the log that are kept for logging again what is left of transactions.
+    pub(crate) to_log_again: AtomicU64,
     pub(crate) counters: Counters,
     pub(crate) expiry: Expiry,
     recovery: RecoveryReport,
@@ -229,6 +231,7 @@ impl<D: Domain> Engine<D> {
             dropped: Mutex::default(),
             next_table: AtomicU64::new(u64::from(FIRST_TABLE)),
             // Larger than any that the log may have: each took more than a byte of it.
+            to_log_again: AtomicU64::new(0),
             next_token: AtomicU64::new(log.block_log().end().number() + 1),
             making: Mutex::new(()),
             unlucky: Mutex::new(()),

@@ -24,12 +24,21 @@ mutants! {
         at("engine/src/checkpoint.rs, cut")
         .among_workers();
 
+    /// No room is kept in the log for logging again what is left of a transaction where the log is full.
+    NO_ROOM_TO_LOG_AGAIN = "store/no-room-to-log-again" =>
+        at("engine/src/checkpoint.rs, make_room")
+        .in_runs(&["store:bulk"]);
+
     /// The chunks of a long value are not listed before they have a record.
     CHUNKS_NOT_LISTED = "store/chunks-not-listed" =>
-        at("engine/src/value.rs, write_chunks");
+        at("engine/src/value_writer.rs, begin_chunks");
 
     /// Recovery leaves out the records of transactions that are in the log in parts.
     PARTS_LOST = "store/parts-lost" =>
+        at("engine/src/recovery.rs, replay");
+
+    /// Recovery replays the parts of a transaction that are in the log without the record that commits it.
+    UNFINISHED_REPLAYED = "store/unfinished-replayed" =>
         at("engine/src/recovery.rs, replay");
 
     /// What a transaction replaces is not kept for those who read an older state.

@@ -24,7 +24,7 @@ use crate::drop::free_unlisted_root;
 use crate::error::EngineError;
 use crate::index_table::IndexTable;
 use crate::log::{EngineLog, kind};
-use crate::mutants::PARTS_LOST;
+use crate::mutants::{PARTS_LOST, UNFINISHED_REPLAYED};
 use crate::persistent_memory::PersistentMemory;
 use crate::record::{self, Entries, Entry};
 use crate::tables::{
@@ -209,6 +209,9 @@ impl<D: Domain> Recovery<'_, D> {
             }
             let (token, entries) = record::parse(record.payload)?;
             if record.kind == kind::PART {
+                if self.domain.commits(UNFINISHED_REPLAYED) {
+                    self.collect(tables, entries, lsn, &mut collected)?;
+                }
                 let open = open.entry(token);
                 let open = open.or_insert_with(|| Open { first: lsn, entries: Vec::new() });
                 open.entries.extend_from_slice(entries.0);

@@ -22,6 +22,10 @@ mutants! {
     LONG_FENCE_CUT = "tree/long-fence-cut" =>
         at("tree/src/tree/split.rs, try_split");
 
+    /// The record of a page that moves does not say that the page above refers to its new place.
+    MOVE_WITHOUT_PARENT = "tree/move-without-parent" =>
+        at("tree/src/tree/compact.rs, try_move");
+
     /// What was read of a leaf counts although it was changed meanwhile.
     UNVALIDATED_READ = "tree/unvalidated-read" =>
         at("tree/src/tree/mod.rs, get")

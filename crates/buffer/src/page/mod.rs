@@ -34,6 +34,7 @@ pub mod view;
 
 use lapis_pmem::Domain;
 
+use crate::mutants::PAGE_LSN_NOT_RAISED;
 use view::{PageRead, PageWrite};
 
 /// The smallest page.
@@ -251,7 +252,9 @@ impl<D: Domain> PageWrite<'_, D> {
     /// Says which change was the last.
     #[inline]
     pub fn set_lsn(&mut self, lsn: u64) {
-        self.set_word(LSN_AT, lsn);
+        if !self.read().domain().commits(PAGE_LSN_NOT_RAISED) {
+            self.set_word(LSN_AT, lsn);
+        }
     }
 
     /// Says where its references to children are: `count` words from `offset` on (P2).

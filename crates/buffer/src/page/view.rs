@@ -39,6 +39,11 @@ impl<D: Domain> Clone for PageRead<'_, D> {
 impl<D: Domain> Copy for PageRead<'_, D> {}
 
 impl<'a, D: Domain> PageRead<'a, D> {
+    /// The machine that it is read on.
+    pub(super) fn domain(&self) -> &'a D {
+        self.domain
+    }
+
     /// A view of `words`. Numbers are little-endian: a word is the eight bytes it is on the medium.
     pub fn new(domain: &'a D, words: &'a [AtomicU64]) -> Self {
         Self { domain, words, missing: None }

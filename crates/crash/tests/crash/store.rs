@@ -6,7 +6,8 @@ use lapis_crash::concurrent::{ConcurrentOptions, explore_structure_concurrently}
 use lapis_crash::{CrashError, ExploreOptions, Strategy, Structure, explore_structure};
 use lapis_engine::mutants::{
     ACKNOWLEDGED_BEFORE_SYNC, BACKUP_NOT_DURABLE, CHECKPOINT_TOO_EARLY, CHUNKS_NOT_LISTED,
-    INDEX_BEFORE_LOG, LOAD_UNLISTED_EARLY, PARTS_LOST, RESERVE_GIVEN_AWAY, ROOM_NOT_PROMISED,
+    INDEX_BEFORE_LOG, LOAD_UNLISTED_EARLY, NO_ROOM_TO_LOG_AGAIN, PARTS_LOST, RESERVE_GIVEN_AWAY,
+    ROOM_NOT_PROMISED, UNFINISHED_REPLAYED,
 };
 use lapis_pmem::Mutant;
 
@@ -17,21 +18,22 @@ fn alone(only: &str, ops: usize, seed: u64, mutant: Option<Mutant>) -> usize {
     some_of(only, ops, seed, mutant, 0)
 }
 
-/// With so many images, spread over the crash points; 0 for all.
-fn some_of(only: &str, ops: usize, seed: u64, mutant: Option<Mutant>, spread_images: u64) -> usize {
-    let options = ExploreOptions {
-        ops,
-        seed,
+fn sampled(mutant: Option<Mutant>) -> ExploreOptions {
+    ExploreOptions {
         mutant,
         strategy: Strategy::Sampled,
         exhaustive_limit: 8,
         samples: 4,
-        spread_images,
         // Recoveries are many events long.
         crash_in_recovery_every: if mutant.is_some() { 0 } else { 8192 },
         violation_limit: 1,
         ..ExploreOptions::default()
-    };
+    }
+}
+
+/// With so many images, spread over the crash points; 0 for all.
+fn some_of(only: &str, ops: usize, seed: u64, mutant: Option<Mutant>, spread_images: u64) -> usize {
+    let options = ExploreOptions { ops, seed, spread_images, ..sampled(mutant) };
     let report = match explore_structure(Structure::Store, Some(only), &options, &|_| {}) {
         Ok(report) => report,
         // It shows without a crash.
@@ -103,7 +105,7 @@ fn a_reserve_that_others_use_is_found() {
 
 #[test]
 fn loads_backups_and_compaction_survive_power_cuts() {
-    assert_eq!(some_of("store:bulk", 40, 18, None, 500), 0);
+    assert_eq!(some_of("store:bulk", 30, 18, None, 400), 0);
 }
 
 #[test]
@@ -151,6 +153,22 @@ fn a_checkpoint_that_cuts_the_log_too_early_is_found() {
 #[test]
 fn chunks_that_are_not_listed_are_found() {
     assert_eq!(alone(SSD, 60, 18, Some(CHUNKS_NOT_LISTED)), 1);
+}
+
+#[test]
+fn a_log_that_is_full_before_a_transaction_is_in_the_trees_is_found() {
+    let run = |mutant| {
+        let options = ExploreOptions { ops: 300, seed: 5, spread_images: 20, ..sampled(mutant) };
+        explore_structure(Structure::Store, Some("store:bulk"), &options, &|_| {})
+    };
+    let stopped = run(Some(NO_ROOM_TO_LOG_AGAIN)).unwrap_err().to_string();
+    assert!(stopped.contains("the log is full"), "{stopped}");
+    assert!(run(None).unwrap().violations.is_empty());
+}
+
+#[test]
+fn a_recovery_that_replays_what_did_not_commit_is_found() {
+    assert_eq!(alone(SSD, 60, 18, Some(UNFINISHED_REPLAYED)), 1);
 }
 
 #[test]

@@ -10,8 +10,9 @@ use lapis_pmem::Domain;
 use super::{Target, Tree, contents_of, count, damaged, sound};
 use crate::error::{Stop, TreeError};
 use crate::log::StructureLog;
+use crate::mutants::MOVE_WITHOUT_PARENT;
 use crate::node::{LEAF, Node, WORD};
-use crate::record::{Change, copy_of};
+use crate::record::{Change, apply, copy_of};
 
 /// A place in a tree up to which pages have been moved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,8 +105,14 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         refers[offset..offset + WORD].copy_from_slice(&moved.number().get().to_le_bytes());
         let of_moved = Change::Make(contents_of(&contents, child.number())?);
         let of_parent = Change::Replace(contents_of(&refers, parent.number())?);
-        let changes = &mut [(&mut *moved, of_moved), (&mut parent, of_parent)];
-        let lsn = self.modify(changes, &[child.number()])?;
+        let (freed, domain) = ([child.number()], self.manager.domain());
+        let lsn = if domain.commits(MOVE_WITHOUT_PARENT) {
+            let lsn = self.modify(&mut [(&mut *moved, of_moved)], &freed)?;
+            apply(&mut parent, of_parent, lsn)?;
+            lsn
+        } else {
+            self.modify(&mut [(&mut *moved, of_moved), (&mut parent, of_parent)], &freed)?
+        };
         self.manager.free_page(child, lsn)?;
         count(&self.counters.moves);
         *spare = None;

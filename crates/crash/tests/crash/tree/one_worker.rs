@@ -1,12 +1,15 @@
 //! One worker, cut at every point.
 
 use lapis_buffer::TierStatistics;
+use lapis_buffer::mutants::PAGE_LSN_NOT_RAISED;
 use lapis_crash::{
     ExploreOptions, ExploreReport, Live, Modelled, Storage, Strategy, Subject, explore,
 };
 use lapis_device::{Config, ModelledSsd, SsdConfig};
 use lapis_pmem::{AuditReport, Mutant, Pool, Region};
-use lapis_tree::mutants::{CUT_NOT_LOGGED, MOVED_RECORDS_NOT_LOGGED, REDO_WITHOUT_LSN_TEST};
+use lapis_tree::mutants::{
+    CUT_NOT_LOGGED, MOVE_WITHOUT_PARENT, MOVED_RECORDS_NOT_LOGGED, REDO_WITHOUT_LSN_TEST,
+};
 
 use super::logged::{BLOCKS, LiveTree, State};
 use super::text;
@@ -210,7 +213,14 @@ fn a_tree_with_pages_in_persistent_memory_survives_every_power_cut() {
 
 #[test]
 fn every_mutant_of_the_tree_that_a_power_cut_shows_is_killed() {
-    for mutant in [MOVED_RECORDS_NOT_LOGGED, CUT_NOT_LOGGED, REDO_WITHOUT_LSN_TEST] {
+    let mutants = [
+        MOVED_RECORDS_NOT_LOGGED,
+        CUT_NOT_LOGGED,
+        REDO_WITHOUT_LSN_TEST,
+        MOVE_WITHOUT_PARENT,
+        PAGE_LSN_NOT_RAISED,
+    ];
+    for mutant in mutants {
         let found = (1..=4).find_map(|seed| {
             match explored(&Logged { tiered: false }, seed, Some(mutant)) {
                 Ok(report) => report.violations.first().map(|it| it.what.clone()),
