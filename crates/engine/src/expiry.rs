@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lapis_blocks::block_log::Durability;
 use lapis_pmem::{Domain, host_lock};
@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::key_range::KeyRange;
+use crate::mutants::EXPIRY_NOT_VALIDATED;
 use crate::tables::{CatalogEntry, Properties, Table, TableId, name_key, table_value};
 use crate::transaction::Transaction;
 use crate::value;
@@ -36,8 +37,8 @@ use crate::value;
 const RECORDS_AT_ONCE: usize = 1024;
 /// Expired ones are taken away at once, of which so many in a step make it worth to go on without a pause.
 const WORTH_GOING_ON: usize = RECORDS_AT_ONCE / 8;
-/// The walk's pause after a step that was not.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The walk's pause after a step that was not, by the clock that entries expire by.
+const PAUSE_MS: u64 = 100;
 
 /// How long an entry lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,7 +90,8 @@ struct Walk {
     table: TableId,
     /// The last key that was looked at.
     behind: Option<Box<[u8]>>,
-    pause_until: Option<Instant>,
+    /// Since when it pauses, if it does.
+    pauses_since: Option<u64>,
 }
 
 impl Expiry {
@@ -164,7 +166,8 @@ impl<D: Domain> Engine<D> {
             return Ok(false);
         }
         let mut walk = host_lock::lock(&shared.domain, &shared.expiry.walk);
-        if walk.pause_until.is_some_and(|until| Instant::now() < until) {
+        let now = shared.expiry.now_ms();
+        if walk.pauses_since.is_some_and(|since| now.abs_diff(since) < PAUSE_MS) {
             return Ok(false);
         }
         let tables = self.tables().into_iter().filter(|table| table.has_expiring());
@@ -186,7 +189,7 @@ impl<D: Domain> Engine<D> {
             walk.table = id + 1;
         }
         let is_worth_it = step.removed >= WORTH_GOING_ON;
-        walk.pause_until = (!is_worth_it).then(|| Instant::now() + PAUSE);
+        walk.pauses_since = (!is_worth_it).then_some(now);
         Ok(is_worth_it)
     }
 
@@ -230,9 +233,13 @@ impl<D: Domain> Engine<D> {
                 ControlFlow::Continue(())
             })
         })?;
-        let mut removed = 0;
+        let (mut removed, looks) = (0, !shared.domain.commits(EXPIRY_NOT_VALIDATED));
         for (at, key) in expired.iter().enumerate() {
-            match transaction.remove_if_expired(table, key) {
+            let had_expired = match looks {
+                true => transaction.remove_if_expired(table, key),
+                false => transaction.write(table, key, None).map(|()| true),
+            };
+            match had_expired {
                 Ok(had_expired) => removed += usize::from(had_expired),
                 Err(EngineError::TransactionTooLong { .. }) if at > 0 => {
                     last = Some(expired[at - 1].clone());

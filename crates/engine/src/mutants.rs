@@ -66,6 +66,16 @@ mutants! {
         at("engine/src/backup/mod.rs, backup")
         .in_runs(&["store:bulk"]);
 
+    /// What has expired is taken away without looking whether it is still there.
+    EXPIRY_NOT_VALIDATED = "store/expiry-not-validated" =>
+        at("engine/src/expiry.rs, remove_expired_of")
+        .among_workers();
+
+    /// The record of a value that is written piece by piece is in the log before the last pieces are.
+    STREAM_RECORD_EARLY = "store/stream-record-early" =>
+        at("engine/src/value_writer.rs, finish")
+        .in_runs(&["store:bulk"]);
+
     /// What only an older state has is let go of although somebody reads that.
     READERS_FORGOTTEN = "store/readers-forgotten" =>
         at("engine/src/order.rs, oldest_state")

@@ -9,11 +9,11 @@ use crate::commit::Write;
 use crate::engine::{Engine, Shared};
 use crate::error::EngineError;
 use crate::expiry::TimeToLive;
-use crate::mutants::CHUNKS_NOT_LISTED;
+use crate::mutants::{CHUNKS_NOT_LISTED, STREAM_RECORD_EARLY};
 use crate::tables::{Table, chunks_key};
 use crate::value::{CHUNK_KEY_BYTES, LongValue, MAX_VALUE_BYTES, chunk_key};
 
-/// Bytes of chunks that are committed together.
+/// Bytes of chunks that are committed together, unless the log is so short that a transaction may have no more than that.
 const TOGETHER_BYTES: usize = 64 << 10;
 
 /// The chunks of a long value that are written so far (V2).
@@ -26,9 +26,10 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// The value that they are.
-    pub(crate) fn value(&self) -> LongValue {
-        LongValue { number: self.number, bytes: self.bytes, checksum: self.checksum }
+    /// The value that they are, with these bytes at its end.
+    fn value_with(&self, last: &[u8]) -> LongValue {
+        let checksum = crc32c::crc32c_append(self.checksum, last);
+        LongValue { number: self.number, bytes: self.bytes + last.len() as u64, checksum }
     }
 }
 
@@ -36,6 +37,13 @@ impl<D: Domain> Shared<D> {
     /// Bytes of every chunk but the last of a value.
     pub(crate) fn chunk_bytes(&self) -> usize {
         self.chunks.largest_record_bytes(&[0; CHUNK_KEY_BYTES])
+    }
+
+    /// Bytes of a whole number of chunks.
+    fn together_bytes(&self) -> usize {
+        let (chunk_bytes, most) = (self.chunk_bytes(), self.most_transaction_bytes() / 2);
+        let most = usize::try_from(most).map_or(TOGETHER_BYTES, |most| most.min(TOGETHER_BYTES));
+        (most / chunk_bytes).max(1) * chunk_bytes
     }
 
     /// Lists the number of a long value (V2). What is written is to become a record, in a transaction that ends the listing
@@ -55,7 +63,7 @@ impl<D: Domain> Shared<D> {
     /// Writes what comes next: whole chunks, but at the end.
     fn append_chunks(&self, chunks: &mut Chunks, bytes: &[u8]) -> Result<(), EngineError> {
         let chunk_bytes = self.chunk_bytes();
-        for together in bytes.chunks(together_bytes(chunk_bytes)) {
+        for together in bytes.chunks(self.together_bytes()) {
             let parts: Vec<_> = (chunks.count..).zip(together.chunks(chunk_bytes)).collect();
             let keys: Vec<_> =
                 parts.iter().map(|(place, _)| chunk_key(chunks.number, *place)).collect();
@@ -78,13 +86,8 @@ impl<D: Domain> Shared<D> {
         let mut chunks = self.begin_chunks()?;
         let written = self.append_chunks(&mut chunks, value);
         written.inspect_err(|_| self.long_value_is_decided(chunks.number, false))?;
-        Ok(chunks.value())
+        Ok(chunks.value_with(&[]))
     }
-}
-
-/// Of a whole number of chunks.
-fn together_bytes(chunk_bytes: usize) -> usize {
-    (TOGETHER_BYTES / chunk_bytes).max(1) * chunk_bytes
 }
 
 /// A value under way, from its first byte on. Nobody sees anything of it before [`ValueWriter::finish`]; dropping it
@@ -139,7 +142,7 @@ impl<D: Domain> ValueWriter<D> {
             let bytes = usize::try_from(all).unwrap_or(usize::MAX);
             return Err(EngineError::ValueTooLong { bytes, most: MAX_VALUE_BYTES });
         }
-        let together = together_bytes(self.engine.shared().chunk_bytes());
+        let together = self.engine.shared().together_bytes();
         while !bytes.is_empty() {
             // A buffer that is full waits for more: it may be the end of the value.
             if self.buffer.len() == together {
@@ -174,14 +177,23 @@ impl<D: Domain> ValueWriter<D> {
             let (engine, table, key) = (&self.engine, &self.table, &self.key);
             return engine.put_with(table, key, &self.buffer, self.time_to_live, durability);
         }
-        self.write_buffer()?;
+        let is_early = self.engine.shared().domain.commits(STREAM_RECORD_EARLY);
+        if !is_early {
+            self.write_buffer()?;
+        }
         let mut transaction = self.engine.begin()?;
         let expires = self.engine.shared().expiry.of(self.time_to_live, &self.table);
-        if let Some(chunks) = self.chunks.take() {
+        let chunks = self.chunks.take();
+        if let Some(chunks) = &chunks {
             // From here on the transaction sees to what becomes of the chunks.
-            transaction.put_long(&self.table, &self.key, chunks.value(), expires)?;
+            let value = chunks.value_with(&self.buffer);
+            transaction.put_long(&self.table, &self.key, value, expires)?;
         }
-        transaction.commit(durability)
+        let committed = transaction.commit(durability);
+        if let Some(mut chunks) = chunks.filter(|_| is_early) {
+            self.engine.shared().append_chunks(&mut chunks, &self.buffer)?;
+        }
+        committed
     }
 }
 

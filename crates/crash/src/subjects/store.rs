@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use lapis_blocks::block_log::{BlockLogOptions, Durability};
 use lapis_buffer::{BufferOptions, SpaceOptions};
 use lapis_device::Modelled;
 use lapis_engine::{
-    BackupError, Engine, EngineError, EngineOptions, IndexKind, IndexOptions, KeyRange,
-    PersistentMemoryOptions, Placement, Table, verify_backup,
+    BackupError, Clock, Engine, EngineError, EngineOptions, IndexKind, IndexOptions, KeyRange,
+    PersistentMemoryOptions, Placement, Snapshot, Table, TimeToLive, verify_backup,
 };
 use lapis_pmem::{AuditReport, BlockDevice, Pool};
 use rand::rngs::SmallRng;
@@ -31,6 +33,12 @@ const FIRST_LOG_BLOCKS: u64 = 2 + 16;
 const FULL_DISK_BLOCKS: u64 = 120;
 /// There, so many operations fill it, as many make room, and so on.
 const FILLING: usize = 20;
+/// The time of explorations, which stands still, so that all recoveries have the same.
+static NOW_MS: AtomicU64 = AtomicU64::new(1000);
+/// Of an entry that has expired when it is put.
+pub(crate) const EXPIRED: TimeToLive = TimeToLive::For(Duration::ZERO);
+/// Longer values are written, and read, in pieces of so many bytes.
+const PIECE_BYTES: usize = 5000;
 
 /// What an engine that is checked lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +103,7 @@ impl Tiers {
         options.log = BlockLogOptions { identity: 0xE4, segment_bytes, batch_bytes, most_bytes };
         options.memory = PersistentMemoryOptions { log_blocks: LOG_BLOCKS, frames: 12, lanes: 2 };
         options.stripes = 16;
+        options.clock = Clock::Set(&NOW_MS);
         options
     }
 }
@@ -157,6 +166,10 @@ pub enum StoreOperation {
     LoadOrDrop(u8),
     /// A transaction that need not be durable, and a backup, which makes it so.
     BackUp(Write),
+    /// A value that is written piece by piece.
+    Stream(Write),
+    /// Takes away what has expired.
+    RemoveExpired,
 }
 
 impl StoreOperation {
@@ -190,7 +203,7 @@ enum Course {
     Transactions,
     /// The disk is filled again and again, and after a crash it has no room but what the store has.
     FullDisk,
-    /// Loads, backups and compaction come between.
+    /// Loads, backups, compaction and values in pieces come between, and some removals are entries that expire.
     Bulk,
 }
 
@@ -223,8 +236,9 @@ impl StoreSubject {
     /// An open store, as nothing has happened to it.
     fn live(&self, engine: Engine<Modelled>, site: Site) -> LiveStore {
         let Self { tiers, course, .. } = *self;
-        let (before, refused, was_refused) = (Vec::new(), 0, false);
-        LiveStore { engine: Some(engine), site, tiers, course, before, refused, was_refused }
+        let (engine, before) = (Some(engine), Vec::new());
+        let (refused, was_refused, expired, streamed) = (0, false, 0, 0);
+        LiveStore { engine, site, tiers, course, before, refused, was_refused, expired, streamed }
     }
 }
 
@@ -240,6 +254,10 @@ pub struct LiveStore {
     /// Operations for which the disk had no room.
     refused: u64,
     was_refused: bool,
+    /// Entries that were taken away because they had expired.
+    expired: u64,
+    /// Values that were written piece by piece.
+    streamed: u64,
 }
 
 fn key(number: u8) -> Vec<u8> {
@@ -272,6 +290,12 @@ fn writes(random: &mut SmallRng) -> Vec<Write> {
     let fills = |(table, key, _): Write| (table, key, Some((700, key)));
     let writes = (0..count).map(|_| write(random));
     if count == 40 { writes.map(fills).collect() } else { writes.collect() }
+}
+
+/// More than is put into the log together.
+fn stream(random: &mut SmallRng) -> Write {
+    let (table, key) = (random.random_range(0..TABLES.len()), random.random_range(0..KEYS));
+    (table, key, Some((random.random_range(17_000..30_000), random.random())))
 }
 
 /// The same writes, all of which take room; or none of which does.
@@ -335,6 +359,10 @@ impl Subject for StoreSubject {
                 16..=18 if self.course == Course::Bulk => {
                     StoreOperation::BackUp(write(&mut random))
                 }
+                19 | 20 if self.course == Course::Bulk => {
+                    StoreOperation::Stream(stream(&mut random))
+                }
+                21 | 22 if self.course == Course::Bulk => StoreOperation::RemoveExpired,
                 _ if self.course == Course::FullDisk => {
                     let fills = (at / FILLING).is_multiple_of(2);
                     StoreOperation::Commit(filling(writes(&mut random), fills))
@@ -398,7 +426,7 @@ impl Subject for StoreSubject {
         };
         match operation {
             StoreOperation::Commit(writes) => writes.iter().for_each(write),
-            StoreOperation::BackUp(one) => write(one),
+            StoreOperation::BackUp(one) | StoreOperation::Stream(one) => write(one),
             StoreOperation::LoadOrDrop(number) => {
                 let name = loaded_table(*number);
                 if state.remove(&name).is_none() {
@@ -416,6 +444,7 @@ impl Subject for StoreSubject {
             | StoreOperation::Maintain
             | StoreOperation::Checkpoint
             | StoreOperation::Reopen
+            | StoreOperation::RemoveExpired
             | StoreOperation::Compact => {}
         }
     }
@@ -446,10 +475,29 @@ impl LiveStore {
                 Some((bytes, number_of_value)) => {
                     transaction.put(table, &key(*number), &vec![number_of_value; bytes])?;
                 }
+                None if self.course == Course::Bulk && number % 2 == 1 => {
+                    let value = vec![1; if number % 4 == 1 { 1500 } else { 50 }];
+                    transaction.put_with(table, &key(*number), &value, EXPIRED)?;
+                }
                 None => _ = transaction.remove(table, &key(*number))?,
             }
         }
         commit.map_or(Ok(()), |durability| transaction.commit(durability).map(|_| ()))
+    }
+
+    /// Writes a value piece by piece, and gives up another half-way.
+    fn stream(&self, (table, number, made_of): &Write) -> Result<(), EngineError> {
+        let (Some(engine), Some((bytes, of))) = (&self.engine, *made_of) else { return Ok(()) };
+        let table = engine.table(TABLES[*table])?;
+        let value = vec![of; bytes];
+        let begin = || engine.value_writer(&table, &key(*number), TimeToLive::Forever);
+        let (mut given_up, mut writer) = (begin()?, begin()?);
+        for piece in value.chunks(PIECE_BYTES) {
+            given_up.append(piece)?;
+            writer.append(piece)?;
+        }
+        drop(given_up);
+        writer.finish(Durability::Immediate).map(|_| ())
     }
 
     fn attempt(&mut self, operation: &StoreOperation) -> Result<(), EngineError> {
@@ -486,6 +534,14 @@ impl LiveStore {
                     outcome => outcome,
                 }
             }
+            StoreOperation::Stream(write) => {
+                self.streamed += 1;
+                self.stream(write)
+            }
+            StoreOperation::RemoveExpired => {
+                self.expired += engine.remove_expired()?;
+                Ok(())
+            }
             StoreOperation::BackUp(write) => {
                 self.transact(std::slice::from_ref(write), Some(Durability::Eventual))?;
                 let mut stream = Vec::new();
@@ -496,6 +552,27 @@ impl LiveStore {
                     error => EngineError::Damaged { what: error.to_string() },
                 })
             }
+        }
+    }
+}
+
+/// Whether a value is the same when it is read in pieces.
+fn is_same_in_pieces(
+    snapshot: &Snapshot<Modelled>,
+    table: &Arc<Table<Modelled>>,
+    key: &[u8],
+    value: &[u8],
+) -> Result<bool, String> {
+    let reader = snapshot.value_reader(table, key).map_err(text)?;
+    let Some(mut reader) = reader else { return Ok(false) };
+    let (mut rest, mut piece) = (value, [0; PIECE_BYTES]);
+    loop {
+        match reader.read(&mut piece).map_err(text)? {
+            0 => return Ok(rest.is_empty()),
+            bytes => match rest.strip_prefix(&piece[..bytes]) {
+                Some(left) => rest = left,
+                None => return Ok(false),
+            },
         }
     }
 }
@@ -515,7 +592,10 @@ pub(crate) fn contents(engine: &Engine<Modelled>) -> Result<StoreState, String> 
         };
         for (key, bytes) in entries.map_err(text)? {
             let number = bytes.first().copied().unwrap_or(0);
-            if bytes.iter().any(|&byte| byte != number) {
+            let in_pieces = bytes.len() > PIECE_BYTES;
+            if bytes.iter().any(|&byte| byte != number)
+                || in_pieces && !is_same_in_pieces(&snapshot, &table, &key, &bytes)?
+            {
                 return Err(format!("a torn value for {}", key.escape_ascii()));
             }
             contents.insert(key, (bytes.len(), number));
@@ -600,6 +680,10 @@ impl Live<StoreOperation, StoreState> for LiveStore {
         }
         if self.course == Course::FullDisk {
             events.push(("operations refused for want of room", self.refused));
+        }
+        if self.course == Course::Bulk {
+            events.push(("expired entries that are taken away", self.expired));
+            events.push(("values that are written in pieces", self.streamed));
         }
         // The log's positions go on when it is opened again.
         events.push(("rounds of the log", rounds));

@@ -156,6 +156,7 @@ fn first_history(mutant: Mutant) -> u64 {
         "fast-fair/released-before-persist" => 140,
         "art-cow/unpersisted-answer" => 655,
         "store/readers-forgotten" => 142,
+        "store/expiry-not-validated" => 39,
         _ => 1,
     }
 }

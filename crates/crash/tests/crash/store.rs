@@ -7,7 +7,7 @@ use lapis_crash::{CrashError, ExploreOptions, Strategy, Structure, explore_struc
 use lapis_engine::mutants::{
     ACKNOWLEDGED_BEFORE_SYNC, BACKUP_NOT_DURABLE, CHECKPOINT_TOO_EARLY, CHUNKS_NOT_LISTED,
     INDEX_BEFORE_LOG, LOAD_UNLISTED_EARLY, NO_ROOM_TO_LOG_AGAIN, PARTS_LOST, RESERVE_GIVEN_AWAY,
-    ROOM_NOT_PROMISED, UNFINISHED_REPLAYED,
+    ROOM_NOT_PROMISED, STREAM_RECORD_EARLY, UNFINISHED_REPLAYED,
 };
 use lapis_pmem::Mutant;
 
@@ -116,6 +116,11 @@ fn a_load_that_is_nobodys_for_a_moment_is_found() {
 #[test]
 fn a_backup_of_what_may_be_lost_is_found() {
     assert_eq!(alone("store:bulk", 60, 18, Some(BACKUP_NOT_DURABLE)), 1);
+}
+
+#[test]
+fn a_value_in_pieces_that_is_there_before_the_last_of_them_is_found() {
+    assert_eq!(some_of("store:bulk", 40, 18, Some(STREAM_RECORD_EARLY), 500), 1);
 }
 
 #[test]

@@ -161,12 +161,12 @@ fn what_has_expired_is_taken_away_by_the_way_with_the_chunks_of_long_values() {
     scene.at(1010);
     let used = || scene.engine().buffer_manager().space().unwrap().numbers().len();
     let full = used();
-    for _ in 0..10_000 {
+    for round in 0..10_000 {
         if used() <= empty + 8 {
             break;
         }
         if !scene.engine().maintain().unwrap() {
-            std::thread::sleep(Duration::from_millis(1));
+            scene.at(1010 + 100 * round);
         }
         scene.engine().checkpoint().unwrap();
     }

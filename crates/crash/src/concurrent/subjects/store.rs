@@ -17,7 +17,7 @@ use crate::concurrent::linearizability::Specification;
 use crate::concurrent::subject::{ConcurrentSubject, Offence, Plan, Stop};
 use crate::storage::Storage;
 use crate::subject::text;
-use crate::subjects::store::{Site, Tiers};
+use crate::subjects::store::{EXPIRED, Site, Tiers};
 
 const TABLES: [&str; 2] = ["left", "right"];
 const KEYS: u8 = 4;
@@ -319,6 +319,7 @@ impl ConcurrentSubject for ConcurrentStore {
     ) -> Result<(), String> {
         while !stop.is_asked_for() {
             engine.maintain().map_err(text)?;
+            engine.remove_expired().map_err(text)?;
             engine.checkpoint().map_err(text)?;
             engine.domain().pause();
         }
@@ -343,6 +344,8 @@ fn write(
     let (table, key) = (&tables[place.0], key(place.1));
     match value {
         Some((bytes, byte)) => transaction.put(table, &key, &vec![byte; bytes]),
+        // As good as removed, and taken away later.
+        None if place.1 % 2 == 1 => transaction.put_with(table, &key, b"gone", EXPIRED),
         None => transaction.remove(table, &key).map(|_| ()),
     }
 }
