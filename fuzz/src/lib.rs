@@ -1,6 +1,8 @@
 //! What the fuzz target of the indexes does: an input is either a program of operations, compared
 //! with a `BTreeMap` and reopened in between, or bytes laid over an index, which must be told from a
-//! sound one or be read without a panic.
+//! sound one or be read without a panic. And, in [`engine_bytes`], those of an engine's formats.
+
+pub mod engine_bytes;
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};

@@ -26,7 +26,7 @@
 //! A long value so needs no room in the log but for a few chunks at a time. It is written twice, as every value
 //! is: to the log, and to a page.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 use lapis_blocks::block_log::Durability;
 use lapis_pmem::{Domain, host_lock};
@@ -248,17 +248,18 @@ impl<D: Domain> Shared<D> {
             }
         };
         let Some((_, number)) = number else { return Ok(false) };
-        let (first, last) = (chunk_key(number, 0), chunk_key(number, u32::MAX));
+        let last = chunk_key(number, u32::MAX);
+        let mut from = Bound::Included(chunk_key(number, 0).to_vec());
         loop {
             let mut keys = Vec::new();
-            let range = KeyRange::new(&(first..=last));
+            let range = KeyRange::new(&(from.clone(), Bound::Included(last.to_vec())));
             self.chunks.contents().visit(&range, |key, _| {
                 keys.push(key.to_vec());
                 if keys.len() < 16 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;
-            if keys.is_empty() {
-                break;
-            }
+            // In a damaged tree what is seen need not be found, and so not go: it is not looked at twice.
+            let Some(behind) = keys.iter().max().filter(|key| range.contains(key)) else { break };
+            from = Bound::Excluded(behind.clone());
             let removals = keys.iter().map(|key| Write { table: &self.chunks, key, value: None });
             self.commit(&removals.collect::<Vec<_>>(), None, Durability::Eventual)?;
         }

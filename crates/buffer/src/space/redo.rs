@@ -165,7 +165,8 @@ pub(super) fn redo<D: Domain>(
         for Found { descriptor, pages } in &found {
             for ((block, _), page) in descriptor.pages.iter().zip(pages) {
                 // It was free, and its place given back.
-                let is_beyond = *block + geometry.page_blocks() > device.capacity_blocks();
+                let end = block.checked_add(geometry.page_blocks());
+                let is_beyond = end.is_none_or(|end| end > device.capacity_blocks());
                 if is_beyond && page::kind_of(page) != PageKind::SPACE_MAP {
                     continue;
                 }

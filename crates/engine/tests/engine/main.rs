@@ -6,6 +6,7 @@ mod concurrency;
 mod damage;
 mod expiry;
 mod failures;
+mod formats;
 mod full_disk;
 mod harness;
 mod history;
