@@ -1,6 +1,6 @@
 //! Finds the persist points and events in the sources of the workspace.
 
-#[path = "src/coverage/sources.rs"]
+#[path = "src/coverage/sources/mod.rs"]
 mod sources;
 
 use std::fmt::Write;
@@ -23,7 +23,7 @@ fn main() -> io::Result<()> {
             read_directory(&directory, &format!("crates/{name}/src"), &mut found)?;
         }
     }
-    println!("cargo::rerun-if-changed=src/coverage/sources.rs");
+    println!("cargo::rerun-if-changed=src/coverage/sources");
     let findings = sources::read(&found);
     let mut text = String::from("pub(super) const PERSIST_POINTS: &[PersistPoint] = &[\n");
     for call in findings.persist_calls {
