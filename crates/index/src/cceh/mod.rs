@@ -97,19 +97,14 @@ mod segment;
 mod write;
 
 use std::marker::PhantomData;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use lapis_pmem::{
-    BlockVisitor, Domain, GenerationLock, Guard, InFlight, Link, LockGeneration, Owned, Pool,
-};
+use lapis_pmem::{Domain, GenerationLock, Guard, InFlight, Link, LockGeneration, Owned, Pool};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
-use crate::hash_table::locks;
-use crate::index::{
-    Capabilities, Change, Index, IndexError, IndexOptions, OnValue, Outcome, Statistics,
-};
+use crate::hash_table::{forward_to_parts, locks};
+use crate::index::{Capabilities, Index, IndexError, IndexOptions};
 use crate::key::{IndexKey, place_hash};
 use crate::root::IndexRoot;
 
@@ -249,15 +244,6 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Cceh<D, K> {
         Ok(index)
     }
 
-    fn pool(&self) -> &Arc<Pool<D>> {
-        &self.pool
-    }
-
-    #[inline]
-    fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
-        self.change_key(key, change)
-    }
-
     /// # Panics
     /// If the index is damaged in such a way that its directory leads out of the pool.
     #[inline]
@@ -277,23 +263,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Cceh<D, K> {
         }
     }
 
-    /// # Panics
-    /// As [`Index::get`].
-    fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
-        self.visit_entries(visit);
-    }
-
-    fn check(&self) -> Vec<String> {
-        check::problems(self)
-    }
-
-    fn statistics(&self) -> Statistics {
-        check::statistics(self)
-    }
-
-    fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>, value: OnValue<'_, D>) {
-        check::visit_blocks(self, visitor, value);
-    }
+    forward_to_parts!(D, K);
 }
 
 fn lines_of(segment_bytes: usize) -> usize {

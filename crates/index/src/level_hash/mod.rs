@@ -93,12 +93,10 @@ mod read;
 mod write;
 
 use std::marker::PhantomData;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use lapis_pmem::{
-    BlockVisitor, Domain, GenerationLock, Guard, InFlight, Link, LockGeneration, Owned, Pool,
-    Resident,
+    Domain, GenerationLock, Guard, InFlight, Link, LockGeneration, Owned, Pool, Resident,
 };
 
 use crate::IndexKind;
@@ -106,10 +104,8 @@ use crate::declaration::{Declaration, Exploration, InsertCost, Run};
 use crate::hash_table::bucket::{Bucket, SLOTS};
 use crate::hash_table::counter::Counter;
 use crate::hash_table::table::Table;
-use crate::hash_table::{locks as table_locks, writer};
-use crate::index::{
-    Capabilities, Change, Index, IndexError, IndexOptions, OnValue, Outcome, Statistics,
-};
+use crate::hash_table::{forward_to_parts, locks as table_locks, writer};
+use crate::index::{Capabilities, Index, IndexError, IndexOptions};
 use crate::key::IndexKey;
 use crate::root::IndexRoot;
 
@@ -242,15 +238,6 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for LevelHash<D, K> {
         Ok(index)
     }
 
-    fn pool(&self) -> &Arc<Pool<D>> {
-        &self.pool
-    }
-
-    #[inline]
-    fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
-        self.change_key(key, change)
-    }
-
     /// # Panics
     /// If the index is damaged in such a way that a level is not inside the pool.
     #[inline]
@@ -271,23 +258,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for LevelHash<D, K> {
         self.prefetch_buckets(self.levels(), Hashes::of(key));
     }
 
-    /// # Panics
-    /// As [`Index::get`].
-    fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
-        self.visit_entries(visit);
-    }
-
-    fn check(&self) -> Vec<String> {
-        check::problems(self)
-    }
-
-    fn statistics(&self) -> Statistics {
-        check::statistics(self)
-    }
-
-    fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>, value: OnValue<'_, D>) {
-        check::visit_blocks(self, visitor, value);
-    }
+    forward_to_parts!(D, K);
 }
 
 #[cfg(test)]

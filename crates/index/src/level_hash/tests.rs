@@ -1,5 +1,7 @@
 //! What can only be seen from inside: movements, growth, damage.
 
+use std::ops::ControlFlow;
+
 use lapis_pmem::{Committed, Hardware, Region};
 
 use super::movement::Room;

@@ -66,18 +66,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use lapis_pmem::{
-    BlockVisitor, Domain, GenerationLock, Guard, InFlight, Link, LockGeneration, Owned, Pool,
-    Resident,
+    Domain, GenerationLock, Guard, InFlight, Link, LockGeneration, Owned, Pool, Resident,
 };
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
 use crate::hash_table::bucket::{BUCKET_BYTES, Bucket};
 use crate::hash_table::table::Table;
-use crate::hash_table::{locks, writer};
-use crate::index::{
-    Capabilities, Change, Index, IndexError, IndexOptions, OnValue, Outcome, Statistics, visit_word,
-};
+use crate::hash_table::{forward_to_parts, locks, writer};
+use crate::index::{Capabilities, Index, IndexError, IndexOptions, visit_word};
 use crate::key::{IndexKey, place_hash};
 use crate::root::IndexRoot;
 
@@ -130,6 +127,21 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         self.pool.try_at(next).map(Some).ok_or_else(damaged_chain)
     }
 
+    fn visit_entries(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
+        let _guard = self.pool.pin();
+        // If the table is replaced meanwhile, it stays as it was at that moment.
+        let table = self.table();
+        let mut entries = Vec::new();
+        for index in 0..table.len() {
+            self.read_chain(table, index, &mut entries);
+            for &(word, value) in &entries {
+                if visit_word::<D, K>(&self.pool, word, value, visit).is_break() {
+                    return;
+                }
+            }
+        }
+    }
+
     /// More buckets than the pool has room for: a chain that is followed so far has a cycle.
     fn hop_limit(&self) -> usize {
         self.pool.region().mapped_bytes() / BUCKET_BYTES
@@ -180,15 +192,6 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
         Ok(index)
     }
 
-    fn pool(&self) -> &Arc<Pool<D>> {
-        &self.pool
-    }
-
-    #[inline]
-    fn change(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
-        self.change_key(key, change)
-    }
-
     /// # Panics
     /// If the index is damaged in such a way that a chain leads out of the pool or has a cycle.
     #[inline]
@@ -211,34 +214,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
         self.pool.prefetch(table.at(table.index_of(place_hash(key))));
     }
 
-    /// # Panics
-    /// As [`Index::get`].
-    fn for_each(&self, visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>) {
-        let _guard = self.pool.pin();
-        // If the table is replaced meanwhile, it stays as it was at that moment.
-        let table = self.table();
-        let mut entries = Vec::new();
-        for index in 0..table.len() {
-            self.read_chain(table, index, &mut entries);
-            for &(word, value) in &entries {
-                if visit_word::<D, K>(&self.pool, word, value, visit).is_break() {
-                    return;
-                }
-            }
-        }
-    }
-
-    fn check(&self) -> Vec<String> {
-        check::problems(self)
-    }
-
-    fn statistics(&self) -> Statistics {
-        check::statistics(self)
-    }
-
-    fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>, value: OnValue<'_, D>) {
-        check::visit_blocks(self, visitor, value);
-    }
+    forward_to_parts!(D, K);
 }
 
 #[cfg(test)]

@@ -1,43 +1,15 @@
 //! Level hashing.
 
 use lapis_index::IndexKind::LevelHash;
-use lapis_index::{IndexKey, IndexOptions};
 
-use crate::watched::{Counted, beside_a_writer_at_its_first_fence, counting};
-
-fn made_for<K: IndexKey + ?Sized>(expected_entries: usize) -> Counted<K> {
-    Counted::with(LevelHash, &IndexOptions { expected_entries, ..IndexOptions::default() })
-}
-
-#[test]
-fn an_insert_into_a_free_slot_costs_one_flush_and_one_fence() {
-    let index = made_for::<u64>(10_000);
-    for key in 0..1000 {
-        assert_eq!(index.insert(&key), (1, 1), "key {key}");
-    }
-}
-
-#[test]
-fn an_insert_of_a_byte_string_also_flushes_the_key_and_fences_before_it_counts() {
-    let index = made_for::<[u8]>(10_000);
-    // The first allocates a slab for keys.
-    let _ = index.insert(b"first");
-    assert_eq!(index.insert(b"second"), (2, 2));
-}
-
-#[test]
-fn a_change_of_a_present_key_costs_one_flush_and_one_fence() {
-    let index = made_for::<u64>(1000).holding(&[1]);
-    assert_eq!(index.update(&1), (1, 1));
-    assert_eq!(index.put(&1), (1, 1));
-    assert_eq!(index.remove(&1), (1, 1));
-}
+use super::hash_tables::made_for;
+use crate::watched::{beside_a_writer_at_its_first_fence, counting};
 
 /// A movement: the record of it, the copy, the new entry, each with a fence. Growing: bucket 0 and the root,
 /// and now and then a slab; what is written past the caches counts as neither.
 #[test]
 fn a_movement_costs_three_flushes_and_fences_and_growth_three_with_the_entry() {
-    let index = made_for::<u64>(1000);
+    let index = made_for::<u64>(LevelHash, 1000);
     let (mut moved, mut grown, mut nodes) = (0, 0, index.0.statistics().nodes);
     for key in 0..6000 {
         let cost = index.insert(&key);
@@ -59,7 +31,7 @@ fn a_movement_costs_three_flushes_and_fences_and_growth_three_with_the_entry() {
 
 #[test]
 fn a_reader_of_another_group_persists_nothing() {
-    let index = made_for::<u64>(1000).holding(&Vec::from_iter(0..64));
+    let index = made_for::<u64>(LevelHash, 1000).holding(&Vec::from_iter(0..64));
     let machine = index.0.pool().domain();
     let write = || _ = index.0.update(&1, 11).unwrap();
     let read = || {

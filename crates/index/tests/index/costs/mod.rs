@@ -4,6 +4,7 @@ mod art;
 mod cceh;
 mod fast_fair;
 mod fptree;
+mod hash_tables;
 mod level_hash;
 mod nv_tree;
 mod p_clht;

@@ -1,42 +1,14 @@
 //! P-CLHT.
 
 use lapis_index::IndexKind::PClht;
-use lapis_index::{IndexKey, IndexOptions};
 
-use crate::watched::{Counted, beside_a_writer_at_its_first_fence, counting};
-
-fn made_for<K: IndexKey + ?Sized>(expected_entries: usize) -> Counted<K> {
-    Counted::with(PClht, &IndexOptions { expected_entries, ..IndexOptions::default() })
-}
-
-#[test]
-fn an_insert_into_a_free_slot_costs_one_flush_and_one_fence() {
-    let index = made_for::<u64>(100_000);
-    for key in 0..1000 {
-        assert_eq!(index.insert(&key), (1, 1), "key {key}");
-    }
-}
-
-#[test]
-fn an_insert_of_a_byte_string_also_flushes_the_key_and_fences_before_it_is_published() {
-    let index = made_for::<[u8]>(100_000);
-    // The first allocates a slab for keys.
-    let _ = index.insert(b"first");
-    assert_eq!(index.insert(b"second"), (2, 2));
-}
-
-#[test]
-fn a_change_of_a_present_key_costs_one_flush_and_one_fence() {
-    let index = made_for::<u64>(1000).holding(&[1]);
-    assert_eq!(index.update(&1), (1, 1));
-    assert_eq!(index.put(&1), (1, 1));
-    assert_eq!(index.remove(&1), (1, 1));
-}
+use super::hash_tables::made_for;
+use crate::watched::{beside_a_writer_at_its_first_fence, counting};
 
 #[test]
 fn an_overflow_bucket_costs_two_flushes_and_two_fences_and_its_end_one_and_one() {
     // 64 buckets: up to eight overflow buckets before the table grows.
-    let index = made_for::<u64>(100);
+    let index = made_for::<u64>(PClht, 100);
     let mut overflowed = 0;
     for key in 0..120 {
         let nodes = index.0.statistics().nodes;
@@ -53,7 +25,7 @@ fn an_overflow_bucket_costs_two_flushes_and_two_fences_and_its_end_one_and_one()
 
 #[test]
 fn growing_flushes_what_overflows_and_two_more_lines_and_fences_twice() {
-    let index = made_for::<u64>(4000);
+    let index = made_for::<u64>(PClht, 4000);
     let (mut key, mut nodes) = (0, index.0.statistics().nodes);
     loop {
         let (lines, fences) = index.insert(&key);
@@ -74,7 +46,7 @@ fn growing_flushes_what_overflows_and_two_more_lines_and_fences_twice() {
 
 #[test]
 fn a_reader_of_another_chain_persists_nothing() {
-    let index = made_for::<u64>(1000).holding(&[1, 2]).0;
+    let index = made_for::<u64>(PClht, 1000).holding(&[1, 2]).0;
     let machine = index.pool().domain();
     let write = || _ = index.update(&1, 11).unwrap();
     let read = || counting(machine, || index.get(&2));
