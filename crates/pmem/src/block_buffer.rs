@@ -116,7 +116,8 @@ mod tests {
             let buffer = BlockBuffer::zeroed(blocks);
             assert_eq!(buffer.len(), blocks * BLOCK_BYTES);
             assert!(buffer.as_ptr().addr().is_multiple_of(BLOCK_BYTES));
-            assert!(buffer.iter().all(|&byte| byte == 0));
+            let step = if cfg!(miri) { 4099 } else { 1 };
+            assert!(buffer.iter().step_by(step).all(|&byte| byte == 0));
         }
     }
 

@@ -25,14 +25,15 @@ impl<D: Domain> Pool<D> {
             damaged(&self.domain, link.offset());
         }
         // SAFETY: as in `try_at`.
-        unsafe { self.found_at(link) }
+        unsafe { &*self.found_at(link) }
     }
 
     /// The `T` at `link`, or `None` if the link is null, outside the pool or misaligned.
     #[inline(always)]
     pub fn try_at<T: Persistent>(&self, link: Link<T>) -> Option<&T> {
-        // SAFETY: the bytes of a `T` are there.
-        self.has(link, size_of::<T>()).then(|| unsafe { self.found_at(link) })
+        // SAFETY: the bytes of a `T` are in bounds and aligned, since bases are page-aligned; they are valid for any
+        // bit pattern and only mutated through its cells (`Persistent`), mapped as long as `self`.
+        self.has(link, size_of::<T>()).then(|| unsafe { &*self.found_at(link) })
     }
 
     /// The `count` values of type `T` that lie one after the other from `link` on, or `None` if
@@ -41,8 +42,7 @@ impl<D: Domain> Pool<D> {
     #[inline(always)]
     pub fn try_slice<T: Persistent>(&self, link: Link<T>, count: usize) -> Option<&[T]> {
         let bytes = size_of::<T>().checked_mul(count)?;
-        // SAFETY: all of it is in bounds and aligned, each `T` is valid for any bit pattern and only
-        // mutated through its cells (`Persistent`), mapped as long as `self`.
+        // SAFETY: as in `try_at`, for each of them.
         self.has(link, bytes)
             .then(|| unsafe { std::slice::from_raw_parts(self.found_at(link), count) })
     }
@@ -64,11 +64,10 @@ impl<D: Domain> Pool<D> {
             );
         }
         let count = usize::from(count);
-        // SAFETY: as in `try_slice`, for both; the second lies behind the first, and is aligned.
+        // SAFETY: as in `try_at`, for all of them; the second lies behind the first, and is aligned.
         self.has(link, size_of::<T>() + count * size_of::<E>()).then(|| unsafe {
-            let first: &T = self.found_at(link);
-            let rest = (&raw const *first).add(1).cast();
-            (first, std::slice::from_raw_parts(rest, count))
+            let first = self.found_at(link);
+            (&*first, std::slice::from_raw_parts(first.add(1).cast(), count))
         })
     }
 
@@ -83,14 +82,14 @@ impl<D: Domain> Pool<D> {
         link.offset().rotate_right(shift).wrapping_sub(1) < (room >> shift) as u64
     }
 
+    /// The place of a link. A pointer, that may be made a reference to more than a `T`.
+    ///
     /// # Safety
     /// The pool [has](Self::has) as many bytes as the caller makes of it.
     #[inline(always)]
-    unsafe fn found_at<T: Persistent>(&self, link: Link<T>) -> &T {
-        // SAFETY: in bounds, as the caller vouches, and aligned, since bases are page-aligned; valid
-        // for any bit pattern and only mutated through its cells (`Persistent`), mapped as long as
-        // `self`.
-        unsafe { &*self.region.base().add(link.offset() as usize).cast::<T>() }
+    unsafe fn found_at<T: Persistent>(&self, link: Link<T>) -> *const T {
+        // SAFETY: in bounds, as the caller vouches.
+        unsafe { self.region.base().add(link.offset() as usize).cast::<T>() }
     }
 
     /// The `bytes` bytes behind the `T` at `link`, which were written before it was published and

@@ -7,7 +7,7 @@ use super::EXTENT_BYTES;
 use super::error::RegionError;
 
 /// The most that a region can grow to.
-const MOST_BYTES: usize = 4 << 20;
+const MOST_BYTES: usize = 32 << 20;
 const ALIGN_BYTES: usize = super::HUGE_PAGE_BYTES;
 
 fn layout(bytes: usize) -> Layout {

@@ -26,6 +26,7 @@ fn keep<D: Domain>(block: Owned<'_, D, PCell<u64>, lapis_pmem::Dirty>) -> Link<P
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "time")]
 fn allocation_costs_less_than_a_tenth_of_a_flush_and_of_a_fence_for_every_slab_size() {
     for bytes in [8usize, 16, 48, 64, 100, 144, 256, 512, 1000, 2048, 4096, 5000, 16_000, 32_768] {
         let pool = counting_pool(1 << 20);
@@ -43,6 +44,7 @@ fn allocation_costs_less_than_a_tenth_of_a_flush_and_of_a_fence_for_every_slab_s
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "time")]
 fn the_steady_state_of_freeing_and_allocating_has_no_flush_and_no_fence() {
     let pool = counting_pool(1 << 20);
     let blocks: Vec<_> = (0..50).map(|_| pool.allocate::<PCell<u64>>().unwrap()).collect();
@@ -73,6 +75,7 @@ fn a_new_slab_costs_one_flush_and_one_fence_and_the_mark_once_in_sixteen_chunks(
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "time")]
 fn freed_memory_is_used_again() {
     let pool = counting_pool(1 << 20);
     for _ in 0..200 {
@@ -85,6 +88,7 @@ fn freed_memory_is_used_again() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "memory")]
 fn large_blocks_come_back_and_neighbours_merge() {
     let pool = counting_pool(1 << 20);
     for round in 1..20 {
@@ -123,6 +127,7 @@ fn a_large_block_that_is_freed_before_its_descriptor_is_read_again_is_free_once(
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "memory")]
 fn a_gibibyte_block_can_be_had_and_written() {
     let pool = counting_pool(1 << 20);
     let mut block = pool.allocate_with_tail::<PCell<u64>>(1 << 30).unwrap();
@@ -194,6 +199,7 @@ fn keep_page<D: Domain>(pool: &Pool<D>, bytes: usize) -> Link<PageFrame> {
 const PAGES: [usize; 6] = [4096, 8192, 12288, 16384, 32768, 65536];
 
 #[test]
+#[cfg_attr(miri, ignore = "memory")]
 fn page_frames_begin_at_multiples_of_4096_in_the_pool_and_in_memory() {
     let pool = counting_pool(1 << 20);
     for bytes in PAGES {
