@@ -155,7 +155,11 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
     /// The entry of the directory for a hash, if the directory is inside the pool.
     #[inline(always)]
     fn reference(&self, hash: u64) -> Option<Reference> {
-        let directory = self.directory();
+        self.reference_in(self.directory(), hash)
+    }
+
+    #[inline(always)]
+    fn reference_in(&self, directory: Directory, hash: u64) -> Option<Reference> {
         let entry = self.pool.try_at(directory.at(directory.index_of(hash)))?;
         Some(Reference(entry.load_acquire(self.domain())))
     }

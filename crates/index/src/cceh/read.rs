@@ -58,13 +58,15 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
     /// Copies the entries of the segment that a hash is in: each line as it is at one instant. None if
     /// the segment was replaced or divided meanwhile.
     fn read_segment(&self, hash: u64, entries: &mut Vec<(u64, u64, u64)>) -> Option<Prefix> {
-        let domain = self.domain();
-        let reference = self.reference(hash);
+        let (domain, directory) = (self.domain(), self.directory());
+        let reference = self.reference_in(directory, hash);
         let segment = reference.and_then(|reference| self.segment(reference.link()));
         let (Some(reference), Some(segment)) = (reference, segment) else {
             leads_out_of_the_pool()
         };
-        let prefix = Prefix::of(hash, reference.depth());
+        // A damaged entry may claim more depth than its directory has, and so little of the hashes that
+        // to visit them all would not end.
+        let prefix = Prefix::of(hash, reference.depth().min(directory.log2()));
         entries.clear();
         let lock = &segment.header.lock;
         let first = lock.read(domain);
