@@ -5,11 +5,11 @@ use crate::runner::{lapis, run};
 const SMALL: [&str; 11] = [
     "demo",
     "--records",
-    "2000",
+    "500",
     "--kills",
     "2",
     "--images",
-    "300",
+    "100",
     "--threads",
     "3",
     "--seed",
@@ -21,7 +21,7 @@ fn the_demo_loses_nothing_and_reports_it() {
     let outcome = run(SMALL.iter().chain(&["--json"]));
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     let report = outcome.json();
-    assert_eq!((&report["records"], &report["lost"]), (&2000.into(), &0.into()));
+    assert_eq!((&report["records"], &report["lost"]), (&500.into(), &0.into()));
     assert_eq!((&report["kills"], &report["unexpected"]), (&2.into(), &0.into()));
     assert_eq!(report["crash"]["violations"], 0);
     assert!(report["crash"]["images"].as_u64().unwrap() > 0);

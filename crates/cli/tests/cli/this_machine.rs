@@ -30,7 +30,7 @@ fn measured_and_modelled_latencies_stand_beside_each_other() {
 
 #[test]
 fn what_is_modelled_is_the_same_on_every_run() {
-    let json = ["--experiment", "persist-latency,interference", "--json"];
+    let json = ["--experiment", "interference", "--json"];
     let modelled = || {
         let outcome = run(QUICK.iter().chain(&json)).json();
         let rows = outcome["this_machine"]["rows"].as_array().unwrap().clone();

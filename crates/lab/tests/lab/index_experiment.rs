@@ -1,5 +1,7 @@
 //! `lab index` over every structure and operation, small.
 
+use std::sync::LazyLock;
+
 use lapis_index::IndexKind;
 use lapis_lab::experiment::{ExperimentError, Findings, Sides};
 use lapis_lab::index_experiment::{Operation, Options, PEERS, Row, compare_with_peers, run};
@@ -19,6 +21,12 @@ fn tiny() -> Options {
 fn rows(options: &Options) -> Vec<Row> {
     run(options, &|_| ()).unwrap().rows
 }
+
+fn modelled_only() -> Options {
+    Options { sides: Sides::modelled_only(), ..tiny() }
+}
+
+static MODELLED: LazyLock<Vec<Row>> = LazyLock::new(|| rows(&modelled_only()));
 
 #[test]
 fn a_structure_is_measured_in_a_file_that_is_gone_afterwards() {
@@ -61,14 +69,12 @@ fn every_structure_does_every_operation_it_can() {
 
 #[test]
 fn counts_are_the_same_on_every_run() {
-    let options = Options { sides: Sides::modelled_only(), ..tiny() };
-    assert_eq!(rows(&options), rows(&options));
+    assert_eq!(rows(&modelled_only()), *MODELLED);
 }
 
 #[test]
 fn reads_flush_nothing_and_changes_flush_and_fence() {
-    let options = Options { sides: Sides::modelled_only(), ..tiny() };
-    for row in rows(&options) {
+    for row in &*MODELLED {
         let modelled = row.modelled.as_ref().unwrap();
         let reads = ["get", "range", "ycsb-c"].contains(&row.case.operation.name());
         if reads {
@@ -85,8 +91,7 @@ fn reads_flush_nothing_and_changes_flush_and_fence() {
 
 #[test]
 fn an_update_in_place_costs_one_flush_and_one_fence() {
-    let options =
-        Options { operations: vec![Operation::Update], sides: Sides::modelled_only(), ..tiny() };
+    let options = Options { operations: vec![Operation::Update], ..modelled_only() };
     // The others write a new record or entry and then what makes it count.
     let out_of_place = [IndexKind::NvTree, IndexKind::FpTree];
     for row in rows(&options) {

@@ -38,7 +38,7 @@ fn counts_do_not_depend_on_the_threads_that_the_process_had_before() {
             .unwrap()
     };
     let expected = count_with(0);
-    for threads_before in 1..17 {
+    for threads_before in [1, 4, 15] {
         assert_eq!(count_with(threads_before), expected, "after {threads_before} threads");
     }
 }

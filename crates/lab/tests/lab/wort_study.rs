@@ -1,5 +1,7 @@
 //! `lab wort` over every structure, small.
 
+use std::sync::LazyLock;
+
 use lapis_index::IndexKind;
 use lapis_lab::experiment::{ExperimentError, Findings, Sides};
 use lapis_lab::keys::Distribution;
@@ -10,11 +12,11 @@ use lapis_lab::wort_study::{
 
 fn tiny() -> Options {
     Options {
-        keys: 3000,
-        modelled_keys: 2000,
-        modelled_operations: 1000,
-        strings: StringSource::Generated(2000),
-        radix_keys: 3000,
+        keys: 1500,
+        modelled_keys: 1000,
+        modelled_operations: 500,
+        strings: StringSource::Generated(1000),
+        radix_keys: 1500,
         ..Options::default()
     }
 }
@@ -27,6 +29,11 @@ fn modelled_only() -> Sides {
 fn study(options: &Options) -> StudyResults {
     run(options, &|_| ()).unwrap()
 }
+
+static OPERATIONS: LazyLock<StudyResults> = LazyLock::new(|| {
+    let experiments = vec![Experiment::Operations];
+    study(&Options { sides: modelled_only(), experiments, ..tiny() })
+});
 
 fn modelled(results: &StudyResults) -> impl Iterator<Item = (Contestant, &ModelledOperations)> {
     results.operations.iter().map(|row| (row.case.structure, row.modelled.as_ref().unwrap()))
@@ -43,7 +50,7 @@ fn every_structure_has_its_rows_in_every_experiment() {
         for row in operations {
             assert_eq!(row.measured.is_some(), measured, "{structure}");
             let modelled = row.modelled.as_ref().unwrap();
-            assert_eq!((modelled.keys, modelled.inserts, modelled.searches), (2000, 1000, 250));
+            assert_eq!((modelled.keys, modelled.inserts, modelled.searches), (1000, 500, 125));
             assert_eq!(modelled.times.len(), 5);
         }
         let ranges = results.ranges.iter().filter(|row| row.case.structure == structure);
@@ -54,7 +61,7 @@ fn every_structure_has_its_rows_in_every_experiment() {
         let kinds: Vec<StringKind> = strings
             .map(|row| {
                 assert_eq!(row.measured.is_some(), measured, "{structure}");
-                assert_eq!(row.modelled.as_ref().unwrap().inserts, 1000);
+                assert_eq!(row.modelled.as_ref().unwrap().inserts, 500);
                 row.case.strings
             })
             .collect();
@@ -102,9 +109,7 @@ fn a_slower_memory_takes_longer_and_counts_stay() {
 
 #[test]
 fn searches_flush_nothing_and_inserts_flush_and_fence() {
-    let options =
-        Options { sides: modelled_only(), experiments: vec![Experiment::Operations], ..tiny() };
-    for (structure, found) in modelled(&study(&options)) {
+    for (structure, found) in modelled(&OPERATIONS) {
         assert_eq!((found.search.flushes, found.search.fences), (0.0, 0.0), "{structure}");
         assert!(found.insert.flushes >= 1.0 && found.insert.fences >= 1.0, "{structure}");
         assert!(found.insert.wpq_inserts > 0.0 && found.insert.media_writes > 0.0, "{structure}");
@@ -113,20 +118,15 @@ fn searches_flush_nothing_and_inserts_flush_and_fence() {
 
 #[test]
 fn warm_caches_that_hold_everything_miss_nothing_in_a_search() {
-    let options =
-        Options { sides: modelled_only(), experiments: vec![Experiment::Operations], ..tiny() };
-    for (structure, found) in modelled(&study(&options)) {
+    for (structure, found) in modelled(&OPERATIONS) {
         assert!(found.search.llc_misses < 0.5, "{structure}: {found:?}");
     }
 }
 
 #[test]
 fn only_structures_with_a_volatile_part_miss_in_dram_and_less_with_inner_nodes_on_pm() {
-    let options =
-        Options { sides: modelled_only(), experiments: vec![Experiment::Operations], ..tiny() };
-    let results = study(&options);
     let missed = |of: Contestant| -> f64 {
-        modelled(&results)
+        modelled(&OPERATIONS)
             .filter(|(one, _)| *one == of)
             .map(|(_, one)| one.insert.dram_misses)
             .sum()
@@ -253,7 +253,7 @@ fn a_model_of_another_size_has_sections_that_name_it() {
     });
     let names: Vec<String> = results.sections().into_iter().map(|(name, _)| name).collect();
     assert!(
-        names.contains(&"lapis lab wort: Table 1, modelled, 2,000 keys".to_owned()),
+        names.contains(&"lapis lab wort: Table 1, modelled, 1,000 keys".to_owned()),
         "{names:?}"
     );
 }

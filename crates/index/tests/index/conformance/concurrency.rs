@@ -150,7 +150,7 @@ fn staying_keys<K: Keys + ?Sized>(index: On<K>) {
         for thread in 0..2 {
             let (index, running) = (&index, &running);
             scope.spawn(move || {
-                for round in 0..4 {
+                for round in 0..2 {
                     let numbers = || (0..4000u64).map(|number| STAYING + number * 2 + thread);
                     for number in numbers() {
                         let outcome = index.insert(K::borrow(&spread::<K>(number)), round).unwrap();

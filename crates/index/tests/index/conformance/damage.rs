@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::harness::{Keys, Place, Tested, entries};
 
-const TRIALS: u64 = 150;
+const TRIALS: u64 = 80;
 const COUNT: u64 = 400;
 
 /// Runs something that may find damage in its own way.
@@ -47,14 +47,12 @@ fn image<K: Keys + ?Sized>(tested: Tested, place: &Place) -> Vec<u8> {
     fs::read(&place.path).unwrap()
 }
 
-/// Changes 1 to 64 bytes of the data chunks, among those that are not zero.
-fn damaged(intact: &[u8], seed: u64) -> Vec<u8> {
+/// Changes 1 to 64 bytes of the data chunks, among those that are not zero: the words at `used`.
+fn damaged(intact: &[u8], used: &[usize], seed: u64) -> Vec<u8> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut bytes = intact.to_vec();
-    let used: Vec<usize> =
-        (EXTENT_BYTES..bytes.len()).filter(|&at| bytes[at & !7..][..8] != [0; 8]).collect();
     for _ in 0..random.random_range(1..=64) {
-        let at = used[random.random_range(0..used.len())];
+        let at = used[random.random_range(0..used.len())] + random.random_range(0..8);
         bytes[at] = match random.random_range(0..3u32) {
             0 => 0,
             1 => bytes[at] ^ 1 << random.random_range(0..8u32),
@@ -90,10 +88,12 @@ fn examine<K: Keys + ?Sized>(tested: Tested, place: &Place, seed: u64) {
 pub fn no_damage_makes_check_or_visit_blocks_panic<K: Keys + ?Sized>(tested: Tested) {
     let place = Place::of(4 << 20);
     let intact = image::<K>(tested, &place);
+    let words = (EXTENT_BYTES..intact.len()).step_by(8);
+    let used: Vec<usize> = words.filter(|&at| intact[at..][..8] != [0; 8]).collect();
     let (sender, receiver) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         for seed in 0..TRIALS {
-            fs::write(&place.path, damaged(&intact, seed)).unwrap();
+            fs::write(&place.path, damaged(&intact, &used, seed)).unwrap();
             examine::<K>(tested, &place, seed);
             let _ = sender.send(seed);
         }

@@ -153,7 +153,7 @@ fn run<K: Keys + ?Sized>(
 }
 
 pub fn behaves_like_a_sorted_map<K: Keys + ?Sized>(tested: Tested) {
-    let config = ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() };
+    let config = ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() };
     let operations = prop::collection::vec(operation::<K>(), 1..120);
     proptest!(config, |(node_lines in 0..=12usize, operations in operations)| {
         run::<K>(tested, node_lines, operations)?;
