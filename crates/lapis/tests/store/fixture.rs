@@ -1,8 +1,10 @@
 //! Stores as they were written to disk: one of each format that was released, and the present one.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
-use lapis::{LOG_FILE, PAGES_FILE, Store};
+use lapis::{Clock, LOG_FILE, PAGES_FILE, Store, TimeToLive};
 
 use crate::harness::*;
 
@@ -12,6 +14,10 @@ fn present() -> PathBuf {
 }
 
 const BLOCK: usize = 4096;
+/// When it was written, in 1970: some of it has expired since, and some will not.
+static WRITTEN_MS: AtomicU64 = AtomicU64::new(1000);
+const SHORT_LIFE: TimeToLive = TimeToLive::For(Duration::from_millis(10));
+const LONG_LIFE: TimeToLive = TimeToLive::For(Duration::from_secs(3000 * 365 * 86_400));
 
 /// Length and, each behind its number, the blocks of a file that are not zero.
 fn packed(file: &[u8]) -> Vec<u8> {
@@ -34,10 +40,12 @@ fn unpacked(packed: &[u8]) -> Vec<u8> {
     file
 }
 
-/// What is in it, besides what was removed.
+/// What is in it, besides what was removed and what has expired.
 fn expected() -> Vec<(Vec<u8>, Vec<u8>)> {
     let short = (0..60_u8).filter(|it| it % 7 != 0).map(|it| (vec![b'k', it], vec![it; 40]));
     let mut all: Vec<_> = short.collect();
+    all.push((b"lives".to_vec(), vec![8; 40]));
+    all.push((b"lives long".to_vec(), vec![8; 6000]));
     all.push((b"long".to_vec(), vec![9; 6000]));
     all
 }
@@ -53,6 +61,12 @@ fn fill(store: &Store) {
     for it in (0..60_u8).step_by(7) {
         table.delete(&[b'k', it]).unwrap();
     }
+    for (lives, keys) in [(LONG_LIFE, ["lives", "lives long"]), (SHORT_LIFE, ["gone", "gone long"])]
+    {
+        for (key, bytes) in keys.into_iter().zip([40, 6000]) {
+            table.put_with(key.as_bytes(), &vec![8; bytes], lives).unwrap();
+        }
+    }
 }
 
 #[test]
@@ -66,6 +80,9 @@ fn a_store_that_was_written_once_is_read() {
     assert!(store.recovery().records > 1, "it was not closed");
     assert_eq!(contents(&store.table("t").unwrap()), expected());
     assert_sound(&store);
+    store.remove_expired().unwrap();
+    assert_eq!(contents(&store.table("t").unwrap()), expected());
+    assert_sound(&store);
     store.table("t").unwrap().put(b"more", b"1").unwrap();
     drop(store);
     assert_eq!(open(copy.path()).table("t").unwrap().len().unwrap(), expected().len() as u64 + 1);
@@ -75,7 +92,7 @@ fn a_store_that_was_written_once_is_read() {
 #[ignore = "writes the fixture anew: `cargo test -p lapis --test store -- --ignored write_the_fixture`"]
 fn write_the_fixture() {
     let directory = directory();
-    let store = open(directory.path());
+    let store = Store::open(config(directory.path()).clock(Clock::Set(&WRITTEN_MS))).unwrap();
     fill(&store);
     let copy = copy_of(directory.path());
     std::fs::create_dir_all(present()).unwrap();

