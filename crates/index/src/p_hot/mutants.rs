@@ -35,7 +35,7 @@ mutants! {
     /// it when it can no longer be reached.
     // H5.
     UNLINKED_NODE_UNLOCKED = "p-hot/unlinked-node-unlocked" =>
-        at("index/src/p_hot/rebuild.rs, publish")
+        at("index/src/p_hot/rebuild.rs, replace")
         .in_runs(&["p-hot:unlinking"]);
 
     /// A new node can be locked before the word that refers to it is durable: another writer changes

@@ -98,7 +98,7 @@ impl<'t, 'k, D: Domain, K: IndexKey + ?Sized> Rebuild<'t, 'k, D, K> {
                 }
             };
             match settled {
-                Settled::Here(word, last) => return Ok(Some(self.publish(word, last, leaf))),
+                Settled::Here(word, last) => return Ok(Some(self.replace(word, last, leaf))),
                 Settled::Above => {}
                 Settled::Overtaken => return Ok(None),
             }
@@ -206,7 +206,7 @@ impl<'t, 'k, D: Domain, K: IndexKey + ?Sized> Rebuild<'t, 'k, D, K> {
     }
 
     /// Makes the one store (H4), after which what was replaced is obsolete.
-    fn publish(
+    fn replace(
         &mut self,
         word: Entry,
         last: Option<NewNode<'t, D>>,
