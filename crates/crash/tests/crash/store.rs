@@ -110,7 +110,7 @@ fn loads_backups_and_compaction_survive_power_cuts() {
 
 #[test]
 fn a_load_that_is_nobodys_for_a_moment_is_found() {
-    assert_eq!(alone("store:bulk", 60, 18, Some(LOAD_UNLISTED_EARLY)), 1);
+    assert_eq!(alone("store:bulk", 30, 2, Some(LOAD_UNLISTED_EARLY)), 1);
 }
 
 #[test]

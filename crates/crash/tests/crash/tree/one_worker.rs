@@ -221,7 +221,9 @@ fn every_mutant_of_the_tree_that_a_power_cut_shows_is_killed() {
         PAGE_LSN_NOT_RAISED,
     ];
     for mutant in mutants {
-        let found = (1..=4).find_map(|seed| {
+        // The first run moves nothing that is cut off then.
+        let first = if mutant.0 == MOVE_WITHOUT_PARENT.0 { 2 } else { 1 };
+        let found = (first..=4).find_map(|seed| {
             match explored(&Logged { tiered: false }, seed, Some(mutant)) {
                 Ok(report) => report.violations.first().map(|it| it.what.clone()),
                 // It does not even survive an orderly end.
