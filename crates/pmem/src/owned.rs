@@ -203,8 +203,20 @@ impl<'p, D: Domain, T: Persistent> Owned<'p, D, T, Dirty> {
     #[inline(always)]
     #[track_caller]
     pub fn flush_head(self) -> Owned<'p, D, T, InFlight> {
-        // SAFETY: as in `flush`; a block is at least a `T` long.
-        unsafe { self.domain().flush_range(self.start(), size_of::<T>()) };
+        self.flush_front(0)
+    }
+
+    /// Writes back the lines of the `T` and of the first `tail_bytes` of the tail: for blocks with room
+    /// for more than is in them.
+    ///
+    /// # Panics
+    /// If the tail is shorter.
+    #[inline(always)]
+    #[track_caller]
+    pub fn flush_front(self, tail_bytes: usize) -> Owned<'p, D, T, InFlight> {
+        assert!(tail_bytes <= self.tail_bytes, "tail overrun");
+        // SAFETY: as in `flush`; the block is so long.
+        unsafe { self.domain().flush_range(self.start(), size_of::<T>() + tail_bytes) };
         self.into_state()
     }
 

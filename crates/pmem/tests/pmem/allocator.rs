@@ -26,6 +26,18 @@ fn keep<D: Domain>(block: Owned<'_, D, PCell<u64>, lapis_pmem::Dirty>) -> Link<P
 }
 
 #[test]
+fn of_a_block_with_room_for_more_only_the_front_is_written_back() {
+    let pool = counting_pool(1 << 20);
+    let lines_of = |tail_bytes| {
+        let block = pool.allocate_with_tail::<PCell<u64>>(1016).unwrap();
+        let before = persists(&pool).0;
+        drop(block.flush_front(tail_bytes));
+        persists(&pool).0 - before
+    };
+    assert_eq!([0, 56, 57, 1016].map(lines_of), [1, 1, 2, 16]);
+}
+
+#[test]
 #[cfg_attr(miri, ignore = "time")]
 fn allocation_costs_less_than_a_tenth_of_a_flush_and_of_a_fence_for_every_slab_size() {
     for bytes in [8usize, 16, 48, 64, 100, 144, 256, 512, 1000, 2048, 4096, 5000, 16_000, 32_768] {
