@@ -5,8 +5,8 @@ use std::mem::offset_of;
 use std::sync::Arc;
 
 use lapis_pmem::{
-    AllocError, Blocks, Committed, Domain, Durable, GenerationLock, InFlight, Link, Mutant, Owned,
-    Pool,
+    AllocError, Blocks, Committed, Dirty, Domain, Durable, GenerationLock, InFlight, Link, Mutant,
+    Owned, Pool,
 };
 
 use super::digits::{Digits, Span};
@@ -43,8 +43,20 @@ impl<D: Domain> Handle<D> {
         kind: IndexKind,
         key_kind: KeyKind,
     ) -> Result<Owned<'_, D, IndexRoot, InFlight>, IndexError> {
-        let root = pool.allocate::<IndexRoot>()?;
+        Self::create_with(pool, kind, key_kind, |_| ())
+    }
+
+    /// A root to which `add` adds what an empty tree has.
+    #[track_caller]
+    pub fn create_with<'p>(
+        pool: &'p Pool<D>,
+        kind: IndexKind,
+        key_kind: KeyKind,
+        add: impl FnOnce(&mut Owned<'p, D, IndexRoot, Dirty>),
+    ) -> Result<Owned<'p, D, IndexRoot, InFlight>, IndexError> {
+        let mut root = pool.allocate::<IndexRoot>()?;
         root.init(pool.domain(), kind, key_kind, FORMAT_VERSION);
+        add(&mut root);
         Ok(root.flush())
     }
 
@@ -80,6 +92,33 @@ impl<D: Domain> Handle<D> {
         domain.synchronize();
         named.forget();
         committed
+    }
+
+    /// As [`Handle::publish`], if the word is still `current`: for who holds no lock. What it is
+    /// then may have been stored on top of by others, whose words lead to it too.
+    ///
+    /// # Errors
+    /// The blocks, if the word is another.
+    #[inline]
+    #[track_caller]
+    pub fn publish_if<B: Blocks<Durable>>(
+        &self,
+        place: Place,
+        current: u64,
+        new: B,
+        word: impl FnOnce(&B) -> u64,
+    ) -> Result<Committed, B> {
+        let domain = self.pool.domain();
+        // The exchange below is a release: whoever sees it sees the name.
+        let named = self.in_flight.name(domain, place);
+        let published = self.pool.at(place).publish_word_if(domain, current, new, word);
+        let published = match published {
+            Ok(visible) => Ok(visible.persist()),
+            Err(rejected) => Err(rejected.blocks),
+        };
+        domain.synchronize();
+        named.forget();
+        published
     }
 
     /// Makes durable what an answer may rest on of changes that are under way (I6). Called after the

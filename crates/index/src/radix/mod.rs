@@ -1,7 +1,8 @@
 //! What the radix trees have in common, whatever their nodes look like: keys as digits, leaves,
 //! headers, the way down, the locks of writers and the words they have in flight, ordered scans, and
 //! walks over everything. P-ART has locks of its own, in its nodes
-//! (`node_locks.rs`), and P-HOT, whose nodes are no radix nodes, shares leaves, words in flight and these locks.
+//! (`node_locks.rs`), and P-HOT, whose nodes are no radix nodes, shares leaves, words in flight and these locks. P-BwTree
+//! shares the words in flight.
 //!
 //! A tree says what its nodes are ([`RadixTree`]) and how it adds, splits and removes; the rest is
 //! here. The invariants I1 to I8 that the code cites are those of every tree, word for word in the

@@ -7,6 +7,7 @@ mod fptree;
 mod hash_tables;
 mod level_hash;
 mod nv_tree;
+mod p_bwtree;
 mod p_clht;
 mod p_hot;
 mod wb_tree;
@@ -17,11 +18,12 @@ use lapis_pmem::{Hardware, Pool};
 
 #[test]
 fn impossible_node_sizes_are_refused() {
-    let sizes: [(IndexKind, &[usize]); 6] = [
+    let sizes: [(IndexKind, &[usize]); 7] = [
         (IndexKind::Cceh, &[1, 256, 400, 16 << 10 | 64]),
         (IndexKind::FastFair, &[1, 64, 192, 300, 4160]),
         (IndexKind::FpTree, &[1, 64, 192, 257, 1088]),
         (IndexKind::NvTree, &[64, 200, 2112]),
+        (IndexKind::PBwTree, &[1, 64, 200, 4160]),
         (IndexKind::WbTree, &[128, 300, 1216]),
         (IndexKind::WbTreeSlot, &[256]),
     ];

@@ -1,0 +1,222 @@
+//! Shapes that insertions and removals lead to, and changes of them that are half done.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lapis_pmem::{Hardware, Pool};
+
+use super::record::Kind;
+use super::*;
+
+type Numbers = PBwTree<Hardware, u64>;
+
+/// With nodes of ten entries.
+fn tree<K: IndexKey + ?Sized>() -> PBwTree<Hardware, K> {
+    let pool = Arc::new(Pool::create_anonymous(8 << 20).unwrap());
+    let options = IndexOptions { node_bytes: 192, ..IndexOptions::DEFAULT };
+    PBwTree::create_named(&pool, "tree", &options).unwrap()
+}
+
+fn of_numbers(numbers: impl IntoIterator<Item = u64>) -> Numbers {
+    let tree = tree();
+    for number in numbers {
+        assert_eq!(tree.insert(&number, number + 1).unwrap().previous, None);
+    }
+    assert_eq!(tree.check(), [""; 0]);
+    tree
+}
+
+fn children(tree: &Numbers, id: u64) -> Vec<u64> {
+    let _pinned = tree.pool().pin();
+    let node = tree.read(tree.mapping.head(id).unwrap()).unwrap();
+    node.entries.iter().map(|it| it.1).collect()
+}
+
+/// Whatever is half done, all of these are found, in order, and nothing is wrong.
+fn assert_holds(tree: &Numbers, numbers: &BTreeMap<u64, u64>) {
+    assert_eq!(tree.check(), [""; 0]);
+    for number in 0..*numbers.keys().last().unwrap() + 2 {
+        assert_eq!(tree.get(&number), numbers.get(&number).copied(), "{number}");
+    }
+    let all = || tree.range(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+    assert!(all().eq(numbers.iter().map(|(key, value)| (*key, *value))));
+    let back = tree.range(Bound::Unbounded, Bound::Unbounded, Direction::Backward);
+    assert!(back.eq(numbers.iter().rev().map(|(key, value)| (*key, *value))));
+    let reachable = tree.pool().reachable(|visitor| tree.visit_blocks(visitor, &mut |_, _| ()));
+    assert!(tree.pool().audit(&reachable).unallocated.is_empty());
+}
+
+fn model(numbers: impl IntoIterator<Item = u64>) -> BTreeMap<u64, u64> {
+    numbers.into_iter().map(|number| (number, number + 1)).collect()
+}
+
+#[test]
+fn deltas_are_consolidated_and_nodes_divided() {
+    let tree = of_numbers([]);
+    let chain = || {
+        let _pinned = tree.pool().pin();
+        let meta = tree.newest(0).unwrap().meta;
+        (meta.depth(), meta.count())
+    };
+    let insert = |number: u64| _ = tree.insert(&number, 1).unwrap();
+    (0..2).for_each(insert);
+    assert_eq!(chain(), (2, 2));
+    insert(2);
+    assert_eq!(chain(), (0, 3), "three deltas become a base node");
+    (3..9).for_each(insert);
+    assert_eq!((chain(), tree.statistics().nodes), ((0, 4), 1), "the upper half is another's");
+    assert_eq!(children(&tree, tree.top().id())[0], 0);
+}
+
+#[test]
+fn a_tree_that_is_emptied_has_its_first_leaf_and_its_first_chunk() {
+    for order in [|it| it, |it| 999 - it, |it| it * 7 % 1000] {
+        let tree = of_numbers([]);
+        let blocks = tree.statistics().blocks;
+        for number in (0..1000).map(order) {
+            let _ = tree.insert(&number, 1).unwrap();
+        }
+        assert!(tree.statistics().max_depth > 1 && tree.mapping.place(100).is_some());
+        for number in (0..1000).map(order) {
+            assert_eq!(tree.remove(&number).unwrap().previous, Some(1));
+        }
+        assert_eq!((tree.check(), tree.statistics().blocks), (vec![], blocks));
+        assert_eq!((tree.top().id(), tree.mapping.place(8)), (0, None));
+    }
+}
+
+#[test]
+fn a_node_that_no_separator_tells_of_is_found_and_gets_one_from_the_next_writer_there() {
+    let mut numbers = model(0..40);
+    let tree = of_numbers(0..40);
+    let top = tree.top().id();
+    let last = *children(&tree, top).last().unwrap();
+    while tree.divide(last, 10).unwrap().is_none() {
+        let number = *numbers.keys().last().unwrap() + 1;
+        let _ = tree.insert(&number, number + 1).unwrap();
+        numbers.insert(number, number + 1);
+    }
+    let known = children(&tree, top).len();
+    assert_holds(&tree, &numbers);
+    let number = *numbers.keys().last().unwrap();
+    let _ = tree.update(&number, number + 1).unwrap();
+    assert_eq!(children(&tree, top).len(), known + 1);
+    assert_holds(&tree, &numbers);
+}
+
+/// A removal without what follows it: the leaf is not consolidated.
+fn remove_only(tree: &Numbers, number: u64) {
+    let block = tree.pool().allocate().unwrap();
+    let _pinned = tree.pool().pin();
+    let (at, _) = tree.seek(&number, None, Purpose::Changing).unwrap();
+    let (kind, count) = (Kind::Delete, at.meta().count() - 1);
+    let new = change::NewDelta { block, kind, count, key: number, value: 0 };
+    assert!(tree.put_in_front(at.id, &at.record, new, ()).is_some());
+}
+
+#[test]
+fn a_merge_is_completed_from_every_step_by_the_next_writer() {
+    for steps in 0..4 {
+        let tree = of_numbers(0..25);
+        let top = tree.top().id();
+        let before = children(&tree, top);
+        // Of the first two leaves, one and two are left.
+        let [first, second] = [0, 1].map(|at| children(&tree, before[at]));
+        let gone: Vec<u64> = first[1..].iter().chain(&second[2..]).map(|value| value - 1).collect();
+        let absent = gone[0];
+        gone.iter().for_each(|&number| remove_only(&tree, number));
+        let mut numbers = model((0..25).filter(|number| !gone.contains(number)));
+        assert_eq!(tree.begin_merge(before[1]).unwrap(), Some(top));
+        assert_holds(&tree, &numbers);
+        for _ in 0..steps {
+            let _ = tree.step(top, 0).unwrap();
+            assert_holds(&tree, &numbers);
+        }
+        for number in [absent, 1000] {
+            assert_eq!(tree.insert(&number, number + 1).unwrap().previous, None);
+            numbers.insert(number, number + 1);
+            assert_holds(&tree, &numbers);
+        }
+        assert_eq!(children(&tree, top)[..2], [before[0], before[2]], "after {steps} steps");
+    }
+}
+
+#[test]
+fn a_top_above_one_node_is_replaced_from_every_step_by_the_next_writer() {
+    for steps in 0..2 {
+        let tree = of_numbers(0..9);
+        let gone = [1, 2, 3, 5, 6, 7, 8];
+        gone.iter().for_each(|&number| remove_only(&tree, number));
+        let top = tree.top().id();
+        // The leaves are merged, and nothing else is done.
+        assert_eq!(tree.begin_merge(0).unwrap(), Some(top));
+        (0..3).for_each(|_| _ = tree.step(top, 0).unwrap());
+        assert_eq!(children(&tree, top), [0]);
+        assert_eq!(tree.begin_merge(top).unwrap(), Some(top));
+        let mut numbers = model([0, 4]);
+        assert_holds(&tree, &numbers);
+        for _ in 0..steps {
+            let _ = tree.step(top, 0).unwrap();
+            assert_holds(&tree, &numbers);
+        }
+        let _ = tree.insert(&5, 6).unwrap();
+        numbers.insert(5, 6);
+        assert_eq!(tree.top().id(), 0);
+        assert_holds(&tree, &numbers);
+    }
+}
+
+#[test]
+fn ids_that_were_given_back_are_found_again_when_the_pool_was_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
+    let regions = lapis_pmem::RegionOptions::default();
+    let options = IndexOptions { node_bytes: 192, ..IndexOptions::DEFAULT };
+    let pool = Arc::new(Pool::create_file(&path, 1 << 20, &regions).unwrap());
+    let tree = Numbers::create_named(&pool, "tree", &options).unwrap();
+    let insert = |tree: &Numbers| (0..600).for_each(|it| _ = tree.insert(&it, it + 1).unwrap());
+    let ids = |tree: &Numbers| (0..1 << 12).filter(|&id| tree.mapping.place(id).is_some()).count();
+    insert(&tree);
+    let grown = ids(&tree);
+    // The last leaf stays, whose id is in the last chunk.
+    (0..590).for_each(|number| _ = tree.remove(&number).unwrap());
+    assert_eq!(ids(&tree), grown);
+    drop((tree, pool));
+    for _ in 0..3 {
+        let pool = Arc::new(Pool::open_file(&path, &regions).unwrap());
+        let tree = Numbers::open(Arc::clone(&pool), pool.root("tree").unwrap()).unwrap();
+        insert(&tree);
+        assert_eq!(ids(&tree), grown);
+        assert_holds(&tree, &model(0..600));
+        (0..590).for_each(|number| _ = tree.remove(&number).unwrap());
+    }
+}
+
+#[test]
+fn damaged_words_are_reported_or_harmless_and_never_panic() {
+    let tree = of_numbers(0..120);
+    let domain = tree.pool().domain();
+    let ids: Vec<u64> = (0..60).filter(|&id| tree.mapping.head(id).is_some()).collect();
+    for &id in &ids {
+        let place = tree.mapping.place(id).unwrap();
+        let cell = tree.pool().at(place);
+        let right = cell.load(domain);
+        for wrong in [0, 1, right + 8, right + 16, tree.handle.root.bits(), !1] {
+            cell.store(domain, wrong);
+            assert!(!tree.check().is_empty(), "{wrong:#x} as the word of {id} passed");
+        }
+        cell.store(domain, right);
+        let head = tree.mapping.head(id).unwrap();
+        for word in 0..4 {
+            let place = Link::<lapis_pmem::PCell<u64>>::from_bits(head.bits() + 8 * word);
+            let cell = tree.pool().at(place);
+            let right = cell.load(domain);
+            for bit in 0..64 {
+                cell.store(domain, right ^ 1 << bit);
+                let _ = (tree.check(), tree.statistics());
+            }
+            cell.store(domain, right);
+        }
+    }
+    assert_eq!(tree.check(), [""; 0]);
+}
