@@ -89,6 +89,22 @@ macro_rules! registry {
                     $(IndexKind::$index => $index::open(pool, root).map(Self::$index),)+
                 }
             }
+
+            /// [`Index::open_with_threads`](crate::Index::open_with_threads) of a kind.
+            ///
+            /// # Errors
+            /// As for [`Index::open`](crate::Index::open).
+            pub fn open_with_threads(
+                kind: IndexKind,
+                pool: Arc<Pool<D>>,
+                root: Link<IndexRoot>,
+                threads: usize,
+            ) -> Result<Self, IndexError> {
+                match kind {
+                    $(IndexKind::$index => $index::open_with_threads(pool, root, threads)
+                        .map(Self::$index),)+
+                }
+            }
         }
 
         /// Runs the body with the index in an [`AnyIndex`], and with its family.

@@ -4,13 +4,15 @@
 //! with the lock held; giving the lock back makes the line dirty once more, and nobody flushes that:
 //! it reaches the memory controller when the caches cast it out.
 
-use lapis_device::{CacheShape, HierarchyShape, MachineShape, Modelled, Profile};
+use std::sync::Arc;
+
+use lapis_device::{CacheShape, HierarchyShape, MachineShape, Profile};
 use lapis_index::{Index, IndexOptions, PClht};
 
 use super::experiments::{Figures, figure};
 use crate::experiment::ExperimentError;
 use crate::experiment::meter::{Meter, ModelMeter};
-use crate::index_experiment::engine::create;
+use crate::index_experiment::engine::ROOT_NAME;
 use crate::keys::scatter;
 
 const KIB: usize = 1 << 10;
@@ -35,7 +37,7 @@ pub(super) fn index_writes(profile: &Profile) -> Figures {
     let shape = MachineShape { caches, ..machine };
     let (meter, pool) = ModelMeter::with_pool(shape, 64 * MIB, 64 * MIB)?;
     let options = IndexOptions { expected_entries: ENTRIES, ..IndexOptions::default() };
-    let index: PClht<Modelled, u64> = create(pool, &options)?;
+    let index = PClht::<_, u64>::create_named(&Arc::new(pool), ROOT_NAME, &options)?;
     let insert = |keys: std::ops::Range<u64>| -> Result<(), ExperimentError> {
         for key in keys {
             let _ = index.insert(&scatter(key), key)?;

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use lapis_device::{CacheShape, HierarchyShape, MachineShape};
 use lapis_index::{
-    Direction, Index, IndexError, IndexFamily, IndexKey, IndexKind, IndexOf, IndexOptions,
-    Statistics, with_index,
+    Direction, Index, IndexError, IndexFamily, IndexKind, IndexOf, IndexOptions, Statistics,
+    with_index,
 };
 use lapis_pmem::{Domain, LINE_BYTES, Pool};
 
@@ -24,14 +24,6 @@ const ENOUGH_SAMPLES: usize = 20_000;
 
 /// The name of the index in its pool.
 pub(crate) const ROOT_NAME: &str = "index";
-
-/// Creates an empty index in `pool`, which the index then owns, as the root [`ROOT_NAME`].
-pub(crate) fn create<D: Domain, K: IndexKey + ?Sized, I: Index<D, K>>(
-    pool: Pool<D>,
-    options: &IndexOptions,
-) -> Result<I, ExperimentError> {
-    Ok(I::create_named(&Arc::new(pool), ROOT_NAME, options)?)
-}
 
 /// The value of a key after its update in `round`; the upper half says whose value it is.
 pub(crate) fn value_of(key: u64, round: u32) -> u64 {
@@ -67,7 +59,10 @@ pub(crate) fn any_index<D: Domain>(
     pool: Pool<D>,
     options: &IndexOptions,
 ) -> Result<Box<dyn AnyIndex>, ExperimentError> {
-    with_index!(kind, |F| Ok(Box::new(Typed::<D, F>(create(pool, options)?))))
+    let pool = Arc::new(pool);
+    with_index!(kind, |F| {
+        Ok(Box::new(Typed::<D, F>(Index::create_named(&pool, ROOT_NAME, options)?)))
+    })
 }
 
 struct Typed<D: Domain, F: IndexFamily>(IndexOf<F, D, u64>);

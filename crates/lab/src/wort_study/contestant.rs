@@ -1,9 +1,14 @@
 //! The structures of the study.
 
-use lapis_index::{IndexKind, IndexOptions, InnerNodes};
+use std::sync::Arc;
+
+use lapis_index::{AnyIndex, IndexKey, IndexKind, IndexOptions, InnerNodes};
+use lapis_pmem::{Domain, Pool};
 use serde::{Serialize, Serializer};
 
 use super::published;
+use crate::experiment::ExperimentError;
+use crate::index_experiment::engine::ROOT_NAME;
 
 /// A structure of the study, with its inner nodes in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,14 +75,29 @@ impl Contestant {
         }
     }
 
-    /// How it is created.
-    pub(crate) fn options(self) -> IndexOptions {
+    fn options(self) -> IndexOptions {
         let mut options = IndexOptions::default();
         match self {
             Self::InnerOnPm(_) => options.inner_nodes = InnerNodes::Pm,
             Self::Index(_) | Self::BTreeMap => {}
         }
         options
+    }
+
+    /// An empty one in a pool.
+    pub(crate) fn create<D: Domain, K: IndexKey + ?Sized>(
+        self,
+        pool: Pool<D>,
+    ) -> Result<AnyIndex<D, K>, ExperimentError> {
+        match self.index() {
+            Some(kind) => {
+                Ok(AnyIndex::create_named(kind, &Arc::new(pool), ROOT_NAME, &self.options())?)
+            }
+            None => {
+                let what = format!("{self} is not a persistent index of the study");
+                Err(ExperimentError::BadOption { what })
+            }
+        }
     }
 
     /// Whether it is measured here. Where inner nodes lie makes no difference on memory of one kind.
@@ -102,28 +122,6 @@ impl Serialize for Contestant {
         serializer.serialize_str(&self.name())
     }
 }
-
-/// Runs `$body` with `$index` standing for a contestant's structure on a domain, for keys of a kind.
-macro_rules! with_contestant {
-    ($contestant:expr, $domain:ty, $key:ty, |$index:ident| $body:expr) => {{
-        let refused = || {
-            let what = format!("{} is not a persistent index of the study", $contestant);
-            Err(crate::experiment::ExperimentError::BadOption { what })
-        };
-        match $contestant.index() {
-            Some(kind) => lapis_index::with_ordered_index!(
-                kind,
-                |F| {
-                    type $index = lapis_index::IndexOf<F, $domain, $key>;
-                    $body
-                },
-                refused()
-            ),
-            None => refused(),
-        }
-    }};
-}
-pub(crate) use with_contestant;
 
 #[cfg(test)]
 mod tests {

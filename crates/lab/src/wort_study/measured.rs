@@ -3,18 +3,16 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use lapis_index::{OrderedIndex, Statistics};
-use lapis_pmem::{Hardware, Pool, Region};
+use lapis_index::{AnyIndex, Statistics};
+use lapis_pmem::{Domain, Hardware, Pool, Region};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
 use super::byte_strings::Strings;
-use super::contestant::with_contestant;
 use super::key_list::KeyList;
 use super::{Contestant, Experiment, MeasuredOperations, Options, RangeTimes, ranges};
 use crate::experiment::ExperimentError;
-use crate::index_experiment::engine::create;
 use crate::index_experiment::{Operation, wrong_answers};
 use crate::keys::{Distribution, KeySet};
 
@@ -97,16 +95,11 @@ pub(super) fn in_another_order(loading: &[u64], seed: u64) -> Vec<u64> {
 }
 
 /// Inserts the keys at `places`, one after another. How many were there already.
-pub(super) fn insert_all<D, L, I>(
-    index: &I,
+pub(super) fn insert_all<D: Domain, L: KeyList + ?Sized>(
+    index: &AnyIndex<D, L::Key>,
     keys: &L,
     places: Range<usize>,
-) -> Result<u64, ExperimentError>
-where
-    D: lapis_pmem::Domain,
-    L: KeyList + ?Sized,
-    I: OrderedIndex<D, L::Key>,
-{
+) -> Result<u64, ExperimentError> {
     let mut wrong = 0;
     for place in places {
         let key = keys.at(place);
@@ -116,12 +109,11 @@ where
 }
 
 /// Looks the keys at `places` up, one after another. How many answers were wrong.
-pub(super) fn search_all<D, L, I>(index: &I, keys: &L, places: Range<usize>) -> u64
-where
-    D: lapis_pmem::Domain,
-    L: KeyList + ?Sized,
-    I: OrderedIndex<D, L::Key>,
-{
+pub(super) fn search_all<D: Domain, L: KeyList + ?Sized>(
+    index: &AnyIndex<D, L::Key>,
+    keys: &L,
+    places: Range<usize>,
+) -> u64 {
     let mut wrong = 0;
     for place in places {
         let key = keys.at(place);
@@ -136,20 +128,18 @@ pub(super) fn session(
     keys: &Keys,
     options: &Options,
 ) -> Result<Found, ExperimentError> {
-    with_contestant!(contestant, Hardware, u64, |I| {
-        let (index, operations): (I, _) =
-            inserts_and_searches(contestant, &keys.loading[..], &keys.searching[..])?;
-        let mut found = Found::default();
-        if options.runs(Experiment::Operations) {
-            found.operations = Some(operations);
-        }
-        if options.runs(Experiment::Ranges) {
-            let (times, wrong) = ranges::measure(&index, &keys.ascending, keys.seed)?;
-            checked(contestant, Operation::Range, wrong)?;
-            found.ranges = times;
-        }
-        Ok(found)
-    })
+    let (index, operations) =
+        inserts_and_searches(contestant, &keys.loading[..], &keys.searching[..])?;
+    let mut found = Found::default();
+    if options.runs(Experiment::Operations) {
+        found.operations = Some(operations);
+    }
+    if options.runs(Experiment::Ranges) {
+        let (times, wrong) = ranges::measure(&index, &keys.ascending, keys.seed)?;
+        checked(contestant, Operation::Range, wrong)?;
+        found.ranges = times;
+    }
+    Ok(found)
 }
 
 /// Measures range queries of the standard library's ordered map.
@@ -165,25 +155,17 @@ pub(super) fn string_session(
     loading: &Strings,
     searching: &Strings,
 ) -> Result<MeasuredOperations, ExperimentError> {
-    with_contestant!(contestant, Hardware, [u8], |I| {
-        let (_index, operations): (I, _) = inserts_and_searches(contestant, loading, searching)?;
-        Ok(operations)
-    })
+    Ok(inserts_and_searches(contestant, loading, searching)?.1)
 }
 
 /// An index of all keys, and what its inserts and searches took.
-fn inserts_and_searches<L, I>(
+fn inserts_and_searches<L: KeyList + ?Sized>(
     contestant: Contestant,
     loading: &L,
     searching: &L,
-) -> Result<(I, MeasuredOperations), ExperimentError>
-where
-    L: KeyList + ?Sized,
-    I: OrderedIndex<Hardware, L::Key>,
-{
+) -> Result<(AnyIndex<Hardware, L::Key>, MeasuredOperations), ExperimentError> {
     let keys = loading.count();
-    let pool = Pool::create(region(keys)?, Hardware::detect())?;
-    let index: I = create(pool, &contestant.options())?;
+    let index = contestant.create(Pool::create(region(keys)?, Hardware::detect())?)?;
     let begin = Instant::now();
     let wrong = insert_all(&index, loading, 0..keys)?;
     let inserted = begin.elapsed();
@@ -210,10 +192,7 @@ pub(super) fn build_and_walk(
     contestant: Contestant,
     keys: &[u64],
 ) -> Result<Statistics, ExperimentError> {
-    with_contestant!(contestant, Hardware, u64, |I| {
-        let pool = Pool::create(region(keys.len())?, Hardware::detect())?;
-        let index: I = create(pool, &contestant.options())?;
-        checked(contestant, Operation::Load, insert_all(&index, keys, 0..keys.len())?)?;
-        Ok(lapis_index::Index::statistics(&index))
-    })
+    let index = contestant.create(Pool::create(region(keys.len())?, Hardware::detect())?)?;
+    checked(contestant, Operation::Load, insert_all(&index, keys, 0..keys.len())?)?;
+    Ok(index.statistics())
 }

@@ -5,11 +5,10 @@
 //! over the same events, so counts are the same under all of them.
 
 use lapis_device::{Config, MachineShape, Modelled, Profile};
-use lapis_index::OrderedIndex;
+use lapis_index::{AnyIndex, IndexKey};
 use lapis_pmem::Pool;
 
 use super::byte_strings::Strings;
-use super::contestant::with_contestant;
 use super::key_list::KeyList;
 use super::measured::{checked, in_another_order, insert_all, region, search_all};
 use super::ranges::{PERCENTS, Queries};
@@ -20,7 +19,6 @@ use super::{
 use crate::experiment::ExperimentError;
 use crate::experiment::meter::{CountsPerOperation, Meter, ModelMeter, Section};
 use crate::index_experiment::Operation;
-use crate::index_experiment::engine::create;
 use crate::keys::{Distribution, KeySet};
 
 /// Operations that warm the caches, at most: several times what the paper's L3 holds.
@@ -48,13 +46,14 @@ fn machine_with(profile: &Profile, latency: Latency) -> MachineShape {
     profile.machine()
 }
 
-/// The modelled machine, and what an operation costs beyond its memory accesses.
-struct Bench {
+/// An index on the modelled machine, and what an operation costs beyond its memory accesses.
+struct Bench<K: IndexKey + ?Sized> {
+    index: AnyIndex<Modelled, K>,
     meter: ModelMeter,
     operation_ns: u64,
 }
 
-impl Bench {
+impl<K: IndexKey + ?Sized> Bench<K> {
     fn spend(&self) {
         self.meter.machine().spend_ns(0, self.operation_ns);
     }
@@ -77,18 +76,16 @@ pub(super) fn session(
     let loading = KeySet::generate(distribution, options.modelled_keys, 0, options.seed);
     let loading = loading.into_loaded();
     let searching = in_another_order(&loading, options.seed);
-    with_contestant!(contestant, Modelled, u64, |I| {
-        let (index, bench, operations): (I, _, _) =
-            inserts_and_searches(contestant, &loading[..], &searching[..], options, profile)?;
-        let mut found = Found::default();
-        if options.runs(Experiment::Ranges) {
-            found.ranges = scans(contestant, &index, loading, &bench, options.seed)?;
-        }
-        if options.runs(Experiment::Operations) {
-            found.operations = Some(operations);
-        }
-        Ok(found)
-    })
+    let (bench, operations) =
+        inserts_and_searches(contestant, &loading[..], &searching[..], options, profile)?;
+    let mut found = Found::default();
+    if options.runs(Experiment::Ranges) {
+        found.ranges = scans(contestant, &bench, loading, options.seed)?;
+    }
+    if options.runs(Experiment::Operations) {
+        found.operations = Some(operations);
+    }
+    Ok(found)
 }
 
 /// Models one structure with byte-string keys, which come in the order of inserting and in that of
@@ -100,25 +97,17 @@ pub(super) fn string_session(
     options: &Options,
     profile: &Profile,
 ) -> Result<ModelledOperations, ExperimentError> {
-    with_contestant!(contestant, Modelled, [u8], |I| {
-        let (_index, _, operations): (I, _, _) =
-            inserts_and_searches(contestant, loading, searching, options, profile)?;
-        Ok(operations)
-    })
+    Ok(inserts_and_searches(contestant, loading, searching, options, profile)?.1)
 }
 
 /// An index of all keys on a machine that has counted its last inserts and some searches.
-fn inserts_and_searches<L, I>(
+fn inserts_and_searches<L: KeyList + ?Sized>(
     contestant: Contestant,
     loading: &L,
     searching: &L,
     options: &Options,
     profile: &Profile,
-) -> Result<(I, Bench, ModelledOperations), ExperimentError>
-where
-    L: KeyList + ?Sized,
-    I: OrderedIndex<Modelled, L::Key>,
-{
+) -> Result<(Bench<L::Key>, ModelledOperations), ExperimentError> {
     let keys = loading.count();
     let mut shapes = options.latencies.iter().map(|&latency| machine_with(profile, latency));
     let region = region(keys)?;
@@ -133,24 +122,24 @@ where
     let meter = ModelMeter::of(&machine);
     let pool = Pool::create(region, machine.clone())?;
     let operation_ns = profile.core.operation_ns.value.round() as u64;
-    let bench = Bench { meter, operation_ns };
 
     let inserts = options.modelled_operations.min(keys / 2);
     let warming = (keys - inserts).min(WARMING_OPERATIONS).min(inserts);
     let filling = keys - inserts - warming;
 
-    let index: I = create(pool, &contestant.options())?;
+    let bench = Bench { index: contestant.create(pool)?, meter, operation_ns };
+    let index = &bench.index;
     machine.set_counting(false);
-    let wrong = insert_all(&index, loading, 0..filling)?;
+    let wrong = insert_all(index, loading, 0..filling)?;
     checked(contestant, Operation::Load, wrong)?;
     machine.set_counting(true);
-    let wrong = insert_all(&index, loading, filling..filling + warming)?;
+    let wrong = insert_all(index, loading, filling..filling + warming)?;
     checked(contestant, Operation::Load, wrong)?;
     let (wrong, inserting) = bench.meter.section(1, || {
         let mut wrong = 0;
         for place in keys - inserts..keys {
             bench.spend();
-            wrong += insert_all(&index, loading, place..place + 1)?;
+            wrong += insert_all(index, loading, place..place + 1)?;
         }
         Ok::<_, ExperimentError>(wrong)
     })?;
@@ -158,13 +147,13 @@ where
 
     let searches = inserts.div_ceil(4);
     let warming = (keys - searches).min(WARMING_OPERATIONS);
-    let wrong = search_all(&index, searching, 0..warming);
+    let wrong = search_all(index, searching, 0..warming);
     checked(contestant, Operation::Get, wrong)?;
     let (wrong, sought) = bench.meter.section(1, || {
         let mut wrong = 0;
         for place in warming..warming + searches {
             bench.spend();
-            wrong += search_all(&index, searching, place..place + 1);
+            wrong += search_all(index, searching, place..place + 1);
         }
         Ok::<_, ExperimentError>(wrong)
     })?;
@@ -189,24 +178,23 @@ where
         depth: statistics.mean_depth,
         bytes_per_key: statistics.bytes as f64 / keys as f64,
     };
-    Ok((index, bench, operations))
+    Ok((bench, operations))
 }
 
 /// Models range queries of each length.
-fn scans<I: OrderedIndex<Modelled, u64>>(
+fn scans(
     contestant: Contestant,
-    index: &I,
+    bench: &Bench<u64>,
     mut keys: Vec<u64>,
-    bench: &Bench,
     seed: u64,
 ) -> Result<Vec<RangeTimes>, ExperimentError> {
     keys.sort_unstable();
     let mut found = Vec::new();
     for percent in PERCENTS {
         let queries = Queries::over(&keys, percent, SCANNED_ENTRIES, seed);
-        let (wrong, section) = bench
-            .meter
-            .section(1, || Ok::<_, ExperimentError>(queries.ask_index(index, || bench.spend())))?;
+        let (wrong, section) = bench.meter.section(1, || {
+            Ok::<_, ExperimentError>(queries.ask_index(&bench.index, || bench.spend()))
+        })?;
         checked(contestant, Operation::Range, wrong)?;
         let entries = (queries.entries * queries.len()) as f64;
         found.push(RangeTimes {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::time::Instant;
 
-use lapis_index::{Direction, IndexError, OrderedIndex};
+use lapis_index::{AnyIndex, Direction, IndexError};
 use lapis_pmem::Domain;
 
 use super::RangeTimes;
@@ -63,9 +63,9 @@ impl Queries {
     }
 
     /// Asks all of them of an index.
-    pub(super) fn ask_index<D: Domain, I: OrderedIndex<D, u64>>(
+    pub(super) fn ask_index<D: Domain>(
         &self,
-        index: &I,
+        index: &AnyIndex<D, u64>,
         mut before: impl FnMut(),
     ) -> u64 {
         self.ask(|first, last| {
@@ -92,8 +92,8 @@ impl Queries {
 }
 
 /// Measures queries of each length. The number of wrong answers comes with the times.
-pub(super) fn measure<D: Domain, I: OrderedIndex<D, u64>>(
-    index: &I,
+pub(super) fn measure<D: Domain>(
+    index: &AnyIndex<D, u64>,
     ascending: &[u64],
     seed: u64,
 ) -> Result<(Vec<RangeTimes>, u64), IndexError> {

@@ -7,15 +7,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lapis_index::{IndexRoot, OrderedIndex};
+use lapis_index::{AnyIndex, IndexKind, IndexRoot};
 use lapis_pmem::{Hardware, Link, Pool, Region};
 
-use super::contestant::with_contestant;
 use super::measured::{checked, insert_all, region, search_all};
 use super::{Contestant, Options, RecoveryRow};
 use crate::experiment::{ExperimentError, Sides};
 use crate::index_experiment::Operation;
-use crate::index_experiment::engine::{ROOT_NAME, create};
+use crate::index_experiment::engine::ROOT_NAME;
 use crate::keys::{Distribution, KeySet};
 use crate::progress::OnProgress;
 
@@ -36,33 +35,31 @@ pub(super) fn run(
 ) -> Result<Vec<RecoveryRow>, ExperimentError> {
     let keys = KeySet::generate(Distribution::Sparse, options.keys, 0, options.seed).into_loaded();
     let contestants: Vec<_> = options.contestants().filter(Contestant::is_measured).collect();
-    let measure = |&contestant: &Contestant| {
-        with_contestant!(contestant, Hardware, u64, |I| {
-            session::<I>(contestant, &keys, &options.recovery_threads)
-        })
-    };
+    let measure = |&contestant: &Contestant| session(contestant, &keys, &options.recovery_threads);
     let found = Sides::measured_only().run(&contestants, progress, measure, |_| Ok(()))?;
     Ok(found.into_iter().filter_map(|(rows, _)| rows).flatten().collect())
 }
 
 /// An index on memory that outlives it.
-struct Crashing<I> {
+struct Crashing {
     // Before `region`: fields are dropped in the order of their declaration.
-    index: Option<I>,
+    index: Option<AnyIndex<Hardware, u64>>,
+    kind: IndexKind,
     mapped_bytes: usize,
     region: Region,
 }
 
-impl<I: OrderedIndex<Hardware, u64>> Crashing<I> {
+impl Crashing {
     fn create(contestant: Contestant, keys: usize) -> Result<Self, ExperimentError> {
         let region = region(keys)?;
         // SAFETY: the alias goes with the index, which is dropped before the region.
         let pool = Pool::create(unsafe { region.alias() }, Hardware::detect())?;
-        let index = Some(create(pool, &contestant.options())?);
-        Ok(Self { index, mapped_bytes: region.mapped_bytes(), region })
+        let index = contestant.create(pool)?;
+        let kind = index.kind().0;
+        Ok(Self { index: Some(index), kind, mapped_bytes: region.mapped_bytes(), region })
     }
 
-    fn index(&self) -> &I {
+    fn index(&self) -> &AnyIndex<Hardware, u64> {
         self.index.as_ref().expect("open but for the moment of a crash")
     }
 
@@ -85,7 +82,7 @@ impl<I: OrderedIndex<Hardware, u64>> Crashing<I> {
         let pool_us = begin.elapsed().as_nanos() as f64 / 1000.0;
         let begin = Instant::now();
         let root: Link<IndexRoot> = pool.root(ROOT_NAME).expect("created with this root");
-        let index = I::open_with_threads(pool, root, threads)?;
+        let index = AnyIndex::open_with_threads(self.kind, pool, root, threads)?;
         let wrong = search_all(&index, &[key][..], 0..1);
         let index_us = begin.elapsed().as_nanos() as f64 / 1000.0;
         self.index = Some(index);
@@ -93,12 +90,12 @@ impl<I: OrderedIndex<Hardware, u64>> Crashing<I> {
     }
 }
 
-fn session<I: OrderedIndex<Hardware, u64>>(
+fn session(
     contestant: Contestant,
     keys: &[u64],
     threads: &[usize],
 ) -> Result<Vec<RecoveryRow>, ExperimentError> {
-    let mut crashing = Crashing::<I>::create(contestant, keys.len())?;
+    let mut crashing = Crashing::create(contestant, keys.len())?;
     let mut rows = Vec::new();
     let mut inserted = 0;
     for size in sizes(keys.len()) {
