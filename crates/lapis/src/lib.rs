@@ -28,6 +28,10 @@
 //! * One process has a store open to write, and nobody else beside it; or any number have it open to read
 //!   ([`Config::read_only`]). Who is refused is told by whom.
 
+// Compiled already.
+#[cfg(test)]
+use lapis_compiled_indexes as _;
+
 mod background;
 mod backup;
 mod config;

@@ -22,3 +22,6 @@ mod scans;
 mod serializability;
 mod tables;
 mod transactions;
+
+// Compiled already.
+use lapis_compiled_indexes as _;

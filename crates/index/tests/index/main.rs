@@ -5,3 +5,6 @@ mod costs;
 mod radix_writers;
 mod shapes;
 mod watched;
+
+// Compiled already.
+use lapis_compiled_indexes as _;
