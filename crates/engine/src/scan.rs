@@ -15,7 +15,7 @@ use crate::key_range::KeyRange;
 use crate::snapshot::Reader;
 use crate::tables::Table;
 use crate::transaction::Reading;
-use crate::value::{self, Stored};
+use crate::value;
 use crate::versions::Replaced;
 
 /// Entries fetched at once: few at first, because many scans are short, then twice as many each time.
@@ -247,6 +247,17 @@ fn behind(upper: Bound<&[u8]>) -> Bound<&[u8]> {
     }
 }
 
+/// Where the value of the entry is that was come to last.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    /// In this record of the leaf.
+    Record(usize),
+    /// In this entry of the batch.
+    Entry(usize),
+    /// It was put together; since when it counts no more.
+    Resolved(Option<u64>),
+}
+
 /// The entries of a range at one state, from both ends, fetched as they are asked for.
 pub struct Scan<'t, D: Domain> {
     reader: Arc<Reader<D>>,
@@ -257,6 +268,7 @@ pub struct Scan<'t, D: Domain> {
     front: End,
     back: End,
     ended: bool,
+    found: Found,
     /// The last value that was not given from where it was fetched.
     resolved: Vec<u8>,
 }
@@ -276,29 +288,65 @@ impl<'t, D: Domain> Scan<'t, D> {
     ) -> Self {
         let front = End::new(&range, Direction::Forward);
         let back = End::new(&range, Direction::Backward);
-        let (ended, resolved) = (false, Vec::new());
-        Self { reader, table, reading, range, front, back, ended, resolved }
+        let (found, resolved) = (Found::Resolved(None), Vec::new());
+        Self { reader, table, reading, range, front, back, ended: false, found, resolved }
     }
 
     /// The next entry, in memory that is the scan's own: the iterator copies it, and this does not.
     ///
     /// # Errors
     /// [`EngineError`].
+    #[inline]
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, EngineError> {
-        Ok(self.next_with_expiry()?.map(|(entry, _)| entry))
+        Ok(self.step(Direction::Forward)?.then(|| self.entry(Direction::Forward)))
     }
 
     /// The same, and since when it counts no more.
     pub(crate) fn next_with_expiry(&mut self) -> Result<Option<Expiring<'_>>, EngineError> {
-        self.step(Direction::Forward)
+        let direction = Direction::Forward;
+        Ok(self.step(direction)?.then(|| (self.entry(direction), self.expiry(direction))))
     }
 
     /// The next entry from the back, as [`Scan::next_entry`] gives it from the front.
     ///
     /// # Errors
     /// [`EngineError`].
+    #[inline]
     pub fn next_entry_back(&mut self) -> Result<Option<Entry<'_>>, EngineError> {
-        Ok(self.step(Direction::Backward)?.map(|(entry, _)| entry))
+        Ok(self.step(Direction::Backward)?.then(|| self.entry(Direction::Backward)))
+    }
+
+    fn end(&self, direction: Direction) -> &End {
+        match direction {
+            Direction::Forward => &self.front,
+            Direction::Backward => &self.back,
+        }
+    }
+
+    /// The record that was come to last, unless what it says was put together.
+    #[inline(always)]
+    fn record(&self, direction: Direction) -> Option<&[u8]> {
+        let end = self.end(direction);
+        match self.found {
+            Found::Record(at) => end.leaf.record(at).ok().map(|(_, record)| record),
+            Found::Entry(at) => end.batch.get(at).map(|(_, record)| record),
+            Found::Resolved(_) => None,
+        }
+    }
+
+    /// The entry that was come to last. Not what [`Scan::step`] returns: an entry within a result is moved
+    /// from one place on the stack to another, and that takes as long as the step.
+    #[inline(always)]
+    fn entry(&self, direction: Direction) -> Entry<'_> {
+        let value = self.record(direction).and_then(value::short).unwrap_or(&self.resolved);
+        (&self.end(direction).key, value)
+    }
+
+    fn expiry(&self, direction: Direction) -> Option<u64> {
+        match self.found {
+            Found::Resolved(expiry) => expiry,
+            _ => self.record(direction).and_then(value::expiry_of),
+        }
     }
 
     /// Sees to it that an end has records to give; false if there are no more.
@@ -332,13 +380,14 @@ impl<'t, D: Domain> Scan<'t, D> {
         Ok(false)
     }
 
-    fn step(&mut self, direction: Direction) -> Result<Option<Expiring<'_>>, EngineError> {
+    /// Goes on to the next entry, if there is one.
+    fn step(&mut self, direction: Direction) -> Result<bool, EngineError> {
         let filled = match self.table.has_expiring() {
             false => self.fill(direction)?,
             true => self.fill_with_living(direction)?,
         };
         if !filled {
-            return Ok(None);
+            return Ok(false);
         }
         let (end, other) = match direction {
             Direction::Forward => (&mut self.front, &self.back),
@@ -352,6 +401,7 @@ impl<'t, D: Domain> Scan<'t, D> {
         key.clear();
         let record = match next {
             Some(at) => {
+                self.found = Found::Record(at);
                 let (suffix, record) = leaf.record(at).inspect_err(|_| self.ended = true)?;
                 key.extend_from_slice(leaf.prefix());
                 key.extend_from_slice(suffix);
@@ -359,29 +409,26 @@ impl<'t, D: Domain> Scan<'t, D> {
             }
             None => {
                 let at = batch.next;
+                self.found = Found::Entry(at);
                 batch.next += 1;
-                let Some((next, record)) = batch.get(at) else { return Ok(None) };
+                let Some((next, record)) = batch.get(at) else { return Ok(false) };
                 key.extend_from_slice(next);
                 record
             }
         };
         if self.ended || other.has_given(key) {
             self.ended = true;
-            return Ok(None);
+            return Ok(false);
         }
         *has_given = true;
-        let expires = value::expiry_of(record);
-        let value = match value::parse(record) {
-            Some(Stored::Short(value)) => value,
-            _ => {
-                self.resolved.clear();
-                self.resolved.extend_from_slice(record);
-                let shared = self.reader.engine().shared();
-                shared.resolve(&self.table, key, &mut self.resolved)?;
-                &self.resolved
-            }
-        };
-        Ok(Some(((key, value), expires)))
+        if value::short(record).is_none() {
+            self.found = Found::Resolved(value::expiry_of(record));
+            self.resolved.clear();
+            self.resolved.extend_from_slice(record);
+            let shared = self.reader.engine().shared();
+            shared.resolve(&self.table, key, &mut self.resolved)?;
+        }
+        Ok(true)
     }
 }
 

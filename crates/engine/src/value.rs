@@ -109,6 +109,7 @@ impl LongValue {
 }
 
 /// Reads a record; none if it says nothing.
+#[inline]
 pub(crate) fn parse(record: &[u8]) -> Option<Stored<'_>> {
     let (tag, rest) = record.split_last()?;
     let expires = tag & EXPIRES != 0;
@@ -124,6 +125,15 @@ pub(crate) fn parse(record: &[u8]) -> Option<Stored<'_>> {
             Some(Stored::Long(LongValue { number, bytes, checksum }))
         }
         _ => None,
+    }
+}
+
+/// The value that a record holds itself.
+#[inline]
+pub(crate) fn short(record: &[u8]) -> Option<&[u8]> {
+    match parse(record)? {
+        Stored::Short(value) => Some(value),
+        Stored::Long(_) => None,
     }
 }
 

@@ -23,6 +23,7 @@ pub struct LeafCopy {
 }
 
 impl LeafCopy {
+    #[inline]
     fn node(&self) -> Node<&[u8]> {
         Node::new(&self.bytes[..])
     }
@@ -48,6 +49,7 @@ impl LeafCopy {
     }
 
     /// What all keys that belong to it begin with.
+    #[inline]
     pub fn prefix(&self) -> &[u8] {
         self.node().prefix()
     }

@@ -345,6 +345,7 @@ impl<'a> Node<&'a [u8]> {
         self.has_upper().then(|| self.source.get(self.upper_range()).unwrap_or_default())
     }
 
+    #[inline]
     pub(crate) fn prefix(&self) -> &'a [u8] {
         self.lower().get(..self.prefix_bytes()).unwrap_or_default()
     }
