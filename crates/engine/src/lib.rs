@@ -53,6 +53,7 @@
 //!   the freed pages durable; cut the log.
 
 mod backup;
+mod catalog;
 mod check;
 mod checkpoint;
 mod commit;
@@ -68,6 +69,7 @@ mod load;
 mod log;
 mod metrics;
 pub mod mutants;
+mod operations;
 mod order;
 mod persistent_memory;
 mod reads;
@@ -89,7 +91,7 @@ mod write_set;
 
 pub use backup::{BackupError, BackupReport, verify_backup};
 pub use compact::CompactionReport;
-pub use engine::{Engine, EngineOptions, Retries, Statistics};
+pub use engine::{Engine, EngineOptions, Statistics};
 pub use error::EngineError;
 pub use expiry::{Clock, TimeToLive};
 pub use key_range::KeyRange;
@@ -97,6 +99,7 @@ pub use lapis_blocks::block_log::Durability;
 pub use lapis_buffer::Placement;
 pub use lapis_index::{IndexKind, IndexOptions};
 pub use metrics::{Latencies, Metrics, TierBytes};
+pub use operations::Retries;
 #[doc(hidden)]
 pub use record::is_record;
 pub use recovery::RecoveryReport;
