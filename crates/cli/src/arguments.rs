@@ -177,8 +177,8 @@ mod tests {
         assert_eq!(
             sentence,
             "`btree` is not a value of --index <LIST>; use one of wort, fast-fair, p-clht, \
-             woart, art-cow, wb-tree, wb-tree-slot, nv-tree, fptree, p-art, p-hot, p-bwtree, cceh, \
-             level-hash"
+             woart, art-cow, wb-tree, wb-tree-slot, nv-tree, fptree, p-art, p-hot, \
+             p-masstree, p-bwtree, cceh, level-hash"
         );
         let sentence = refusal(&["lapis", "scan", "--dir", "d", "--limit", "x"]);
         assert_eq!(sentence, "`x` is not a value of --limit <N>: invalid digit found in string");

@@ -138,6 +138,10 @@ pub enum History {
     UnlinkedAbove(u64),
     /// One merges nodes of so many entries that the other reads.
     MergedNode(u64),
+    /// One divides a node of so many entries, and the other changes the new one.
+    DividedNode(u64),
+    /// One joins nodes of so many entries, and the other changes the one that goes.
+    JoinedNode(u64),
 }
 
 /// A structure before the machine that it runs on and the kind of its keys are chosen.

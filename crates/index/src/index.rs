@@ -307,8 +307,9 @@ pub trait Index<D: Domain, K: IndexKey + ?Sized>: Send + Sync + Sized {
     fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>, value: OnValue<'_, D>);
 }
 
-/// What of [`Index`] is the same for every B+-tree and P-HOT: the methods of the same meaning are in the files of
-/// the structure, and the pool is in the field that is named, or `pool`. So is `open_by` of those that rebuild inner nodes, on so many threads.
+/// What of [`Index`] is the same for every B+-tree: the methods of the same meaning are in the files of
+/// the structure. So is `open_by` of those that rebuild inner nodes, on so many threads. And what is the same for P-HOT
+/// and P-Masstree, which have a radix tree's handle.
 macro_rules! forward_to_files {
     ($domain:ident, $key:ident, rebuilt) => {
         /// Builds the inner nodes: takes time in proportion to the number of leaves.
@@ -328,6 +329,65 @@ macro_rules! forward_to_files {
         }
 
         $crate::index::forward_to_files!($domain, $key);
+    };
+    ($domain:ident, $key:ident, trie) => {
+        const CAPABILITIES: $crate::Capabilities = $crate::Capabilities {
+            ordered: true,
+            concurrent_writers: true,
+            lock_free_reads: true,
+            orders_prior_flushes: !$key::INLINE,
+        };
+        const VISITS_CHECK: bool = true;
+
+        fn pool(&self) -> &std::sync::Arc<lapis_pmem::Pool<$domain>> {
+            &self.handle.pool
+        }
+
+        #[inline]
+        fn change(
+            &self,
+            key: &$key,
+            change: $crate::Change,
+        ) -> Result<$crate::Outcome, $crate::IndexError> {
+            let domain = self.handle.pool.domain();
+            $crate::radix::change_by_attempts(domain, key, |key| self.try_change(key, change))
+        }
+
+        #[inline]
+        fn get(&self, key: &$key) -> Option<u64> {
+            self.get_pinned(key, &self.handle.pool.pin())
+        }
+
+        #[inline]
+        fn get_pinned(&self, key: &$key, _pinned: &lapis_pmem::Guard<'_, $domain>) -> Option<u64> {
+            let mut space = [0; 8];
+            let value = self.find(&$crate::radix::Digits::of(key, &mut space));
+            self.handle.persist_before_return();
+            value
+        }
+
+        fn for_each(&self, visit: &mut dyn FnMut(&$key, u64) -> std::ops::ControlFlow<()>) {
+            let (from, direction) = (std::ops::Bound::Unbounded, $crate::Direction::Forward);
+            $crate::OrderedIndex::scan(self, from, direction, visit);
+        }
+
+        fn check(&self) -> Vec<String> {
+            let pool = &self.handle.pool;
+            $crate::radix::problems_of(pool, |visitor| self.visit_blocks(visitor, &mut |_, _| ()))
+        }
+
+        fn statistics(&self) -> $crate::Statistics {
+            $crate::radix::measure(|measuring| self.walk(measuring))
+        }
+
+        fn visit_blocks(
+            &self,
+            visitor: &mut lapis_pmem::BlockVisitor<'_, $domain>,
+            value: $crate::OnValue<'_, $domain>,
+        ) {
+            let handle = &self.handle;
+            $crate::radix::visit_everything(handle, visitor, value, |visiting| self.walk(visiting));
+        }
     };
     ($domain:ident, $key:ident) => {
         $crate::index::forward_to_files!($domain, $key, pool);

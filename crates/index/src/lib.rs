@@ -21,6 +21,7 @@ registry! { ($)
     8 fptree::FpTree [ordered rebuilt];
     12 p_art::PArt [ordered];
     13 p_hot::PHot [ordered];
+    14 p_masstree::PMasstree [ordered];
     15 p_bwtree::PBwTree [ordered];
     10 cceh::Cceh [];
     11 level_hash::LevelHash [];

@@ -215,8 +215,19 @@ impl<'p, D: Domain, T: Persistent> Owned<'p, D, T, Dirty> {
     #[track_caller]
     pub fn flush_front(self, tail_bytes: usize) -> Owned<'p, D, T, InFlight> {
         assert!(tail_bytes <= self.tail_bytes, "tail overrun");
-        // SAFETY: as in `flush`; the block is so long.
-        unsafe { self.domain().flush_range(self.start(), size_of::<T>() + tail_bytes) };
+        self.flush_first(size_of::<T>() + tail_bytes)
+    }
+
+    /// Writes back the lines of the first `bytes` only: for blocks in which nothing counts behind them.
+    ///
+    /// # Panics
+    /// If the block is shorter.
+    #[inline(always)]
+    #[track_caller]
+    pub fn flush_first(self, bytes: usize) -> Owned<'p, D, T, InFlight> {
+        assert!(bytes <= self.block_bytes(), "flush beyond the block");
+        // SAFETY: as in `flush`; the block has so many bytes.
+        unsafe { self.domain().flush_range(self.start(), bytes) };
         self.into_state()
     }
 

@@ -7,8 +7,8 @@ use crate::art::node::Child;
 use crate::index::{Change, IndexError, Outcome};
 use crate::key::IndexKey;
 use crate::radix::{
-    Changing, Descending, Descent, Digits, HeldNodes, KeyOf, Located, Obstacle, Parent, RadixTree,
-    SlotWord, adds, attempt_again,
+    Changing, Descending, Descent, HeldNodes, KeyOf, Located, Obstacle, Parent, RadixTree,
+    SlotWord, adds, change_by_attempts,
 };
 
 impl<D: Domain, K: IndexKey + ?Sized> PArt<D, K> {
@@ -19,15 +19,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PArt<D, K> {
         key: &K,
         change: Change,
     ) -> Result<Outcome, IndexError> {
-        key.validate()?;
-        let mut space = [0; 8];
-        let key: KeyOf<'_, Self> = Digits::of(key, &mut space);
-        match self.try_change(&key, change) {
-            Ok(Some(outcome)) => Ok(outcome),
-            overtaken => attempt_again(self.handle().pool.domain(), overtaken, || {
-                self.try_change(&key, change)
-            }),
-        }
+        change_by_attempts(self.handle().pool.domain(), key, |key| self.try_change(key, change))
     }
 
     /// Makes `change` where a walk without locks leads; none if others have been there before.

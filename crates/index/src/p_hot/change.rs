@@ -11,7 +11,7 @@ use super::rebuild::Rebuild;
 use super::{LOCK_MUTANTS, PHot, mutants};
 use crate::index::{Change, IndexError, Outcome};
 use crate::key::IndexKey;
-use crate::radix::{Digits, HeldNodes, Leaf, attempt_again, lock_at};
+use crate::radix::{HeldNodes, Leaf, lock_at};
 
 /// Where a key is added.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,29 +28,15 @@ enum Adding {
 type Attempt<T = Committed> = Result<Option<T>, IndexError>;
 
 impl<D: Domain, K: IndexKey + ?Sized> PHot<D, K> {
-    /// Makes `change`, durably.
-    #[inline]
-    pub(super) fn change_key(&self, key: &K, change: Change) -> Result<Outcome, IndexError> {
-        key.validate()?;
-        let mut space = [0; 8];
-        let key = Digits::of(key, &mut space);
-        match self.try_change(&key, change) {
-            Ok(Some(outcome)) => Ok(outcome),
-            overtaken => attempt_again(self.handle.pool.domain(), overtaken, || {
-                self.try_change(&key, change)
-            }),
-        }
-    }
-
     /// Makes `change` where a walk without locks leads.
-    fn try_change(&self, key: &Bits<'_, K>, change: Change) -> Attempt<Outcome> {
+    pub(super) fn try_change(&self, key: &Bits<'_, K>, change: Change) -> Attempt<Outcome> {
         let handle = &self.handle;
         let pool = &handle.pool;
         let pinned = pool.pin();
         let spot = self.follow(key, u32::MAX);
         let differs = (!spot.entry.is_none())
             .then(|| first_difference(key, &self.key_of_leaf(spot.entry.as_leaf())));
-        let present = (differs == Some(None)).then(|| spot.entry.as_leaf());
+        let present = (differs == Some(None)).then(|| spot.entry.as_leaf().cast());
         if let Some(previous) = handle.answer(change, present, mutants::UNPERSISTED_ANSWER) {
             return Ok(Some(Outcome::unchanged(previous)));
         }
@@ -112,7 +98,9 @@ impl<D: Domain, K: IndexKey + ?Sized> PHot<D, K> {
         let leaf = spot.entry.as_leaf();
         *previous = Some(self.value_of(leaf));
         let missing_flush = mutants::MISSING_LEAF_FLUSH;
-        Ok(Some(self.handle.set_value(key, value, leaf, spot.slot, missing_flush)?))
+        let places = [leaf.cast(), spot.slot];
+        let word = |leaf| Entry::leaf(leaf).0;
+        Ok(Some(self.handle.set_value(key, value, places, missing_flush, word)?))
     }
 
     fn value_of(&self, leaf: Link<Leaf>) -> u64 {

@@ -1,15 +1,14 @@
 //! A walk over everything: check, statistics, blocks.
 
-use lapis_pmem::{BlockVisitor, Domain};
+use lapis_pmem::Domain;
 
 use super::PHot;
 use super::bits::{Bits, bit_at, first_difference, sequence_bits};
 use super::contents::FANOUT;
 use super::entry::Entry;
 use super::node::Node;
-use crate::index::{OnValue, Statistics};
 use crate::key::IndexKey;
-use crate::radix::{Visitor, leaf_bytes, leaf_key, measure, problems_of, visit_everything};
+use crate::radix::{Visitor, leaf_bytes, leaf_key};
 
 /// A node on the way down.
 struct Frame<'t> {
@@ -33,24 +32,9 @@ impl Frame<'_> {
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> PHot<D, K> {
-    /// See [`crate::Index::check`].
-    pub(super) fn problems(&self) -> Vec<String> {
-        problems_of(&self.handle.pool, |visitor| self.visit_blocks(visitor, &mut |_, _| ()))
-    }
-
-    /// See [`crate::Index::visit_blocks`].
-    pub(super) fn visit_blocks(&self, visitor: &mut BlockVisitor<'_, D>, value: OnValue<'_, D>) {
-        visit_everything(&self.handle, visitor, value, |visiting| self.walk(visiting));
-    }
-
-    /// See [`crate::Index::statistics`].
-    pub(super) fn measure(&self) -> Statistics {
-        measure(|measuring| self.walk(measuring))
-    }
-
     /// Visits every node and leaf in key order and checks H1 to H3. Survives any bytes; ends because
     /// heights decrease, and soon because the visitor refuses what it has seen.
-    fn walk(&self, visitor: &mut impl Visitor) {
+    pub(super) fn walk(&self, visitor: &mut impl Visitor) {
         let pool = &self.handle.pool;
         let mut stack: Vec<Frame<'_>> = Vec::with_capacity(8);
         let mut last: Option<Bits<'_, K>> = None;

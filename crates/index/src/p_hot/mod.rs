@@ -103,15 +103,13 @@ use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use lapis_pmem::{Domain, Guard, InFlight, Link, Owned, Pool};
+use lapis_pmem::{Domain, InFlight, Link, Owned, Pool};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, History, Run};
-use crate::index::{
-    Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, forward_to_files,
-};
+use crate::index::{Direction, Index, IndexError, IndexOptions, OrderedIndex, forward_to_files};
 use crate::key::IndexKey;
-use crate::radix::{Digits, Handle, LockMutants};
+use crate::radix::{Handle, LockMutants};
 use crate::root::IndexRoot;
 
 use search::Instructions;
@@ -135,13 +133,6 @@ pub struct PHot<D: Domain, K: IndexKey + ?Sized> {
 
 impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PHot<D, K> {
     const KIND: IndexKind = IndexKind::PHot;
-    const CAPABILITIES: Capabilities = Capabilities {
-        ordered: true,
-        concurrent_writers: true,
-        lock_free_reads: true,
-        orders_prior_flushes: !K::INLINE,
-    };
-    const VISITS_CHECK: bool = true;
 
     fn create<'p>(
         pool: &'p Pool<D>,
@@ -155,22 +146,7 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PHot<D, K> {
         Ok(Self { handle, instructions: Instructions::detect(), _keys: PhantomData })
     }
 
-    #[inline]
-    fn get_pinned(&self, key: &K, _pinned: &Guard<'_, D>) -> Option<u64> {
-        let mut space = [0; 8];
-        let value = self.find(&Digits::of(key, &mut space));
-        self.handle.persist_before_return();
-        value
-    }
-
-    forward_to_files!(D, K, handle.pool);
-}
-
-impl<D: Domain, K: IndexKey + ?Sized> PHot<D, K> {
-    #[inline]
-    fn lookup(&self, key: &K) -> Option<u64> {
-        self.get_pinned(key, &self.handle.pool.pin())
-    }
+    forward_to_files!(D, K, trie);
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PHot<D, K> {

@@ -8,7 +8,7 @@ use super::entry::Entry;
 use super::node::Node;
 use super::read::Level;
 use super::*;
-use crate::radix::Place;
+use crate::radix::{Digits, Place};
 
 type Numbers = PHot<Hardware, u64>;
 

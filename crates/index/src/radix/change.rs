@@ -200,7 +200,7 @@ pub trait Changing: RadixTree {
     #[inline(always)]
     fn answer(&self, change: Change, located: &Located<Self>) -> Option<Option<u64>> {
         let present = match located {
-            &Located::Present(leaf) => Some(leaf),
+            &Located::Present(leaf) => Some(leaf.cast()),
             _ => None,
         };
         self.handle().answer(change, present, Self::MUTANTS.unpersisted_answer)
@@ -257,7 +257,9 @@ pub trait Changing: RadixTree {
             }
             (Change::Update(value) | Change::Put(value), &Located::Present(leaf)) => {
                 let missing_flush = Self::MUTANTS.missing_leaf_flush;
-                self.handle().set_value(key, value, leaf, descent.place, missing_flush)?
+                let places = [leaf.cast(), descent.place];
+                let word = |leaf| Self::Word::leaf(leaf).bits();
+                self.handle().set_value(key, value, places, missing_flush, word)?
             }
             (Change::Remove, &Located::Present(leaf)) => self.unlink(key, leaf, descent, held)?,
             _ => Committed::nothing_to_do(),

@@ -13,7 +13,7 @@ use super::digits::{Digits, Span};
 use super::in_flight::InFlightPlaces;
 use super::leaf::{Leaf, leaf_bytes, write_leaf};
 use super::stripes::Stripes;
-use super::word::{LEAF_BIT, Place};
+use super::word::Place;
 use crate::IndexKind;
 use crate::error::IndexError;
 use crate::index::Change;
@@ -134,18 +134,18 @@ impl<D: Domain> Handle<D> {
         GenerationLock::in_word(&self.pool.at(self.root).words[0])
     }
 
-    /// The answer, if there is nothing to change: what was there before. As a reader's, it rests on
-    /// nothing that is not durable, but by the mutant. The caller has pinned the pool.
+    /// The answer, if there is nothing to change: what was there before, where the value is `present`. As a
+    /// reader's, it rests on nothing that is not durable, but by the mutant. The caller has pinned the pool.
     #[inline(always)]
     pub fn answer(
         &self,
         change: Change,
-        present: Option<Link<Leaf>>,
+        present: Option<Place>,
         unpersisted: Mutant,
     ) -> Option<Option<u64>> {
         let domain = self.pool.domain();
         let previous = match (change, present) {
-            (Change::Insert(_), Some(leaf)) => Some(self.pool.at(leaf).value.load_acquire(domain)),
+            (Change::Insert(_), Some(place)) => Some(self.pool.at(place).load_acquire(domain)),
             (_, Some(_)) | (Change::Insert(_) | Change::Put(_), _) => return None,
             (Change::Update(_) | Change::Remove, _) => None,
         };
@@ -168,24 +168,27 @@ impl<D: Domain> Handle<D> {
         Ok(leaf.flush())
     }
 
-    /// Gives the key of `leaf`, to which the word at `place` refers, another value.
+    /// Gives a key another value, which is at `value_place`. Byte strings get another leaf: the word at `place`, which
+    /// refers to theirs, becomes the one that `word` makes of it.
     #[inline]
     pub fn set_value<K: IndexKey + ?Sized, S: Span>(
         &self,
         key: &Digits<'_, K, S>,
         value: u64,
-        leaf: Link<Leaf>,
-        place: Place,
+        [value_place, place]: [Place; 2],
         missing_flush: Mutant,
+        word: impl FnOnce(Link<Leaf>) -> u64,
     ) -> Result<Committed, AllocError> {
         if K::INLINE {
-            // I5: one store. The value is the first word of the leaf.
-            return Ok(self.publish(leaf.cast(), (), |_| value));
+            // I5: one store.
+            return Ok(self.publish(value_place, (), |_| value));
         }
+        // The value is the first word of a leaf.
+        let leaf = value_place.cast();
         let replacement = self.make_leaf(key, value, missing_flush)?;
         // I1, and what the caller has flushed is durable before the value can be reached.
         let replacement = self.pool.fence(replacement);
-        let committed = self.publish(place, replacement, |leaf| leaf.link().bits() | LEAF_BIT);
+        let committed = self.publish(place, replacement, |leaf| word(leaf.link()));
         self.retire_leaf(key, leaf, committed);
         Ok(committed)
     }

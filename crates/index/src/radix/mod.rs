@@ -34,7 +34,7 @@ pub use digits::{Byte, Digits, Nibble, Span};
 pub use handle::Handle;
 pub use header::Header;
 pub use leaf::{Leaf, leaf_bytes, leaf_key};
-pub use node_locks::{HeldNodes, LockMutants, attempt_again, lock_at};
+pub use node_locks::{HeldNodes, LockMutants, attempt_again, change_by_attempts, lock_at};
 pub use stripes::{Claims, Holding, Obstacle};
 pub(crate) use tree::mutants_of;
 pub use tree::{Descent, KeyOf, Mutants, Parent, RadixTree, Split};

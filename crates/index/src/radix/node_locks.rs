@@ -9,9 +9,11 @@ use std::cell::Cell;
 
 use lapis_pmem::{Domain, GenerationLock, LockGeneration, LockWait, LockWord, Mutant, PCell, Pool};
 
+use super::digits::{Digits, Span};
 use super::word::Place;
 use crate::hash_table::locks;
 use crate::index::{IndexError, Outcome};
+use crate::key::IndexKey;
 
 /// What looks like damage to a walk may be the work of others, who would have to do so again in
 /// every attempt.
@@ -129,6 +131,22 @@ impl<D: Domain> Drop for HeldNodes<'_, D> {
                 }
             }
         }
+    }
+}
+
+/// Changes what `key` has by attempts, which come to nothing if others have been there before.
+#[inline]
+pub fn change_by_attempts<D: Domain, K: IndexKey + ?Sized, S: Span>(
+    domain: &D,
+    key: &K,
+    mut attempt: impl FnMut(&Digits<'_, K, S>) -> Result<Option<Outcome>, IndexError>,
+) -> Result<Outcome, IndexError> {
+    key.validate()?;
+    let mut space = [0; 8];
+    let key = Digits::of(key, &mut space);
+    match attempt(&key) {
+        Ok(Some(outcome)) => Ok(outcome),
+        overtaken => attempt_again(domain, overtaken, || attempt(&key)),
     }
 }
 

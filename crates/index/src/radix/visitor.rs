@@ -15,7 +15,9 @@ pub trait Visitor {
     fn node(&mut self, link: Place, block_bytes: usize) -> bool;
     /// A leaf under `depth` nodes; whether to take it for one.
     fn leaf(&mut self, link: Link<Leaf>, block_bytes: usize, depth: usize) -> bool;
-    /// The value of a leaf that was taken.
+    /// An entry that takes no leaf, under `depth` nodes.
+    fn inline_entry(&mut self, _depth: usize) {}
+    /// The value of a leaf that was taken, or of such an entry.
     fn value(&mut self, value: u64);
     /// Something that cannot be.
     fn problem(&mut self, what: String);
@@ -56,7 +58,7 @@ pub fn measure(walk: impl FnOnce(&mut Measuring)) -> Statistics {
     let mut measuring = Measuring::default();
     walk(&mut measuring);
     let mut sizes = measuring.sizes;
-    sizes.blocks = sizes.entries + sizes.nodes + 1;
+    sizes.blocks += 1;
     sizes.bytes += size_of::<IndexRoot>() as u64;
     if sizes.entries > 0 {
         sizes.mean_depth = measuring.depths as f64 / sizes.entries as f64;
@@ -104,15 +106,20 @@ pub struct Measuring {
 impl Visitor for Measuring {
     fn node(&mut self, _link: Place, block_bytes: usize) -> bool {
         self.sizes.nodes += 1;
+        self.sizes.blocks += 1;
         self.sizes.bytes += block_bytes as u64;
         true
     }
     fn leaf(&mut self, _link: Link<Leaf>, block_bytes: usize, depth: usize) -> bool {
-        self.sizes.entries += 1;
+        self.sizes.blocks += 1;
         self.sizes.bytes += block_bytes as u64;
+        self.inline_entry(depth);
+        true
+    }
+    fn inline_entry(&mut self, depth: usize) {
+        self.sizes.entries += 1;
         self.sizes.max_depth = self.sizes.max_depth.max(depth as u64);
         self.depths += depth as u64;
-        true
     }
     fn value(&mut self, _value: u64) {}
     fn problem(&mut self, _what: String) {}

@@ -140,6 +140,8 @@ tests_of! {
         writers_of_strings_in_p_art_have_one_history;
     PHot: writers_of_integers_in_p_hot_have_one_history,
         writers_of_strings_in_p_hot_have_one_history;
+    PMasstree: writers_of_integers_in_p_masstree_have_one_history,
+        writers_of_strings_in_p_masstree_have_one_history;
     ArtCow: writers_of_integers_in_art_cow_have_one_history,
         writers_of_strings_in_art_cow_have_one_history;
 }

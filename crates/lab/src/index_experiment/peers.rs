@@ -73,7 +73,7 @@ const HOT: &str = "taken on another machine, where our ART+CoW gave 1.11 / 3.83;
      of the process, which a crash forgets; ours: from a pool that a crash leaves whole";
 
 /// The published figures, and a row without where ours can be run and theirs was not.
-pub const PEERS: [Peer; 24] = [
+pub const PEERS: [Peer; 25] = [
     peer(IndexKind::Wort, "WORT (authors)", 1, 1.01, 1.99, FROM_MALLOC),
     nobody(IndexKind::Wort, "WORT (authors)", 2),
     peer(IndexKind::FastFair, "FAST & FAIR (authors, single-threaded)", 1, 0.76, 1.97, ""),
@@ -91,6 +91,7 @@ pub const PEERS: [Peer; 24] = [
     peer(IndexKind::PArt, "P-ART (RECIPE)", 1, 1.06, 1.40, FROM_NEW),
     peer(IndexKind::PArt, "P-ART (RECIPE)", 2, 1.92, 2.75, FROM_NEW),
     peer(IndexKind::PHot, "P-HOT (RECIPE)", 1, 0.51, 1.30, HOT),
+    peer(IndexKind::PMasstree, "P-Masstree (RECIPE)", 1, 0.65, 1.04, HOT),
     peer(IndexKind::PBwTree, "P-BwTree (RECIPE)", 1, 0.47, 0.68, ""),
     peer(IndexKind::FpTree, "FPTree (public reimplementation)", 1, 0.54, 1.09, FROM_PMDK),
     peer(IndexKind::FpTree, "FPTree (public reimplementation)", 2, 1.11, 2.22, FROM_PMDK),
@@ -287,7 +288,7 @@ mod tests {
             "| LB+-Tree (authors) | `fptree` | 1 | 1.27 / 1.57 | 2.54 / 3.18 | 2.0 / 2.0 |"
         ));
         assert!(text.contains("| WORT (authors) | `wort` | 2 | – | 2.54 / 3.18 | – |"));
-        assert_eq!(text.matches("\n* ").count(), 9);
+        assert_eq!(text.matches("\n* ").count(), 10);
     }
 
     #[test]

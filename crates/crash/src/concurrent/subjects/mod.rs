@@ -2,6 +2,7 @@
 
 mod allocator;
 mod block_log;
+mod divided_node;
 mod index;
 mod merged_node;
 mod pop_log;
@@ -27,5 +28,7 @@ pub(super) fn planned(history: History) -> Plan<(u64, MapAction)> {
         History::UnlinkedNode => unlinked_node::unlinked_node(),
         History::UnlinkedAbove(entries) => unlinked_node::unlinked_above(entries),
         History::MergedNode(capacity) => merged_node::merged_node(capacity),
+        History::DividedNode(capacity) => divided_node::divided_node(capacity),
+        History::JoinedNode(capacity) => divided_node::joined_node(capacity),
     }
 }

@@ -10,6 +10,7 @@ mod nv_tree;
 mod p_bwtree;
 mod p_clht;
 mod p_hot;
+mod p_masstree;
 mod wb_tree;
 mod wort;
 

@@ -1,0 +1,44 @@
+//! Histories for trees whose full nodes are divided, and whose sparse ones are joined: one writer does so, another
+//! changes the node that comes, or the one that goes.
+//!
+//! ```text
+//!  before            the first writer       the second, meanwhile
+//!   top                   top  ← not durable       top  ← not durable
+//!    |                   /   \                    /   \
+//!  a b .. m n      a b .. m   n o           a b .. m   n o p
+//!
+//!  before            the first writer       the second, which had found the node
+//!     top                 top                     o p  ← not reachable
+//!    /   \                 |
+//!  a k l m  n o    k l m n o
+//! ```
+//!
+//! What the second one acknowledges hangs from a word that a power cut may still take back, or from none at all. One
+//! deviation from worker after worker is enough (`lapis crash p-masstree:splitting --workers 2 --deviations 1
+//! --schedules 2000`).
+
+use crate::concurrent::linearizability::MapAction;
+use crate::concurrent::subject::Plan;
+
+fn inserts(keys: impl Iterator<Item = u64>) -> Vec<(u64, MapAction)> {
+    keys.map(|key| (2 * key, MapAction::Insert(key))).collect()
+}
+
+/// For nodes of `capacity` entries.
+pub(super) fn divided_node(capacity: u64) -> Plan<(u64, MapAction)> {
+    let first = inserts(capacity..=capacity);
+    let second = inserts(capacity + 1..=capacity + 1);
+    Plan { before: inserts(0..capacity), workers: vec![first, second] }
+}
+
+/// For nodes of `capacity` entries of which keys that come in order leave all but two behind in the first one, and of
+/// which those with three are joined.
+pub(super) fn joined_node(capacity: u64) -> Plan<(u64, MapAction)> {
+    let mut before = inserts(0..=capacity);
+    before.extend((1..capacity - 4).map(|key| (2 * key, MapAction::Remove)));
+    // Its first change has the lock taken in this generation of the pool, so that the other one leaves the word as it is.
+    let mut first = vec![(2 * capacity, MapAction::Update(1))];
+    first.extend(inserts(capacity + 1..=capacity + 1));
+    let second = vec![(0, MapAction::Remove)];
+    Plan { before, workers: vec![first, second] }
+}

@@ -1,0 +1,109 @@
+//! Locks of nodes, and what the first to take one after a crash does.
+
+use std::cell::Cell;
+
+use lapis_pmem::{Domain, GenerationLock, LockGeneration};
+
+use super::node::View;
+use super::read::Above;
+use super::{LOCK_MUTANTS, PMasstree, mutants};
+use crate::key::IndexKey;
+
+/// What becomes of a lock when it is let go of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// It is given back, and the section is not counted: nothing has changed.
+    Unchanged,
+    /// It is given back.
+    Changed,
+    /// It stays taken: the node is obsolete (M6).
+    Obsolete,
+}
+
+/// A lock that is held, until this is dropped.
+pub struct Locked<'t, D: Domain> {
+    lock: &'t GenerationLock,
+    domain: &'t D,
+    ending: Cell<Ending>,
+}
+
+impl<D: Domain> Locked<'_, D> {
+    /// What readers look at has changed, durably.
+    #[inline(always)]
+    pub fn note_change(&self) {
+        self.ending.set(Ending::Changed);
+    }
+
+    /// The node has been unlinked, durably.
+    pub fn note_unlinking(&self) {
+        if !self.domain.commits(mutants::UNLINKED_NODE_UNLOCKED) {
+            self.ending.set(Ending::Obsolete);
+        }
+    }
+}
+
+impl<D: Domain> Drop for Locked<'_, D> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        match self.ending.get() {
+            Ending::Unchanged => self.lock.unlock_unchanged(self.domain),
+            Ending::Changed => self.lock.unlock(self.domain),
+            Ending::Obsolete => {}
+        }
+    }
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
+    #[inline(always)]
+    fn generation(&self) -> LockGeneration {
+        LOCK_MUTANTS.generation(&self.handle.pool)
+    }
+
+    /// Takes the lock of a node, if it is free and nobody has changed the node since it was read. What lies beyond its
+    /// bound is taken out of it, if that has not been looked after since the pool was opened (M4).
+    #[inline(always)]
+    pub(super) fn try_lock<'t>(&'t self, view: &mut View<'t>) -> Option<Locked<'t, D>> {
+        let domain = self.handle.pool.domain();
+        let lock = &view.node.lock;
+        let before = lock.try_lock(domain, self.generation())?;
+        let locked = Locked { lock, domain, ending: Cell::new(Ending::Unchanged) };
+        if before != view.lock && !domain.commits(mutants::STALE_DECISION) {
+            return None;
+        }
+        if !before.is_current(self.generation()) {
+            self.drop_beyond_bound(view, &locked);
+        }
+        Some(locked)
+    }
+
+    #[cold]
+    fn drop_beyond_bound(&self, view: &mut View<'_>, locked: &Locked<'_, D>) {
+        let domain = self.handle.pool.domain();
+        let live = view.live_count(domain);
+        if live < view.permutation.count() {
+            domain.happens("entries beyond a node's bound are dropped");
+            self.truncate(view, live);
+            // The slots may be used again before the lock is given back.
+            locked.lock.count_section(domain);
+            locked.note_change();
+        }
+    }
+
+    /// Leaves a node its first entries alone. The slots of the others are free when this is durable.
+    pub(super) fn truncate(&self, view: &mut View<'_>, count: usize) {
+        let shorter = view.permutation.truncated(count);
+        let _ = self.handle.publish(view.permutation_place(), (), |()| shorter.0);
+        view.permutation = shorter;
+    }
+
+    /// Takes the lock under which a word that leads to a node changes, if the word is still what it was.
+    pub(super) fn try_lock_above<'t>(&'t self, above: &mut Above<'t>) -> Option<Locked<'t, D>> {
+        if let Some(view) = &mut above.view {
+            return self.try_lock(view);
+        }
+        let (lock, domain) = (self.handle.root_lock(), self.handle.pool.domain());
+        lock.try_lock(domain, self.generation())?;
+        let locked = Locked { lock, domain, ending: Cell::new(Ending::Unchanged) };
+        (self.word_at(above.place).0 == above.word.0).then_some(locked)
+    }
+}

@@ -1,0 +1,59 @@
+//! Errors that P-Masstree can be told to commit.
+
+use lapis_pmem::mutants;
+
+use crate::mutants::p_art;
+
+mutants! {
+    /// The mutants of P-Masstree, and operations in which all show.
+    CATALOGUE: 150 operations;
+
+    MISSING_LEAF_FLUSH = "p-masstree/missing-leaf-flush" =>
+        like(p_art::CATALOGUE.entry(p_art::MISSING_LEAF_FLUSH));
+
+    /// An entry is not flushed before the permutation makes it count.
+    // M2.
+    MISSING_ENTRY_FLUSH = "p-masstree/missing-entry-flush" =>
+        at("index/src/p_masstree/change.rs, add");
+
+    /// A new node, be it the right half of another or a layer, is not flushed before a word leads to it.
+    // M1.
+    MISSING_NODE_FLUSH = "p-masstree/missing-node-flush" =>
+        at("index/src/p_masstree/change.rs, make_node");
+
+    /// A permutation or a word refers to what is new without a fence after its flush.
+    // M1, M2.
+    LINK_BEFORE_FENCE = "p-masstree/link-before-fence" =>
+        at("index/src/p_masstree/change.rs, fence_new");
+
+    /// A node that is split loses its upper half before the new node can be reached.
+    // M4.
+    LEFT_NODE_TRUNCATED_FIRST = "p-masstree/left-node-truncated-first" =>
+        at("index/src/p_masstree/split.rs, split");
+
+    /// Where two nodes are joined, the right one leaves the parent before the left one has its entries.
+    // M4.
+    RIGHT_NODE_UNLINKED_FIRST = "p-masstree/right-node-unlinked-first" =>
+        at("index/src/p_masstree/merge.rs, join")
+        .in_runs(&["p-masstree:drained"]);
+
+    PERSISTED_LOCK = "p-masstree/persisted-lock" =>
+        like(p_art::CATALOGUE.entry(p_art::PERSISTED_LOCK));
+
+    /// The lock of a node that has been unlinked is given back: a writer that found the node before changes
+    /// it when it can no longer be reached.
+    // M6.
+    UNLINKED_NODE_UNLOCKED = "p-masstree/unlinked-node-unlocked" =>
+        at("index/src/p_masstree/locks.rs, note_unlinking")
+        .in_runs(&["p-masstree:joining"]);
+
+    NEW_NODE_UNLOCKED = "p-masstree/new-node-unlocked" =>
+        like(p_art::CATALOGUE.entry(p_art::NEW_NODE_UNLOCKED))
+        .in_runs(&["p-masstree:splitting"]);
+
+    STALE_DECISION = "p-masstree/stale-decision" =>
+        like(p_art::CATALOGUE.entry(p_art::STALE_DECISION));
+
+    UNPERSISTED_ANSWER = "p-masstree/unpersisted-answer" =>
+        like(p_art::CATALOGUE.entry(p_art::UNPERSISTED_ANSWER));
+}

@@ -1,0 +1,237 @@
+//! The way of a key down the layers.
+//!
+//! A reader looks at a node's lock and permutation, and then once more at the node above: if that has changed,
+//! or the word there that led here, it begins anew. So the permutation was that of the node to which the key belonged
+//! when it was read. What lies in its slots stays there as long as no section of the node's lock ends (M5).
+
+use lapis_pmem::{Domain, LINE_BYTES, Link, PCell};
+
+use super::PMasstree;
+use super::node::{BORDER, Key, Node, Slice, View, Word};
+use crate::key::IndexKey;
+use crate::radix::{Leaf, Place, damaged_word, leaf_key};
+
+/// The word that led to a node, and the node it is in; none if it is the root's.
+#[derive(Clone, Copy)]
+pub struct Above<'t> {
+    pub view: Option<View<'t>>,
+    pub place: Place,
+    pub word: Word,
+}
+
+impl<'t> Above<'t> {
+    /// The node it is in, if that is an interior node of the same layer.
+    pub fn parent(&self) -> Option<&View<'t>> {
+        self.view.as_ref().filter(|view| view.is_interior())
+    }
+}
+
+/// What is looked for in a layer.
+#[derive(Clone, Copy)]
+pub struct Aim {
+    pub slice: Slice,
+    /// What comes right before it is looked for.
+    pub strictly_below: bool,
+    /// The way goes on in the next layer, if the slice has one.
+    pub enters: bool,
+}
+
+impl Aim {
+    #[inline(always)]
+    fn at<K: IndexKey + ?Sized>(key: &Key<'_, K>, layer: usize) -> Self {
+        let slice = Slice::of(key, layer);
+        Self { slice, strictly_below: false, enters: slice.is_long() }
+    }
+}
+
+/// A node on the way.
+#[derive(Clone, Copy)]
+pub struct Step<'t> {
+    pub above: Above<'t>,
+    pub view: View<'t>,
+    pub layer: usize,
+}
+
+impl Step<'_> {
+    /// Whether it is the highest of its layer.
+    pub fn is_layer_root(&self) -> bool {
+        self.above.parent().is_none()
+    }
+}
+
+/// The border node where a way ends.
+#[derive(Clone, Copy)]
+pub struct Spot<'t> {
+    pub step: Step<'t>,
+    /// Where the entry of the slice is, or would be, and its slot if it is there.
+    pub index: usize,
+    pub slot: Option<usize>,
+}
+
+/// What a border node has for a key.
+#[derive(Clone, Copy)]
+pub enum Found {
+    Nothing,
+    /// The key; this is where its value is.
+    Key(Place),
+    /// The leaf of another key that goes on from the same slice.
+    Other(Link<Leaf>),
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
+    /// The word at `place`; what it refers to was written before it.
+    #[inline(always)]
+    pub(super) fn word_at(&self, place: Place) -> Word {
+        Word(self.handle.pool.at(place).load_acquire(self.handle.pool.domain()))
+    }
+
+    #[inline(always)]
+    pub(super) fn view(&self, link: Link<Node>, bounds: [Option<Slice>; 2]) -> View<'_> {
+        let pool = &self.handle.pool;
+        if pool.domain().prefetches() {
+            for line in 1..(size_of::<Node>() / LINE_BYTES) as u64 {
+                pool.prefetch::<PCell<u64>>(Link::from_bits(
+                    link.offset() + line * LINE_BYTES as u64,
+                ));
+            }
+        }
+        View::of(pool.domain(), pool.at(link), link, K::INLINE, bounds)
+    }
+
+    #[inline(always)]
+    fn still_leads(&self, above: &Above<'_>) -> bool {
+        self.word_at(above.place) == above.word
+            && above.view.is_none_or(|view| view.is_unchanged(self.handle.pool.domain()))
+    }
+
+    /// Goes down to a border node, and shows the nodes on the way to `pass`, from the first layer's root on; if
+    /// that comes again, the way has begun anew. None if there is no node. Bounds are found only where they
+    /// are asked for. The caller has pinned the pool.
+    ///
+    /// # Panics
+    /// If a node is of another height or layer than its place: the pool is damaged, and going on might never end.
+    #[inline(always)]
+    pub(super) fn descend<'t, const BOUNDS: bool>(
+        &'t self,
+        aim: impl Fn(usize) -> Aim,
+        mut pass: impl FnMut(&Step<'t>),
+    ) -> Option<Spot<'t>> {
+        let domain = self.handle.pool.domain();
+        'again: loop {
+            let place = self.handle.top;
+            let mut above = Above { view: None, place, word: self.word_at(place) };
+            if above.word.0 == 0 {
+                return None;
+            }
+            let (mut layer, mut aimed, mut bounds) = (0, aim(0), [None; 2]);
+            loop {
+                let view = self.view(above.word.node(), bounds);
+                if !self.still_leads(&above) {
+                    continue 'again;
+                }
+                let is_in_place = view.height >= BORDER
+                    && view.node.layer.load(domain) == layer as u64
+                    && above.parent().is_none_or(|parent| parent.height == view.height + 1);
+                if !is_in_place {
+                    damaged_word(above.word.0);
+                }
+                let step = Step { above, view, layer };
+                pass(&step);
+                if view.is_interior() {
+                    let index = view.child_index(domain, aimed.slice, aimed.strictly_below);
+                    if BOUNDS {
+                        bounds = view.bounds_below(domain, index);
+                    }
+                    let slot = view.permutation.slot(index);
+                    let word = view.word(domain, slot);
+                    above = Above { view: Some(view), place: view.place(slot), word };
+                    continue;
+                }
+                let (index, slot) = view.search(domain, aimed.slice);
+                if aimed.enters
+                    && let Some(slot) = slot
+                {
+                    let word = view.word(domain, slot);
+                    if word.is_layer() {
+                        above = Above { view: Some(view), place: view.place(slot), word };
+                        layer += 1;
+                        (aimed, bounds) = (aim(layer), [None; 2]);
+                        continue;
+                    }
+                }
+                return Some(Spot { step, index, slot });
+            }
+        }
+    }
+
+    /// Where `key` belongs. The caller has pinned the pool.
+    #[inline(always)]
+    pub(super) fn spot<'t, const BOUNDS: bool>(&'t self, key: &Key<'_, K>) -> Option<Spot<'t>> {
+        self.descend::<BOUNDS>(|layer| Aim::at(key, layer), |_| ())
+    }
+
+    /// All nodes on the way of `key`. The caller has pinned the pool.
+    pub(super) fn path(&self, key: &Key<'_, K>) -> Vec<Step<'_>> {
+        let mut path = Vec::with_capacity(16);
+        let _ = self.descend::<true>(
+            |layer| Aim::at(key, layer),
+            |step| {
+                if step.above.view.is_none() {
+                    path.clear();
+                }
+                path.push(*step);
+            },
+        );
+        path
+    }
+
+    /// What the border node at `spot` has for `key`.
+    #[inline(always)]
+    pub(super) fn found_at(&self, key: &Key<'_, K>, spot: &Spot<'_>) -> Found {
+        let Some(slot) = spot.slot else { return Found::Nothing };
+        let view = &spot.step.view;
+        if K::INLINE {
+            return Found::Key(view.place(slot));
+        }
+        let leaf = view.word(self.handle.pool.domain(), slot).leaf();
+        match self.key_of_leaf(leaf, view) {
+            Some(known) if known.is(key) => Found::Key(leaf.cast()),
+            Some(_) => Found::Other(leaf),
+            None => Found::Nothing,
+        }
+    }
+
+    /// The key of a leaf in `view`; none if the node's entries are others by now.
+    ///
+    /// # Panics
+    /// If there cannot be a leaf: the pool is damaged.
+    #[inline(always)]
+    pub(super) fn key_of_leaf(&self, leaf: Link<Leaf>, view: &View<'_>) -> Option<Key<'_, K>> {
+        let key = leaf_key(&self.handle.pool, leaf);
+        if key.is_none() && view.has_its_entries(self.handle.pool.domain()) {
+            damaged_word(leaf.bits());
+        }
+        key
+    }
+
+    /// The value of `key`. The caller has pinned the pool.
+    #[inline(always)]
+    pub(super) fn find(&self, key: &Key<'_, K>) -> Option<u64> {
+        let domain = self.handle.pool.domain();
+        loop {
+            let spot = self.spot::<false>(key)?;
+            let value = match self.found_at(key, &spot) {
+                Found::Key(place) => Some(self.value_at(place)),
+                Found::Nothing | Found::Other(_) => None,
+            };
+            if spot.step.view.has_its_entries(domain) {
+                return value;
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn value_at(&self, place: Place) -> u64 {
+        self.handle.pool.at(place).load_acquire(self.handle.pool.domain())
+    }
+}

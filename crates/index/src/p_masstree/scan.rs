@@ -1,0 +1,200 @@
+//! Ordered scans.
+//!
+//! A scan is at a cut between keys. It goes down to the border node there, reads its entries at one moment, and
+//! then has a cut further on: behind the node, behind its layer, or in the layer of an entry. It keeps
+//! nothing but the cut, and what is split, joined or removed meanwhile does not concern it: keys that
+//! stay are found where they are when the scan comes by, once.
+
+use std::ops::{Bound, ControlFlow};
+
+use lapis_pmem::Domain;
+
+use super::PMasstree;
+use super::node::{Slice, View, Word};
+use super::read::{Aim, Spot};
+use crate::index::Direction;
+use crate::key::IndexKey;
+use crate::radix::damaged_word;
+
+/// Which side of its bytes a cut is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Before,
+    After,
+    /// After all keys that begin with the bytes, which are whole slices.
+    Beyond,
+}
+
+/// A place between two keys.
+struct Cut {
+    bytes: Vec<u8>,
+    side: Side,
+    forward: bool,
+}
+
+impl Cut {
+    fn of<K: IndexKey + ?Sized>(from: Bound<&K>, direction: Direction) -> Self {
+        let forward = direction == Direction::Forward;
+        let mut space = [0; 8];
+        let (key, side) = match from {
+            Bound::Unbounded if forward => (None, Side::Before),
+            Bound::Unbounded => (None, Side::Beyond),
+            Bound::Included(key) => (Some(key), if forward { Side::Before } else { Side::After }),
+            Bound::Excluded(key) => (Some(key), if forward { Side::After } else { Side::Before }),
+        };
+        let bytes = key.map_or(&[][..], |key| key.bytes(&mut space)).to_vec();
+        Self { bytes, side, forward }
+    }
+
+    /// What is to be looked for in a layer on the way there.
+    fn aim(&self, layer: usize) -> Aim {
+        let rest = self.bytes.get(8 * layer..).unwrap_or_default();
+        let mut slice = Slice::of_bytes(rest);
+        let mut enters = slice.is_long();
+        if self.side == Side::Beyond && rest.is_empty() {
+            slice = Slice::LAST;
+        } else if self.side == Side::Beyond && rest.len() == 8 {
+            slice.class = Slice::LONG;
+            enters = !self.forward;
+        }
+        let strictly_below = !self.forward && self.side == Side::Before && !slice.is_long();
+        Aim { slice, strictly_below, enters }
+    }
+
+    /// Goes on from the `separator` beside a border node of a layer, or, if there is none there, from beside the
+    /// layer. False if there is nothing more.
+    ///
+    /// # Panics
+    /// If the separator is not further on: the pool is damaged, and going on might never end.
+    fn pass_node(&mut self, layer: usize, separator: Option<Slice>) -> bool {
+        let Aim { slice, strictly_below, .. } = self.aim(layer);
+        self.bytes.truncate(8 * layer);
+        let Some(separator) = separator else {
+            self.side = if self.forward { Side::Beyond } else { Side::After };
+            return layer > 0;
+        };
+        let is_further = separator.is_canonical()
+            && match self.forward {
+                true => separator > slice,
+                false => separator < slice || (separator == slice && !strictly_below),
+            };
+        if !is_further {
+            damaged_word(separator.bits);
+        }
+        separator.append_to(&mut self.bytes);
+        self.side = match (separator.is_long(), self.forward) {
+            (false, _) => Side::Before,
+            // All that go on from the slice begin behind it.
+            (true, true) => {
+                self.bytes.push(0);
+                Side::Before
+            }
+            (true, false) => Side::After,
+        };
+        true
+    }
+
+    /// Goes before, or behind, all keys of the layer below an entry.
+    fn enter(&mut self, layer: usize, slice: Slice) {
+        self.bytes.truncate(8 * layer);
+        slice.append_to(&mut self.bytes);
+        self.side = Side::Beyond;
+        if self.forward {
+            self.bytes.push(0);
+            self.side = Side::Before;
+        }
+    }
+}
+
+/// Entries of a border node.
+type Entries = Vec<(Slice, Word)>;
+
+impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
+    /// See [`crate::OrderedIndex::scan`].
+    pub(super) fn scan_entries(
+        &self,
+        from: Bound<&K>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) {
+        let _pinned = self.handle.pool.pin();
+        let mut cut = Cut::of(from, direction);
+        let mut entries = Entries::new();
+        while let Some(Spot { step, .. }) = self.descend::<true>(|layer| cut.aim(layer), |_| ()) {
+            if !self.collect(&step.view, &mut entries) {
+                continue;
+            }
+            self.handle.persist_before_return();
+            if !cut.forward {
+                entries.reverse();
+            }
+            let aim = cut.aim(step.layer);
+            let mut entered = false;
+            for &(slice, word) in &entries {
+                if !self.is_ahead(slice, word, &cut, aim, &step.view) {
+                    continue;
+                }
+                if !K::INLINE && word.is_layer() {
+                    cut.enter(step.layer, slice);
+                    entered = true;
+                    break;
+                }
+                if self.visit_entry(slice, word, &step.view, visit).is_break() {
+                    return;
+                }
+            }
+            let separator = if cut.forward { step.view.upper } else { step.view.lower };
+            if !entered && !cut.pass_node(step.layer, separator) {
+                return;
+            }
+        }
+        self.handle.persist_before_return();
+    }
+
+    /// Reads the entries of a border node that are not beyond its bound, at one moment. False if they have changed.
+    fn collect(&self, view: &View<'_>, entries: &mut Entries) -> bool {
+        let domain = self.handle.pool.domain();
+        entries.clear();
+        entries.extend((0..view.live_count(domain)).map(|index| {
+            let slot = view.permutation.slot(index);
+            (view.slice(domain, index), view.word(domain, slot))
+        }));
+        view.has_its_entries(domain)
+    }
+
+    /// Whether an entry is on the side of the cut to which the scan goes.
+    fn is_ahead(&self, slice: Slice, word: Word, cut: &Cut, aim: Aim, view: &View<'_>) -> bool {
+        if slice != aim.slice {
+            return (slice > aim.slice) == cut.forward;
+        }
+        if !slice.is_long() {
+            return (cut.side == Side::Before) == cut.forward;
+        }
+        // The scan comes out of a layer, or is before or behind one key that goes on.
+        if word.is_layer() || cut.side == Side::Beyond {
+            return !word.is_layer() && !cut.forward;
+        }
+        let Some(key) = self.key_of_leaf(word.leaf(), view) else { return false };
+        match key.bytes().cmp(&cut.bytes) {
+            std::cmp::Ordering::Equal => (cut.side == Side::Before) == cut.forward,
+            order => order.is_gt() == cut.forward,
+        }
+    }
+
+    fn visit_entry(
+        &self,
+        slice: Slice,
+        word: Word,
+        view: &View<'_>,
+        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let flow = if K::INLINE {
+            K::with_bytes(&slice.bits.to_be_bytes(), |key| visit(key, word.0))
+        } else {
+            let leaf = word.leaf();
+            let key = self.key_of_leaf(leaf, view);
+            key.and_then(|key| key.with_key(|key| visit(key, self.value_at(leaf.cast()))))
+        };
+        flow.unwrap_or(ControlFlow::Continue(()))
+    }
+}
