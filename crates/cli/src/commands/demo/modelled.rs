@@ -29,42 +29,46 @@ const COUNTED_PUTS: usize = 5_000;
 /// The counts are to be the same on every run.
 const COUNTING_SEED: u64 = 1;
 
-/// Explores the crashes of the store, up to `images` of them.
+/// Where the explored stores have their pages.
+const EXPLORED: [&str; 4] =
+    ["store:ssd", "store:basic-nvm", "store:three-tier", "store:nvm-direct"];
+
+/// Explores the crashes of the store's transactions, up to `images` of them, as many in each placement.
 pub fn explore(seed: u64, images: u64, output: &mut Output) -> Result<CrashSummary, Failure> {
     let options = ExploreOptions {
         ops: EXPLORED_OPERATIONS,
         seed,
-        image_limit: images,
+        image_limit: (images / EXPLORED.len() as u64).max(1),
         exhaustive_limit: EXHAUSTIVE_LIMIT,
         samples: SAMPLES,
         ..ExploreOptions::default()
     };
     let bar = progress::count(images, "images");
-    let report =
-        explore_structure(Structure::Store, None, &options, &|done| bar.set_position(done));
-    bar.finish_and_clear();
-    let report = report.map_err(|error| Failure::refused(error.to_string()))?;
-    output.announce(format_args!(
-        "   {} operations, {} moments, {} images of the memory recovered and checked in {:.1} s",
-        report.ops,
-        grouped(report.crash_points),
-        grouped(report.images),
-        report.seconds
-    ))?;
-    for violation in &report.violations {
-        output.announce(format_args!(
-            "   ! {}; `{}` shows it again",
-            violation.what, violation.replay
-        ))?;
+    let mut found = CrashSummary::default();
+    for store in EXPLORED {
+        let before = found.images;
+        let tell = |done| bar.set_position(before + done);
+        let report = explore_structure(Structure::Store, Some(store), &options, &tell)
+            .map_err(|error| Failure::refused(error.to_string()))?;
+        found.images += report.images;
+        found.crash_points += report.crash_points;
+        found.distinct_states += report.distinct_states;
+        found.seconds += report.seconds;
+        found.violations += report.violations.len() as u64;
+        for violation in report.violations {
+            let (what, again) = (violation.what, &violation.replay);
+            output.announce(format_args!("   ! {what}; `{again}` shows it again"))?;
+            found.replays.push(violation.replay);
+        }
     }
-    Ok(CrashSummary {
-        images: report.images,
-        crash_points: report.crash_points,
-        distinct_states: report.distinct_states,
-        seconds: report.seconds,
-        violations: report.violations.len() as u64,
-        replays: report.violations.into_iter().map(|violation| violation.replay).collect(),
-    })
+    bar.finish_and_clear();
+    output.announce(format_args!(
+        "   {EXPLORED_OPERATIONS} operations, {} moments, {} images of the memory recovered and checked in {:.1} s",
+        grouped(found.crash_points),
+        grouped(found.images),
+        found.seconds
+    ))?;
+    Ok(found)
 }
 
 /// Counts what the puts of the workload do, over a part of the demo's records.
