@@ -1,14 +1,13 @@
 //! Bytes laid over the image of a log on a block device: opening it gives a log or an error, never a
 //! record that was not appended, and a log that opened goes on working.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use std::sync::{Arc, LazyLock};
 
 use lapis_blocks::block_log::{BlockLog, BlockLogOptions, Recovery};
 use lapis_device::{ModelledSsd, SsdConfig};
 use lapis_pmem::{BLOCK_BYTES, BlockDevice, Hardware};
-use libfuzzer_sys::fuzz_target;
 
 const BLOCKS: u64 = 10;
 const LENGTHS: [usize; 12] = [0, 1, 40, 3000, 700, 700, 8, 8, 8, 4000, 100, 16];
@@ -34,7 +33,7 @@ static IMAGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     image
 });
 
-fuzz_target!(|input: &[u8]| {
+lapis_fuzz::fuzz_target!(|input: &[u8]| {
     let mut image = IMAGE.clone();
     for spot in input.chunks_exact(11) {
         let at = usize::from(u16::from_le_bytes([spot[0], spot[1]])) % (image.len() - 512);

@@ -1,7 +1,5 @@
 //! Records of an engine's log, changed and appended to it.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|input: &[u8]| lapis_fuzz::engine_bytes::engine_log(input));
+lapis_fuzz::fuzz_target!(|input: &[u8]| lapis_fuzz::engine_bytes::engine_log(input));

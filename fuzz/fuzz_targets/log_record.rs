@@ -1,9 +1,7 @@
 //! The parser of the records of transactions.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|input: &[u8]| {
+lapis_fuzz::fuzz_target!(|input: &[u8]| {
     let _ = lapis_engine::is_record(input);
 });

@@ -3,14 +3,13 @@
 //! none of this panics, and no more: what they say is free the allocator gives out, and only an audit
 //! compares that with what is reachable.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use std::sync::{Arc, LazyLock};
 
 use lapis_blocks::log::Placement;
 use lapis_blocks::pop_log::{PopLog, PopLogOptions, PopLogRoot};
 use lapis_pmem::{EXTENT_BYTES, Hardware, Link, Pool, Region};
-use libfuzzer_sys::fuzz_target;
 
 const POOL_BYTES: usize = 1 << 18;
 /// The bitmaps of the slabs in the image are no longer than this. Each is where its slab begins, at
@@ -41,7 +40,7 @@ static IMAGE: LazyLock<(Vec<u8>, u64)> = LazyLock::new(|| {
     (bytes, link.bits())
 });
 
-fuzz_target!(|input: &[u8]| {
+lapis_fuzz::fuzz_target!(|input: &[u8]| {
     let (image, root) = &*IMAGE;
     let mut image = image.clone();
     let words = (4096 + 7680 * 8..image.len()).step_by(8);

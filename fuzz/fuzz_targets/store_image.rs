@@ -3,13 +3,12 @@
 //! The input is which file (1 byte) and a list of spots: which word that is not zero in the file (2 bytes), a way to
 //! change it (1 byte), what to change it to (8 bytes).
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use std::sync::{Arc, LazyLock};
 
 use lapis_engine::{Engine, EngineOptions, KeyRange, Storage};
 use lapis_pmem::{BLOCK_BYTES, BlockDevice, FileDevice, Hardware};
-use libfuzzer_sys::fuzz_target;
 
 /// The pages and the log of the store's fixture, whose blocks of zeroes are left out.
 static FILES: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
@@ -80,7 +79,7 @@ fn read_everything([pages, log]: [&[u8]; 2]) {
     }
 }
 
-fuzz_target!(|input: &[u8]| {
+lapis_fuzz::fuzz_target!(|input: &[u8]| {
     let Some((&number, spots)) = input.split_first() else { return };
     let changed = overlaid(number, spots);
     let [pages, log] = &*FILES;

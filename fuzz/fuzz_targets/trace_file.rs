@@ -1,10 +1,9 @@
 //! The reader of trace files: it gives a trace or an error, and what it gives can be written and
 //! read again. The input is tried as a file, and as the payload of a block whose checksum is right.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use lapis_device::trace_file::{RecordedTrace, TraceHeader, TraceWriter};
-use libfuzzer_sys::fuzz_target;
 
 fn check(file: &[u8]) {
     let Ok((found, _)) = RecordedTrace::read_prefix(file) else { return };
@@ -16,7 +15,7 @@ fn check(file: &[u8]) {
     assert!(again.base.len() == found.base.len() && again.locations == found.locations);
 }
 
-fuzz_target!(|input: &[u8]| {
+lapis_fuzz::fuzz_target!(|input: &[u8]| {
     check(input);
     if input.is_empty() || input.len() > 1 << 16 {
         return;

@@ -4,6 +4,25 @@
 
 pub mod engine_bytes;
 
+/// Makes a program of what is to be done with an input: a fuzz target for cargo-fuzz, and otherwise one that does it with
+/// each file that it is given, so that a finding can be looked at without a fuzzer.
+#[macro_export]
+macro_rules! fuzz_target {
+    (|$input:ident: &[u8]| $body:expr) => {
+        fn with_input($input: &[u8]) {
+            $body
+        }
+
+        #[cfg(fuzzing)]
+        libfuzzer_sys::fuzz_target!(|input: &[u8]| with_input(input));
+
+        #[cfg(not(fuzzing))]
+        fn main() -> std::io::Result<()> {
+            std::env::args_os().skip(1).try_for_each(|file| Ok(with_input(&std::fs::read(file)?)))
+        }
+    };
+}
+
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
