@@ -28,7 +28,7 @@ impl<D: Domain> Engine<D> {
             shared.dropped.lock().iter().map(|dropped| Arc::clone(&dropped.table)).collect();
         let system = [Arc::clone(&shared.catalog), Arc::clone(&shared.chunks)];
         let tables = self.tables();
-        let mut problems = self.check_pages(system.iter().chain(&tables).chain(&dropped));
+        let mut problems = self.check_pages(system.iter().chain(&tables), &dropped);
         if let Err(error) = self.check_values(&tables, &dropped, &mut problems) {
             problems.push(error.to_string());
         }
@@ -36,13 +36,18 @@ impl<D: Domain> Engine<D> {
         problems
     }
 
-    fn check_pages<'t>(&self, tables: impl Iterator<Item = &'t Arc<Table<D>>>) -> Vec<String> {
+    fn check_pages<'t>(
+        &self,
+        tables: impl Iterator<Item = &'t Arc<Table<D>>>,
+        dropped: &'t [Arc<Table<D>>],
+    ) -> Vec<String> {
         let (mut problems, mut owned) = (Vec::new(), HashSet::<PageNumber>::new());
-        for table in tables {
+        let tables = tables.map(|table| (table, true));
+        for (table, is_whole) in tables.chain(dropped.iter().map(|table| (table, false))) {
             let name = table.name();
             match table.contents() {
                 Contents::Tree(tree) => {
-                    _ = tree.check(&mut |finding| match finding {
+                    let mut tell = |finding| match finding {
                         Finding::Page(page) => {
                             if !owned.insert(page) {
                                 let what = "is another tree's too";
@@ -52,7 +57,11 @@ impl<D: Domain> Engine<D> {
                         Finding::Problem { page, what } => {
                             problems.push(format!("table {name:?}, page {page}: {what}"));
                         }
-                    })
+                    };
+                    _ = match is_whole {
+                        true => tree.check(&mut tell),
+                        false => tree.check_what_is_left(&mut tell),
+                    };
                 }
                 Contents::Index(index) => {
                     let found = index.problems().into_iter();
@@ -81,7 +90,8 @@ impl<D: Domain> Engine<D> {
         (!audit.is_clean()).then(|| format!("persistent memory: {audit:?}"))
     }
 
-    /// V1, V2. Of tables that were dropped the parts of values go before the records do.
+    /// V1, V2. Of tables that were dropped the parts of values go before the records do, and what is left of one whose
+    /// values are listed has no records that matter.
     fn check_values(
         &self,
         tables: &[Arc<Table<D>>],
@@ -91,7 +101,8 @@ impl<D: Domain> Engine<D> {
         let shared = self.shared();
         let mut known: BTreeSet<u64> = BTreeSet::new();
         let tables = tables.iter().map(|table| (table, true));
-        for (table, has_parts) in tables.chain(dropped.iter().map(|table| (table, false))) {
+        let dropped = dropped.iter().filter(|table| table.has_long_values());
+        for (table, has_parts) in tables.chain(dropped.map(|table| (table, false))) {
             table.contents().visit_all(|key, record| match record.map(value::parse) {
                 Ok(Some(Stored::Short(_))) => {}
                 Ok(Some(Stored::Long(long))) => {

@@ -4,6 +4,9 @@
 //! before the root is freed, by the next record of its tree. A crash between the two is made good when the log is
 //! replayed: a root that is in use with an LSN below `c` is still that of the dropped table; one that has become another's
 //! page since has a higher one. So is a root freed that was made and that the catalog never came to know.
+//!
+//! Long values are listed before the first page goes, and the last record of the listing says that they are. So nobody
+//! looks for them again where pages are missing, after a crash neither.
 
 use std::sync::Arc;
 
@@ -43,11 +46,13 @@ impl<D: Domain> Shared<D> {
         }
         self.make_room(0)?;
         let table = &first.table;
+        let key = dropped_key(table.id(), table.contents().place());
         if table.has_long_values() {
             self.list_long_values(table)?;
+            let listed = Write { table: &self.catalog, key: &key, value: Some(&[0]) };
+            self.commit(&[listed], None, Durability::Eventual)?;
             table.forget_long_values();
         }
-        let key = dropped_key(table.id(), table.contents().place());
         let unlisted = Write { table: &self.catalog, key: &key, value: None };
         match table.contents() {
             Contents::Tree(tree) => {

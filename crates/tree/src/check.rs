@@ -49,6 +49,20 @@ struct Expected {
     level: Option<u8>,
     lower: Vec<u8>,
     upper: Option<Vec<u8>>,
+    /// Whether pages behind it may be free already, so that it ends before `upper`.
+    may_end_early: bool,
+}
+
+impl Expected {
+    fn is_bounded_by(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
+        let ends_early = || match (&self.upper, upper) {
+            (Some(expected), Some(upper)) => upper < &expected[..],
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        let ends_there = self.upper.as_deref() == upper;
+        self.lower == lower && (ends_there || self.may_end_early && ends_early())
+    }
 }
 
 /// A walk under way.
@@ -65,7 +79,18 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
     /// Walks over all pages, and tells each, and everything that is wrong with it. Nobody changes the tree
     /// meanwhile. Goes on behind what is damaged, and never fails itself.
     pub fn check(&self, tell: &mut dyn FnMut(Finding)) -> TreeReport {
-        let root = Expected { page: self.root, level: None, lower: Vec::new(), upper: None };
+        self.check_from_root(false, tell)
+    }
+
+    /// As [`check`](Self::check), of a tree whose pages are being freed ([`free_pages`](Self::free_pages)): its end may
+    /// be missing.
+    pub fn check_what_is_left(&self, tell: &mut dyn FnMut(Finding)) -> TreeReport {
+        self.check_from_root(true, tell)
+    }
+
+    fn check_from_root(&self, may_end_early: bool, tell: &mut dyn FnMut(Finding)) -> TreeReport {
+        let (page, lower, upper) = (self.root, Vec::new(), None);
+        let root = Expected { page, level: None, lower, upper, may_end_early };
         let (report, tree) = (TreeReport::default(), mark_of(self.root));
         let mut walk = Walk { report, tree, seen: HashSet::new(), ahead: vec![root], tell };
         while let Some(expected) = walk.ahead.pop() {
@@ -75,7 +100,7 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             }
             (walk.tell)(Finding::Page(expected.page));
             match self.manager.fix_exclusive(expected.page) {
-                Ok(page) => walk.look_at(&page, &expected),
+                Ok(page) => walk.look_at(&page, expected),
                 Err(error) => walk.problem(expected.page, error.to_string()),
             }
         }
@@ -89,7 +114,7 @@ impl Walk<'_> {
         (self.tell)(Finding::Problem { page, what });
     }
 
-    fn look_at<D: Domain>(&mut self, page: &ExclusivePage<'_, D>, expected: &Expected) {
+    fn look_at<D: Domain>(&mut self, page: &ExclusivePage<'_, D>, expected: Expected) {
         let number = expected.page;
         let copy = copy_of(page);
         let node = Node::new(&copy[..]);
@@ -110,7 +135,7 @@ impl Walk<'_> {
         if node.tree() != self.tree {
             self.problem(number, "it says that it is another tree's".to_owned());
         }
-        if node.lower() != expected.lower || node.upper() != expected.upper.as_deref() {
+        if !expected.is_bounded_by(node.lower(), node.upper()) {
             self.problem(number, "its fences are not what the node above says".to_owned());
         }
         if node.prefix_bytes() != common_bytes(node.lower(), node.upper().unwrap_or_default()) {
@@ -126,7 +151,7 @@ impl Walk<'_> {
             self.report.leaf_bytes += node.entry_bytes() as u64;
         } else {
             self.report.inner_nodes += 1;
-            self.look_at_children(page, &node, number);
+            self.look_at_children(page, &node, &expected);
         }
     }
 
@@ -134,8 +159,9 @@ impl Walk<'_> {
         &mut self,
         page: &ExclusivePage<'_, D>,
         node: &Node<&[u8]>,
-        number: PageNumber,
+        of: &Expected,
     ) {
+        let number = of.page;
         let references = (0..=node.count()).map(|child| node.child_offset(child));
         if !page.read().references().eq(references) {
             self.problem(number, "its page does not name its references".to_owned());
@@ -152,7 +178,8 @@ impl Walk<'_> {
                 false => node.key(child),
             };
             let (level, lower) = (Some(node.level() - 1), lower.unwrap_or_default());
-            self.ahead.push(Expected { page: below, level, lower, upper });
+            let may_end_early = of.may_end_early && child == node.count();
+            self.ahead.push(Expected { page: below, level, lower, upper, may_end_early });
         }
     }
 }

@@ -90,3 +90,27 @@ fn the_long_values_of_a_dropped_table_go_with_it_and_a_power_cut_on_the_way_leav
     let used = rig.engine.buffer_manager().space().unwrap().used_pages();
     assert!(used < 10, "{used} pages");
 }
+
+#[test]
+fn a_drop_that_a_power_cut_has_interrupted_half_way_is_sound_and_goes_on() {
+    let mut rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    rig.engine.put(&table, b"long", &[7; 9000], Durability::Eventual).unwrap();
+    for number in 0..8000_u32 {
+        let key = number.to_be_bytes();
+        rig.engine.put(&table, &key, &[7; 100], Durability::Eventual).unwrap();
+    }
+    rig.engine.drop_table("t").unwrap();
+    let mut cuts = 0;
+    while rig.engine.maintain().unwrap() {
+        rig.engine.sync().unwrap();
+        rig = rig.after_power_cut();
+        assert_eq!(rig.engine.check(), Vec::<String>::new(), "after cut {cuts}");
+        cuts += 1;
+        assert!(cuts < 200, "the drop does not end");
+    }
+    assert!(cuts > 3, "only {cuts} cuts");
+    rig.engine.checkpoint().unwrap();
+    let used = rig.engine.buffer_manager().space().unwrap().used_pages();
+    assert!(used <= 8, "{used} pages");
+}
