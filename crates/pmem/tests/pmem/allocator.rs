@@ -357,13 +357,14 @@ fn a_retired_block_waits_for_the_guards_that_were_alive() {
 
 #[test]
 fn threads_never_share_a_block() {
+    let rounds = if cfg!(miri) { 200 } else { 20_000_u64 };
     let pool = Pool::create_anonymous(1 << 20).unwrap();
     std::thread::scope(|scope| {
         for thread in 1..=4u64 {
             let pool = &pool;
             scope.spawn(move || {
                 let mut mine = Vec::new();
-                for round in 0..20_000u64 {
+                for round in 0..rounds {
                     let bytes = 8 + (round * 13 % 500) as usize;
                     let block = pool.allocate_with_tail::<PCell<u64>>(bytes).unwrap();
                     block.store(pool.domain(), thread << 32 | round);
