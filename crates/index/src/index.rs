@@ -67,6 +67,18 @@ pub struct Capabilities {
     pub orders_prior_flushes: bool,
 }
 
+impl Capabilities {
+    /// Of most ordered structures: nobody waits for a turn, and flushes of the caller are the caller's.
+    pub const ORDERED: Self = Self {
+        ordered: true,
+        concurrent_writers: true,
+        lock_free_reads: true,
+        orders_prior_flushes: false,
+    };
+    /// Of most hash tables: as [`ORDERED`](Self::ORDERED), and without an order.
+    pub const HASHED: Self = Self { ordered: false, ..Self::ORDERED };
+}
+
 /// What is to happen to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -332,10 +344,8 @@ macro_rules! forward_to_files {
     };
     ($domain:ident, $key:ident, trie) => {
         const CAPABILITIES: $crate::Capabilities = $crate::Capabilities {
-            ordered: true,
-            concurrent_writers: true,
-            lock_free_reads: true,
             orders_prior_flushes: !$key::INLINE,
+            ..$crate::Capabilities::ORDERED
         };
         const VISITS_CHECK: bool = true;
 

@@ -139,7 +139,7 @@ impl<D: Domain> BufferManager<D> {
     /// log has that pages have not is for whoever has the log.
     ///
     /// # Errors
-    /// [`BufferError::TooFewFrames`], [`BufferError::Space`].
+    /// [`BufferError::TooFewFrames`], [`BufferError::Space`], [`BufferError::TierMissing`].
     pub fn open(
         domain: D,
         device: Arc<dyn BlockDevice>,
@@ -147,7 +147,10 @@ impl<D: Domain> BufferManager<D> {
         options: &BufferOptions,
     ) -> Result<Self, BufferError> {
         let space = Space::open(domain.clone(), device)?;
-        Self::over(domain, space, log, options)
+        match space.tier() {
+            0 => Self::over(domain, space, log, options),
+            identity => Err(BufferError::TierMissing { identity }),
+        }
     }
 
     /// The same, whether or not the newest pages are in persistent memory, which cannot be had any more. What comes back is
@@ -162,8 +165,7 @@ impl<D: Domain> BufferManager<D> {
         options: &BufferOptions,
     ) -> Result<Self, BufferError> {
         let space = Space::open(domain.clone(), device)?;
-        let (page_bytes, storage) = (space.page_bytes(), Storage::Space(Box::new(space)));
-        Self::new(domain, options, page_bytes, Placement::Ssd, storage, None, log)
+        Self::over(domain, space, log, options)
     }
 
     fn over(
@@ -172,9 +174,6 @@ impl<D: Domain> BufferManager<D> {
         log: Arc<dyn WriteAheadLog>,
         options: &BufferOptions,
     ) -> Result<Self, BufferError> {
-        if space.tier() != 0 {
-            return Err(BufferError::TierMissing { identity: space.tier() });
-        }
         let (page_bytes, storage) = (space.page_bytes(), Storage::Space(Box::new(space)));
         Self::new(domain, options, page_bytes, Placement::Ssd, storage, None, log)
     }

@@ -200,12 +200,7 @@ fn initial_depth(expected_entries: usize, lines: usize) -> Result<u32, IndexErro
 
 impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Cceh<D, K> {
     const KIND: IndexKind = IndexKind::Cceh;
-    const CAPABILITIES: Capabilities = Capabilities {
-        ordered: false,
-        concurrent_writers: true,
-        lock_free_reads: true,
-        orders_prior_flushes: false,
-    };
+    const CAPABILITIES: Capabilities = Capabilities::HASHED;
 
     fn create<'p>(
         pool: &'p Pool<D>,

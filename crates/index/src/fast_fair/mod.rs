@@ -156,13 +156,8 @@ fn beyond_the_end(link: Link<NodeHeader>) -> ! {
 
 impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FastFair<D, K> {
     const KIND: IndexKind = IndexKind::FastFair;
-    const CAPABILITIES: Capabilities = Capabilities {
-        ordered: true,
-        concurrent_writers: true,
-        lock_free_reads: true,
-        // An append stores its key, flushes and fences once: after the store.
-        orders_prior_flushes: false,
-    };
+    // An append stores its key, flushes and fences once: after the store.
+    const CAPABILITIES: Capabilities = Capabilities::ORDERED;
 
     fn create<'p>(
         pool: &'p Pool<D>,

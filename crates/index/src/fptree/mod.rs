@@ -206,12 +206,8 @@ impl<D: Domain, K: IndexKey + ?Sized> Drop for FpTree<D, K> {
 
 impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for FpTree<D, K> {
     const KIND: IndexKind = IndexKind::FpTree;
-    const CAPABILITIES: Capabilities = Capabilities {
-        ordered: true,
-        concurrent_writers: true,
-        lock_free_reads: true,
-        orders_prior_flushes: true,
-    };
+    const CAPABILITIES: Capabilities =
+        Capabilities { orders_prior_flushes: true, ..Capabilities::ORDERED };
 
     fn create<'p>(
         pool: &'p Pool<D>,

@@ -202,12 +202,7 @@ fn initial_log2(expected_entries: usize) -> Result<u32, IndexError> {
 
 impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for LevelHash<D, K> {
     const KIND: IndexKind = IndexKind::LevelHash;
-    const CAPABILITIES: Capabilities = Capabilities {
-        ordered: false,
-        concurrent_writers: true,
-        lock_free_reads: true,
-        orders_prior_flushes: false,
-    };
+    const CAPABILITIES: Capabilities = Capabilities::HASHED;
 
     fn create<'p>(
         pool: &'p Pool<D>,

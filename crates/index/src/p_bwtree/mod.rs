@@ -100,7 +100,6 @@ mod scan;
 mod tests;
 
 use std::marker::PhantomData;
-use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use lapis_pmem::{Committed, Domain, Guard, InFlight, Link, Owned, Pool};
@@ -108,9 +107,7 @@ use parking_lot::Mutex;
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
-use crate::index::{
-    Capabilities, Direction, Index, IndexError, IndexOptions, OrderedIndex, forward_to_files,
-};
+use crate::index::{Capabilities, Index, IndexError, IndexOptions, forward_to_files};
 use crate::key::IndexKey;
 use crate::node_size::NodeSizes;
 use crate::radix::Handle;
@@ -164,12 +161,8 @@ pub struct PBwTree<D: Domain, K: IndexKey + ?Sized> {
 
 impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PBwTree<D, K> {
     const KIND: IndexKind = IndexKind::PBwTree;
-    const CAPABILITIES: Capabilities = Capabilities {
-        ordered: true,
-        concurrent_writers: true,
-        lock_free_reads: true,
-        orders_prior_flushes: true,
-    };
+    const CAPABILITIES: Capabilities =
+        Capabilities { orders_prior_flushes: true, ..Capabilities::ORDERED };
     const VISITS_CHECK: bool = true;
 
     fn create<'p>(
@@ -250,17 +243,6 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
 impl<D: Domain, K: IndexKey + ?Sized> Drop for PBwTree<D, K> {
     fn drop(&mut self) {
         let _ = self.give_up_reserve();
-    }
-}
-
-impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PBwTree<D, K> {
-    fn scan(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
-        self.scan_entries(from, direction, visit);
     }
 }
 

@@ -10,13 +10,12 @@ use lapis_pmem::Domain;
 use super::PBwTree;
 use super::contents::Contents;
 use super::descent::Purpose;
-use crate::index::{Direction, begins_at, visit_word};
+use crate::index::{Direction, OrderedIndex, begins_at, visit_word};
 use crate::key::IndexKey;
 use crate::radix::damaged_word;
 
-impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
-    /// See [`crate::OrderedIndex::scan`].
-    pub(super) fn scan_entries(
+impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PBwTree<D, K> {
+    fn scan(
         &self,
         from: Bound<&K>,
         direction: Direction,
@@ -59,7 +58,9 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
             };
         }
     }
+}
 
+impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
     /// The leaf with the first keys behind `from`.
     fn leaf_at(&self, from: Bound<&K>, direction: Direction) -> Option<Contents> {
         let pool = &self.handle.pool;

@@ -1,12 +1,14 @@
 //! Shapes that insertions and removals lead to, and changes of them that are half done.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use lapis_pmem::{Hardware, Pool};
 
 use super::record::Kind;
 use super::*;
+use crate::index::{Direction, OrderedIndex};
 
 type Numbers = PBwTree<Hardware, u64>;
 

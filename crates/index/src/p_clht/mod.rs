@@ -154,12 +154,7 @@ fn damaged_chain() -> IndexError {
 
 impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PClht<D, K> {
     const KIND: IndexKind = IndexKind::PClht;
-    const CAPABILITIES: Capabilities = Capabilities {
-        ordered: false,
-        concurrent_writers: true,
-        lock_free_reads: true,
-        orders_prior_flushes: false,
-    };
+    const CAPABILITIES: Capabilities = Capabilities::HASHED;
 
     fn create<'p>(
         pool: &'p Pool<D>,

@@ -13,7 +13,7 @@ use super::bits::{Bits, bit_at, first_difference};
 use super::contents::{FANOUT, sharing};
 use super::entry::Entry;
 use super::node::Node;
-use crate::index::Direction;
+use crate::index::{Direction, OrderedIndex};
 use crate::key::IndexKey;
 use crate::radix::{Digits, Leaf, damaged_word};
 
@@ -34,9 +34,8 @@ struct Cursor<'t, D: Domain, K: IndexKey + ?Sized> {
     pending: Option<Link<Leaf>>,
 }
 
-impl<D: Domain, K: IndexKey + ?Sized> PHot<D, K> {
-    /// See [`crate::OrderedIndex::scan`].
-    pub(super) fn scan_entries(
+impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PHot<D, K> {
+    fn scan(
         &self,
         from: Bound<&K>,
         direction: Direction,

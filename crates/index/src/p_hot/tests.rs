@@ -1,5 +1,6 @@
 //! Shapes that insertions and removals lead to, locks, and what a check reports.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use lapis_pmem::{Hardware, LockGeneration, Pool};
@@ -8,6 +9,7 @@ use super::entry::Entry;
 use super::node::Node;
 use super::read::Level;
 use super::*;
+use crate::index::{Direction, OrderedIndex};
 use crate::radix::{Digits, Place};
 
 type Numbers = PHot<Hardware, u64>;

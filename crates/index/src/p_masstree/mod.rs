@@ -103,14 +103,13 @@ mod split;
 mod tests;
 
 use std::marker::PhantomData;
-use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use lapis_pmem::{Domain, InFlight, Link, Owned, Pool};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
-use crate::index::{Direction, Index, IndexError, IndexOptions, OrderedIndex, forward_to_files};
+use crate::index::{Index, IndexError, IndexOptions, forward_to_files};
 use crate::key::IndexKey;
 use crate::radix::{Handle, LockMutants};
 use crate::root::IndexRoot;
@@ -147,17 +146,6 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PMasstree<D, K> {
     }
 
     forward_to_files!(D, K, trie);
-}
-
-impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PMasstree<D, K> {
-    fn scan(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
-        self.scan_entries(from, direction, visit);
-    }
 }
 
 pub(crate) const DECLARATION: Declaration = Declaration {

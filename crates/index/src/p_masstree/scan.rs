@@ -12,7 +12,7 @@ use lapis_pmem::Domain;
 use super::PMasstree;
 use super::node::{Slice, View, Word};
 use super::read::{Aim, Spot};
-use crate::index::Direction;
+use crate::index::{Direction, OrderedIndex};
 use crate::key::IndexKey;
 use crate::radix::damaged_word;
 
@@ -109,9 +109,8 @@ impl Cut {
 /// Entries of a border node.
 type Entries = Vec<(Slice, Word)>;
 
-impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
-    /// See [`crate::OrderedIndex::scan`].
-    pub(super) fn scan_entries(
+impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PMasstree<D, K> {
+    fn scan(
         &self,
         from: Bound<&K>,
         direction: Direction,
@@ -150,7 +149,9 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
         }
         self.handle.persist_before_return();
     }
+}
 
+impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
     /// Reads the entries of a border node that are not beyond its bound, at one moment. False if they have changed.
     fn collect(&self, view: &View<'_>, entries: &mut Entries) -> bool {
         let domain = self.handle.pool.domain();

@@ -1,6 +1,7 @@
 //! Shapes that insertions and removals lead to, what crashes leave, locks, and what a check reports.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use lapis_pmem::{Hardware, LockGeneration, PCell, Pool};
@@ -9,7 +10,7 @@ use super::node::{BORDER, Key, Slice, View};
 use super::permutation::Permutation;
 use super::read::Step;
 use super::*;
-use crate::index::Statistics;
+use crate::index::{Direction, OrderedIndex, Statistics};
 
 type Numbers = PMasstree<Hardware, u64>;
 type Strings = PMasstree<Hardware, [u8]>;

@@ -22,12 +22,8 @@ use crate::root::IndexRoot;
 
 impl<T: RadixTree> Index<T::Domain, T::Key> for T {
     const KIND: IndexKind = <T as RadixTree>::KIND;
-    const CAPABILITIES: Capabilities = Capabilities {
-        ordered: true,
-        concurrent_writers: true,
-        lock_free_reads: true,
-        orders_prior_flushes: !T::Key::INLINE,
-    };
+    const CAPABILITIES: Capabilities =
+        Capabilities { orders_prior_flushes: !T::Key::INLINE, ..Capabilities::ORDERED };
     const VISITS_CHECK: bool = true;
     const WALKS_BY_PARTS: bool = true;
 

@@ -186,13 +186,9 @@ impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> WbTree<D, K, N> {
 
 impl<D: Domain, K: IndexKey + ?Sized, N: WbTreeNodeKind> Index<D, K> for WbTree<D, K, N> {
     const KIND: IndexKind = N::KIND;
-    const CAPABILITIES: Capabilities = Capabilities {
-        ordered: true,
-        concurrent_writers: false,
-        lock_free_reads: true,
-        // An update stores the value, and fences after it.
-        orders_prior_flushes: false,
-    };
+    // An update stores the value, and fences after it.
+    const CAPABILITIES: Capabilities =
+        Capabilities { concurrent_writers: false, ..Capabilities::ORDERED };
 
     fn create<'p>(
         pool: &'p Pool<D>,

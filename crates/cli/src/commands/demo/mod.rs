@@ -65,7 +65,7 @@ pub struct Arguments {
     /// Threads of the process that writes
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=128))]
     threads: u8,
-    /// Images of the modelled machine's memory to recover from, at most
+    /// Images of the modelled machine to recover from; second crashes, in recovery, come besides
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     images: u64,
     /// What the random numbers start from [default: another one each time]
