@@ -103,8 +103,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
             return seen;
         }
         self.mapping.visit(&mut |link, bytes| met(Met::Block(link, bytes)));
-        if let Some(reserve) = *self.reserve.lock() {
-            met(Met::Block(reserve.cast(), self.geometry.base_bytes(0)));
+        if let Some((link, bytes)) = self.reserved() {
+            met(Met::Block(link.cast(), bytes));
         }
         let top = self.top().id();
         let mut level = self.read_node(top).map_or(0, |top| top.meta.level());

@@ -101,9 +101,9 @@ mod tests;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_pmem::{Committed, Domain, Guard, InFlight, Link, Owned, Pool};
-use parking_lot::Mutex;
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, InsertCost, Run};
@@ -154,8 +154,8 @@ pub struct PBwTree<D: Domain, K: IndexKey + ?Sized> {
     handle: Handle<D>,
     mapping: Mapping<D>,
     geometry: Geometry,
-    /// A block for a base node, for when the pool has no other.
-    reserve: Mutex<Option<Link<Base>>>,
+    /// The link of a block for a base node, for when the pool has no other; 0 if there is none.
+    reserve: AtomicU64,
     _keys: PhantomData<fn(&K)>,
 }
 
@@ -190,9 +190,13 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for PBwTree<D, K> {
         let word = |number: usize| pool.at(root).words[number].load(pool.domain());
         let geometry = Geometry::of(NODE_SIZES.found(word(NODE_BYTES_WORD))?);
         let mapping = Mapping::open(pool, Link::from_bits(word(DIRECTORY_WORD)))?;
-        let (reserve, _keys) = (Mutex::new(None), PhantomData);
+        let (reserve, _keys) = (AtomicU64::new(0), PhantomData);
         let tree = Self { handle, mapping, geometry, reserve, _keys };
-        tree.refill_reserve();
+        // After a crash it would come from a chunk that was never used, and crash upon crash would use up the pool:
+        // then the first base node that is needed brings one.
+        if !tree.handle.pool.needs_reclaim() {
+            tree.refill_reserve();
+        }
         Ok(tree)
     }
 
@@ -213,9 +217,8 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
     }
 
     /// Has a block for a base node at hand again. The caller has not pinned the pool.
-    #[cold]
     fn refill_reserve(&self) {
-        if self.reserve.lock().is_some() {
+        if self.reserve.load(Ordering::Acquire) != 0 {
             return;
         }
         let bytes = self.geometry.base_bytes(0);
@@ -223,17 +226,25 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
         else {
             return;
         };
-        let mut reserve = self.reserve.lock();
-        if reserve.is_none() {
-            *reserve = Some(block.link());
+        let (link, order) = (block.link().bits(), Ordering::AcqRel);
+        if self.reserve.compare_exchange(0, link, order, Ordering::Relaxed).is_ok() {
             // Nobody writes to it, and it is visited as one of the tree's.
             std::mem::forget(block);
         }
     }
 
+    /// The block that is kept, and its size.
+    fn reserved(&self) -> Option<(Link<Base>, usize)> {
+        let link = Link::from_bits(self.reserve.load(Ordering::Acquire));
+        (!link.is_null()).then(|| (link, self.geometry.base_bytes(0)))
+    }
+
     /// Gives that block to the allocator, which has no other; false if it has gone already.
     fn give_up_reserve(&self) -> bool {
-        let Some(link) = self.reserve.lock().take() else { return false };
+        let link = Link::<Base>::from_bits(self.reserve.swap(0, Ordering::AcqRel));
+        if link.is_null() {
+            return false;
+        }
         let bytes = self.geometry.base_bytes(0);
         self.handle.pool.free_unshared(link, bytes, Committed::nothing_to_do());
         true

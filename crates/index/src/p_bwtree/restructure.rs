@@ -24,6 +24,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PBwTree<D, K> {
             self.newest(id).map(|it| it.meta)
         };
         let Some(meta) = meta else { return Ok(()) };
+        self.refill_reserve();
         if self.geometry.divides(meta.count()) {
             return match self.divide(id, meta.count())? {
                 Some(right) => self.post(id, right),

@@ -195,6 +195,33 @@ fn ids_that_were_given_back_are_found_again_when_the_pool_was_closed() {
 }
 
 #[test]
+fn crash_upon_crash_while_it_opens_takes_no_room_and_the_next_base_node_brings_a_reserve() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
+    let regions = lapis_pmem::RegionOptions::default();
+    let pool = Arc::new(Pool::create_file(&path, 1 << 20, &regions).unwrap());
+    let tree = Numbers::create_named(&pool, "tree", &IndexOptions::DEFAULT).unwrap();
+    assert!(tree.reserved().is_some());
+    pool.abandon();
+    drop((tree, pool));
+    let reopened = || {
+        let pool = Arc::new(Pool::open_file(&path, &regions).unwrap());
+        let tree = Numbers::open(Arc::clone(&pool), pool.root("tree").unwrap()).unwrap();
+        pool.abandon();
+        (tree, pool)
+    };
+    let touched = reopened().1.usage().touched_bytes;
+    for _ in 0..20 {
+        assert_eq!(reopened().1.usage().touched_bytes, touched);
+    }
+    let (tree, _pool) = reopened();
+    assert!(tree.reserved().is_none());
+    (0..100).for_each(|it| _ = tree.insert(&it, it + 1).unwrap());
+    assert!(tree.reserved().is_some());
+    assert_holds(&tree, &model(0..100));
+}
+
+#[test]
 fn damaged_words_are_reported_or_harmless_and_never_panic() {
     let tree = of_numbers(0..120);
     let domain = tree.pool().domain();
