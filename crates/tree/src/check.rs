@@ -100,7 +100,7 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             }
             (walk.tell)(Finding::Page(expected.page));
             match self.manager.fix_exclusive(expected.page) {
-                Ok(page) => walk.look_at(&page, expected),
+                Ok(page) => walk.look_at(&page, &expected),
                 Err(error) => walk.problem(expected.page, error.to_string()),
             }
         }
@@ -114,7 +114,7 @@ impl Walk<'_> {
         (self.tell)(Finding::Problem { page, what });
     }
 
-    fn look_at<D: Domain>(&mut self, page: &ExclusivePage<'_, D>, expected: Expected) {
+    fn look_at<D: Domain>(&mut self, page: &ExclusivePage<'_, D>, expected: &Expected) {
         let number = expected.page;
         let copy = copy_of(page);
         let node = Node::new(&copy[..]);
@@ -151,7 +151,7 @@ impl Walk<'_> {
             self.report.leaf_bytes += node.entry_bytes() as u64;
         } else {
             self.report.inner_nodes += 1;
-            self.look_at_children(page, &node, &expected);
+            self.look_at_children(page, &node, expected);
         }
     }
 
