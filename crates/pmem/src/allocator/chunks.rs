@@ -133,10 +133,11 @@ pub(super) struct ChunkMap {
     next_fresh: u32,
     /// The persistent high-water mark (A3).
     high_water: u32,
-    /// Descriptors in `undiscovered.0..undiscovered.1` have not been read since a clean open.
+    /// Descriptors in `undiscovered.0..undiscovered.1` have not been read since the pool was opened.
     undiscovered: (u32, u32),
-    /// Chunks below this were in use before a crash and have not been reclaimed.
-    unreclaimed: Option<u32>,
+    /// Whether there was a crash, and it has not been reclaimed since: which blocks of the slabs are free is
+    /// not known. Which chunks are free is: those that no descriptor has (A1, A2).
+    needs_reclaim: bool,
 }
 
 impl ChunkMap {
@@ -145,21 +146,21 @@ impl ChunkMap {
             free: BTreeMap::new(),
             next_fresh: high_water,
             high_water,
-            undiscovered: if bitmaps_valid { (1, high_water) } else { (0, 0) },
-            unreclaimed: (!bitmaps_valid).then_some(high_water),
+            undiscovered: (1, high_water),
+            needs_reclaim: !bitmaps_valid,
         }
     }
 
     pub(super) fn needs_reclaim(&self) -> bool {
-        self.unreclaimed.is_some()
+        self.needs_reclaim
     }
 
     pub(super) fn high_water(&self) -> u32 {
         self.high_water
     }
 
-    /// Reads some descriptors that have not been read since a clean open. `slab` is told of each
-    /// slab. Returns whether there were any to read.
+    /// Reads some descriptors that have not been read since the pool was opened: chunks that none of them has
+    /// are free. `slab` is told of each slab whose saved bitmap counts (A4). Returns whether there were any to read.
     pub(super) fn discover<D: Domain>(
         &mut self,
         pool: &Pool<D>,
@@ -179,7 +180,7 @@ impl ChunkMap {
             let descriptor = Descriptor(descriptor_cell(pool, at).load(pool.domain()));
             let count = descriptor.chunks().max(1);
             match (descriptor.kind(), descriptor.class()) {
-                (SLAB, Some(class)) => slab(class, at),
+                (SLAB, Some(class)) if !self.needs_reclaim => slab(class, at),
                 (FREE, _) => self.add_free(at, 1),
                 _ => {}
             }
@@ -332,7 +333,7 @@ impl ChunkMap {
     pub(super) fn forget(&mut self) {
         self.free.clear();
         self.undiscovered = (0, 0);
-        self.unreclaimed = None;
+        self.needs_reclaim = false;
     }
 
     pub(super) fn large_bytes<D: Domain>(&self, pool: &Pool<D>) -> u64 {

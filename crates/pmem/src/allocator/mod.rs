@@ -4,7 +4,7 @@
 //! into slabs of equal blocks; *which* blocks are free is kept in DRAM and, after a crash, worked
 //! out again by a walk from the roots. The steady state therefore has no flush and no fence, and
 //! no crash can leak or double-allocate. What differs from Ralloc: opening never waits for a
-//! walk. After a crash allocation goes on in chunks that were never used, and in blocks freed
+//! walk. After a crash allocation goes on in chunks that nobody has, and in blocks freed
 //! since, until [`Pool::reclaim`](crate::Pool::reclaim) is told what is reachable; after a clean shutdown
 //! saved bitmaps make a walk unnecessary and are read slab by slab, as needed.
 //!
@@ -323,7 +323,8 @@ impl Allocator {
         lock(pool.domain(), &self.chunks).needs_reclaim()
     }
 
-    /// Reads some descriptors not yet read since a clean open and adopts the slabs they name.
+    /// Reads some descriptors not yet read since the pool was opened and, after a clean shutdown, adopts the
+    /// slabs they name.
     /// Returns whether there were any. Lock order: a class's lock may be held when the chunks' is
     /// taken, never the other way round.
     fn discover<D: Domain>(&self, pool: &Pool<D>) -> bool {

@@ -316,6 +316,32 @@ fn after_a_crash_unreachable_blocks_become_free_and_reachable_ones_stay() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "files")]
+fn crashes_without_a_reclaim_cost_no_more_chunks_than_were_handed_out() {
+    const CRASHES: u64 = 40;
+    const CHUNK_BYTES: u64 = 64 << 10;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p");
+    let options = lapis_pmem::RegionOptions { reserve_bytes: 1 << 30, ..Default::default() };
+    drop(Pool::create_file(&path, 1 << 20, &options).unwrap());
+    let mut handed_out = Vec::new();
+    let touched = [0; 2].map(|_| {
+        for _ in 0..CRASHES {
+            let pool = Pool::open_file(&path, &options).unwrap();
+            // What is freed is there for the next one, whatever becomes of this one.
+            drop(pool.allocate_with_tail::<PCell<u64>>(10 * CHUNK_BYTES as usize).unwrap());
+            handed_out.push(keep(pool.allocate::<PCell<u64>>().unwrap()).offset());
+            pool.abandon();
+        }
+        Pool::open_file(&path, &options).unwrap().usage().touched_bytes
+    });
+    assert!(touched[1] - touched[0] <= CRASHES * CHUNK_BYTES, "a slab for each crash: {touched:?}");
+    handed_out.sort_unstable();
+    handed_out.dedup();
+    assert_eq!(handed_out.len() as u64, 2 * CRASHES, "handed out twice");
+}
+
+#[test]
 fn a_visitor_reports_references_that_are_not_blocks_and_blocks_reached_twice() {
     let pool = counting_pool(1 << 20);
     let link = keep(pool.allocate_with_tail::<PCell<u64>>(92).unwrap());
