@@ -1,6 +1,10 @@
 //! Making and dropping tables.
 
+use std::sync::Arc;
+
+use lapis_device::ModelledSsd;
 use lapis_engine::{Durability, EngineError};
+use lapis_pmem::BlockDevice;
 
 use crate::harness::{Rig, contents, small};
 
@@ -113,4 +117,48 @@ fn a_drop_that_a_power_cut_has_interrupted_half_way_is_sound_and_goes_on() {
     rig.engine.checkpoint().unwrap();
     let used = rig.engine.buffer_manager().space().unwrap().used_pages();
     assert!(used <= 8, "{used} pages");
+}
+
+/// All bytes of a device.
+fn bytes_of(device: &ModelledSsd) -> Vec<u8> {
+    let mut bytes = vec![0; device.capacity_blocks() as usize * 4096];
+    device.read_blocks(0, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_drop_is_sound_wherever_the_log_ends_behind_its_first_free_pages() {
+    const SECTOR_BYTES: usize = 512;
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table("t").unwrap();
+    rig.engine.put(&table, b"long", &[7; 9000], Durability::Eventual).unwrap();
+    for number in 0..8000_u32 {
+        rig.engine.put(&table, &number.to_be_bytes(), &[7; 100], Durability::Eventual).unwrap();
+    }
+    rig.engine.drop_table("t").unwrap();
+    rig.engine.checkpoint().unwrap();
+    // Pages as they are now are what every end of the log may find.
+    let (pages, before) = (rig.pages.after_power_cut(), bytes_of(&rig.log));
+    assert!(rig.engine.maintain().unwrap());
+    rig.engine.sync().unwrap();
+    let after = bytes_of(&rig.log);
+    let starts = (0..before.len()).step_by(SECTOR_BYTES);
+    let changed: Vec<_> =
+        starts.filter(|&at| before[at..][..SECTOR_BYTES] != after[at..][..SECTOR_BYTES]).collect();
+    assert!(changed.len() > 4, "only {} sectors", changed.len());
+    for kept in 0..=changed.len() {
+        let mut bytes = after.clone();
+        for &at in &changed[kept..] {
+            bytes[at..at + SECTOR_BYTES].copy_from_slice(&before[at..at + SECTOR_BYTES]);
+        }
+        let log = rig.log.after_power_cut();
+        log.write_blocks(0, &bytes).unwrap();
+        log.flush().unwrap();
+        let cut = Rig::over(Arc::new(pages.after_power_cut()), Arc::new(log), small());
+        assert_eq!(cut.engine.check(), Vec::<String>::new(), "{kept} of {} sectors", changed.len());
+        while cut.engine.maintain().unwrap() {}
+        cut.engine.checkpoint().unwrap();
+        let used = cut.engine.buffer_manager().space().unwrap().used_pages();
+        assert!(used <= 8, "{used} pages after {kept} sectors");
+    }
 }
