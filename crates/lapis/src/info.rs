@@ -129,12 +129,14 @@ impl CheckReport {
     }
 }
 
-fn why(guarantee: Guarantee, memory: Option<&'static str>) -> &'static str {
+/// Why a store has a guarantee whose persistent memory has one, and a reason, of its own.
+fn why(guarantee: Guarantee, memory: Option<(Guarantee, &'static str)>) -> &'static str {
     match guarantee {
         Guarantee::PowerFail if memory.is_some() => {
             "a commit waits until persistent memory has what the log says"
         }
-        Guarantee::ProcessCrash if let Some(why) = memory => why,
+        // Unless the other files are what makes it worse.
+        Guarantee::ProcessCrash if let Some((Guarantee::ProcessCrash, why)) = memory => why,
         Guarantee::PowerFail => "a commit waits until the device has what the log says",
         Guarantee::ProcessCrash => "the files lie in memory (tmpfs), which a power cut empties",
         Guarantee::Nothing => "the store is in this process's memory and ends with it",
@@ -196,9 +198,10 @@ pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
     let page_bytes = manager.page_bytes();
     let pages = manager.space().map_or(0, |space| space.numbers().len());
     let log = engine.log();
+    let memory = files.memory.as_ref().map(|pool| (pool.region().guarantee(), pool.region().why()));
     Ok(Info {
         durability: guarantee.name(),
-        why: why(guarantee, files.memory.as_ref().map(|pool| pool.region().why())),
+        why: why(guarantee, memory),
         bytes: Bytes {
             storage: tiers.iter().skip(1).map(|tier| tier.bytes).sum(),
             allocated: (pages * page_bytes) as u64,
@@ -211,4 +214,17 @@ pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
         // The last one always stays.
         redone_records: engine.recovery().records.saturating_sub(1),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_that_of_the_files_which_survive_least() {
+        let memory = (Guarantee::PowerFail, "of the memory");
+        assert!(why(Guarantee::ProcessCrash, Some(memory)).contains("tmpfs"));
+        let memory = (Guarantee::ProcessCrash, "of the memory");
+        assert_eq!(why(Guarantee::ProcessCrash, Some(memory)), "of the memory");
+    }
 }
