@@ -11,6 +11,14 @@ use serde::Serialize;
 
 use crate::failure::{Failure, reason};
 
+/// Columns of a terminal that does not say how many it has, as on a serial line.
+const USUAL_COLUMNS: u16 = 80;
+
+/// The columns for a table on a terminal that says it has so many.
+fn columns(told: u16) -> u16 {
+    if told == 0 { USUAL_COLUMNS } else { told }
+}
+
 /// Where a command's results go.
 pub struct Output {
     sink: BufWriter<Stdout>,
@@ -58,6 +66,9 @@ impl Output {
             .set_content_arrangement(ContentArrangement::Dynamic)
             .set_header(&table.headings)
             .add_rows(table.rows.iter().map(|row| row.iter().map(|cell| cell.replace('`', ""))));
+        if let Some(told) = drawn.width() {
+            drawn.set_width(columns(told));
+        }
         for column in drawn.column_iter_mut().skip(table.words) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -115,5 +126,15 @@ pub fn closed(error: &io::Error) -> Failure {
         Failure::OutputClosed
     } else {
         Failure::refused(format!("cannot write to standard output: {}", reason(error)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_that_does_not_know_its_width_has_the_usual_one() {
+        assert_eq!((columns(0), columns(120)), (80, 120));
     }
 }
