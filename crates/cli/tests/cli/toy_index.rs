@@ -67,9 +67,17 @@ fn sources_with_the_toys() -> PathBuf {
         format!("{before}\n{list}{lines}\n    {line}\n}}\n{rest}")
     };
     std::fs::create_dir_all(&to).unwrap();
-    for part in
-        ["Cargo.toml", "Cargo.lock", "examples", "fuzz", "include", "data", "docs", "README.md"]
-    {
+    for part in [
+        "Cargo.toml",
+        "Cargo.lock",
+        "examples",
+        "fuzz",
+        "include",
+        "data",
+        "docs",
+        "tools",
+        "README.md",
+    ] {
         if from.join(part).exists() {
             copy(&from.join(part), &to.join(part));
         }

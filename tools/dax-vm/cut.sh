@@ -1,0 +1,52 @@
+#!/bin/bash
+# cut.sh CUTS INDEXES [PLUGIN-ARGUMENTS]: cuts the power about CUTS times while a store is made, written to, closed, opened,
+# killed and opened again. Each image is recovered on this machine and compared with what was acknowledged.
+# SEED, THREADS, OPERATIONS, LONGEST. AGAIN=1: instead, while what a cut of the run before left is recovered.
+# Exit code 1 if an image is bad, 2 if there is none.
+cuts=$1 indexes=$2 arguments=${3:-} seed=$SEED longest=${LONGEST:-3000} bad=0 found=0
+run=$W/cuts
+before=$W/formatted.img words=""
+if [ -n "${AGAIN:-}" ]; then
+  before=$W/crashed.img
+  # Words are seen where they are written, whoever writes them.
+  words="echo ready; $(tr , '\n' < "$W/crashed" | awk '{ printf "echo ack %d %d done; ", NR - 1, $1 }')"
+fi
+rm -rf "$run" && mkdir -p "$run" && cp --sparse=always "$before" "$run/memory.img"
+write="dax-writer write /mnt/s /mnt/s $seed $longest $indexes ${THREADS:-3}"
+{
+  echo "echo 0 > /proc/sys/kernel/randomize_va_space; mount -o dax /dev/pmem0 /mnt"
+  if [ -n "${AGAIN:-}" ]; then
+    echo "$words $write 3 > /dev/null; echo WROTE \$?"
+  else
+    echo "$write ${OPERATIONS:-60} > /dev/null; echo WROTE \$?"
+    echo "$write 100000 > /dev/null & sleep 2; kill -9 \$!; wait"
+    echo "$write ${OPERATIONS:-60} > /dev/null; echo WROTE \$?"
+  fi
+} > "$run/job"
+# Some thousand fences are waited for.
+PLUGIN=file=$W/pmcut.so,pmem=$(readlink -f "$run/memory.img"),phys=0x100000000,out=$run,images=$((2 * cuts)),seed=$seed,switch=300,${arguments:-every=$((9000 / cuts + 1))} \
+  SECONDS_AT_MOST=600 PROCESSORS=2 "${0%/*}/vm.sh" "$run/memory.img" "$run/job" "$run/log"
+# Behind the namespace's own blocks.
+offset=$((2 << 20))
+while read -r _ number _ acknowledged rest; do
+  image=$run/cut-$(printf %04d "$number").img store=$run/store
+  rm -rf "$store" && mkdir "$store"
+  e2fsck -fy "$image?offset=$offset" > "$run/e2fsck" 2>&1
+  debugfs -R "rdump /s $store" "$image?offset=$offset" > /dev/null 2>&1
+  found=$((found + 1))
+  if said=$(timeout 60 taskset -c "$CPU" "$W/dax-writer" verify "$store/s" "$seed" "$longest" "$indexes" "$acknowledged" 2>&1); then
+    # One that has something to be recovered is kept for the next run.
+    if [ -z "${AGAIN:-}" ] && [ "$acknowledged" != none ] && [ $((number % 3)) = 0 ]; then
+      mv "$image" "$W/crashed.img" && echo "$acknowledged" > "$W/crashed"
+    fi
+    rm -f "$image"
+  else
+    bad=$((bad + 1))
+    [ $bad -gt "${SHOWN:-5}" ] || echo "  BAD $image $acknowledged $rest: $(echo "$said" | tail -1 | cut -c1-300)"
+  fi
+done < <(grep '^cut' "$run/report")
+grep -q -a 'WROTE [^0]' "$run/log" && { echo "  the writer failed: $run/log"; bad=$((bad + 1)); }
+echo "$found $bad" >> "$W/tally"
+echo "  $indexes: $found cuts, $bad bad; $(grep '^end' "$run/report")"
+[ $found -gt 0 ] || exit 2
+[ $bad = 0 ]
