@@ -343,7 +343,7 @@ static void fence(unsigned cpu, struct fence_site *site)
     if (!omitted) p->n = 0;
     if (!begun || growth || !waited) return;
     /* Either in about every so many intervals between fences, or in the first ones behind this fence. */
-    uint64_t rarer = (every / 25 + 1) * (1 + site->waited * site->waited / 4);
+    uint64_t rarer = (every / 8 + 1) * (1 + site->waited * site->waited / 4);
     bool here = omit_fence ? omitted && one_in(2) : every && (one_in(every) || one_in(rarer));
     if (here && !until_cut) {
         until_cut = 1 + random_number() % 12;

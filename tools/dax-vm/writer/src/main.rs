@@ -1,7 +1,8 @@
 //! `dax-writer write DIR MEMORY SEED LONGEST INDEXES THREADS OPERATIONS` writes to a store in DIR, which is made if it is not
 //! there, with its persistent memory in MEMORY: THREADS threads do OPERATIONS each, on a B+-tree and a table for each of
-//! INDEXES (separated by commas). It says `begin` first, `ready MEDIUM` when it has the tables, and `ack THREAD N done` when a thread's first N
-//! operations are durable, each by one `write(1)`. What is there already is gone on with.
+//! INDEXES (separated by commas), and one more table is dropped and made again. It says `begin` first, `ready MEDIUM` when
+//! it has the tables, and `ack THREAD N done` when a thread's first N operations are durable, each by one `write(1)`. What is
+//! there already is gone on with.
 //!
 //! `dax-writer verify DIR SEED LONGEST INDEXES ACKNOWLEDGED` opens what a power cut left, compares it with the numbers
 //! acknowledged (one for each thread, or `none` if it was not ready), and goes on for a while. Exit code 1 if anything is wrong.
@@ -9,6 +10,7 @@
 //! `dax-writer indexes` lists the kinds of indexes.
 
 mod operations;
+mod remade;
 
 use std::io::Write;
 use std::path::Path;
@@ -17,6 +19,7 @@ use std::thread;
 
 use lapis::{Config, Error, IndexKind, Store, Table, TableOptions};
 use operations::Plan;
+use remade::remake;
 
 /// Small, so that pages move between all media.
 const PAGE_BYTES: usize = 4096;
@@ -93,7 +96,8 @@ fn write(arguments: &[String]) -> Result<(), Failure> {
                 let done = plan.done(tables, thread)?;
                 say(&format!("ack {thread} {done} done"))?;
                 for operation in done..done + operations {
-                    match plan.execute(store, tables, thread, operation) {
+                    let remade = if thread == 0 { remake(store, operation) } else { Ok(()) };
+                    match remade.and_then(|()| plan.execute(store, tables, thread, operation)) {
                         Err(Error::Full(_)) => {
                             return Ok(say(&format!("full {thread} {operation}"))?);
                         }
@@ -153,9 +157,11 @@ fn verify(arguments: &[String]) -> Result<(), Failure> {
         Err(Error::NoStore { .. }) if !was_ready => return Ok(say("none yet")?),
         opened => opened?,
     };
-    let tables_there = store.tables().len();
-    if was_ready && tables_there != kinds.len() {
-        return Err(format!("{tables_there} of {} tables are there", kinds.len()).into());
+    if was_ready {
+        (0..kinds.len()).try_for_each(|number| store.table(&number.to_string()).map(drop))?;
+    }
+    if !remade::is_whole(&store)? {
+        return Err("the table that is made again and again is not whole".into());
     }
     let tables = tables(&store, &kinds)?;
     let mut done = Vec::new();
