@@ -18,9 +18,9 @@ use serde::Serialize;
 use crate::experiment::meter::{ModelMeter, Section};
 use crate::experiment::table::{Table, decimals};
 use crate::experiment::{ExperimentError, Findings, Sides, in_order, section_of_tables};
-use crate::index_experiment::engine::{any_index, count, with_smaller_caches};
+use crate::index_experiment::engine::{count, with_smaller_caches};
 use crate::index_experiment::plan::{Fresh, Step, plan};
-use crate::index_experiment::{INITIAL_BYTES, Operation, room_bytes, wrong_answers};
+use crate::index_experiment::{Contender, INITIAL_BYTES, Operation, room_bytes, wrong_answers};
 use crate::keys::{Distribution, KeySet, scatter};
 use crate::named::named;
 use crate::plot::{Axis, Panel, Plot, Source};
@@ -203,7 +203,7 @@ fn session(
     let writes_back_locks = optimisation == Optimisation::EarlyEviction;
     let config = Config { writes_back_locks, ..Config::default() };
     let (meter, pool) = ModelMeter::with_pool_on(shape, INITIAL_BYTES, room, config)?;
-    let subject = any_index(index, pool, &IndexOptions::default())?;
+    let subject = Contender::from(index).on_model(pool, &IndexOptions::default())?;
     let operation_ns = profile.core.operation_ns.value.round() as u64;
     let modules = profile.memory.modules.value;
     let mut fresh = Fresh::new(&keys);
@@ -219,7 +219,7 @@ fn session(
         let operations = steps.iter().map(Vec::len).sum();
         let (wrong, section) = count(&meter, &*subject, &steps, operation_ns)?;
         if wrong > 0 {
-            return Err(wrong_answers(index, Operation::Load, wrong));
+            return Err(wrong_answers(index.name(), Operation::Load, wrong));
         }
         let case = (index, threads, optimisation);
         rows.push(row(case, workload, [operations, inserts], modules, &section));

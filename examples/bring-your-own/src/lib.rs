@@ -1,5 +1,5 @@
-//! A persistent ring buffer on `lapis-pmem`: an example of a structure of one's own, and in
-//! `tests/crash.rs` of having it checked by `lapis-crash`.
+//! Structures of one's own on `lapis-pmem`, as examples: a persistent ring buffer, below, and an index, in
+//! [`flat_map`]. The tests have both checked by `lapis-crash`, and put the index beside those of Lapis.
 //!
 //! ```text
 //!  byte 0      8      16        64                     64 + 64 * CAPACITY
@@ -14,6 +14,8 @@
 //! * I1. An entry in the ring is whole: it is durable before the tail that includes it is stored.
 //! * I2. A slot is written only when it is outside of the ring, durably: `pop` persists the head
 //!   before it returns, and `push` refuses a full ring.
+
+pub mod flat_map;
 
 use std::sync::Arc;
 

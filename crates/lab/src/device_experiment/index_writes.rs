@@ -12,7 +12,7 @@ use lapis_index::{Index, IndexOptions, PClht};
 use super::experiments::{Figures, figure};
 use crate::experiment::ExperimentError;
 use crate::experiment::meter::{Meter, ModelMeter};
-use crate::index_experiment::engine::ROOT_NAME;
+use crate::index_experiment::ROOT_NAME;
 use crate::keys::scatter;
 
 const KIB: usize = 1 << 10;

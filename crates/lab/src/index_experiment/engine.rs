@@ -1,16 +1,15 @@
 //! Runs steps on an index, measured or not, and checks every answer.
 
-use std::ops::{Bound, ControlFlow};
-use std::sync::{Arc, Barrier};
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+use std::sync::Barrier;
 use std::time::Instant;
 
 use lapis_device::{CacheShape, HierarchyShape, MachineShape};
-use lapis_index::{
-    Direction, Index, IndexError, IndexFamily, IndexKind, IndexOf, IndexOptions, Statistics,
-    with_index,
-};
-use lapis_pmem::{Domain, LINE_BYTES, Pool};
+use lapis_index::{Change, IndexError, Statistics};
+use lapis_pmem::{Domain, LINE_BYTES};
 
+use super::contender::OwnIndex;
 use super::plan::Step;
 use super::{ExperimentError, Measured};
 use crate::experiment::meter::{Meter, ModelMeter, Section};
@@ -21,9 +20,6 @@ use crate::report::Latencies;
 const SAMPLE_INTERVAL: usize = 64;
 /// Timed operations that suffice for the quantiles.
 const ENOUGH_SAMPLES: usize = 20_000;
-
-/// The name of the index in its pool.
-pub(crate) const ROOT_NAME: &str = "index";
 
 /// The value of a key after its update in `round`; the upper half says whose value it is.
 pub(crate) fn value_of(key: u64, round: u32) -> u64 {
@@ -53,37 +49,24 @@ pub(crate) trait AnyIndex: Send + Sync {
     fn statistics(&self) -> Statistics;
 }
 
-/// An empty index of this kind in `pool`.
-pub(crate) fn any_index<D: Domain>(
-    kind: IndexKind,
-    pool: Pool<D>,
-    options: &IndexOptions,
-) -> Result<Box<dyn AnyIndex>, ExperimentError> {
-    let pool = Arc::new(pool);
-    with_index!(kind, |F| {
-        Ok(Box::new(Typed::<D, F>(Index::create_named(&pool, ROOT_NAME, options)?)))
-    })
-}
+/// An index of one type on one machine.
+pub(super) struct Erased<D, T>(pub(super) T, pub(super) PhantomData<fn(D)>);
 
-struct Typed<D: Domain, F: IndexFamily>(IndexOf<F, D, u64>);
-
-impl<D: Domain, F: IndexFamily> AnyIndex for Typed<D, F> {
+impl<D: Domain, T: OwnIndex<D>> AnyIndex for Erased<D, T> {
     #[inline]
     fn perform(&self, step: Step) -> Result<bool, IndexError> {
         let index = &self.0;
         let was_there =
             |key: u64, previous: Option<u64>| previous.is_some_and(|value| is_value_of(key, value));
+        let update = |key, round| index.change(key, Change::Update(value_of(key, round)));
         Ok(match step {
-            Step::Insert { key } => index.insert(&key, value_of(key, 0))?.previous.is_none(),
-            Step::Get { key } => was_there(key, index.get(&key)),
-            Step::Update { key, round } => {
-                was_there(key, index.update(&key, value_of(key, round))?.previous)
-            }
+            Step::Insert { key } => index.change(key, Change::Insert(value_of(key, 0)))?.is_none(),
+            Step::Get { key } => was_there(key, index.get(key)),
+            Step::Update { key, round } => was_there(key, update(key, round)?),
             Step::ReadUpdate { key, round } => {
-                was_there(key, index.get(&key))
-                    && was_there(key, index.update(&key, value_of(key, round))?.previous)
+                was_there(key, index.get(key)) && was_there(key, update(key, round)?)
             }
-            Step::Remove { key } => was_there(key, index.remove(&key)?.previous),
+            Step::Remove { key } => was_there(key, index.change(key, Change::Remove)?),
             Step::Scan { from, limit } => {
                 let (mut found, mut sound, mut before) = (0, true, None);
                 let mut visit = |&key: &u64, value| {
@@ -94,8 +77,8 @@ impl<D: Domain, F: IndexFamily> AnyIndex for Typed<D, F> {
                     found += 1;
                     if found == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 };
-                let (bound, direction) = (Bound::Included(&from), Direction::Forward);
-                F::scan(index, bound, direction, &mut visit) && sound && found > 0
+                index.scan(&from, &mut visit);
+                sound && found > 0
             }
         })
     }

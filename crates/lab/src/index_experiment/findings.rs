@@ -1,7 +1,5 @@
 //! The tables and the figure.
 
-use lapis_index::IndexKind;
-
 use super::{IndexResults, Operation, Row};
 use crate::experiment::table::{Table, decimals};
 use crate::experiment::{Findings, in_order};
@@ -120,7 +118,7 @@ fn bars(
     let operations: Vec<Operation> = in_order(rows.iter().map(|row| row.case.operation));
     let x = Axis::categories("operation", &operations);
     let mut panel = Panel::new(title, x, Axis::linear("Mop/s"));
-    let indexes: Vec<IndexKind> = in_order(rows.iter().map(|row| row.case.index));
+    let indexes: Vec<&'static str> = in_order(rows.iter().map(|row| row.case.index));
     for index in indexes {
         let of = rows.iter().filter(|row| row.case.index == index);
         let mut source = None;
@@ -133,7 +131,7 @@ fn bars(
             })
             .collect();
         if let Some(source) = source {
-            panel.bars(index.name(), source, points);
+            panel.bars(index, source, points);
         }
     }
     (!panel.series.is_empty()).then_some(panel)

@@ -11,6 +11,7 @@
 //! mixed. Counting takes about a hundred times as long as running, so the modelled index may be
 //! smaller; its rows say how large it was.
 
+mod contender;
 pub(crate) mod engine;
 mod findings;
 mod peers;
@@ -28,8 +29,10 @@ use crate::keys::Distribution;
 use crate::progress::OnProgress;
 use crate::ycsb::Workload;
 
+pub(crate) use contender::ROOT_NAME;
 pub(crate) use sessions::{INITIAL_BYTES, room_bytes, wrong_answers};
 
+pub use contender::{Contender, OwnIndex};
 pub use findings::TRAFFIC_SECTION;
 pub use peers::{PEERS, PEERS_KEYS, PEERS_NOTE, Peer, PeerComparison, PeerRow, compare_with_peers};
 
@@ -112,8 +115,10 @@ impl Serialize for Operation {
 /// What to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Structures.
+    /// Structures of Lapis.
     pub indexes: Vec<IndexKind>,
+    /// Structures of one's own, behind them.
+    pub own: Vec<Contender>,
     /// Operations. Those that need order are left out for structures that have none.
     pub operations: Vec<Operation>,
     /// Distributions.
@@ -149,6 +154,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             indexes: IndexKind::ALL.to_vec(),
+            own: Vec::new(),
             operations: Operation::ALL.to_vec(),
             distributions: vec![Distribution::Uniform],
             keys: 1_000_000,
@@ -197,8 +203,8 @@ pub struct Modelled {
 /// What was run: one operation on one index.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Case {
-    /// The structure.
-    pub index: IndexKind,
+    /// The name of the structure.
+    pub index: &'static str,
     /// The operation.
     pub operation: Operation,
     /// Where the keys lie and which are asked for.
@@ -235,7 +241,8 @@ impl Options {
         if self.threads == 0 {
             return bad("an index experiment takes at least one thread");
         }
-        if self.indexes.is_empty() || self.operations.is_empty() || self.distributions.is_empty() {
+        let indexes = self.indexes.len() + self.own.len();
+        if indexes == 0 || self.operations.is_empty() || self.distributions.is_empty() {
             return bad("an index experiment takes an index, an operation and a distribution");
         }
         if self.sides.model && self.threads > MOST_WORKERS {

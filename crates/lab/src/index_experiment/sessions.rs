@@ -2,10 +2,11 @@
 //! the index it expects.
 
 use lapis_device::Profile;
-use lapis_index::{IndexKind, IndexOptions};
+use lapis_index::IndexOptions;
 use lapis_pmem::{Hardware, Pool, Region};
 
-use super::engine::{AnyIndex, any_index, count, measure, with_smaller_caches};
+use super::contender::Contender;
+use super::engine::{AnyIndex, count, measure, with_smaller_caches};
 use super::plan::{Fresh, Step, fresh_keys, plan};
 use super::{Case, IndexResults, Measured, Modelled, Operation, Options, Row};
 use crate::experiment::memory::region_at;
@@ -35,7 +36,7 @@ struct Findings<F> {
 
 /// One index, loaded with keys of one distribution, and what is done with it.
 struct Session {
-    index: IndexKind,
+    index: Contender,
     distribution: Distribution,
     operations: Vec<Operation>,
 }
@@ -46,7 +47,8 @@ pub(super) fn run(
     progress: OnProgress<'_>,
 ) -> Result<IndexResults, ExperimentError> {
     let (mut sessions, mut left_out) = (Vec::new(), None);
-    for &index in &options.indexes {
+    let of_lapis = options.indexes.iter().map(|&kind| kind.into());
+    for index in of_lapis.chain(options.own.iter().copied()) {
         let operations = operations_of(index, options, &mut left_out)?;
         if !operations.is_empty() {
             sessions.extend(options.distributions.iter().map(|&distribution| {
@@ -57,7 +59,8 @@ pub(super) fn run(
     }
     if let (true, Some((index, operation))) = (sessions.is_empty(), left_out) {
         return Err(ExperimentError::bad_option(format!(
-            "{index} keeps no order, so it has no {operation}; name an ordered index"
+            "{} keeps no order, so it has no {operation}; name an ordered index",
+            index.name()
         )));
     }
     let found = options.sides.run_side_by_side(
@@ -73,9 +76,9 @@ pub(super) fn run(
 
 /// The operations that an index can do, in the order of [`Operation::ALL`].
 fn operations_of(
-    index: IndexKind,
+    index: Contender,
     options: &Options,
-    left_out: &mut Option<(IndexKind, Operation)>,
+    left_out: &mut Option<(Contender, Operation)>,
 ) -> Result<Vec<Operation>, ExperimentError> {
     let mut operations = Vec::new();
     for operation in Operation::ALL {
@@ -105,7 +108,7 @@ fn measured_session(
         }
     };
     let pool = Pool::create(region, hardware)?;
-    let index = any_index(session.index, pool, &index_options(options))?;
+    let index = session.index.on_hardware(pool, &index_options(options))?;
     session.run(&*index, options, |plans| Ok(measure(&*index, plans)?))
 }
 
@@ -127,7 +130,7 @@ fn modelled_session(
     let cache_bytes = caches.l3.capacity_bytes + options.threads * caches.l2.capacity_bytes;
     let (meter, pool) = ModelMeter::with_pool(machine, INITIAL_BYTES, room_bytes(options.keys))?;
     let operation_ns = profile.core.operation_ns.value.round() as u64;
-    let index = any_index(session.index, pool, &index_options(options))?;
+    let index = session.index.on_model(pool, &index_options(options))?;
     session.run(&*index, options, |plans| {
         let (wrong, section) = count(&meter, &*index, plans, operation_ns)?;
         let operations = plans.iter().map(Vec::len).sum::<usize>();
@@ -172,7 +175,7 @@ impl Session {
         let mut fresh = Fresh::new(&keys);
         let checked = |operation, wrong| match wrong {
             0 => Ok(()),
-            _ => Err(wrong_answers(self.index, operation, wrong)),
+            _ => Err(wrong_answers(self.index.name(), operation, wrong)),
         };
         let mut done = |operation: Operation| {
             // Each operation asks for other keys.
@@ -209,7 +212,7 @@ impl Session {
 }
 
 /// An index that gave wrong answers.
-pub(crate) fn wrong_answers(index: IndexKind, operation: Operation, wrong: u64) -> ExperimentError {
+pub(crate) fn wrong_answers(index: &str, operation: Operation, wrong: u64) -> ExperimentError {
     ExperimentError::wrong(format!("{index} gave {wrong} wrong answers in {operation}"))
 }
 
@@ -224,7 +227,7 @@ fn join(
     let Some((depth, bytes_per_key)) = shape else { return Vec::new() };
     let row = |&operation: &Operation| Row {
         case: Case {
-            index: session.index,
+            index: session.index.name(),
             operation,
             distribution: session.distribution,
             keys: options.keys,

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::published;
 use crate::experiment::ExperimentError;
-use crate::index_experiment::engine::ROOT_NAME;
+use crate::index_experiment::ROOT_NAME;
 
 /// A structure of the study, with its inner nodes in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

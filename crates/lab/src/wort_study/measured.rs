@@ -83,7 +83,7 @@ pub(super) fn checked(
 ) -> Result<(), ExperimentError> {
     match (wrong, contestant.index()) {
         (0, _) | (_, None) => Ok(()),
-        (_, Some(index)) => Err(wrong_answers(index, operation, wrong)),
+        (_, Some(index)) => Err(wrong_answers(index.name(), operation, wrong)),
     }
 }
 

@@ -14,7 +14,7 @@ use super::measured::{checked, insert_all, region, search_all};
 use super::{Contestant, Options, RecoveryRow};
 use crate::experiment::{ExperimentError, Sides};
 use crate::index_experiment::Operation;
-use crate::index_experiment::engine::ROOT_NAME;
+use crate::index_experiment::ROOT_NAME;
 use crate::keys::{Distribution, KeySet};
 use crate::progress::OnProgress;
 

@@ -97,6 +97,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     let default = Options::default();
     let options = Options {
         indexes: or_default(&arguments.index, default.indexes),
+        own: default.own,
         operations: or_default(&arguments.operation, default.operations),
         distributions: arguments.distribution.clone(),
         keys: arguments.keys,

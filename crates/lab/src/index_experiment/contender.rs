@@ -1,0 +1,151 @@
+//! What stands in the experiment: the structures of Lapis, and those of whoever uses this crate.
+
+use std::marker::PhantomData;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use lapis_device::Modelled;
+use lapis_index::{
+    Change, Direction, Index, IndexError, IndexFamily, IndexKind, IndexOf, IndexOptions,
+    Statistics, with_index,
+};
+use lapis_pmem::{Domain, Hardware, Pool};
+
+use super::engine::{AnyIndex, Erased};
+use crate::experiment::ExperimentError;
+
+/// The name of an index of Lapis in its pool.
+pub(crate) const ROOT_NAME: &str = "index";
+
+/// An index of one's own that is to stand beside those of Lapis: a map from integers to integers in a pool.
+///
+/// All methods may be called from many threads, and a change is durable when the call returns. The experiment checks
+/// every answer; whether the index survives a power cut, `lapis-crash` tells. `examples/bring-your-own` has one.
+pub trait OwnIndex<D: Domain>: Send + Sync + Sized {
+    /// Makes an empty index in a new pool. [`IndexOptions::expected_entries`] are the keys it is to have room for
+    /// at once, or 0.
+    ///
+    /// # Errors
+    /// [`IndexError`].
+    fn create(pool: Arc<Pool<D>>, options: &IndexOptions) -> Result<Self, IndexError>;
+
+    /// Makes a change to a key, and tells the value that it had before.
+    ///
+    /// # Errors
+    /// [`IndexError`]; the index is as it was.
+    fn change(&self, key: u64, change: Change) -> Result<Option<u64>, IndexError>;
+
+    /// The value of a key.
+    fn get(&self, key: u64) -> Option<u64>;
+
+    /// Visits the entries from a key on, in order, until the visitor breaks. Called if the index is
+    /// [`in_order`](Contender::in_order).
+    fn scan(&self, _from: &u64, _visit: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>) {}
+
+    /// Its size and depth, for the tables.
+    fn statistics(&self) -> Statistics;
+}
+
+type Make<D> = fn(Pool<D>, &IndexOptions) -> Result<Box<dyn AnyIndex>, ExperimentError>;
+
+/// A structure that stands in the experiment. One of Lapis is made `from` its [`IndexKind`].
+#[derive(Clone, Copy, Debug)]
+pub struct Contender {
+    name: &'static str,
+    is_ordered: bool,
+    on_hardware: Make<Hardware>,
+    on_model: Make<Modelled>,
+}
+
+impl Contender {
+    /// An index of one's own, by its types on this machine and on the modelled one.
+    pub fn own<H, M>(name: &'static str) -> Self
+    where
+        H: OwnIndex<Hardware> + 'static,
+        M: OwnIndex<Modelled> + 'static,
+    {
+        Self { name, is_ordered: false, on_hardware: make::<_, H>, on_model: make::<_, M> }
+    }
+
+    /// The same, and it keeps its keys in order: [`OwnIndex::scan`] is there.
+    pub fn in_order(self) -> Self {
+        Self { is_ordered: true, ..self }
+    }
+
+    /// What tables call it.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Whether there are scans.
+    pub fn is_ordered(&self) -> bool {
+        self.is_ordered
+    }
+
+    pub(super) fn on_hardware(
+        &self,
+        pool: Pool<Hardware>,
+        options: &IndexOptions,
+    ) -> Result<Box<dyn AnyIndex>, ExperimentError> {
+        (self.on_hardware)(pool, options)
+    }
+
+    pub(crate) fn on_model(
+        &self,
+        pool: Pool<Modelled>,
+        options: &IndexOptions,
+    ) -> Result<Box<dyn AnyIndex>, ExperimentError> {
+        (self.on_model)(pool, options)
+    }
+}
+
+impl From<IndexKind> for Contender {
+    fn from(kind: IndexKind) -> Self {
+        let own = with_index!(kind, |F| {
+            Self::own::<OfLapis<Hardware, F>, OfLapis<Modelled, F>>(kind.name())
+        });
+        if kind.is_ordered() { own.in_order() } else { own }
+    }
+}
+
+/// Two of one name are the same.
+impl PartialEq for Contender {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+fn make<D: Domain, T: OwnIndex<D> + 'static>(
+    pool: Pool<D>,
+    options: &IndexOptions,
+) -> Result<Box<dyn AnyIndex>, ExperimentError> {
+    Ok(Box::new(Erased::<D, T>(T::create(Arc::new(pool), options)?, PhantomData)))
+}
+
+/// A structure of Lapis.
+struct OfLapis<D: Domain, F: IndexFamily>(IndexOf<F, D, u64>);
+
+impl<D: Domain, F: IndexFamily> OwnIndex<D> for OfLapis<D, F> {
+    fn create(pool: Arc<Pool<D>>, options: &IndexOptions) -> Result<Self, IndexError> {
+        Index::create_named(&pool, ROOT_NAME, options).map(Self)
+    }
+
+    #[inline]
+    fn change(&self, key: u64, change: Change) -> Result<Option<u64>, IndexError> {
+        Ok(self.0.change(&key, change)?.previous)
+    }
+
+    #[inline]
+    fn get(&self, key: u64) -> Option<u64> {
+        self.0.get(&key)
+    }
+
+    #[inline]
+    fn scan(&self, from: &u64, visit: &mut dyn FnMut(&u64, u64) -> ControlFlow<()>) {
+        F::scan(&self.0, Bound::Included(from), Direction::Forward, visit);
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.0.statistics()
+    }
+}
