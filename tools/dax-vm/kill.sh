@@ -9,7 +9,7 @@ RANDOM=$seed
 for cycle in $(seq 0 "$cycles"); do
   log=$run/boot$cycle
   cat > "$run/job" <<EOF
-mount -o dax /dev/pmem0 /mnt
+mount_module
 [ $cycle = 0 ] || { cp -r /mnt/s /tmp/s && dax-writer verify /tmp/s $seed 3000 $indexes $acknowledged; echo VERIFIED \$?; lapis check --dir /mnt/s; echo CHECKED \$?; rm -r /tmp/s; }
 sync
 [ $cycle = $cycles ] || dax-writer write /mnt/s /mnt/s $seed 3000 $indexes $threads 100000 > /dev/hvc0

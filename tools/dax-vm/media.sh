@@ -12,7 +12,7 @@ holds() { what=$1; shift; if "$@" > /tmp/out 2>&1; then echo "HOLDS $what"; else
 fails() { what=$1; shift; "$@" > /tmp/out 2>&1; code=$?; if [ $code = 1 ] || [ $code = 2 ]; then echo "HOLDS $what"; else echo "FAILED $what: exit code $code"; tail -3 /tmp/out; fi; }
 says() { holds "$1" grep -q -e "$2" "$3"; }
 write() { dax-writer write $1 $2 7 3000 wort,cceh 2 $3; }
-format() { ndctl create-namespace -f -e namespace0.0 -m fsdax --map=mem > /dev/null 2>&1; mkfs.ext4 -F -q -b 4096 /dev/pmem0; mount -o dax /dev/pmem0 /mnt; }
+format() { ndctl create-namespace -f -e namespace0.0 -m fsdax --map=mem > /dev/null 2>&1; mkfs.ext4 -F -q -b 4096 /dev/pmem0; mount_module; }
 kill_writer() { dax-writer write $1 $2 7 3000 wort,cceh 2 100000 > /tmp/said 2>&1 & sleep 2; kill -9 $!; wait $!; }
 EOF
 }
@@ -65,8 +65,9 @@ EOF
 
 virtio_pmem() {
   MODULE=virtio step virtio-pmem 128M <<'EOF'
+wait_for_module
 mkfs.ext4 -F -q -b 4096 /dev/pmem0
-mount -o dax /dev/pmem0 /mnt
+mount_module
 holds "a store is made" write /mnt/s /mnt/s 30
 lapis info --dir /mnt/s --json > /tmp/info
 says "without MAP_SYNC it is an ordinary file" '"flush": "none (page cache)"' /tmp/info
@@ -117,7 +118,7 @@ xfs() {
   step xfs 512M <<'EOF'
 ndctl create-namespace -f -e namespace0.0 -m fsdax --map=mem > /dev/null 2>&1
 mkfs.xfs -q -f -m reflink=0 /dev/pmem0
-mount -o dax=always /dev/pmem0 /mnt
+mount_module
 holds "a store is made" write /mnt/s /mnt/s 30
 lapis info --dir /mnt/s --json > /tmp/info
 says "MAP_SYNC is granted" '"medium": "DAX file (MAP_SYNC)"' /tmp/info

@@ -19,6 +19,7 @@
  *   growth=1                 cuts around the system calls that make files longer, and nowhere else
  *   switch=N                 changes the processor after about N events, so that threads interleave
  *   breakflush=N             self-test: every Nth flush does nothing
+ *   breaksync=1              self-test: fsync and fdatasync do nothing once the store is made
  *   omitfence=PC             self-test: the fence at this address does nothing; cuts only where that matters
  *
  * Two things are not in the plug-in interface of 7.2. The processor's registers: env is in rbp when
@@ -66,7 +67,7 @@ enum { LINE = 64, PAGE = 4096, PROCESSORS = 4, THREADS = 8, VERSIONS = 12 };
 
 static char pmem_path[512], out[512];
 static uint64_t phys, every, images, seed, switch_every, break_flush, omit_fence;
-static bool growth;
+static bool growth, break_sync;
 static FILE *report;
 static uint8_t *visible, *durable;
 static uint64_t pmem_bytes;
@@ -420,9 +421,9 @@ static void said(const char *text)
     }
 }
 
-__attribute__((used)) void syscall_with_env(unsigned cpu, void *unused, const uint64_t *env)
+__attribute__((used)) void syscall_with_env(unsigned cpu, void *unused, uint64_t *env)
 {
-    enum { WRITE = 1, FSYNC = 74, FDATASYNC = 75, FTRUNCATE = 77, RENAME = 82, FALLOCATE = 285, RENAMEAT2 = 316 };
+    enum { WRITE = 1, SCHED_YIELD = 24, FSYNC = 74, FDATASYNC = 75, FTRUNCATE = 77, RENAME = 82, FALLOCATE = 285, RENAMEAT2 = 316 };
     (void)unused;
     if (!visible) return;
     char text[65] = { 0 };
@@ -443,6 +444,9 @@ __attribute__((used)) void syscall_with_env(unsigned cpu, void *unused, const ui
     case RENAMEAT2:
         if (begun && !growth && !omit_fence && one_in(every / 10) && !until_cut) until_cut = 1 + random_number() % 4;
         event(cpu, "before-sync-or-rename");
+        if (!break_sync || !ready || (env[RAX] != FSYNC && env[RAX] != FDATASYNC)) return;
+        env[RAX] = SCHED_YIELD;
+        ignored++;
     }
 }
 
@@ -575,6 +579,7 @@ __attribute__((visibility("default"))) int qemu_plugin_install(plugin_id id, con
         else if (!strcmp(name, "growth")) growth = n;
         else if (!strcmp(name, "switch")) switch_every = n;
         else if (!strcmp(name, "breakflush")) break_flush = n;
+        else if (!strcmp(name, "breaksync")) break_sync = n;
         else if (!strcmp(name, "omitfence")) omit_fence = n;
         else {
             fprintf(stderr, "pmcut: unknown argument %s\n", name);

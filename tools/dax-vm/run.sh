@@ -10,20 +10,25 @@ mkdir -p "$W"
 bad=0
 step() { echo "== $(date +%T) $*"; }
 check() { "$@" || { bad=1; echo "  BAD: $*"; }; }
-is_wanted() { [[ " ${STEPS:-cuts growth blind fences kills media} " == *" $1 "* ]]; }
+is_wanted() { [[ " ${STEPS:-cuts growth guest blind fences kills media} " == *" $1 "* ]]; }
 
 step "build, packages, format; seed $SEED"
 cargo build --quiet --release -p lapis-dax-writer -p lapis-cli || exit 2
 target=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 cp "$target/release/dax-writer" "$target/release/lapis" "$W/" && ./prepare.sh "$W/dax-writer" "$W/lapis" || exit 2
 gcc -O2 -Wall -Wextra -fPIC -shared -o "$W/pmcut.so" pmcut.c || exit 2
-rm -f "$W/formatted.img" && truncate -s 128M "$W/formatted.img"
-cat > "$W/format.job" <<'EOF'
+format() { # FILE BYTES MKFS...
+  local file=$1 bytes=$2
+  shift 2
+  rm -f "$file" && truncate -s "$bytes" "$file"
+  cat > "$W/format.job" <<EOF
 ndctl create-namespace -f -e namespace0.0 -m fsdax --map=mem > /dev/null 2>&1
-mkfs.ext4 -F -q -b 4096 /dev/pmem0 && mount -o dax /dev/pmem0 /mnt && umount /mnt && echo FORMATTED
+$* /dev/pmem0 && mount_module && umount /mnt && echo FORMATTED
 EOF
-./vm.sh "$W/formatted.img" "$W/format.job" "$W/format.log"
-grep -q FORMATTED "$W/format.log" || { cat "$W/format.log" "$W/format.log.qemu"; exit 2; }
+  ./vm.sh "$file" "$W/format.job" "$W/format.log"
+  grep -q FORMATTED "$W/format.log" || { cat "$W/format.log" "$W/format.log.qemu"; exit 2; }
+}
+format "$W/formatted.img" 128M mkfs.ext4 -F -q -b 4096
 
 # Each index with its neighbour: all of them twice, with a B+-tree, the log and the pages in the same memory.
 read -r -a indexes <<< "$("$W/dax-writer" indexes)"
@@ -44,11 +49,19 @@ if is_wanted growth; then
     LONGEST=60000 OPERATIONS=100 check ./cut.sh $((cuts / 24 + 1)) "$(pair $i)" growth=1
   done
 fi
+if is_wanted guest; then
+  step "$((cuts / 40 + 1)) power cuts on ext4, and on XFS, recovered in the guest"
+  IN_GUEST=1 check ./cut.sh $((cuts / 40 + 1)) "$(pair 1)" every=400
+  format "$W/xfs.img" 512M mkfs.xfs -q -f -m reflink=0
+  FORMATTED=$W/xfs.img IN_GUEST=1 check ./cut.sh $((cuts / 40 + 1)) "$(pair 4)" every=400
+fi
 awk '{ cuts += $1; bad += $2 } END { printf "   %d cuts in all, %d bad\n", cuts, bad }' "$W/tally"
 if is_wanted blind; then
-  step "self-test: ignored flushes must be found"
-  SHOWN=1 ./cut.sh 15 "$(pair 1)" every=60,breakflush=40
-  [ $? = 1 ] || { bad=1; echo "  BAD: the rig is blind"; }
+  step "self-test: ignored flushes must be found, and ignored syncs of files"
+  for broken in every=60,breakflush=40 every=400,breaksync=1; do
+    SHOWN=1 ./cut.sh 30 "$(pair 0)" $broken
+    [ $? = 1 ] || { bad=1; echo "  BAD: the rig is blind for $broken"; }
+  done
 fi
 if is_wanted fences; then
   step "self-test: single fences that are left out must be found"
@@ -68,7 +81,7 @@ if is_wanted kills; then
   step "$kills kills of the machine"
   check ./kill.sh $((kills - kills / 4)) "$(pair 1)"
   # Nothing is flushed there.
-  MODULE=eadr check ./kill.sh $((kills / 4)) "$(pair 7)"
+  MODULE=eadr check ./kill.sh $((kills / 4 + 1)) "$(pair 7)"
 fi
 if is_wanted media; then
   step "other media"
