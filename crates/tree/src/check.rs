@@ -131,7 +131,7 @@ impl Walk<'_> {
             self.problem(number, "its header makes no sense".to_owned());
             return;
         }
-        self.report.height = self.report.height.max(node.level() + 1);
+        self.report.height = self.report.height.max(node.level().saturating_add(1));
         if node.tree() != self.tree {
             self.problem(number, "it says that it is another tree's".to_owned());
         }
