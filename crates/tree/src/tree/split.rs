@@ -185,7 +185,7 @@ const CANNOT: &str = "it is full and cannot be cut in two";
 
 /// Where to cut a leaf so that a record of `key`, with slot, has room on its side: in the middle of the
 /// bytes, fences included ([`largest_record`](crate::largest_record)). At the end of the last leaf it is cut behind
-/// all records, so that keys that come in order leave full leaves.
+/// all records, or all but one, so that keys that come in order leave full leaves.
 fn cut_leaf(node: &Node<&[u8]>, key: &[u8], needed: usize) -> Option<Cut> {
     let suffix = node.suffix_of(key)?;
     let (at, found) = node.search(suffix);
@@ -220,6 +220,13 @@ fn cut_leaf(node: &Node<&[u8]>, key: &[u8], needed: usize) -> Option<Cut> {
     if is_append {
         let cut = cut_before(count)?;
         if fits(node.entry_bytes(), cut.separator.len()) {
+            return Some(cut);
+        }
+        // The separator is what does not fit.
+        let without_last = node.entry_bytes().saturating_sub(bytes(count - 1)?);
+        if let Some(cut) = (count > 1).then(|| cut_before(count - 1)).flatten()
+            && fits(without_last, cut.separator.len())
+        {
             return Some(cut);
         }
     }
