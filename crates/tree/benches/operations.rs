@@ -1,22 +1,21 @@
 //! What operations of a tree in DRAM cost: CPU time, and with callgrind, instructions.
 //!
 //! ```text
-//! cargo bench -p lapis-tree --bench operations -- [RECORDS]
-//! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*measured_get*' BENCHMARK RECORDS
+//! cargo bench -p lapis-tree --bench operations -- [RECORDS [VALUE_BYTES [sorted|hashed]]]
+//! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*measured_get*' BENCHMARK RECORDS 100 sorted
 //! ```
 //!
-//! Keys of 8 bytes that look random, values of 100.
+//! Keys of 8 bytes that look random, values of 100 unless another length is asked for; leaves of both kinds unless one is.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use lapis_buffer::{BufferManager, BufferOptions};
 use lapis_pmem::Hardware;
-use lapis_tree::{NoStructureLog, Tree, TreeError};
+use lapis_tree::{LeafLayout, NoStructureLog, Tree, TreeError};
 
 type Memory = Tree<Hardware, NoStructureLog>;
 
-const VALUE: [u8; 100] = [7; 100];
 const SCANNED: u64 = 100;
 
 fn key(number: u64) -> [u8; 8] {
@@ -34,14 +33,14 @@ fn report(what: &str, operations: u64, begun: Instant) {
 }
 
 #[inline(never)]
-fn measured_put(tree: &Memory, records: u64) -> Result<(), TreeError> {
-    (0..records).try_for_each(|number| tree.put(&key(number), &VALUE, 0, None))
+fn measured_put(tree: &Memory, records: u64, value: &[u8]) -> Result<(), TreeError> {
+    (0..records).try_for_each(|number| tree.put(&key(number), value, 0, None))
 }
 
 #[inline(never)]
-fn measured_overwrite(tree: &Memory, records: u64) -> Result<(), TreeError> {
+fn measured_overwrite(tree: &Memory, records: u64, value: &[u8]) -> Result<(), TreeError> {
     let order = (0..records).map(|number| shuffled(number, records));
-    order.into_iter().try_for_each(|number| tree.put(&key(number), &VALUE, 0, None))
+    order.into_iter().try_for_each(|number| tree.put(&key(number), value, 0, None))
 }
 
 #[inline(never)]
@@ -67,34 +66,52 @@ fn measured_scan(tree: &Memory, scans: u64) -> Result<u64, TreeError> {
 }
 
 fn main() -> Result<(), TreeError> {
-    let records = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
-    let frames = records as usize / 60 + 64;
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |default| arguments.next().and_then(|it| it.parse().ok()).unwrap_or(default);
+    let (records, value_bytes) = (number(1_000_000_u64), number(100));
+    let only = arguments.next();
+    for (name, leaves) in [("sorted", LeafLayout::Sorted), ("hashed", LeafLayout::Hashed)] {
+        if only.as_ref().is_none_or(|only| only == name) {
+            println!("{name} leaves");
+            measure(records, &vec![7; value_bytes as usize], leaves)?;
+        }
+    }
+    Ok(())
+}
+
+fn measure(records: u64, value: &[u8], leaves: LeafLayout) -> Result<(), TreeError> {
+    let frames = records as usize * (20 + value.len()) / (8 << 10) + 64;
     let options = BufferOptions { frames, ..BufferOptions::default() };
-    let manager = || BufferManager::in_memory(Hardware::detect(), &options).map(Arc::new);
-    let tree = Tree::create(manager()?, NoStructureLog)?;
+    let tree = || {
+        let manager = Arc::new(BufferManager::in_memory(Hardware::detect(), &options)?);
+        Tree::create_with(manager, NoStructureLog, leaves)
+    };
+    let random = tree()?;
     let begun = Instant::now();
-    measured_put(&tree, records)?;
+    measured_put(&random, records, value)?;
     report("put, random order", records, begun);
     let begun = Instant::now();
-    measured_overwrite(&tree, records)?;
+    measured_overwrite(&random, records, value)?;
     report("put, of a key that is there", records, begun);
     let begun = Instant::now();
-    let found = measured_get(&tree, records)?;
+    let found = measured_get(&random, records)?;
     report("get", records, begun);
     let scans = records / SCANNED;
     let begun = Instant::now();
-    let bytes = measured_scan(&tree, scans)?;
+    let bytes = measured_scan(&random, scans)?;
     report("scan of 100", scans, begun);
-    println!("{found} found, {bytes} bytes scanned, {:?}", tree.check(&mut |_| ()));
+    println!("{found} found, {bytes} bytes scanned, {:?}", random.check(&mut |_| ()));
+    drop(random);
 
-    let ordered: Vec<_> = (0..records).map(|number| (number.to_be_bytes(), VALUE)).collect();
-    let tree = Tree::create(manager()?, NoStructureLog)?;
+    let in_order = tree()?;
+    let ordered: Vec<_> = (0..records).map(|number| (number.to_be_bytes(), value)).collect();
     let begun = Instant::now();
-    ordered.iter().try_for_each(|(key, value)| tree.put(key, value, 0, None))?;
+    ordered.iter().try_for_each(|(key, value)| in_order.put(key, value, 0, None))?;
     report("put, in order", records, begun);
-    let tree = Tree::create(manager()?, NoStructureLog)?;
+    drop(in_order);
+    let loaded = tree()?;
     let begun = Instant::now();
-    tree.bulk_load(ordered, 100)?;
+    loaded.bulk_load(ordered, 100)?;
     report("bulk load", records, begun);
     Ok(())
 }

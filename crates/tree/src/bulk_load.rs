@@ -11,7 +11,7 @@ use lapis_pmem::Domain;
 
 use crate::error::TreeError;
 use crate::log::StructureLog;
-use crate::node::{Builder, Contents, Node, SLOTS_AT, WORD, fence_reserve, mark_of, separator};
+use crate::node::{Builder, Contents, Entries, Node, WORD, fence_reserve, mark_of, separator};
 use crate::record::Change;
 use crate::tree::{Tree, Wanted};
 
@@ -28,10 +28,11 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         fill_factor: u8,
     ) -> Result<u64, TreeError> {
         let page_bytes = self.manager.page_bytes();
-        let (room, reserve) = (page_bytes - SLOTS_AT, fence_reserve(page_bytes));
+        let entries = self.begin_load()?;
+        let (room, reserve) = (entries.room(page_bytes), fence_reserve(page_bytes));
         let most = room * usize::from(fill_factor.min(100)) / 100;
-        self.begin_load()?;
-        let leaf_from = |fence: &[u8]| Builder::leaf(page_bytes, mark_of(self.root), fence, None);
+        let of = (mark_of(self.root), entries);
+        let leaf_from = |fence: &[u8]| Builder::leaf(page_bytes, of, fence, None);
         let mut leaf = leaf_from(&[]);
         let (mut fence, mut last, mut loaded) = (Vec::new(), Vec::<u8>::new(), 0);
         for (key, value) in records {
@@ -64,16 +65,16 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         Ok(loaded)
     }
 
-    /// Whether the tree is a leaf without records.
-    fn begin_load(&self) -> Result<(), TreeError> {
-        let is_empty = self.retry(|| {
+    /// Whether the tree is a leaf without records, and what its records will be.
+    fn begin_load(&self) -> Result<Entries, TreeError> {
+        let (is_empty, entries) = self.retry(|| {
             let root = self.manager.fix(self.root)?;
             let node = Node::new(root.read());
-            let is_empty = node.level() == 0 && node.count() == 0;
+            let (is_empty, entries) = (node.level() == 0 && node.count() == 0, node.entries());
             root.validate()?;
-            Ok(is_empty)
+            Ok((is_empty, entries))
         })?;
-        if is_empty { Ok(()) } else { Err(TreeError::NotEmpty) }
+        if is_empty { Ok(entries) } else { Err(TreeError::NotEmpty) }
     }
 
     /// Hangs in a leaf, which has the keys from `fence` on, at the end.

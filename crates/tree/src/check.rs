@@ -6,8 +6,10 @@ use lapis_buffer::{ExclusivePage, PageNumber};
 use lapis_pmem::Domain;
 
 use crate::log::StructureLog;
-use crate::node::{INNER, LEAF, Node, WORD, common_bytes, mark_of, slot_of};
-use crate::record::copy_of;
+use crate::node::{
+    Entries, INNER, LEAF, Node, WORD, check_table, common_bytes, mark_of, put_in_order, slot_of,
+};
+use crate::record::image_of;
 use crate::tree::Tree;
 
 /// What a walk over a tree found.
@@ -18,6 +20,8 @@ pub struct TreeReport {
     pub height: u8,
     /// Leaves.
     pub leaves: u64,
+    /// Those of them that are hashed.
+    pub hashed_leaves: u64,
     /// Other nodes.
     pub inner_nodes: u64,
     /// Records.
@@ -116,8 +120,8 @@ impl Walk<'_> {
 
     fn look_at<D: Domain>(&mut self, page: &ExclusivePage<'_, D>, expected: &Expected) {
         let number = expected.page;
-        let copy = copy_of(page);
-        let node = Node::new(&copy[..]);
+        let mut image = image_of(page);
+        let node = Node::new(&image[..]);
         let kind = if node.level() == 0 { LEAF } else { INNER };
         if page.read().kind() != kind {
             self.problem(number, format!("it is of kind {}", page.read().kind().0));
@@ -141,12 +145,16 @@ impl Walk<'_> {
         if node.prefix_bytes() != common_bytes(node.lower(), node.upper().unwrap_or_default()) {
             self.problem(number, "its prefix is not what its fences have in common".to_owned());
         }
-        if let Err(what) = check_entries(&node) {
+        let table = check_table(&node);
+        put_in_order(&mut image);
+        let node = Node::new(&image[..]);
+        if let Err(what) = table.and_then(|()| check_entries(&node)) {
             self.problem(number, what.to_owned());
             return;
         }
         if node.level() == 0 {
             self.report.leaves += 1;
+            self.report.hashed_leaves += u64::from(node.entries() == Entries::Hashed);
             self.report.records += node.count() as u64;
             self.report.leaf_bytes += node.entry_bytes() as u64;
         } else {
@@ -184,7 +192,7 @@ impl Walk<'_> {
     }
 }
 
-/// N1, N3, and the heads of slots.
+/// N1, N3, and the heads of slots, which are in order.
 pub(crate) fn check_entries(node: &Node<&[u8]>) -> Result<(), &'static str> {
     let page_bytes = node.source().len();
     let (mut before, mut records): (Option<Vec<u8>>, usize) = (None, 0);

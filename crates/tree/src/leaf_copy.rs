@@ -11,7 +11,7 @@ use lapis_pmem::Domain;
 
 use crate::error::TreeError;
 use crate::log::StructureLog;
-use crate::node::{Node, WORD};
+use crate::node::{Node, WORD, put_in_order};
 use crate::tree::{Target, Tree};
 
 /// A leaf as it was at one moment. A place in it is a number of records before it.
@@ -139,7 +139,7 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         leaf.place_of(Bound::Included(&until)).map(Some)
     }
 
-    /// Copies the leaf that a target is in, but for what is free in it.
+    /// Copies the leaf that a target is in, but for what is free in it. Its slots are in order then.
     fn copy(&self, leaf: &mut LeafCopy, target: Target<'_>) -> Result<(), TreeError> {
         let LeafCopy { bytes, number } = leaf;
         *number = self.retry(|| {
@@ -154,6 +154,10 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             page.validate()?;
             Ok(PageNumber::new(read.number()))
         })?;
-        if leaf.node().is_sound() { Ok(()) } else { Err(leaf.damaged("its header makes no sense")) }
+        if !leaf.node().is_sound() {
+            return Err(leaf.damaged("its header makes no sense"));
+        }
+        put_in_order(&mut leaf.bytes);
+        Ok(())
     }
 }

@@ -43,6 +43,12 @@
 //! A page that is moved (compaction) is a split that leaves nothing behind. A split that finds no room in the parent lets go of everything, splits the parent, and begins again; in between
 //! the tree is whole. Merges are lazy: a leaf that becomes sparse looks for a neighbour a few times.
 //!
+//! # Leaves
+//!
+//! The leaves of a tree are sorted or hashed ([`LeafLayout`]); `node/table.rs` has the second. Each says which it is, so a
+//! tree is opened without saying so. A hashed leaf differs on its page alone: whoever copies one has it in order, and so has the
+//! log. So all of this holds for both.
+//!
 //! # The log
 //!
 //! Two kinds of records change pages. Puts and removals are *logical*: the store has them in its own records,
@@ -111,7 +117,7 @@ pub use cursor::{Cursor, Entry};
 pub use error::TreeError;
 pub use leaf_copy::LeafCopy;
 pub use log::{NoStructureLog, StructureLog};
-pub use node::largest_record;
+pub use node::{LeafLayout, largest_record};
 pub use redo::{redo, redo_damaged};
 pub use room::{Puts, most_new_pages};
 pub use salvage::{LonePage, mark_of_tree};

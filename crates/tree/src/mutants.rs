@@ -26,6 +26,10 @@ mutants! {
     MOVE_WITHOUT_PARENT = "tree/move-without-parent" =>
         at("tree/src/tree/compact.rs, try_move");
 
+    /// A removal from a full line of a hashed leaf leaves what went on behind it where nobody looks.
+    HOLE_LEFT_OPEN = "tree/hole-left-open" =>
+        at("tree/src/tree/mod.rs, try_remove");
+
     /// What was read of a leaf counts although it was changed meanwhile.
     UNVALIDATED_READ = "tree/unvalidated-read" =>
         at("tree/src/tree/mod.rs, get")

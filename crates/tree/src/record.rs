@@ -19,7 +19,7 @@ use lapis_buffer::{ExclusivePage, PageNumber};
 use lapis_pmem::Domain;
 
 use crate::error::TreeError;
-use crate::node::{Builder, Contents, Node, Overfull, insert_child, remove_child};
+use crate::node::{Builder, Contents, Node, Overfull, insert_child, put_in_order, remove_child};
 
 const FORMAT: u8 = 1;
 
@@ -179,17 +179,16 @@ pub(crate) fn apply<D: Domain>(
     let damaged = |what| TreeError::Damaged { page: number, what };
     match change {
         Change::Make(contents) | Change::Replace(contents) | Change::CutTo { contents, .. } => {
-            contents.install(page, lsn)
+            contents.install(page, lsn, 0)
         }
         Change::Cut(key) => {
             let copy = copy_of(page);
             let made = cut(&copy, key).map_err(|Overfull| damaged("it cannot be cut in two"))?;
             let contents = Contents::of(&made).ok_or(damaged("it cannot be cut in two"))?;
-            contents.install(page, lsn);
+            contents.install(page, lsn, 0);
         }
         Change::Hang { key, child } => {
-            let needed = 2 * crate::node::WORD + key.len();
-            make_room(page, needed, lsn)?;
+            make_room(page, key.len(), lsn)?;
             let node = Node::new(page.read());
             let suffix = node.suffix_of(key).ok_or(damaged("a key of it belongs elsewhere"))?;
             let (at, is_there) = node.search(suffix);
@@ -213,11 +212,18 @@ pub(crate) fn apply<D: Domain>(
     Ok(())
 }
 
-/// A page in a copy of one's own.
+/// A page in a copy of one's own, its slots in order.
 pub(crate) fn copy_of<D: Domain>(page: &ExclusivePage<'_, D>) -> Vec<u8> {
-    let mut copy = vec![0; page.read().bytes()];
-    page.read().copy_to(0, &mut copy);
+    let mut copy = image_of(page);
+    put_in_order(&mut copy);
     copy
+}
+
+/// The bytes of a page.
+pub(crate) fn image_of<D: Domain>(page: &ExclusivePage<'_, D>) -> Vec<u8> {
+    let mut image = vec![0; page.read().bytes()];
+    page.read().copy_to(0, &mut image);
+    image
 }
 
 /// The node with the keys before `key`, which is its upper fence.
@@ -230,12 +236,13 @@ pub(crate) fn cut(page: &[u8], key: &[u8]) -> Result<Vec<u8>, Overfull> {
     Ok(made.finish())
 }
 
-/// Sees to it that the gap of a node has room for `needed` bytes, which are free.
+/// Sees to it that a node takes an entry with a record of so many bytes, for which it has them free. Whether it was made anew
+/// for that.
 pub(crate) fn make_room<D: Domain>(
     page: &mut ExclusivePage<'_, D>,
-    needed: usize,
+    record: usize,
     lsn: u64,
-) -> Result<(), TreeError> {
+) -> Result<bool, TreeError> {
     let damaged = |page: &ExclusivePage<'_, D>| TreeError::Damaged {
         page: page.number(),
         what: "its records do not fill what they should",
@@ -244,8 +251,8 @@ pub(crate) fn make_room<D: Domain>(
     if !node.is_sound() {
         return Err(TreeError::Damaged { page: page.number(), what: "its header makes no sense" });
     }
-    if node.gap() >= needed {
-        return Ok(());
+    if node.takes(record) {
+        return Ok(false);
     }
     let copy = copy_of(page);
     let node = Node::new(&copy[..]);
@@ -253,9 +260,9 @@ pub(crate) fn make_room<D: Domain>(
     made.push_all(&node, 0..node.count()).map_err(|Overfull| damaged(page))?;
     let made = made.finish();
     let contents = Contents::of(&made).ok_or_else(|| damaged(page))?;
-    if Node::new(&made[..]).gap() < needed {
+    if !Node::new(&made[..]).takes(record) {
         return Err(damaged(page));
     }
-    contents.install(page, lsn);
-    Ok(())
+    contents.install(page, lsn, record);
+    Ok(true)
 }

@@ -90,7 +90,7 @@ fn make_again<D: Domain>(
     let is_leaf = contents.slots.get(6) == Some(&0);
     let kind = if is_leaf { LEAF } else { INNER };
     let mut page = manager.allocate_page_again(number, kind, lsn)?;
-    contents.install(&mut page, lsn);
+    contents.install(&mut page, lsn, 0);
     Ok(())
 }
 

@@ -40,7 +40,7 @@ pub fn most_new_pages(puts: Puts, pages: u64, page_bytes: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{NoStructureLog, Tree, largest_record};
+    use crate::{LeafLayout, NoStructureLog, Tree, largest_record};
     use lapis_buffer::{BufferManager, BufferOptions, SpaceOptions};
     use lapis_pmem::{FlushMethod, Hardware};
     use proptest::prelude::*;
@@ -48,12 +48,12 @@ mod tests {
 
     const PAGE_BYTES: usize = 4096;
 
-    fn tree() -> Tree<Hardware, NoStructureLog> {
+    fn tree(leaves: LeafLayout) -> Tree<Hardware, NoStructureLog> {
         let domain = Hardware::with_method(FlushMethod::PageCacheNone).unwrap();
         let space = SpaceOptions { page_bytes: PAGE_BYTES, ..SpaceOptions::default() };
         let options = BufferOptions { frames: 4096, space, ..BufferOptions::default() };
         let manager = BufferManager::in_memory(domain, &options).unwrap();
-        Tree::create(Arc::new(manager), NoStructureLog).unwrap()
+        Tree::create_with(Arc::new(manager), NoStructureLog, leaves).unwrap()
     }
 
     /// Pages that a tree has taken.
@@ -76,14 +76,15 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(60))]
+        #![proptest_config(ProptestConfig::with_cases(100))]
         #[test]
         fn puts_take_no_more_pages_than_is_said(
+            leaves in proptest::sample::select(vec![LeafLayout::Sorted, LeafLayout::Hashed]),
             ascending in any::<bool>(),
             mut old in records(800),
             batches in proptest::collection::vec(records(300), 1..4),
         ) {
-            let tree = tree();
+            let tree = tree(leaves);
             // Keys in order leave full leaves.
             if ascending {
                 old.sort();

@@ -4,7 +4,7 @@ use lapis_buffer::PageNumber;
 use lapis_buffer::page::{kind_of, lsn_of};
 
 use crate::check::check_entries;
-use crate::node::{INNER, LEAF, Node, mark_of};
+use crate::node::{INNER, LEAF, Node, check_table, mark_of, put_in_order};
 
 /// The mark by which a page says of which tree it is: trees whose roots' numbers differ by 65,536 have the same.
 pub fn mark_of_tree(root: PageNumber) -> u16 {
@@ -18,12 +18,17 @@ pub struct LonePage<'p> {
 }
 
 impl<'p> LonePage<'p> {
-    /// The page in these bytes, which are as they were written; none if it is no tree's, or makes no sense.
-    pub fn of(bytes: &'p [u8]) -> Option<Self> {
-        let node = Node::new(bytes);
+    /// The page in these bytes, which are as they were written; none if it is no tree's, or makes no sense. The slots of a hashed
+    /// leaf are put in order there.
+    pub fn of(bytes: &'p mut [u8]) -> Option<Self> {
+        let node = Node::new(&*bytes);
         let kind = if node.level() == 0 { LEAF } else { INNER };
-        let makes_sense = kind_of(bytes) == kind && node.is_sound() && check_entries(&node).is_ok();
-        makes_sense.then(|| Self { node, lsn: lsn_of(bytes) })
+        if kind_of(bytes) != kind || !node.is_sound() || check_table(&node).is_err() {
+            return None;
+        }
+        put_in_order(bytes);
+        let node = Node::new(&*bytes);
+        check_entries(&node).ok().map(|()| Self { node, lsn: lsn_of(bytes) })
     }
 
     /// The mark of its tree.
@@ -75,7 +80,7 @@ impl<'p> LonePage<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Builder;
+    use crate::node::{Builder, Entries};
 
     const BYTES: usize = 4096;
 
@@ -87,11 +92,11 @@ mod tests {
 
     #[test]
     fn a_leaf_says_whose_it_is_and_what_it_has() {
-        let mut made = Builder::leaf(BYTES, 7, b"aa", Some(b"az"));
+        let mut made = Builder::leaf(BYTES, (7, Entries::Sorted), b"aa", Some(b"az"));
         made.push(b"ab", b"one").unwrap();
         made.push(b"ac", b"two").unwrap();
-        let bytes = page(made.finish(), LEAF.0);
-        let page = LonePage::of(&bytes).unwrap();
+        let mut bytes = page(made.finish(), LEAF.0);
+        let page = LonePage::of(&mut bytes).unwrap();
         assert_eq!((page.tree(), page.lsn(), page.is_leaf()), (7, 99, true));
         assert_eq!((page.lower(), page.upper()), (&b"aa"[..], Some(&b"az"[..])));
         let entries: Vec<_> = page.entries().collect();
@@ -103,8 +108,8 @@ mod tests {
     fn an_inner_node_says_what_keys_its_children_have() {
         let mut made = Builder::inner(BYTES, (7, 1), (b"", None), 3);
         made.push_child(b"m", 4).unwrap();
-        let bytes = page(made.finish(), INNER.0);
-        let page = LonePage::of(&bytes).unwrap();
+        let mut bytes = page(made.finish(), INNER.0);
+        let page = LonePage::of(&mut bytes).unwrap();
         let number = |number| PageNumber::new(number).unwrap();
         let expected = [(number(3), vec![], Some(b"m".to_vec())), (number(4), b"m".to_vec(), None)];
         assert!(page.children().eq(expected));
@@ -113,14 +118,14 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_no_page() {
-        let mut made = Builder::leaf(BYTES, 7, b"", None);
+        let mut made = Builder::leaf(BYTES, (7, Entries::Sorted), b"", None);
         made.push(b"ab", b"one").unwrap();
         let bytes = page(made.finish(), LEAF.0);
-        assert!(LonePage::of(&page(bytes.clone(), INNER.0)).is_none());
+        assert!(LonePage::of(&mut page(bytes.clone(), INNER.0)).is_none());
         for at in [32, 34, 40, 44, 48, 50] {
             let mut wrong = bytes.clone();
             wrong[at] ^= 0x40;
-            assert!(LonePage::of(&wrong).is_none(), "byte {at}");
+            assert!(LonePage::of(&mut wrong).is_none(), "byte {at}");
         }
     }
 }

@@ -149,7 +149,7 @@ impl<D: Domain> Pages<D> {
                 }
                 continue;
             }
-            let Some(page) = LonePage::of(&buffer) else {
+            let Some(page) = LonePage::of(&mut buffer) else {
                 let why = format!("page {number} is no tree's, or makes no sense");
                 pages.damaged.push(DamagedPage { page: number, why });
                 continue;
@@ -249,7 +249,8 @@ impl<D: Domain> Pages<D> {
         let (Some(manager), mut buffer) = (&self.manager, self.buffer.borrow_mut()) else {
             return BTreeMap::new();
         };
-        let page = read_page(manager, leaf, &mut buffer).ok().and_then(|()| LonePage::of(&buffer));
+        let page =
+            read_page(manager, leaf, &mut buffer).ok().and_then(|()| LonePage::of(&mut buffer));
         let records = page.iter().flat_map(LonePage::entries);
         let within = records.filter(|(key, _)| range.contains(key));
         within.map(|(key, value)| (key, value.to_vec())).collect()

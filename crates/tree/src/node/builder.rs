@@ -3,9 +3,10 @@
 use lapis_buffer::{ExclusivePage, PageWrite};
 use lapis_pmem::Domain;
 
+use super::table::fill_table;
 use super::{
-    COUNTS_AT, FENCES_AT, HAS_UPPER, INNER, LEAF, Node, SLOTS_AT, VALUE_BYTES, WORD, common_bytes,
-    slot_of,
+    COUNTS_AT, Entries, FENCES_AT, HAS_UPPER, INNER, IS_HASHED, LEAF, Node, SLOTS_AT, VALUE_BYTES,
+    WORD, common_bytes, slot_of,
 };
 
 /// There is no room for an entry, or there is none of the kind that was asked for.
@@ -18,6 +19,7 @@ pub(crate) struct Builder {
     page: Vec<u8>,
     tree: u16,
     level: u8,
+    entries: Entries,
     has_upper: bool,
     lower: usize,
     upper: usize,
@@ -29,8 +31,13 @@ pub(crate) struct Builder {
 
 impl Builder {
     /// A leaf.
-    pub(crate) fn leaf(page_bytes: usize, tree: u16, lower: &[u8], upper: Option<&[u8]>) -> Self {
-        Self::new(page_bytes, (tree, 0), lower, upper)
+    pub(crate) fn leaf(
+        page_bytes: usize,
+        (tree, entries): (u16, Entries),
+        lower: &[u8],
+        upper: Option<&[u8]>,
+    ) -> Self {
+        Self::new(page_bytes, (tree, 0, entries), lower, upper)
     }
 
     /// An inner node; its first child has the keys from the lower fence on.
@@ -40,14 +47,15 @@ impl Builder {
         fences: (&[u8], Option<&[u8]>),
         first_child: u64,
     ) -> Self {
-        let mut made = Self::new(page_bytes, (tree, level), fences.0, fences.1);
+        let of = (tree, level, Entries::Children);
+        let mut made = Self::new(page_bytes, of, fences.0, fences.1);
         made.children.push(first_child);
         made
     }
 
     /// An empty node like `node` in all but its upper fence.
     pub(crate) fn like(node: &Node<&[u8]>, upper: Option<&[u8]>) -> Self {
-        let of = (node.tree(), node.level());
+        let of = (node.tree(), node.level(), node.entries());
         let mut made = Self::new(node.source().len(), of, node.lower(), upper);
         if made.level > 0 {
             made.children.push(node.child(0));
@@ -57,7 +65,7 @@ impl Builder {
 
     fn new(
         page_bytes: usize,
-        (tree, level): (u16, u8),
+        (tree, level, entries): (u16, u8, Entries),
         lower: &[u8],
         upper: Option<&[u8]>,
     ) -> Self {
@@ -72,6 +80,7 @@ impl Builder {
             page,
             tree,
             level,
+            entries,
             has_upper: upper.is_some(),
             lower: lower.len(),
             upper: end.len(),
@@ -82,22 +91,22 @@ impl Builder {
         }
     }
 
-    /// Bytes that are free.
-    fn gap(&self) -> usize {
-        let words = self.count + self.children.len();
-        self.page.len().saturating_sub(SLOTS_AT + WORD * words + self.heap)
+    /// Bytes that its slots and references count for.
+    fn slot_bytes(&self) -> usize {
+        let first_child = self.children.len().saturating_sub(self.count);
+        self.entries.bytes(0) * self.count + WORD * first_child
     }
 
     /// Bytes of its entries.
     pub(crate) fn entry_bytes(&self) -> usize {
-        let fences = self.lower + self.upper;
-        WORD * (self.count + self.children.len()) + self.heap.saturating_sub(fences)
+        self.slot_bytes() + self.heap.saturating_sub(self.lower + self.upper)
     }
 
-    fn add(&mut self, key: &[u8], head: &[u8], value: &[u8], words: usize) -> Result<(), Overfull> {
+    fn add(&mut self, key: &[u8], head: &[u8], value: &[u8]) -> Result<(), Overfull> {
         let suffix = key.get(self.prefix..).ok_or(Overfull)?;
         let bytes = head.len() + suffix.len() + value.len();
-        if self.gap() < words * WORD + bytes {
+        let taken = self.slot_bytes() + self.heap + self.entries.bytes(bytes);
+        if taken > self.entries.room(self.page.len()) {
             return Err(Overfull);
         }
         self.heap += bytes;
@@ -116,12 +125,12 @@ impl Builder {
     /// Adds a record to a leaf.
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Overfull> {
         let head: [u8; VALUE_BYTES] = (value.len() as u16).to_le_bytes();
-        self.add(key, &head, value, 1)
+        self.add(key, &head, value)
     }
 
     /// Adds a child to an inner node: it has the keys from `key` on.
     pub(crate) fn push_child(&mut self, key: &[u8], child: u64) -> Result<(), Overfull> {
-        self.add(key, &[], &[], 2)?;
+        self.add(key, &[], &[])?;
         self.children.push(child);
         Ok(())
     }
@@ -153,6 +162,9 @@ impl Builder {
         if self.has_upper {
             counts |= HAS_UPPER;
         }
+        if self.entries == Entries::Hashed {
+            counts |= IS_HASHED;
+        }
         let fences = self.lower as u64 | (self.upper as u64) << 16 | (self.prefix as u64) << 32;
         let fences = fences | u64::from(self.tree) << 48;
         self.page[COUNTS_AT..FENCES_AT].copy_from_slice(&counts.to_le_bytes());
@@ -166,7 +178,7 @@ impl Builder {
     }
 }
 
-/// What a node consists of, without what is free between them: header and slots, and the heap.
+/// What a node consists of, without what is free between them: header and slots, which are in order, and the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contents<'a> {
     pub(crate) slots: &'a [u8],
@@ -178,7 +190,8 @@ impl<'a> Contents<'a> {
     pub(crate) fn of(page: &'a [u8]) -> Option<Self> {
         let node = Node::new(page);
         let (slots, heap) = (COUNTS_AT..node.slots_end(), page.len() - node.heap_bytes()..);
-        node.is_sound().then(|| Self { slots: &page[slots], heap: &page[heap] })
+        (node.is_sound() && !node.has_table())
+            .then(|| Self { slots: &page[slots], heap: &page[heap] })
     }
 
     /// Those that a record of the log holds; none if they are no node's.
@@ -193,23 +206,35 @@ impl<'a> Contents<'a> {
         let node = Node::new(&page[..]);
         let is_whole = node.slots_end() == COUNTS_AT + self.slots.len()
             && node.heap_bytes() == self.heap.len();
-        (is_whole && node.is_sound() && node.refers_to_pages()).then_some(self)
+        let is_node = is_whole && node.is_sound() && !node.has_table();
+        (is_node && node.refers_to_pages()).then_some(self)
     }
 
-    /// Makes a page these, by the change `lsn` of the log.
-    pub(crate) fn install<D: Domain>(&self, page: &mut ExclusivePage<'_, D>, lsn: u64) {
+    /// Makes a page these, by the change `lsn` of the log. It is to get an entry with a record of `room` bytes at once.
+    pub(crate) fn install<D: Domain>(
+        &self,
+        page: &mut ExclusivePage<'_, D>,
+        lsn: u64,
+        room: usize,
+    ) {
         let number = page.number();
         let mut into: PageWrite<'_, D> = page.write(lsn);
         let latest = into.read().lsn();
         let level = self.slots.get(6).copied().unwrap_or_default();
         into.begin(if level == 0 { LEAF } else { INNER }, number);
         into.set_lsn(latest);
-        into.copy_from(COUNTS_AT, self.slots);
         let heap = into.read().bytes() - self.heap.len();
         into.copy_from(heap, self.heap);
+        let (header, slots) = self.slots.split_at(SLOTS_AT - COUNTS_AT);
+        into.copy_from(COUNTS_AT, header);
         let node = Node::new(into.read());
-        if level > 0 {
-            into.set_references(node.child_offset(0), node.count() + 1);
+        match node.entries() {
+            Entries::Hashed => fill_table(&mut into, slots, self.heap, room),
+            Entries::Sorted => into.copy_from(SLOTS_AT, slots),
+            Entries::Children => {
+                into.copy_from(SLOTS_AT, slots);
+                into.set_references(node.child_offset(0), node.count() + 1);
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ fn write_record<D: Domain>(
     offset
 }
 
-/// Inserts a record into a leaf, the gap of which has room for it and a slot.
+/// Inserts a record into a leaf that takes it, where its slot is to be.
 pub(crate) fn insert_record<D: Domain>(
     page: &mut PageWrite<'_, D>,
     at: usize,
@@ -38,8 +38,10 @@ pub(crate) fn insert_record<D: Domain>(
     let heap = node.heap_bytes() + VALUE_BYTES + suffix.len() + value.len();
     let offset = write_record(page, heap, suffix, value);
     let slot = SLOTS_AT + WORD * at;
-    page.move_within(slot, slot + WORD, WORD * (count - at));
-    page.set_word(slot, slot_of(suffix, offset));
+    if !node.has_table() {
+        page.move_within(slot, slot + WORD, WORD * (count - at));
+    }
+    page.set_word(slot, node.slot_for(suffix, offset));
     set_counts(page, count + 1, heap, garbage);
 }
 
@@ -55,11 +57,11 @@ pub(crate) fn replace_record<D: Domain>(
     let (count, garbage) = (node.count(), node.garbage() + bytes);
     let heap = node.heap_bytes() + VALUE_BYTES + suffix.len() + value.len();
     let offset = write_record(page, heap, suffix, value);
-    page.set_word(SLOTS_AT + WORD * at, slot_of(suffix, offset));
+    page.set_quarter(SLOTS_AT + WORD * at, offset as u16);
     set_counts(page, count, heap, garbage);
 }
 
-/// Removes a record of a leaf, of `bytes` bytes.
+/// Removes a record of a leaf, of `bytes` bytes. Of one with a table, whoever makes use of that fills the hole first.
 pub(crate) fn remove_record<D: Domain>(page: &mut PageWrite<'_, D>, at: usize, bytes: usize) {
     let node = Node::new(page.read());
     let count = node.count() - 1;
@@ -68,7 +70,10 @@ pub(crate) fn remove_record<D: Domain>(page: &mut PageWrite<'_, D>, at: usize, b
         0 => (node.lower_bytes() + node.upper_bytes(), 0),
         _ => (node.heap_bytes(), node.garbage() + bytes),
     };
-    page.move_within(slot + WORD, slot, WORD * (count - at));
+    match node.has_table() {
+        true => page.set_word(slot, 0),
+        false => page.move_within(slot + WORD, slot, WORD * (count - at)),
+    }
     set_counts(page, count, heap, garbage);
 }
 

@@ -12,7 +12,7 @@
 //!  34  2  heap       bytes from the first record in use to the end of the page
 //!  36  2  garbage    bytes among them that are nobody's
 //!  38  1  level      0: leaf
-//!  39  1  flags      bit 0: there is an upper fence
+//!  39  1  flags      bit 0: there is an upper fence, 1: a hashed leaf, 2: its slots are a table (`table.rs`)
 //!  40  2  lower      bytes of the lower fence
 //!  42  2  upper      bytes of the upper fence
 //!  44  2  prefix     bytes that the fences, and so all keys, have in common
@@ -35,6 +35,8 @@
 //! Child `i` of an inner node has the keys from key `i - 1` (or the lower fence) on, up to key `i` (or the
 //! upper fence).
 //!
+//! The slots of a hashed leaf are a table where it is looked up (`table.rs`).
+//!
 //! # Invariants
 //!
 //! * N1. All keys lie at or behind the lower fence and before the upper one, and ascend without a
@@ -47,16 +49,21 @@
 
 mod builder;
 mod edit;
+mod entries;
 mod source;
+mod table;
 
 pub(crate) use builder::{Builder, Contents, Overfull};
 pub(crate) use edit::{insert_child, insert_record, remove_child, remove_record, replace_record};
+pub(crate) use entries::{Entries, fence_reserve};
+pub use entries::{LeafLayout, largest_record};
 pub(crate) use source::Source;
+pub(crate) use table::{check_table, fill_hole, put_in_order};
 
 use core::cmp::Ordering;
 use core::ops::Range;
 
-use lapis_buffer::page::{PAGE_HEADER_BYTES, SMALLEST_PAGE_BYTES};
+use lapis_buffer::page::PAGE_HEADER_BYTES;
 use lapis_buffer::{PageKind, PageNumber};
 
 /// A leaf.
@@ -73,25 +80,11 @@ pub(crate) const WORD: usize = 8;
 /// Before the key in a leaf's record.
 pub(crate) const VALUE_BYTES: usize = 2;
 const HAS_UPPER: u64 = 1 << 56;
+/// Of a leaf whose slots are a table on its page.
+const IS_HASHED: u64 = 1 << 57;
+/// Of a leaf whose slots are a table here.
+const HAS_TABLE: u64 = 1 << 58;
 const _: () = assert!(SLOTS_AT == 48 && SLOTS_AT.is_multiple_of(WORD));
-
-/// Bytes of a page that puts leave free (N4).
-pub(crate) const fn fence_reserve(page_bytes: usize) -> usize {
-    page_bytes / 64
-}
-
-/// Bytes that key and value of a record may have together, with pages of `page_bytes`.
-///
-/// Four entries of as many bytes, slot or reference included, and the room that N4 keeps fit into a page.
-/// That is enough for every split to succeed, whatever lengths the keys have: with the fences `a` and
-/// `b`, entries `T` in all, one of which is to be added, and a separator of a quarter at most, both sides
-/// fit if the left one's entries take no more than 3/4 - a and the right one's no more than 3/4 - b.
-/// Since T is at most 5/4 - a - b, that leaves a quarter for where to cut, and no entry is larger.
-pub const fn largest_record(page_bytes: usize) -> usize {
-    (page_bytes - SLOTS_AT - 2 * fence_reserve(page_bytes)) / 4 - 2 * WORD
-}
-
-const _: () = assert!(largest_record(SMALLEST_PAGE_BYTES) > 900);
 
 /// The mark that nodes of a tree have.
 pub(crate) fn mark_of(root: PageNumber) -> u16 {
@@ -110,9 +103,14 @@ pub(crate) fn head_of(suffix: &[u8]) -> u32 {
     }
 }
 
-/// A slot.
+/// A slot of a node whose slots are in order.
 pub(crate) fn slot_of(suffix: &[u8], offset: usize) -> u64 {
-    u64::from(head_of(suffix)) << 32 | (suffix.len() as u64) << 16 | (offset as u64 & 0xffff)
+    slot(head_of(suffix), suffix.len(), offset)
+}
+
+/// A slot.
+fn slot(mark: u32, suffix_bytes: usize, offset: usize) -> u64 {
+    u64::from(mark) << 32 | (suffix_bytes as u64) << 16 | (offset as u64 & 0xffff)
 }
 
 /// How many bytes two keys have in common.
@@ -161,6 +159,15 @@ impl<S: Source> Node<S> {
         self.counts & HAS_UPPER != 0
     }
 
+    /// What its entries are, and so what they take.
+    pub(crate) fn entries(&self) -> Entries {
+        match self.level() {
+            0 if self.counts & IS_HASHED != 0 => Entries::Hashed,
+            0 => Entries::Sorted,
+            _ => Entries::Children,
+        }
+    }
+
     pub(crate) fn lower_bytes(&self) -> usize {
         (self.fences & 0xffff) as usize
     }
@@ -188,7 +195,18 @@ impl<S: Source> Node<S> {
     }
 
     pub(crate) fn slots_end(&self) -> usize {
-        SLOTS_AT + WORD * (self.count() + self.references())
+        match self.has_table() {
+            true => self.table_end(),
+            false => SLOTS_AT + WORD * (self.count() + self.references()),
+        }
+    }
+
+    /// Bytes that its slots and references count for.
+    fn slot_bytes(&self) -> usize {
+        match self.entries() {
+            Entries::Hashed => Entries::Hashed.bytes(0) * self.count(),
+            _ => self.slots_end() - SLOTS_AT,
+        }
     }
 
     /// Whether nothing that its header says is outside of the page.
@@ -197,6 +215,7 @@ impl<S: Source> Node<S> {
             && self.lower_bytes() + self.upper_bytes() <= self.heap_bytes()
             && self.prefix_bytes() <= self.lower_bytes().min(self.upper_bytes())
             && (self.has_upper() || self.upper_bytes() == 0)
+            && (self.counts & (IS_HASHED | HAS_TABLE) == 0 || self.is_table_sound())
     }
 
     /// Whether it refers to pages, and not to frames.
@@ -208,7 +227,7 @@ impl<S: Source> Node<S> {
     /// Bytes of its entries: slots, references and records.
     pub(crate) fn entry_bytes(&self) -> usize {
         let nobodys = self.lower_bytes() + self.upper_bytes() + self.garbage();
-        (self.slots_end() - SLOTS_AT) + self.heap_bytes().saturating_sub(nobodys)
+        self.slot_bytes() + self.heap_bytes().saturating_sub(nobodys)
     }
 
     /// Bytes between the slots and the heap.
@@ -218,7 +237,18 @@ impl<S: Source> Node<S> {
 
     /// Bytes that entries may still take (N4).
     pub(crate) fn free(&self) -> usize {
-        (self.gap() + self.garbage()).saturating_sub(fence_reserve(self.source.bytes()))
+        let page_bytes = self.source.bytes();
+        let taken = self.slot_bytes() + self.heap_bytes() + fence_reserve(page_bytes);
+        (self.entries().room(page_bytes) + self.garbage()).saturating_sub(taken)
+    }
+
+    /// Whether an entry can be added, with a record of so many bytes, and the node be left as it is otherwise.
+    pub(crate) fn takes(&self, record: usize) -> bool {
+        if self.has_table() {
+            return self.gap() >= record && self.has_slot();
+        }
+        let taken = self.slot_bytes() + self.heap_bytes() + self.entries().bytes(record);
+        taken <= self.entries().room(self.source.bytes())
     }
 
     #[inline]
@@ -248,19 +278,35 @@ impl<S: Source> Node<S> {
         range.start + self.source.partition_words(words, is_before)
     }
 
-    /// How many keys are before this one, and whether the next is the same.
+    /// Where the slot of a key is, and whether it is there, or would have to be put: in order, behind those of all keys
+    /// before it.
     #[inline]
     pub(crate) fn search(&self, suffix: &[u8]) -> (usize, bool) {
-        let head = u64::from(head_of(suffix));
-        let count = self.count();
-        // The last leaf has no prefix, so heads may say little there; and it is where ascending keys go.
-        if self.level() == 0
-            && !self.has_upper()
-            && count > 0
-            && self.source.compare(self.suffix_range(self.slot(count - 1)), suffix).is_lt()
-        {
-            return (count, false);
+        match self.level() > 0 || self.counts >> 48 == HAS_UPPER >> 48 {
+            true => self.search_in_order(suffix),
+            false => self.search_other_leaf(suffix),
         }
+    }
+
+    /// The same in a leaf that is hashed, or the last.
+    #[inline(never)]
+    fn search_other_leaf(&self, suffix: &[u8]) -> (usize, bool) {
+        if self.has_table() {
+            return self.search_table(suffix);
+        }
+        // The last leaf has no prefix, so heads may say little there; and it is where ascending keys go.
+        let is_behind = |last| self.source.compare(self.suffix_range(last), suffix).is_lt();
+        match self.count() {
+            count if count > 0 && !self.has_upper() && is_behind(self.slot(count - 1)) => {
+                (count, false)
+            }
+            _ => self.search_in_order(suffix),
+        }
+    }
+
+    /// The same where slots are in order, as those of inner nodes are.
+    pub(crate) fn search_in_order(&self, suffix: &[u8]) -> (usize, bool) {
+        let (count, head) = (self.count(), u64::from(head_of(suffix)));
         let first = self.partition(0..count, |slot| slot >> 32 < head);
         let is_tied = |at: usize| at < count && self.slot(at) >> 32 == head;
         if !is_tied(first) {

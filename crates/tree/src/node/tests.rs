@@ -6,7 +6,7 @@ use lapis_pmem::{FlushMethod, Hardware};
 use super::*;
 
 fn leaf(lower: &[u8], upper: Option<&[u8]>, keys: &[&[u8]]) -> Vec<u8> {
-    let mut made = Builder::leaf(4096, 7, lower, upper);
+    let mut made = Builder::leaf(4096, (7, Entries::Sorted), lower, upper);
     keys.iter().for_each(|key| made.push(key, &[key.len() as u8; 3]).unwrap());
     made.finish()
 }
@@ -46,7 +46,7 @@ fn separators_are_as_short_as_can_be() {
 
 #[test]
 fn a_full_node_takes_no_more_and_contents_are_read_as_they_were_written() {
-    let mut made = Builder::leaf(4096, 7, b"", None);
+    let mut made = Builder::leaf(4096, (7, Entries::Sorted), b"", None);
     let mut count: u32 = 0;
     while made.push(&count.to_be_bytes(), &[7; 90]).is_ok() {
         count += 1;

@@ -6,7 +6,7 @@ use lapis_pmem::Domain;
 use super::{Place, Target, Tree, contents_of, count, damaged, sound};
 use crate::error::{Stop, TreeError};
 use crate::log::StructureLog;
-use crate::node::{Builder, Node, SLOTS_AT, fence_reserve};
+use crate::node::{Builder, Entries, Node, fence_reserve};
 use crate::record::{Change, copy_of};
 
 /// Whether a node should be merged that had `before` bytes of entries and has `after`. Asked for every
@@ -83,6 +83,9 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         let lsn = self.modify(changes, &[right.number()])?;
         self.manager.free_page(right, lsn)?;
         count(&self.counters.merges);
+        if Node::new(&made[..]).entries() == Entries::Hashed {
+            count(&self.counters.hashed_merges);
+        }
         let above = Node::new(parent.read());
         let is_above_due = is_due(before, above.entry_bytes(), self.manager.page_bytes());
         Ok(above.count() == 0 || is_above_due)
@@ -126,7 +129,7 @@ fn merged(left: &Node<&[u8]>, right: &Node<&[u8]>) -> Option<Vec<u8>> {
     };
     let Ok(()) = fill(&mut made) else { return None };
     let fences = left.lower_bytes() + right.upper_bytes();
-    let room = page_bytes - SLOTS_AT - fence_reserve(page_bytes);
+    let room = left.entries().room(page_bytes) - fence_reserve(page_bytes);
     let most = if is_one_empty { room } else { 3 * (room / 4) };
     (made.entry_bytes() + fences <= most).then(|| made.finish())
 }

@@ -3,9 +3,9 @@
 
 mod compact;
 mod merge;
+mod put;
 mod split;
 
-use core::cell::Cell;
 use core::iter::Peekable;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -16,25 +16,19 @@ use lapis_buffer::{
 use lapis_pmem::Domain;
 
 pub use compact::CompactionPlace;
+pub use put::ShowOld;
+use put::{put_in, show};
 
 use crate::error::{Stop, TreeError};
 use crate::log::StructureLog;
-use crate::mutants::{CUT_NOT_LOGGED, MOVED_RECORDS_NOT_LOGGED, UNVALIDATED_READ};
+use crate::mutants::{CUT_NOT_LOGGED, HOLE_LEFT_OPEN, MOVED_RECORDS_NOT_LOGGED, UNVALIDATED_READ};
 use crate::node::{
-    Builder, Contents, LEAF, Node, Source, VALUE_BYTES, WORD, insert_record, largest_record,
-    mark_of, remove_record, replace_record,
+    Builder, Contents, LEAF, LeafLayout, Node, Source, fill_hole, largest_record, mark_of,
+    remove_record,
 };
-use crate::record::{Change, Record, apply, make_room};
+use crate::record::{Change, Record, apply};
 
 pub(crate) use split::Wanted;
-
-thread_local! {
-    /// A value that is about to be replaced, for who asked to see it.
-    static SHOWN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// Who is shown a key and the value that a change replaces: none if there was no such key.
-pub type ShowOld<'f> = &'f mut dyn FnMut(&[u8], Option<&[u8]>);
 
 /// Where a descent goes.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +62,10 @@ pub struct TreeStatistics {
     pub shrinkages: u64,
     /// Pages that went to another place.
     pub moves: u64,
+    /// The splits of hashed leaves.
+    pub hashed_splits: u64,
+    /// The merges of hashed leaves.
+    pub hashed_merges: u64,
 }
 
 impl std::ops::AddAssign for TreeStatistics {
@@ -77,6 +75,8 @@ impl std::ops::AddAssign for TreeStatistics {
         self.merges += other.merges;
         self.shrinkages += other.shrinkages;
         self.moves += other.moves;
+        self.hashed_splits += other.hashed_splits;
+        self.hashed_merges += other.hashed_merges;
     }
 }
 
@@ -87,6 +87,8 @@ pub(crate) struct Counters {
     merges: AtomicU64,
     shrinkages: AtomicU64,
     moves: AtomicU64,
+    hashed_splits: AtomicU64,
+    hashed_merges: AtomicU64,
 }
 
 fn count(counter: &AtomicU64) {
@@ -115,10 +117,23 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
     /// # Errors
     /// [`TreeError`].
     pub fn create(manager: Arc<BufferManager<D>>, log: L) -> Result<Self, TreeError> {
+        Self::create_with(manager, log, LeafLayout::Sorted)
+    }
+
+    /// The same, with leaves of this kind: each says itself of which, so nobody has to know it again.
+    ///
+    /// # Errors
+    /// [`TreeError`].
+    pub fn create_with(
+        manager: Arc<BufferManager<D>>,
+        log: L,
+        leaves: LeafLayout,
+    ) -> Result<Self, TreeError> {
         manager.relieve()?;
         let mut page = manager.reserve_page(LEAF)?;
         let root = page.number();
-        let made = Builder::leaf(manager.page_bytes(), mark_of(root), &[], None).finish();
+        let of = (mark_of(root), leaves.into());
+        let made = Builder::leaf(manager.page_bytes(), of, &[], None).finish();
         let contents = contents_of(&made, root)?;
         let tree = Self::open(Arc::clone(&manager), log, root);
         match tree.modify(&mut [(&mut page, Change::Make(contents))], &[]) {
@@ -137,7 +152,7 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
 
     /// What was done to the tree's structure since it was opened, by this and all of its clones.
     pub fn statistics(&self) -> TreeStatistics {
-        let Counters { splits, growths, merges, shrinkages, moves } = &*self.counters;
+        let Counters { splits, growths, merges, shrinkages, moves, .. } = &*self.counters;
         let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         TreeStatistics {
             splits: now(splits),
@@ -145,6 +160,8 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             merges: now(merges),
             shrinkages: now(shrinkages),
             moves: now(moves),
+            hashed_splits: now(&self.counters.hashed_splits),
+            hashed_merges: now(&self.counters.hashed_merges),
         }
     }
 
@@ -296,6 +313,9 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         show(old, key, || Some((page.read(), range.clone())));
         let before = node.entry_bytes();
         remove_record(&mut page.write(lsn), at, bytes);
+        if !self.manager.domain().commits(HOLE_LEFT_OPEN) {
+            fill_hole(&mut page.write(lsn), at);
+        }
         let after = Node::new(page.read()).entry_bytes();
         Ok((true, merge::is_due(before, after, self.manager.page_bytes())))
     }
@@ -365,7 +385,7 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             Target::Last => return Ok(node.count()),
         };
         let suffix = node.suffix_of(key).ok_or_else(|| self.suspect(page, BELONGS))?;
-        let (at, found) = node.search(suffix);
+        let (at, found) = node.search_in_order(suffix);
         Ok(at + usize::from(found && goes_behind))
     }
 
@@ -455,61 +475,4 @@ fn sound<'m, D: Domain>(
         true => Ok(node),
         false => Err(damaged(page, "its header makes no sense")),
     }
-}
-
-/// Puts a record into its leaf. False if that has no room.
-fn put_in<D: Domain>(
-    page: &mut ExclusivePage<'_, D>,
-    key: &[u8],
-    value: &[u8],
-    lsn: u64,
-    old: &mut Option<ShowOld<'_>>,
-) -> Result<bool, Stop> {
-    let node = sound(page)?;
-    let suffix = node.suffix_of(key).ok_or_else(|| damaged(page, BELONGS))?;
-    let (at, found) = node.search(suffix);
-    let record = VALUE_BYTES + suffix.len() + value.len();
-    if !found {
-        let needed = WORD + record;
-        if node.free() < needed {
-            return Ok(false);
-        }
-        show::<&[u8]>(old, key, || None);
-        make_room(page, needed, lsn)?;
-        insert_record(&mut page.write(lsn), at, suffix, value);
-        return Ok(true);
-    }
-    let range = node.value_range(at).ok_or_else(|| damaged(page, OUTSIDE))?;
-    let bytes = node.record_bytes(at).ok_or_else(|| damaged(page, OUTSIDE))?;
-    let in_place = range.len() == value.len();
-    if !in_place && node.free() + bytes < record {
-        return Ok(false);
-    }
-    show(old, key, || Some((page.read(), range.clone())));
-    if in_place {
-        page.write(lsn).copy_from(range.start, value);
-    } else if node.gap() >= record {
-        replace_record(&mut page.write(lsn), at, bytes, suffix, value);
-    } else {
-        remove_record(&mut page.write(lsn), at, bytes);
-        make_room(page, WORD + record, lsn)?;
-        insert_record(&mut page.write(lsn), at, suffix, value);
-    }
-    Ok(true)
-}
-
-/// Shows the value that is about to be replaced.
-#[inline]
-fn show<S: Source>(
-    old: &mut Option<ShowOld<'_>>,
-    key: &[u8],
-    value: impl FnOnce() -> Option<(S, core::ops::Range<usize>)>,
-) {
-    let Some(old) = old else { return };
-    let Some((page, range)) = value() else { return old(key, None) };
-    let mut shown = SHOWN.take();
-    shown.resize(range.len(), 0);
-    page.copy_to(range.start, &mut shown);
-    old(key, Some(&shown));
-    SHOWN.set(shown);
 }

@@ -8,7 +8,7 @@ use crate::error::{Stop, TreeError};
 use crate::log::StructureLog;
 use crate::mutants::LONG_FENCE_CUT;
 use crate::node::{
-    Builder, LEAF, Node, Overfull, VALUE_BYTES, WORD, fence_reserve, mark_of, separator,
+    Builder, Entries, LEAF, Node, Overfull, VALUE_BYTES, fence_reserve, mark_of, separator,
 };
 use crate::record::{Change, copy_of, cut};
 
@@ -92,10 +92,10 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             }
             Wanted::Key { key, value_bytes } => {
                 let suffix = node.suffix_of(key).map_or(0, <[u8]>::len);
-                let needed = match level {
-                    0 => WORD + VALUE_BYTES + suffix + value_bytes,
-                    _ => 2 * WORD + key.len(),
-                };
+                let needed = node.entries().bytes(match level {
+                    0 => VALUE_BYTES + suffix + value_bytes,
+                    _ => key.len(),
+                });
                 if node.free() >= needed {
                     return Ok(Split::Done);
                 }
@@ -107,7 +107,7 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             }
         };
         let Cut { separator, moved } = cut_at.ok_or_else(|| damaged(&left, CANNOT))?;
-        if above.free() < 2 * WORD + separator.len() {
+        if above.free() < above.entries().bytes(separator.len()) {
             return Ok(Split::Above(separator));
         }
         let Some(right) = spare else { return Ok(Split::NeedsPage) };
@@ -124,7 +124,8 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         let made = match (wanted, level) {
             (Wanted::Leaf { leaf, .. }, _) => leaf.to_vec(),
             (_, 0) => {
-                let mut made = Builder::leaf(bytes, node.tree(), &separator, upper);
+                let of = (node.tree(), node.entries());
+                let mut made = Builder::leaf(bytes, of, &separator, upper);
                 made.push_all(&node, moved..node.count()).map_err(overfull)?;
                 made.finish()
             }
@@ -152,6 +153,9 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             &mut [(&mut *right, of_right), (&mut left, of_left), (&mut parent, of_parent)];
         self.modify(changes, &[])?;
         count(&self.counters.splits);
+        if node.entries() == Entries::Hashed {
+            count(&self.counters.hashed_splits);
+        }
         *spare = None;
         Ok(Split::Done)
     }
@@ -194,7 +198,10 @@ fn cut_leaf(node: &Node<&[u8]>, key: &[u8], needed: usize) -> Option<Cut> {
     let entries = if found { count } else { count + 1 };
     let bytes = |entry: usize| {
         let old = if found || entry < at { entry } else { entry.wrapping_sub(1) };
-        if entry == at { Some(needed) } else { node.record_bytes(old).map(|bytes| bytes + WORD) }
+        match entry == at {
+            true => Some(needed),
+            false => node.record_bytes(old).map(|bytes| node.entries().bytes(bytes)),
+        }
     };
     if entries < 2 {
         return None;
@@ -202,8 +209,9 @@ fn cut_leaf(node: &Node<&[u8]>, key: &[u8], needed: usize) -> Option<Cut> {
     let is_append = at == count && !node.has_upper();
     // What the left page has with these, the separator aside.
     let fits = |left: usize, separator: usize| {
-        let page = node.source().len() - crate::node::SLOTS_AT;
-        node.lower_bytes() + left + separator + fence_reserve(node.source().len()) <= page
+        let page_bytes = node.source().len();
+        let room = node.entries().room(page_bytes);
+        node.lower_bytes() + left + separator + fence_reserve(page_bytes) <= room
     };
     let key_of = |entry: usize| -> Option<Vec<u8>> {
         match entry {
@@ -230,7 +238,7 @@ fn cut_leaf(node: &Node<&[u8]>, key: &[u8], needed: usize) -> Option<Cut> {
             return Some(cut);
         }
     }
-    let replaced = if found { node.record_bytes(at)? + WORD } else { 0 };
+    let replaced = if found { node.entries().bytes(node.record_bytes(at)?) } else { 0 };
     let total = (node.entry_bytes() + needed).saturating_sub(replaced);
     let (mut left, mut best) = (0, (usize::MAX, 1));
     for entry in 0..entries - 1 {
@@ -257,7 +265,7 @@ fn cut_inner(node: &Node<&[u8]>, key: &[u8]) -> Option<Cut> {
     let is_append = !node.has_upper() && node.search(node.suffix_of(key)?).0 == count;
     let mut best = (usize::MAX, count - 1);
     if !is_append {
-        let bytes = |at: usize| node.record_bytes(at).map(|bytes| bytes + 2 * WORD);
+        let bytes = |at: usize| node.record_bytes(at).map(|bytes| node.entries().bytes(bytes));
         let (mut left, mut right) = (node.lower_bytes(), node.upper_bytes());
         for at in 1..count {
             right += bytes(at)?;

@@ -11,7 +11,7 @@ use lapis_pmem::Hardware;
 use lapis_tree::{Finding, NoStructureLog, StructureLog, Tree, TreeError, redo};
 use parking_lot::Mutex;
 
-use crate::{Random, hardware, options, pool};
+use crate::{LAYOUTS, Random, hardware, options, pool};
 
 type Damaged = Tree<Hardware, NoStructureLog>;
 
@@ -29,7 +29,8 @@ fn damaged_tree(random: &mut Random) -> Damaged {
     let device = Arc::new(ModelledSsd::new(1, SsdConfig::default()).unwrap());
     let made = BufferManager::create(hardware(), device.clone(), Arc::new(NoLog), &options(24));
     let manager = Arc::new(made.unwrap());
-    let tree = Tree::create(Arc::clone(&manager), NoStructureLog).unwrap();
+    let leaves = LAYOUTS[random.below(2) as usize];
+    let tree = Tree::create_with(Arc::clone(&manager), NoStructureLog, leaves).unwrap();
     for number in 0..RECORDS {
         tree.put(&key(number), &[7; 60], 0, None).unwrap();
     }

@@ -9,10 +9,10 @@ use lapis_device::{
 };
 use lapis_pmem::Region;
 use lapis_tree::mutants::UNVALIDATED_READ;
-use lapis_tree::{NoStructureLog, Tree};
+use lapis_tree::{LeafLayout, NoStructureLog, Tree};
 
 use crate::model::{forwards, report};
-use crate::options;
+use crate::{LAYOUTS, options};
 
 /// Keys that are there throughout: even ones. Writers put and remove odd ones between them.
 const STEADY: u64 = 32;
@@ -34,7 +34,11 @@ struct Happened {
 
 /// Two workers that put and remove between the steady keys, one that reads these, one that goes over all
 /// of them with a cursor, one that writes back. What is wrong afterwards, and what happened.
-fn run(config: Config, policy: &SchedulePolicy) -> (Result<(), String>, Happened) {
+fn run(
+    config: Config,
+    policy: &SchedulePolicy,
+    leaves: LeafLayout,
+) -> (Result<(), String>, Happened) {
     let region = Region::anonymous(1 << 16, 1 << 16).unwrap();
     let machine = Modelled::over(&region, config);
     let device = ModelledSsd::attached_to(&machine, 1, SsdConfig::default()).unwrap();
@@ -42,7 +46,7 @@ fn run(config: Config, policy: &SchedulePolicy) -> (Result<(), String>, Happened
     let manager =
         BufferManager::create(machine.clone(), Arc::new(device), Arc::new(NoLog), &options);
     let manager = &Arc::new(manager.unwrap());
-    let tree = &Tree::create(Arc::clone(manager), NoStructureLog).unwrap();
+    let tree = &Tree::create_with(Arc::clone(manager), NoStructureLog, leaves).unwrap();
     for number in 0..STEADY {
         tree.put(&key(2 * number), &value(2 * number), 0, None).unwrap();
     }
@@ -103,10 +107,14 @@ fn policies(seeds: u64) -> impl Iterator<Item = SchedulePolicy> {
 
 #[test]
 fn readers_splits_merges_and_evictions_lose_nothing_under_any_schedule() {
+    LAYOUTS.into_iter().for_each(lose_nothing_under_any_schedule);
+}
+
+fn lose_nothing_under_any_schedule(leaves: LeafLayout) {
     let (mut total, mut splits, mut merges) = (Statistics::default(), 0, 0);
     for policy in policies(40) {
-        let (outcome, happened) = run(Config::concurrent(), &policy);
-        assert_eq!(outcome, Ok(()), "{policy:?}");
+        let (outcome, happened) = run(Config::concurrent(), &policy, leaves);
+        assert_eq!(outcome, Ok(()), "{leaves:?}, {policy:?}");
         total.evictions += happened.statistics.evictions;
         total.unswizzled += happened.statistics.unswizzled;
         total.restarts += happened.statistics.restarts;
@@ -123,7 +131,9 @@ fn readers_splits_merges_and_evictions_lose_nothing_under_any_schedule() {
 #[test]
 fn what_is_read_of_a_leaf_that_changes_and_not_validated_is_found() {
     let mutant = || Config::concurrent().committing(UNVALIDATED_READ);
-    let found = policies(150).find_map(|policy| run(mutant(), &policy).0.err());
-    println!("{found:?}");
-    assert!(found.is_some());
+    for leaves in LAYOUTS {
+        let found = policies(150).find_map(|policy| run(mutant(), &policy, leaves).0.err());
+        println!("{leaves:?}: {found:?}");
+        assert!(found.is_some());
+    }
 }

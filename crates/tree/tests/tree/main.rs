@@ -2,6 +2,7 @@
 
 mod damage;
 mod interleavings;
+mod lines;
 mod model;
 mod recovery;
 mod threads;
@@ -13,6 +14,9 @@ use lapis_buffer::{
 };
 use lapis_device::{ModelledSsd, SsdConfig};
 use lapis_pmem::{FlushMethod, Hardware, Pool, Region};
+use lapis_tree::LeafLayout;
+
+const LAYOUTS: [LeafLayout; 2] = [LeafLayout::Sorted, LeafLayout::Hashed];
 
 /// This machine, of which pages in DRAM need no flush.
 fn hardware() -> Hardware {
@@ -38,20 +42,20 @@ fn pool(frames: usize) -> Arc<BufferManager<Hardware>> {
 
 /// The same, with so many frames of persistent memory between.
 fn tiered_pool(
-    frames: usize,
+    options: &BufferOptions,
     warm_frames: usize,
     placement: Placement,
 ) -> Arc<BufferManager<Hardware>> {
-    let region = Region::anonymous(4 << 20, 4 << 20).unwrap();
-    let memory = Arc::new(Pool::create(region, hardware()).unwrap());
-    let options = options(frames);
     let page_bytes = options.space.page_bytes;
+    let memory_bytes = (2 * warm_frames * page_bytes).next_multiple_of(4 << 20);
+    let region = Region::anonymous(memory_bytes, memory_bytes).unwrap();
+    let memory = Arc::new(Pool::create(region, hardware()).unwrap());
     let tier = TierOptions { frames: warm_frames, page_bytes, lanes: 8, identity: 1 };
     let root = memory.fence(PersistentTier::create(&memory, &tier).unwrap()).release();
     let tier = PersistentTier::open(memory, root).unwrap();
     let device = Arc::new(ModelledSsd::new(1, SsdConfig::default()).unwrap());
     let log = Arc::new(NoLog);
-    let made = BufferManager::create_with_tier(tier, device, log, &options, placement);
+    let made = BufferManager::create_with_tier(tier, device, log, options, placement);
     Arc::new(made.unwrap())
 }
 

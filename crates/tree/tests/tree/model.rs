@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use lapis_buffer::{BufferManager, BufferOptions};
 use lapis_pmem::{Domain, Hardware};
-use lapis_tree::{Finding, NoStructureLog, StructureLog, Tree, TreeError, TreeReport};
+use lapis_tree::{
+    Finding, LeafLayout, NoStructureLog, StructureLog, Tree, TreeError, TreeReport, TreeStatistics,
+};
 use proptest::prelude::*;
 
-use crate::{Random, hardware, options, pool};
+use crate::{LAYOUTS, Random, hardware, options, pool};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -90,9 +92,19 @@ fn key(random: &mut Random, keys: u64, longest: usize) -> Vec<u8> {
     }
 }
 
+fn layout() -> impl Strategy<Value = LeafLayout> {
+    proptest::sample::select(LAYOUTS.to_vec())
+}
+
 /// A history of `steps`, mostly of puts at first and of removals in the end.
-fn history(seed: u64, steps: u64, keys: u64, longest: usize, frames: usize) {
-    let tree = Tree::create(pool(frames), NoStructureLog).unwrap();
+fn history(
+    leaves: LeafLayout,
+    (seed, steps): (u64, u64),
+    keys: u64,
+    longest: usize,
+    frames: usize,
+) {
+    let tree = Tree::create_with(pool(frames), NoStructureLog, leaves).unwrap();
     let (mut random, mut model) = (Random(seed), Model::new());
     for step in 0..steps {
         let key = key(&mut random, keys, longest);
@@ -115,21 +127,25 @@ fn history(seed: u64, steps: u64, keys: u64, longest: usize, frames: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn it_holds_what_a_map_holds(seed in any::<u64>(), frames in 8..16usize) {
-        history(seed, 2000, 3000, 60, frames);
+    fn it_holds_what_a_map_holds(leaves in layout(), seed in any::<u64>(), frames in 8..16usize) {
+        history(leaves, (seed, 2000), 3000, 60, frames);
     }
 
     #[test]
-    fn keys_of_any_length_find_room(seed in any::<u64>()) {
-        history(seed, 600, 900, 750, 12);
+    fn keys_of_any_length_find_room(leaves in layout(), seed in any::<u64>()) {
+        history(leaves, (seed, 600), 900, 750, 12);
     }
 
     #[test]
-    fn a_cursor_stands_where_it_was_placed(seed in any::<u64>(), probes in 1..40u64) {
-        let tree = Tree::create(pool(8), NoStructureLog).unwrap();
+    fn a_cursor_stands_where_it_was_placed(
+        leaves in layout(),
+        seed in any::<u64>(),
+        probes in 1..40u64,
+    ) {
+        let tree = Tree::create_with(pool(8), NoStructureLog, leaves).unwrap();
         let (mut random, mut model) = (Random(seed), Model::new());
         for _ in 0..400 {
             let key = key(&mut random, 600, 60);
@@ -167,28 +183,48 @@ proptest! {
 
 #[test]
 fn keys_that_come_in_order_leave_full_leaves() {
-    let tree = Tree::create(pool(16), NoStructureLog).unwrap();
-    for number in 0..20_000u64 {
-        tree.put(&number.to_be_bytes(), &[7; 100], 0, None).unwrap();
+    // Where the page ends among the records differs.
+    for value_bytes in [8, 9, 11, 13, 100, 101] {
+        // What puts leave of a page, by a slot, the value's length, the key (the last leaf has no prefix), the value. A
+        // leaf has two fences of up to eight bytes.
+        let sorted = (4096 - 48 - 64 - 16) / (8 + 2 + 8 + value_bytes);
+        let hashed = (4096 - 64 - 8 - 64 - 16) / (10 + 2 + 8 + value_bytes);
+        for (leaves, records) in LAYOUTS.into_iter().zip([sorted, hashed]) {
+            let tree = Tree::create_with(pool(16), NoStructureLog, leaves).unwrap();
+            for number in 0..20_000u64 {
+                tree.put(&number.to_be_bytes(), &vec![7; value_bytes], 0, None).unwrap();
+            }
+            let most = 20_000usize.div_ceil(records - 1) as u64;
+            let found = report(&tree).leaves;
+            assert!(found <= most, "{leaves:?}, {value_bytes}: {found}, {most}");
+        }
     }
-    // What puts leave of a page, by a slot, the value's length, the key (the last leaf has no prefix), the value.
-    let records = (4096 - 48 - 64) / (8 + 2 + 8 + 100);
-    assert_eq!(report(&tree).leaves, 20_000u64.div_ceil(records));
 }
 
 #[test]
 fn a_tree_that_was_emptied_has_given_its_pages_back() {
-    let tree = Tree::create(pool(16), NoStructureLog).unwrap();
-    for number in 0..5000u64 {
-        tree.put(&(number * 7919 % 5000).to_be_bytes(), &[7; 100], 0, None).unwrap();
+    for leaves in LAYOUTS {
+        let tree = Tree::create_with(pool(16), NoStructureLog, leaves).unwrap();
+        for number in 0..5000u64 {
+            tree.put(&(number * 7919 % 5000).to_be_bytes(), &[7; 100], 0, None).unwrap();
+        }
+        let before = report(&tree);
+        assert!(before.leaves > 150 && before.height == 3, "{before:?}");
+        let hashed = if leaves == LeafLayout::Hashed { before.leaves } else { 0 };
+        assert_eq!(before.hashed_leaves, hashed);
+        for number in 0..5000u64 {
+            assert!(tree.remove(&(number * 17 % 5000).to_be_bytes(), 0, None).unwrap());
+        }
+        let after = report(&tree);
+        assert!((after.leaves, after.height) == (1, 1), "{after:?}");
+        let of_leaves =
+            |statistics: TreeStatistics| (statistics.hashed_splits, statistics.hashed_merges);
+        let (splits, merges) = of_leaves(tree.statistics());
+        match leaves {
+            LeafLayout::Hashed => assert!(splits > 100 && merges > 100, "{splits}, {merges}"),
+            _ => assert_eq!((splits, merges), (0, 0)),
+        }
     }
-    let before = report(&tree);
-    assert!(before.leaves > 150 && before.height == 3, "{before:?}");
-    for number in 0..5000u64 {
-        assert!(tree.remove(&(number * 17 % 5000).to_be_bytes(), 0, None).unwrap());
-    }
-    let after = report(&tree);
-    assert!((after.leaves, after.height) == (1, 1), "{after:?}");
 }
 
 #[test]
@@ -203,9 +239,13 @@ fn a_record_that_is_too_long_is_refused() {
 
 #[test]
 fn records_of_the_largest_kind_find_room_with_the_longest_separators() {
+    LAYOUTS.into_iter().for_each(the_largest_records_find_room);
+}
+
+fn the_largest_records_find_room(leaves: LeafLayout) {
     let options = BufferOptions { frames: 8192, ..options(0) };
     let manager = Arc::new(BufferManager::in_memory(hardware(), &options).unwrap());
-    let tree = Tree::create(manager, NoStructureLog).unwrap();
+    let tree = Tree::create_with(manager, NoStructureLog, leaves).unwrap();
     let (mut random, mut model) = (Random(5), Model::new());
     for step in 0..1500u64 {
         // They differ in their last bytes alone, so separators are as long as they are.
@@ -260,7 +300,7 @@ fn a_dropped_tree_gives_all_of_its_pages_back_without_reading_leaves() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn a_tree_that_was_loaded_is_one_that_was_filled(
@@ -268,8 +308,9 @@ proptest! {
         records in 0..3000u64,
         fill_factor in 40..=100u8,
         longest in 20..700usize,
+        leaves in layout(),
     ) {
-        let tree = Tree::create(pool(12), NoStructureLog).unwrap();
+        let tree = Tree::create_with(pool(12), NoStructureLog, leaves).unwrap();
         let (mut random, mut model) = (Random(seed), Model::new());
         for _ in 0..records {
             let value = vec![records as u8; random.below(200) as usize];

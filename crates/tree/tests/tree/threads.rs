@@ -8,7 +8,7 @@ use lapis_pmem::Hardware;
 use lapis_tree::{NoStructureLog, Tree};
 
 use crate::model::{forwards, report};
-use crate::{Random, hardware, options, pool, tiered_pool};
+use crate::{LAYOUTS, Random, hardware, options, pool, tiered_pool};
 
 type Memory = Tree<Hardware, NoStructureLog>;
 
@@ -105,19 +105,24 @@ fn assert_right(tree: &Memory, of_workers: &[Vec<Option<u64>>]) {
 
 #[test]
 fn threads_lose_nothing_in_a_pool_far_smaller_than_the_tree() {
-    let manager = pool(48);
-    let tree = Tree::create(Arc::clone(&manager), NoStructureLog).unwrap();
-    let found = torment(&tree, &manager, 12_000);
-    assert_right(&tree, &found);
-    let statistics = manager.statistics();
-    assert!(statistics.evictions > 5000 && statistics.restarts > 0, "{statistics:?}");
+    for leaves in LAYOUTS {
+        let manager = pool(48);
+        let tree = Tree::create_with(Arc::clone(&manager), NoStructureLog, leaves).unwrap();
+        let found = torment(&tree, &manager, 12_000);
+        assert_right(&tree, &found);
+        let statistics = manager.statistics();
+        assert!(statistics.evictions > 5000 && statistics.restarts > 0, "{statistics:?}");
+    }
 }
 
 #[test]
 fn threads_lose_nothing_with_persistent_memory_between() {
-    for placement in [Placement::BasicNvm, Placement::ThreeTier] {
-        let manager = tiered_pool(24, 40, placement);
-        let tree = Tree::create(Arc::clone(&manager), NoStructureLog).unwrap();
+    let placements = [Placement::BasicNvm, Placement::ThreeTier];
+    for (placement, leaves) in
+        placements.into_iter().flat_map(|it| LAYOUTS.map(|leaves| (it, leaves)))
+    {
+        let manager = tiered_pool(&options(24), 40, placement);
+        let tree = Tree::create_with(Arc::clone(&manager), NoStructureLog, leaves).unwrap();
         let found = torment(&tree, &manager, 12_000);
         assert_right(&tree, &found);
         let statistics = manager.statistics();
@@ -132,8 +137,10 @@ fn threads_lose_nothing_with_persistent_memory_between() {
 #[test]
 fn threads_lose_nothing_in_memory() {
     let options = BufferOptions { frames: 1024, ..options(0) };
-    let manager = Arc::new(BufferManager::in_memory(hardware(), &options).unwrap());
-    let tree = Tree::create(Arc::clone(&manager), NoStructureLog).unwrap();
-    let found = torment(&tree, &manager, 60_000);
-    assert_right(&tree, &found);
+    for leaves in LAYOUTS {
+        let manager = Arc::new(BufferManager::in_memory(hardware(), &options).unwrap());
+        let tree = Tree::create_with(Arc::clone(&manager), NoStructureLog, leaves).unwrap();
+        let found = torment(&tree, &manager, 60_000);
+        assert_right(&tree, &found);
+    }
 }

@@ -13,7 +13,7 @@ use lapis_buffer::{
 };
 use lapis_crash::{Modelled, Storage};
 use lapis_pmem::{AuditReport, Committed, host_lock};
-use lapis_tree::{CompactionPlace, Finding, StructureLog, Tree, redo};
+use lapis_tree::{CompactionPlace, Finding, LeafLayout, StructureLog, Tree, redo};
 use parking_lot::Mutex;
 
 use super::text;
@@ -99,7 +99,13 @@ impl LiveTree {
             }
         };
         let manager = Arc::new(made.map_err(text)?);
-        let tree = Tree::create(Arc::clone(&manager), Arc::clone(&log)).map_err(text)?;
+        // Of lines, hashed leaves change others.
+        let leaves = match manager.tier() {
+            Some(_) => LeafLayout::Hashed,
+            None => LeafLayout::Sorted,
+        };
+        let tree = Tree::create_with(Arc::clone(&manager), Arc::clone(&log), leaves);
+        let tree = tree.map_err(text)?;
         log.0.sync().map_err(text)?;
         Ok(Self { log, machine, manager, tree, ahead: Mutex::default() })
     }

@@ -7,6 +7,7 @@ use lapis_crash::{
 };
 use lapis_device::{Config, ModelledSsd, SsdConfig};
 use lapis_pmem::{AuditReport, Mutant, Pool, Region};
+use lapis_tree::TreeStatistics;
 use lapis_tree::mutants::{
     CUT_NOT_LOGGED, MOVE_WITHOUT_PARENT, MOVED_RECORDS_NOT_LOGGED, REDO_WITHOUT_LSN_TEST,
 };
@@ -147,7 +148,7 @@ fn explored(subject: &Logged, seed: u64, mutant: Option<Mutant>) -> Result<Explo
 }
 
 /// What happens in a run of the same operations from beginning to end.
-fn happened(subject: &Logged, seed: u64) -> ([u64; 9], TierStatistics) {
+fn happened(subject: &Logged, seed: u64) -> ([u64; 9], TreeStatistics, TierStatistics) {
     let bytes = subject.pool_bytes().max(1 << 16);
     let region = Region::anonymous(bytes, bytes).unwrap();
     let machine = Modelled::over(&region, Config::default());
@@ -178,7 +179,7 @@ fn happened(subject: &Logged, seed: u64) -> ([u64; 9], TierStatistics) {
         cuts,
         of_tree.moves,
     ];
-    (counts, of_manager.tier)
+    (counts, of_tree, of_manager.tier)
 }
 
 #[test]
@@ -187,7 +188,7 @@ fn a_tree_on_pages_survives_every_power_cut() {
     for seed in 1..=2 {
         let subject = Logged { tiered: false };
         let report = explored(&subject, seed, None).unwrap();
-        let (happened, _) = happened(&subject, seed);
+        let (happened, ..) = happened(&subject, seed);
         println!("seed {seed}: {} images, {happened:?}", report.images);
         assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
         assert!(report.images > 3000 && report.images_in_recovery > 300, "{report:?}");
@@ -202,13 +203,14 @@ fn a_tree_on_pages_survives_every_power_cut() {
 fn a_tree_with_pages_in_persistent_memory_survives_every_power_cut() {
     let subject = Logged { tiered: true };
     let report = explored(&subject, 1, None).unwrap();
-    let (_, tier) = happened(&subject, 1);
-    println!("{} images, {tier:?}", report.images);
+    let (_, tree, tier) = happened(&subject, 1);
+    println!("{} images, {tree:?}, {tier:?}", report.images);
     assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
     assert!(report.images > 3000 && report.images_in_recovery > 300, "{report:?}");
     for often in [tier.loads, tier.admissions, tier.evictions, tier.lines_written] {
         assert!(often >= 5, "{tier:?}");
     }
+    assert!(tree.hashed_splits > 4 && tree.hashed_merges > 1, "{tree:?}");
 }
 
 #[test]
