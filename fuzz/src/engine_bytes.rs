@@ -10,7 +10,9 @@ use std::sync::{Arc, LazyLock};
 use lapis_blocks::block_log::{BlockLogOptions, Recovery};
 use lapis_buffer::{BufferOptions, SpaceOptions};
 use lapis_device::{ModelledSsd, SsdConfig};
-use lapis_engine::{Durability, Engine, EngineOptions, KeyRange, Storage, salvage};
+use lapis_engine::{
+    Durability, Engine, EngineOptions, KeyRange, LeafLayout, Storage, TableStructure, salvage,
+};
 use lapis_pmem::{BLOCK_BYTES, BlockDevice, FlushMethod, Hardware};
 
 /// Of a page of 4 KiB, and so of a block.
@@ -55,13 +57,15 @@ fn storage(pages: &ModelledSsd, log: &ModelledSsd) -> Storage<Hardware> {
     Storage::ssd(Arc::new(pages.clone()), Arc::new(log.clone()))
 }
 
-/// Two tables of some leaves, with long values; and one that was dropped.
+/// Two tables of some leaves, those of one hashed, with long values; and one that was dropped.
 static LEFT: LazyLock<Left> = LazyLock::new(|| {
     let (pages, log) = (ssd(1), ssd(2 + 256));
     let engine = Engine::create(hardware(), storage(&pages, &log), &options()).expect("room");
     let later = Durability::Eventual;
     for name in ["one", "two", "gone"] {
-        let table = engine.create_table(name).expect("room");
+        let leaves = if name == "two" { LeafLayout::Hashed } else { LeafLayout::Sorted };
+        let structure = TableStructure::Tree(leaves);
+        let table = engine.create_table_with(name, structure, None).expect("room");
         for number in 0..60_u8 {
             let bytes = if number % 20 == 3 { 3000 } else { usize::from(number) * 9 };
             engine.put(&table, &[number, 1], &vec![number; bytes], later).expect("room");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use lapis::{Config, IndexKind, Store, Table, TableOptions};
+use lapis::{Config, IndexKind, LeafLayout, Store, Table, TableOptions};
 
 use crate::failure::Failure;
 use crate::time_argument;
@@ -148,6 +148,25 @@ impl TableArguments {
     }
 }
 
+/// How the leaves of a B+-tree find an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Leaves {
+    /// By binary search
+    #[default]
+    Sorted,
+    /// By a hash: fewer lines are loaded from persistent memory; reading in order takes longer
+    Hashed,
+}
+
+impl From<Leaves> for LeafLayout {
+    fn from(leaves: Leaves) -> Self {
+        match leaves {
+            Leaves::Sorted => Self::Sorted,
+            Leaves::Hashed => Self::Hashed,
+        }
+    }
+}
+
 /// The table of a command that writes and creates it if it is not there.
 #[derive(Clone, Debug, Args)]
 pub struct NewTableArguments {
@@ -157,6 +176,9 @@ pub struct NewTableArguments {
     /// The persistent index of a table that has to be created, in persistent memory [default: a B+-tree]
     #[arg(long, value_name = "KIND", value_parser = index_kinds())]
     pub index: Option<IndexKind>,
+    /// How the leaves of that B+-tree find an entry [default: sorted]
+    #[arg(long, value_name = "HOW", value_enum, conflicts_with = "index")]
+    pub leaves: Option<Leaves>,
     /// How long entries live of a table that has to be created, if they are not given a time: as in 90s, 5m, 2h, 30d
     /// [default: for ever]
     #[arg(long, value_name = "TIME", value_parser = time_argument::parse)]
@@ -174,6 +196,7 @@ impl NewTableArguments {
         }
         let options = TableOptions {
             index: self.index,
+            leaves: self.leaves.unwrap_or_default().into(),
             time_to_live: self.table_ttl,
             ..TableOptions::default()
         };
@@ -189,6 +212,12 @@ impl NewTableArguments {
                 "the table `{}` exists and is held by {}; leave --index out or name another table",
                 self.table,
                 held_by.map_or("a B+-tree", IndexKind::name)
+            )));
+        }
+        if self.leaves.is_some_and(|leaves| table.leaves() != Some(leaves.into())) {
+            return Err(Failure::refused(format!(
+                "the table `{}` exists and has no such leaves; leave --leaves out or name another table",
+                self.table
             )));
         }
         if self.table_ttl.is_some() && self.table_ttl != lives {

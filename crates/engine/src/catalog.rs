@@ -8,7 +8,7 @@ use lapis_blocks::block_log::Durability;
 use lapis_buffer::RoomFor;
 use lapis_index::{IndexKind, IndexOptions};
 use lapis_pmem::{Domain, Pool, ReachableBlocks, host_lock};
-use lapis_tree::{Puts, Tree};
+use lapis_tree::{LeafLayout, Puts, Tree};
 
 use crate::commit::Write;
 use crate::contents::{Contents, EngineTree};
@@ -18,6 +18,21 @@ use crate::error::EngineError;
 use crate::expiry::milliseconds;
 use crate::index_table::IndexTable;
 use crate::tables::{NEXT_KEY, Properties, Table, TableId, dropped_key, name_key, table_value};
+
+/// What the records of a table that is made are to be in.
+#[derive(Clone, Copy, Debug)]
+pub enum TableStructure<'o> {
+    /// A tree on pages.
+    Tree(LeafLayout),
+    /// An index in persistent memory.
+    Index(IndexKind, &'o IndexOptions),
+}
+
+impl Default for TableStructure<'_> {
+    fn default() -> Self {
+        Self::Tree(LeafLayout::default())
+    }
+}
 
 impl<D: Domain> Engine<D> {
     /// The table called `name`.
@@ -40,7 +55,7 @@ impl<D: Domain> Engine<D> {
     /// # Errors
     /// [`EngineError::TableExists`] and others.
     pub fn create_table(&self, name: &str) -> Result<Arc<Table<D>>, EngineError> {
-        self.create_table_with(name, None, None)
+        self.create_table_with(name, TableStructure::default(), None)
     }
 
     /// Makes a table in an index of this kind, in persistent memory. Durable on return. What is committed to it is
@@ -54,7 +69,7 @@ impl<D: Domain> Engine<D> {
         kind: IndexKind,
         options: &IndexOptions,
     ) -> Result<Arc<Table<D>>, EngineError> {
-        self.create_table_with(name, Some((kind, options)), None)
+        self.create_table_with(name, TableStructure::Index(kind, options), None)
     }
 
     /// Makes a table in a tree or in an index, whose entries live so long if they are not given another time. Durable on
@@ -65,23 +80,31 @@ impl<D: Domain> Engine<D> {
     pub fn create_table_with(
         &self,
         name: &str,
-        index: Option<(IndexKind, &IndexOptions)>,
+        structure: TableStructure<'_>,
         time_to_live: Option<Duration>,
     ) -> Result<Arc<Table<D>>, EngineError> {
         let shared = self.shared();
+        let leaves = match structure {
+            TableStructure::Tree(leaves) => leaves,
+            TableStructure::Index(..) => LeafLayout::default(),
+        };
         let properties = Properties {
+            has_long_values: false,
             has_expiring: time_to_live.is_some(),
+            leaves,
             time_to_live_ms: time_to_live.map(milliseconds),
-            ..Properties::default()
         };
         let _making = host_lock::lock(&shared.domain, &shared.making);
         self.check_name_is_free(name)?;
         // X4, until the catalog leads to it.
-        let room = index.map(|(_, options)| options.expected_entries.saturating_mul(64));
+        let room = match structure {
+            TableStructure::Tree(_) => None,
+            TableStructure::Index(_, options) => Some(options.expected_entries.saturating_mul(64)),
+        };
         let _change = room.map(|bytes| shared.change_indexes(bytes)).transpose()?;
-        let create = || match index {
-            None => shared.create_tree().map(Contents::Tree),
-            Some((kind, options)) => shared.create_index(kind, options),
+        let create = || match structure {
+            TableStructure::Tree(leaves) => shared.create_tree(leaves).map(Contents::Tree),
+            TableStructure::Index(kind, options) => shared.create_index(kind, options),
         };
         let entry = |id, contents: &Contents<D>| {
             (name_key(name), table_value(id, contents.place(), properties))
@@ -166,8 +189,8 @@ impl<D: Domain> Shared<D> {
         Ok((id, contents))
     }
 
-    pub(crate) fn create_tree(&self) -> Result<EngineTree<D>, EngineError> {
-        Ok(Tree::create(Arc::clone(&self.manager), Arc::clone(&self.log))?)
+    pub(crate) fn create_tree(&self, leaves: LeafLayout) -> Result<EngineTree<D>, EngineError> {
+        Ok(Tree::create_with(Arc::clone(&self.manager), Arc::clone(&self.log), leaves)?)
     }
 
     fn create_index(

@@ -90,6 +90,7 @@ mod versions;
 mod write_set;
 
 pub use backup::{BackupError, BackupReport, verify_backup};
+pub use catalog::TableStructure;
 pub use compact::CompactionReport;
 pub use engine::{Engine, EngineOptions, Statistics};
 pub use error::EngineError;
@@ -98,6 +99,7 @@ pub use key_range::KeyRange;
 pub use lapis_blocks::block_log::Durability;
 pub use lapis_buffer::Placement;
 pub use lapis_index::{IndexKind, IndexOptions};
+pub use lapis_tree::LeafLayout;
 pub use metrics::{Latencies, Metrics, TierBytes};
 pub use operations::Retries;
 #[doc(hidden)]

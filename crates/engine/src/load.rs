@@ -17,7 +17,7 @@ use std::sync::Arc;
 use lapis_blocks::block_log::Durability;
 use lapis_buffer::{PageNumber, Promise, RoomFor};
 use lapis_pmem::{Domain, host_lock};
-use lapis_tree::Puts;
+use lapis_tree::{LeafLayout, Puts};
 
 use crate::commit::Write;
 use crate::contents::EngineTree;
@@ -69,20 +69,23 @@ impl<D: Domain> Engine<D> {
         name: &str,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Arc<Table<D>>, EngineError> {
-        self.try_load_table(name, entries.into_iter().map(Ok::<_, EngineError>))
+        let entries = entries.into_iter().map(Ok::<_, EngineError>);
+        self.try_load_table(name, LeafLayout::default(), entries)
     }
 
-    /// The same, of entries that may fail to come: with the first one that does, the load ends, and there is no table.
+    /// The same, with leaves of this kind, and of entries that may fail to come: with the first one that does, the load ends,
+    /// and there is no table.
     ///
     /// # Errors
     /// That of the entry; all others of [`Engine::load_table`].
     pub fn try_load_table<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<EngineError>>(
         &self,
         name: &str,
+        leaves: LeafLayout,
         entries: impl IntoIterator<Item = Result<(K, V), E>>,
     ) -> Result<Arc<Table<D>>, E> {
         let entries = entries.into_iter().map(|entry| entry.map(|(key, value)| (key, value, None)));
-        self.load_with(name, Properties::default(), entries)
+        self.load_with(name, Properties { leaves, ..Properties::default() }, entries)
     }
 
     /// The same, of entries of which each may say since when it counts no more.
@@ -97,7 +100,7 @@ impl<D: Domain> Engine<D> {
         self.check_name_is_free(name)?;
         let entry = |id, tree: &EngineTree<D>| (loading_key(id, tree.root()), Vec::new());
         // Without its entry, recovery frees the root.
-        let (id, tree) = shared.make(|| shared.create_tree(), entry, |_| ())?;
+        let (id, tree) = shared.make(|| shared.create_tree(properties.leaves), entry, |_| ())?;
         drop(making);
         let (root, table) = (tree.root(), Table::new(id, name, tree.clone(), properties));
         let loaded = shared.fill(&table, &tree, entries);

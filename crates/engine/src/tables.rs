@@ -14,7 +14,8 @@
 //!                     nothing: a table that is being loaded (`load.rs`)
 //!  6                  nothing: a backup is being restored (`backup/`)
 //!
-//!  what it has        bit 0: long values, bit 1: entries that expire; from before the first of them on
+//!  what it has        bit 0: long values, bit 1: entries that expire; from before the first of them on;
+//!                     bit 2: its tree's leaves are hashed
 //!  time to live       in milliseconds, of entries that are not given one
 //!  place              kind (4): 0 a tree, else the number of an index's kind │ root page, or offset in the pool (8)
 //! ```
@@ -29,6 +30,7 @@ use std::time::Duration;
 use lapis_buffer::PageNumber;
 use lapis_index::IndexKind;
 use lapis_pmem::Domain;
+use lapis_tree::LeafLayout;
 
 use crate::contents::{Contents, Place};
 use crate::error::EngineError;
@@ -58,6 +60,7 @@ pub(crate) const RESTORING_KEY: &[u8] = &[6];
 const PLACE_BYTES: usize = 12;
 const HAS_LONG_VALUES: u8 = 1;
 const HAS_EXPIRING: u8 = 2;
+const IS_HASHED: u8 = 4;
 
 /// What the catalog says of a table besides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,18 +69,26 @@ pub(crate) struct Properties {
     pub(crate) has_long_values: bool,
     /// Whether it has, or had, entries that expire.
     pub(crate) has_expiring: bool,
+    /// What the leaves of its tree are, if it is in one.
+    pub(crate) leaves: LeafLayout,
     /// How long entries live that are not given a time, in milliseconds.
     pub(crate) time_to_live_ms: Option<u64>,
 }
 
 impl Properties {
     /// Of a table that may have long values.
-    pub(crate) const WITH_LONG_VALUES: Self =
-        Self { has_long_values: true, has_expiring: false, time_to_live_ms: None };
+    pub(crate) const WITH_LONG_VALUES: Self = Self {
+        has_long_values: true,
+        has_expiring: false,
+        leaves: LeafLayout::Sorted,
+        time_to_live_ms: None,
+    };
 
     fn bits(self) -> u8 {
         let bit = |has, bit| if has { bit } else { 0 };
-        bit(self.has_long_values, HAS_LONG_VALUES) | bit(self.has_expiring, HAS_EXPIRING)
+        bit(self.has_long_values, HAS_LONG_VALUES)
+            | bit(self.has_expiring, HAS_EXPIRING)
+            | bit(self.leaves == LeafLayout::Hashed, IS_HASHED)
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
@@ -89,6 +100,7 @@ impl Properties {
         Some(Self {
             has_long_values: bits & HAS_LONG_VALUES != 0,
             has_expiring: bits & HAS_EXPIRING != 0,
+            leaves: if bits & IS_HASHED != 0 { LeafLayout::Hashed } else { LeafLayout::Sorted },
             time_to_live_ms,
         })
     }
@@ -225,6 +237,7 @@ pub struct Table<D: Domain> {
     dropped: AtomicBool,
     long_values: AtomicBool,
     expiring: AtomicBool,
+    leaves: LeafLayout,
     time_to_live_ms: Option<u64>,
 }
 
@@ -243,6 +256,7 @@ impl<D: Domain> Table<D> {
             dropped: AtomicBool::new(false),
             long_values: AtomicBool::new(properties.has_long_values),
             expiring: AtomicBool::new(properties.has_expiring),
+            leaves: properties.leaves,
             time_to_live_ms: properties.time_to_live_ms,
         })
     }
@@ -263,6 +277,11 @@ impl<D: Domain> Table<D> {
     /// The index that it is in; none if it is in a tree.
     pub fn index_kind(&self) -> Option<IndexKind> {
         self.contents.as_index().map(IndexTable::kind)
+    }
+
+    /// How the leaves of its tree find a record; none if it is in an index.
+    pub fn leaves(&self) -> Option<LeafLayout> {
+        self.contents.as_tree().map(|_| self.leaves)
     }
 
     /// Whether it can be scanned.
@@ -318,6 +337,7 @@ impl<D: Domain> Table<D> {
         Properties {
             has_long_values: self.has_long_values(),
             has_expiring: self.has_expiring(),
+            leaves: self.leaves,
             time_to_live_ms: self.time_to_live_ms,
         }
     }
@@ -347,8 +367,9 @@ mod tests {
         let root = PageNumber::new(77).unwrap();
         for place in [Place::Tree(root), Place::Index(IndexKind::Wort, 4096)] {
             for (has_expiring, time_to_live_ms) in [(false, None), (true, Some(7))] {
+                let leaves = if has_expiring { LeafLayout::Hashed } else { LeafLayout::Sorted };
                 let properties =
-                    Properties { has_long_values: true, has_expiring, time_to_live_ms };
+                    Properties { has_long_values: true, has_expiring, leaves, time_to_live_ms };
                 let value = table_value(3, place, properties);
                 let parsed = CatalogEntry::parse(&name_key("people"), &value).unwrap();
                 let name = "people".to_owned();

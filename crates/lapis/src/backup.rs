@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use lapis_engine::{BackupReport, CompactionReport, EngineError};
+use lapis_engine::{BackupReport, CompactionReport, EngineError, LeafLayout};
 
 use crate::config::Config;
 use crate::directory;
@@ -67,22 +67,24 @@ impl Store {
         name: &str,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Table, Error> {
-        self.try_load_table(name, entries.into_iter().map(Ok::<_, Error>))
+        let entries = entries.into_iter().map(Ok::<_, Error>);
+        self.try_load_table(name, LeafLayout::default(), entries)
     }
 
-    /// The same, of entries that may fail to come, as those of a file do: with the first one that does, the load ends, and
-    /// there is no table.
+    /// The same, with leaves of this kind ([`TableOptions::leaves`](crate::TableOptions::leaves)), and of entries that may fail
+    /// to come, as those of a file do: with the first one that does, the load ends, and there is no table.
     ///
     /// # Errors
     /// That of the entry; all others of [`Store::load_table`].
     pub fn try_load_table<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<Error>>(
         &self,
         name: &str,
+        leaves: LeafLayout,
         entries: impl IntoIterator<Item = Result<(K, V), E>>,
     ) -> Result<Table, E> {
         Self::check_name(name)?;
         let entries = entries.into_iter().map(|entry| entry.map_err(Loading::Entry));
-        match self.inner.engine.try_load_table(name, entries) {
+        match self.inner.engine.try_load_table(name, leaves, entries) {
             Ok(table) => Ok(Table::new(&self.inner, table)),
             Err(Loading::Entry(error)) => Err(error),
             Err(Loading::Engine(error)) => Err(Error::from(error).into()),

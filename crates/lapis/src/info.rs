@@ -1,5 +1,6 @@
 //! What a store says about itself.
 
+use lapis_engine::{IndexKind, LeafLayout};
 use lapis_pmem::{BLOCK_BYTES, BlockDevice, FileDevice, Guarantee, Hardware, MemoryModule, Pool};
 
 use crate::directory::{LOG_FILE, PAGES_FILE};
@@ -94,7 +95,7 @@ pub struct Bytes {
 pub struct TableInfo {
     /// Its name.
     pub name: String,
-    /// What holds it: `b+tree`, or the name of a persistent index.
+    /// What holds it: `b+tree`, `b+tree, hashed leaves`, or the name of a persistent index.
     pub index: &'static str,
     /// Its number of entries; only where it was asked for, because finding it visits all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -191,7 +192,11 @@ pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
                 entries = Some(found);
             }
         }
-        let index = table.index_kind().map_or("b+tree", |kind| kind.name());
+        let in_tree = match table.leaves() {
+            Some(LeafLayout::Hashed) => "b+tree, hashed leaves",
+            _ => "b+tree",
+        };
+        let index = table.index_kind().map_or(in_tree, IndexKind::name);
         let time_to_live_s = table.time_to_live().map(|time| time.as_secs_f64());
         tables.push(TableInfo { name: table.name().to_owned(), index, entries, time_to_live_s });
     }

@@ -54,8 +54,8 @@ pub use error::Error;
 pub use info::{Bytes, CheckReport, Info, MemoryInfo, TableInfo, Tier};
 pub use lapis_engine::{
     BackupError, BackupReport, Clock, CompactionReport, Durability, Entry, IndexKind, Latencies,
-    Lost, MAX_VALUE_BYTES, Metrics, RecoveryReport, SalvageReport, SalvagedTable, Savepoint,
-    TierBytes, TimeToLive, verify_backup,
+    LeafLayout, Lost, MAX_VALUE_BYTES, Metrics, RecoveryReport, SalvageReport, SalvagedTable,
+    Savepoint, TierBytes, TimeToLive, verify_backup,
 };
 pub use lapis_pmem::Caches;
 pub use salvage::salvage;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use lapis_engine::{Durability, Engine, EngineError, IndexOptions, Metrics, RecoveryReport};
+use lapis_engine::{
+    Durability, Engine, EngineError, IndexOptions, Metrics, RecoveryReport, TableStructure,
+};
 use lapis_pmem::Hardware;
 
 use crate::MAX_TABLE_NAME_BYTES;
@@ -127,8 +129,10 @@ impl Store {
         let engine = &self.inner.engine;
         let expected_entries = options.expected_entries;
         let of_index = IndexOptions { expected_entries, ..IndexOptions::default() };
-        let index = options.index.map(|kind| (kind, &of_index));
-        let table = engine.create_table_with(name, index, options.time_to_live)?;
+        let in_tree = TableStructure::Tree(options.leaves);
+        let structure =
+            options.index.map_or(in_tree, |kind| TableStructure::Index(kind, &of_index));
+        let table = engine.create_table_with(name, structure, options.time_to_live)?;
         Ok(Table::new(&self.inner, table))
     }
 

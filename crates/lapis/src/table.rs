@@ -4,7 +4,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lapis_engine::{IndexKind, KeyRange, TimeToLive};
+use lapis_engine::{IndexKind, KeyRange, LeafLayout, TimeToLive};
 use lapis_pmem::Hardware;
 
 use crate::entries::Entries;
@@ -52,6 +52,11 @@ impl Table {
     /// The persistent index that holds it; none for a B+-tree on pages.
     pub fn index_kind(&self) -> Option<IndexKind> {
         self.table.index_kind()
+    }
+
+    /// How the leaves of its B+-tree find a record; none if it is in an index.
+    pub fn leaves(&self) -> Option<LeafLayout> {
+        self.table.leaves()
     }
 
     /// Whether it has ranges: all but hash tables have.

@@ -397,6 +397,7 @@ impl Import<'_> {
                 if is_plain { "has entries" } else { "is in an index or its entries expire" }
             )));
         }
+        let leaves = table.leaves().unwrap_or_default();
         self.store.drop_table(&name)?;
         let (mut last, mut records) = (Vec::new(), 0);
         let entries = std::iter::from_fn(|| match reader.next() {
@@ -417,7 +418,7 @@ impl Import<'_> {
             }
             Err(error) => Some(Err(self.wrong(error))),
         });
-        self.table = self.store.try_load_table(&name, entries)?;
+        self.table = self.store.try_load_table(&name, leaves, entries)?;
         self.records = records;
         let mut transaction = self.store.transaction()?;
         self.save(&mut transaction, records, reader.position(), true)?;

@@ -109,6 +109,29 @@ fn tables_in_persistent_indexes_lie_in_persistent_memory() {
     assert_eq!(scene.run(["check"]).good_text(), "the store is in order\n");
 }
 
+#[test]
+fn leaves_of_a_table_are_chosen_when_it_is_made() {
+    let scene = Scene::new();
+    scene.run(["put", "key", "a", "--table", "hashed", "--leaves", "hashed"]).good();
+    scene.run(["put", "key", "b", "--table", "sorted"]).good();
+    scene.run(["put", "key", "c", "--table", "hashed", "--leaves", "hashed"]).good();
+    let outcome = scene.run(["put", "key", "d", "--table", "sorted", "--leaves", "hashed"]);
+    assert!(outcome.sentence(2).contains("has no such leaves"), "{outcome:?}");
+    let sorted = scene.file("sorted.tsv", "a\t1\nb\t2\n");
+    let import = ["import", text(&sorted), "--sorted", "--table", "loaded", "--leaves", "hashed"];
+    scene.run(import).good();
+    assert_eq!(scene.run(["scan", "--table", "loaded"]).good_text(), "a\t1\nb\t2\n");
+    let info = scene.run(["info", "--json"]).json();
+    let tables = info["tables"].as_array().unwrap().iter();
+    let found: Vec<_> =
+        tables.map(|it| [&it["name"], &it["index"]].map(|it| it.as_str().unwrap())).collect();
+    let hashed = "b+tree, hashed leaves";
+    let named = |it: &&[&str; 2]| !it[0].starts_with('.');
+    let found: Vec<_> = found.iter().filter(named).copied().collect();
+    assert_eq!(found, [["hashed", hashed], ["loaded", hashed], ["sorted", "b+tree"]]);
+    assert_eq!(scene.run(["check"]).good_text(), "the store is in order\n");
+}
+
 fn alphabet() -> Scene {
     let scene = Scene::new();
     let lines: String = ('a'..='z').map(|c| format!("{c}\tvalue of {c}\n")).collect();

@@ -10,7 +10,8 @@ use lapis_buffer::{BufferOptions, SpaceOptions};
 use lapis_device::Modelled;
 use lapis_engine::{
     BackupError, Clock, Engine, EngineError, EngineOptions, IndexKind, IndexOptions, KeyRange,
-    PersistentMemoryOptions, Placement, Snapshot, Table, TimeToLive, verify_backup,
+    LeafLayout, PersistentMemoryOptions, Placement, Snapshot, Table, TableStructure, TimeToLive,
+    verify_backup,
 };
 use lapis_pmem::{AuditReport, BlockDevice, Pool};
 use rand::rngs::SmallRng;
@@ -72,17 +73,19 @@ impl Tiers {
         }
     }
 
-    /// Makes a table: of those in indexes each in another kind.
+    /// Makes a table: in an index of this kind, or in a tree with leaves that are hashed unless it is the first.
     pub(crate) fn create_table(
         self,
         engine: &Engine<Modelled>,
         name: &str,
         kind: IndexKind,
     ) -> Result<Arc<Table<Modelled>>, EngineError> {
-        match self.index_tables {
-            true => engine.create_index_table(name, kind, &IndexOptions::DEFAULT),
-            false => engine.create_table(name),
-        }
+        let leaves = if name == TABLES[0] { LeafLayout::Sorted } else { LeafLayout::Hashed };
+        let structure = match self.index_tables {
+            true => TableStructure::Index(kind, &IndexOptions::DEFAULT),
+            false => TableStructure::Tree(leaves),
+        };
+        engine.create_table_with(name, structure, None)
     }
 
     pub(crate) fn device_blocks(self) -> Vec<u64> {
@@ -528,8 +531,10 @@ impl LiveStore {
                 match engine.drop_table(&name) {
                     Err(EngineError::NoSuchTable { .. }) => {
                         let entries = loaded(*number).into_iter();
-                        let entries = entries.map(|(key, (bytes, of))| (key, vec![of; bytes]));
-                        engine.load_table(&name, entries).map(|_| ())
+                        let entries = entries.map(|(key, (bytes, of))| Ok((key, vec![of; bytes])));
+                        let leaves = [LeafLayout::Sorted, LeafLayout::Hashed];
+                        let leaves = leaves[usize::from(*number) % 2];
+                        engine.try_load_table(&name, leaves, entries).map(|_| ())
                     }
                     outcome => outcome,
                 }
@@ -652,6 +657,8 @@ impl Live<StoreOperation, StoreState> for LiveStore {
             events.extend([
                 ("splits", trees.splits),
                 ("merges", trees.merges),
+                ("splits of hashed leaves", trees.hashed_splits),
+                ("merges of hashed leaves", trees.hashed_merges),
                 ("evictions", buffer.evictions),
                 ("batches of pages", buffer.batches),
             ]);

@@ -17,7 +17,8 @@
 //!            8  …  payload
 //!
 //!  payloads, end to end
-//!           table  1 (1) │ number of its index's kind, 0: a tree (4) │ bytes of the name (4) │ name
+//!           table  1 (1) │ number of its index's kind (4) │ bytes of the name (4) │ name
+//!                  0: a tree, 2³¹: one with hashed leaves
 //!                  or 4 (1) │ time to live of its entries in milliseconds (8) │ the same behind the 1
 //!           entry  2 (1) │ bytes of the key (4) │ of the value (8) │ key │ value         in order of the keys
 //!                  or 5 (1) │ since when it counts no more, in milliseconds since 1970 (8) │ the same behind the 2
@@ -44,6 +45,7 @@ use std::sync::Arc;
 
 use lapis_index::IndexKind;
 use lapis_pmem::{Domain, host_lock};
+use lapis_tree::LeafLayout;
 
 use blocks::{BlockReader, BlockWriter, Header};
 
@@ -61,6 +63,7 @@ const ENTRY: u8 = 2;
 const END: u8 = 3;
 const TABLE_THAT_EXPIRES: u8 = 4;
 const ENTRY_THAT_EXPIRES: u8 = 5;
+const HASHED_TREE: u32 = 1 << 31;
 
 /// No key is as long.
 const MOST_KEY_BYTES: usize = 1 << 16;
@@ -118,10 +121,35 @@ pub enum BackupError {
     Engine(#[from] EngineError),
 }
 
+/// What a table was in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HeldBy {
+    Tree(LeafLayout),
+    Index(IndexKind),
+}
+
+impl HeldBy {
+    fn number(self) -> u32 {
+        match self {
+            Self::Tree(LeafLayout::Hashed) => HASHED_TREE,
+            Self::Tree(_) => 0,
+            Self::Index(kind) => kind as u32,
+        }
+    }
+
+    fn of(number: u32) -> Option<Self> {
+        match number {
+            0 => Some(Self::Tree(LeafLayout::Sorted)),
+            HASHED_TREE => Some(Self::Tree(LeafLayout::Hashed)),
+            number => IndexKind::from_number(number).map(Self::Index),
+        }
+    }
+}
+
 /// What a backup consists of.
 #[derive(Debug, PartialEq, Eq)]
 enum Record {
-    Table { name: String, kind: Option<IndexKind>, time_to_live_ms: Option<u64> },
+    Table { name: String, held_by: HeldBy, time_to_live_ms: Option<u64> },
     Entry(Vec<u8>, Vec<u8>, Option<u64>),
 }
 
@@ -146,12 +174,14 @@ impl<D: Domain> Engine<D> {
         let mut blocks = BlockWriter::begin(into, header)?;
         let mut report = BackupReport { state: header.state, ..BackupReport::default() };
         for table in tables {
-            let (name, kind) = (table.name().as_bytes(), table.index_kind());
+            let name = table.name().as_bytes();
+            let in_tree = HeldBy::Tree(table.properties().leaves);
+            let held_by = table.index_kind().map_or(in_tree, HeldBy::Index);
             match table.properties().time_to_live_ms {
                 None => blocks.write_all(&[TABLE])?,
                 Some(time) => blocks.write_tagged(TABLE_THAT_EXPIRES, time)?,
             }
-            blocks.write_all(&kind.map_or(0, |kind| kind as u32).to_le_bytes())?;
+            blocks.write_all(&held_by.number().to_le_bytes())?;
             blocks.write_all(&(name.len() as u32).to_le_bytes())?;
             blocks.write_all(name)?;
             report.tables += 1;
@@ -253,17 +283,15 @@ impl<R: Read> Records<R> {
         };
         match tag {
             TABLE | TABLE_THAT_EXPIRES => {
-                let kind = match u32::from_le_bytes(self.number()?) {
-                    0 => None,
-                    number => Some(IndexKind::from_number(number).ok_or_else(|| {
-                        self.blocks.damaged("has a table in an index of no known kind")
-                    })?),
-                };
+                let held_by = HeldBy::of(u32::from_le_bytes(self.number()?));
+                let held_by = held_by.ok_or_else(|| {
+                    self.blocks.damaged("has a table in an index of no known kind")
+                })?;
                 let length = u32::from_le_bytes(self.number()?);
                 let name = String::from_utf8(self.bytes(length.into(), MOST_KEY_BYTES)?);
                 let name = name.map_err(|_| self.blocks.damaged("has a table without a name"))?;
                 self.report.tables += 1;
-                Ok(Some(Record::Table { name, kind, time_to_live_ms: time }))
+                Ok(Some(Record::Table { name, held_by, time_to_live_ms: time }))
             }
             ENTRY | ENTRY_THAT_EXPIRES => {
                 let key_bytes = u32::from_le_bytes(self.number()?);

@@ -7,8 +7,10 @@ use std::time::Duration;
 use lapis_blocks::block_log::Durability;
 use lapis_index::IndexOptions;
 use lapis_pmem::Domain;
+use lapis_tree::LeafLayout;
 
-use super::{BackupError, BackupReport, Record, Records};
+use super::{BackupError, BackupReport, HeldBy, Record, Records};
+use crate::catalog::TableStructure;
 use crate::commit::Write;
 use crate::engine::{Engine, Shared};
 use crate::error::EngineError;
@@ -31,7 +33,7 @@ impl<D: Domain> Engine<D> {
         self.shared().mark_restore(Some(&[]))?;
         let mut next = records.next_record()?;
         while let Some(record) = next.take() {
-            let Record::Table { name, kind, time_to_live_ms } = record else {
+            let Record::Table { name, held_by, time_to_live_ms } = record else {
                 return Err(records.blocks.damaged("has entries before a table"));
             };
             let entries = std::iter::from_fn(|| match records.next_record() {
@@ -42,21 +44,21 @@ impl<D: Domain> Engine<D> {
                 }
                 Err(error) => Some(Err(error)),
             });
-            // A table in an index becomes a tree where there is no persistent memory.
-            match kind.filter(|_| self.shared().memory.pool.is_some()) {
-                None => {
-                    let has_expiring = time_to_live_ms.is_some();
-                    let properties =
-                        Properties { has_expiring, time_to_live_ms, ..Properties::default() };
-                    self.load_with(&name, properties, entries)?;
-                }
-                Some(kind) => {
+            let leaves = match held_by {
+                HeldBy::Index(kind) if self.shared().memory.pool.is_some() => {
                     let time_to_live = time_to_live_ms.map(Duration::from_millis);
-                    let index = Some((kind, &IndexOptions::DEFAULT));
+                    let index = TableStructure::Index(kind, &IndexOptions::DEFAULT);
                     let table = self.create_table_with(&name, index, time_to_live)?;
                     self.put_all(&table, entries)?;
+                    continue;
                 }
-            }
+                // It becomes a tree where there is no persistent memory.
+                HeldBy::Index(_) => LeafLayout::default(),
+                HeldBy::Tree(leaves) => leaves,
+            };
+            let (has_long_values, has_expiring) = (false, time_to_live_ms.is_some());
+            let properties = Properties { has_long_values, has_expiring, leaves, time_to_live_ms };
+            self.load_with(&name, properties, entries)?;
         }
         self.shared().mark_restore(None)?;
         Ok(records.report)

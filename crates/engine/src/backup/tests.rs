@@ -31,7 +31,8 @@ fn records_are_read_as_they_were_written_across_blocks() {
     let stream = stream(HEADER);
     let mut records = Records::begin(&stream[..]).unwrap();
     let mut next = || records.next_record().unwrap();
-    let table = Record::Table { name: "t".to_owned(), kind: None, time_to_live_ms: None };
+    let held_by = HeldBy::Tree(LeafLayout::Sorted);
+    let table = Record::Table { name: "t".to_owned(), held_by, time_to_live_ms: None };
     assert_eq!(next(), Some(table));
     assert_eq!(next(), Some(Record::Entry(b"a".to_vec(), b"short".to_vec(), None)));
     assert_eq!(next(), Some(Record::Entry(b"b".to_vec(), vec![7; PAYLOAD_BYTES], None)));

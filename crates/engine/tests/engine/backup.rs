@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use lapis_engine::{BackupError, BackupReport, Durability, Engine, EngineError, verify_backup};
+use lapis_engine::{
+    BackupError, BackupReport, Durability, Engine, EngineError, LeafLayout, verify_backup,
+};
 use lapis_index::{IndexKind, IndexOptions};
 use lapis_pmem::Hardware;
 
-use crate::harness::{Rig, contents, open, small};
+use crate::harness::{HASHED, Rig, contents, open, small};
 
 const NOW: Durability = Durability::Immediate;
 
@@ -17,7 +19,7 @@ fn all(engine: &Engine<Hardware>) -> Tables {
     names.map(|name| (name.clone(), contents(engine, &name))).collect()
 }
 
-/// Three tables: one with long values, one of many leaves, one that is empty.
+/// Three tables: one with long values, one of many leaves, which are hashed, one that is empty.
 fn filled() -> Rig {
     let rig = Rig::new(small());
     let long = rig.engine.create_table("long").unwrap();
@@ -25,7 +27,7 @@ fn filled() -> Rig {
         let value = vec![number; 100 + usize::from(number) * 1500];
         rig.engine.put(&long, &[number], &value, Durability::Eventual).unwrap();
     }
-    let many = rig.engine.create_table("many").unwrap();
+    let many = rig.engine.create_table_with("many", HASHED, None).unwrap();
     for number in 0..2000_u32 {
         let value = number.to_le_bytes().repeat(20);
         rig.engine.put(&many, &number.to_be_bytes(), &value, Durability::Eventual).unwrap();
@@ -53,6 +55,9 @@ fn a_restored_engine_has_what_was_backed_up_also_after_a_power_cut() {
     let restored = restored.after_power_cut();
     assert!(all(&restored.engine) == expected);
     assert_eq!(restored.engine.check(), Vec::<String>::new());
+    let leaves = |name| restored.engine.table(name).unwrap().leaves();
+    let expected = [LeafLayout::Sorted, LeafLayout::Hashed, LeafLayout::Sorted].map(Some);
+    assert_eq!(["long", "many", "nothing"].map(leaves), expected);
     let table = restored.engine.table("long").unwrap();
     restored.engine.put(&table, &[3], b"short now", NOW).unwrap();
     while restored.engine.maintain().unwrap() {}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lapis_engine::{Durability, Engine, EngineOptions, Storage};
 use lapis_pmem::{BlockDevice, DirectTransfers, FileDevice, Hardware};
 
-use crate::harness::{Rig, contents, hardware, small};
+use crate::harness::{HASHED, Rig, contents, hardware, small};
 
 const LATER: Durability = Durability::Eventual;
 
@@ -16,7 +16,7 @@ fn value(number: u32) -> Vec<u8> {
 /// A large table, and a small one whose pages come behind it.
 fn fill(engine: &Engine<Hardware>) {
     let large = engine.create_table("large").unwrap();
-    let small = engine.create_table("small").unwrap();
+    let small = engine.create_table_with("small", HASHED, None).unwrap();
     for number in 0..6000_u32 {
         engine.put(&large, &number.to_be_bytes(), &value(number), LATER).unwrap();
     }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lapis_engine::{Clock, Durability, Engine, EngineOptions, KeyRange, Table, TimeToLive};
+use lapis_engine::{
+    Clock, Durability, Engine, EngineOptions, KeyRange, Table, TableStructure, TimeToLive,
+};
 use lapis_pmem::Hardware;
 
 use crate::harness::*;
@@ -125,7 +127,7 @@ fn a_transaction_sees_its_own_writes_expire_with_the_rest_of_its_state_or_not_at
 fn a_table_gives_its_entries_a_time_that_survives_and_that_an_entry_may_overrule() {
     let scene = Scene::new();
     let time = Duration::from_millis(5);
-    scene.engine().create_table_with("t", None, Some(time)).unwrap();
+    scene.engine().create_table_with("t", TableStructure::default(), Some(time)).unwrap();
     let scene = scene.after_power_cut();
     let table = scene.engine().table("t").unwrap();
     assert_eq!(table.time_to_live(), Some(time));
@@ -223,7 +225,8 @@ fn what_is_renewed_while_the_expired_is_taken_away_stays() {
 fn a_backup_keeps_times() {
     let scene = Scene::new();
     let time = Duration::from_millis(5);
-    let table = scene.engine().create_table_with("t", None, Some(time)).unwrap();
+    let table =
+        scene.engine().create_table_with("t", TableStructure::default(), Some(time)).unwrap();
     scene.engine().put(&table, b"a", b"1", LATER).unwrap();
     scene.engine().put_with(&table, b"b", &[2; 9000], TEN, LATER).unwrap();
     scene.engine().put_with(&table, b"c", b"3", TimeToLive::Forever, LATER).unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lapis_blocks::block_log::BlockLogOptions;
 use lapis_buffer::{BufferOptions, SpaceOptions};
 use lapis_device::{ModelledSsd, SsdConfig};
-use lapis_engine::{Engine, EngineError, EngineOptions, Storage};
+use lapis_engine::{Engine, EngineError, EngineOptions, LeafLayout, Storage, TableStructure};
 use lapis_pmem::{BlockDevice, FlushMethod, Hardware};
 
 /// This machine, of which pages in DRAM need no flush: a domain that an interpreter can be, too.
@@ -37,6 +37,9 @@ pub fn small() -> EngineOptions {
     };
     options
 }
+
+/// A table whose leaves are hashed.
+pub const HASHED: TableStructure<'static> = TableStructure::Tree(LeafLayout::Hashed);
 
 /// Blocks of the log's device: of a ring of 2 MiB.
 const LOG_BLOCKS: u64 = 2 + 512;

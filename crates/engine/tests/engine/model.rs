@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use lapis_engine::Durability;
+use lapis_engine::{Durability, TableStructure};
 use proptest::prelude::*;
 
-use crate::harness::{Rig, contents, small};
+use crate::harness::{HASHED, Rig, contents, small};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -32,9 +32,9 @@ fn step() -> impl Strategy<Value = Step> {
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn run(steps: &[Step]) {
+fn run(structure: TableStructure<'_>, steps: &[Step]) {
     let mut rig = Rig::new(small());
-    rig.engine.create_table("t").unwrap();
+    rig.engine.create_table_with("t", structure, None).unwrap();
     let (mut committed, mut mine) = (Map::new(), Map::new());
     let mut transaction = rig.engine.begin().unwrap();
     let mut table = rig.engine.table("t").unwrap();
@@ -83,7 +83,10 @@ fn run(steps: &[Step]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
-    fn random_transactions_do_what_a_map_does(steps in prop::collection::vec(step(), 1..120)) {
-        run(&steps);
+    fn random_transactions_do_what_a_map_does(
+        is_hashed in any::<bool>(),
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        run(if is_hashed { HASHED } else { TableStructure::default() }, &steps);
     }
 }

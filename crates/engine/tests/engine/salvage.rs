@@ -9,7 +9,7 @@ use lapis_device::ModelledSsd;
 use lapis_engine::{Durability, SalvageReport, SalvagedTable, Storage, salvage};
 use lapis_pmem::{BLOCK_BYTES, BlockDevice};
 
-use crate::harness::{Random, Rig, hardware, open, small};
+use crate::harness::{HASHED, Random, Rig, hardware, open, small};
 
 const NOW: Durability = Durability::Immediate;
 const LATER: Durability = Durability::Eventual;
@@ -18,13 +18,12 @@ type Key = (String, Vec<u8>);
 /// The last value that each key had, and all that it ever had.
 type Written = BTreeMap<Key, (Option<Vec<u8>>, BTreeSet<Vec<u8>>)>;
 
-/// Two tables, of which one has long values, written to in several rounds; the last one is in the log alone.
+/// Two tables, the leaves of one hashed, written to in several rounds; the last one is in the log alone.
 fn filled(closed: bool) -> (Rig, Written) {
     let rig = Rig::new(small());
     let (mut written, mut random) = (Written::new(), Random::new(5));
-    for name in ["one", "two"] {
-        rig.engine.create_table(name).unwrap();
-    }
+    rig.engine.create_table("one").unwrap();
+    rig.engine.create_table_with("two", HASHED, None).unwrap();
     for round in 0..3_u32 {
         for _ in 0..500 {
             let name = ["one", "two"][random.below(2) as usize];

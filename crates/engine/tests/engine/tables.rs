@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use lapis_device::ModelledSsd;
-use lapis_engine::{Durability, EngineError};
+use lapis_engine::{Durability, EngineError, LeafLayout};
 use lapis_pmem::BlockDevice;
 
-use crate::harness::{Rig, contents, small};
+use crate::harness::{HASHED, Rig, contents, small};
 
 const NOW: Durability = Durability::Immediate;
 
@@ -22,6 +22,41 @@ fn tables_are_there_after_a_power_cut_with_what_is_in_them() {
     let names: Vec<_> = rig.engine.tables().iter().map(|table| table.name().to_owned()).collect();
     assert_eq!(names, ["one", "three"]);
     assert_eq!(contents(&rig.engine, "three"), [(b"three".to_vec(), b"value".to_vec())]);
+}
+
+#[test]
+fn a_table_with_hashed_leaves_has_them_for_as_long_as_it_is_there() {
+    let rig = Rig::new(small());
+    let table = rig.engine.create_table_with("t", HASHED, None).unwrap();
+    let entries: Vec<_> =
+        (0..3000_u32).map(|it| (it.to_be_bytes().to_vec(), vec![7; 60])).collect();
+    for (key, value) in &entries {
+        rig.engine.put(&table, key, value, Durability::Eventual).unwrap();
+    }
+    let loaded = entries.iter().map(|(key, value)| Ok::<_, EngineError>((key, value)));
+    rig.engine.try_load_table("loaded", LeafLayout::Hashed, loaded).unwrap();
+    let trees = rig.engine.statistics().trees;
+    // What is loaded is hung in.
+    assert!(trees.hashed_splits > 60 && trees.splits - trees.hashed_splits < 10, "{trees:?}");
+    let rig = rig.after_power_cut();
+    for name in ["t", "loaded"] {
+        assert!(contents(&rig.engine, name) == entries);
+        assert_eq!(rig.engine.table(name).unwrap().leaves(), Some(LeafLayout::Hashed));
+    }
+    let table = rig.engine.table("loaded").unwrap();
+    for (key, _) in &entries {
+        rig.engine.put(&table, &[&key[..], &[1]].concat(), &[7; 60], Durability::Eventual).unwrap();
+    }
+    for (key, _) in &entries {
+        rig.engine.remove(&table, &[&key[..], &[1]].concat(), Durability::Eventual).unwrap();
+        rig.engine.remove(&table, key, Durability::Eventual).unwrap();
+    }
+    let trees = rig.engine.statistics().trees;
+    assert!(trees.hashed_splits > 20 && trees.hashed_merges > 20, "{trees:?}");
+    assert_eq!(rig.engine.check(), Vec::<String>::new());
+    rig.engine.drop_table("loaded").unwrap();
+    while rig.engine.maintain().unwrap() {}
+    assert_eq!(rig.engine.check(), Vec::<String>::new());
 }
 
 #[test]

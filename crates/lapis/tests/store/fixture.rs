@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use lapis::{Clock, LOG_FILE, PAGES_FILE, Store, TimeToLive};
+use lapis::{Clock, LOG_FILE, LeafLayout, PAGES_FILE, Store, TableOptions, TimeToLive};
 
 use crate::harness::*;
 
@@ -40,7 +40,12 @@ fn unpacked(packed: &[u8]) -> Vec<u8> {
     file
 }
 
-/// What is in it, besides what was removed and what has expired.
+/// What is in the table with hashed leaves, of which there are several.
+fn hashed_entries() -> Vec<(Vec<u8>, Vec<u8>)> {
+    (0..200_u8).map(|it| (vec![b'h', it], vec![it; 100])).collect()
+}
+
+/// What is in the other one, besides what was removed and what has expired.
 fn expected() -> Vec<(Vec<u8>, Vec<u8>)> {
     let short = (0..60_u8).filter(|it| it % 7 != 0).map(|it| (vec![b'k', it], vec![it; 40]));
     let mut all: Vec<_> = short.collect();
@@ -51,6 +56,11 @@ fn expected() -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 fn fill(store: &Store) {
+    let options = TableOptions { leaves: LeafLayout::Hashed, ..TableOptions::default() };
+    let hashed = store.create_table_with("hashed", &options).unwrap();
+    let mut transaction = store.transaction().unwrap();
+    hashed_entries().iter().for_each(|(key, value)| transaction.put(&hashed, key, value).unwrap());
+    transaction.commit().unwrap();
     let table = store.create_table("t").unwrap();
     let mut transaction = store.transaction().unwrap();
     for it in 0..60_u8 {
@@ -79,6 +89,13 @@ fn a_store_that_was_written_once_is_read() {
     let store = open(copy.path());
     assert!(store.recovery().records > 1, "it was not closed");
     assert_eq!(contents(&store.table("t").unwrap()), expected());
+    let hashed = store.table("hashed").unwrap();
+    assert_eq!(hashed.leaves(), Some(LeafLayout::Hashed));
+    assert_eq!(contents(&hashed), hashed_entries());
+    for (key, value) in hashed_entries() {
+        assert_eq!(hashed.get(&key).unwrap(), Some(value));
+    }
+    drop(hashed);
     assert_sound(&store);
     store.remove_expired().unwrap();
     assert_eq!(contents(&store.table("t").unwrap()), expected());
