@@ -40,6 +40,7 @@ fn options() -> EngineOptions {
     let mut options = EngineOptions::new(7);
     options.buffer = BufferOptions {
         frames: 64,
+        mini_frames: 32,
         most_changed_frames: 32,
         swizzling: true,
         space: SpaceOptions { page_bytes: BLOCK_BYTES, batch_pages: 8 },

@@ -4,17 +4,24 @@
 //! page was evicted looks at memory that is there, and finds out by the latch, whose version only ever
 //! grows: there is nothing that epochs would have to protect, and no reader pays for pinning one.
 
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 
-use lapis_pmem::{Domain, DramCell, LINE_BYTES};
+use lapis_pmem::{Domain, DramCell};
 
+use crate::frame_memory::{Block, BlockCell, FrameMemory};
 use crate::latch::Latch;
+use crate::mutants::DIRTY_LINE_LOST_IN_PROMOTION;
 use crate::page::PageNumber;
 use crate::page::lines::LineMasks;
 
-const WORD_BYTES: usize = size_of::<AtomicU64>();
+/// The page was not used since the clock's hand came by.
+const UNUSED: u32 = 0;
+/// It was.
+const USED: u32 = 1;
+/// It needs more lines than its frame has: who fixes it next promotes it.
+const OVERFULL: u32 = 2;
 
-/// What is known of the page in a frame. All of it but `referenced` is changed by whoever holds the
+/// What is known of the page in a frame. All of it but `used` is changed by whoever holds the
 /// latch, and read by whoever validates, or as a guess.
 ///
 /// It stands for the header of Figs. 3 and 5 of the paper, without the slot in the parent, which the
@@ -32,24 +39,28 @@ pub(crate) struct Frame<D: Domain> {
     parent: DramCell<u32, D>,
     /// Children to which the page refers by their frames.
     pub(crate) swizzled_children: DramCell<u32, D>,
-    /// The clock's second chance.
-    referenced: DramCell<u32, D>,
+    /// The clock's second chance, and what the page needs first.
+    used: DramCell<u32, D>,
     /// One more than the frame of persistent memory that has the page, too; 0 for none.
     backing: DramCell<u32, D>,
+    /// Where the page lies.
+    pub(crate) block: BlockCell,
     /// The masks of lines; none unless pages move by lines.
-    pub(crate) masks: Option<Box<LineMasks<D>>>,
+    pub(crate) masks: Option<Box<LineMasks>>,
 }
 
 impl<D: Domain> Frame<D> {
-    pub(crate) fn new(masks: Option<LineMasks<D>>) -> Self {
+    /// An empty frame. With a mini block, it lacks lines of whatever it will hold.
+    pub(crate) fn new(block: Block, is_mini: bool, masks: Option<LineMasks>) -> Self {
         Self {
+            block: BlockCell::new(block),
             masks: masks.map(Box::new),
-            latch: Latch::new(),
+            latch: Latch::new(is_mini),
             number: DramCell::new(0),
             changed_since: DramCell::new(0),
             parent: DramCell::new(0),
             swizzled_children: DramCell::new(0),
-            referenced: DramCell::new(0),
+            used: DramCell::new(UNUSED),
             backing: DramCell::new(0),
         }
     }
@@ -90,108 +101,81 @@ impl<D: Domain> Frame<D> {
     /// Says that the page is in a frame of persistent memory, too, and is `whole` here or not at all yet; or
     /// that it is here alone.
     pub(crate) fn set_backing(&self, domain: &D, frame: Option<usize>, whole: bool) {
-        if let Some((masks, frame)) = self.masks.as_deref().zip(frame) {
-            masks.begin(domain, frame, whole);
+        if let Some(masks) = self.masks.as_deref().filter(|_| frame.is_some()) {
+            masks.begin(whole);
         }
         self.backing.store(domain, frame.map_or(0, |frame| frame as u32 + 1));
     }
 
-    /// Notes that the page is used. Mostly it is noted already, and then nothing is written.
+    /// Whether it is noted that the page is used, and nothing else is to be done for it.
     #[inline]
-    pub(crate) fn reference(&self, domain: &D) {
-        if self.referenced.load(domain) == 0 {
-            self.referenced.store(domain, 1);
-        }
+    pub(crate) fn is_used(&self, domain: &D) -> bool {
+        self.used.load(domain) == USED
     }
 
-    /// Whether the page was used since this was last asked.
+    pub(crate) fn set_used(&self, domain: &D) {
+        self.used.store(domain, USED);
+    }
+
+    /// Notes that the page needs more lines than there are in a mini block. Should somebody note at the same time that it
+    /// is used, whoever misses a line notes this again.
+    pub(crate) fn set_overfull(&self, domain: &D) {
+        self.used.store(domain, OVERFULL);
+    }
+
+    pub(crate) fn is_overfull(&self, domain: &D) -> bool {
+        self.used.load(domain) == OVERFULL
+    }
+
+    /// Moves the page to a full block, its latch held (M3). Which of its lines are there, and which were
+    /// changed, stays as it is. Returns the mini block.
+    pub(crate) fn promote(&self, domain: &D, memory: &FrameMemory<D>, full: Block) -> Block {
+        let mini = self.block.get();
+        if let Some(masks) = self.masks.as_deref() {
+            if domain.commits(DIRTY_LINE_LOST_IN_PROMOTION) {
+                masks.dirty().last().into_iter().for_each(|line| masks.forget(line));
+            }
+            for (slot, line) in masks.slots.filled() {
+                let from = memory.lines(mini, slot..slot + 1);
+                let to = memory.lines(full, line..line + 1);
+                from.iter().zip(to).for_each(|(from, to)| to.store(from.load(Relaxed), Relaxed));
+            }
+        }
+        self.block.set(full);
+        memory.promotions.fetch_add(1, Relaxed);
+        mini
+    }
+
+    /// Whether the page was used since this was last asked. One that waits to be promoted is as if it were just
+    /// loaded: it has no mark.
     pub(crate) fn take_reference(&self, domain: &D) -> bool {
-        let was = self.referenced.load(domain) != 0;
+        let was = self.is_used(domain);
         if was {
-            self.referenced.store(domain, 0);
+            self.set_unused(domain);
         }
         was
     }
-}
 
-/// Pools of fewer bytes have no large pages.
-#[cfg(all(target_os = "linux", not(miri)))]
-const FEWEST_BYTES_FOR_LARGE_PAGES: usize = 4 << 20;
-
-/// The memory of all frames.
-pub(crate) struct FrameMemory {
-    words: Box<[AtomicU64]>,
-    /// The first at a line's beginning.
-    first: usize,
-    frame_words: usize,
-}
-
-impl core::fmt::Debug for FrameMemory {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "FrameMemory({} words)", self.words.len())
+    /// Takes back every mark.
+    pub(crate) fn set_unused(&self, domain: &D) {
+        self.used.store(domain, UNUSED);
     }
 }
-
-impl FrameMemory {
-    /// Memory for so many frames, zero. The operating system provides it as it is used: memory that is asked
-    /// for with an alignment of a line would be zeroed here, so the first line is looked for.
-    pub(crate) fn new(frames: usize, page_bytes: usize) -> Self {
-        let frame_words = page_bytes / WORD_BYTES;
-        let words = frames * frame_words + LINE_BYTES / WORD_BYTES;
-        let words = Box::<[AtomicU64]>::new_zeroed_slice(words);
-        // SAFETY: any bits are the value of an atomic word.
-        let words = unsafe { words.assume_init() };
-        prefer_large_pages(&words);
-        let first = words.as_ptr().addr().wrapping_neg() % LINE_BYTES / WORD_BYTES;
-        Self { words, first, frame_words }
-    }
-
-    /// The words of a frame.
-    #[inline]
-    pub(crate) fn words(&self, frame: usize) -> &[AtomicU64] {
-        let begin = self.first + frame * self.frame_words;
-        &self.words[begin..begin + self.frame_words]
-    }
-}
-
-/// Asks for large pages: a random read of a large pool then misses the TLB less often.
-#[cfg(all(target_os = "linux", not(miri)))]
-fn prefer_large_pages(words: &[AtomicU64]) {
-    let (begin, page) = (words.as_ptr().addr(), rustix::param::page_size());
-    let skipped = begin.next_multiple_of(page) - begin;
-    let bytes = size_of_val(words).saturating_sub(skipped) / page * page;
-    if bytes >= FEWEST_BYTES_FOR_LARGE_PAGES {
-        let from = words.as_ptr().wrapping_byte_add(skipped).cast_mut().cast();
-        // SAFETY: these are whole pages of the words, and advice changes no contents. It may be refused.
-        _ = unsafe { rustix::mm::madvise(from, bytes, rustix::mm::Advice::LinuxHugepage) };
-    }
-}
-
-#[cfg(any(not(target_os = "linux"), miri))]
-fn prefer_large_pages(_words: &[AtomicU64]) {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::test_domain;
-    use core::sync::atomic::Ordering::Relaxed;
+    use lapis_pmem::Hardware;
 
-    #[test]
-    fn frames_have_memory_of_their_own() {
-        let memory = FrameMemory::new(3, 4096);
-        for frame in 0..3 {
-            memory.words(frame).iter().for_each(|word| word.store(frame as u64, Relaxed));
-        }
-        for frame in 0..3 {
-            let words = memory.words(frame);
-            assert_eq!((words.len(), words.as_ptr().addr() % LINE_BYTES), (512, 0));
-            assert!(words.iter().all(|word| word.load(Relaxed) == frame as u64));
-        }
+    fn frame() -> Frame<Hardware> {
+        let memory = FrameMemory::<Hardware>::new(4096, (0, 1, 0), None);
+        Frame::new(memory.full(0), false, None)
     }
 
     #[test]
     fn a_frame_says_what_was_said_of_it() {
-        let (domain, frame) = (test_domain(), Frame::new(None));
+        let (domain, frame) = (test_domain(), frame());
         assert_eq!((frame.page(&domain), frame.changed_since(&domain)), (None, None));
         frame.set_changed_since(&domain, Some(0));
         assert_eq!(frame.changed_since(&domain), Some(0));
@@ -200,7 +184,13 @@ mod tests {
         frame.set_parent(&domain, None);
         assert_eq!(frame.parent(&domain), None);
         assert!(!frame.take_reference(&domain));
-        frame.reference(&domain);
+        frame.set_used(&domain);
+        assert!(frame.is_used(&domain) && !frame.is_overfull(&domain));
         assert!(frame.take_reference(&domain) && !frame.take_reference(&domain));
+        frame.set_overfull(&domain);
+        assert!(frame.is_overfull(&domain) && !frame.is_used(&domain));
+        assert!(!frame.take_reference(&domain) && frame.is_overfull(&domain));
+        frame.set_unused(&domain);
+        assert!(!frame.is_overfull(&domain));
     }
 }

@@ -13,7 +13,7 @@
 //! +-------------------------------------------+---------+---------+------+
 //! ```
 //!
-//! A frame that lacks lines of its page is *partial*; while a reader loads some, nobody takes the latch
+//! A frame that lacks lines of its page, or has room for a few only, is *partial*; while a reader loads some, nobody takes the latch
 //! (`page/lines.rs`). *Partial* is part of what readers take for the version, *loading* is not. In a latch that is
 //! held, *loading* says that a reader who lacked a line has given up.
 //!
@@ -43,6 +43,14 @@ const NEXT_VERSION: u64 = 8;
 pub(crate) struct Version(u64);
 
 impl Version {
+    /// Of whoever holds the latch: no reader has it.
+    pub(crate) const HELD: Self = Self(HELD);
+
+    #[inline]
+    pub(crate) fn is_held(self) -> bool {
+        self.0 & HELD != 0
+    }
+
     /// Whether the frame lacked lines of its page.
     #[inline]
     pub(crate) fn is_partial(self) -> bool {
@@ -66,8 +74,9 @@ pub(crate) enum Loading {
 pub(crate) struct Latch<D: Domain>(DramCell<u64, D>);
 
 impl<D: Domain> Latch<D> {
-    pub(crate) fn new() -> Self {
-        Self(DramCell::new(0))
+    /// The latch of a frame that lacks lines of its page or does not, and of whatever else, which does not.
+    pub(crate) fn new(is_partial: bool) -> Self {
+        Self(DramCell::new(if is_partial { PARTIAL } else { 0 }))
     }
 
     /// The version now, for a reader.
@@ -146,10 +155,11 @@ impl<D: Domain> Latch<D> {
         }
     }
 
-    /// Ends what [`Latch::begin_loading`] began.
-    pub(crate) fn end_loading(&self, domain: &D, version: Version) {
-        if !domain.commits(LINE_LOADED_BESIDE_WRITERS) {
-            self.0.store_release(domain, version.0);
+    /// Ends what [`Latch::begin_loading`] began. Readers begin again who `lack` what was to be loaded.
+    pub(crate) fn end_loading(&self, domain: &D, version: Version, lack: bool) {
+        let next = if lack { version.0.wrapping_add(NEXT_VERSION) } else { version.0 };
+        if lack || !domain.commits(LINE_LOADED_BESIDE_WRITERS) {
+            self.0.store_release(domain, next);
         }
     }
 }
@@ -184,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_reader_notices_a_change_and_no_mere_holding() {
-        let (domain, latch) = (test_domain(), Latch::new());
+        let (domain, latch) = (test_domain(), Latch::new(false));
         let before = latch.version(&domain).unwrap();
         latch.upgrade(&domain, before).unwrap();
         assert_eq!(latch.version(&domain), Err(Restart));
@@ -201,7 +211,7 @@ mod tests {
 
     #[test]
     fn who_loads_lines_keeps_writers_out_and_lets_readers_go_on() {
-        let (domain, latch) = (test_domain(), Latch::new());
+        let (domain, latch) = (test_domain(), Latch::new(false));
         let taken = latch.try_take(&domain).unwrap();
         let version = latch.release_as(&domain, taken, true);
         assert!(version.is_partial() && !taken.is_partial());
@@ -212,7 +222,7 @@ mod tests {
             (Ok(version), Ok(()))
         );
         assert_eq!(latch.try_take(&domain), Err(Restart));
-        latch.end_loading(&domain, version);
+        latch.end_loading(&domain, version, false);
         // Nobody notices what changes nothing.
         assert_eq!(latch.try_take(&domain), Ok(version));
         assert_eq!(latch.release(&domain, version, false), version);
@@ -227,7 +237,7 @@ mod tests {
 
     #[test]
     fn readers_never_accept_half_of_a_change() {
-        let (domain, latch) = (test_domain(), Latch::new());
+        let (domain, latch) = (test_domain(), Latch::new(false));
         let words = [const { AtomicU64::new(0) }; 8];
         let rounds: u64 = if cfg!(miri) { 50 } else { 20_000 };
         std::thread::scope(|scope| {

@@ -49,12 +49,15 @@
 //!   need no epochs (`frame.rs`).
 //! * The device, the log and errors are reached through `dyn`: they cost microseconds. What a page in DRAM
 //!   costs is a version, a branch and loads.
+//! * A mini page that is promoted keeps its frame, which gets other memory; so there is no wrapper around it
+//!   (`page/lines.rs`).
 //! * A page with swizzled children is not evicted, but it is written: in the copy that is written,
 //!   references are page numbers. Otherwise the upper levels of a tree could never become clean.
 
 mod counter;
 mod error;
 mod frame;
+mod frame_memory;
 mod latch;
 mod log;
 mod manager;
@@ -69,7 +72,8 @@ pub use error::{BufferError, Interruption};
 pub use latch::Restart;
 pub use log::{LogError, NoLog, WriteAheadLog};
 pub use manager::{
-    BufferManager, BufferOptions, ExclusivePage, OptimisticPage, Statistics, TierStatistics,
+    BufferManager, BufferOptions, ExclusivePage, MINI_FRAME_BYTES, OptimisticPage, ResidentPages,
+    Statistics, TierStatistics,
 };
 pub use page::view::{PageRead, PageWrite};
 pub use page::{PageDamage, PageKind, PageNumber};

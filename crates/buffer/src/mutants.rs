@@ -42,6 +42,10 @@ mutants! {
     DIRTY_LINE_DROPPED = "buffer/dirty-line-dropped" =>
         at("buffer/src/manager/tier.rs, dirty_lines");
 
+    /// Of the lines of a mini page that were changed, the last is not there when it is promoted.
+    DIRTY_LINE_LOST_IN_PROMOTION = "buffer/dirty-line-lost-in-promotion" =>
+        at("buffer/src/frame.rs, promote");
+
     /// A line is changed and not marked.
     LINE_NOT_MARKED = "buffer/line-not-marked" =>
         at("buffer/src/page/lines.rs, mark");

@@ -41,7 +41,7 @@ pub(crate) struct PageTable<D: Domain> {
 impl<D: Domain> PageTable<D> {
     /// An empty table of so many slots.
     pub(crate) fn new(slots: usize) -> Self {
-        let bucket = || Bucket { latch: Latch::new(), first: DramCell::new(NONE) };
+        let bucket = || Bucket { latch: Latch::new(false), first: DramCell::new(NONE) };
         let slot = || Slot { number: DramCell::new(0), next: DramCell::new(NONE) };
         Self {
             buckets: (0..(2 * slots).next_power_of_two()).map(|_| bucket()).collect(),

@@ -5,6 +5,9 @@
 //! at once, so there is no list of these. What is changed is passed over; the batches that make it clean
 //! begin where the hand is. A page that was just loaded has no mark: used once, it goes at the hand's
 //! next visit.
+//!
+//! Frames with mini blocks are in the same round. A page of persistent memory takes whichever frame's turn it is, so that
+//! all pages are kept as long as the clock goes round once; whoever needs a full block passes over the others.
 
 use lapis_pmem::Domain;
 
@@ -13,6 +16,15 @@ use super::{BufferManager, ExclusivePage, OptimisticPage, Storage, count};
 use crate::error::BufferError;
 use crate::latch::Patience;
 use crate::page::PageNumber;
+
+/// Which frames do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// One with a full block.
+    Full,
+    /// Any.
+    Any,
+}
 
 /// Times that the hand may go round in vain, with a batch or a pause in between.
 const MOST_ROUNDS: u32 = 10_000;
@@ -32,18 +44,21 @@ impl<D: Domain> BufferManager<D> {
     }
 
     /// A frame that holds no page, latched. A page in it, and its readers, are gone.
-    pub(super) fn take_frame(&self) -> Result<ExclusivePage<'_, D>, BufferError> {
+    pub(super) fn take_frame(&self, wanted: Wanted) -> Result<ExclusivePage<'_, D>, BufferError> {
         let mut patience = Patience::default();
         loop {
-            for _ in 0..2 * self.frames.len() {
-                if let Some(taken) = self.try_take_frame(self.advance_hand()) {
-                    return Ok(taken);
-                }
+            if let Some(taken) = self.take_unchanged_frame(wanted) {
+                return Ok(taken);
             }
             if self.write_back()? == 0 && patience.wait(&self.domain) >= self.patience_of_rounds() {
                 return Err(BufferError::NoFrame { frames: self.frames.len() });
             }
         }
+    }
+
+    /// The same, if there is one that nothing has to be written for.
+    pub(super) fn take_unchanged_frame(&self, wanted: Wanted) -> Option<ExclusivePage<'_, D>> {
+        (0..2 * self.frames.len()).find_map(|_| self.try_take_frame(self.advance_hand(), wanted))
     }
 
     /// In memory nothing will become free by itself.
@@ -54,8 +69,12 @@ impl<D: Domain> BufferManager<D> {
         }
     }
 
-    fn try_take_frame(&self, at: usize) -> Option<ExclusivePage<'_, D>> {
+    fn try_take_frame(&self, at: usize, wanted: Wanted) -> Option<ExclusivePage<'_, D>> {
         let (frame, domain) = (&self.frames[at], &self.domain);
+        let is_mini = || self.memory.is_mini(frame.block.get());
+        if wanted == Wanted::Full && is_mini() {
+            return None;
+        }
         let evicts = matches!(self.storage, Storage::Space(_));
         let stays = || {
             !evicts
@@ -74,17 +93,20 @@ impl<D: Domain> BufferManager<D> {
         }
         let version = frame.latch.try_take(domain).ok()?;
         let partial = version.is_partial();
-        let mut taken =
-            ExclusivePage { manager: self, frame: at, version, changed: false, partial };
+        let mut taken = ExclusivePage { manager: self, frame, version, changed: false, partial };
+        if wanted == Wanted::Full && is_mini() {
+            return None;
+        }
         if let Some(number) = frame.page(domain) {
             // B1, B2.
             if stays() || !self.leave_parent(at, number) || !self.leave_dram(at, number) {
                 return None;
             }
             frame.set_page(domain, None);
+            frame.set_unused(domain);
             count(&self.counters.evictions);
         }
-        (taken.changed, taken.partial) = (true, false);
+        (taken.changed, taken.partial) = (true, is_mini());
         Some(taken)
     }
 
@@ -96,7 +118,7 @@ impl<D: Domain> BufferManager<D> {
             && version.is_partial()
             && masks.is_whole()
         {
-            drop(OptimisticPage { manager: self, frame: at, version }.exclusive());
+            drop(OptimisticPage { manager: self, frame, version }.latched());
         }
     }
 
@@ -105,11 +127,11 @@ impl<D: Domain> BufferManager<D> {
     fn leave_parent(&self, child: usize, number: PageNumber) -> bool {
         let domain = &self.domain;
         let Some(parent) = self.frames[child].parent(domain) else { return true };
-        let latch = &self.frames[parent].latch;
-        let Ok(version) = latch.try_take(domain) else { return false };
+        let frame = &self.frames[parent];
+        let Ok(version) = frame.latch.try_take(domain) else { return false };
         let partial = version.is_partial();
         let changed = false;
-        let mut page = ExclusivePage { manager: self, frame: parent, version, changed, partial };
+        let mut page = ExclusivePage { manager: self, frame, version, changed, partial };
         let Some(offset) = find_reference(page.read(), child) else { return false };
         page.write_unlogged().set_word(offset, number.get());
         self.part(parent, child);

@@ -2,6 +2,7 @@
 
 use lapis_pmem::Domain;
 
+use super::evict::Wanted;
 use super::{BufferManager, ExclusivePage, OptimisticPage, Storage, count};
 use crate::error::{BufferError, Interruption};
 use crate::latch::{Patience, Restart};
@@ -22,8 +23,10 @@ impl<D: Domain> BufferManager<D> {
             return Err(Restart.into());
         }
         frame.latch.validate(domain, version)?;
-        frame.reference(domain);
-        Ok(OptimisticPage { manager: self, frame: at, version })
+        if !frame.is_used(domain) {
+            self.note_use(at)?;
+        }
+        Ok(OptimisticPage { manager: self, frame, version })
     }
 
     /// A page alone, to be changed.
@@ -39,11 +42,11 @@ impl<D: Domain> BufferManager<D> {
         let Storage::Space(space) = &self.storage else {
             return Err(BufferError::NotInUse { number }.into());
         };
-        let mut page = self.take_frame()?;
+        let mut page = self.take_frame(Wanted::Full)?;
         // B1: whoever comes now waits for the latch.
-        page.frame().set_page(&self.domain, Some(number));
-        if !self.table.insert(&self.domain, number, page.frame) {
-            page.frame().set_page(&self.domain, None);
+        page.frame.set_page(&self.domain, Some(number));
+        if !self.table.insert(&self.domain, number, page.at()) {
+            page.frame.set_page(&self.domain, None);
             return Err(Restart.into());
         }
         let loaded = space.read(number, |bytes| page.write_unlogged().copy_from(0, bytes));
@@ -52,7 +55,7 @@ impl<D: Domain> BufferManager<D> {
             loaded.and_then(|()| if page.refers_to_frames() { Err(swizzled) } else { Ok(()) });
         if let Err(error) = loaded {
             self.table.remove(&self.domain, number);
-            page.frame().set_page(&self.domain, None);
+            page.frame.set_page(&self.domain, None);
             return Err(error.into());
         }
         count(&self.counters.loads);
@@ -98,18 +101,18 @@ impl<D: Domain> BufferManager<D> {
                 reused.or(PageNumber::new(next)).ok_or(SpaceError::Full)?
             }
         };
-        let mut page = match self.take_frame() {
+        let mut page = match self.take_frame(Wanted::Full) {
             Ok(page) => page,
             Err(error) => {
                 self.unreserve(number)?;
                 return Err(error);
             }
         };
-        page.frame().set_page(&self.domain, Some(number));
+        page.frame.set_page(&self.domain, Some(number));
         let mut patience = Patience::default();
         // Whoever follows an old reference to the number enters it for a moment, finds that there is no
         // such page, and takes it out again; so does who is about to have freed it.
-        while !self.table.insert(&self.domain, number, page.frame) {
+        while !self.table.insert(&self.domain, number, page.at()) {
             patience.wait(&self.domain);
         }
         page.write_unlogged().begin(kind, number);
@@ -137,20 +140,20 @@ impl<D: Domain> BufferManager<D> {
             if let Some(at) = self.table.find(&self.domain, number)? {
                 let Some(frame) = self.frames.get(at) else {
                     // All of it is written anew.
-                    return self.enter_dram(number, at, true, |_, _, page| {
-                        let masks = page.frame().masks.as_deref();
+                    return self.enter_dram(number, at, Wanted::Full, true, |_, _, page| {
+                        let masks = page.frame.masks.as_deref();
                         masks.into_iter().for_each(|masks| masks.mark_all(&self.domain));
                         Ok(())
                     });
                 };
                 let version = frame.latch.version(&self.domain)?;
-                let page = OptimisticPage { manager: self, frame: at, version };
+                let page = OptimisticPage { manager: self, frame, version };
                 return Ok(page.exclusive()?);
             }
-            let page = self.take_frame()?;
-            page.frame().set_page(&self.domain, Some(number));
-            if !self.table.insert(&self.domain, number, page.frame) {
-                page.frame().set_page(&self.domain, None);
+            let page = self.take_frame(Wanted::Full)?;
+            page.frame.set_page(&self.domain, Some(number));
+            if !self.table.insert(&self.domain, number, page.at()) {
+                page.frame.set_page(&self.domain, None);
                 return Err(Restart.into());
             }
             Ok(page)
@@ -184,7 +187,7 @@ impl<D: Domain> BufferManager<D> {
         mut page: ExclusivePage<'_, D>,
         give_back: impl FnOnce(PageNumber) -> Result<(), BufferError>,
     ) -> Result<(), BufferError> {
-        let (domain, frame, number) = (&self.domain, page.frame(), page.number());
+        let (domain, frame, number) = (&self.domain, page.frame, page.number());
         if frame.parent(domain).is_some() {
             return Err(BufferError::StillReferredTo { number });
         }
@@ -192,9 +195,9 @@ impl<D: Domain> BufferManager<D> {
         // First, so that nobody loads it who does not find it in the table.
         give_back(number)?;
         (page.changed, page.partial) = (true, false);
-        self.free_in_tier(page.frame, number);
+        self.free_in_tier(page.at(), number);
         frame.set_page(domain, None);
-        self.count_unchanged(page.frame);
+        self.count_unchanged(page.at());
         Ok(())
     }
 

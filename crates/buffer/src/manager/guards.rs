@@ -1,7 +1,6 @@
 //! Pages as their users have them: to be read optimistically, or alone.
 
 use core::ops::Range;
-use core::sync::atomic::AtomicU64;
 
 use lapis_pmem::Domain;
 
@@ -10,14 +9,14 @@ use crate::frame::Frame;
 use crate::latch::{Restart, Version};
 use crate::mutants::CHANGED_SINCE_NOT_LOWERED;
 use crate::page::PageNumber;
-use crate::page::lines::{LineMasks, MissingLines};
+use crate::page::missing::MissingLines;
 use crate::page::view::{PageRead, PageWrite};
 
 /// A page that others may change or evict: what was read of it counts when it is validated.
 #[derive(Debug)]
 pub struct OptimisticPage<'m, D: Domain> {
     pub(super) manager: &'m BufferManager<D>,
-    pub(super) frame: usize,
+    pub(super) frame: &'m Frame<D>,
     pub(super) version: Version,
 }
 
@@ -34,9 +33,12 @@ impl<'m, D: Domain> OptimisticPage<'m, D> {
     #[inline]
     pub fn read(&self) -> PageRead<'m, D> {
         let Self { manager, frame, version } = *self;
-        let missing =
-            if version.is_partial() { manager.missing_lines(frame, version) } else { None };
-        PageRead::over(&manager.domain, manager.memory.words(frame), missing)
+        let memory = &manager.memory;
+        let missing = match version.is_partial() {
+            true => Some(MissingLines::read(frame, memory, version)),
+            false => None,
+        };
+        PageRead::over(&manager.domain, memory.words(frame.block.get()), missing)
     }
 
     /// Loads the lines of a range of bytes at once, as far as they are missing: what is read is loaded anyway,
@@ -52,7 +54,7 @@ impl<'m, D: Domain> OptimisticPage<'m, D> {
     /// [`Restart`] if it was not.
     #[inline]
     pub fn validate(&self) -> Result<(), Restart> {
-        self.manager.frames[self.frame].latch.validate(&self.manager.domain, self.version)
+        self.frame.latch.validate(&self.manager.domain, self.version)
     }
 
     /// The page alone, as it was read.
@@ -60,8 +62,17 @@ impl<'m, D: Domain> OptimisticPage<'m, D> {
     /// # Errors
     /// [`Restart`] if it has changed.
     pub fn exclusive(self) -> Result<ExclusivePage<'m, D>, Restart> {
+        let page = self.latched()?;
+        if page.partial && !page.has_spare_if_mini() {
+            return Err(Restart);
+        }
+        Ok(page)
+    }
+
+    /// The same for the manager, which looks at no more of it than its header, or refers to its frame.
+    pub(super) fn latched(self) -> Result<ExclusivePage<'m, D>, Restart> {
         let Self { manager, frame, version } = self;
-        manager.frames[frame].latch.upgrade(&manager.domain, version)?;
+        frame.latch.upgrade(&manager.domain, version)?;
         Ok(ExclusivePage { manager, frame, version, changed: false, partial: version.is_partial() })
     }
 }
@@ -70,7 +81,7 @@ impl<'m, D: Domain> OptimisticPage<'m, D> {
 #[derive(Debug)]
 pub struct ExclusivePage<'m, D: Domain> {
     pub(super) manager: &'m BufferManager<D>,
-    pub(super) frame: usize,
+    pub(super) frame: &'m Frame<D>,
     pub(super) version: Version,
     /// Whether readers must begin again.
     pub(super) changed: bool,
@@ -79,24 +90,40 @@ pub struct ExclusivePage<'m, D: Domain> {
 }
 
 impl<'m, D: Domain> ExclusivePage<'m, D> {
-    pub(super) fn frame(&self) -> &'m Frame<D> {
-        &self.manager.frames[self.frame]
+    /// The number of its frame.
+    pub(super) fn at(&self) -> usize {
+        self.manager.index_of(self.frame)
     }
 
-    fn words(&self) -> &'m [AtomicU64] {
-        self.manager.memory.words(self.frame)
+    /// Whether the page lies in a mini block.
+    pub(super) fn is_mini(&self) -> bool {
+        self.manager.memory.is_mini(self.frame.block.get())
+    }
+
+    /// Sees to it that a mini page can be promoted (M6 of the lines). If it cannot, it is to be promoted first.
+    #[cold]
+    fn has_spare_if_mini(&self) -> bool {
+        let (domain, frame) = (&self.manager.domain, self.frame);
+        let Some(masks) = frame.masks.as_deref().filter(|_| self.is_mini()) else { return true };
+        let spare = self.manager.memory.take_spare(domain);
+        masks.set_spare(spare);
+        if spare.is_none() {
+            frame.set_overfull(domain);
+        }
+        spare.is_some()
     }
 
     /// Which page it is.
     pub fn number(&self) -> PageNumber {
-        self.frame().page(&self.manager.domain).unwrap_or(PageNumber::LAST)
+        self.frame.page(&self.manager.domain).unwrap_or(PageNumber::LAST)
     }
 
     /// The page, to be read.
     #[inline]
     pub fn read(&self) -> PageRead<'m, D> {
-        let masks = if self.partial { self.frame().masks.as_deref() } else { None };
-        PageRead::over(&self.manager.domain, self.words(), masks.map(MissingLines::held))
+        let (frame, memory) = (self.frame, &self.manager.memory);
+        let missing = if self.partial { Some(MissingLines::held(frame, memory)) } else { None };
+        PageRead::over(&self.manager.domain, memory.words(frame.block.get()), missing)
     }
 
     /// Loads the lines of a range of bytes at once, as far as they are missing: what is read or changed is
@@ -110,7 +137,7 @@ impl<'m, D: Domain> ExclusivePage<'m, D> {
     /// latest of all, and redo begins with the earliest that the device does not have.
     #[inline]
     pub fn write(&mut self, lsn: u64) -> PageWrite<'_, D> {
-        let (manager, frame) = (self.manager, self.frame());
+        let (manager, frame) = (self.manager, self.frame);
         let domain = &manager.domain;
         match frame.changed_since(domain) {
             None => {
@@ -132,7 +159,7 @@ impl<'m, D: Domain> ExclusivePage<'m, D> {
     /// The page, to be changed in what is not written out.
     pub(super) fn write_unlogged(&mut self) -> PageWrite<'_, D> {
         self.changed = true;
-        let frame = self.frame();
+        let frame = self.frame;
         let masks =
             frame.masks.as_deref().filter(|_| frame.backing(&self.manager.domain).is_some());
         PageWrite::over(self.read(), masks)
@@ -150,13 +177,28 @@ impl<'m, D: Domain> ExclusivePage<'m, D> {
     }
 
     fn end(&self) -> Version {
-        let (domain, frame) = (&self.manager.domain, self.frame());
         if self.partial || self.version.is_partial() {
-            let lacks = |masks: &LineMasks<D>| self.partial && !masks.is_whole();
-            let partial = frame.masks.as_deref().is_some_and(lacks);
-            if partial != self.version.is_partial() {
-                return frame.latch.release_as(domain, self.version, partial);
+            return self.end_partial();
+        }
+        self.frame.latch.release(&self.manager.domain, self.version, self.changed)
+    }
+
+    #[cold]
+    fn end_partial(&self) -> Version {
+        let (domain, memory, frame) = (&self.manager.domain, &self.manager.memory, self.frame);
+        let (mut partial, mut promoted) = (false, false);
+        if let Some(masks) = frame.masks.as_deref() {
+            partial = self.is_mini() || self.partial && !masks.is_whole();
+            if let Some(spare) = masks.spare() {
+                let spare = &memory.spares[spare];
+                promoted = memory.is_mini(spare.block.get());
+                masks.set_spare(None);
+                spare.give_back(domain);
             }
+        }
+        // M3.
+        if promoted || partial != self.version.is_partial() {
+            return frame.latch.release_as(domain, self.version, partial);
         }
         frame.latch.release(domain, self.version, self.changed)
     }

@@ -17,6 +17,7 @@
 mod evict;
 mod fix;
 mod guards;
+mod promotion;
 mod statistics;
 mod swizzle;
 mod tier;
@@ -30,11 +31,12 @@ use parking_lot::Mutex;
 
 pub use guards::{ExclusivePage, OptimisticPage};
 use statistics::{Counters, count};
-pub use statistics::{Statistics, TierStatistics};
+pub use statistics::{ResidentPages, Statistics, TierStatistics};
 
 use crate::counter::Counter;
 use crate::error::{BufferError, Interruption};
-use crate::frame::{Frame, FrameMemory};
+use crate::frame::Frame;
+use crate::frame_memory::FrameMemory;
 use crate::latch::Patience;
 use crate::log::{NoLog, WriteAheadLog};
 use crate::page::PageNumber;
@@ -47,11 +49,21 @@ use crate::tier::{PersistentTier, TierError};
 /// A path down a tree, its sibling and some to evict.
 const FEWEST_FRAMES: usize = 4;
 
+/// Spare blocks at most: threads that change mini pages at a time without promoting them first.
+const MOST_SPARES: usize = 8;
+
+/// Bytes of DRAM that a mini frame takes, with what is known of a page of 16 KiB in it: about.
+pub const MINI_FRAME_BYTES: usize = 1344;
+
 /// How a manager is to be.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferOptions {
-    /// Pages in DRAM at most.
+    /// Pages in DRAM at most, but for mini pages.
     pub frames: usize,
+    /// Mini pages in DRAM at most: pages in persistent memory of which sixteen lines (1 KiB) at most are used. With
+    /// [`Placement::ThreeTier`] alone. If there are some, a few pages more than `frames` are set aside for those that change
+    /// them.
+    pub mini_frames: usize,
     /// Frames that may hold changes which the device does not have, beside those that are latched. Whoever
     /// would change one more first writes some.
     pub most_changed_frames: usize,
@@ -66,6 +78,7 @@ impl Default for BufferOptions {
     fn default() -> Self {
         Self {
             frames: 4096,
+            mini_frames: 0,
             most_changed_frames: 2048,
             swizzling: true,
             space: SpaceOptions::default(),
@@ -93,7 +106,7 @@ enum Storage<D: Domain> {
 pub struct BufferManager<D: Domain> {
     domain: D,
     frames: Box<[Frame<D>]>,
-    memory: FrameMemory,
+    memory: FrameMemory<D>,
     page_bytes: usize,
     table: PageTable<D>,
     /// Of the clock: the frame that is looked at next, and before that as often as it went round.
@@ -250,20 +263,26 @@ impl<D: Domain> BufferManager<D> {
         tier: Option<Arc<PersistentTier<D>>>,
         log: Arc<dyn WriteAheadLog>,
     ) -> Result<Self, BufferError> {
-        let frames = options.frames;
+        let by_lines = tier.as_ref().filter(|_| placement.moves_lines());
+        let source = by_lines.map(|tier| Arc::clone(tier) as Arc<dyn LineSource>);
+        let (pages, minis) = (options.frames, by_lines.map_or(0, |_| options.mini_frames));
+        let frames = pages.saturating_add(minis);
         let slots = frames.saturating_add(tier.as_ref().map_or(0, |tier| tier.frames.len()));
         // The page table counts the frames of both tiers by 32 bits.
-        if frames < FEWEST_FRAMES || slots >= u32::MAX as usize {
-            return Err(BufferError::TooFewFrames { frames, fewest: FEWEST_FRAMES });
+        if pages < FEWEST_FRAMES || slots >= u32::MAX as usize {
+            return Err(BufferError::TooFewFrames { frames: pages, fewest: FEWEST_FRAMES });
         }
-        let by_lines = tier.as_ref().filter(|_| placement.moves_lines());
-        let masks = || {
-            let source = Arc::clone(by_lines?);
-            Some(LineMasks::new(page_bytes, source as Arc<dyn LineSource>))
+        let spares = (pages / 16).clamp(1, MOST_SPARES) * usize::from(minis > 0);
+        let memory = FrameMemory::new(page_bytes, (minis, pages, spares), source);
+        let frame = |at: usize| {
+            let is_mini = at >= pages;
+            let block = if is_mini { memory.mini(at - pages) } else { memory.full(at) };
+            let masks = memory.source.as_ref().map(|_| LineMasks::new(page_bytes));
+            Frame::new(block, is_mini, masks)
         };
         Ok(Self {
-            frames: (0..frames).map(|_| Frame::new(masks())).collect(),
-            memory: FrameMemory::new(frames, page_bytes),
+            frames: (0..frames).map(frame).collect(),
+            memory,
             page_bytes,
             table: PageTable::new(slots),
             hand: DramCell::new(0),
@@ -276,6 +295,12 @@ impl<D: Domain> BufferManager<D> {
             counters: Counters::default(),
             domain,
         })
+    }
+
+    /// The number of a frame.
+    fn index_of(&self, frame: &Frame<D>) -> usize {
+        let bytes = core::ptr::from_ref(frame).addr() - self.frames.as_ptr().addr();
+        bytes / size_of::<Frame<D>>()
     }
 
     /// Which tiers there are.

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lapis_pmem::Domain;
+use lapis_pmem::{Domain, LINE_BYTES};
 
 use super::BufferManager;
+use crate::page::lines::MINI_LINES;
 
 /// What has happened since the manager was made.
 ///
@@ -43,6 +44,10 @@ pub struct TierStatistics {
     pub kept: u64,
     /// Pages taken from there into DRAM.
     pub loads: u64,
+    /// Those of them that took a mini frame.
+    pub mini_loads: u64,
+    /// Pages that got a frame of their own size for a mini frame.
+    pub promotions: u64,
     /// Pages that entered.
     pub admissions: u64,
     /// Pages that left DRAM and did not enter.
@@ -59,6 +64,17 @@ pub struct TierStatistics {
     pub pages_to_ssd: u64,
     /// Frames with changes that the device does not have, now.
     pub changed_frames: u64,
+}
+
+/// Pages in frames of one size, now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResidentPages {
+    /// Pages that are there.
+    pub pages: usize,
+    /// Frames for them.
+    pub frames: usize,
+    /// Bytes of a frame.
+    pub frame_bytes: usize,
 }
 
 macro_rules! counters {
@@ -84,7 +100,7 @@ macro_rules! counters {
 counters! {
     loads, evictions, batches, pages_written, swizzled, unswizzled, back_pressure, restarts,
     loads_beside_evictions,
-    tier_kept, tier_loads, tier_admissions, tier_denials, tier_evictions, tier_pages_written,
+    tier_kept, tier_loads, tier_mini_loads, tier_admissions, tier_denials, tier_evictions, tier_pages_written,
     tier_lines_written, tier_pages_to_ssd,
 }
 
@@ -93,10 +109,16 @@ pub(super) fn count(counter: &AtomicU64) {
 }
 
 impl<D: Domain> BufferManager<D> {
-    /// Pages in DRAM, and frames there are for them. Looks at every frame.
-    pub fn resident_pages(&self) -> (usize, usize) {
-        let pages = self.frames.iter().filter(|frame| frame.page(&self.domain).is_some());
-        (pages.count(), self.frames.len())
+    /// Pages in DRAM and the frames for them: whole ones and mini frames. Looks at every frame.
+    pub fn resident_pages(&self) -> [ResidentPages; 2] {
+        let kind = |frame_bytes| ResidentPages { pages: 0, frames: 0, frame_bytes };
+        let mut kinds = [kind(self.page_bytes), kind(MINI_LINES * LINE_BYTES)];
+        for frame in &self.frames {
+            let kind = &mut kinds[usize::from(self.memory.is_mini(frame.block.get()))];
+            kind.pages += usize::from(frame.page(&self.domain).is_some());
+            kind.frames += 1;
+        }
+        kinds
     }
 
     /// Pages in persistent memory, and frames there are for them. Looks at every frame.
@@ -125,6 +147,8 @@ impl<D: Domain> BufferManager<D> {
             tier: TierStatistics {
                 kept: counts.tier_kept,
                 loads: counts.tier_loads,
+                mini_loads: counts.tier_mini_loads,
+                promotions: self.memory.promotions.load(Ordering::Relaxed),
                 admissions: counts.tier_admissions,
                 denials: counts.tier_denials,
                 evictions: counts.tier_evictions,

@@ -62,8 +62,10 @@ impl<D: Domain> BufferManager<D> {
         let version = frame.latch.version(&self.domain)?;
         // The frame held the child at that version, for the parent refers to it still (B5).
         parent.validate()?;
-        frame.reference(&self.domain);
-        Ok(OptimisticPage { manager: self, frame: at, version })
+        if !frame.is_used(&self.domain) {
+            self.note_use(at)?;
+        }
+        Ok(OptimisticPage { manager: self, frame, version })
     }
 
     fn fix_unswizzled<'m>(
@@ -111,14 +113,16 @@ impl<D: Domain> BufferManager<D> {
         child: &mut OptimisticPage<'_, D>,
     ) {
         let domain = &self.domain;
-        let Ok(mut above) = parent.exclusive() else { return };
-        let Ok(below) = child.exclusive() else { return *parent = above.into_optimistic() };
-        if below.frame().parent(domain).is_none()
+        let Ok(mut above) = parent.latched() else { return };
+        let Ok(below) = child.latched() else { return *parent = above.into_optimistic() };
+        // M2 of the lines.
+        if !above.is_mini()
+            && below.frame.parent(domain).is_none()
             && above.read().references().any(|at| at == offset)
         {
-            above.write_unlogged().set_word(offset, reference_to(child.frame));
-            below.frame().set_parent(domain, Some(parent.frame));
-            let children = &above.frame().swizzled_children;
+            above.write_unlogged().set_word(offset, reference_to(self.index_of(child.frame)));
+            below.frame.set_parent(domain, Some(self.index_of(parent.frame)));
+            let children = &above.frame.swizzled_children;
             children.store(domain, children.load(domain) + 1);
             count(&self.counters.swizzled);
         }
@@ -168,17 +172,17 @@ impl<D: Domain> ExclusivePage<'_, D> {
                 Err(_held) => _ = patience.wait(domain),
             }
         };
-        let is_child = frame.parent(domain) == Some(self.frame);
+        let is_child = frame.parent(domain) == Some(self.at());
         if let Some(number) = frame.page(domain).filter(|_| is_child) {
             self.write_unlogged().set_word(offset, number.get());
-            manager.part(self.frame, child);
+            manager.part(self.at(), child);
         }
         frame.latch.release(domain, version, false);
     }
 
     /// Makes every reference a page number: before the page is split, merged or freed.
     pub fn unswizzle_all(&mut self) {
-        if self.frame().swizzled_children.load(&self.manager.domain) > 0 {
+        if self.frame.swizzled_children.load(&self.manager.domain) > 0 {
             self.read().references().for_each(|offset| self.unswizzle(offset));
         }
     }

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use lapis_blocks::page::{DirtyLines, PageError};
 use lapis_pmem::{Domain, LINE_BYTES};
 
+use super::evict::Wanted;
 use super::{BufferManager, ExclusivePage, OptimisticPage, Storage, count};
 use crate::error::{BufferError, Interruption};
 use crate::latch::{Restart, Version};
@@ -23,7 +24,8 @@ use crate::mutants::{
     CHANGED_PAGE_IN_PM_DROPPED, DIRTY_LINE_DROPPED, PAGE_BEFORE_LOG, STALE_PAGE_ADMITTED,
     STALE_PAGE_OUTLIVES_NUMBER, TORN_PAGE_IN_PM,
 };
-use crate::page::lines::{LineSource, MissingLines};
+use crate::page::lines::LineSource;
+use crate::page::missing::MissingLines;
 use crate::page::view::PageRead;
 use crate::page::{PageDamage, PageNumber};
 use crate::space::{Added, Batch, Space};
@@ -150,26 +152,27 @@ impl<D: Domain> BufferManager<D> {
         if !tier.store.scheme().logs(dirty.count(), tier.store.copy_from_lines()) {
             tier.store.read_page(frame as u64, into)?;
         }
-        let page = PageRead::new(&self.domain, self.memory.words(at));
-        for run in dirty.runs(tier.page_bytes() / LINE_BYTES) {
-            let bytes = run.start * LINE_BYTES..run.end * LINE_BYTES;
-            page.copy_to(bytes.start, &mut into[bytes]);
-        }
-        // P3. What is not dirty is as in PM, where references are numbers.
-        let held =
-            PageRead::over(&self.domain, self.memory.words(at), Some(MissingLines::held(masks)));
-        let changed = |offset: &usize| dirty.contains(offset / LINE_BYTES);
-        held.references()
-            .filter(changed)
-            .for_each(|offset| self.copy_reference_out(held, offset, into));
+        self.copy_lines_out(at, &dirty, into);
         Ok(dirty)
     }
 
-    /// How a reader at a version comes to lines that the frame lacks.
-    #[inline]
-    pub(super) fn missing_lines(&self, at: usize, version: Version) -> Option<MissingLines<'_, D>> {
-        let frame = &self.frames[at];
-        frame.masks.as_deref().map(|masks| MissingLines::read(masks, &frame.latch, version))
+    /// Copies lines of a page that are in DRAM as they are to be outside of it (P3). Its frame is latched.
+    fn copy_lines_out(&self, at: usize, lines: &DirtyLines, into: &mut [u8]) {
+        let held = self.held(at);
+        for run in lines.runs(self.page_bytes / LINE_BYTES) {
+            let bytes = run.start * LINE_BYTES..run.end * LINE_BYTES;
+            held.copy_to(bytes.start, &mut into[bytes]);
+        }
+        held.references()
+            .filter(|offset| lines.contains(offset / LINE_BYTES))
+            .for_each(|offset| self.copy_reference_out(held, offset, into));
+    }
+
+    /// The page in a frame, which is latched and may lack lines.
+    fn held(&self, at: usize) -> PageRead<'_, D> {
+        let (frame, memory) = (&self.frames[at], &self.memory);
+        let missing = frame.masks.as_deref().map(|_| MissingLines::held(frame, memory));
+        PageRead::over(&self.domain, memory.words(frame.block.get()), missing)
     }
 
     /// Appendix A.6: the lines of a page in PM that are in DRAM, and were not marked as changed, are as they
@@ -179,8 +182,9 @@ impl<D: Domain> BufferManager<D> {
         if !D::DETERMINISTIC && !cfg!(feature = "check-lines") {
             return;
         }
-        let mut here = tier.buffer();
-        self.copy_out(at, &mut here);
+        let (mut here, mut clean) = (tier.buffer(), DirtyLines::none());
+        masks.clean().for_each(|line| clean.mark_line(line));
+        self.copy_lines_out(at, &clean, &mut here);
         let whole = 0..tier.page_bytes();
         let unmarked = tier.store.with_bytes(frame as u64, whole, |there| {
             let differs = |line: &usize| {
@@ -309,12 +313,17 @@ impl<D: Domain> BufferManager<D> {
         &self,
         number: PageNumber,
         slot: usize,
+        wanted: Wanted,
         anew: bool,
-        fill: impl FnOnce(&PersistentTier<D>, usize, &mut ExclusivePage<'_, D>) -> Result<(), TierError>,
+        fill: impl FnOnce(
+            &PersistentTier<D>,
+            usize,
+            &mut ExclusivePage<'_, D>,
+        ) -> Result<(), Interruption>,
     ) -> Result<ExclusivePage<'_, D>, Interruption> {
         let Some(tier) = self.tier.as_deref() else { return Err(Restart.into()) };
         let (domain, below) = (&self.domain, slot - self.frames.len());
-        let mut page = self.take_frame()?;
+        let mut page = self.take_frame(wanted)?;
         let frame = &tier.frames[below];
         let version = frame.latch.try_take(domain)?;
         let outcome = if frame.page(domain) != Some(number) || frame.is_held(domain) {
@@ -322,21 +331,21 @@ impl<D: Domain> BufferManager<D> {
         } else if frame.is_freed(domain) && !anew {
             Err(BufferError::NotInUse { number }.into())
         } else {
-            page.frame().set_backing(domain, Some(below), anew);
-            let filled = fill(tier, below, &mut page).map_err(BufferError::from);
+            page.frame.set_backing(domain, Some(below), anew);
+            let filled = fill(tier, below, &mut page);
             if filled.is_err() {
                 page.partial = false;
-                page.frame().set_backing(domain, None, true);
+                page.frame.set_backing(domain, None, true);
             }
-            filled.map_err(Interruption::from)
+            filled
         };
         if outcome.is_ok() {
-            page.frame().set_page(domain, Some(number));
-            frame.set_holder(domain, Some(page.frame));
+            page.frame.set_page(domain, Some(number));
+            frame.set_holder(domain, Some(page.at()));
             frame.set_freed(domain, false);
             frame.reference(domain);
             // Nobody takes it out of the table but who has the latch.
-            self.table.replace(domain, number, slot, page.frame);
+            self.table.replace(domain, number, slot, page.at());
         }
         frame.latch.release(domain, version, false);
         outcome.map(|()| page)
@@ -349,14 +358,22 @@ impl<D: Domain> BufferManager<D> {
         number: PageNumber,
         slot: usize,
     ) -> Result<OptimisticPage<'_, D>, Interruption> {
-        let page = self.enter_dram(number, slot, false, |tier, below, page| {
-            page.partial = page.frame().masks.is_some();
+        self.refill_spares();
+        let below = slot - self.frames.len();
+        // A page with references is an inner node, of which all is read.
+        let is_inner = self.tier.as_deref().is_some_and(|tier| tier.has_references(below));
+        let wanted = if is_inner { Wanted::Full } else { Wanted::Any };
+        let page = self.enter_dram(number, slot, wanted, false, |tier, below, page| {
+            page.partial = page.frame.masks.is_some();
             if page.partial {
-                // A page with references is an inner node, of which all is read.
-                let has_references = page.read().references().next().is_some();
-                page.make_resident(0..if has_references { tier.page_bytes() } else { 0 });
+                match page.read().references().next() {
+                    // It has become one meanwhile.
+                    Some(_) if page.is_mini() => return Err(Restart.into()),
+                    Some(_) => page.make_resident(0..tier.page_bytes()),
+                    None => {}
+                }
             } else {
-                let words = self.memory.words(page.frame);
+                let words = self.memory.words(page.frame.block.get());
                 tier.copy_lines(below, 0..tier.page_bytes() / LINE_BYTES, words);
             }
             let read = page.read();
@@ -365,9 +382,13 @@ impl<D: Domain> BufferManager<D> {
                 _ if page.refers_to_frames() => PageDamage::SwizzledReference,
                 _ => return Ok(()),
             };
-            Err(TierError::Page { frame: below, number: number.get(), damage })
+            let number = number.get();
+            Err(BufferError::from(TierError::Page { frame: below, number, damage }).into())
         })?;
         count(&self.counters.tier_loads);
+        if page.is_mini() {
+            count(&self.counters.tier_mini_loads);
+        }
         Ok(page.into_optimistic())
     }
 

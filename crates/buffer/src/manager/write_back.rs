@@ -228,14 +228,21 @@ impl<D: Domain> BufferManager<D> {
         }
     }
 
+    /// The page in a frame that has a full block, or the beginning of any.
+    fn words_of(&self, frame: usize) -> crate::PageRead<'_, D> {
+        let block = self.frames[frame].block.get();
+        crate::PageRead::new(&self.domain, self.memory.words(block))
+    }
+
     pub(super) fn lsn_of(&self, frame: usize) -> u64 {
-        crate::PageRead::new(&self.domain, self.memory.words(frame)).lsn()
+        // M5 of the lines.
+        self.words_of(frame).lsn()
     }
 
     /// Copies a page as it is to be on the device: with page numbers for frames (P3). Its frame is latched,
     /// so its children stay where they are (B5).
     pub(super) fn copy_out(&self, frame: usize, into: &mut [u8]) {
-        let page = crate::PageRead::new(&self.domain, self.memory.words(frame));
+        let page = self.words_of(frame);
         page.copy_to(0, into);
         if self.domain.commits(SWIZZLED_REFERENCE_WRITTEN) {
             return;

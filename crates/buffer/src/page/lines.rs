@@ -1,6 +1,6 @@
-//! Cache-line-grained pages: which lines of a page are in its frame, and which were changed there.
+//! Cache-line-grained pages and mini pages: which lines of a page are in its frame, where, and which were changed there.
 //!
-//! After section 3.1 and Fig. 3 of the paper. A frame over a page in persistent memory may hold only some
+//! After section 3.1, Fig. 3, section 3.2 and Fig. 4 of the paper. A frame over a page in persistent memory may hold only some
 //! lines of it, as `resident` says; the others are loaded when somebody looks at them. The paper's page has
 //! to be told before it is read (`MakeResident`), and when it was changed. Here the views look at the masks
 //! themselves, so neither can be forgotten, and whoever knows what comes may still say so and have
@@ -21,56 +21,150 @@
 //! * L4. A line's words are stored before its bit in `resident` is (release, acquire).
 //! * L5. A line is loaded before any of it is changed. Who changes it marks it in `dirty`, latch held. Every
 //!   line that is resident and not dirty is as it is in persistent memory, but for references to frames.
+//!
+//! # Mini pages
+//!
+//! A page of which few lines are used needs no frame of a whole page. A *mini block* has room for sixteen of its
+//! lines, and `slots` say which they are:
+//!
+//! ```text
+//!  slots        0 | 255 | 17 | – | …       lines of the page, in the order in which they came
+//!  mini block   line 0 | line 255 | line 17 | …
+//! ```
+//!
+//! The paper keeps them sorted, so that lines that follow each other in the page do so in memory. Its views are pointers; these
+//! look for a line whenever they come to a word of it, so nothing has to be moved, and a line is added beside readers as
+//! it is to a full frame. And the paper's promoted mini page goes on as a wrapper of the full one, because
+//! somebody has pointers to it, with a parent to be told later. Here a page keeps its frame: what is exchanged is the block in which
+//! it lies. Neither the page table, nor a parent, nor persistent memory, nor who holds the latch has to know of it.
+//!
+//! * M1. A frame with a mini block is partial, whatever its page lacks. So views that look at no masks are of
+//!   full blocks.
+//! * M2. A page in a mini block is in persistent memory, too. It refers to no frames, so nobody who comes from a child
+//!   changes it. Inner nodes get full blocks.
+//! * M3. Every block is one frame's or one spare's. Blocks are exchanged by who holds the latches of both frames, or that of one and
+//!   the spare, and every frame that has another block is left with another version: who has read beside
+//!   the exchange finds out.
+//! * M4. Promotion takes over every line that the slots name. `resident` and `dirty` are by lines, not by slots, and stay.
+//! * M5. The first slot has line 0, the page's header: it is the first that is loaded. So the header is where the
+//!   block begins, whichever it is.
+//! * M6. Whoever holds the latch of a mini page to read or change it has a spare full block: lines that
+//!   find no slot promote the page at once, which cannot fail. Who gets no spare block, and a reader whose line finds no slot,
+//!   begins again and finds the page *overfull*; who fixes it next gets it a full block from
+//!   another frame, holding nothing yet.
 
 use core::fmt::Debug;
 use core::ops::Range;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::Arc;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use lapis_pmem::{Domain, DramCell, LINE_BYTES};
+use lapis_pmem::{Domain, LINE_BYTES};
 
-use crate::latch::{Latch, Loading, Patience, Version};
 use crate::mutants::LINE_NOT_MARKED;
+
+/// Lines of a mini block.
+pub(crate) const MINI_LINES: usize = 16;
 
 /// What lines are loaded from.
 pub(crate) trait LineSource: Debug + Send + Sync {
-    /// Copies lines of the page in a frame of persistent memory to the words of a whole page.
-    fn copy_lines(&self, frame: usize, lines: Range<usize>, words: &[AtomicU64]);
+    /// Copies lines of the page in a frame of persistent memory to words.
+    fn copy_lines(&self, frame: usize, lines: Range<usize>, into: &[AtomicU64]);
+}
+
+/// Slots in a word.
+const LANES: usize = 4;
+const LANE_BITS: usize = u64::BITS as usize / LANES;
+/// In a slot that has no line.
+const NO_LINE: usize = 0xffff;
+const LOW_BITS: u64 = 0x0001_0001_0001_0001;
+
+/// Which lines are in a mini block.
+#[derive(Debug)]
+pub(crate) struct LineSlots([AtomicU64; MINI_LINES / LANES]);
+
+impl LineSlots {
+    fn new() -> Self {
+        Self([const { AtomicU64::new(u64::MAX) }; MINI_LINES / LANES])
+    }
+
+    fn clear(&self) {
+        self.0.iter().for_each(|word| word.store(u64::MAX, Relaxed));
+    }
+
+    /// The first slot that has this line.
+    pub(crate) fn find(&self, line: usize) -> Option<usize> {
+        (0..).zip(&self.0).find_map(|(at, word)| {
+            // The lane that is zero, of which the lowest is found without error.
+            let differs = word.load(Acquire) ^ (line as u64 * LOW_BITS);
+            let zero = differs.wrapping_sub(LOW_BITS) & !differs & (LOW_BITS << (LANE_BITS - 1));
+            let lane = zero.trailing_zeros() as usize / LANE_BITS;
+            (zero != 0).then_some(at * LANES + lane)
+        })
+    }
+
+    /// How many slots have a line.
+    fn count(&self) -> usize {
+        self.find(NO_LINE).unwrap_or(MINI_LINES)
+    }
+
+    /// Says which line is in a slot that had none.
+    fn fill(&self, slot: usize, line: usize) {
+        let (word, shift) = (&self.0[slot / LANES], slot % LANES * LANE_BITS);
+        let kept = word.load(Relaxed) & !((NO_LINE as u64) << shift);
+        word.store(kept | (line as u64) << shift, Release);
+    }
+
+    /// Slots with their lines.
+    pub(crate) fn filled(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        (0..self.count()).map(|slot| {
+            let word = self.0[slot / LANES].load(Relaxed);
+            (slot, (word >> (slot % LANES * LANE_BITS)) as usize & NO_LINE)
+        })
+    }
 }
 
 /// The masks of a frame.
 #[derive(Debug)]
-pub(crate) struct LineMasks<D: Domain> {
+pub(crate) struct LineMasks {
     resident: Box<[AtomicU64]>,
     dirty: Box<[AtomicU64]>,
-    lines: usize,
-    /// The frame of persistent memory that the page is in.
-    backing: DramCell<u32, D>,
-    source: Arc<dyn LineSource>,
+    /// Of a mini block.
+    pub(crate) slots: LineSlots,
+    /// One more than the spare block of who holds the latch; 0 for none (M6).
+    spare: AtomicU32,
+    pub(crate) lines: usize,
 }
 
-impl<D: Domain> LineMasks<D> {
+fn bit(line: usize) -> u64 {
+    1 << (line % 64)
+}
+
+impl LineMasks {
     /// Masks of a frame that lacks nothing.
-    pub(crate) fn new(page_bytes: usize, source: Arc<dyn LineSource>) -> Self {
+    pub(crate) fn new(page_bytes: usize) -> Self {
         let lines = page_bytes / LINE_BYTES;
         let mask = |word: u64| (0..lines.div_ceil(64)).map(|_| AtomicU64::new(word)).collect();
-        let backing = DramCell::new(0);
-        Self { resident: mask(u64::MAX), dirty: mask(0), lines, backing, source }
+        let (slots, spare) = (LineSlots::new(), AtomicU32::new(0));
+        Self { resident: mask(u64::MAX), dirty: mask(0), slots, spare, lines }
     }
 
-    /// Says that the frame, which is latched, holds a page of this frame of persistent memory: all of it, or
-    /// nothing yet. None of it is dirty.
-    pub(crate) fn begin(&self, domain: &D, backing: usize, whole: bool) {
-        self.backing.store(domain, backing as u32);
+    /// Says that the frame, which is latched, holds a page of persistent memory: all of it, or nothing yet. None of it
+    /// is dirty.
+    pub(crate) fn begin(&self, whole: bool) {
         let word = if whole { u64::MAX } else { 0 };
         self.resident.iter().for_each(|mask| mask.store(word, Relaxed));
+        self.slots.clear();
         self.clear_dirty();
     }
 
     #[inline]
-    fn is_resident(&self, line: usize) -> bool {
-        self.resident.get(line / 64).is_none_or(|mask| mask.load(Acquire) >> (line % 64) & 1 == 1)
+    pub(crate) fn is_resident(&self, line: usize) -> bool {
+        self.resident.get(line / 64).is_none_or(|mask| mask.load(Acquire) & bit(line) != 0)
+    }
+
+    #[inline]
+    pub(crate) fn is_dirty(&self, line: usize) -> bool {
+        self.dirty.get(line / 64).is_some_and(|mask| mask.load(Relaxed) & bit(line) != 0)
     }
 
     /// Whether no line is missing.
@@ -82,35 +176,56 @@ impl<D: Domain> LineMasks<D> {
         })
     }
 
-    /// Loads those of the lines that are missing (L2).
-    pub(crate) fn load(&self, domain: &D, words: &[AtomicU64], lines: Range<usize>) {
+    /// Runs of those of the lines that are missing.
+    pub(crate) fn missing(&self, lines: Range<usize>) -> impl Iterator<Item = Range<usize>> + '_ {
         let mut at = lines.start;
-        while at < lines.end {
-            let end = (at..lines.end).find(|&line| self.is_resident(line)).unwrap_or(lines.end);
-            if at < end {
-                self.source.copy_lines(self.backing.load(domain) as usize, at..end, words);
-                // L4. Nobody else changes the mask (L2).
-                for line in at..end {
-                    let mask = &self.resident[line / 64];
-                    mask.store(mask.load(Relaxed) | 1 << (line % 64), Release);
-                }
+        core::iter::from_fn(move || {
+            let start = (at..lines.end).find(|&line| !self.is_resident(line))?;
+            let end = (start..lines.end).find(|&line| self.is_resident(line));
+            at = end.unwrap_or(lines.end);
+            Some(start..at)
+        })
+    }
+
+    /// The first of as many free slots as there are missing lines; none if there are too few.
+    pub(crate) fn free_slots(&self, lines: Range<usize>) -> Option<usize> {
+        let free = self.slots.count();
+        let missing: usize = self.missing(lines).map(|run| run.len()).sum();
+        (free + missing <= MINI_LINES).then_some(free)
+    }
+
+    /// Lines that were loaded are there from here on, of a mini block in the slots from `first` on (L4). Nobody
+    /// else changes the mask (L2).
+    pub(crate) fn add(&self, lines: Range<usize>, first: Option<usize>) {
+        for (at, line) in lines.enumerate() {
+            if let Some(first) = first {
+                self.slots.fill(first + at, line);
             }
-            at = end + 1;
+            let mask = &self.resident[line / 64];
+            mask.store(mask.load(Relaxed) | bit(line), Release);
+        }
+    }
+
+    /// Takes out a line that is there.
+    pub(crate) fn forget(&self, line: usize) {
+        for masks in [&self.resident, &self.dirty] {
+            let mask = &masks[line / 64];
+            mask.store(mask.load(Relaxed) & !bit(line), Relaxed);
         }
     }
 
     /// Notes that a line was changed (L5).
     #[inline]
-    pub(crate) fn mark(&self, domain: &D, line: usize) {
+    pub(crate) fn mark<D: Domain>(&self, domain: &D, line: usize) {
         if let Some(mask) = self.dirty.get(line / 64) {
-            let (now, bit) = (mask.load(Relaxed), 1 << (line % 64));
-            if now & bit == 0 && !domain.commits(LINE_NOT_MARKED) {
-                mask.store(now | bit, Relaxed);
+            let now = mask.load(Relaxed);
+            if now & bit(line) == 0 && !domain.commits(LINE_NOT_MARKED) {
+                mask.store(now | bit(line), Relaxed);
             }
         }
     }
 
-    pub(crate) fn mark_all(&self, domain: &D) {
+    pub(crate) fn mark_all<D: Domain>(&self, domain: &D) {
         (0..self.lines).for_each(|line| self.mark(domain, line));
     }
 
@@ -120,190 +235,59 @@ impl<D: Domain> LineMasks<D> {
 
     /// The dirty lines.
     pub(crate) fn dirty(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.lines).filter(|line| self.dirty[line / 64].load(Relaxed) >> (line % 64) & 1 == 1)
+        (0..self.lines).filter(|&line| self.is_dirty(line))
     }
 
     /// The lines that are as in persistent memory (L5).
     pub(crate) fn clean(&self) -> impl Iterator<Item = usize> + '_ {
-        let is_dirty = |line: &usize| self.dirty[line / 64].load(Relaxed) >> (line % 64) & 1 == 1;
-        (0..self.lines).filter(move |line| self.is_resident(*line) && !is_dirty(line))
-    }
-}
-
-/// How a view of a frame that lacks lines comes to them.
-pub(crate) struct MissingLines<'a, D: Domain> {
-    masks: &'a LineMasks<D>,
-    /// With the version of a reader; none if the latch is held.
-    reader: Option<(&'a Latch<D>, Version)>,
-}
-
-impl<D: Domain> Clone for MissingLines<'_, D> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<D: Domain> Copy for MissingLines<'_, D> {}
-
-impl<D: Domain> Debug for MissingLines<'_, D> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("MissingLines")
-    }
-}
-
-impl<'a, D: Domain> MissingLines<'a, D> {
-    /// Of whoever holds the latch.
-    pub(crate) fn held(masks: &'a LineMasks<D>) -> Self {
-        Self { masks, reader: None }
+        (0..self.lines).filter(|&line| self.is_resident(line) && !self.is_dirty(line))
     }
 
-    /// Of who reads at a version.
-    pub(crate) fn read(masks: &'a LineMasks<D>, latch: &'a Latch<D>, version: Version) -> Self {
-        Self { masks, reader: Some((latch, version)) }
+    /// Says which spare block whoever holds the latch has.
+    pub(crate) fn set_spare(&self, spare: Option<usize>) {
+        self.spare.store(spare.map_or(0, |spare| spare as u32 + 1), Relaxed);
     }
 
-    /// Loads the line of a word, if it is missing. What is beyond the page is not. It is a call, and not
-    /// by reference, so that views of frames that lack nothing have the branch before it and no more.
-    #[cold]
-    pub(crate) fn make_resident(self, domain: &D, words: &[AtomicU64], word: usize) {
-        let line = word / (LINE_BYTES / 8);
-        if !self.masks.is_resident(line) {
-            self.load(domain, words, line..line + 1);
-        }
-    }
-
-    /// Loads those of the lines that are missing.
-    #[cold]
-    pub(crate) fn load(self, domain: &D, words: &[AtomicU64], lines: Range<usize>) {
-        let lines = lines.start..lines.end.min(self.masks.lines);
-        let Some((latch, version)) = self.reader else {
-            return self.masks.load(domain, words, lines);
-        };
-        let mut patience = Patience::default();
-        loop {
-            match latch.begin_loading(domain, version) {
-                Loading::Begun => {
-                    self.masks.load(domain, words, lines);
-                    return latch.end_loading(domain, version);
-                }
-                Loading::Busy => _ = patience.wait(domain),
-                // L3.
-                Loading::Overtaken => return,
-            }
-        }
+    pub(crate) fn spare(&self) -> Option<usize> {
+        (self.spare.load(Relaxed) as usize).checked_sub(1)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::view::{PageRead, PageWrite};
-    use crate::test_domain;
-    use lapis_pmem::Hardware;
-    use proptest::prelude::*;
 
-    /// Eight lines.
-    const BYTES: usize = 512;
-
-    /// A page in persistent memory, so to speak.
-    #[derive(Debug)]
-    struct Source(Vec<u8>);
-
-    impl LineSource for Source {
-        fn copy_lines(&self, frame: usize, lines: Range<usize>, words: &[AtomicU64]) {
-            assert_eq!(frame, 3);
-            for at in (lines.start * LINE_BYTES..lines.end * LINE_BYTES).step_by(8) {
-                let word = self.0[at..].first_chunk().unwrap();
-                words[at / 8].store(u64::from_le_bytes(*word), Relaxed);
-            }
+    #[test]
+    fn slots_find_the_lines_that_they_were_given_and_no_other() {
+        // Neighbours, and those that differ in one bit, are where arithmetic on lanes would go wrong.
+        let lines = [0, 1, 256, 255, 2, 1023, 512, 513, 128, 3, 4, 7, 8, 15, 16, 64];
+        let slots = LineSlots::new();
+        for (slot, line) in lines.into_iter().enumerate() {
+            assert_eq!((slots.count(), slots.find(line)), (slot, None));
+            slots.fill(slot, line);
+            assert_eq!(slots.filled().last(), Some((slot, line)));
         }
-    }
-
-    /// Words with nothing of the page in them, and their masks.
-    fn missing(page: &[u8]) -> (Vec<AtomicU64>, LineMasks<Hardware>) {
-        let masks = LineMasks::new(BYTES, Arc::new(Source(page.to_vec())));
-        masks.begin(&test_domain(), 3, false);
-        ((0..BYTES / 8).map(|_| AtomicU64::new(u64::MAX / 3)).collect(), masks)
-    }
-
-    fn bytes(words: &[AtomicU64]) -> Vec<u8> {
-        words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect()
-    }
-
-    fn lines_that_differ(one: &[u8], other: &[u8]) -> Vec<usize> {
-        let pairs = one.chunks(LINE_BYTES).zip(other.chunks(LINE_BYTES));
-        pairs.enumerate().filter(|(_, (one, other))| one != other).map(|(line, _)| line).collect()
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 512 }))]
-
-        #[test]
-        fn a_page_of_which_lines_are_missing_is_read_and_written_like_any_other(
-            page in proptest::collection::vec(0..4u8, BYTES),
-            from in proptest::collection::vec(any::<u8>(), 0..150),
-            steps in proptest::collection::vec((0..7, 0..350usize, 0..350usize, 0..150usize), 1..6),
-        ) {
-            let (domain, (words, masks)) = (test_domain(), missing(&page));
-            let mut expected = page.clone();
-            let read = PageRead::over(&domain, &words, Some(MissingLines::held(&masks)));
-            let mut write = PageWrite::over(read, Some(&masks));
-            for (step, at, to, count) in steps {
-                match step {
-                    0 => {
-                        let mut into = vec![0; count];
-                        read.copy_to(at, &mut into);
-                        prop_assert_eq!(&into, &expected[at..at + count]);
-                    }
-                    1 => {
-                        let order = read.compare(at..at + count, &from);
-                        prop_assert_eq!(order, expected[at..at + count].cmp(&from));
-                    }
-                    2 => prop_assert_eq!(&read.word(at).to_le_bytes(), &expected[at..at + 8]),
-                    3 => {
-                        write.copy_from(at, &from);
-                        expected[at..at + from.len()].copy_from_slice(&from);
-                    }
-                    4 => {
-                        write.move_within(at, to, count);
-                        expected.copy_within(at..at + count, to);
-                    }
-                    5 => {
-                        write.set_word(at, to as u64);
-                        expected[at..at + 8].copy_from_slice(&(to as u64).to_le_bytes());
-                    }
-                    _ => {
-                        write.zero_from(at);
-                        expected[at..].fill(0);
-                    }
-                }
-                // L5.
-                let there = bytes(&words);
-                let clean: Vec<_> = masks.clean().collect();
-                prop_assert!(lines_that_differ(&there, &page).iter().all(|line| !clean.contains(line)));
-            }
-            let dirty: Vec<_> = masks.dirty().collect();
-            prop_assert!(lines_that_differ(&expected, &page).iter().all(|line| dirty.contains(line)));
-            _ = read.make_resident(0..BYTES);
-            prop_assert!(masks.is_whole());
-            prop_assert_eq!(bytes(&words), expected);
+        for line in 0..1024 {
+            assert_eq!(slots.find(line), lines.iter().position(|&it| it == line), "{line}");
         }
+        assert_eq!(slots.count(), MINI_LINES);
+        slots.clear();
+        assert_eq!((slots.count(), slots.find(0)), (0, None));
     }
 
     #[test]
-    fn a_reader_who_was_overtaken_loads_nothing() {
-        let (domain, (words, masks)) = (test_domain(), missing(&[7; BYTES]));
-        let latch = Latch::new();
-        let taken = latch.try_take(&domain).unwrap();
-        let version = latch.release_as(&domain, taken, true);
-        let read =
-            || PageRead::over(&domain, &words, Some(MissingLines::read(&masks, &latch, version)));
-        assert_eq!(read().byte(3), 7);
-        let held = latch.try_take(&domain).unwrap();
-        _ = read().byte(100);
-        assert_eq!(masks.clean().collect::<Vec<_>>(), [0]);
-        latch.release(&domain, held, false);
-        // And he finds out.
-        assert!(latch.validate(&domain, version).is_err());
+    fn missing_lines_come_in_runs() {
+        let masks = LineMasks::new(16 << 10);
+        masks.begin(false);
+        for lines in [3..5, 62..66, 255..256] {
+            masks.add(lines, None);
+        }
+        let runs: Vec<_> = masks.missing(0..256).collect();
+        assert_eq!(runs, [0..3, 5..62, 66..255]);
+        assert_eq!(masks.missing(3..5).count(), 0);
+        assert_eq!(masks.free_slots(0..10), Some(0));
+        assert_eq!(masks.free_slots(0..30), None);
+        masks.forget(64);
+        assert_eq!(masks.missing(60..70).collect::<Vec<_>>(), [60..62, 64..65, 66..70]);
     }
 }

@@ -30,6 +30,7 @@
 //! * P3. On the SSD, the top bit of every reference is clear: it is a page number.
 
 pub(crate) mod lines;
+pub(crate) mod missing;
 pub mod view;
 
 use lapis_pmem::Domain;
@@ -197,6 +198,11 @@ pub(crate) fn check(page: &[u8], number: u64) -> Result<u8, PageDamage> {
 /// The number that a page carries.
 pub(crate) fn number_of(page: &[u8]) -> u64 {
     u64::from_le_bytes(bytes_at(page, NUMBER_AT))
+}
+
+/// Whether a page says that it has references to children.
+pub(crate) fn has_references(page: &[u8]) -> bool {
+    bytes_at::<2>(page, COUNT_AT) != [0; 2]
 }
 
 /// The LSN that a page carries.

@@ -5,8 +5,8 @@
 //! domain. In DRAM that is a plain `mov` and none of a model's business; over a page that lies in
 //! persistent memory the same view makes events of the persistence domain.
 //!
-//! A view of a frame that lacks lines of its page loads them as it comes to them
-//! (`lines.rs`), and one of a page that persistent memory has, too, notes what is changed.
+//! A view of a frame that lacks lines of its page loads them as it comes to them, and knows where in a
+//! mini block they are (`lines.rs`); one of a page that persistent memory has, too, notes what is changed.
 //!
 //! What a reader loads before it has validated may be anything, offsets among it. Reads are therefore
 //! total: beyond the end of the page everything is zero.
@@ -17,7 +17,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use lapis_pmem::{Domain, LINE_BYTES};
 
-use super::lines::{LineMasks, MissingLines};
+use super::lines::LineMasks;
+use super::missing::MissingLines;
 
 const WORD_BYTES: usize = 8;
 
@@ -25,6 +26,7 @@ const WORD_BYTES: usize = 8;
 #[derive(Debug)]
 pub struct PageRead<'a, D: Domain> {
     domain: &'a D,
+    /// The page, if no line is missing; otherwise there are as many of them, and that is all.
     words: &'a [AtomicU64],
     /// None if no line is missing.
     missing: Option<MissingLines<'a, D>>,
@@ -60,14 +62,16 @@ impl<'a, D: Domain> PageRead<'a, D> {
     }
 
     /// Loads the lines of a range of bytes, as far as they are missing, and gives a view to which none of
-    /// these is.
+    /// these is, as long as the page does not lie in a mini block.
     #[inline]
     pub(crate) fn make_resident(&self, bytes: Range<usize>) -> Self {
-        if let Some(missing) = self.missing {
-            let lines = bytes.start / LINE_BYTES..bytes.end.div_ceil(LINE_BYTES);
-            missing.load(self.domain, self.words, lines);
+        let Some(missing) = self.missing else { return *self };
+        let lines = bytes.start / LINE_BYTES..bytes.end.div_ceil(LINE_BYTES);
+        _ = missing.make_resident(self.domain, lines);
+        match missing.full_words() {
+            Some(words) => Self { words, missing: None, ..*self },
+            None => *self,
         }
-        Self { missing: None, ..*self }
     }
 
     /// Bytes of the page.
@@ -76,13 +80,18 @@ impl<'a, D: Domain> PageRead<'a, D> {
         self.words.len() * WORD_BYTES
     }
 
+    /// Where an aligned word is; none beyond the page.
+    #[inline]
+    fn place(&self, word: usize) -> Option<&'a AtomicU64> {
+        match self.missing {
+            None => self.words.get(word),
+            Some(missing) => missing.place(self.domain, word),
+        }
+    }
+
     #[inline]
     fn aligned(&self, word: usize) -> u64 {
-        let Some(at) = self.words.get(word) else { return 0 };
-        if let Some(missing) = self.missing {
-            missing.make_resident(self.domain, self.words, word);
-        }
-        self.domain.load::<u64>(at, Relaxed)
+        self.place(word).map_or(0, |word| self.domain.load::<u64>(word, Relaxed))
     }
 
     /// The eight bytes at `offset`, aligned or not.
@@ -117,11 +126,9 @@ impl<'a, D: Domain> PageRead<'a, D> {
     pub fn partition_words(&self, range: Range<usize>, is_before: impl Fn(u64) -> bool) -> usize {
         let start = range.start.min(self.words.len());
         let words = &self.words[start..range.end.clamp(start, self.words.len())];
-        let load = |at: usize| {
-            if let Some(missing) = self.missing {
-                missing.make_resident(self.domain, self.words, start + at);
-            }
-            self.domain.load::<u64>(&words[at], Relaxed)
+        let load = |at: usize| match self.missing {
+            None => self.domain.load::<u64>(&words[at], Relaxed),
+            Some(_) => self.aligned(start + at),
         };
         let (mut first, mut count) = (0, words.len());
         while count > 0 {
@@ -161,12 +168,18 @@ impl<'a, D: Domain> PageRead<'a, D> {
 
     /// Copies the bytes from `offset` on into `into`.
     pub fn copy_to(&self, offset: usize, into: &mut [u8]) {
-        _ = self.make_resident(offset..offset.saturating_add(into.len()));
+        let page_words = match self.missing {
+            None => self.words,
+            Some(missing) => {
+                _ = self.make_resident(offset..offset.saturating_add(into.len()));
+                missing.full_words().unwrap_or_default()
+            }
+        };
         let (first, bits) = (offset / WORD_BYTES, offset % WORD_BYTES * 8);
         let (words, rest) = (into.len() / WORD_BYTES, into.len() % WORD_BYTES);
         // What an unaligned chunk has in the next word, too.
         let covering = words + usize::from(bits > 0);
-        match self.words.get(first..first.saturating_add(covering)) {
+        match page_words.get(first..first.saturating_add(covering)) {
             Some(from) if bits == 0 => {
                 let load = |word| self.domain.load::<u64>(word, Relaxed).to_le_bytes();
                 // Four at a time, for those who copy whole pages.
@@ -192,7 +205,7 @@ impl<'a, D: Domain> PageRead<'a, D> {
                     low = high;
                 }
             }
-            // At the end of the page or beyond it.
+            // At the end of the page or beyond it, or in a mini block.
             Some([]) | None => {
                 for (at, chunk) in into.chunks_exact_mut(WORD_BYTES).enumerate() {
                     let word = self.word(offset.saturating_add(at * WORD_BYTES));
@@ -213,8 +226,8 @@ impl<'a, D: Domain> PageRead<'a, D> {
 #[derive(Debug)]
 pub struct PageWrite<'a, D: Domain> {
     page: PageRead<'a, D>,
-    /// Where changed lines are noted, if they are.
-    masks: Option<&'a LineMasks<D>>,
+    /// Where changed lines are noted. None only if no line is missing, either.
+    masks: Option<&'a LineMasks>,
 }
 
 impl<'a, D: Domain> PageWrite<'a, D> {
@@ -225,7 +238,7 @@ impl<'a, D: Domain> PageWrite<'a, D> {
 
     /// A view of what `page` shows, whose latch is held.
     #[inline]
-    pub(crate) fn over(page: PageRead<'a, D>, masks: Option<&'a LineMasks<D>>) -> Self {
+    pub(crate) fn over(page: PageRead<'a, D>, masks: Option<&'a LineMasks>) -> Self {
         Self { page, masks }
     }
 
@@ -235,41 +248,36 @@ impl<'a, D: Domain> PageWrite<'a, D> {
         self.page
     }
 
-    /// The bytes of a range are about to be changed (L5 of the lines).
+    /// The bytes of a range are about to be changed (L5 of the lines). The view of them is of a mini block if it
+    /// lacks lines.
     #[inline]
-    fn touch(&mut self, bytes: Range<usize>) {
-        if let Some(masks) = self.masks {
-            _ = self.page.make_resident(bytes.clone());
-            let lines = bytes.start / LINE_BYTES..bytes.end.div_ceil(LINE_BYTES);
-            lines.for_each(|line| masks.mark(self.page.domain, line));
-        }
-    }
-
-    #[inline]
-    fn set_aligned(&mut self, word: usize, value: u64) {
-        self.page.domain.store::<u64>(&self.page.words[word], value, Relaxed);
-    }
-
-    /// Replaces the bits of `mask` in an aligned word.
-    #[inline]
-    fn replace(&mut self, word: usize, mask: u64, value: u64) {
-        let kept = self.page.aligned(word) & !mask;
-        self.set_aligned(word, kept | (value & mask));
+    fn touch(&mut self, bytes: Range<usize>) -> PageRead<'a, D> {
+        let Some(masks) = self.masks else { return self.page };
+        let page = self.page.make_resident(bytes.clone());
+        let lines = bytes.start / LINE_BYTES..bytes.end.div_ceil(LINE_BYTES);
+        lines.for_each(|line| masks.mark(page.domain, line));
+        page
     }
 
     /// Stores the `bytes` low bytes of `value` at `offset`.
     #[inline]
     fn set_bytes(&mut self, offset: usize, bytes: usize, value: u64) {
-        self.touch(offset..offset + bytes);
-        let (word, bits) = (offset / WORD_BYTES, offset % WORD_BYTES * 8);
-        let mask = if bytes == WORD_BYTES { u64::MAX } else { (1 << (bytes * 8)) - 1 };
-        if mask == u64::MAX && bits == 0 {
-            return self.set_aligned(word, value);
+        if self.masks.is_some() {
+            return self.set_marked(offset, bytes, value);
         }
-        self.replace(word, mask << bits, value << bits);
-        if bits + bytes * 8 > 64 {
-            self.replace(word + 1, mask >> (64 - bits), value >> (64 - bits));
-        }
+        let (domain, words) = (self.page.domain, self.page.words);
+        store_bytes(domain, |word| &words[word], offset, bytes, value);
+    }
+
+    /// The same, of a page whose lines are marked.
+    #[inline(never)]
+    fn set_marked(&mut self, offset: usize, bytes: usize, value: u64) {
+        let page = self.touch(offset..offset + bytes);
+        let place = |word| match page.place(word) {
+            Some(word) => word,
+            None => panic!("word {word} is beyond the page"),
+        };
+        store_bytes(page.domain, place, offset, bytes, value);
     }
 
     /// Stores eight bytes at `offset`, aligned or not.
@@ -298,11 +306,15 @@ impl<'a, D: Domain> PageWrite<'a, D> {
 
     /// Copies `from` to `offset`.
     pub fn copy_from(&mut self, offset: usize, from: &[u8]) {
-        self.touch(offset..offset + from.len());
+        let page = self.touch(offset..offset + from.len());
         let (first, bits) = (offset / WORD_BYTES, offset % WORD_BYTES * 8);
         let (chunks, rest) = from.as_chunks::<WORD_BYTES>();
-        let (domain, words) = (self.page.domain, &self.page.words[first..]);
-        if bits == 0 {
+        let (domain, words) = (page.domain, &page.words[first..]);
+        if page.missing.is_some() {
+            for (at, chunk) in (offset..).step_by(WORD_BYTES).zip(chunks) {
+                self.set_word(at, u64::from_le_bytes(*chunk));
+            }
+        } else if bits == 0 {
             for (word, chunk) in words[..chunks.len()].iter().zip(chunks) {
                 domain.store::<u64>(word, u64::from_le_bytes(*chunk), Relaxed);
             }
@@ -315,7 +327,7 @@ impl<'a, D: Domain> PageWrite<'a, D> {
                 domain.store::<u64>(word, low | value << bits, Relaxed);
                 low = value >> (64 - bits);
             }
-            self.replace(first + chunks.len(), below, low);
+            replace(domain, &words[chunks.len()], below, low);
         }
         if !rest.is_empty() {
             let mut value = [0; WORD_BYTES];
@@ -328,33 +340,45 @@ impl<'a, D: Domain> PageWrite<'a, D> {
     /// Moves `bytes` bytes from `from` to `to`; the ranges may overlap.
     pub fn move_within(&mut self, from: usize, to: usize, bytes: usize) {
         _ = self.page.make_resident(from..from + bytes);
-        self.touch(to..to + bytes);
+        let page = self.touch(to..to + bytes);
         let (words, rest) = (bytes / WORD_BYTES, bytes % WORD_BYTES);
-        if (from | to | bytes).is_multiple_of(WORD_BYTES) {
-            return self.move_words(from / WORD_BYTES, to / WORD_BYTES, words);
+        if (from | to | bytes).is_multiple_of(WORD_BYTES) && page.missing.is_none() {
+            return page.move_words(from / WORD_BYTES, to / WORD_BYTES, words);
         }
         // A chunk is read whole before it is written, and written where everything has been read
         // that lies on this side of it.
         if to <= from {
             for at in (0..words).map(|word| word * WORD_BYTES) {
-                self.set_word(to + at, self.page.word(from + at));
+                self.set_word(to + at, page.word(from + at));
             }
             for at in bytes - rest..bytes {
-                self.set_byte(to + at, self.page.byte(from + at));
+                self.set_byte(to + at, page.byte(from + at));
             }
         } else {
             for at in (bytes - rest..bytes).rev() {
-                self.set_byte(to + at, self.page.byte(from + at));
+                self.set_byte(to + at, page.byte(from + at));
             }
             for at in (0..words).rev().map(|word| word * WORD_BYTES) {
-                self.set_word(to + at, self.page.word(from + at));
+                self.set_word(to + at, page.word(from + at));
             }
         }
     }
 
-    fn move_words(&mut self, from: usize, to: usize, words: usize) {
-        let domain = self.page.domain;
-        let (from, to) = (&self.page.words[from..][..words], &self.page.words[to..][..words]);
+    /// Makes every byte from `offset` on zero.
+    pub fn zero_from(&mut self, offset: usize) {
+        let page = self.touch(offset..self.page.bytes());
+        let aligned = offset.next_multiple_of(WORD_BYTES);
+        (offset..aligned).for_each(|at| self.set_byte(at, 0));
+        let places = (aligned / WORD_BYTES..page.words.len()).filter_map(|word| page.place(word));
+        places.for_each(|word| page.domain.store::<u64>(word, 0, Relaxed));
+    }
+}
+
+impl<D: Domain> PageRead<'_, D> {
+    /// Moves words of a page that lies in a full block and is held.
+    fn move_words(&self, from: usize, to: usize, words: usize) {
+        let domain = self.domain;
+        let (from, to) = (&self.words[from..][..words], &self.words[to..][..words]);
         let copy = |(from, to)| domain.store::<u64>(to, domain.load::<u64>(from, Relaxed), Relaxed);
         if to.as_ptr() <= from.as_ptr() {
             from.iter().zip(to).for_each(copy);
@@ -362,13 +386,32 @@ impl<'a, D: Domain> PageWrite<'a, D> {
             from.iter().zip(to).rev().for_each(copy);
         }
     }
+}
 
-    /// Makes every byte from `offset` on zero.
-    pub fn zero_from(&mut self, offset: usize) {
-        self.touch(offset..self.page.bytes());
-        let aligned = offset.next_multiple_of(WORD_BYTES);
-        (offset..aligned).for_each(|at| self.set_byte(at, 0));
-        (aligned / WORD_BYTES..self.page.words.len()).for_each(|word| self.set_aligned(word, 0));
+/// Replaces the bits of `mask` in a word.
+#[inline]
+fn replace<D: Domain>(domain: &D, word: &AtomicU64, mask: u64, value: u64) {
+    let kept = domain.load::<u64>(word, Relaxed) & !mask;
+    domain.store::<u64>(word, kept | (value & mask), Relaxed);
+}
+
+/// Stores the `bytes` low bytes of `value` at `offset` of a page, of which every word has a place.
+#[inline]
+fn store_bytes<'a, D: Domain>(
+    domain: &D,
+    place: impl Fn(usize) -> &'a AtomicU64,
+    offset: usize,
+    bytes: usize,
+    value: u64,
+) {
+    let (word, bits) = (offset / WORD_BYTES, offset % WORD_BYTES * 8);
+    let mask = if bytes == WORD_BYTES { u64::MAX } else { (1 << (bytes * 8)) - 1 };
+    if mask == u64::MAX && bits == 0 {
+        return domain.store::<u64>(place(word), value, Relaxed);
+    }
+    replace(domain, place(word), mask << bits, value << bits);
+    if bits + bytes * 8 > 64 {
+        replace(domain, place(word + 1), mask >> (64 - bits), value >> (64 - bits));
     }
 }
 

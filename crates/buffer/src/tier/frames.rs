@@ -30,7 +30,7 @@ pub(crate) struct TierFrame<D: Domain> {
 impl<D: Domain> TierFrame<D> {
     fn new() -> Self {
         Self {
-            latch: Latch::new(),
+            latch: Latch::new(false),
             number: DramCell::new(0),
             changed: DramCell::new(0),
             holder: DramCell::new(0),

@@ -288,6 +288,12 @@ impl<D: Domain> PersistentTier<D> {
         self.buffers.lock().push(buffer);
     }
 
+    /// Whether the page in a frame has references to others; a guess, unless its latch is held.
+    pub(crate) fn has_references(&self, frame: usize) -> bool {
+        let header = 0..page::PAGE_HEADER_BYTES;
+        self.store.with_bytes(frame as u64, header, page::has_references).unwrap_or(false)
+    }
+
     /// Lines that were loaded one by one, or in ranges.
     pub(crate) fn lines_loaded(&self) -> u64 {
         self.lines_loaded.load(Relaxed)
@@ -320,9 +326,8 @@ impl<D: Domain> PersistentTier<D> {
 }
 
 impl<D: Domain> LineSource for PersistentTier<D> {
-    fn copy_lines(&self, frame: usize, lines: Range<usize>, words: &[AtomicU64]) {
+    fn copy_lines(&self, frame: usize, lines: Range<usize>, into: &[AtomicU64]) {
         let range = lines.start * LINE_BYTES..lines.end * LINE_BYTES;
-        let into = &words[range.start / 8..range.end / 8];
         self.lines_loaded.fetch_add(lines.len() as u64, Relaxed);
         let copied = self.store.with_bytes(frame as u64, range, |bytes| {
             for (word, bytes) in into.iter().zip(bytes.chunks_exact(8)) {

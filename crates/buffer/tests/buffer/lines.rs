@@ -24,12 +24,14 @@ fn warm_pages(manager: &Manager, count: usize) -> Vec<PageNumber> {
 }
 
 /// What happened meanwhile.
-fn during(manager: &Manager, act: impl FnOnce()) -> TierStatistics {
+pub(crate) fn during(manager: &Manager, act: impl FnOnce()) -> TierStatistics {
     let before = manager.statistics().tier;
     act();
     let after = manager.statistics().tier;
     TierStatistics {
         loads: after.loads - before.loads,
+        mini_loads: after.mini_loads - before.mini_loads,
+        promotions: after.promotions - before.promotions,
         lines_loaded: after.lines_loaded - before.lines_loaded,
         lines_written: after.lines_written - before.lines_written,
         pages_written: after.pages_written - before.pages_written,
@@ -37,7 +39,7 @@ fn during(manager: &Manager, act: impl FnOnce()) -> TierStatistics {
     }
 }
 
-fn word(manager: &Manager, number: PageNumber, at: usize) -> u64 {
+pub(crate) fn word(manager: &Manager, number: PageNumber, at: usize) -> u64 {
     let read = manager.retry(|| {
         let page = manager.fix(number)?;
         let word = page.read().word(at);

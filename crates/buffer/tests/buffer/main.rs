@@ -1,8 +1,9 @@
 //! The buffer manager from outside: the space on a device that misbehaves, a pool far smaller than its
-//! data, swizzled references, and interleavings on the modelled machine.
+//! data, mini pages, swizzled references, and interleavings on the modelled machine.
 
 mod interleavings;
 mod lines;
+mod mini;
 mod pool;
 mod space;
 mod swizzling;

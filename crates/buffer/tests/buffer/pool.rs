@@ -16,6 +16,7 @@ type Manager = BufferManager<Hardware>;
 pub(crate) fn options(frames: usize) -> BufferOptions {
     BufferOptions {
         frames,
+        mini_frames: 0,
         most_changed_frames: frames / 2,
         swizzling: true,
         space: SpaceOptions { page_bytes: SMALLEST_PAGE_BYTES, batch_pages: 8 },
@@ -57,23 +58,35 @@ pub(crate) fn allocate(manager: &Manager, count: usize) -> Vec<PageNumber> {
 
 /// Threads that add to random pages, others that read them, and one that writes back.
 pub(crate) fn torment(manager: &Manager, numbers: &[PageNumber], rounds: u64) -> u64 {
-    let (added, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    torment_by(manager, numbers, rounds, |number, turn| {
+        if !turn.is_multiple_of(3) {
+            total(manager, number).unwrap();
+            return 0;
+        }
+        add(manager, number, 1);
+        1
+    })
+}
+
+/// The same with turns that say what they have added.
+pub(crate) fn torment_by(
+    manager: &Manager,
+    numbers: &[PageNumber],
+    rounds: u64,
+    turn: impl Fn(PageNumber, u64) -> u64 + Sync,
+) -> u64 {
+    let (turn, stop) = (&turn, AtomicBool::new(false));
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..4u64)
             .map(|worker| {
-                let added = &added;
                 scope.spawn(move || {
                     let mut random = worker + 1;
-                    for round in 0..rounds {
+                    let turns = (0..rounds).map(|round| {
                         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
                         let number = numbers[(random >> 33) as usize % numbers.len()];
-                        if (round + worker).is_multiple_of(3) {
-                            add(manager, number, 1);
-                            added.fetch_add(1, Ordering::Relaxed);
-                        } else {
-                            total(manager, number).unwrap();
-                        }
-                    }
+                        turn(number, round + worker)
+                    });
+                    turns.sum::<u64>()
                 })
             })
             .collect();
@@ -86,9 +99,8 @@ pub(crate) fn torment(manager: &Manager, numbers: &[PageNumber], rounds: u64) ->
         });
         let joined: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
         stop.store(true, Ordering::Relaxed);
-        joined.into_iter().for_each(|outcome| outcome.unwrap());
-    });
-    added.into_inner()
+        joined.into_iter().map(|added| added.unwrap()).sum()
+    })
 }
 
 pub(crate) fn sum(manager: &Manager, numbers: &[PageNumber]) -> u64 {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use lapis_blocks::page::{DirtyLines, PageStore};
 use lapis_buffer::page::SMALLEST_PAGE_BYTES;
 use lapis_buffer::{
-    BufferError, BufferManager, NoLog, PersistentTier, Placement, TierError, TierOptions, TierRoot,
+    BufferError, BufferManager, BufferOptions, NoLog, PersistentTier, Placement, TierError,
+    TierOptions, TierRoot,
 };
 use lapis_device::{ModelledSsd, SsdConfig};
 use lapis_pmem::{Committed, Hardware, Link, Pool};
@@ -39,19 +40,34 @@ impl Media {
     }
 
     pub(crate) fn create(&self, placement: Placement) -> BufferManager<Hardware> {
+        self.create_with(&options(FRAMES), placement)
+    }
+
+    pub(crate) fn create_with(
+        &self,
+        options: &BufferOptions,
+        placement: Placement,
+    ) -> BufferManager<Hardware> {
         let device = Arc::new(self.device.clone());
         let log = Arc::new(NoLog);
-        let options = options(FRAMES);
-        BufferManager::create_with_tier(self.tier(), device, log, &options, placement).unwrap()
+        BufferManager::create_with_tier(self.tier(), device, log, options, placement).unwrap()
     }
 
     pub(crate) fn open(
         &self,
         placement: Placement,
     ) -> Result<BufferManager<Hardware>, BufferError> {
+        self.open_with(&options(FRAMES), placement)
+    }
+
+    pub(crate) fn open_with(
+        &self,
+        options: &BufferOptions,
+        placement: Placement,
+    ) -> Result<BufferManager<Hardware>, BufferError> {
         let device = Arc::new(self.device.clone());
         let log = Arc::new(NoLog);
-        BufferManager::open_with_tier(self.tier(), device, log, &options(FRAMES), placement)
+        BufferManager::open_with_tier(self.tier(), device, log, options, placement)
     }
 }
 

@@ -97,6 +97,7 @@ impl Tiers {
         let mut options = EngineOptions { placement: self.placement, ..EngineOptions::new(0xE4) };
         options.buffer = BufferOptions {
             frames: 16,
+            mini_frames: 8,
             most_changed_frames: 8,
             swizzling: true,
             space: SpaceOptions { page_bytes: 4096, batch_pages: 8 },
@@ -678,6 +679,8 @@ impl Live<StoreOperation, StoreState> for LiveStore {
         if self.site.options.placement == Placement::ThreeTier {
             events.push(("lines loaded", tier.lines_loaded));
             events.push(("lines written", tier.lines_written));
+            events.push(("mini pages", tier.mini_loads));
+            events.push(("promotions of mini pages", tier.promotions));
         }
         for (event, before) in &self.before {
             let counted = events.iter_mut().find(|(name, _)| name == event);

@@ -6,7 +6,7 @@ mod latencies;
 use std::time::{Duration, Instant};
 
 use lapis_blocks::block_log::BlockLogStatistics;
-use lapis_buffer::{BufferManager, Statistics};
+use lapis_buffer::{BufferManager, ResidentPages, Statistics};
 use lapis_pmem::Domain;
 
 pub(crate) use counters::ShardedCounter;
@@ -185,16 +185,15 @@ fn time_to_redo(bytes: u64, last: &RecoveryReport) -> Option<Duration> {
 }
 
 fn dram_bytes<D: Domain>(manager: &BufferManager<D>) -> TierBytes {
-    let (used, frames) = manager.resident_pages();
-    in_bytes(manager, used, frames)
+    let kinds = manager.resident_pages();
+    let bytes = |of: fn(&ResidentPages) -> usize| {
+        kinds.iter().map(|kind| (of(kind) * kind.frame_bytes) as u64).sum()
+    };
+    TierBytes { used: bytes(|kind| kind.pages), capacity: bytes(|kind| kind.frames) }
 }
 
 fn persistent_memory_bytes<D: Domain>(manager: &BufferManager<D>) -> TierBytes {
     let (used, frames) = manager.resident_pages_in_tier();
-    in_bytes(manager, used, frames)
-}
-
-fn in_bytes<D: Domain>(manager: &BufferManager<D>, used: usize, frames: usize) -> TierBytes {
     let [used, capacity] = [used, frames].map(|pages| (pages * manager.page_bytes()) as u64);
     TierBytes { used, capacity }
 }

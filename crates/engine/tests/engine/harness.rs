@@ -26,6 +26,7 @@ pub fn small() -> EngineOptions {
     let mut options = EngineOptions::new(7);
     options.buffer = BufferOptions {
         frames: 64,
+        mini_frames: 32,
         most_changed_frames: 32,
         swizzling: true,
         space: SpaceOptions { page_bytes: 4096, batch_pages: 8 },

@@ -20,7 +20,7 @@ fn key(number: u64) -> [u8; 8] {
 fn lines_of_a_put_and_a_get(leaves: LeafLayout, value_bytes: usize) -> [u64; 2] {
     let pages = RECORDS as usize * (28 + value_bytes) / (DEFAULT_PAGE_BYTES / 2);
     let space = SpaceOptions { page_bytes: DEFAULT_PAGE_BYTES, ..options(0).space };
-    let options = BufferOptions { space, ..options(pages / 20) };
+    let options = BufferOptions { space, mini_frames: 0, ..options(pages / 20) };
     let manager = tiered_pool(&options, 2 * pages, Placement::ThreeTier);
     let tree = Tree::create_with(Arc::clone(&manager), NoStructureLog, leaves).unwrap();
     for number in 0..RECORDS {

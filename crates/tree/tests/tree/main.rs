@@ -3,6 +3,7 @@
 mod damage;
 mod interleavings;
 mod lines;
+mod mini_pages;
 mod model;
 mod recovery;
 mod threads;
@@ -27,6 +28,7 @@ fn hardware() -> Hardware {
 fn options(frames: usize) -> BufferOptions {
     BufferOptions {
         frames,
+        mini_frames: frames / 2,
         most_changed_frames: frames / 2,
         swizzling: true,
         space: SpaceOptions { page_bytes: 4096, batch_pages: 8 },
@@ -60,7 +62,7 @@ fn tiered_pool(
 }
 
 /// A sequence of numbers that look random.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Random(u64);
 
 impl Random {

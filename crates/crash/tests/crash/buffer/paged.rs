@@ -1,4 +1,4 @@
-//! Pages in four frames over an SSD, or over three frames of persistent memory and an SSD, with a redo log in
+//! Pages in four frames, and two mini frames, over an SSD, or over three frames of persistent memory and an SSD, with a redo log in
 //! persistent memory that is durable when it is told to be.
 //!
 //! A directory page refers to a page for each slot. A change appends its record to the log and then
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_buffer::mutants::{
-    CHANGED_PAGE_IN_PM_DROPPED, DIRTY_LINE_DROPPED, PAGE_BEFORE_LOG, STALE_PAGE_ADMITTED,
-    STALE_PAGE_OUTLIVES_NUMBER, SWIZZLED_REFERENCE_WRITTEN, TORN_PAGE_IN_PM,
+    CHANGED_PAGE_IN_PM_DROPPED, DIRTY_LINE_DROPPED, DIRTY_LINE_LOST_IN_PROMOTION, PAGE_BEFORE_LOG,
+    STALE_PAGE_ADMITTED, STALE_PAGE_OUTLIVES_NUMBER, SWIZZLED_REFERENCE_WRITTEN, TORN_PAGE_IN_PM,
 };
 use lapis_buffer::{
     BufferError, BufferManager, BufferOptions, ExclusivePage, LogError, PageKind, PageNumber,
@@ -35,11 +35,17 @@ const TIER_ROOT: &str = "tier";
 /// Records there is room for.
 const RECORDS: usize = 128;
 const REFERENCES: usize = 64;
-/// Where a page says whose it is and what it holds, in three of its sectors.
+/// Where a page says whose it is and what it holds: in three of its sectors, or in more lines than a mini frame has.
 const COPIES: [usize; 3] = [32, 2000, 4000];
+const MANY_COPIES: usize = 20;
 
-const OPTIONS: BufferOptions =
-    BufferOptions { frames: 4, most_changed_frames: 2, swizzling: true, space: SPACE };
+const OPTIONS: BufferOptions = BufferOptions {
+    frames: 4,
+    mini_frames: 2,
+    most_changed_frames: 2,
+    swizzling: true,
+    space: SPACE,
+};
 
 const TIER: TierOptions = TierOptions { frames: 3, page_bytes: 4096, lanes: 1, identity: 7 };
 
@@ -154,9 +160,17 @@ fn set_reference(directory: &mut Page<'_>, slot: usize, page: u64, lsn: u64) {
     directory.write(lsn).set_word(reference(slot), page);
 }
 
+/// Where the page of a slot does so.
+fn copies(slot: usize) -> Vec<usize> {
+    match slot % 2 {
+        1 => (0..MANY_COPIES).map(|copy| 32 + copy * 192).collect(),
+        _ => COPIES.to_vec(),
+    }
+}
+
 fn set_value(page: &mut Page<'_>, slot: usize, value: u64, lsn: u64) {
     let mut page = page.write(lsn);
-    for at in COPIES {
+    for at in copies(slot) {
         page.set_word(at, slot as u64);
         page.set_word(at + 8, value);
     }
@@ -269,7 +283,9 @@ impl LivePages {
         let words = self.manager.retry(|| {
             let mut directory = self.manager.fix(PageNumber::FIRST)?;
             let page = self.manager.fix_child(&mut directory, reference(slot))?;
-            let words = COPIES.map(|at| (page.read().word(at), page.read().word(at + 8)));
+            let words = copies(slot).into_iter();
+            let words = words.map(|at| (page.read().word(at), page.read().word(at + 8)));
+            let words: Vec<_> = words.collect();
             page.validate()?;
             Ok(words)
         });
@@ -552,7 +568,7 @@ fn every_mutant_of_the_manager_that_a_power_cut_shows_is_killed() {
 
 #[test]
 fn pages_over_persistent_memory_and_an_ssd_survive_every_power_cut() {
-    for (placement, seed) in [(Placement::BasicNvm, 1), (Placement::ThreeTier, 2)] {
+    for (placement, seed) in [(Placement::BasicNvm, 1), (Placement::ThreeTier, 6)] {
         let subject = Paged(placement);
         let (report, happened) =
             (explored(&subject, seed, None).unwrap(), happened(&subject, seed));
@@ -562,6 +578,7 @@ fn pages_over_persistent_memory_and_an_ssd_survive_every_power_cut() {
         let tier = happened.tier;
         let by_lines = placement == Placement::ThreeTier;
         assert_eq!(tier.lines_written > 10, by_lines, "{happened:?}");
+        assert_eq!(tier.promotions > 2, by_lines, "{happened:?}");
         for often in [tier.admissions, tier.denials, tier.evictions, tier.loads, tier.pages_to_ssd]
         {
             assert!(often > 3, "{happened:?}");
@@ -592,6 +609,7 @@ fn every_mutant_of_pages_in_persistent_memory_is_killed() {
         STALE_PAGE_OUTLIVES_NUMBER,
         CHANGED_PAGE_IN_PM_DROPPED,
         DIRTY_LINE_DROPPED,
+        DIRTY_LINE_LOST_IN_PROMOTION,
     ] {
         println!("{}: {}", mutant.0, killed(&subject, mutant));
     }

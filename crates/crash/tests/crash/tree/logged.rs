@@ -304,7 +304,8 @@ fn made_from(value: &[u8]) -> Result<u64, String> {
 }
 
 fn options(frames: usize) -> BufferOptions {
-    BufferOptions { frames, most_changed_frames: frames / 2, swizzling: true, space: SPACE }
+    let most_changed_frames = frames / 2;
+    BufferOptions { frames, mini_frames: 2, most_changed_frames, swizzling: true, space: SPACE }
 }
 
 type Device = Arc<dyn lapis_pmem::BlockDevice>;

@@ -207,8 +207,9 @@ fn a_tree_with_pages_in_persistent_memory_survives_every_power_cut() {
     println!("{} images, {tree:?}, {tier:?}", report.images);
     assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
     assert!(report.images > 3000 && report.images_in_recovery > 300, "{report:?}");
-    for often in [tier.loads, tier.admissions, tier.evictions, tier.lines_written] {
-        assert!(often >= 5, "{tier:?}");
+    for often in [tier.loads, tier.admissions, tier.evictions, tier.promotions, tier.lines_written]
+    {
+        assert!(often >= 2, "{tier:?}");
     }
     assert!(tree.hashed_splits > 4 && tree.hashed_merges > 1, "{tree:?}");
 }
