@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lapis_blocks::block_log::BlockLogOptions;
-use lapis_buffer::BufferOptions;
+use lapis_buffer::{BufferOptions, MINI_FRAME_BYTES};
 use lapis_engine::{Clock, Durability, EngineOptions, IndexKind, LeafLayout, Placement};
 use lapis_pmem::{Access, BLOCK_BYTES, Caches, DirectTransfers, EXTENT_BYTES, RegionOptions};
 
@@ -18,6 +18,9 @@ const LARGEST_PAGE_BYTES: usize = 64 << 10;
 const LEAST_MEMORY_BYTES: usize = 16 << 20;
 /// Pages in DRAM at least.
 const FEWEST_FRAMES: usize = 16;
+/// Where there is persistent memory, this part of the DRAM for pages is for mini pages. With half of it,
+/// skewed reads of a table that lies there take 7 % fewer lines than with a quarter; but a table that has room in DRAM has no use for it.
+const MINI_PART: usize = 4;
 
 /// Where a store is and how it is opened.
 ///
@@ -110,7 +113,8 @@ impl Config {
         self
     }
 
-    /// DRAM for pages: 256 MiB by default. It is taken when it is needed.
+    /// DRAM for pages: 256 MiB by default. It is taken when it is needed. With persistent memory, a quarter of it is for
+    /// pages there of which few lines are used.
     #[must_use]
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;
@@ -254,9 +258,13 @@ impl Config {
             options.memory.log_blocks = log_bytes.div_ceil(BLOCK_BYTES as u64) + 2;
             options.memory.frames = memory.bytes / 2 / self.page_bytes.max(1);
         }
-        let frames = (self.cache_bytes / self.page_bytes.max(1)).max(FEWEST_FRAMES);
-        options.buffer =
-            BufferOptions { frames, most_changed_frames: frames / 2, ..BufferOptions::default() };
+        let for_minis = if has_memory { self.cache_bytes / MINI_PART } else { 0 };
+        let frames = (self.cache_bytes - for_minis) / self.page_bytes.max(1);
+        let frames = frames.max(FEWEST_FRAMES);
+        let mini_frames = for_minis / MINI_FRAME_BYTES;
+        let most_changed_frames = frames / 2;
+        let default = BufferOptions::default();
+        options.buffer = BufferOptions { frames, mini_frames, most_changed_frames, ..default };
         options.buffer.space.page_bytes = self.page_bytes;
         let default = options.log;
         let segment_bytes = Self::segment_bytes(log_bytes);
