@@ -14,6 +14,11 @@ pub(super) const FEWEST_BATCH_PAGES: usize = 2;
 
 const _: () = assert!(SMALLEST_PAGE_BYTES == BLOCK_BYTES);
 
+/// Pages that a batch can have: as many as its descriptor names.
+pub(super) fn most_batch_pages(page_bytes: usize) -> usize {
+    (page_bytes - DESCRIPTOR_BYTES) / ENTRY_BYTES
+}
+
 /// How large everything is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Geometry {
@@ -29,7 +34,7 @@ impl Geometry {
         {
             return Err(SpaceError::BadPageSize { page_bytes });
         }
-        let most = (page_bytes - DESCRIPTOR_BYTES) / ENTRY_BYTES;
+        let most = most_batch_pages(page_bytes);
         if !(FEWEST_BATCH_PAGES..=most).contains(&batch_pages) {
             return Err(SpaceError::BadBatch { batch_pages, most });
         }

@@ -6,28 +6,31 @@ use std::sync::Arc;
 use lapis_pmem::{BLOCK_BYTES, BlockBuffer, BlockDevice, Domain};
 
 use super::batch::{Descriptor, page_buffer};
-use super::geometry::Geometry;
+use super::geometry::{FEWEST_BATCH_PAGES, Geometry, most_batch_pages};
 use super::redo::{FIRST_SEQUENCE, encode_superblock, read_batch, read_superblock};
 use super::{Space, SpaceError};
 use crate::page::{self, LARGEST_PAGE_BYTES, PageKind, SMALLEST_PAGE_BYTES};
 
 /// Kinds below this are the space's own.
 const FIRST_KIND: u8 = 16;
-/// So many pages in their places say how large everything is.
+/// So many pages behind the longest journal say how large everything is.
 const ENOUGH_PAGES: u32 = 32;
 
 impl<D: Domain> Space<D> {
     /// Opens a space of which anything may be damaged, and tells what was wrong besides single pages. What has to be found
-    /// out anew is written to the device, so it is a copy, or an overlay. A tier of persistent memory is left out.
+    /// out anew is written to the device, so it is a copy, or an overlay. `tier` is the identity of what there is in persistent
+    /// memory, 0 if there is nothing: a space that cannot say what was there is taken for that one's, and one that had another is
+    /// from then on without.
     ///
     /// # Errors
     /// [`SpaceError::NotASpace`] if there is no page of one, [`SpaceError::Device`] if the device cannot be written.
     pub fn open_damaged(
         domain: D,
         device: Arc<dyn BlockDevice>,
+        tier: u64,
         tell: &mut dyn FnMut(String),
     ) -> Result<Self, SpaceError> {
-        let geometry = mend_superblock(&*device, tell)?;
+        let geometry = mend_superblock(&*device, tier, tell)?;
         mend_journal(&domain, &*device, geometry, tell)?;
         mend_maps(&*device, geometry)?;
         Self::open(domain, device)
@@ -36,19 +39,20 @@ impl<D: Domain> Space<D> {
 
 fn mend_superblock(
     device: &dyn BlockDevice,
+    tier: u64,
     tell: &mut dyn FnMut(String),
 ) -> Result<Geometry, SpaceError> {
     let (geometry, tier) = match read_superblock(device) {
-        Ok((geometry, 0)) => return Ok(geometry),
-        Ok((geometry, tier)) => {
+        Ok((geometry, found)) if [0, tier].contains(&found) => return Ok(geometry),
+        Ok((geometry, found)) => {
             tell(format!(
-                "later versions of some pages were in persistent memory (tier {tier:#x})"
+                "later versions of some pages were in persistent memory (tier {found:#x})"
             ));
             (geometry, 0)
         }
         Err(error) => {
             tell(format!("{error}; how large pages are was found out from them"));
-            (find_geometry(device).ok_or(error)?, 0)
+            (find_geometry(device).ok_or(error)?, tier)
         }
     };
     let mut block = BlockBuffer::zeroed(1);
@@ -57,13 +61,15 @@ fn mend_superblock(
     Ok(geometry)
 }
 
-/// How large pages and the journal are, by majority of the pages: each has its number, and so says where the first one
-/// lies. Copies in the journal say something else, each on its own.
+/// How large pages and the journal are, by the pages: each has its number, and so says where the first one lies. A copy in the
+/// journal lies before its page, and says that the journal is shorter. So it is the longest one that several pages speak
+/// for, and rather one with a map behind it.
 fn find_geometry(device: &dyn BlockDevice) -> Option<Geometry> {
     let mut votes: HashMap<(usize, usize), u32> = HashMap::new();
     let mut page_bytes = SMALLEST_PAGE_BYTES;
     while page_bytes <= LARGEST_PAGE_BYTES {
-        let smallest = Geometry::new(page_bytes, super::geometry::FEWEST_BATCH_PAGES).ok()?;
+        let smallest = Geometry::new(page_bytes, FEWEST_BATCH_PAGES).ok()?;
+        let longest = Geometry::new(page_bytes, most_batch_pages(page_bytes)).ok()?;
         let (blocks, mut buffer) = (smallest.page_blocks(), page_buffer(smallest));
         let pages = device.capacity_blocks() / blocks;
         for at in 1..pages {
@@ -87,18 +93,29 @@ fn find_geometry(device: &dyn BlockDevice) -> Option<Geometry> {
             };
             let journaled = at.checked_sub(place).filter(|twice| twice.is_multiple_of(2));
             let Some(batch_pages) = journaled.map(|twice| (twice / 2) as usize) else { continue };
-            if Geometry::new(page_bytes, batch_pages).is_ok() {
+            if let Ok(geometry) = Geometry::new(page_bytes, batch_pages) {
                 let votes = votes.entry((page_bytes, batch_pages)).or_default();
                 *votes += 1;
-                if *votes >= ENOUGH_PAGES {
-                    return Geometry::new(page_bytes, batch_pages).ok();
+                if *votes >= ENOUGH_PAGES && at * blocks >= longest.map(0) {
+                    return Some(geometry);
                 }
             }
         }
         page_bytes *= 2;
     }
-    let (found, _) = votes.into_iter().max_by_key(|&(found, votes)| (votes, found))?;
-    Geometry::new(found.0, found.1).ok()
+    let found = votes.into_iter().filter_map(|((page_bytes, batch_pages), votes)| {
+        let geometry = Geometry::new(page_bytes, batch_pages).ok()?;
+        Some(((has_map(device, geometry), votes.min(2), batch_pages, votes), geometry))
+    });
+    found.max_by_key(|&(weight, _)| weight).map(|(_, geometry)| geometry)
+}
+
+/// Whether the first map is where it would be.
+fn has_map(device: &dyn BlockDevice, geometry: Geometry) -> bool {
+    let mut buffer = page_buffer(geometry);
+    device.read_blocks(geometry.map(0), &mut buffer).is_ok()
+        && page::check(&buffer, 0).is_ok()
+        && page::kind_of(&buffer) == PageKind::SPACE_MAP
 }
 
 /// Without a batch that can be read, nothing says that the last one is in place.
@@ -196,7 +213,7 @@ mod tests {
     fn opened(device: Device, lost: &[u64]) -> (Space<Hardware>, Vec<String>) {
         let mut told = Vec::new();
         let tell = &mut |what| told.push(what);
-        let space = Space::open_damaged(crate::test_domain(), device, tell).unwrap();
+        let space = Space::open_damaged(crate::test_domain(), device, 0, tell).unwrap();
         for number in 1..=PAGES {
             let read = space.read(PageNumber::new(number).unwrap(), |bytes| bytes[5000]);
             assert_eq!(read.ok(), (!lost.contains(&number)).then_some(number as u8), "{number}");
@@ -219,6 +236,48 @@ mod tests {
             damaged.write_blocks(0, &[byte; BLOCK_BYTES]).unwrap();
             assert_eq!(opened(damaged, &[]).1.len(), 1);
         }
+    }
+
+    #[test]
+    fn copies_in_the_journal_do_not_say_how_long_it_is() {
+        for batch_pages in [100, 101] {
+            let directory = tempfile::tempdir().unwrap();
+            let file = directory.path().join("ssd");
+            let direct = DirectTransfers::Never;
+            let device: Device = Arc::new(FileDevice::create(&file, 2, direct).unwrap());
+            let options = SpaceOptions { page_bytes: 4096, batch_pages };
+            let space = Space::create(crate::test_domain(), Arc::clone(&device), &options).unwrap();
+            // One in each area; the pages follow each other there as they do in their places.
+            for _ in 0..2 {
+                let mut batch = space.begin_batch();
+                for _ in 0..40 {
+                    let number = space.allocate().unwrap();
+                    let kind = PageKind(FIRST_KIND);
+                    let fill = |bytes: &mut [u8]| page::begin_page(bytes, kind, number.get(), 0);
+                    assert_eq!(batch.add(number, fill), Added::InBatch);
+                }
+                batch.write(0).unwrap();
+            }
+            space.settle(0).unwrap();
+            let right = Geometry::new(4096, batch_pages).unwrap();
+            assert_eq!(find_geometry(&*device), Some(right));
+            // Without the map, too.
+            device.write_blocks(right.map(0), &[0xEE; BLOCK_BYTES]).unwrap();
+            assert_eq!(find_geometry(&*device), Some(right));
+        }
+    }
+
+    #[test]
+    fn a_lost_superblock_is_that_of_the_tier_that_there_is() {
+        let (_directory, device) = device();
+        let damaged = overlay(&device);
+        damaged.write_blocks(0, &[0; BLOCK_BYTES]).unwrap();
+        let space = Space::open_damaged(crate::test_domain(), damaged, 9, &mut |_| ()).unwrap();
+        assert_eq!(space.tier(), 9);
+        // One that can be read says that it has none.
+        let space =
+            Space::open_damaged(crate::test_domain(), overlay(&device), 9, &mut |_| ()).unwrap();
+        assert_eq!(space.tier(), 0);
     }
 
     #[test]
@@ -258,7 +317,7 @@ mod tests {
         let file = directory.path().join("other");
         let direct = DirectTransfers::Never;
         let device: Device = Arc::new(FileDevice::create(&file, 50, direct).unwrap());
-        let opened = Space::open_damaged(crate::test_domain(), overlay(&device), &mut |_| ());
+        let opened = Space::open_damaged(crate::test_domain(), overlay(&device), 0, &mut |_| ());
         assert!(matches!(opened, Err(SpaceError::NotASpace(_))));
     }
 }

@@ -154,8 +154,10 @@ fn open_pages<D: Domain>(
     let device = Arc::clone(storage.pages.as_ref()?);
     let overlay: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::over(device));
     let mut told = |what: String| lost.push(Lost::of_store(what));
-    let space = Space::open_damaged(domain.clone(), Arc::clone(&overlay), &mut told).map(drop);
-    if let Err(error) = space {
+    let tier = storage.tier();
+    let identity = tier.as_ref().and_then(|tier| tier.as_ref().ok()).map_or(0, |it| it.identity());
+    let space = Space::open_damaged(domain.clone(), Arc::clone(&overlay), identity, &mut told);
+    if let Err(error) = space.map(drop) {
         lost.push(Lost::of_store(error.to_string()));
         return None;
     }
@@ -166,7 +168,7 @@ fn open_pages<D: Domain>(
         ..BufferOptions::default()
     };
     let (device, log) = (|| Arc::clone(&overlay), || Arc::new(NoLog));
-    let with_tier = storage.tier().map(|tier| {
+    let with_tier = tier.map(|tier| {
         let placement = Placement::ThreeTier;
         BufferManager::open_with_tier(tier?, device(), log(), &options, placement)
     });
