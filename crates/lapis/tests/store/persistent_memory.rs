@@ -194,7 +194,7 @@ fn salvage_with_persistent_memory(cache_pages: usize) {
     let directory = directory();
     let config = config(directory.path()).cache_bytes(cache_pages * 4096);
     let store = Store::open(config.persistent_memory(directory.path(), BYTES)).unwrap();
-    let value_of = |key: u8| vec![key; if key % 50 == 0 { 30_000 } else { 300 }];
+    let value_of = |key: u8| vec![key; if key.is_multiple_of(50) { 30_000 } else { 300 }];
     let mut right = BTreeMap::new();
     for (name, kind) in
         [("tree", None), ("a", Some(IndexKind::Wort)), ("b", Some(IndexKind::PClht))]
