@@ -203,7 +203,7 @@ fn session(
     let writes_back_locks = optimisation == Optimisation::EarlyEviction;
     let config = Config { writes_back_locks, ..Config::default() };
     let (meter, pool) = ModelMeter::with_pool_on(shape, INITIAL_BYTES, room, config)?;
-    let subject = Contender::from(index).on_model(pool, &IndexOptions::default())?;
+    let subject = (Contender::from(index).on_model)(pool, &IndexOptions::default())?;
     let operation_ns = profile.core.operation_ns.value.round() as u64;
     let modules = profile.memory.modules.value;
     let mut fresh = Fresh::new(&keys);

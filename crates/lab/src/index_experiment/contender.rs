@@ -46,15 +46,16 @@ pub trait OwnIndex<D: Domain>: Send + Sync + Sized {
     fn statistics(&self) -> Statistics;
 }
 
-type Make<D> = fn(Pool<D>, &IndexOptions) -> Result<Box<dyn AnyIndex>, ExperimentError>;
+pub(crate) type Make<D> = fn(Pool<D>, &IndexOptions) -> Result<Box<dyn AnyIndex>, ExperimentError>;
 
 /// A structure that stands in the experiment. One of Lapis is made `from` its [`IndexKind`].
 #[derive(Clone, Copy, Debug)]
 pub struct Contender {
     name: &'static str,
     is_ordered: bool,
-    on_hardware: Make<Hardware>,
-    on_model: Make<Modelled>,
+    /// Makes an empty one in a pool, here or on the modelled machine.
+    pub(super) on_hardware: Make<Hardware>,
+    pub(crate) on_model: Make<Modelled>,
 }
 
 impl Contender {
@@ -80,22 +81,6 @@ impl Contender {
     /// Whether there are scans.
     pub fn is_ordered(&self) -> bool {
         self.is_ordered
-    }
-
-    pub(super) fn on_hardware(
-        &self,
-        pool: Pool<Hardware>,
-        options: &IndexOptions,
-    ) -> Result<Box<dyn AnyIndex>, ExperimentError> {
-        (self.on_hardware)(pool, options)
-    }
-
-    pub(crate) fn on_model(
-        &self,
-        pool: Pool<Modelled>,
-        options: &IndexOptions,
-    ) -> Result<Box<dyn AnyIndex>, ExperimentError> {
-        (self.on_model)(pool, options)
     }
 }
 

@@ -108,7 +108,7 @@ fn measured_session(
         }
     };
     let pool = Pool::create(region, hardware)?;
-    let index = session.index.on_hardware(pool, &index_options(options))?;
+    let index = (session.index.on_hardware)(pool, &index_options(options))?;
     session.run(&*index, options, |plans| Ok(measure(&*index, plans)?))
 }
 
@@ -130,7 +130,7 @@ fn modelled_session(
     let cache_bytes = caches.l3.capacity_bytes + options.threads * caches.l2.capacity_bytes;
     let (meter, pool) = ModelMeter::with_pool(machine, INITIAL_BYTES, room_bytes(options.keys))?;
     let operation_ns = profile.core.operation_ns.value.round() as u64;
-    let index = session.index.on_model(pool, &index_options(options))?;
+    let index = (session.index.on_model)(pool, &index_options(options))?;
     session.run(&*index, options, |plans| {
         let (wrong, section) = count(&meter, &*index, plans, operation_ns)?;
         let operations = plans.iter().map(Vec::len).sum::<usize>();

@@ -35,13 +35,7 @@ impl Subject for MapSubject {
     }
 
     fn operations(&self, count: usize, seed: u64) -> Vec<Operation> {
-        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-        let mut below = |end: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % end
-        };
+        let mut below = crate::below(seed);
         (0..count as u64)
             .map(|number| {
                 let change = match below(8) {

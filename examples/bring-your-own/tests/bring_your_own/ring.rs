@@ -46,15 +46,12 @@ impl Subject for RingSubject {
     }
 
     fn operations(&self, count: usize, seed: u64) -> Vec<Operation> {
-        // A small generator is enough: what matters is that the ring fills and empties.
-        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        // What matters is that the ring fills and empties.
+        let mut below = crate::below(seed);
         let mut filled = 0;
         (0..count as u64)
             .map(|number| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                let push = filled == 0 || filled < CAPACITY && state % 5 < 3;
+                let push = below(5) < 3 && filled < CAPACITY || filled == 0;
                 if push {
                     filled += 1;
                     Operation::Push(number)
