@@ -12,6 +12,8 @@ pub enum Verdict {
     Good,
     /// A check failed; the output says what. Exit code 1.
     Bad,
+    /// A signal ended it early, and nothing was wrong until then. Exit code as if it had ended the process.
+    Stopped,
 }
 
 /// Why a command ended early.

@@ -2,7 +2,8 @@
 //!
 //! Standard output carries results (one JSON object with `--json`), standard error one sentence
 //! per failure and, if asked for, the log; with `--json` the failure is on standard output, too. Exit codes: 0 done, 1 a check failed or something asked
-//! for is not there, 2 the request could not be carried out.
+//! for is not there, 2 the request could not be carried out; 130 or 143: SIGINT or SIGTERM ended it early, and nothing
+//! was wrong until then.
 
 mod arguments;
 mod commands;
@@ -13,6 +14,7 @@ mod json_bytes;
 mod logging;
 mod output;
 mod progress;
+mod stop;
 mod store_arguments;
 mod time_argument;
 mod workload_arguments;
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(Ok(Verdict::Good)) => ExitCode::SUCCESS,
         Ok(Ok(Verdict::Bad)) => ExitCode::from(1),
+        Ok(Ok(Verdict::Stopped)) => ExitCode::from(stop::exit_code()),
         Ok(Err(failure)) => {
             if let Some(sentence) = failure.sentence() {
                 eprintln!("lapis: {sentence}");

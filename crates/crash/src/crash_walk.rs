@@ -67,6 +67,7 @@ pub(crate) fn explore_once(
         ops: options.ops,
         one_crash_point_in: spread.stride,
         events: run.events.clone(),
+        stopped: options.stop.is_raised(),
         ..Default::default()
     };
     total.coverage = Coverage::none_of(|file| subject.owns_source(file));

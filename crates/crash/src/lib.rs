@@ -121,6 +121,7 @@ mod reuse;
 mod run;
 mod shrink;
 mod spread;
+mod stop_flag;
 mod storage;
 mod strategy;
 mod structure;
@@ -149,6 +150,7 @@ pub use report::{
     ExploreReport, KeptOperation, PersistPointRow, PointOutcomes, Shrunk, ShrunkHistory, Violation,
 };
 pub use run::Phase;
+pub use stop_flag::StopFlag;
 pub use storage::{DeviceFault, Storage};
 pub use strategy::{Strategy, UnknownStrategy};
 pub use structure::{

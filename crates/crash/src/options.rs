@@ -5,6 +5,7 @@ use std::time::Instant;
 use lapis_device::{Config, Image, PersistPoint};
 use lapis_pmem::Mutant;
 
+use crate::stop_flag::StopFlag;
 use crate::strategy::Strategy;
 
 /// How to explore.
@@ -33,6 +34,8 @@ pub struct ExploreOptions {
     pub spread_images: u64,
     /// Stop then.
     pub deadline: Option<Instant>,
+    /// Stop as soon as it is raised.
+    pub stop: StopFlag,
     /// The most images that a crash point is given by the exhaustive and the pruned strategy.
     pub exhaustive_limit: u64,
     /// Random images where those are not all, and of the sampled strategy, besides the extremes.
@@ -88,6 +91,7 @@ impl Default for ExploreOptions {
             image_limit: 0,
             spread_images: 0,
             deadline: None,
+            stop: StopFlag::default(),
             exhaustive_limit: 1 << 12,
             samples: 256,
             crash_in_recovery_every: 256,
@@ -106,9 +110,9 @@ impl Default for ExploreOptions {
 }
 
 impl ExploreOptions {
-    /// Whether the time is used up.
+    /// Whether the time is used up, or somebody asks for the end.
     pub(crate) fn is_over(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        self.stop.is_raised() || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// `config` with what is switched off or on.

@@ -61,6 +61,9 @@ pub(crate) fn try_points(
     let in_run: BTreeSet<_> = own.collect();
     let recoveries = Recoveries::of(subject, run, options)?;
     for point in in_run.iter().chain(recoveries.passing.keys()).copied() {
+        if options.stop.is_raised() {
+            break;
+        }
         let only_after_crashes = !in_run.contains(&point);
         let name = name(&point);
         let known = rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
@@ -96,6 +99,11 @@ pub(crate) fn try_points(
             }
         }
         row.killed = row.by.is_some();
+        if !row.killed && options.stop.is_raised() {
+            // Not tried to its end: nothing is known of it.
+            rows.remove(known);
+            break;
+        }
         progress(rows.len() as u64);
     }
     Ok(())
@@ -120,6 +128,9 @@ impl Recoveries {
         let mut passing: BTreeMap<PersistPoint, BTreeMap<usize, Vec<Image>>> = BTreeMap::new();
         let mut passed_before = BTreeMap::new();
         while let Some(point) = points.advance() {
+            if options.stop.is_raised() {
+                break;
+            }
             checker.bring_up_to_date(&points).map_err(|e| e.to_string())?;
             checker.region.grow_to(run.storage_bytes(point.position)).map_err(|e| e.to_string())?;
             markers.read(&run.trace.events, point.position);

@@ -69,6 +69,8 @@ pub struct ExploreReport {
     pub images_per_s: f64,
     /// Seconds of this machine.
     pub seconds: f64,
+    /// It ended early, because somebody asked for that.
+    pub stopped: bool,
     /// What was not survived.
     pub violations: Vec<Violation>,
     /// Each flush and fence of the structure, and whether switching it off was found out.
@@ -252,6 +254,7 @@ impl ExploreReport {
         self.outcomes.extend(other.outcomes);
         self.seconds += other.seconds;
         self.images_per_s = self.images as f64 / self.seconds.max(1e-9);
+        self.stopped |= other.stopped;
         self.violations.extend(other.violations);
     }
 }

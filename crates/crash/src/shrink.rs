@@ -127,7 +127,8 @@ impl Shrinking<'_> {
     }
 
     fn is_spent(&self) -> bool {
-        self.explorations >= MOST_EXPLORATIONS || self.images >= MOST_IMAGES
+        let stopped = self.options.stop.is_raised();
+        stopped || self.explorations >= MOST_EXPLORATIONS || self.images >= MOST_IMAGES
     }
 
     /// A violation of the same kind among the crashes of these operations.

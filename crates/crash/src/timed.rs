@@ -26,6 +26,8 @@ pub struct TimedExploration {
     pub seconds: f64,
     /// What of the structure's sources was passed, and what never.
     pub coverage: Coverage,
+    /// It ended early, because somebody asked for that.
+    pub stopped: bool,
     /// What was not survived.
     pub violations: Vec<Violation>,
 }
@@ -43,6 +45,7 @@ impl TimedExploration {
         self.seconds += more.seconds;
         self.images_per_s = self.images as f64 / self.seconds.max(1e-9);
         self.coverage.add(more.coverage);
+        self.stopped |= more.stopped;
         self.violations.extend(more.violations);
     }
 
@@ -57,6 +60,7 @@ impl TimedExploration {
             images_per_s: 0.0,
             seconds: 0.0,
             coverage: Coverage::default(),
+            stopped: false,
             violations: Vec::new(),
         }
     }
@@ -93,7 +97,8 @@ pub fn explore_for(
             is_whole &= report.one_crash_point_in <= 1;
             found.coverage.add(report.coverage);
             found.violations.extend(report.violations);
-            let enough = found.violations.len() >= options.violation_limit;
+            found.stopped = report.stopped;
+            let enough = found.violations.len() >= options.violation_limit || found.stopped;
             if enough || Instant::now() >= deadline {
                 break 'time;
             }

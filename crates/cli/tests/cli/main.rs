@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod crash_requests;
+mod crash_stopped;
 mod crash_timeline;
 mod demo;
 mod documented_json;

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
@@ -131,6 +131,11 @@ fn finish(mut command: Command, input: &[u8]) -> Outcome {
     let mut child = command.stdin(piped.0).stdout(piped.1).stderr(piped.2).spawn().unwrap();
     // The command may end without reading it all.
     let _ = child.stdin.take().unwrap().write_all(input);
+    ended(words, child)
+}
+
+/// Waits for a command, whose output is in pipes.
+pub fn ended(words: Vec<String>, child: Child) -> Outcome {
     let output = child.wait_with_output().unwrap();
     Outcome {
         words,

@@ -6,7 +6,7 @@ use lapis_device::trace_file::{FlushInstruction, Record, StoreKind, TraceHeader,
 use crate::runner::{Scene, run, text};
 
 /// A trace of one operation, which flushes its store and leaves out the fence unless told to.
-fn one_operation(fenced: bool) -> Vec<u8> {
+pub fn one_operation(fenced: bool) -> Vec<u8> {
     let header = TraceHeader { region_bytes: 4096, base_address: 0, writer: "test".into() };
     let mut writer = TraceWriter::new(Vec::new(), &header).unwrap();
     let (worker, location) = (0, 1);

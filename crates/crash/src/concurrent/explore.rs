@@ -71,7 +71,7 @@ pub(super) fn explore_any(
                                     None => policy_of(seed),
                                 };
                                 try_schedule(&mut machines, &policy, found, first_violations)?;
-                                if first_violations.are_before(seed) {
+                                if first_violations.are_before(seed) || options.stop.is_raised() {
                                     break;
                                 }
                                 progress(found.lock().images);
@@ -89,6 +89,7 @@ pub(super) fn explore_any(
         }
     }
     let mut report = found.into_inner();
+    report.stopped = options.stop.is_raised();
     first_violations.keep(&mut report.violations, |violation| violation.seed);
     if options.shrink
         && let Some(violation) = report.violations.first()
@@ -114,7 +115,7 @@ fn search_bounded(
     while let Some(policy) = search.next_policy() {
         let run = try_schedule(&mut machines, &policy, found, first_violations)?;
         search.ran(&run);
-        if first_violations.are_before(options.seed) {
+        if first_violations.are_before(options.seed) || options.stop.is_raised() {
             break;
         }
         progress(found.lock().images);

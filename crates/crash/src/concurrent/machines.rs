@@ -346,6 +346,9 @@ impl<'b> Machines<'b> {
             if wanted.position.is_some_and(|position| position != point.position) {
                 continue;
             }
+            if self.options.stop.is_raised() && tally.crash_points > 0 {
+                break;
+            }
             let crash_states = points.states();
             if wanted.image.is_some_and(|choices| {
                 !crash_states.includes(&Image::from_choices(choices.to_vec()))

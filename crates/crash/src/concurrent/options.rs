@@ -3,6 +3,8 @@
 use lapis_device::{PersistPoint, Schedule, SchedulePolicy};
 use lapis_pmem::Mutant;
 
+use crate::stop_flag::StopFlag;
+
 /// How to explore a structure with several workers.
 #[derive(Clone, Debug)]
 pub struct ConcurrentOptions {
@@ -30,6 +32,8 @@ pub struct ConcurrentOptions {
     pub threads: usize,
     /// Stop at this many violations: those that come first, whatever the threads.
     pub violation_limit: usize,
+    /// Stop as soon as it is raised.
+    pub stop: StopFlag,
     /// A flush or fence to switch off.
     pub suppress: Option<PersistPoint>,
     /// A known error to commit.
@@ -65,6 +69,7 @@ impl Default for ConcurrentOptions {
             samples: 16,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             violation_limit: 10,
+            stop: StopFlag::default(),
             suppress: None,
             mutant: None,
             shrink: false,

@@ -36,6 +36,8 @@ pub struct ConcurrentReport {
     /// With bounded deviations: whether all schedules within the bound were run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub complete: Option<bool>,
+    /// It ended early, because somebody asked for that.
+    pub stopped: bool,
     /// What has no linearization, or was not survived.
     pub violations: Vec<ConcurrentViolation>,
     /// Every flush and fence that was passed in a history.

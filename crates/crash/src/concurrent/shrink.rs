@@ -79,7 +79,7 @@ pub(super) fn shrink(
 
 impl Shrinking<'_> {
     fn is_spent(&self) -> bool {
-        self.runs >= MOST_RUNS
+        self.runs >= MOST_RUNS || self.machines.options.stop.is_raised()
     }
 
     fn run(&mut self, selection: &Selection, policy: &SchedulePolicy) -> Result<Ran, String> {

@@ -119,7 +119,7 @@ impl Explorer<'_> {
             self.passed_over.push(name);
             return Ok(());
         }
-        if self.total.violations.len() >= self.options.violation_limit {
+        if self.total.stopped || self.total.violations.len() >= self.options.violation_limit {
             self.explored = true;
             return Ok(());
         }
@@ -146,6 +146,7 @@ impl Explorer<'_> {
         total.seconds += report.seconds;
         total.images_per_s = total.images as f64 / total.seconds.max(1e-9);
         total.complete = total.complete.map(|all| all && report.complete == Some(true));
+        total.stopped |= report.stopped;
         total.violations.extend(report.violations);
         total.persist_points.extend(report.persist_points);
         total.coverage.add(report.coverage);

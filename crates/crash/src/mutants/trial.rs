@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::concurrent::{ConcurrentOptions, PLANNED_WORKERS, explore_structure_concurrently};
 use crate::options::ExploreOptions;
+use crate::stop_flag::StopFlag;
 use crate::strategy::Strategy;
 use crate::structure::{CrashError, Progress, Structure, explore_structure, is_history};
 
@@ -77,6 +78,8 @@ pub struct MutantTrial {
     pub budget: MutantBudget,
     /// Threads. What is found does not depend on it.
     pub threads: usize,
+    /// Stop as soon as it is raised; what was not tried to its end is left out.
+    pub stop: StopFlag,
 }
 
 impl Default for MutantTrial {
@@ -86,6 +89,7 @@ impl Default for MutantTrial {
             strategies: Strategy::ALL.to_vec(),
             budget: MutantBudget::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            stop: StopFlag::default(),
         }
     }
 }
@@ -153,6 +157,8 @@ pub struct MutantReport {
     pub unmutated: Vec<UnmutatedRow>,
     /// Violations of the structures as they are.
     pub unmutated_violations: u64,
+    /// It ended early, because somebody asked for that.
+    pub stopped: bool,
 }
 
 impl MutantReport {
@@ -179,6 +185,7 @@ struct Job {
     /// Histories, with several workers.
     schedules: u64,
     seeds: std::ops::RangeInclusive<u64>,
+    stop: StopFlag,
 }
 
 #[derive(Default)]
@@ -239,6 +246,7 @@ impl Job {
                         // So that the images up to the first violation are the same everywhere.
                         threads: 1,
                         violation_limit: 1,
+                        stop: self.stop,
                         mutant: self.entry.map(|entry| entry.mutant),
                         spread_images: if self.entry.is_none() { unmutated_images } else { 0 },
                         ..ExploreOptions::default()
@@ -259,7 +267,8 @@ impl Job {
     fn run_with(&self, subject: Option<&str>, options: ConcurrentOptions, outcome: &mut Outcome) {
         let mutant = self.entry.map(|entry| entry.mutant);
         // As for one worker.
-        let options = ConcurrentOptions { threads: 1, violation_limit: 1, mutant, ..options };
+        let stop = self.stop;
+        let options = ConcurrentOptions { threads: 1, violation_limit: 1, stop, mutant, ..options };
         let found = explore_structure_concurrently(self.structure, subject, &options, &|_| {});
         outcome.add(
             found.map(|report| {
@@ -289,8 +298,15 @@ pub fn try_mutants(trial: &MutantTrial, progress: &Progress<'_>) -> MutantReport
     let mut jobs = Vec::new();
     let schedules = trial.budget.schedules;
     let strategies: Vec<_> = trial.strategies.iter().map(|&by| Search::Strategy(by)).collect();
-    let job =
-        |structure, strategy, entry, seeds| Job { structure, strategy, entry, schedules, seeds };
+    let stop = trial.stop;
+    let job = |structure, strategy, entry, seeds| Job {
+        structure,
+        strategy,
+        entry,
+        schedules,
+        seeds,
+        stop,
+    };
     // The long ones first.
     for &structure in &trial.structures {
         for &strategy in &strategies {
@@ -325,25 +341,32 @@ pub fn try_mutants(trial: &MutantTrial, progress: &Progress<'_>) -> MutantReport
         }
     }
 
-    let outcomes: Vec<Mutex<Outcome>> = jobs.iter().map(|_| Mutex::default()).collect();
+    let outcomes: Vec<Mutex<Option<Outcome>>> = jobs.iter().map(|_| Mutex::default()).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..trial.threads.max(1) {
             scope.spawn(|| {
                 while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed))
                     && let Some(job) = jobs.get(index)
+                    && !stop.is_raised()
                 {
-                    *outcomes[index].lock() = job.run(trial.budget);
+                    let outcome = job.run(trial.budget);
+                    let is_whole = !stop.is_raised() || !outcome.violations.is_empty();
+                    *outcomes[index].lock() = is_whole.then_some(outcome);
                     progress(done.fetch_add(1, Ordering::Relaxed) + 1);
                 }
             });
         }
     });
 
-    let mut report =
-        MutantReport { mutants: Vec::new(), unmutated: Vec::new(), unmutated_violations: 0 };
+    let mut report = MutantReport {
+        mutants: Vec::new(),
+        unmutated: Vec::new(),
+        unmutated_violations: 0,
+        stopped: stop.is_raised(),
+    };
     for (job, outcome) in jobs.iter().zip(outcomes) {
-        let Outcome { images, seconds, violations } = outcome.into_inner();
+        let Some(Outcome { images, seconds, violations }) = outcome.into_inner() else { continue };
         let (structure, strategy) = (job.structure.name(), job.strategy);
         if let Some(entry) = job.entry {
             let by = violations.into_iter().next();

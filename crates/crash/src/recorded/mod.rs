@@ -26,6 +26,7 @@ use serde::Serialize;
 
 use crate::performance_bugs::{PerformanceReport, performance_bugs};
 use crate::report::Shrunk;
+use crate::stop_flag::StopFlag;
 use crate::structure::{CrashError, Progress, Structure, each_run};
 
 /// A region that is checked has at most so many bytes: it is mapped, if not touched.
@@ -76,6 +77,8 @@ pub struct RecordedOptions {
     pub seed: u64,
     /// Stop at this many violations.
     pub violation_limit: usize,
+    /// Stop as soon as it is raised.
+    pub stop: StopFlag,
     /// Only this image: events before the crash, and the state of each uncertain line.
     pub replay: Option<(usize, Vec<u32>)>,
     /// Tell the first violation of each check step by step, of an image with as few lines as show it.
@@ -93,6 +96,7 @@ impl Default for RecordedOptions {
             exhaustive_limit: 64,
             seed: 1,
             violation_limit: 10,
+            stop: StopFlag::default(),
             replay: None,
             shrink: false,
         }
@@ -179,6 +183,8 @@ pub struct RecordedReport {
     pub images_per_s: f64,
     /// Seconds of this machine.
     pub seconds: f64,
+    /// It ended early, because somebody asked for that.
+    pub stopped: bool,
     /// What does not hold.
     pub violations: Vec<RecordedViolation>,
     /// Wasted flushes and fences.
@@ -315,6 +321,7 @@ pub fn check_recorded(
         distinct_states: 0,
         images_per_s: 0.0,
         seconds: 0.0,
+        stopped: false,
         violations: Vec::new(),
         performance: performance_bugs(recorded, &|_| "operation".to_owned()),
     };
@@ -325,8 +332,9 @@ pub fn check_recorded(
     if let Some(command) = &options.recover {
         recovery::check(recorded, options, command, &mut report, progress)?;
     }
+    report.stopped = options.stop.is_raised();
     let judged = report.assertions + report.acknowledgements + report.images;
-    if judged == 0 && report.violations.is_empty() {
+    if judged == 0 && report.violations.is_empty() && !report.stopped {
         let file = options.file.clone();
         return Err(match options.durable_on_end {
             DurableOnEnd::Asserted if report.ops > 0 => RecordedError::NothingAsserted { file },

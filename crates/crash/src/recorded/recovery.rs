@@ -18,6 +18,7 @@ use super::{
     Progressing, RECOVER_SECONDS, RecordedError, RecordedFailure, RecordedOptions, RecordedReport,
     RecordedViolation, RecoverCommand, crash_points,
 };
+use crate::stop_flag::StopFlag;
 use crate::structure::Progress;
 
 /// So much of what a command says is kept.
@@ -40,7 +41,7 @@ pub(super) fn check(
     let mut index = 0u64;
     // Of the violations, those found here.
     let mut refusals: Vec<usize> = Vec::new();
-    while let Some(point) = points.advance() {
+    'points: while let Some(point) = points.advance() {
         for (line, bytes) in points.newly_durable() {
             judge.contents ^= line_hash(line, bytes) ^ line_hash(line, line_of(&region, line));
         }
@@ -71,11 +72,14 @@ pub(super) fn check(
             if !judge.is_new(&region, &states, &image, &progressing) {
                 continue;
             }
+            states.apply(&image, &mut region)?;
+            let refused = judge.ask(&region, &progressing, options.stop);
+            states.revert(&image, &mut region)?;
+            if options.stop.is_raised() {
+                break 'points;
+            }
             report.images += 1;
             progress(report.images);
-            states.apply(&image, &mut region)?;
-            let refused = judge.ask(&region, &progressing);
-            states.revert(&image, &mut region)?;
             if let Some(failure) = refused? {
                 let found = violation(recorded, options, &point, &progressing, &image, failure);
                 // Once per place in the source: what is wrong there is wrong each time.
@@ -89,12 +93,11 @@ pub(super) fn check(
             }
             let enough = options.image_limit > 0 && report.images >= options.image_limit;
             if enough || report.violations.len() >= options.violation_limit {
-                report.distinct_states = judge.words.len() as u64;
-                return Ok(());
+                break 'points;
             }
         }
     }
-    if options.replay.is_some() && report.crash_points == 0 {
+    if options.replay.is_some() && report.crash_points == 0 && !options.stop.is_raised() {
         return Err(RecordedError::NoSuchImage);
     }
     report.distinct_states = judge.words.len() as u64;
@@ -202,11 +205,12 @@ impl<'r> Judge<'r> {
         self.seen.insert((changed, progressing.acknowledged, progressing.operation()))
     }
 
-    /// What is wrong with the image that the region holds.
+    /// What is wrong with the image that the region holds. Nothing is known of it once `stop` is raised.
     pub(super) fn ask(
         &mut self,
         region: &Region,
         progressing: &Progressing,
+        stop: StopFlag,
     ) -> Result<Option<RecordedFailure>, RecordedError> {
         let io = |doing| move |error| RecordedError::Io { doing, error };
         let image = self.directory.path().join("image");
@@ -237,7 +241,7 @@ impl<'r> Judge<'r> {
             {
                 break Some(status);
             }
-            if started.elapsed() >= self.command.time_limit {
+            if stop.is_raised() || started.elapsed() >= self.command.time_limit {
                 break None;
             }
             std::thread::sleep(pause);

@@ -18,6 +18,7 @@ use super::{
     RecoverCommand, crash_points, memory_before,
 };
 use crate::report::{KeptOperation, Shrunk};
+use crate::stop_flag::StopFlag;
 use crate::structure::Progress;
 use crate::timeline::byte;
 use crate::timeline::{Told, tell};
@@ -149,7 +150,9 @@ fn of_refusal(
         let states = points.states();
         let found = Image::from_choices(violation.image.clone());
         let judge = Judge::new(recorded, command)?;
-        let mut search = Search { judge, region, states: &states, progressing, asked: 0, progress };
+        let (stop, asked) = (options.stop, 0);
+        let mut search =
+            Search { judge, region, states: &states, progressing, asked, progress, stop };
         let image = match options.replay {
             // One that was asked for is told as it is.
             Some(_) => found,
@@ -172,6 +175,7 @@ struct Search<'s, 'j> {
     progressing: Progressing,
     asked: u64,
     progress: &'s Progress<'s>,
+    stop: StopFlag,
 }
 
 impl Search<'_, '_> {
@@ -208,14 +212,18 @@ impl Search<'_, '_> {
 
     /// Whether the check ends in the same way; no, when it has been asked often enough.
     fn is_refused(&mut self, image: &Image, like: &RecordedFailure) -> Result<bool, RecordedError> {
-        if self.asked >= MOST_IMAGES {
+        if self.asked >= MOST_IMAGES || self.stop.is_raised() {
             return Ok(false);
         }
         self.asked += 1;
         (self.progress)(self.asked);
         self.states.apply(image, &mut self.region)?;
-        let answer = self.judge.ask(&self.region, &self.progressing);
+        let answer = self.judge.ask(&self.region, &self.progressing, self.stop);
         self.states.revert(image, &mut self.region)?;
+        // What did not end because of the flag says nothing.
+        if self.stop.is_raised() {
+            return Ok(false);
+        }
         Ok(answer?.as_ref().and_then(ended) == ended(like))
     }
 }

@@ -42,7 +42,8 @@ pub fn explore_further(
         let seed = options.seed.wrapping_add(number);
         let candidate = ExploreOptions { seed, ops, ..options.clone() };
         for subject in &subjects {
-            if !total.violations.is_empty() || total.coverage.missed() == 0 {
+            let found = !total.violations.is_empty() || total.stopped;
+            if found || total.coverage.missed() == 0 {
                 break 'seeds;
             }
             explore_what_is_missed(&**subject, &candidate, &mut total, progress)
@@ -54,7 +55,7 @@ pub fn explore_further(
         }
     }
     let mut seed = options.seed.wrapping_add(CANDIDATES);
-    while total.violations.is_empty() && total.images < least_images {
+    while total.violations.is_empty() && !total.stopped && total.images < least_images {
         seed = seed.wrapping_add(1);
         let before = total.images;
         let next = ExploreOptions { seed, ..options.clone() };
@@ -77,6 +78,9 @@ fn explore_what_is_missed(
 ) -> Result<(), String> {
     let run = Run::record(subject, candidate)?;
     for number in first_operations(&run, &total.coverage) {
+        if total.stopped {
+            break;
+        }
         let before = total.images;
         let options = ExploreOptions {
             keep: Some((1..=number).collect()),
@@ -112,9 +116,12 @@ fn first_operations(run: &Run, coverage: &Coverage) -> BTreeSet<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use lapis_index::IndexKind;
 
     use super::*;
+    use crate::stop_flag::StopFlag;
 
     #[test]
     fn what_a_short_run_misses_is_found_in_others() {
@@ -125,6 +132,17 @@ mod tests {
         assert!(alone.coverage.missed() > 0, "{:?}", alone.coverage);
         assert!(further.coverage.missed() < alone.coverage.missed());
         assert!(further.further_runs > 0 && further.violations.is_empty());
+    }
+
+    #[test]
+    fn a_raised_flag_ends_an_exploration_in_its_middle() {
+        static RAISED: AtomicBool = AtomicBool::new(true);
+        let stop = StopFlag::at(&RAISED);
+        let options = ExploreOptions { threads: 1, stop, ..ExploreOptions::default() };
+        let structure = Structure::Index(IndexKind::Wort);
+        let report = explore_further(structure, None, &options, 2000, &|_| {}).unwrap();
+        assert_eq!((report.images, report.further_runs, report.stopped), (1, 0, true));
+        assert!(report.coverage.persist_points() > 0, "what was passed is told all the same");
     }
 
     #[test]

@@ -55,6 +55,9 @@ pub fn explore_structure(
         ..Default::default()
     };
     for subject in subjects_of(structure, only, options.filled, options.long_runs)? {
+        if total.stopped {
+            break;
+        }
         if let Some(keep) = &options.keep {
             let planned = subject.operations(options.ops, options.seed).len();
             CrashError::check_kept(keep, planned)?;
@@ -108,7 +111,7 @@ pub fn structure_persist_points(
     // What one seed kills with any kind of keys need not be tried with the next.
     for &seed in seeds {
         let options = ExploreOptions { seed, ..options.clone() };
-        for subject in &subjects {
+        for subject in subjects.iter().take_while(|_| !options.stop.is_raised()) {
             try_points(&**subject, &options, &mut rows, progress).map_err(failed(&**subject))?;
         }
     }

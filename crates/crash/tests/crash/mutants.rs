@@ -64,6 +64,7 @@ fn the_same_images_kill_on_any_number_of_threads() {
             strategies: vec![Strategy::Sampled],
             budget: MutantBudget::small(),
             threads,
+            ..MutantTrial::default()
         };
         let report = try_mutants(&trial, &|_| {});
         report.mutants.iter().map(|row| row.images).collect::<Vec<_>>()
@@ -78,6 +79,7 @@ fn several_workers_find_mutants_too_and_nothing_in_the_structure_as_it_is() {
         strategies: Vec::new(),
         budget: MutantBudget { schedules: 20, ..MutantBudget::small() },
         threads: 1,
+        ..MutantTrial::default()
     };
     let report = try_mutants(&trial, &|_| {});
     let tried: Vec<_> = report.unmutated.iter().map(|row| (row.structure, row.strategy)).collect();

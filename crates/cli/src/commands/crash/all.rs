@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped};
-use crate::progress;
 use crate::time_argument;
+use crate::{progress, stop};
 
 /// Operations from each seed: so few that many seeds have their turn.
 const OPERATIONS: usize = 120;
@@ -44,6 +44,7 @@ struct Report {
     budget_s: f64,
     structures: Vec<TimedExploration>,
     violations: usize,
+    stopped: bool,
 }
 
 /// Runs `lapis crash --all`.
@@ -58,6 +59,7 @@ pub fn run(
         seed,
         exhaustive_limit: IMAGES_PER_CRASH_POINT,
         samples: SAMPLES_PER_CRASH_POINT,
+        stop: stop::on_signals(),
         ..ExploreOptions::default()
     };
     if let Some(threads) = threads {
@@ -69,7 +71,7 @@ pub fn run(
     let mut structures: Vec<TimedExploration> = Vec::new();
     for (index, structure) in Structure::all().enumerate() {
         let left = budget.saturating_sub(started.elapsed());
-        if left.is_zero() {
+        if left.is_zero() || options.stop.is_raised() {
             structures.push(TimedExploration::not_begun(structure, seed));
             continue;
         }
@@ -86,7 +88,8 @@ pub fn run(
         let weight = |found: &TimedExploration| 1 + found.coverage.missed() as u32;
         let weights: u32 = structures[index..].iter().map(weight).sum();
         let found = &structures[index];
-        if left.is_zero() || found.crash_points == 0 || !found.violations.is_empty() {
+        let is_over = left.is_zero() || options.stop.is_raised();
+        if is_over || found.crash_points == 0 || !found.violations.is_empty() {
             continue;
         }
         let share = left * weight(found) / weights;
@@ -99,10 +102,11 @@ pub fn run(
     }
     bar.finish_and_clear();
     let violations = structures.iter().map(|found| found.violations.len()).sum();
-    let report = Report { budget_s: budget.as_secs_f64(), structures, violations };
+    let stopped = options.stop.is_raised();
+    let report = Report { budget_s: budget.as_secs_f64(), structures, violations, stopped };
     output.json(&report)?;
     print(&report, output)?;
-    Ok(if violations == 0 { Verdict::Good } else { Verdict::Bad })
+    Ok(super::verdict(violations, stopped))
 }
 
 /// So many of so many.
@@ -138,6 +142,9 @@ fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
         ))?;
     }
     let missed: Vec<_> = report.structures.iter().filter(|found| found.crash_points == 0).collect();
+    if report.stopped {
+        output.line("stopped early: this is what was found until then")?;
+    }
     if !missed.is_empty() {
         let names: Vec<_> = missed.iter().map(|found| found.structure).collect();
         output.line(format_args!("no time was left for {}", names.join(", ")))?;
@@ -145,9 +152,10 @@ fn print(report: &Report, output: &mut Output) -> Result<(), Failure> {
     output.line(match report.violations {
         0 if missed.is_empty() => "no violation".to_owned(),
         0 => format!(
-            "no violation in the {} of {} structures that there was time for: raise --budget",
+            "no violation in the {} of {} structures that there was time for{}",
             report.structures.len() - missed.len(),
-            report.structures.len()
+            report.structures.len(),
+            if report.stopped { "" } else { ": raise --budget" }
         ),
         count => format!("{count} violations"),
     })

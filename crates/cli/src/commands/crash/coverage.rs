@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped};
-use crate::progress;
+use crate::{progress, stop};
 
 /// The command whose section of a document the table is (module [`lapis_lab::document`]).
 const COMMAND: &str = "lapis crash --coverage";
@@ -42,8 +42,12 @@ pub fn run(
     write: Option<&Path>,
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
-    let mut options =
-        ExploreOptions { spread_images: IMAGES, long_runs: true, ..ExploreOptions::default() };
+    let mut options = ExploreOptions {
+        spread_images: IMAGES,
+        long_runs: true,
+        stop: stop::on_signals(),
+        ..ExploreOptions::default()
+    };
     if let Some(threads) = threads {
         options.threads = usize::from(threads);
     }
@@ -51,13 +55,17 @@ pub fn run(
     let mut rows = Vec::new();
     for structure in Structure::all() {
         let report = explore_further(structure, None, &options, 0, &|_| {})?;
+        if report.stopped {
+            // Of this one it is not known what would have been passed.
+            break;
+        }
         let violations = report.violations.len();
         rows.push(Row { structure: structure.name(), coverage: report.coverage, violations });
         bar.inc(1);
     }
     bar.finish_and_clear();
     output.json(&rows)?;
-    if let Some(path) = write {
+    if let Some(path) = write.filter(|_| !options.stop.is_raised()) {
         put_into_file(path, COMMAND, &markdown(&rows))
             .map_err(|error| Failure::refused(error.to_string()))?;
     }
@@ -70,9 +78,12 @@ pub fn run(
     let violations: usize = rows.iter().map(|row| row.violations).sum();
     if violations > 0 {
         output.line(format_args!("{violations} violations: explore the structure to see them"))?;
-        return Ok(Verdict::Bad);
     }
-    Ok(Verdict::Good)
+    let stopped = options.stop.is_raised();
+    if stopped {
+        output.line("stopped early: these are the structures explored until then")?;
+    }
+    Ok(super::verdict(violations, stopped))
 }
 
 /// How many of how many flushes and fences were passed, and events happened.
@@ -130,6 +141,7 @@ pub fn print(report: &ExploreReport, output: &mut Output) -> Result<(), Failure>
 /// What it means that there is no violation.
 pub fn nothing_found(report: &ExploreReport) -> String {
     let tried = match report.one_crash_point_in {
+        _ if report.stopped => format!("nothing found in {} images", grouped(report.images)),
         0 | 1 => "no violation".to_owned(),
         stride => format!(
             "nothing found in {} images, at one crash point in {}",
@@ -159,6 +171,8 @@ mod tests {
     fn few_images_are_not_said_to_show_that_there_is_no_violation() {
         let few = ExploreReport { images: 4, one_crash_point_in: 1234, ..Default::default() };
         assert_eq!(nothing_found(&few), "nothing found in 4 images, at one crash point in 1,234");
+        let stopped = ExploreReport { images: 9000, stopped: true, ..Default::default() };
+        assert_eq!(nothing_found(&stopped), "nothing found in 9,000 images");
         assert_eq!(nothing_found(&ExploreReport::default()), "no violation");
     }
 }

@@ -22,7 +22,7 @@ use lapis_lab::experiment::table::Table;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped};
-use crate::progress;
+use crate::{progress, stop};
 
 /// Seeds that a flush or fence is tried with before it counts as unnecessary.
 const PERSIST_POINT_SEEDS: u64 = 3;
@@ -65,6 +65,8 @@ caches and queues may then leave are recovered from (a seeded sample where there
 each is checked: acknowledged operations are there, the one in flight is whole or not at all, the
 invariants hold, nothing leaks, a second recovery changes nothing. The same seed tries the same
 images on any machine. A violation ends with exit code 1 and prints the command that shows it again.
+SIGINT (Ctrl-C) and SIGTERM stop a run early: it prints what it has found, and says so; the exit code is
+1 if that is a violation, else 130 or 143. A second one ends it at once.
 
 --persist-points switches off each flush and each fence of the structure in turn; the checker must
 then find a violation, else that flush or fence is not needed (exit code 1).
@@ -299,6 +301,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         keep: arguments.keep.clone().map(|numbers| numbers.0),
         filled: arguments.filled.unwrap_or(0),
         long_runs: !arguments.persist_points,
+        stop: stop::on_signals(),
         ..ExploreOptions::default()
     };
     if let Some(threads) = arguments.threads {
@@ -319,7 +322,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             bar.set_position(count);
         })?;
         bar.finish_and_clear();
-        if rows.is_empty() {
+        let stopped = options.stop.is_raised();
+        if rows.is_empty() && !stopped {
             return Err(nothing_explored());
         }
         let report = ExploreReport {
@@ -328,6 +332,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
             ops,
             images: rows.iter().map(|row| row.images).sum(),
             persist_points: rows,
+            stopped,
             ..ExploreReport::default()
         };
         output.json(&report)?;
@@ -467,24 +472,36 @@ fn print_exploration(report: &ExploreReport, output: &mut Output) -> Result<Verd
         ))?;
     }
     let violations = report.violations.iter().map(|found| found.shrunk.as_ref());
-    conclude(violations, &coverage::nothing_found(report), output)
+    conclude(violations, &coverage::nothing_found(report), report.stopped, output)
 }
 
 /// The violations step by step, as far as they were shrunk, and the last line: how many there are, or what
-/// it means that there is none.
+/// it means that there is none; and above it, if so, that the run ended early.
 fn conclude<'r>(
     violations: impl ExactSizeIterator<Item = Option<&'r Shrunk>>,
     none: &str,
+    stopped: bool,
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
     let count = violations.len();
     violations.flatten().try_for_each(|shrunk| output.line(shrunk))?;
-    if count == 0 {
-        output.line(none)?;
-        return Ok(Verdict::Good);
+    if stopped {
+        output.line("stopped early: this is what was found until then")?;
     }
-    output.line(format_args!("{count} violations"))?;
-    Ok(Verdict::Bad)
+    match count {
+        0 => output.line(none)?,
+        _ => output.line(format_args!("{count} violations"))?,
+    }
+    Ok(verdict(count, stopped))
+}
+
+/// How a run ends: a violation is one, however short the run was.
+fn verdict(violations: usize, stopped: bool) -> Verdict {
+    match violations {
+        0 if stopped => Verdict::Stopped,
+        0 => Verdict::Good,
+        _ => Verdict::Bad,
+    }
 }
 
 /// What fits a column; `--json` has all of it.
@@ -513,7 +530,11 @@ fn print_persist_points(report: &ExploreReport, output: &mut Output) -> Result<V
         report.persist_points.len() - survivors,
         report.persist_points.len()
     ))?;
-    Ok(if survivors == 0 { Verdict::Good } else { Verdict::Bad })
+    if report.stopped {
+        output.line("stopped early: what was not tried to its end is left out")?;
+        return Ok(Verdict::Stopped);
+    }
+    Ok(verdict(survivors, false))
 }
 
 #[cfg(test)]

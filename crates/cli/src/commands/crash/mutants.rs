@@ -15,7 +15,7 @@ use lapis_pmem::Mutant;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped};
-use crate::progress;
+use crate::{progress, stop};
 
 /// The command whose section of a document the tables are (module [`lapis_lab::document`]).
 const COMMAND: &str = "lapis crash --mutants";
@@ -64,7 +64,7 @@ pub fn run(
     threads: Option<u16>,
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
-    let mut trial = MutantTrial::default();
+    let mut trial = MutantTrial { stop: stop::on_signals(), ..MutantTrial::default() };
     if let Some(structure) = arguments.of {
         trial.structures = vec![structure];
     }
@@ -75,11 +75,15 @@ pub fn run(
     let report = try_mutants(&trial, &|done| bar.set_position(done));
     bar.finish_and_clear();
     output.json(&report)?;
-    if let Some(path) = &arguments.write {
+    if let Some(path) = arguments.write.as_ref().filter(|_| !report.stopped) {
         put_into_file(path, COMMAND, &markdown(&report))
             .map_err(|error| Failure::refused(error.to_string()))?;
     }
     print(&report, output)?;
+    if report.stopped {
+        output.line("stopped early: what was not tried to its end is left out")?;
+        return Ok(super::verdict(report.unmutated_violations as usize, true));
+    }
     Ok(if report.is_good() { Verdict::Good } else { Verdict::Bad })
 }
 

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::performance::{self, Findings};
 use crate::failure::{Failure, Verdict, reason};
 use crate::output::{Output, grouped};
-use crate::progress;
+use crate::{progress, stop};
 
 /// Images judged by a command unless the user says how many: each is a process.
 const IMAGES: u64 = 1000;
@@ -115,6 +115,7 @@ pub fn run(
         seed: request.seed,
         replay: request.replay,
         shrink: request.shrink,
+        stop: stop::on_signals(),
         ..RecordedOptions::default()
     };
     let bar = progress::spinner("images");
@@ -183,7 +184,11 @@ fn print(report: &RecordedReport, asked: bool, output: &mut Output) -> Result<Ve
         ))?;
     }
     let violations = report.violations.iter().map(|found| found.shrunk.as_ref());
-    super::conclude(violations, "no violation", output)
+    let none = match report.stopped {
+        true => format!("nothing found in {} images", grouped(report.images)),
+        false => "no violation".to_owned(),
+    };
+    super::conclude(violations, &none, report.stopped, output)
 }
 
 /// What was recorded, as JSON.

@@ -11,7 +11,7 @@ use lapis_pmem::Mutant;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped};
-use crate::progress;
+use crate::{progress, stop};
 
 /// Options that mean something with several workers only.
 #[derive(Debug, Args)]
@@ -96,6 +96,7 @@ pub fn run(
         keep_before: arguments.keep_before.as_ref().map(|kept| numbers(&kept.0)),
         mutant: common.mutant,
         shrink: common.shrink,
+        stop: stop::on_signals(),
         schedules: arguments.schedules.unwrap_or(defaults.schedules),
         most_deviations: arguments.deviations,
         threads: common.threads.map_or(defaults.threads, usize::from),
@@ -214,5 +215,9 @@ fn print(report: &ConcurrentReport, output: &mut Output) -> Result<Verdict, Fail
         ))?;
     }
     let violations = report.violations.iter().map(|found| found.shrunk.as_ref());
-    super::conclude(violations, "every history is durably linearizable", output)
+    let none = match report.stopped {
+        true => format!("nothing found in {} histories", grouped(report.schedules)),
+        false => "every history is durably linearizable".to_owned(),
+    };
+    super::conclude(violations, &none, report.stopped, output)
 }
