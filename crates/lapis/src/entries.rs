@@ -4,13 +4,18 @@ use lapis_engine::{Entry, Scan};
 use lapis_pmem::Hardware;
 
 use crate::error::Error;
+use crate::kept::Kept;
 
 /// The entries of a range at one state of the store, in the order of their keys, from both ends. Fetched as they are
 /// asked for.
 #[derive(Debug)]
-pub struct Entries<'t>(pub(crate) Scan<'t, Hardware>);
+pub struct Entries<'t>(Kept<Scan<'t, Hardware>>);
 
-impl Entries<'_> {
+impl<'t> Entries<'t> {
+    pub(crate) fn new(scan: Scan<'t, Hardware>) -> Self {
+        Self(Kept::new(scan))
+    }
+
     /// The next entry, in memory that these entries own: nothing is allocated for it.
     ///
     /// # Errors

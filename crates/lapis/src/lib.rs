@@ -39,6 +39,7 @@ mod directory;
 mod entries;
 mod error;
 mod info;
+mod kept;
 mod salvage;
 mod snapshot;
 mod store;

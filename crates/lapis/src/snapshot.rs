@@ -8,6 +8,7 @@ use lapis_pmem::Hardware;
 
 use crate::entries::Entries;
 use crate::error::Error;
+use crate::kept::Kept;
 use crate::store::Inner;
 use crate::table::{Table, check_key};
 use crate::value_stream::ValueReader;
@@ -16,13 +17,13 @@ use crate::value_stream::ValueReader;
 /// replaced is kept in DRAM beside it. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    snapshot: lapis_engine::Snapshot<Hardware>,
+    snapshot: Kept<lapis_engine::Snapshot<Hardware>>,
     inner: Arc<Inner>,
 }
 
 impl Snapshot {
     pub(crate) fn new(inner: &Arc<Inner>) -> Result<Self, Error> {
-        Ok(Self { snapshot: inner.engine.snapshot()?, inner: Arc::clone(inner) })
+        Ok(Self { snapshot: Kept::new(inner.engine.snapshot()?), inner: Arc::clone(inner) })
     }
 
     /// The value of a key in this state.
@@ -73,6 +74,6 @@ impl Snapshot {
     }
 
     fn scan(&self, table: &Table, range: KeyRange) -> Result<Entries<'static>, Error> {
-        Ok(Entries(self.snapshot.scan(table.of(&self.inner)?, range)?))
+        Ok(Entries::new(self.snapshot.scan(table.of(&self.inner)?, range)?))
     }
 }

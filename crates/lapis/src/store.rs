@@ -13,6 +13,7 @@ use crate::config::{Config, TableOptions};
 use crate::directory::{self, Files};
 use crate::error::Error;
 use crate::info::{self, CheckReport, Info};
+use crate::kept::Kept;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::transaction::Transaction;
@@ -25,8 +26,8 @@ const LOG_BYTES_IN_MEMORY: u64 = 16 << 20;
 /// What all handles of a store share.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub(crate) engine: Engine<Hardware>,
-    pub(crate) files: Files,
+    pub(crate) engine: Kept<Engine<Hardware>>,
+    pub(crate) files: Kept<Files>,
     pub(crate) durability: Durability,
     pub(crate) cache_bytes: usize,
     background: Option<Background>,
@@ -37,8 +38,8 @@ impl Inner {
         Arc::new(Self {
             // Who reads only has nothing to be done later.
             background: (!config.read_only).then(|| Background::start(engine.clone())),
-            engine,
-            files,
+            engine: Kept::new(engine),
+            files: Kept::new(files),
             durability: config.durability,
             cache_bytes: config.cache(),
         })

@@ -9,6 +9,7 @@ use lapis_pmem::Hardware;
 
 use crate::entries::Entries;
 use crate::error::Error;
+use crate::kept::Kept;
 use crate::store::{Inner, retry};
 use crate::typed::{Encoding, Key, TypedTable};
 use crate::value_stream::{ValueReader, ValueWriter};
@@ -19,7 +20,7 @@ type EngineTable = Arc<lapis_engine::Table<Hardware>>;
 #[derive(Clone, Debug)]
 pub struct Table {
     inner: Arc<Inner>,
-    table: EngineTable,
+    table: Kept<EngineTable>,
 }
 
 pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
@@ -28,7 +29,7 @@ pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
 
 impl Table {
     pub(crate) fn new(inner: &Arc<Inner>, table: EngineTable) -> Self {
-        Self { inner: Arc::clone(inner), table }
+        Self { inner: Arc::clone(inner), table: Kept::new(table) }
     }
 
     /// The engine's table, if it is one of that store.
@@ -297,7 +298,7 @@ impl Table {
     }
 
     fn scan(&self, range: KeyRange) -> Result<Entries<'static>, Error> {
-        Ok(Entries(self.inner.engine.snapshot()?.scan(&self.table, range)?))
+        Ok(Entries::new(self.inner.engine.snapshot()?.scan(&self.table, range)?))
     }
 
     /// Number of keys. Visits every one.

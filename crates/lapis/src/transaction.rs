@@ -8,6 +8,7 @@ use lapis_pmem::Hardware;
 
 use crate::entries::Entries;
 use crate::error::Error;
+use crate::kept::Kept;
 use crate::store::Inner;
 use crate::table::{Table, check_key};
 
@@ -19,7 +20,7 @@ use crate::table::{Table, check_key};
 /// written since fails when it is committed ([`Error::Conflict`]); [`crate::Store::retry`] begins it again.
 #[derive(Debug)]
 pub struct Transaction {
-    transaction: lapis_engine::Transaction<Hardware>,
+    transaction: Kept<lapis_engine::Transaction<Hardware>>,
     inner: Arc<Inner>,
 }
 
@@ -47,7 +48,7 @@ impl Commit {
 
 impl Transaction {
     pub(crate) fn begin(inner: &Arc<Inner>) -> Result<Self, Error> {
-        Ok(Self { transaction: inner.engine.begin()?, inner: Arc::clone(inner) })
+        Ok(Self { transaction: Kept::new(inner.engine.begin()?), inner: Arc::clone(inner) })
     }
 
     /// The value of a key as this transaction sees it.
@@ -149,7 +150,7 @@ impl Transaction {
     }
 
     fn scan(&self, table: &Table, range: KeyRange) -> Result<Entries<'_>, Error> {
-        Ok(Entries(self.transaction.scan(table.of(&self.inner)?, range)?))
+        Ok(Entries::new(self.transaction.scan(table.of(&self.inner)?, range)?))
     }
 
     /// Number of keys that it writes.
@@ -179,7 +180,7 @@ impl Transaction {
     /// As for [`Transaction::commit`].
     pub fn commit_with(self, durability: Durability) -> Result<Commit, Error> {
         let Self { transaction, inner } = self;
-        let lsn = transaction.commit(durability)?;
+        let lsn = transaction.into_inner().commit(durability)?;
         inner.has_committed(durability);
         Ok(Commit { inner, lsn })
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lapis_pmem::Hardware;
 
 use crate::error::Error;
+use crate::kept::Kept;
 use crate::store::Inner;
 
 /// Reads a value: [`Table::reader`](crate::Table::reader), [`Snapshot::reader`](crate::Snapshot::reader). It reads one state and keeps it, as
@@ -13,14 +14,14 @@ use crate::store::Inner;
 /// [`Error`] in it.
 #[derive(Debug)]
 pub struct ValueReader {
-    reader: lapis_engine::ValueReader<Hardware>,
+    reader: Kept<lapis_engine::ValueReader<Hardware>>,
     /// Keeps the store open.
     _inner: Arc<Inner>,
 }
 
 impl ValueReader {
     pub(crate) fn new(inner: &Arc<Inner>, reader: lapis_engine::ValueReader<Hardware>) -> Self {
-        Self { reader, _inner: Arc::clone(inner) }
+        Self { reader: Kept::new(reader), _inner: Arc::clone(inner) }
     }
 
     /// Bytes of the value.
@@ -57,13 +58,13 @@ impl Seek for ValueReader {
 /// [`ValueWriter::finish`]; dropping it leaves no trace.
 #[derive(Debug)]
 pub struct ValueWriter {
-    writer: lapis_engine::ValueWriter<Hardware>,
+    writer: Kept<lapis_engine::ValueWriter<Hardware>>,
     inner: Arc<Inner>,
 }
 
 impl ValueWriter {
     pub(crate) fn new(inner: &Arc<Inner>, writer: lapis_engine::ValueWriter<Hardware>) -> Self {
-        Self { writer, inner: Arc::clone(inner) }
+        Self { writer: Kept::new(writer), inner: Arc::clone(inner) }
     }
 
     /// Bytes that were written so far.
@@ -82,7 +83,7 @@ impl ValueWriter {
     /// [`Error`]; the key is then as it was, unless [`crate::Transaction::commit`] says otherwise.
     pub fn finish(self) -> Result<(), Error> {
         let durability = self.inner.durability;
-        self.writer.finish(durability)?;
+        self.writer.into_inner().finish(durability)?;
         self.inner.has_committed(durability);
         Ok(())
     }
