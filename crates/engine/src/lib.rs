@@ -100,6 +100,7 @@ pub use lapis_blocks::block_log::Durability;
 pub use lapis_buffer::Placement;
 pub use lapis_index::{IndexKind, IndexOptions};
 pub use lapis_tree::LeafLayout;
+pub use load::TableLoad;
 pub use metrics::{Latencies, Metrics, TierBytes};
 pub use operations::Retries;
 #[doc(hidden)]

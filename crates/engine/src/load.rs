@@ -11,19 +11,19 @@
 //! So the table is there whole or not at all. A tree that is still listed when the engine is opened, or whose load failed,
 //! is dropped like any table with long values: those that it has records of go with it, the others are still listed.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use lapis_blocks::block_log::Durability;
 use lapis_buffer::{PageNumber, Promise, RoomFor};
 use lapis_pmem::{Domain, host_lock};
-use lapis_tree::{LeafLayout, Puts};
+use lapis_tree::{BulkLoad, LeafLayout, Puts};
 
 use crate::commit::Write;
 use crate::contents::EngineTree;
 use crate::drop::Dropped;
 use crate::engine::{Engine, Shared};
 use crate::error::EngineError;
+use crate::log::EngineLog;
 use crate::mutants::LOAD_UNLISTED_EARLY;
 use crate::tables::{
     Properties, Table, chunks_key, dropped_key, loading_key, name_key, table_value,
@@ -37,24 +37,23 @@ const LEAVES_AHEAD: u64 = 64;
 /// Listings of chunks that end together.
 const LISTINGS_TOGETHER: usize = 64;
 
-/// A load under way.
-struct Loading<'s, D: Domain, E> {
+/// A table in the making. Nobody sees it before [`TableLoad::finish`]; there is none if that is never called, or fails, and
+/// after a crash.
+#[derive(Debug)]
+pub struct TableLoad<'e, D: Domain> {
+    engine: &'e Engine<D>,
+    table: Arc<Table<D>>,
+    root: PageNumber,
+    /// Taken when it is finished.
+    records: Option<BulkLoad<D, Arc<EngineLog<D>>>>,
     /// Long values that are listed.
     long_values: Vec<u64>,
     /// Bytes since the log could last be cut.
     bytes: u64,
     /// Pages for the records to come, and how many bytes of these there may still be.
-    room: Option<Promise<'s, D>>,
+    room: Option<Promise<'e, D>>,
     bytes_with_room: u64,
-    /// Why no more records come.
-    failed: Option<E>,
-}
-
-impl<D: Domain, E> Default for Loading<'_, D, E> {
-    fn default() -> Self {
-        let long_values = Vec::new();
-        Self { long_values, bytes: 0, room: None, bytes_with_room: 0, failed: None }
-    }
+    is_entered: bool,
 }
 
 impl<D: Domain> Engine<D> {
@@ -69,32 +68,30 @@ impl<D: Domain> Engine<D> {
         name: &str,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Arc<Table<D>>, EngineError> {
-        let entries = entries.into_iter().map(Ok::<_, EngineError>);
-        self.try_load_table(name, LeafLayout::default(), entries)
+        let mut load = self.begin_load(name, LeafLayout::default())?;
+        let mut entries = entries.into_iter();
+        entries.try_for_each(|(key, value)| load.push(key.as_ref(), value.as_ref()))?;
+        load.finish()
     }
 
-    /// The same, with leaves of this kind, and of entries that may fail to come: with the first one that does, the load ends,
-    /// and there is no table.
+    /// The same, entry by entry, with leaves of this kind.
     ///
     /// # Errors
-    /// That of the entry; all others of [`Engine::load_table`].
-    pub fn try_load_table<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<EngineError>>(
+    /// [`EngineError::TableExists`]; and others.
+    pub fn begin_load(
         &self,
         name: &str,
         leaves: LeafLayout,
-        entries: impl IntoIterator<Item = Result<(K, V), E>>,
-    ) -> Result<Arc<Table<D>>, E> {
-        let entries = entries.into_iter().map(|entry| entry.map(|(key, value)| (key, value, None)));
-        self.load_with(name, Properties { leaves, ..Properties::default() }, entries)
+    ) -> Result<TableLoad<'_, D>, EngineError> {
+        self.begin_load_with(name, Properties { leaves, ..Properties::default() })
     }
 
-    /// The same, of entries of which each may say since when it counts no more.
-    pub(crate) fn load_with<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<EngineError>>(
+    /// The same, of a table with these properties.
+    pub(crate) fn begin_load_with(
         &self,
         name: &str,
         properties: Properties,
-        entries: impl Iterator<Item = Result<(K, V, Option<u64>), E>>,
-    ) -> Result<Arc<Table<D>>, E> {
+    ) -> Result<TableLoad<'_, D>, EngineError> {
         let shared = self.shared();
         let making = host_lock::lock(&shared.domain, &shared.making);
         self.check_name_is_free(name)?;
@@ -103,12 +100,19 @@ impl<D: Domain> Engine<D> {
         let (id, tree) = shared.make(|| shared.create_tree(properties.leaves), entry, |_| ())?;
         drop(making);
         let (root, table) = (tree.root(), Table::new(id, name, tree.clone(), properties));
-        let loaded = shared.fill(&table, &tree, entries);
-        let loaded = loaded.and_then(|()| Ok(self.enter_loaded(&table, root)?));
-        if loaded.is_err() {
-            shared.drop_loading(&Table::new(id, "", tree, Properties::WITH_LONG_VALUES), root)?;
-        }
-        loaded.map(|()| table)
+        let mut load = TableLoad {
+            engine: self,
+            table,
+            root,
+            records: None,
+            long_values: Vec::new(),
+            bytes: 0,
+            room: None,
+            bytes_with_room: 0,
+            is_entered: false,
+        };
+        load.records = Some(BulkLoad::begin(tree, FILL_FACTOR)?);
+        Ok(load)
     }
 
     /// Makes a table of a tree that was loaded.
@@ -134,85 +138,109 @@ impl<D: Domain> Engine<D> {
     }
 }
 
-impl<D: Domain> Shared<D> {
-    /// Loads a tree that nobody knows of. Afterwards no long value of it is listed.
-    fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<EngineError>>(
-        &self,
-        table: &Arc<Table<D>>,
-        tree: &EngineTree<D>,
-        mut entries: impl Iterator<Item = Result<(K, V, Option<u64>), E>>,
-    ) -> Result<(), E> {
-        let loading = RefCell::new(Loading::default());
-        // Nothing is latched while the tree asks for the next one.
-        let records = std::iter::from_fn(|| {
-            let entry = entries.next()?;
-            let mut loading = loading.borrow_mut();
-            let record = entry.and_then(|(key, value, expires)| {
-                let (of, value) = (key.as_ref(), value.as_ref());
-                let record = self.record_of(table, of, value, expires, &mut loading)?;
-                Ok((key, record))
-            });
-            record.map_err(|error| loading.failed = Some(error)).ok()
-        });
-        let loaded = tree.bulk_load(records, FILL_FACTOR);
-        let Loading { long_values, failed, .. } = loading.into_inner();
-        let loaded = loaded.map(|_| ()).map_err(|error| EngineError::from(error).into());
-        let loaded = failed.map_or(loaded, Err);
-        let ended = loaded.and_then(|()| Ok(self.end_listings(&long_values)?));
-        for number in long_values {
-            self.long_value_is_decided(number, ended.is_ok());
-        }
-        ended
+impl<D: Domain> TableLoad<'_, D> {
+    /// The next entry.
+    ///
+    /// # Errors
+    /// [`EngineError::Tree`] if its key does not come behind the one before; and others. The load cannot go on.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
+        self.push_until(key, value, None)
     }
 
-    /// The record of an entry that is loaded.
-    fn record_of<'s, E>(
-        &'s self,
-        table: &Arc<Table<D>>,
+    /// The same, with a time from which on it counts no more.
+    pub(crate) fn push_until(
+        &mut self,
         key: &[u8],
         value: &[u8],
         expires: Option<u64>,
-        loading: &mut Loading<'s, D, E>,
-    ) -> Result<Vec<u8>, EngineError> {
-        self.check_write(table, key, Some(value))?;
-        self.promise_room_to_load(key.len() + value.len(), loading)?;
-        loading.bytes += (key.len() + value.len()) as u64;
-        self.counters.written_bytes.add((key.len() + value.len()) as u64);
-        if loading.bytes > self.room_for_structure() / 4 {
-            self.let_log_be_cut()?;
-            loading.bytes = 0;
+    ) -> Result<(), EngineError> {
+        let (shared, table) = (self.engine.shared(), &self.table);
+        let bytes = (key.len() + value.len()) as u64;
+        shared.check_write(table, key, Some(value))?;
+        self.promise_room(bytes)?;
+        self.bytes += bytes;
+        shared.counters.written_bytes.add(bytes);
+        if self.bytes > shared.room_for_structure() / 4 {
+            shared.let_log_be_cut()?;
+            self.bytes = 0;
         }
+        let table = &self.table;
         if expires.is_some() {
             table.set_has_expiring();
         }
-        if self.is_short(table, key, value, expires) {
-            return Ok(short_record(value, expires).into_vec());
-        }
-        table.set_has_long_values();
-        let long = self.write_long(value)?;
-        loading.long_values.push(long.number);
-        Ok(long.record(expires).into_vec())
+        let record = if shared.is_short(table, key, value, expires) {
+            short_record(value, expires)
+        } else {
+            table.set_has_long_values();
+            let long = shared.write_long(value)?;
+            self.long_values.push(long.number);
+            long.record(expires)
+        };
+        let records = self.records.as_mut().expect("a load has its tree until it is finished");
+        Ok(records.push(key, &record)?)
     }
 
     /// Sees to it that there is room for the leaf that a record completes, and for those of the next ones.
-    fn promise_room_to_load<'s, E>(
-        &'s self,
-        bytes: usize,
-        loading: &mut Loading<'s, D, E>,
-    ) -> Result<(), EngineError> {
-        let bytes = bytes as u64;
-        if loading.room.is_none() || bytes > loading.bytes_with_room {
-            loading.room = None;
-            let ahead = LEAVES_AHEAD * self.manager.page_bytes() as u64;
+    fn promise_room(&mut self, bytes: u64) -> Result<(), EngineError> {
+        let shared = self.engine.shared();
+        if self.room.is_none() || bytes > self.bytes_with_room {
+            self.room = None;
+            let ahead = LEAVES_AHEAD * shared.manager.page_bytes() as u64;
             let puts = Puts { trees: 1, records: LEAVES_AHEAD, bytes: ahead };
-            loading.room = self.promise_room(puts, RoomFor::Growth)?;
+            self.room = shared.promise_room(puts, RoomFor::Growth)?;
             // A leaf is half full at least.
-            loading.bytes_with_room = ahead / 4;
+            self.bytes_with_room = ahead / 4;
         }
-        loading.bytes_with_room = loading.bytes_with_room.saturating_sub(bytes);
+        self.bytes_with_room = self.bytes_with_room.saturating_sub(bytes);
         Ok(())
     }
 
+    /// Makes it a table. Durable on return.
+    ///
+    /// # Errors
+    /// [`EngineError::TableExists`] if there is one of its name by now; and others. There is then no table.
+    pub fn finish(mut self) -> Result<Arc<Table<D>>, EngineError> {
+        if let Some(records) = self.records.take() {
+            records.finish()?;
+        }
+        self.engine.shared().end_listings(&self.long_values)?;
+        self.decide_long_values(true);
+        self.engine.enter_loaded(&self.table, self.root)?;
+        self.is_entered = true;
+        Ok(Arc::clone(&self.table))
+    }
+
+    fn decide_long_values(&mut self, have_records: bool) {
+        for number in self.long_values.drain(..) {
+            self.engine.shared().long_value_is_decided(number, have_records);
+        }
+    }
+
+    /// Drops what was loaded, like a table with long values: those that it has records of go with it, the others are
+    /// still listed.
+    fn abandon(&mut self) -> Result<(), EngineError> {
+        self.room = None;
+        self.decide_long_values(false);
+        let Some(tree) = self.table.contents().as_tree() else { return Ok(()) };
+        let loaded = Table::new(self.table.id(), "", tree.clone(), Properties::WITH_LONG_VALUES);
+        self.engine.shared().drop_loading(&loaded, self.root)
+    }
+}
+
+impl<D: Domain> Drop for TableLoad<'_, D> {
+    fn drop(&mut self) {
+        if self.is_entered {
+            return;
+        }
+        if let Err(error) = self.abandon() {
+            // It is listed: the next opening drops it.
+            let table = self.table.name();
+            tracing::warn!(%error, table, "what was loaded of a table could not be dropped");
+        }
+    }
+}
+
+impl<D: Domain> Shared<D> {
     /// A transaction without writes, so that the log can be cut behind changes of structure that are no transaction's
     /// (E5).
     pub(crate) fn let_log_be_cut(&self) -> Result<(), EngineError> {

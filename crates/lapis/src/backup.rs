@@ -2,25 +2,15 @@
 
 use std::io::{Read, Write};
 
-use lapis_engine::{BackupReport, CompactionReport, EngineError, LeafLayout};
+use lapis_engine::{BackupReport, CompactionReport, LeafLayout};
+use lapis_pmem::Hardware;
 
 use crate::config::Config;
 use crate::directory;
 use crate::error::Error;
+use crate::kept::Kept;
 use crate::store::{Inner, Store};
 use crate::table::Table;
-
-/// What a load may end with.
-enum Loading<E> {
-    Entry(E),
-    Engine(EngineError),
-}
-
-impl<E> From<EngineError> for Loading<E> {
-    fn from(error: EngineError) -> Self {
-        Self::Engine(error)
-    }
-}
 
 impl Store {
     /// Writes one durable state of all tables, that of the moment of this call, while others go on: a stream with
@@ -29,7 +19,11 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Backup`]; what was written is then no backup.
-    pub fn backup(&self, into: impl Write) -> Result<BackupReport, Error> {
+    pub fn backup(&self, mut into: impl Write) -> Result<BackupReport, Error> {
+        self.backup_into(&mut into)
+    }
+
+    fn backup_into(&self, into: &mut dyn Write) -> Result<BackupReport, Error> {
         Ok(self.inner.engine.backup(into)?)
     }
 
@@ -39,7 +33,11 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::StoreExists`], [`Error::Backup`]; there is then no store, or the one that was there.
-    pub fn restore(config: Config, from: impl Read) -> Result<(Self, BackupReport), Error> {
+    pub fn restore(config: Config, mut from: impl Read) -> Result<(Self, BackupReport), Error> {
+        Self::restore_from(config, &mut from)
+    }
+
+    fn restore_from(config: Config, from: &mut dyn Read) -> Result<(Self, BackupReport), Error> {
         let mut report = None;
         let made = directory::make(&config, |engine| {
             report = Some(engine.restore(from)?);
@@ -67,27 +65,56 @@ impl Store {
         name: &str,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Table, Error> {
-        let entries = entries.into_iter().map(Ok::<_, Error>);
-        self.try_load_table(name, LeafLayout::default(), entries)
+        let mut load = self.begin_load(name, LeafLayout::default())?;
+        let mut entries = entries.into_iter();
+        entries.try_for_each(|(key, value)| load.push(key.as_ref(), value.as_ref()))?;
+        load.finish()
     }
 
-    /// The same, with leaves of this kind ([`TableOptions::leaves`](crate::TableOptions::leaves)), and of entries that may fail
-    /// to come, as those of a file do: with the first one that does, the load ends, and there is no table.
+    /// The same, entry by entry, with leaves of this kind ([`TableOptions::leaves`](crate::TableOptions::leaves)).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), lapis::Error> {
+    /// let store = lapis::Store::in_memory()?;
+    /// let mut load = store.begin_load("squares", lapis::LeafLayout::Sorted)?;
+    /// for number in 0..1000_u32 {
+    ///     load.push(&number.to_be_bytes(), &(number * number).to_be_bytes())?;
+    /// }
+    /// let squares = load.finish()?;
+    /// assert_eq!(squares.get(&7_u32.to_be_bytes())?.unwrap(), 49_u32.to_be_bytes());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
-    /// That of the entry; all others of [`Store::load_table`].
-    pub fn try_load_table<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<Error>>(
-        &self,
-        name: &str,
-        leaves: LeafLayout,
-        entries: impl IntoIterator<Item = Result<(K, V), E>>,
-    ) -> Result<Table, E> {
+    /// [`Error::TableExists`], and others.
+    pub fn begin_load(&self, name: &str, leaves: LeafLayout) -> Result<TableLoad<'_>, Error> {
         Self::check_name(name)?;
-        let entries = entries.into_iter().map(|entry| entry.map_err(Loading::Entry));
-        match self.inner.engine.try_load_table(name, leaves, entries) {
-            Ok(table) => Ok(Table::new(&self.inner, table)),
-            Err(Loading::Entry(error)) => Err(error),
-            Err(Loading::Engine(error)) => Err(Error::from(error).into()),
-        }
+        let load = Kept::new(self.inner.engine.begin_load(name, leaves)?);
+        Ok(TableLoad { store: self, load })
+    }
+}
+
+/// A table in the making ([`Store::begin_load`]). There is none before [`TableLoad::finish`], nor if this is dropped.
+#[derive(Debug)]
+pub struct TableLoad<'s> {
+    store: &'s Store,
+    load: Kept<lapis_engine::TableLoad<'s, Hardware>>,
+}
+
+impl TableLoad<'_> {
+    /// The next entry, whose key comes behind that of the one before.
+    ///
+    /// # Errors
+    /// [`Error::Engine`] if it does not, and others. The load cannot go on.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        Ok(self.load.push(key, value)?)
+    }
+
+    /// Makes the table. Durable on return.
+    ///
+    /// # Errors
+    /// [`Error::TableExists`] if there is one of its name by now, and others. There is then no table.
+    pub fn finish(self) -> Result<Table, Error> {
+        Ok(Table::new(&self.store.inner, self.load.into_inner().finish()?))
     }
 }

@@ -48,6 +48,7 @@ mod transaction;
 mod typed;
 mod value_stream;
 
+pub use backup::TableLoad;
 pub use config::{Config, TableOptions};
 pub use directory::{LOG_FILE, MEMORY_FILE, PAGES_FILE};
 pub use entries::Entries;

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use lapis_buffer::{BufferManager, BufferOptions};
 use lapis_pmem::Hardware;
-use lapis_tree::{LeafLayout, NoStructureLog, Tree, TreeError};
+use lapis_tree::{BulkLoad, LeafLayout, NoStructureLog, Tree, TreeError};
 
 type Memory = Tree<Hardware, NoStructureLog>;
 
@@ -111,7 +111,9 @@ fn measure(records: u64, value: &[u8], leaves: LeafLayout) -> Result<(), TreeErr
     drop(in_order);
     let loaded = tree()?;
     let begun = Instant::now();
-    loaded.bulk_load(ordered, 100)?;
+    let mut load = BulkLoad::begin(loaded, 100)?;
+    ordered.iter().try_for_each(|(key, value)| load.push(key, value))?;
+    load.finish()?;
     report("bulk load", records, begun);
     Ok(())
 }

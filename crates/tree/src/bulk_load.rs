@@ -15,58 +15,85 @@ use crate::node::{Builder, Contents, Entries, Node, WORD, fence_reserve, mark_of
 use crate::record::Change;
 use crate::tree::{Tree, Wanted};
 
-impl<D: Domain, L: StructureLog> Tree<D, L> {
-    /// Fills the tree, which is empty, with records whose keys ascend; leaves are filled to `fill_factor` percent, 100
-    /// at most. Nobody else changes the tree meanwhile. Returns how many there were. After an error the tree has what
-    /// came before.
+/// An empty tree that is being filled with records whose keys ascend. Nobody else changes it meanwhile.
+///
+/// What is pushed is in the tree with the leaf that it fills; what is then left, with [`BulkLoad::finish`].
+#[derive(Debug)]
+pub struct BulkLoad<D: Domain, L> {
+    tree: Tree<D, L>,
+    entries: Entries,
+    /// Bytes of a leaf that are filled.
+    most: usize,
+    leaf: Builder,
+    /// Of `leaf`: its keys are this one or behind it.
+    fence: Vec<u8>,
+    last: Vec<u8>,
+    loaded: u64,
+}
+
+impl<D: Domain, L: StructureLog> BulkLoad<D, L> {
+    /// Begins, with leaves that are filled to `fill_factor` percent, 100 at most.
     ///
     /// # Errors
-    /// [`TreeError::NotEmpty`], [`TreeError::NotAscending`], [`TreeError::RecordTooLong`], and all others.
-    pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-        &self,
-        records: impl IntoIterator<Item = (K, V)>,
-        fill_factor: u8,
-    ) -> Result<u64, TreeError> {
-        let page_bytes = self.manager.page_bytes();
-        let entries = self.begin_load()?;
-        let (room, reserve) = (entries.room(page_bytes), fence_reserve(page_bytes));
-        let most = room * usize::from(fill_factor.min(100)) / 100;
-        let of = (mark_of(self.root), entries);
-        let leaf_from = |fence: &[u8]| Builder::leaf(page_bytes, of, fence, None);
-        let mut leaf = leaf_from(&[]);
-        let (mut fence, mut last, mut loaded) = (Vec::new(), Vec::<u8>::new(), 0);
-        for (key, value) in records {
-            let (key, value) = (key.as_ref(), value.as_ref());
-            let bytes = key.len() + value.len();
-            if bytes > self.largest_record() {
-                return Err(TreeError::RecordTooLong { bytes, most: self.largest_record() });
-            }
-            if loaded > 0 && *key <= last[..] {
-                return Err(TreeError::NotAscending);
-            }
-            // The fence behind the leaf is no longer than its last key and a byte.
-            let fences = fence.len() + reserve.max(key.len() + 1);
-            let is_full = leaf.entry_bytes() + 2 * WORD + bytes + fences > most;
-            if is_full && leaf.entry_bytes() > 0 {
-                let next = separator(&last, key).to_vec();
-                let done = core::mem::replace(&mut leaf, leaf_from(&next));
-                self.append_leaf(&fence, &done.finish())?;
-                fence = next;
-            }
-            let most = self.largest_record();
-            leaf.push(key, value).map_err(|_| TreeError::RecordTooLong { bytes, most })?;
-            last.clear();
-            last.extend_from_slice(key);
-            loaded += 1;
-        }
-        if leaf.entry_bytes() > 0 {
-            self.append_leaf(&fence, &leaf.finish())?;
-        }
-        Ok(loaded)
+    /// [`TreeError::NotEmpty`], and those of reading a page.
+    pub fn begin(tree: Tree<D, L>, fill_factor: u8) -> Result<Self, TreeError> {
+        let page_bytes = tree.manager.page_bytes();
+        let entries = tree.entries_if_empty()?;
+        let most = entries.room(page_bytes) * usize::from(fill_factor.min(100)) / 100;
+        let leaf = Self::leaf_from(&tree, entries, &[]);
+        Ok(Self { tree, entries, most, leaf, fence: Vec::new(), last: Vec::new(), loaded: 0 })
     }
 
-    /// Whether the tree is a leaf without records, and what its records will be.
-    fn begin_load(&self) -> Result<Entries, TreeError> {
+    fn leaf_from(tree: &Tree<D, L>, entries: Entries, fence: &[u8]) -> Builder {
+        Builder::leaf(tree.manager.page_bytes(), (mark_of(tree.root), entries), fence, None)
+    }
+
+    /// The next record.
+    ///
+    /// # Errors
+    /// [`TreeError::NotAscending`], [`TreeError::RecordTooLong`]: it is not taken, and others may follow. All others
+    /// of a change of structure: the tree has what came before the leaf at hand.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
+        let (bytes, most) = (key.len() + value.len(), self.tree.largest_record());
+        if bytes > most {
+            return Err(TreeError::RecordTooLong { bytes, most });
+        }
+        if self.loaded > 0 && *key <= self.last[..] {
+            return Err(TreeError::NotAscending);
+        }
+        // The fence behind the leaf is no longer than its last key and a byte.
+        let reserve = fence_reserve(self.tree.manager.page_bytes());
+        let fences = self.fence.len() + reserve.max(key.len() + 1);
+        let filled = self.leaf.entry_bytes();
+        if filled > 0 && filled + 2 * WORD + bytes + fences > self.most {
+            let next = separator(&self.last, key).to_vec();
+            let empty = Self::leaf_from(&self.tree, self.entries, &next);
+            let done = core::mem::replace(&mut self.leaf, empty);
+            self.tree.append_leaf(&self.fence, &done.finish())?;
+            self.fence = next;
+        }
+        self.leaf.push(key, value).map_err(|_| TreeError::RecordTooLong { bytes, most })?;
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        self.loaded += 1;
+        Ok(())
+    }
+
+    /// Hangs in the last leaf. Returns how many records there were.
+    ///
+    /// # Errors
+    /// Those of a change of structure: the tree has what came before this leaf.
+    pub fn finish(self) -> Result<u64, TreeError> {
+        if self.leaf.entry_bytes() > 0 {
+            self.tree.append_leaf(&self.fence, &self.leaf.finish())?;
+        }
+        Ok(self.loaded)
+    }
+}
+
+impl<D: Domain, L: StructureLog> Tree<D, L> {
+    /// What the records of the tree will be, if it is a leaf without any.
+    fn entries_if_empty(&self) -> Result<Entries, TreeError> {
         let (is_empty, entries) = self.retry(|| {
             let root = self.manager.fix(self.root)?;
             let node = Node::new(root.read());

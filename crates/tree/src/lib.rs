@@ -112,6 +112,7 @@ mod room;
 mod salvage;
 mod tree;
 
+pub use bulk_load::BulkLoad;
 pub use check::{Finding, TreeReport};
 pub use cursor::{Cursor, Entry};
 pub use error::TreeError;

@@ -400,25 +400,22 @@ impl Import<'_> {
         let leaves = table.leaves().unwrap_or_default();
         self.store.drop_table(&name)?;
         let (mut last, mut records) = (Vec::new(), 0);
-        let entries = std::iter::from_fn(|| match reader.next() {
-            Ok(None) => None,
-            Ok(Some((record, line))) => {
-                if record.key <= last {
-                    return Some(Err(Failure::refused(format!(
-                        "{}:{line}: the key `{}` does not come behind `{}`; nothing is stored: leave --sorted out",
-                        self.arguments.file.display(),
-                        shown(&record.key),
-                        shown(&last)
-                    ))));
-                }
-                last.clone_from(&record.key);
-                records += 1;
-                bar.set_position(reader.position().byte_offset);
-                Some(Ok((record.key, record.value)))
+        let mut load = self.store.begin_load(&name, leaves)?;
+        while let Some((record, line)) = reader.next().map_err(|error| self.wrong(error))? {
+            if record.key <= last {
+                return Err(Failure::refused(format!(
+                    "{}:{line}: the key `{}` does not come behind `{}`; nothing is stored: leave --sorted out",
+                    self.arguments.file.display(),
+                    shown(&record.key),
+                    shown(&last)
+                )));
             }
-            Err(error) => Some(Err(self.wrong(error))),
-        });
-        self.table = self.store.try_load_table(&name, leaves, entries)?;
+            load.push(&record.key, &record.value)?;
+            last = record.key;
+            records += 1;
+            bar.set_position(reader.position().byte_offset);
+        }
+        self.table = load.finish()?;
         self.records = records;
         let mut transaction = self.store.transaction()?;
         self.save(&mut transaction, records, reader.position(), true)?;

@@ -531,11 +531,13 @@ impl LiveStore {
                 let name = loaded_table(*number);
                 match engine.drop_table(&name) {
                     Err(EngineError::NoSuchTable { .. }) => {
-                        let entries = loaded(*number).into_iter();
-                        let entries = entries.map(|(key, (bytes, of))| Ok((key, vec![of; bytes])));
                         let leaves = [LeafLayout::Sorted, LeafLayout::Hashed];
                         let leaves = leaves[usize::from(*number) % 2];
-                        engine.try_load_table(&name, leaves, entries).map(|_| ())
+                        let mut load = engine.begin_load(&name, leaves)?;
+                        for (key, (bytes, of)) in loaded(*number) {
+                            load.push(&key, &vec![of; bytes])?;
+                        }
+                        load.finish().map(|_| ())
                     }
                     outcome => outcome,
                 }

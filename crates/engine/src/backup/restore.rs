@@ -32,24 +32,16 @@ impl<D: Domain> Engine<D> {
         let mut records = Records::begin(from)?;
         self.shared().mark_restore(Some(&[]))?;
         let mut next = records.next_record()?;
-        while let Some(record) = next.take() {
+        while let Some(record) = next {
             let Record::Table { name, held_by, time_to_live_ms } = record else {
                 return Err(records.blocks.damaged("has entries before a table"));
             };
-            let entries = std::iter::from_fn(|| match records.next_record() {
-                Ok(Some(Record::Entry(key, value, expires))) => Some(Ok((key, value, expires))),
-                Ok(other) => {
-                    next = other;
-                    None
-                }
-                Err(error) => Some(Err(error)),
-            });
             let leaves = match held_by {
                 HeldBy::Index(kind) if self.shared().memory.pool.is_some() => {
                     let time_to_live = time_to_live_ms.map(Duration::from_millis);
                     let index = TableStructure::Index(kind, &IndexOptions::DEFAULT);
                     let table = self.create_table_with(&name, index, time_to_live)?;
-                    self.put_all(&table, entries)?;
+                    next = self.put_all(&table, &mut records)?;
                     continue;
                 }
                 // It becomes a tree where there is no persistent memory.
@@ -58,32 +50,38 @@ impl<D: Domain> Engine<D> {
             };
             let (has_long_values, has_expiring) = (false, time_to_live_ms.is_some());
             let properties = Properties { has_long_values, has_expiring, leaves, time_to_live_ms };
-            self.load_with(&name, properties, entries)?;
+            let mut load = self.begin_load_with(&name, properties)?;
+            next = records.next_record()?;
+            while let Some(Record::Entry(key, value, expires)) = &next {
+                load.push_until(key, value, *expires)?;
+                next = records.next_record()?;
+            }
+            load.finish()?;
         }
         self.shared().mark_restore(None)?;
         Ok(records.report)
     }
-}
 
-impl<D: Domain> Engine<D> {
+    /// Puts the entries that come into a table; returns the record behind them.
     fn put_all(
         &self,
         table: &Arc<Table<D>>,
-        entries: impl Iterator<Item = Result<(Vec<u8>, Vec<u8>, Option<u64>), BackupError>>,
-    ) -> Result<(), BackupError> {
+        records: &mut Records<impl Read>,
+    ) -> Result<Option<Record>, BackupError> {
         let (mut transaction, mut bytes) = (self.begin()?, 0);
-        for entry in entries {
-            let (key, value, expires) = entry?;
-            transaction.put_until(table, &key, &value, expires)?;
+        let mut next = records.next_record()?;
+        while let Some(Record::Entry(key, value, expires)) = &next {
+            transaction.put_until(table, key, value, *expires)?;
             bytes += key.len() + value.len();
             if bytes >= TOGETHER_BYTES {
                 let whole = std::mem::replace(&mut transaction, self.begin()?);
                 whole.commit(Durability::Eventual)?;
                 bytes = 0;
             }
+            next = records.next_record()?;
         }
         transaction.commit(Durability::Eventual)?;
-        Ok(())
+        Ok(next)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tables that are made of entries in order.
 
-use lapis_engine::{Durability, EngineError};
+use lapis_engine::{Durability, EngineError, LeafLayout};
 
 use crate::harness::{Rig, contents, open, small};
 
@@ -54,6 +54,10 @@ fn a_load_that_fails_leaves_no_table_and_no_page() {
     long.push((vec![0xFF; 5000], vec![]));
     assert!(matches!(rig.engine.load_table("t", long), Err(EngineError::KeyTooLong { .. })));
     assert!(matches!(rig.engine.table("t"), Err(EngineError::NoSuchTable { .. })));
+    // Somebody panics, say.
+    let mut load = rig.engine.begin_load("t", LeafLayout::Sorted).unwrap();
+    entries(500).iter().for_each(|(key, value)| load.push(key, value).unwrap());
+    drop(load);
     let taken = rig.engine.load_table("first", entries(1));
     assert!(matches!(taken, Err(EngineError::TableExists { .. })));
     assert!(used() > before + 30);

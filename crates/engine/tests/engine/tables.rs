@@ -33,8 +33,9 @@ fn a_table_with_hashed_leaves_has_them_for_as_long_as_it_is_there() {
     for (key, value) in &entries {
         rig.engine.put(&table, key, value, Durability::Eventual).unwrap();
     }
-    let loaded = entries.iter().map(|(key, value)| Ok::<_, EngineError>((key, value)));
-    rig.engine.try_load_table("loaded", LeafLayout::Hashed, loaded).unwrap();
+    let mut load = rig.engine.begin_load("loaded", LeafLayout::Hashed).unwrap();
+    entries.iter().for_each(|(key, value)| load.push(key, value).unwrap());
+    load.finish().unwrap();
     let trees = rig.engine.statistics().trees;
     // What is loaded is hung in.
     assert!(trees.hashed_splits > 60 && trees.splits - trees.hashed_splits < 10, "{trees:?}");
