@@ -19,8 +19,8 @@
 
 #define LAPIS_TRACE_IMPLEMENTATION
 #include "lapis_trace.h"
-
-#include <stdlib.h>
+#define LAPIS_CHECK_IMPLEMENTATION
+#include "lapis_check.h"
 
 #define CAPACITY 8
 #define WORDS 8
@@ -82,24 +82,23 @@ static int write_trace(const char *path) {
     return LAPIS_TRACE_END() == 0 ? 0 : 1;
 }
 
-/* 0 if the ring in the file is one that a power cut may leave. */
-static int check(const char *path) {
-    ring r;
+/* 0 if the ring in the image is one that a power cut may leave. */
+static int check(void *image, uint64_t bytes, void *context) {
+    const ring *r = (const ring *)image;
     uint64_t number, word;
     const char *acknowledged;
-    FILE *file = fopen(path, "rb");
-    if (file == NULL || fread(&r, sizeof r, 1, file) != 1) {
-        fprintf(stderr, "%s: cannot be read\n", path);
+    (void)context;
+    if (bytes < sizeof *r) {
+        printf("%lu bytes are no ring\n", (unsigned long)bytes);
         return 2;
     }
-    fclose(file);
-    if (r.tail - r.head > CAPACITY) {
-        printf("head %lu, tail %lu\n", (unsigned long)r.head, (unsigned long)r.tail);
+    if (r->tail - r->head > CAPACITY) {
+        printf("head %lu, tail %lu\n", (unsigned long)r->head, (unsigned long)r->tail);
         return 1;
     }
-    for (number = r.head; number < r.tail; number++) {
+    for (number = r->head; number < r->tail; number++) {
         for (word = 0; word < WORDS; word++) {
-            if (r.entries[number % CAPACITY][word] != expected(number, word)) {
+            if (r->entries[number % CAPACITY][word] != expected(number, word)) {
                 printf("word %lu of entry %lu is wrong\n", (unsigned long)word,
                        (unsigned long)number);
                 return 1;
@@ -108,11 +107,11 @@ static int check(const char *path) {
     }
     /* Each operation moves one of the two: as many as were acknowledged, and perhaps one more. */
     acknowledged = getenv("LAPIS_ACKNOWLEDGED");
-    if (acknowledged != NULL && r.head + r.tail < strtoull(acknowledged, NULL, 10)) {
+    if (acknowledged != NULL && r->head + r->tail < strtoull(acknowledged, NULL, 10)) {
         printf("an acknowledged operation is lost\n");
         return 1;
     }
-    printf("entries %lu to %lu\n", (unsigned long)r.head, (unsigned long)r.tail);
+    printf("entries %lu to %lu\n", (unsigned long)r->head, (unsigned long)r->tail);
     return 0;
 }
 
@@ -121,7 +120,7 @@ int main(int count, char **arguments) {
         return write_trace(arguments[2]);
     }
     if (count == 3 && strcmp(arguments[1], "check") == 0) {
-        return check(arguments[2]);
+        return lapis_check(arguments[2], NULL, check, NULL);
     }
     fprintf(stderr, "usage: ring write TRACE | ring check IMAGE\n");
     return 2;

@@ -8,10 +8,12 @@
 //!   ([`DurableOnEnd`]), and what the program asserted of itself holds
 //!   ([`Claim`](lapis_device::trace_file::Claim)), in the manner of PMTest (Liu, Wei, Zhao, Kolli,
 //!   Khan, ASPLOS 2019);
-//! * of its own recovery: a command is run on the images that a power cut may leave, written to a
-//!   file each, and says whether it is one to go on from ([`RecoverCommand`]);
+//! * of its own recovery: a command is asked about the images that a power cut may leave, and says of each
+//!   whether it is one to go on from ([`RecoverCommand`]);
 //! * of its costs: see [`crate::performance_bugs`].
 
+mod budget;
+mod checker;
 mod claims;
 mod image_file;
 mod recovery;
@@ -52,9 +54,11 @@ pub struct RecoverCommand {
     /// For `sh`; the path of the image is appended. Exit code 0 says that the image is one to go on
     /// from. It may change the file. The environment says in `LAPIS_ACKNOWLEDGED` which operation
     /// was acknowledged last, and in `LAPIS_IN_FLIGHT` which are in flight, separated by commas;
-    /// both are empty if there is none.
+    /// both are empty if there is none. `LAPIS_BASE_ADDRESS` is where the memory lay when it was traced.
+    /// A command that connects to the socket `LAPIS_CHECKER` is started once and asked about image after
+    /// image; the head of `recorded/checker.rs` has the lines.
     pub command: String,
-    /// It is killed, and the image counts as not survived, after so long.
+    /// It is killed, and the image counts as one with which it did not end, after so long.
     pub time_limit: Duration,
 }
 
@@ -73,6 +77,9 @@ pub struct RecordedOptions {
     pub image_limit: u64,
     /// At a crash point with up to this many images, all are tried, within the limit.
     pub exhaustive_limit: u64,
+    /// Threads that ask the command; without a number as many as there are processors, if the command
+    /// stays to be asked again, else one.
+    pub threads: Option<usize>,
     /// Determines the sampled images.
     pub seed: u64,
     /// Stop at this many violations.
@@ -94,6 +101,7 @@ impl Default for RecordedOptions {
             recover: None,
             image_limit: 1000,
             exhaustive_limit: 64,
+            threads: None,
             seed: 1,
             violation_limit: 10,
             stop: StopFlag::default(),
@@ -130,6 +138,17 @@ pub enum RecordedError {
         /// What the shell said.
         said: String,
     },
+    /// It connected, and then said something else than it should.
+    #[error(
+        "the command said {line:?} where it should have said `lapis checker 1` or how it judges an image"
+    )]
+    Greeting {
+        /// What it said.
+        line: String,
+    },
+    /// A thread that asks it panicked.
+    #[error("a thread that asks the command panicked")]
+    Panicked,
     /// There is nothing that could be judged.
     #[error(
         "nothing in {file} can be judged: no operation ends in it and nothing is asserted; give \
@@ -173,10 +192,19 @@ pub struct RecordedReport {
     pub acknowledgements: u64,
     /// Instants at which the power was cut.
     pub crash_points: u64,
+    /// Instants at which it could have been.
+    pub crash_points_in_trace: u64,
+    /// How many kinds of them there are: cut at the same place of the source, while stores of the same places
+    /// may be lost.
+    pub kinds_of_crash_points: u64,
+    /// Of how many kinds one was tried.
+    pub kinds_tried: u64,
     /// Of those, at how many every image was tried.
     pub exhaustive_points: u64,
     /// Images judged.
     pub images: u64,
+    /// Of those, images with which the command did not end in time.
+    pub did_not_end: u64,
     /// Different words of the command about images that it took.
     pub distinct_states: u64,
     /// Images per second of this machine.
@@ -192,7 +220,7 @@ pub struct RecordedReport {
 }
 
 /// Something that does not hold. The names are those of [`Violation`](crate::Violation).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RecordedViolation {
     /// Events before it.
     pub position: usize,
@@ -223,7 +251,7 @@ pub struct RecordedViolation {
 }
 
 /// What a program failed to do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RecordedFailure {
@@ -254,6 +282,13 @@ pub enum RecordedFailure {
         /// The first of what it said.
         said: String,
     },
+    /// The command did not come to an end with the image, and was killed.
+    DidNotEnd {
+        /// After so long.
+        after_s: f64,
+        /// The first of what it had said.
+        said: String,
+    },
 }
 
 /// What a store lacks to be durable.
@@ -269,6 +304,10 @@ pub enum Missing {
 impl std::fmt::Display for RecordedFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let place = |at: &Option<String>| at.clone().unwrap_or_else(|| "an unknown place".into());
+        let words = |said: &str| match said {
+            "" => String::new(),
+            said => format!(": {said}"),
+        };
         match self {
             Self::NotDurable { offset, stored_at, asserted_at, missing } => {
                 let missing = match missing {
@@ -289,10 +328,10 @@ impl std::fmt::Display for RecordedFailure {
                 place(first_stored_at),
                 place(asserted_at)
             ),
-            Self::Refused { ended, said } if said.is_empty() => {
-                write!(f, "the command {ended}")
+            Self::Refused { ended, said } => write!(f, "the command {ended}{}", words(said)),
+            Self::DidNotEnd { after_s, said } => {
+                write!(f, "the command did not end within {after_s} s{}", words(said))
             }
-            Self::Refused { ended, said } => write!(f, "the command {ended}: {said}"),
         }
     }
 }
@@ -316,8 +355,12 @@ pub fn check_recorded(
         assertions: 0,
         acknowledgements: 0,
         crash_points: 0,
+        crash_points_in_trace: 0,
+        kinds_of_crash_points: 0,
+        kinds_tried: 0,
         exhaustive_points: 0,
         images: 0,
+        did_not_end: 0,
         distinct_states: 0,
         images_per_s: 0.0,
         seconds: 0.0,

@@ -1,28 +1,58 @@
-//! Asking the program itself: a command is run on crash images.
+//! Asking the program itself: its own check sees the images that a power cut may leave.
+//!
+//! Every thread walks through all crash points and images, in one order, and they share out the asking: so the images
+//! are the same whatever their number. A command that is run for each image is asked by one thread, unless it is said
+//! how many, because two of its runs may get in each other's way.
 
-use std::collections::HashSet;
-use std::fs::File;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::Hasher;
-use std::io::Read;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use lapis_device::trace_file::RecordedTrace;
-use lapis_device::{CrashCause, CrashPoint, CrashPoints, CrashStates, Image, ImageBudget};
+use lapis_device::{CrashCause, CrashPoint, CrashStates, Image};
 use lapis_pmem::{LINE_BYTES, Region};
+use parking_lot::Mutex;
 
-use super::image_file::ImagePages;
+use super::budget::Plan;
+use super::checker::{Checker, Verdict};
 use super::{
     Progressing, RECOVER_SECONDS, RecordedError, RecordedFailure, RecordedOptions, RecordedReport,
-    RecordedViolation, RecoverCommand, crash_points,
+    RecordedViolation, RecoverCommand, crash_points, memory_before,
 };
-use crate::stop_flag::StopFlag;
 use crate::structure::Progress;
 
-/// So much of what a command says is kept.
-const SAID_BYTES: u64 = 300;
+/// What the threads have in common.
+struct Shared<'s> {
+    recorded: &'s RecordedTrace,
+    options: &'s RecordedOptions,
+    command: &'s RecoverCommand,
+    plan: Plan,
+    /// Violations that there are already.
+    before: usize,
+    progress: &'s Progress<'s>,
+    /// The number of the next image that nobody asks about.
+    next: AtomicU64,
+    enough: AtomicBool,
+    /// Whether the command stays to be asked again, once that is known.
+    stays: OnceLock<bool>,
+    found: Mutex<Found>,
+}
+
+#[derive(Default)]
+struct Found {
+    images: u64,
+    did_not_end: u64,
+    /// Positions of crash points, and of those at which all images were tried.
+    points: BTreeSet<usize>,
+    exhaustive_points: BTreeSet<usize>,
+    kinds: HashSet<usize>,
+    /// What the command said of images it took.
+    words: HashSet<Vec<u8>>,
+    /// With the number of the image.
+    violations: Vec<(u64, RecordedViolation)>,
+}
 
 /// Runs the command on the images of a trace.
 pub(super) fn check(
@@ -32,112 +62,217 @@ pub(super) fn check(
     report: &mut RecordedReport,
     progress: &Progress<'_>,
 ) -> Result<(), RecordedError> {
-    let mut region = super::memory_before(recorded)?;
-    let total = count_points(crash_points(&recorded.trace, &region, options));
-    let mut points = crash_points(&recorded.trace, &region, options);
-    let plan = Plan::of(total, options);
-    let mut judge = Judge::new(recorded, command)?;
-    let mut progressing = Progressing::default();
-    let mut index = 0u64;
-    // Of the violations, those found here.
-    let mut refusals: Vec<usize> = Vec::new();
-    'points: while let Some(point) = points.advance() {
-        for (line, bytes) in points.newly_durable() {
-            judge.contents ^= line_hash(line, bytes) ^ line_hash(line, line_of(&region, line));
-        }
-        points.bring_up_to_date(&mut region)?;
-        progressing.read(&recorded.trace.events, point.position);
-        index += 1;
-        let states = points.states();
-        let images: Box<dyn Iterator<Item = Image>> = match &options.replay {
-            Some((position, _)) if *position != point.position => continue,
-            Some((_, choices)) => {
-                let image = Image::from_choices(choices.clone());
-                if !states.includes(&image) {
-                    return Err(RecordedError::NoSuchImage);
-                }
-                Box::new(std::iter::once(image))
-            }
-            None if !index.is_multiple_of(plan.stride) => continue,
-            None => {
-                let seed = options.seed ^ (point.position as u64) << 20;
-                let images = states.images(ImageBudget { seed, ..plan.budget });
-                report.exhaustive_points += u64::from(images.is_exhaustive());
-                // Samples come after the extremes, of which there may be many more.
-                Box::new(images.take(plan.per_point))
-            }
-        };
-        report.crash_points += 1;
-        for image in images {
-            if !judge.is_new(&region, &states, &image, &progressing) {
-                continue;
-            }
-            states.apply(&image, &mut region)?;
-            let refused = judge.ask(&region, &progressing, options.stop);
-            states.revert(&image, &mut region)?;
-            if options.stop.is_raised() {
-                break 'points;
-            }
-            report.images += 1;
-            progress(report.images);
-            if let Some(failure) = refused? {
-                let found = violation(recorded, options, &point, &progressing, &image, failure);
-                // Once per place in the source: what is wrong there is wrong each time.
-                match refusals.iter().find(|at| report.violations[**at].point == found.point) {
-                    Some(&at) => report.violations[at].times += 1,
-                    None => {
-                        refusals.push(report.violations.len());
-                        report.violations.push(found);
-                    }
-                }
-            }
-            let enough = options.image_limit > 0 && report.images >= options.image_limit;
-            if enough || report.violations.len() >= options.violation_limit {
-                break 'points;
-            }
-        }
-    }
-    if options.replay.is_some() && report.crash_points == 0 && !options.stop.is_raised() {
-        return Err(RecordedError::NoSuchImage);
-    }
-    report.distinct_states = judge.words.len() as u64;
+    let plan = Plan::of(recorded, &memory_before(recorded)?, options);
+    let before = report.violations.len();
+    let (next, enough, stays, found) = Default::default();
+    let shared =
+        Shared { recorded, options, command, plan, before, progress, next, enough, stays, found };
+    let threads = match (&options.replay, options.threads) {
+        (Some(_), _) => 1,
+        (None, threads) => threads.unwrap_or_else(available_threads).max(1),
+    };
+    let outcomes: Vec<Result<(), RecordedError>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|thread| {
+                scope.spawn({
+                    let shared = &shared;
+                    move || shared.work(thread)
+                })
+            })
+            .collect();
+        let joined = workers.into_iter().map(|worker| worker.join());
+        joined.map(|it| it.unwrap_or(Err(RecordedError::Panicked))).collect()
+    });
+    outcomes.into_iter().collect::<Result<(), _>>()?;
+    let found = shared.found.into_inner();
+    report.crash_points = found.points.len() as u64;
+    report.crash_points_in_trace = shared.plan.points();
+    report.kinds_of_crash_points = shared.plan.kinds;
+    report.kinds_tried = found.kinds.len() as u64;
+    report.exhaustive_points = found.exhaustive_points.len() as u64;
+    report.images = found.images;
+    report.did_not_end = found.did_not_end;
+    report.distinct_states = found.words.len() as u64;
+    let mut violations = found.violations;
+    violations.sort_by_key(|(number, _)| *number);
+    let left = options.violation_limit.saturating_sub(before);
+    report.violations.extend(violations.into_iter().take(left).map(|(_, violation)| violation));
     Ok(())
 }
 
-fn count_points(mut points: CrashPoints<'_>) -> u64 {
-    let mut total = 0;
-    while points.advance().is_some() {
-        total += 1;
-    }
-    total
+fn available_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// How the images are spread over the crash points.
-struct Plan {
-    /// Every so many crash points.
-    stride: u64,
-    budget: ImageBudget,
-    per_point: usize,
-}
-
-impl Plan {
-    fn of(points: u64, options: &RecordedOptions) -> Self {
-        /// Fewer images of a crash point are hardly worth it: nothing and everything.
-        const LEAST: u64 = 4;
-        let ImageBudget { samples, .. } = ImageBudget::default();
-        let exhaustive_limit = options.exhaustive_limit;
-        if options.image_limit == 0 {
-            let budget = ImageBudget { exhaustive_limit, samples, seed: 0 };
-            return Self { stride: 1, budget, per_point: usize::MAX };
+impl Shared<'_> {
+    fn work(&self, thread: usize) -> Result<(), RecordedError> {
+        if thread > 0 && self.options.threads.is_none() && !*self.stays.wait() {
+            return Ok(());
         }
-        let stride = (points * LEAST).div_ceil(options.image_limit).clamp(1, points.max(1));
-        let per_point = (options.image_limit / points.div_ceil(stride).max(1)).max(LEAST);
-        let budget = ImageBudget {
-            exhaustive_limit: exhaustive_limit.min(per_point),
-            samples: samples.min(per_point as u32),
-            seed: 0,
+        let outcome = self.walk();
+        if outcome.is_err() {
+            self.enough.store(true, Ordering::Relaxed);
+        }
+        // Nobody waits for a thread that has asked nothing.
+        self.stays.get_or_init(|| false);
+        outcome
+    }
+
+    fn is_over(&self) -> bool {
+        self.enough.load(Ordering::Relaxed) || self.options.stop.is_raised()
+    }
+
+    /// Goes through all images and asks about those that nobody else asks about.
+    fn walk(&self) -> Result<(), RecordedError> {
+        let (recorded, options, plan) = (self.recorded, self.options, &self.plan);
+        let mut region = memory_before(recorded)?;
+        let mut points = crash_points(&recorded.trace, &region, options);
+        let mut checker = Checker::new(recorded, self.command, options.stop, &region)?;
+        let mut seen = Seen::default();
+        let mut progressing = Progressing::default();
+        let (mut number, mut left_over, mut is_there) = (0, 0, false);
+        for at in 0.. {
+            let Some(point) = points.advance() else { break };
+            for (line, bytes) in points.newly_durable() {
+                seen.contents ^= line_hash(line, bytes) ^ line_hash(line, line_of(&region, line));
+                checker.line_changes(line);
+            }
+            points.bring_up_to_date(&mut region)?;
+            progressing.read(&recorded.trace.events, point.position);
+            let states = points.states();
+            let planned = plan.images(at, left_over);
+            let (images, all): (Box<dyn Iterator<Item = Image>>, bool) = match &options.replay {
+                Some((position, _)) if *position != point.position => continue,
+                Some((_, choices)) => {
+                    let image = Image::from_choices(choices.clone());
+                    if !states.includes(&image) {
+                        return Err(RecordedError::NoSuchImage);
+                    }
+                    (Box::new(std::iter::once(image)), false)
+                }
+                None if planned == 0 => continue,
+                None => {
+                    let seed = options.seed ^ (point.position as u64) << 20;
+                    plan.candidates(at, &states, planned, seed)
+                }
+            };
+            is_there = true;
+            let mut tried = 0;
+            for image in images {
+                if tried >= planned && options.replay.is_none() {
+                    break;
+                }
+                if !seen.is_new(&region, &states, &image, &progressing) {
+                    continue;
+                }
+                tried += 1;
+                number += 1;
+                if self.is_over() || options.image_limit > 0 && number > options.image_limit {
+                    return Ok(());
+                }
+                let mine = self.next.compare_exchange(
+                    number - 1,
+                    number,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+                if mine.is_err() {
+                    continue;
+                }
+                states.apply(&image, &mut region)?;
+                let lines: Vec<u32> = states.overrides(&image).into_iter().map(|it| it.0).collect();
+                let verdict = checker.ask(&region, &lines, &progressing);
+                states.revert(&image, &mut region)?;
+                let verdict = verdict?;
+                self.stays.get_or_init(|| checker.stays());
+                self.take(number, at, &point, &image, &progressing, verdict);
+            }
+            left_over = plan.left_over(at, left_over, tried);
+            if all {
+                // Also where all of them had been tried before.
+                let mut found = self.found.lock();
+                found.exhaustive_points.insert(point.position);
+                found.points.insert(point.position);
+                found.kinds.insert(plan.kind(at));
+            }
+        }
+        match &options.replay {
+            Some(_) if !is_there && !options.stop.is_raised() => Err(RecordedError::NoSuchImage),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes note of a verdict.
+    fn take(
+        &self,
+        number: u64,
+        at: usize,
+        point: &CrashPoint,
+        image: &Image,
+        progressing: &Progressing,
+        verdict: Verdict,
+    ) {
+        let mut found = self.found.lock();
+        let failure = match verdict {
+            Verdict::Unknown => return,
+            Verdict::Taken(words) => {
+                found.words.insert(words);
+                None
+            }
+            Verdict::Refused(failure) => Some(failure),
         };
-        Self { stride, budget, per_point: per_point as usize }
+        found.images += 1;
+        (self.progress)(found.images);
+        found.points.insert(point.position);
+        found.kinds.insert(self.plan.kind(at));
+        let Some(failure) = failure else { return };
+        found.did_not_end += u64::from(matches!(failure, RecordedFailure::DidNotEnd { .. }));
+        let new = violation(self.recorded, self.options, point, progressing, image, failure);
+        // Once per place in the source and verdict: what is wrong there is wrong each time.
+        let kind = |it: &RecordedViolation| std::mem::discriminant(&it.failure);
+        let same = found
+            .violations
+            .iter_mut()
+            .find(|(_, it)| it.point == new.point && kind(it) == kind(&new));
+        match same {
+            Some((first, known)) => {
+                let times = known.times + 1;
+                if number < *first {
+                    (*first, *known) = (number, new);
+                }
+                known.times = times;
+            }
+            None => found.violations.push((number, new)),
+        }
+        if self.before + found.violations.len() >= self.options.violation_limit {
+            self.enough.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The images that were tried, with what was promised of them.
+#[derive(Default)]
+struct Seen {
+    /// Changes with the durable contents.
+    contents: u64,
+    images: HashSet<(u64, Option<u32>, Option<String>)>,
+}
+
+impl Seen {
+    /// Whether the same memory has not been judged with the same operations acknowledged and in
+    /// flight: many images of neighbouring crash points are one.
+    fn is_new(
+        &mut self,
+        region: &Region,
+        states: &CrashStates<'_>,
+        image: &Image,
+        progressing: &Progressing,
+    ) -> bool {
+        let changed = states.overrides(image).into_iter().fold(self.contents, |hash, it| {
+            let (line, bytes) = it;
+            hash ^ line_hash(line, &bytes) ^ line_hash(line, line_of(region, line))
+        });
+        self.images.insert((changed, progressing.acknowledged, progressing.operation()))
     }
 }
 
@@ -155,133 +290,6 @@ fn line_hash(line: u32, bytes: &[u8; LINE_BYTES]) -> u64 {
     hasher.write_u32(line);
     hasher.write(bytes);
     hasher.finish()
-}
-
-/// Runs the command.
-pub(super) struct Judge<'r> {
-    command: &'r RecoverCommand,
-    pages: ImagePages,
-    directory: tempfile::TempDir,
-    /// Changes with the durable contents.
-    contents: u64,
-    /// Images tried, with what was promised of them.
-    seen: HashSet<(u64, Option<u32>, Option<String>)>,
-    /// What the command said of images it took.
-    words: HashSet<Vec<u8>>,
-}
-
-impl<'r> Judge<'r> {
-    pub(super) fn new(
-        recorded: &RecordedTrace,
-        command: &'r RecoverCommand,
-    ) -> Result<Self, RecordedError> {
-        let directory = tempfile::tempdir().map_err(|error| RecordedError::Io {
-            doing: "a directory for crash images cannot be made",
-            error,
-        })?;
-        Ok(Self {
-            command,
-            pages: ImagePages::of(recorded),
-            directory,
-            contents: 0,
-            seen: HashSet::new(),
-            words: HashSet::new(),
-        })
-    }
-
-    /// Whether the same memory has not been judged with the same operations acknowledged and in
-    /// flight. To start a process takes long, and many images of neighbouring crash points are one.
-    fn is_new(
-        &mut self,
-        region: &Region,
-        states: &CrashStates<'_>,
-        image: &Image,
-        progressing: &Progressing,
-    ) -> bool {
-        let changed = states.overrides(image).into_iter().fold(self.contents, |hash, it| {
-            let (line, bytes) = it;
-            hash ^ line_hash(line, &bytes) ^ line_hash(line, line_of(region, line))
-        });
-        self.seen.insert((changed, progressing.acknowledged, progressing.operation()))
-    }
-
-    /// What is wrong with the image that the region holds. Nothing is known of it once `stop` is raised.
-    pub(super) fn ask(
-        &mut self,
-        region: &Region,
-        progressing: &Progressing,
-        stop: StopFlag,
-    ) -> Result<Option<RecordedFailure>, RecordedError> {
-        let io = |doing| move |error| RecordedError::Io { doing, error };
-        let image = self.directory.path().join("image");
-        let output = self.directory.path().join("output");
-        self.pages.write(region, &image).map_err(io("a crash image cannot be written"))?;
-        let sink = File::create(&output).map_err(io("a file for output cannot be made"))?;
-        let both = sink.try_clone().map_err(io("a file for output cannot be made"))?;
-        let acknowledged = progressing.acknowledged.map(|number| number.to_string());
-        let mut child = Command::new("sh")
-            .arg("-c")
-            .arg(format!("{} \"$1\"", self.command.command))
-            .arg("sh")
-            .arg(&image)
-            .env("LAPIS_ACKNOWLEDGED", acknowledged.unwrap_or_default())
-            .env("LAPIS_IN_FLIGHT", progressing.operation().unwrap_or_default())
-            .stdin(Stdio::null())
-            .stdout(sink)
-            .stderr(both)
-            // A group of its own, so that what it starts can be ended with it.
-            .process_group(0)
-            .spawn()
-            .map_err(io("the command cannot be started"))?;
-        let started = Instant::now();
-        let mut pause = Duration::from_micros(200);
-        let status = loop {
-            if let Some(status) =
-                child.try_wait().map_err(io("the command cannot be waited for"))?
-            {
-                break Some(status);
-            }
-            if stop.is_raised() || started.elapsed() >= self.command.time_limit {
-                break None;
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(10));
-        };
-        let Some(status) = status else {
-            let group = format!("-{}", child.id());
-            let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
-            let _ = child.kill();
-            let _ = child.wait();
-            let seconds = self.command.time_limit.as_secs_f64();
-            let ended = format!("did not end within {seconds} s");
-            return Ok(Some(RecordedFailure::Refused { ended, said: said(&output) }));
-        };
-        let ended = match (status.code(), status.signal()) {
-            (Some(0), _) => {
-                let word = std::fs::read(&output).map_err(io("the output cannot be read"))?;
-                self.words.insert(word);
-                return Ok(None);
-            }
-            // What the shell says of a command that is not there or not to be executed.
-            (Some(126 | 127), _) => {
-                return Err(RecordedError::NoCommand { said: said(&output) });
-            }
-            (Some(code), _) => format!("refused the image with exit code {code}"),
-            (None, Some(signal)) => format!("was ended by signal {signal}"),
-            (None, None) => "ended in an unknown way".to_owned(),
-        };
-        Ok(Some(RecordedFailure::Refused { ended, said: said(&output) }))
-    }
-}
-
-/// The first line that the command said.
-fn said(output: &Path) -> String {
-    let mut bytes = Vec::new();
-    if let Ok(file) = File::open(output) {
-        let _ = file.take(SAID_BYTES).read_to_end(&mut bytes);
-    }
-    let text = String::from_utf8_lossy(&bytes);
-    text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned()
 }
 
 fn violation(
@@ -356,14 +364,5 @@ mod tests {
         assert_eq!(quoted("./ring check"), "'./ring check'");
         assert_eq!(quoted("it's"), r"'it'\''s'");
         assert_eq!(quoted(""), "''");
-    }
-
-    #[test]
-    fn a_small_budget_is_spread_over_all_crash_points() {
-        let options = RecordedOptions { image_limit: 100, ..RecordedOptions::default() };
-        let plan = Plan::of(1000, &options);
-        assert_eq!((plan.stride, plan.per_point), (40, 4));
-        let plan = Plan::of(10, &options);
-        assert_eq!((plan.stride, plan.per_point), (1, 10));
     }
 }

@@ -6,25 +6,32 @@
 //! moved to their oldest or newest state as long as it is refused in the same way. Operations are
 //! left as they are: without one of them, the program would have done something else after it.
 
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::time::Duration;
 
 use lapis_device::trace_file::RecordedTrace;
-use lapis_device::{CrashCause, CrashStates, Event, Image, Marker, Trace};
+use lapis_device::{CrashCause, CrashStates, Event, Image, Marker, Trace, differing_bytes};
 use lapis_pmem::Region;
 
-use super::recovery::{Judge, replay_command};
+use super::checker::{Checker, Verdict};
+use super::recovery::replay_command;
 use super::{
     Progressing, RecordedError, RecordedFailure, RecordedOptions, RecordedViolation,
     RecoverCommand, crash_points, memory_before,
 };
+use crate::fewer::nearest;
 use crate::report::{KeptOperation, Shrunk};
-use crate::stop_flag::StopFlag;
 use crate::structure::Progress;
 use crate::timeline::byte;
 use crate::timeline::{Told, tell};
 
-/// Images that the program's own check is asked about to make one smaller: each is a process.
-const MOST_IMAGES: u64 = 200;
+/// Images that the program's own check is asked about to make one smaller.
+const MOST_IMAGES: u64 = 10_000;
+/// The same where each is a process.
+const MOST_PROCESSES: u64 = 400;
+/// So long is waited for checks that do not end, to make an image smaller with which they do not.
+const MOST_WAITING: Duration = Duration::from_secs(30);
 /// The number of a marker that no program writes: the end of what is told.
 const END: u32 = u32::MAX;
 
@@ -35,7 +42,9 @@ pub(super) fn tell_first(
     violations: &mut [RecordedViolation],
     progress: &Progress<'_>,
 ) -> Result<(), RecordedError> {
-    let refused = |it: &RecordedViolation| matches!(it.failure, RecordedFailure::Refused { .. });
+    let refused = |it: &RecordedViolation| {
+        matches!(it.failure, RecordedFailure::Refused { .. } | RecordedFailure::DidNotEnd { .. })
+    };
     if let Some(claim) = violations.iter_mut().find(|it| !refused(it)) {
         claim.shrunk = Some(of_claim(recorded, options, claim)?);
     }
@@ -141,6 +150,7 @@ fn of_refusal(
     let mut region = memory_before(recorded)?;
     let mut points = crash_points(&recorded.trace, &region, options);
     let mut progressing = Progressing::default();
+    let mut explorations = 0;
     while let Some(point) = points.advance() {
         points.bring_up_to_date(&mut region)?;
         if point.position != violation.position {
@@ -148,91 +158,134 @@ fn of_refusal(
         }
         progressing.read(&recorded.trace.events, point.position);
         let states = points.states();
-        let found = Image::from_choices(violation.image.clone());
-        let judge = Judge::new(recorded, command)?;
-        let (stop, asked) = (options.stop, 0);
-        let mut search =
-            Search { judge, region, states: &states, progressing, asked, progress, stop };
-        let image = match options.replay {
+        let found = Found { image: violation.image.clone(), failure: violation.failure.clone() };
+        let found = match options.replay {
             // One that was asked for is told as it is.
             Some(_) => found,
-            None => search.smaller(found, &violation.failure)?,
+            None => {
+                let checker = Checker::new(recorded, command, options.stop, &region)?;
+                let asked = Cell::new(0);
+                let mut search = Search {
+                    checker,
+                    region,
+                    states: &states,
+                    progressing,
+                    like: &violation.failure,
+                    time_limit: command.time_limit,
+                    asked: &asked,
+                    progress,
+                };
+                let found = search.smaller(found)?;
+                explorations = asked.get();
+                found
+            }
         };
+        let image = Image::from_choices(found.image);
         let replay = replay_command(options, point.position, &image);
+        let violation = &RecordedViolation { what: found.failure.to_string(), ..violation.clone() };
         let end = point.position;
         let told =
             Tale { recorded, end, cause: point.cause, cut: None, violation, file: &options.file };
-        return Ok(Some(told.tell(&states, &image, replay, search.asked)));
+        return Ok(Some(told.tell(&states, &image, replay, explorations)));
     }
     Ok(None)
 }
 
+/// An image that is refused, and how.
+#[derive(Clone)]
+struct Found {
+    image: Vec<u32>,
+    failure: RecordedFailure,
+}
+
 /// Looks for an image that is refused like another and is nearer to the oldest or the newest.
 struct Search<'s, 'j> {
-    judge: Judge<'j>,
+    checker: Checker<'j>,
     region: Region,
     states: &'s CrashStates<'s>,
     progressing: Progressing,
-    asked: u64,
+    like: &'s RecordedFailure,
+    time_limit: Duration,
+    asked: &'s Cell<u64>,
     progress: &'s Progress<'s>,
-    stop: StopFlag,
 }
 
 impl Search<'_, '_> {
-    fn smaller(&mut self, found: Image, failure: &RecordedFailure) -> Result<Image, RecordedError> {
-        // To wait for a command that does not end, again and again, is not worth it.
-        if ended(failure).is_none_or(|how| how.starts_with("did not end")) {
-            return Ok(found);
-        }
-        let mut best = (usize::MAX, found.clone());
-        for end in [self.states.nothing(), self.states.everything()] {
-            let mut at = found.clone();
-            if self.is_refused(&end, failure)? {
-                at = end.clone();
-            } else {
-                for (line, &choice) in end.choices().iter().enumerate() {
-                    if at.choices()[line] == choice {
-                        continue;
-                    }
-                    let mut nearer = at.choices().to_vec();
-                    nearer[line] = choice;
-                    let nearer = Image::from_choices(nearer);
-                    if self.is_refused(&nearer, failure)? {
-                        at = nearer;
-                    }
+    /// Without any line that could be as in the oldest or the newest image, as that one is; and of the others, none
+    /// that could differ from it in fewer bytes, or by fewer stores.
+    fn smaller(&mut self, found: Found) -> Result<Found, RecordedError> {
+        let ends = [self.states.nothing(), self.states.everything()];
+        let ends = ends.map(|image| image.choices().to_vec());
+        let distance = |image: &[u32], end: &[u32]| {
+            image.iter().zip(end).filter(|(choice, of_end)| choice != of_end).count()
+        };
+        let of_ends = ends.clone();
+        let mut at =
+            nearest(&found, |found| found.image.clone(), ends, |image| self.refused(image))?;
+        let end = of_ends.iter().min_by_key(|end| distance(&at.image, end));
+        let (Some(end), Some(of_lines)) = (end, self.states.line_states()) else { return Ok(at) };
+        for (line, states) in of_lines.into_iter().enumerate() {
+            // States come in the order of the stores, as far as these have one.
+            let away = |choice: u32| {
+                let of_end = &states[end[line] as usize];
+                let bytes = differing_bytes(&states[choice as usize], of_end).count_ones();
+                (bytes, choice.abs_diff(end[line]))
+            };
+            let mut nearer: Vec<u32> = (0..states.len() as u32)
+                .filter(|&choice| choice != end[line] && away(choice) < away(at.image[line]))
+                .collect();
+            nearer.sort_by_key(|&choice| away(choice));
+            for choice in nearer {
+                let mut image = at.image.clone();
+                image[line] = choice;
+                if let Some(there) = self.refused(image)? {
+                    at = there;
+                    break;
                 }
             }
-            let distance = at.choices().iter().zip(end.choices()).filter(|(a, b)| a != b).count();
-            if distance < best.0 {
-                best = (distance, at);
-            }
         }
-        Ok(best.1)
+        Ok(at)
     }
 
-    /// Whether the check ends in the same way; no, when it has been asked often enough.
-    fn is_refused(&mut self, image: &Image, like: &RecordedFailure) -> Result<bool, RecordedError> {
-        if self.asked >= MOST_IMAGES || self.stop.is_raised() {
-            return Ok(false);
+    /// Images to ask about: fewer where each is a process, or a time limit that runs out.
+    fn most_images(&self) -> u64 {
+        match self.like {
+            RecordedFailure::DidNotEnd { .. } => {
+                (MOST_WAITING.as_secs_f64() / self.time_limit.as_secs_f64()) as u64
+            }
+            _ if self.checker.stays() => MOST_IMAGES,
+            _ => MOST_PROCESSES,
         }
-        self.asked += 1;
-        (self.progress)(self.asked);
-        self.states.apply(image, &mut self.region)?;
-        let answer = self.judge.ask(&self.region, &self.progressing, self.stop);
-        self.states.revert(image, &mut self.region)?;
-        // What did not end because of the flag says nothing.
-        if self.stop.is_raised() {
-            return Ok(false);
+    }
+
+    /// How the check refuses an image, if in the same way; it does not, when it has been asked often enough.
+    fn refused(&mut self, image: Vec<u32>) -> Result<Option<Found>, RecordedError> {
+        if self.asked.get() >= self.most_images() {
+            return Ok(None);
         }
-        Ok(answer?.as_ref().and_then(ended) == ended(like))
+        self.asked.set(self.asked.get() + 1);
+        (self.progress)(self.asked.get());
+        let applied = Image::from_choices(image.clone());
+        let lines: Vec<u32> = self.states.overrides(&applied).into_iter().map(|it| it.0).collect();
+        self.states.apply(&applied, &mut self.region)?;
+        let verdict = self.checker.ask(&self.region, &lines, &self.progressing);
+        self.states.revert(&applied, &mut self.region)?;
+        Ok(match verdict? {
+            Verdict::Refused(failure) if is_like(&failure, self.like) => {
+                Some(Found { image, failure })
+            }
+            _ => None,
+        })
     }
 }
 
-/// How the command ended.
-fn ended(failure: &RecordedFailure) -> Option<&str> {
-    match failure {
-        RecordedFailure::Refused { ended, .. } => Some(ended),
-        _ => None,
+/// Whether the command ended in the same way.
+fn is_like(one: &RecordedFailure, other: &RecordedFailure) -> bool {
+    use RecordedFailure::{DidNotEnd, Refused};
+    match (one, other) {
+        (Refused { ended: one, .. }, Refused { ended: other, .. }) => one == other,
+        (DidNotEnd { .. }, DidNotEnd { .. }) => true,
+        _ => false,
     }
 }
 
@@ -324,7 +377,7 @@ impl Tale<'_> {
                 "what an operation has stored is durable when it ends"
             }
             RecordedFailure::NotInOrder { .. } => "what the program asserts to persist first does",
-            RecordedFailure::Refused { .. } => {
+            RecordedFailure::Refused { .. } | RecordedFailure::DidNotEnd { .. } => {
                 "the program's own check takes what a power cut leaves"
             }
         }

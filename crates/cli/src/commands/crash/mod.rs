@@ -152,7 +152,8 @@ pub struct Arguments {
     /// Write the timeline of the first violation to this file, as a page for a browser
     #[arg(long, value_name = "FILE", conflicts_with_all = ["no_shrink", "persist_points"])]
     html: Option<PathBuf>,
-    /// Threads that recover and check
+    /// Threads that recover and check; with --recover, that many checks at a time [default: all processors; one, for
+    /// a CMD that is run for each image]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     /// Switch off each flush and fence in turn
@@ -241,6 +242,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         let image = arguments.image.clone().map(|Image(choices)| choices.unwrap_or_default());
         let request = trace::Request {
             images: arguments.images.unwrap_or(0),
+            threads: arguments.threads,
             seed: arguments.seed,
             replay: arguments.at.zip(image),
             shrink: !arguments.no_shrink,

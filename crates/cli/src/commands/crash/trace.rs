@@ -16,7 +16,7 @@ use crate::failure::{Failure, Verdict, reason};
 use crate::output::{Output, grouped};
 use crate::{progress, stop};
 
-/// Images judged by a command unless the user says how many: each is a process.
+/// Images judged by a command unless the user says how many.
 const IMAGES: u64 = 1000;
 
 /// What a recorded trace and its checks are asked for with.
@@ -24,13 +24,14 @@ const IMAGES: u64 = 1000;
 pub struct TraceArguments {
     /// Check this recorded trace instead of a structure
     #[arg(long, value_name = "FILE", conflicts_with_all = ["structure", "persist_points", "record", "every_store", "write_back_locks",
-          "keep", "without", "ops", "strategy", "whole_check_every", "threads", "workers"])]
+          "keep", "without", "ops", "strategy", "whole_check_every", "workers"])]
     pub trace: Option<PathBuf>,
     /// Run CMD on crash images of the trace, the path of each as its last argument; exit code 0
-    /// says that the image is sound
+    /// says that the image is sound. A CMD that is made with include/lapis_check.h is started once for each of
+    /// --threads and asked about image after image
     #[arg(long, value_name = "CMD", requires = "trace")]
     pub recover: Option<String>,
-    /// Give CMD so long for an image
+    /// Give CMD so long for an image; one with which it does not end is a violation of its own
     #[arg(long, value_name = "SECONDS", default_value_t = RECOVER_SECONDS, requires = "recover",
           value_parser = clap::value_parser!(u64).range(1..))]
     recover_seconds: u64,
@@ -63,6 +64,8 @@ pub enum Policy {
 pub struct Request<'a> {
     /// Images at most; 0 for the default.
     pub images: u64,
+    /// Threads that ask the command.
+    pub threads: Option<u16>,
     /// Determines the sampled images.
     pub seed: u64,
     /// Only this image of this crash point.
@@ -112,6 +115,7 @@ pub fn run(
             time_limit: Duration::from_secs(arguments.recover_seconds),
         }),
         image_limit: if request.images == 0 { IMAGES } else { request.images },
+        threads: request.threads.map(usize::from),
         seed: request.seed,
         replay: request.replay,
         shrink: request.shrink,
@@ -149,11 +153,18 @@ fn print(report: &RecordedReport, asked: bool, output: &mut Output) -> Result<Ve
     }
     if asked {
         output.line(format_args!(
-            "{} crash points ({} of them with every image), {} images, {} distinct states, {:.1} s, \
-             {} images/s",
+            "{} of {} crash points ({} with every image), of {} of {} kinds, {} images{}, {} distinct states, \
+             {:.1} s, {} images/s",
             grouped(report.crash_points),
+            grouped(report.crash_points_in_trace),
             grouped(report.exhaustive_points),
+            grouped(report.kinds_tried),
+            grouped(report.kinds_of_crash_points),
             grouped(report.images),
+            match report.did_not_end {
+                0 => String::new(),
+                images => format!(" (with {} of them the command did not end)", grouped(images)),
+            },
             grouped(report.distinct_states),
             report.seconds,
             grouped(report.images_per_s as u64)
@@ -184,8 +195,14 @@ fn print(report: &RecordedReport, asked: bool, output: &mut Output) -> Result<Ve
         ))?;
     }
     let violations = report.violations.iter().map(|found| found.shrunk.as_ref());
-    let none = match report.stopped {
-        true => format!("nothing found in {} images", grouped(report.images)),
+    let tried_all = report.exhaustive_points == report.crash_points_in_trace;
+    let none = match asked && (report.stopped || !tried_all) {
+        true => format!(
+            "nothing found in {} images at {} of {} crash points",
+            grouped(report.images),
+            grouped(report.crash_points),
+            grouped(report.crash_points_in_trace)
+        ),
         false => "no violation".to_owned(),
     };
     super::conclude(violations, &none, report.stopped, output)

@@ -11,23 +11,31 @@ use crate::recorded::commands::recovering;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// Compiles the example in C and traces it, or says why not.
-fn ring(directory: &Path, options: &[&str]) -> Option<(PathBuf, RecordedTrace)> {
-    if !Command::new("cc").arg("--version").output().is_ok_and(|it| it.status.success()) {
-        eprintln!("skipped: there is no `cc` on this machine");
+/// Compiles a source file, or says why not.
+pub fn compiled(source: &Path, directory: &Path, options: &[&str]) -> Option<PathBuf> {
+    let compiler = if source.extension().is_some_and(|it| it == "cpp") { "c++" } else { "cc" };
+    if !Command::new(compiler).arg("--version").output().is_ok_and(|it| it.status.success()) {
+        eprintln!("skipped: there is no `{compiler}` on this machine");
         return None;
     }
-    let program = directory.join("ring");
-    let output = Command::new("cc")
-        .args(["-std=c99", "-Wall", "-Wextra", "-Werror"])
+    let program = directory.join(source.file_stem().unwrap());
+    let output = Command::new(compiler)
+        .args(["-Wall", "-Wextra", "-Werror"])
         .args(options)
         .arg(format!("-I{ROOT}/include"))
         .arg("-o")
         .arg(&program)
-        .arg(format!("{ROOT}/examples/bring-your-own/c/ring.c"))
+        .arg(source)
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(program)
+}
+
+/// Compiles the example in C and traces it, or says why not.
+fn ring(directory: &Path, options: &[&str]) -> Option<(PathBuf, RecordedTrace)> {
+    let source = format!("{ROOT}/examples/bring-your-own/c/ring.c");
+    let program = compiled(Path::new(&source), directory, &[&["-std=c99"], options].concat())?;
     let trace = directory.join("ring.trace");
     let status = Command::new(&program).arg("write").arg(&trace).status().unwrap();
     assert!(status.success());
@@ -78,4 +86,33 @@ fn the_fault_planted_in_the_ring_in_c_is_found_by_its_assertion_and_by_its_check
     }
     let replay = &image.shrunk.as_ref().unwrap().replay;
     assert!(replay.contains(" --at ") && replay.contains(" --image 1,0"), "{replay}");
+}
+
+#[test]
+fn asked_again_or_run_for_each_image_a_check_says_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some((program, trace)) = ring(directory.path(), &["-DPLANTED_BUG"]) else { return };
+    let starts = directory.path().join("starts");
+    let check = |before: &str, threads| {
+        let _ = std::fs::remove_file(&starts);
+        let (starts, program) = (starts.display(), program.display());
+        let mut options =
+            recovering(&format!("echo >>{starts}; exec env {before} {program} check"));
+        (options.threads, options.image_limit) = (Some(threads), 100);
+        check_recorded(&trace, &options, &|_| {}).unwrap()
+    };
+    let started = || std::fs::read_to_string(&starts).unwrap().lines().count();
+    let each = check("-u LAPIS_CHECKER", 1);
+    assert_eq!(started(), 100);
+    for threads in [1, 3] {
+        let mut again = check("", threads);
+        assert!(started() <= threads, "{} starts for {threads} threads", started());
+        again.violations.iter_mut().zip(&each.violations).for_each(|(it, other)| {
+            // The command is in it, and it is another one.
+            it.replay.clone_from(&other.replay);
+        });
+        assert_eq!(again.violations, each.violations);
+        assert_eq!((again.images, again.distinct_states), (each.images, each.distinct_states));
+        assert_eq!(again.exhaustive_points, each.exhaustive_points);
+    }
 }

@@ -13,14 +13,29 @@ pub const REGION_BYTES: u64 = 4096;
 pub struct Program {
     pub records: Vec<Record>,
     line: u32,
+    /// Where the next events are, if not each at a place of its own.
+    place: Option<u32>,
 }
 
 impl Program {
     pub fn new() -> Self {
-        Self { records: vec![Record::File { name: "p.c".into() }], line: 0 }
+        Self { records: vec![Record::File { name: "p.c".into() }], line: 0, place: None }
+    }
+
+    /// The next events are at this place, or again each at its own.
+    pub fn at_place(&mut self, place: Option<u32>) -> &mut Self {
+        self.place = place;
+        self
+    }
+
+    pub fn last_place(&self) -> u32 {
+        self.line
     }
 
     pub fn next(&mut self) -> u32 {
+        if let Some(place) = self.place {
+            return place;
+        }
         self.line += 1;
         self.records.push(Record::Location { file: 0, line: self.line, column: 0 });
         self.line
