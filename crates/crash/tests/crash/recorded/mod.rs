@@ -6,6 +6,7 @@ mod c_program;
 mod checkers;
 mod claims;
 mod commands;
+mod minimal;
 mod program;
 mod reference;
 mod structures;
