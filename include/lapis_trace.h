@@ -46,6 +46,12 @@
  *                                           last stores to a
  *     LAPIS_VOLATILE(ptr, bytes)            nothing rests on this range (a lock): it may be lost
  *
+ *     LAPIS_STORE_AT(ptr, bytes, file, line), and so for every macro that records: the same, of this
+ *                                           place in the source instead of the macro's own. For wrappers
+ *                                           whose caller matters: a store() of all others would be one line.
+ *                                           `file` must stay where it is (__FILE__ of the caller, or
+ *                                           std::source_location's file_name()).
+ *
  *     LAPIS_WORKER(n)                       the calling thread is worker n, 0 to 254. Without it
  *                                           threads are numbered as they come.
  *
@@ -93,6 +99,7 @@ void lapis_trace_fence(lapis_trace_site *site);
 void lapis_trace_range(int tag, const void *at, uint64_t bytes, lapis_trace_site *site);
 void lapis_trace_ordered(const void *a, uint64_t a_bytes, const void *b, uint64_t b_bytes,
                          lapis_trace_site *site);
+lapis_trace_site *lapis_trace_site_at(const char *file, uint32_t line);
 
 #ifdef __cplusplus
 }
@@ -104,30 +111,27 @@ void lapis_trace_ordered(const void *a, uint64_t a_bytes, const void *b, uint64_
 #define LAPIS_TRACE_END() (0)
 #define LAPIS_TRACE_SYNC() (0)
 #define LAPIS_WORKER(n) ((void)0)
-#define LAPIS_OP_BEGIN(n) ((void)0)
-#define LAPIS_OP_END(n) ((void)0)
-#define LAPIS_NOTE(n) ((void)0)
-#define LAPIS_STORE(ptr, bytes) ((void)0)
-#define LAPIS_STORE_ORDERED(ptr, bytes) ((void)0)
+#define LAPIS_TRACE_AT_(file, line, action) ((void)0)
+#define LAPIS_TRACE_HERE_(action) ((void)0)
 #define LAPIS_ASSIGN(lvalue, value) ((void)((lvalue) = (value)))
-#define LAPIS_LOCKED(ptr, bytes) ((void)0)
-#define LAPIS_NT_STORE(ptr, bytes) ((void)0)
-#define LAPIS_FLUSH(ptr, bytes) ((void)0)
-#define LAPIS_CLFLUSHOPT(ptr, bytes) ((void)0)
-#define LAPIS_CLFLUSH(ptr, bytes) ((void)0)
-#define LAPIS_FENCE() ((void)0)
-#define LAPIS_PERSIST(ptr, bytes) ((void)0)
-#define LAPIS_ASSERT_DURABLE(ptr, bytes) ((void)0)
-#define LAPIS_ASSERT_ORDERED(a, a_bytes, b, b_bytes) ((void)0)
-#define LAPIS_VOLATILE(ptr, bytes) ((void)0)
+#define LAPIS_ASSIGN_AT(lvalue, value, file, line) LAPIS_ASSIGN(lvalue, value)
 
 #else
 
-/* Runs `action` under the lock, with this place in the source as `lapis_site_`. */
-#define LAPIS_TRACE_AT_(action)                                                                 \
+/* Runs `action` under the lock, with a place in the source as `lapis_site_`: this one, or another. */
+#define LAPIS_TRACE_HERE_(action)                                                               \
     do {                                                                                        \
-        static lapis_trace_site lapis_site_ = {__FILE__, (uint32_t)__LINE__, 0, 0};             \
+        static lapis_trace_site lapis_place_ = {__FILE__, (uint32_t)__LINE__, 0, 0};            \
+        lapis_trace_site *lapis_site_ = &lapis_place_;                                          \
         lapis_trace_lock();                                                                     \
+        action;                                                                                 \
+        lapis_trace_unlock();                                                                   \
+    } while (0)
+#define LAPIS_TRACE_AT_(file, line, action)                                                     \
+    do {                                                                                        \
+        lapis_trace_site *lapis_site_;                                                          \
+        lapis_trace_lock();                                                                     \
+        lapis_site_ = lapis_trace_site_at((file), (uint32_t)(line));                            \
         action;                                                                                 \
         lapis_trace_unlock();                                                                   \
     } while (0)
@@ -137,44 +141,77 @@ void lapis_trace_ordered(const void *a, uint64_t a_bytes, const void *b, uint64_
 #define LAPIS_TRACE_SYNC() lapis_trace_sync()
 #define LAPIS_WORKER(n) lapis_trace_worker((unsigned)(n))
 
-#define LAPIS_OP_BEGIN(n) LAPIS_TRACE_AT_(lapis_trace_number(0x30, (uint64_t)(n), &lapis_site_))
-#define LAPIS_OP_END(n) LAPIS_TRACE_AT_(lapis_trace_number(0x31, (uint64_t)(n), &lapis_site_))
-#define LAPIS_NOTE(n) LAPIS_TRACE_AT_(lapis_trace_number(0x32, (uint64_t)(n), &lapis_site_))
+#define LAPIS_DO_NUMBER_(tag, n) lapis_trace_number(tag, (uint64_t)(n), lapis_site_)
+#define LAPIS_DO_STORE_(tag, ptr, bytes)                                                        \
+    lapis_trace_store(tag, (const void *)(ptr), (uint64_t)(bytes), lapis_site_)
+#define LAPIS_DO_ASSIGN_(lvalue, value)                                                         \
+    __typeof__(&(lvalue)) lapis_at_ = &(lvalue);                                                \
+    *lapis_at_ = (value);                                                                       \
+    LAPIS_DO_STORE_(0x10, lapis_at_, sizeof(*lapis_at_))
+#define LAPIS_DO_FLUSH_(tag, ptr, bytes)                                                        \
+    lapis_trace_flush(tag, (const void *)(ptr), (uint64_t)(bytes), lapis_site_)
+#define LAPIS_DO_FENCE_() lapis_trace_fence(lapis_site_)
+#define LAPIS_DO_PERSIST_(ptr, bytes)                                                           \
+    LAPIS_DO_FLUSH_(0x20, ptr, bytes);                                                          \
+    LAPIS_DO_FENCE_()
+#define LAPIS_DO_RANGE_(tag, ptr, bytes)                                                        \
+    lapis_trace_range(tag, (const void *)(ptr), (uint64_t)(bytes), lapis_site_)
+#define LAPIS_DO_ORDERED_(a, a_bytes, b, b_bytes)                                               \
+    lapis_trace_ordered((const void *)(a), (uint64_t)(a_bytes), (const void *)(b),              \
+                        (uint64_t)(b_bytes), lapis_site_)
 
-#define LAPIS_STORE(ptr, bytes)                                                                 \
-    LAPIS_TRACE_AT_(lapis_trace_store(0x10, (const void *)(ptr), (uint64_t)(bytes), &lapis_site_))
-#define LAPIS_STORE_ORDERED(ptr, bytes)                                                         \
-    LAPIS_TRACE_AT_(lapis_trace_store(0x11, (const void *)(ptr), (uint64_t)(bytes), &lapis_site_))
-#define LAPIS_LOCKED(ptr, bytes)                                                                \
-    LAPIS_TRACE_AT_(lapis_trace_store(0x12, (const void *)(ptr), (uint64_t)(bytes), &lapis_site_))
-#define LAPIS_NT_STORE(ptr, bytes)                                                              \
-    LAPIS_TRACE_AT_(lapis_trace_store(0x13, (const void *)(ptr), (uint64_t)(bytes), &lapis_site_))
-#define LAPIS_ASSIGN(lvalue, value)                                                             \
-    LAPIS_TRACE_AT_(__typeof__(&(lvalue)) lapis_at_ = &(lvalue);                                \
-                    *lapis_at_ = (value);                                                       \
-                    lapis_trace_store(0x10, (const void *)lapis_at_, sizeof(*lapis_at_),        \
-                                      &lapis_site_))
-
-#define LAPIS_FLUSH(ptr, bytes)                                                                 \
-    LAPIS_TRACE_AT_(lapis_trace_flush(0x20, (const void *)(ptr), (uint64_t)(bytes), &lapis_site_))
-#define LAPIS_CLFLUSHOPT(ptr, bytes)                                                            \
-    LAPIS_TRACE_AT_(lapis_trace_flush(0x21, (const void *)(ptr), (uint64_t)(bytes), &lapis_site_))
-#define LAPIS_CLFLUSH(ptr, bytes)                                                               \
-    LAPIS_TRACE_AT_(lapis_trace_flush(0x22, (const void *)(ptr), (uint64_t)(bytes), &lapis_site_))
-#define LAPIS_FENCE() LAPIS_TRACE_AT_(lapis_trace_fence(&lapis_site_))
-#define LAPIS_PERSIST(ptr, bytes)                                                               \
-    LAPIS_TRACE_AT_(lapis_trace_flush(0x20, (const void *)(ptr), (uint64_t)(bytes), &lapis_site_);\
-                    lapis_trace_fence(&lapis_site_))
-
-#define LAPIS_ASSERT_DURABLE(ptr, bytes)                                                        \
-    LAPIS_TRACE_AT_(lapis_trace_range(0x40, (const void *)(ptr), (uint64_t)(bytes), &lapis_site_))
-#define LAPIS_VOLATILE(ptr, bytes)                                                              \
-    LAPIS_TRACE_AT_(lapis_trace_range(0x42, (const void *)(ptr), (uint64_t)(bytes), &lapis_site_))
-#define LAPIS_ASSERT_ORDERED(a, a_bytes, b, b_bytes)                                            \
-    LAPIS_TRACE_AT_(lapis_trace_ordered((const void *)(a), (uint64_t)(a_bytes),                 \
-                                        (const void *)(b), (uint64_t)(b_bytes), &lapis_site_))
+#define LAPIS_ASSIGN(lvalue, value) LAPIS_TRACE_HERE_(LAPIS_DO_ASSIGN_(lvalue, value))
+#define LAPIS_ASSIGN_AT(lvalue, value, file, line)                                              \
+    LAPIS_TRACE_AT_(file, line, LAPIS_DO_ASSIGN_(lvalue, value))
 
 #endif /* LAPIS_TRACE_OFF */
+
+#define LAPIS_OP_BEGIN(n) LAPIS_TRACE_HERE_(LAPIS_DO_NUMBER_(0x30, n))
+#define LAPIS_OP_BEGIN_AT(n, file, line) LAPIS_TRACE_AT_(file, line, LAPIS_DO_NUMBER_(0x30, n))
+#define LAPIS_OP_END(n) LAPIS_TRACE_HERE_(LAPIS_DO_NUMBER_(0x31, n))
+#define LAPIS_OP_END_AT(n, file, line) LAPIS_TRACE_AT_(file, line, LAPIS_DO_NUMBER_(0x31, n))
+#define LAPIS_NOTE(n) LAPIS_TRACE_HERE_(LAPIS_DO_NUMBER_(0x32, n))
+#define LAPIS_NOTE_AT(n, file, line) LAPIS_TRACE_AT_(file, line, LAPIS_DO_NUMBER_(0x32, n))
+
+#define LAPIS_STORE(ptr, bytes) LAPIS_TRACE_HERE_(LAPIS_DO_STORE_(0x10, ptr, bytes))
+#define LAPIS_STORE_AT(ptr, bytes, file, line)                                                  \
+    LAPIS_TRACE_AT_(file, line, LAPIS_DO_STORE_(0x10, ptr, bytes))
+#define LAPIS_STORE_ORDERED(ptr, bytes) LAPIS_TRACE_HERE_(LAPIS_DO_STORE_(0x11, ptr, bytes))
+#define LAPIS_STORE_ORDERED_AT(ptr, bytes, file, line)                                          \
+    LAPIS_TRACE_AT_(file, line, LAPIS_DO_STORE_(0x11, ptr, bytes))
+#define LAPIS_LOCKED(ptr, bytes) LAPIS_TRACE_HERE_(LAPIS_DO_STORE_(0x12, ptr, bytes))
+#define LAPIS_LOCKED_AT(ptr, bytes, file, line)                                                 \
+    LAPIS_TRACE_AT_(file, line, LAPIS_DO_STORE_(0x12, ptr, bytes))
+#define LAPIS_NT_STORE(ptr, bytes) LAPIS_TRACE_HERE_(LAPIS_DO_STORE_(0x13, ptr, bytes))
+#define LAPIS_NT_STORE_AT(ptr, bytes, file, line)                                               \
+    LAPIS_TRACE_AT_(file, line, LAPIS_DO_STORE_(0x13, ptr, bytes))
+
+#define LAPIS_FLUSH(ptr, bytes) LAPIS_TRACE_HERE_(LAPIS_DO_FLUSH_(0x20, ptr, bytes))
+#define LAPIS_FLUSH_AT(ptr, bytes, file, line)                                                  \
+    LAPIS_TRACE_AT_(file, line, LAPIS_DO_FLUSH_(0x20, ptr, bytes))
+#define LAPIS_CLFLUSHOPT(ptr, bytes) LAPIS_TRACE_HERE_(LAPIS_DO_FLUSH_(0x21, ptr, bytes))
+#define LAPIS_CLFLUSHOPT_AT(ptr, bytes, file, line)                                             \
+    LAPIS_TRACE_AT_(file, line, LAPIS_DO_FLUSH_(0x21, ptr, bytes))
+#define LAPIS_CLFLUSH(ptr, bytes) LAPIS_TRACE_HERE_(LAPIS_DO_FLUSH_(0x22, ptr, bytes))
+#define LAPIS_CLFLUSH_AT(ptr, bytes, file, line)                                                \
+    LAPIS_TRACE_AT_(file, line, LAPIS_DO_FLUSH_(0x22, ptr, bytes))
+#define LAPIS_FENCE() LAPIS_TRACE_HERE_(LAPIS_DO_FENCE_())
+#define LAPIS_FENCE_AT(file, line) LAPIS_TRACE_AT_(file, line, LAPIS_DO_FENCE_())
+#define LAPIS_PERSIST(ptr, bytes) LAPIS_TRACE_HERE_(LAPIS_DO_PERSIST_(ptr, bytes))
+#define LAPIS_PERSIST_AT(ptr, bytes, file, line)                                                \
+    LAPIS_TRACE_AT_(file, line, LAPIS_DO_PERSIST_(ptr, bytes))
+
+#define LAPIS_ASSERT_DURABLE(ptr, bytes) LAPIS_TRACE_HERE_(LAPIS_DO_RANGE_(0x40, ptr, bytes))
+#define LAPIS_ASSERT_DURABLE_AT(ptr, bytes, file, line)                                         \
+    LAPIS_TRACE_AT_(file, line, LAPIS_DO_RANGE_(0x40, ptr, bytes))
+#define LAPIS_VOLATILE(ptr, bytes) LAPIS_TRACE_HERE_(LAPIS_DO_RANGE_(0x42, ptr, bytes))
+#define LAPIS_VOLATILE_AT(ptr, bytes, file, line)                                               \
+    LAPIS_TRACE_AT_(file, line, LAPIS_DO_RANGE_(0x42, ptr, bytes))
+#define LAPIS_ASSERT_ORDERED(a, a_bytes, b, b_bytes)                                            \
+    LAPIS_TRACE_HERE_(LAPIS_DO_ORDERED_(a, a_bytes, b, b_bytes))
+#define LAPIS_ASSERT_ORDERED_AT(a, a_bytes, b, b_bytes, file, line)                             \
+    LAPIS_TRACE_AT_(file, line, LAPIS_DO_ORDERED_(a, a_bytes, b, b_bytes))
+
 
 #endif /* LAPIS_TRACE_H */
 
@@ -190,6 +227,7 @@ enum {
     LAPIS_TRACE_FLUSH_LINES = 16,   /* of one record */
     LAPIS_TRACE_NAME_BYTES = 1024,
     LAPIS_TRACE_SITES = 65535,
+    LAPIS_TRACE_SITES_AT = 8192, /* of those, places that are known when the program runs */
     LAPIS_TRACE_BLOCK_BYTES = 8192, /* a block is written out when it has so many */
     /* The longest record, and the records that introduce its place. */
     LAPIS_TRACE_RECORD_BYTES = LAPIS_TRACE_STORE_BYTES + LAPIS_TRACE_NAME_BYTES + 128
@@ -315,6 +353,26 @@ static void lapis_trace_room_(void) {
     if (lapis_trace_.payload_bytes >= LAPIS_TRACE_BLOCK_BYTES) {
         lapis_trace_write_block_();
     }
+}
+
+/* A place that is known when the program runs. The caller holds the lock. */
+lapis_trace_site *lapis_trace_site_at(const char *file, uint32_t line) {
+    static lapis_trace_site sites[LAPIS_TRACE_SITES_AT];
+    /* Where there is no room for more, they are all one. */
+    static lapis_trace_site other = {"another place", 0, 0, 0};
+    uint64_t hash = ((uint64_t)(uintptr_t)file + line) * 0x9E3779B97F4A7C15u;
+    uint32_t tried;
+    for (tried = 0; tried < LAPIS_TRACE_SITES_AT; tried++) {
+        lapis_trace_site *site = &sites[((hash >> 32) + tried) % LAPIS_TRACE_SITES_AT];
+        if (site->file == NULL) {
+            site->file = file;
+            site->line = line;
+        }
+        if (site->file == file && site->line == line) {
+            return site;
+        }
+    }
+    return &other;
 }
 
 /* The number of a place in the source, introducing it if it is new; 0 if there are too many. */

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lapis_crash::recorded::{RecordedFailure, RecordedViolation};
-use lapis_crash::{LineState, check_recorded};
+use lapis_crash::{LineState, RecordedOptions, check_recorded};
 use lapis_device::trace_file::RecordedTrace;
 
 use crate::recorded::commands::recovering;
+use crate::recorded::program::not_durable;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -115,4 +116,25 @@ fn asked_again_or_run_for_each_image_a_check_says_the_same() {
         assert_eq!((again.images, again.distinct_states), (each.images, each.distinct_states));
         assert_eq!(again.exhaustive_points, each.exhaustive_points);
     }
+}
+
+#[test]
+fn a_wrapper_in_cpp_leaves_each_store_to_its_caller() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("wrapper.cpp");
+    let text = include_str!("wrapper.cpp");
+    std::fs::write(&source, text).unwrap();
+    let Some(program) = compiled(&source, directory.path(), &["-std=c++11"]) else { return };
+    let trace = directory.path().join("wrapper.trace");
+    assert!(Command::new(program).arg(&trace).status().unwrap().success());
+    let trace = RecordedTrace::read(std::fs::read(trace).unwrap().as_slice()).unwrap();
+    let report = check_recorded(&trace, &RecordedOptions::default(), &|_| {}).unwrap();
+    let callers = text.lines().zip(1..).filter(|(line, _)| line.contains("/* not flushed */"));
+    let callers: Vec<u32> = callers.map(|(_, line)| line).collect();
+    let stored_at: Vec<_> = report.violations.iter().map(|it| not_durable(it).0).collect();
+    assert_eq!(
+        stored_at,
+        callers.iter().map(|line| format!("caller.cpp:{line}")).collect::<Vec<_>>()
+    );
+    assert_eq!(callers.len(), 2);
 }
