@@ -10,6 +10,7 @@ use crate::index::{
     Capabilities, Change, Direction, Index, IndexError, IndexOptions, OnValue, Outcome, Statistics,
 };
 use crate::key::IndexKey;
+use crate::leaf_entries::OnLeaf;
 use crate::range::{Range, Visit, first_of};
 use crate::root::IndexRoot;
 use crate::{AnyIndex, IndexFamily, IndexKind, IndexOf};
@@ -118,14 +119,22 @@ impl<D: Domain, K: IndexKey + ?Sized> AnyIndex<D, K> {
         self.change(key, Change::Remove)
     }
 
-    /// [`IndexFamily::scan`].
-    pub fn scan(
+    /// [`IndexFamily::scan_leaves`].
+    pub fn scan_leaves(
         &self,
         from: Bound<&K>,
         direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+        visit: OnLeaf<'_, D, K>,
     ) -> bool {
-        each_index!(self, |F, index| F::scan(index, from, direction, visit))
+        each_index!(self, |F, index| F::scan_leaves(index, from, direction, visit))
+    }
+
+    /// [`IndexFamily::scan`].
+    pub fn scan<V>(&self, from: Bound<&K>, direction: Direction, visit: &mut V) -> bool
+    where
+        V: FnMut(&K, u64) -> ControlFlow<()> + ?Sized,
+    {
+        self.scan_leaves(from, direction, &mut |leaf| leaf.for_each(visit))
     }
 
     /// [`OrderedIndex::range`](crate::OrderedIndex::range); empty if the structure has no order.

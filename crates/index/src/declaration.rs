@@ -7,6 +7,7 @@ use lapis_pmem::{Domain, MutantList};
 use crate::IndexKind;
 use crate::index::{Direction, Index, IndexOptions};
 use crate::key::IndexKey;
+use crate::leaf_entries::OnLeaf;
 
 /// What most inserts cost: those that find room where they are and reorganise nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -151,15 +152,29 @@ pub trait IndexFamily: 'static {
     /// The structure.
     type Of<D: Domain, K: IndexKey + ?Sized>: Index<D, K> + 'static;
 
-    /// [`OrderedIndex::scan`](crate::OrderedIndex::scan); false, and nothing visited, if the
-    /// structure has no order.
-    fn scan<D: Domain, K: IndexKey + ?Sized>(
+    /// [`OrderedIndex::scan_leaves`](crate::OrderedIndex::scan_leaves); false, and nothing visited, if
+    /// the structure has no order.
+    fn scan_leaves<D: Domain, K: IndexKey + ?Sized>(
         _index: &Self::Of<D, K>,
         _from: Bound<&K>,
         _direction: Direction,
-        _visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+        _visit: OnLeaf<'_, D, K>,
     ) -> bool {
         false
+    }
+
+    /// The same, entry by entry.
+    #[inline]
+    fn scan<D: Domain, K: IndexKey + ?Sized, V>(
+        index: &Self::Of<D, K>,
+        from: Bound<&K>,
+        direction: Direction,
+        visit: &mut V,
+    ) -> bool
+    where
+        V: FnMut(&K, u64) -> ControlFlow<()> + ?Sized,
+    {
+        Self::scan_leaves(index, from, direction, &mut |leaf| leaf.for_each(visit))
     }
 }
 

@@ -9,6 +9,7 @@ use crate::IndexKind;
 use crate::entries_by_part::EntriesByPart;
 pub use crate::error::IndexError;
 use crate::key::IndexKey;
+use crate::leaf_entries::OnLeaf;
 pub use crate::range::Direction;
 use crate::range::{Range, Visit, first_of};
 use crate::root::IndexRoot;
@@ -445,42 +446,21 @@ macro_rules! forward_to_files {
 }
 pub(crate) use forward_to_files;
 
-/// Whether the key of `word` is at `from` or behind it, for who goes this way.
-pub(crate) fn begins_at<D: Domain, K: IndexKey + ?Sized>(
-    pool: &Pool<D>,
-    from: Bound<&K>,
-    direction: Direction,
-    word: u64,
-) -> bool {
-    let (Bound::Included(key) | Bound::Excluded(key)) = from else { return true };
-    let order = match direction {
-        Direction::Forward => key.cmp_word(pool, word).reverse(),
-        Direction::Backward => key.cmp_word(pool, word),
-    };
-    order.is_gt() || (order.is_eq() && matches!(from, Bound::Included(_)))
-}
-
-/// Calls `visit` with the key of `word`; a word that is no key is passed over.
-pub(crate) fn visit_word<D: Domain, K: IndexKey + ?Sized>(
-    pool: &Pool<D>,
-    word: u64,
-    value: u64,
-    visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-) -> ControlFlow<()> {
-    K::with_word(pool, word, |key| visit(key, value)).unwrap_or(ControlFlow::Continue(()))
-}
-
 /// An index whose keys can be scanned in order.
 pub trait OrderedIndex<D: Domain, K: IndexKey + ?Sized>: Index<D, K> {
-    /// Calls `visit` for the entries from `from` on, in strictly ascending (or descending) order,
-    /// until it breaks. Entries that are added or removed meanwhile may or may not be visited; all
-    /// others are, exactly once. `visit` must not change this index.
-    fn scan(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    );
+    /// Calls `visit` for the entries from `from` on, a leaf at a time, in strictly ascending (or
+    /// descending) order, until it breaks. Entries that are added or removed meanwhile may or may not
+    /// be visited; all others are, exactly once. `visit` must not change this index.
+    fn scan_leaves(&self, from: Bound<&K>, direction: Direction, visit: OnLeaf<'_, D, K>);
+
+    /// [`OrderedIndex::scan_leaves`], entry by entry.
+    #[inline]
+    fn scan<V>(&self, from: Bound<&K>, direction: Direction, visit: &mut V)
+    where
+        V: FnMut(&K, u64) -> ControlFlow<()> + ?Sized,
+    {
+        self.scan_leaves(from, direction, &mut |leaf| leaf.for_each(visit));
+    }
 
     /// The entries between two bounds, in either direction, fetched lazily in batches. Each batch
     /// is a scan of its own: see [`OrderedIndex::scan`] for what it sees of concurrent changes.

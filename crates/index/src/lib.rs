@@ -36,6 +36,7 @@ mod error;
 mod hash_table;
 mod index;
 mod key;
+mod leaf_entries;
 mod leaf_list;
 mod node_size;
 mod problems;
@@ -56,6 +57,7 @@ pub use index::{
     Outcome, Statistics,
 };
 pub use key::{IndexKey, KeyBlob, KeyKind, KeyWord, MAX_KEY_BYTES};
+pub use leaf_entries::{LeafEntries, OnLeaf};
 pub use nv_tree::InnerRebuilds;
 pub use range::Range;
 pub use root::IndexRoot;

@@ -177,16 +177,17 @@ macro_rules! if_ordered {
     };
 }
 
-/// [`IndexFamily::scan`](crate::IndexFamily::scan) of a structure with these traits.
+/// [`IndexFamily::scan_leaves`](crate::IndexFamily::scan_leaves) of a structure with these traits.
 macro_rules! family_scan {
     (ordered $($trait:ident)*) => {
-        fn scan<D: Domain, K: IndexKey + ?Sized>(
+        #[inline]
+        fn scan_leaves<D: Domain, K: IndexKey + ?Sized>(
             index: &Self::Of<D, K>,
             from: std::ops::Bound<&K>,
             direction: crate::Direction,
-            visit: &mut dyn FnMut(&K, u64) -> std::ops::ControlFlow<()>,
+            visit: crate::OnLeaf<'_, D, K>,
         ) -> bool {
-            crate::OrderedIndex::scan(index, from, direction, visit);
+            crate::OrderedIndex::scan_leaves(index, from, direction, visit);
             true
         }
     };

@@ -36,6 +36,7 @@ use crate::index::{
     Outcome, Statistics,
 };
 use crate::key::IndexKey;
+use crate::leaf_entries::{LeafEntries, OnLeaf};
 use crate::root::IndexRoot;
 
 const FORMAT_VERSION: u32 = 1;
@@ -218,33 +219,18 @@ impl<D: Domain, K: IndexKey + ?Sized> Index<D, K> for Toy<D, K> {
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for Toy<D, K> {
-    fn scan(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
+    fn scan_leaves(&self, from: Bound<&K>, direction: Direction, visit: OnLeaf<'_, D, K>) {
         let domain = self.pool.domain();
-        let mut entries: Vec<(K::Buf, u64)> = {
+        let mut entries: Vec<(u64, u64)> = {
             let _held = host_lock::lock(domain, &self.lock);
-            let entry = |node: &Node| {
-                let key = K::with_word(&self.pool, node.key.load(domain), |key| key.to_buf());
-                key.map(|key| (key, node.value.load(domain)))
-            };
-            self.nodes().filter_map(|(_, node)| entry(node)).collect()
+            let entry = |node: &Node| (node.key.load(domain), node.value.load(domain));
+            self.nodes().map(|(_, node)| entry(node)).collect()
         };
         if direction == Direction::Backward {
             entries.reverse();
         }
-        let begun = |key: &K| match (from, direction) {
-            (Bound::Unbounded, _) => true,
-            (Bound::Included(from), Direction::Forward) => key >= from,
-            (Bound::Excluded(from), Direction::Forward) => key > from,
-            (Bound::Included(from), Direction::Backward) => key <= from,
-            (Bound::Excluded(from), Direction::Backward) => key < from,
-        };
-        let mut entries = entries.iter().filter(|(key, _)| begun(K::borrow(key)));
-        let _ = entries.try_for_each(|(key, value)| visit(K::borrow(key), *value));
+        let _: ControlFlow<()> =
+            LeafEntries::new(&self.pool, &entries).show_from(from, direction, visit);
     }
 }
 

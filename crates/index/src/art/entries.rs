@@ -55,6 +55,15 @@ impl Entries4 {
         self.iter().find(|&(other, _)| other == key).map(|(_, child)| child)
     }
 
+    /// The entry with the smallest key from `from` on, or with the greatest up to it.
+    #[inline(always)]
+    pub(super) fn nearest(self, from: u8, direction: Direction) -> Option<(u8, usize)> {
+        match direction {
+            Direction::Forward => self.iter().find(|&(key, _)| key >= from),
+            Direction::Backward => self.iter().rev().find(|&(key, _)| key <= from),
+        }
+    }
+
     /// A child that no entry has.
     pub(super) fn free_child(self) -> Option<usize> {
         (0..Self::ROOM).find(|&child| self.iter().all(|(_, other)| other != child))
@@ -116,6 +125,23 @@ impl Entries16 {
         let equal = |word| bits_of_equal_bytes(word, key);
         let found = (equal(self.keys[0]) | equal(self.keys[1]) << 8) & self.bitmap;
         (found != 0).then(|| found.trailing_zeros() as usize)
+    }
+
+    /// The entry with the smallest key from `from` on, or with the greatest up to it.
+    #[inline(always)]
+    pub(super) fn nearest(self, from: u8, direction: Direction) -> Option<(u8, usize)> {
+        // Seen backward, a key is the smaller the greater it is.
+        let flip = if direction == Direction::Backward { 0xFF } else { 0 };
+        let (mut best, mut rest) = (u16::MAX, self.bitmap & Self::ALL);
+        while rest != 0 {
+            let entry = rest.trailing_zeros() as usize;
+            let key = self.key(entry) ^ flip;
+            if key >= from ^ flip {
+                best = best.min(u16::from(key) << 8 | entry as u16);
+            }
+            rest &= rest - 1;
+        }
+        (best != u16::MAX).then(|| ((best >> 8) as u8 ^ flip, usize::from(best as u8)))
     }
 
     /// The first entry that does not count.
@@ -217,19 +243,6 @@ impl ChildIndex {
         self.numbers().as_flattened().iter().filter(|&&number| number != 0).all(|&number| {
             seen.get_mut(usize::from(number)).is_some_and(|seen| !std::mem::replace(seen, true))
         })
-    }
-}
-
-/// The pair with the smallest key from `from` on, or with the greatest up to it.
-#[inline]
-pub(super) fn nearest(
-    pairs: impl Iterator<Item = (u8, usize)>,
-    from: u8,
-    direction: Direction,
-) -> Option<(u8, usize)> {
-    match direction {
-        Direction::Forward => pairs.filter(|pair| pair.0 >= from).min_by_key(|pair| pair.0),
-        Direction::Backward => pairs.filter(|pair| pair.0 <= from).max_by_key(|pair| pair.0),
     }
 }
 

@@ -10,7 +10,7 @@
 use lapis_pmem::{Domain, LINE_BYTES, PCell};
 
 use super::Art;
-use super::entries::{ChildIndex, Entries4, Entries16, nearest};
+use super::entries::{ChildIndex, Entries4, Entries16};
 use super::node::{Body4, Body16, Body48, Body256, Child, Kind};
 use super::policy::Policy;
 use crate::index::Direction;
@@ -72,11 +72,21 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         if node.kind() == Kind::Full {
             return Child(self.load(&self.body::<Body256>(node).children[usize::from(byte)]));
         }
+        match self.entry_of(node, byte) {
+            Some(entry) => self.child_of_entry(node, byte, entry),
+            None => Child::NONE,
+        }
+    }
+
+    /// The same, of a node that does not have all bytes, by the number of the child just read.
+    #[inline(always)]
+    fn child_of_entry(&self, node: Child, byte: u8, mut entry: usize) -> Child {
         loop {
-            let Some(entry) = self.entry_of(node, byte) else { return Child::NONE };
             let child = Child(self.load(self.handle.pool.at(node.child_place::<P>(entry))));
-            if self.entry_of(node, byte) == Some(entry) {
-                return child;
+            match self.entry_of(node, byte) {
+                Some(now) if now == entry => return child,
+                Some(now) => entry = now,
+                None => return Child::NONE,
             }
         }
     }
@@ -112,20 +122,26 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
         loop {
             let (byte, child) = match node.kind() {
                 Kind::Four => {
-                    let (byte, _) =
-                        nearest(self.entries4(self.body(node)).iter(), from, direction)?;
-                    (byte, self.child_of_byte(node, byte))
+                    let (byte, entry) = self.entries4(self.body(node)).nearest(from, direction)?;
+                    (byte, self.child_of_entry(node, byte, entry))
                 }
                 Kind::Sixteen => {
-                    let (byte, _) =
-                        nearest(self.entries16(self.body(node)).iter(), from, direction)?;
-                    (byte, self.child_of_byte(node, byte))
+                    let (byte, entry) = self.entries16(self.body(node)).nearest(from, direction)?;
+                    (byte, self.child_of_entry(node, byte, entry))
                 }
                 Kind::FortyEight => {
                     let byte = self.next_in_index(self.body(node), from, direction)?;
                     (byte, self.child_of_byte(node, byte))
                 }
-                Kind::Full => (from, self.child_of_byte(node, from)),
+                Kind::Full => {
+                    let children = &self.body::<Body256>(node).children;
+                    let child = |&byte: &u8| self.load(&children[usize::from(byte)]) != 0;
+                    let byte = match direction {
+                        Direction::Forward => (from..=u8::MAX).find(child),
+                        Direction::Backward => (0..=from).rev().find(child),
+                    }?;
+                    (byte, self.child_of_byte(node, byte))
+                }
             };
             if !child.is_none() {
                 return Some((byte, child));
@@ -238,6 +254,17 @@ impl<D: Domain, K: IndexKey + ?Sized, P: Policy> Art<D, K, P> {
 
     /// Hints that the children of a node will be read soon: the first of them, if there are many.
     pub(super) fn prefetch_some(&self, node: Child, direction: Direction) {
+        let small: &[PCell<u64>] = match node.kind() {
+            Kind::Four => &self.body::<Body4>(node).children,
+            Kind::Sixteen => &self.body::<Body16>(node).children,
+            Kind::FortyEight | Kind::Full => &[],
+        };
+        if !small.is_empty() {
+            let present = small.iter().map(|word| Child(self.load(word)));
+            return present
+                .filter(|child| !child.is_none())
+                .for_each(|child| self.handle.pool.prefetch(child.head()));
+        }
         let mut rank = match direction {
             Direction::Forward => 0,
             Direction::Backward => Byte::SLOTS,

@@ -7,8 +7,8 @@ use lapis_pmem::{Domain, persist_before_answer};
 
 use super::segment::{Prefix, Segment, hash_of_word};
 use super::{Cceh, leads_out_of_the_pool};
-use crate::index::visit_word;
 use crate::key::IndexKey;
+use crate::leaf_entries::visit_word;
 
 impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
     /// One attempt at reading a key, pinned: the outer option is none if a writer has completed
@@ -47,7 +47,8 @@ impl<D: Domain, K: IndexKey + ?Sized> Cceh<D, K> {
             };
             for &(hash, word, value) in &entries {
                 // Below `start` is what was visited before its segment was merged with this.
-                if hash >= start && visit_word::<D, K>(&self.pool, word, value, visit).is_break() {
+                if hash >= start && visit_word::<D, K, _>(&self.pool, word, value, visit).is_break()
+                {
                     return;
                 }
             }

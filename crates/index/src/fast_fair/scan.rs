@@ -7,8 +7,9 @@ use lapis_pmem::{Domain, persist_before_answer};
 use super::FastFair;
 use super::node::{LEFTWARD, Node, SiblingWord};
 use super::search::{MOST_STEPS, MOST_TRIES, goes_in_circles};
-use crate::index::{Direction, OrderedIndex, begins_at, visit_word};
+use crate::index::{Direction, OrderedIndex};
 use crate::key::IndexKey;
+use crate::leaf_entries::{LeafEntries, OnLeaf};
 
 /// The entries that count of one leaf: key words and values, ascending.
 type Entries = Vec<(u64, u64)>;
@@ -68,15 +69,30 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
     fn collect_stable(&self, node: Node<'_>, sibling: SiblingWord, entries: &mut Entries) {
         let domain = self.domain();
         let hidden = sibling.is_hidden();
-        for (slot, entry) in node.slots.iter().enumerate() {
+        let (head, rest) = node.slots.split_at(2);
+        for (slot, entry) in head.iter().enumerate() {
             let key = entry.key.load(domain);
             if node.ends_before(domain, slot, key) {
-                break;
+                return;
             }
             if !(slot == 0 && hidden || node.is_duplicate(domain, slot, hidden)) {
                 entries.push((key, entry.value.load(domain)));
             }
         }
+        // Behind slot 1 zero is the end, and a repeated key a duplicate (I2).
+        let (mut last, mut count) = (head[1].key.load(domain), entries.len());
+        entries.resize(node.slots.len(), (0, 0));
+        for entry in rest {
+            let key = entry.key.load(domain);
+            if key == 0 {
+                break;
+            }
+            // A duplicate's place is taken by the next.
+            entries[count] = (key, entry.value.load(domain));
+            count += usize::from(key != last);
+            last = key;
+        }
+        entries.truncate(count);
     }
 
     fn collect_rightward(&self, node: Node<'_>, entries: &mut Entries) {
@@ -127,18 +143,13 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         true
     }
 
-    fn scan_forward(
-        &self,
-        from: Bound<&K>,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
+    fn scan_forward(&self, from: Bound<&K>, visit: OnLeaf<'_, D, K>) -> ControlFlow<()> {
         let arrival = match from {
             Bound::Unbounded => self.descend(0, |_| false),
             Bound::Included(key) | Bound::Excluded(key) => self.descend(0, self.up_to(key)),
         };
         let Some(arrival) = arrival else { return ControlFlow::Continue(()) };
         let mut node = arrival.node;
-        let mut started = false;
         let mut entries = Entries::with_capacity(node.slots.len());
         let mut nodes = 0usize;
         loop {
@@ -153,12 +164,8 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
                 self.pool.prefetch(sibling.link());
                 self.arrive(sibling.link())
             });
-            for &(word, value) in &entries {
-                started = started || begins_at(&self.pool, from, Direction::Forward, word);
-                if started {
-                    visit_word(&self.pool, word, value, visit)?;
-                }
-            }
+            let leaf = LeafEntries::new(&self.pool, &entries);
+            leaf.show_from(from, Direction::Forward, visit)?;
             match next {
                 Some(next) => node = next,
                 None => return ControlFlow::Continue(()),
@@ -166,11 +173,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
         }
     }
 
-    fn scan_backward(
-        &self,
-        from: Bound<&K>,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
+    fn scan_backward(&self, from: Bound<&K>, visit: OnLeaf<'_, D, K>) -> ControlFlow<()> {
         let mut entries = Entries::new();
         let mut low = match from {
             Bound::Unbounded => self.leaf_below(|_| true, &mut entries),
@@ -183,9 +186,9 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
             if nodes > self.most_nodes() {
                 goes_in_circles();
             }
-            for &(word, value) in entries.iter().rev() {
-                visit_word(&self.pool, word, value, visit)?;
-            }
+            entries.reverse();
+            let leaf = LeafEntries::new(&self.pool, &entries);
+            leaf.show_from(Bound::Unbounded, Direction::Backward, visit)?;
             if low == 0 {
                 return ControlFlow::Continue(());
             }
@@ -233,12 +236,7 @@ impl<D: Domain, K: IndexKey + ?Sized> FastFair<D, K> {
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for FastFair<D, K> {
-    fn scan(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
+    fn scan_leaves(&self, from: Bound<&K>, direction: Direction, visit: OnLeaf<'_, D, K>) {
         let _guard = self.pool.pin();
         let _: ControlFlow<()> = match direction {
             Direction::Forward => self.scan_forward(from, visit),

@@ -5,7 +5,7 @@
 //! anywhere: so the reader asks once more whether the leaf's range is still what it was, and persists
 //! the bitmap that it has seen.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 
 use lapis_blocks::fp_leaf::{ENTRIES_PER_LINE, slots_in};
 use lapis_pmem::{Domain, persist_before_answer};
@@ -16,6 +16,7 @@ use super::leaf::{Leaf, Sought};
 use super::locks::Section;
 use crate::index::{Direction, OrderedIndex};
 use crate::key::IndexKey;
+use crate::leaf_entries::{LeafEntries, OnLeaf};
 
 /// Key words and values.
 type Entries = Vec<(u64, u64)>;
@@ -62,71 +63,74 @@ impl<D: Domain, K: IndexKey + ?Sized> FpTree<D, K> {
         }
     }
 
-    /// The entries of one leaf at one moment, in no order, and the leaf's range.
+    /// The entries of one leaf at one moment, in order, and the leaf's range.
     fn collect(&self, target: Target<'_, K>, entries: &mut Entries) -> Range<K::Buf> {
         let domain = self.domain();
-        loop {
+        let range = loop {
             let (place, range) = self.inner.descend_with_range(&self.pool, target);
             let section = self.locks.read(domain, place.leaf);
             if !self.inner.is_current(&self.pool, &place) {
                 continue;
             }
             let leaf = self.leaf(place.leaf);
-            for slots in leaf.slots.chunks(ENTRIES_PER_LINE) {
-                domain.prefetch(slots.as_ptr().cast());
-            }
+            self.prefetch_slots(leaf);
             entries.clear();
             let bitmap = leaf.bitmap(domain);
+            // The scan most likely goes on there.
+            if domain.prefetches()
+                && let Some(next) = Leaf::try_at(&self.pool, leaf.next(domain), self.slots)
+            {
+                self.pool.prefetch(next.link);
+                self.prefetch_slots(next);
+            }
             entries.extend(slots_in(bitmap).map(|slot| {
                 let entry = &leaf.slots[slot];
                 (entry.key.load(domain), entry.value.load(domain))
             }));
             if self.end_reading(&place, leaf, section) {
-                return range;
+                break range;
             }
+        };
+        self.sort_by_key(entries);
+        // I6: beyond its range, a leaf under a split or merge has what others have too.
+        let below = |bound: &K::Buf| {
+            let key = K::borrow(bound);
+            entries.partition_point(|&(word, _)| key.cmp_word(&self.pool, word).is_gt())
+        };
+        let end = range.upper.as_ref().map_or(entries.len(), below);
+        let begin = range.lower.as_ref().map_or(0, below);
+        entries.truncate(end);
+        entries.drain(..begin.min(end));
+        range
+    }
+
+    fn prefetch_slots(&self, leaf: Leaf<'_>) {
+        for slots in leaf.slots.chunks(ENTRIES_PER_LINE) {
+            self.domain().prefetch(slots.as_ptr().cast());
         }
     }
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for FpTree<D, K> {
-    fn scan(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
+    fn scan_leaves(&self, from: Bound<&K>, direction: Direction, visit: OnLeaf<'_, D, K>) {
         let _pinned = (!K::INLINE).then(|| self.pool.pin());
         let mut from: Bound<K::Buf> = from.map(K::to_buf);
-        let mut entries = Entries::new();
+        let mut entries = Entries::with_capacity(self.slots);
         loop {
-            let target = match (&from, direction) {
+            let begin = from.as_ref().map(K::borrow);
+            let target = match (begin, direction) {
                 (Bound::Unbounded, Direction::Forward) => Target::First,
                 (Bound::Unbounded, Direction::Backward) => Target::Last,
-                (Bound::Excluded(key), Direction::Backward) => Target::Before(K::borrow(key)),
-                (Bound::Included(key) | Bound::Excluded(key), _) => Target::Of(K::borrow(key)),
+                (Bound::Excluded(key), Direction::Backward) => Target::Before(key),
+                (Bound::Included(key) | Bound::Excluded(key), _) => Target::Of(key),
             };
             let range = self.collect(target, &mut entries);
-            self.sort_by_key(&mut entries);
             if direction == Direction::Backward {
                 entries.reverse();
             }
-            for &(word, value) in &entries {
-                let visited = K::with_word(&self.pool, word, |key| {
-                    let begun = match (&from, direction) {
-                        (Bound::Unbounded, _) => true,
-                        (Bound::Included(from), Direction::Forward) => key >= K::borrow(from),
-                        (Bound::Excluded(from), Direction::Forward) => key > K::borrow(from),
-                        (Bound::Included(from), Direction::Backward) => key <= K::borrow(from),
-                        (Bound::Excluded(from), Direction::Backward) => key < K::borrow(from),
-                    };
-                    // I6: beyond its range, a leaf under a split or merge has what others have too.
-                    let is_in_range = range.lower.as_ref().is_none_or(|low| key >= K::borrow(low))
-                        && range.upper.as_ref().is_none_or(|up| key < K::borrow(up));
-                    if begun && is_in_range { visit(key, value) } else { ControlFlow::Continue(()) }
-                });
-                if visited == Some(ControlFlow::Break(())) {
-                    return;
-                }
+            let leaf = LeafEntries::new(&self.pool, &entries);
+            if leaf.show_from(begin, direction, visit).is_break() {
+                return;
             }
             from = match (direction, range) {
                 (Direction::Forward, Range { upper: Some(upper), .. }) => Bound::Included(upper),

@@ -7,8 +7,8 @@ use lapis_pmem::{Domain, Link, persist_before_answer};
 use super::LevelHash;
 use super::levels::{Hashes, Levels};
 use crate::hash_table::bucket::{Bucket, is_changing};
-use crate::index::visit_word;
 use crate::key::IndexKey;
+use crate::leaf_entries::visit_word;
 
 /// An iteration that is under way: no movement begins meanwhile.
 struct Iteration<'a, D: Domain, K: IndexKey + ?Sized>(&'a LevelHash<D, K>);
@@ -95,7 +95,7 @@ impl<D: Domain, K: IndexKey + ?Sized> LevelHash<D, K> {
             for number in 0..level.len() {
                 self.read_bucket(level.at(number), &mut entries);
                 for &(word, value) in entries.iter().filter(|(word, _)| !is_moved(*word)) {
-                    if visit_word::<D, K>(&self.pool, word, value, visit).is_break() {
+                    if visit_word::<D, K, _>(&self.pool, word, value, visit).is_break() {
                         return;
                     }
                 }

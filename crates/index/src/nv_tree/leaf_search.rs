@@ -64,23 +64,21 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
     /// The newest record of every key of a leaf, in the order of keys, deletions included.
     pub(super) fn newest_of_all(&self, leaf: Leaf<'_>, count: usize) -> Vec<Newest> {
         let domain = self.domain();
-        let mut all: Vec<Newest> = (0..count)
-            .map(|slot| {
-                let record = &leaf.records[slot];
-                Newest {
-                    slot,
-                    word: record.key.load(domain),
-                    value: record.value.load(domain),
-                    deleted: leaf.is_deleted(domain, slot),
-                }
+        let deleted: [u64; 2] =
+            std::array::from_fn(|word| leaf.header.deleted[word].load_acquire(domain));
+        let records = leaf.records[..count].iter().enumerate();
+        let mut all: Vec<Newest> = records
+            .map(|(slot, record)| Newest {
+                slot,
+                word: record.key.load(domain),
+                value: record.value.load(domain),
+                deleted: deleted[slot / 64] >> (slot % 64) & 1 != 0,
             })
             .collect();
-        if K::INLINE {
-            all.sort_unstable_by_key(|record| (record.word, !record.slot));
-            all.dedup_by_key(|record| record.word);
-        } else {
-            all.sort_unstable_by_key(|record| (record.word, !record.slot));
-            all.dedup_by_key(|record| record.word);
+        // One number for both is compared without a branch.
+        all.sort_unstable_by_key(|it| u128::from(it.word) << 64 | u128::from(!it.slot as u64));
+        all.dedup_by_key(|record| record.word);
+        if !K::INLINE {
             all.sort_by(|one, other| K::cmp_words(&self.pool, one.word, other.word));
         }
         all

@@ -7,20 +7,28 @@ use lapis_pmem::{Domain, Guard, Link};
 
 use super::NvTree;
 use super::inner::{Probe, Separator};
-use super::leaf::Newest;
-use crate::index::{Direction, OrderedIndex, begins_at, visit_word};
+use crate::index::{Direction, OrderedIndex};
 use crate::key::IndexKey;
+use crate::leaf_entries::{LeafEntries, OnLeaf};
 
-/// The live records of a leaf, ascending, and where its range ends on either side.
-struct Collected {
-    records: Vec<Newest>,
+/// Where the range of a leaf ends on either side.
+struct Ends {
     lower: Option<Separator>,
     upper: Option<Separator>,
 }
 
+/// Key words and values.
+type Entries = Vec<(u64, u64)>;
+
 impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
-    /// Reads the leaf to which `probe` leads at one moment. None if the tree is empty.
-    fn collect(&self, probe: Probe<'_>, pinned: &Guard<'_, D>) -> Option<Collected> {
+    /// Reads the entries of the leaf to which `probe` leads at one moment, ascending. None if the tree is
+    /// empty.
+    fn collect(
+        &self,
+        probe: Probe<'_>,
+        pinned: &Guard<'_, D>,
+        entries: &mut Entries,
+    ) -> Option<Ends> {
         loop {
             let directory = self.directory(pinned)?;
             let found = directory.find(&self.pool, probe);
@@ -28,11 +36,13 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             self.prefetch_leaf(leaf);
             let lower = directory.lower(&self.pool, &found);
             let upper = directory.upper(&self.pool, &found);
-            let mut records = self.newest_of_all(leaf, leaf.count(self.domain()));
+            let records = self.newest_of_all(leaf, leaf.count(self.domain()));
             if self.is_current(directory, &found, pinned) {
                 self.persist_before_return(leaf);
-                records.retain(|record| !record.deleted);
-                return Some(Collected { records, lower, upper });
+                let live = records.iter().filter(|record| !record.deleted);
+                entries.clear();
+                entries.extend(live.map(|record| (record.word, record.value)));
+                return Some(Ends { lower, upper });
             }
         }
     }
@@ -46,12 +56,12 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             .unwrap_or(Ordering::Greater)
     }
 
-    fn scan_leaves(
+    fn scan_by(
         &self,
-        from: Bound<&K>,
+        mut from: Bound<&K>,
         direction: Direction,
         pinned: &Guard<'_, D>,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
+        visit: OnLeaf<'_, D, K>,
     ) -> ControlFlow<()> {
         let mut space = [0; 8];
         let probe = match (from, direction) {
@@ -59,45 +69,39 @@ impl<D: Domain, K: IndexKey + ?Sized> NvTree<D, K> {
             (Bound::Unbounded, Direction::Forward) => Probe::Lowest,
             (Bound::Unbounded, Direction::Backward) => Probe::Highest,
         };
-        let Some(mut leaf) = self.collect(probe, pinned) else { return ControlFlow::Continue(()) };
-        leaf.records.retain(|record| begins_at(&self.pool, from, direction, record.word));
-        loop {
+        let mut entries = Entries::with_capacity(self.capacity);
+        let mut leaf = self.collect(probe, pinned, &mut entries);
+        while let Some(ends) = leaf {
             if direction == Direction::Backward {
-                leaf.records.reverse();
+                entries.reverse();
             }
-            for record in &leaf.records {
-                visit_word(&self.pool, record.word, record.value, visit)?;
-            }
+            LeafEntries::new(&self.pool, &entries).show_from(from, direction, visit)?;
+            from = Bound::Unbounded;
             let end = match direction {
-                Direction::Forward => leaf.upper,
-                Direction::Backward => leaf.lower,
+                Direction::Forward => ends.upper,
+                Direction::Backward => ends.lower,
             };
-            let Some(end) = end else { return ControlFlow::Continue(()) };
+            let Some(end) = end else { break };
             let beyond = match direction {
                 Direction::Forward => Probe::up_to_separator(&end),
                 Direction::Backward => Probe::below_separator(&end),
             };
-            let Some(next) = self.collect(beyond, pinned) else {
-                return ControlFlow::Continue(());
-            };
-            leaf = next;
+            leaf = self.collect(beyond, pinned, &mut entries);
             // The leaf may have been merged with what was visited.
-            leaf.records.retain(|record| {
-                let is_above = self.compare_to_separator(record.word, &end).is_ge();
-                is_above == (direction == Direction::Forward)
-            });
+            let below =
+                entries.partition_point(|&(word, _)| self.compare_to_separator(word, &end).is_lt());
+            match direction {
+                Direction::Forward => _ = entries.drain(..below),
+                Direction::Backward => entries.truncate(below),
+            }
         }
+        ControlFlow::Continue(())
     }
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for NvTree<D, K> {
-    fn scan(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
+    fn scan_leaves(&self, from: Bound<&K>, direction: Direction, visit: OnLeaf<'_, D, K>) {
         let pinned = self.pool.pin();
-        let _: ControlFlow<()> = self.scan_leaves(from, direction, &pinned, visit);
+        let _: ControlFlow<()> = self.scan_by(from, direction, &pinned, visit);
     }
 }

@@ -3,24 +3,20 @@
 //! A leaf is read as a whole, at one moment. The next one is where the key just beyond it leads: so nothing
 //! is to be kept right when nodes are divided and merged meanwhile.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 
 use lapis_pmem::Domain;
 
 use super::PBwTree;
 use super::contents::Contents;
 use super::descent::Purpose;
-use crate::index::{Direction, OrderedIndex, begins_at, visit_word};
+use crate::index::{Direction, OrderedIndex};
 use crate::key::IndexKey;
+use crate::leaf_entries::{LeafEntries, OnLeaf};
 use crate::radix::damaged_word;
 
 impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PBwTree<D, K> {
-    fn scan(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
+    fn scan_leaves(&self, from: Bound<&K>, direction: Direction, visit: OnLeaf<'_, D, K>) {
         let pool = &self.handle.pool;
         let _pinned = pool.pin();
         let mut from = from.map(K::to_buf);
@@ -31,11 +27,9 @@ impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PBwTree<D, K> {
             if direction == Direction::Backward {
                 node.entries.reverse();
             }
-            let behind = |&&(word, _): &&(u64, u64)| begins_at(pool, begin, direction, word);
-            for &(word, value) in node.entries.iter().filter(behind) {
-                if visit_word(pool, word, value, visit).is_break() {
-                    return;
-                }
+            let leaf = LeafEntries::new(pool, &node.entries);
+            if leaf.show_from(begin, direction, visit).is_break() {
+                return;
             }
             let end = match direction {
                 Direction::Forward => node.high,

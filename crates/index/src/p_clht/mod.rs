@@ -74,8 +74,9 @@ use crate::declaration::{Declaration, Exploration, InsertCost, Run};
 use crate::hash_table::bucket::{BUCKET_BYTES, Bucket};
 use crate::hash_table::table::Table;
 use crate::hash_table::{forward_to_parts, locks, writer};
-use crate::index::{Capabilities, Index, IndexError, IndexOptions, visit_word};
+use crate::index::{Capabilities, Index, IndexError, IndexOptions};
 use crate::key::{IndexKey, place_hash};
+use crate::leaf_entries::visit_word;
 use crate::root::IndexRoot;
 
 /// The layout this code writes and the newest it reads.
@@ -135,7 +136,7 @@ impl<D: Domain, K: IndexKey + ?Sized> PClht<D, K> {
         for index in 0..table.len() {
             self.read_chain(table, index, &mut entries);
             for &(word, value) in &entries {
-                if visit_word::<D, K>(&self.pool, word, value, visit).is_break() {
+                if visit_word::<D, K, _>(&self.pool, word, value, visit).is_break() {
                     return;
                 }
             }

@@ -4,7 +4,7 @@
 //! while. A node that was replaced keeps its last entries, and so do those below it: what was there all
 //! the time is found in them, once.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 
 use lapis_pmem::{Domain, Link};
 
@@ -15,7 +15,11 @@ use super::entry::Entry;
 use super::node::Node;
 use crate::index::{Direction, OrderedIndex};
 use crate::key::IndexKey;
+use crate::leaf_entries::{LeafEntries, OnLeaf};
 use crate::radix::{Digits, Leaf, damaged_word};
+
+/// What comes so many entries later in a node is fetched meanwhile.
+const AHEAD: usize = 8;
 
 /// A node on the way.
 struct Frame<'t> {
@@ -35,12 +39,7 @@ struct Cursor<'t, D: Domain, K: IndexKey + ?Sized> {
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PHot<D, K> {
-    fn scan(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
+    fn scan_leaves(&self, from: Bound<&K>, direction: Direction, visit: OnLeaf<'_, D, K>) {
         let handle = &self.handle;
         let pool = &handle.pool;
         let _pinned = pool.pin();
@@ -60,21 +59,17 @@ impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PHot<D, K> {
             cursor.stack.clear();
             cursor.enter(top);
         }
-        let begins = |key: &K| match (from, direction) {
-            (Bound::Unbounded, _) => true,
-            (Bound::Included(from), Direction::Forward) => key >= from,
-            (Bound::Excluded(from), Direction::Forward) => key > from,
-            (Bound::Included(from), Direction::Backward) => key <= from,
-            (Bound::Excluded(from), Direction::Backward) => key < from,
-        };
         while let Some(link) = cursor.next_leaf() {
             let value = pool.at(link).value.load_acquire(pool.domain());
             let key = self.key_of_leaf(link);
             handle.persist_before_return();
-            let flow = key.with_key(|key| {
-                if is_sought || begins(key) { visit(key, value) } else { ControlFlow::Continue(()) }
-            });
-            if flow.is_none_or(|flow| flow.is_break()) {
+            let entry = [(Leaf::key_word(link, &key), value)];
+            let leaf = LeafEntries::new(pool, &entry);
+            let flow = match is_sought {
+                true => visit(leaf),
+                false => leaf.show_from(from, direction, visit),
+            };
+            if flow.is_break() {
                 return;
             }
         }
@@ -117,7 +112,15 @@ impl<'t, D: Domain, K: IndexKey + ?Sized> Cursor<'t, D, K> {
                 Direction::Backward => count - 1 - frame.done,
             };
             frame.done += 1;
-            let entry = frame.node.entry(&self.tree.handle.pool, index);
+            let pool = &self.tree.handle.pool;
+            if pool.domain().prefetches() && frame.done + AHEAD <= count {
+                let ahead = match self.direction {
+                    Direction::Forward => index + AHEAD,
+                    Direction::Backward => index - AHEAD,
+                };
+                pool.prefetch(frame.node.entry(pool, ahead).as_leaf());
+            }
+            let entry = frame.node.entry(pool, index);
             self.enter(entry);
         }
     }

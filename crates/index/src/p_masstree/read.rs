@@ -164,6 +164,34 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
         }
     }
 
+    /// The border node for `aim` below `parent`, an interior node of its layer that somebody has gone down
+    /// through; none if the way there leads elsewhere by now. The caller has pinned the pool since then.
+    #[inline(always)]
+    pub(super) fn border_below<'t>(
+        &'t self,
+        parent: &View<'t>,
+        layer: usize,
+        aim: Aim,
+    ) -> Option<Step<'t>> {
+        let domain = self.handle.pool.domain();
+        let is_below = parent.upper.is_none_or(|upper| aim.slice < upper)
+            && parent.lower.is_none_or(|lower| match aim.strictly_below {
+                true => aim.slice > lower,
+                false => aim.slice >= lower,
+            });
+        // Where the way may go on in another layer, only a descent knows.
+        if aim.enters || !is_below || parent.height != BORDER + 1 {
+            return None;
+        }
+        let index = parent.child_index(domain, aim.slice, aim.strictly_below);
+        let slot = parent.permutation.slot(index);
+        let word = parent.word(domain, slot);
+        let above = Above { view: Some(*parent), place: parent.place(slot), word };
+        let view = self.view(word.node(), parent.bounds_below(domain, index));
+        let is_border = view.height == BORDER && view.node.layer.load(domain) == layer as u64;
+        (self.still_leads(&above) && is_border).then_some(Step { above, view, layer })
+    }
+
     /// Where `key` belongs. The caller has pinned the pool.
     #[inline(always)]
     pub(super) fn spot<'t, const BOUNDS: bool>(&'t self, key: &Key<'_, K>) -> Option<Spot<'t>> {

@@ -5,16 +5,18 @@
 //! nothing but the cut, and what is split, joined or removed meanwhile does not concern it: keys that
 //! stay are found where they are when the scan comes by, once.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 
 use lapis_pmem::Domain;
 
 use super::PMasstree;
 use super::node::{Slice, View, Word};
-use super::read::{Aim, Spot};
+use super::permutation::WIDTH;
+use super::read::{Aim, Step};
 use crate::index::{Direction, OrderedIndex};
 use crate::key::IndexKey;
-use crate::radix::damaged_word;
+use crate::leaf_entries::{LeafEntries, OnLeaf};
+use crate::radix::{Leaf, damaged_word};
 
 /// Which side of its bytes a cut is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,41 +112,47 @@ impl Cut {
 type Entries = Vec<(Slice, Word)>;
 
 impl<D: Domain, K: IndexKey + ?Sized> OrderedIndex<D, K> for PMasstree<D, K> {
-    fn scan(
-        &self,
-        from: Bound<&K>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) {
+    fn scan_leaves(&self, from: Bound<&K>, direction: Direction, visit: OnLeaf<'_, D, K>) {
         let _pinned = self.handle.pool.pin();
         let mut cut = Cut::of(from, direction);
-        let mut entries = Entries::new();
-        while let Some(Spot { step, .. }) = self.descend::<true>(|layer| cut.aim(layer), |_| ()) {
-            if !self.collect(&step.view, &mut entries) {
+        let (mut entries, mut words) = (Entries::new(), Vec::with_capacity(WIDTH));
+        // Where the cut is beside a node that was done, the node above both is known.
+        let mut beside: Option<Step<'_>> = None;
+        loop {
+            let next = beside.take().and_then(|last| {
+                self.border_below(last.above.parent()?, last.layer, cut.aim(last.layer))
+            });
+            let down = || self.descend::<true>(|layer| cut.aim(layer), |_| ());
+            let Some(step) = next.or_else(|| down().map(|spot| spot.step)) else { break };
+            let view = &step.view;
+            if !self.collect(view, &mut entries) {
                 continue;
             }
-            self.handle.persist_before_return();
             if !cut.forward {
                 entries.reverse();
             }
             let aim = cut.aim(step.layer);
-            let mut entered = false;
-            for &(slice, word) in &entries {
-                if !self.is_ahead(slice, word, &cut, aim, &step.view) {
-                    continue;
-                }
+            let ahead = entries
+                .partition_point(|&(slice, word)| !self.is_ahead(slice, word, &cut, aim, view));
+            let mut entered = None;
+            words.clear();
+            for &(slice, word) in &entries[ahead..] {
                 if !K::INLINE && word.is_layer() {
-                    cut.enter(step.layer, slice);
-                    entered = true;
+                    entered = Some(slice);
                     break;
                 }
-                if self.visit_entry(slice, word, &step.view, visit).is_break() {
-                    return;
-                }
+                words.extend(self.entry_of(slice, word, view));
             }
-            let separator = if cut.forward { step.view.upper } else { step.view.lower };
-            if !entered && !cut.pass_node(step.layer, separator) {
+            self.handle.persist_before_return();
+            let leaf = LeafEntries::new(&self.handle.pool, &words);
+            if leaf.show_from(Bound::Unbounded, direction, visit).is_break() {
                 return;
+            }
+            let separator = if cut.forward { view.upper } else { view.lower };
+            match entered {
+                Some(slice) => cut.enter(step.layer, slice),
+                None if cut.pass_node(step.layer, separator) => beside = separator.and(Some(step)),
+                None => return,
             }
         }
         self.handle.persist_before_return();
@@ -182,20 +190,13 @@ impl<D: Domain, K: IndexKey + ?Sized> PMasstree<D, K> {
         }
     }
 
-    fn visit_entry(
-        &self,
-        slice: Slice,
-        word: Word,
-        view: &View<'_>,
-        visit: &mut dyn FnMut(&K, u64) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let flow = if K::INLINE {
-            K::with_bytes(&slice.bits.to_be_bytes(), |key| visit(key, word.0))
-        } else {
-            let leaf = word.leaf();
-            let key = self.key_of_leaf(leaf, view);
-            key.and_then(|key| key.with_key(|key| visit(key, self.value_at(leaf.cast()))))
-        };
-        flow.unwrap_or(ControlFlow::Continue(()))
+    /// The key word and the value of an entry that is no layer; none if the node's entries are others by now.
+    fn entry_of(&self, slice: Slice, word: Word, view: &View<'_>) -> Option<(u64, u64)> {
+        if K::INLINE {
+            return Some((slice.bits, word.0));
+        }
+        let leaf = word.leaf();
+        let key = self.key_of_leaf(leaf, view)?;
+        Some((Leaf::key_word(leaf, &key), self.value_at(leaf.cast())))
     }
 }

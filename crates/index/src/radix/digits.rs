@@ -107,16 +107,6 @@ impl<'k, K: IndexKey + ?Sized, S: Span> Digits<'k, K, S> {
         self.bytes
     }
 
-    /// Calls `with` with the key.
-    #[inline]
-    pub fn with_key<R>(&self, with: impl FnOnce(&K) -> R) -> Option<R> {
-        if K::INLINE {
-            K::with_bytes(&self.integer.to_be_bytes(), with)
-        } else {
-            K::with_bytes(self.bytes, with)
-        }
-    }
-
     /// The slot that this key takes in a node that branches at `position`: its digit there, or
     /// [`Span::END_SLOT`] if it ends there. None if it ends before.
     #[inline(always)]

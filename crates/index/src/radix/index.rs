@@ -18,6 +18,7 @@ use crate::index::{
     Statistics,
 };
 use crate::key::IndexKey;
+use crate::leaf_entries::OnLeaf;
 use crate::root::IndexRoot;
 
 impl<T: RadixTree> Index<T::Domain, T::Key> for T {
@@ -88,11 +89,11 @@ impl<T: RadixTree> Index<T::Domain, T::Key> for T {
 }
 
 impl<T: RadixTree> OrderedIndex<T::Domain, T::Key> for T {
-    fn scan(
+    fn scan_leaves(
         &self,
         from: Bound<&T::Key>,
         direction: Direction,
-        visit: &mut dyn FnMut(&T::Key, u64) -> ControlFlow<()>,
+        visit: OnLeaf<'_, T::Domain, T::Key>,
     ) {
         self.scan_entries(from, direction, visit);
     }

@@ -1,9 +1,11 @@
 //! Leaves: a value and its whole key.
 
+use std::mem::offset_of;
+
 use lapis_pmem::{AllocError, Dirty, Domain, Link, Owned, PCell, Pool, persistent};
 
 use super::digits::{Digits, Span};
-use crate::key::{IndexKey, MAX_KEY_BYTES};
+use crate::key::{IndexKey, KeyBlob, MAX_KEY_BYTES};
 
 persistent! {
     /// A leaf. The second word is the key if that is an integer; otherwise its length, and the
@@ -11,6 +13,21 @@ persistent! {
     pub struct Leaf: 16 {
         pub value: PCell<u64>,
         pub key: PCell<u64>,
+    }
+}
+
+const KEY_OFFSET: usize = offset_of!(Leaf, key);
+const _: () = assert!(KEY_OFFSET + size_of::<KeyBlob>() == size_of::<Leaf>(), "length, then bytes");
+
+impl Leaf {
+    /// The key word ([`IndexKey`]) of the leaf at `link`, which has this key: the length and bytes of a
+    /// byte string lie there as in a blob of its own.
+    #[inline(always)]
+    pub fn key_word<K: IndexKey + ?Sized, S: Span>(
+        link: Link<Self>,
+        key: &Digits<'_, K, S>,
+    ) -> u64 {
+        if K::INLINE { key.integer() } else { link.offset() + KEY_OFFSET as u64 }
     }
 }
 

@@ -17,7 +17,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use lapis_pmem::parts::{PartEnds, PartName};
-use lapis_pmem::{Link, Observed};
+use lapis_pmem::{Domain, Link, Observed, Pool};
 
 use super::damaged_word;
 use super::descent::Descending;
@@ -28,13 +28,15 @@ use super::tree::{KeyOf, RadixTree};
 use super::word::SlotWord;
 use crate::entries_by_part::EntriesByPart;
 use crate::index::Direction;
+use crate::key::IndexKey;
+use crate::leaf_entries::{LeafEntries, OnLeaf, visit_word};
 
 /// Whom a scan tells of what it comes to.
-trait Visitor<K: ?Sized> {
+trait Visitor<D: Domain> {
     /// Whether it is told of parts.
     const BY_PARTS: bool;
 
-    fn entry(&mut self, key: &K, value: u64) -> ControlFlow<()>;
+    fn entry(&mut self, pool: &Pool<D>, key_word: u64, value: u64) -> ControlFlow<()>;
     /// See [`EntriesByPart`] for these.
     fn known(&mut self, name: PartName) -> Option<PartEnds>;
     fn pass(&mut self, name: PartName) -> ControlFlow<()>;
@@ -43,14 +45,14 @@ trait Visitor<K: ?Sized> {
 }
 
 /// Visits every entry.
-struct Each<'v, K: ?Sized>(&'v mut dyn FnMut(&K, u64) -> ControlFlow<()>);
+struct Each<'v, D: Domain, K: IndexKey + ?Sized>(OnLeaf<'v, D, K>);
 
-impl<K: ?Sized> Visitor<K> for Each<'_, K> {
+impl<D: Domain, K: IndexKey + ?Sized> Visitor<D> for Each<'_, D, K> {
     const BY_PARTS: bool = false;
 
     #[inline(always)]
-    fn entry(&mut self, key: &K, value: u64) -> ControlFlow<()> {
-        (self.0)(key, value)
+    fn entry(&mut self, pool: &Pool<D>, key_word: u64, value: u64) -> ControlFlow<()> {
+        (self.0)(LeafEntries::new(pool, &[(key_word, value)]))
     }
     fn known(&mut self, _name: PartName) -> Option<PartEnds> {
         None
@@ -65,11 +67,11 @@ impl<K: ?Sized> Visitor<K> for Each<'_, K> {
 /// Visits what is not known.
 struct ByParts<'v, K: ?Sized>(&'v mut dyn EntriesByPart<K>);
 
-impl<K: ?Sized> Visitor<K> for ByParts<'_, K> {
+impl<D: Domain, K: IndexKey + ?Sized> Visitor<D> for ByParts<'_, K> {
     const BY_PARTS: bool = true;
 
-    fn entry(&mut self, key: &K, value: u64) -> ControlFlow<()> {
-        self.0.entry(key, value)
+    fn entry(&mut self, pool: &Pool<D>, key_word: u64, value: u64) -> ControlFlow<()> {
+        visit_word(pool, key_word, value, &mut |key: &K, value| self.0.entry(key, value))
     }
     fn known(&mut self, name: PartName) -> Option<PartEnds> {
         self.0.known(name)
@@ -131,12 +133,12 @@ struct Cursor<'i, T: RadixTree, V> {
 
 /// Scans of every radix tree.
 pub trait Scanning: RadixTree {
-    /// See [`crate::OrderedIndex::scan`].
+    /// See [`crate::OrderedIndex::scan_leaves`].
     fn scan_entries(
         &self,
         from: Bound<&Self::Key>,
         direction: Direction,
-        visit: &mut dyn FnMut(&Self::Key, u64) -> ControlFlow<()>,
+        visit: OnLeaf<'_, Self::Domain, Self::Key>,
     ) {
         let mut cursor = Cursor::new(self, Each(visit), direction);
         let mut space = [0; 8];
@@ -163,7 +165,7 @@ pub trait Scanning: RadixTree {
 
 impl<T: RadixTree> Scanning for T {}
 
-impl<'i, T: RadixTree, V: Visitor<T::Key>> Cursor<'i, T, V> {
+impl<'i, T: RadixTree, V: Visitor<T::Domain>> Cursor<'i, T, V> {
     fn new(index: &'i T, visitor: V, direction: Direction) -> Self {
         let stack = Vec::with_capacity(16);
         let last_leaf = Link::NULL;
@@ -188,8 +190,7 @@ impl<'i, T: RadixTree, V: Visitor<T::Key>> Cursor<'i, T, V> {
                 self.note_leaves(link, link);
             }
             handle.persist_before_return();
-            let visitor = &mut self.visitor;
-            if key.with_key(|key| visitor.entry(key, value)).is_none_or(|flow| flow.is_break()) {
+            if self.visitor.entry(pool, Leaf::key_word(link, &key), value).is_break() {
                 return;
             }
         }

@@ -155,12 +155,14 @@ impl Shape {
 /// Places of entries, in the order of their keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
-    bytes: [u8; 64],
+    bytes: [u8; Order::ROOM],
     count: usize,
 }
 
 impl Order {
-    pub(super) const EMPTY: Self = Self { bytes: [0; 64], count: 0 };
+    /// No node has more entries.
+    pub(super) const ROOM: usize = 64;
+    pub(super) const EMPTY: Self = Self { bytes: [0; Self::ROOM], count: 0 };
 
     #[inline(always)]
     pub(super) fn len(&self) -> usize {

@@ -70,7 +70,7 @@ mod tests;
 
 use std::marker::PhantomData;
 
-use lapis_pmem::{Committed, Domain, Link};
+use lapis_pmem::{Committed, Domain, Link, PCell};
 
 use crate::IndexKind;
 use crate::declaration::{Declaration, Exploration, History, InsertCost, Run};
@@ -94,6 +94,14 @@ type Nibbles<'k, K> = Digits<'k, K, Nibble>;
 pub struct Wort<D: Domain, K: IndexKey + ?Sized> {
     handle: Handle<D>,
     _keys: PhantomData<fn(&K)>,
+}
+
+impl<D: Domain, K: IndexKey + ?Sized> Wort<D, K> {
+    /// The words of a node's children by their nibbles.
+    #[inline(always)]
+    fn slots(&self, node: Child) -> &[PCell<u64>; Nibble::SLOTS] {
+        &self.handle.pool.at(node.as_node()).slots
+    }
 }
 
 impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
@@ -132,14 +140,21 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
     }
 
     fn next_child(&self, node: Child, rank: usize, direction: Direction) -> Option<(usize, Child)> {
-        let first = usize::from(!has_end_slot::<K>(node.position::<K>()));
-        let at = |rank: usize| {
-            let child = self.child_at(node.place(Nibble::slot_of(rank)));
+        let slots = self.slots(node);
+        let digit = |rank: usize| {
+            let child = Child(slots[rank - 1].load_acquire(self.handle.pool.domain()));
             (!child.is_none()).then_some((rank, child))
         };
+        let end = || {
+            let has_end = has_end_slot::<K>(node.position::<K>());
+            has_end.then(|| self.next_child_before(node, 0, 1)).flatten()
+        };
         match direction {
-            Direction::Forward => (rank..=Nibble::SLOTS).find_map(at),
-            Direction::Backward => (first..=rank).rev().find_map(at),
+            Direction::Forward if rank == 0 => {
+                end().or_else(|| (1..=Nibble::SLOTS).find_map(digit))
+            }
+            Direction::Forward => (rank..=Nibble::SLOTS).find_map(digit),
+            Direction::Backward => (1..=rank).rev().find_map(digit).or_else(end),
         }
     }
 
@@ -166,9 +181,9 @@ impl<D: Domain, K: IndexKey + ?Sized> RadixTree for Wort<D, K> {
     }
 
     fn prefetch_children(&self, node: Child, _direction: Direction) {
-        let slots = Nibble::SLOTS + usize::from(has_end_slot::<K>(node.position::<K>()));
-        for slot in 0..slots {
-            let child = self.child_at(node.place(slot));
+        // What ends here is visited at once.
+        for slot in self.slots(node) {
+            let child = Child(slot.load_acquire(self.handle.pool.domain()));
             if !child.is_none() {
                 self.handle.pool.prefetch(child.as_node());
             }
