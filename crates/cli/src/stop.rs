@@ -16,7 +16,7 @@ extern "C" fn on_signal(signal: i32) {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call fills the struct; a handler may make it.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    let now_ms = (now.tv_sec as i64 * 1000 + now.tv_nsec as i64 / 1_000_000).max(1);
+    let now_ms = (now.tv_sec * 1000 + now.tv_nsec / 1_000_000).max(1);
     match FIRST_MS.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => {
             SIGNAL.store(signal, Ordering::Relaxed);
