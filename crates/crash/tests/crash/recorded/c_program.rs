@@ -138,3 +138,24 @@ fn a_wrapper_in_cpp_leaves_each_store_to_its_caller() {
     );
     assert_eq!(callers.len(), 2);
 }
+
+#[test]
+fn an_image_with_pointers_lies_where_the_memory_lay() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = format!("{}/tests/crash/recorded/pointers.c", env!("CARGO_MANIFEST_DIR"));
+    let options = &["-std=c99"];
+    let Some(program) = compiled(Path::new(&source), directory.path(), options) else { return };
+    let trace = directory.path().join("pointers.trace");
+    assert!(Command::new(&program).arg("write").arg(&trace).status().unwrap().success());
+    let trace = RecordedTrace::read(std::fs::read(trace).unwrap().as_slice()).unwrap();
+    assert_eq!(trace.header.base_address, 0x2000_0000_0000);
+    for before in ["", "env -u LAPIS_CHECKER "] {
+        let mut options = recovering(&format!("{before}{}", program.display()));
+        options.image_limit = 40;
+        let report = check_recorded(&trace, &options, &|_| {}).unwrap();
+        let said: Vec<_> = report.violations.iter().map(|it| it.what.as_str()).collect();
+        let expected =
+            "the command refused the image with exit code 1: the node at 0x200000000040 is empty";
+        assert_eq!(said, [expected]);
+    }
+}
