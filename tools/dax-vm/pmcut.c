@@ -22,43 +22,19 @@
  *   breaksync=1              self-test: fsync and fdatasync do nothing once the store is made
  *   omitfence=PC             self-test: the fence at this address does nothing; cuts only where that matters
  *
- * Two things are not in the plug-in interface of 7.2. The processor's registers: env is in rbp when
- * generated code calls out, and globals are written back before such a call if a flag in QEMU's table of helpers
- * says so. The host address behind a guest address: the second word of an opaque struct. */
-#define _GNU_SOURCE
+ * Not in the plug-in interface of 7.2 is the host address behind a guest address: the second word of an opaque struct. */
+#include "../qemu/x86_plugin.h"
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-/* The part of the plug-in interface (version 1) and of QEMU that is used here. */
-typedef uint64_t plugin_id;
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
+/* What is used besides, of the plug-in interface and of QEMU. */
 struct qemu_plugin_hwaddr;
-void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, void (*)(plugin_id, struct qemu_plugin_tb *));
-void qemu_plugin_register_vcpu_init_cb(plugin_id, void (*)(plugin_id, unsigned));
-void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *, void (*)(unsigned, void *), int, void *);
-void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *, void (*)(unsigned, uint32_t, uint64_t, void *), int, int, void *);
-void qemu_plugin_register_atexit_cb(plugin_id, void (*)(plugin_id, void *), void *);
-size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
-struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
-const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *);
-size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
-uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
-unsigned qemu_plugin_mem_size_shift(uint32_t);
 struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(uint32_t, uint64_t);
 bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *);
 int cpu_memory_rw_debug(void *cpu, uint64_t address, void *buffer, uint64_t bytes, bool is_write);
 uint64_t cpu_get_phys_page_attrs_debug(void *cpu, uint64_t address, unsigned *attributes);
 void cpu_exit(void *cpu);
 extern __thread void *current_cpu;
-__attribute__((visibility("default"))) int qemu_plugin_version = 1;
-enum { NO_REGISTERS = 0, WITH_REGISTERS = 1, STORES = 2 };
 enum { RAX = 0, RDX = 2, RSI = 6, RDI = 7 };
 
 enum { LINE = 64, PAGE = 4096, PROCESSORS = 4, THREADS = 8, VERSIONS = 12 };
@@ -375,19 +351,10 @@ static void on_store(unsigned cpu, uint32_t info, uint64_t address, void *nontem
     if (index_of[offset / LINE]) event(cpu, "after-store");
 }
 
-struct flush_insn {
-    int8_t base, index;
-    uint8_t scale, at_once;
-    int64_t displacement;
-    uint64_t next;
-};
-enum { RELATIVE = 16 };
-
 __attribute__((used)) void flush_with_env(unsigned cpu, const struct flush_insn *f, const uint64_t *env)
 {
     if (!visible) return;
-    uint64_t address = f->displacement + (f->base == RELATIVE ? f->next : f->base >= 0 ? env[f->base] : 0)
-        + (f->index >= 0 ? env[f->index] << f->scale : 0);
+    uint64_t address = flush_address(f, env);
     unsigned attributes;
     uint64_t page = cpu_get_phys_page_attrs_debug(current_cpu, address & ~(PAGE - 1ull), &attributes);
     if (page == UINT64_MAX || page - phys >= pmem_bytes) return;
@@ -450,54 +417,10 @@ __attribute__((used)) void syscall_with_env(unsigned cpu, void *unused, uint64_t
     }
 }
 
-/* Instruction callbacks get env, which generated code has in rbp. */
-__asm__(".text\nflush_entry: mov %rbp,%rdx\n jmp flush_with_env@PLT\nsyscall_entry: mov %rbp,%rdx\n jmp syscall_with_env@PLT\n");
-void flush_entry(unsigned, void *);
-void syscall_entry(unsigned, void *);
+WITH_ENV(flush_entry, flush_with_env);
+WITH_ENV(syscall_entry, syscall_with_env);
 
 /* ---- instructions ---- */
-
-static bool decode_flush(const uint8_t *b, size_t n, struct flush_insn *f, uint64_t address)
-{
-    size_t i = 0;
-    uint8_t rex = 0;
-    bool prefixed = false;
-    for (; i < n && (b[i] == 0x66 || b[i] == 0x3e || b[i] == 0x2e); i++) prefixed |= b[i] == 0x66;
-    if (i < n && (b[i] & 0xf0) == 0x40) rex = b[i++];
-    if (i + 2 >= n || b[i] != 0x0f || b[i + 1] != 0xae) return false;
-    uint8_t modrm = b[i + 2], mod = modrm >> 6, operation = modrm >> 3 & 7, rm = modrm & 7;
-    i += 3;
-    /* /7: clflush, with the prefix clflushopt; /6 with the prefix: clwb. */
-    if (mod == 3 || !(operation == 7 || (operation == 6 && prefixed))) return false;
-    *f = (struct flush_insn){ .base = -1, .index = -1, .at_once = operation == 7 && !prefixed, .next = address + n };
-    int32_t wide = 0;
-    memcpy(&wide, b + n - 4, n >= 4 ? 4 : 0);
-    if (rm == 4) {
-        uint8_t sib = b[i++];
-        int index = (sib >> 3 & 7) | (rex & 2 ? 8 : 0);
-        f->scale = sib >> 6;
-        if (index != 4) f->index = index;
-        if ((sib & 7) == 5 && mod == 0) f->displacement = wide;
-        else f->base = (sib & 7) | (rex & 1 ? 8 : 0);
-    } else if (rm == 5 && mod == 0) {
-        f->base = RELATIVE;
-        f->displacement = wide;
-    } else f->base = rm | (rex & 1 ? 8 : 0);
-    if (mod == 1) f->displacement = (int8_t)b[i];
-    if (mod == 2) f->displacement = wide;
-    return true;
-}
-
-/* movnti, movntdq, movntps and their AVX forms. */
-static bool is_nontemporal(const uint8_t *b, size_t n)
-{
-    size_t i = 0;
-    if (n > 3 && b[0] == 0xc5) return b[2] == 0xe7 || b[2] == 0x2b;
-    if (n > 4 && b[0] == 0xc4) return (b[1] & 31) == 1 && (b[3] == 0xe7 || b[3] == 0x2b);
-    while (i < n && (b[i] == 0x66 || b[i] == 0xf2 || b[i] == 0xf3)) i++;
-    if (i < n && (b[i] & 0xf0) == 0x40) i++;
-    return i + 1 < n && b[i] == 0x0f && (b[i + 1] == 0xc3 || b[i + 1] == 0xe7 || b[i + 1] == 0x2b);
-}
 
 static void on_translation(plugin_id id, struct qemu_plugin_tb *tb)
 {
@@ -513,7 +436,7 @@ static void on_translation(plugin_id id, struct qemu_plugin_tb *tb)
         if (decode_flush(b, bytes, &f, pc)) {
             *(kept = malloc(sizeof f)) = f;
             qemu_plugin_register_vcpu_insn_exec_cb(insn, flush_entry, WITH_REGISTERS, kept);
-        } else if (bytes == 3 && b[0] == 0x0f && b[1] == 0xae && b[2] >= 0xf0) {
+        } else if (is_fence(b, bytes)) {
             qemu_plugin_register_vcpu_insn_exec_cb(insn, fence_at, NO_REGISTERS, (void *)pc);
         } else if (bytes == 2 && b[0] == 0x0f && b[1] == 0x05) {
             qemu_plugin_register_vcpu_insn_exec_cb(insn, syscall_entry, WITH_REGISTERS, NULL);
@@ -531,34 +454,6 @@ static void on_processor(plugin_id id, unsigned cpu)
         _exit(2);
     }
     if (!visible) find_pmem();
-}
-
-/* The table of helpers says of the one through which instruction callbacks are made that it reads no
- * globals. Says that it does, so that they are written back. */
-static bool have_globals_written_back(void)
-{
-    static const char wanted[] = "plugin_vcpu_udata_cb";
-    FILE *maps = fopen("/proc/self/maps", "r");
-    char text[1024];
-    uint64_t from[64], to[64], name = 0;
-    int n = 0, changed = 0;
-    while (fgets(text, sizeof text, maps) && n < 64)
-        if (strstr(text, "qemu-system-x86_64") && sscanf(text, "%" SCNx64 "-%" SCNx64, &from[n], &to[n]) == 2) n++;
-    fclose(maps);
-    for (int i = 0; i < n && !name; i++) {
-        char *found = memmem((void *)from[i], to[i] - from[i], wanted, sizeof wanted);
-        while (found && found[-1]) found = memmem(found + 1, to[i] - (uint64_t)found - 1, wanted, sizeof wanted);
-        name = (uint64_t)found;
-    }
-    for (int i = 0; name && i < n; i++)
-        for (uint64_t at = from[i]; at + 16 <= to[i]; at += 8) {
-            uint32_t *flags = (uint32_t *)(at + 8);
-            if (*(uint64_t *)at != name || !(*flags & 1)) continue;
-            mprotect((void *)((uint64_t)flags & ~(PAGE - 1ull)), 2 * PAGE, PROT_READ | PROT_WRITE);
-            *flags = (*flags & ~1u) | 2u;
-            changed++;
-        }
-    return changed == 1;
 }
 
 __attribute__((visibility("default"))) int qemu_plugin_install(plugin_id id, const void *info, int count, char **arguments)
@@ -589,7 +484,7 @@ __attribute__((visibility("default"))) int qemu_plugin_install(plugin_id id, con
     char name[600];
     snprintf(name, sizeof name, "%s/report", out);
     report = fopen(name, "w");
-    if (!report || !have_globals_written_back()) {
+    if (!report || !have_globals_written_back("qemu-system-x86_64")) {
         fprintf(stderr, "pmcut: no report can be written, or this is not the QEMU that it is made for\n");
         return -1;
     }
