@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     backup, check, compact, crash, delete, demo, export, get, import, info, lab, manual, put,
-    replay, scan, ycsb,
+    replay, scan, trace, ycsb,
 };
 use crate::failure::Failure;
 use crate::output::closed;
@@ -60,6 +60,7 @@ pub enum Command {
     Ycsb(ycsb::Arguments),
     Replay(replay::Arguments),
     Crash(Box<crash::Arguments>),
+    Trace(trace::Arguments),
     Lab(lab::Arguments),
     Help(manual::HelpArguments),
     Completions(manual::CompletionArguments),

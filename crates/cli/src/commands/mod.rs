@@ -15,6 +15,7 @@ pub mod manual;
 pub mod put;
 pub mod replay;
 pub mod scan;
+pub mod trace;
 pub mod ycsb;
 
 use crate::arguments::Command;
@@ -39,6 +40,7 @@ pub fn run(command: Command, output: &mut Output) -> Result<Verdict, Failure> {
         Command::Restore(arguments) => arguments.run(output),
         Command::Compact(arguments) => compact::run(&arguments, output),
         Command::Crash(arguments) => crash::run(&arguments, output),
+        Command::Trace(arguments) => trace::run(&arguments, output),
         Command::Lab(arguments) => lab::run(&arguments, output),
         Command::Help(arguments) => arguments.run(output),
         Command::Completions(arguments) => arguments.run(output),

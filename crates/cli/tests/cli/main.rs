@@ -15,4 +15,5 @@ mod store_commands;
 mod this_machine;
 mod toy_index;
 mod traces;
+mod unchanged_program;
 mod workloads;

@@ -121,7 +121,8 @@ pub fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Outcome {
     finish(command, b"")
 }
 
-fn finish(mut command: Command, input: &[u8]) -> Outcome {
+/// Runs a command to its end.
+pub fn finish(mut command: Command, input: &[u8]) -> Outcome {
     let mut words: Vec<_> =
         command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(at) = words.iter().position(|word| word == "--dir") {
