@@ -10,6 +10,7 @@
  * Callbacks for stores come after the store, so its value is read from a mapping of our own of the same file. Of threads
  * that store to one word at once a later value may be read, which is then recorded twice.
  *
+ * What the C library stores has the place that called it: the end of the last block of code that was not the library's.
  * A place in the source is module and offset for now, `*MODULE` and a number as if it were a line; `lapis trace` asks
  * addr2line for the names when the program has ended.
  *
@@ -28,6 +29,7 @@
 #define LAPIS_TRACE_IMPLEMENTATION
 #include "lapis_trace.h"
 
+void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *, void (*)(unsigned, void *), int, void *);
 void qemu_plugin_register_vcpu_syscall_cb(plugin_id, void (*)(plugin_id, unsigned, int64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t));
 void qemu_plugin_register_vcpu_syscall_ret_cb(plugin_id, void (*)(plugin_id, unsigned, int64_t, int64_t));
 extern uintptr_t guest_base;
@@ -61,9 +63,15 @@ static __thread struct {
 struct module {
     uint64_t from, to, offset;
     char *name; /* `*` and the path */
+    bool is_c_library;
 };
 static struct module modules[1024];
 static unsigned n_modules;
+/* Pages that no module has, as of code that is made when the program runs. */
+enum { UNKNOWN_PAGES = 256 };
+static uint64_t unknown_pages[UNKNOWN_PAGES];
+/* Where the thread last was that is not in the C library. */
+static __thread uint64_t caller;
 
 static void read_modules(void)
 {
@@ -83,20 +91,51 @@ static void read_modules(void)
             for (unsigned i = 0; i < n_known && !name; i++)
                 if (!strcmp(known[i], path)) name = known[i];
             if (!name && n_known < 1024) name = known[n_known++] = strdup(path);
-            if (name) modules[n_modules++] = (struct module){ from - guest_base, to - guest_base, offset, name };
+            const char *last = strrchr(path, '/') + 1;
+            bool is_c_library = !strncmp(last, "libc.so", 7) || !strncmp(last, "libc-", 5) || !strncmp(last, "ld-", 3);
+            if (name) modules[n_modules++] = (struct module){ from - guest_base, to - guest_base, offset, name, is_c_library };
         }
     if (maps) fclose(maps);
 }
 
-static lapis_trace_site *site_of(uint64_t pc)
+/* The caller holds the lock. */
+static const struct module *module_of(uint64_t pc)
 {
+    uint64_t *unknown = &unknown_pages[(pc >> 12) % UNKNOWN_PAGES];
     for (int again = 0; again < 2; again++) {
         for (unsigned i = 0; i < n_modules; i++)
-            if (pc >= modules[i].from && pc < modules[i].to)
-                return lapis_trace_site_at(modules[i].name, (uint32_t)(pc - modules[i].from + modules[i].offset));
+            if (pc >= modules[i].from && pc < modules[i].to) return &modules[i];
+        if (*unknown == pc >> 12) break;
         if (!again) read_modules();
     }
-    return lapis_trace_site_at("*unknown", (uint32_t)pc);
+    *unknown = pc >> 12;
+    return NULL;
+}
+
+static lapis_trace_site *site_of(uint64_t pc)
+{
+    const struct module *module = module_of(pc);
+    if (module && module->is_c_library && caller) module = module_of(pc = caller);
+    if (!module) return lapis_trace_site_at("*unknown", (uint32_t)pc);
+    return lapis_trace_site_at(module->name, (uint32_t)(pc - module->from + module->offset));
+}
+
+/* A block of the linker's table of procedures: it goes on to what was called. */
+static bool is_stub(struct qemu_plugin_tb *tb, size_t n)
+{
+    struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, n - 1);
+    const uint8_t *b = qemu_plugin_insn_data(insn);
+    size_t i = b[0] == 0xf2, bytes = qemu_plugin_insn_size(insn);
+    if (i + 1 < bytes && b[i] == 0xff && b[i + 1] == 0x25) return true;
+    /* push and jmp, to the resolver */
+    return n >= 2 && n <= 3 && b[i] == 0xe9
+        && *(const uint8_t *)qemu_plugin_insn_data(qemu_plugin_tb_get_insn(tb, n - 2)) == 0x68;
+}
+
+static void on_block(unsigned cpu, void *last)
+{
+    (void)cpu;
+    caller = (uint64_t)last;
 }
 
 /* ---- what is recorded; the caller holds the lock ---- */
@@ -197,7 +236,14 @@ static bool is_locked(const uint8_t *b, size_t n)
 static void on_translation(plugin_id id, struct qemu_plugin_tb *tb)
 {
     (void)id;
-    for (size_t i = 0, n = qemu_plugin_tb_n_insns(tb); i < n; i++) {
+    size_t n = qemu_plugin_tb_n_insns(tb);
+    lapis_trace_lock();
+    const struct module *module = module_of(qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0)));
+    bool is_c_library = module && module->is_c_library;
+    lapis_trace_unlock();
+    uint64_t last = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, n - 1));
+    if (!is_c_library && !is_stub(tb, n)) qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, NO_REGISTERS, (void *)last);
+    for (size_t i = 0; i < n; i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
         const uint8_t *b = qemu_plugin_insn_data(insn);
         size_t bytes = qemu_plugin_insn_size(insn);
