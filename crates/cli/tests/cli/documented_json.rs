@@ -222,7 +222,8 @@ fn lab_results_say_what_they_were_found_with() {
     let index = ["index", "--index", "wort", "--operation", "get", "--keys", "100", "--seed", "7"];
     let results = [experiment(&index, &[]), json(run(["lab", "capabilities", "--json"]))];
     for result in &results {
-        let fields = ["version", "commit", "processor", "flush", "page_bytes", "cores"];
+        let fields =
+            ["version", "commit", "processor", "flush", "page_bytes", "huge_pages", "cores"];
         assert_fields(&result["machine"], &fields);
     }
     // Of a table of capabilities nothing is left to chance.

@@ -15,8 +15,11 @@ pub struct Machine {
     pub processor: String,
     /// The flush instruction.
     pub flush: &'static str,
-    /// Bytes of a page of memory.
+    /// Bytes of a small page of memory.
     pub page_bytes: usize,
+    /// When the kernel gives huge ones for ordinary memory: `always`, to who asks (`madvise`; Lapis does), `never`;
+    /// `unknown` if it does not say.
+    pub huge_pages: String,
     /// Threads that run at a time.
     pub cores: usize,
 }
@@ -30,6 +33,7 @@ impl Machine {
             processor: processor(),
             flush: Hardware::detect().method().name(),
             page_bytes: rustix::param::page_size(),
+            huge_pages: huge_pages(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
@@ -45,6 +49,14 @@ pub struct Labelled<'r, R> {
     /// The result.
     #[serde(flatten)]
     pub result: &'r R,
+}
+
+/// What the kernel says of huge pages: of the words in its file, the one in brackets.
+fn huge_pages() -> String {
+    let policy = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    let policy = policy.unwrap_or_default();
+    let chosen = policy.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    chosen.map_or("unknown", |(chosen, _)| chosen).to_owned()
 }
 
 /// What the processor calls itself.

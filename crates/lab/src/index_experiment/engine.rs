@@ -186,8 +186,12 @@ pub(crate) fn measure(
     let mut latencies = Latencies::new();
     threads.iter().for_each(|thread| latencies.merge(&thread.latencies));
     let quantiles = latencies.quantiles();
+    let mops = if elapsed > 0.0 { steps as f64 / elapsed / 1e6 } else { 0.0 };
     let measured = Measured {
-        mops: if elapsed > 0.0 { steps as f64 / elapsed / 1e6 } else { 0.0 },
+        repetitions: 1,
+        mops,
+        mops_min: mops,
+        mops_max: mops,
         p50_ns: quantiles.p50,
         p99_ns: quantiles.p99,
         p9999_ns: quantiles.p9999,

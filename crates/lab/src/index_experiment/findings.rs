@@ -24,7 +24,12 @@ impl Findings for IndexResults {
                     }
                     _ => format!("{} {}", case.keys, case.distribution),
                 },
-                decimals(measured.map(|found| found.mops), 3),
+                match measured {
+                    Some(found) if found.repetitions > 1 => {
+                        format!("{:.3} ({:.3}–{:.3})", found.mops, found.mops_min, found.mops_max)
+                    }
+                    found => decimals(found.map(|found| found.mops), 3),
+                },
                 decimals(measured.map(|found| found.p50_ns as f64), 0),
                 decimals(measured.map(|found| found.p99_ns as f64), 0),
                 decimals(modelled.as_ref().and_then(|found| found.figures.mops), 3),
@@ -43,8 +48,17 @@ impl Findings for IndexResults {
     }
 
     fn notes(&self) -> Vec<String> {
-        let measured =
-            "Mop/s to p99: measured here, in anonymous memory, the time of this machine.";
+        let runs = self.rows.iter().find_map(|row| row.measured).map_or(1, |it| it.repetitions);
+        let of_runs = match runs {
+            1 => String::new(),
+            runs => {
+                format!(" Of {runs} runs the one with the median Mop/s, the least and the most.")
+            }
+        };
+        let measured = format!(
+            "Mop/s to p99: measured here, in {} pages, the time of this machine.{of_runs}",
+            self.pages
+        );
         let profile = self.rows.iter().find_map(|row| Some(&row.modelled.as_ref()?.profile));
         let modelled = profile.map(|profile| {
             format!(
@@ -66,7 +80,7 @@ impl Findings for IndexResults {
              few; more keys, or --caches-for-keys, count what larger ones do."
                 .to_owned()
         });
-        let notes = std::iter::once(measured.to_owned()).chain(modelled);
+        let notes = std::iter::once(measured).chain(modelled);
         notes.chain(fewer).chain(fits).collect()
     }
 

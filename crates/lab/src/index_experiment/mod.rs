@@ -14,6 +14,7 @@
 mod contender;
 pub(crate) mod engine;
 mod findings;
+mod pages;
 mod peers;
 pub(crate) mod plan;
 mod sessions;
@@ -127,6 +128,12 @@ pub struct Options {
     pub keys: usize,
     /// How often each operation other than load is done, at most as often as there are keys.
     pub repetitions: usize,
+    /// Whether look-ups ask for different keys, in random order, whatever the distribution asks for.
+    pub each_key_once: bool,
+    /// How often everything is measured, each time on an index of its own.
+    pub runs: usize,
+    /// What measured indexes in ordinary memory lie in.
+    pub pages: Pages,
     /// Threads of the measured runs, logical workers of the modelled ones.
     pub threads: usize,
     /// Persistent memory to measure on: a file to be made, which goes with the run, a directory for it, or a device, which is
@@ -159,6 +166,9 @@ impl Default for Options {
             distributions: vec![Distribution::Uniform],
             keys: 1_000_000,
             repetitions: 250_000,
+            each_key_once: false,
+            runs: 1,
+            pages: Pages::default(),
             threads: 1,
             memory: None,
             presized: false,
@@ -171,11 +181,48 @@ impl Default for Options {
     }
 }
 
-/// What was measured on this machine.
+/// Pages of memory that an index is measured in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pages {
+    /// Huge ones, where the kernel gives them ([`Machine::huge_pages`](experiment::Machine::huge_pages)).
+    #[default]
+    Huge,
+    /// Small ones only, the process's other memory included.
+    Small,
+}
+
+impl Pages {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Huge, Self::Small];
+
+    /// The name used on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Huge => "huge",
+            Self::Small => "small",
+        }
+    }
+}
+
+impl std::fmt::Display for Pages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What was measured on this machine. Of several runs these are the figures of the one with the median
+/// throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Measured {
+    /// Runs.
+    pub repetitions: usize,
     /// Million operations per second, all threads together.
     pub mops: f64,
+    /// The same of the slowest run.
+    pub mops_min: f64,
+    /// The same of the fastest run.
+    pub mops_max: f64,
     /// Median latency in nanoseconds. Latencies are sampled: at most one operation in 64 is timed.
     pub p50_ns: u64,
     /// Latency that 99 % did not exceed.
@@ -225,6 +272,8 @@ pub type Row = experiment::Row<Case, Measured, OnModel<Modelled>>;
 /// What `lab index` prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IndexResults {
+    /// What was measured in.
+    pub pages: Pages,
     /// One row for each index, distribution and operation.
     pub rows: Vec<Row>,
 }
@@ -235,7 +284,7 @@ impl Options {
         if [self.keys, self.modelled_keys, self.caches_for_keys.unwrap_or(1)].contains(&0) {
             return bad("an index experiment takes at least one key");
         }
-        if self.repetitions == 0 || self.modelled_repetitions == 0 {
+        if [self.repetitions, self.modelled_repetitions, self.runs].contains(&0) {
             return bad("an operation is done at least once");
         }
         if self.threads == 0 {

@@ -179,6 +179,7 @@ fn ours(peer: Peer, keys: usize, seed: u64) -> Result<(f64, f64), ExperimentErro
         distributions: vec![Distribution::Uniform],
         keys,
         repetitions: keys,
+        each_key_once: true,
         threads: peer.threads,
         presized: peer.presized,
         sides: Sides::measured_only(),

@@ -1,6 +1,7 @@
 //! What each thread will do, made before the clock runs.
 
 use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
 use super::Operation;
@@ -97,6 +98,23 @@ pub(crate) fn plan(
     }
 }
 
+/// Look-ups of so many different keys, in random order.
+pub(crate) fn each_once(
+    keys: &KeySet,
+    repetitions: usize,
+    threads: usize,
+    seed: u64,
+) -> Vec<Vec<Step>> {
+    let mut order = keys.loaded().to_vec();
+    order.shuffle(&mut SmallRng::seed_from_u64(seed));
+    order.truncate(repetitions);
+    let shares = order.chunks(order.len().div_ceil(threads).max(1));
+    let mut plans: Vec<Vec<Step>> =
+        shares.map(|share| share.iter().map(|&key| Step::Get { key }).collect()).collect();
+    plans.resize(threads, Vec::new());
+    plans
+}
+
 /// The steps of one thread for a workload of YCSB. What a thread inserts is asked for by that
 /// thread only, and only later, so every answer is known.
 fn ycsb(
@@ -166,19 +184,31 @@ mod tests {
         }
     }
 
+    /// Asserts that no key comes twice, and says how many there are.
+    fn distinct(plans: Vec<Vec<Step>>) -> usize {
+        let keys = plans.into_iter().flatten().map(|step| match step {
+            Step::Insert { key } | Step::Remove { key } | Step::Get { key } => key,
+            other => panic!("{other:?}"),
+        });
+        let all: Vec<u64> = keys.collect();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        all.len()
+    }
+
     #[test]
     fn inserts_and_removals_are_of_distinct_keys() {
         for operation in [Operation::Load, Operation::Insert, Operation::Delete] {
-            let all: Vec<u64> = steps(operation, 2)
-                .into_iter()
-                .flatten()
-                .map(|step| match step {
-                    Step::Insert { key } | Step::Remove { key } => key,
-                    other => panic!("{operation}: {other:?}"),
-                })
-                .collect();
-            assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{operation}");
+            distinct(steps(operation, 2));
         }
+    }
+
+    #[test]
+    fn look_ups_ask_for_each_key_once_if_they_are_to() {
+        let keys = KeySet::generate(Distribution::Zipf, 4000, 0, 1);
+        let plans = each_once(&keys, 2000, 3, 7);
+        assert_ne!(plans[0][0], Step::Get { key: keys.loaded()[0] });
+        assert_eq!((plans.len(), distinct(plans)), (3, 2000));
+        assert_eq!(each_once(&keys, 1, 3, 7).len(), 3);
     }
 
     #[test]

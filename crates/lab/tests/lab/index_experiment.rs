@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use lapis_index::IndexKind;
 use lapis_lab::experiment::{ExperimentError, Findings, Sides};
-use lapis_lab::index_experiment::{Operation, Options, PEERS, Row, compare_with_peers, run};
+use lapis_lab::index_experiment::{Operation, Options, PEERS, Pages, Row, compare_with_peers, run};
 use lapis_lab::keys::Distribution;
 
 fn tiny() -> Options {
@@ -38,7 +38,13 @@ fn a_structure_is_measured_in_a_file_that_is_gone_afterwards() {
         sides: Sides { model: false, ..Sides::default() },
         ..tiny()
     };
-    assert!(rows(&options).iter().all(|row| row.measured.unwrap().mops > 0.0));
+    let options = Options { runs: 3, pages: Pages::Small, each_key_once: true, ..options };
+    for row in rows(&options) {
+        let measured = row.measured.unwrap();
+        assert_eq!(measured.repetitions, 3);
+        assert!(0.0 < measured.mops_min && measured.mops_min <= measured.mops);
+        assert!(measured.mops <= measured.mops_max);
+    }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     let taken = directory.path().join("taken");
     std::fs::write(&taken, b"precious").unwrap();

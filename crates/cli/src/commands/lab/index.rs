@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lapis_index::IndexKind;
-use lapis_lab::index_experiment::{Operation, Options, compare_with_peers, run as run_index};
+use lapis_lab::index_experiment::{
+    Operation, Options, Pages, compare_with_peers, run as run_index,
+};
 use lapis_lab::keys::Distribution;
 
 use super::frame::{Destinations, Seed, Sides, one_of, or_default};
@@ -24,6 +26,7 @@ Examples:
   lapis lab index --operation insert --modelled-only --write README.md
   lapis lab index --index p-clht --operation insert --modelled-only --keys 2000000 --caches-for-keys 64000000
   lapis lab index --measured-only --pmem /mnt/dax
+  lapis lab index --measured-only --keys 4000000 --operation load,get --each-key-once --runs 5 --pages small
   lapis lab index --peers --keys 4000000
   lapis lab index --peers --keys 4000000 --write docs/wort-study.md --write README.md
 
@@ -46,6 +49,17 @@ pub struct Arguments {
     /// How often each operation is done [default: once per key, at most 250,000 times]
     #[arg(long, value_name = "N")]
     repetitions: Option<usize>,
+    /// Look different keys up, in random order, whatever the distribution asks for [every key, unless
+    /// --repetitions says how many]
+    #[arg(long)]
+    each_key_once: bool,
+    /// Measure everything so often, each time on a new index; tell the run with the median throughput,
+    /// the least and the most
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    runs: usize,
+    /// What is measured in ordinary memory lies in: huge pages, where the kernel gives them, or small
+    #[arg(long, value_name = "PAGES", default_value = "huge", value_parser = parse_pages)]
+    pages: Pages,
     /// Keys of the modelled index, at most
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     modelled_keys: usize,
@@ -66,7 +80,7 @@ pub struct Arguments {
     #[arg(long)]
     presized: bool,
     /// Put ours beside the published implementations instead
-    #[arg(long, conflicts_with_all = ["index", "operation", "threads", "presized", "modelled_only", "measured_only"])]
+    #[arg(long, conflicts_with_all = ["index", "operation", "threads", "presized", "modelled_only", "measured_only", "each_key_once", "runs", "pages"])]
     peers: bool,
     #[command(flatten)]
     seed: Seed,
@@ -79,6 +93,11 @@ pub struct Arguments {
 fn parse_operation(name: &str) -> Result<Operation, String> {
     one_of(&Operation::ALL, Operation::name, name)
         .map_err(|names| format!("there is no such operation; {names}"))
+}
+
+fn parse_pages(name: &str) -> Result<Pages, String> {
+    one_of(&Pages::ALL, Pages::name, name)
+        .map_err(|names| format!("there are no such pages; {names}"))
 }
 
 fn parse_distribution(name: &str) -> Result<Distribution, String> {
@@ -101,7 +120,13 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         operations: or_default(&arguments.operation, default.operations),
         distributions: arguments.distribution.clone(),
         keys: arguments.keys,
-        repetitions: arguments.repetitions.unwrap_or(default.repetitions),
+        repetitions: arguments.repetitions.unwrap_or(match arguments.each_key_once {
+            true => arguments.keys,
+            false => default.repetitions,
+        }),
+        each_key_once: arguments.each_key_once,
+        runs: arguments.runs,
+        pages: arguments.pages,
         threads: arguments.threads,
         memory: arguments.pmem.clone(),
         presized: arguments.presized,
