@@ -5,11 +5,10 @@
 //! all of them in turn with few. Within a kind those come first at which other lines are uncertain, and of these
 //! the ones that lie far from each other in the trace.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::Hasher;
+use std::collections::{HashMap, HashSet};
 
 use lapis_device::trace_file::RecordedTrace;
-use lapis_device::{CrashPoint, CrashStates, Event, Image, ImageBudget};
+use lapis_device::{CrashPoints, CrashStates, Event, Image, ImageBudget};
 use lapis_pmem::Region;
 
 use super::{RecordedOptions, crash_points};
@@ -45,21 +44,24 @@ impl Plan {
     /// Over the crash points of a trace that begins with what `region` holds.
     pub(super) fn of(recorded: &RecordedTrace, region: &Region, options: &RecordedOptions) -> Self {
         let mut points = crash_points(&recorded.trace, region, options);
-        let mut sources = Sources::default();
+        let mut uncertain = Uncertain::default();
         let (mut kinds, mut seen) = (HashMap::new(), HashSet::new());
         // Of each kind the crash points with lines that were not uncertain at others of it, then the rest.
         let mut members: Vec<[Vec<usize>; 2]> = Vec::new();
         let mut known = Vec::new();
         while let Some(point) = points.advance() {
-            let states = points.states();
-            let (kind, lines) = sources.look_at(recorded, &point, &states);
+            if options.stop.is_raised() {
+                break;
+            }
+            uncertain.advance(recorded, &points, point.position);
+            let cut = recorded.places.get(point.position).copied().unwrap_or_default();
             let next = kinds.len();
-            let kind = *kinds.entry(kind).or_insert(next);
+            let kind = *kinds.entry((cut, uncertain.places)).or_insert(next);
             if kind == next {
                 members.push(Default::default());
             }
-            members[kind][usize::from(!seen.insert((kind, lines)))].push(known.len());
-            known.push(Known { kind, rank: 0, images: states.image_count().min(MOST) });
+            members[kind][usize::from(!seen.insert((kind, uncertain.lines)))].push(known.len());
+            known.push(Known { kind, rank: 0, images: uncertain.images(&points) });
         }
         for (rank, member) in members.iter().flat_map(ranked) {
             known[member].rank = rank;
@@ -170,42 +172,69 @@ fn spread(known: &[Known], limit: u64, exhaustive_limit: u64) -> Vec<u64> {
     given
 }
 
-/// Where in the source what may be lost was stored.
+/// The lines that may be lost, and where in the source they were last stored to: as far as can be told without a look at
+/// all of them at each crash point, of which there may be many more than stores.
 #[derive(Default)]
-struct Sources {
+struct Uncertain {
     read: usize,
-    /// By line, the place of the last store to it.
-    last: HashMap<u32, u32>,
+    place_of: HashMap<u32, u32>,
+    /// How many lines each place has.
+    lines_of: HashMap<u32, u32>,
+    /// Changes with the places that there are, and with the lines.
+    places: u64,
+    lines: u64,
 }
 
-impl Sources {
-    /// A number for the kind of a crash point, and one for the lines that are uncertain at it.
-    fn look_at(
-        &mut self,
-        recorded: &RecordedTrace,
-        point: &CrashPoint,
-        states: &CrashStates<'_>,
-    ) -> (u64, u64) {
-        for position in self.read..point.position {
+impl Uncertain {
+    /// Goes on to a crash point.
+    fn advance(&mut self, recorded: &RecordedTrace, points: &CrashPoints<'_>, position: usize) {
+        // What the fence at the last crash point has completed, and then what was stored since.
+        for (line, _) in points.newly_durable() {
+            if let Some(place) = self.place_of.remove(&line) {
+                self.lines ^= hash(1, line);
+                self.forget(place);
+            }
+        }
+        for at in self.read..position {
             if let Event::Store { line, .. }
             | Event::OrderedStore { line, .. }
             | Event::Locked { line, .. }
-            | Event::NonTemporal { line, .. } = recorded.trace.events[position]
+            | Event::NonTemporal { line, .. } = recorded.trace.events[at]
             {
-                self.last.insert(line, recorded.places[position]);
+                let place = recorded.places[at];
+                match self.place_of.insert(line, place) {
+                    Some(before) => self.forget(before),
+                    None => self.lines ^= hash(1, line),
+                }
+                let lines = self.lines_of.entry(place).or_default();
+                *lines += 1;
+                if *lines == 1 {
+                    self.places ^= hash(0, place);
+                }
             }
         }
-        self.read = point.position;
-        let (mut kind, mut all) = (xxhash_rust::xxh3::Xxh3::new(), xxhash_rust::xxh3::Xxh3::new());
-        kind.write_u32(recorded.places.get(point.position).copied().unwrap_or_default());
-        let mut places = BTreeSet::new();
-        for line in states.uncertain_lines().into_iter().flatten() {
-            all.write_u32(line);
-            places.extend(self.last.get(&line));
-        }
-        places.into_iter().for_each(|place| kind.write_u32(place));
-        (kind.finish(), all.finish())
+        self.read = position;
     }
+
+    fn forget(&mut self, place: u32) {
+        let lines = self.lines_of.entry(place).or_default();
+        *lines = lines.saturating_sub(1);
+        if *lines == 0 {
+            self.places ^= hash(0, place);
+        }
+    }
+
+    /// How many images there are, or [`MOST`] if that many.
+    fn images(&self, points: &CrashPoints<'_>) -> u64 {
+        match 1_u64.checked_shl(self.place_of.len() as u32) {
+            Some(images) if images < MOST => points.states().image_count().min(MOST),
+            _ => MOST,
+        }
+    }
+}
+
+fn hash(what: u32, number: u32) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(&number.to_le_bytes(), what.into())
 }
 
 #[cfg(test)]

@@ -139,10 +139,20 @@ impl Shared<'_> {
             }
             points.bring_up_to_date(&mut region)?;
             progressing.read(&recorded.trace.events, point.position);
-            let states = points.states();
+            let wanted = options.replay.as_ref();
+            if self.is_over() {
+                break;
+            }
             let planned = plan.images(at, left_over);
-            let (images, all): (Box<dyn Iterator<Item = Image>>, bool) = match &options.replay {
-                Some((position, _)) if *position != point.position => continue,
+            let left_out = match wanted {
+                Some((position, _)) => *position != point.position,
+                None => planned == 0,
+            };
+            if left_out {
+                continue;
+            }
+            let states = points.states();
+            let (images, all): (Box<dyn Iterator<Item = Image>>, bool) = match wanted {
                 Some((_, choices)) => {
                     let image = Image::from_choices(choices.clone());
                     if !states.includes(&image) {
@@ -150,7 +160,6 @@ impl Shared<'_> {
                     }
                     (Box::new(std::iter::once(image)), false)
                 }
-                None if planned == 0 => continue,
                 None => {
                     let seed = options.seed ^ (point.position as u64) << 20;
                     plan.candidates(at, &states, planned, seed)
