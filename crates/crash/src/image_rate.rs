@@ -17,6 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::explore::explore_any;
 use crate::options::ExploreOptions;
 use crate::report::ExploreReport;
+use crate::stop_flag::StopFlag;
 use crate::structure::{Progress, Structure, explore_structure};
 use crate::subjects::IndexSubject;
 
@@ -37,11 +38,13 @@ pub struct RateTrial {
     pub only: Option<String>,
     /// Runs of each row, of which the best counts.
     pub runs: usize,
+    /// Stop as soon as it is raised; a row that was not measured to its end is left out.
+    pub stop: StopFlag,
 }
 
 impl Default for RateTrial {
     fn default() -> Self {
-        Self { only: None, runs: 3 }
+        Self { only: None, runs: 3, stop: StopFlag::default() }
     }
 }
 
@@ -192,7 +195,11 @@ impl Rates<'_> {
             let best = runs.into_iter().min_by(|one, other| one.0.total_cmp(&other.0));
             best.ok_or_else(|| "nothing was run".to_owned())
         };
-        let mut options = options.clone();
+        let stop = self.trial.stop;
+        if stop.is_raised() {
+            return Ok(());
+        }
+        let mut options = ExploreOptions { stop, ..options.clone() };
         let (set_up_s, seconds, report) = loop {
             // Nothing is that late, so that everything but the images is done.
             let no_images = ExploreOptions { first_operation: usize::MAX, ..options.clone() };
@@ -209,6 +216,9 @@ impl Rates<'_> {
             ..options.clone()
         };
         let (seconds_in_part, report_in_part) = best(&in_part).map_err(failed)?;
+        if stop.is_raised() {
+            return Ok(());
+        }
         // Whatever is too quick for the clock all the same counts as a microsecond.
         let images_s = (seconds - set_up_s).max(1e-6);
         self.rows.push(RateRow {
@@ -278,7 +288,8 @@ mod tests {
 
     #[test]
     fn a_row_says_how_many_images_were_run_and_tables_are_by_kind_of_row() {
-        let trial = RateTrial { only: Some("header-log".to_owned()), runs: 1 };
+        let trial =
+            RateTrial { only: Some("header-log".to_owned()), runs: 1, ..RateTrial::default() };
         let rows = image_rates(&trial, &|_| {}).unwrap();
         let [row] = rows.as_slice() else { panic!("{rows:?}") };
         assert!(row.run > 0 && row.run < row.images && row.run_in_part <= row.run);

@@ -26,11 +26,14 @@ fn can_trace() -> bool {
 
 /// Compiles an example in C.
 fn compiled(scene: &Scene, name: &str, options: &[&str]) -> PathBuf {
-    let program = scene.path(name);
+    compiled_from(scene, &format!("{ROOT}/examples/bring-your-own/c/{name}.c"), options)
+}
+
+fn compiled_from(scene: &Scene, source: &str, options: &[&str]) -> PathBuf {
+    let program = scene.path(Path::new(source).file_stem().unwrap().to_str().unwrap());
     let mut command = Command::new("cc");
     command.args(["-g", "-O1", "-Wall", "-Wextra", "-Werror"]).args(options);
     command.arg(format!("-I{ROOT}/include")).arg("-o").arg(&program);
-    let source = format!("{ROOT}/examples/bring-your-own/c/{name}.c");
     assert!(command.arg(source).status().unwrap().success());
     program
 }
@@ -95,6 +98,36 @@ fn what_an_unchanged_program_says_before_it_is_durable_is_found_without_any_chec
     let failure = &found.json()["violations"][0]["failure"];
     assert_eq!((&failure["kind"], &failure["missing"]), (&"not_durable".into(), &"fence".into()));
     assert!(failure["stored_at"].as_str().unwrap().contains("plain_ring.c:"), "{failure}");
+}
+
+#[test]
+fn what_the_c_library_stores_has_the_line_that_called_it() {
+    if !can_trace() {
+        return;
+    }
+    let scene = Scene::new();
+    let text_of_it = "#include <fcntl.h>\n#include <string.h>\n#include <sys/mman.h>\n#include <unistd.h>\n\
+        int main(int count, char **arguments) {\n\
+        int file = open(arguments[count - 1], O_RDWR | O_CREAT, 0644);\n\
+        if (ftruncate(file, 4096) != 0) return 1;\n\
+        void *pool = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);\n\
+        memcpy(pool, arguments[0], strlen(arguments[0]));\n\
+        return write(1, \"stored\", 6) != 6; }\n";
+    let source = scene.file("copy.c", text_of_it);
+    let program = compiled_from(&scene, text(&source), &["-fno-builtin"]);
+    let (pool, trace) = (scene.path("pool"), scene.path("copy.trace"));
+    let mut command = lapis();
+    command.env("XDG_CACHE_HOME", CACHE).args([
+        "trace",
+        "--output-acknowledges",
+        "--map",
+        text(&pool),
+    ]);
+    command.args(["-o", text(&trace), "--", text(&program), text(&pool)]);
+    assert_eq!(finish(command, b"").code, Some(0));
+    let found = run(["crash", "--trace", text(&trace), "--json"]).json();
+    let stored_at = found["violations"][0]["failure"]["stored_at"].as_str().unwrap();
+    assert!(stored_at.ends_with("copy.c:9"), "{found}");
 }
 
 #[test]

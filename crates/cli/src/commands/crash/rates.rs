@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped};
-use crate::progress;
+use crate::{progress, stop};
 
 /// The command whose section of a document the tables are (module [`lapis_lab::document`]).
 const COMMAND: &str = "lapis crash --rates";
@@ -33,6 +33,7 @@ pub struct Arguments {
 #[derive(Debug, Serialize)]
 struct Report {
     rows: Vec<RateRow>,
+    stopped: bool,
 }
 
 /// Runs `lapis crash --rates`.
@@ -41,22 +42,27 @@ pub fn run(
     write: Option<&Path>,
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
-    let trial = RateTrial { only: arguments.row.clone(), ..RateTrial::default() };
+    let stop = stop::on_signals();
+    let trial = RateTrial { only: arguments.row.clone(), stop, ..RateTrial::default() };
     let bar = progress::spinner("rows measured");
     let measured = image_rates(&trial, &|rows| bar.set_position(rows));
     bar.finish_and_clear();
     let rows = measured.map_err(|error| Failure::refused(error.to_string()))?;
-    if rows.is_empty() {
+    let stopped = stop.is_raised();
+    if rows.is_empty() && !stopped {
         return Err(Failure::refused("there is no such row".to_owned()));
     }
-    let report = Report { rows };
+    let report = Report { rows, stopped };
     output.json(&report)?;
-    if let Some(path) = write {
+    if let Some(path) = write.filter(|_| !stopped) {
         put_into_file(path, COMMAND, &markdown(&report.rows))
             .map_err(|error| Failure::refused(error.to_string()))?;
     }
     print(&report.rows, output)?;
-    Ok(Verdict::Good)
+    if stopped {
+        output.line("stopped early: these are the rows measured until then")?;
+    }
+    Ok(super::verdict(0, stopped))
 }
 
 fn print(found: &[RateRow], output: &mut Output) -> Result<(), Failure> {

@@ -217,7 +217,9 @@ fn print(report: &ConcurrentReport, output: &mut Output) -> Result<Verdict, Fail
     let violations = report.violations.iter().map(|found| found.shrunk.as_ref());
     let none = match report.stopped {
         true => format!("nothing found in {} histories", grouped(report.schedules)),
-        false => "every history is durably linearizable".to_owned(),
+        false => {
+            format!("every one of {} histories is durably linearizable", grouped(report.schedules))
+        }
     };
     super::conclude(violations, &none, report.stopped, output)
 }
