@@ -27,7 +27,9 @@ pub enum BufferError {
         identity: u64,
     },
     /// A placement without persistent memory, and a tier of it.
-    #[error("{placement} has no pages in persistent memory; choose basic-nvm or three-tier")]
+    #[error(
+        "{placement} has no pages in persistent memory; choose basic-nvm, three-tier or spitfire"
+    )]
     NoTier {
         /// What was asked for.
         placement: Placement,

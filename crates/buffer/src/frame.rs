@@ -18,7 +18,7 @@ use crate::page::lines::LineMasks;
 const UNUSED: u32 = 0;
 /// It was.
 const USED: u32 = 1;
-/// It needs more lines than its frame has: who fixes it next promotes it.
+/// It needs more room than it has: who fixes it next gets it a frame, or a larger one.
 const OVERFULL: u32 = 2;
 
 /// What is known of the page in a frame. All of it but `used` is changed by whoever holds the
@@ -50,12 +50,12 @@ pub(crate) struct Frame<D: Domain> {
 }
 
 impl<D: Domain> Frame<D> {
-    /// An empty frame. With a mini block, it lacks lines of whatever it will hold.
-    pub(crate) fn new(block: Block, is_mini: bool, masks: Option<LineMasks>) -> Self {
+    /// An empty frame, whose latch says *partial* or does not.
+    pub(crate) fn new(block: Block, is_partial: bool, masks: Option<LineMasks>) -> Self {
         Self {
             block: BlockCell::new(block),
             masks: masks.map(Box::new),
-            latch: Latch::new(is_mini),
+            latch: Latch::new(is_partial),
             number: DramCell::new(0),
             changed_since: DramCell::new(0),
             parent: DramCell::new(0),

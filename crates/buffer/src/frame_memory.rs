@@ -27,9 +27,23 @@ use crate::page::lines::{LineSource, MINI_LINES};
 const WORD_BYTES: usize = size_of::<AtomicU64>();
 const LINE_WORDS: usize = LINE_BYTES / WORD_BYTES;
 
-/// Where a page lies: the first of its words.
+/// Where a page lies: the first of its words, of the memory of frames or, with the highest bit, of persistent memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block(usize);
+
+impl Block {
+    const IN_PLACE: usize = 1 << (usize::BITS - 1);
+
+    /// The block of a page that is used at a place of persistent memory.
+    pub(crate) fn in_place(place: usize) -> Self {
+        Self(Self::IN_PLACE | place)
+    }
+
+    #[inline]
+    pub(crate) fn is_in_place(self) -> bool {
+        self.0 & Self::IN_PLACE != 0
+    }
+}
 
 /// A block, of a frame or of nobody. Who changes it has it alone; others may read it as a guess.
 #[derive(Debug)]
@@ -150,6 +164,12 @@ impl<D: Domain> FrameMemory<D> {
         // SAFETY: `new`, `mini` and `full` make blocks, of the one memory that a manager has, and see to it that
         // there are as many words behind each.
         unsafe { self.words.get_unchecked(block.0..block.0 + self.page_words) }
+    }
+
+    /// The words of a page that is used in persistent memory; none if the block is one of a frame.
+    pub(crate) fn words_in_place(&self, block: Block) -> Option<&[AtomicU64]> {
+        let source = self.source.as_deref().filter(|_| block.is_in_place())?;
+        Some(source.words_at(block.0 & !Block::IN_PLACE))
     }
 
     /// Lines of a block.

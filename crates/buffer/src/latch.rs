@@ -107,6 +107,11 @@ impl<D: Domain> Latch<D> {
         self.upgrade(domain, version).map(|()| version)
     }
 
+    /// At which it was taken by whoever holds it and asks.
+    pub(crate) fn held(&self, domain: &D) -> Version {
+        Version(self.0.load(domain) & !(HELD | LOADING))
+    }
+
     /// Lets go of a latch that was taken at `version`. Returns the version from here on, which is
     /// another one if something has `changed`, or a reader who lacked lines has given up.
     #[inline]

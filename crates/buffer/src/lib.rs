@@ -61,6 +61,7 @@ mod frame_memory;
 mod latch;
 mod log;
 mod manager;
+mod migration;
 pub mod mutants;
 pub mod page;
 mod page_table;
@@ -75,6 +76,7 @@ pub use manager::{
     BufferManager, BufferOptions, ExclusivePage, MINI_FRAME_BYTES, OptimisticPage, ResidentPages,
     Statistics, TierStatistics,
 };
+pub use migration::{Chance, Decided, Migration, MigrationStatistics, NotAChance};
 pub use page::view::{PageRead, PageWrite};
 pub use page::{PageDamage, PageKind, PageNumber};
 pub use placement::{Placement, UnknownPlacement};

@@ -68,6 +68,19 @@ mutants! {
     CHANGED_PAGE_IN_PM_DROPPED = "buffer/changed-page-in-pm-dropped" =>
         at("buffer/src/manager/tier.rs, take_tier_frame");
 
+    /// A page that is in persistent memory, too, is written to the SSD alone.
+    STALE_PAGE_LEFT_IN_PM = "buffer/stale-page-left-in-pm" =>
+        at("buffer/src/manager/tier.rs, propagate");
+
+    /// A page is changed in persistent memory before the log is durable up to that.
+    CHANGED_IN_PLACE_BEFORE_LOG = "buffer/changed-in-place-before-log" =>
+        at("buffer/src/manager/in_place.rs, write_in_place");
+
+    /// Who reads a page in persistent memory is not told that it has come to DRAM, where it is changed.
+    READ_ON_IN_PM = "buffer/read-on-in-pm" =>
+        at("buffer/src/manager/tier.rs, enter_dram")
+        .among_workers();
+
     /// A page counts as clean although it was changed while it was being written.
     CHANGE_DURING_WRITE_FORGOTTEN = "buffer/change-during-write-forgotten" =>
         at("buffer/src/manager/write_back.rs, make_clean")

@@ -269,7 +269,7 @@ impl Domain for Hardware {
                 // SAFETY: as the caller vouches; flushing gives the promise that the non-temporal
                 // path would have given.
                 unsafe {
-                    self.copy(destination, source);
+                    nontemporal::copy_words(destination, source);
                     self.flush_range(destination, source.len());
                 }
             }

@@ -3,6 +3,8 @@
 //! Whole 64-byte lines are streamed; the ragged ends of a copy are stored and flushed, so that one
 //! fence makes the whole range durable (rule R6 of [`crate::domain`]).
 
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
 use crate::domain::{Domain, LINE_BYTES};
 
 /// The width of the streaming stores.
@@ -65,13 +67,37 @@ pub(crate) unsafe fn copy<D: Domain>(
     }
 }
 
+/// Copies word by word, each at once: who reads beside that, and finds out by himself that he was overtaken, sees no words that
+/// nobody wrote.
+///
+/// # Safety
+/// `destination` is valid for writes of `source.len()` bytes, and nobody else writes them.
+pub(crate) unsafe fn copy_words(destination: *mut u8, source: &[u8]) {
+    let head = destination.align_offset(size_of::<AtomicU64>()).min(source.len());
+    let (ragged_head, rest) = source.split_at(head);
+    let (words, ragged_tail) = rest.as_chunks::<{ size_of::<AtomicU64>() }>();
+    let tail = destination.wrapping_add(source.len() - ragged_tail.len());
+    let first = destination.wrapping_add(head).cast::<u64>();
+    // SAFETY: the parts are disjoint ranges of `destination`, and the words are aligned.
+    unsafe {
+        for (at, word) in words.iter().enumerate() {
+            AtomicU64::from_ptr(first.add(at)).store(u64::from_ne_bytes(*word), Relaxed);
+        }
+        for (start, bytes) in [(destination, ragged_head), (tail, ragged_tail)] {
+            for (at, byte) in bytes.iter().enumerate() {
+                AtomicU8::from_ptr(start.add(at)).store(*byte, Relaxed);
+            }
+        }
+    }
+}
+
 /// # Safety
 /// `destination` is line-aligned, `source` is a multiple of a line, and the processor has what
 /// `method` names.
 unsafe fn stream_lines(method: CopyMethod, destination: *mut u8, source: &[u8]) {
     if cfg!(miri) {
         // SAFETY: as the caller vouches; a slice does not overlap what is written.
-        return unsafe { destination.copy_from_nonoverlapping(source.as_ptr(), source.len()) };
+        return unsafe { copy_words(destination, source) };
     }
     match method {
         // SAFETY: the caller vouches for the processor and for the ranges.

@@ -113,7 +113,7 @@ mod scheme;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use lapis_pmem::{Committed, Domain, InFlight, LINE_BYTES, Link, Owned, Pool, host_lock};
 use parking_lot::{Mutex, RwLock};
@@ -444,6 +444,34 @@ impl<D: Domain> PageStore<D> {
         let slot = self.geometry.slot(self.root, place.slot).offset();
         let start = Link::<Start>::from_bits(slot + range.start as u64);
         Ok(with(self.pool.tail(start, range.len())))
+    }
+
+    /// Where a page lies, for [`PageStore::words_at`]: in words from the pool's beginning on. Once it is
+    /// written again it may lie elsewhere.
+    ///
+    /// # Errors
+    /// [`PageError::IdOutOfRange`], [`PageError::NoSuchPage`].
+    pub fn place_of(&self, id: u64) -> Result<usize, PageError> {
+        let number = self.check_id(id)?;
+        let lane = host_lock::read(self.pool.domain(), self.lane(number));
+        let place = lane.pages[self.index(number)].get().ok_or(PageError::NoSuchPage { id })?;
+        Ok(self.geometry.slot(self.root, place.slot).offset() as usize / size_of::<AtomicU64>())
+    }
+
+    /// As many words as a page has, from a place on that [`PageStore::place_of`] has told: the page, or what is there
+    /// by now. Nobody waits. Writers of the page fence before they return; whoever reads beside them finds out by
+    /// himself that he was overtaken.
+    ///
+    /// # Panics
+    /// If they do not lie in the pool.
+    pub fn words_at(&self, place: usize) -> &[AtomicU64] {
+        let (bytes, region) = (self.geometry.page_bytes, self.pool.region());
+        let room = region.mapped_bytes().saturating_sub(bytes);
+        assert!(place <= room / size_of::<AtomicU64>(), "no page lies at word {place} of the pool");
+        let first = region.base().wrapping_add(place * size_of::<AtomicU64>());
+        // SAFETY: in the pool, which is mapped as long as the store is there, and aligned as pages are; any bits are the
+        // value of an atomic word.
+        unsafe { std::slice::from_raw_parts(first.cast(), bytes / size_of::<AtomicU64>()) }
     }
 
     /// Whether there is such a page.

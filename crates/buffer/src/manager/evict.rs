@@ -32,7 +32,7 @@ const MOST_ROUNDS: u32 = 10_000;
 impl<D: Domain> BufferManager<D> {
     /// Where the hand is.
     pub(super) fn hand(&self) -> usize {
-        (self.hand.load(&self.domain) % self.frames.len() as u64) as usize
+        (self.hand.load(&self.domain) % self.clocked as u64) as usize
     }
 
     fn advance_hand(&self) -> usize {
@@ -40,7 +40,7 @@ impl<D: Domain> BufferManager<D> {
         while let Err(found) = self.hand.compare_exchange(&self.domain, now, now.wrapping_add(1)) {
             now = found;
         }
-        (now % self.frames.len() as u64) as usize
+        (now % self.clocked as u64) as usize
     }
 
     /// A frame that holds no page, latched. A page in it, and its readers, are gone.
@@ -51,14 +51,14 @@ impl<D: Domain> BufferManager<D> {
                 return Ok(taken);
             }
             if self.write_back()? == 0 && patience.wait(&self.domain) >= self.patience_of_rounds() {
-                return Err(BufferError::NoFrame { frames: self.frames.len() });
+                return Err(BufferError::NoFrame { frames: self.clocked });
             }
         }
     }
 
     /// The same, if there is one that nothing has to be written for.
     pub(super) fn take_unchanged_frame(&self, wanted: Wanted) -> Option<ExclusivePage<'_, D>> {
-        (0..2 * self.frames.len()).find_map(|_| self.try_take_frame(self.advance_hand(), wanted))
+        (0..2 * self.clocked).find_map(|_| self.try_take_frame(self.advance_hand(), wanted))
     }
 
     /// In memory nothing will become free by itself.

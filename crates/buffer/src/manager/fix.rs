@@ -3,6 +3,7 @@
 use lapis_pmem::Domain;
 
 use super::evict::Wanted;
+use super::swizzle::refers_to_frames;
 use super::{BufferManager, ExclusivePage, OptimisticPage, Storage, count};
 use crate::error::{BufferError, Interruption};
 use crate::latch::{Patience, Restart};
@@ -42,6 +43,9 @@ impl<D: Domain> BufferManager<D> {
         let Storage::Space(space) = &self.storage else {
             return Err(BufferError::NotInUse { number }.into());
         };
+        if let Some(slot) = self.load_into_tier(number)? {
+            return self.load_from_tier(number, slot);
+        }
         let mut page = self.take_frame(Wanted::Full)?;
         // B1: whoever comes now waits for the latch.
         page.frame.set_page(&self.domain, Some(number));
@@ -51,8 +55,8 @@ impl<D: Domain> BufferManager<D> {
         }
         let loaded = space.read(number, |bytes| page.write_unlogged().copy_from(0, bytes));
         let swizzled = SpaceError::Page { number, damage: PageDamage::SwizzledReference };
-        let loaded =
-            loaded.and_then(|()| if page.refers_to_frames() { Err(swizzled) } else { Ok(()) });
+        let loaded = loaded
+            .and_then(|()| if refers_to_frames(page.read()) { Err(swizzled) } else { Ok(()) });
         if let Err(error) = loaded {
             self.table.remove(&self.domain, number);
             page.frame.set_page(&self.domain, None);
@@ -195,9 +199,11 @@ impl<D: Domain> BufferManager<D> {
         // First, so that nobody loads it who does not find it in the table.
         give_back(number)?;
         (page.changed, page.partial) = (true, false);
-        self.free_in_tier(page.at(), number);
-        frame.set_page(domain, None);
         self.count_unchanged(page.at());
+        if !self.free_in_place(&page) {
+            self.free_in_tier(page.at(), number);
+            frame.set_page(domain, None);
+        }
         Ok(())
     }
 

@@ -33,12 +33,28 @@ impl<'m, D: Domain> OptimisticPage<'m, D> {
     #[inline]
     pub fn read(&self) -> PageRead<'m, D> {
         let Self { manager, frame, version } = *self;
-        let memory = &manager.memory;
-        let missing = match version.is_partial() {
-            true => Some(MissingLines::read(frame, memory, version)),
-            false => None,
-        };
-        PageRead::over(&manager.domain, memory.words(frame.block.get()), missing)
+        if version.is_partial() {
+            return self.read_partial();
+        }
+        PageRead::over(&manager.domain, manager.memory.words(frame.block.get()), None)
+    }
+
+    #[inline(never)]
+    fn read_partial(&self) -> PageRead<'m, D> {
+        let Self { manager, frame, version } = *self;
+        let (memory, block) = (&manager.memory, frame.block.get());
+        match memory.words_in_place(block) {
+            Some(words) => PageRead::over(&manager.domain, words, None),
+            None => {
+                let missing = Some(MissingLines::read(frame, memory, version));
+                PageRead::over(&manager.domain, memory.words(block), missing)
+            }
+        }
+    }
+
+    /// Whether it is used in persistent memory.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.version.is_partial() && self.frame.block.get().is_in_place()
     }
 
     /// Loads the lines of a range of bytes at once, as far as they are missing: what is read is loaded anyway,
@@ -62,6 +78,9 @@ impl<'m, D: Domain> OptimisticPage<'m, D> {
     /// # Errors
     /// [`Restart`] if it has changed.
     pub fn exclusive(self) -> Result<ExclusivePage<'m, D>, Restart> {
+        if self.is_in_place() {
+            return self.manager.change_in_place(self);
+        }
         let page = self.latched()?;
         if page.partial && !page.has_spare_if_mini() {
             return Err(Restart);
@@ -69,7 +88,7 @@ impl<'m, D: Domain> OptimisticPage<'m, D> {
         Ok(page)
     }
 
-    /// The same for the manager, which looks at no more of it than its header, or refers to its frame.
+    /// The same for the manager, of a page in DRAM, which looks at no more of it than its header, or refers to its frame.
     pub(super) fn latched(self) -> Result<ExclusivePage<'m, D>, Restart> {
         let Self { manager, frame, version } = self;
         frame.latch.upgrade(&manager.domain, version)?;
@@ -167,20 +186,20 @@ impl<'m, D: Domain> ExclusivePage<'m, D> {
 
     /// Lets go of it, to go on reading.
     pub fn into_optimistic(self) -> OptimisticPage<'m, D> {
-        let (manager, frame) = (self.manager, self.frame);
-        let version = self.release();
+        let manager = self.manager;
+        let (frame, version) = core::mem::ManuallyDrop::new(self).end();
         OptimisticPage { manager, frame, version }
     }
 
-    fn release(self) -> Version {
-        core::mem::ManuallyDrop::new(self).end()
-    }
-
-    fn end(&self) -> Version {
+    /// Lets go of it. Returns where it is from here on, and at which version.
+    fn end(&self) -> (&'m Frame<D>, Version) {
         if self.partial || self.version.is_partial() {
-            return self.end_partial();
+            return match self.manager.changed_in_place(self) {
+                Some(below) => self.manager.end_in_place(self, below),
+                None => (self.frame, self.end_partial()),
+            };
         }
-        self.frame.latch.release(&self.manager.domain, self.version, self.changed)
+        (self.frame, self.frame.latch.release(&self.manager.domain, self.version, self.changed))
     }
 
     #[cold]

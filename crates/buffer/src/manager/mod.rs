@@ -17,6 +17,7 @@
 mod evict;
 mod fix;
 mod guards;
+mod in_place;
 mod promotion;
 mod statistics;
 mod swizzle;
@@ -39,6 +40,7 @@ use crate::frame::Frame;
 use crate::frame_memory::FrameMemory;
 use crate::latch::Patience;
 use crate::log::{NoLog, WriteAheadLog};
+use crate::migration::Migrations;
 use crate::page::PageNumber;
 use crate::page::lines::{LineMasks, LineSource};
 use crate::page_table::PageTable;
@@ -49,7 +51,8 @@ use crate::tier::{PersistentTier, TierError};
 /// A path down a tree, its sibling and some to evict.
 const FEWEST_FRAMES: usize = 4;
 
-/// Spare blocks at most: threads that change mini pages at a time without promoting them first.
+/// Spare blocks at most: threads that change mini pages at a time without promoting them first. As many workspaces: pages in
+/// persistent memory that are changed there at a time.
 const MOST_SPARES: usize = 8;
 
 /// Bytes of DRAM that a mini frame takes, with what is known of a page of 16 KiB in it: about.
@@ -61,8 +64,8 @@ pub struct BufferOptions {
     /// Pages in DRAM at most, but for mini pages.
     pub frames: usize,
     /// Mini pages in DRAM at most: pages in persistent memory of which sixteen lines (1 KiB) at most are used. With
-    /// [`Placement::ThreeTier`] alone. If there are some, a few pages more than `frames` are set aside for those that change
-    /// them.
+    /// [`Placement::ThreeTier`] and [`Placement::Spitfire`] alone. If there are some, a few pages more than `frames` are set
+    /// aside for those that change them.
     pub mini_frames: usize,
     /// Frames that may hold changes which the device does not have, beside those that are latched. Whoever
     /// would change one more first writes some.
@@ -105,7 +108,9 @@ enum Storage<D: Domain> {
 #[derive(Debug)]
 pub struct BufferManager<D: Domain> {
     domain: D,
+    /// Those that the clock goes round, and workspaces behind them.
     frames: Box<[Frame<D>]>,
+    clocked: usize,
     memory: FrameMemory<D>,
     page_bytes: usize,
     table: PageTable<D>,
@@ -117,6 +122,8 @@ pub struct BufferManager<D: Domain> {
     storage: Storage<D>,
     /// Persistent memory, between the frames and the space.
     tier: Option<Arc<PersistentTier<D>>>,
+    /// None if it is not chance that decides how pages move.
+    migrations: Option<Migrations>,
     log: Arc<dyn WriteAheadLog>,
     counters: Counters,
 }
@@ -266,22 +273,30 @@ impl<D: Domain> BufferManager<D> {
         let by_lines = tier.as_ref().filter(|_| placement.moves_lines());
         let source = by_lines.map(|tier| Arc::clone(tier) as Arc<dyn LineSource>);
         let (pages, minis) = (options.frames, by_lines.map_or(0, |_| options.mini_frames));
-        let frames = pages.saturating_add(minis);
+        let clocked = pages.saturating_add(minis);
+        let migrations = placement.migration().map(|migration| Migrations::new(&migration));
+        let aside = (pages / 16).clamp(1, MOST_SPARES);
+        let workspaces = aside * usize::from(migrations.is_some());
+        let frames = clocked.saturating_add(workspaces);
         let slots = frames.saturating_add(tier.as_ref().map_or(0, |tier| tier.frames.len()));
         // The page table counts the frames of both tiers by 32 bits.
         if pages < FEWEST_FRAMES || slots >= u32::MAX as usize {
             return Err(BufferError::TooFewFrames { frames: pages, fewest: FEWEST_FRAMES });
         }
-        let spares = (pages / 16).clamp(1, MOST_SPARES) * usize::from(minis > 0);
-        let memory = FrameMemory::new(page_bytes, (minis, pages, spares), source);
+        let spares = aside * usize::from(minis > 0);
+        let memory = FrameMemory::new(page_bytes, (minis, pages + workspaces, spares), source);
         let frame = |at: usize| {
-            let is_mini = at >= pages;
-            let block = if is_mini { memory.mini(at - pages) } else { memory.full(at) };
+            let block = match at {
+                _ if at < pages => memory.full(at),
+                _ if at < clocked => memory.mini(at - pages),
+                _ => memory.full(at - minis),
+            };
             let masks = memory.source.as_ref().map(|_| LineMasks::new(page_bytes));
-            Frame::new(block, is_mini, masks)
+            Frame::new(block, at >= pages, masks)
         };
         Ok(Self {
             frames: (0..frames).map(frame).collect(),
+            clocked,
             memory,
             page_bytes,
             table: PageTable::new(slots),
@@ -291,6 +306,7 @@ impl<D: Domain> BufferManager<D> {
             placement,
             storage,
             tier,
+            migrations,
             log,
             counters: Counters::default(),
             domain,

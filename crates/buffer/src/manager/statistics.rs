@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lapis_pmem::{Domain, LINE_BYTES};
 
 use super::BufferManager;
+use crate::migration::{MigrationStatistics, Migrations};
 use crate::page::lines::MINI_LINES;
 
 /// What has happened since the manager was made.
@@ -42,6 +43,12 @@ pub struct Statistics {
 pub struct TierStatistics {
     /// Pages that were there when it was opened, and are used.
     pub kept: u64,
+    /// Pages read from the device that went there, and not into DRAM.
+    pub loads_from_ssd: u64,
+    /// Pages that were changed there.
+    pub writes_in_place: u64,
+    /// What chance has decided, if it decides.
+    pub migration: Option<MigrationStatistics>,
     /// Pages taken from there into DRAM.
     pub loads: u64,
     /// Those of them that took a mini frame.
@@ -101,7 +108,7 @@ counters! {
     loads, evictions, batches, pages_written, swizzled, unswizzled, back_pressure, restarts,
     loads_beside_evictions,
     tier_kept, tier_loads, tier_mini_loads, tier_admissions, tier_denials, tier_evictions, tier_pages_written,
-    tier_lines_written, tier_pages_to_ssd,
+    tier_lines_written, tier_pages_to_ssd, tier_loads_from_ssd, tier_writes_in_place,
 }
 
 pub(super) fn count(counter: &AtomicU64) {
@@ -113,7 +120,7 @@ impl<D: Domain> BufferManager<D> {
     pub fn resident_pages(&self) -> [ResidentPages; 2] {
         let kind = |frame_bytes| ResidentPages { pages: 0, frames: 0, frame_bytes };
         let mut kinds = [kind(self.page_bytes), kind(MINI_LINES * LINE_BYTES)];
-        for frame in &self.frames {
+        for frame in &self.frames[..self.clocked] {
             let kind = &mut kinds[usize::from(self.memory.is_mini(frame.block.get()))];
             kind.pages += usize::from(frame.page(&self.domain).is_some());
             kind.frames += 1;
@@ -146,6 +153,9 @@ impl<D: Domain> BufferManager<D> {
             changed_frames: self.changed_frames.get(&self.domain),
             tier: TierStatistics {
                 kept: counts.tier_kept,
+                loads_from_ssd: counts.tier_loads_from_ssd,
+                writes_in_place: counts.tier_writes_in_place,
+                migration: self.migrations.as_ref().map(Migrations::statistics),
                 loads: counts.tier_loads,
                 mini_loads: counts.tier_mini_loads,
                 promotions: self.memory.promotions.load(Ordering::Relaxed),

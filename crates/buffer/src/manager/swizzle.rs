@@ -113,6 +113,10 @@ impl<D: Domain> BufferManager<D> {
         child: &mut OptimisticPage<'_, D>,
     ) {
         let domain = &self.domain;
+        // B5 is about frames of DRAM.
+        if parent.is_in_place() || child.is_in_place() {
+            return;
+        }
         let Ok(mut above) = parent.latched() else { return };
         let Ok(below) = child.latched() else { return *parent = above.into_optimistic() };
         // M2 of the lines.
@@ -144,6 +148,11 @@ pub(super) fn find_reference<D: Domain>(page: PageRead<'_, D>, child: usize) -> 
     page.references().find(|&offset| page.word(offset) == reference_to(child))
 }
 
+/// Whether there are references to frames: of a page that comes from a medium, damage (P3).
+pub(super) fn refers_to_frames<D: Domain>(page: PageRead<'_, D>) -> bool {
+    page.references().any(|offset| frame_of(page.word(offset)).is_some())
+}
+
 impl<D: Domain> ExclusivePage<'_, D> {
     /// The page that the reference at `offset` leads to; none if it leads to no page.
     pub fn child_number(&self, offset: usize) -> Option<PageNumber> {
@@ -152,12 +161,6 @@ impl<D: Domain> ExclusivePage<'_, D> {
             Some(frame) => self.manager.frames.get(frame)?.page(&self.manager.domain),
             None => PageNumber::new(reference),
         }
-    }
-
-    /// Whether there are references to frames: of a page that was just loaded, damage (P3).
-    pub(super) fn refers_to_frames(&self) -> bool {
-        let read = self.read();
-        read.references().any(|offset| frame_of(read.word(offset)).is_some())
     }
 
     /// Makes the reference at `offset` a page number: before it moves to another page, or goes.

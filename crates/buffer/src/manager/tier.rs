@@ -7,6 +7,7 @@
 //!                                          or enters one, if it was denied one lately
 //!                                          or is noted as denied
 //!  PM      page ──fixed──▶ DRAM too; its frame is not taken meanwhile
+//!               ──fixed, if chance decides so──▶ is used where it is (`in_place.rs`)
 //!               ──changed, written back──▶ SSD
 //!               ──unchanged──▶ another page takes its frame
 //! ```
@@ -17,17 +18,19 @@ use lapis_blocks::page::{DirtyLines, PageError};
 use lapis_pmem::{Domain, LINE_BYTES};
 
 use super::evict::Wanted;
+use super::in_place::damage_in_tier;
 use super::{BufferManager, ExclusivePage, OptimisticPage, Storage, count};
 use crate::error::{BufferError, Interruption};
 use crate::latch::{Restart, Version};
+use crate::migration::Decision;
 use crate::mutants::{
-    CHANGED_PAGE_IN_PM_DROPPED, DIRTY_LINE_DROPPED, PAGE_BEFORE_LOG, STALE_PAGE_ADMITTED,
-    STALE_PAGE_OUTLIVES_NUMBER, TORN_PAGE_IN_PM,
+    CHANGED_PAGE_IN_PM_DROPPED, DIRTY_LINE_DROPPED, PAGE_BEFORE_LOG, READ_ON_IN_PM,
+    STALE_PAGE_ADMITTED, STALE_PAGE_LEFT_IN_PM, STALE_PAGE_OUTLIVES_NUMBER, TORN_PAGE_IN_PM,
 };
+use crate::page::PageNumber;
 use crate::page::lines::LineSource;
 use crate::page::missing::MissingLines;
 use crate::page::view::PageRead;
-use crate::page::{PageDamage, PageNumber};
 use crate::space::{Added, Batch, Space};
 use crate::tier::{PersistentTier, TierError, TierFrame};
 
@@ -46,7 +49,7 @@ pub(super) enum Propagated {
 
 impl<D: Domain> BufferManager<D> {
     /// The slot of the page table that a frame of PM is.
-    fn slot_of(&self, frame: usize) -> usize {
+    pub(super) fn slot_of(&self, frame: usize) -> usize {
         self.frames.len() + frame
     }
 
@@ -74,7 +77,7 @@ impl<D: Domain> BufferManager<D> {
     }
 
     /// A frame of PM that another page may have, latched.
-    fn take_tier_frame(
+    pub(super) fn take_tier_frame(
         &self,
         tier: &PersistentTier<D>,
         space: &Space<D>,
@@ -93,7 +96,7 @@ impl<D: Domain> BufferManager<D> {
 
     /// Writes the page in frame `at`, which is latched, to a frame of PM, which is latched: all of it, or, if
     /// that is where the page is already, what was changed.
-    fn write_to_tier(
+    pub(super) fn write_to_tier(
         &self,
         tier: &PersistentTier<D>,
         at: usize,
@@ -114,9 +117,9 @@ impl<D: Domain> BufferManager<D> {
             _ = space.read(number, |bytes| buffer.copy_from_slice(bytes));
         }
         let _mutant = self.domain.omitting(TORN_PAGE_IN_PM);
-        let written = dirty.and_then(|dirty| tier.store.write_page(frame as u64, &buffer, &dirty));
+        let written = dirty.and_then(|dirty| tier.write(frame, &buffer, &dirty));
         tier.give_back(buffer);
-        let _committed = written?;
+        written?;
         if let Some(masks) = self.frames[at].masks.as_deref() {
             masks.clear_dirty();
         }
@@ -177,7 +180,7 @@ impl<D: Domain> BufferManager<D> {
 
     /// Appendix A.6: the lines of a page in PM that are in DRAM, and were not marked as changed, are as they
     /// are in PM. Looked at where machines are explored, and with the feature `check-lines`.
-    fn check_lines(&self, tier: &PersistentTier<D>, at: usize, frame: usize) {
+    pub(super) fn check_lines(&self, tier: &PersistentTier<D>, at: usize, frame: usize) {
         let Some(masks) = self.frames[at].masks.as_deref() else { return };
         if !D::DETERMINISTIC && !cfg!(feature = "check-lines") {
             return;
@@ -213,18 +216,32 @@ impl<D: Domain> BufferManager<D> {
         count(&self.counters.tier_admissions);
     }
 
-    /// Writes the changed page in frame `at`, which is latched, to PM, if it is there or may enter.
+    /// Whether a page that is not in PM enters it, now that it is written back or leaves DRAM.
+    fn may_enter(&self, tier: &PersistentTier<D>, number: PageNumber) -> bool {
+        match &self.migrations {
+            Some(migrations) => migrations.decide(Decision::LeaveToMemory, number),
+            None => tier.denied.contains(&self.domain, number),
+        }
+    }
+
+    /// Writes the changed page in frame `at`, which is latched, to PM, if it is there or `may_enter`, which is found out
+    /// once.
     pub(super) fn propagate(
         &self,
         tier: &PersistentTier<D>,
         space: &Space<D>,
         at: usize,
+        may_enter: &mut Option<bool>,
     ) -> Result<Propagated, BufferError> {
         let (domain, frame) = (&self.domain, &self.frames[at]);
         let Some(number) = frame.page(domain) else { return Ok(Propagated::NoFrame) };
         let backing = frame.backing(domain);
+        let mut may_enter = || *may_enter.get_or_insert_with(|| self.may_enter(tier, number));
         // T3.
-        if backing.is_none() && !(tier.denied.contains(domain, number) && space.contains(number)) {
+        if backing.is_none() && !(space.contains(number) && may_enter()) {
+            return Ok(Propagated::NoFrame);
+        }
+        if backing.is_some() && domain.commits(STALE_PAGE_LEFT_IN_PM) && !may_enter() {
             return Ok(Propagated::NoFrame);
         }
         let lsn = self.lsn_of(at);
@@ -293,7 +310,7 @@ impl<D: Domain> BufferManager<D> {
         number: PageNumber,
     ) -> bool {
         let domain = &self.domain;
-        if !tier.denied.contains(domain, number) || !space.contains(number) {
+        if !space.contains(number) || !self.may_enter(tier, number) {
             return false;
         }
         let Some((into, version)) = self.take_tier_frame(tier, space) else { return false };
@@ -343,11 +360,13 @@ impl<D: Domain> BufferManager<D> {
             page.frame.set_page(domain, Some(number));
             frame.set_holder(domain, Some(page.at()));
             frame.set_freed(domain, false);
-            frame.reference(domain);
+            frame.set_used(domain);
             // Nobody takes it out of the table but who has the latch.
             self.table.replace(domain, number, slot, page.at());
         }
-        frame.latch.release(domain, version, false);
+        // S3.
+        let is_read_there = self.migrations.is_some() && !domain.commits(READ_ON_IN_PM);
+        frame.latch.release(domain, version, is_read_there && outcome.is_ok());
         outcome.map(|()| page)
     }
 
@@ -358,8 +377,11 @@ impl<D: Domain> BufferManager<D> {
         number: PageNumber,
         slot: usize,
     ) -> Result<OptimisticPage<'_, D>, Interruption> {
-        self.refill_spares();
         let below = slot - self.frames.len();
+        if let Some(page) = self.fix_in_place(number, below)? {
+            return Ok(page);
+        }
+        self.refill_spares();
         // A page with references is an inner node, of which all is read.
         let is_inner = self.tier.as_deref().is_some_and(|tier| tier.has_references(below));
         let wanted = if is_inner { Wanted::Full } else { Wanted::Any };
@@ -376,12 +398,7 @@ impl<D: Domain> BufferManager<D> {
                 let words = self.memory.words(page.frame.block.get());
                 tier.copy_lines(below, 0..tier.page_bytes() / LINE_BYTES, words);
             }
-            let read = page.read();
-            let damage = match read.number() {
-                found if found != number.get() => PageDamage::Misdirected { found },
-                _ if page.refers_to_frames() => PageDamage::SwizzledReference,
-                _ => return Ok(()),
-            };
+            let Some(damage) = damage_in_tier(page.read(), number) else { return Ok(()) };
             let number = number.get();
             Err(BufferError::from(TierError::Page { frame: below, number, damage }).into())
         })?;

@@ -8,7 +8,7 @@ use super::{BufferManager, Storage, count};
 use crate::error::BufferError;
 use crate::latch::{Patience, Version};
 use crate::mutants::{
-    CHANGE_DURING_WRITE_FORGOTTEN, LATCHED_PAGE_OVERLOOKED, PAGE_BEFORE_LOG,
+    CHANGE_DURING_WRITE_FORGOTTEN, LATCHED_PAGE_OVERLOOKED, PAGE_BEFORE_LOG, STALE_PAGE_LEFT_IN_PM,
     SWIZZLED_REFERENCE_WRITTEN,
 };
 use crate::page::PageNumber;
@@ -154,7 +154,8 @@ impl<D: Domain> BufferManager<D> {
             };
             let changed = frame.changed_since(domain).and(frame.page(domain));
             // It may have entered PM meanwhile, and is written there alone (T2).
-            let changed = changed.filter(|_| frame.backing(domain).is_none());
+            let left_behind = domain.commits(STALE_PAGE_LEFT_IN_PM);
+            let changed = changed.filter(|_| left_behind || frame.backing(domain).is_none());
             let added = changed.map(|number: PageNumber| {
                 lsn = lsn.max(self.lsn_of(at));
                 batch.add(number, |into| self.copy_out(at, into))
@@ -200,10 +201,11 @@ impl<D: Domain> BufferManager<D> {
     fn write_back_to_tier(&self, space: &Space<D>, at: usize) -> Result<Propagated, BufferError> {
         let Some(tier) = self.tier.as_deref() else { return Ok(Propagated::NoFrame) };
         let (domain, frame) = (&self.domain, &self.frames[at]);
-        let attempt = || {
+        let mut may_enter = None;
+        let mut attempt = || {
             let Ok(version) = frame.latch.try_take(domain) else { return Ok(Propagated::Busy) };
             let propagated = match frame.changed_since(domain) {
-                Some(_) => self.propagate(tier, space, at),
+                Some(_) => self.propagate(tier, space, at, &mut may_enter),
                 None => Ok(Propagated::Busy),
             };
             frame.latch.release(domain, version, false);

@@ -69,6 +69,9 @@ pub(crate) const MINI_LINES: usize = 16;
 pub(crate) trait LineSource: Debug + Send + Sync {
     /// Copies lines of the page in a frame of persistent memory to words.
     fn copy_lines(&self, frame: usize, lines: Range<usize>, into: &[AtomicU64]);
+
+    /// The words of the page that lies, or lay, at a place of persistent memory.
+    fn words_at(&self, place: usize) -> &[AtomicU64];
 }
 
 /// Slots in a word.

@@ -1,54 +1,60 @@
 //! What is known, in DRAM, of the pages in persistent memory, and the clock over them.
 
-use core::ops::Index;
+use core::ops::{Deref, Index};
 
 use lapis_pmem::{Domain, DramCell};
 
 use crate::counter::Counter;
-use crate::latch::{Latch, Patience, Restart, Version};
+use crate::frame::Frame;
+use crate::frame_memory::Block;
+use crate::latch::{Patience, Restart, Version};
 use crate::page::PageNumber;
 
 /// What is known of the page in a frame of PM. It is changed by whoever holds the latch.
 ///
 /// Latches of these frames are taken by those who hold that of a frame in DRAM, or none; never the other
-/// way round. Who holds one waits for nobody.
+/// way round. Who holds one waits for nobody, but who changes the page there ([`in_place`](crate::manager)).
 #[derive(Debug)]
-#[repr(align(64))]
 pub(crate) struct TierFrame<D: Domain> {
-    pub(crate) latch: Latch<D>,
-    /// The page that is in it; 0 for none.
-    number: DramCell<u64, D>,
+    /// The latch, the page that is in it, where that lies, and whether it is used or wanted in DRAM. Its backing is itself.
+    frame: Frame<D>,
     /// Whether the SSD lacks the page as it is here.
     changed: DramCell<u32, D>,
     /// One more than the frame of DRAM that the page is in, too; 0 for none.
     holder: DramCell<u32, D>,
     /// The page was freed (T5).
     freed: DramCell<u32, D>,
-    referenced: DramCell<u32, D>,
+    /// The page was found to be what it says, since it is there.
+    checked: DramCell<u32, D>,
+}
+
+impl<D: Domain> Deref for TierFrame<D> {
+    type Target = Frame<D>;
+
+    fn deref(&self) -> &Frame<D> {
+        &self.frame
+    }
 }
 
 impl<D: Domain> TierFrame<D> {
     fn new() -> Self {
         Self {
-            latch: Latch::new(false),
-            number: DramCell::new(0),
+            // S1: its latch says *partial*.
+            frame: Frame::new(Block::in_place(0), true, None),
             changed: DramCell::new(0),
             holder: DramCell::new(0),
             freed: DramCell::new(0),
-            referenced: DramCell::new(0),
+            checked: DramCell::new(0),
         }
     }
 
     /// Says what is in the frame from here on.
     pub(crate) fn begin(&self, domain: &D, page: Option<PageNumber>) {
-        self.number.store(domain, page.map_or(0, PageNumber::get));
+        self.set_page(domain, page);
         self.holder.store(domain, 0);
         self.freed.store(domain, 0);
-        self.referenced.store(domain, 0);
-    }
-
-    pub(crate) fn page(&self, domain: &D) -> Option<PageNumber> {
-        PageNumber::new(self.number.load(domain))
+        self.checked.store(domain, 0);
+        self.set_unused(domain);
     }
 
     pub(crate) fn is_changed(&self, domain: &D) -> bool {
@@ -72,16 +78,12 @@ impl<D: Domain> TierFrame<D> {
         self.freed.store(domain, freed.into());
     }
 
-    pub(crate) fn reference(&self, domain: &D) {
-        self.referenced.store(domain, 1);
+    pub(crate) fn is_checked(&self, domain: &D) -> bool {
+        self.checked.load(domain) != 0
     }
 
-    fn take_reference(&self, domain: &D) -> bool {
-        let was = self.referenced.load(domain) != 0;
-        if was {
-            self.referenced.store(domain, 0);
-        }
-        was
+    pub(crate) fn set_checked(&self, domain: &D) {
+        self.checked.store(domain, 1);
     }
 }
 
@@ -177,7 +179,7 @@ mod tests {
     #[test]
     fn the_hand_passes_over_what_was_used_once_and_takes_what_may_go() {
         let (domain, frames) = (test_domain(), TierFrames::new(3));
-        frames[0].reference(&domain);
+        frames[0].set_used(&domain);
         let (first, version) = frames.take(&domain, |_| true).unwrap();
         assert_eq!(first, 1);
         // Held, it is passed over.

@@ -54,7 +54,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use lapis_blocks::page::{PageError, PageStore, PageStoreOptions, PageStoreRoot};
+use lapis_blocks::page::{DirtyLines, PageError, PageStore, PageStoreOptions, PageStoreRoot};
 use lapis_pmem::{
     AllocError, BlockVisitor, Domain, InFlight, LINE_BYTES, Link, Owned, PCell, Pool, Slot,
     persistent,
@@ -64,6 +64,7 @@ use parking_lot::Mutex;
 pub(crate) use admission_set::AdmissionSet;
 pub(crate) use frames::{TierFrame, TierFrames};
 
+use crate::frame_memory::Block;
 use crate::page::lines::LineSource;
 use crate::page::{self, PageDamage, PageNumber, SMALLEST_PAGE_BYTES};
 
@@ -256,7 +257,11 @@ impl<D: Domain> PersistentTier<D> {
         let tier = Self { root, identity, store, frames, denied, buffers, lines_loaded };
         for frame in 0..tier.frames.len() {
             let number = tier.read_number(frame)?;
+            tier.frames[frame].set_backing(tier.domain(), Some(frame), true);
             tier.frames[frame].begin(tier.domain(), number);
+            if number.is_some() {
+                tier.note_place(frame)?;
+            }
             tier.frames.set_changed(tier.domain(), frame, number.is_some());
         }
         Ok(tier)
@@ -275,6 +280,24 @@ impl<D: Domain> PersistentTier<D> {
         let header = 0..page::PAGE_HEADER_BYTES;
         let found = self.store.with_bytes(frame as u64, header, check)?;
         found.map(Some).map_err(|(number, damage)| TierError::Page { frame, number, damage })
+    }
+
+    /// Writes a page to a frame, which is latched, or lines of the page that is there.
+    pub(crate) fn write(
+        &self,
+        frame: usize,
+        page: &[u8],
+        dirty: &DirtyLines,
+    ) -> Result<(), PageError> {
+        let _committed = self.store.write_page(frame as u64, page, dirty)?;
+        self.note_place(frame)
+    }
+
+    /// S2.
+    fn note_place(&self, frame: usize) -> Result<(), PageError> {
+        let place = self.store.place_of(frame as u64)?;
+        self.frames[frame].block.set(Block::in_place(place));
+        Ok(())
     }
 
     /// A buffer for a page.
@@ -336,6 +359,10 @@ impl<D: Domain> LineSource for PersistentTier<D> {
         });
         // The page is there as long as it is in DRAM, too.
         debug_assert!(copied.is_ok(), "{copied:?}");
+    }
+
+    fn words_at(&self, place: usize) -> &[AtomicU64] {
+        self.store.words_at(place)
     }
 }
 

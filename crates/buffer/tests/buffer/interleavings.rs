@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use lapis_buffer::mutants::{
     CHANGE_DURING_WRITE_FORGOTTEN, DIRTY_LINE_LOST_IN_PROMOTION, GIVING_UP_UNNOTICED,
     LATCHED_PAGE_OVERLOOKED, LINE_LOADED_BESIDE_WRITERS, LINE_NOT_MARKED, PAGE_BEFORE_LOG,
-    SWIZZLED_REFERENCE_WRITTEN,
+    READ_ON_IN_PM, SWIZZLED_REFERENCE_WRITTEN,
 };
 use lapis_buffer::{
     BufferError, BufferManager, BufferOptions, LogError, NoLog, PageKind, PageNumber,
@@ -204,7 +204,7 @@ fn with_persistent_memory_too_they_lose_nothing_under_any_schedule() {
         println!("{placement}: {total:?}");
         assert!(total.admissions > 1000 && total.loads > 500, "{total:?}");
         assert!(total.evictions > 500 && total.pages_to_ssd > 500, "{total:?}");
-        if placement == Placement::ThreeTier {
+        if placement != Placement::BasicNvm {
             assert!(total.lines_loaded > 1000 && total.lines_written > 100, "{total:?}");
         }
     }
@@ -318,6 +318,79 @@ fn a_dirty_line_that_promotion_loses_is_found() {
     let found = policies(50).find_map(|policy| race_on_minis(config(), &policy).err());
     println!("{found:?}");
     assert!(found.is_some());
+}
+
+/// Readers of pages in persistent memory, of which one comes to DRAM whenever it is to be changed, and workers that change pages there.
+fn race_in_place(
+    config: Config,
+    chances: &str,
+    policy: &SchedulePolicy,
+) -> Result<TierStatistics, String> {
+    let tier = TierOptions { frames: LEAVES + 1, ..TIER };
+    let options = BufferOptions { mini_frames: 2, ..options(4) };
+    let placement = format!("spitfire:{chances}").parse().unwrap();
+    let bench = &Bench::over(config, &options, placement, &tier);
+    bench.manager.write_all().unwrap();
+    for _ in 0..4 {
+        assert_eq!(bench.sum().unwrap(), 0);
+    }
+    let programs: Vec<WorkerProgram<'_>> = vec![
+        Box::new(|| (0..6).for_each(|step| _ = bench.get(step % 2).unwrap())),
+        Box::new(|| (0..6).for_each(|step| bench.add(step % 2))),
+        Box::new(|| {
+            (0..4).for_each(|step| bench.add(step % 2));
+            (2..LEAVES).for_each(|leaf| _ = bench.get(leaf).unwrap());
+        }),
+        Box::new(|| (0..2).for_each(|_| _ = bench.manager.write_back().unwrap())),
+    ];
+    let end = bench.machine.run_workers(policy, programs).end;
+    let statistics = bench.manager.statistics().tier;
+    match bench.sum() {
+        _ if bench.saw_half.load(Ordering::Relaxed) => Err("half of a change".to_owned()),
+        Ok(10) if end == RunEnd::Completed => Ok(statistics),
+        sum => Err(format!("{end:?}, and instead of 10: {sum:?}")),
+    }
+}
+
+#[test]
+fn readers_and_writers_in_persistent_memory_lose_nothing_under_any_schedule() {
+    for chances in ["0,0,1,1", "0,1,1,1", "0.3,0.5,0.5,0.5"] {
+        let (mut in_place, mut to_dram, mut written) = (0, 0, 0);
+        for policy in policies(150) {
+            let found = race_in_place(Config::concurrent(), chances, &policy);
+            let tier = found.unwrap_or_else(|what| panic!("{what}: {chances}, {policy:?}"));
+            in_place += tier.migration.unwrap().dram_reads.otherwise;
+            (to_dram, written) = (to_dram + tier.loads, written + tier.writes_in_place);
+        }
+        println!("{chances}: {in_place} reads and {written} writes in place, {to_dram} to DRAM");
+        assert!(in_place > 3000, "{chances}");
+        assert!(if chances == "0,0,1,1" { written > 1000 } else { to_dram > 300 }, "{chances}");
+    }
+}
+
+#[test]
+fn who_reads_in_persistent_memory_begins_again_once_the_page_is_changed_in_dram() {
+    for mutant in [None, Some(READ_ON_IN_PM)] {
+        let placement = "spitfire:0,1,1,1".parse().unwrap();
+        let tier = TierOptions { frames: LEAVES + 1, ..TIER };
+        let bench = Bench::over(committing(mutant), &options(4), placement, &tier);
+        bench.manager.write_all().unwrap();
+        (0..4).for_each(|_| assert_eq!(bench.sum().unwrap(), 0));
+        let root = bench.manager.fix_exclusive(bench.root).unwrap();
+        let leaves = (0..LEAVES).filter_map(|leaf| root.child_number(REFERENCES + leaf * 8));
+        let leaves: Vec<_> = leaves.collect();
+        drop(root);
+        let reads = || bench.manager.statistics().tier.migration.unwrap().dram_reads.otherwise;
+        let is_in_place = |leaf: &usize| {
+            let before = reads();
+            bench.manager.fix(leaves[*leaf]).is_ok() && reads() > before
+        };
+        let leaf = (0..LEAVES).find(is_in_place).unwrap();
+        let page = bench.manager.fix(leaves[leaf]).unwrap();
+        assert_eq!(page.read().word(WORDS[0]), 0);
+        bench.add(leaf);
+        assert_eq!(page.validate().is_err(), mutant.is_none());
+    }
 }
 
 #[test]

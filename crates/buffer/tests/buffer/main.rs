@@ -1,6 +1,7 @@
 //! The buffer manager from outside: the space on a device that misbehaves, a pool far smaller than its
-//! data, mini pages, swizzled references, and interleavings on the modelled machine.
+//! data, mini pages, pages that are used in persistent memory, swizzled references, and interleavings on the modelled machine.
 
+mod in_place;
 mod interleavings;
 mod lines;
 mod mini;

@@ -206,11 +206,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 64 }))]
 
     #[test]
-    fn pages_in_tiny_pools_hold_what_a_map_holds(steps in steps(), mini_frames in 1..6usize) {
+    fn pages_in_tiny_pools_hold_what_a_map_holds(
+        steps in steps(),
+        mini_frames in 1..6usize,
+        chances in proptest::option::of(proptest::array::uniform4(0..=4u16)),
+    ) {
+        let placement = chances.map_or(Placement::ThreeTier, |chances| {
+            let chances = chances.map(|quarters| (f64::from(quarters) / 4.0).to_string());
+            format!("spitfire:{}", chances.join(",")).parse().unwrap()
+        });
         let tier = TierOptions { frames: 9, ..OPTIONS };
         let options = BufferOptions { mini_frames, ..options(4) };
         let media = Media::new(&tier);
-        let mut manager = media.create_with(&options, Placement::ThreeTier);
+        let mut manager = media.create_with(&options, placement);
         let numbers = allocate(&manager, 14);
         let mut model = vec![vec![0; SMALLEST_PAGE_BYTES]; numbers.len()];
         for step in steps {
@@ -238,7 +246,7 @@ proptest! {
                 Step::Reopen => {
                     manager.close().unwrap();
                     drop(manager);
-                    manager = media.open_with(&options, Placement::ThreeTier).unwrap();
+                    manager = media.open_with(&options, placement).unwrap();
                 }
             }
         }

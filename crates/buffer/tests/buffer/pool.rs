@@ -271,9 +271,9 @@ fn a_failed_flush_is_told_to_everybody_who_needs_pages_written_and_reading_goes_
 
 /// A log that is durable when it is told to be, unless it is broken.
 #[derive(Debug, Default)]
-struct ToldLog {
+pub(crate) struct ToldLog {
     flushed: AtomicU64,
-    broken: AtomicBool,
+    pub(crate) broken: AtomicBool,
 }
 
 impl WriteAheadLog for ToldLog {

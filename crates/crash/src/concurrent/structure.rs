@@ -14,7 +14,7 @@ use super::subjects::{
 };
 use crate::erased::AnyConcurrentSubject;
 use crate::structure::{CrashError, Progress, Structure, log_subject};
-use crate::subjects::KeySpace;
+use crate::subjects::{KeySpace, SPITFIRE};
 
 /// Keys that the structure has before a history begins, at most.
 const KEYS: u64 = 64;
@@ -64,6 +64,7 @@ pub fn explore_structure_concurrently(
             explorer.explore(&ConcurrentStore::on_ssd("store:ssd"))?;
             let three_tier = ConcurrentStore::in_pool("store:three-tier", Placement::ThreeTier);
             explorer.explore(&three_tier)?;
+            explorer.explore(&ConcurrentStore::in_pool("store:spitfire", SPITFIRE))?;
             explorer.explore(&ConcurrentStore::nvm_direct("store:nvm-direct"))?;
         }
         Structure::Allocator => explorer.explore(&ConcurrentAllocator::default())?,

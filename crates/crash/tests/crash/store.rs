@@ -2,6 +2,7 @@
 //! each of its known errors is found (those that take several workers in `concurrent.rs`). Longer ones: `lapis crash
 //! store`.
 
+use lapis_buffer::mutants::CHANGED_IN_PLACE_BEFORE_LOG;
 use lapis_crash::concurrent::{ConcurrentOptions, explore_structure_concurrently};
 use lapis_crash::{CrashError, ExploreOptions, Strategy, Structure, explore_structure};
 use lapis_engine::mutants::{
@@ -76,6 +77,12 @@ fn transactions_survive_power_cuts() {
 fn transactions_over_persistent_memory_survive_power_cuts() {
     assert_eq!(some_of("store:basic-nvm", 14, 18, None, 1200), 0);
     assert_eq!(some_of("store:three-tier", 14, 19, None, 1200), 0);
+    assert_eq!(some_of("store:spitfire", 14, 19, None, 1200), 0);
+}
+
+#[test]
+fn a_change_in_persistent_memory_before_the_log_is_durable_is_found() {
+    assert_eq!(alone("store:spitfire", 60, 18, Some(CHANGED_IN_PLACE_BEFORE_LOG)), 1);
 }
 
 #[test]
@@ -137,6 +144,7 @@ fn every_event_happens_in_a_run_of_400_operations() {
 #[test]
 fn transactions_of_several_workers_over_persistent_memory_are_durably_linearizable() {
     assert_eq!(together("store:three-tier", 2), 0);
+    assert_eq!(together("store:spitfire", 2), 0);
     assert_eq!(together("store:nvm-direct", 2), 0);
 }
 

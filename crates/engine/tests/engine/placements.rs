@@ -87,7 +87,7 @@ fn every_placement_keeps_the_same_tables() {
 
 #[test]
 fn what_was_committed_is_there_when_an_engine_with_tiers_is_opened_again() {
-    for placement in [Placement::Ssd, Placement::BasicNvm, Placement::ThreeTier] {
+    for placement in Placement::ALL.into_iter().filter(|it| *it != Placement::MainMemory) {
         let (options, mut expected) = (options(placement), Contents::new());
         let storage = storage(placement);
         let engine = Engine::create(hardware(), storage.clone(), &options).unwrap();

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapis_buffer::mutants::{
     CHANGED_PAGE_IN_PM_DROPPED, DIRTY_LINE_DROPPED, DIRTY_LINE_LOST_IN_PROMOTION, PAGE_BEFORE_LOG,
-    STALE_PAGE_ADMITTED, STALE_PAGE_OUTLIVES_NUMBER, SWIZZLED_REFERENCE_WRITTEN, TORN_PAGE_IN_PM,
+    STALE_PAGE_ADMITTED, STALE_PAGE_LEFT_IN_PM, STALE_PAGE_OUTLIVES_NUMBER,
+    SWIZZLED_REFERENCE_WRITTEN, TORN_PAGE_IN_PM,
 };
 use lapis_buffer::{
     BufferError, BufferManager, BufferOptions, ExclusivePage, LogError, PageKind, PageNumber,
@@ -143,6 +144,11 @@ impl WriteAheadLog for PoolLog {
 }
 
 pub(super) struct Paged(pub(super) Placement);
+
+/// Every way is taken in a short run.
+pub(super) fn spitfire() -> Placement {
+    "spitfire:0.25,0.25,0.5,0.5".parse().unwrap()
+}
 
 pub(super) struct LivePages {
     log: Arc<PoolLog>,
@@ -356,6 +362,7 @@ impl Subject for Paged {
         match self.0 {
             Placement::BasicNvm => "buffer:basic-nvm",
             Placement::ThreeTier => "buffer:three-tier",
+            Placement::Spitfire(_) => "buffer:spitfire",
             _ => "buffer:ssd",
         }
     }
@@ -568,7 +575,8 @@ fn every_mutant_of_the_manager_that_a_power_cut_shows_is_killed() {
 
 #[test]
 fn pages_over_persistent_memory_and_an_ssd_survive_every_power_cut() {
-    for (placement, seed) in [(Placement::BasicNvm, 1), (Placement::ThreeTier, 6)] {
+    for (placement, seed) in [(Placement::BasicNvm, 1), (Placement::ThreeTier, 6), (spitfire(), 1)]
+    {
         let subject = Paged(placement);
         let (report, happened) =
             (explored(&subject, seed, None).unwrap(), happened(&subject, seed));
@@ -576,9 +584,17 @@ fn pages_over_persistent_memory_and_an_ssd_survive_every_power_cut() {
         assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
         assert!(report.images > 5_000 && report.images_in_recovery > 2000, "{report:?}");
         let tier = happened.tier;
-        let by_lines = placement == Placement::ThreeTier;
+        let by_lines = placement != Placement::BasicNvm;
         assert_eq!(tier.lines_written > 10, by_lines, "{happened:?}");
-        assert_eq!(tier.promotions > 2, by_lines, "{happened:?}");
+        assert_eq!(tier.promotions > 2, placement == Placement::ThreeTier, "{happened:?}");
+        if let Some(migration) = tier.migration {
+            let [reads, writes] = [migration.dram_reads, migration.dram_writes];
+            let [loads, leaves] = [migration.memory_reads, migration.memory_writes];
+            for decided in [reads, writes, loads, leaves] {
+                assert!(decided.so > 2 && decided.otherwise > 2, "{happened:?}");
+            }
+            assert!(tier.writes_in_place > 5 && tier.loads_from_ssd > 2, "{happened:?}");
+        }
         for often in [tier.admissions, tier.denials, tier.evictions, tier.loads, tier.pages_to_ssd]
         {
             assert!(often > 3, "{happened:?}");
@@ -589,7 +605,7 @@ fn pages_over_persistent_memory_and_an_ssd_survive_every_power_cut() {
 #[test]
 #[ignore = "takes minutes"]
 fn pages_survive_power_cuts_at_length() {
-    for placement in [Placement::Ssd, Placement::BasicNvm, Placement::ThreeTier] {
+    for placement in [Placement::Ssd, Placement::BasicNvm, Placement::ThreeTier, spitfire()] {
         for seed in 3..=8 {
             let report = explored_by(&Paged(placement), seed, None, (12, 32)).unwrap();
             println!("{placement}, seed {seed}: {} images", report.images);
@@ -612,5 +628,12 @@ fn every_mutant_of_pages_in_persistent_memory_is_killed() {
         DIRTY_LINE_LOST_IN_PROMOTION,
     ] {
         println!("{}: {}", mutant.0, killed(&subject, mutant));
+    }
+}
+
+#[test]
+fn every_mutant_of_pages_that_are_used_in_persistent_memory_is_killed() {
+    for mutant in [STALE_PAGE_LEFT_IN_PM, TORN_PAGE_IN_PM] {
+        println!("{}: {}", mutant.0, killed(&Paged(spitfire()), mutant));
     }
 }

@@ -9,7 +9,7 @@ use lapis_crash::concurrent::{
 use lapis_crash::{Storage, Subject};
 use lapis_pmem::{AuditReport, Mutant, Observed};
 
-use super::paged::{LivePages, Paged, SLOTS};
+use super::paged::{LivePages, Paged, SLOTS, spitfire};
 use super::text;
 
 #[derive(Clone, Debug)]
@@ -150,7 +150,8 @@ fn explored(placement: Placement, schedules: u64, mutant: Option<Mutant>) -> Con
 
 #[test]
 fn workers_and_one_that_writes_back_lose_nothing_to_power_cuts() {
-    for (placement, schedules) in [(Placement::Ssd, 8), (Placement::ThreeTier, 3)] {
+    for (placement, schedules) in [(Placement::Ssd, 8), (Placement::ThreeTier, 3), (spitfire(), 3)]
+    {
         let report = explored(placement, schedules, None);
         println!("{placement}: {} schedules, {} images", report.schedules, report.images);
         assert!(report.violations.is_empty(), "{:#?}", report.violations[0]);
