@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use lapis::{Config, IndexKind, LeafLayout, Store, Table, TableOptions};
+use lapis::{Config, IndexKind, LeafLayout, Placement, Store, Table, TableOptions};
 
 use crate::failure::Failure;
 use crate::time_argument;
@@ -50,6 +50,11 @@ pub struct StoreOptions {
     /// Take a device for it that holds another store's, which is lost
     #[arg(long, requires = "pmem")]
     pub pmem_overwrite: bool,
+    /// Which way pages take between DRAM, persistent memory and the SSD: ssd, basic-nvm, three-tier or spitfire[:D_r,D_w,N_r,N_w]
+    /// with the chances, from 0 to 1, that a page in persistent memory comes to DRAM when it is read and when it is changed,
+    /// and that one enters persistent memory from the SSD and from DRAM [default: three-tier, without --pmem ssd]
+    #[arg(long, value_name = "WAY")]
+    pub placement: Option<Placement>,
     /// Whether commits write back the processor's caches to persistent memory
     #[arg(long, value_name = "WHETHER", value_enum, default_value_t)]
     pub pmem_caches: Caches,
@@ -104,6 +109,9 @@ impl StoreArguments {
             Config::new(&self.dir).cache_bytes(cache_bytes).contain_memory_faults(true);
         if let Some(path) = &self.options.pmem {
             config = config.persistent_memory(path, (self.options.pmem_mib as usize) << 20);
+        }
+        if let Some(placement) = self.options.placement {
+            config = config.placement(placement);
         }
         let caches = match self.options.pmem_caches {
             Caches::Detect => lapis::Caches::Detect,

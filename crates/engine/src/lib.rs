@@ -97,7 +97,9 @@ pub use error::EngineError;
 pub use expiry::{Clock, TimeToLive};
 pub use key_range::KeyRange;
 pub use lapis_blocks::block_log::Durability;
-pub use lapis_buffer::Placement;
+pub use lapis_buffer::{
+    Chance, Decided, Migration, MigrationStatistics, Placement, UnknownPlacement,
+};
 pub use lapis_index::{IndexKind, IndexOptions};
 pub use lapis_tree::LeafLayout;
 pub use load::TableLoad;

@@ -77,6 +77,16 @@ impl ModelledStore {
     /// # Errors
     /// [`CountError`].
     pub fn create(profile_name: &str, placement: Placement) -> Result<Self, CountError> {
+        let mut options = EngineOptions { placement, ..EngineOptions::new(1) };
+        options.memory.frames = FRAMES;
+        Self::create_with(profile_name, options)
+    }
+
+    /// The same with an engine of these options, but for the length of its log.
+    ///
+    /// # Errors
+    /// [`CountError`].
+    pub fn create_with(profile_name: &str, mut options: EngineOptions) -> Result<Self, CountError> {
         let profile = Profile::find(profile_name)?;
         let (meter, pool) =
             ModelMeter::with_pool(profile.machine(), INITIAL_BYTES, CAPACITY_BYTES)?;
@@ -85,16 +95,14 @@ impl ModelledStore {
         let mut ssds = vec![ssd(1)?];
         let pages = Some(Arc::new(ssds[0].clone()) as Arc<dyn BlockDevice>);
         let (mut log, mut in_memory) = (None, None);
-        if placement.has_persistent_memory() {
+        if options.placement.has_persistent_memory() {
             in_memory = Some(Arc::new(pool));
         } else {
             let device = ssd(LOG_BLOCKS)?;
             ssds.push(device.clone());
             log = Some(Arc::new(device) as Arc<dyn BlockDevice>);
         }
-        let mut options = EngineOptions { placement, ..EngineOptions::new(1) };
         options.memory.log_blocks = LOG_BLOCKS;
-        options.memory.frames = FRAMES;
         let storage = Storage { pages, log, pool: in_memory };
         let engine = Engine::create(machine.clone(), storage, &options)?;
         let table = engine.create_table("counted")?;
@@ -105,6 +113,16 @@ impl ModelledStore {
     /// The machine.
     pub fn machine(&self) -> &Modelled {
         self.meter.machine()
+    }
+
+    /// What its engine has done so far.
+    pub fn statistics(&self) -> lapis_engine::Statistics {
+        self.target.engine.statistics()
+    }
+
+    /// Bytes of DRAM that hold pages now.
+    pub fn resident_bytes(&self) -> u64 {
+        self.target.engine.metrics().dram.used
     }
 
     /// Its table, as a target of workloads.

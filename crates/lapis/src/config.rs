@@ -8,6 +8,8 @@ use lapis_buffer::{BufferOptions, MINI_FRAME_BYTES};
 use lapis_engine::{Clock, Durability, EngineOptions, IndexKind, LeafLayout, Placement};
 use lapis_pmem::{Access, BLOCK_BYTES, Caches, DirectTransfers, EXTENT_BYTES, RegionOptions};
 
+use crate::error::Error;
+
 /// The log is not shorter, however long it may grow: a segment has sixteen pages then, and a record that changes a tree's
 /// structure has a few.
 const SHORTEST_LOG_PAGES: u64 = 256;
@@ -46,6 +48,7 @@ pub struct Config {
     overwrite: bool,
     clock: Clock,
     memory: Option<Memory>,
+    placement: Option<Placement>,
 }
 
 /// Persistent memory of a store that is created.
@@ -72,6 +75,7 @@ impl Config {
             overwrite: false,
             clock: Clock::System,
             memory: None,
+            placement: None,
         }
     }
 
@@ -157,6 +161,29 @@ impl Config {
     pub fn persistent_memory(mut self, path: impl Into<PathBuf>, bytes: usize) -> Self {
         self.memory = Some(Memory { path: path.into(), bytes });
         self
+    }
+
+    /// Which way pages take between DRAM, persistent memory and the SSD, as long as the store is open: with persistent
+    /// memory [`Placement::ThreeTier`] by default, [`Placement::BasicNvm`], or [`Placement::Spitfire`] with its four chances; without,
+    /// [`Placement::Ssd`] alone. What is on the media is the same, so it may be another one each time.
+    #[must_use]
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = Some(placement);
+        self
+    }
+
+    /// Where pages may be, with persistent memory or without.
+    ///
+    /// # Errors
+    /// [`Error::Placement`].
+    fn placement_of(&self, has_memory: bool) -> Result<Placement, Error> {
+        let default = if has_memory { Placement::ThreeTier } else { Placement::Ssd };
+        let placement = self.placement.unwrap_or(default);
+        let is_possible = match has_memory {
+            true => placement.has_persistent_memory(),
+            false => placement == Placement::Ssd,
+        };
+        is_possible.then_some(placement).ok_or(Error::Placement { placement, has_memory })
     }
 
     /// Persistent memory of a store that is created, whatever was asked for.
@@ -246,19 +273,25 @@ impl Config {
     }
 
     /// The engine's options, with a log of this identity, where there is persistent memory or not.
-    pub(crate) fn engine_options(&self, identity: u64, has_memory: bool) -> EngineOptions {
+    ///
+    /// # Errors
+    /// [`Error::Placement`].
+    pub(crate) fn engine_options(
+        &self,
+        identity: u64,
+        has_memory: bool,
+    ) -> Result<EngineOptions, Error> {
         let mut options = EngineOptions::new(identity.max(1));
         options.clock = self.clock;
+        options.placement = self.placement_of(has_memory)?;
         let mut log_bytes = self.log();
-        if has_memory {
-            options.placement = Placement::ThreeTier;
-        }
         if let Some(memory) = self.memory() {
             log_bytes = log_bytes.min(memory.bytes as u64 / 4);
             options.memory.log_blocks = log_bytes.div_ceil(BLOCK_BYTES as u64) + 2;
             options.memory.frames = memory.bytes / 2 / self.page_bytes.max(1);
         }
-        let for_minis = if has_memory { self.cache_bytes / MINI_PART } else { 0 };
+        let for_minis =
+            if options.placement.moves_lines() { self.cache_bytes / MINI_PART } else { 0 };
         let frames = (self.cache_bytes - for_minis) / self.page_bytes.max(1);
         let frames = frames.max(FEWEST_FRAMES);
         let mini_frames = for_minis / MINI_FRAME_BYTES;
@@ -271,7 +304,7 @@ impl Config {
         let batch_bytes = default.batch_bytes.min(segment_bytes);
         let most_bytes = if has_memory { 0 } else { log_bytes };
         options.log = BlockLogOptions { segment_bytes, batch_bytes, most_bytes, ..default };
-        options
+        Ok(options)
     }
 }
 

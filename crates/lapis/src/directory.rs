@@ -66,14 +66,14 @@ impl Files {
     /// Makes an engine on the files.
     fn create(&self, config: &Config) -> Result<Engine<Hardware>, Error> {
         let identity = uuid::Uuid::new_v4().as_u64_pair().0;
-        let options = config.engine_options(identity, self.memory.is_some());
+        let options = config.engine_options(identity, self.memory.is_some())?;
         Ok(Engine::create(self.domain(), self.storage(), &options)?)
     }
 
     /// Opens the engine on the files.
     fn open(&self, config: &Config) -> Result<Engine<Hardware>, Error> {
         // The identity is that of the log that is there.
-        let mut options = config.engine_options(0, self.memory.is_some());
+        let mut options = config.engine_options(0, self.memory.is_some())?;
         options.read_only = config.read_only;
         match Engine::open(self.domain(), self.storage(), &options) {
             // F1: it was whole once.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lapis_blocks::block_log::BlockLogError;
 use lapis_buffer::{BufferError, SpaceError};
-use lapis_engine::{BackupError, EngineError, IndexKind};
+use lapis_engine::{BackupError, EngineError, IndexKind, Placement};
 use lapis_index::IndexError;
 use lapis_pmem::{BlockError, BlockOpenError, DomainFault, PoolError, RegionError};
 use lapis_tree::TreeError;
@@ -63,6 +63,21 @@ pub enum Error {
     MemoryInUse {
         /// The file.
         path: PathBuf,
+    },
+    /// Pages cannot be where [`crate::Config::placement`] says, in this store.
+    #[error(
+        "pages cannot be placed as {placement}: {}",
+        if *has_memory {
+            "the store has persistent memory; choose basic-nvm, three-tier or spitfire"
+        } else {
+            "the store has no persistent memory; choose ssd"
+        }
+    )]
+    Placement {
+        /// What was asked for.
+        placement: Placement,
+        /// Whether the store has persistent memory.
+        has_memory: bool,
     },
     /// The store has no persistent memory, which a table in a persistent index needs.
     #[error("the store was made without persistent memory, which a table in an index lies in")]

@@ -1,6 +1,6 @@
 //! What a store says about itself.
 
-use lapis_engine::{IndexKind, LeafLayout};
+use lapis_engine::{Chance, Decided, IndexKind, LeafLayout, MigrationStatistics};
 use lapis_pmem::{BLOCK_BYTES, BlockDevice, FileDevice, Guarantee, Hardware, MemoryModule, Pool};
 
 use crate::directory::{LOG_FILE, PAGES_FILE};
@@ -22,11 +22,54 @@ pub struct Info {
     pub bytes: Bytes,
     /// Bytes of a page.
     pub page_bytes: usize,
+    /// Which way pages take between the tiers: `ssd`, `basic-nvm`, `three-tier`, `spitfire`.
+    pub placement: &'static str,
+    /// If chance decides, the chances, and how often it came so since the store was opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub migration: Option<MigrationInfo>,
     /// Seconds that this would take, if it went as fast as at the last opening; only if that had enough to read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds_to_redo: Option<f64>,
     /// Records of the log that opening found to do again; none after the store was closed.
     pub redone_records: u64,
+}
+
+/// The four chances of the placement `spitfire`.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct MigrationInfo {
+    /// A page in persistent memory that is read comes to DRAM.
+    pub dram_reads: ChanceInfo,
+    /// A page in persistent memory that is to be changed comes to DRAM.
+    pub dram_writes: ChanceInfo,
+    /// A page that is read from the SSD enters persistent memory.
+    pub memory_reads: ChanceInfo,
+    /// A page that is written back, or leaves DRAM, enters persistent memory.
+    pub memory_writes: ChanceInfo,
+}
+
+/// A chance, and what came of it.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct ChanceInfo {
+    /// From 0 to 1.
+    pub chance: f64,
+    /// How often it came so.
+    pub so: u64,
+    /// How often it did not.
+    pub otherwise: u64,
+}
+
+fn migration_info(found: &MigrationStatistics) -> MigrationInfo {
+    let info = |chance: Chance, decided: Decided| ChanceInfo {
+        chance: f64::from(chance.in_thousandths()) / 1000.0,
+        so: decided.so,
+        otherwise: decided.otherwise,
+    };
+    MigrationInfo {
+        dram_reads: info(found.chances.dram_reads, found.dram_reads),
+        dram_writes: info(found.chances.dram_writes, found.dram_writes),
+        memory_reads: info(found.chances.memory_reads, found.memory_reads),
+        memory_writes: info(found.chances.memory_writes, found.memory_writes),
+    }
 }
 
 /// What holds bytes of a store.
@@ -215,6 +258,8 @@ pub(crate) fn info(inner: &Inner, count: bool) -> Result<Info, Error> {
         tiers,
         tables,
         page_bytes,
+        placement: manager.placement().name(),
+        migration: manager.statistics().tier.migration.as_ref().map(migration_info),
         seconds_to_redo: engine.metrics().time_to_redo.map(|time| time.as_secs_f64()),
         // The last one always stays.
         redone_records: engine.recovery().records.saturating_sub(1),

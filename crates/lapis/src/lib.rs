@@ -53,11 +53,12 @@ pub use config::{Config, TableOptions};
 pub use directory::{LOG_FILE, MEMORY_FILE, PAGES_FILE};
 pub use entries::Entries;
 pub use error::Error;
-pub use info::{Bytes, CheckReport, Info, MemoryInfo, TableInfo, Tier};
+pub use info::{Bytes, ChanceInfo, CheckReport, Info, MemoryInfo, MigrationInfo, TableInfo, Tier};
 pub use lapis_engine::{
-    BackupError, BackupReport, Clock, CompactionReport, Durability, Entry, IndexKind, Latencies,
-    LeafLayout, Lost, MAX_VALUE_BYTES, Metrics, RecoveryReport, SalvageReport, SalvagedTable,
-    Savepoint, TierBytes, TimeToLive, verify_backup,
+    BackupError, BackupReport, Chance, Clock, CompactionReport, Decided, Durability, Entry,
+    IndexKind, Latencies, LeafLayout, Lost, MAX_VALUE_BYTES, Metrics, Migration,
+    MigrationStatistics, Placement, RecoveryReport, SalvageReport, SalvagedTable, Savepoint,
+    TierBytes, TimeToLive, verify_backup,
 };
 pub use lapis_pmem::Caches;
 pub use salvage::salvage;

@@ -1,7 +1,7 @@
 //! `lapis info`: what a store is, and what it promises on the medium it lies on.
 
 use clap::Args;
-use lapis::MemoryInfo;
+use lapis::{ChanceInfo, MemoryInfo, MigrationInfo};
 use lapis_lab::experiment::table::Table;
 
 use crate::failure::{Failure, Verdict};
@@ -65,6 +65,17 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     for memory in info.tiers.iter().filter_map(|tier| tier.memory.as_ref()) {
         output.line(format_args!("{}", describe(memory)))?;
     }
+    if let Some(migration) = &info.migration {
+        let MigrationInfo { dram_reads, dram_writes, memory_reads, memory_writes } = migration;
+        output.line(format_args!(
+            "spitfire    of pages in persistent memory come to DRAM: {} that are read, {} that are changed; enter it: {} from \
+             the SSD, {} from DRAM",
+            said(dram_reads),
+            said(dram_writes),
+            said(memory_reads),
+            said(memory_writes)
+        ))?;
+    }
     let mut tables = Table::new(2, "table | held by | entries");
     for table in &info.tables {
         tables.push([
@@ -75,6 +86,10 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
     }
     output.table(&tables)?;
     Ok(Verdict::Good)
+}
+
+fn said(ChanceInfo { chance, so, otherwise }: &ChanceInfo) -> String {
+    format!("{chance} ({so} of {} so far)", so + otherwise)
 }
 
 fn describe(memory: &MemoryInfo) -> String {

@@ -6,7 +6,7 @@ mod latencies;
 use std::time::{Duration, Instant};
 
 use lapis_blocks::block_log::BlockLogStatistics;
-use lapis_buffer::{BufferManager, ResidentPages, Statistics};
+use lapis_buffer::{BufferManager, MigrationStatistics, ResidentPages, Statistics};
 use lapis_pmem::Domain;
 
 pub(crate) use counters::ShardedCounter;
@@ -64,6 +64,10 @@ pub struct Metrics {
     pub leaf_accesses: u64,
     /// Pages taken from persistent memory into DRAM.
     pub loads_from_persistent_memory: u64,
+    /// Pages that were read there and stayed there, with [`Placement::Spitfire`](crate::Placement::Spitfire): each time.
+    pub reads_in_persistent_memory: u64,
+    /// What chance has decided since the engine was opened, if it decides.
+    pub migration: Option<MigrationStatistics>,
     /// Pages read from the device.
     pub loads_from_device: u64,
     /// Pages that made room for others in DRAM.
@@ -96,14 +100,18 @@ impl Metrics {
     /// How many of the leaves that were asked for were in DRAM; none if none was asked for. Inner pages are
     /// loaded too, and seldom, and count against it.
     pub fn dram_hit_ratio(&self) -> Option<f64> {
-        let loads = self.loads_from_device + self.loads_from_persistent_memory;
-        ratio(self.leaf_accesses.saturating_sub(loads), self.leaf_accesses)
+        let others = self.loads_from_device + self.uses_of_persistent_memory();
+        ratio(self.leaf_accesses.saturating_sub(others), self.leaf_accesses)
     }
 
     /// How many of the pages that were not in DRAM were in persistent memory; none if all were in DRAM.
     pub fn persistent_memory_hit_ratio(&self) -> Option<f64> {
-        let loads = self.loads_from_device + self.loads_from_persistent_memory;
-        ratio(self.loads_from_persistent_memory, loads)
+        let hits = self.uses_of_persistent_memory();
+        ratio(hits, self.loads_from_device + hits)
+    }
+
+    fn uses_of_persistent_memory(&self) -> u64 {
+        self.loads_from_persistent_memory + self.reads_in_persistent_memory
     }
 
     /// Bytes of the log's records a second.
@@ -127,6 +135,8 @@ impl Metrics {
             device: self.device,
             leaf_accesses: less(|it| it.leaf_accesses),
             loads_from_persistent_memory: less(|it| it.loads_from_persistent_memory),
+            reads_in_persistent_memory: less(|it| it.reads_in_persistent_memory),
+            migration: self.migration,
             loads_from_device: less(|it| it.loads_from_device),
             evictions_from_dram: less(|it| it.evictions_from_dram),
             evictions_from_persistent_memory: less(|it| it.evictions_from_persistent_memory),
@@ -161,6 +171,8 @@ impl<D: Domain> Engine<D> {
             device: device_bytes(manager),
             leaf_accesses: counters.leaf_accesses.sum(),
             loads_from_persistent_memory: tier.loads,
+            reads_in_persistent_memory: tier.migration.map_or(0, |it| it.dram_reads.otherwise),
+            migration: tier.migration,
             loads_from_device: loads,
             evictions_from_dram: evictions,
             evictions_from_persistent_memory: tier.evictions,
@@ -222,7 +234,8 @@ mod tests {
             elapsed: Duration::from_secs(2),
             leaf_accesses: 200,
             loads_from_device: 95,
-            loads_from_persistent_memory: 15,
+            loads_from_persistent_memory: 10,
+            reads_in_persistent_memory: 5,
             log_bytes: 300,
             written_bytes: 20,
             device_written_bytes: 130,

@@ -5,5 +5,6 @@ mod device_calibration;
 mod index_experiment;
 mod modelled_store;
 mod page_experiment;
+mod placements;
 mod store_workloads;
 mod wort_study;
