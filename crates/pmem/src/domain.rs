@@ -36,12 +36,13 @@
 //! callers are the places a reader would name.
 
 use core::fmt::Debug;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::path::PathBuf;
 
 use crate::cell::PCell;
 use crate::observed::Observed;
 use crate::word::Word;
+use crate::word_copy;
 
 /// Bytes in a cache line: the unit of flushing.
 pub const LINE_BYTES: usize = 64;
@@ -87,6 +88,24 @@ pub trait Domain: Observed + Clone + Debug + Send + Sync + 'static {
 
     /// Compares and exchanges a word (a locked instruction: rule R5). `Err` holds what was found.
     fn compare_exchange<W: Word>(&self, at: &W::Atomic, current: W, new: W) -> Result<W, W>;
+
+    /// Copies the bytes of `words` from `offset` on into `into`. Others may store to them meanwhile: who finds that
+    /// somebody has may have read anything, torn words too.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    fn read_words(&self, words: &[AtomicU64], offset: usize, into: &mut [u8]) {
+        word_copy::read(self, words, offset, into);
+    }
+
+    /// Stores `from` in `words` from byte `offset` on, in no particular order. Others may load them meanwhile, as in
+    /// [`Domain::read_words`], and nobody else stores to them.
+    ///
+    /// # Panics
+    /// If there is no room for it.
+    fn write_words(&self, words: &[AtomicU64], offset: usize, from: &[u8]) {
+        word_copy::write(self, words, offset, from);
+    }
 
     /// Copies `source` to `destination` with ordinary stores, in no particular order.
     ///

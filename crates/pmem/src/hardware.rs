@@ -1,7 +1,7 @@
 //! The machine at hand: plain loads and stores, and the best flush instruction it has.
 
 use core::fmt;
-use core::sync::atomic::{Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::sync::Arc;
 
 use crate::cell::PCell;
@@ -13,6 +13,7 @@ use crate::observed::Observed;
 use crate::region::MemoryFault;
 use crate::sync_file::SyncFile;
 use crate::word::Word;
+use crate::word_copy;
 
 /// How lines are written back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -248,6 +249,16 @@ impl Domain for Hardware {
     #[inline(always)]
     fn compare_exchange<W: Word>(&self, at: &W::Atomic, current: W, new: W) -> Result<W, W> {
         W::compare_exchange(at, current, new)
+    }
+
+    #[inline]
+    fn read_words(&self, words: &[AtomicU64], offset: usize, into: &mut [u8]) {
+        word_copy::read_at_once(self, words, offset, into);
+    }
+
+    #[inline]
+    fn write_words(&self, words: &[AtomicU64], offset: usize, from: &[u8]) {
+        word_copy::write_at_once(self, words, offset, from);
     }
 
     #[inline(always)]

@@ -54,6 +54,7 @@ mod serial_queue;
 mod sync_file;
 mod watched;
 mod word;
+mod word_copy;
 
 pub use allocator::{AllocError, LARGEST_BLOCK_BYTES};
 pub use answer::persist_before_answer;

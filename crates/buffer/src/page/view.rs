@@ -175,47 +175,17 @@ impl<'a, D: Domain> PageRead<'a, D> {
                 missing.full_words().unwrap_or_default()
             }
         };
-        let (first, bits) = (offset / WORD_BYTES, offset % WORD_BYTES * 8);
-        let (words, rest) = (into.len() / WORD_BYTES, into.len() % WORD_BYTES);
-        // What an unaligned chunk has in the next word, too.
-        let covering = words + usize::from(bits > 0);
-        match page_words.get(first..first.saturating_add(covering)) {
-            Some(from) if bits == 0 => {
-                let load = |word| self.domain.load::<u64>(word, Relaxed).to_le_bytes();
-                // Four at a time, for those who copy whole pages.
-                let (fours, others) = from.as_chunks::<4>();
-                let (four_chunks, other_chunks) = into.split_at_mut(fours.len() * 4 * WORD_BYTES);
-                for (chunk, [a, b, c, d]) in
-                    four_chunks.as_chunks_mut::<32>().0.iter_mut().zip(fours)
-                {
-                    chunk[..8].copy_from_slice(&load(a));
-                    chunk[8..16].copy_from_slice(&load(b));
-                    chunk[16..24].copy_from_slice(&load(c));
-                    chunk[24..].copy_from_slice(&load(d));
-                }
-                for (chunk, word) in other_chunks.chunks_exact_mut(WORD_BYTES).zip(others) {
-                    chunk.copy_from_slice(&load(word));
-                }
-            }
-            Some([low, from @ ..]) => {
-                let mut low = self.domain.load::<u64>(low, Relaxed);
-                for (chunk, word) in into.chunks_exact_mut(WORD_BYTES).zip(from) {
-                    let high = self.domain.load::<u64>(word, Relaxed);
-                    chunk.copy_from_slice(&(low >> bits | high << (64 - bits)).to_le_bytes());
-                    low = high;
-                }
+        match offset.checked_add(into.len()) {
+            Some(end) if end <= page_words.len() * WORD_BYTES => {
+                self.domain.read_words(page_words, offset, into);
             }
             // At the end of the page or beyond it, or in a mini block.
-            Some([]) | None => {
-                for (at, chunk) in into.chunks_exact_mut(WORD_BYTES).enumerate() {
+            _ => {
+                for (at, chunk) in into.chunks_mut(WORD_BYTES).enumerate() {
                     let word = self.word(offset.saturating_add(at * WORD_BYTES));
-                    chunk.copy_from_slice(&word.to_le_bytes());
+                    chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
                 }
             }
-        }
-        if rest > 0 {
-            let last = self.word(offset.saturating_add(words * WORD_BYTES));
-            into[words * WORD_BYTES..].copy_from_slice(&last.to_le_bytes()[..rest]);
         }
     }
 }
@@ -307,33 +277,13 @@ impl<'a, D: Domain> PageWrite<'a, D> {
     /// Copies `from` to `offset`.
     pub fn copy_from(&mut self, offset: usize, from: &[u8]) {
         let page = self.touch(offset..offset + from.len());
-        let (first, bits) = (offset / WORD_BYTES, offset % WORD_BYTES * 8);
-        let (chunks, rest) = from.as_chunks::<WORD_BYTES>();
-        let (domain, words) = (page.domain, &page.words[first..]);
-        if page.missing.is_some() {
-            for (at, chunk) in (offset..).step_by(WORD_BYTES).zip(chunks) {
-                self.set_word(at, u64::from_le_bytes(*chunk));
-            }
-        } else if bits == 0 {
-            for (word, chunk) in words[..chunks.len()].iter().zip(chunks) {
-                domain.store::<u64>(word, u64::from_le_bytes(*chunk), Relaxed);
-            }
-        } else if !chunks.is_empty() {
-            // What a word has of the chunk before.
-            let below = (1 << bits) - 1;
-            let mut low = domain.load::<u64>(&words[0], Relaxed) & below;
-            for (word, chunk) in words[..chunks.len()].iter().zip(chunks) {
-                let value = u64::from_le_bytes(*chunk);
-                domain.store::<u64>(word, low | value << bits, Relaxed);
-                low = value >> (64 - bits);
-            }
-            replace(domain, &words[chunks.len()], below, low);
+        if page.missing.is_none() {
+            return page.domain.write_words(page.words, offset, from);
         }
-        if !rest.is_empty() {
+        for (at, chunk) in (offset..).step_by(WORD_BYTES).zip(from.chunks(WORD_BYTES)) {
             let mut value = [0; WORD_BYTES];
-            value[..rest.len()].copy_from_slice(rest);
-            let at = offset + chunks.len() * WORD_BYTES;
-            self.set_bytes(at, rest.len(), u64::from_le_bytes(value));
+            value[..chunk.len()].copy_from_slice(chunk);
+            self.set_bytes(at, chunk.len(), u64::from_le_bytes(value));
         }
     }
 
@@ -366,7 +316,15 @@ impl<'a, D: Domain> PageWrite<'a, D> {
 
     /// Makes every byte from `offset` on zero.
     pub fn zero_from(&mut self, offset: usize) {
+        const ZEROES: [u8; 1024] = [0; 1024];
         let page = self.touch(offset..self.page.bytes());
+        if page.missing.is_none() {
+            for at in (offset..page.bytes()).step_by(ZEROES.len()) {
+                let zeroes = &ZEROES[..ZEROES.len().min(page.bytes() - at)];
+                page.domain.write_words(page.words, at, zeroes);
+            }
+            return;
+        }
         let aligned = offset.next_multiple_of(WORD_BYTES);
         (offset..aligned).for_each(|at| self.set_byte(at, 0));
         let places = (aligned / WORD_BYTES..page.words.len()).filter_map(|word| page.place(word));

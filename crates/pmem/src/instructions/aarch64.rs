@@ -34,3 +34,17 @@ pub(crate) fn prefetch(at: *const u8) {
     // SAFETY: a prefetch never faults, whatever the address.
     unsafe { asm!("prfm pldl1keep, [{}]", in(reg) at, options(nostack, preserves_flags, readonly)) }
 }
+
+/// Copies sixteen bytes. Others may store to the source meanwhile, or load the destination.
+///
+/// # Safety
+/// `source` is valid for reads and `destination` for writes of as many.
+#[inline(always)]
+pub(crate) unsafe fn copy_chunk(destination: *mut u8, source: *const u8) {
+    // SAFETY: the caller vouches for the ranges.
+    unsafe {
+        asm!("ldr {chunk:q}, [{source}]", "str {chunk:q}, [{destination}]", chunk = out(vreg) _,
+            source = in(reg) source, destination = in(reg) destination,
+            options(nostack, preserves_flags));
+    }
+}

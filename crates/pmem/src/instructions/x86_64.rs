@@ -1,4 +1,4 @@
-//! x86-64: `clwb`, `clflushopt`, `clflush`, `sfence`, `prefetcht0`.
+//! x86-64: `clwb`, `clflushopt`, `clflush`, `sfence`, `prefetcht0`, and copies beside others.
 //!
 //! Inline assembly without `nomem` also keeps the compiler from moving stores across it. Miri executes none: there a
 //! flush does nothing, and a fence is the compiler's.
@@ -71,4 +71,31 @@ pub(crate) fn store_fence() {
 pub(crate) fn prefetch(at: *const u8) {
     // SAFETY: a prefetch never faults, whatever the address.
     unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast()) }
+}
+
+/// Copies bytes as [`copy_chunk`] does, so many of them that the processor does it faster by itself.
+///
+/// # Safety
+/// `source` is valid for reads and `destination` for writes of so many bytes, which do not overlap.
+#[inline(always)]
+pub(crate) unsafe fn copy_string(destination: *mut u8, source: *const u8, bytes: usize) {
+    // SAFETY: the caller vouches for the ranges; the direction flag is clear.
+    unsafe {
+        asm!("rep movsb", inout("rcx") bytes => _, inout("rdi") destination => _,
+            inout("rsi") source => _, options(nostack, preserves_flags));
+    }
+}
+
+/// Copies sixteen bytes. Others may store to the source meanwhile, or load the destination.
+///
+/// # Safety
+/// `source` is valid for reads and `destination` for writes of as many.
+#[inline(always)]
+pub(crate) unsafe fn copy_chunk(destination: *mut u8, source: *const u8) {
+    // SAFETY: the caller vouches for the ranges.
+    unsafe {
+        asm!("movdqu {chunk}, [{source}]", "movdqu [{destination}], {chunk}", chunk = out(xmm_reg) _,
+            source = in(reg) source, destination = in(reg) destination,
+            options(nostack, preserves_flags));
+    }
 }
