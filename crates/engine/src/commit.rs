@@ -1,5 +1,6 @@
 //! Committing: stripes, the turn, the record, the trees.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,6 +25,13 @@ const WRITES_BETWEEN_LOOKS: usize = 16;
 const PIECES: usize = 8;
 /// How often a checkpoint makes room for one record before it is given up.
 const MOST_CHECKPOINTS: usize = 4;
+
+/// What a thread keeps of the memory of a record, for its next one.
+const SPARE_BYTES: usize = 1 << 20;
+
+thread_local! {
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// A write, in order of table and key.
 #[derive(Debug)]
@@ -55,7 +63,7 @@ impl<D: Domain> Write<'_, D> {
     }
 
     fn bytes(&self) -> u64 {
-        record::entry_bytes(self.key, self.value)
+        record::entry_bytes(self.key, self.value.map(<[u8]>::len))
     }
 }
 
@@ -88,7 +96,8 @@ impl<D: Domain> Shared<D> {
         let one = bytes as usize + record::HEADER_BYTES;
         let token = if one <= largest { 0 } else { self.next_token() };
         let mut parts = Vec::new();
-        let mut last = Vec::with_capacity(one.min(largest));
+        let mut last = SPARE.take();
+        last.reserve(one.min(largest));
         record::begin(&mut last, token);
         for write in writes {
             let has_writes = last.len() > record::HEADER_BYTES;
@@ -232,6 +241,9 @@ impl<D: Domain> Shared<D> {
         })();
         if let Some(first) = first {
             self.order.let_go_of_log(first);
+        }
+        if encoded.last.capacity() <= SPARE_BYTES {
+            SPARE.set(encoded.last);
         }
         appended
     }

@@ -32,6 +32,7 @@ use crate::mutants::EXPIRY_NOT_VALIDATED;
 use crate::tables::{CatalogEntry, Properties, Table, TableId, name_key, table_value};
 use crate::transaction::Transaction;
 use crate::value;
+use crate::write_set::whole;
 
 /// Records that the walk looks at before it commits.
 const RECORDS_AT_ONCE: usize = 1024;
@@ -287,7 +288,7 @@ impl<D: Domain> Engine<D> {
             match CatalogEntry::parse(&key, &entry)? {
                 CatalogEntry::Table { id, place, properties, .. } if id == table.id() => {
                     let entry = table_value(id, place, change(properties));
-                    transaction.write(catalog, &key, Some(entry.into()))
+                    transaction.write(catalog, &key, Some(whole(&entry)))
                 }
                 _ => Err(dropped()),
             }

@@ -20,9 +20,9 @@ pub(crate) const HEADER_BYTES: usize = 8;
 const ENTRY_HEADER_BYTES: usize = 10;
 const REMOVED: u32 = u32::MAX;
 
-/// Bytes of an entry.
-pub(crate) fn entry_bytes(key: &[u8], value: Option<&[u8]>) -> u64 {
-    (ENTRY_HEADER_BYTES + key.len() + value.map_or(0, <[u8]>::len)) as u64
+/// Bytes of an entry, whose value has so many, if there is one.
+pub(crate) fn entry_bytes(key: &[u8], value_bytes: Option<usize>) -> u64 {
+    (ENTRY_HEADER_BYTES + key.len() + value_bytes.unwrap_or(0)) as u64
 }
 
 /// Adds an entry to a record.
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(token, 7);
         assert_eq!(entries[0], Entry { table: 3, key: b"key", value: Some(b"value") });
         assert_eq!(entries[1], Entry { table: 4, key: b"", value: None });
-        let bytes = entry_bytes(b"key", Some(b"value")) + entry_bytes(b"", None);
+        let bytes = entry_bytes(b"key", Some(5)) + entry_bytes(b"", None);
         assert_eq!(record.len(), HEADER_BYTES + bytes as usize);
     }
 

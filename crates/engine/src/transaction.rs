@@ -18,8 +18,8 @@ use crate::scan::Scan;
 use crate::snapshot::Reader;
 use crate::stripes::hash_of;
 use crate::tables::{Table, TableId, chunks_key};
-use crate::value::{self, LongValue, Stored};
-use crate::write_set::{NewValue, WriteSet};
+use crate::value::{self, LongValue, Stored, Tail};
+use crate::write_set::{NewValue, WriteSet, bytes_of, whole};
 
 /// A serializable transaction over any tables of one engine.
 ///
@@ -145,7 +145,8 @@ impl<D: Domain> Transaction<D> {
             self.engine().note_expiring(table)?;
         }
         if shared.is_short(table, key, value, expires) {
-            return self.write(table, key, Some(value::short_record(value, expires)));
+            let tail = Tail::of_short(expires);
+            return self.write(table, key, Some([value, tail.bytes()]));
         }
         self.engine().note_long_values(table)?;
         let long = shared.write_long(value)?;
@@ -164,7 +165,7 @@ impl<D: Domain> Transaction<D> {
         if expires.is_some() {
             self.engine().note_expiring(table)?;
         }
-        self.write(table, key, Some(long.record(expires)))?;
+        self.write(table, key, Some(whole(&long.record(expires))))?;
         let catalog = Arc::clone(&self.engine().shared().catalog);
         self.writes.write(&catalog, &chunks_key(long.number), None);
         Ok(())
@@ -200,15 +201,19 @@ impl<D: Domain> Transaction<D> {
         &mut self,
         table: &Arc<Table<D>>,
         key: &[u8],
-        value: NewValue,
+        value: NewValue<'_>,
     ) -> Result<(), EngineError> {
         let shared = self.reader.engine().shared();
         let most = shared.most_transaction_bytes();
-        let bytes = self.writes.bytes() + crate::record::entry_bytes(key, value.as_deref());
+        let value_bytes = value.map(bytes_of);
+        let bytes = self.writes.bytes() + crate::record::entry_bytes(key, value_bytes);
         if bytes > most {
             return Err(EngineError::TransactionTooLong { bytes, most });
         }
-        let replaced = self.writes.get(table.id(), key).flatten();
+        let replaced = match table.has_long_values() {
+            true => self.writes.get(table.id(), key).flatten(),
+            false => None,
+        };
         let replaced = replaced.filter(|record| value::is_long(record)).and_then(value::parse);
         if let Some(Stored::Long(long)) = replaced {
             // Its listing stays (V2).

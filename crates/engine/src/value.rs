@@ -69,21 +69,30 @@ pub(crate) fn overhead_bytes(expires: Option<u64>) -> usize {
 
 /// The record of a short value.
 pub(crate) fn short_record(value: &[u8], expires: Option<u64>) -> Box<[u8]> {
-    record(&[value], SHORT, expires)
+    [value, Tail::of_short(expires).bytes()].concat().into()
 }
 
-fn record(parts: &[&[u8]], tag: u8, expires: Option<u64>) -> Box<[u8]> {
-    let bytes: usize = parts.iter().map(|part| part.len()).sum();
-    let mut record = Vec::with_capacity(bytes + overhead_bytes(expires));
-    parts.iter().for_each(|part| record.extend_from_slice(part));
-    match expires {
-        None => record.push(tag),
-        Some(at) => {
-            record.extend_from_slice(&at.to_le_bytes());
-            record.push(tag | EXPIRES);
-        }
+/// What a record has behind a short value, or what stands for a long one.
+pub(crate) struct Tail {
+    bytes: [u8; EXPIRY_BYTES + 1],
+    expires: bool,
+}
+
+impl Tail {
+    fn new(tag: u8, expires: Option<u64>) -> Self {
+        let mut bytes = [0; EXPIRY_BYTES + 1];
+        bytes[..EXPIRY_BYTES].copy_from_slice(&expires.unwrap_or(0).to_le_bytes());
+        bytes[EXPIRY_BYTES] = if expires.is_some() { tag | EXPIRES } else { tag };
+        Self { bytes, expires: expires.is_some() }
     }
-    record.into_boxed_slice()
+
+    pub(crate) fn of_short(expires: Option<u64>) -> Self {
+        Self::new(SHORT, expires)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if self.expires { &self.bytes } else { &self.bytes[EXPIRY_BYTES..] }
+    }
 }
 
 impl LongValue {
@@ -104,7 +113,8 @@ impl LongValue {
 
     pub(crate) fn record(self, expires: Option<u64>) -> Box<[u8]> {
         let (number, bytes) = (self.number.to_le_bytes(), self.bytes.to_le_bytes());
-        record(&[&number, &bytes, &self.checksum.to_le_bytes()], LONG, expires)
+        let tail = Tail::new(LONG, expires);
+        [&number[..], &bytes, &self.checksum.to_le_bytes(), tail.bytes()].concat().into()
     }
 }
 

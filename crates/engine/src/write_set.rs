@@ -1,5 +1,6 @@
 //! What a transaction writes, before anybody else sees it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -9,8 +10,32 @@ use lapis_pmem::Domain;
 use crate::record;
 use crate::tables::{Table, TableId};
 
-/// The new value of a key, or none for a removal.
-pub(crate) type NewValue = Option<Box<[u8]>>;
+/// The new value of a key, in two parts, or none for a removal.
+pub(crate) type NewValue<'v> = Option<[&'v [u8]; 2]>;
+
+/// The same in memory of its own.
+type Kept = Option<Box<[u8]>>;
+
+fn kept(value: NewValue<'_>) -> Kept {
+    value.map(|parts| parts.concat().into())
+}
+
+/// A value of one part.
+pub(crate) fn whole(value: &[u8]) -> [&[u8]; 2] {
+    [value, &[]]
+}
+
+/// Bytes of a value.
+pub(crate) fn bytes_of([first, second]: [&[u8]; 2]) -> usize {
+    first.len() + second.len()
+}
+
+/// What a thread keeps of the memory of a transaction that has ended, for its next one.
+const SPARE_BYTES: usize = 1 << 20;
+
+thread_local! {
+    static SPARE: Cell<Ascending> = Cell::default();
+}
 
 #[derive(Debug)]
 pub(crate) struct TableWrites<D: Domain> {
@@ -18,57 +43,121 @@ pub(crate) struct TableWrites<D: Domain> {
     pub(crate) keys: Keys,
 }
 
-/// Keys and their new values, in order. As long as keys come in order they are at one end after the other; from the
-/// first one on that does not, all are in a map. One of the two is empty.
+/// Keys and their new values, which came in order, end to end.
 #[derive(Debug, Default)]
+struct Ascending {
+    bytes: Vec<u8>,
+    places: Vec<Place>,
+}
+
+/// Where a key is, and behind it its new value.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: usize,
+    key_bytes: usize,
+    value_bytes: Option<usize>,
+}
+
+impl Ascending {
+    fn get(&self, place: &Place) -> (&[u8], Option<&[u8]>) {
+        let (key, behind) = self.bytes[place.at..].split_at(place.key_bytes);
+        (key, place.value_bytes.map(|bytes| &behind[..bytes]))
+    }
+
+    /// Where the key is; or where it would have to come.
+    fn find(&self, key: &[u8]) -> Result<usize, usize> {
+        match self.places.last() {
+            Some(last) if self.get(last).0 >= key => {
+                self.places.binary_search_by(|place| self.get(place).0.cmp(key))
+            }
+            _ => Err(self.places.len()),
+        }
+    }
+
+    fn push(&mut self, key: &[u8], value: NewValue<'_>) {
+        let at = self.bytes.len();
+        let [first, second] = value.unwrap_or_default();
+        for part in [key, first, second] {
+            self.bytes.extend_from_slice(part);
+        }
+        let value_bytes = value.map(bytes_of);
+        self.places.push(Place { at, key_bytes: key.len(), value_bytes });
+    }
+
+    /// Replaces a value by one of its length, and returns it; none if the new one has another.
+    fn replace(&mut self, at: usize, value: NewValue<'_>) -> Option<Kept> {
+        let Place { at, key_bytes, value_bytes } = self.places[at];
+        let [first, second] = value.filter(|value| value_bytes == Some(bytes_of(*value)))?;
+        let into = &mut self.bytes[at + key_bytes..][..first.len() + second.len()];
+        let before = Box::from(&*into);
+        into[..first.len()].copy_from_slice(first);
+        into[first.len()..].copy_from_slice(second);
+        Some(Some(before))
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.places.clear();
+    }
+}
+
+/// Keys and their new values, in order. As long as keys come in order, and stay as long as they are, they are at one
+/// end after the other; from the first one on that does not, all are in a map. One of the two is empty.
+#[derive(Debug)]
 pub(crate) struct Keys {
-    ascending: Vec<(Box<[u8]>, NewValue)>,
-    any: BTreeMap<Box<[u8]>, NewValue>,
+    ascending: Ascending,
+    any: BTreeMap<Box<[u8]>, Kept>,
 }
 
 impl Keys {
-    fn comes_last(&self, key: &[u8]) -> bool {
-        self.ascending.last().is_none_or(|(last, _)| **last < *key)
+    fn new() -> Self {
+        Self { ascending: SPARE.take(), any: BTreeMap::new() }
     }
 
-    fn find(&self, key: &[u8]) -> Result<usize, usize> {
-        if self.comes_last(key) {
-            return Err(self.ascending.len());
-        }
-        self.ascending.binary_search_by(|(known, _)| (**known).cmp(key))
-    }
-
-    fn get(&self, key: &[u8]) -> Option<&NewValue> {
-        match self.find(key) {
-            Ok(at) => Some(&self.ascending[at].1),
-            Err(_) => self.any.get(key),
+    fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        match self.ascending.find(key) {
+            Ok(at) => Some(self.ascending.get(&self.ascending.places[at]).1),
+            Err(_) => self.any.get(key).map(Option::as_deref),
         }
     }
 
     /// Returns the new value that the key had, if it had one.
-    fn insert(&mut self, key: &[u8], value: NewValue) -> Option<NewValue> {
+    fn insert(&mut self, key: &[u8], value: NewValue<'_>) -> Option<Kept> {
         if self.any.is_empty() {
-            if self.comes_last(key) {
-                self.ascending.push((key.into(), value));
-                return None;
+            match self.ascending.find(key) {
+                Err(at) if at == self.ascending.places.len() => {
+                    self.ascending.push(key, value);
+                    return None;
+                }
+                Err(_) => {}
+                Ok(at) => {
+                    let replaced = self.ascending.replace(at, value);
+                    if replaced.is_some() {
+                        return replaced;
+                    }
+                }
             }
-            if let Ok(at) = self.find(key) {
-                return Some(std::mem::replace(&mut self.ascending[at].1, value));
-            }
-            self.any = std::mem::take(&mut self.ascending).into_iter().collect();
+            self.make_map();
         }
-        self.any.insert(key.into(), value)
+        self.any.insert(key.into(), kept(value))
     }
 
-    fn remove(&mut self, key: &[u8]) -> Option<NewValue> {
-        match self.find(key) {
-            Ok(at) => Some(self.ascending.remove(at).1),
-            Err(_) => self.any.remove(key),
+    fn remove(&mut self, key: &[u8]) -> Option<Kept> {
+        if self.ascending.find(key).is_ok() {
+            self.make_map();
         }
+        self.any.remove(key)
+    }
+
+    fn make_map(&mut self) {
+        let ascending = self.ascending.places.iter().map(|place| self.ascending.get(place));
+        let owned = |(key, value): (&[u8], Option<&[u8]>)| (key.into(), value.map(Box::from));
+        self.any = ascending.map(owned).collect();
+        self.ascending.clear();
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.ascending.len() + self.any.len()
+        self.ascending.places.len() + self.any.len()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
@@ -90,12 +179,24 @@ impl Keys {
             Bound::Excluded(upper) => key < upper,
             Bound::Unbounded => true,
         };
-        let from = self.ascending.partition_point(|(key, _)| is_before_lower(key));
-        let until = self.ascending.partition_point(|(key, _)| is_before_end(key));
-        let ascending = self.ascending.get(from..until).unwrap_or_default();
-        let ascending = ascending.iter().map(|(key, value)| (key, value));
-        let found = ascending.chain(self.any.range::<[u8], _>((lower, upper)));
-        found.map(|(key, value)| (&**key, value.as_deref()))
+        let Ascending { places, .. } = &self.ascending;
+        let key_of = |place: &Place| self.ascending.get(place).0;
+        let from = places.partition_point(|place| is_before_lower(key_of(place)));
+        let until = places.partition_point(|place| is_before_end(key_of(place)));
+        let ascending = places.get(from..until).unwrap_or_default();
+        let ascending = ascending.iter().map(|place| self.ascending.get(place));
+        let any = self.any.range::<[u8], _>((lower, upper));
+        ascending.chain(any.map(|(key, value)| (&**key, value.as_deref())))
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        if self.ascending.bytes.capacity() <= SPARE_BYTES {
+            self.ascending.clear();
+            // A thread that ends has no next transaction.
+            _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.ascending)));
+        }
     }
 }
 
@@ -105,7 +206,7 @@ struct Before<D: Domain> {
     table: Arc<Table<D>>,
     key: Box<[u8]>,
     /// Outer none: nothing.
-    value: Option<NewValue>,
+    value: Option<Kept>,
 }
 
 /// The writes of a transaction, by table and key.
@@ -142,11 +243,11 @@ impl<D: Domain> WriteSet<D> {
 
     /// What is written to the key: a new value, or none for a removal. Outer none if nothing is.
     pub(crate) fn get(&self, table: TableId, key: &[u8]) -> Option<Option<&[u8]>> {
-        Some(self.tables.get(&table)?.keys.get(key)?.as_deref())
+        self.tables.get(&table)?.keys.get(key)
     }
 
     /// Writes to the key.
-    pub(crate) fn write(&mut self, table: &Arc<Table<D>>, key: &[u8], value: NewValue) {
+    pub(crate) fn write(&mut self, table: &Arc<Table<D>>, key: &[u8], value: NewValue<'_>) {
         self.change(table, key, Some(value));
     }
 
@@ -155,7 +256,7 @@ impl<D: Domain> WriteSet<D> {
         self.change(table, key, None);
     }
 
-    fn change(&mut self, table: &Arc<Table<D>>, key: &[u8], value: Option<NewValue>) {
+    fn change(&mut self, table: &Arc<Table<D>>, key: &[u8], value: Option<NewValue<'_>>) {
         let before = self.set(table, key, value);
         if !self.savepoints.is_empty() {
             self.undo.push(Before { table: Arc::clone(table), key: key.into(), value: before });
@@ -167,20 +268,20 @@ impl<D: Domain> WriteSet<D> {
         &mut self,
         table: &Arc<Table<D>>,
         key: &[u8],
-        value: Option<NewValue>,
-    ) -> Option<NewValue> {
+        value: Option<NewValue<'_>>,
+    ) -> Option<Kept> {
         let writes = self.tables.entry(table.id());
-        let writes = writes
-            .or_insert_with(|| TableWrites { table: Arc::clone(table), keys: Keys::default() });
+        let writes =
+            writes.or_insert_with(|| TableWrites { table: Arc::clone(table), keys: Keys::new() });
         let before = match value {
             Some(value) => {
-                self.bytes += record::entry_bytes(key, value.as_deref());
+                self.bytes += record::entry_bytes(key, value.map(bytes_of));
                 writes.keys.insert(key, value)
             }
             None => writes.keys.remove(key),
         };
-        let replaced = before.as_ref();
-        self.bytes -= replaced.map_or(0, |before| record::entry_bytes(key, before.as_deref()));
+        let bytes = |before: &Kept| record::entry_bytes(key, before.as_deref().map(<[u8]>::len));
+        self.bytes -= before.as_ref().map_or(0, bytes);
         before
     }
 
@@ -198,6 +299,7 @@ impl<D: Domain> WriteSet<D> {
         for Before { table, key, value } in
             self.undo.split_off(self.savepoints[at].1).into_iter().rev()
         {
+            let value = value.as_ref().map(|value| value.as_deref().map(whole));
             self.set(&table, &key, value);
         }
         true
@@ -231,20 +333,22 @@ mod tests {
             steps in proptest::collection::vec((0..40u8, any::<Option<u8>>(), any::<bool>()), 0..40),
             bounds in (0..40u8, 0..40u8),
         ) {
-            let (mut keys, mut model) = (Keys::default(), BTreeMap::new());
-            let boxed = |byte: u8| Box::from([byte]);
+            let (mut keys, mut model) = (Keys::new(), BTreeMap::new());
             let first = (0..ascending).map(|key| (key * 2, Some(key), true));
             for (key, value, inserts) in first.chain(steps) {
-                let value: NewValue = value.map(boxed);
+                // Of one length or another.
+                let value = value.map(|byte| vec![byte; 1 + usize::from(byte % 4 == 0)]);
+                let parts: NewValue<'_> = value.as_deref().map(|value| value.split_at(1).into());
+                let value: Kept = value.as_deref().map(Box::from);
                 let (found, expected) = match inserts {
-                    true => (keys.insert(&[key], value.clone()), model.insert([key], value)),
+                    true => (keys.insert(&[key], parts), model.insert([key], value)),
                     false => (keys.remove(&[key]), model.remove(&[key])),
                 };
                 prop_assert_eq!(found, expected);
-                prop_assert_eq!(keys.get(&[key]), model.get(&[key]));
-                prop_assert!(keys.ascending.is_empty() || keys.any.is_empty());
+                prop_assert_eq!(keys.get(&[key]), model.get(&[key]).map(Option::as_deref));
+                prop_assert!(keys.ascending.places.is_empty() || keys.any.is_empty());
             }
-            let all = |model: &BTreeMap<[u8; 1], NewValue>, from: u8, until: u8| -> Vec<_> {
+            let all = |model: &BTreeMap<[u8; 1], Kept>, from: u8, until: u8| -> Vec<_> {
                 let range = model.range([from]..[until]);
                 range.map(|(key, value)| (key.to_vec(), value.clone())).collect()
             };
