@@ -301,8 +301,8 @@ impl<D: Domain> Shared<D> {
             match run {
                 [write] => contents.write(write.key, write.value, lsn, old)?,
                 puts => {
-                    let records = puts.iter().filter_map(|put| Some((put.key, put.value?)));
-                    contents.put_all(records, lsn, old)?;
+                    let records = puts.iter().filter_map(|put| Some((put.key, put.value?, lsn)));
+                    contents.put_all(records, old)?;
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lapis_buffer::PageNumber;
 use lapis_index::IndexKind;
 use lapis_pmem::{Domain, Guard};
-use lapis_tree::{ShowOld, Tree};
+use lapis_tree::{Put, ShowOld, Tree};
 
 use crate::error::EngineError;
 use crate::index_table::IndexTable;
@@ -102,16 +102,15 @@ impl<D: Domain> Contents<D> {
         Ok(())
     }
 
-    /// Gives keys records, by the transaction `lsn`. Their stripes are held.
+    /// Gives keys records, each by its transaction. Their stripes are held.
     pub(crate) fn put_all<'r>(
         &self,
-        mut records: impl Iterator<Item = (&'r [u8], &'r [u8])>,
-        lsn: u64,
+        mut records: impl Iterator<Item = Put<'r>>,
         mut old: Option<ShowOld<'_>>,
     ) -> Result<(), EngineError> {
         match self {
-            Self::Tree(tree) => Ok(tree.put_all(records, lsn, old)?),
-            Self::Index(index) => records.try_for_each(|(key, record)| {
+            Self::Tree(tree) => Ok(tree.put_all(records, old)?),
+            Self::Index(index) => records.try_for_each(|(key, record, _)| {
                 let old: Option<ShowOld<'_>> = match &mut old {
                     Some(old) => Some(&mut **old),
                     None => None,

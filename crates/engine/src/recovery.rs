@@ -35,8 +35,56 @@ use crate::tables::{
 /// log cannot be cut: it has a quarter of its length for that.
 const COLLECTED_PART: u64 = 32;
 
-/// The last write of each key in a part of the log: its place there and its value.
-type Collected = BTreeMap<(TableId, Box<[u8]>), (u64, Option<Box<[u8]>>)>;
+/// The writes of a part of the log, as they come.
+#[derive(Debug, Default)]
+struct Collected {
+    /// Keys and values, end to end.
+    bytes: Vec<u8>,
+    writes: Vec<CollectedWrite>,
+}
+
+/// Where a key is, and behind it its value; and by which transaction it has that.
+#[derive(Clone, Copy, Debug)]
+struct CollectedWrite {
+    table: TableId,
+    at: usize,
+    key_bytes: usize,
+    value_bytes: Option<usize>,
+    lsn: u64,
+}
+
+impl Collected {
+    fn push(&mut self, Entry { table, key, value }: Entry<'_>, lsn: u64) {
+        let (at, value_bytes) = (self.bytes.len(), value.map(<[u8]>::len));
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        self.writes.push(CollectedWrite { table, at, key_bytes: key.len(), value_bytes, lsn });
+    }
+
+    /// Leaves the last write of each key, in the order of tables and keys.
+    fn sort(&mut self) {
+        let Self { bytes, writes } = self;
+        let place = |write: &CollectedWrite| {
+            let entry = write.entry(bytes);
+            (entry.table, entry.key)
+        };
+        writes.reverse();
+        writes.sort_by(|one, other| place(one).cmp(&place(other)));
+        writes.dedup_by(|earlier, last| place(earlier) == place(last));
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.writes.clear();
+    }
+}
+
+impl CollectedWrite {
+    fn entry(self, bytes: &[u8]) -> Entry<'_> {
+        let (key, behind) = bytes[self.at..].split_at(self.key_bytes);
+        Entry { table: self.table, key, value: self.value_bytes.map(|bytes| &behind[..bytes]) }
+    }
+}
 
 /// What opening did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -194,7 +242,7 @@ impl<D: Domain> Recovery<'_, D> {
         let log = self.log.block_log();
         let mut open: HashMap<u64, Open> = HashMap::new();
         let mut reader = log.read_from(log.start())?;
-        let (mut collected, mut bytes) = (Collected::new(), 0);
+        let (mut collected, mut bytes) = (Collected::default(), 0);
         while let Some(record) = reader.next_record()? {
             let lsn = record.lsn.number();
             if pass == Pass::StructureAndCatalog {
@@ -258,8 +306,7 @@ impl<D: Domain> Recovery<'_, D> {
                     self.unlisted.push((root, lsn));
                 }
             }
-            let value = entry.value.map(Box::from);
-            collected.insert((entry.table, entry.key.into()), (lsn, value));
+            collected.push(entry, lsn);
         }
         Ok(())
     }
@@ -269,14 +316,28 @@ impl<D: Domain> Recovery<'_, D> {
         tables: &BTreeMap<TableId, Arc<Table<D>>>,
         collected: &mut Collected,
     ) -> Result<(), EngineError> {
-        for ((table, key), (lsn, value)) in std::mem::take(collected) {
-            let Some(table) = tables.get(&table) else { continue };
-            let entry = Entry { table: table.id(), key: &key, value: value.as_deref() };
-            let index = table.contents().as_index();
-            if index.is_none_or(|index| !index.has(entry.key, entry.value)) {
-                self.write(table, &entry, lsn)?;
+        collected.sort();
+        let Collected { bytes, writes } = &*collected;
+        // One after the other belongs to the same leaf, most of the time.
+        let goes_on = |one: &CollectedWrite, next: &CollectedWrite| {
+            one.table == next.table && one.value_bytes.and(next.value_bytes).is_some()
+        };
+        for run in writes.chunk_by(goes_on) {
+            let Some(table) = tables.get(&run[0].table) else { continue };
+            let entries = run.iter().map(|write| (write.entry(bytes), write.lsn));
+            if table.contents().as_tree().is_some() && run[0].value_bytes.is_some() {
+                let puts = entries.filter_map(|(put, lsn)| Some((put.key, put.value?, lsn)));
+                table.contents().put_all(puts, None)?;
+                continue;
+            }
+            for (entry, lsn) in entries {
+                let index = table.contents().as_index();
+                if index.is_none_or(|index| !index.has(entry.key, entry.value)) {
+                    self.write(table, &entry, lsn)?;
+                }
             }
         }
+        collected.clear();
         Ok(())
     }
 

@@ -122,4 +122,4 @@ pub use node::{LeafLayout, largest_record};
 pub use redo::{redo, redo_damaged};
 pub use room::{Puts, most_new_pages};
 pub use salvage::{LonePage, mark_of_tree};
-pub use tree::{CompactionPlace, ShowOld, Tree, TreeStatistics};
+pub use tree::{CompactionPlace, Put, ShowOld, Tree, TreeStatistics};

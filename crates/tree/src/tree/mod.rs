@@ -41,6 +41,9 @@ pub(crate) enum Target<'k> {
     Last,
 }
 
+/// A key, the value that it is given, and by which change of the log (0 if there is none).
+pub type Put<'r> = (&'r [u8], &'r [u8], u64);
+
 /// Where a descent came to.
 pub(crate) struct Place<'m, D: Domain> {
     /// The node above, and which of its children it is; none of the root.
@@ -217,29 +220,28 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         lsn: u64,
         old: Option<ShowOld<'_>>,
     ) -> Result<(), TreeError> {
-        self.put_all(core::iter::once((key, value)), lsn, old)
+        self.put_all(core::iter::once((key, value, lsn)), old)
     }
 
-    /// Gives keys their values, as [`Tree::put`] does: those by one descent that ascend and belong to one leaf. Nobody else
-    /// can see it meanwhile, so they are to be few. After an error some keys have theirs.
+    /// Gives keys their values, as [`Tree::put`] does, each by a change of its own: those by one descent that ascend and
+    /// belong to one leaf. Nobody else can see it meanwhile, so they are to be few. After an error some keys have theirs.
     ///
     /// # Errors
     /// [`TreeError`].
     pub fn put_all<'r>(
         &self,
-        records: impl Iterator<Item = (&'r [u8], &'r [u8])>,
-        lsn: u64,
+        records: impl Iterator<Item = Put<'r>>,
         mut old: Option<ShowOld<'_>>,
     ) -> Result<(), TreeError> {
         let most = self.largest_record();
         let mut records = records.peekable();
-        while let Some(&(key, value)) = records.peek() {
+        while let Some(&(key, value, _)) = records.peek() {
             let bytes = key.len() + value.len();
             if bytes > most {
                 return Err(TreeError::RecordTooLong { bytes, most });
             }
             self.manager.relieve()?;
-            if !self.retry(|| self.try_put(&mut records, lsn, &mut old))? {
+            if !self.retry(|| self.try_put(&mut records, &mut old))? {
                 self.make_room(0, &Wanted::Key { key, value_bytes: value.len() })?;
             }
         }
@@ -249,11 +251,10 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
     /// Puts records, from the next one on, that belong to its leaf and have room there. False if it has none itself.
     fn try_put<'r>(
         &self,
-        records: &mut Peekable<impl Iterator<Item = (&'r [u8], &'r [u8])>>,
-        lsn: u64,
+        records: &mut Peekable<impl Iterator<Item = Put<'r>>>,
         old: &mut Option<ShowOld<'_>>,
     ) -> Result<bool, Stop> {
-        let Some(&(mut key, value)) = records.peek() else { return Ok(true) };
+        let Some(&(mut key, value, lsn)) = records.peek() else { return Ok(true) };
         let mut page = self.leaf(Target::Key(key))?.exclusive()?;
         if !put_in(&mut page, key, value, lsn, old)? {
             return Ok(false);
@@ -261,7 +262,7 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         // The latch is held, so the leaf's fences are what they were (C2).
         loop {
             records.next();
-            let Some(&(next, its_value)) = records.peek() else { return Ok(true) };
+            let Some(&(next, its_value, lsn)) = records.peek() else { return Ok(true) };
             let belongs = next > key && Node::new(page.read()).is_before_upper(next);
             let fits = next.len() + its_value.len() <= self.largest_record();
             if !belongs || !fits || !put_in(&mut page, next, its_value, lsn, old)? {
