@@ -98,6 +98,8 @@ struct End {
     /// The last key that it gave, if it gave any.
     key: Vec<u8>,
     has_given: bool,
+    /// Bytes of it that all keys of the leaf begin with, once one of them was given.
+    prefix_bytes: Option<usize>,
     /// Its place among the ranges that the transaction has read.
     noted: Option<usize>,
 }
@@ -115,6 +117,7 @@ impl End {
             batch_entries: FIRST_BATCH_ENTRIES,
             key: Vec::new(),
             has_given: false,
+            prefix_bytes: None,
             noted: None,
         }
     }
@@ -250,8 +253,8 @@ fn behind(upper: Bound<&[u8]>) -> Bound<&[u8]> {
 /// Where the value of the entry is that was come to last.
 #[derive(Clone, Copy, Debug)]
 enum Found {
-    /// In this record of the leaf.
-    Record(usize),
+    /// In this record of the leaf, which begins there and has so many bytes, of which these are the value.
+    Record { at: usize, bytes: usize, value_bytes: usize },
     /// In this entry of the batch.
     Entry(usize),
     /// It was put together; since when it counts no more.
@@ -323,34 +326,44 @@ impl<'t, D: Domain> Scan<'t, D> {
         }
     }
 
-    /// The record that was come to last, unless what it says was put together.
-    #[inline(always)]
-    fn record(&self, direction: Direction) -> Option<&[u8]> {
-        let end = self.end(direction);
-        match self.found {
-            Found::Record(at) => end.leaf.record(at).ok().map(|(_, record)| record),
-            Found::Entry(at) => end.batch.get(at).map(|(_, record)| record),
-            Found::Resolved(_) => None,
-        }
-    }
-
     /// The entry that was come to last. Not what [`Scan::step`] returns: an entry within a result is moved
     /// from one place on the stack to another, and that takes as long as the step.
     #[inline(always)]
     fn entry(&self, direction: Direction) -> Entry<'_> {
-        let value = self.record(direction).and_then(value::short).unwrap_or(&self.resolved);
-        (&self.end(direction).key, value)
+        let end = self.end(direction);
+        let value = match self.found {
+            Found::Record { at, value_bytes, .. } => end.leaf.part(at..at + value_bytes),
+            Found::Entry(at) => {
+                let record = end.batch.get(at).map(|(_, record)| record);
+                record.and_then(value::short).unwrap_or_default()
+            }
+            Found::Resolved(_) => &self.resolved,
+        };
+        (&end.key, value)
     }
 
     fn expiry(&self, direction: Direction) -> Option<u64> {
+        let end = self.end(direction);
         match self.found {
+            Found::Record { at, bytes, .. } => value::expiry_of(end.leaf.part(at..at + bytes)),
+            Found::Entry(at) => end.batch.get(at).and_then(|(_, record)| value::expiry_of(record)),
             Found::Resolved(expiry) => expiry,
-            _ => self.record(direction).and_then(value::expiry_of),
         }
     }
 
     /// Sees to it that an end has records to give; false if there are no more.
+    #[inline(always)]
     fn fill(&mut self, direction: Direction) -> Result<bool, EngineError> {
+        let end = self.end(direction);
+        if end.records.is_empty() && end.batch.is_spent() {
+            self.fetch(direction)
+        } else {
+            Ok(true)
+        }
+    }
+
+    #[inline(never)]
+    fn fetch(&mut self, direction: Direction) -> Result<bool, EngineError> {
         let end = match direction {
             Direction::Forward => &mut self.front,
             Direction::Backward => &mut self.back,
@@ -393,25 +406,30 @@ impl<'t, D: Domain> Scan<'t, D> {
             Direction::Forward => (&mut self.front, &self.back),
             Direction::Backward => (&mut self.back, &self.front),
         };
-        let End { leaf, records, batch, key, has_given, .. } = end;
+        let End { leaf, records, batch, key, has_given, prefix_bytes, .. } = end;
         let next = match direction {
             Direction::Forward => records.next(),
             Direction::Backward => records.next_back(),
         };
-        key.clear();
         let record = match next {
             Some(at) => {
-                self.found = Found::Record(at);
                 let (suffix, record) = leaf.record(at).inspect_err(|_| self.ended = true)?;
-                key.extend_from_slice(leaf.prefix());
+                match *prefix_bytes {
+                    Some(bytes) => key.truncate(bytes),
+                    None => {
+                        key.clear();
+                        key.extend_from_slice(leaf.prefix());
+                        *prefix_bytes = Some(key.len());
+                    }
+                }
                 key.extend_from_slice(suffix);
                 record
             }
             None => {
                 let at = batch.next;
-                self.found = Found::Entry(at);
                 batch.next += 1;
                 let Some((next, record)) = batch.get(at) else { return Ok(false) };
+                key.clear();
                 key.extend_from_slice(next);
                 record
             }
@@ -421,13 +439,21 @@ impl<'t, D: Domain> Scan<'t, D> {
             return Ok(false);
         }
         *has_given = true;
-        if value::short(record).is_none() {
+        let Some(value) = value::short(record) else {
             self.found = Found::Resolved(value::expiry_of(record));
             self.resolved.clear();
             self.resolved.extend_from_slice(record);
             let shared = self.reader.engine().shared();
             shared.resolve(&self.table, key, &mut self.resolved)?;
-        }
+            return Ok(true);
+        };
+        self.found = match next {
+            Some(_) => {
+                let (at, bytes) = (leaf.offset_of(record), record.len());
+                Found::Record { at, bytes, value_bytes: value.len() }
+            }
+            None => Found::Entry(batch.next - 1),
+        };
         Ok(true)
     }
 }
@@ -442,6 +468,7 @@ fn fetch<D: Domain>(
 ) -> Result<(), EngineError> {
     let direction = end.direction;
     end.batch.clear();
+    end.prefix_bytes = None;
     let most = end.batch_entries;
     end.batch_entries = (most * 2).min(LARGEST_BATCH_ENTRIES);
     // What was read before this is old by now, but not older than this reader: what has changed since is among

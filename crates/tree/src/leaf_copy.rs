@@ -4,7 +4,8 @@
 //! the key at which the next one begins, so leaves may be split, merged or evicted meanwhile: one goes on at that key,
 //! wherever that is now.
 
-use core::ops::Bound;
+use core::cell::Cell;
+use core::ops::{Bound, Range};
 
 use lapis_buffer::PageNumber;
 use lapis_pmem::Domain;
@@ -13,6 +14,11 @@ use crate::error::TreeError;
 use crate::log::StructureLog;
 use crate::node::{Node, WORD, put_in_order};
 use crate::tree::{Target, Tree};
+
+thread_local! {
+    /// The memory of a copy that nobody has any more.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// A leaf as it was at one moment. A place in it is a number of records before it.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +69,18 @@ impl LeafCopy {
         self.node().record(at).ok_or_else(|| self.damaged("a record lies outside of it"))
     }
 
+    /// Where in the copy a value is that [`LeafCopy::record`] gave, for [`LeafCopy::part`].
+    #[inline]
+    pub fn offset_of(&self, value: &[u8]) -> usize {
+        value.as_ptr().addr().wrapping_sub(self.bytes.as_ptr().addr())
+    }
+
+    /// A part of the copy; nothing if it lies outside.
+    #[inline]
+    pub fn part(&self, range: Range<usize>) -> &[u8] {
+        self.bytes.get(range).unwrap_or_default()
+    }
+
     /// The place before the first record at (`Included`) or behind (`Excluded`) a key that belongs to the leaf, or
     /// before all.
     ///
@@ -83,6 +101,15 @@ impl LeafCopy {
 
     fn damaged(&self, what: &'static str) -> TreeError {
         TreeError::Damaged { page: self.number.unwrap_or(PageNumber::FIRST), what }
+    }
+}
+
+impl Drop for LeafCopy {
+    fn drop(&mut self) {
+        if !self.bytes.is_empty() {
+            // A thread that ends copies no more.
+            _ = SPARE.try_with(|spare| spare.set(core::mem::take(&mut self.bytes)));
+        }
     }
 }
 
@@ -145,6 +172,9 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
         *number = self.retry(|| {
             let page = self.leaf(target)?;
             let (read, node) = (page.read(), Node::new(page.read()));
+            if bytes.is_empty() {
+                *bytes = SPARE.take();
+            }
             bytes.resize(read.bytes(), 0);
             let (slots, rest) = bytes.split_at_mut(node.slots_end().min(read.bytes()));
             let heap = rest.len().min(node.heap_bytes().next_multiple_of(WORD));
