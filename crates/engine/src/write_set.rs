@@ -337,7 +337,7 @@ mod tests {
             let first = (0..ascending).map(|key| (key * 2, Some(key), true));
             for (key, value, inserts) in first.chain(steps) {
                 // Of one length or another.
-                let value = value.map(|byte| vec![byte; 1 + usize::from(byte % 4 == 0)]);
+                let value = value.map(|byte| vec![byte; 2 + usize::from(byte % 4 == 0)]);
                 let parts: NewValue<'_> = value.as_deref().map(|value| value.split_at(1).into());
                 let value: Kept = value.as_deref().map(Box::from);
                 let (found, expected) = match inserts {
