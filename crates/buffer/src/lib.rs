@@ -54,6 +54,7 @@
 //! * A page with swizzled children is not evicted, but it is written: in the copy that is written,
 //!   references are page numbers. Otherwise the upper levels of a tree could never become clean.
 
+mod annealing;
 mod counter;
 mod error;
 mod frame;
@@ -76,7 +77,7 @@ pub use manager::{
     BufferManager, BufferOptions, ExclusivePage, MINI_FRAME_BYTES, OptimisticPage, ResidentPages,
     Statistics, TierStatistics,
 };
-pub use migration::{Chance, Decided, Migration, MigrationStatistics, NotAChance};
+pub use migration::{Chance, Decided, Migration, MigrationStatistics, NotAChance, NotAMigration};
 pub use page::view::{PageRead, PageWrite};
 pub use page::{PageDamage, PageKind, PageNumber};
 pub use placement::{Placement, UnknownPlacement};

@@ -13,6 +13,9 @@
 //!
 //! Whoever changes a page fixes it first, so it has both chances to come to DRAM.
 //!
+//! Chances are fixed, or tuned while pages are used ([`Migration::tuned_each`], `annealing.rs`). Tuning looks at counts that there
+//! are anyway, from time to time: whoever uses a page loads the chance, and no more, either way.
+//!
 //! # Chance that comes the same again
 //!
 //! A decision is a number made from a seed and a count of decisions before it. Pages share the counts with some others,
@@ -20,10 +23,17 @@
 //! decides the same.
 
 use core::fmt;
+use core::num::NonZeroU32;
 use core::str::FromStr;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 
+use parking_lot::Mutex;
+
+use crate::annealing::Annealing;
 use crate::page::PageNumber;
+
+/// How many chances there are.
+pub(crate) const CHANCES: usize = Decision::ALL.len();
 
 /// A chance, in thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,15 +90,24 @@ pub struct Migration {
     pub memory_reads: Chance,
     /// `N_w`: a page that is written back, or leaves DRAM, enters persistent memory.
     pub memory_writes: Chance,
+    /// After so many operations, again and again, a round of tuning ends ([`BufferManager::tune`](crate::BufferManager::tune)),
+    /// which begins at these chances. None if they are fixed.
+    pub tuned_each: Option<NonZeroU32>,
 }
 
 impl Migration {
-    /// Used pages come to DRAM soon, and most pages enter persistent memory. See `ARCHITECTURE.md` for what others cost.
+    /// Operations in a round of tuning, if nothing else is said.
+    pub const ROUND_OPERATIONS: NonZeroU32 = NonZeroU32::new(16_384).unwrap();
+
+    /// Pages change their place when they are used often, and few of those that leave DRAM enter persistent memory. Of the
+    /// fixed chances in `ARCHITECTURE.md` these cost least where not all pages fit there, and hardly more than others where
+    /// they do.
     pub const DEFAULT: Self = Self {
-        dram_reads: Chance::thousandths(200),
-        dram_writes: Chance::thousandths(900),
-        memory_reads: Chance::thousandths(200),
-        memory_writes: Chance::thousandths(500),
+        dram_reads: Chance::thousandths(50),
+        dram_writes: Chance::thousandths(50),
+        memory_reads: Chance::thousandths(50),
+        memory_writes: Chance::thousandths(200),
+        tuned_each: None,
     };
 
     fn of(&self, decision: Decision) -> Chance {
@@ -110,20 +129,46 @@ impl Default for Migration {
 impl fmt::Display for Migration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [first, second, third, fourth] = Decision::ALL.map(|decision| self.of(decision));
-        write!(f, "{first},{second},{third},{fourth}")
+        write!(f, "{first},{second},{third},{fourth}")?;
+        match self.tuned_each {
+            None => Ok(()),
+            Some(Self::ROUND_OPERATIONS) => write!(f, ",{TUNED}"),
+            Some(operations) => write!(f, ",{TUNED}={operations}"),
+        }
     }
 }
 
-impl FromStr for Migration {
-    type Err = NotAChance;
+/// Behind chances, or instead of them; perhaps with the operations in a round.
+const TUNED: &str = "tuned";
 
-    fn from_str(text: &str) -> Result<Self, NotAChance> {
-        let chances: Result<Vec<Chance>, _> = text.split(',').map(str::parse).collect();
-        match chances?[..] {
+/// What says no chances of migration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} says no chances; give four numbers from 0 to 1, `tuned`, or both, as in 0.1,0.9,0.2,1,tuned; `tuned=5000` makes \
+     rounds of 5000 operations"
+)]
+pub struct NotAMigration(pub String);
+
+impl FromStr for Migration {
+    type Err = NotAMigration;
+
+    fn from_str(text: &str) -> Result<Self, NotAMigration> {
+        let wrong = || NotAMigration(text.to_owned());
+        let mut parts: Vec<_> = text.split(',').map(str::trim).collect();
+        let last = parts.last().and_then(|last| last.strip_prefix(TUNED));
+        let tuned_each = match last.map(|last| last.strip_prefix('=').ok_or(last)) {
+            None => None,
+            Some(Err("")) => Some(Self::ROUND_OPERATIONS),
+            Some(operations) => Some(operations.unwrap_or("").parse().map_err(|_| wrong())?),
+        };
+        parts.truncate(parts.len() - usize::from(tuned_each.is_some()));
+        let chances: Result<Vec<Chance>, _> = parts.into_iter().map(str::parse).collect();
+        match chances.map_err(|_| wrong())?[..] {
+            [] => Ok(Self { tuned_each, ..Self::DEFAULT }),
             [dram_reads, dram_writes, memory_reads, memory_writes] => {
-                Ok(Self { dram_reads, dram_writes, memory_reads, memory_writes })
+                Ok(Self { dram_reads, dram_writes, memory_reads, memory_writes, tuned_each })
             }
-            _ => Err(NotAChance(text.to_owned())),
+            _ => Err(wrong()),
         }
     }
 }
@@ -164,6 +209,8 @@ pub struct MigrationStatistics {
     pub memory_reads: Decided,
     /// Pages from DRAM: into persistent memory, or past it.
     pub memory_writes: Decided,
+    /// Rounds of tuning that have ended.
+    pub rounds: u64,
 }
 
 /// Counts that few threads share.
@@ -182,10 +229,42 @@ pub(crate) struct Migrations {
     /// In thousandths.
     chances: [AtomicU16; Decision::ALL.len()],
     counts: [Counts; COUNTS],
+    /// None if the chances are fixed.
+    tuning: Option<Box<Tuning>>,
+}
+
+#[derive(Debug)]
+struct Tuning {
+    round_operations: NonZeroU32,
+    rounds: AtomicU64,
+    round: Mutex<Round>,
+}
+
+/// The round that has begun.
+#[derive(Debug)]
+struct Round {
+    annealing: Annealing,
+    /// All operations until it began.
+    operations: u64,
+    /// What they had cost.
+    cost_ns: u64,
+}
+
+impl Tuning {
+    fn new(thousandths: [u16; CHANCES], round_operations: NonZeroU32) -> Self {
+        let annealing = Annealing::new(thousandths);
+        let round = Round { annealing, operations: 0, cost_ns: 0 };
+        let (rounds, round) = (AtomicU64::new(0), Mutex::new(round));
+        Self { round_operations, rounds, round }
+    }
+
+    fn is_over(&self, round: &Round, operations: u64) -> bool {
+        operations.saturating_sub(round.operations) >= u64::from(self.round_operations.get())
+    }
 }
 
 /// The finalizer of SplitMix64 (G. Steele et al., OOPSLA 2014).
-fn mixed(number: u64) -> u64 {
+pub(crate) fn mixed(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ number >> 31
@@ -193,8 +272,40 @@ fn mixed(number: u64) -> u64 {
 
 impl Migrations {
     pub(crate) fn new(migration: &Migration) -> Self {
-        let chances = Decision::ALL.map(|decision| AtomicU16::new(migration.of(decision).0));
-        Self { chances, counts: core::array::from_fn(|_| Counts::default()) }
+        let thousandths = Decision::ALL.map(|decision| migration.of(decision).0);
+        let tuning = |operations| Box::new(Tuning::new(thousandths, operations));
+        Self {
+            chances: thousandths.map(AtomicU16::new),
+            counts: core::array::from_fn(|_| Counts::default()),
+            tuning: migration.tuned_each.map(tuning),
+        }
+    }
+
+    /// Whether a round may end: there were so many operations. Not where somebody is about to end it.
+    pub(crate) fn is_due(&self, operations: u64) -> bool {
+        self.tuning.as_ref().is_some_and(|tuning| {
+            tuning.round.try_lock().is_some_and(|round| tuning.is_over(&round, operations))
+        })
+    }
+
+    /// Ends a round, if nobody else has: there were so many operations, which have cost so much. Returns whether it
+    /// ended.
+    pub(crate) fn tune(&self, operations: u64, cost_ns: u64) -> bool {
+        let Some(tuning) = &self.tuning else { return false };
+        let Some(mut round) = tuning.round.try_lock() else { return false };
+        if !tuning.is_over(&round, operations) {
+            return false;
+        }
+        let in_round = operations - round.operations;
+        let cost_ns_in_round = cost_ns.saturating_sub(round.cost_ns);
+        (round.operations, round.cost_ns) = (operations, cost_ns);
+        // Of a thousand operations.
+        let next = round.annealing.next(cost_ns_in_round.saturating_mul(1000) / in_round);
+        for (chance, next) in self.chances.iter().zip(next) {
+            chance.store(next, Relaxed);
+        }
+        tuning.rounds.fetch_add(1, Relaxed);
+        true
     }
 
     /// Decides for a page: whether it comes as the chance says.
@@ -231,7 +342,9 @@ impl Migrations {
                 dram_writes: self.chance(Decision::WriteToDram),
                 memory_reads: self.chance(Decision::LoadToMemory),
                 memory_writes: self.chance(Decision::LeaveToMemory),
+                tuned_each: self.tuning.as_ref().map(|tuning| tuning.round_operations),
             },
+            rounds: self.tuning.as_ref().map_or(0, |tuning| tuning.rounds.load(Relaxed)),
             dram_reads: self.decided(Decision::ReadToDram),
             dram_writes: self.decided(Decision::WriteToDram),
             memory_reads: self.decided(Decision::LoadToMemory),
@@ -248,7 +361,17 @@ mod tests {
     fn chances_are_read_as_they_are_written() {
         let migration: Migration = "0,0.25, 0.001,1".parse().unwrap();
         assert_eq!(migration.to_string(), "0,0.25,0.001,1");
-        for wrong in ["0.1,0.2,0.3", "0,0,0,0,0", "0,0,0,1.1", "0,0,0,-1", "0,0,0,x", ""] {
+        for tuned in ["0,0.25,0.001,1,tuned", "0,0.25,0.001,1,tuned=50"] {
+            let tuned_migration: Migration = tuned.parse().unwrap();
+            assert_eq!(tuned_migration.to_string(), tuned);
+            assert_eq!(Migration { tuned_each: None, ..tuned_migration }, migration);
+        }
+        let each = |text: &str| text.parse::<Migration>().unwrap().tuned_each.unwrap().get();
+        assert_eq!((each("tuned"), each("tuned=7")), (16_384, 7));
+        let numbers = ["0.1,0.2,0.3", "0,0,0,0,0", "0,0,0,1.1", "0,0,0,-1", "0,0,0,x", ""];
+        for wrong in
+            numbers.into_iter().chain(["tuned,0,0,0,0", "0,tuned", "tuned=0", "tuned=", "tuner"])
+        {
             assert!(wrong.parse::<Migration>().is_err(), "{wrong}");
         }
     }
@@ -271,5 +394,21 @@ mod tests {
         assert_eq!((found.dram_reads.so, found.memory_writes.otherwise), (0, 0));
         assert!((4700..5300).contains(&found.dram_writes.so), "{found:?}");
         assert!((1700..2300).contains(&found.memory_reads.otherwise), "{found:?}");
+    }
+
+    #[test]
+    fn a_round_ends_after_its_operations_and_changes_chances_that_are_tuned() {
+        let chances = |text: &str| {
+            let migrations = Migrations::new(&text.parse().unwrap());
+            let ended = [99, 100, 101, 199, 250].map(|operations| {
+                migrations.is_due(operations) && migrations.tune(operations, operations * 10)
+            });
+            let found = migrations.statistics();
+            (ended, found.rounds, found.chances.to_string())
+        };
+        let (ended, rounds, changed) = chances("0,0.5,0.5,1,tuned=100");
+        assert_eq!((ended, rounds), ([false, true, false, false, true], 2));
+        assert!(changed.ends_with(",tuned=100"), "{changed}");
+        assert_eq!(chances("0,0.5,0.5,1"), ([false; 5], 0, "0,0.5,0.5,1".to_owned()));
     }
 }

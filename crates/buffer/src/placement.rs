@@ -70,15 +70,17 @@ impl fmt::Display for Placement {
 /// What names no placement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no placement {0:?}; choose main-memory, ssd, basic-nvm, three-tier or spitfire, the last with chances \
-     from 0 to 1 if they are to be others than its own, as in spitfire:0.1,0.9,0.2,1"
+    "there is no placement {0:?}; choose main-memory, ssd, basic-nvm, three-tier or spitfire, the last with four chances \
+     from 0 to 1 if they are to be others than its own, as in spitfire:0.1,0.9,0.2,1, and with `tuned` if they are to be \
+     tuned, as in spitfire:tuned or spitfire:0.1,0.9,0.2,1,tuned"
 )]
 pub struct UnknownPlacement(pub String);
 
 impl FromStr for Placement {
     type Err = UnknownPlacement;
 
-    /// A name, and of `spitfire` perhaps `D_r`, `D_w`, `N_r` and `N_w` behind a colon.
+    /// A name, and of `spitfire` perhaps what [`Migration`] is read from behind a colon: `D_r`, `D_w`, `N_r` and `N_w`, or
+    /// `tuned`, or both.
     fn from_str(text: &str) -> Result<Self, UnknownPlacement> {
         let unknown = || UnknownPlacement(text.to_owned());
         let (name, chances) = text.split_once(':').map_or((text, None), |(it, of)| (it, Some(of)));
@@ -106,7 +108,12 @@ mod tests {
         let expected = Migration { dram_writes: Chance::NEVER, ..Migration::DEFAULT };
         let text = format!("spitfire:{expected}");
         assert_eq!(text.parse(), Ok(Placement::Spitfire(expected)));
-        for wrong in ["tape", "spitfire:", "spitfire:1,1,1", "three-tier:1,1,1,1"] {
+        let tuned =
+            Migration { tuned_each: Some(Migration::ROUND_OPERATIONS), ..Migration::DEFAULT };
+        assert_eq!("spitfire:tuned".parse(), Ok(Placement::Spitfire(tuned)));
+        for wrong in
+            ["tape", "spitfire:", "spitfire:tuned=0", "spitfire:1,1,1", "three-tier:1,1,1,1"]
+        {
             assert!(wrong.parse::<Placement>().is_err(), "{wrong}");
         }
     }

@@ -50,9 +50,11 @@ pub struct StoreOptions {
     /// Take a device for it that holds another store's, which is lost
     #[arg(long, requires = "pmem")]
     pub pmem_overwrite: bool,
-    /// Which way pages take between DRAM, persistent memory and the SSD: ssd, basic-nvm, three-tier or spitfire[:D_r,D_w,N_r,N_w]
+    /// Which way pages take between DRAM, persistent memory and the SSD: ssd, basic-nvm, three-tier or
+    /// spitfire[:D_r,D_w,N_r,N_w]
     /// with the chances, from 0 to 1, that a page in persistent memory comes to DRAM when it is read and when it is changed,
-    /// and that one enters persistent memory from the SSD and from DRAM [default: three-tier, without --pmem ssd]
+    /// and that one enters persistent memory from the SSD and from DRAM; spitfire:tuned and spitfire:D_r,D_w,N_r,N_w,tuned tune
+    /// them while the store is open [default: three-tier, without --pmem ssd]
     #[arg(long, value_name = "WAY")]
     pub placement: Option<Placement>,
     /// Whether commits write back the processor's caches to persistent memory

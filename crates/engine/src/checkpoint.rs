@@ -32,7 +32,7 @@ impl<D: Domain> Engine<D> {
     }
 
     /// What a thread in the background does again and again: writes what others would soon have to write, of the log
-    /// and of pages, makes the log longer or cuts it when half of it is used, takes away
+    /// and of pages, tunes the chances by which pages move, makes the log longer or cuts it when half of it is used, takes away
     /// what nobody can read any more: chunks of long values, pages of dropped tables, entries that have expired. Returns whether there was something to do.
     ///
     /// # Errors
@@ -44,6 +44,7 @@ impl<D: Domain> Engine<D> {
         }
         let mut busy = shared.log.block_log().write_early()?;
         busy |= shared.manager.write_back_early()?;
+        shared.manager.tune(shared.counters.leaf_accesses.sum());
         if shared.log.free_bytes() < shared.log.block_log().capacity_bytes() / 2 {
             if !shared.grow_log()? {
                 shared.checkpoint()?;

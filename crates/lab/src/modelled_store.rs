@@ -120,6 +120,14 @@ impl ModelledStore {
         self.target.engine.statistics()
     }
 
+    /// Does what a thread in the background would.
+    ///
+    /// # Errors
+    /// [`CountError::Store`].
+    pub fn maintain(&self) -> Result<bool, CountError> {
+        Ok(self.target.engine.maintain()?)
+    }
+
     /// Bytes of DRAM that hold pages now.
     pub fn resident_bytes(&self) -> u64 {
         self.target.engine.metrics().dram.used

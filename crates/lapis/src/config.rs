@@ -164,7 +164,8 @@ impl Config {
     }
 
     /// Which way pages take between DRAM, persistent memory and the SSD, as long as the store is open: with persistent
-    /// memory [`Placement::ThreeTier`] by default, [`Placement::BasicNvm`], or [`Placement::Spitfire`] with its four chances; without,
+    /// memory [`Placement::ThreeTier`] by default, [`Placement::BasicNvm`], or [`Placement::Spitfire`] with its four chances, which are
+    /// fixed, or tuned from these on by the work in the background ([`Migration::tuned_each`](crate::Migration)); without,
     /// [`Placement::Ssd`] alone. What is on the media is the same, so it may be another one each time.
     #[must_use]
     pub fn placement(mut self, placement: Placement) -> Self {

@@ -1,5 +1,7 @@
 //! What a store says about itself.
 
+use std::num::NonZeroU32;
+
 use lapis_engine::{Chance, Decided, IndexKind, LeafLayout, MigrationStatistics};
 use lapis_pmem::{BLOCK_BYTES, BlockDevice, FileDevice, Guarantee, Hardware, MemoryModule, Pool};
 
@@ -34,7 +36,7 @@ pub struct Info {
     pub redone_records: u64,
 }
 
-/// The four chances of the placement `spitfire`.
+/// The four chances of the placement `spitfire`, as they are now.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct MigrationInfo {
     /// A page in persistent memory that is read comes to DRAM.
@@ -45,6 +47,11 @@ pub struct MigrationInfo {
     pub memory_reads: ChanceInfo,
     /// A page that is written back, or leaves DRAM, enters persistent memory.
     pub memory_writes: ChanceInfo,
+    /// If they are tuned, the operations in a round of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tuned_each: Option<NonZeroU32>,
+    /// Rounds of tuning since the store was opened.
+    pub rounds: u64,
 }
 
 /// A chance, and what came of it.
@@ -69,6 +76,8 @@ fn migration_info(found: &MigrationStatistics) -> MigrationInfo {
         dram_writes: info(found.chances.dram_writes, found.dram_writes),
         memory_reads: info(found.chances.memory_reads, found.memory_reads),
         memory_writes: info(found.chances.memory_writes, found.memory_writes),
+        tuned_each: found.chances.tuned_each,
+        rounds: found.rounds,
     }
 }
 

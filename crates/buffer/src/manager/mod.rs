@@ -22,6 +22,7 @@ mod promotion;
 mod statistics;
 mod swizzle;
 mod tier;
+mod tuning;
 mod write_back;
 
 use std::collections::BTreeSet;

@@ -19,6 +19,7 @@ use lapis_device::{
 use lapis_pmem::{BlockDevice, Mutant, Pool, Region};
 
 use crate::pool::options;
+use crate::tier::placements;
 
 type Manager = BufferManager<Modelled>;
 
@@ -189,7 +190,7 @@ fn readers_writers_and_evictions_lose_nothing_under_any_schedule() {
 
 #[test]
 fn with_persistent_memory_too_they_lose_nothing_under_any_schedule() {
-    for placement in Placement::ALL.into_iter().filter(|it| it.has_persistent_memory()) {
+    for placement in placements() {
         let mut total = TierStatistics::default();
         for policy in policies(150) {
             let (outcome, statistics) = run(Config::concurrent(), &policy, placement);

@@ -9,6 +9,7 @@ mod pool;
 mod space;
 mod swizzling;
 mod tier;
+mod tuning;
 
 /// This machine, of which pages in DRAM need no flush: a domain that an interpreter can be, too.
 fn hardware() -> lapis_pmem::Hardware {

@@ -66,10 +66,20 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Verdict, Failur
         output.line(format_args!("{}", describe(memory)))?;
     }
     if let Some(migration) = &info.migration {
-        let MigrationInfo { dram_reads, dram_writes, memory_reads, memory_writes } = migration;
+        let MigrationInfo {
+            dram_reads,
+            dram_writes,
+            memory_reads,
+            memory_writes,
+            tuned_each,
+            rounds,
+        } = migration;
+        let tuned = tuned_each.map_or(String::new(), |operations| {
+            format!("; tuned each {operations} operations, {rounds} times so far")
+        });
         output.line(format_args!(
             "spitfire    of pages in persistent memory come to DRAM: {} that are read, {} that are changed; enter it: {} from \
-             the SSD, {} from DRAM",
+             the SSD, {} from DRAM{tuned}",
             said(dram_reads),
             said(dram_writes),
             said(memory_reads),

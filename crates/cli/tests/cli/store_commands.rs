@@ -110,6 +110,25 @@ fn tables_in_persistent_indexes_lie_in_persistent_memory() {
 }
 
 #[test]
+fn chances_of_pages_in_persistent_memory_are_chosen_each_time_and_told() {
+    let scene = Scene::new();
+    let memory = scene.path("memory");
+    let memory = ["--pmem", crate::runner::text(&memory), "--pmem-mib", "16"];
+    scene.run(["put", "key", "a", "--placement", "spitfire"].iter().chain(&memory)).good();
+    let tuned = ["info", "--placement", "spitfire:0.1,1,0.2,0.5,tuned=100"];
+    assert!(scene.run(tuned).good_text().contains("tuned each 100 operations, 0 times so far"));
+    let info = scene.run(tuned.iter().chain(&["--json"])).json();
+    assert_eq!(info["migration"]["dram_reads"]["chance"], 0.1);
+    assert_eq!(info["migration"]["tuned_each"], 100);
+    let fixed = scene.run(["info", "--placement", "spitfire", "--json"]).json();
+    assert!(fixed["migration"].get("tuned_each").is_none());
+    for wrong in ["spitfire:0.1", "spitfire:0,0,0,2", "spitfire:tuned=0"] {
+        let outcome = scene.run(["info", "--placement", wrong]);
+        assert!(outcome.sentence(2).contains("spitfire:0.1,0.9,0.2,1,tuned"), "{outcome:?}");
+    }
+}
+
+#[test]
 fn leaves_of_a_table_are_chosen_when_it_is_made() {
     let scene = Scene::new();
     scene.run(["put", "key", "a", "--table", "hashed", "--leaves", "hashed"]).good();

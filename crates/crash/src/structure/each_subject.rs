@@ -6,7 +6,7 @@ use lapis_index::{IndexKind, IndexOptions};
 use super::{CrashError, Structure, cells, indexes, logs, pages};
 use crate::erased::Subjects;
 use crate::subjects::{
-    AllocatorSubject, BlockLogSubject, FpLeavesSubject, IndexSubject, SPITFIRE, StoreSubject,
+    AllocatorSubject, BlockLogSubject, FpLeavesSubject, IndexSubject, StoreSubject, TUNED_SPITFIRE,
 };
 
 /// The subjects of a structure, or the one that `only` names; without a name those that are long only if
@@ -51,7 +51,7 @@ pub(super) fn all_subjects(structure: Structure, filled: u64) -> Subjects {
             Box::new(StoreSubject::on_ssd("store:ssd")),
             Box::new(StoreSubject::in_pool("store:basic-nvm", Placement::BasicNvm)),
             Box::new(StoreSubject::in_pool("store:three-tier", Placement::ThreeTier)),
-            Box::new(StoreSubject::in_pool("store:spitfire", SPITFIRE)),
+            Box::new(StoreSubject::in_pool("store:spitfire", TUNED_SPITFIRE)),
             Box::new(StoreSubject::nvm_direct("store:nvm-direct")),
             Box::new(StoreSubject::on_ssd("store:full-disk").on_full_disk()),
             Box::new(StoreSubject::in_pool("store:bulk", Placement::ThreeTier).in_bulk()),

@@ -22,4 +22,4 @@ pub(crate) use index::{created, opened, visit_from_root};
 pub use log::{LiveLog, LogSubject};
 pub use log_state::LogState;
 pub use page::PageSubject;
-pub use store::{LiveStore, SPITFIRE, StoreOperation, StoreSubject};
+pub use store::{LiveStore, SPITFIRE, StoreOperation, StoreSubject, TUNED_SPITFIRE};

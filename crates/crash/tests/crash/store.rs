@@ -83,7 +83,7 @@ fn transactions_over_persistent_memory_survive_power_cuts() {
 #[test]
 fn a_change_in_persistent_memory_before_the_log_is_durable_is_found() {
     let mutant = Some(CHANGED_IN_PLACE_BEFORE_LOG);
-    assert_eq!(some_of("store:spitfire", 40, 6, mutant, 1500), 1);
+    assert_eq!(some_of("store:spitfire", 40, 15, mutant, 1500), 1);
 }
 
 #[test]

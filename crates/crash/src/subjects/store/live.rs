@@ -268,6 +268,9 @@ impl Live<StoreOperation, StoreState> for LiveStore {
                 ("pages from the SSD past persistent memory", migration.memory_reads.otherwise),
                 ("pages from DRAM past persistent memory", migration.memory_writes.otherwise),
             ]);
+            if migration.chances.tuned_each.is_some() {
+                events.push(("rounds of tuning", migration.rounds));
+            }
         }
         if self.site.options.placement.moves_lines() {
             events.push(("lines loaded", tier.lines_loaded));

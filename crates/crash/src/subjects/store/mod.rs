@@ -18,7 +18,7 @@ use operation::{
     TABLES, Write, canonical, extra_table, filling, key, loaded, loaded_table, stream, write,
     writes,
 };
-pub use site::SPITFIRE;
+pub use site::{SPITFIRE, TUNED_SPITFIRE};
 pub(crate) use site::{Site, Tiers};
 
 use crate::storage::Storage;

@@ -1,5 +1,6 @@
 //! What a store that is checked lies on.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -24,12 +25,19 @@ const FIRST_LOG_BLOCKS: u64 = 2 + 16;
 static NOW_MS: AtomicU64 = AtomicU64::new(1000);
 
 /// Every way between the tiers is taken again and again.
-pub const SPITFIRE: Placement = Placement::Spitfire(Migration {
-    dram_reads: Chance::thousandths(250),
-    dram_writes: Chance::thousandths(250),
-    memory_reads: Chance::thousandths(400),
-    memory_writes: Chance::thousandths(500),
-});
+pub const SPITFIRE: Placement = spitfire(None);
+/// The same with chances that are tuned, from these on, in rounds that are as short as the runs.
+pub const TUNED_SPITFIRE: Placement = spitfire(NonZeroU32::new(64));
+
+const fn spitfire(tuned_each: Option<NonZeroU32>) -> Placement {
+    Placement::Spitfire(Migration {
+        dram_reads: Chance::thousandths(250),
+        dram_writes: Chance::thousandths(250),
+        memory_reads: Chance::thousandths(400),
+        memory_writes: Chance::thousandths(500),
+        tuned_each,
+    })
+}
 
 /// What an engine that is checked lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
