@@ -25,6 +25,7 @@ use lapis_blocks::block_log::Durability;
 use lapis_pmem::{Domain, host_lock};
 use parking_lot::Mutex;
 
+use crate::end_to_end::whole;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::key_range::KeyRange;
@@ -32,7 +33,6 @@ use crate::mutants::EXPIRY_NOT_VALIDATED;
 use crate::tables::{CatalogEntry, Properties, Table, TableId, name_key, table_value};
 use crate::transaction::Transaction;
 use crate::value;
-use crate::write_set::whole;
 
 /// Records that the walk looks at before it commits.
 const RECORDS_AT_ONCE: usize = 1024;

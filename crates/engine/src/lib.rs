@@ -60,6 +60,7 @@ mod commit;
 mod compact;
 mod contents;
 mod drop;
+mod end_to_end;
 mod engine;
 mod error;
 mod expiry;

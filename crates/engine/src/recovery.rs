@@ -21,6 +21,7 @@ use lapis_tree::Tree;
 
 use crate::contents::{Contents, Place};
 use crate::drop::free_unlisted_root;
+use crate::end_to_end::{EndToEnd, Span, whole};
 use crate::error::EngineError;
 use crate::index_table::IndexTable;
 use crate::log::{EngineLog, kind};
@@ -38,36 +39,28 @@ const COLLECTED_PART: u64 = 32;
 /// The writes of a part of the log, as they come.
 #[derive(Debug, Default)]
 struct Collected {
-    /// Keys and values, end to end.
-    bytes: Vec<u8>,
+    bytes: EndToEnd,
     writes: Vec<CollectedWrite>,
 }
 
-/// Where a key is, and behind it its value; and by which transaction it has that.
+/// A write, and by which transaction.
 #[derive(Clone, Copy, Debug)]
 struct CollectedWrite {
     table: TableId,
-    at: usize,
-    key_bytes: usize,
-    value_bytes: Option<usize>,
+    span: Span,
     lsn: u64,
 }
 
 impl Collected {
     fn push(&mut self, Entry { table, key, value }: Entry<'_>, lsn: u64) {
-        let (at, value_bytes) = (self.bytes.len(), value.map(<[u8]>::len));
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value.unwrap_or_default());
-        self.writes.push(CollectedWrite { table, at, key_bytes: key.len(), value_bytes, lsn });
+        let span = self.bytes.push(key, value.map(whole));
+        self.writes.push(CollectedWrite { table, span, lsn });
     }
 
     /// Leaves the last write of each key, in the order of tables and keys.
     fn sort(&mut self) {
         let Self { bytes, writes } = self;
-        let place = |write: &CollectedWrite| {
-            let entry = write.entry(bytes);
-            (entry.table, entry.key)
-        };
+        let place = |write: &CollectedWrite| (write.table, bytes.get(write.span).0);
         writes.reverse();
         writes.sort_by(|one, other| place(one).cmp(&place(other)));
         writes.dedup_by(|earlier, last| place(earlier) == place(last));
@@ -76,13 +69,6 @@ impl Collected {
     fn clear(&mut self) {
         self.bytes.clear();
         self.writes.clear();
-    }
-}
-
-impl CollectedWrite {
-    fn entry(self, bytes: &[u8]) -> Entry<'_> {
-        let (key, behind) = bytes[self.at..].split_at(self.key_bytes);
-        Entry { table: self.table, key, value: self.value_bytes.map(|bytes| &behind[..bytes]) }
     }
 }
 
@@ -318,22 +304,22 @@ impl<D: Domain> Recovery<'_, D> {
     ) -> Result<(), EngineError> {
         collected.sort();
         let Collected { bytes, writes } = &*collected;
-        // One after the other belongs to the same leaf, most of the time.
+        // Most of the time one and the next belong to the same leaf.
         let goes_on = |one: &CollectedWrite, next: &CollectedWrite| {
-            one.table == next.table && one.value_bytes.and(next.value_bytes).is_some()
+            one.table == next.table && one.span.is_removal() == next.span.is_removal()
         };
         for run in writes.chunk_by(goes_on) {
             let Some(table) = tables.get(&run[0].table) else { continue };
-            let entries = run.iter().map(|write| (write.entry(bytes), write.lsn));
-            if table.contents().as_tree().is_some() && run[0].value_bytes.is_some() {
-                let puts = entries.filter_map(|(put, lsn)| Some((put.key, put.value?, lsn)));
+            let entries = run.iter().map(|write| (bytes.get(write.span), write.lsn));
+            if table.contents().as_tree().is_some() && !run[0].span.is_removal() {
+                let puts = entries.filter_map(|((key, value), lsn)| Some((key, value?, lsn)));
                 table.contents().put_all(puts, None)?;
                 continue;
             }
-            for (entry, lsn) in entries {
+            for ((key, value), lsn) in entries {
                 let index = table.contents().as_index();
-                if index.is_none_or(|index| !index.has(entry.key, entry.value)) {
-                    self.write(table, &entry, lsn)?;
+                if index.is_none_or(|index| !index.has(key, value)) {
+                    self.write(table, &Entry { table: table.id(), key, value }, lsn)?;
                 }
             }
         }

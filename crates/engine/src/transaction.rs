@@ -9,6 +9,7 @@ use lapis_blocks::block_log::Durability;
 use lapis_pmem::Domain;
 
 use crate::commit::{Write, writes_of};
+use crate::end_to_end::{NewValue, bytes_of, whole};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::expiry::TimeToLive;
@@ -19,7 +20,7 @@ use crate::snapshot::Reader;
 use crate::stripes::hash_of;
 use crate::tables::{Table, TableId, chunks_key};
 use crate::value::{self, LongValue, Stored, Tail};
-use crate::write_set::{NewValue, WriteSet, bytes_of, whole};
+use crate::write_set::WriteSet;
 
 /// A serializable transaction over any tables of one engine.
 ///

@@ -7,28 +7,12 @@ use std::sync::Arc;
 
 use lapis_pmem::Domain;
 
+use crate::end_to_end::{EndToEnd, NewValue, Span, bytes_of, whole};
 use crate::record;
 use crate::tables::{Table, TableId};
 
-/// The new value of a key, in two parts, or none for a removal.
-pub(crate) type NewValue<'v> = Option<[&'v [u8]; 2]>;
-
-/// The same in memory of its own.
+/// A new value in memory of its own, or none for a removal.
 type Kept = Option<Box<[u8]>>;
-
-fn kept(value: NewValue<'_>) -> Kept {
-    value.map(|parts| parts.concat().into())
-}
-
-/// A value of one part.
-pub(crate) fn whole(value: &[u8]) -> [&[u8]; 2] {
-    [value, &[]]
-}
-
-/// Bytes of a value.
-pub(crate) fn bytes_of([first, second]: [&[u8]; 2]) -> usize {
-    first.len() + second.len()
-}
 
 /// What a thread keeps of the memory of a transaction that has ended, for its next one.
 const SPARE_BYTES: usize = 1 << 20;
@@ -43,61 +27,36 @@ pub(crate) struct TableWrites<D: Domain> {
     pub(crate) keys: Keys,
 }
 
-/// Keys and their new values, which came in order, end to end.
+/// Keys and their new values, which came in order.
 #[derive(Debug, Default)]
 struct Ascending {
-    bytes: Vec<u8>,
-    places: Vec<Place>,
-}
-
-/// Where a key is, and behind it its new value.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    at: usize,
-    key_bytes: usize,
-    value_bytes: Option<usize>,
+    bytes: EndToEnd,
+    spans: Vec<Span>,
 }
 
 impl Ascending {
-    fn get(&self, place: &Place) -> (&[u8], Option<&[u8]>) {
-        let (key, behind) = self.bytes[place.at..].split_at(place.key_bytes);
-        (key, place.value_bytes.map(|bytes| &behind[..bytes]))
+    fn get(&self, at: usize) -> (&[u8], Option<&[u8]>) {
+        self.bytes.get(self.spans[at])
     }
 
     /// Where the key is; or where it would have to come.
     fn find(&self, key: &[u8]) -> Result<usize, usize> {
-        match self.places.last() {
-            Some(last) if self.get(last).0 >= key => {
-                self.places.binary_search_by(|place| self.get(place).0.cmp(key))
+        match self.spans.last() {
+            Some(last) if self.bytes.get(*last).0 >= key => {
+                self.spans.binary_search_by(|span| self.bytes.get(*span).0.cmp(key))
             }
-            _ => Err(self.places.len()),
+            _ => Err(self.spans.len()),
         }
-    }
-
-    fn push(&mut self, key: &[u8], value: NewValue<'_>) {
-        let at = self.bytes.len();
-        let [first, second] = value.unwrap_or_default();
-        for part in [key, first, second] {
-            self.bytes.extend_from_slice(part);
-        }
-        let value_bytes = value.map(bytes_of);
-        self.places.push(Place { at, key_bytes: key.len(), value_bytes });
-    }
-
-    /// Replaces a value by one of its length, and returns it; none if the new one has another.
-    fn replace(&mut self, at: usize, value: NewValue<'_>) -> Option<Kept> {
-        let Place { at, key_bytes, value_bytes } = self.places[at];
-        let [first, second] = value.filter(|value| value_bytes == Some(bytes_of(*value)))?;
-        let into = &mut self.bytes[at + key_bytes..][..first.len() + second.len()];
-        let before = Box::from(&*into);
-        into[..first.len()].copy_from_slice(first);
-        into[first.len()..].copy_from_slice(second);
-        Some(Some(before))
     }
 
     fn clear(&mut self) {
         self.bytes.clear();
-        self.places.clear();
+        self.spans.clear();
+    }
+
+    /// Bytes of memory that it has.
+    fn capacity_bytes(&self) -> usize {
+        self.bytes.capacity_bytes() + self.spans.capacity() * size_of::<Span>()
     }
 }
 
@@ -111,12 +70,14 @@ pub(crate) struct Keys {
 
 impl Keys {
     fn new() -> Self {
-        Self { ascending: SPARE.take(), any: BTreeMap::new() }
+        // A thread that ends has none any more.
+        let ascending = SPARE.try_with(Cell::take).unwrap_or_default();
+        Self { ascending, any: BTreeMap::new() }
     }
 
     fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         match self.ascending.find(key) {
-            Ok(at) => Some(self.ascending.get(&self.ascending.places[at]).1),
+            Ok(at) => Some(self.ascending.get(at).1),
             Err(_) => self.any.get(key).map(Option::as_deref),
         }
     }
@@ -125,21 +86,22 @@ impl Keys {
     fn insert(&mut self, key: &[u8], value: NewValue<'_>) -> Option<Kept> {
         if self.any.is_empty() {
             match self.ascending.find(key) {
-                Err(at) if at == self.ascending.places.len() => {
-                    self.ascending.push(key, value);
+                Err(at) if at == self.ascending.spans.len() => {
+                    let span = self.ascending.bytes.push(key, value);
+                    self.ascending.spans.push(span);
                     return None;
                 }
                 Err(_) => {}
                 Ok(at) => {
-                    let replaced = self.ascending.replace(at, value);
-                    if replaced.is_some() {
-                        return replaced;
+                    let span = self.ascending.spans[at];
+                    if let Some(replaced) = self.ascending.bytes.replace(span, value) {
+                        return Some(Some(replaced));
                     }
                 }
             }
             self.make_map();
         }
-        self.any.insert(key.into(), kept(value))
+        self.any.insert(key.into(), value.map(|parts| parts.concat().into()))
     }
 
     fn remove(&mut self, key: &[u8]) -> Option<Kept> {
@@ -150,14 +112,14 @@ impl Keys {
     }
 
     fn make_map(&mut self) {
-        let ascending = self.ascending.places.iter().map(|place| self.ascending.get(place));
+        let ascending = (0..self.ascending.spans.len()).map(|at| self.ascending.get(at));
         let owned = |(key, value): (&[u8], Option<&[u8]>)| (key.into(), value.map(Box::from));
         self.any = ascending.map(owned).collect();
         self.ascending.clear();
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.ascending.places.len() + self.any.len()
+        self.ascending.spans.len() + self.any.len()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
@@ -179,12 +141,11 @@ impl Keys {
             Bound::Excluded(upper) => key < upper,
             Bound::Unbounded => true,
         };
-        let Ascending { places, .. } = &self.ascending;
-        let key_of = |place: &Place| self.ascending.get(place).0;
-        let from = places.partition_point(|place| is_before_lower(key_of(place)));
-        let until = places.partition_point(|place| is_before_end(key_of(place)));
-        let ascending = places.get(from..until).unwrap_or_default();
-        let ascending = ascending.iter().map(|place| self.ascending.get(place));
+        let Ascending { bytes, spans } = &self.ascending;
+        let from = spans.partition_point(|span| is_before_lower(bytes.get(*span).0));
+        let until = spans.partition_point(|span| is_before_end(bytes.get(*span).0));
+        let ascending = spans.get(from..until).unwrap_or_default();
+        let ascending = ascending.iter().map(|span| bytes.get(*span));
         let any = self.any.range::<[u8], _>((lower, upper));
         ascending.chain(any.map(|(key, value)| (&**key, value.as_deref())))
     }
@@ -192,9 +153,8 @@ impl Keys {
 
 impl Drop for Keys {
     fn drop(&mut self) {
-        if self.ascending.bytes.capacity() <= SPARE_BYTES {
+        if self.ascending.capacity_bytes() <= SPARE_BYTES {
             self.ascending.clear();
-            // A thread that ends has no next transaction.
             _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.ascending)));
         }
     }
@@ -346,7 +306,7 @@ mod tests {
                 };
                 prop_assert_eq!(found, expected);
                 prop_assert_eq!(keys.get(&[key]), model.get(&[key]).map(Option::as_deref));
-                prop_assert!(keys.ascending.places.is_empty() || keys.any.is_empty());
+                prop_assert!(keys.ascending.spans.is_empty() || keys.any.is_empty());
             }
             let all = |model: &BTreeMap<[u8; 1], Kept>, from: u8, until: u8| -> Vec<_> {
                 let range = model.range([from]..[until]);
