@@ -96,7 +96,8 @@ impl<D: Domain> Shared<D> {
         let one = bytes as usize + record::HEADER_BYTES;
         let token = if one <= largest { 0 } else { self.next_token() };
         let mut parts = Vec::new();
-        let mut last = SPARE.take();
+        // A thread that ends has none any more.
+        let mut last = SPARE.try_with(Cell::take).unwrap_or_default();
         last.reserve(one.min(largest));
         record::begin(&mut last, token);
         for write in writes {
@@ -243,7 +244,7 @@ impl<D: Domain> Shared<D> {
             self.order.let_go_of_log(first);
         }
         if encoded.last.capacity() <= SPARE_BYTES {
-            SPARE.set(encoded.last);
+            _ = SPARE.try_with(|spare| spare.set(encoded.last));
         }
         appended
     }

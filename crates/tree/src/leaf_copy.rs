@@ -173,7 +173,7 @@ impl<D: Domain, L: StructureLog> Tree<D, L> {
             let page = self.leaf(target)?;
             let (read, node) = (page.read(), Node::new(page.read()));
             if bytes.is_empty() {
-                *bytes = SPARE.take();
+                *bytes = SPARE.try_with(Cell::take).unwrap_or_default();
             }
             bytes.resize(read.bytes(), 0);
             let (slots, rest) = bytes.split_at_mut(node.slots_end().min(read.bytes()));

@@ -1,7 +1,10 @@
 //! Threads.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+
+use lapis::{Store, Table};
 
 use crate::harness::*;
 
@@ -69,4 +72,42 @@ fn updates_of_one_key_by_many_threads_all_count() {
         }
     });
     assert_eq!(table.get(b"n").unwrap().unwrap(), [100]);
+}
+
+/// Writes to a table, alone and in a transaction, and scans it, when a thread ends.
+struct AtEnd(Store, Table);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        let Self(store, table) = self;
+        write_and_scan(store, table, b"last");
+    }
+}
+
+fn write_and_scan(store: &Store, table: &Table, key: &[u8]) {
+    table.put(key, b"words").unwrap();
+    let mut transaction = store.transaction().unwrap();
+    transaction.put(table, b"more", b"words").unwrap();
+    transaction.commit().unwrap();
+    assert!(table.iter().unwrap().count() >= 2);
+}
+
+thread_local! {
+    static AT_END: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn a_thread_that_ends_can_still_use_its_store() {
+    let directory = directory();
+    let store = open(directory.path());
+    let table = store.create_table("t").unwrap();
+    let (of_thread, its_table) = (store.clone(), table.clone());
+    // What is spawned in a scope may still end when the scope does.
+    let thread = thread::spawn(move || {
+        // Before whatever the store keeps for the thread: that is gone by then.
+        AT_END.set(Some(AtEnd(of_thread.clone(), its_table.clone())));
+        write_and_scan(&of_thread, &its_table, b"first");
+    });
+    thread.join().unwrap();
+    assert_eq!(table.get(b"last").unwrap().unwrap(), b"words");
 }
