@@ -6,24 +6,34 @@
 //! finds zeroes. Whoever answers or acknowledges asks [`Domain::health`](crate::Domain::health) first, so that
 //! nothing that was read so is told to anybody.
 //!
+//! Before that it lets the region go of its file: all of it is mapped again, as a copy of the process's own. So nothing that
+//! is done with zeroes reaches the medium, whoever does it: recovery, a search for lost blocks, a thread in the background.
+//! What was stored and not flushed before may be lost, as in a power cut; nobody was told of it. Device-DAX knows no such
+//! mappings. There the rest of the region stays the medium.
+//!
 //! Everybody else's faults, and signals that a process sent, go to whoever handled them before; so the process ends as
 //! it did. The handler is installed once, with the first region that asks, and stays. It takes no lock and
 //! allocates nothing: it reads atomics and makes one system call.
 
 use std::mem;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Once;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use crate::domain::DomainFault;
+use crate::file_lock::LockedFile;
 
 /// The first fault of a region.
 #[derive(Debug)]
 pub(crate) struct MemoryFault {
     path: PathBuf,
+    file: Arc<LockedFile>,
     /// Its offset and one; 0 for none.
     first: AtomicU64,
+    /// Whether stores do not reach the file any more, or always will.
+    is_contained: AtomicBool,
 }
 
 impl MemoryFault {
@@ -43,6 +53,8 @@ struct Slot {
     taken: AtomicUsize,
     start: AtomicUsize,
     end: AtomicUsize,
+    /// Bytes from the start that are mapped.
+    mapped: AtomicUsize,
     page_bytes: AtomicUsize,
     fault: AtomicPtr<MemoryFault>,
 }
@@ -52,6 +64,7 @@ static GUARDED: [Slot; SLOTS] = [const {
         taken: AtomicUsize::new(0),
         start: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
+        mapped: AtomicUsize::new(0),
         page_bytes: AtomicUsize::new(0),
         fault: AtomicPtr::new(std::ptr::null_mut()),
     }
@@ -69,13 +82,13 @@ pub(super) struct FaultGuard {
 }
 
 impl FaultGuard {
-    /// Guards a range of addresses that lies on a file, in whose mapping pages of so many bytes can be replaced. None
+    /// Guards a range of addresses for the start of a file, in whose mapping pages of so many bytes can be replaced. None
     /// if too many are guarded already, or the handler cannot be installed.
     pub(super) fn over(
         start: usize,
         bytes: usize,
         page_bytes: usize,
-        path: PathBuf,
+        (path, file): (PathBuf, Arc<LockedFile>),
     ) -> Option<Self> {
         INSTALL.call_once(install);
         if PREVIOUS.load(Ordering::Acquire).is_null() {
@@ -85,10 +98,16 @@ impl FaultGuard {
             slot.taken.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
         let slot = GUARDED.iter().position(free)?;
-        let fault = Arc::new(MemoryFault { path, first: AtomicU64::new(0) });
+        let fault = Arc::new(MemoryFault {
+            path,
+            file,
+            first: AtomicU64::new(0),
+            is_contained: AtomicBool::new(false),
+        });
         let place = &GUARDED[slot];
         place.start.store(start, Ordering::Relaxed);
         place.end.store(start + bytes, Ordering::Relaxed);
+        place.mapped.store(0, Ordering::Relaxed);
         place.page_bytes.store(page_bytes, Ordering::Relaxed);
         place.fault.store(Arc::as_ptr(&fault).cast_mut(), Ordering::Release);
         Some(Self { slot, fault })
@@ -96,6 +115,13 @@ impl FaultGuard {
 
     pub(super) fn fault(&self) -> &Arc<MemoryFault> {
         &self.fault
+    }
+
+    /// Notes that so many bytes from the start are mapped. False if there was a fault before: it did not know of them.
+    pub(super) fn note_mapped(&self, bytes: usize) -> bool {
+        // Either this sees the fault, or the fault sees these.
+        GUARDED[self.slot].mapped.store(bytes, Ordering::SeqCst);
+        self.fault.first.load(Ordering::SeqCst) == 0
     }
 }
 
@@ -155,33 +181,55 @@ fn contain(address: usize) -> bool {
         }
         let noted = (address - start) as u64 + 1;
         // SAFETY: the guard, and with it the fault, lives as long as the region, of which this is a load.
-        let first = unsafe { &(*fault).first };
+        let fault = unsafe { &*fault };
         // The first one is told of. Noted before zeroes can be read: another thread that finds them raises no signal.
-        let _ = first.compare_exchange(0, noted, Ordering::AcqRel, Ordering::Relaxed);
+        match fault.first.compare_exchange(0, noted, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => {
+                let mapped = slot.mapped.load(Ordering::SeqCst);
+                // SAFETY: so much is mapped of the file, from its start.
+                unsafe { map_over(start, mapped, Some(&fault.file)) };
+                fault.is_contained.store(true, Ordering::Release);
+            }
+            // Whoever saw the first one does not wait for anybody.
+            Err(_) => {
+                while !fault.is_contained.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+            }
+        }
         let page_bytes = slot.page_bytes.load(Ordering::Relaxed);
         let page = address - (address - start) % page_bytes;
-        // SAFETY: the page lies in a region that is mapped as long as its slot is taken, whoever else reads there finds
-        // zeroes too, and errno is put back for whoever was interrupted.
-        let mapped = unsafe {
-            let errno = libc::__errno_location();
-            let before = *errno;
-            let mapped = libc::mmap(
-                std::ptr::without_provenance_mut(page),
-                page_bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
-                -1,
-                0,
-            );
-            *errno = before;
-            mapped
-        };
-        if mapped == libc::MAP_FAILED {
-            return false;
-        }
-        return true;
+        // SAFETY: the page lies in a region that is mapped as long as its slot is taken, and whoever else reads there finds
+        // zeroes too.
+        return unsafe { map_over(page, page_bytes, None) };
     }
     false
+}
+
+/// Puts a copy of the start of a file, or zeroes, where something is mapped. Stores to it reach no file.
+///
+/// # Safety
+/// The range is mapped, on page boundaries, and what is read there may become what is put there.
+unsafe fn map_over(at: usize, bytes: usize, file: Option<&LockedFile>) -> bool {
+    let (descriptor, of_file) = match file {
+        Some(file) => (file.as_raw_fd(), libc::MAP_NORESERVE),
+        None => (-1, libc::MAP_ANONYMOUS),
+    };
+    // SAFETY: as the caller vouches. errno is put back for whoever was interrupted.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        let mapped = libc::mmap(
+            std::ptr::without_provenance_mut(at),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_FIXED | of_file,
+            descriptor,
+            0,
+        );
+        *errno = before;
+        mapped != libc::MAP_FAILED
+    }
 }
 
 /// Does what would have been done without us.

@@ -313,7 +313,7 @@ impl Region {
             module,
             caches_survive,
             page_bytes,
-            file: Some(file),
+            file: Some(Arc::clone(&file)),
             path: Some(name.clone()),
             sync,
             access: options.access,
@@ -322,7 +322,8 @@ impl Region {
             owner: true,
         };
         if options.contain_faults {
-            region.faults = FaultGuard::over(base.addr().get(), reserved, page_bytes, name.clone());
+            let of_file = (name.clone(), Arc::clone(&file));
+            region.faults = FaultGuard::over(base.addr().get(), reserved, page_bytes, of_file);
             if region.faults.is_none() {
                 tracing::warn!(?path, "memory that cannot be read will end the process");
             }
@@ -512,6 +513,10 @@ impl Region {
                     )
                     .map_err(os("map the file"))?;
                 }
+            }
+            // So does one that is not to change it any more.
+            if self.faults.as_ref().is_some_and(|faults| !faults.note_mapped(to)) {
+                map_zeroed(at, length)?;
             }
         }
         self.mapped.store(to, Ordering::Release);

@@ -61,6 +61,34 @@ fn regions_have_faults_of_their_own() {
 
 #[test]
 #[cfg_attr(miri, ignore = "files")]
+fn nothing_that_is_stored_after_a_fault_reaches_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
+    let region = Region::create_file(&path, 1 << 20, &CONTAINED()).unwrap();
+    let store = |value: u8| {
+        for offset in [5, 100_000] {
+            // SAFETY: mapped, and nobody else's.
+            unsafe { region.base().add(offset).write_volatile(value) };
+        }
+    };
+    store(1);
+    shorten(&path, 65_536);
+    // By a load or a store.
+    store(2);
+    assert!(region.domain().health().is_err());
+    assert_eq!((byte_at(&region, 5), byte_at(&region, 100_000)), (2, 2));
+    store(3);
+    region.grow_to(2 << 20).unwrap();
+    // SAFETY: as above.
+    unsafe { region.base().add(1 << 20).write_volatile(3) };
+    assert_eq!((byte_at(&region, 5), byte_at(&region, 1 << 20)), (3, 3));
+    drop(region);
+    let file = std::fs::read(&path).unwrap();
+    assert_eq!((file[5], file[100_000], file[1 << 20]), (2, 0, 0));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "files")]
 fn a_device_in_a_pool_answers_no_block_that_it_could_not_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pool");
