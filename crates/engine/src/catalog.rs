@@ -175,7 +175,7 @@ impl<D: Domain> Shared<D> {
         let _room = self.promise_room(root, RoomFor::Growth)?;
         // If the catalog does not come to know the root of a tree, recovery frees it: by the record that made it.
         let kept = self.order.keep_log();
-        let contents = create().inspect_err(|_| self.order.let_go_of_log(kept))?;
+        let contents = self.guarded(create).inspect_err(|_| self.order.let_go_of_log(kept))?;
         let (next, (key, value)) = ((id + 1).to_le_bytes(), entry(id, &contents));
         let table = &self.catalog;
         let writes = [

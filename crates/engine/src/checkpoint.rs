@@ -28,7 +28,7 @@ impl<D: Domain> Engine<D> {
     /// # Errors
     /// [`EngineError`].
     pub fn checkpoint(&self) -> Result<(), EngineError> {
-        self.shared().checkpoint()
+        self.shared().guarded(|| self.shared().checkpoint())
     }
 
     /// What a thread in the background does again and again: writes what others would soon have to write, of the log
@@ -42,19 +42,21 @@ impl<D: Domain> Engine<D> {
         if shared.is_read_only() {
             return Ok(false);
         }
-        let mut busy = shared.log.block_log().write_early()?;
-        busy |= shared.manager.write_back_early()?;
-        shared.manager.tune(shared.counters.leaf_accesses.sum());
-        if shared.log.free_bytes() < shared.log.block_log().capacity_bytes() / 2 {
-            if !shared.grow_log()? {
-                shared.checkpoint()?;
+        shared.guarded(|| {
+            let mut busy = shared.log.block_log().write_early()?;
+            busy |= shared.manager.write_back_early()?;
+            shared.manager.tune(shared.counters.leaf_accesses.sum());
+            if shared.log.free_bytes() < shared.log.block_log().capacity_bytes() / 2 {
+                if !shared.grow_log()? {
+                    shared.checkpoint()?;
+                }
+                busy = true;
             }
-            busy = true;
-        }
-        busy |= shared.remove_unwanted_chunks()?;
-        busy |= shared.free_dropped()?;
-        busy |= self.walk_expiring()?;
-        Ok(busy)
+            busy |= shared.remove_unwanted_chunks()?;
+            busy |= shared.free_dropped()?;
+            busy |= self.walk_expiring()?;
+            Ok(busy)
+        })
     }
 
     /// Makes everything durable, writes every page and ends an orderly use: the next opening has nothing to redo. What the
@@ -70,7 +72,7 @@ impl<D: Domain> Engine<D> {
         }
         shared.order.check_running()?;
         self.sync()?;
-        shared.checkpoint()?;
+        self.checkpoint()?;
         shared.log.block_log().close()?;
         if let Some(space) = shared.manager.space() {
             space.trim().map_err(lapis_buffer::BufferError::from)?;

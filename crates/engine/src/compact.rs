@@ -35,8 +35,12 @@ impl<D: Domain> Engine<D> {
     pub fn compact(&self) -> Result<CompactionReport, EngineError> {
         let shared = self.shared();
         shared.check_writable()?;
-        let mut report = CompactionReport::default();
-        let Some(space) = shared.manager.space() else { return Ok(report) };
+        let Some(space) = shared.manager.space() else { return Ok(CompactionReport::default()) };
+        shared.guarded(|| self.compact_to(space))
+    }
+
+    fn compact_to(&self, space: &Space<D>) -> Result<CompactionReport, EngineError> {
+        let (shared, mut report) = (self.shared(), CompactionReport::default());
         self.remove_expired()?;
         let _making = host_lock::lock(&shared.domain, &shared.making);
         while shared.remove_unwanted_chunks()? || shared.free_dropped()? {}

@@ -18,7 +18,7 @@ use crate::expiry::{Clock, Expiry};
 use crate::log::EngineLog;
 use crate::metrics::Counters;
 use crate::order::Order;
-use crate::persistent_memory::PersistentMemory;
+use crate::persistent_memory::{PersistentMemory, unless_memory_fails};
 use crate::recovery::{self, RecoveryReport};
 use crate::storage::{PersistentMemoryOptions, Storage};
 use crate::stripes::Stripes;
@@ -163,6 +163,15 @@ impl<D: Domain> Engine<D> {
         storage: Storage<D>,
         options: &EngineOptions,
     ) -> Result<Self, EngineError> {
+        let open = || Self::recover(domain.clone(), storage, options);
+        unless_memory_fails(&domain, open)
+    }
+
+    fn recover(
+        domain: D,
+        storage: Storage<D>,
+        options: &EngineOptions,
+    ) -> Result<Self, EngineError> {
         let storage = if options.read_only { storage.overlaid() } else { storage };
         let (device, memory) = storage.find_log()?.ok_or(EngineError::NotCreated)?;
         let log = match BlockLog::open(domain.clone(), device) {
@@ -287,8 +296,11 @@ impl<D: Domain> Engine<D> {
 
     /// Finds what a crash has leaked of persistent memory, before it is needed: who changes tables in indexes waits
     /// meanwhile. Nothing if there is nothing to find.
-    pub fn find_leaked_memory(&self) {
-        self.0.find_leaked();
+    ///
+    /// # Errors
+    /// [`EngineError::Memory`] if some of it cannot be read; then nothing is taken for leaked.
+    pub fn find_leaked_memory(&self) -> Result<(), EngineError> {
+        self.0.find_leaked()
     }
 }
 

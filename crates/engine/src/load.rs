@@ -177,7 +177,7 @@ impl<D: Domain> TableLoad<'_, D> {
             long.record(expires)
         };
         let records = self.records.as_mut().expect("a load has its tree until it is finished");
-        Ok(records.push(key, &record)?)
+        shared.guarded(|| Ok(records.push(key, &record)?))
     }
 
     /// Sees to it that there is room for the leaf that a record completes, and for those of the next ones.
@@ -201,7 +201,7 @@ impl<D: Domain> TableLoad<'_, D> {
     /// [`EngineError::TableExists`] if there is one of its name by now; and others. There is then no table.
     pub fn finish(mut self) -> Result<Arc<Table<D>>, EngineError> {
         if let Some(records) = self.records.take() {
-            records.finish()?;
+            self.engine.shared().guarded(|| Ok(records.finish()?))?;
         }
         self.engine.shared().end_listings(&self.long_values)?;
         self.decide_long_values(true);

@@ -92,7 +92,7 @@ impl<D: Domain> Shared<D> {
                 Some(Ok(())) => {}
                 _ if may_leak => {
                     drop((promised, held));
-                    self.reclaim(pool);
+                    self.reclaim(pool)?;
                     continue;
                 }
                 // Removals make room, and go on where there is none.
@@ -106,7 +106,7 @@ impl<D: Domain> Shared<D> {
     }
 
     /// Does what reads or changes persistent memory. If that failed meanwhile, nobody is told what came of it, and
-    /// nothing is written any more. What cannot be read looks like zeroes, of which no index is made: `work` may panic.
+    /// nothing is written any more.
     #[inline]
     pub(crate) fn guarded<T>(
         &self,
@@ -115,31 +115,45 @@ impl<D: Domain> Shared<D> {
         if self.memory.pool.is_none() {
             return work();
         }
-        let done = panic::catch_unwind(AssertUnwindSafe(work));
-        if let Err(fault) = self.domain.health() {
-            self.order.stop(&fault.to_string());
-            return Err(fault.into());
-        }
-        done.unwrap_or_else(|panic| panic::resume_unwind(panic))
+        unless_memory_fails(&self.domain, work).inspect_err(|error| {
+            if let EngineError::Memory(fault) = error {
+                self.order.stop(&fault.to_string());
+            }
+        })
     }
 
     /// Finds what a crash has leaked, if nobody has yet. Until then blocks are taken from storage that was never
     /// used, so that what is live spreads over all of it.
-    pub(crate) fn find_leaked(&self) {
-        if let Some(pool) = self.memory.pool.as_ref().filter(|pool| pool.needs_reclaim()) {
-            self.reclaim(pool);
+    pub(crate) fn find_leaked(&self) -> Result<(), EngineError> {
+        match self.memory.pool.as_ref().filter(|pool| pool.needs_reclaim()) {
+            Some(pool) => self.reclaim(pool),
+            None => Ok(()),
         }
     }
 
     /// Finds the blocks that nobody reaches.
-    fn reclaim(&self, pool: &Pool<D>) {
+    fn reclaim(&self, pool: &Pool<D>) -> Result<(), EngineError> {
         let _alone = host_lock::write(&self.domain, &self.memory.changing);
         // Somebody else may have done it meanwhile.
         if pool.needs_reclaim() {
-            let found = pool.reclaim(&self.reachable(pool));
+            // Where zeroes are read, no block is reached.
+            let found = pool.reclaim(&self.guarded(|| Ok(self.reachable(pool)))?);
             tracing::debug!(?found, "found free persistent memory again");
         }
+        Ok(())
     }
+}
+
+/// Does something with persistent memory. If that failed meanwhile, nobody is told what came of it: what cannot be read
+/// looks like zeroes, of which no index is made, so that `work` may panic.
+#[inline]
+pub(crate) fn unless_memory_fails<D: Domain, T>(
+    domain: &D,
+    work: impl FnOnce() -> Result<T, EngineError>,
+) -> Result<T, EngineError> {
+    let done = panic::catch_unwind(AssertUnwindSafe(work));
+    domain.health()?;
+    done.unwrap_or_else(|panic| panic::resume_unwind(panic))
 }
 
 fn fits_without_growth<D: Domain>(pool: &Pool<D>, bytes: usize) -> bool {

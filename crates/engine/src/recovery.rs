@@ -339,6 +339,8 @@ impl<D: Domain> Recovery<'_, D> {
         let reachable = pool.reachable(|visitor| {
             self.memory.visit_blocks(self.manager, &self.all_tables, visitor);
         });
+        // Where zeroes are read, no block is reached.
+        self.domain.health()?;
         pool.reclaim(&reachable);
         table.contents().write(entry.key, entry.value, lsn, None)
     }

@@ -69,7 +69,10 @@ impl Background {
 }
 
 fn work(engine: &Engine<Hardware>, signal: &Signal) {
-    engine.find_leaked_memory();
+    if let Err(error) = engine.find_leaked_memory() {
+        tracing::error!(%error, "work in the background failed before it began");
+        return;
+    }
     let round = || -> Result<bool, EngineError> {
         engine.sync()?;
         engine.maintain()

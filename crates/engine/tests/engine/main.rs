@@ -13,6 +13,7 @@ mod history;
 mod index_tables;
 mod loading;
 mod long_values;
+mod memory_faults;
 mod metrics;
 mod model;
 mod placements;
