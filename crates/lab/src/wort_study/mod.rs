@@ -151,8 +151,7 @@ pub struct Options {
     pub modelled_keys: usize,
     /// Byte-string keys, the same ones for measured and modelled indexes.
     pub strings: StringSource,
-    /// Inserts that are counted, the last of them; at most half of the keys. A quarter as many
-    /// searches.
+    /// Inserts that are counted, the last of them; at most all of the load. A quarter as many searches.
     pub modelled_operations: usize,
     /// Latencies that are modelled; counts do not depend on them.
     pub latencies: Vec<Latency>,

@@ -1,7 +1,7 @@
 //! The sessions on the modelled machine: one index, several clocks.
 //!
-//! The index is filled uncounted; then the counters see some inserts that warm the caches, the
-//! inserts that are counted, and searches and scans. Each pair of latencies has a clock of its own
+//! The index is filled uncounted, if not the whole load is counted; then the counters see some inserts that warm the
+//! caches, the inserts that are counted, and searches and scans. Each pair of latencies has a clock of its own
 //! over the same events, so counts are the same under all of them.
 
 use lapis_device::{Config, MachineShape, Modelled, Profile};
@@ -123,7 +123,7 @@ fn inserts_and_searches<L: KeyList + ?Sized>(
     let pool = Pool::create(region, machine.clone())?;
     let operation_ns = profile.core.operation_ns.value.round() as u64;
 
-    let inserts = options.modelled_operations.min(keys / 2);
+    let inserts = options.modelled_operations.min(keys);
     let warming = (keys - inserts).min(WARMING_OPERATIONS).min(inserts);
     let filling = keys - inserts - warming;
 

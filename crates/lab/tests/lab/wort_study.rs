@@ -40,6 +40,23 @@ fn modelled(results: &StudyResults) -> impl Iterator<Item = (Contestant, &Modell
 }
 
 #[test]
+fn inserts_of_a_whole_load_are_counted_where_as_many_are_asked_for() {
+    let (sides, experiments) = (modelled_only(), vec![Experiment::Operations]);
+    let results = study(&Options {
+        indexes: vec![IndexKind::Wort],
+        distributions: vec![Distribution::Sparse],
+        modelled_operations: 5000,
+        sides,
+        experiments,
+        ..tiny()
+    });
+    let [(_, whole)] = modelled(&results).collect::<Vec<_>>()[..] else { panic!("one row") };
+    assert_eq!((whole.keys, whole.inserts, whole.searches), (1000, 1000, 250));
+    // The first nodes are among them.
+    assert!(whole.insert.flushes > 2.0, "{}", whole.insert.flushes);
+}
+
+#[test]
 fn every_structure_has_its_rows_in_every_experiment() {
     let results = study(&tiny());
     for structure in Contestant::ALL {

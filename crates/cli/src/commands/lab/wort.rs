@@ -24,6 +24,7 @@ Examples:
   lapis lab wort
   lapis lab wort --index wort,fast-fair --distribution dense --keys 1M
   lapis lab wort --modelled-only --modelled-keys 16M --modelled-operations 1M
+  lapis lab wort --modelled-only --modelled-keys 512Ki --modelled-operations 512Ki
   lapis lab wort --experiment recovery --keys 16M --threads 1,2
   lapis lab wort --experiment strings --string-file names.tsv
   lapis lab wort --depths --keys 128Mi
@@ -64,7 +65,7 @@ pub struct Arguments {
     /// Take byte-string keys from this file instead: the first field of each line, up to a tab
     #[arg(long, value_name = "FILE", conflicts_with = "string_keys")]
     string_file: Option<PathBuf>,
-    /// Inserts that are counted: the last ones, at most half of the keys; a quarter as many searches
+    /// Inserts that are counted: the last ones, at most the whole load; a quarter as many searches
     #[arg(long, value_name = "N", default_value = "500k", value_parser = parse_number)]
     modelled_operations: usize,
     /// Latencies of persistent memory that are modelled, read/write in nanoseconds
